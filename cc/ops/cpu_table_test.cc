@@ -109,8 +109,8 @@ TEST(CpuTable, AliasRulesAreThoseOfTheProgramFormat) {
                                           "mask_tokens 0>0",     "sparse_relu 0>0",
                                           "apply_adapter 4>0",   "apply_adapter 6>1",
                                           "apply_adapter 8>2",   "apply_adapter 10>3",
-                                          "merge_attention 1>0", "all_reduce_add_rms_norm 0>0",
-                                          "all_reduce_add_rms_norm 1>1"};
+                                          "merge_attention 1>0", "all_reduce_add_rms_norm 1>1",
+                                          "all_reduce_add_rms_norm 0>2"};
   EXPECT_EQ(rules, expected);
 }
 

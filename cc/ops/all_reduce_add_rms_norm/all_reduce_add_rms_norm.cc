@@ -13,12 +13,13 @@ namespace pagemill::ops {
 namespace {
 
 Status CheckAllReduceAddRmsNorm(const OpCall& call) {
-  OperandCheck check("all_reduce_add_rms_norm", call, /*inputs=*/3, /*outputs=*/2);
+  OperandCheck check("all_reduce_add_rms_norm", call, /*inputs=*/3, /*outputs=*/3);
   check.Input(2, "w", DType::kF32, "H");
   check.ActInput(0, "x", "N,H");
   check.ActInput(1, "residual", "N,H");
   check.ActOutput(0, "y", "N,H");
   check.ActOutput(1, "sum", "N,H");
+  check.ActOutput(2, "reduced", "N,H");
   if (!check.ok()) return check.Result();
   check.Require(check.Dim('H') > 0, "rows must not be empty");
   check.Require(call.attributes->Get("eps", 0) > 0, "attribute eps must be above 0");
@@ -58,7 +59,7 @@ constexpr Kernel kKernels[] = {
      ReferenceWorkspaceBytes},
 };
 
-constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}, {.input = 1, .output = 1}};
+constexpr AliasRule kAliases[] = {{.input = 1, .output = 1}, {.input = 0, .output = 2}};
 
 // Models add what a branch gives to the residual: it is the second input of the addition.
 constexpr OpDefinition kDefinition{
@@ -72,12 +73,13 @@ constexpr OpDefinition kDefinition{
 }  // namespace
 
 AllReduceThenNorm::AllReduceThenNorm(const OpCall& call)
-    : norm_inputs_{call.outputs[0], call.inputs[1], call.inputs[2]},
+    : norm_inputs_{call.outputs[2], call.inputs[1], call.inputs[2]},
       all_reduce_{.inputs = call.inputs.first(1),
-                  .outputs = call.outputs.first(1),
+                  .outputs = call.outputs.subspan(2, 1),
                   .attributes = call.attributes},
-      add_rms_norm_{
-          .inputs = norm_inputs_, .outputs = call.outputs, .attributes = call.attributes} {}
+      add_rms_norm_{.inputs = norm_inputs_,
+                    .outputs = call.outputs.first(2),
+                    .attributes = call.attributes} {}
 
 const OpDefinition& AllReduceAddRmsNormOp() { return kDefinition; }
 

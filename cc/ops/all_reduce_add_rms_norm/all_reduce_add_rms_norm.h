@@ -1,16 +1,16 @@
 // File: cc/ops/all_reduce_add_rms_norm/all_reduce_add_rms_norm.h
 // The sum over the ranks of a group, then residual addition and RMS normalization (made from
-// all_reduce + add_rms_norm by a rewrite, if nothing else reads the sum over the ranks):
-//   sum = x of rank 0 + x of rank 1 ... + residual
-//   y = sum / sqrt(mean(sum^2) + eps) * (w + weight_offset)
+// all_reduce + add_rms_norm by a rewrite):
+//   reduced = x of rank 0 + x of rank 1 ...
+//   sum = reduced + residual;  y = sum / sqrt(mean(sum^2) + eps) * (w + weight_offset)
 //
-//   inputs      x, residual  act [N, H]
-//               w            f32 [H]
-//   outputs     y, sum       act [N, H]
+//   inputs      x, residual      act [N, H]
+//               w                f32 [H]
+//   outputs     y, sum, reduced  act [N, H]
 //   attributes  axis, ranks (cc/ops/collective.h); eps > 0; weight_offset = 0
-//   aliasing    y may be x; sum may be residual
+//   aliasing    sum may be residual; reduced may be x
 //
-// N is the same on all ranks, as are residual, w, y and sum.
+// N is the same on all ranks, as are all operands but x.
 //
 // Result: the same bits as `all_reduce` followed by `add_rms_norm` with the kernel of the same
 // name, row by row.
@@ -26,7 +26,7 @@ namespace pagemill::ops {
 
 const OpDefinition& AllReduceAddRmsNormOp();
 
-// A call as those of the two ops. The sum over the ranks is in y. `call` outlives it.
+// A call as those of the two ops. `call` outlives it.
 class AllReduceThenNorm {
  public:
   explicit AllReduceThenNorm(const OpCall& call);

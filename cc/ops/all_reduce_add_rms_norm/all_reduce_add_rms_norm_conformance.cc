@@ -32,7 +32,9 @@ GroupPart PartOf(int32_t rank, DType dtype, const Shape& shape, const Alignment&
   part.more_inputs.emplace_back(dtype, std::initializer_list<int64_t>{rows, size}, others);
   part.more_inputs.emplace_back(DType::kF32, std::initializer_list<int64_t>{size});
   for (TestTensor& input : part.more_inputs) input.FillUniform(shared, -2, 2);
-  part.more_outputs.emplace_back(dtype, std::initializer_list<int64_t>{rows, size}, others);
+  for (int i = 0; i < 2; ++i) {
+    part.more_outputs.emplace_back(dtype, std::initializer_list<int64_t>{rows, size}, others);
+  }
   return part;
 }
 
@@ -51,7 +53,8 @@ void RunAlone(const Kernel& kernel, GroupPart& part, Attributes attributes) {
   attributes.Set("ranks", 1);
   const TensorView inputs[] = {part.x.view(), part.more_inputs[0].view(),
                                part.more_inputs[1].view()};
-  const TensorView outputs[] = {part.y.view(), part.more_outputs[0].view()};
+  const TensorView outputs[] = {part.y.view(), part.more_outputs[0].view(),
+                                part.more_outputs[1].view()};
   device::ThreadPool pool({.num_threads = 1});
   conformance::RunKernel(
       kernel, {.inputs = inputs, .outputs = outputs, .attributes = &attributes}, pool);
@@ -70,9 +73,11 @@ void CheckRanks(const Kernel& kernel, DType dtype, int32_t ranks, const Shape& s
   RunAlone(kernel, alone, attributes);
   conformance::CheckGroup(kernel, parts, alone.y.ToFloat(), attributes);
   for (const GroupPart& part : parts) {
-    EXPECT_TRUE(conformance::BitEqual(part.more_outputs[0].ToFloat(),
-                                      alone.more_outputs[0].ToFloat()))
-        << kernel.name;
+    for (size_t i = 0; i < part.more_outputs.size(); ++i) {
+      EXPECT_TRUE(conformance::BitEqual(part.more_outputs[i].ToFloat(),
+                                        alone.more_outputs[i].ToFloat()))
+          << kernel.name << " output " << i + 1;
+    }
   }
 }
 
@@ -96,8 +101,7 @@ void CheckAllReduceAddRmsNormConformance(const OpDefinition& op, const device::C
     c.AddRows({9, size});
     c.AddShared({size});
     c.act_inputs = 0;  // the sum is rounded before it is normalized
-    c.AddOutput({9, size});
-    c.AddOutput({9, size});
+    for (int i = 0; i < 3; ++i) c.AddOutput({9, size});
     c.attributes.Set("ranks", 1);
     c.attributes.Set("eps", 1e-5);
     c.attributes.Set("weight_offset", 1);

@@ -26,22 +26,26 @@ TEST(AllReduceAddRmsNorm, SameBitsAsTheTwoOps) {
     SCOPED_TRACE(std::string(Info(act).name));
     conformance::TestTensor x(act, {6, 577}), residual(act, {6, 577});
     conformance::TestTensor w(DType::kF32, {577}), y(act, {6, 577}), sum(act, {6, 577});
+    conformance::TestTensor reduced(act, {6, 577});
     for (conformance::TestTensor* input : {&x, &residual, &w}) input->FillUniform(random, -2, 2);
     Attributes attributes;
     attributes.Set("eps", 1e-5);
     attributes.Set("ranks", 1);
     const TensorView inputs[] = {x.view(), residual.view(), w.view()};
-    const TensorView outputs[] = {y.view(), sum.view()};
+    const TensorView outputs[] = {y.view(), sum.view(), reduced.view()};
     const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
     ASSERT_TRUE(AllReduceAddRmsNormOp().check(call).ok());
     for (const Kernel* kernel : conformance::SupportedKernels(AllReduceAddRmsNormOp(), caps, call)) {
       conformance::RunKernel(*kernel, call, pool);
+      EXPECT_TRUE(conformance::BitEqual(reduced.ToFloat(), x.ToFloat())) << kernel->name;
       const std::vector<float> fused_y = y.ToFloat(), fused_sum = sum.ToFloat();
       y.Poison();
       sum.Poison();
-      const auto norm = ChooseKernel(AddRmsNormOp(), caps, call, {.name = kernel->name});
+      const OpCall norm_call{
+          .inputs = inputs, .outputs = {outputs, 2}, .attributes = &attributes};
+      const auto norm = ChooseKernel(AddRmsNormOp(), caps, norm_call, {.name = kernel->name});
       ASSERT_TRUE(norm.ok());
-      conformance::RunKernel(**norm, call, pool);
+      conformance::RunKernel(**norm, norm_call, pool);
       EXPECT_TRUE(conformance::BitEqual(fused_sum, sum.ToFloat())) << kernel->name;
       EXPECT_TRUE(conformance::BitEqual(fused_y, y.ToFloat())) << kernel->name;
     }
@@ -53,7 +57,7 @@ TEST(AllReduceAddRmsNorm, CheckNamesTheOperandOrAttribute) {
   const TensorView w = TensorView::Dense(nullptr, DType::kF32, {8});
   const TensorView heads = TensorView::Dense(nullptr, DType::kF32, {3, 2, 4});
   const auto message = [&](const TensorView& residual, double eps, double ranks) {
-    const TensorView inputs[] = {x, residual, w}, outputs[] = {x, x};
+    const TensorView inputs[] = {x, residual, w}, outputs[] = {x, x, x};
     Attributes attributes;
     attributes.Set("eps", eps);
     attributes.Set("ranks", ranks);

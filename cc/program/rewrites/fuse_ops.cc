@@ -38,28 +38,16 @@ bool CanMove(const Program& program, size_t first, size_t second, ValueId link) 
   return true;
 }
 
-// True if another op than ops[second] reads the value, or the program returns it.
-bool IsReadElsewhere(const Program& program, ValueId id, size_t second) {
-  for (size_t i = 0; i < program.ops().size(); ++i) {
-    if (i != second && Contains(program.ops()[i].inputs, id)) return true;
-  }
-  return program.IsOutput(id);
-}
-
 // The op that computes both; see ops::FusedOps.
-Op Fuse(const ops::OpDefinition& definition, const Op& first, const Op& second, bool writes_link) {
+Op Fuse(const ops::OpDefinition& definition, const Op& first, const Op& second) {
   Op fused = first;
   fused.name = definition.op;
-  const ops::FusedOps& fuses = definition.traits.fuses;
-  const auto link_input = static_cast<size_t>(fuses.input);
-  const auto link_output = static_cast<size_t>(fuses.output);
+  const auto link = static_cast<size_t>(definition.traits.fuses.input);
   for (size_t i = 0; i < second.inputs.size(); ++i) {
-    if (i != link_input) fused.inputs.push_back(second.inputs[i]);
+    if (i != link) fused.inputs.push_back(second.inputs[i]);
   }
   fused.outputs = second.outputs;
-  for (size_t o = 0; o < first.outputs.size(); ++o) {
-    if (o != link_output || writes_link) fused.outputs.push_back(first.outputs[o]);
-  }
+  fused.outputs.insert(fused.outputs.end(), first.outputs.begin(), first.outputs.end());
   for (const auto& [name, value] : second.attributes.values()) fused.attributes.Set(name, value);
   return fused;
 }
@@ -86,21 +74,14 @@ class Fuser {
     for (size_t i = first + 1; i < ops.size(); ++i) {
       if (ops[i].name != definition_.traits.fuses.second || input >= ops[i].inputs.size()) continue;
       if (ops[i].inputs[input] != link || !CanMove(program_, first, i, link)) continue;
-      Op fused = Fuse(definition_, ops[first], ops[i], /*writes_link=*/true);
-      if (!Accepts(fused) && !IsReadElsewhere(program_, link, i)) {
-        fused = Fuse(definition_, ops[first], ops[i], /*writes_link=*/false);
-      }
-      if (!Accepts(fused)) continue;
+      Op fused = Fuse(definition_, ops[first], ops[i]);
+      constexpr StepSizes kSizes = {.tokens = 61, .requests = 7, .logits_rows = 11};
+      if (!definition_.check(OperandViews(program_, fused, kSizes, layout_).call()).ok()) continue;
       ops[first] = std::move(fused);
       ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(i));
       return true;
     }
     return false;
-  }
-
-  bool Accepts(const Op& fused) const {
-    constexpr StepSizes kSizes = {.tokens = 61, .requests = 7, .logits_rows = 11};
-    return definition_.check(OperandViews(program_, fused, kSizes, layout_).call()).ok();
   }
 
   Program& program_;

@@ -35,9 +35,8 @@ StatusOr<Program> RewriteProgram(Program program, std::span<const ops::OpDefinit
 //   s = add(a, b); y = rms_norm(s, w)  ->  y, s = add_rms_norm(a, b, w)
 //   q2, k2 = rotary(q, k, p, f); kv_write(k2, v, cache)
 //     ->  q2, k2 = rotary_kv_write(q, k, p, f, v, cache)
-//   r = all_reduce(x); y, s = add_rms_norm(a, r, w)  ->  y, s = all_reduce_add_rms_norm(x, a, w)
-// The first op's outputs are still written, so other ops may read them; but the third may not have
-// the value between the two as an output: then nothing else reads it.
+//   r = all_reduce(x); y, s = add_rms_norm(a, r, w)  ->  y, s, r = all_reduce_add_rms_norm(x, a, w)
+// The first op's outputs are still written, so other ops may read them.
 StatusOr<int32_t> FuseOps(Program& program, std::span<const ops::OpDefinition> ops);
 
 // y = linear(x, w); z = linear(x, u)  ->  y, z = linear(x, w, -, u, -). Products of the same inputs

@@ -36,8 +36,8 @@ constexpr int kWide = 16 / static_cast<int>(sizeof(T));
 template <typename T>
 PAGEMILL_KERNEL_OF(kMostThreads, 1)
 SumAddRmsNorm(Rows<const T> x, Rows<const T> residual, const float* w, Rows<T> y, Rows<T> sum,
-              int64_t first, int64_t count, int64_t size, float eps, float offset,
-              PeerMemory peers) {
+              Rows<T> reduced, int64_t first, int64_t count, int64_t size, float eps,
+              float offset, PeerMemory peers) {
   constexpr int kSize = kWide<T>;
   using Elements = Vector<T, kSize>;
   AwaitInputs();
@@ -58,9 +58,11 @@ SumAddRmsNorm(Rows<const T> x, Rows<const T> residual, const float* w, Rows<T> y
     const T* const inbox = exchange.Inbox<T>() + n * size;
     const T* const of_residual = residual[first + n];
     T* const of_sum = sum[first + n];
+    T* const of_ranks = reduced[first + n];
     const auto add = [&](int64_t i) {
       Elements both =
           SumOf(reinterpret_cast<const Elements*>(inbox + i), part / kSize, peers.num_ranks);
+      *reinterpret_cast<Elements*>(of_ranks + i) = both;
       const Elements b = *reinterpret_cast<const Elements*>(of_residual + i);
       PAGEMILL_UNROLL
       for (int j = 0; j < kSize; ++j) {
@@ -112,8 +114,8 @@ void RunOneShot(const ops::OpCall& call, ops::KernelContext& context) {
       shape.blocks = {static_cast<uint32_t>(std::min<int64_t>(count, kExchangeBlocks))};
       Launch(stream, shape, SumAddRmsNorm<T>, RowsOf<const T>(x),
              RowsOf<const T>(call.inputs[1]), call.inputs[2].Data<const float>(),
-             RowsOf<T>(call.outputs[0]), RowsOf<T>(call.outputs[1]), first, count, size, eps,
-             offset, stream.peers()->memory());
+             RowsOf<T>(call.outputs[0]), RowsOf<T>(call.outputs[1]), RowsOf<T>(call.outputs[2]),
+             first, count, size, eps, offset, stream.peers()->memory());
     }
   });
 }

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 def reference(
     inputs: Sequence[torch.Tensor], attributes: Mapping[str, float], step: TorchStep
 ) -> tuple[torch.Tensor, ...]:
-    """x, residual [N, H], weight [H] -> rms_norm(x + residual) and x + residual, in a group of one.
+    """x, residual [N, H], weight [H] -> rms_norm(x + residual), x + residual and x, in a group of
+    one.
 
     Raises:
         ValueError: the program is for a larger group.
     """
     x, residual, weight = inputs
-    (x,) = all_reduce_reference([x], attributes, step)
-    return add_rms_norm_reference([x, residual, weight], attributes, step)
+    (reduced,) = all_reduce_reference([x], attributes, step)
+    return (*add_rms_norm_reference([reduced, residual, weight], attributes, step), reduced)

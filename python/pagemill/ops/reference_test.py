@@ -48,7 +48,8 @@ def test_norms():
     y, total = _run("add_rms_norm", x, residual, w, eps=1e-6)
     torch.testing.assert_close(total, x + residual)
     torch.testing.assert_close(y, _run("rms_norm", x + residual, w, eps=1e-6)[0])
-    y, total = _run("all_reduce_add_rms_norm", x, residual, w, eps=1e-6, ranks=1)
+    y, total, reduced = _run("all_reduce_add_rms_norm", x, residual, w, eps=1e-6, ranks=1)
+    torch.testing.assert_close(reduced, x)
     torch.testing.assert_close(total, x + residual)
     torch.testing.assert_close(y, _run("rms_norm", x + residual, w, eps=1e-6)[0])
 
