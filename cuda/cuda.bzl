@@ -125,7 +125,7 @@ grep -E 'warning|error' "$used" >&2 || true""",
                 "-diag-suppress=2810",
                 # Kernels call constexpr functions of //cc.
                 "--expt-relaxed-constexpr",
-            ] + ["-D" + define for define in ctx.attr.defines] + [
+            ] + ctx.attr.copts + ["-D" + define for define in ctx.attr.defines] + [
                 "-c",
                 src.path,
                 "-o",
@@ -154,6 +154,7 @@ _cuda_objects = rule(
     implementation = _cuda_objects_impl,
     attrs = {
         "architectures": attr.string_list(),
+        "copts": attr.string_list(),
         "defines": attr.string_list(),
         "deps": attr.label_list(providers = [CcInfo]),
         "gpu_deps": attr.label_list(providers = [CcInfo, _GpuObjectsInfo]),
@@ -178,6 +179,7 @@ def cuda_objects(
         gpu_deps = [],
         defines = [],
         release_srcs = None,
+        architectures = _ARCHITECTURES,
         **kwargs):
     """Objects by nvcc; skipped where it is missing.
 
@@ -192,9 +194,11 @@ def cuda_objects(
       gpu_deps: gpu_libraries that they are linked with.
       defines: macros, as `NAME` or `NAME=VALUE`.
       release_srcs: of `<name>_release`, if others than srcs; it has PAGEMILL_RELEASE defined.
-      **kwargs: `libraries`, cc_libraries of foreign headers; and attributes that every rule has.
+      architectures: those that the code is for.
+      **kwargs: `libraries`, cc_libraries of foreign headers; `copts`, flags of nvcc; and attributes
+        that every rule has.
     """
-    for suffix, architectures, sources, tags, more_defines in [
+    for suffix, compiled, sources, tags, more_defines in [
         ("", _TESTED_ARCHITECTURES, srcs, [], []),
         ("_release", _ARCHITECTURES, release_srcs or srcs, ["manual"], ["PAGEMILL_RELEASE"]),
     ]:
@@ -203,7 +207,7 @@ def cuda_objects(
             srcs = sources,
             defines = defines + more_defines,
             hdrs = hdrs + [_part(dep, "_headers") for dep in gpu_deps] + ["//cuda:headers"],
-            architectures = architectures,
+            architectures = [each for each in compiled if each in architectures],
             tags = tags,
             target_compatible_with = requires("nvcc"),
             deps = [dep for dep in _HEADER_DEPS if dep not in deps] + deps,

@@ -11,6 +11,13 @@ FLASHINFER_ATTENTION = struct(
     released = [(64, 16), (64, 64), (64, 128)],
 )
 
+# FlashInfer's attention for prompts on compute capability 9.0, for (head_dim,). One takes 40 s of one
+# core, for that architecture alone.
+FLASHINFER_HOPPER = struct(
+    tested = [(128,)],
+    released = [(64,)],
+)
+
 def instance_files(instances, names):
     """The files that library_instances() makes.
 

@@ -26,6 +26,7 @@ REGISTERS = {
     "MultiplyGroup": 80,
     "MultiplyHead": 80,
     "MultiplyTransposed": 80,
+    "PrefillWithKVCacheKernel": 168,
     "RotateAndStore": 80,
     "ScanChannels": 128,
     "ScanHead": 128,

@@ -1,6 +1,7 @@
 """Repository rule: FlashInfer's headers of CUDA kernels, out of a pinned Python package.
 
     @flashinfer//:flashinfer    cc_library: headers, and the versions of CUDA's own that they need
+    @flashinfer//:cutlass       cc_library: the headers of CUTLASS that those for Hopper need
 
 pip downloads the package and compares its digest; nothing of it is installed. Fetched only when a
 target that depends on it is built.
@@ -21,6 +22,13 @@ cc_library(
     includes = {includes},
     visibility = ["//visibility:public"],
 )
+
+cc_library(
+    name = "cutlass",
+    hdrs = glob(["{cutlass}/**"]),
+    includes = ["{cutlass}"],
+    visibility = ["//visibility:public"],
+)
 """
 
 # Where headers are in the package, and what of it they are included by.
@@ -30,6 +38,8 @@ _INCLUDES = [
     "flashinfer/data/cccl/libcudacxx/include",
     "flashinfer/data/cccl/thrust",
 ]
+
+_CUTLASS = "flashinfer/data/cutlass/include"
 
 # Arguments: the wheel, then the folders that are taken out of it.
 _UNPACK = """
@@ -63,12 +73,13 @@ def _impl(rctx):
         "--requirement=requirements.txt",
     ])
     wheel = "flashinfer_python-{}-py3-none-any.whl".format(_VERSION)
-    _run(rctx, [python, "-c", _UNPACK, wheel] + _INCLUDES)
+    _run(rctx, [python, "-c", _UNPACK, wheel, _CUTLASS] + _INCLUDES)
     rctx.delete(wheel)
     rctx.file("WORKSPACE", "")
     rctx.file("BUILD.bazel", _BUILD.format(
         folders = repr([folder + "/**" for folder in _INCLUDES]),
         includes = repr(_INCLUDES),
+        cutlass = _CUTLASS,
     ))
 
 flashinfer_headers = repository_rule(

@@ -18,6 +18,7 @@ _PREFILL_TARGET = 0.75  # of cuBLASLt's rate
 _HOST_TARGET_US = 50.0
 _GRAPHS_TARGET_S, _GRAPHS = 1.0, 20
 _READY_TARGET_S = 3.0  # and the time to bring the weights to the device
+_MEASURED = ("bf16", "flashinfer_sm90", "fp8")  # stages that measure a model
 # Stages whose items all have to pass: how their names end, and what they are called.
 _CHECKS = (
     ("conformance", "", "conformance"),
@@ -76,8 +77,8 @@ def _rows(results: Results, limits: Record | None) -> Iterator[Row]:
         passed, refused = statuses.count(PASSED), statuses.count("refused")
         reached = f"{passed} of {len(statuses)}" + (f", {refused} refused" if refused else "")
         yield Row(what, reached, target="all", met=passed + refused == len(statuses))
-    for weights in ("bf16", "fp8"):
-        yield from _anchors(results, weights, limits)
+    for stage in _MEASURED:
+        yield from _anchors(results, stage, limits)
     for record in results.records("host"):
         us = record["host_us"]
         target = f"below {_HOST_TARGET_US:.0f} us"
@@ -85,34 +86,34 @@ def _rows(results: Results, limits: Record | None) -> Iterator[Row]:
         yield Row(what, f"{us:.0f} us", target=target, met=us < _HOST_TARGET_US)
 
 
-def _anchors(results: Results, weights: str, limits: Record | None) -> Iterator[Row]:
-    stage = f"{weights}/"
-    for record in results.records("parity", stage):
+def _anchors(results: Results, stage: str, limits: Record | None) -> Iterator[Row]:
+    prefix = f"{stage}/"
+    for record in results.records("parity", prefix):
         reached = f"{record['error']:.3g}"
         target = f"at most {record['bound']:.3g}"
-        what = f"{weights}: log probabilities differ by"
+        what = f"{stage}: log probabilities differ by"
         yield Row(what, reached, target=target, met=bool(record["passed"]))
-    for record in results.records("decode", stage):
-        yield _decode(weights, record, limits)
-    for record in results.records("prefill", stage):
-        yield _prefill(weights, record, limits)
-    for record in results.records("graphs", stage):
+    for record in results.records("decode", prefix):
+        yield _decode(stage, record, limits)
+    for record in results.records("prefill", prefix):
+        yield _prefill(stage, record, limits)
+    for record in results.records("graphs", prefix):
         seconds = record["seconds"] * _GRAPHS / record["graphs"]
         target = f"below {_GRAPHS_TARGET_S:.0f} s"
-        what = f"{weights}: recording {_GRAPHS} graphs"
+        what = f"{stage}: recording {_GRAPHS} graphs"
         yield Row(what, f"{seconds:.2f} s", target=target, met=seconds < _GRAPHS_TARGET_S)
-    for record in results.records("ready", stage):
-        yield _ready(weights, record, limits)
-    for record in results.records("memory", stage):
+    for record in results.records("ready", prefix):
+        yield _ready(stage, record, limits)
+    for record in results.records("memory", prefix):
         planned, used = record["planned"] / 2**30, record["used"] / 2**30
         reached = f"{used:.2f} GiB of {planned:.2f} planned"
         met = used <= planned
-        yield Row(f"{weights}: memory", reached, target="not above the plan", met=met)
+        yield Row(f"{stage}: memory", reached, target="not above the plan", met=met)
 
 
-def _decode(weights: str, record: Record, limits: Record | None) -> Row:
+def _decode(stage: str, record: Record, limits: Record | None) -> Row:
     batch = record["batch"]
-    what = f"{weights}: decoding {batch} requests, context {record['context']}"
+    what = f"{stage}: decoding {batch} requests, context {record['context']}"
     reached = f"{record['tokens_per_s']:,.0f} tokens/s, {1e3 * record['step_s']:.2f} ms a step"
     if limits is None:
         return Row(what, reached)
@@ -120,13 +121,13 @@ def _decode(weights: str, record: Record, limits: Record | None) -> Row:
     return _share(what, reached, share, _DECODE_TARGETS.get(batch))
 
 
-def _prefill(weights: str, record: Record, limits: Record | None) -> Row:
-    what = f"{weights}: prompt of {record['tokens']}"
+def _prefill(stage: str, record: Record, limits: Record | None) -> Row:
+    what = f"{stage}: prompt of {record['tokens']}"
     reached = f"{record['tokens'] / record['seconds']:,.0f} tokens/s, {record['seconds']:.3f} s"
     if limits is None:
         return Row(what, reached)
     share = record["operations"] / record["seconds"] / limits["flop_per_s"]
-    return _share(what, reached, share, _PREFILL_TARGET if weights == "bf16" else None)
+    return _share(what, reached, share, _PREFILL_TARGET if stage != "fp8" else None)
 
 
 def _share(what: str, reached: str, share: float, target: float | None) -> Row:
@@ -135,8 +136,8 @@ def _share(what: str, reached: str, share: float, target: float | None) -> Row:
     return Row(what, reached, f"{share:.0%}", f"{target:.0%}", share >= target)
 
 
-def _ready(weights: str, record: Record, limits: Record | None) -> Row:
-    what, seconds = f"{weights}: ready", record["first_token_s"]
+def _ready(stage: str, record: Record, limits: Record | None) -> Row:
+    what, seconds = f"{stage}: ready", record["first_token_s"]
     parts = f"program {record['built_s']:.1f} s, weights {record['engine_s']:.1f} s"
     reached = f"{seconds:.1f} s ({parts})"
     if limits is None:

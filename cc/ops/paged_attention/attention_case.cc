@@ -32,19 +32,23 @@ void StoreElement(const TensorView& cache, int64_t block, int64_t index, float v
   }
 }
 
+TestTensorOptions RowsOf(DType act, const TestTensorOptions& of_f32) {
+  return act == DType::kF32 ? of_f32 : TestTensorOptions{};
+}
+
 }  // namespace
 
 AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedRequest> requests,
                              std::vector<int32_t> ids)
     : options_(options),
       batch_(options.block_size, std::move(requests), Random(5)),
-      q_(DType::kF32, {batch().num_tokens, options.q_heads, options.head_dim},
-         {.misalign_bytes = 4, .row_padding_bytes = 4}),
+      q_(options.act, {batch().num_tokens, options.q_heads, options.head_dim},
+         RowsOf(options.act, {.misalign_bytes = 4, .row_padding_bytes = 4})),
       cache_(options.dtype, {batch_.num_blocks(),
                              KvBlockElements(options.dtype, {options.kv_heads, options.head_dim},
                                              options.block_size)}),
-      y_(DType::kF32, {batch().num_tokens, options.q_heads, options.head_dim},
-         {.misalign_bytes = 8, .row_padding_bytes = 12}) {
+      y_(options.act, {batch().num_tokens, options.q_heads, options.head_dim},
+         RowsOf(options.act, {.misalign_bytes = 8, .row_padding_bytes = 12})) {
   if (options.dtype == DType::kI8) {  // all scales are NaN
     std::memset(cache_.view().data, 0xff,
                 cache_.view().shape[0] * RowBytes(DType::kI8, cache_.view().shape[1]));

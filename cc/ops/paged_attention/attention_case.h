@@ -21,7 +21,10 @@ struct AttentionOptions {
   int64_t kv_heads = 3;
   int64_t head_dim = 64;
   int32_t block_size = 16;
-  DType dtype = DType::kBF16;
+  DType dtype = DType::kBF16;  // of the cache
+  // Of queries and results. Rows of f32 are misaligned, with gaps between them; others are dense and
+  // aligned.
+  DType act = DType::kF32;
   int32_t window = 0;
   bool chunked = false;
   bool causal = true;

@@ -12,6 +12,7 @@
 #include "cuda/ops/paged_attention/tensor_cores.h"
 #if defined(__CUDACC__)
 #include "cuda/ops/paged_attention/flashinfer/flashinfer.h"
+#include "cuda/ops/paged_attention/flashinfer/hopper.h"
 #endif
 
 namespace pagemill::gpu {
@@ -138,6 +139,10 @@ void RunAligned(const ops::OpCall& call, ops::KernelContext& context) {
 void RunFlashInferOrGpu(const ops::OpCall& call, ops::KernelContext& context) {
   (FlashInferReads(call) ? RunFlashInfer : Run)(call, context);
 }
+
+void RunHopperOrGpu(const ops::OpCall& call, ops::KernelContext& context) {
+  (FlashInferReads(call) ? RunHopper : Run)(call, context);
+}
 #endif
 
 constexpr ops::BatchPlan kPlan = {.bytes = AttentionPlanBytes, .make = MakeAttentionPlan};
@@ -160,6 +165,16 @@ constexpr ops::Kernel kKernels[] = {
      .workspace_bytes = FlashInferStateBytes,
      .activations = ops::Precision::kBf16,
      .plan = &kFlashInferPlan,
+     .varies_with_batch = true},
+    // Below flashinfer as long as it has not run on a GPU.
+    {.op = "paged_attention",
+     .name = "flashinfer_sm90",
+     .priority = 25,
+     .supports = SupportsHopper,
+     .run = RunHopperOrGpu,
+     .workspace_bytes = FlashInferStateBytes,
+     .activations = ops::Precision::kBf16,
+     .plan = &kHopperPlan,
      .varies_with_batch = true},
 #endif
     {.op = "paged_attention", .name = "gpu", .priority = 10, .supports = OnEveryGpu, .run = Run},

@@ -12,14 +12,67 @@
 namespace pagemill::gpu {
 namespace {
 
+using ops::conformance::AllClose;
 using ops::conformance::AttentionCase;
 using ops::conformance::AttentionOptions;
 using ops::conformance::BitEqual;
 using ops::conformance::PagedRequest;
+using ops::conformance::Tolerance;
 
 TEST_P(GpuConformance, PagedAttention) {
   ops::CheckPagedAttentionConformance(OnGpu<PagedAttentionKernels>(ops::PagedAttentionOp()),
                                       GpuCapabilities());
+}
+
+// Values are below 1.75. Weights, states of chunks of keys and results are rounded to bf16, as are
+// the results that are expected.
+constexpr Tolerance kRounded = {.abs = 1.75 * (ops::kPagedAttentionRounding + 0x1p-9),
+                                .rel = 0x1p-7};
+// If all keys weigh the same, weights are exact: a missing key shows.
+constexpr Tolerance kEvenWeights = {.abs = 0x1p-10, .rel = 0x1p-7};
+
+// `kernels` with activations in bf16, for random queries, and for queries that make weights equal.
+void CheckBf16(const ops::OpDefinition& op, const std::vector<const ops::Kernel*>& kernels,
+               AttentionOptions options, const std::vector<PagedRequest>& requests) {
+  device::ThreadPool pool({.num_threads = 1});
+  for (const bool even : {false, true}) {
+    options.zero_queries = even;
+    AttentionCase c(options, requests);
+    const std::vector<float> expected = c.Run(ops::conformance::ReferenceKernel(op), pool);
+    for (const ops::Kernel* kernel : kernels) {
+      EXPECT_TRUE(AllClose(c.Run(*kernel, pool), expected, even ? kEvenWeights : kRounded))
+          << kernel->name << ", head_dim " << options.head_dim << ", zero queries " << even;
+    }
+  }
+}
+
+// What kernels of libraries take: activations in bf16, keys in rows. Prompts end within tiles of
+// rows and of keys, alone and beside requests that decode.
+TEST_P(GpuConformance, PagedAttentionOfPromptsWithKeysInRows) {
+  const ops::OpDefinition op = OnGpu<PagedAttentionKernels>(ops::PagedAttentionOp());
+  for (const int64_t head_dim : {64, 128}) {
+    AttentionOptions options = {
+        .q_heads = 4, .kv_heads = 2, .head_dim = head_dim, .act = DType::kBF16};
+    options.keys_in_rows = true;
+    const auto kernels = [&] {
+      const AttentionCase shape(options, {{.context = 0, .tokens = 1}});
+      return ops::conformance::SupportedKernels(op, GpuCapabilities(), shape.call());
+    };
+    EXPECT_GE(kernels().size(), 2u);  // one beside the reference
+    CheckBf16(op, kernels(), options, {{.context = 0, .tokens = 300}});
+    CheckBf16(op, kernels(), options, {{.context = 71, .tokens = 129}});
+    CheckBf16(op, kernels(), options, {{700, 1}, {0, 150}, {90, 0}, {33, 128}, {5, 3}});
+    // More tiles than a GPU has multiprocessors: the emulation takes minutes for these.
+    options.q_heads = 32;
+    options.kv_heads = 8;
+    options.block_size = 32;
+    std::vector<const ops::Kernel*> fast = kernels();
+    std::erase_if(fast, [](const ops::Kernel* k) { return k->activations == ops::Precision::kF32; });
+    if (fast.empty()) continue;
+    CheckBf16(op, fast, options, {{.context = 0, .tokens = 1030}});
+    CheckBf16(op, fast, options, {{900, 1}, {0, 200}, {64, 520}, {3000, 1}, {1500, 2}, {0, 385}});
+    CheckBf16(op, fast, options, {{20, 1}, {900, 17}, {3000, 1}, {0, 90}, {511, 1}});
+  }
 }
 
 std::vector<float> RowsOfFirst(const ops::Kernel& kernel, const AttentionOptions& options,

@@ -1,6 +1,5 @@
 #include "cuda/ops/paged_attention/flashinfer/flashinfer.h"
 
-#include "cc/ops/paged_attention/paged_attention.h"
 #include "cuda/device/gpu_stream.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
@@ -29,7 +28,13 @@ const Instance* FindInstance(int64_t head_dim, int32_t tile_rows) {
   return nullptr;
 }
 
-FlashInferShape ShapeOf(const ops::PagedAttentionArgs& args) {
+}  // namespace
+
+int64_t Bf16StrideOf(const TensorView& view) {
+  return view.row_stride_bytes / static_cast<int64_t>(sizeof(BFloat16));
+}
+
+FlashInferShape FlashInferShapeOf(const ops::PagedAttentionArgs& args) {
   return {.tokens = static_cast<int32_t>(args.q.shape[0]),
           .requests = args.batch->num_requests,
           .q_heads = static_cast<int32_t>(args.q.shape[1]),
@@ -38,12 +43,6 @@ FlashInferShape ShapeOf(const ops::PagedAttentionArgs& args) {
           .block_size = args.batch->block_size,
           .table_stride = static_cast<int32_t>(args.batch->block_table_stride)};
 }
-
-int64_t ElementsOf(const TensorView& view) {
-  return view.row_stride_bytes / static_cast<int64_t>(sizeof(BFloat16));
-}
-
-}  // namespace
 
 bool SupportsFlashInfer(const device::Capabilities& caps, const ops::OpCall& call) {
   const ops::PagedAttentionArgs args = ops::ToPagedAttentionArgs(call);
@@ -59,21 +58,22 @@ bool SupportsFlashInfer(const device::Capabilities& caps, const ops::OpCall& cal
 bool FlashInferReads(const ops::OpCall& call) {
   return HasAlignedRows(call.inputs[0]) && HasAlignedRows(call.inputs[1]) &&
          HasAlignedRows(call.outputs[0]) && call.outputs[0].IsDense() &&
-         ElementsOf(call.inputs[1]) <= UINT32_MAX;
+         Bf16StrideOf(call.inputs[1]) <= UINT32_MAX;
 }
 
 int64_t FlashInferPlanBytes(const ops::OpCall& call) {
-  return FlashInferPlanView::Bytes(ShapeOf(ops::ToPagedAttentionArgs(call)));
+  return FlashInferPlanView::Bytes(FlashInferShapeOf(ops::ToPagedAttentionArgs(call)));
 }
 
 void MakeFlashInferPlan(const ops::OpCall& call, std::span<std::byte> plan) {
   const ops::PagedAttentionArgs args = ops::ToPagedAttentionArgs(call);
-  PlanFlashInfer(ShapeOf(args), args.batch->query_start, args.batch->seq_lens, plan.data());
+  PlanFlashInfer(FlashInferShapeOf(args), args.batch->query_start, args.batch->seq_lens,
+                 plan.data());
 }
 
 // For the shape that has most states: blocks of the largest tiles, just too few to fill the GPU.
 int64_t FlashInferStateBytes(const ops::OpCall& call, int32_t) {
-  const FlashInferShape shape = ShapeOf(ops::ToPagedAttentionArgs(call));
+  const FlashInferShape shape = FlashInferShapeOf(ops::ToPagedAttentionArgs(call));
   const FlashInferGrid most = {
       .tile_rows = 128, .blocks = kPlannedBlocks / shape.kv_heads, .splits = true};
   return most.MaxStates(shape) * shape.q_heads *
@@ -83,7 +83,7 @@ int64_t FlashInferStateBytes(const ops::OpCall& call, int32_t) {
 
 void RunFlashInfer(const ops::OpCall& call, ops::KernelContext& context) {
   const ops::PagedAttentionArgs args = ops::ToPagedAttentionArgs(call);
-  const FlashInferShape shape = ShapeOf(args);
+  const FlashInferShape shape = FlashInferShapeOf(args);
   if (shape.tokens == 0) return;
   const FlashInferGrid grid = FlashInferGrid::Of(shape);
   auto* const scales = reinterpret_cast<float*>(context.workspace.data());
@@ -96,9 +96,9 @@ void RunFlashInfer(const ops::OpCall& call, ops::KernelContext& context) {
                           .query_start = args.batch->query_start,
                           .block_table = args.batch->block_table,
                           .q = args.q.data,
-                          .q_stride = ElementsOf(args.q),
+                          .q_stride = Bf16StrideOf(args.q),
                           .cache = args.cache.data,
-                          .page_stride = ElementsOf(args.cache),
+                          .page_stride = Bf16StrideOf(args.cache),
                           .y = args.y.data,
                           .states = scales + grid.MaxStates(shape) * shape.q_heads,
                           .scales = scales,

@@ -13,8 +13,15 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/op.h"
+#include "cc/ops/paged_attention/paged_attention.h"
+#include "cuda/ops/paged_attention/flashinfer/plan.h"
 
 namespace pagemill::gpu {
+
+FlashInferShape FlashInferShapeOf(const ops::PagedAttentionArgs& args);
+
+// Elements from one row of bf16 to the next.
+int64_t Bf16StrideOf(const TensorView& view);
 
 // Activations and cache in bf16, keys in rows, a head_dim that has instances; causal attention
 // without windows, soft caps, sinks, ALiBi, biases and growing scores.

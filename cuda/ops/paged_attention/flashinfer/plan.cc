@@ -55,12 +55,18 @@ int64_t MaxTiles(const FlashInferShape& s, int64_t tile_rows) {
 
 int64_t SplitBlocks(const FlashInferShape& s) { return kPlannedBlocks / s.kv_heads; }
 
-// Pages of each request, and of those before it.
-std::vector<int32_t> PagesBefore(const FlashInferShape& shape, const int32_t* seq_lens) {
+int32_t TokensOf(const int32_t* query_start, int32_t request) {
+  return query_start[request + 1] - query_start[request];
+}
+
+// Pages of the requests before each, and of all. Requests of more than `most_tokens` have none, so
+// that the planner divides the others' keys.
+std::vector<int32_t> PagesBefore(const FlashInferShape& shape, const int32_t* query_start,
+                                 const int32_t* seq_lens, int32_t most_tokens) {
   std::vector<int32_t> pages = {0};
   for (int32_t r = 0; r < shape.requests; ++r) {
-    pages.push_back(pages.back() +
-                    static_cast<int32_t>(CeilDiv(seq_lens[r], shape.block_size)));
+    const int32_t keys = TokensOf(query_start, r) > most_tokens ? 0 : seq_lens[r];
+    pages.push_back(pages.back() + static_cast<int32_t>(CeilDiv(keys, shape.block_size)));
   }
   return pages;
 }
@@ -115,10 +121,10 @@ FlashInferPlanView FlashInferPlanView::Of(const FlashInferShape& shape, std::byt
 }
 
 void PlanFlashInfer(const FlashInferShape& shape, const int32_t* query_start,
-                    const int32_t* seq_lens, std::byte* plan) {
+                    const int32_t* seq_lens, std::byte* plan, int32_t most_tokens) {
   if (shape.tokens == 0) return;
   const FlashInferGrid grid = FlashInferGrid::Of(shape);
-  std::vector<int32_t> pages = PagesBefore(shape, seq_lens);
+  std::vector<int32_t> pages = PagesBefore(shape, query_start, seq_lens, most_tokens);
   std::vector<std::byte> scratch(ScratchBytes(shape, grid));
   flashinfer_planner::PrefillPlanInfo info;
   // The planner only computes offsets into the memory of states.
@@ -144,6 +150,11 @@ void PlanFlashInfer(const FlashInferShape& shape, const int32_t* query_start,
   copy(view.chunk, info.kv_tile_indices_offset, block_bytes);
   copy(view.first_output, info.o_indptr_offset, (shape.requests + 1) * sizeof(int32_t));
   copy(view.has_work, info.block_valid_mask_offset, grid.blocks);
+  for (int32_t i = 0; i < grid.blocks; ++i) {
+    if (view.has_work[i]) {
+      view.has_work[i] = TokensOf(query_start, view.request[i]) <= most_tokens;
+    }
+  }
   *view.num_tokens = static_cast<uint32_t>(shape.tokens);
   if (grid.splits) {
     copy(view.chunk_tokens, info.kv_chunk_size_ptr_offset, sizeof(int32_t));

@@ -61,9 +61,10 @@ struct FlashInferPlanView {
 };
 
 // `query_start` [requests + 1] and `seq_lens` [requests] are the host's, as is `plan`, which has
-// Bytes() and is aligned to 16 bytes.
+// Bytes() and is aligned to 16 bytes. Requests of more than `most_tokens` have no work: what their
+// rows have afterwards is undefined.
 void PlanFlashInfer(const FlashInferShape& shape, const int32_t* query_start,
-                    const int32_t* seq_lens, std::byte* plan);
+                    const int32_t* seq_lens, std::byte* plan, int32_t most_tokens = INT32_MAX);
 
 }  // namespace pagemill::gpu
 

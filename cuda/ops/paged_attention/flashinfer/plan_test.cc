@@ -74,11 +74,12 @@ class Random {
 // A plan in memory of a step of up to `most`, with bytes behind it that nothing may change.
 class GuardedPlan {
  public:
-  GuardedPlan(const Batch& batch, const FlashInferShape& most)
+  GuardedPlan(const Batch& batch, const FlashInferShape& most, int32_t most_tokens = INT32_MAX)
       : bytes_(static_cast<size_t>(FlashInferPlanView::Bytes(most))),
         memory_(bytes_ + kGuardBytes, kGuard),
         view_(FlashInferPlanView::Of(batch.shape, memory_.data())) {
-    PlanFlashInfer(batch.shape, batch.query_start.data(), batch.seq_lens.data(), memory_.data());
+    PlanFlashInfer(batch.shape, batch.query_start.data(), batch.seq_lens.data(), memory_.data(),
+                   most_tokens);
   }
   const FlashInferPlanView& view() const { return view_; }
   bool IsIntact() const {
@@ -94,8 +95,10 @@ class GuardedPlan {
   const FlashInferPlanView view_;
 };
 
-// Every (request, tile of its rows, chunk of its keys) is the work of one block.
-void ExpectCovered(const Batch& batch, const FlashInferPlanView& plan) {
+// Every (request, tile of its rows, chunk of its keys) is the work of one block; requests of more
+// than `most_tokens` have one chunk, which is no block's.
+void ExpectCovered(const Batch& batch, const FlashInferPlanView& plan,
+                   int32_t most_tokens = INT32_MAX) {
   const FlashInferShape& shape = batch.shape;
   const FlashInferGrid grid = FlashInferGrid::Of(shape);
   const int32_t chunk_tokens = *plan.chunk_tokens;
@@ -111,8 +114,10 @@ void ExpectCovered(const Batch& batch, const FlashInferPlanView& plan) {
   for (int32_t r = 0; r < shape.requests; ++r) {
     const int32_t tokens = batch.query_start[r + 1] - batch.query_start[r];
     const int64_t rows = int64_t{tokens} * (shape.q_heads / shape.kv_heads);
-    const int64_t chunks = grid.splits ? CeilDiv(batch.seq_lens[r], chunk_tokens) : 1;
-    for (int32_t tile = 0; tile < CeilDiv(rows, grid.tile_rows); ++tile) {
+    const bool is_left_out = tokens > most_tokens;
+    const int64_t chunks =
+        grid.splits && !is_left_out ? CeilDiv(batch.seq_lens[r], chunk_tokens) : 1;
+    for (int32_t tile = 0; !is_left_out && tile < CeilDiv(rows, grid.tile_rows); ++tile) {
       for (int32_t chunk = 0; chunk < chunks; ++chunk, ++num_pieces) {
         const auto found = blocks.find({r, tile, chunk});
         ASSERT_TRUE(found != blocks.end()) << r << " " << tile << " " << chunk;
@@ -153,6 +158,40 @@ TEST(FlashInferPlan, CoversEachPieceOnceWithinItsMemory) {
   }
   EXPECT_GT(splits, 50);
   EXPECT_GT(whole, 50);
+}
+
+TEST(FlashInferPlan, RequestsOfManyTokensAreLeftOut) {
+  constexpr int32_t kMostTokens = 127;
+  Random random;
+  int splits = 0, whole = 0;
+  for (int i = 0; i < 400; ++i) {
+    const Batch batch = random.NextBatch();
+    if (batch.shape.tokens <= kMostTokens) continue;
+    SCOPED_TRACE(i);
+    const GuardedPlan plan(batch, batch.shape, kMostTokens);
+    ASSERT_TRUE(plan.IsIntact());
+    ExpectCovered(batch, plan.view(), kMostTokens);
+    ASSERT_FALSE(HasFatalFailure());
+    ++(FlashInferGrid::Of(batch.shape).splits ? splits : whole);
+  }
+  EXPECT_GT(splits, 20);
+  EXPECT_GT(whole, 20);
+}
+
+// Keys of a request that is left out are not divided: the other request's are, among all blocks.
+TEST(FlashInferPlan, ALongContextBesideAPromptIsDivided) {
+  const Batch batch = {.shape = {.tokens = 257,
+                                 .requests = 2,
+                                 .q_heads = 32,
+                                 .kv_heads = 8,
+                                 .head_dim = 128,
+                                 .block_size = 16,
+                                 .table_stride = 4096},
+                       .query_start = {0, 256, 257},
+                       .seq_lens = {65536, 65536}};
+  const GuardedPlan plan(batch, batch.shape, 127);
+  EXPECT_EQ(plan.view().first_state[1], 1);
+  EXPECT_GE(plan.view().first_state[257] - plan.view().first_state[256], 24);
 }
 
 // What a recorded launch depends on is the same for all batches of one size, and the states fit in
