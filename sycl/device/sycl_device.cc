@@ -221,13 +221,29 @@ Status CheckAspects(::sycl::device device) {
   return OkStatus();
 }
 
+device::Capabilities CapabilitiesOf(const ::sycl::device& device) {
+  device::Capabilities caps = device::DetectCapabilities();
+  caps.kind = device::DeviceKind::kGpu;
+  namespace info = ::sycl::info::device;
+  caps.gpu = {.name = device.get_info<info::name>(),
+              .multiprocessors = static_cast<int32_t>(device.get_info<info::max_compute_units>()),
+              .memory_bytes = static_cast<int64_t>(device.get_info<info::global_mem_size>()),
+              .shared_memory_per_block_bytes =
+                  static_cast<int64_t>(device.get_info<info::local_mem_size>())};
+  return caps;
+}
+
 }  // namespace
 
 struct SyclDevice::State {
   explicit State(::sycl::device device)
-      : device(std::move(device)), context(this->device), kernels(context) {}
+      : device(std::move(device)),
+        context(this->device),
+        capabilities(CapabilitiesOf(this->device)),
+        kernels(context) {}
   const ::sycl::device device;
   const ::sycl::context context;
+  const device::Capabilities capabilities;
   KernelCache kernels;
   std::atomic<int64_t> num_replays = 0;
 };
@@ -267,18 +283,7 @@ StatusOr<std::unique_ptr<SyclDevice>> SyclDevice::Open(SyclKind kind, int32_t in
   return std::unique_ptr<SyclDevice>(new SyclDevice(std::move(state)));
 }
 
-device::Capabilities SyclDevice::capabilities() const {
-  device::Capabilities caps = device::DetectCapabilities();
-  caps.kind = device::DeviceKind::kGpu;
-  namespace info = ::sycl::info::device;
-  caps.gpu = {
-      .name = state_->device.get_info<info::name>(),
-      .multiprocessors = static_cast<int32_t>(state_->device.get_info<info::max_compute_units>()),
-      .memory_bytes = static_cast<int64_t>(state_->device.get_info<info::global_mem_size>()),
-      .shared_memory_per_block_bytes =
-          static_cast<int64_t>(state_->device.get_info<info::local_mem_size>())};
-  return caps;
-}
+const device::Capabilities& SyclDevice::capabilities() const { return state_->capabilities; }
 
 int64_t SyclDevice::num_replays() const { return state_->num_replays; }
 
@@ -307,12 +312,11 @@ device::MemoryBytes SyclDevice::CountMemory() {
         static_cast<int64_t>(state_->device.get_info<::sycl::info::device::global_mem_size>());
   });
   memory.free = memory.total;
-  if (state_->device.has(::sycl::aspect::ext_intel_free_memory)) {
-    (void)Guarded([&] {
-      memory.free = static_cast<int64_t>(
-          state_->device.get_info<::sycl::ext::intel::info::device::free_memory>());
-    });
-  }
+  (void)Guarded([&] {
+    if (!state_->device.has(::sycl::aspect::ext_intel_free_memory)) return;
+    memory.free = static_cast<int64_t>(
+        state_->device.get_info<::sycl::ext::intel::info::device::free_memory>());
+  });
   return memory;
 }
 
