@@ -12,6 +12,7 @@
 
 #include "sycl/device/internal/kernel_cache.h"
 #include "sycl/device/internal/status.h"
+#include "sycl/device/onednn.h"
 #include "sycl/device/sycl_stream.h"
 
 namespace pagemill::sycl {
@@ -135,7 +136,34 @@ class QueueStream final : public SyclStream {
     });
   }
 
+  bool Multiply(const MatrixProduct& product) override {
+    // What the library enqueues on a CPU frees its own operands, so a graph could replay it once.
+    if (capture_.has_value() && queue_.get_device().is_cpu()) return false;
+    bool is_enqueued = true;  // or there is an error, which is reported
+    Enqueue([&] {
+      Onednn* const onednn = FindOnednn();
+      const StatusOr<bool> result = onednn == nullptr ? false : onednn->Multiply(product);
+      errors_->Add(result.status());
+      is_enqueued = !result.ok() || *result;
+    });
+    return is_enqueued;
+  }
+
  private:
+  // Null if the library cannot be used.
+  Onednn* FindOnednn() {
+    if (std::exchange(has_looked_for_onednn_, true)) return onednn_.get();
+    const StatusOr<OnednnLibrary> library = OnednnLibrary::Open();
+    if (!library.ok()) return nullptr;
+    const ::sycl::context context = queue_.get_context();
+    const ::sycl::device device = queue_.get_device();
+    // Without memory for it other kernels multiply.
+    StatusOr<std::unique_ptr<Onednn>> created =
+        Onednn::Create(*library, &device, &context, &queue_);
+    if (created.ok()) onednn_ = *std::move(created);
+    return onednn_.get();
+  }
+
   // After an error nothing is enqueued.
   template <typename Body>
   void Enqueue(const Body& body) {
@@ -147,6 +175,8 @@ class QueueStream final : public SyclStream {
   std::atomic<int64_t>& num_replays_;  // of all streams
   ::sycl::queue queue_;
   std::optional<experimental::command_graph<experimental::graph_state::modifiable>> capture_;
+  bool has_looked_for_onednn_ = false;
+  std::unique_ptr<Onednn> onednn_;  // once it has multiplied
 };
 
 // Memory that `allocate` returns for a number of bytes, or a refusal that begins with `refusal`.
