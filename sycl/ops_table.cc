@@ -19,7 +19,7 @@ const ops::OpKernels kRows[] = {
     {"grouped_linear", {&kGroupedLinear, 1}},
     {"kv_write", {&kKvWrite, 1}},
     {"layer_norm", {&kLayerNorm, 1}},
-    {"linear", {&kLinear, 1}},
+    {"linear", LinearKernels()},
     {"mask_tokens", {&kMaskTokens, 1}},
     {"moe_combine", {&kMoeCombine, 1}},
     {"moe_route", {&kMoeRoute, 1}},

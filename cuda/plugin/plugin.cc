@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -45,22 +44,11 @@ class GpuPlugin final : public program::DevicePlugin {
   std::vector<std::string> Advice() override { return GpuAdvice(); }
 };
 
-const char* Enter(std::string_view engine_version, program::DevicePlugin** plugin) {
-  static GpuPlugin gpus;
-  if (engine_version != PAGEMILL_VERSION) {
-    static const std::string refusal =
-        "it is of version " PAGEMILL_VERSION " and this engine of version " +
-        std::string(engine_version) + "; install the two of one version";
-    return refusal.c_str();
-  }
-  *plugin = &gpus;
-  return nullptr;
-}
-
 }  // namespace
 }  // namespace pagemill::gpu
 
 extern "C" __attribute__((visibility("default"))) const char* pagemill_device_plugin(
     const char* engine_version, pagemill::program::DevicePlugin** plugin) {
-  return pagemill::gpu::Enter(engine_version, plugin);
+  return pagemill::program::EnterDevicePlugin<pagemill::gpu::GpuPlugin>(PAGEMILL_VERSION,
+                                                                        engine_version, plugin);
 }

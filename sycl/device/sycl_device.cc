@@ -12,6 +12,7 @@
 
 #include "sycl/device/internal/kernel_cache.h"
 #include "sycl/device/internal/status.h"
+#include "sycl/device/onednn.h"
 #include "sycl/device/sycl_stream.h"
 
 namespace pagemill::sycl {
@@ -135,7 +136,34 @@ class QueueStream final : public SyclStream {
     });
   }
 
+  bool Multiply(const MatrixProduct& product) override {
+    // What the library enqueues on a CPU frees its own operands, so a graph could replay it once.
+    if (capture_.has_value() && queue_.get_device().is_cpu()) return false;
+    bool is_enqueued = true;  // or there is an error, which is reported
+    Enqueue([&] {
+      Onednn* const onednn = FindOnednn();
+      const StatusOr<bool> result = onednn == nullptr ? false : onednn->Multiply(product);
+      errors_->Add(result.status());
+      is_enqueued = !result.ok() || *result;
+    });
+    return is_enqueued;
+  }
+
  private:
+  // Null if the library cannot be used.
+  Onednn* FindOnednn() {
+    if (std::exchange(has_looked_for_onednn_, true)) return onednn_.get();
+    const StatusOr<OnednnLibrary> library = OnednnLibrary::Open();
+    if (!library.ok()) return nullptr;
+    const ::sycl::context context = queue_.get_context();
+    const ::sycl::device device = queue_.get_device();
+    // Without memory for it other kernels multiply.
+    StatusOr<std::unique_ptr<Onednn>> created =
+        Onednn::Create(*library, &device, &context, &queue_);
+    if (created.ok()) onednn_ = *std::move(created);
+    return onednn_.get();
+  }
+
   // After an error nothing is enqueued.
   template <typename Body>
   void Enqueue(const Body& body) {
@@ -147,6 +175,8 @@ class QueueStream final : public SyclStream {
   std::atomic<int64_t>& num_replays_;  // of all streams
   ::sycl::queue queue_;
   std::optional<experimental::command_graph<experimental::graph_state::modifiable>> capture_;
+  bool has_looked_for_onednn_ = false;
+  std::unique_ptr<Onednn> onednn_;  // once it has multiplied
 };
 
 // Memory that `allocate` returns for a number of bytes, or a refusal that begins with `refusal`.
@@ -221,13 +251,29 @@ Status CheckAspects(::sycl::device device) {
   return OkStatus();
 }
 
+device::Capabilities CapabilitiesOf(const ::sycl::device& device) {
+  device::Capabilities caps = device::DetectCapabilities();
+  caps.kind = device::DeviceKind::kGpu;
+  namespace info = ::sycl::info::device;
+  caps.gpu = {.name = device.get_info<info::name>(),
+              .multiprocessors = static_cast<int32_t>(device.get_info<info::max_compute_units>()),
+              .memory_bytes = static_cast<int64_t>(device.get_info<info::global_mem_size>()),
+              .shared_memory_per_block_bytes =
+                  static_cast<int64_t>(device.get_info<info::local_mem_size>())};
+  return caps;
+}
+
 }  // namespace
 
 struct SyclDevice::State {
   explicit State(::sycl::device device)
-      : device(std::move(device)), context(this->device), kernels(context) {}
+      : device(std::move(device)),
+        context(this->device),
+        capabilities(CapabilitiesOf(this->device)),
+        kernels(context) {}
   const ::sycl::device device;
   const ::sycl::context context;
+  const device::Capabilities capabilities;
   KernelCache kernels;
   std::atomic<int64_t> num_replays = 0;
 };
@@ -267,18 +313,7 @@ StatusOr<std::unique_ptr<SyclDevice>> SyclDevice::Open(SyclKind kind, int32_t in
   return std::unique_ptr<SyclDevice>(new SyclDevice(std::move(state)));
 }
 
-device::Capabilities SyclDevice::capabilities() const {
-  device::Capabilities caps = device::DetectCapabilities();
-  caps.kind = device::DeviceKind::kGpu;
-  namespace info = ::sycl::info::device;
-  caps.gpu = {
-      .name = state_->device.get_info<info::name>(),
-      .multiprocessors = static_cast<int32_t>(state_->device.get_info<info::max_compute_units>()),
-      .memory_bytes = static_cast<int64_t>(state_->device.get_info<info::global_mem_size>()),
-      .shared_memory_per_block_bytes =
-          static_cast<int64_t>(state_->device.get_info<info::local_mem_size>())};
-  return caps;
-}
+const device::Capabilities& SyclDevice::capabilities() const { return state_->capabilities; }
 
 int64_t SyclDevice::num_replays() const { return state_->num_replays; }
 
@@ -307,12 +342,11 @@ device::MemoryBytes SyclDevice::CountMemory() {
         static_cast<int64_t>(state_->device.get_info<::sycl::info::device::global_mem_size>());
   });
   memory.free = memory.total;
-  if (state_->device.has(::sycl::aspect::ext_intel_free_memory)) {
-    (void)Guarded([&] {
-      memory.free = static_cast<int64_t>(
-          state_->device.get_info<::sycl::ext::intel::info::device::free_memory>());
-    });
-  }
+  (void)Guarded([&] {
+    if (!state_->device.has(::sycl::aspect::ext_intel_free_memory)) return;
+    memory.free = static_cast<int64_t>(
+        state_->device.get_info<::sycl::ext::intel::info::device::free_memory>());
+  });
   return memory;
 }
 

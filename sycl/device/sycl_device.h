@@ -43,7 +43,7 @@ class SyclDevice final : public device::Device {
   // when static objects are destroyed.
   ~SyclDevice() override;
 
-  device::Capabilities capabilities() const;
+  const device::Capabilities& capabilities() const;
   int64_t num_replays() const;  // of graphs, so far
 
   StatusOr<device::DeviceMemory> Allocate(int64_t bytes, const char* purpose) override;

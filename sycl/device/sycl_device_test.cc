@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "sycl/device/onednn.h"
 #include "sycl/device/sycl_stream.h"
 #include "sycl/device/testing/cpu_device.h"
 
@@ -132,6 +133,59 @@ TEST_F(SyclDeviceTest, CopiesHostMemoryOfItsOwn) {
   stream_->CopyToDevice(memory_.data(), host.bytes());
   AddOne();
   EXPECT_EQ(*Fetch(), ValuesPlus(1));
+}
+
+// Matrices of floats in memory of the device, next to each other and to the workspace.
+class SyclProductTest : public SyclDeviceTest {
+ protected:
+  static constexpr int64_t kSize = 64, kMatrixBytes = kSize * kSize * 4;
+
+  void SetUp() override {
+    SyclDeviceTest::SetUp();
+    matrices_ = *device().Allocate(3 * kMatrixBytes + kOnednnWorkspaceBytes, "a product");
+    stream_->CopyToDevice(matrices_.data(), std::as_bytes(std::span(ones_)));
+  }
+  bool Multiply() {
+    return static_cast<SyclStream&>(*stream_).Multiply(
+        {.x = matrices_.data(),
+         .w = matrices_.data() + kMatrixBytes,
+         .y = matrices_.data() + 2 * kMatrixBytes,
+         .rows = kSize,
+         .outputs = kSize,
+         .columns = kSize,
+         .x_stride = kSize,
+         .w_stride = kSize,
+         .y_stride = kSize,
+         .workspace = matrices_.data() + 3 * kMatrixBytes});
+  }
+  // The first element of y.
+  float FetchProduct() {
+    float y = 0;
+    stream_->CopyToHost(std::as_writable_bytes(std::span(&y, 1)),
+                        matrices_.data() + 2 * kMatrixBytes);
+    stream_->Record(*done_);
+    EXPECT_TRUE(done_->Synchronize().ok());
+    return y;
+  }
+
+  const std::vector<float> ones_ = std::vector<float>(3 * kSize * kSize, 1.0f);
+  device::DeviceMemory matrices_;
+};
+
+TEST_F(SyclProductTest, IsMultipliedInOrder) {
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(Multiply());
+  EXPECT_EQ(FetchProduct(), 64);
+}
+
+// On CPUs the library's work cannot be replayed.
+TEST_F(SyclProductTest, IsNotRecordedOnCpus) {
+  stream_->BeginCapture();
+  EXPECT_FALSE(Multiply());
+  AddOne();
+  ASSERT_TRUE(stream_->EndCapture().ok());
+  EXPECT_EQ(FetchProduct(), 1);
+  EXPECT_TRUE(Multiply());
+  EXPECT_EQ(FetchProduct(), 64);
 }
 
 TEST_F(SyclDeviceTest, CountsItsMemory) {

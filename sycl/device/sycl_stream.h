@@ -21,6 +21,7 @@
 #include <type_traits>
 
 #include "cc/device/stream.h"
+#include "sycl/device/onednn.h"
 
 // Inside this namespace the runtime's names begin with `::sycl`.
 namespace pagemill::sycl {
@@ -53,6 +54,9 @@ class SyclStream : public device::Stream {
   // `params` is the kernel's only parameter. It is copied. Errors, those of compiling the module
   // included, are reported as those of enqueued work (cc/device/stream.h), and by EndCapture().
   virtual void Launch(const KernelLaunch& launch, std::span<const std::byte> params) = 0;
+  // Enqueues Onednn::Multiply(). False if the library is not installed or has no kernel for the
+  // product.
+  virtual bool Multiply(const MatrixProduct& product) = 0;
 };
 
 // `stream` is one of a SyclDevice.

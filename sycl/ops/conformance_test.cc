@@ -32,28 +32,32 @@ conformance::TestedDevice& Tested() {
   return *tested;
 }
 
-template <size_t kOp>
+constexpr size_t kMaxOps = 64, kMaxKernels = 3;  // of an op
+
+template <size_t kIndex>
 const ops::Kernel& DeviceKernel() {
-  return SyclOps()[kOp].kernels[0];
+  return SyclOps()[kIndex / kMaxKernels].kernels[kIndex % kMaxKernels];
 }
 
-// Kernels on the host are function pointers, so each op needs its own instance.
-constexpr size_t kMaxOps = 64;
-
-template <size_t... kOps>
-constexpr auto KernelsOnHost(std::index_sequence<kOps...>) {
-  return std::array{&conformance::OnHost<DeviceKernel<kOps>, Tested>...};
+// Kernels on the host are function pointers, so each kernel needs its own instance.
+template <size_t... kIndices>
+constexpr auto KernelsOnHost(std::index_sequence<kIndices...>) {
+  return std::array{&conformance::OnHost<DeviceKernel<kIndices>, Tested>...};
 }
 
 // The device's op, wrapped to run on host memory, and the CPU reference.
 class OpOnHost {
  public:
   explicit OpOnHost(std::string_view name) {
-    constexpr auto kKernels = KernelsOnHost(std::make_index_sequence<kMaxOps>());
+    constexpr auto kKernels = KernelsOnHost(std::make_index_sequence<kMaxOps * kMaxKernels>());
     const auto found = std::ranges::find(SyclOps(), name, &ops::OpDefinition::op);
     PAGEMILL_CHECK(found != SyclOps().end());
-    kernels_ = {kKernels[static_cast<size_t>(found - SyclOps().begin())](),
-                conformance::ReferenceKernel(**ops::FindOp(ops::CpuOps(), name))};
+    PAGEMILL_CHECK(found->kernels.size() <= kMaxKernels);
+    for (size_t i = 0; i < found->kernels.size(); ++i) {
+      const auto op = static_cast<size_t>(found - SyclOps().begin());
+      kernels_.push_back(kKernels[op * kMaxKernels + i]());
+    }
+    kernels_.push_back(conformance::ReferenceKernel(**ops::FindOp(ops::CpuOps(), name)));
     definition_ = *found;
     definition_.kernels = kernels_;
   }

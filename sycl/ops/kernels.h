@@ -1,8 +1,10 @@
 // File: sycl/ops/kernels.h
-// The kernels of this tree, one for each op, defined in the op's folder. sycl/ops_table.cc lists
-// them.
+// The kernels of this tree, defined in the op's folder: one for each op, several of `linear`.
+// sycl/ops_table.cc lists them.
 #ifndef PAGEMILL_SYCL_OPS_KERNELS_H_
 #define PAGEMILL_SYCL_OPS_KERNELS_H_
+
+#include <span>
 
 #include "cc/ops/op.h"
 
@@ -21,7 +23,6 @@ extern const ops::Kernel kGatedActivation;
 extern const ops::Kernel kGroupedLinear;
 extern const ops::Kernel kKvWrite;
 extern const ops::Kernel kLayerNorm;
-extern const ops::Kernel kLinear;
 extern const ops::Kernel kMaskTokens;
 extern const ops::Kernel kMoeCombine;
 extern const ops::Kernel kMoeRoute;
@@ -36,6 +37,8 @@ extern const ops::Kernel kSelectRows;
 extern const ops::Kernel kSparseRelu;
 extern const ops::Kernel kSplit;
 extern const ops::Kernel kTakeTokens;
+
+std::span<const ops::Kernel> LinearKernels();
 
 }  // namespace pagemill::sycl
 

@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -18,8 +17,20 @@ namespace {
 
 constexpr SyclKind kKind = SyclKind::PAGEMILL_PLUGIN_KIND;
 
+// Libraries of Intel's compilers. OpenCL's loader, which the runtime opens, depends on them and, as
+// pip installs it, does not know where they are. This plugin does (DT_RPATH), and what is loaded is
+// found by its name.
+constexpr const char* kOpenClNeeds[] = {"libintlc.so.5", "libirng.so", "libimf.so", "libsvml.so"};
+
+// A library that is missing is one that another OpenCL does without.
+void LoadWhatOpenClNeeds() {
+  for (const char* name : kOpenClNeeds) (void)dlopen(name, RTLD_NOW | RTLD_LOCAL);
+}
+
 class SyclPlugin final : public program::DevicePlugin {
  public:
+  SyclPlugin() { LoadWhatOpenClNeeds(); }
+
   std::string_view vendor() const override { return PAGEMILL_PLUGIN_VENDOR; }
   std::span<const ops::OpKernels> kernels() const override { return SyclKernels(); }
 
@@ -43,33 +54,11 @@ class SyclPlugin final : public program::DevicePlugin {
   }
 };
 
-// Libraries of Intel's compilers. OpenCL's loader, which the runtime opens, depends on them and, as
-// pip installs it, does not know where they are. This plugin does (DT_RPATH), and what is loaded is
-// found by its name.
-constexpr const char* kOpenClNeeds[] = {"libintlc.so.5", "libirng.so", "libimf.so", "libsvml.so"};
-
-// A library that is missing is one that another OpenCL does without.
-void LoadWhatOpenClNeeds() {
-  for (const char* name : kOpenClNeeds) (void)dlopen(name, RTLD_NOW | RTLD_LOCAL);
-}
-
-const char* Enter(std::string_view engine_version, program::DevicePlugin** plugin) {
-  static SyclPlugin devices;
-  if (engine_version != PAGEMILL_VERSION) {
-    static const std::string refusal =
-        "it is of version " PAGEMILL_VERSION " and this engine of version " +
-        std::string(engine_version) + "; install the two of one version";
-    return refusal.c_str();
-  }
-  LoadWhatOpenClNeeds();
-  *plugin = &devices;
-  return nullptr;
-}
-
 }  // namespace
 }  // namespace pagemill::sycl
 
 extern "C" __attribute__((visibility("default"))) const char* pagemill_device_plugin(
     const char* engine_version, pagemill::program::DevicePlugin** plugin) {
-  return pagemill::sycl::Enter(engine_version, plugin);
+  return pagemill::program::EnterDevicePlugin<pagemill::sycl::SyclPlugin>(PAGEMILL_VERSION,
+                                                                          engine_version, plugin);
 }

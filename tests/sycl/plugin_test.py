@@ -4,6 +4,7 @@ GPUs, and so is the code of the plugin."""
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,3 +75,5 @@ def test_doctor_shows_the_device_and_its_kernels(
     out = capsys.readouterr().out
     assert "runs on      sycl_cpu:0, " in out
     assert ", OpenCL" in out
+    # The plugin finds the library beside its runtime.
+    assert re.search(r" x linear .* onednn$", out, re.MULTILINE), out

@@ -1,13 +1,15 @@
 """Repository rule: the SYCL runtime for `--config=sycl`, from pinned packages or from a folder.
 
+oneDNN is in the same folder: programs that find the runtime find it, too.
+
     @sycl_runtime//:sycl                  cc_library: the headers, and libsycl.so
     @sycl_runtime//:installed             cc_library: programs find libsycl.so where it was installed
     @sycl_runtime//:cpu_runtime           cc_library: that, and sycl_cpu_runtime.h, where the CPU's
                                           OpenCL device is
     @sycl_runtime//:libintelocl.so        the CPU's OpenCL device
 
-$PAGEMILL_SYCL names a folder with `include/sycl`, `lib/libsycl.so` and `lib/libintelocl.so` to use instead. Fetched only
-when a target that depends on it is built.
+$PAGEMILL_SYCL names a folder with `include/sycl`, `lib/libsycl.so`, `lib/libintelocl.so` and `lib/libdnnl.so.3` to use
+instead. Fetched only when a target that depends on it is built.
 """
 
 load("//tools/bazel:watch.bzl", "watched_path")
@@ -79,7 +81,7 @@ def _impl(rctx):
     if not prefix:
         prefix = str(rctx.path("packages"))
         _install(rctx, prefix)
-    for name in ["include/sycl/sycl.hpp", "lib/libsycl.so", "lib/libintelocl.so"]:
+    for name in ["include/sycl/sycl.hpp", "lib/libsycl.so", "lib/libintelocl.so", "lib/libdnnl.so.3"]:
         if not rctx.path(prefix + "/" + name).exists:
             fail("{}/{} is missing: is PAGEMILL_SYCL the folder of a SYCL runtime?".format(prefix, name))
     lib = prefix + "/lib"

@@ -16,6 +16,7 @@
 #include <cstdint>
 
 #include "cc/device/thread_pool.h"
+#include "cc/ops/batch_view.h"
 #include "cc/ops/row_split.h"
 #include "cc/ops/states/state_pages.h"
 #include "cc/tensor/tensor_view.h"

@@ -20,14 +20,14 @@
 //     Store(run.target);                             // may be the source
 //   });
 //
-// So between two runs a state is only in its page. Cost: O(tokens / block_size).
+// So between two runs a state is only in its page. Cost: O(tokens / block_size). `Batch` is
+// BatchView (batch_view.h), or has the members of it that are used here: kernels in source text
+// include this file (sycl/ops/).
 #ifndef PAGEMILL_CC_OPS_STATES_STATE_PAGES_H_
 #define PAGEMILL_CC_OPS_STATES_STATE_PAGES_H_
 
 #include <algorithm>
 #include <cstdint>
-
-#include "cc/ops/batch_view.h"
 
 namespace pagemill::ops {
 
@@ -45,7 +45,8 @@ struct StateRun {
 // The table of one request of the batch.
 class StateTable {
  public:
-  StateTable(const BatchView& batch, int64_t request)
+  template <typename Batch>
+  StateTable(const Batch& batch, int64_t request)
       : recent_(batch.block_table + request * batch.block_table_stride),
         positions_(recent_ + batch.recent_states),
         num_recent_(batch.recent_states),
@@ -68,8 +69,8 @@ class StateTable {
 };
 
 // Calls visit(run) for the runs of a request in order; not at all if it has no token in the step.
-template <typename Visit>
-void ForEachStateRun(const BatchView& batch, int64_t request, const Visit& visit) {
+template <typename Batch, typename Visit>
+void ForEachStateRun(const Batch& batch, int64_t request, const Visit& visit) {
   const StateTable table(batch, request);
   const int32_t size = batch.block_size;
   const int32_t last_row = batch.query_start[request + 1];

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "cc/ops/batch_view.h"
+
 namespace pagemill::ops {
 namespace {
 

@@ -4,12 +4,9 @@
 //
 // The shared object has one symbol, kDevicePluginEntry, a DevicePluginEntry:
 //
-//   extern "C" const char* pagemill_device_plugin(const char* engine_version,
-//                                                 DevicePlugin** plugin) {
-//     static VendorPlugin vendor;
-//     if (std::string_view(engine_version) != PAGEMILL_VERSION) return "... names both versions";
-//     *plugin = &vendor;
-//     return nullptr;
+//   extern "C" __attribute__((visibility("default"))) const char* pagemill_device_plugin(
+//       const char* engine_version, DevicePlugin** plugin) {
+//     return EnterDevicePlugin<VendorPlugin>(PAGEMILL_VERSION, engine_version, plugin);
 //   }
 //
 // Everything else is C++, so a plugin serves the engine of the version that it was compiled with
@@ -67,6 +64,23 @@ inline constexpr char kDevicePluginEntry[] = "pagemill_device_plugin";
 
 // Sets `plugin` and returns null, or returns why it cannot be used: a sentence that stays valid.
 using DevicePluginEntry = const char* (*)(const char* engine_version, DevicePlugin** plugin);
+
+// The entry of a plugin that was compiled with the engine of `version`: a `Plugin`, made by the
+// first call, for the engine of the same version.
+template <typename Plugin>
+const char* EnterDevicePlugin(std::string_view version, std::string_view engine_version,
+                              DevicePlugin** plugin) {
+  if (engine_version != version) {
+    static const std::string refusal = "it is of version " + std::string(version) +
+                                       " and this engine of version " +
+                                       std::string(engine_version) +
+                                       "; install the two of one version";
+    return refusal.c_str();
+  }
+  static Plugin made;
+  *plugin = &made;
+  return nullptr;
+}
 
 }  // namespace pagemill::program
 

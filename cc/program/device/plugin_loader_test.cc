@@ -37,7 +37,10 @@ TEST(LoadPlugin, RefusesAnotherVersionInThePluginsWords) {
   const Status status = Load(kPlugin, "2");
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_NE(status.message().find(kPlugin), std::string::npos);
-  EXPECT_NE(status.message().find("it is for the engine 1.test"), std::string::npos);
+  EXPECT_NE(status.message().find("it is of version 1.test and this engine of version 2; install "
+                                  "the two of one version"),
+            std::string::npos)
+      << status.message();
 }
 
 TEST(LoadPlugin, NamesAFileThatDoesNotExist) {

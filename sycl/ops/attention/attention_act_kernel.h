@@ -3,7 +3,8 @@
 
 #include "sycl/ops/attention/attention_params.h"
 #include "sycl/ops/kernel.h"
-#include "sycl/ops/paged_attention/paged_attention_act_kernel.h"
+#include "sycl/ops/paged_attention/paged_attention_act_kernel.h"  // Attend()
+#include "sycl/ops/request.h"
 
 // The keys of a head in the step's own tokens, for Attend().
 struct StepKeys {

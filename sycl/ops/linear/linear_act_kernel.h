@@ -48,4 +48,15 @@ PAGEMILL_KERNEL void linear_kernel(LinearParams p) {
   }
 }
 
+// A work-group for each row.
+PAGEMILL_KERNEL void decode_weights_kernel(DecodeWeightsParams p) {
+  const int64_t row = GroupId();
+  Act* to = static_cast<Act*>(p.to) + row * p.columns;
+  WithWeights(p.type, [&](const auto& weights) {
+    for (int64_t i = LocalId(); i < p.columns; i += GroupSize()) {
+      Store(to + i, weights.At(p.w.Row<const char>(p.first_row + row), i));
+    }
+  });
+}
+
 #endif  // PAGEMILL_SYCL_OPS_LINEAR_LINEAR_ACT_KERNEL_H_

@@ -19,6 +19,13 @@ struct LinearParams {
   int64_t n = 0, m = 0, k = 0;
 };
 
+struct DecodeWeightsParams {
+  Rows w;
+  ElementType type = ElementType::kF32;  // of w
+  void* to = nullptr;  // rows of `columns` activations: those of w from `first_row` on
+  int64_t first_row = 0, columns = 0;
+};
+
 }  // namespace pagemill::sycl
 
 #endif  // PAGEMILL_SYCL_OPS_LINEAR_LINEAR_PARAMS_H_

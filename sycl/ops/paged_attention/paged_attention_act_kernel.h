@@ -3,16 +3,7 @@
 
 #include "sycl/ops/kernel.h"
 #include "sycl/ops/paged_attention/paged_attention_params.h"
-
-// The last request whose first token is not after `token`, among those with tokens.
-inline int32_t RequestOf(const int32_t* query_start, int32_t requests, int32_t token) {
-  int32_t low = 0, high = requests;
-  while (high - low > 1) {
-    const int32_t middle = (low + high) / 2;
-    (query_start[middle] <= token ? low : high) = middle;
-  }
-  return low;
-}
+#include "sycl/ops/request.h"
 
 // [low, high)
 struct KeyRange {

@@ -28,13 +28,11 @@ class Plugin final : public DevicePlugin {
 };
 
 const char* Enter(std::string_view engine_version, DevicePlugin** plugin) {
-  static Plugin made;
-  if (engine_version != "1.test" && engine_version != "1.unknown") {
-    return "it is for the engine 1.test";
-  }
-  if (engine_version == "1.unknown") made.rows = kUnknownRows;
-  *plugin = &made;
-  return nullptr;
+  const bool is_unknown = engine_version == "1.unknown";
+  const char* const refusal = EnterDevicePlugin<Plugin>(is_unknown ? engine_version : "1.test",
+                                                        engine_version, plugin);
+  if (is_unknown) static_cast<Plugin*>(*plugin)->rows = kUnknownRows;
+  return refusal;
 }
 
 }  // namespace
