@@ -22,9 +22,9 @@
 
 namespace pagemill::sycl {
 
-// Of a product's workspace.
+// What a product takes of the workspace.
 inline constexpr int64_t kOnednnWorkspaceBytes = int64_t{32} << 20;
-// Of the addresses of matrices and workspaces; GPUs read tiles that begin at such.
+// Matrices and workspaces are at multiples of it; GPUs read tiles that begin at such.
 inline constexpr int64_t kOnednnAlignment = 64;
 
 // The library's C functions. They return 0 if they succeed; objects are opaque.

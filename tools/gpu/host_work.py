@@ -2,8 +2,8 @@
 
     python -m tools.gpu.host_work FOLDER DEVICE BATCHES TOKENS
 
-Another step runs on the device meanwhile, so what a step takes without waiting for the device is the
-host's work for it.
+Another step runs on the device meanwhile, so what a step takes without waiting for the device is
+the host's work for it.
 """
 
 from __future__ import annotations

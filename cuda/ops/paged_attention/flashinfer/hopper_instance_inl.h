@@ -39,7 +39,7 @@ cudaError_t RunHopperAttention(const HopperCall& call, cudaStream_t stream) {
   const HopperPlanView& plan = call.plan;
   const int64_t head_elements = int64_t{shape.block_size} * kHeadDim;
   const auto* const keys = static_cast<const Element*>(call.cache);
-  // Of one page; the number of its tokens is not read.
+  // The layout of one page; the number of its tokens is not read.
   const auto page = flashinfer::get_gmem_layout(0, shape.kv_heads, kHeadDim, kHeadDim,
                                                 head_elements);
   const auto mainloop = Mainloop::to_underlying_arguments(
