@@ -112,7 +112,7 @@ class CublasLtFp8 : public ::testing::Test {
     return RandomScaled(DType::kF8E4M3, rows, columns, block, random_);
   }
 
-  // That `got` has products of rows of x as they are rounded, but for the order of sums.
+  // That `got` has products of rows of x as they are rounded; sums may have another order.
   static void CheckRounded(const AlignedProduct& product, const std::vector<float>& got,
                            int64_t rows, int64_t block) {
     const int64_t outputs = product.w.shape[0], columns = product.w.shape[1];
