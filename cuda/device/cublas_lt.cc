@@ -144,7 +144,7 @@ StatusOr<CublasLt::Owned> CublasLt::NewDescription(ProductScales scales) const {
   PAGEMILL_RETURN_IF_ERROR(ToStatus(library_,
                                     library_.create_product(&address, kComputeInF32, kF32),
                                     "to describe a product"));
-  Owned description(address, library_.destroy_product);
+  StatusOr<Owned> description = Owned(address, library_.destroy_product);
   const auto set = [&](int attribute, int32_t value) {
     return Set(address, attribute, &value, sizeof(value));
   };
