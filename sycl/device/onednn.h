@@ -1,7 +1,7 @@
 // File: sycl/device/onednn.h
-// Products of matrices by oneDNN, Intel's library, where it is installed (pip install onednn). It is
-// opened by its name and called through the functions of its C interface, version 3, so that this
-// tree is compiled, linked and run without it. Ops use SyclStream::Multiply().
+// Products of matrices by oneDNN, Intel's library, where it is installed (pip install onednn). It
+// is opened by its name and called through the functions of its C interface, version 3, so that
+// this tree is compiled, linked and run without it. Ops use SyclStream::Multiply().
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(const OnednnLibrary library, OnednnLibrary::Open());
 //   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<Onednn> onednn,
