@@ -11,7 +11,6 @@ DeviceTable::DeviceTable(std::span<const OpKernels> rows) {
     PAGEMILL_CHECK(cpu.ok());
     OpDefinition& definition = definitions_.emplace_back(**cpu);
     definition.kernels = row.kernels;
-    definition.automatic_activations = nullptr;  // is about kernels of the CPU
   }
 }
 

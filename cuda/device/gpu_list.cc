@@ -1,5 +1,6 @@
 #include "cuda/device/gpu_list.h"
 
+#include <algorithm>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -103,8 +104,16 @@ std::vector<std::string> GpuAdvice() {
   return {};
 #else
   const StatusOr<CublasLtLibrary> library = CublasLtLibrary::Open();
-  if (library.ok()) return {};
-  return {"prompts are slower without cuBLASLt: " + library.status().message()};
+  if (!library.ok()) {
+    return {"prompts are slower without cuBLASLt: " + library.status().message()};
+  }
+  const StatusOr<std::vector<FoundGpu>> found = FindGpus();
+  if (found.ok() && !library->HasScales(9, 0) &&
+      std::ranges::any_of(*found, [](const FoundGpu& gpu) { return gpu.architecture == "sm_90"; })) {
+    return {"fp8 models are slower with this version of cuBLASLt: 12.9 or newer multiplies them "
+            "in fp8 (pip install --upgrade nvidia-cublas)"};
+  }
+  return {};
 #endif
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cuda/device/gpu_device.h"
+#include "cuda/emulation/cublas_lt.h"
 #include "cuda/emulation/runtime.h"
 
 namespace pagemill::gpu {
@@ -33,6 +34,15 @@ TEST(GpuList, AdvisesALibraryThatIsNotInstalled) {
   EmulatedGpu::Configure({.has_cublas_lt = false});
   ASSERT_EQ(GpuAdvice().size(), 1u);
   EXPECT_NE(GpuAdvice()[0].find("cuBLASLt is not installed"), std::string::npos);
+}
+
+TEST(GpuList, AdvisesALibraryThatMultipliesInFp8) {
+  emulation::EmulatedGpu::Configure({.has_cublas_lt = true});
+  emulatedCublasLtSetVersion(120804);
+  ASSERT_EQ(GpuAdvice().size(), 1u);
+  EXPECT_NE(GpuAdvice()[0].find("12.9"), std::string::npos);
+  emulatedCublasLtSetVersion(120900);
+  EXPECT_TRUE(GpuAdvice().empty());
 }
 
 }  // namespace

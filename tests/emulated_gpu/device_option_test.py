@@ -16,8 +16,9 @@ from pagemill.config import ConfigError
 from pagemill.engine.devices import find_plugins
 from pagemill.inputs.task import Task
 
+from tests.parity.scaled_checkpoints import SCHEMES, write_scaled
 from tests.parity.small_engine import engine, generate, pool
-from tests.parity.tiny_models import make
+from tests.parity.tiny_models import make, tiny_llama
 
 PLUGIN = os.environ.get("PAGEMILL_TEST_EMULATED_GPU", "")
 pytestmark = pytest.mark.skipif(not PLUGIN, reason="PAGEMILL_TEST_EMULATED_GPU names no plugin")
@@ -151,3 +152,14 @@ def test_doctor_shows_devices_and_kernels(model: Path, capsys: pytest.CaptureFix
         out,
         re.MULTILINE,
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "kernel"), [((), "tensor_core_int8"), (("--activation-dtype", "f32"), "gpu")]
+)
+def test_activations_are_rounded_if_weights_were_made_for_it(
+    options: tuple[str, ...], kernel: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_scaled(tiny_llama(), tmp_path, SCHEMES["w8a8"])
+    assert main(["doctor", str(tmp_path), "--device", "emulated", *options]) == 0
+    assert re.search(rf" linear +bf16.* i8.*  {kernel}( |$)", capsys.readouterr().out, re.MULTILINE)

@@ -32,9 +32,8 @@ const Kernel& KernelOf(const OpDefinition& op, std::string_view name) {
 }
 
 void Run(const OpCall& call, KernelContext& context, std::string_view norm) {
-  const bool is_reference = norm == "reference";
   const AllReduceThenNorm parts(call);
-  KernelOf(AllReduceOp(), is_reference ? "reference" : "dense").run(parts.all_reduce(), context);
+  KernelOf(AllReduceOp(), "dense").run(parts.all_reduce(), context);
   KernelOf(AddRmsNormOp(), norm).run(parts.add_rms_norm(), context);
 }
 

@@ -27,7 +27,7 @@
 namespace pagemill::gpu {
 
 struct AlignedProduct {
-  // Of at most n rows.
+  // Of at most n rows, with a bias.
   AlignedProduct(int64_t n, const TensorView& weights, DType y_type)
       : w(weights),
         x(DType::kBF16, {n, w.shape[1]}),
@@ -36,6 +36,11 @@ struct AlignedProduct {
     ops::conformance::Random random(static_cast<uint64_t>(w.shape[0] + w.shape[1]));
     bias.FillUniform(random, -1, 1);
     x.FillUniform(random, -2, 2);
+  }
+
+  void LeaveOutBias() {
+    has_bias = false;
+    bias.Set(std::vector<float>(static_cast<size_t>(w.shape[0]), 0.0f));
   }
 
   bool IsSupported(const ops::Kernel& kernel) const {
@@ -58,7 +63,7 @@ struct AlignedProduct {
     device::ThreadPool pool({.num_threads = 1});
     TensorView in = x.view(), out = y.view();
     in.shape[0] = out.shape[0] = rows;
-    const TensorView inputs[] = {in, w, bias.view()};
+    const TensorView inputs[] = {in, w, has_bias ? bias.view() : TensorView{}};
     y.Poison();
     ops::conformance::RunKernel(kernel,
                                 {.inputs = inputs, .outputs = {&out, 1}, .attributes = &attributes},
@@ -91,6 +96,7 @@ struct AlignedProduct {
 
   TensorView w;
   ops::conformance::TestTensor x, bias, y;
+  bool has_bias = true;
   ops::Attributes attributes;
 
  private:
