@@ -17,9 +17,8 @@
 #include "cc/ops/op.h"
 #include "cc/ops/quantized/quantized.h"
 #include "cc/ops/testing/device_conformance.h"
-#include "sycl/device/sycl_stream.h"
 #include "sycl/device/testing/cpu_device.h"
-#include "sycl/testing/sycl_ops.h"
+#include "sycl/ops/kernels.h"
 
 namespace pagemill::sycl {
 namespace {
@@ -151,7 +150,7 @@ TEST(OnednnProduct, LeavesUnalignedOperandsToOthers) {
 
 template <size_t kIndex>
 const ops::Kernel& KernelOfTheOp() {
-  return (*ops::FindOp(SyclOps(), "linear"))->kernels[kIndex];
+  return LinearKernels()[kIndex];
 }
 
 // By the library, or by this tree's own kernel if the CPU does not have the types.
