@@ -17,6 +17,7 @@ const ops::OpKernels kRows[] = {
     {"embedding", {&kEmbedding, 1}},
     {"gated_activation", {&kGatedActivation, 1}},
     {"grouped_linear", {&kGroupedLinear, 1}},
+    {"head_linear", {&kHeadLinear, 1}},
     {"kv_write", {&kKvWrite, 1}},
     {"layer_norm", {&kLayerNorm, 1}},
     {"linear", {&kLinear, 1}},

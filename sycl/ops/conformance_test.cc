@@ -81,6 +81,7 @@ constexpr OpBody kBodies[] = {
     {"draw_tokens", ops::CheckDrawTokensConformance},
     {"embedding", ops::CheckEmbeddingConformance},
     {"gated_activation", ops::CheckGatedActivationConformance},
+    {"head_linear", ops::CheckHeadLinearConformance},
     {"kv_write", ops::CheckKvWriteConformance},
     {"layer_norm", ops::CheckLayerNormConformance},
     {"linear", ops::CheckLinearConformance},
@@ -111,6 +112,14 @@ INSTANTIATE_TEST_SUITE_P(Ops, SyclConformance, ::testing::ValuesIn(kBodies),
 TEST(SyclConformance, GroupedLinear) {
   const OpOnHost op("grouped_linear"), linear("linear");
   ops::CheckGroupedLinearConformance(op.definition(), linear.definition(), Device().capabilities());
+}
+
+TEST(SyclConformance, LinearWithScales) {
+  ops::CheckScaledConformance(OpOnHost("linear").definition(), Device().capabilities());
+}
+
+TEST(SyclConformance, LinearWithPackedIntegers) {
+  ops::CheckPackedConformance(OpOnHost("linear").definition(), Device().capabilities());
 }
 
 TEST(SyclConformance, RotaryKvWrite) {

@@ -19,6 +19,7 @@ extern const ops::Kernel kDrawTokens;
 extern const ops::Kernel kEmbedding;
 extern const ops::Kernel kGatedActivation;
 extern const ops::Kernel kGroupedLinear;
+extern const ops::Kernel kHeadLinear;
 extern const ops::Kernel kKvWrite;
 extern const ops::Kernel kLayerNorm;
 extern const ops::Kernel kLinear;

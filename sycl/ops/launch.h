@@ -55,8 +55,7 @@ inline std::optional<ElementType> FindElementType(DType dtype) {
 // `dtype` is one that kernels read.
 inline ElementType ElementTypeOf(DType dtype) { return *FindElementType(dtype); }
 
-// True for weights that kernels read as stored: floats, and blocks of the GGUF formats. Not those
-// with parts: scaled weights and packed integers.
+// True for weights without parts: floats, and blocks of the GGUF formats.
 inline bool IsPlainWeight(const TensorView& weight) {
   return weight.parts == nullptr && FindElementType(weight.dtype).has_value();
 }

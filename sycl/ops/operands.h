@@ -31,6 +31,8 @@ enum class ElementType : int32_t {
   kF16,
   kI8,
   kF8E4M3,
+  kU4,  // packed integers (sycl/ops/weight_matrices.h); so is kU8
+  kU8,
   // GGUF blocks (sycl/ops/weights.h)
   kQ4_0,
   kQ4_1,

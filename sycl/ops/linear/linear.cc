@@ -3,12 +3,13 @@
 #include "sycl/ops/kernels.h"
 #include "sycl/ops/launch.h"
 #include "sycl/ops/linear/linear_params.h"
+#include "sycl/ops/weights_of.h"
 
 namespace pagemill::sycl {
 namespace {
 
 bool Supports(const device::Capabilities&, const ops::OpCall& call) {
-  return IsPlainWeight(call.inputs[1]);  // all matrices of a call have one format
+  return AreReadable(call.inputs[1]);  // all matrices of a call have one format
 }
 
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
@@ -21,10 +22,9 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
     LaunchGroups(context, ActModule(x.dtype), "linear_kernel",
                  (sub_groups * kLanes + kLinearGroupSize - 1) / kLinearGroupSize, kLinearGroupSize,
                  LinearParams{.x = RowsOf(x),
-                              .w = RowsOf(w),
+                              .w = WeightsOf(w),
                               .y = RowsOf(y),
                               .bias = static_cast<const float*>(DataOf(call, 2 + 2 * i)),
-                              .type = ElementTypeOf(w.dtype),
                               .f32_result = y.dtype == DType::kF32,
                               .n = n,
                               .m = m,

@@ -7,12 +7,11 @@
 
 // sums[r] = the product of w and x[r], which have k elements, added by lanes. Their order depends
 // on k alone, so that a row has the same bits whatever the others are.
-template <int kRows, typename Weights>
-inline void Products(const Weights& weights, const char* w, const Act* const* x, int64_t k,
-                     float* sums) {
+template <int kRows, typename Row>
+inline void Products(const Row& w, const Act* const* x, int64_t k, float* sums) {
   for (int r = 0; r < kRows; ++r) sums[r] = 0;
   for (int64_t i = Lane(); i < k; i += kLanes) {
-    const float weight = weights.At(w, i);
+    const float weight = w.At(i);
     for (int r = 0; r < kRows; ++r) sums[r] = sycl::fma(weight, Load(x[r] + i), sums[r]);
   }
   for (int r = 0; r < kRows; ++r) {
@@ -20,10 +19,11 @@ inline void Products(const Weights& weights, const char* w, const Act* const* x,
   }
 }
 
+// With a row of a matrix.
 template <int kRows>
-inline void ProductsOf(ElementType type, const char* w, const Act* const* x, int64_t k,
-                       float* sums) {
-  WithWeights(type, [&](const auto& weights) { Products<kRows>(weights, w, x, k, sums); });
+inline void ProductsOf(const WeightMatrices& w, int64_t matrix, int64_t row, const Act* const* x,
+                       int64_t k, float* sums) {
+  WithWeightRow(w, matrix, row, [&](const auto& of_w) { Products<kRows>(of_w, x, k, sums); });
 }
 
 // A sub-group for each column of y and kLinearRows of its rows.
@@ -36,7 +36,7 @@ PAGEMILL_KERNEL void linear_kernel(LinearParams p) {
     x[r] = p.x.Row<const Act>(first + r < p.n ? first + r : p.n - 1);
   }
   float sums[kLinearRows];
-  ProductsOf<kLinearRows>(p.type, p.w.Row<const char>(column), x, p.k, sums);
+  ProductsOf<kLinearRows>(p.w, /*matrix=*/0, column, x, p.k, sums);
   const float bias = p.bias == nullptr ? 0.0f : p.bias[column];
   if (Lane() != 0) return;
   for (int r = 0; r < kLinearRows && first + r < p.n; ++r) {
