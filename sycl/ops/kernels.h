@@ -11,19 +11,27 @@ namespace pagemill::sycl {
 extern const ops::Kernel kActivation;
 extern const ops::Kernel kAdd;
 extern const ops::Kernel kAddRmsNorm;
+extern const ops::Kernel kApplyAdapter;
 extern const ops::Kernel kArgmax;
 extern const ops::Kernel kAttention;
 extern const ops::Kernel kCausalConv;
+extern const ops::Kernel kCompressTokens;
 extern const ops::Kernel kConcat;
 extern const ops::Kernel kDrawTokens;
 extern const ops::Kernel kEmbedding;
 extern const ops::Kernel kGatedActivation;
+extern const ops::Kernel kGatedDelta;
+extern const ops::Kernel kGatedRecurrence;
 extern const ops::Kernel kGroupedLinear;
 extern const ops::Kernel kHeadLinear;
 extern const ops::Kernel kKvWrite;
+extern const ops::Kernel kLatentAttention;
+extern const ops::Kernel kLatentWrite;
 extern const ops::Kernel kLayerNorm;
 extern const ops::Kernel kLinear;
 extern const ops::Kernel kMaskTokens;
+extern const ops::Kernel kMergeAttention;
+extern const ops::Kernel kMixStreams;
 extern const ops::Kernel kMoeCombine;
 extern const ops::Kernel kMoeRoute;
 extern const ops::Kernel kPagedAttention;
@@ -34,9 +42,14 @@ extern const ops::Kernel kRotaryKvWrite;
 extern const ops::Kernel kScale;
 extern const ops::Kernel kScatterRows;
 extern const ops::Kernel kSelectRows;
+extern const ops::Kernel kSelectTokens;
+extern const ops::Kernel kSelectiveScan;
 extern const ops::Kernel kSparseRelu;
 extern const ops::Kernel kSplit;
+extern const ops::Kernel kStateSpaceScan;
+extern const ops::Kernel kStreamWeights;
 extern const ops::Kernel kTakeTokens;
+extern const ops::Kernel kWkv;
 
 }  // namespace pagemill::sycl
 

@@ -20,6 +20,16 @@ static_assert(kLanes == kSubGroupSize);
 
 inline Rows RowsOf(const TensorView& view) { return {view.data, view.row_stride_bytes}; }
 
+inline StepTokens StepTokensOf(const ops::BatchView& batch) {
+  return {.query_start = batch.query_start,
+          .seq_lens = batch.seq_lens,
+          .block_table = batch.block_table,
+          .table_stride = batch.block_table_stride,
+          .num_requests = batch.num_requests,
+          .block_size = batch.block_size,
+          .recent_states = batch.recent_states};
+}
+
 // The types that kernels read; nothing for others.
 inline std::optional<ElementType> FindElementType(DType dtype) {
   switch (dtype) {

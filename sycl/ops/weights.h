@@ -100,14 +100,21 @@ inline float Q6_KAt(const char* row, int64_t i) {
          static_cast<float>((low | high << 4) - 32);
 }
 
-// The format is chosen for each element: a loop for each format would double the time of compiling
-// a module.
-struct BlockRow {
-  ElementType type;
+// Not of floats. The format is chosen for each element: a loop for each format would double the
+// time of compiling a module.
+struct QuantizedRow {
+  const WeightMatrices& weights;
+  int64_t matrix, row;
   const char* data;
 
   float At(int64_t i) const {
-    switch (type) {
+    switch (weights.type) {
+      case ElementType::kI8:
+      case ElementType::kF8E4M3:
+        return ScaledRow(weights.type, data, weights.scales, matrix, row).At(i);
+      case ElementType::kU4:
+      case ElementType::kU8:
+        return PackedRow(weights.type, weights.packed, matrix, row).At(i);
       case ElementType::kQ4_0:
         return Q4_0At(data, i);
       case ElementType::kQ4_1:
@@ -137,14 +144,8 @@ inline void WithWeightRow(const WeightMatrices& w, int64_t matrix, int64_t row, 
       return use(PlainRow<Bf16>{reinterpret_cast<const Bf16*>(data)});
     case ElementType::kF16:
       return use(PlainRow<F16>{reinterpret_cast<const F16*>(data)});
-    case ElementType::kI8:
-    case ElementType::kF8E4M3:
-      return use(ScaledRow(w.type, data, w.scales, matrix, row));
-    case ElementType::kU4:
-    case ElementType::kU8:
-      return use(PackedRow(w.type, w.packed, matrix, row));
     default:
-      return use(BlockRow{w.type, data});
+      return use(QuantizedRow{w, matrix, row, data});
   }
 }
 

@@ -3,7 +3,7 @@
 
 #include "sycl/ops/grouped_linear/grouped_linear_params.h"
 #include "sycl/ops/kernel.h"
-#include "sycl/ops/linear/linear_act_kernel.h"  // ProductsOf(), which gives the bits of `linear`
+#include "sycl/ops/row_products.h"
 
 // A sub-group for each element of the result.
 PAGEMILL_KERNEL void grouped_linear_kernel(GroupedLinearParams p) {

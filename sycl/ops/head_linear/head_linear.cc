@@ -24,7 +24,7 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
                                    .m = y.shape[2],
                                    .k = x.shape[2]};
   const int64_t products = (params.n + kLinearRows - 1) / kLinearRows * params.heads * params.m;
-  const KernelModule& module = ActModule(x.dtype);
+  const KernelModule& module = LatentModule(x.dtype);
   if (call.attributes->GetInt("transposed", 0) != 0) {
     LaunchItems(context, module, "head_linear_transposed_kernel", products, params);
   } else {

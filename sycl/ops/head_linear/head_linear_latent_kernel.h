@@ -1,9 +1,10 @@
-#ifndef PAGEMILL_SYCL_OPS_HEAD_LINEAR_HEAD_LINEAR_ACT_KERNEL_H_
-#define PAGEMILL_SYCL_OPS_HEAD_LINEAR_HEAD_LINEAR_ACT_KERNEL_H_
+#ifndef PAGEMILL_SYCL_OPS_HEAD_LINEAR_HEAD_LINEAR_LATENT_KERNEL_H_
+#define PAGEMILL_SYCL_OPS_HEAD_LINEAR_HEAD_LINEAR_LATENT_KERNEL_H_
 
 #include "sycl/ops/head_linear/head_linear_params.h"
 #include "sycl/ops/kernel.h"
-#include "sycl/ops/linear/linear_act_kernel.h"  // ProductsOf(), which gives the bits of `linear`
+#include "sycl/ops/linear/linear_params.h"
+#include "sycl/ops/row_products.h"
 
 // Rows of x that read a head's matrix together. Those behind the last are the last.
 inline void HeadRows(const HeadLinearParams& p, int64_t first, int64_t head,
@@ -48,4 +49,4 @@ PAGEMILL_KERNEL void head_linear_transposed_kernel(HeadLinearParams p) {
   StoreHeadRows(p, first, column, sums);
 }
 
-#endif  // PAGEMILL_SYCL_OPS_HEAD_LINEAR_HEAD_LINEAR_ACT_KERNEL_H_
+#endif  // PAGEMILL_SYCL_OPS_HEAD_LINEAR_HEAD_LINEAR_LATENT_KERNEL_H_
