@@ -21,8 +21,8 @@ def sycl_op(name, kernel = None, hdrs = [], deps = [], params_deps = []):
 
     Args:
       name: of the op, its folder and its files.
-      kernel: "act" or "token", the module that its kernels belong to (//sycl/ops:kernel_modules);
-        None if it launches those of other ops.
+      kernel: "act", "state", "latent" or "token", the module that its kernels belong to
+        (//sycl/ops:kernel_modules); None if it launches those of other ops.
       hdrs: of the host's side, for other ops.
       deps: of the host's side, next to what every op needs.
       params_deps: of the kernels' parameters, `<name>_params.h`.

@@ -74,7 +74,8 @@ StatusOr<OnednnLibrary> Load() {
   }
   // Objects of the runtime are passed to the library, so both must have the same one.
   constexpr char kOfRuntime[] = "__sycl_register_lib";
-  if (dlsym(file, kOfRuntime) != dlsym(RTLD_DEFAULT, kOfRuntime)) {
+  void* const of_runtime = dlsym(RTLD_DEFAULT, kOfRuntime);
+  if (of_runtime == nullptr || dlsym(file, kOfRuntime) != of_runtime) {
     return FailedPrecondition(std::string(kName) +
                               " is for another version of the SYCL runtime: pip install onednn");
   }
@@ -174,7 +175,7 @@ Status Onednn::Execute(const Prepared& prepared, const MatrixProduct& product) c
                   "to multiply");
 }
 
-StatusOr<bool> Onednn::Multiply(const MatrixProduct& product) {
+StatusOr<const Onednn::Prepared*> Onednn::Find(const MatrixProduct& product) {
   const Sizes sizes = {static_cast<int64_t>(product.type),
                        product.f32_result,
                        product.bias != nullptr,
@@ -190,8 +191,18 @@ StatusOr<bool> Onednn::Multiply(const MatrixProduct& product) {
     if (prepared_.size() >= kMostPrepared) prepared_.clear();
     known = prepared_.emplace(sizes, std::move(prepared)).first;
   }
-  if (known->second.product == nullptr) return false;
-  PAGEMILL_RETURN_IF_ERROR(Execute(known->second, product));
+  return &known->second;
+}
+
+StatusOr<bool> Onednn::CanMultiply(const MatrixProduct& product) {
+  PAGEMILL_ASSIGN_OR_RETURN(const Prepared* const prepared, Find(product));
+  return prepared->product != nullptr;
+}
+
+StatusOr<bool> Onednn::Multiply(const MatrixProduct& product) {
+  PAGEMILL_ASSIGN_OR_RETURN(const Prepared* const prepared, Find(product));
+  if (prepared->product == nullptr) return false;
+  PAGEMILL_RETURN_IF_ERROR(Execute(*prepared, product));
   return true;
 }
 

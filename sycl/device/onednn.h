@@ -81,8 +81,10 @@ class Onednn {
   static StatusOr<std::unique_ptr<Onednn>> Create(const OnednnLibrary& library, const void* device,
                                                   const void* context, void* queue);
 
-  // Enqueues a product. False if the library has no kernel for it. What it prepares for a product
-  // is kept for the next one of the same sizes.
+  // False if the library has no kernel for a product of these sizes. What it prepares is kept for
+  // the next one of the same sizes.
+  StatusOr<bool> CanMultiply(const MatrixProduct& product);
+  // Enqueues a product. False if CanMultiply() is.
   StatusOr<bool> Multiply(const MatrixProduct& product);
 
  private:
@@ -102,6 +104,7 @@ class Onednn {
         stream_(std::move(stream)),
         attributes_(std::move(attributes)) {}
 
+  StatusOr<const Prepared*> Find(const MatrixProduct& product);
   StatusOr<Prepared> Prepare(const MatrixProduct& product) const;
   int64_t ScratchpadBytes(const Prepared& prepared) const;
   Status Execute(const Prepared& prepared, const MatrixProduct& product) const;

@@ -136,20 +136,30 @@ class QueueStream final : public SyclStream {
     });
   }
 
+  bool CanMultiply(const MatrixProduct& product) override {
+    return WithOnednn([&](Onednn& onednn) { return onednn.CanMultiply(product); });
+  }
   bool Multiply(const MatrixProduct& product) override {
-    // What the library enqueues on a CPU frees its own operands, so a graph could replay it once.
-    if (capture_.has_value() && queue_.get_device().is_cpu()) return false;
-    bool is_enqueued = true;  // or there is an error, which is reported
-    Enqueue([&] {
-      Onednn* const onednn = FindOnednn();
-      const StatusOr<bool> result = onednn == nullptr ? false : onednn->Multiply(product);
-      errors_->Add(result.status());
-      is_enqueued = !result.ok() || *result;
-    });
-    return is_enqueued;
+    return WithOnednn([&](Onednn& onednn) { return onednn.Multiply(product); });
   }
 
  private:
+  // False if the library cannot be used, or use(onednn) is false. True also if there is an error,
+  // which is reported.
+  template <typename Use>
+  bool WithOnednn(const Use& use) {
+    // What the library enqueues on a CPU frees its own operands, so a graph could replay it once.
+    if (capture_.has_value() && queue_.get_device().is_cpu()) return false;
+    bool is_used = true;
+    Enqueue([&] {
+      Onednn* const onednn = FindOnednn();
+      const StatusOr<bool> result = onednn == nullptr ? false : use(*onednn);
+      errors_->Add(result.status());
+      is_used = !result.ok() || *result;
+    });
+    return is_used;
+  }
+
   // Null if the library cannot be used.
   Onednn* FindOnednn() {
     if (std::exchange(has_looked_for_onednn_, true)) return onednn_.get();

@@ -54,8 +54,9 @@ class SyclStream : public device::Stream {
   // `params` is the kernel's only parameter. It is copied. Errors, those of compiling the module
   // included, are reported as those of enqueued work (cc/device/stream.h), and by EndCapture().
   virtual void Launch(const KernelLaunch& launch, std::span<const std::byte> params) = 0;
-  // Enqueues Onednn::Multiply(). False if the library is not installed or has no kernel for the
-  // product.
+  // False if the library is not installed or has no kernel for a product of these sizes.
+  virtual bool CanMultiply(const MatrixProduct& product) = 0;
+  // Enqueues Onednn::Multiply(). False if CanMultiply() is.
   virtual bool Multiply(const MatrixProduct& product) = 0;
 };
 

@@ -12,6 +12,7 @@
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/conformance_bodies.h"
+#include "cc/ops/testing/adapters_on_device.h"
 #include "cc/ops/testing/device_conformance.h"
 #include "sycl/device/testing/cpu_device.h"
 #include "sycl/testing/sycl_ops.h"
@@ -81,14 +82,22 @@ constexpr OpBody kBodies[] = {
     {"argmax", ops::CheckArgmaxConformance},
     {"attention", ops::CheckAttentionConformance},
     {"causal_conv", ops::CheckCausalConvConformance},
+    {"compress_tokens", ops::CheckCompressTokensConformance},
     {"concat", ops::CheckConcatConformance},
     {"draw_tokens", ops::CheckDrawTokensConformance},
     {"embedding", ops::CheckEmbeddingConformance},
     {"gated_activation", ops::CheckGatedActivationConformance},
+    {"gated_delta", ops::CheckGatedDeltaConformance},
+    {"gated_recurrence", ops::CheckGatedRecurrenceConformance},
+    {"head_linear", ops::CheckHeadLinearConformance},
     {"kv_write", ops::CheckKvWriteConformance},
+    {"latent_attention", ops::CheckLatentAttentionConformance},
+    {"latent_write", ops::CheckLatentWriteConformance},
     {"layer_norm", ops::CheckLayerNormConformance},
     {"linear", ops::CheckLinearConformance},
     {"mask_tokens", ops::CheckMaskTokensConformance},
+    {"merge_attention", ops::CheckMergeAttentionConformance},
+    {"mix_streams", ops::CheckMixStreamsConformance},
     {"moe_combine", ops::CheckMoeCombineConformance},
     {"moe_route", ops::CheckMoeRouteConformance},
     {"paged_attention", ops::CheckPagedAttentionConformance},
@@ -98,9 +107,14 @@ constexpr OpBody kBodies[] = {
     {"scale", ops::CheckScaleConformance},
     {"scatter_rows", ops::CheckScatterRowsConformance},
     {"select_rows", ops::CheckSelectRowsConformance},
+    {"select_tokens", ops::CheckSelectTokensConformance},
+    {"selective_scan", ops::CheckSelectiveScanConformance},
     {"sparse_relu", ops::CheckSparseReluConformance},
     {"split", ops::CheckSplitConformance},
+    {"state_space_scan", ops::CheckStateSpaceScanConformance},
+    {"stream_weights", ops::CheckStreamWeightsConformance},
     {"take_tokens", ops::CheckTakeTokensConformance},
+    {"wkv", ops::CheckWkvConformance},
 };
 
 class SyclConformance : public ::testing::TestWithParam<OpBody> {};
@@ -112,9 +126,38 @@ TEST_P(SyclConformance, Holds) {
 INSTANTIATE_TEST_SUITE_P(Ops, SyclConformance, ::testing::ValuesIn(kBodies),
                          [](const auto& info) { return std::string(info.param.op); });
 
+const ops::Kernel& ApplyAdapterKernel() {
+  return (**ops::FindOp(SyclOps(), "apply_adapter")).kernels[0];
+}
+
+TEST(SyclConformance, ApplyAdapter) {
+  ops::Kernel kernel = ApplyAdapterKernel();
+  kernel.run = [](const ops::OpCall& call, ops::KernelContext& context) {
+    conformance::RunWithAdapters(Device(), Tested(), ApplyAdapterKernel(), call, context);
+  };
+  kernel.workspace_bytes = nullptr;  // it is the device's
+  ops::OpDefinition op = **ops::FindOp(ops::CpuOps(), "apply_adapter");
+  const std::array kernels = {kernel, conformance::ReferenceKernel(op)};
+  op.kernels = kernels;
+  ops::CheckApplyAdapterConformance(op, Device().capabilities());
+}
+
 TEST(SyclConformance, GroupedLinear) {
   const OpOnHost op("grouped_linear"), linear("linear");
   ops::CheckGroupedLinearConformance(op.definition(), linear.definition(), Device().capabilities());
+}
+
+TEST(SyclConformance, LatentAttentionInvariance) {
+  ops::CheckLatentAttentionInvariance(OpOnHost("latent_attention").definition(),
+                                      Device().capabilities());
+}
+
+TEST(SyclConformance, LinearWithScales) {
+  ops::CheckScaledConformance(OpOnHost("linear").definition(), Device().capabilities());
+}
+
+TEST(SyclConformance, LinearWithPackedIntegers) {
+  ops::CheckPackedConformance(OpOnHost("linear").definition(), Device().capabilities());
 }
 
 TEST(SyclConformance, RotaryKvWrite) {

@@ -1,6 +1,5 @@
 #include "sycl/ops/kernel_modules.h"
 
-#include <algorithm>
 #include <string>
 
 #include "cc/base/status.h"
@@ -8,14 +7,11 @@
 namespace pagemill::sycl {
 namespace {
 
-// Headers that kernels share, then kernels on activations, then those of tokens: lists of files
-// with their text, generated from the folders' kernel files (BUILD.bazel).
+// Headers that kernels share, and kernels: a list of files with their text, generated from the
+// folders' kernel files (BUILD.bazel).
 constexpr KernelFile kFiles[] = {
 #include "sycl/ops/kernel_files.inc"
 };
-
-constexpr std::string_view kActKernels = "_act_kernel.h";
-constexpr std::string_view kTokenKernels = "_token_kernel.h";
 
 std::string Root(std::string_view act, std::string_view kernels) {
   std::string text = "#include \"sycl/ops/kernel.h\"\n";
@@ -26,22 +22,52 @@ std::string Root(std::string_view act, std::string_view kernels) {
   return text;
 }
 
+// The modules of kernels in files whose names end with `kernels`, one for each type of activations.
+class ModulesByAct {
+ public:
+  ModulesByAct(std::string_view kernels, std::string_view name)
+      : kinds_{Kind("f32", "float", kernels, name), Kind("bf16", "Bf16", kernels, name),
+               Kind("f16", "F16", kernels, name)} {}
+  ModulesByAct(const ModulesByAct&) = delete;
+
+  const KernelModule& Of(DType act) const {
+    PAGEMILL_CHECK(act == DType::kF32 || act == DType::kBF16 || act == DType::kF16);
+    return kinds_[act == DType::kF32 ? 0 : act == DType::kBF16 ? 1 : 2].module;
+  }
+
+ private:
+  struct Kind {
+    Kind(std::string_view act, std::string_view type, std::string_view kernels,
+         std::string_view contents)
+        : name(std::string(act) + " " + std::string(contents)), text(Root(type, kernels)) {}
+    Kind(const Kind&) = delete;
+
+    const std::string name, text;
+    const KernelModule module = {.name = name, .source = text, .files = kFiles};
+  };
+
+  const Kind kinds_[3];
+};
+
 }  // namespace
 
 const KernelModule& ActModule(DType act) {
-  static const std::string f32 = Root("float", kActKernels);
-  static const std::string bf16 = Root("Bf16", kActKernels);
-  static const std::string f16 = Root("F16", kActKernels);
-  static const KernelModule modules[] = {
-      {.name = "f32 activations", .source = f32, .files = kFiles},
-      {.name = "bf16 activations", .source = bf16, .files = kFiles},
-      {.name = "f16 activations", .source = f16, .files = kFiles}};
-  PAGEMILL_CHECK(act == DType::kF32 || act == DType::kBF16 || act == DType::kF16);
-  return modules[act == DType::kF32 ? 0 : act == DType::kBF16 ? 1 : 2];
+  static const ModulesByAct modules("_act_kernel.h", "activations");
+  return modules.Of(act);
+}
+
+const KernelModule& StateModule(DType act) {
+  static const ModulesByAct modules("_state_kernel.h", "states");
+  return modules.Of(act);
+}
+
+const KernelModule& LatentModule(DType act) {
+  static const ModulesByAct modules("_latent_kernel.h", "latents");
+  return modules.Of(act);
 }
 
 const KernelModule& TokenModule() {
-  static const std::string text = Root("", kTokenKernels);
+  static const std::string text = Root("", "_token_kernel.h");
   static const KernelModule module = {.name = "tokens", .source = text, .files = kFiles};
   return module;
 }

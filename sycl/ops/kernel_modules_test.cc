@@ -21,7 +21,8 @@ void ExpectIncludesKnown(const std::string& text, const KernelModule& module) {
 }
 
 TEST(KernelModules, HaveAllFilesThatTheyInclude) {
-  for (const KernelModule* module : {&ActModule(DType::kBF16), &TokenModule()}) {
+  for (const KernelModule* module : {&ActModule(DType::kBF16), &StateModule(DType::kBF16),
+                                     &LatentModule(DType::kBF16), &TokenModule()}) {
     ExpectIncludesKnown(std::string(module->source), *module);
     for (const KernelFile& file : module->files) {
       ExpectIncludesKnown(std::string(file.text), *module);
@@ -36,6 +37,11 @@ TEST(KernelModules, HaveTheKernelsOfTheirKind) {
   EXPECT_EQ(act.find("argmax"), std::string::npos);
   EXPECT_NE(token.find("/argmax_token_kernel.h"), std::string::npos);
   EXPECT_EQ(token.find("Act"), std::string::npos);
+  const std::string state(StateModule(DType::kF32).source);
+  const std::string latent(LatentModule(DType::kF32).source);
+  EXPECT_NE(state.find("/wkv_state_kernel.h"), std::string::npos);
+  EXPECT_NE(latent.find("/latent_write_latent_kernel.h"), std::string::npos);
+  EXPECT_EQ((act + token + latent).find("wkv"), std::string::npos);
   EXPECT_NE(&ActModule(DType::kF32), &ActModule(DType::kF16));
 }
 

@@ -20,6 +20,16 @@ static_assert(kLanes == kSubGroupSize);
 
 inline Rows RowsOf(const TensorView& view) { return {view.data, view.row_stride_bytes}; }
 
+inline StepTokens StepTokensOf(const ops::BatchView& batch) {
+  return {.query_start = batch.query_start,
+          .seq_lens = batch.seq_lens,
+          .block_table = batch.block_table,
+          .table_stride = batch.block_table_stride,
+          .num_requests = batch.num_requests,
+          .block_size = batch.block_size,
+          .recent_states = batch.recent_states};
+}
+
 // The types that kernels read; nothing for others.
 inline std::optional<ElementType> FindElementType(DType dtype) {
   switch (dtype) {
@@ -55,8 +65,7 @@ inline std::optional<ElementType> FindElementType(DType dtype) {
 // `dtype` is one that kernels read.
 inline ElementType ElementTypeOf(DType dtype) { return *FindElementType(dtype); }
 
-// True for weights that kernels read as stored: floats, and blocks of the GGUF formats. Not those
-// with parts: scaled weights and packed integers.
+// True for weights without parts: floats, and blocks of the GGUF formats.
 inline bool IsPlainWeight(const TensorView& weight) {
   return weight.parts == nullptr && FindElementType(weight.dtype).has_value();
 }

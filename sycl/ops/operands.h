@@ -23,6 +23,17 @@ struct Rows {
 #endif
 };
 
+// The requests of a step and their tokens (cc/ops/batch_view.h), as addresses of the device.
+struct StepTokens {
+  const int32_t* query_start = nullptr;  // [num_requests + 1]
+  const int32_t* seq_lens = nullptr;     // [num_requests]
+  const int32_t* block_table = nullptr;  // [num_requests, table_stride]
+  int64_t table_stride = 0;
+  int32_t num_requests = 0;
+  int32_t block_size = 0;     // tokens
+  int32_t recent_states = 0;  // pages that a table of states begins with
+};
+
 // Types that a kernel tells apart when it runs: those of weights, caches and results. The type of
 // activations is fixed when a kernel is compiled.
 enum class ElementType : int32_t {
@@ -31,6 +42,8 @@ enum class ElementType : int32_t {
   kF16,
   kI8,
   kF8E4M3,
+  kU4,  // packed integers (sycl/ops/weight_matrices.h); so is kU8
+  kU8,
   // GGUF blocks (sycl/ops/weights.h)
   kQ4_0,
   kQ4_1,

@@ -1,20 +1,25 @@
 // File: sycl/ops/weights.h
-// Elements of rows of weights, as stored: floats, and blocks of the GGUF formats, whose layouts are
-// in cc/ops/block_format/block_layout.h. Values are those of the CPU's decoders, bit for bit. Kernel
-// text only.
+// Elements of rows of weights, as stored: floats, blocks of the GGUF formats, whose layouts are in
+// cc/ops/block_format/block_layout.h, 8-bit values with scales, and packed integers
+// (sycl/ops/quantized_weights.h). Values are those of the CPU's decoders, bit for bit. Kernel text
+// only.
 //
-//   WithWeights(p.type, [&](const auto& weights) { sum += weights.At(row, i); });
+//   WithWeightRow(p.w, matrix, row, [&](const auto& w) { sum += w.At(i) * x[i]; });
 #ifndef PAGEMILL_SYCL_OPS_WEIGHTS_H_
 #define PAGEMILL_SYCL_OPS_WEIGHTS_H_
 
 #include "cc/ops/block_format/block_layout.h"
 #include "sycl/ops/kernel.h"
+#include "sycl/ops/quantized_weights.h"
+#include "sycl/ops/weight_matrices.h"
 
 namespace pagemill::sycl {
 
 template <typename T>
-struct PlainWeights {
-  float At(const char* row, int64_t i) const { return Load(reinterpret_cast<const T*>(row) + i); }
+struct PlainRow {
+  const T* data;
+
+  float At(int64_t i) const { return Load(data + i); }
 };
 
 inline float HalfAt(const uint8_t* bytes) { return F16ToFloat(ops::LoadLe16(bytes)); }
@@ -95,43 +100,52 @@ inline float Q6_KAt(const char* row, int64_t i) {
          static_cast<float>((low | high << 4) - 32);
 }
 
-// The format is chosen for each element: a loop for each format would double the time of compiling
-// a module.
-struct BlockWeights {
-  ElementType type;
+// Not of floats. The format is chosen for each element: a loop for each format would double the
+// time of compiling a module.
+struct QuantizedRow {
+  const WeightMatrices& weights;
+  int64_t matrix, row;
+  const char* data;
 
-  float At(const char* row, int64_t i) const {
-    switch (type) {
+  float At(int64_t i) const {
+    switch (weights.type) {
+      case ElementType::kI8:
+      case ElementType::kF8E4M3:
+        return ScaledRow(weights.type, data, weights.scales, matrix, row).At(i);
+      case ElementType::kU4:
+      case ElementType::kU8:
+        return PackedRow(weights.type, weights.packed, matrix, row).At(i);
       case ElementType::kQ4_0:
-        return Q4_0At(row, i);
+        return Q4_0At(data, i);
       case ElementType::kQ4_1:
-        return Q4_1At(row, i);
+        return Q4_1At(data, i);
       case ElementType::kQ5_0:
-        return Q5_0At(row, i);
+        return Q5_0At(data, i);
       case ElementType::kQ8_0:
-        return Q8_0At(row, i);
+        return Q8_0At(data, i);
       case ElementType::kQ4_K:
-        return Q4_KAt(row, i);
+        return Q4_KAt(data, i);
       case ElementType::kQ5_K:
-        return Q5_KAt(row, i);
+        return Q5_KAt(data, i);
       default:
-        return Q6_KAt(row, i);
+        return Q6_KAt(data, i);
     }
   }
 };
 
-// Calls use(weights) with the weights of a type.
+// Calls use(row) with a row of a matrix.
 template <typename Use>
-inline void WithWeights(ElementType type, const Use& use) {
-  switch (type) {
+inline void WithWeightRow(const WeightMatrices& w, int64_t matrix, int64_t row, const Use& use) {
+  const char* data = w.matrices.Row<const char>(matrix) + row * w.row_bytes;
+  switch (w.type) {
     case ElementType::kF32:
-      return use(PlainWeights<float>());
+      return use(PlainRow<float>{reinterpret_cast<const float*>(data)});
     case ElementType::kBF16:
-      return use(PlainWeights<Bf16>());
+      return use(PlainRow<Bf16>{reinterpret_cast<const Bf16*>(data)});
     case ElementType::kF16:
-      return use(PlainWeights<F16>());
+      return use(PlainRow<F16>{reinterpret_cast<const F16*>(data)});
     default:
-      return use(BlockWeights{type});
+      return use(QuantizedRow{w, matrix, row, data});
   }
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cc/program/device/device_plugin.h"
+#include "sycl/device/onednn.h"
 #include "sycl/device/sycl_device.h"
 #include "sycl/ops_table.h"
 
@@ -51,6 +52,12 @@ class SyclPlugin final : public program::DevicePlugin {
     device::Capabilities capabilities = device->capabilities();
     return program::OpenedDevice{.device = std::move(device),
                                  .capabilities = std::move(capabilities)};
+  }
+
+  std::vector<std::string> Advice() override {
+    const StatusOr<OnednnLibrary> library = OnednnLibrary::Open();
+    if (library.ok()) return {};
+    return {"prompts are slower without oneDNN: " + library.status().message()};
   }
 };
 

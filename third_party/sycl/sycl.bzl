@@ -83,7 +83,7 @@ def _impl(rctx):
         _install(rctx, prefix)
     for name in ["include/sycl/sycl.hpp", "lib/libsycl.so", "lib/libintelocl.so", "lib/libdnnl.so.3"]:
         if not rctx.path(prefix + "/" + name).exists:
-            fail("{}/{} is missing: is PAGEMILL_SYCL the folder of a SYCL runtime?".format(prefix, name))
+            fail("{}/{} is missing: is PAGEMILL_SYCL the folder of a SYCL runtime and oneDNN?".format(prefix, name))
     lib = prefix + "/lib"
     rctx.symlink(prefix + "/include", "include")
     rctx.symlink(lib + "/libintelocl.so", "libintelocl.so")

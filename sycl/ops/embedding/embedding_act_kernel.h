@@ -12,9 +12,8 @@ PAGEMILL_KERNEL void embedding_kernel(EmbeddingParams p) {
   const int64_t row = i / p.width, column = i % p.width;
   const int32_t id = p.ids[row];
   const bool outside = p.outside >= 0 && (id < 0 || id >= p.table_rows);
-  const char* source = p.table.Row<const char>(outside ? p.outside : id);
-  WithWeights(p.type, [&](const auto& weights) {
-    Store(p.y.Row<Act>(row) + column, weights.At(source, column) * p.scale);
+  WithWeightRow(p.table, /*matrix=*/0, outside ? p.outside : id, [&](const auto& of_table) {
+    Store(p.y.Row<Act>(row) + column, of_table.At(column) * p.scale);
   });
 }
 

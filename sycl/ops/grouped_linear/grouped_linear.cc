@@ -3,6 +3,7 @@
 #include "sycl/ops/grouped_linear/grouped_linear_params.h"
 #include "sycl/ops/kernels.h"
 #include "sycl/ops/launch.h"
+#include "sycl/ops/weights_of.h"
 
 namespace pagemill::sycl {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 namespace grouped_linear = ops::grouped_linear;
 
 bool Supports(const device::Capabilities&, const ops::OpCall& call) {
-  return IsPlainWeight(call.inputs[grouped_linear::WeightOperand(0)]);
+  return AreReadable(call.inputs[grouped_linear::WeightOperand(0)]);
 }
 
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
@@ -26,11 +27,9 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
                  GroupedLinearParams{.x = RowsOf(x),
                                      .x_step = grouped_linear::InputRowsOf(call).step,
                                      .ids = RowsOf(call.inputs[1]),
-                                     .w = RowsOf(w),
-                                     .w_row_bytes = RowBytes(w.dtype, w.shape[2]),
+                                     .w = WeightsOf(w),
                                      .bias = bias.rank == 0 ? Rows{} : RowsOf(bias),
                                      .y = RowsOf(call.outputs[i]),
-                                     .type = ElementTypeOf(w.dtype),
                                      .tokens = tokens,
                                      .choices = choices,
                                      .experts = w.shape[0],

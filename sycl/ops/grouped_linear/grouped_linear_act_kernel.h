@@ -3,7 +3,7 @@
 
 #include "sycl/ops/grouped_linear/grouped_linear_params.h"
 #include "sycl/ops/kernel.h"
-#include "sycl/ops/linear/linear_act_kernel.h"  // ProductsOf(), which gives the bits of `linear`
+#include "sycl/ops/row_products.h"
 
 // A sub-group for each element of the result.
 PAGEMILL_KERNEL void grouped_linear_kernel(GroupedLinearParams p) {
@@ -14,7 +14,7 @@ PAGEMILL_KERNEL void grouped_linear_kernel(GroupedLinearParams p) {
   float sum = 0;
   if (expert >= 0 && expert < p.experts) {
     const Act* x = p.x.Row<const Act>(token) + choice * p.x_step;
-    ProductsOf<1>(p.type, p.w.Row<const char>(expert) + column * p.w_row_bytes, &x, p.k, &sum);
+    ProductsOf<1>(p.w, expert, column, &x, p.k, &sum);
     sum += p.bias.data == nullptr ? 0.0f : p.bias.Row<const float>(expert)[column];
   }
   if (Lane() == 0) Store(p.y.Row<Act>(token) + choice * p.m + column, sum);

@@ -7,12 +7,13 @@
 #include "sycl/ops/launch.h"
 #include "sycl/ops/linear/linear_params.h"
 #include "sycl/ops/linear/onednn_product.h"
+#include "sycl/ops/weights_of.h"
 
 namespace pagemill::sycl {
 namespace {
 
 bool Supports(const device::Capabilities&, const ops::OpCall& call) {
-  return IsPlainWeight(call.inputs[1]);  // all matrices of a call have one format
+  return AreReadable(call.inputs[1]);  // all matrices of a call have one format
 }
 
 void MultiplyRows(const TensorView& x, const TensorView& w, const float* bias, const TensorView& y,
@@ -22,10 +23,9 @@ void MultiplyRows(const TensorView& x, const TensorView& w, const float* bias, c
   LaunchGroups(context, ActModule(x.dtype), "linear_kernel",
                (sub_groups * kLanes + kLinearGroupSize - 1) / kLinearGroupSize, kLinearGroupSize,
                LinearParams{.x = RowsOf(x),
-                            .w = RowsOf(w),
+                            .w = WeightsOf(w),
                             .y = RowsOf(y),
                             .bias = bias,
-                            .type = ElementTypeOf(w.dtype),
                             .f32_result = y.dtype == DType::kF32,
                             .n = n,
                             .m = m,

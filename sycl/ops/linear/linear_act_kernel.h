@@ -3,28 +3,7 @@
 
 #include "sycl/ops/kernel.h"
 #include "sycl/ops/linear/linear_params.h"
-#include "sycl/ops/weights.h"
-
-// sums[r] = the product of w and x[r], which have k elements, added by lanes. Their order depends
-// on k alone, so that a row has the same bits whatever the others are.
-template <int kRows, typename Weights>
-inline void Products(const Weights& weights, const char* w, const Act* const* x, int64_t k,
-                     float* sums) {
-  for (int r = 0; r < kRows; ++r) sums[r] = 0;
-  for (int64_t i = Lane(); i < k; i += kLanes) {
-    const float weight = weights.At(w, i);
-    for (int r = 0; r < kRows; ++r) sums[r] = sycl::fma(weight, Load(x[r] + i), sums[r]);
-  }
-  for (int r = 0; r < kRows; ++r) {
-    sums[r] = sycl::reduce_over_group(SubGroup(), sums[r], sycl::plus<float>());
-  }
-}
-
-template <int kRows>
-inline void ProductsOf(ElementType type, const char* w, const Act* const* x, int64_t k,
-                       float* sums) {
-  WithWeights(type, [&](const auto& weights) { Products<kRows>(weights, w, x, k, sums); });
-}
+#include "sycl/ops/row_products.h"
 
 // A sub-group for each column of y and kLinearRows of its rows.
 PAGEMILL_KERNEL void linear_kernel(LinearParams p) {
@@ -36,7 +15,7 @@ PAGEMILL_KERNEL void linear_kernel(LinearParams p) {
     x[r] = p.x.Row<const Act>(first + r < p.n ? first + r : p.n - 1);
   }
   float sums[kLinearRows];
-  ProductsOf<kLinearRows>(p.type, p.w.Row<const char>(column), x, p.k, sums);
+  ProductsOf<kLinearRows>(p.w, /*matrix=*/0, column, x, p.k, sums);
   const float bias = p.bias == nullptr ? 0.0f : p.bias[column];
   if (Lane() != 0) return;
   for (int r = 0; r < kLinearRows && first + r < p.n; ++r) {
@@ -52,10 +31,8 @@ PAGEMILL_KERNEL void linear_kernel(LinearParams p) {
 PAGEMILL_KERNEL void decode_weights_kernel(DecodeWeightsParams p) {
   const int64_t row = GroupId();
   Act* to = static_cast<Act*>(p.to) + row * p.columns;
-  WithWeights(p.type, [&](const auto& weights) {
-    for (int64_t i = LocalId(); i < p.columns; i += GroupSize()) {
-      Store(to + i, weights.At(p.w.Row<const char>(p.first_row + row), i));
-    }
+  WithWeightRow(p.w, /*matrix=*/0, p.first_row + row, [&](const auto& of_w) {
+    for (int64_t i = LocalId(); i < p.columns; i += GroupSize()) Store(to + i, of_w.At(i));
   });
 }
 

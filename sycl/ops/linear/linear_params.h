@@ -2,6 +2,7 @@
 #define PAGEMILL_SYCL_OPS_LINEAR_LINEAR_PARAMS_H_
 
 #include "sycl/ops/operands.h"
+#include "sycl/ops/weight_matrices.h"
 
 namespace pagemill::sycl {
 
@@ -11,17 +12,15 @@ inline constexpr int32_t kLinearGroupSize = 128;
 
 struct LinearParams {
   Rows x;                       // [n, k]
-  Rows w;                       // [m, k]
+  WeightMatrices w;             // [m, k]
   Rows y;                       // [n, m]
   const float* bias = nullptr;  // [m], or null
-  ElementType type = ElementType::kF32;  // of w
-  bool f32_result = false;               // otherwise y is of the type of x
+  bool f32_result = false;      // otherwise y is of the type of x
   int64_t n = 0, m = 0, k = 0;
 };
 
 struct DecodeWeightsParams {
-  Rows w;
-  ElementType type = ElementType::kF32;  // of w
+  WeightMatrices w;
   void* to = nullptr;  // rows of `columns` activations: those of w from `first_row` on
   int64_t first_row = 0, columns = 0;
 };

@@ -7,6 +7,7 @@
 #include "sycl/device/onednn.h"
 #include "sycl/ops/launch.h"
 #include "sycl/ops/linear/linear_params.h"
+#include "sycl/ops/weights_of.h"
 
 namespace pagemill::sycl {
 namespace {
@@ -18,7 +19,9 @@ int64_t DivideUp(int64_t count, int64_t unit) { return (count + unit - 1) / unit
 
 bool AreMany(int64_t rows, const OnednnLimits& limits) { return rows >= limits.rows; }
 
-bool AreStoredAsActivations(const TensorView& x, const TensorView& w) { return w.dtype == x.dtype; }
+bool AreStoredAsActivations(const TensorView& x, const TensorView& w) {
+  return w.parts == nullptr && w.dtype == x.dtype;
+}
 
 // Outputs of a slice of decoded weights; slices are about equal.
 int64_t SliceOutputs(const TensorView& x, const TensorView& w, const OnednnLimits& limits) {
@@ -77,15 +80,16 @@ bool MultiplyByOnednn(const TensorView& x, const TensorView& w, const float* bia
   std::byte* const decoded = context.workspace.data() + kOnednnWorkspaceBytes;
   product.w = decoded;
   product.w_stride = product.columns;
+  const WeightMatrices weights = WeightsOf(w);
   const int64_t slice = SliceOutputs(x, w, limits);
   for (int64_t first = 0; first < w.shape[0]; first += slice) {
     product.outputs = std::min(slice, w.shape[0] - first);
     if (bias != nullptr) product.bias = bias + first;
     product.y = static_cast<std::byte*>(y.data) + first * Info(y.dtype).block_bytes;
+    if (!stream.CanMultiply(product)) return false;
     LaunchGroups(context, ActModule(x.dtype), "decode_weights_kernel", product.outputs,
                  kLinearGroupSize,
-                 DecodeWeightsParams{.w = RowsOf(w),
-                                     .type = ElementTypeOf(w.dtype),
+                 DecodeWeightsParams{.w = weights,
                                      .to = decoded,
                                      .first_row = first,
                                      .columns = product.columns});
