@@ -102,16 +102,18 @@ void MultiplyGroupsOnTensorCores(const ops::OpCall& call, ops::KernelContext& co
     const RoutedProduct product = {RoutedShape::Of(call, i),
                                    RowsOf<const BFloat16>(call.inputs[0]), BiasesOf(call, i),
                                    RowsOf<BFloat16>(call.outputs[i])};
-    WithWeights(call.inputs[WeightOperand(i)], [&]<typename W>(const W& stacks) {
-      using Few = FewRows<GroupProduct<W>, 1>;
-      using Many = ManyRows<GroupProduct<W>, 2>;
-      static_assert(Few::kRows == 8 && Many::kRows == 64);
-      if (has_many) {
-        LaunchGroups<Many>(routing, product, stacks, *context.stream);
-      } else {
-        LaunchGroups<Few>(routing, product, stacks, *context.stream);
-      }
-    });
+    const bool are_shaped =
+        WithShapedWeights(call.inputs[WeightOperand(i)], [&]<typename W>(const W& stacks) {
+          using Few = FewRows<GroupProduct<W>, 1>;
+          using Many = ManyRows<GroupProduct<W>, 2>;
+          static_assert(Few::kRows == 8 && Many::kRows == 64);
+          if (has_many) {
+            LaunchGroups<Many>(routing, product, stacks, *context.stream);
+          } else {
+            LaunchGroups<Few>(routing, product, stacks, *context.stream);
+          }
+        });
+    PAGEMILL_CHECK(are_shaped);
   }
 }
 

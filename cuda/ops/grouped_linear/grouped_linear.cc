@@ -75,10 +75,11 @@ bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
 
 // Rows that no vector load can read go to the other kernel.
 void RunOnTensorCores(const ops::OpCall& call, ops::KernelContext& context) {
-  const TensorView& w = call.inputs[WeightOperand(0)];
-  const bool aligned =
-      HasAlignedRows(call.inputs[0]) && (w.dtype != DType::kBF16 || HasAlignedRows(w));
-  (aligned ? MultiplyGroupsOnTensorCores : Run)(call, context);
+  bool are_aligned = HasAlignedRows(call.inputs[0]);
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    are_aligned = are_aligned && AreReadOnTensorCores(call.inputs[WeightOperand(i)]);
+  }
+  (are_aligned ? MultiplyGroupsOnTensorCores : Run)(call, context);
 }
 
 bool SupportsTensorCores(const device::Capabilities& caps, const ops::OpCall& call) {

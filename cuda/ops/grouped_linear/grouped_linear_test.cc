@@ -10,6 +10,7 @@
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/quantized/quantized.h"
 #include "cc/ops/quantized/random_packed.h"
+#include "cuda/gpu_rows.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {
@@ -79,6 +80,26 @@ TEST_P(GpuConformance, GroupedLinearOnTensorCores) {
     SCOPED_TRACE(std::to_string(tokens) + " tokens");
     CheckOnTensorCores(bf16.view(), tokens, random);
     CheckOnTensorCores(q8_0.view(), tokens, random);
+    for (const DType dtype : {DType::kI8, DType::kF8E4M3}) {
+      TestTensor values(dtype, {experts, 72, 64});
+      values.FillUniform(random, -100, 100);
+      for (const auto& [block_rows, block_columns] : {std::pair<int64_t, int64_t>{1, 64}, {16, 32}}) {
+        SCOPED_TRACE(std::string(Info(dtype).name) + " in blocks of " +
+                     std::to_string(block_columns));
+        TestTensor scales(DType::kF32,
+                          {experts, DivideUp(72, block_rows), DivideUp(64, block_columns)});
+        scales.FillUniform(random, 0.001f, 0.01f);
+        const QuantizedParts parts = {
+            .format = {.block_rows = block_rows, .block_columns = block_columns},
+            .values = values.view(),
+            .scales = scales.view(),
+            .zeros = {},
+            .groups = {}};
+        TensorView stack = values.view();
+        stack.parts = &parts;
+        CheckOnTensorCores(stack, tokens, random);
+      }
+    }
     for (const auto& kind : ops::conformance::kPackedKinds) {
       if (!kind.has_zeros && kind.layout != QuantizedLayout::kMxfp4) continue;
       SCOPED_TRACE(NameOf(kind));

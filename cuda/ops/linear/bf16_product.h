@@ -6,12 +6,24 @@
 
 #include <cstdint>
 
+#include "cc/ops/quantized/quantized.h"
 #include "cc/tensor/tensor_view.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/gpu_vendor.h"
 #include "cuda/ops/linear/tensor_core_tiles.h"
+#include "cuda/ops/linear/weights.h"
 
 namespace pagemill::gpu {
+
+// True for a bf16 x and weights in rows of whole tiles. Scales of elements of 8 bits are of whole
+// rows, or of blocks of a multiple of kWeightsAtOnce columns.
+inline bool FitsBf16Product(const TensorView& x, const TensorView& w) {
+  const int64_t columns = w.shape[static_cast<size_t>(w.rank - 1)];
+  if (x.dtype != DType::kBF16 || !AreReadable(w) || columns % kTensorCoreColumns != 0) return false;
+  if (w.parts == nullptr || !ops::IsScaled(w)) return true;
+  const int64_t block_columns = w.parts->format.block_columns;
+  return block_columns >= columns || block_columns % kWeightsAtOnce == 0;
+}
 
 // Parameters of a product; the emulation checks `data`, which is x.
 struct Bf16ProductRows {

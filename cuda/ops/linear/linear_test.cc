@@ -50,7 +50,7 @@ class WeightsOfEveryFormat {
     }
     for (const DType dtype : {DType::kI8, DType::kF8E4M3}) {
       for (const auto& [block_rows, block_columns] :
-           {std::pair<int64_t, int64_t>{1, columns}, {rows, columns}, {16, 64}, {5, 4}}) {
+           {std::pair<int64_t, int64_t>{1, columns}, {rows, columns}, {16, 64}, {5, 8}}) {
         AddScaled(dtype, rows, columns, block_rows, block_columns, random);
       }
     }
@@ -108,6 +108,22 @@ TEST_P(GpuConformance, LinearHasInstructionsForItsWarps) {
   for (const ops::Kernel& kernel : op.kernels) {
     if (!kernel.name.ends_with("_core")) continue;
     EXPECT_EQ(product.IsSupported(kernel), &kernel == &Bf16Kernel(op)) << kernel.name;
+  }
+}
+
+TEST_P(GpuConformance, LinearOfScalesForFourColumnsIsOfOneKernel) {
+  const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
+  TestTensor values(DType::kI8, {8, 32}), scales(DType::kF32, {2, 8});
+  const QuantizedParts parts = {.format = {.block_rows = 5, .block_columns = 4},
+                                .values = values.view(),
+                                .scales = scales.view(),
+                                .zeros = {},
+                                .groups = {}};
+  TensorView w = values.view();
+  w.parts = &parts;
+  const AlignedProduct product(1, w, DType::kF32);
+  for (const ops::Kernel& kernel : op.kernels) {
+    EXPECT_EQ(product.IsSupported(kernel), kernel.name == "gpu") << kernel.name;
   }
 }
 

@@ -43,18 +43,17 @@ void Multiply(const Bf16ProductRows& product, const W& w, device::Stream& stream
 }  // namespace
 
 bool FitsMatrixCores(const device::Capabilities& caps, const TensorView& x, const TensorView& w) {
-  const int64_t columns = w.shape[static_cast<size_t>(w.rank - 1)];
-  return HasMatrixCores(caps) && x.dtype == DType::kBF16 && AreReadable(w) &&
-         columns % kTensorCoreColumns == 0;
+  return HasMatrixCores(caps) && FitsBf16Product(x, w);
 }
 
 void MultiplyOnMatrixCores(const TensorView& x, const TensorView& w, const float* bias,
                            const TensorView& y, device::Stream& stream) {
   const Bf16ProductRows product = Bf16ProductRows::Of(x, w, bias, y);
-  WithWeights(w, [&]<typename W>(const W& weights) {
+  const bool are_shaped = WithShapedWeights(w, [&]<typename W>(const W& weights) {
     // Where there is no such instruction, none of these kernels is compiled.
     if constexpr (kHasWideMma) Multiply(product, weights, stream);
   });
+  PAGEMILL_CHECK(are_shaped);
 }
 
 }  // namespace pagemill::gpu

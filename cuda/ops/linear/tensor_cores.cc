@@ -115,9 +115,7 @@ std::optional<W> ReadAs(const TensorView& w) {
 }  // namespace
 
 bool FitsTensorCores(const device::Capabilities& caps, const TensorView& x, const TensorView& w) {
-  const int64_t columns = w.shape[static_cast<size_t>(w.rank - 1)];
-  return HasTensorCores(caps) && x.dtype == DType::kBF16 && AreReadable(w) &&
-         columns % kTensorCoreColumns == 0;
+  return HasTensorCores(caps) && FitsBf16Product(x, w);
 }
 
 bool AreReadOnTensorCores(const TensorView& w) {
