@@ -1,120 +1,26 @@
 #include "cuda/ops/grouped_linear/group_tensor_cores.h"
 
-#include <cstdint>
-
-#include "cc/ops/grouped_linear/grouped_linear.h"
-#include "cuda/gpu_launch.h"
-#include "cuda/gpu_rows.h"
 #include "cuda/gpu_vendor.h"
-#include "cuda/ops/grouped_linear/routed_rows.h"
+#include "cuda/ops/grouped_linear/group_product.h"
 #include "cuda/ops/linear/tensor_core_tiles.h"
-#include "cuda/ops/linear/weights.h"
 
 namespace pagemill::gpu {
 namespace {
 
-using ops::grouped_linear::WeightOperand;
-
-// Rows of an expert, on average, from which on larger groups are worth their empty rows.
-constexpr int64_t kManyRows = 32;
-
-// Parameters of a product.
-struct RoutedProduct {
-  RoutedShape shape;
-  Rows<const BFloat16> x;
-  Rows<const float> biases;
-  Rows<BFloat16> y;
+struct TensorCoreTiles {
+  static constexpr bool kAreInstructions = kHasMma;
+  static constexpr int kFewRows = 8;
+  static constexpr int kManyRows = 64;
+  template <typename W>
+  using Few = FewRows<GroupProduct<W>, 1>;
+  template <typename W>
+  using Many = ManyRows<GroupProduct<W>, 2>;
 };
-
-// The product of a group, as tensor_core_tiles.h has it.
-template <typename Weights>
-struct GroupProduct {
-  using W = Weights;
-  using Columns = Bf16Columns;
-  using Sum = float;
-
-  Routing routing;
-  ExpertGroup group;
-  RoutedProduct of;
-  W w;
-  int64_t rows, outputs, columns;
-
-  PAGEMILL_DEVICE const Columns* FirstOfX() const {
-    return reinterpret_cast<const Columns*>(of.x.data);
-  }
-  PAGEMILL_DEVICE const Columns* RowOfX(int64_t index) const {
-    const int32_t row = routing.RowAt(group.begin + static_cast<int32_t>(index));
-    const auto choices = static_cast<int32_t>(routing.ids.choices);
-    return reinterpret_cast<const Columns*>(of.x[row / choices] +
-                                            row % choices * of.shape.x_step);
-  }
-  PAGEMILL_DEVICE typename W::Row RowOfW(int64_t output) const { return w.At(group.expert, output); }
-  PAGEMILL_DEVICE Columns LoadW(const typename W::Row& row, int64_t first) const {
-    return LoadInBf16<W>(row, first);
-  }
-  PAGEMILL_DEVICE void Store(int64_t index, int64_t output, Sum sum) const {
-    if constexpr (W::kHasFactors) sum *= RowOfW(output).Factor();
-    if (of.biases.data != nullptr) sum += of.biases[group.expert][output];
-    Write(index, output, sum);
-  }
-  PAGEMILL_DEVICE void Write(int64_t index, int64_t output, Sum sum) const {
-    const int32_t row = routing.RowAt(group.begin + static_cast<int32_t>(index));
-    const auto choices = static_cast<int32_t>(routing.ids.choices);
-    of.y[row / choices][row % choices * of.shape.y_step + output] = FromFloat<BFloat16>(sum);
-  }
-};
-
-// Block (group, outputs).
-template <typename W, typename Tile>
-PAGEMILL_KERNEL_OF(Tile::kThreads, Tile::kBlocks)
-MultiplyGroupTile(Routing routing, RoutedProduct product, W stacks) {
-  const ExpertGroup group = routing.GroupAt(BlockIndex().x);
-  if (group.count == 0) return;
-  const GroupProduct<W> p = {routing,     group,
-                             product,     stacks,
-                             group.count, product.shape.outputs,
-                             product.shape.columns};
-  const int64_t first_output = int64_t{BlockIndex().y} * Tile::kOutputs;
-  if (group.expert != routing.ids.experts) return Tile::Multiply(p, first_output, 0);
-  for (int e = static_cast<int>(ThreadIndex().x); e < group.count * Tile::kOutputs;
-       e += Tile::kThreads) {
-    const int64_t output = first_output + e % Tile::kOutputs;
-    if (output < p.outputs) p.Write(e / Tile::kOutputs, output, 0);
-  }
-}
-
-template <typename Tile, typename W>
-void LaunchGroups(const Routing& routing, const RoutedProduct& product, const W& stacks,
-                  device::Stream& stream) {
-  Launch(stream,
-         {.blocks = {routing.num_groups, DivideUp(product.shape.outputs, Tile::kOutputs)},
-          .threads = {Tile::kThreads}},
-         MultiplyGroupTile<W, Tile>, routing, product, stacks);
-}
 
 }  // namespace
 
 void MultiplyGroupsOnTensorCores(const ops::OpCall& call, ops::KernelContext& context) {
-  const RoutedIds ids = IdsOf(call);
-  const bool has_many = ids.rows > kAlone && ids.rows >= kManyRows * ids.experts;
-  const Routing routing = Route(call, has_many ? 64 : 8, context);
-  for (size_t i = 0; i < call.outputs.size(); ++i) {
-    const RoutedProduct product = {RoutedShape::Of(call, i),
-                                   RowsOf<const BFloat16>(call.inputs[0]), BiasesOf(call, i),
-                                   RowsOf<BFloat16>(call.outputs[i])};
-    const bool are_shaped =
-        WithShapedWeights(call.inputs[WeightOperand(i)], [&]<typename W>(const W& stacks) {
-          using Few = FewRows<GroupProduct<W>, 1>;
-          using Many = ManyRows<GroupProduct<W>, 2>;
-          static_assert(Few::kRows == 8 && Many::kRows == 64);
-          if (has_many) {
-            LaunchGroups<Many>(routing, product, stacks, *context.stream);
-          } else {
-            LaunchGroups<Few>(routing, product, stacks, *context.stream);
-          }
-        });
-    PAGEMILL_CHECK(are_shaped);
-  }
+  MultiplyGroups<TensorCoreTiles>(call, context);
 }
 
 }  // namespace pagemill::gpu

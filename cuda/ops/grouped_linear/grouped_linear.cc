@@ -3,9 +3,11 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
+#include "cuda/ops/grouped_linear/group_matrix_cores.h"
 #include "cuda/ops/grouped_linear/group_tensor_cores.h"
 #include "cuda/ops/grouped_linear/routed_rows.h"
 #include "cuda/ops/kernels.h"
+#include "cuda/ops/linear/matrix_cores.h"
 #include "cuda/ops/linear/row_products.h"
 #include "cuda/ops/linear/tensor_cores.h"
 #include "cuda/ops/linear/weights.h"
@@ -74,12 +76,13 @@ bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
 }
 
 // Rows that no vector load can read go to the other kernel.
-void RunOnTensorCores(const ops::OpCall& call, ops::KernelContext& context) {
+template <auto& kMultiply>
+void RunAligned(const ops::OpCall& call, ops::KernelContext& context) {
   bool are_aligned = HasAlignedRows(call.inputs[0]);
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     are_aligned = are_aligned && AreReadOnTensorCores(call.inputs[WeightOperand(i)]);
   }
-  (are_aligned ? MultiplyGroupsOnTensorCores : Run)(call, context);
+  (are_aligned ? kMultiply : Run)(call, context);
 }
 
 bool SupportsTensorCores(const device::Capabilities& caps, const ops::OpCall& call) {
@@ -87,12 +90,24 @@ bool SupportsTensorCores(const device::Capabilities& caps, const ops::OpCall& ca
          FitsTensorCores(caps, call.inputs[0], call.inputs[WeightOperand(0)]);
 }
 
+bool SupportsMatrixCores(const device::Capabilities& caps, const ops::OpCall& call) {
+  return Supports(caps, call) &&
+         FitsMatrixCores(caps, call.inputs[0], call.inputs[WeightOperand(0)]);
+}
+
 constexpr ops::Kernel kKernels[] = {
     {.op = "grouped_linear",
      .name = "tensor_core",
      .priority = 20,
      .supports = SupportsTensorCores,
-     .run = RunOnTensorCores,
+     .run = RunAligned<MultiplyGroupsOnTensorCores>,
+     .workspace_bytes = WorkspaceBytes,
+     .activations = ops::Precision::kBf16},
+    {.op = "grouped_linear",
+     .name = "matrix_core",
+     .priority = 20,
+     .supports = SupportsMatrixCores,
+     .run = RunAligned<MultiplyGroupsOnMatrixCores>,
      .workspace_bytes = WorkspaceBytes,
      .activations = ops::Precision::kBf16},
     {.op = "grouped_linear",

@@ -26,13 +26,16 @@ TEST_P(GpuConformance, GroupedLinear) {
                                      OnGpu<LinearKernels>(ops::LinearOp()), GpuCapabilities());
 }
 
-const ops::Kernel& KernelOf(const ops::OpDefinition& op, std::string_view name) {
+// The kernel of bf16 products on this GPU: its warps decide which instructions it has.
+const ops::Kernel& Bf16Kernel(const ops::OpDefinition& op) {
+  const std::string_view name =
+      GpuCapabilities().gpu.warp_lanes == 32 ? "tensor_core" : "matrix_core";
   return *std::ranges::find(op.kernels, name, &ops::Kernel::name);
 }
 
-// Each row has the bits of `linear` on tensor cores. Rows of x are aligned, unlike those of the
+// Each row has the bits of this kernel of `linear`. Rows of x are aligned, unlike those of the
 // conformance body.
-void CheckOnTensorCores(const TensorView& stack, int64_t tokens, Random& random) {
+void CheckInBf16(const TensorView& stack, int64_t tokens, Random& random) {
   const ops::OpDefinition op = OnGpu<GroupedLinearKernels>(ops::GroupedLinearOp());
   const ops::OpDefinition linear = OnGpu<LinearKernels>(ops::LinearOp());
   const int64_t choices = 2, experts = stack.shape[0], m = stack.shape[1], k = stack.shape[2];
@@ -44,7 +47,7 @@ void CheckOnTensorCores(const TensorView& stack, int64_t tokens, Random& random)
   const TensorView inputs[] = {x.view(), ids.view(), stack, bias.view()}, outputs[] = {y.view()};
   const ops::Attributes attributes;
   const ops::OpCall call = {.inputs = inputs, .outputs = outputs, .attributes = &attributes};
-  const ops::Kernel& kernel = KernelOf(op, "tensor_core");
+  const ops::Kernel& kernel = Bf16Kernel(op);
   ASSERT_TRUE(kernel.supports(GpuCapabilities(), call));
   device::ThreadPool pool({.num_threads = 1});
   y.Poison();
@@ -58,7 +61,7 @@ void CheckOnTensorCores(const TensorView& stack, int64_t tokens, Random& random)
     const TensorView of_e[] = {x.view(), w.view(),
                                TensorView::Dense(bias.view().Row<void>(e), DType::kF32, {m})};
     const TensorView to[] = {rows.view()};
-    ops::conformance::RunKernel(KernelOf(linear, "tensor_core"),
+    ops::conformance::RunKernel(Bf16Kernel(linear),
                                 {.inputs = of_e, .outputs = to, .attributes = &attributes}, pool);
     const std::vector<float> values = rows.ToFloat();
     for (int64_t row = 0; row < tokens * choices; ++row) {
@@ -69,8 +72,7 @@ void CheckOnTensorCores(const TensorView& stack, int64_t tokens, Random& random)
   EXPECT_TRUE(BitEqual(got, expected));
 }
 
-TEST_P(GpuConformance, GroupedLinearOnTensorCores) {
-  if (GpuCapabilities().gpu.warp_lanes != 32) return;
+TEST_P(GpuConformance, GroupedLinearInBf16) {
   Random random(3);
   // Each row alone, groups of few rows, and groups of many.
   for (const auto& [tokens, experts] : {std::pair<int64_t, int64_t>{5, 3}, {35, 3}, {70, 2}}) {
@@ -78,8 +80,8 @@ TEST_P(GpuConformance, GroupedLinearOnTensorCores) {
     bf16.FillUniform(random, -1, 1);
     q8_0.FillUniform(random, -1, 1);
     SCOPED_TRACE(std::to_string(tokens) + " tokens");
-    CheckOnTensorCores(bf16.view(), tokens, random);
-    CheckOnTensorCores(q8_0.view(), tokens, random);
+    CheckInBf16(bf16.view(), tokens, random);
+    CheckInBf16(q8_0.view(), tokens, random);
     for (const DType dtype : {DType::kI8, DType::kF8E4M3}) {
       TestTensor values(dtype, {experts, 72, 64});
       values.FillUniform(random, -100, 100);
@@ -97,13 +99,13 @@ TEST_P(GpuConformance, GroupedLinearOnTensorCores) {
             .groups = {}};
         TensorView stack = values.view();
         stack.parts = &parts;
-        CheckOnTensorCores(stack, tokens, random);
+        CheckInBf16(stack, tokens, random);
       }
     }
     for (const auto& kind : ops::conformance::kPackedKinds) {
       if (!kind.has_zeros && kind.layout != QuantizedLayout::kMxfp4) continue;
       SCOPED_TRACE(NameOf(kind));
-      CheckOnTensorCores(RandomPacked(kind, experts, 72, 64, random).view(), tokens, random);
+      CheckInBf16(RandomPacked(kind, experts, 72, 64, random).view(), tokens, random);
     }
   }
 }

@@ -1,5 +1,6 @@
 // File: cuda/ops/paged_attention/attend_item.h
-// A tile of rows and its keys, by a block: what the kernels of tensor_cores.cc compute.
+// A tile of rows and its keys, by a block, on tensor cores: what the kernels of attention_items.h
+// compute for tensor_cores.cc.
 //
 //   using Item = AttendItem<BFloat16, /*kChunks=*/8, /*kMany=*/true>;  // Item::kThreads threads
 //   Item(call, cache, item, kv_head).Run(states);
@@ -10,114 +11,27 @@
 
 #include <cstdint>
 
-#include "cc/tensor/dtype.h"
-#include "cuda/gpu_batch.h"
 #include "cuda/gpu_reduce.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/gpu_vendor.h"
 #include "cuda/ops/paged_attention/attention_plan.h"
+#include "cuda/ops/paged_attention/attention_rows.h"
 #include "cuda/ops/paged_attention/attention_scores.h"
 #include "cuda/ops/paged_attention/page_tile.h"
 #include "cuda/ops/paged_attention/split_state.h"
 
 namespace pagemill::gpu {
 
-// q and y: their type is looked up per element, which costs less than kernels for each.
-struct Activations {
-  void* data;
-  int64_t stride;  // elements
-  DType type;
-
-  template <typename T>
-  PAGEMILL_DEVICE T* At(int64_t row, int64_t i) const {
-    return static_cast<T*>(data) + row * stride + i;
-  }
-  PAGEMILL_DEVICE float Load(int64_t row, int64_t i) const {
-    if (type == DType::kBF16) return ToFloat(*At<BFloat16>(row, i));
-    return type == DType::kF16 ? ToFloat(*At<Half>(row, i)) : *At<float>(row, i);
-  }
-  PAGEMILL_DEVICE void Store(int64_t row, int64_t i, float value) const {
-    if (type == DType::kBF16) {
-      *At<BFloat16>(row, i) = FromFloat<BFloat16>(value);
-    } else if (type == DType::kF16) {
-      *At<Half>(row, i) = FromFloat<Half>(value);
-    } else {
-      *At<float>(row, i) = value;
-    }
-  }
-};
-
-// States of splits: of kWarpRows rows, each its values [head_dim], `most` and `sum`.
-struct SplitStates {
-  float* data;
-  int64_t kv_heads, head_dim;
-
-  PAGEMILL_DEVICE float* Row(int64_t state, int64_t kv_head, int row) const {
-    return data + ((state * kv_heads + kv_head) * kWarpRows + row) * (head_dim + 2);
-  }
-};
-
-struct AttentionCall {
-  AttentionParams params;
-  StepTokens batch;
-  Activations q, y;
-};
-
-// A row of a tile: one head of one query of the request.
-struct TileRow {
-  int token, head, position;
-  int low, high;  // of the keys that it sees; none if it does not exist
-  float growth;
-  bool exists;
-};
-
-// The rows of a request that read a KV head, from its first token on.
-struct RequestRows {
-  const AttentionParams& p;
-  int first_token, tokens, seq_len, kv_head;
-
-  PAGEMILL_DEVICE RequestRows(const AttentionParams& params, const StepTokens& batch,
-                              int32_t request, int kv_head)
-      : p(params),
-        first_token(batch.query_start[request]),
-        tokens(batch.query_start[request + 1] - first_token),
-        seq_len(batch.seq_lens[request]),
-        kv_head(kv_head) {}
-
-  PAGEMILL_DEVICE int Group() const { return static_cast<int>(p.q_heads / p.kv_heads); }
-  PAGEMILL_DEVICE int NumRows() const { return tokens * Group(); }
-  PAGEMILL_DEVICE TileRow Row(int row) const {
-    if (row >= NumRows()) return {};
-    const int token = row / Group(), position = seq_len - tokens + token;
-    const KeyRange keys = VisibleKeys(p, position, seq_len);
-    return {.token = first_token + token,
-            .head = kv_head * Group() + row % Group(),
-            .position = position,
-            .low = static_cast<int>(keys.low),
-            .high = static_cast<int>(keys.high),
-            .growth = Growth(p, position),
-            .exists = true};
-  }
-};
-
-PAGEMILL_DEVICE uint32_t PairOf(BFloat16 low, BFloat16 high) {
-  return static_cast<uint32_t>(low.bits) | static_cast<uint32_t>(high.bits) << 16;
-}
-
-// 0xffff in each half that is infinite or NaN.
-PAGEMILL_DEVICE uint32_t NotFinite(uint32_t pair) {
-  const uint32_t low = (pair & 0x7f80u) == 0x7f80u ? 0xffffu : 0;
-  const uint32_t high = (pair & 0x7f800000u) == 0x7f800000u ? 0xffff0000u : 0;
-  return low | high;
-}
-
 // The tile of an item, with its keys. A lane holds two of its warp's rows, g and g + 8 for
 // g = Lane() / 4, as Mma16x8x16 has them.
 template <typename C, int kChunks, bool kMany>
 class AttendItem {
  public:
+  using Cache = C;
+  static constexpr bool kIsOfMany = kMany;
   static constexpr int kWarps = kMany ? kFewRows / kWarpRows : 1;
   static constexpr int kThreads = 32 * kWarps;
+  static constexpr int kBlocks = 1;  // on a multiprocessor at least
   static constexpr int kRows = kWarpRows * kWarps;
 
   static int64_t SharedBytes(int64_t head_dim) {

@@ -133,6 +133,12 @@ AttentionPlanView ViewOf(const std::byte* plan, const AttentionCapacity& capacit
           .merges = reinterpret_cast<const MergeItem*>(many + capacity.many)};
 }
 
+int64_t AttentionStateBytes(const ops::OpCall& call, int32_t) {
+  const ops::PagedAttentionArgs args = ops::ToPagedAttentionArgs(call);
+  const int64_t states = AttentionCapacity::Of(1, 1, args.kv_heads).states * args.kv_heads;
+  return states * kWarpRows * (args.q.shape[2] + 2) * static_cast<int64_t>(sizeof(float));
+}
+
 int64_t AttentionPlanBytes(const ops::OpCall& call) {
   return CapacityOf(ops::ToPagedAttentionArgs(call)).Bytes();
 }

@@ -1,5 +1,5 @@
 // File: cuda/ops/paged_attention/attention_plan.h
-// Divides a batch among the blocks of tensor_cores.cc: tiles of rows (heads of queries that read
+// Divides a batch among the blocks of attention_items.h: tiles of rows (heads of queries that read
 // the same KV head) of one request, and ranges of splits of kSplitKeys keys.
 //
 // A row's result is that of its splits, merged in their order (split_state.h). So the division
@@ -64,6 +64,9 @@ struct AttentionPlanView {
   const MergeItem* merges;
 };
 AttentionPlanView ViewOf(const std::byte* plan, const AttentionCapacity& capacity);
+
+// Of the workspace, for states.
+int64_t AttentionStateBytes(const ops::OpCall& call, int32_t num_threads);
 
 int64_t AttentionPlanBytes(const ops::OpCall& call);
 void MakeAttentionPlan(const ops::OpCall& call, std::span<std::byte> plan);

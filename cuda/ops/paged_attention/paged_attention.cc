@@ -9,6 +9,7 @@
 #include "cuda/ops/kv_write/kv_cache_types.h"
 #include "cuda/ops/paged_attention/attention_plan.h"
 #include "cuda/ops/paged_attention/attention_scores.h"
+#include "cuda/ops/paged_attention/matrix_cores.h"
 #include "cuda/ops/paged_attention/tensor_cores.h"
 #if defined(__CUDACC__)
 #include "cuda/ops/paged_attention/flashinfer/flashinfer.h"
@@ -131,8 +132,9 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
 }
 
 // Pages that no vector load can read go to the other kernel.
+template <auto& kAttend>
 void RunAligned(const ops::OpCall& call, ops::KernelContext& context) {
-  (HasAlignedRows(call.inputs[1]) ? AttendOnTensorCores : Run)(call, context);
+  (HasAlignedRows(call.inputs[1]) ? kAttend : Run)(call, context);
 }
 
 #if defined(__CUDACC__)
@@ -152,7 +154,15 @@ constexpr ops::Kernel kKernels[] = {
      .name = "tensor_core",
      .priority = 20,
      .supports = SupportsAttentionOnTensorCores,
-     .run = RunAligned,
+     .run = RunAligned<AttendOnTensorCores>,
+     .workspace_bytes = AttentionStateBytes,
+     .activations = ops::Precision::kBf16,
+     .plan = &kPlan},
+    {.op = "paged_attention",
+     .name = "matrix_core",
+     .priority = 20,
+     .supports = SupportsAttentionOnMatrixCores,
+     .run = RunAligned<AttendOnMatrixCores>,
      .workspace_bytes = AttentionStateBytes,
      .activations = ops::Precision::kBf16,
      .plan = &kPlan},

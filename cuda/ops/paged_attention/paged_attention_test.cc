@@ -1,6 +1,10 @@
 #include "cc/ops/paged_attention/paged_attention.h"
 
+#include <cmath>
+#include <cstdint>
 #include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cc/ops/conformance.h"
@@ -72,6 +76,42 @@ TEST_P(GpuConformance, PagedAttentionOfPromptsWithKeysInRows) {
     CheckBf16(op, fast, options, {{.context = 0, .tokens = 1030}});
     CheckBf16(op, fast, options, {{900, 1}, {0, 200}, {64, 520}, {3000, 1}, {1500, 2}, {0, 385}});
     CheckBf16(op, fast, options, {{20, 1}, {900, 17}, {3000, 1}, {0, 90}, {511, 1}});
+  }
+}
+
+TEST_P(GpuConformance, PagedAttentionHasInstructionsForItsWarps) {
+  const ops::OpDefinition op = OnGpu<PagedAttentionKernels>(ops::PagedAttentionOp());
+  const std::string_view name =
+      GpuCapabilities().gpu.warp_lanes == 32 ? "tensor_core" : "matrix_core";
+  const AttentionCase c({}, {{.context = 0, .tokens = 1}});
+  for (const ops::Kernel& kernel : op.kernels) {
+    if (!kernel.name.ends_with("_core")) continue;
+    EXPECT_EQ(kernel.supports(GpuCapabilities(), c.call()), kernel.name == name) << kernel.name;
+  }
+}
+
+// An infinite value of the last token makes one element of its own result NaN, and changes no bits
+// of the others, which are of the same tile.
+TEST_P(GpuConformance, PagedAttentionConfinesValuesThatAreNotFinite) {
+  const ops::OpDefinition op = OnGpu<PagedAttentionKernels>(ops::PagedAttentionOp());
+  constexpr int32_t kTokens = 40;
+  const AttentionOptions options = {.q_heads = 1, .kv_heads = 1, .head_dim = 32};
+  AttentionCase c(options, {{.context = 0, .tokens = kTokens}});
+  device::ThreadPool pool({.num_threads = 1});
+  for (const ops::Kernel* kernel :
+       ops::conformance::SupportedKernels(op, GpuCapabilities(), c.call())) {
+    if (kernel->activations == ops::Precision::kF32) continue;
+    std::vector<float> expected = c.Run(*kernel, pool);
+    const int32_t block = c.batch().block_table[kTokens / options.block_size];
+    uint16_t& value = c.call().inputs[1].Row<uint16_t>(
+        block)[(options.block_size + (kTokens - 1) % options.block_size) * options.head_dim + 5];
+    const uint16_t before = std::exchange(value, uint16_t{0x7f80});
+    std::vector<float> y = c.Run(*kernel, pool);
+    value = before;
+    const size_t changed = (kTokens - 1) * options.head_dim + 5;
+    EXPECT_FALSE(std::isfinite(y[changed])) << kernel->name;
+    y[changed] = expected[changed] = 0;
+    EXPECT_TRUE(BitEqual(y, expected)) << kernel->name;
   }
 }
 

@@ -7,22 +7,16 @@
 #ifndef PAGEMILL_CUDA_OPS_PAGED_ATTENTION_TENSOR_CORES_H_
 #define PAGEMILL_CUDA_OPS_PAGED_ATTENTION_TENSOR_CORES_H_
 
-#include <cstdint>
-
 #include "cc/device/capabilities.h"
 #include "cc/ops/op.h"
 
 namespace pagemill::gpu {
 
-// GPUs with the instructions and the shared memory; caches in bf16 and f8_e4m3; head_dim a multiple
-// of 16, up to 128; blocks of a multiple of 8 tokens, with keys in columns.
+// GPUs with the instructions, and operands that FitsItems() (attention_items.h).
 bool SupportsAttentionOnTensorCores(const device::Capabilities& caps, const ops::OpCall& call);
 
-// Blocks of the cache begin at multiples of 16 bytes. The context has a plan of attention_plan.h
-// and a workspace of AttentionStateBytes().
+// As AttendByItems().
 void AttendOnTensorCores(const ops::OpCall& call, ops::KernelContext& context);
-
-int64_t AttentionStateBytes(const ops::OpCall& call, int32_t num_threads);
 
 }  // namespace pagemill::gpu
 
