@@ -98,8 +98,6 @@ class EngineCore:
             StatusError: the program cannot be bound, or a KV tier cannot be created.
             EngineError: another rank could not start.
         """
-        if others:
-            _require_dividable(config)
         if config.lora.enabled:
             _require_adaptable(built, config, source)
         device = choose_device(built, config, weights_dtype, draft)
@@ -213,19 +211,6 @@ class EngineCore:
         held_choices = max(1, held)
         return cls(
             built, bindings, engine, runner, budget, held_choices, unfinished, image, workers
-        )
-
-
-def _require_dividable(config: EngineConfig) -> None:
-    size = f"--tensor-parallel-size {config.executor.tensor_parallel_size}"
-    if config.executor.executor != "native":
-        raise ConfigError(f"{size} needs --executor native: no other executor has ranks")
-    if config.kv_tiers.enabled:
-        raise ConfigError(
-            "--kv-offloading-bytes, --kv-offloading-disk-path, --kv-connector-path and"
-            " --kv-shared-memory-bytes need"
-            f" --tensor-parallel-size 1, not {config.executor.tensor_parallel_size}: the KV of"
-            " other ranks cannot be copied"
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pagemill.config import EngineConfig
+from pagemill.config import ConfigError, EngineConfig
 from pagemill.config.model import ModelConfig
 from pagemill.engine.core import EngineCore
 from pagemill.engine.draft_model import build_draft
@@ -142,8 +142,10 @@ def build_ranks(source: ModelSource, config: EngineConfig) -> tuple[BuiltModel, 
     """The program of each rank of the configuration's tensor-parallel group, usually of one.
 
     Raises:
+        ConfigError: the options need one rank.
         WeightsError, ModelConfigError, ValueError: the model cannot be built, or not divided.
     """
+    _require_dividable(config)
     ranks = config.executor.tensor_parallel_size
     options = replace(build_options(config.model), adapters=config.lora.enabled)
     return tuple(build(source, replace(options, shard=Shard(rank, ranks))) for rank in range(ranks))
@@ -157,3 +159,18 @@ def build_options(config: ModelConfig) -> BuildOptions:
         pooling=_POOLINGS[config.pooling_type],
         implementation=config.model_impl,
     )
+
+
+def _require_dividable(config: EngineConfig) -> None:
+    if config.executor.tensor_parallel_size == 1:
+        return
+    size = f"--tensor-parallel-size {config.executor.tensor_parallel_size}"
+    if config.executor.executor != "native":
+        raise ConfigError(f"{size} needs --executor native: no other executor has ranks")
+    if config.kv_tiers.enabled:
+        raise ConfigError(
+            "--kv-offloading-bytes, --kv-offloading-disk-path, --kv-connector-path and"
+            " --kv-shared-memory-bytes need"
+            f" --tensor-parallel-size 1, not {config.executor.tensor_parallel_size}: the KV of"
+            " other ranks cannot be copied"
+        )

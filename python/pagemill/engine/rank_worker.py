@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import IO, Any
 
 from pagemill import _native
 from pagemill.config import ConfigError
@@ -23,6 +23,7 @@ def run(job: Mapping[str, Any]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     rank = job["rank"]
+    replies = _take_stdout()
     try:
         segment = _native.SharedSegment.open(job["fd"])
         os.close(job["fd"])
@@ -38,7 +39,7 @@ def run(job: Mapping[str, Any]) -> int:
             store = _native.AdapterStore()
             # Not sys.stdin: no thread may hold its lock when the interpreter ends.
             jobs = os.fdopen(os.dup(sys.stdin.fileno()))
-            parts = (executor, store, jobs, sys.stdout)
+            parts = (executor, store, jobs, replies)
             threading.Thread(target=rank_adapters.serve, args=parts, daemon=True).start()
         world.meet()
         _native.follow_steps(executor, world, store)
@@ -51,6 +52,14 @@ def run(job: Mapping[str, Any]) -> int:
         print(f"pagemill: rank {rank}: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _take_stdout() -> IO[str]:
+    """Standard output, which what libraries print does not reach any more: it goes to standard
+    error. NCCL prints there, and its words would be read as replies."""
+    replies = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return replies
 
 
 def _on_device(
