@@ -83,7 +83,8 @@ void CheckRanks(const Kernel& kernel, DType dtype, int32_t ranks, const Shape& s
 
 void CheckGroups(const Kernel& kernel, DType dtype) {
   for (int32_t ranks : {2, 3}) {
-    for (const Shape& shape : {Shape{0, 37}, {7, 37}, {7, 64}, {1, 577}}) {
+    // The last has more rows than a GPU's kernel has blocks, and more than its inbox has room for.
+    for (const Shape& shape : {Shape{0, 37}, {7, 37}, {7, 64}, {1, 577}, {70, 8}}) {
       for (const Alignment& alignment :
            {Alignment{true, true}, Alignment{false, false}, Alignment{true, false}}) {
         CheckRanks(kernel, dtype, ranks, shape, alignment);
