@@ -19,7 +19,7 @@ constexpr std::byte kGuard{0xa5};
 struct Batch {
   FlashInferShape shape;
   std::vector<int32_t> query_start = {0};
-  std::vector<int32_t> seq_lens;
+  std::vector<int32_t> seq_lens = {};
 
   int32_t Tokens(int32_t r) const { return query_start[r + 1] - query_start[r]; }
   bool IsPrompt(int32_t r) const {
