@@ -60,7 +60,7 @@ int32_t TokensOf(const int32_t* query_start, int32_t request) {
 }
 
 // Pages of the requests before each, and of all. Requests of more than `most_tokens` have none, so
-// that the planner divides the others' keys.
+// that the planner divides the others' keys, as far as the blocks go that their rows leave.
 std::vector<int32_t> PagesBefore(const FlashInferShape& shape, const int32_t* query_start,
                                  const int32_t* seq_lens, int32_t most_tokens) {
   std::vector<int32_t> pages = {0};

@@ -178,7 +178,8 @@ TEST(FlashInferPlan, RequestsOfManyTokensAreLeftOut) {
   EXPECT_GT(whole, 20);
 }
 
-// Keys of a request that is left out are not divided: the other request's are, among all blocks.
+// Keys of a request that is left out are not divided: the other request's are, among the blocks
+// that its rows leave.
 TEST(FlashInferPlan, ALongContextBesideAPromptIsDivided) {
   const Batch batch = {.shape = {.tokens = 257,
                                  .requests = 2,
