@@ -19,6 +19,7 @@ TEST(AllReduceAddRmsNorm, Conformance) {
 
 // In a group of one it is add_rms_norm; the conformance compares larger groups with it.
 TEST(AllReduceAddRmsNorm, SameBitsAsTheTwoOps) {
+  const OpDefinition& op = AllReduceAddRmsNormOp();
   const device::Capabilities caps = device::DetectCapabilities();
   device::ThreadPool pool({.num_threads = 1});
   conformance::Random random(3);
@@ -34,8 +35,8 @@ TEST(AllReduceAddRmsNorm, SameBitsAsTheTwoOps) {
     const TensorView inputs[] = {x.view(), residual.view(), w.view()};
     const TensorView outputs[] = {y.view(), sum.view(), reduced.view()};
     const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
-    ASSERT_TRUE(AllReduceAddRmsNormOp().check(call).ok());
-    for (const Kernel* kernel : conformance::SupportedKernels(AllReduceAddRmsNormOp(), caps, call)) {
+    ASSERT_TRUE(op.check(call).ok());
+    for (const Kernel* kernel : conformance::SupportedKernels(op, caps, call)) {
       conformance::RunKernel(*kernel, call, pool);
       EXPECT_TRUE(conformance::BitEqual(reduced.ToFloat(), x.ToFloat())) << kernel->name;
       const std::vector<float> fused_y = y.ToFloat(), fused_sum = sum.ToFloat();
