@@ -26,6 +26,9 @@ constexpr Operand kBias = {41, 131, 1};
 constexpr Operand kScratchpad = {80, 136, 0};
 
 constexpr char kName[] = "libdnnl.so.3";
+// What it depends on. As pip installs it, it does not know where these are. The object that this is
+// linked into does (DT_RPATH), and what is loaded is found by its name.
+constexpr const char* kNeeds[] = {"libtbb.so.12", "libintlc.so.5", "libimf.so", "libsvml.so"};
 
 Status ToStatus(int error, const char* doing) {
   if (error == 0) return OkStatus();
@@ -38,6 +41,8 @@ int TypeOf(DType type) {
 }
 
 StatusOr<OnednnLibrary> Load() {
+  // One that is missing is one that this oneDNN finds by itself.
+  for (const char* name : kNeeds) (void)dlopen(name, RTLD_NOW | RTLD_LOCAL);
   void* const file = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
   if (file == nullptr) {
     return FailedPrecondition(std::string("oneDNN cannot be opened: ") + dlerror() +
