@@ -42,7 +42,9 @@ class AttendMatrixItem {
   using Cache = C;
   static constexpr bool kIsOfMany = kMany;
   static constexpr int kThreads = 64 * (kMany ? kFewRows / kWarpRows : 1);
-  static constexpr int kBlocks = 512 / kThreads;  // at least: two wavefronts of a SIMD unit
+  // At least: two wavefronts of a SIMD unit, for whose registers heads of more than 64 elements are
+  // too large.
+  static constexpr int kBlocks = (kChunks <= 4 ? 512 : 256) / kThreads;
 
   static int64_t SharedBytes(int64_t /*head_dim*/) {
     return int64_t{kChunks} * 4 * kThreads * static_cast<int64_t>(sizeof(float));
@@ -125,18 +127,24 @@ class AttendMatrixItem {
   // Of the head: the first of kChunks elements with sums_[m][i].
   PAGEMILL_DEVICE int FirstElement(int i) const { return kChunks * (Lane() / 16 * 4 + i); }
 
-  // Elements behind the head's last are zeros, as are those of keys.
   PAGEMILL_DEVICE void LoadQuery() {
+    if (call_.q.type == DType::kBF16) return LoadQueryOf<BFloat16>();
+    if (call_.q.type == DType::kF16) return LoadQueryOf<Half>();
+    LoadQueryOf<float>();
+  }
+
+  // Elements behind the head's last are zeros, as are those of keys.
+  template <typename T>
+  PAGEMILL_DEVICE void LoadQueryOf() {
+    const T* const from = call_.q.template At<T>(row_.token, row_.head * head_dim_ + Lane() / 16);
     PAGEMILL_UNROLL
     for (int c = 0; c < kSteps; ++c) {
       PAGEMILL_UNROLL
       for (int i = 0; i < 4; ++i) {
-        const int d = 32 * c + 8 * i;
-        const int64_t element = row_.head * head_dim_ + d + Lane() / 16;
-        const bool exists = row_.exists && d < head_dim_;
-        query_[c][i] = exists ? PackBFloat16(call_.q.Load(row_.token, element),
-                                             call_.q.Load(row_.token, element + 4))
-                              : 0;
+        const bool exists = row_.exists && 32 * c + 8 * i < head_dim_;
+        const int d = exists ? 32 * c + 8 * i : 0;
+        const uint32_t pair = PackBFloat16(ToFloat(from[d]), ToFloat(from[d + 4]));
+        query_[c][i] = exists ? pair : 0;
       }
     }
   }
