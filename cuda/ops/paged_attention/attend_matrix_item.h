@@ -1,8 +1,8 @@
 // File: cuda/ops/paged_attention/attend_matrix_item.h
-// A tile of rows and its keys, by a block, on matrix cores of GPUs with 64 lanes (Mma16x16x32): what
-// the kernels of attention_items.h compute for matrix_cores.cc.
+// A tile of rows and its keys, by a block, on matrix cores of GPUs with 64 lanes (Mma16x16x32):
+// what the kernels of attention_items.h compute for matrix_cores.cc.
 //
-//   using Item = AttendMatrixItem<BFloat16, /*kChunks=*/8, /*kMany=*/true>;  // Item::kThreads threads
+//   using Item = AttendMatrixItem<BFloat16, /*kChunks=*/8, /*kMany=*/true>;  // of Item::kThreads
 //   Item(call, cache, item, kv_head).Run(states);
 //
 // kChunks: of 16 elements of a head, at most. kMany: tiles of kFewRows rows, not of kWarpRows.
@@ -117,8 +117,8 @@ class AttendMatrixItem {
 
   PAGEMILL_DEVICE bool IsSeen(int key) const { return key >= low_ && key < high_; }
 
-  // `key`, a multiple of kPiece, if the warp sees one of the kPiece keys from it on, and else the first
-  // such key that is: loads are never conditional, and what they bring of other keys is not used.
+  // `key`, a multiple of kPiece, if the warp sees one of the kPiece keys from it on, and else the
+  // first such key: loads are never conditional, and what they bring of other keys is not used.
   PAGEMILL_DEVICE int LoadedKey(int key) const {
     return key < high_ && key + kPiece > low_ ? key : low_ / kPiece * kPiece;
   }
@@ -162,7 +162,8 @@ class AttendMatrixItem {
       for (int j = 0; j < kPiece; ++j) {
         const int d = 32 * c + 4 * j;
         const bool exists = d < head_dim_;
-        rows[j] = *reinterpret_cast<const Vector<C, kPiece>*>(from + (exists ? d : 0) * block_size_);
+        const C* const piece = from + (exists ? d : 0) * block_size_;
+        rows[j] = *reinterpret_cast<const Vector<C, kPiece>*>(piece);
         if (!exists) rows[j] = {};
       }
       PAGEMILL_UNROLL
@@ -222,8 +223,8 @@ class AttendMatrixItem {
     return Ballot(AllLanes(), !all) == 0;
   }
 
-  // A lane has elements kChunks * g to kChunks * (g + 1) - 1 of values as rows of its factors; any of
-  // them if these do not exist.
+  // A lane has elements kChunks * g to kChunks * (g + 1) - 1 of values as rows of its factors; any
+  // of them if these do not exist.
   template <bool kAllSeen>
   PAGEMILL_DEVICE void AddValues(int tile, const uint32_t (&weights)[4][kPiece / 2]) {
     const int first = Lane() % 16 * kChunks < head_dim_ ? Lane() % 16 * kChunks : 0;
