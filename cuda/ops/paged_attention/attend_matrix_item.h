@@ -1,8 +1,8 @@
 // File: cuda/ops/paged_attention/attend_matrix_item.h
-// A tile of rows and its keys, by a block, on matrix cores of GPUs with 64 lanes (Mma16x16x32): what
-// the kernels of attention_items.h compute for matrix_cores.cc.
+// A tile of rows and its keys, by a block, on matrix cores of GPUs with 64 lanes (Mma16x16x32):
+// what the kernels of attention_items.h compute for matrix_cores.cc.
 //
-//   using Item = AttendMatrixItem<BFloat16, /*kChunks=*/8, /*kMany=*/true>;  // Item::kThreads threads
+//   using Item = AttendMatrixItem<BFloat16, /*kChunks=*/8, /*kMany=*/true>;  // of Item::kThreads
 //   Item(call, cache, item, kv_head).Run(states);
 //
 // kChunks: of 16 elements of a head, at most. kMany: tiles of kFewRows rows, not of kWarpRows.
@@ -42,7 +42,9 @@ class AttendMatrixItem {
   using Cache = C;
   static constexpr bool kIsOfMany = kMany;
   static constexpr int kThreads = 64 * (kMany ? kFewRows / kWarpRows : 1);
-  static constexpr int kBlocks = 512 / kThreads;  // at least: two wavefronts of a SIMD unit
+  // At least: two wavefronts of a SIMD unit, for whose registers heads of more than 64 elements are
+  // too large.
+  static constexpr int kBlocks = (kChunks <= 4 ? 512 : 256) / kThreads;
 
   static int64_t SharedBytes(int64_t /*head_dim*/) {
     return int64_t{kChunks} * 4 * kThreads * static_cast<int64_t>(sizeof(float));
@@ -115,8 +117,8 @@ class AttendMatrixItem {
 
   PAGEMILL_DEVICE bool IsSeen(int key) const { return key >= low_ && key < high_; }
 
-  // `key`, a multiple of kPiece, if the warp sees one of the kPiece keys from it on, and else the first
-  // such key that is: loads are never conditional, and what they bring of other keys is not used.
+  // `key`, a multiple of kPiece, if the warp sees one of the kPiece keys from it on, and else the
+  // first such key: loads are never conditional, and what they bring of other keys is not used.
   PAGEMILL_DEVICE int LoadedKey(int key) const {
     return key < high_ && key + kPiece > low_ ? key : low_ / kPiece * kPiece;
   }
@@ -125,18 +127,24 @@ class AttendMatrixItem {
   // Of the head: the first of kChunks elements with sums_[m][i].
   PAGEMILL_DEVICE int FirstElement(int i) const { return kChunks * (Lane() / 16 * 4 + i); }
 
-  // Elements behind the head's last are zeros, as are those of keys.
   PAGEMILL_DEVICE void LoadQuery() {
+    if (call_.q.type == DType::kBF16) return LoadQueryOf<BFloat16>();
+    if (call_.q.type == DType::kF16) return LoadQueryOf<Half>();
+    LoadQueryOf<float>();
+  }
+
+  // Elements behind the head's last are zeros, as are those of keys.
+  template <typename T>
+  PAGEMILL_DEVICE void LoadQueryOf() {
+    const T* const from = call_.q.template At<T>(row_.token, row_.head * head_dim_ + Lane() / 16);
     PAGEMILL_UNROLL
     for (int c = 0; c < kSteps; ++c) {
       PAGEMILL_UNROLL
       for (int i = 0; i < 4; ++i) {
-        const int d = 32 * c + 8 * i;
-        const int64_t element = row_.head * head_dim_ + d + Lane() / 16;
-        const bool exists = row_.exists && d < head_dim_;
-        query_[c][i] = exists ? PackBFloat16(call_.q.Load(row_.token, element),
-                                             call_.q.Load(row_.token, element + 4))
-                              : 0;
+        const bool exists = row_.exists && 32 * c + 8 * i < head_dim_;
+        const int d = exists ? 32 * c + 8 * i : 0;
+        const uint32_t pair = PackBFloat16(ToFloat(from[d]), ToFloat(from[d + 4]));
+        query_[c][i] = exists ? pair : 0;
       }
     }
   }
@@ -154,7 +162,8 @@ class AttendMatrixItem {
       for (int j = 0; j < kPiece; ++j) {
         const int d = 32 * c + 4 * j;
         const bool exists = d < head_dim_;
-        rows[j] = *reinterpret_cast<const Vector<C, kPiece>*>(from + (exists ? d : 0) * block_size_);
+        const C* const piece = from + (exists ? d : 0) * block_size_;
+        rows[j] = *reinterpret_cast<const Vector<C, kPiece>*>(piece);
         if (!exists) rows[j] = {};
       }
       PAGEMILL_UNROLL
@@ -214,8 +223,8 @@ class AttendMatrixItem {
     return Ballot(AllLanes(), !all) == 0;
   }
 
-  // A lane has elements kChunks * g to kChunks * (g + 1) - 1 of values as rows of its factors; any of
-  // them if these do not exist.
+  // A lane has elements kChunks * g to kChunks * (g + 1) - 1 of values as rows of its factors; any
+  // of them if these do not exist.
   template <bool kAllSeen>
   PAGEMILL_DEVICE void AddValues(int tile, const uint32_t (&weights)[4][kPiece / 2]) {
     const int first = Lane() % 16 * kChunks < head_dim_ ? Lane() % 16 * kChunks : 0;

@@ -90,8 +90,8 @@ void WithItemShape(DType cache, int64_t head_dim, const Body& body) {
   return with_chunks.template operator()<Float8>();
 }
 
-// Caches in bf16 and f8_e4m3; head_dim a multiple of 16, up to 128; blocks of a multiple of 8 tokens,
-// with keys in columns; and the shared memory.
+// Caches in bf16 and f8_e4m3; head_dim a multiple of 16, up to 128; blocks of a multiple of 8
+// tokens, with keys in columns; and the shared memory.
 template <typename Items>
 bool FitsItems(const device::Capabilities& caps, const ops::OpCall& call) {
   const DType cache = call.inputs[1].dtype;

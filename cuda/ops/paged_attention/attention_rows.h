@@ -1,6 +1,6 @@
 // File: cuda/ops/paged_attention/attention_rows.h
-// What tiles of rows read and write, for kernels of tensor cores (attend_item.h) and of matrix cores
-// (attend_matrix_item.h): queries and results, states of splits, and the rows of a request.
+// What tiles of rows read and write, for kernels of tensor cores (attend_item.h) and of matrix
+// cores (attend_matrix_item.h): queries and results, states of splits, and the rows of a request.
 //
 //   const RequestRows rows(call.params, call.batch, item.request, kv_head);
 //   const TileRow row = rows.Row(item.first_row + 3);
