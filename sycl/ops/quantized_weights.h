@@ -56,7 +56,7 @@ class PackedRow {
   int32_t Take(uint32_t word, int32_t place) const {
     return static_cast<int32_t>(word >> place * bits_ & ((1u << bits_) - 1));
   }
-  // Of a row in a word of 8.
+  // Where a row is in a word of 8.
   static int32_t AwqPlace(int32_t row) { return row % 2 * 4 + row / 2; }
   bool IsAwq() const { return packed_.order == PackedOrder::kAwqRows; }
 

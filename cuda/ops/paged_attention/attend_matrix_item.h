@@ -124,7 +124,7 @@ class AttendMatrixItem {
   }
   PAGEMILL_DEVICE const C* BlockOf(int key) const { return cache_[table_[key / block_size_]]; }
 
-  // Of the head: the first of kChunks elements with sums_[m][i].
+  // The first of kChunks elements of the head with sums_[m][i].
   PAGEMILL_DEVICE int FirstElement(int i) const { return kChunks * (Lane() / 16 * 4 + i); }
 
   PAGEMILL_DEVICE void LoadQuery() {

@@ -65,7 +65,7 @@ struct AttentionPlanView {
 };
 AttentionPlanView ViewOf(const std::byte* plan, const AttentionCapacity& capacity);
 
-// Of the workspace, for states.
+// What states take of the workspace.
 int64_t AttentionStateBytes(const ops::OpCall& call, int32_t num_threads);
 
 int64_t AttentionPlanBytes(const ops::OpCall& call);

@@ -44,7 +44,7 @@ class BestKeys {
   static int32_t GroupSum(int32_t value) {
     return ::sycl::reduce_over_group(Group(), value, ::sycl::plus<int32_t>());
   }
-  // Of the work-items before this one.
+  // The sum of the values of the work-items before this one.
   static int32_t SumBefore(int32_t value) {
     return ::sycl::exclusive_scan_over_group(Group(), value, ::sycl::plus<int32_t>());
   }
