@@ -103,7 +103,6 @@ TEST_P(GpuConformance, LinearHasInstructionsForItsWarps) {
 }
 
 TEST_P(GpuConformance, LinearOfScalesForFourColumnsIsOfOneKernel) {
-  const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
   TestTensor values(DType::kI8, {8, 32}), scales(DType::kF32, {2, 8});
   const QuantizedParts parts = {.format = {.block_rows = 5, .block_columns = 4},
                                 .values = values.view(),
@@ -113,7 +112,7 @@ TEST_P(GpuConformance, LinearOfScalesForFourColumnsIsOfOneKernel) {
   TensorView w = values.view();
   w.parts = &parts;
   const AlignedProduct product(1, w, DType::kF32);
-  for (const ops::Kernel& kernel : op.kernels) {
+  for (const ops::Kernel& kernel : LinearKernels()) {
     EXPECT_EQ(product.IsSupported(kernel), kernel.name == "gpu") << kernel.name;
   }
 }
