@@ -14,9 +14,10 @@
 #include "cc/device/capabilities.h"
 #include "cc/ops/op.h"
 #include "cc/ops/paged_attention/paged_attention.h"
-#include "cuda/ops/paged_attention/flashinfer/plan.h"
 
 namespace pagemill::gpu {
+
+struct FlashInferShape;  // plan.h
 
 FlashInferShape FlashInferShapeOf(const ops::PagedAttentionArgs& args);
 
