@@ -12,9 +12,9 @@ inline constexpr int32_t kMaxLatentWidth = 1024;
 struct LatentAttentionParams {
   Rows q, rope;    // of tokens: a row of latent_size, and of rope_size, for each head
   Rows cache;      // pages of [rows_of_page, latent_size + rope_size]
-  Rows chosen;     // [tokens, choices] rows of the cache; without data: all
+  Rows chosen{};   // [tokens, choices] rows of the cache; without data: all
   Rows y;          // of tokens: a row of latent_size for each head
-  Rows lse;        // [tokens, heads]; without data: it is not wanted
+  Rows lse{};      // [tokens, heads]; without data: it is not wanted
   ElementType type = ElementType::kF32;  // of the cache
   StepTokens batch{};
   int32_t heads = 0, latent_size = 0, rope_size = 0;
