@@ -4,6 +4,7 @@ load("@local_tools//:defs.bzl", "TOOLS")
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
+load("//tools/bazel:cc.bzl", "PRECOMPILED_GTEST", "PRECOMPILED_GTEST_COPTS")
 load("//tools/bazel:requires.bzl", "requires")
 
 # Data center and desktop GPUs of the Ampere, Hopper and Blackwell generations. The last one is also
@@ -403,9 +404,10 @@ def gpu_op(
         name = name + "_checks",
         testonly = True,
         srcs = [name + "_test.cc"],
+        copts = PRECOMPILED_GTEST_COPTS,
         target_compatible_with = ["@platforms//cpu:x86_64"],
         visibility = ["//cuda:__pkg__"],
-        deps = checks,
+        deps = checks + [PRECOMPILED_GTEST],
         alwayslink = True,
     )
     emulated = emulated_deps + ["//cuda/ops/testing:emulated_gpu", "@googletest//:gtest_main"]

@@ -1,4 +1,4 @@
-"""Code for other CPUs lies in the layers whose tests `bazel test //...` runs on all of them."""
+"""Code for other CPUs lies in the folders whose tests `bazel test //...` runs on all of them."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from tests.source_tree import SourceFile, source_files
 _CPU_CODE = re.compile(r"__aarch64__|\bisa = \"(asimd|sve)")
 
 
-def kernel_layers(cc_bzl: str) -> list[str]:
-    """_KERNEL_LAYERS of tools/bazel/cc.bzl."""
+def kernel_folders(cc_bzl: str) -> list[str]:
+    """_KERNEL_FOLDERS of tools/bazel/cc.bzl."""
     for statement in ast.parse(cc_bzl).body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == (
-            "_KERNEL_LAYERS"
+            "_KERNEL_FOLDERS"
         ):
             return ast.literal_eval(statement.value)
-    raise AssertionError("tools/bazel/cc.bzl has no _KERNEL_LAYERS")
+    raise AssertionError("tools/bazel/cc.bzl has no _KERNEL_FOLDERS")
 
 
-def outside(files: Iterable[SourceFile], layers: list[str]) -> Iterator[str]:
-    """Yields the files outside the layers that contain code for aarch64."""
+def outside(files: Iterable[SourceFile], folders: list[str]) -> Iterator[str]:
+    """Yields the files outside the folders that contain code for aarch64."""
     for file in files:
-        inside = any(file.path.startswith(layer + "/") for layer in layers)
+        inside = any(file.path.startswith(folder + "/") for folder in folders)
         if not inside and _CPU_CODE.search(file.text):
             yield file.path
 
 
-def test_code_for_aarch64_is_in_the_layers_with_kernels() -> None:
+def test_code_for_aarch64_is_in_the_folders_with_kernels() -> None:
     (rules,) = source_files("cc.bzl", under="tools/bazel")
-    layers = kernel_layers(rules.text)
+    folders = kernel_folders(rules.text)
     files = list(source_files(".h", ".cc", "BUILD.bazel", under="cc"))
-    assert list(outside(files, layers)) == []
-    assert list(outside(files, layers[1:])), "the check finds nothing"
+    assert list(outside(files, folders)) == []
+    assert list(outside(files, folders[1:])), "the check finds nothing"
     faulty = SourceFile("cc/engine/a.cc", "#if defined(__aarch64__)\n")
-    assert list(outside([faulty], layers)) == ["cc/engine/a.cc"]
+    assert list(outside([faulty], folders)) == ["cc/engine/a.cc"]

@@ -8,10 +8,35 @@ load("//tools/bazel:requires.bzl", "has_tools", "requires")
 
 _PORTABLE_CPUS = ["aarch64", "s390x"]
 
-# Layers with code for instruction sets. Code elsewhere is portable, and s390x, which differs from
-# x86-64 in its byte order and in the sign of char, covers any other CPU.
-_KERNEL_LAYERS = ["cc/device", "cc/ops", "cc/program", "cc/tensor"]
-_PORTABLE_CODE_CPUS = ["s390x"]
+# Where emulated tests run in `bazel test //...`; .ci/matrix runs the others. Folders with code for
+# instruction sets, or with long tests of portable kernels for which aarch64 is the faster one:
+_KERNEL_FOLDERS = [
+    "cc/device",
+    "cc/ops/attention",
+    "cc/ops/grouped_linear",
+    "cc/ops/head_linear",
+    "cc/ops/linear",
+    "cc/ops/paged_attention",
+    "cc/ops/vec",
+    "cc/tensor",
+]
+
+# Folders whose portable code reads or writes bytes: weights, files, hashes, text. s390x differs from
+# x86-64 in its byte order and in the sign of char, and covers any other CPU. What is left decides
+# and counts, which does not depend on the CPU.
+_BYTE_FOLDERS = [
+    "cc/base",
+    "cc/grammar",
+    "cc/kv_cache",
+    "cc/kv_transfer",
+    "cc/ops",
+    "cc/program",
+    "cc/step",
+]
+
+# Tests include googletest first of all, so that it is parsed once.
+PRECOMPILED_GTEST_COPTS = ["-include", "third_party/googletest/precompiled.h"]
+PRECOMPILED_GTEST = "//third_party/googletest:precompiled"
 
 # Emulated tests that `bazel test //...` omits; .ci/matrix runs them.
 _MATRIX_TAGS = ["manual", "matrix"]
@@ -29,11 +54,17 @@ _LESSER_CPUS = {
 # Features that a test must detect on a lesser CPU.
 _CAPABILITIES = "PAGEMILL_TEST_CAPABILITIES"
 
-def _has_kernels(package):
-    for layer in _KERNEL_LAYERS:
-        if package == layer or package.startswith(layer + "/"):
+def _is_in(package, folders):
+    for folder in folders:
+        if package == folder or package.startswith(folder + "/"):
             return True
     return False
+
+def _tested_cpus(package, reaches_kernels):
+    """The emulated CPUs of `bazel test //...`."""
+    if reaches_kernels or _is_in(package, _KERNEL_FOLDERS):
+        return _PORTABLE_CPUS
+    return ["s390x"] if _is_in(package, _BYTE_FOLDERS) else []
 
 def portable_cc_test(
         name,
@@ -52,7 +83,7 @@ def portable_cc_test(
 
     Args:
       name: the native test; `<name>_<cpu>` are the emulated ones, skipped where the cross compiler
-        or qemu is missing. Outside the layers with kernels, `bazel test //...` runs one of them.
+        or qemu is missing. `bazel test //...` runs those that its folder calls for.
       srcs: sources of the test.
       deps: what it tests; googletest and its main() are added.
       size: of the native test. The emulated ones are a size up: qemu is 10 to 30 times slower.
@@ -75,16 +106,16 @@ def portable_cc_test(
         size = size,
         srcs = srcs,
         args = args,
-        copts = copts,
+        copts = copts + PRECOMPILED_GTEST_COPTS,
         data = data,
         env = env,
         tags = tags,
-        deps = deps + ["@googletest//:gtest_main"],
+        deps = deps + [PRECOMPILED_GTEST, "@googletest//:gtest_main"],
     )
-    every_cpu = _has_kernels(native.package_name())
+    tested_cpus = _tested_cpus(native.package_name(), lesser_cpus == "always")
     for cpu in cpus:
         tools = [cpu + "-linux-gnu-g++", "qemu-" + cpu]
-        is_run = (every_cpu or cpu in _PORTABLE_CODE_CPUS) and cpu not in matrix_cpus
+        is_run = cpu in tested_cpus and cpu not in matrix_cpus
         matrix_tags = [] if is_run else _MATRIX_TAGS
         qemu_test(
             name = name + "_" + cpu,
