@@ -367,9 +367,9 @@ def gpu_op(
         asan_filter = "*Lanes32Seed1"):
     """Kernels of an op: a gpu_library, and its conformance in the emulation.
 
-    `<name>_checks` is the conformance for //cuda/testing:plugin_conformance. `<name>_test` runs it
-    with several orders of threads and both sizes of warps, `<name>_asan_test` once, with kernels
-    that AddressSanitizer watches.
+    `<name>_checks` is the conformance for //cuda/testing:plugin_conformance. `<name>_asan_test` runs
+    it once, with kernels that AddressSanitizer watches, and `<name>_test` the rest: with another
+    order of threads, and with the other size of warps.
 
     Args:
       name: of the op, and of the package.
@@ -414,6 +414,7 @@ def gpu_op(
     cc_test(
         name = name + "_test",
         size = size,
+        args = ["--gtest_filter=-" + asan_filter],
         target_compatible_with = ["@platforms//cpu:x86_64"],
         # In this order: a library is searched for what those before it need.
         deps = [":{}_checks".format(name), ":" + name] + emulated,

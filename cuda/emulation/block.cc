@@ -61,7 +61,7 @@ constexpr double kSameWarp = 0.75;
 
 bool IsSamePlace(const Location& a, const Location& b) {
   return a.line() == b.line() && a.column() == b.column() &&
-         std::strcmp(a.file_name(), b.file_name()) == 0;
+         (a.file_name() == b.file_name() || std::strcmp(a.file_name(), b.file_name()) == 0);
 }
 
 std::string ToString(const Location& location) {

@@ -17,27 +17,35 @@ float Bf16Of(uint32_t pair, int which) {
 }
 int32_t Int8Of(uint32_t quad, int which) { return static_cast<int8_t>(quad >> 8 * which); }
 
-// Adds A [16, kDepth] times B [kDepth, 8] to C; registers hold kDepth / 8 elements.
-template <int kDepth, typename Sum>
+// Adds A [16, kDepth] times B [kDepth, 8] to C; registers hold kDepth / 8 elements. The sums go
+// through K in its order.
+template <int kDepth, auto kElement, typename Sum>
 void MultiplyTile(Sum (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
-                  Sum (*element)(uint32_t, int), const Location& where) {
+                  const Location& where) {
   constexpr int kInRegister = kDepth / 8;
+  constexpr int kLanes = 4;  // that share a row of A, or a column of B
   if (CurrentBlock().options().warp_lanes != 32) {
     CurrentBlock().Fail("tensor core products are for warps of 32 lanes", where);
   }
   const Fragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
-  const int group = CurrentBlock().lane() / 4, in_group = CurrentBlock().lane() % 4;
+  const int group = CurrentBlock().lane() / kLanes, in_group = CurrentBlock().lane() % kLanes;
   const auto products = Exchange(0xffffffffu, own, where, [&](const Exchanged& lanes) {
+    Fragments of_row[kLanes], of_column[2][kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) {
+      of_row[lane] = lanes.By<Fragments>(group * kLanes + lane);
+      for (int i = 0; i < 2; ++i) {
+        of_column[i][lane] = lanes.By<Fragments>((2 * in_group + i) * kLanes + lane);
+      }
+    }
     std::array<Sum, 4> sums = {};
-    for (int i = 0; i < 4; ++i) {
-      const int row = group + 8 * (i / 2), column = 2 * in_group + i % 2;
-      for (int k = 0; k < kDepth; ++k) {
-        const int lane = k % (kDepth / 2) / kInRegister, half = k / (kDepth / 2);
-        const auto of_a = lanes.By<Fragments>(row % 8 * 4 + lane);
-        const auto of_b = lanes.By<Fragments>(column * 4 + lane);
-        sums[static_cast<size_t>(i)] +=
-            element(of_a.a[static_cast<size_t>(row / 8 + half * 2)], k % kInRegister) *
-            element(of_b.b[static_cast<size_t>(half)], k % kInRegister);
+    for (size_t half = 0; half < 2; ++half) {
+      for (int lane = 0; lane < kLanes; ++lane) {
+        for (int element = 0; element < kInRegister; ++element) {
+          for (size_t i = 0; i < 4; ++i) {  // two rows, eight apart, of two columns
+            sums[i] += kElement(of_row[lane].a[i / 2 + half * 2], element) *
+                       kElement(of_column[i % 2][lane].b[half], element);
+          }
+        }
       }
     }
     return sums;
@@ -72,12 +80,12 @@ void LandCopies(size_t under_way) {
 
 void MultiplyFragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                        const Location& where) {
-  MultiplyTile<16>(c, a, b, Bf16Of, where);
+  MultiplyTile<16, Bf16Of>(c, a, b, where);
 }
 
 void MultiplyFragments(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                        const Location& where) {
-  MultiplyTile<32>(c, a, b, Int8Of, where);
+  MultiplyTile<32, Int8Of>(c, a, b, where);
 }
 
 void MultiplyWideFragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[4],
