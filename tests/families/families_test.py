@@ -44,10 +44,12 @@ class Case:
     prompt: list[int]
     logits: Array
 
-    def executed(self, path: Path, kind: str = "native") -> Array:
-        """Logits of the prompt by the checkpoint at `path`."""
-        run = make_executor(kind, ModelSource.open(path))
-        return run(new_batches(run).step({0: self.prompt}, all_logits=True))["logits"]
+    def executed(self, path: Path) -> Array:
+        """Logits of the prompt by the checkpoint at `path`, with no more memory than that takes."""
+        run = make_executor(
+            "native", ModelSource.open(path), num_blocks=64, max_num_tokens=64, num_threads=1
+        )
+        return run(new_batches(run, 64).step({0: self.prompt}, all_logits=True))["logits"]
 
     def distance_at(self, path: Path) -> float:
         """That of the checkpoint at `path`."""

@@ -7,11 +7,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from pagemill.models.base import ModelConfigError
 from pagemill.models.table import model_class
 from pagemill.weights.errors import WeightsError
-from safetensors.torch import load_file, save_file
 
 LEAST = 10  # tolerances that results must move by
 
@@ -23,15 +21,19 @@ def unmoved_tensors(
     path: Path, changed: Path, distance: Distance, skips: Callable[[str], bool]
 ) -> list[str]:
     """The tensors of `path` that move nothing if they are zero, except those that `skips` names.
-    Changed checkpoints are written to `changed`."""
+    `changed` gets a checkpoint, in which they are zero one after the other."""
     (changed / "config.json").write_text((path / "config.json").read_text())
-    tensors = load_file(path / "model.safetensors")
+    stored = bytearray((path / "model.safetensors").read_bytes())
+    begin = 8 + int.from_bytes(stored[:8], "little")  # of the data
     unmoved: list[str] = []
-    for name in tensors:
-        if skips(name):
+    for name, tensor in json.loads(stored[8:begin]).items():
+        if name == "__metadata__" or skips(name):
             continue
-        others = tensors | {name: torch.zeros_like(tensors[name])}
-        save_file(others, changed / "model.safetensors")
+        data = slice(*(begin + offset for offset in tensor["data_offsets"]))
+        kept = stored[data]
+        stored[data] = bytes(len(kept))
+        (changed / "model.safetensors").write_bytes(stored)
+        stored[data] = kept
         if distance(changed) < LEAST:
             unmoved.append(name)
     return unmoved

@@ -52,6 +52,8 @@ def make_executor(
     hidden_states: tuple[int, ...] = (),
     experts: tuple[int, ...] = (),
     num_blocks: int = NUM_BLOCKS,
+    max_num_tokens: int = MAX_TOKENS,
+    num_threads: int = 2,
     kv_cache_dtype: Literal["bf16", "f32", "fp8", "int8"] = "f32",
     activation_dtype: Literal["f32", "bf16", "int8"] = "f32",
     activation_type: Literal["f32", "bf16", "f16"] = "f32",
@@ -78,10 +80,10 @@ def make_executor(
     return _native.NativeExecutor(
         text,
         _native.ExecutorOptions(
-            num_threads=2,
-            max_num_tokens=MAX_TOKENS,
-            max_num_seqs=MAX_SEQS,
-            max_num_logits_rows=MAX_TOKENS,
+            num_threads=num_threads,
+            max_num_tokens=max_num_tokens,
+            max_num_seqs=min(MAX_SEQS, max_num_tokens),
+            max_num_logits_rows=max_num_tokens,
             num_blocks=num_blocks,
             block_size=BLOCK_SIZE,
             kv_cache_dtype=kv_cache_dtype,
