@@ -125,7 +125,7 @@ void CheckPieces(const OpDefinition& op, const device::Capabilities& caps, DType
     y.Poison();
     for (int64_t n = 0; n < kRows; ++n) run(*kernel, n, n + 1, 1);
     const std::vector<float> expected = y.ToFloat();
-    for (int32_t threads = 1; threads <= 3; ++threads) {
+    for (int32_t threads : conformance::ThreadCounts(caps)) {
       y.Poison();
       run(*kernel, 0, kRows, threads);
       EXPECT_TRUE(conformance::BitEqual(y.ToFloat(), expected)) << kernel->name << " " << threads;

@@ -31,7 +31,8 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps,
     if (kernel->priority == 0) continue;  // the reference, which is slow on emulated CPUs
     const std::vector<float> expected = c.Run(*kernel, one);
     EXPECT_TRUE(conformance::AllClose(expected, reference, kTolerance)) << kernel->name;
-    for (int32_t threads = 2; threads <= 3; ++threads) {
+    for (int32_t threads : conformance::ThreadCounts(caps)) {
+      if (threads == 1) continue;
       device::ThreadPool pool({.num_threads = threads});
       EXPECT_TRUE(conformance::BitEqual(c.Run(*kernel, pool), expected))
           << kernel->name << " with " << threads << " threads";

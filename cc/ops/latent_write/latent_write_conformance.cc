@@ -62,7 +62,7 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, DType 
   conformance::RunKernel(conformance::ReferenceKernel(op), call, one);
   const std::vector<uint8_t> expected = cache.Bytes();
   for (const Kernel* kernel : conformance::SupportedKernels(op, caps, call)) {
-    for (int32_t threads = 1; threads <= 3; ++threads) {
+    for (int32_t threads : conformance::ThreadCounts(caps)) {
       device::ThreadPool pool({.num_threads = threads});
       cache.Poison();
       conformance::RunKernel(*kernel, call, pool);

@@ -30,7 +30,7 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps, int64_t
   conformance::RunKernel(conformance::ReferenceKernel(op), call, one);
   const std::vector<float> expected = y.ToFloat();
   for (const Kernel* kernel : conformance::SupportedKernels(op, caps, call)) {
-    for (int32_t threads = 1; threads <= 3; ++threads) {
+    for (int32_t threads : conformance::ThreadCounts(caps)) {
       device::ThreadPool pool({.num_threads = threads});
       y.Poison();
       conformance::RunKernel(*kernel, call, pool);

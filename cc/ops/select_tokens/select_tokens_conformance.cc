@@ -1,6 +1,6 @@
 // What every kernel of `select_tokens` has to pass: exactly the choice of the reference for both
 // cache types, odd sizes, batches of prompts, chunks and decoded tokens, many equal scores; the
-// same with 1 to 5 threads and however a prompt is divided into steps.
+// same with 1 to 3 threads and however a prompt is divided into steps.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps,
   const std::vector<float> reference = c.Run(conformance::ReferenceKernel(op), one);
   for (const Kernel* kernel : conformance::SupportedKernels(op, caps, c.call())) {
     if (kernel->priority == 0) continue;
-    for (int32_t threads : {1, 2, 5}) {
+    for (int32_t threads : conformance::ThreadCounts(caps)) {
       device::ThreadPool pool({.num_threads = threads});
       EXPECT_TRUE(conformance::BitEqual(c.Run(*kernel, pool), reference))
           << kernel->name << " with " << threads << " threads";
