@@ -15,7 +15,7 @@ from tests.parity.smollm2 import load, make_inputs, open_gguf
 
 NUM_BLOCKS = 1400
 
-# Of the prompts, from the longest down. `--test_env=PAGEMILL_TEST_STRIDE=1` takes all.
+# Every third prompt, from the longest down. `--test_env=PAGEMILL_TEST_STRIDE=1` takes all.
 STRIDE = int(os.environ.get("PAGEMILL_TEST_STRIDE", "3"))
 
 
