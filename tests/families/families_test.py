@@ -32,6 +32,7 @@ from tests.parity.executors import EXECUTORS, make_executor, new_batches
 # moves logits by more than 1e-2.
 TOLERANCE = 1e-4
 TOKENS = 64  # generated
+FEW_BLOCKS = 64  # of 16 tokens: those of a prompt, in every group of layers
 _LAYER = re.compile(r"\.(?:layers|h)\.(\d+)\.")
 
 Array = npt.NDArray[np.float32]
@@ -45,11 +46,16 @@ class Case:
     logits: Array
 
     def executed(self, path: Path) -> Array:
-        """Logits of the prompt by the checkpoint at `path`, with no more memory than that takes."""
+        """Logits of the prompt by the checkpoint at `path`, without room for longer steps."""
         run = make_executor(
-            "native", ModelSource.open(path), num_blocks=64, max_num_tokens=64, num_threads=1
+            "native",
+            ModelSource.open(path),
+            num_blocks=FEW_BLOCKS,
+            max_num_tokens=len(self.prompt),
+            num_threads=1,
         )
-        return run(new_batches(run, 64).step({0: self.prompt}, all_logits=True))["logits"]
+        batches = new_batches(run, FEW_BLOCKS)
+        return run(batches.step({0: self.prompt}, all_logits=True))["logits"]
 
     def distance_at(self, path: Path) -> float:
         """That of the checkpoint at `path`."""

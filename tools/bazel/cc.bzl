@@ -9,14 +9,12 @@ load("//tools/bazel:requires.bzl", "has_tools", "requires")
 _PORTABLE_CPUS = ["aarch64", "s390x"]
 
 # Where emulated tests run in `bazel test //...`; .ci/matrix runs the others. Folders with code for
-# instruction sets, or with long tests of portable kernels for which aarch64 is the faster one:
+# instruction sets:
 _KERNEL_FOLDERS = [
     "cc/device",
-    "cc/ops/attention",
     "cc/ops/grouped_linear",
     "cc/ops/head_linear",
     "cc/ops/linear",
-    "cc/ops/paged_attention",
     "cc/ops/vec",
     "cc/tensor",
 ]
@@ -60,8 +58,8 @@ def _is_in(package, folders):
             return True
     return False
 
-def _tested_cpus(package, reaches_kernels):
-    """The emulated CPUs of `bazel test //...`."""
+def _cpus_of_folder(package, reaches_kernels):
+    """The emulated CPUs that `bazel test //...` runs the tests of a package on."""
     if reaches_kernels or _is_in(package, _KERNEL_FOLDERS):
         return _PORTABLE_CPUS
     return ["s390x"] if _is_in(package, _BYTE_FOLDERS) else []
@@ -77,13 +75,13 @@ def portable_cc_test(
         copts = [],
         tags = [],
         cpus = _PORTABLE_CPUS,
-        matrix_cpus = [],
+        tested_cpus = None,
         lesser_cpus = None):
     """A googletest on this machine, and on emulated CPUs of other widths and byte orders.
 
     Args:
       name: the native test; `<name>_<cpu>` are the emulated ones, skipped where the cross compiler
-        or qemu is missing. `bazel test //...` runs those that its folder calls for.
+        or qemu is missing. `bazel test //...` runs those that the folder calls for.
       srcs: sources of the test.
       deps: what it tests; googletest and its main() are added.
       size: of the native test. The emulated ones are a size up: qemu is 10 to 30 times slower.
@@ -93,8 +91,8 @@ def portable_cc_test(
       copts: compiler flags.
       tags: of all the tests.
       cpus: which emulated CPUs.
-      matrix_cpus: those of them that `bazel test //...` leaves out: for a long test of kernels that
-        another emulated CPU runs as well, of an op that //cc/program:executor_parity_test has.
+      tested_cpus: those of them that `bazel test //...` runs, if not those that the folder calls for:
+        for a long test of portable kernels, the CPU that is emulated faster.
       lesser_cpus: "always" or "matrix": also on emulated CPUs that lack what kernels are written
         for, one test for each name in _LESSER_CPUS: a kernel that is chosen wrongly, or whose code
         the linker gave to others, ends on an illegal instruction. "matrix" leaves them out of
@@ -112,11 +110,11 @@ def portable_cc_test(
         tags = tags,
         deps = deps + [PRECOMPILED_GTEST, "@googletest//:gtest_main"],
     )
-    tested_cpus = _tested_cpus(native.package_name(), lesser_cpus == "always")
+    if tested_cpus == None:
+        tested_cpus = _cpus_of_folder(native.package_name(), lesser_cpus == "always")
     for cpu in cpus:
         tools = [cpu + "-linux-gnu-g++", "qemu-" + cpu]
-        is_run = cpu in tested_cpus and cpu not in matrix_cpus
-        matrix_tags = [] if is_run else _MATRIX_TAGS
+        matrix_tags = [] if cpu in tested_cpus else _MATRIX_TAGS
         qemu_test(
             name = name + "_" + cpu,
             size = {"small": "medium", "medium": "large"}.get(size, "enormous"),

@@ -1,17 +1,8 @@
-"""Rule: a header that g++ parses once, for the sources that include it first of all.
+"""Macro: a header that g++ parses once, for the sources that include it first of all."""
 
-    cc_library(name = "x_compiled", srcs = ["x.cc"], copts = PRECOMPILE_COPTS, tags = ["manual"])
-    filegroup(name = "x_output", srcs = [":x_compiled"], output_group = "compilation_outputs")
-    precompiled_header(name = "x", compiled = ":x_output")
-
-A source that depends on `:x` and has `-include package/x.h` among its copts uses what was compiled if
-its other flags agree, and else parses the header, as every other compiler does.
-"""
-
+load("@rules_cc//cc:defs.bzl", "cc_library")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
-
-PRECOMPILE_COPTS = ["-xc++-header"]
 
 def _precompiled_header_impl(ctx):
     # g++ looks for x.h.gch beside x.h, so both are made, in one folder.
@@ -26,10 +17,44 @@ def _precompiled_header_impl(ctx):
         )),
     ]
 
-precompiled_header = rule(
+_precompiled_header = rule(
     implementation = _precompiled_header_impl,
     attrs = {
         "compiled": attr.label(allow_single_file = True, mandatory = True),
         "header": attr.label(allow_single_file = [".cc"], mandatory = True),
     },
 )
+
+def precompiled_header(name, src, deps, visibility):
+    """`<name>.h`, with what g++ made of it.
+
+    A source that depends on it and has `-include <package>/<name>.h` among its copts uses what was
+    compiled if its other flags agree. Otherwise, and by other compilers, the header is parsed.
+
+    Args:
+      name: of the target.
+      src: a .cc file with nothing but #include lines.
+      deps: the libraries whose headers these are.
+      visibility: of the target.
+    """
+    cc_library(
+        name = name + "_compiled",
+        testonly = True,
+        srcs = [src],
+        copts = ["-xc++-header"],
+        tags = ["manual"],  # the archive of it is of no use
+        deps = deps,
+    )
+    native.filegroup(
+        name = name + "_output",
+        testonly = True,
+        srcs = [name + "_compiled"],
+        output_group = "compilation_outputs",
+    )
+    _precompiled_header(
+        name = name,
+        testonly = True,
+        compiled = name + "_output",
+        header = src,
+        visibility = visibility,
+    )
