@@ -3,8 +3,11 @@
 import argparse
 import base64
 import hashlib
+import itertools
 import pathlib
+import sys
 import zipfile
+from collections.abc import Iterable
 
 # The oldest time that a zip file can state: the bytes do not depend on the time of packing.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -47,14 +50,22 @@ def _python_versions(tag: str) -> str:
     return f">={version}" if abi == "abi3" else f"=={version}.*"
 
 
-def _metadata(args: argparse.Namespace) -> str:
+def _license_of(notice: str) -> list[str]:
+    """Returns the licences that the first line of a notice names."""
+    line = pathlib.Path(notice).read_text().splitlines()[0]
+    return line.removeprefix("SPDX-License-Identifier: ").split(" AND ")
+
+
+def _metadata(args: argparse.Namespace, license_files: Iterable[str]) -> str:
+    notices = itertools.chain.from_iterable(map(_license_of, args.notice))
+    licenses = dict.fromkeys(("Apache-2.0", *notices))
     lines = [
-        "Metadata-Version: 2.1",
+        "Metadata-Version: 2.4",
         f"Name: {args.distribution}",
         f"Version: {args.version}",
         f"Summary: {args.summary}",
-        "License: Apache-2.0",
-        "License-File: LICENSE",
+        f"License-Expression: {' AND '.join(licenses)}",
+        *(f"License-File: {name}" for name in license_files),
         f"Requires-Python: {_python_versions(args.tag)}",
     ]
     lines += [f"Requires-Dist: {line}" for line in _requirements(args.requires)]
@@ -93,9 +104,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(fromfile_prefix_chars="@")
     for flag in ("distribution", "version", "tag", "summary", "requires", "license", "root", "out"):
         parser.add_argument(f"--{flag}", required=True)
+    parser.add_argument("--largest-mb", required=True, type=float, help="refuses a larger wheel")
     parser.add_argument("--console-script", action="append", default=[])
     parser.add_argument("--entry-point", action="append", default=[], help="GROUP:NAME=OBJECT")
     parser.add_argument("--extra", action="append", default=[], help="NAME=FILE")
+    parser.add_argument("--notice", action="append", default=[], help="of third-party code")
     parser.add_argument("files", nargs="*", help="NAME=PATH")
     args = parser.parse_args()
 
@@ -103,11 +116,18 @@ def main() -> None:
     wheel = _Wheel(args.out)
     for name, path in _packed_files(args.root, args.files):
         wheel.add(name, path.read_bytes(), executable=name.endswith(".so"))
-    wheel.add(f"{info}/METADATA", _metadata(args).encode())
+    licenses = {pathlib.Path(path).name: path for path in (args.license, *args.notice)}
+    wheel.add(f"{info}/METADATA", _metadata(args, licenses).encode())
     wheel.add(f"{info}/WHEEL", _wheel_file(args.tag).encode())
     wheel.add(f"{info}/entry_points.txt", _entry_points(args).encode())
-    wheel.add(f"{info}/LICENSE", pathlib.Path(args.license).read_bytes())
+    for name, path in licenses.items():
+        wheel.add(f"{info}/licenses/{name}", pathlib.Path(path).read_bytes())
     wheel.close(f"{info}/RECORD")
+    out = pathlib.Path(args.out)
+    size = f"{out.name}: {out.stat().st_size / 1e6:.1f} MB"
+    if out.stat().st_size > args.largest_mb * 1e6:
+        sys.exit(f"{size}, more than its largest_mb = {args.largest_mb:g}")
+    print(size)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,8 @@ def _wheel_impl(ctx):
     args.add(ctx.file.requires, format = "--requires=%s")
     args.add(ctx.file._license, format = "--license=%s")
     args.add(ctx.attr.root, format = "--root=%s")
+    args.add(str(ctx.attr.largest_mb), format = "--largest-mb=%s")
+    args.add_all(ctx.files.notices, format_each = "--notice=%s")
     args.add_all(ctx.attr.console_scripts, format_each = "--console-script=%s")
     args.add_all(ctx.attr.entry_points, format_each = "--entry-point=%s")
     extras = []
@@ -45,7 +47,7 @@ def _wheel_impl(ctx):
         args.add("--extra={}={}".format(name, target[DefaultInfo].files.to_list()[0].path))
     args.add(out, format = "--out=%s")
     args.add_all(files, map_each = _name_and_path)
-    inputs = depset([ctx.file.requires, ctx.file._license] + extras, transitive = [files])
+    inputs = depset([ctx.file.requires, ctx.file._license] + ctx.files.notices + extras, transitive = [files])
     return _run_tool(ctx, args, inputs, out)
 
 wheel = rule(
@@ -58,6 +60,11 @@ wheel = rule(
         "extras": attr.label_keyed_string_dict(
             allow_files = True,
             doc = "Files like `requires`, each with the name of the extra it stands for.",
+        ),
+        "largest_mb": attr.int(doc = "Millions of bytes: a larger wheel is an error.", mandatory = True),
+        "notices": attr.label_list(
+            allow_files = [".txt"],
+            doc = "Of //third_party/notices: those of the third-party code in the files.",
         ),
         "requires": attr.label(
             allow_single_file = True,

@@ -8,14 +8,24 @@ load("//tools/bazel:python.bzl", "py_library")
 # A wheel has all kernels for all architectures.
 _TAGS = ["manual"]
 
-def plugin_wheel(vendor, plugin, summary, target_compatible_with, runtime = None, runtime_libraries = []):
+def plugin_wheel(
+        vendor,
+        plugin,
+        summary,
+        largest_mb,
+        target_compatible_with,
+        notices = [],
+        runtime = None,
+        runtime_libraries = []):
     """`:wheel`, the package `pagemill_<vendor>`; `:release` names it for package indexes.
 
     Args:
       vendor: of `--device`; the BUILD file is in `<vendor>/wheel`, with `pagemill_<vendor>/__init__.py`.
       plugin: the shared object of releases.
       summary: of the package.
+      largest_mb: of the package, in millions of bytes.
       target_compatible_with: where the plugin can be compiled.
+      notices: of third-party code that the plugin has.
       runtime: the package that the plugin finds its vendor's runtime in, as pip takes it.
       runtime_libraries: of that package, with which the plugin is linked.
     """
@@ -46,6 +56,8 @@ def plugin_wheel(vendor, plugin, summary, target_compatible_with, runtime = None
         name = "wheel",
         distribution = package,
         entry_points = ["pagemill.devices:{}={}:PLUGIN".format(vendor, package)],
+        largest_mb = largest_mb,
+        notices = notices,
         requires = ":requires",
         root = vendor + "/wheel/",
         summary = summary,

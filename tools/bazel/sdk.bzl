@@ -107,6 +107,7 @@ def _sdk_impl(ctx):
         file.short_path: file.path
         for file in ctx.files.docs
     })
+    files.update({"licenses/" + file.basename: file.path for file in ctx.files.notices})
     files["LICENSE"] = ctx.file._license.path
     files["README.md"] = ctx.file.readme.path
     ctx.actions.write(manifest, json.encode({
@@ -119,7 +120,7 @@ def _sdk_impl(ctx):
         executable = ctx.file._python,
         inputs = depset(
             [ctx.file._tool, ctx.file._python, ctx.file._license, ctx.file.readme, manifest] +
-            ctx.files.docs + ctx.files.examples,
+            ctx.files.docs + ctx.files.examples + ctx.files.notices,
             transitive = [part.files for part in parts],
         ),
         mnemonic = "PagemillPackage",
@@ -138,6 +139,10 @@ sdk = rule(
         "examples": attr.label_list(
             allow_files = True,
             doc = "Sources, kept under their paths after `strip`.",
+        ),
+        "notices": attr.label_list(
+            allow_files = [".txt"],
+            doc = "Of //third_party/notices: those of the third-party code in the parts.",
         ),
         "parts": attr.label_list(providers = [SdkPartInfo]),
         "readme": attr.label(allow_single_file = True, mandatory = True),
