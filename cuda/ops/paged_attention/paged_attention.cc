@@ -142,8 +142,8 @@ void RunFlashInferOrGpu(const ops::OpCall& call, ops::KernelContext& context) {
   (FlashInferReads(call) ? RunFlashInfer : Run)(call, context);
 }
 
-void RunHopperOrGpu(const ops::OpCall& call, ops::KernelContext& context) {
-  (FlashInferReads(call) ? RunHopper : Run)(call, context);
+void RunFlashInferHopperOrGpu(const ops::OpCall& call, ops::KernelContext& context) {
+  (FlashInferReads(call) ? RunFlashInferHopper : Run)(call, context);
 }
 #endif
 
@@ -180,11 +180,11 @@ constexpr ops::Kernel kKernels[] = {
     {.op = "paged_attention",
      .name = "flashinfer_sm90",
      .priority = 25,
-     .supports = SupportsHopper,
-     .run = RunHopperOrGpu,
+     .supports = SupportsFlashInferHopper,
+     .run = RunFlashInferHopperOrGpu,
      .workspace_bytes = FlashInferStateBytes,
      .activations = ops::Precision::kBf16,
-     .plan = &kHopperPlan,
+     .plan = &kFlashInferHopperPlan,
      .varies_with_batch = true},
 #endif
     {.op = "paged_attention", .name = "gpu", .priority = 10, .supports = OnEveryGpu, .run = Run},

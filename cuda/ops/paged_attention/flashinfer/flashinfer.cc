@@ -82,9 +82,13 @@ int64_t FlashInferStateBytes(const ops::OpCall& call, int32_t) {
 }
 
 void RunFlashInfer(const ops::OpCall& call, ops::KernelContext& context) {
-  const ops::PagedAttentionArgs args = ops::ToPagedAttentionArgs(call);
-  const FlashInferShape shape = FlashInferShapeOf(args);
+  RunFlashInferFor(FlashInferShapeOf(ops::ToPagedAttentionArgs(call)), call, context);
+}
+
+void RunFlashInferFor(const FlashInferShape& shape, const ops::OpCall& call,
+                      ops::KernelContext& context) {
   if (shape.tokens == 0) return;
+  const ops::PagedAttentionArgs args = ops::ToPagedAttentionArgs(call);
   const FlashInferGrid grid = FlashInferGrid::Of(shape);
   auto* const scales = reinterpret_cast<float*>(context.workspace.data());
   GpuStream& stream = static_cast<GpuStream&>(*context.stream);

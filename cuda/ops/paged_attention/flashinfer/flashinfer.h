@@ -33,6 +33,9 @@ bool SupportsFlashInfer(const device::Capabilities& caps, const ops::OpCall& cal
 bool FlashInferReads(const ops::OpCall& call);
 
 void RunFlashInfer(const ops::OpCall& call, ops::KernelContext& context);
+// With the plan of this shape, which differs from the call's in `most_tokens`.
+void RunFlashInferFor(const FlashInferShape& shape, const ops::OpCall& call,
+                      ops::KernelContext& context);
 int64_t FlashInferStateBytes(const ops::OpCall& call, int32_t num_threads);
 
 int64_t FlashInferPlanBytes(const ops::OpCall& call);

@@ -35,36 +35,41 @@ int64_t PromptsOffset(const FlashInferShape& shape) {
   return (FlashInferPlanView::Bytes(shape) + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+// What is left for plan.h beside prompts.
+FlashInferShape OthersOf(FlashInferShape shape) {
+  shape.most_tokens = kPromptTokens - 1;
+  return shape;
+}
+
 }  // namespace
 
-bool SupportsHopper(const device::Capabilities& caps, const ops::OpCall& call) {
+bool SupportsFlashInferHopper(const device::Capabilities& caps, const ops::OpCall& call) {
   return SupportsFlashInfer(caps, call) && caps.gpu.compute_major == 9 &&
          caps.gpu.compute_minor == 0 && FindInstance(call.inputs[0].shape[2]) != nullptr;
 }
 
-int64_t HopperPlanBytes(const ops::OpCall& call) {
+int64_t FlashInferHopperPlanBytes(const ops::OpCall& call) {
   const FlashInferShape shape = FlashInferShapeOf(ops::ToPagedAttentionArgs(call));
   return PromptsOffset(shape) + HopperPlanView::Bytes(shape);
 }
 
-void MakeHopperPlan(const ops::OpCall& call, std::span<std::byte> plan) {
+void MakeFlashInferHopperPlan(const ops::OpCall& call, std::span<std::byte> plan) {
   const ops::PagedAttentionArgs args = ops::ToPagedAttentionArgs(call);
   const FlashInferShape shape = FlashInferShapeOf(args);
   if (!MayHavePrompts(shape)) return MakeFlashInferPlan(call, plan);
   if (shape.requests > 1) {
-    PlanFlashInfer(shape, args.batch->query_start, args.batch->seq_lens, plan.data(),
-                   kPromptTokens - 1);
+    PlanFlashInfer(OthersOf(shape), args.batch->query_start, args.batch->seq_lens, plan.data());
   }
   PlanHopper(shape, args.batch->query_start, args.batch->seq_lens,
              plan.data() + PromptsOffset(shape));
 }
 
-void RunHopper(const ops::OpCall& call, ops::KernelContext& context) {
+void RunFlashInferHopper(const ops::OpCall& call, ops::KernelContext& context) {
   const ops::PagedAttentionArgs args = ops::ToPagedAttentionArgs(call);
   const FlashInferShape shape = FlashInferShapeOf(args);
   if (!MayHavePrompts(shape)) return RunFlashInfer(call, context);
   // First: it may write rows of prompts, too.
-  if (shape.requests > 1) RunFlashInfer(call, context);
+  if (shape.requests > 1) RunFlashInferFor(OthersOf(shape), call, context);
   GpuStream& stream = static_cast<GpuStream&>(*context.stream);
   stream.MakeCurrent();
   stream.Check(FindInstance(shape.head_dim)

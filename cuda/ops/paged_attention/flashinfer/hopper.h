@@ -14,14 +14,15 @@
 namespace pagemill::gpu {
 
 // Calls that SupportsFlashInfer(), on such a GPU and of a head_dim that has an instance.
-bool SupportsHopper(const device::Capabilities& caps, const ops::OpCall& call);
+bool SupportsFlashInferHopper(const device::Capabilities& caps, const ops::OpCall& call);
 
 // FlashInferReads() the call. The workspace has FlashInferStateBytes().
-void RunHopper(const ops::OpCall& call, ops::KernelContext& context);
+void RunFlashInferHopper(const ops::OpCall& call, ops::KernelContext& context);
 
-int64_t HopperPlanBytes(const ops::OpCall& call);
-void MakeHopperPlan(const ops::OpCall& call, std::span<std::byte> plan);
-inline constexpr ops::BatchPlan kHopperPlan = {.bytes = HopperPlanBytes, .make = MakeHopperPlan};
+int64_t FlashInferHopperPlanBytes(const ops::OpCall& call);
+void MakeFlashInferHopperPlan(const ops::OpCall& call, std::span<std::byte> plan);
+inline constexpr ops::BatchPlan kFlashInferHopperPlan = {.bytes = FlashInferHopperPlanBytes,
+                                                         .make = MakeFlashInferHopperPlan};
 
 }  // namespace pagemill::gpu
 

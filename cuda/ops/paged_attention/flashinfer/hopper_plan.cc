@@ -27,11 +27,10 @@ struct Prompt {
 // The longest contexts first.
 std::vector<Prompt> PromptsOf(const FlashInferShape& shape, const int32_t* query_start,
                               const int32_t* seq_lens) {
-  const int32_t fewest = shape.requests == 1 ? 1 : kPromptTokens;
   std::vector<Prompt> prompts;
   for (int32_t r = 0; r < shape.requests; ++r) {
     const int32_t tokens = query_start[r + 1] - query_start[r];
-    if (tokens >= fewest) prompts.push_back({r, tokens, seq_lens[r]});
+    if (tokens >= kPromptTokens) prompts.push_back({r, tokens, seq_lens[r]});
   }
   std::ranges::stable_sort(prompts, std::greater(), &Prompt::seq_len);
   return prompts;

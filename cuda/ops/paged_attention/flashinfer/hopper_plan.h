@@ -18,9 +18,8 @@
 
 namespace pagemill::gpu {
 
-// Requests of so many tokens, and more, are prompts, and so is a step's only request. Of fewer
-// tokens the tiles here are mostly empty, while those of plan.h have the query heads that read a KV
-// head as rows, too.
+// Requests of so many tokens, and more, are prompts. Of fewer tokens the tiles here are mostly
+// empty, while those of plan.h have the query heads that read a KV head as rows, too.
 inline constexpr int32_t kPromptTokens = 128;
 
 // Blocks of the grid, one at a time on a multiprocessor. More multiprocessors stay idle, on fewer
@@ -30,7 +29,8 @@ inline constexpr int32_t kHopperBlocks = kPlannedMultiprocessors;
 // Rows of a tile, FlashInfer's choice.
 constexpr int32_t HopperTileRows(int64_t head_dim) { return head_dim == 64 ? 192 : 128; }
 
-// If false, requests of a step of this shape have the work of plan.h, all of them.
+// If false, requests of a step of this shape have the work of plan.h, all of them. If true, the only
+// request of a step is a prompt: tokens that pad a step are of a request of their own.
 bool MayHavePrompts(const FlashInferShape& shape);
 
 // The arrays of a plan. Of device memory on a device.

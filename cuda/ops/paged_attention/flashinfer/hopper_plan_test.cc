@@ -6,91 +6,33 @@
 
 #include <algorithm>
 #include <map>
-#include <random>
 #include <tuple>
 #include <vector>
+
+#include "cuda/ops/paged_attention/flashinfer/testing/plan_batch.h"
 
 namespace pagemill::gpu {
 namespace {
 
-constexpr size_t kGuardBytes = 4096;
-constexpr std::byte kGuard{0xa5};
+using Plan = GuardedPlan<HopperPlanView, PlanHopper>;
 
-struct Batch {
-  FlashInferShape shape;
-  std::vector<int32_t> query_start = {0};
-  std::vector<int32_t> seq_lens = {};
-
-  int32_t Tokens(int32_t r) const { return query_start[r + 1] - query_start[r]; }
-  bool IsPrompt(int32_t r) const {
-    return Tokens(r) >= kPromptTokens || (shape.requests == 1 && Tokens(r) > 0);
+// Requests of no token, of one, of nearly as many as a prompt, and of more.
+PlanBatch NextBatch(PlanRandom& random) {
+  FlashInferShape shape = {.block_size = random.Choose({8, 16, 128})};
+  shape.kv_heads = random.Choose({1, 2, 8});
+  shape.q_heads = shape.kv_heads * random.Choose({1, 3, 8});
+  shape.head_dim = random.Choose({64, 128});
+  std::vector<int32_t> tokens, contexts;
+  for (int32_t r = random.Choose({1, 2, 7, 60}); r > 0; --r) {
+    const int32_t most = random.Choose({0, 1, 1, kPromptTokens + 2, 3000});
+    tokens.push_back(random.Int(std::min(most, 1), most));
+    contexts.push_back(random.Choose({0, 1, 5000}) * random.Int(0, 2));
   }
-};
-
-Batch BatchOf(FlashInferShape shape, const std::vector<int32_t>& tokens,
-              const std::vector<int32_t>& contexts) {
-  Batch batch = {.shape = shape};
-  for (size_t r = 0; r < tokens.size(); ++r) {
-    batch.query_start.push_back(batch.query_start.back() + tokens[r]);
-    batch.seq_lens.push_back(contexts[r] + tokens[r]);
-  }
-  batch.shape.tokens = batch.query_start.back();
-  batch.shape.requests = static_cast<int32_t>(tokens.size());
-  batch.shape.table_stride = *std::ranges::max_element(batch.seq_lens) / shape.block_size + 3;
-  return batch;
+  return PlanBatch::Of(shape, tokens, contexts);
 }
 
-class Random {
- public:
-  int32_t Int(int32_t low, int32_t high) {
-    return std::uniform_int_distribution<int32_t>(low, high)(engine_);
-  }
-  int32_t Choose(std::initializer_list<int32_t> values) {
-    return values.begin()[Int(0, static_cast<int32_t>(values.size()) - 1)];
-  }
-
-  // Requests of no token, of one, of nearly as many as a prompt, and of more.
-  Batch NextBatch() {
-    FlashInferShape shape = {.block_size = Choose({8, 16, 128})};
-    shape.kv_heads = Choose({1, 2, 8});
-    shape.q_heads = shape.kv_heads * Choose({1, 3, 8});
-    shape.head_dim = Choose({64, 128});
-    std::vector<int32_t> tokens, contexts;
-    for (int32_t r = Choose({1, 2, 7, 60}); r > 0; --r) {
-      const int32_t most = Choose({0, 1, 1, kPromptTokens + 2, 3000});
-      tokens.push_back(Int(std::min(most, 1), most));
-      contexts.push_back(Choose({0, 1, 5000}) * Int(0, 2));
-    }
-    return BatchOf(shape, tokens, contexts);
-  }
-
- private:
-  std::mt19937 engine_{1};
-};
-
-// In memory of a step of up to `most`, with bytes behind it that nothing may change.
-class GuardedPlan {
- public:
-  GuardedPlan(const Batch& batch, const FlashInferShape& most)
-      : bytes_(HopperPlanView::Bytes(most)),
-        memory_(static_cast<size_t>(bytes_) + kGuardBytes, kGuard),
-        view_(HopperPlanView::Of(batch.shape, memory_.data())) {
-    PlanHopper(batch.shape, batch.query_start.data(), batch.seq_lens.data(), memory_.data());
-  }
-  const HopperPlanView& view() const { return view_; }
-  bool IsIntact() const {
-    return std::all_of(memory_.begin() + bytes_, memory_.end(),
-                       [](std::byte b) { return b == kGuard; });
-  }
-
- private:
-  const int64_t bytes_;
-  std::vector<std::byte> memory_;
-  const HopperPlanView view_;
-};
-
 // Every (head, request, tile of its rows) of prompts is the work of one block.
-void ExpectCovered(const Batch& batch, const HopperPlanView& plan) {
+void ExpectCovered(const PlanBatch& batch, const HopperPlanView& plan) {
   const int32_t rows = HopperTileRows(batch.shape.head_dim);
   ASSERT_EQ(plan.first_tile[0], 0);
   for (int32_t block = 0; block < kHopperBlocks; ++block) {
@@ -107,7 +49,7 @@ void ExpectCovered(const Batch& batch, const HopperPlanView& plan) {
   }
   size_t expected = 0;
   for (int32_t r = 0; r < batch.shape.requests; ++r) {
-    if (!batch.IsPrompt(r)) continue;
+    if (batch.Tokens(r) < kPromptTokens) continue;
     for (int32_t head = 0; head < batch.shape.q_heads; ++head) {
       for (int32_t tile = 0; tile * rows < batch.Tokens(r); ++tile, ++expected) {
         EXPECT_EQ((tiles[{head, r * batch.shape.table_stride, tile}]), 1)
@@ -119,16 +61,16 @@ void ExpectCovered(const Batch& batch, const HopperPlanView& plan) {
 }
 
 TEST(HopperPlan, CoversEachTileOnceWithinItsMemory) {
-  Random random;
+  PlanRandom random;
   int prompts = 0;
   for (int i = 0; i < 300; ++i) {
     SCOPED_TRACE(i);
-    const Batch batch = random.NextBatch();
+    const PlanBatch batch = NextBatch(random);
     if (!MayHavePrompts(batch.shape)) continue;
     FlashInferShape most = batch.shape;
     most.tokens += random.Int(0, 500);
     most.requests += random.Int(0, 10);
-    const GuardedPlan plan(batch, most);
+    const Plan plan(batch, most);
     ASSERT_TRUE(plan.IsIntact());
     ExpectCovered(batch, plan.view());
     ASSERT_FALSE(HasFatalFailure());
@@ -143,9 +85,9 @@ TEST(HopperPlan, TilesOfOneRowFit) {
     const FlashInferShape shape = {
         .q_heads = 3, .kv_heads = 1, .head_dim = head_dim, .block_size = 16};
     const int32_t tokens = std::max(HopperTileRows(head_dim) + 1, kPromptTokens);
-    const Batch batch =
-        BatchOf(shape, std::vector<int32_t>(50, tokens), std::vector<int32_t>(50, 0));
-    const GuardedPlan plan(batch, batch.shape);
+    const PlanBatch batch =
+        PlanBatch::Of(shape, std::vector<int32_t>(50, tokens), std::vector<int32_t>(50, 0));
+    const Plan plan(batch);
     EXPECT_TRUE(plan.IsIntact());
     ExpectCovered(batch, plan.view());
   }
@@ -154,28 +96,17 @@ TEST(HopperPlan, TilesOfOneRowFit) {
 TEST(HopperPlan, StepsThatOnlyDecodeHaveNoPrompts) {
   const FlashInferShape shape = {.q_heads = 8, .kv_heads = 2, .head_dim = 128, .block_size = 16};
   EXPECT_FALSE(MayHavePrompts(
-      BatchOf(shape, std::vector<int32_t>(512, 1), std::vector<int32_t>(512, 100)).shape));
-  EXPECT_FALSE(MayHavePrompts(BatchOf(shape, {127}, {0}).shape));
-  EXPECT_TRUE(MayHavePrompts(BatchOf(shape, {128}, {0}).shape));
-  EXPECT_TRUE(MayHavePrompts(BatchOf(shape, {1, 128, 1}, {70, 0, 70}).shape));
-}
-
-// A graph pads a step's tokens: a step's only request is planned here, however few tokens it has.
-TEST(HopperPlan, TheOnlyRequestOfAPaddedStepHasWork) {
-  Batch batch = BatchOf(
-      {.q_heads = 2, .kv_heads = 1, .head_dim = 128, .block_size = 16}, {100}, {40});
-  batch.shape.tokens = 192;
-  ASSERT_TRUE(MayHavePrompts(batch.shape));
-  const GuardedPlan plan(batch, batch.shape);
-  EXPECT_EQ(plan.view().first_tile[kHopperBlocks], 2);
-  ExpectCovered(batch, plan.view());
+      PlanBatch::Of(shape, std::vector<int32_t>(512, 1), std::vector<int32_t>(512, 100)).shape));
+  EXPECT_FALSE(MayHavePrompts(PlanBatch::Of(shape, {127}, {0}).shape));
+  EXPECT_TRUE(MayHavePrompts(PlanBatch::Of(shape, {128}, {0}).shape));
+  EXPECT_TRUE(MayHavePrompts(PlanBatch::Of(shape, {1, 128, 1}, {70, 0, 70}).shape));
 }
 
 // Tiles of a long prompt have up to 128 times the keys of others, and blocks nearly the same.
 TEST(HopperPlan, BlocksHaveAboutTheSameWork) {
-  const Batch batch = BatchOf(
+  const PlanBatch batch = PlanBatch::Of(
       {.q_heads = 32, .kv_heads = 8, .head_dim = 128, .block_size = 16}, {16384}, {0});
-  const GuardedPlan plan(batch, batch.shape);
+  const Plan plan(batch);
   std::vector<int64_t> keys(kHopperBlocks, 0);
   for (int32_t block = 0; block < kHopperBlocks; ++block) {
     for (int32_t i = plan.view().first_tile[block]; i < plan.view().first_tile[block + 1]; ++i) {

@@ -49,26 +49,44 @@ namespace {
 
 constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// Tokens of requests that have work, at most. If not all tokens can be theirs, a request has none.
+int32_t MaxTokens(const FlashInferShape& s) {
+  const int64_t all = s.tokens, most = s.most_tokens;
+  return static_cast<int32_t>(all <= most * s.requests ? all : most * (s.requests - 1));
+}
+
 int64_t MaxTiles(const FlashInferShape& s, int64_t tile_rows) {
-  return CeilDiv(int64_t{s.tokens} * (s.q_heads / s.kv_heads), tile_rows) + s.requests - 1;
+  return CeilDiv(int64_t{MaxTokens(s)} * (s.q_heads / s.kv_heads), tile_rows) + s.requests - 1;
 }
 
 int64_t SplitBlocks(const FlashInferShape& s) { return kPlannedBlocks / s.kv_heads; }
 
-int32_t TokensOf(const int32_t* query_start, int32_t request) {
-  return query_start[request + 1] - query_start[request];
-}
+// The requests as the planner gets them: those that have no work have neither tokens nor pages.
+struct PlannedRequests {
+  std::vector<int32_t> query_start = {0}, first_page = {0};  // [requests + 1]
 
-// Pages of the requests before each, and of all. Requests of more than `most_tokens` have none, so
-// that the planner divides the others' keys, as far as the blocks go that their rows leave.
-std::vector<int32_t> PagesBefore(const FlashInferShape& shape, const int32_t* query_start,
-                                 const int32_t* seq_lens, int32_t most_tokens) {
-  std::vector<int32_t> pages = {0};
-  for (int32_t r = 0; r < shape.requests; ++r) {
-    const int32_t keys = TokensOf(query_start, r) > most_tokens ? 0 : seq_lens[r];
-    pages.push_back(pages.back() + static_cast<int32_t>(CeilDiv(keys, shape.block_size)));
+  PlannedRequests(const FlashInferShape& shape, const int32_t* starts, const int32_t* seq_lens) {
+    for (int32_t r = 0; r < shape.requests; ++r) {
+      const int32_t tokens = starts[r + 1] - starts[r];
+      const bool has_work = tokens <= shape.most_tokens;
+      const int64_t pages = has_work ? CeilDiv(seq_lens[r], shape.block_size) : 0;
+      query_start.push_back(query_start.back() + (has_work ? tokens : 0));
+      first_page.push_back(first_page.back() + static_cast<int32_t>(pages));
+    }
   }
-  return pages;
+};
+
+// The first state of each token, [tokens + 1], from that of each token with work: others have none.
+void SpreadStates(const FlashInferShape& shape, const int32_t* query_start,
+                  const std::vector<int32_t>& planned_start, const int32_t* planned_states,
+                  int32_t* first_state) {
+  for (int32_t r = 0; r < shape.requests; ++r) {
+    for (int32_t t = query_start[r]; t < query_start[r + 1]; ++t) {
+      const int32_t planned = planned_start[r] + t - query_start[r];
+      first_state[t] = planned_states[std::min(planned, planned_start[r + 1])];
+    }
+  }
+  first_state[shape.tokens] = planned_states[planned_start.back()];
 }
 
 // Bytes that the planner takes for its arrays, with what it aligns them by.
@@ -82,8 +100,8 @@ size_t ScratchBytes(const FlashInferShape& shape, const FlashInferGrid& grid) {
 }  // namespace
 
 FlashInferGrid FlashInferGrid::Of(const FlashInferShape& shape) {
-  // Rows of the longest request if all others have one token.
-  const uint64_t longest = uint64_t{static_cast<uint32_t>(shape.tokens - shape.requests + 1)} *
+  // Rows of the longest request if all others have one token, as the planner computes it.
+  const uint64_t longest = uint64_t{static_cast<uint32_t>(MaxTokens(shape) - shape.requests + 1)} *
                            static_cast<uint32_t>(shape.q_heads / shape.kv_heads);
   const int32_t tile_rows = longest > 64 ? 128 : longest > 16 ? 64 : 16;
   const int64_t tiles = MaxTiles(shape, tile_rows), split = SplitBlocks(shape);
@@ -121,19 +139,20 @@ FlashInferPlanView FlashInferPlanView::Of(const FlashInferShape& shape, std::byt
 }
 
 void PlanFlashInfer(const FlashInferShape& shape, const int32_t* query_start,
-                    const int32_t* seq_lens, std::byte* plan, int32_t most_tokens) {
+                    const int32_t* seq_lens, std::byte* plan) {
   if (shape.tokens == 0) return;
   const FlashInferGrid grid = FlashInferGrid::Of(shape);
-  std::vector<int32_t> pages = PagesBefore(shape, query_start, seq_lens, most_tokens);
+  PlannedRequests planned(shape, query_start, seq_lens);
   std::vector<std::byte> scratch(ScratchBytes(shape, grid));
   flashinfer_planner::PrefillPlanInfo info;
   // The planner only computes offsets into the memory of states.
   const cudaError_t error = flashinfer_planner::PrefillPlan<int32_t>(
       scratch.data(), SIZE_MAX / 4, scratch.data(), scratch.data(), scratch.size(), info,
-      const_cast<int32_t*>(query_start), pages.data(), static_cast<uint32_t>(shape.tokens),
-      static_cast<uint32_t>(shape.requests), static_cast<uint32_t>(shape.q_heads),
-      static_cast<uint32_t>(shape.kv_heads), static_cast<uint32_t>(shape.head_dim),
-      static_cast<uint32_t>(shape.head_dim), static_cast<uint32_t>(shape.block_size),
+      planned.query_start.data(), planned.first_page.data(),
+      static_cast<uint32_t>(MaxTokens(shape)), static_cast<uint32_t>(shape.requests),
+      static_cast<uint32_t>(shape.q_heads), static_cast<uint32_t>(shape.kv_heads),
+      static_cast<uint32_t>(shape.head_dim), static_cast<uint32_t>(shape.head_dim),
+      static_cast<uint32_t>(shape.block_size),
       /*enable_cuda_graph=*/true, /*sizeof_dtype_o=*/2, /*window_left=*/-1,
       /*fixed_split_size=*/-1, /*disable_split_kv=*/!grid.splits, /*num_colocated_ctas=*/0,
       /*uniform_q_len=*/0, /*stream=*/nullptr);
@@ -148,19 +167,17 @@ void PlanFlashInfer(const FlashInferShape& shape, const int32_t* query_start,
   copy(view.request, info.request_indices_offset, block_bytes);
   copy(view.tile, info.qo_tile_indices_offset, block_bytes);
   copy(view.chunk, info.kv_tile_indices_offset, block_bytes);
-  copy(view.first_output, info.o_indptr_offset, (shape.requests + 1) * sizeof(int32_t));
   copy(view.has_work, info.block_valid_mask_offset, grid.blocks);
-  for (int32_t i = 0; i < grid.blocks; ++i) {
-    if (view.has_work[i]) {
-      view.has_work[i] = TokensOf(query_start, view.request[i]) <= most_tokens;
-    }
-  }
   *view.num_tokens = static_cast<uint32_t>(shape.tokens);
   if (grid.splits) {
     copy(view.chunk_tokens, info.kv_chunk_size_ptr_offset, sizeof(int32_t));
-    copy(view.first_state, info.merge_indptr_offset, (shape.tokens + 1) * sizeof(int32_t));
+    copy(view.first_output, info.o_indptr_offset, (shape.requests + 1) * sizeof(int32_t));
+    SpreadStates(shape, query_start, planned.query_start,
+                 reinterpret_cast<const int32_t*>(scratch.data() + info.merge_indptr_offset),
+                 view.first_state);
   } else {
     *view.chunk_tokens = INT32_MAX;
+    std::copy_n(query_start, shape.requests + 1, view.first_output);
   }
   for (int32_t r = 0; r <= shape.requests; ++r) view.first_page[r] = r * shape.table_stride;
   for (int32_t r = 0; r < shape.requests; ++r) {

@@ -30,6 +30,9 @@ struct FlashInferShape {
   int32_t head_dim = 0;
   int32_t block_size = 0;    // tokens of a page
   int32_t table_stride = 0;  // pages from one request's row of the block table to the next
+  // Requests of more tokens in the step have no work: another kernel computes their rows, which may
+  // be written before that.
+  int32_t most_tokens = INT32_MAX;
 };
 
 struct FlashInferGrid {
@@ -48,7 +51,7 @@ struct FlashInferPlanView {
   uint32_t* num_tokens;           // [1]
   int32_t *request, *tile, *chunk;  // [blocks] what a block computes
   bool* has_work;                 // [blocks]
-  int32_t* first_output;          // [requests + 1] its rows, each as often as it has chunks
+  int32_t* first_output;          // [requests + 1] its states if grid.splits, else its rows
   int32_t* first_state;           // [tokens + 1]
   int32_t* first_page;            // [requests + 1] the request's row of the block table
   // [requests] tokens of the last page if requests had all pages of their rows in the table:
@@ -61,10 +64,9 @@ struct FlashInferPlanView {
 };
 
 // `query_start` [requests + 1] and `seq_lens` [requests] are the host's, as is `plan`, which has
-// Bytes() and is aligned to 16 bytes. Requests of more than `most_tokens` have no work: what their
-// rows have afterwards is undefined.
+// Bytes() and is aligned to 16 bytes.
 void PlanFlashInfer(const FlashInferShape& shape, const int32_t* query_start,
-                    const int32_t* seq_lens, std::byte* plan, int32_t most_tokens = INT32_MAX);
+                    const int32_t* seq_lens, std::byte* plan);
 
 }  // namespace pagemill::gpu
 

@@ -4,12 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstring>
 #include <map>
-#include <random>
 #include <tuple>
 #include <vector>
+
+#include "cuda/ops/paged_attention/flashinfer/testing/plan_batch.h"
 
 // Functions of the CUDA runtime that an object of nvcc calls before main(), and that the planner
 // calls if it fails.
@@ -29,76 +28,34 @@ namespace {
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-struct Batch {
+constexpr FlashInferShape kLlama8B = {
+    .q_heads = 32, .kv_heads = 8, .head_dim = 128, .block_size = 16};
+
+// What is left beside prompts, which the kernel for Hopper computes.
+constexpr int32_t kMostTokens = 127;
+
+using Plan = GuardedPlan<FlashInferPlanView, PlanFlashInfer>;
+
+// A step that decodes, one with prompts, or both.
+PlanBatch NextBatch(PlanRandom& random) {
   FlashInferShape shape;
-  std::vector<int32_t> query_start = {0};
-  std::vector<int32_t> seq_lens;
-};
-
-class Random {
- public:
-  int32_t Int(int32_t low, int32_t high) {
-    return std::uniform_int_distribution<int32_t>(low, high)(engine_);
+  shape.kv_heads = random.Choose({1, 2, 3, 8, 32, 264});
+  shape.q_heads = shape.kv_heads * random.Choose({1, 3, 4, 7, 16});
+  shape.head_dim = random.Choose({64, 128});
+  shape.block_size = random.Choose({8, 16, 32, 128});
+  const int32_t longest = random.Choose({1, 20, 3000, 40000});
+  const int32_t prompts = random.Choose({0, 0, 1, 3});
+  std::vector<int32_t> tokens, contexts;
+  for (int32_t r = 0, requests = random.Choose({1, 2, 5, 31, 256}); r < requests; ++r) {
+    tokens.push_back(r < prompts ? random.Int(0, 700) : 1);
+    contexts.push_back(random.Int(1, longest));
   }
-  int32_t Choose(std::initializer_list<int32_t> values) {
-    return values.begin()[Int(0, static_cast<int32_t>(values.size()) - 1)];
-  }
-
-  // A step that decodes, one with prompts, or both.
-  Batch NextBatch() {
-    Batch batch;
-    FlashInferShape& shape = batch.shape;
-    shape.kv_heads = Choose({1, 2, 3, 8, 32, 264});
-    shape.q_heads = shape.kv_heads * Choose({1, 3, 4, 7, 16});
-    shape.head_dim = Choose({64, 128});
-    shape.block_size = Choose({8, 16, 32, 128});
-    shape.requests = Choose({1, 2, 5, 31, 256});
-    const int32_t longest = Choose({1, 20, 3000, 40000});
-    const int32_t prompts = Choose({0, 0, 1, 3});
-    for (int32_t r = 0; r < shape.requests; ++r) {
-      const int32_t tokens = r < prompts ? Int(0, 700) : 1;
-      batch.query_start.push_back(batch.query_start.back() + tokens);
-      batch.seq_lens.push_back(std::max(tokens, 1) + Int(0, longest));
-    }
-    shape.tokens = batch.query_start.back();
-    shape.table_stride =
-        static_cast<int32_t>(CeilDiv(*std::ranges::max_element(batch.seq_lens), shape.block_size)) +
-        Int(0, 3);
-    return batch;
-  }
-
- private:
-  std::mt19937 engine_{1};
-};
-
-// A plan in memory of a step of up to `most`, with bytes behind it that nothing may change.
-class GuardedPlan {
- public:
-  GuardedPlan(const Batch& batch, const FlashInferShape& most, int32_t most_tokens = INT32_MAX)
-      : bytes_(static_cast<size_t>(FlashInferPlanView::Bytes(most))),
-        memory_(bytes_ + kGuardBytes, kGuard),
-        view_(FlashInferPlanView::Of(batch.shape, memory_.data())) {
-    PlanFlashInfer(batch.shape, batch.query_start.data(), batch.seq_lens.data(), memory_.data(),
-                   most_tokens);
-  }
-  const FlashInferPlanView& view() const { return view_; }
-  bool IsIntact() const {
-    return std::all_of(memory_.begin() + static_cast<int64_t>(bytes_), memory_.end(),
-                       [](std::byte b) { return b == kGuard; });
-  }
-
- private:
-  static constexpr size_t kGuardBytes = 4096;
-  static constexpr std::byte kGuard{0xa5};
-  const size_t bytes_;
-  std::vector<std::byte> memory_;
-  const FlashInferPlanView view_;
-};
+  return PlanBatch::Of(shape, tokens, contexts);
+}
 
 // Every (request, tile of its rows, chunk of its keys) is the work of one block; requests of more
-// than `most_tokens` have one chunk, which is no block's.
-void ExpectCovered(const Batch& batch, const FlashInferPlanView& plan,
-                   int32_t most_tokens = INT32_MAX) {
+// than `most_tokens` have none.
+void ExpectCovered(const PlanBatch& batch, const FlashInferPlanView& plan) {
   const FlashInferShape& shape = batch.shape;
   const FlashInferGrid grid = FlashInferGrid::Of(shape);
   const int32_t chunk_tokens = *plan.chunk_tokens;
@@ -112,19 +69,19 @@ void ExpectCovered(const Batch& batch, const FlashInferPlanView& plan,
   size_t num_pieces = 0;
   int64_t states = 0;
   for (int32_t r = 0; r < shape.requests; ++r) {
-    const int32_t tokens = batch.query_start[r + 1] - batch.query_start[r];
+    const int32_t tokens = batch.Tokens(r);
     const int64_t rows = int64_t{tokens} * (shape.q_heads / shape.kv_heads);
-    const bool is_left_out = tokens > most_tokens;
-    const int64_t chunks =
-        grid.splits && !is_left_out ? CeilDiv(batch.seq_lens[r], chunk_tokens) : 1;
-    for (int32_t tile = 0; !is_left_out && tile < CeilDiv(rows, grid.tile_rows); ++tile) {
+    const int64_t chunks = tokens > shape.most_tokens ? 0
+                           : grid.splits              ? CeilDiv(batch.seq_lens[r], chunk_tokens)
+                                                      : 1;
+    for (int32_t tile = 0; chunks > 0 && tile < CeilDiv(rows, grid.tile_rows); ++tile) {
       for (int32_t chunk = 0; chunk < chunks; ++chunk, ++num_pieces) {
         const auto found = blocks.find({r, tile, chunk});
         ASSERT_TRUE(found != blocks.end()) << r << " " << tile << " " << chunk;
         EXPECT_EQ(found->second, 1);
       }
     }
-    EXPECT_EQ(plan.first_output[r], states) << r;
+    EXPECT_EQ(plan.first_output[r], grid.splits ? states : batch.query_start[r]) << r;
     for (int32_t t = batch.query_start[r]; grid.splits && t < batch.query_start[r + 1]; ++t) {
       EXPECT_EQ(plan.first_state[t + 1] - plan.first_state[t], chunks);
     }
@@ -133,23 +90,24 @@ void ExpectCovered(const Batch& batch, const FlashInferPlanView& plan,
     EXPECT_EQ((pages - 1) * shape.block_size + plan.last_page_tokens[r], batch.seq_lens[r]);
   }
   EXPECT_EQ(blocks.size(), num_pieces);
-  EXPECT_EQ(plan.first_output[shape.requests], states);
   if (grid.splits) {
+    EXPECT_EQ(plan.first_output[shape.requests], states);
+    EXPECT_EQ(plan.first_state[shape.tokens], states);
     EXPECT_LE(states, grid.MaxStates(shape));
   }
 }
 
 TEST(FlashInferPlan, CoversEachPieceOnceWithinItsMemory) {
-  Random random;
+  PlanRandom random;
   int splits = 0, whole = 0;
   for (int i = 0; i < 400; ++i) {
-    const Batch batch = random.NextBatch();
+    const PlanBatch batch = NextBatch(random);
     if (batch.shape.tokens == 0) continue;
     SCOPED_TRACE(i);
     FlashInferShape most = batch.shape;
     most.tokens += random.Int(0, 500);
     most.requests += random.Int(0, 10);
-    const GuardedPlan plan(batch, most);
+    const Plan plan(batch, most);
     ASSERT_TRUE(plan.IsIntact());
     ExpectCovered(batch, plan.view());
     ASSERT_FALSE(HasFatalFailure());
@@ -161,16 +119,17 @@ TEST(FlashInferPlan, CoversEachPieceOnceWithinItsMemory) {
 }
 
 TEST(FlashInferPlan, RequestsOfManyTokensAreLeftOut) {
-  constexpr int32_t kMostTokens = 127;
-  Random random;
+  PlanRandom random;
   int splits = 0, whole = 0;
   for (int i = 0; i < 400; ++i) {
-    const Batch batch = random.NextBatch();
+    PlanBatch batch = NextBatch(random);
     if (batch.shape.tokens <= kMostTokens) continue;
     SCOPED_TRACE(i);
-    const GuardedPlan plan(batch, batch.shape, kMostTokens);
+    FlashInferShape most = batch.shape;
+    batch.shape.most_tokens = kMostTokens;
+    const Plan plan(batch, most);
     ASSERT_TRUE(plan.IsIntact());
-    ExpectCovered(batch, plan.view(), kMostTokens);
+    ExpectCovered(batch, plan.view());
     ASSERT_FALSE(HasFatalFailure());
     ++(FlashInferGrid::Of(batch.shape).splits ? splits : whole);
   }
@@ -178,29 +137,22 @@ TEST(FlashInferPlan, RequestsOfManyTokensAreLeftOut) {
   EXPECT_GT(whole, 20);
 }
 
-// Keys of a request that is left out are not divided: the other request's are, among the blocks
-// that its rows leave.
+// A prompt that is left out takes no part of the GPU from a long context, however long it is.
 TEST(FlashInferPlan, ALongContextBesideAPromptIsDivided) {
-  const Batch batch = {.shape = {.tokens = 257,
-                                 .requests = 2,
-                                 .q_heads = 32,
-                                 .kv_heads = 8,
-                                 .head_dim = 128,
-                                 .block_size = 16,
-                                 .table_stride = 4096},
-                       .query_start = {0, 256, 257},
-                       .seq_lens = {65536, 65536}};
-  const GuardedPlan plan(batch, batch.shape, 127);
-  EXPECT_EQ(plan.view().first_state[1], 1);
-  EXPECT_GE(plan.view().first_state[257] - plan.view().first_state[256], 24);
+  FlashInferShape shape = kLlama8B;
+  shape.most_tokens = kMostTokens;
+  const PlanBatch batch = PlanBatch::Of(shape, {8192, 1}, {0, 65536});
+  const Plan plan(batch);
+  EXPECT_EQ(plan.view().first_state[8192], 0);
+  EXPECT_GE(plan.view().first_state[8193], 32);
 }
 
 // What a recorded launch depends on is the same for all batches of one size, and the states fit in
 // what the largest tiles need.
 TEST(FlashInferPlan, SizesFollowFromTheShape) {
-  Random random;
+  PlanRandom random;
   for (int i = 0; i < 100; ++i) {
-    Batch batch = random.NextBatch();
+    PlanBatch batch = NextBatch(random);
     if (batch.shape.tokens == 0) continue;
     const FlashInferGrid grid = FlashInferGrid::Of(batch.shape);
     const FlashInferGrid most = {
@@ -208,7 +160,7 @@ TEST(FlashInferPlan, SizesFollowFromTheShape) {
     EXPECT_LE(grid.MaxStates(batch.shape), most.MaxStates(batch.shape));
     for (int32_t& seq_len : batch.seq_lens) seq_len += random.Int(0, 5000);
     batch.shape.table_stride += static_cast<int32_t>(CeilDiv(5000, batch.shape.block_size));
-    const GuardedPlan plan(batch, batch.shape);  // aborts if the planner's grid is another
+    const Plan plan(batch);  // aborts if the planner's grid is another
     ASSERT_TRUE(plan.IsIntact());
     ExpectCovered(batch, plan.view());
   }
@@ -216,16 +168,8 @@ TEST(FlashInferPlan, SizesFollowFromTheShape) {
 
 // A step of one long request is divided among all multiprocessors.
 TEST(FlashInferPlan, ALongContextIsDivided) {
-  const Batch batch = {.shape = {.tokens = 1,
-                                 .requests = 1,
-                                 .q_heads = 32,
-                                 .kv_heads = 8,
-                                 .head_dim = 128,
-                                 .block_size = 16,
-                                 .table_stride = 8192},
-                       .query_start = {0, 1},
-                       .seq_lens = {131072}};
-  const GuardedPlan plan(batch, batch.shape);
+  const PlanBatch batch = PlanBatch::Of(kLlama8B, {1}, {131072});
+  const Plan plan(batch);
   const FlashInferGrid grid = FlashInferGrid::Of(batch.shape);
   EXPECT_EQ(grid.tile_rows, 16);
   EXPECT_EQ(grid.blocks, 33);
