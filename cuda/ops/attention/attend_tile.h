@@ -50,13 +50,13 @@ class AttendTile {
       float scores[kKeysOfThread];
       dots_.Multiply([&](int64_t key) { return source.Key(key); }, tile, end, 0, scores);
       Weigh(source, tile, end, scores);
-      const bool all = tile + kTileKeys <= end && source.AllSee(tile, tile + kTileKeys);
-      PAGEMILL_UNROLL
-      for (int j = 0; j < kChunks; ++j) {
-        if (j * kTileChunk >= value_size_) break;
+      const int64_t left = end - tile;
+      const int quads = static_cast<int>(left < kTileKeys ? (left + 3) / 4 : kTileKeys / 4);
+      const bool all = left >= kTileKeys && source.AllSee(tile, tile + kTileKeys);
+      for (int j = 0; j < kChunks && j * kTileChunk < value_size_; ++j) {
         dots_.LoadChunk([&](int64_t key) { return source.Value(key); }, tile, end, j * kTileChunk,
                         value_size_);
-        all ? AddValues<true>(j) : AddValues<false>(j);
+        all ? AddChunk<true>(j, kTileKeys / 4) : AddChunk<false>(j, quads);
       }
     }
   }
@@ -109,15 +109,25 @@ class AttendTile {
     if (first == 0) factors_[row] = kept;
   }
 
+  // Sums are in registers, so each chunk has code of its own; loading it has not, or compiling a
+  // kernel would take minutes.
+  template <bool kAllSeen>
+  PAGEMILL_DEVICE void AddChunk(int chunk, int quads) {
+    PAGEMILL_UNROLL
+    for (int j = 0; j < kChunks; ++j) {
+      if (j == chunk) AddValues<kAllSeen>(j, quads);
+    }
+  }
+
   // Values that a row does not see may be NaN, unless all rows see them.
   template <bool kAllSeen>
-  PAGEMILL_DEVICE void AddValues(int j) {
+  PAGEMILL_DEVICE void AddValues(int j, int quads) {
     if (j * kTileChunk + Thread() % kTileChunk >= value_size_) return;
     const float* const values = dots_.chunk() + Thread() % kTileChunk;
     const int row = FirstRow();
     PAGEMILL_UNROLL
     for (int i = 0; i < kRowsOfThread; ++i) sums_[i][j] *= factors_[row + i];
-    for (int quad = 0; quad < kTileKeys / 4; ++quad) {
+    for (int quad = 0; quad < quads; ++quad) {
       float value[4];
       PAGEMILL_UNROLL
       for (int k = 0; k < 4; ++k) value[k] = values[(quad * 4 + k) * kChunkQuads * 4];

@@ -4,6 +4,7 @@
 #include "cuda/gpu_batch.h"
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
+#include "cuda/ops/attention/activations.h"
 #include "cuda/ops/attention/attend_tile.h"
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/kernels.h"
@@ -63,10 +64,10 @@ PAGEMILL_DEVICE int64_t CountChosen(const int32_t* chosen, int64_t most) {
 
 // A block for kTileRows rows of the step, heads of one token after those of the other. Tokens that
 // have chosen keys are computed one after the other.
-template <typename T, typename C, int kChunks>
+template <typename C, int kChunks>
 PAGEMILL_KERNEL_OF(kTileThreads, 1)
-    AttendLatents(Rows<const T> q, Rows<const T> rope, Rows<const C> pages,
-                  Rows<const int32_t> chosen, int64_t num_chosen, Rows<T> y, Sizes sizes,
+    AttendLatents(Activations q, Activations rope, Rows<const C> pages,
+                  Rows<const int32_t> chosen, int64_t num_chosen, Activations y, Sizes sizes,
                   StepTokens batch) {
   const int64_t heads = sizes.heads, first = int64_t{BlockIndex().x} * kTileRows;
   const int64_t last_row = batch.query_start[batch.num_requests] * heads;
@@ -76,8 +77,8 @@ PAGEMILL_KERNEL_OF(kTileThreads, 1)
   tile.LoadRows([&](int row, int d) -> float {
     const int64_t token = (first + row) / heads, head = (first + row) % heads;
     if (first + row >= end) return 0;
-    return d < sizes.latent ? ToFloat(q[token][head * sizes.latent + d])
-                            : ToFloat(rope[token][head * sizes.rope + d - sizes.latent]);
+    return d < sizes.latent ? q.Load(token, head * sizes.latent + d)
+                            : rope.Load(token, head * sizes.rope + d - sizes.latent);
   });
   for (int64_t row = first; row < end;) {
     const int64_t token = row / heads;
@@ -108,16 +109,16 @@ PAGEMILL_KERNEL_OF(kTileThreads, 1)
   }
   tile.Store([&](int row, int d, float value) {
     if (first + row >= end) return;
-    y[(first + row) / heads][(first + row) % heads * sizes.latent + d] = FromFloat<T>(value);
+    y.Store((first + row) / heads, (first + row) % heads * sizes.latent + d, value);
   });
 }
 
-template <typename T, typename C>
+template <typename C>
 auto KernelFor(int64_t size) {
-  if (size <= 2 * kTileChunk) return AttendLatents<T, C, 2>;
-  if (size <= 8 * kTileChunk) return AttendLatents<T, C, 8>;
+  if (size <= 2 * kTileChunk) return AttendLatents<C, 2>;
+  if (size <= 8 * kTileChunk) return AttendLatents<C, 8>;
   static_assert(ops::kMaxLatentSize == 16 * kTileChunk);
-  return AttendLatents<T, C, 16>;
+  return AttendLatents<C, 16>;
 }
 
 int64_t SharedBytes(const ops::OpCall& call) {
@@ -137,15 +138,13 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const LaunchShape shape = {.blocks = {DivideUp(q.shape[0] * q.shape[1], kTileRows)},
                              .threads = {kTileThreads},
                              .shared_bytes = SharedBytes(call)};
-  WithActType(q.dtype, [&]<typename T>(T) {
-    const auto attend = [&]<typename C>(C) {
-      Launch(*context.stream, shape, KernelFor<T, C>(q.shape[2]), RowsOf<const T>(q),
-             RowsOf<const T>(rope), RowsOf<const C>(cache), chosen,
-             chooses ? call.inputs[kChosen].shape[1] : 0, RowsOf<T>(call.outputs[0]), sizes,
-             StepTokensOf(*call.batch));
-    };
-    cache.dtype == DType::kF32 ? attend(float{}) : attend(BFloat16{});
-  });
+  const auto attend = [&]<typename C>(C) {
+    Launch(*context.stream, shape, KernelFor<C>(q.shape[2]), ActivationsOf(q),
+           ActivationsOf(rope), RowsOf<const C>(cache), chosen,
+           chooses ? call.inputs[kChosen].shape[1] : 0, ActivationsOf(call.outputs[0]), sizes,
+           StepTokensOf(*call.batch));
+  };
+  cache.dtype == DType::kF32 ? attend(float{}) : attend(BFloat16{});
 }
 
 // Neither windows, nor sums of weights, nor rows that stand for several tokens or have no rotated

@@ -35,10 +35,6 @@ inline constexpr int kMaxItemHeadDim = 128;
 inline constexpr int kMergeThreads = 128;
 inline constexpr int64_t kMaxItemBlocks = 1024;  // of a launch; each takes items in turn
 
-inline Activations ActivationsOf(const TensorView& view) {
-  return {view.data, view.row_stride_bytes / Info(view.dtype).block_bytes, view.dtype};
-}
-
 // Block (b, KV head), for every item from b on.
 template <typename Item>
 PAGEMILL_KERNEL_OF(Item::kThreads, Item::kBlocks)

@@ -10,38 +10,13 @@
 
 #include <cstdint>
 
-#include "cc/tensor/dtype.h"
 #include "cuda/gpu_batch.h"
 #include "cuda/gpu_vendor.h"
+#include "cuda/ops/attention/activations.h"
 #include "cuda/ops/paged_attention/attention_plan.h"
 #include "cuda/ops/paged_attention/attention_scores.h"
 
 namespace pagemill::gpu {
-
-// q and y: their type is looked up per element, which costs less than kernels for each.
-struct Activations {
-  void* data;
-  int64_t stride;  // elements
-  DType type;
-
-  template <typename T>
-  PAGEMILL_DEVICE T* At(int64_t row, int64_t i) const {
-    return static_cast<T*>(data) + row * stride + i;
-  }
-  PAGEMILL_DEVICE float Load(int64_t row, int64_t i) const {
-    if (type == DType::kBF16) return ToFloat(*At<BFloat16>(row, i));
-    return type == DType::kF16 ? ToFloat(*At<Half>(row, i)) : *At<float>(row, i);
-  }
-  PAGEMILL_DEVICE void Store(int64_t row, int64_t i, float value) const {
-    if (type == DType::kBF16) {
-      *At<BFloat16>(row, i) = FromFloat<BFloat16>(value);
-    } else if (type == DType::kF16) {
-      *At<Half>(row, i) = FromFloat<Half>(value);
-    } else {
-      *At<float>(row, i) = value;
-    }
-  }
-};
 
 // States of splits: of kWarpRows rows, each its values [head_dim], `most` and `sum`.
 struct SplitStates {
