@@ -101,7 +101,8 @@ def test_greedy_tokens_with_a_draft_model_are_those_without(family: str, tmp_pat
     assert stats.draft_tokens > 0
 
 
-def test_ranks_verify_the_drafts_of_rank_0(tmp_path: Path) -> None:
+@pytest.mark.parametrize("accepts", [False, True], ids=["refused", "accepted"])
+def test_ranks_verify_the_drafts_of_rank_0(tmp_path: Path, accepts: bool) -> None:
     """Pages of a rank are half as large, and the draft model is whole."""
     require_native()
     target, draft = tmp_path / "target", tmp_path / "draft"
@@ -112,10 +113,14 @@ def test_ranks_verify_the_drafts_of_rank_0(tmp_path: Path) -> None:
     options = {"temperatures": (0.0,), "kv_cache_dtype": "f32", "activation_dtype": "f32"}
     expected, _ = tokens_of(target, **options)
     tokens, stats = tokens_of(
-        target, speculative_config=by_model(draft), tensor_parallel_size=2, **options
+        target,
+        speculative_config=by_model(target if accepts else draft),
+        tensor_parallel_size=2,
+        **options,
     )
     assert tokens == expected
     assert stats.draft_tokens > 0
+    assert accepts == (stats.accepted_draft_tokens > stats.draft_tokens / 2)
 
 
 def test_a_model_that_drafts_for_itself_is_right(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
-"""Programs of three families, on the CPU as a SYCL device: the tokens and logits of the CPU's own
-kernels in f32. Attention in a window and norms of heads are Gemma 3's, experts Qwen3-MoE's."""
+"""Programs of several families, on the CPU as a SYCL device: the tokens and logits of the CPU's own
+kernels in f32. Attention in a window and norms of heads are Gemma 3's, experts Qwen3-MoE's, latents
+DeepSeek-V2's, recurrent states Mamba-2's."""
 
 from __future__ import annotations
 
@@ -25,6 +26,8 @@ TOLERANCES = {
     ("gemma3", "bf16"): 0.05,
     ("qwen3_moe", "f32"): 0.002,
     ("qwen3_moe", "bf16"): 0.15,
+    ("deepseek_v2", "f32"): 0.002,
+    ("mamba2", "f32"): 0.002,
 }
 
 

@@ -41,8 +41,10 @@ def _device() -> Iterator[None]:
         ("llama", {"speculative_config": {"method": "ngram", "num_speculative_tokens": 4}}),
         ("gemma3", {}),
         ("qwen3_moe", {}),
+        ("deepseek_v2", {}),
+        ("mamba2", {}),
     ],
-    ids=["llama", "llama-drafts", "gemma3", "qwen3_moe"],
+    ids=["llama", "llama-drafts", "gemma3", "qwen3_moe", "deepseek_v2", "mamba2"],
 )
 def test_greedy_tokens_are_those_of_the_cpu(
     family: str, options: dict[str, Any], tmp_path: Path
