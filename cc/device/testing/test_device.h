@@ -1,8 +1,8 @@
 // File: cc/device/testing/test_device.h
 // A fake device, made of this process's memory and a thread per stream, that behaves like a GPU in
 // the relevant ways: work executes later than it is enqueued, graphs replay recorded addresses, and
-// device memory is accessible only while work of a stream executes: before and after, a dereference
-// by the host faults.
+// device memory is accessible only while a stream has work to execute: before and after, a
+// dereference by the host faults.
 //
 //   TestDevice device;
 //   std::unique_ptr<Stream> stream = *device.NewStream();

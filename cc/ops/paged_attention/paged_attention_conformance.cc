@@ -39,49 +39,50 @@ std::vector<const Kernel*> Kernels(const OpDefinition& op, const device::Capabil
 
 bool Rounds(const Kernel* kernel) { return kernel->activations != Precision::kF32; }
 
-// Kernels that round queries and weights stay within the contract; with equal scores nothing is
-// rounded, so that a missing or extra key is detected.
-void CheckRounding(const OpDefinition& op, const device::Capabilities& caps,
-                   AttentionOptions options, const std::vector<PagedRequest>& requests) {
-  device::ThreadPool one({.num_threads = 1});
-  const auto check = [&](const conformance::Tolerance& tolerance) {
-    AttentionCase c(options, requests);
-    std::vector<const Kernel*> kernels = Kernels(op, caps, c.call());
-    std::erase_if(kernels, [](const Kernel* kernel) { return !Rounds(kernel); });
-    if (kernels.empty()) return;
-    const std::vector<float> expected = c.Run(conformance::ReferenceKernel(op), one);
-    for (const Kernel* kernel : kernels) {
-      EXPECT_TRUE(AllClose(c.Run(*kernel, one), expected, tolerance))
-          << kernel->name << " head_dim " << options.head_dim << " window " << options.window
-          << " zero queries " << options.zero_queries;
-    }
-  };
+// The case with queries that are rounded beforehand, for kernels that round them.
+AttentionCase Rounded(AttentionOptions options, const std::vector<PagedRequest>& requests) {
   options.round_queries = options.dtype != DType::kI8;
-  check(kRoundedTolerance);
-  options.zero_queries = true;
+  return AttentionCase(options, requests);
+}
+
+// With equal scores nothing is rounded, so that a missing or extra key is detected.
+void CheckEqualScores(const OpDefinition& op, const std::vector<const Kernel*>& kernels,
+                      AttentionOptions options, const std::vector<PagedRequest>& requests) {
+  const bool are_equal = !options.slopes && options.bias_reach < 0;
   // With int8 values, weights times scales are rounded.
-  const bool moved = options.slopes || options.bias_reach >= 0;
-  if (!moved && options.dtype != DType::kI8) check(kTolerance);
+  if (!are_equal || options.dtype == DType::kI8 || std::ranges::none_of(kernels, Rounds)) return;
+  options.zero_queries = true;
+  AttentionCase c = Rounded(options, requests);
+  device::ThreadPool one({.num_threads = 1});
+  const std::vector<float> expected = c.Run(conformance::ReferenceKernel(op), one);
+  for (const Kernel* kernel : kernels) {
+    if (!Rounds(kernel)) continue;
+    EXPECT_TRUE(AllClose(c.Run(*kernel, one), expected, kTolerance))
+        << kernel->name << " head_dim " << options.head_dim << " window " << options.window;
+  }
 }
 
 // Results are close to the reference and have the same bits with 1 to 3 threads; kernels that round
-// queries give the same bits for queries that are rounded beforehand.
+// queries stay within the contract, and give the same bits for queries that are rounded beforehand.
 void CheckCase(const OpDefinition& op, const device::Capabilities& caps,
                const AttentionOptions& options, const std::vector<PagedRequest>& requests) {
-  AttentionCase c(options, requests);
+  AttentionCase c(options, requests), rounded = Rounded(options, requests);
   ASSERT_TRUE(op.check(c.call()).ok()) << op.check(c.call()).ToString();
+  const std::vector<const Kernel*> kernels = Kernels(op, caps, c.call());
   device::ThreadPool one({.num_threads = 1});
-  const std::vector<float> expected = c.Run(conformance::ReferenceKernel(op), one);
-  for (const Kernel* kernel : Kernels(op, caps, c.call())) {
+  const auto reference = [&](AttentionCase& of) {
+    return of.Run(conformance::ReferenceKernel(op), one);
+  };
+  const std::vector<float> expected = reference(c);
+  const bool are_rounded = options.dtype != DType::kI8 && std::ranges::any_of(kernels, Rounds);
+  const std::vector<float> expected_rounded = are_rounded ? reference(rounded) : expected;
+  for (const Kernel* kernel : kernels) {
     const std::vector<float> alone = c.Run(*kernel, one);
+    EXPECT_TRUE(Rounds(kernel) ? AllClose(alone, expected_rounded, kRoundedTolerance)
+                               : AllClose(alone, expected, kTolerance))
+        << kernel->name << " head_dim " << options.head_dim << " window " << options.window;
     if (Rounds(kernel) && options.dtype != DType::kI8) {
-      AttentionOptions rounded = options;
-      rounded.round_queries = true;
-      EXPECT_TRUE(BitEqual(AttentionCase(rounded, requests).Run(*kernel, one), alone))
-          << kernel->name;
-    } else if (!Rounds(kernel)) {
-      EXPECT_TRUE(AllClose(alone, expected, kTolerance))
-          << kernel->name << " head_dim " << options.head_dim << " window " << options.window;
+      EXPECT_TRUE(BitEqual(rounded.Run(*kernel, one), alone)) << kernel->name;
     }
     for (int32_t threads : conformance::ThreadCounts(caps)) {
       if (threads == 1) continue;
@@ -89,7 +90,7 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps,
       EXPECT_TRUE(BitEqual(c.Run(*kernel, pool), alone)) << kernel->name << " " << threads;
     }
   }
-  CheckRounding(op, caps, options, requests);
+  CheckEqualScores(op, kernels, options, requests);
 }
 
 // 31 requests of mixed lengths: some decode, some prefill.
