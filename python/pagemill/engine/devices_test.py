@@ -54,7 +54,7 @@ def test_a_plugin_that_cannot_be_loaded_is_named(
 
 def test_a_package_that_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = importlib.metadata.EntryPoint("cuda", "no_such_package:PLUGIN", "pagemill.devices")
-    monkeypatch.setattr("pagemill.engine.devices._installed", lambda: [entry])
+    monkeypatch.setattr("pagemill.engine.devices._installed", lambda path: [entry])
     (found,) = find_plugins()
     assert (found.name, found.plugin) == ("cuda", None)
     assert "no_such_package:PLUGIN cannot be imported" in found.reason
