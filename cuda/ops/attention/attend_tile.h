@@ -53,10 +53,12 @@ class AttendTile {
       const int64_t left = end - tile;
       const int quads = static_cast<int>(left < kTileKeys ? (left + 3) / 4 : kTileKeys / 4);
       const bool all = left >= kTileKeys && source.AllSee(tile, tile + kTileKeys);
-      for (int j = 0; j < kChunks && j * kTileChunk < value_size_; ++j) {
+      PAGEMILL_UNROLL
+      for (int j = 0; j < kChunks; ++j) {
+        if (j * kTileChunk >= value_size_) break;
         dots_.LoadChunk([&](int64_t key) { return source.Value(key); }, tile, end, j * kTileChunk,
                         value_size_);
-        all ? AddChunk<true>(j, kTileKeys / 4) : AddChunk<false>(j, quads);
+        all ? AddValues<true>(j, kTileKeys / 4) : AddValues<false>(j, quads);
       }
     }
   }
@@ -107,16 +109,6 @@ class AttendTile {
     sum_ = sum_ * kept + WarpReduce(sum, Sum{}, kThreadsOfRow);
     most_ = most;
     if (first == 0) factors_[row] = kept;
-  }
-
-  // Sums are in registers, so each chunk has code of its own; loading it has not, or compiling a
-  // kernel would take minutes.
-  template <bool kAllSeen>
-  PAGEMILL_DEVICE void AddChunk(int chunk, int quads) {
-    PAGEMILL_UNROLL
-    for (int j = 0; j < kChunks; ++j) {
-      if (j == chunk) AddValues<kAllSeen>(j, quads);
-    }
   }
 
   // Values that a row does not see may be NaN, unless all rows see them.
