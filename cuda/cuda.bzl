@@ -7,9 +7,9 @@ load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("//tools/bazel:cc.bzl", "PRECOMPILED_GTEST", "PRECOMPILED_GTEST_COPTS")
 load("//tools/bazel:requires.bzl", "requires")
 
-# Data center and desktop GPUs of the Ampere, Hopper and Blackwell generations. Code runs on later GPUs
-# of the same generation, too (8.6, 8.9, 10.3, 12.1), if it is not for one alone, as 90a is. The last
-# one is also kept as PTX, for what comes after.
+# Data center and desktop GPUs of the Ampere, Hopper and Blackwell generations. Code runs on later
+# GPUs of the same generation, too (8.6, 8.9, 10.3, 12.1), if it is not for one alone, as 90a is. The
+# last one is also kept as PTX, for what comes after.
 _ARCHITECTURES = ["80", "90a", "100", "120"]
 _PTX = "compute_120"
 

@@ -61,7 +61,7 @@ def expected() -> pagemill.RequestOutput:
 
 def test_has_licence_readme_and_parts(sdk: Path) -> None:
     names = {str(path.relative_to(sdk)) for path in sdk.rglob("*") if path.is_file()}
-    assert {"LICENSE", "README.md", "include/pagemill.h"} < names
+    assert {"LICENSE", "licenses/xxhash.txt", "README.md", "include/pagemill.h"} < names
     assert {Path(name).name for name in names if name.startswith("lib/")} == {
         "libpagemill.so",
         "libpagemill_engine.a",

@@ -28,6 +28,16 @@ def test_it_has_the_extension_and_no_libraries_of_others(wheel: pathlib.Path) ->
     assert not [name for name in names if name.endswith("_test.py")]
 
 
+def test_it_has_the_licences_of_what_is_compiled_into_it(wheel: pathlib.Path) -> None:
+    files = zipfile.ZipFile(wheel)
+    (metadata,) = [name for name in files.namelist() if name.endswith(".dist-info/METADATA")]
+    text = files.read(metadata).decode()
+    assert "\nLicense-Expression: Apache-2.0 AND MIT AND BSD-3-Clause AND BSD-2-Clause\n" in text
+    for library in ("nanobind", "robin_map", "xgrammar", "xxhash"):
+        name = metadata.replace("METADATA", f"licenses/{library}.txt")
+        assert "Copyright" in files.read(name).decode()
+
+
 def test_it_runs_when_installed(wheel: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """Its requirements are those of the test's environment."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]

@@ -52,8 +52,10 @@ def _python_versions(tag: str) -> str:
 
 def _license_of(notice: str) -> list[str]:
     """Returns the licences that the first line of a notice names."""
-    line = pathlib.Path(notice).read_text().splitlines()[0]
-    return line.removeprefix("SPDX-License-Identifier: ").split(" AND ")
+    key, _, names = pathlib.Path(notice).read_text().splitlines()[0].partition(": ")
+    if key != "SPDX-License-Identifier":
+        sys.exit(f"{notice} begins without SPDX-License-Identifier")
+    return names.split(" AND ")
 
 
 def _metadata(args: argparse.Namespace, license_files: Iterable[str]) -> str:

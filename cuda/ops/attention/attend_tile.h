@@ -111,7 +111,9 @@ class AttendTile {
     if (first == 0) factors_[row] = kept;
   }
 
-  // Values that a row does not see may be NaN, unless all rows see them.
+  // Values that a row does not see may be NaN, unless all rows see them. `quads` of keys have been
+  // loaded: a constant where all see them, so that the loop is unrolled. The other one is not, for
+  // its conditions would be most of what a compiler has to do for a kernel.
   template <bool kAllSeen>
   PAGEMILL_DEVICE void AddValues(int j, int quads) {
     if (j * kTileChunk + Thread() % kTileChunk >= value_size_) return;

@@ -81,9 +81,12 @@ void SpreadStates(const FlashInferShape& shape, const int32_t* query_start,
                   const std::vector<int32_t>& planned_start, const int32_t* planned_states,
                   int32_t* first_state) {
   for (int32_t r = 0; r < shape.requests; ++r) {
-    for (int32_t t = query_start[r]; t < query_start[r + 1]; ++t) {
-      const int32_t planned = planned_start[r] + t - query_start[r];
-      first_state[t] = planned_states[std::min(planned, planned_start[r + 1])];
+    const int32_t* const first = planned_states + planned_start[r];
+    const int32_t tokens = query_start[r + 1] - query_start[r];
+    if (planned_start[r + 1] == planned_start[r]) {
+      std::fill_n(first_state + query_start[r], tokens, *first);
+    } else {
+      std::copy_n(first, tokens, first_state + query_start[r]);
     }
   }
   first_state[shape.tokens] = planned_states[planned_start.back()];
