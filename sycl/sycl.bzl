@@ -68,6 +68,47 @@ def kernel_files(name, srcs):
               "echo ')KERNEL\"},'; done > $@",
     )
 
+def _compiled_kernels_impl(ctx):
+    folder = ctx.actions.declare_directory(ctx.label.name)
+    ctx.actions.run_shell(
+        # Twice: what the runtime keeps of a module's source is not quite what it compiled, and is
+        # compiled once more when a second process finds it.
+        command = "\"$1\" && \"$1\"",
+        arguments = [ctx.executable.compiler.path],
+        env = {"SYCL_CACHE_DIR": folder.path, "SYCL_CACHE_PERSISTENT": "1"},
+        # The code is for this CPU.
+        inputs = ctx.files.cpu,
+        mnemonic = "SyclCompile",
+        outputs = [folder],
+        progress_message = "Compiling kernels for SYCL's CPU device",
+        tools = [ctx.executable.compiler],
+    )
+    return [DefaultInfo(files = depset([folder]), runfiles = ctx.runfiles([folder]))]
+
+compiled_kernels = rule(
+    doc = "A folder in which the runtime finds compiled kernels ($SYCL_CACHE_DIR).",
+    implementation = _compiled_kernels_impl,
+    attrs = {
+        "compiler": attr.label(
+            cfg = "target",
+            doc = "A program that compiles them.",
+            executable = True,
+            mandatory = True,
+        ),
+        "cpu": attr.label_list(
+            allow_files = True,
+            doc = "A file that differs where the CPU does.",
+        ),
+    },
+)
+
+# For tests that run kernels, of what `data` has.
+COMPILED_KERNELS = ["//sycl/testing:compiled_kernels"]
+COMPILED_KERNELS_ENV = {
+    "SYCL_CACHE_DIR": "$(rootpath {})".format(COMPILED_KERNELS[0]),
+    "SYCL_CACHE_PERSISTENT": "1",
+}
+
 def sycl_cc_test(name, srcs, deps, size = "medium", data = []):
     """A googletest on the CPU device; skipped without --config=sycl.
 
@@ -82,13 +123,16 @@ def sycl_cc_test(name, srcs, deps, size = "medium", data = []):
         name = name,
         size = size,
         srcs = srcs,
-        data = data,
+        data = data + COMPILED_KERNELS,
+        env = COMPILED_KERNELS_ENV,
         target_compatible_with = WITH_SYCL,
         deps = deps + ["@googletest//:gtest_main"],
     )
 
 # By variable of the environment.
 _PLUGIN_FILES = {
+    # The plugin itself tells the runtime to use it.
+    "SYCL_CACHE_DIR": COMPILED_KERNELS[0],
     "PAGEMILL_TEST_SYCL_CPU_PLUGIN": "//sycl/plugin:libpagemill_sycl_cpu.so",
     "PAGEMILL_TEST_SYCL_CPU_RUNTIME": "@sycl_runtime//:libintelocl.so",
     "PAGEMILL_TEST_SYCL_PLUGIN": "//sycl/plugin:libpagemill_sycl.so",
@@ -97,7 +141,7 @@ _PLUGIN_FILES = {
 def sycl_plugin_test(name, srcs, deps, size = "medium"):
     """Pytest files that load the plugins of GPUs and of the CPU; skipped without --config=sycl.
 
-    The environment has their paths, and that of the CPU's OpenCL device.
+    The environment has their paths, and those of the CPU's OpenCL device and of compiled kernels.
 
     Args:
       name: of the test.

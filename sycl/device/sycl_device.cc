@@ -327,6 +327,8 @@ const device::Capabilities& SyclDevice::capabilities() const { return state_->ca
 
 int64_t SyclDevice::num_replays() const { return state_->num_replays; }
 
+Status SyclDevice::Compile(const KernelModule& module) { return state_->kernels.Compile(module); }
+
 StatusOr<device::DeviceMemory> SyclDevice::Allocate(int64_t bytes, const char* purpose) {
   PAGEMILL_ASSIGN_OR_RETURN(
       const std::span<std::byte> memory,

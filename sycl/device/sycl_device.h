@@ -20,6 +20,7 @@
 #include "cc/device/capabilities.h"
 #include "cc/device/device.h"
 #include "cc/device/stream.h"
+#include "sycl/device/sycl_stream.h"
 
 namespace pagemill::sycl {
 
@@ -45,6 +46,8 @@ class SyclDevice final : public device::Device {
 
   const device::Capabilities& capabilities() const;
   int64_t num_replays() const;  // of graphs, so far
+  // Compiles the module, unless it has been, before one of its kernels is launched.
+  Status Compile(const KernelModule& module);
 
   StatusOr<device::DeviceMemory> Allocate(int64_t bytes, const char* purpose) override;
   StatusOr<device::HostMemory> AllocateHost(int64_t bytes, const char* purpose) override;

@@ -72,4 +72,12 @@ const KernelModule& TokenModule() {
   return module;
 }
 
+std::vector<const KernelModule*> AllModules() {
+  std::vector<const KernelModule*> modules = {&TokenModule()};
+  for (const DType act : {DType::kF32, DType::kBF16, DType::kF16}) {
+    modules.insert(modules.end(), {&ActModule(act), &StateModule(act), &LatentModule(act)});
+  }
+  return modules;
+}
+
 }  // namespace pagemill::sycl

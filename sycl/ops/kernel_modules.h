@@ -8,6 +8,8 @@
 #ifndef PAGEMILL_SYCL_OPS_KERNEL_MODULES_H_
 #define PAGEMILL_SYCL_OPS_KERNEL_MODULES_H_
 
+#include <vector>
+
 #include "cc/tensor/dtype.h"
 #include "sycl/device/sycl_stream.h"
 
@@ -20,6 +22,9 @@ const KernelModule& StateModule(DType act);
 const KernelModule& LatentModule(DType act);
 // Kernels of types that do not depend on it: those that choose tokens and experts.
 const KernelModule& TokenModule();
+
+// All of them.
+std::vector<const KernelModule*> AllModules();
 
 }  // namespace pagemill::sycl
 

@@ -21,8 +21,7 @@ void ExpectIncludesKnown(const std::string& text, const KernelModule& module) {
 }
 
 TEST(KernelModules, HaveAllFilesThatTheyInclude) {
-  for (const KernelModule* module : {&ActModule(DType::kBF16), &StateModule(DType::kBF16),
-                                     &LatentModule(DType::kBF16), &TokenModule()}) {
+  for (const KernelModule* module : AllModules()) {
     ExpectIncludesKnown(std::string(module->source), *module);
     for (const KernelFile& file : module->files) {
       ExpectIncludesKnown(std::string(file.text), *module);

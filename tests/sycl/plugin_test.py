@@ -31,6 +31,7 @@ def _device() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PAGEMILL_DEVICE_PLUGINS", str(Path(PLUGIN).resolve()))
         patch.setenv("OCL_ICD_FILENAMES", str(Path(CPU_RUNTIME).resolve()))
+        patch.setenv("SYCL_CACHE_TRACE", "1")
         yield
 
 
@@ -56,6 +57,15 @@ def test_greedy_tokens_are_those_of_the_cpu(
             tokens[device] = [answer.tokens for answer in generate(core, PROMPTS, 6)]
     assert tokens["sycl_cpu:0"] == tokens["cpu"]
     assert [len(each) for each in tokens["cpu"]] == [6, 6, 6]
+
+
+def test_kernels_that_were_compiled_before_are_used(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    make("llama", tmp_path)
+    with engine(tmp_path, device="sycl_cpu:0", dtype="f32", max_model_len=64) as core:
+        generate(core, PROMPTS, 2)
+    assert "[Persistent Cache]: using cached device binary" in capfd.readouterr().err
 
 
 def test_vectors_are_those_of_the_cpu(tmp_path: Path) -> None:

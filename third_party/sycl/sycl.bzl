@@ -7,6 +7,7 @@ oneDNN is in the same folder: programs that find the runtime find it, too.
     @sycl_runtime//:cpu_runtime           cc_library: that, and sycl_cpu_runtime.h, where the CPU's
                                           OpenCL device is
     @sycl_runtime//:libintelocl.so        the CPU's OpenCL device
+    @sycl_runtime//:cpu                   a file with the CPU's name and instructions
 
 $PAGEMILL_SYCL names a folder with `include/sycl`, `lib/libsycl.so`, `lib/libintelocl.so` and `lib/libdnnl.so.3` to use
 instead. Fetched only when a target that depends on it is built.
@@ -45,7 +46,10 @@ cc_library(
     deps = [":installed"],
 )
 
-exports_files(["libintelocl.so"])
+exports_files([
+    "cpu",
+    "libintelocl.so",
+])
 """
 
 _CPU_RUNTIME = """\
@@ -88,6 +92,7 @@ def _impl(rctx):
     rctx.symlink(prefix + "/include", "include")
     rctx.symlink(lib + "/libintelocl.so", "libintelocl.so")
     rctx.file("sycl_cpu_runtime.h", _CPU_RUNTIME.format(lib = lib))
+    rctx.file("cpu", rctx.execute(["grep", "-m2", "-E", "^(model name|flags)", "/proc/cpuinfo"]).stdout)
     rctx.file("WORKSPACE", "")
     rctx.file("BUILD.bazel", _BUILD.format(lib = lib))
 

@@ -29,6 +29,11 @@ StatusOr<KernelCache::Bundle*> KernelCache::BundleOf(const KernelModule& module)
                   " cannot be compiled: " + std::string(built.message()));
 }
 
+Status KernelCache::Compile(const KernelModule& module) {
+  std::lock_guard lock(mutex_);
+  return BundleOf(module).status();
+}
+
 StatusOr<::sycl::kernel> KernelCache::Find(const KernelModule& module, const std::string& kernel) {
   std::lock_guard lock(mutex_);
   const auto found = kernels_.find({&module, kernel});

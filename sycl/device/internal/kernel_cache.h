@@ -21,9 +21,11 @@ class KernelCache {
 
   // kInternal with the compiler's messages if the module cannot be compiled.
   StatusOr<::sycl::kernel> Find(const KernelModule& module, const std::string& kernel);
+  Status Compile(const KernelModule& module);  // as the first Find() does
 
  private:
   using Bundle = ::sycl::kernel_bundle<::sycl::bundle_state::executable>;
+  // mutex_ is held.
   StatusOr<Bundle*> BundleOf(const KernelModule& module);
 
   const ::sycl::context context_;
