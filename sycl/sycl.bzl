@@ -72,8 +72,8 @@ def _compiled_kernels_impl(ctx):
     folder = ctx.actions.declare_directory(ctx.label.name)
     ctx.actions.run_shell(
         # Twice: what the runtime keeps of a module's source is not quite what it compiled, and is
-        # compiled once more when a second process finds it.
-        command = "\"$1\" && \"$1\"",
+        # compiled once more when a second process finds it. So the first need not optimize.
+        command = "SYCL_PROGRAM_COMPILE_OPTIONS=-cl-opt-disable \"$1\" && \"$1\"",
         arguments = [ctx.executable.compiler.path],
         env = {"SYCL_CACHE_DIR": folder.path, "SYCL_CACHE_PERSISTENT": "1"},
         # The code is for this CPU.
