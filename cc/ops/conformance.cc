@@ -287,7 +287,7 @@ std::vector<const Kernel*> SupportedKernels(const OpDefinition& op,
 
 std::vector<int32_t> ThreadCounts(const device::Capabilities& caps) {
   if (caps.kind != device::DeviceKind::kCpu) return {1};
-  return {1, 2, 3};
+  return {1, 3};
 }
 
 const Kernel& ReferenceKernel(const OpDefinition& op) {

@@ -18,7 +18,7 @@ namespace pagemill::ops::conformance {
 
 // For every kernel that supports `call` (inputs[0]: x, f32 [n, k]; its only output f32 [n, m]) and
 // does not vary with the batch: the output has the same bits whether its rows are computed one by
-// one, all at once by 1 to 3 threads, or in random pieces.
+// one, all at once by 1 and 3 threads, or in random pieces.
 void CheckBatchInvariance(const OpDefinition& op, const device::Capabilities& caps,
                           const OpCall& call, Random& random);
 

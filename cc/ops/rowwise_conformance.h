@@ -11,7 +11,7 @@
 //   CheckRowCase(c, caps);
 //
 // For every kernel that supports the call, the outputs must be close to the reference's, written
-// within their bounds, and have the same bits with 1 to 3 threads, when each row is computed alone,
+// within their bounds, and have the same bits with 1 and 3 threads, when each row is computed alone,
 // and when outputs alias inputs as the op's alias rules allow. A call without rows writes nothing.
 // The same is checked in bf16 and f16 (act_conformance.h).
 #ifndef PAGEMILL_CC_OPS_ROWWISE_CONFORMANCE_H_

@@ -1,6 +1,6 @@
 // What every kernel of `head_linear` has to pass: for each type of weights and both orientations:
 // results close to the reference, matrices that lie apart, odd sizes, padded and misaligned rows,
-// and the same bits with 1 to 3 threads and however the rows are divided into calls.
+// and the same bits with 1 and 3 threads and however the rows are divided into calls.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -102,7 +102,7 @@ TensorView Slice(TensorView view, int64_t begin, int64_t end) {
   return view;
 }
 
-// The whole call with 1 to 3 threads, single rows and random pieces have the same bits.
+// The whole call with 1 and 3 threads, single rows and random pieces have the same bits.
 void CheckPieces(const OpDefinition& op, const device::Capabilities& caps, DType dtype,
                  bool transposed) {
   constexpr int64_t kRows = 37;

@@ -1,5 +1,5 @@
 // What every kernel of `latent_write` has to pass: odd sizes, runs and single tokens, tokens that
-// are not stored, infinities and NaN, padded rows, 1 to 3 threads; bit for bit, and no byte of
+// are not stored, infinities and NaN, padded rows, 1 and 3 threads; bit for bit, and no byte of
 // another slot is touched.
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // to the double-precision reference within the contract's bound (another one for kernels that
 // round activations) for odd sizes, all weight dtypes, with and without bias, misaligned and
 // padded operands, empty input; exactly the outputs are written; y[n] has the same bits whatever
-// else is in the call, however the rows are divided into calls, and with 1 to 3 threads. Row
+// else is in the call, however the rows are divided into calls, and with 1 and 3 threads. Row
 // maxima are checked by row_maxima_conformance.h.
 #include <gtest/gtest.h>
 

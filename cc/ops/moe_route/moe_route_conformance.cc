@@ -1,7 +1,7 @@
 // What every kernel of `moe_route` has to pass. For many numbers of experts, choices and groups,
 // all scorings, with and without bias, misaligned and padded operands: the ids of the reference
 // and weights within the contract's bound; equal logits; NaN and infinite logits; the same bits
-// with 1 to 3 threads and when each token is alone; exactly the outputs are written.
+// with 1 and 3 threads and when each token is alone; exactly the outputs are written.
 #include <gtest/gtest.h>
 
 #include <cmath>

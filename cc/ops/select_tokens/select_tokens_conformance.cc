@@ -1,6 +1,6 @@
 // What every kernel of `select_tokens` has to pass: exactly the choice of the reference for both
 // cache types, odd sizes, batches of prompts, chunks and decoded tokens, many equal scores; the
-// same with 1 to 3 threads and however a prompt is divided into steps.
+// same with 1 and 3 threads and however a prompt is divided into steps.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // What every kernel of `split` has to pass: for each type, odd sizes, misaligned and padded rows,
-// 1 to 3 threads and no rows; bit for bit, since the contract is exact.
+// 1 and 3 threads and no rows; bit for bit, since the contract is exact.
 #include <gtest/gtest.h>
 
 #include <cstdint>
