@@ -21,22 +21,23 @@ pytestmark = pytest.mark.skipif(
 
 _SIZES = ["--model=tiny", "--matrix=64", "--context=8", "--tokens=10", "--batches=1,2"]
 _DEVICE = ["--device=emulated:0", "--torch-device=cpu", "--prompts=16,24", "--jobs=2"]
+_TINY = ["llama", "llama-fp8-block-128"]
 _ONLY = "conformance/Add,tiny/*/bf16,limits/*,host/*,bf16/*"
 
 
 def _describe(folder: Path, headers: str, python: str) -> None:
-    described = {"version": VERSION, "headers": headers, "python": python, "tiny": ["llama"]}
+    described = {"version": VERSION, "headers": headers, "python": python, "tiny": _TINY}
     (folder / "pack.json").write_text(json.dumps(described))
 
 
 @pytest.fixture(name="pack", scope="module")
 def _pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With one model; the extension is there already."""
+    """With few models; the extension is there already."""
     folder = tmp_path_factory.mktemp("pack")
     shutil.copy(PLUGIN, folder / "plugin.so")
     shutil.copy(CONFORMANCE, folder / "plugin_conformance")
-    (made,) = tiny_models.make_all(["llama"], folder / "tiny")
-    assert "left out" not in made
+    for made in tiny_models.make_all(_TINY, folder / "tiny"):
+        assert "left out" not in made
     _describe(folder, headers_digest(), PYTHON)
     return folder
 
@@ -50,7 +51,7 @@ def test_everything_passes(pack: Path, tmp_path: Path, capsys: pytest.CaptureFix
         (
             "build/extension",
             "conformance/Add",
-            "tiny/llama/bf16",
+            *(f"tiny/{name}/bf16" for name in _TINY),
             "limits/device",
             "host/checkpoint",
             "host/steps",

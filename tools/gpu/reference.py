@@ -28,7 +28,8 @@ class Reference:
     """`generated` are the greedy tokens after each of `prompts`; `logprobs` of all tokens from the
     second on; `margins` by which a generated token's logit exceeds all others. `bf16_error` and
     `bf16_lost` are those of a trusted implementation in bf16, relative to these, as `error` and
-    `lost` of `Difference`. `program` is what computed it."""
+    `lost` of `Difference`. `program` is what computed it. A step of the engine has at most
+    `step_tokens` tokens of prompts; 0: it does not matter."""
 
     program: str
     prompts: list[list[int]]
@@ -37,6 +38,7 @@ class Reference:
     margins: list[list[float]]
     bf16_error: float = math.nan
     bf16_lost: float = 0.0
+    step_tokens: int = 0
 
     def save(self, folder: Path) -> None:
         """Write it beside the checkpoint in `folder`."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from pagemill.inputs.task import Task
 
@@ -15,8 +16,15 @@ from tools.gpu.records import say
 from tools.gpu.reference import Reference, compare
 from tools.gpu.started import exit_status, start
 
-# Prompts run in several steps, beside others; decoding is replayed from graphs.
-OPTIONS = {"max_model_len": 128, "max_num_seqs": 4, "max_num_batched_tokens": 32}
+# Of a step: prompts run in several steps, beside others, and decoding is replayed from graphs.
+STEP_TOKENS = 32
+# All prompts run in one step: only more than 32 rows are multiplied in fp8.
+WIDE_STEP_TOKENS = 96
+
+
+def options(step_tokens: int = STEP_TOKENS) -> dict[str, Any]:
+    """Those of `pagemill serve` that tiny models have."""
+    return {"max_model_len": 128, "max_num_seqs": 4, "max_num_batched_tokens": step_tokens}
 
 
 def main(arguments: list[str]) -> int:
@@ -24,12 +32,14 @@ def main(arguments: list[str]) -> int:
     folder, device, dtype = arguments
 
     def run() -> bool:
-        pooled = PooledReference.load(Path(folder))
-        task = None if pooled is None else Task(pooled.task)
-        with start(Path(folder), device, dtype, OPTIONS, task) as started:
-            if pooled is None:
-                found = compare(started, Reference.load(Path(folder)), dtype).record()
-            else:
+        path = Path(folder)
+        pooled = PooledReference.load(path)
+        if pooled is None:
+            reference = Reference.load(path)
+            with start(path, device, dtype, options(reference.step_tokens)) as started:
+                found = compare(started, reference, dtype).record()
+        else:
+            with start(path, device, dtype, options(), Task(pooled.task)) as started:
                 found = pooled.record(started, dtype)
         say(**found)
         return bool(found["passed"])

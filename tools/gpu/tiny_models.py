@@ -16,19 +16,30 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
 from tests.families import encoders, families
-from tests.parity import scaled_checkpoints, tiny_models
+from tests.parity import tiny_models
+from tests.parity.scaled_checkpoints import SCHEMES, Scheme, write_scaled
 from tools.gpu.pooled import PooledReference
-from tools.gpu.reference import Reference, compare
-from tools.gpu.started import start
-from tools.gpu.tiny import OPTIONS
+from tools.gpu.reference import Difference, Reference, compare, difference
+from tools.gpu.started import Answer, start
+from tools.gpu.tiny import STEP_TOKENS, WIDE_STEP_TOKENS, options
 
 _LENGTHS = (61, 23, 5)  # of prompts
 _GENERATED = 16
 _GRID = 8
-_SCALED = ("w8a8", "fp8-channel", "fp8-block")
+_FP8_BLOCK = (128, 128)  # blocks of other sizes are not multiplied in fp8
 
 FAMILIES = sorted(families.FAMILIES)
-SCALED = [f"llama-{scheme}" for scheme in _SCALED]
+# Schemes of weights, and fields of the model's configuration.
+_SCALED: dict[str, tuple[Scheme, dict[str, int]]] = {
+    "llama-w8a8": (SCHEMES["w8a8"], {}),
+    "llama-fp8-channel": (SCHEMES["fp8-channel"], {}),
+    "llama-fp8-block": (SCHEMES["fp8-block"], {}),
+    "llama-fp8-block-128": (
+        Scheme("f8_e4m3", "block", "fp8", _FP8_BLOCK),
+        {"hidden_size": 256, "intermediate_size": 384, "num_attention_heads": 4},
+    ),
+}
+SCALED = list(_SCALED)
 ENCODERS = {
     f"encoder-{name}": (name, row.heads[0]) for name, row in sorted(encoders.ENCODERS.items())
 }
@@ -55,7 +66,7 @@ def _encoder(name: str, folder: Path) -> float:
     row, task = ENCODERS[name]
     model = encoders.make(row, task, folder)
     _round_file(folder / "model.safetensors")
-    reference = PooledReference.of(folder, task, _prompts(name, model), OPTIONS)
+    reference = PooledReference.of(folder, task, _prompts(name, model), options())
     reference.save(folder)
     return reference.bf16_error
 
@@ -75,16 +86,22 @@ def _decoder(name: str, folder: Path) -> float:
     """
     model = _scaled(name, folder) if name in SCALED else _family(name, folder)
     reference = _compute(model, _prompts(name, model))
-    with start(folder, "cpu", "f32", OPTIONS) as started:
+    step_tokens = WIDE_STEP_TOKENS if name in SCALED else STEP_TOKENS
+    reference = replace(reference, step_tokens=step_tokens)
+    flags = options(step_tokens)
+    with start(folder, "cpu", "f32", flags) as started:
         f32 = compare(started, reference, "f32")
     if not f32.passed:
         _remove(folder)
         raise UnusableReferenceError(f"the CPU differs by {f32.error:.3g} in f32")
-    with start(folder, "cpu", "bf16", OPTIONS) as started:
+    with start(folder, "cpu", "bf16", flags) as started:
         rounded = [compare(started, reference, "bf16")]
-    if name in SCALED:  # devices round activations to int8 where weights were made for it
-        with start(folder, "cpu", "f32", OPTIONS | {"activation_dtype": "auto"}) as started:
+    if name in SCALED:  # devices round activations to 8 bits where weights were made for it
+        with start(folder, "cpu", "f32", flags | {"activation_dtype": "auto"}) as started:
             rounded.append(compare(started, reference, "bf16"))
+        scheme, _ = _SCALED[name]
+        if scheme.dtype == "f8_e4m3" and scheme.block == _FP8_BLOCK:
+            rounded.append(fp8_difference(model, reference, scheme))
     error = max(each.error for each in rounded)
     lost = max(each.lost for each in rounded)
     replace(reference, bf16_error=error, bf16_lost=lost).save(folder)
@@ -105,9 +122,9 @@ def _family(name: str, folder: Path) -> PreTrainedModel:
 
 
 def _scaled(name: str, folder: Path) -> PreTrainedModel:
-    scheme = scaled_checkpoints.SCHEMES[name.removeprefix("llama-")]
-    model = tiny_models.tiny_llama(num_hidden_layers=2)
-    return scaled_checkpoints.write_scaled(model, folder, scheme)
+    scheme, sizes = _SCALED[name]
+    model = tiny_models.tiny_llama(num_hidden_layers=2, **sizes)
+    return write_scaled(model, folder, scheme)
 
 
 def _round_file(path: Path) -> None:
@@ -138,6 +155,39 @@ def _compute(model: PreTrainedModel, prompts: list[list[int]]) -> Reference:
     if not all(math.isfinite(each) for row in found.logprobs for each in row):
         raise UnusableReferenceError("transformers has logits that are not finite")
     return found
+
+
+@torch.inference_mode()
+def fp8_difference(model: PreTrainedModel, reference: Reference, scheme: Scheme) -> Difference:
+    """Of the model with activations that are rounded to e4m3 before its layers' products, by a
+    scale for a row, or for as many columns of it as a block of weights has."""
+
+    def round_inputs(_: torch.nn.Module, inputs: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
+        (x,) = inputs
+        columns = scheme.block[1] if scheme.strategy == "block" else x.shape[-1]
+        return (torch.cat([_in_e4m3(part) for part in x.split(columns, -1)], -1),)
+
+    products = [
+        module for module in model.model.layers.modules() if isinstance(module, torch.nn.Linear)
+    ]
+    hooks = [product.register_forward_pre_hook(round_inputs) for product in products]
+    answers: list[Answer] = []
+    for prompt, generated in zip(reference.prompts, reference.generated, strict=True):
+        tokens = torch.tensor([*prompt, *generated])
+        logits = model(tokens[None, :-1]).logits[0].double()
+        of_tokens = logits.log_softmax(-1)[torch.arange(len(tokens) - 1), tokens[1:]]
+        best = logits[len(prompt) - 1 :].argmax(-1)
+        answers.append(Answer(tokens=best.tolist(), logprobs=of_tokens.tolist()))
+    for hook in hooks:
+        hook.remove()
+    return difference(answers, reference, "bf16")
+
+
+def _in_e4m3(x: torch.Tensor) -> torch.Tensor:
+    """The values of rows whose largest is the largest of e4m3."""
+    largest = torch.finfo(torch.float8_e4m3fn).max
+    scales = x.abs().amax(-1, keepdim=True).clamp(min=1e-12) / largest
+    return (x / scales).to(torch.float8_e4m3fn).to(x.dtype) * scales
 
 
 def _remove(folder: Path) -> None:
