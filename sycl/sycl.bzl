@@ -131,8 +131,6 @@ def sycl_cc_test(name, srcs, deps, size = "medium", data = []):
 
 # By variable of the environment.
 _PLUGIN_FILES = {
-    # The plugin itself tells the runtime to use it.
-    "SYCL_CACHE_DIR": COMPILED_KERNELS[0],
     "PAGEMILL_TEST_SYCL_CPU_PLUGIN": "//sycl/plugin:libpagemill_sycl_cpu.so",
     "PAGEMILL_TEST_SYCL_CPU_RUNTIME": "@sycl_runtime//:libintelocl.so",
     "PAGEMILL_TEST_SYCL_PLUGIN": "//sycl/plugin:libpagemill_sycl.so",
@@ -153,12 +151,12 @@ def sycl_plugin_test(name, srcs, deps, size = "medium"):
         name = name,
         size = size,
         srcs = srcs,
-        data = if_sycl(_PLUGIN_FILES.values()),
+        data = if_sycl(_PLUGIN_FILES.values() + COMPILED_KERNELS),
         env = select({
-            "//tools/bazel/flags:sycl": {
+            "//tools/bazel/flags:sycl": dict(COMPILED_KERNELS_ENV, **{
                 variable: "$(rootpath {})".format(file)
                 for variable, file in _PLUGIN_FILES.items()
-            },
+            }),
             "//conditions:default": {},
         }),
         target_compatible_with = WITH_SYCL,

@@ -2,7 +2,6 @@
 // another name of the vendor, for the CPU device of the runtime.
 #include <dlfcn.h>
 
-#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -29,16 +28,9 @@ void LoadWhatOpenClNeeds() {
   for (const char* name : kOpenClNeeds) (void)dlopen(name, RTLD_NOW | RTLD_LOCAL);
 }
 
-// The runtime keeps compiled kernels in the user's folder for caches, unless its environment says
-// otherwise: later starts do not compile them.
-void KeepCompiledKernels() { setenv("SYCL_CACHE_PERSISTENT", "1", /*overwrite=*/0); }
-
 class SyclPlugin final : public program::DevicePlugin {
  public:
-  SyclPlugin() {
-    KeepCompiledKernels();
-    LoadWhatOpenClNeeds();
-  }
+  SyclPlugin() { LoadWhatOpenClNeeds(); }
 
   std::string_view vendor() const override { return PAGEMILL_PLUGIN_VENDOR; }
   std::span<const ops::OpKernels> kernels() const override { return SyclKernels(); }

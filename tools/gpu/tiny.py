@@ -16,7 +16,7 @@ from tools.gpu.records import say
 from tools.gpu.reference import Reference, compare
 from tools.gpu.started import exit_status, start
 
-# Of a step: prompts run in several steps, beside others, and decoding is replayed from graphs.
+# A step's limit. Prompts run in several steps, beside others; decoding is replayed from graphs.
 STEP_TOKENS = 32
 # All prompts run in one step: only more than 32 rows are multiplied in fp8.
 WIDE_STEP_TOKENS = 96
