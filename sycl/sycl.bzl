@@ -102,10 +102,9 @@ compiled_kernels = rule(
     },
 )
 
-# For tests that run kernels, of what `data` has.
-COMPILED_KERNELS = ["//sycl/testing:compiled_kernels"]
-COMPILED_KERNELS_ENV = {
-    "SYCL_CACHE_DIR": "$(rootpath {})".format(COMPILED_KERNELS[0]),
+_COMPILED_KERNELS = ["//sycl/testing:compiled_kernels"]
+_COMPILED_KERNELS_ENV = {
+    "SYCL_CACHE_DIR": "$(rootpath {})".format(_COMPILED_KERNELS[0]),
     "SYCL_CACHE_PERSISTENT": "1",
 }
 
@@ -123,10 +122,27 @@ def sycl_cc_test(name, srcs, deps, size = "medium", data = []):
         name = name,
         size = size,
         srcs = srcs,
-        data = data + COMPILED_KERNELS,
-        env = COMPILED_KERNELS_ENV,
+        data = data + _COMPILED_KERNELS,
+        env = _COMPILED_KERNELS_ENV,
         target_compatible_with = WITH_SYCL,
         deps = deps + ["@googletest//:gtest_main"],
+    )
+
+def sycl_pytest_test(name, data = [], env = {}, **kwargs):
+    """Pytest files that run kernels; skipped without --config=sycl.
+
+    Args:
+      name: of the test.
+      data: files that it reads.
+      env: its environment, beside where the runtime finds compiled kernels.
+      **kwargs: of pytest_test.
+    """
+    pytest_test(
+        name = name,
+        data = data + _COMPILED_KERNELS,
+        env = dict(env, **_COMPILED_KERNELS_ENV),
+        target_compatible_with = WITH_SYCL,
+        **kwargs
     )
 
 # By variable of the environment.
@@ -136,29 +152,21 @@ _PLUGIN_FILES = {
     "PAGEMILL_TEST_SYCL_PLUGIN": "//sycl/plugin:libpagemill_sycl.so",
 }
 
-def sycl_plugin_test(name, srcs, deps, size = "medium"):
+def sycl_plugin_test(name, **kwargs):
     """Pytest files that load the plugins of GPUs and of the CPU; skipped without --config=sycl.
 
-    The environment has their paths, and those of the CPU's OpenCL device and of compiled kernels.
+    The environment has their paths, and that of the CPU's OpenCL device.
 
     Args:
       name: of the test.
-      srcs: its sources.
-      deps: what it imports.
-      size: of the test.
+      **kwargs: of sycl_pytest_test.
     """
-    pytest_test(
+    sycl_pytest_test(
         name = name,
-        size = size,
-        srcs = srcs,
-        data = if_sycl(_PLUGIN_FILES.values() + COMPILED_KERNELS),
-        env = select({
-            "//tools/bazel/flags:sycl": dict(COMPILED_KERNELS_ENV, **{
-                variable: "$(rootpath {})".format(file)
-                for variable, file in _PLUGIN_FILES.items()
-            }),
-            "//conditions:default": {},
-        }),
-        target_compatible_with = WITH_SYCL,
-        deps = deps,
+        data = if_sycl(_PLUGIN_FILES.values()),
+        env = {
+            variable: "$(rootpath {})".format(file)
+            for variable, file in _PLUGIN_FILES.items()
+        },
+        **kwargs
     )
