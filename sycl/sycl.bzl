@@ -104,7 +104,8 @@ compiled_kernels = rule(
 
 _COMPILED_KERNELS = ["//sycl/testing:compiled_kernels"]
 _COMPILED_KERNELS_ENV = {
-    "SYCL_CACHE_DIR": "$(rootpath {})".format(_COMPILED_KERNELS[0]),
+    # A test that is skipped has no file that $(rootpath) could name.
+    "SYCL_CACHE_DIR": "sycl/testing/compiled_kernels",
     "SYCL_CACHE_PERSISTENT": "1",
 }
 
