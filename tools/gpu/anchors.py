@@ -12,6 +12,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from pagemill.engine.executor_sizes import ExecutorSizes
 from pagemill.ops.program_text import from_text
 
 from tools.gpu.records import say
-from tools.gpu.reference import Reference, compare
+from tools.gpu.reference import Reference, compare, difference
 from tools.gpu.started import Answer, Started, exit_status, start
 from tools.gpu.work import decode_bytes, prefill_operations, weight_bytes
 
@@ -29,6 +30,8 @@ _STEP_TOKENS = 8192  # of prompts in a step, at most
 _SETTLED = 4  # tokens of a request after which its steps are replayed from a graph
 _PROMPT_RUNS = 3
 _MEMORY_UTILIZATION = 0.9
+# Requests that decode while the reference's prompt runs, their prompts, and the tokens of each.
+_MIXED_REQUESTS, _MIXED_PROMPT, _MIXED_TOKENS = 8, 4, 16
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -79,6 +82,25 @@ class Anchors:
         """Against the reference beside the checkpoint."""
         reference = Reference.load(self._options.folder)
         say(**compare(self._started, reference, "bf16").record())
+
+    def mixed(self) -> None:
+        """The reference's prompts, which start while other requests decode, and what these decode
+        against the same tokens as a prompt."""
+        reference = Reference.load(self._options.folder)
+        others = [self.prompt(_MIXED_PROMPT) for _ in range(_MIXED_REQUESTS)]
+        answers = self._started.run(others, _MIXED_TOKENS, logprobs=True, late=reference.prompts)
+        decoded, late = answers[: len(others)], answers[len(others) :]
+        say(**difference(late, reference, "bf16").record(of="a prompt beside decoding"))
+        texts = [[*other, *answer.tokens] for other, answer in zip(others, decoded, strict=True)]
+        scored = self._started.run(texts, 1, logprobs=True)
+        same = replace(
+            reference,
+            prompts=texts,
+            generated=[[]] * len(texts),
+            logprobs=[answer.logprobs[: len(texts[0]) - 1] for answer in scored],
+            margins=[[]] * len(texts),
+        )
+        say(**difference(decoded, same, "bf16").record(of="decoding beside a prompt"))
 
     def decode(self, batch: int) -> None:
         """Steps of `batch` requests, none of which has the text of another."""
@@ -200,6 +222,7 @@ def measure(options: argparse.Namespace) -> bool:
         say(what="memory", planned=_planned(started), used=used)
         if (options.folder / "reference.json").exists():
             passed &= _attempt("parity", anchors.parity)
+            passed &= _attempt("mixed", anchors.mixed)
         first, *others = options.batches
         passed &= _attempt(f"decode {first}", lambda: anchors.decode(first))
         for length in options.prompts:

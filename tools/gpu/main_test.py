@@ -62,7 +62,8 @@ def test_everything_passes(pack: Path, tmp_path: Path, capsys: pytest.CaptureFix
         "passed",
     )
     said = [record["what"] for record in items["bf16/anchors"]["records"]]
-    assert said == ["ready", "graphs", "memory", "parity", "decode", *["prefill"] * 2, "decode"]
+    compared, prompts = ["parity"] * 3, ["prefill"] * 2
+    assert said == ["ready", "graphs", "memory", *compared, "decode", *prompts, "decode"]
     text = output.with_suffix(".md").read_text()
     assert "| conformance | 1 of 1 |" in text and "| bf16: memory |" in text
     assert text.count("%") == 2 + 2 * 2 + 1  # shares, and targets of one request and of prompts

@@ -82,9 +82,9 @@ class Difference:
         """Whether this is close enough. NaN is not."""
         return self.error <= self.bound and self.lost <= self.near
 
-    def record(self) -> dict[str, Any]:
-        """The fields of a result."""
-        return {"what": "parity", **asdict(self), "passed": self.passed}
+    def record(self, of: str = "") -> dict[str, Any]:
+        """The fields of a result; `of`: where there are several."""
+        return {"what": "parity", "of": of, **asdict(self), "passed": self.passed}
 
 
 def compare(started: Started, reference: Reference, dtype: str) -> Difference:

@@ -73,9 +73,15 @@ class Started:
         return found.reshape(-1, self.built.output_size)
 
     def run(
-        self, prompts: Sequence[Sequence[int]], num_tokens: int, *, logprobs: bool = False
+        self,
+        prompts: Sequence[Sequence[int]],
+        num_tokens: int,
+        *,
+        logprobs: bool = False,
+        late: Sequence[Sequence[int]] = (),
     ) -> list[Answer]:
-        """The answers to prompts that start together.
+        """The answers to prompts that start together, and to `late`, which start when all of those
+        decode.
 
         Raises:
             RuntimeError: a request failed, or the engine says nothing for two minutes.
@@ -88,17 +94,25 @@ class Started:
             logprobs=kept,
             prompt_logprobs=kept,
         )
-        engine = self.core.engine
-        answers = {next(self.ids): Answer() for _ in prompts}
-        engine.pause("keep")
-        for request, prompt in zip(answers, prompts, strict=True):
-            engine.submit(request, np.array(prompt, np.int32), sampling)
-        engine.resume()
+        answers: dict[int, Answer] = {}
+
+        def submit(group: Sequence[Sequence[int]]) -> None:
+            self.core.engine.pause("keep")
+            for prompt in group:
+                request = next(self.ids)
+                answers[request] = Answer()
+                self.core.engine.submit(request, np.array(prompt, np.int32), sampling)
+            self.core.engine.resume()
+
+        submit(prompts)
         while not all(answer.finished for answer in answers.values()):
             outputs = self._next_outputs()
             now = time.monotonic()
             for output in outputs:
                 _take(answers[output.request_id], output, now)
+            if late and all(answer.tokens for answer in answers.values()):
+                submit(late)
+                late = ()
         return list(answers.values())
 
     def _next_outputs(self) -> list[_native.RequestOutput]:

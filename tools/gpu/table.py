@@ -91,7 +91,8 @@ def _anchors(results: Results, stage: str, limits: Record | None) -> Iterator[Ro
     for record in results.records("parity", prefix):
         reached = f"{record['error']:.3g}"
         target = f"at most {record['bound']:.3g}"
-        what = f"{stage}: log probabilities differ by"
+        of = f" of {record['of']}" if record.get("of") else ""
+        what = f"{stage}: log probabilities{of} differ by"
         yield Row(what, reached, target=target, met=bool(record["passed"]))
     for record in results.records("decode", prefix):
         yield _decode(stage, record, limits)
