@@ -34,6 +34,10 @@
 // cache's values as stored: as paged_attention.h derives for its f32 kernels; of lse 4e-6 (1 + max
 // |score|).
 //
+// Kernels of Precision::kBf16, which take activations in bf16, round each weight e^(score - max) to
+// bf16 and divide by the sum of the rounded ones, which adds kLatentAttentionRounding max |c|
+// (paged_attention.h derives it).
+//
 // Cost: 2 (2 R + P) operations a head and visible token. Without absorption, keys and values of
 // every token have to be projected first, and attention then takes 2 (K + V) operations, K and V
 // being the sizes of a key and a value: for the sizes of DeepSeek-V2 (R 512, P 64, K 192, V 128)
@@ -51,6 +55,7 @@
 namespace pagemill::ops {
 
 inline constexpr int64_t kMaxLatentSize = 1024;
+inline constexpr double kLatentAttentionRounding = 0.0041;
 
 const OpDefinition& LatentAttentionOp();
 

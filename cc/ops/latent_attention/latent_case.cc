@@ -31,9 +31,9 @@ LatentCase::LatentCase(const LatentOptions& options, std::vector<PagedRequest> r
                        std::vector<int32_t> ids)
     : options_(options),
       batch_(options.block_size, std::move(requests), Random(5)),
-      q_(DType::kF32, {batch_.view().num_tokens, options.heads, options.size},
+      q_(options.act, {batch_.view().num_tokens, options.heads, options.size},
          {.misalign_bytes = 4, .row_padding_bytes = 4}),
-      rope_(DType::kF32, {batch_.view().num_tokens, options.heads, options.rope_size},
+      rope_(options.act, {batch_.view().num_tokens, options.heads, options.rope_size},
             {.misalign_bytes = 8, .row_padding_bytes = 8}),
       cache_(options.dtype,
              {batch_.num_blocks(), options.block_size / options.tokens_of_row,
@@ -41,7 +41,7 @@ LatentCase::LatentCase(const LatentOptions& options, std::vector<PagedRequest> r
              {.row_padding_bytes = 64}),
       chosen_(DType::kI32, {batch_.view().num_tokens, std::max(options.choices, 1)},
               {.misalign_bytes = 4, .row_padding_bytes = 4}),
-      y_(DType::kF32, {batch_.view().num_tokens, options.heads, options.size},
+      y_(options.act, {batch_.view().num_tokens, options.heads, options.size},
          {.misalign_bytes = 8, .row_padding_bytes = 12}),
       sums_(DType::kF32, {batch_.view().num_tokens, options.heads},
             {.misalign_bytes = 4, .row_padding_bytes = 8}) {

@@ -19,7 +19,8 @@ struct LatentOptions {
   int64_t size = 40;
   int64_t rope_size = 12;  // 0: there is no such operand
   int32_t block_size = 16;
-  DType dtype = DType::kBF16;
+  DType dtype = DType::kBF16;  // of the cache
+  DType act = DType::kF32;
   int32_t choices = 0;  // rows that each query sees; 0: all
   int32_t window = 0;   // tokens that a query sees; 0: all
   int32_t tokens_of_row = 1;

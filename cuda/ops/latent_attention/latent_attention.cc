@@ -8,6 +8,7 @@
 #include "cuda/ops/attention/attend_tile.h"
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/kernels.h"
+#include "cuda/ops/latent_attention/tensor_cores.h"
 
 namespace pagemill::gpu {
 namespace {
@@ -156,7 +157,24 @@ bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
          SharedBytes(call) <= caps.gpu.shared_memory_per_block_bytes;
 }
 
-constexpr ops::Kernel kKernels[] = {{"latent_attention", "gpu", 10, Supports, Run}};
+// Pages that no vector load can read go to the other kernel.
+void RunAligned(const ops::OpCall& call, ops::KernelContext& context) {
+  (HasAlignedRows(call.inputs[2]) ? AttendLatentsOnTensorCores : Run)(call, context);
+}
+
+constexpr ops::BatchPlan kPlan = {.bytes = LatentPlanBytes, .make = MakeLatentPlan};
+
+constexpr ops::Kernel kKernels[] = {
+    {.op = "latent_attention",
+     .name = "tensor_core",
+     .priority = 20,
+     .supports = SupportsLatentsOnTensorCores,
+     .run = RunAligned,
+     .workspace_bytes = LatentStateBytes,
+     .activations = ops::Precision::kBf16,
+     .plan = &kPlan},
+    {.op = "latent_attention", .name = "gpu", .priority = 10, .supports = Supports, .run = Run},
+};
 
 }  // namespace
 

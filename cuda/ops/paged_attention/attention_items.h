@@ -10,7 +10,7 @@
 //   if (FitsItems<Items>(caps, call)) AttendByItems<Items>(call, context);
 //
 // Blocks of the cache begin at multiples of 16 bytes. The context has a plan, and a workspace of
-// AttentionStateBytes().
+// PagedAttentionStateBytes().
 #ifndef PAGEMILL_CUDA_OPS_PAGED_ATTENTION_ATTENTION_ITEMS_H_
 #define PAGEMILL_CUDA_OPS_PAGED_ATTENTION_ATTENTION_ITEMS_H_
 

@@ -11,19 +11,22 @@ namespace {
 // Tiles of at least this many splits get states before those of fewer: the longest contexts first.
 constexpr int32_t kSplitRounds[] = {128, 32, 8, 2};
 
-AttentionCapacity CapacityOf(const ops::PagedAttentionArgs& args) {
-  return AttentionCapacity::Of(args.q.shape[0], args.q.shape[1] / args.kv_heads, args.kv_heads);
+AttentionCapacity CapacityOf(const ops::PagedAttentionArgs& args, const AttentionTiles& tiles) {
+  return AttentionCapacity::Of(args.q.shape[0], args.q.shape[1] / args.kv_heads, args.kv_heads,
+                               tiles);
 }
 
 int32_t NumSplits(const AttentionItem& item) { return item.end_split - item.first_split; }
 
 class Planner {
  public:
-  Planner(const ops::PagedAttentionArgs& args, std::span<std::byte> plan)
+  Planner(const ops::PagedAttentionArgs& args, const AttentionTiles& tiles,
+          std::span<std::byte> plan)
       : batch_(*args.batch),
         params_(ParamsOf(args)),
         group_(static_cast<int32_t>(args.q.shape[1]) / args.kv_heads),
-        capacity_(CapacityOf(args)),
+        tiles_(tiles),
+        capacity_(CapacityOf(args, tiles)),
         header_(*reinterpret_cast<AttentionPlanHeader*>(plan.data())) {
     const AttentionPlanView view = ViewOf(plan.data(), capacity_);
     few_ = const_cast<AttentionItem*>(view.few);
@@ -59,7 +62,7 @@ class Planner {
     for (int32_t request = 0; request < batch_.num_requests; ++request) {
       const int32_t tokens = batch_.query_start[request + 1] - batch_.query_start[request];
       const int32_t rows = tokens * group_, seq_len = batch_.seq_lens[request];
-      const int32_t tile_rows = rows <= kFewRows ? kWarpRows : kFewRows;
+      const int32_t tile_rows = rows <= tiles_.few_rows ? kWarpRows : tiles_.many_rows;
       for (int32_t row = 0; row < rows; row += tile_rows) {
         const int32_t first = seq_len - tokens + row / group_;
         const int32_t last = seq_len - tokens + (std::min(row + tile_rows, rows) - 1) / group_;
@@ -70,7 +73,7 @@ class Planner {
               .first_split = static_cast<int32_t>(low / kSplitKeys),
               .end_split = static_cast<int32_t>((high + kSplitKeys - 1) / kSplitKeys),
               .state = -1},
-             rows <= kFewRows);
+             rows <= tiles_.few_rows);
       }
     }
   }
@@ -97,6 +100,7 @@ class Planner {
   const ops::BatchView& batch_;
   const AttentionParams params_;
   const int32_t group_;
+  const AttentionTiles tiles_;
   const AttentionCapacity capacity_;
   AttentionPlanHeader& header_;
   AttentionItem *few_, *many_;
@@ -106,14 +110,15 @@ class Planner {
 
 }  // namespace
 
-AttentionCapacity AttentionCapacity::Of(int64_t tokens, int64_t group, int64_t kv_heads) {
-  const int64_t states = (kMaxStates + kv_heads - 1) / kv_heads;
+AttentionCapacity AttentionCapacity::Of(int64_t tokens, int64_t group, int64_t kv_heads,
+                                        const AttentionTiles& tiles) {
+  const int64_t states = (tiles.states + kv_heads - 1) / kv_heads;
   // The last tile of each request may have fewer rows.
-  const int64_t tiles = tokens * group / kWarpRows + tokens;
-  return {.few = tiles + states,
+  const int64_t few = tokens * group / kWarpRows + tokens;
+  return {.few = few + states,
           // The last tile of each, too, but their requests have more rows than a tile.
-          .many = 2 * tokens * group / kFewRows,
-          .merges = std::min(tiles, states),
+          .many = 2 * tokens * group / tiles.many_rows,
+          .merges = std::min(few, states),
           .states = states};
 }
 
@@ -133,18 +138,30 @@ AttentionPlanView ViewOf(const std::byte* plan, const AttentionCapacity& capacit
           .merges = reinterpret_cast<const MergeItem*>(many + capacity.many)};
 }
 
-int64_t AttentionStateBytes(const ops::OpCall& call, int32_t) {
-  const ops::PagedAttentionArgs args = ops::ToPagedAttentionArgs(call);
-  const int64_t states = AttentionCapacity::Of(1, 1, args.kv_heads).states * args.kv_heads;
+int64_t AttentionStateBytes(const ops::PagedAttentionArgs& args, const AttentionTiles& tiles) {
+  const int64_t states = AttentionCapacity::Of(1, 1, args.kv_heads, tiles).states * args.kv_heads;
   return states * kWarpRows * (args.q.shape[2] + 2) * static_cast<int64_t>(sizeof(float));
 }
 
-int64_t AttentionPlanBytes(const ops::OpCall& call) {
-  return CapacityOf(ops::ToPagedAttentionArgs(call)).Bytes();
+int64_t AttentionPlanBytes(const ops::PagedAttentionArgs& args, const AttentionTiles& tiles) {
+  return CapacityOf(args, tiles).Bytes();
 }
 
-void MakeAttentionPlan(const ops::OpCall& call, std::span<std::byte> plan) {
-  Planner(ops::ToPagedAttentionArgs(call), plan).Make();
+void MakeAttentionPlan(const ops::PagedAttentionArgs& args, const AttentionTiles& tiles,
+                       std::span<std::byte> plan) {
+  Planner(args, tiles, plan).Make();
+}
+
+int64_t PagedAttentionStateBytes(const ops::OpCall& call, int32_t) {
+  return AttentionStateBytes(ops::ToPagedAttentionArgs(call), kHeadTiles);
+}
+
+int64_t PagedAttentionPlanBytes(const ops::OpCall& call) {
+  return AttentionPlanBytes(ops::ToPagedAttentionArgs(call), kHeadTiles);
+}
+
+void MakePagedAttentionPlan(const ops::OpCall& call, std::span<std::byte> plan) {
+  MakeAttentionPlan(ops::ToPagedAttentionArgs(call), kHeadTiles, plan);
 }
 
 }  // namespace pagemill::gpu

@@ -14,6 +14,7 @@
 #include <span>
 
 #include "cc/ops/op.h"
+#include "cc/ops/paged_attention/paged_attention.h"
 
 namespace pagemill::gpu {
 
@@ -23,9 +24,15 @@ inline constexpr int kWarpRows = 16;  // of a tile, for each of its warps
 // Requests of more rows have tiles of this many, of several warps; others tiles of one warp.
 inline constexpr int kFewRows = 64;
 
-// States of splits in the workspace, over all KV heads: of one KV head, tile of kWarpRows rows and
-// split each. A state takes kWarpRows * (head_dim + 2) floats.
-inline constexpr int64_t kMaxStates = 4096;
+// What an op makes of requests, and of memory.
+struct AttentionTiles {
+  int32_t few_rows;   // of a request with tiles of kWarpRows rows, which may be divided, at most
+  int32_t many_rows;  // of the tiles of other requests
+  // States of splits in the workspace, over all KV heads: of one KV head, tile of kWarpRows rows
+  // and split each. A state takes kWarpRows * (head_dim + 2) floats.
+  int64_t states;
+};
+inline constexpr AttentionTiles kHeadTiles = {kFewRows, kFewRows, 4096};  // of paged_attention
 
 // Rows from `first_row` on of a request, and its splits [first_split, end_split).
 struct AttentionItem {
@@ -46,7 +53,8 @@ struct AttentionCapacity {
   int64_t merges;
   int64_t states;  // for each KV head
 
-  static AttentionCapacity Of(int64_t tokens, int64_t group, int64_t kv_heads);
+  static AttentionCapacity Of(int64_t tokens, int64_t group, int64_t kv_heads,
+                              const AttentionTiles& tiles = kHeadTiles);
   int64_t Bytes() const;
 };
 
@@ -66,10 +74,16 @@ struct AttentionPlanView {
 AttentionPlanView ViewOf(const std::byte* plan, const AttentionCapacity& capacity);
 
 // What states take of the workspace.
-int64_t AttentionStateBytes(const ops::OpCall& call, int32_t num_threads);
+int64_t AttentionStateBytes(const ops::PagedAttentionArgs& args, const AttentionTiles& tiles);
 
-int64_t AttentionPlanBytes(const ops::OpCall& call);
-void MakeAttentionPlan(const ops::OpCall& call, std::span<std::byte> plan);
+int64_t AttentionPlanBytes(const ops::PagedAttentionArgs& args, const AttentionTiles& tiles);
+void MakeAttentionPlan(const ops::PagedAttentionArgs& args, const AttentionTiles& tiles,
+                       std::span<std::byte> plan);
+
+// Those of calls of paged_attention.
+int64_t PagedAttentionStateBytes(const ops::OpCall& call, int32_t num_threads);
+int64_t PagedAttentionPlanBytes(const ops::OpCall& call);
+void MakePagedAttentionPlan(const ops::OpCall& call, std::span<std::byte> plan);
 
 }  // namespace pagemill::gpu
 

@@ -147,7 +147,8 @@ void RunFlashInferHopperOrGpu(const ops::OpCall& call, ops::KernelContext& conte
 }
 #endif
 
-constexpr ops::BatchPlan kPlan = {.bytes = AttentionPlanBytes, .make = MakeAttentionPlan};
+constexpr ops::BatchPlan kPlan = {.bytes = PagedAttentionPlanBytes,
+                                  .make = MakePagedAttentionPlan};
 
 constexpr ops::Kernel kKernels[] = {
     {.op = "paged_attention",
@@ -155,7 +156,7 @@ constexpr ops::Kernel kKernels[] = {
      .priority = 20,
      .supports = SupportsAttentionOnTensorCores,
      .run = RunAligned<AttendOnTensorCores>,
-     .workspace_bytes = AttentionStateBytes,
+     .workspace_bytes = PagedAttentionStateBytes,
      .activations = ops::Precision::kBf16,
      .plan = &kPlan},
     {.op = "paged_attention",
@@ -163,7 +164,7 @@ constexpr ops::Kernel kKernels[] = {
      .priority = 20,
      .supports = SupportsAttentionOnMatrixCores,
      .run = RunAligned<AttendOnMatrixCores>,
-     .workspace_bytes = AttentionStateBytes,
+     .workspace_bytes = PagedAttentionStateBytes,
      .activations = ops::Precision::kBf16,
      .plan = &kPlan},
 #if defined(__CUDACC__)
