@@ -11,6 +11,7 @@
 #include "cc/ops/act_conformance.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/conformance_bodies.h"
+#include "cc/ops/latent_attention/latent_attention.h"
 #include "cc/ops/latent_attention/latent_case.h"
 
 namespace pagemill::ops {

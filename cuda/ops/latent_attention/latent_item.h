@@ -21,6 +21,7 @@
 #include "cuda/ops/paged_attention/attention_scores.h"
 #include "cuda/ops/paged_attention/page_tile.h"
 #include "cuda/ops/paged_attention/split_state.h"
+#include "cuda/ops/paged_attention/value_product.h"
 
 namespace pagemill::gpu {
 
@@ -217,8 +218,8 @@ class LatentItem {
         if (ColumnOf(chunk) >= latent_) break;
         uint32_t b[4];
         LoadTransposed(b, value + n * Stride() + ColumnOf(chunk));
-        AddProduct<kAllSeen>(a, {b[0], b[1]}, sums_[2 * chunk]);
-        AddProduct<kAllSeen>(a, {b[2], b[3]}, sums_[2 * chunk + 1]);
+        AddValueProduct<kAllSeen>(a, {b[0], b[1]}, sums_[2 * chunk]);
+        AddValueProduct<kAllSeen>(a, {b[2], b[3]}, sums_[2 * chunk + 1]);
       }
     }
   }

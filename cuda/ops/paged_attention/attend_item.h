@@ -19,6 +19,7 @@
 #include "cuda/ops/paged_attention/attention_scores.h"
 #include "cuda/ops/paged_attention/page_tile.h"
 #include "cuda/ops/paged_attention/split_state.h"
+#include "cuda/ops/paged_attention/value_product.h"
 
 namespace pagemill::gpu {
 
@@ -193,28 +194,9 @@ class AttendItem {
         if (chunk * 16 >= head_dim_) break;
         uint32_t b[4];
         LoadTransposed(b, value + n * 8 * Stride() + chunk * 16);
-        AddProduct<kAllSeen>(a, {b[0], b[1]}, sums_[2 * chunk]);
-        AddProduct<kAllSeen>(a, {b[2], b[3]}, sums_[2 * chunk + 1]);
+        AddValueProduct<kAllSeen>(a, {b[0], b[1]}, sums_[2 * chunk]);
+        AddValueProduct<kAllSeen>(a, {b[2], b[3]}, sums_[2 * chunk + 1]);
       }
-    }
-  }
-
-  // Values that are not finite make sums NaN of the rows that see them alone: the instruction would
-  // multiply them with the other rows' zeros.
-  template <bool kAllSeen>
-  PAGEMILL_DEVICE static void AddProduct(const uint32_t (&a)[4], const uint32_t (&b)[2],
-                                         float (&sums)[4]) {
-    if constexpr (kAllSeen) {
-      Mma16x8x16(sums, a, b);
-    } else {
-      const uint32_t bad[2] = {NotFinite(b[0]), NotFinite(b[1])};
-      Mma16x8x16(sums, a, {b[0] & ~bad[0], b[1] & ~bad[1]});
-      if (Ballot(AllLanes(), (bad[0] | bad[1]) != 0) == 0) return;
-      constexpr uint32_t kOnes = 0x3f803f80u;
-      float seen[4] = {};
-      Mma16x8x16(seen, a, {bad[0] & kOnes, bad[1] & kOnes});
-      PAGEMILL_UNROLL
-      for (int i = 0; i < 4; ++i) sums[i] = seen[i] > 0 ? NAN : sums[i];
     }
   }
 
