@@ -52,6 +52,12 @@ BARS = {
         "USETMAXREG",
         "UTMALDG",
     ),
+    ("latent_attention/tensor_cores", "AttendItemsOfLatents"): (
+        "HMMA.16816.F32.BF16",
+        "LDGSTS.E.BYPASS.128",
+        "LDSM.16.M",
+        "MUFU.EX2",
+    ),
     ("linear/int8_tensor_cores", "MultiplyTile"): ("IMMA.16832.S8.S8",),
     ("linear/linear", "MultiplyRows"): ("LDG.E.128",),
     ("linear/tensor_cores", "MultiplyTile"): ("HMMA.16816.F32.BF16", "LDG.E.128"),

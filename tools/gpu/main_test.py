@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 
 _SIZES = ["--model=tiny", "--matrix=64", "--context=8", "--tokens=10", "--batches=1,2"]
 _DEVICE = ["--device=emulated:0", "--torch-device=cpu", "--prompts=16,24", "--jobs=2"]
-_TINY = ["llama", "llama-fp8-block-128"]
+_TINY = ["deepseek_v2-latents64", "llama", "llama-fp8-block-128"]
 _ONLY = "conformance/Add,tiny/*/bf16,limits/*,host/*,bf16/*"
 
 
