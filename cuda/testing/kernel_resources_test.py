@@ -17,7 +17,6 @@ REGISTERS = {
     "Li8EEEEEvNS1_11MatrixGroup": 192,  # FewRows of 64 rows
     "AttendHead": 128,
     "AttendItems": 255,
-    "AttendItemsOfLatents": 255,
     "AttendLatents": 255,
     "AttendTokens": 255,
     "BatchPrefillWithPagedKVCacheKernel": 255,

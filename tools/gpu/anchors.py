@@ -30,7 +30,7 @@ _STEP_TOKENS = 8192  # of prompts in a step, at most
 _SETTLED = 4  # tokens of a request after which its steps are replayed from a graph
 _PROMPT_RUNS = 3
 _MEMORY_UTILIZATION = 0.9
-# Requests that decode while the reference's prompt runs, their prompts, and the tokens of each.
+# Requests that decode while the reference's prompt runs, at most, their prompts, and their tokens.
 _MIXED_REQUESTS, _MIXED_PROMPT, _MIXED_TOKENS = 8, 4, 16
 
 
@@ -87,7 +87,9 @@ class Anchors:
         """The reference's prompts, which start while other requests decode, and what these decode
         against the same tokens as a prompt."""
         reference = Reference.load(self._options.folder)
-        others = [self.prompt(_MIXED_PROMPT) for _ in range(_MIXED_REQUESTS)]
+        # All of them at once, and one more.
+        requests = min(_MIXED_REQUESTS, max(self._options.batches) - 1)
+        others = [self.prompt(_MIXED_PROMPT) for _ in range(requests)]
         answers = self._started.run(others, _MIXED_TOKENS, logprobs=True, late=reference.prompts)
         decoded, late = answers[: len(others)], answers[len(others) :]
         say(**difference(late, reference, "bf16").record(of="a prompt beside decoding"))

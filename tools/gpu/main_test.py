@@ -10,6 +10,7 @@ import pytest
 
 from tools.gpu import main, tiny_models
 from tools.gpu.pack import PYTHON
+from tools.gpu.reference import Reference
 from tools.gpu.tree import VERSION, headers_digest
 
 PLUGIN = os.environ.get("PAGEMILL_TEST_EMULATED_GPU", "")
@@ -62,6 +63,7 @@ def test_everything_passes(pack: Path, tmp_path: Path, capsys: pytest.CaptureFix
         "passed",
     )
     said = [record["what"] for record in items["bf16/anchors"]["records"]]
+    assert all(record.get("passed", True) for record in items["bf16/anchors"]["records"])
     compared, prompts = ["parity"] * 3, ["prefill"] * 2
     assert said == ["ready", "graphs", "memory", *compared, "decode", *prompts, "decode"]
     text = output.with_suffix(".md").read_text()
@@ -71,6 +73,13 @@ def test_everything_passes(pack: Path, tmp_path: Path, capsys: pytest.CaptureFix
     # All have results now.
     assert main.main([*command, *_SIZES, *_DEVICE]) == 0
     assert " passed, " not in capsys.readouterr().out
+
+
+def test_the_bound_of_fp8_is_that_of_rounded_activations(pack: Path):
+    fp8, bf16 = (
+        Reference.load(pack / "tiny" / name).bf16_error for name in ("llama-fp8-block-128", "llama")
+    )
+    assert 3 * bf16 < fp8 < 20 * bf16
 
 
 def test_a_pack_of_another_tree_is_refused(

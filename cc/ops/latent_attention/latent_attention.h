@@ -35,7 +35,7 @@
 // |score|).
 //
 // Kernels of Precision::kBf16, which take activations in bf16, round each weight e^(score - max) to
-// bf16 and divide by the sum of the rounded ones, which adds kLatentAttentionRounding max |c|
+// bf16 and divide by the sum of the rounded ones, which adds kPagedAttentionRounding max |c|
 // (paged_attention.h derives it).
 //
 // Cost: 2 (2 R + P) operations a head and visible token. Without absorption, keys and values of
@@ -55,7 +55,6 @@
 namespace pagemill::ops {
 
 inline constexpr int64_t kMaxLatentSize = 1024;
-inline constexpr double kLatentAttentionRounding = 0.0041;
 
 const OpDefinition& LatentAttentionOp();
 

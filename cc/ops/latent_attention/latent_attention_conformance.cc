@@ -11,8 +11,8 @@
 #include "cc/ops/act_conformance.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/conformance_bodies.h"
-#include "cc/ops/latent_attention/latent_attention.h"
 #include "cc/ops/latent_attention/latent_case.h"
+#include "cc/ops/paged_attention/paged_attention.h"
 
 namespace pagemill::ops {
 namespace {
@@ -27,7 +27,7 @@ constexpr conformance::Tolerance kTolerance{.abs = 4e-6 * (1 + 6) * kLargest};
 // Results in bf16 may be those beside each other.
 constexpr conformance::Tolerance kToleranceInBf16{.abs = kTolerance.abs, .rel = 1.0 / 128};
 constexpr conformance::Tolerance kRoundedTolerance{
-    .abs = kTolerance.abs + kLatentAttentionRounding * kLargest, .rel = 1.0 / 128};
+    .abs = kTolerance.abs + kPagedAttentionRounding * kLargest, .rel = 1.0 / 128};
 
 bool Rounds(const Kernel& kernel) { return kernel.activations != Precision::kF32; }
 

@@ -40,8 +40,9 @@ class LatentItem {
   static constexpr int kBlocks = 1;  // on a multiprocessor at least
 
   static int64_t SharedBytes(int64_t width) {
-    return (kWarpRows + 2 * kKeys) * (width + kRowPadding) * static_cast<int64_t>(sizeof(BFloat16)) +
-           kWarpRows * kWeightStride * static_cast<int64_t>(sizeof(BFloat16)) +
+    const int64_t elements =
+        (kWarpRows + 2 * kKeys) * (width + kRowPadding) + kWarpRows * kWeightStride;
+    return elements * static_cast<int64_t>(sizeof(BFloat16)) +
            2 * kWarps * kWarpRows * static_cast<int64_t>(sizeof(float));
   }
 
@@ -121,25 +122,16 @@ class LatentItem {
 
   // Keys that no row sees are zeros, and their pages are not read.
   PAGEMILL_DEVICE void CopyKeys(int tile, BFloat16* to) const {
-    using Piece = Vector<BFloat16, kPiece>;
-    const int pieces = Width() / kPiece, block_size = call_.batch.block_size;
-    int key = static_cast<int>(ThreadIndex().x) / pieces;
-    int piece = static_cast<int>(ThreadIndex().x) % pieces;
-    while (key < kKeys) {
+    const int block_size = call_.batch.block_size;
+    ForPieces(kKeys, Width() / kPiece, kThreads, [&](int key, int piece) {
       const int at = tile + key;
-      BFloat16* const place = to + key * Stride() + piece * kPiece;
+      const BFloat16* from = nullptr;
       if (at < high_) {
-        CopyAsync16(place, cache_[table_[at / block_size]] + int64_t{at % block_size} * Width() +
-                               piece * kPiece);
-      } else {
-        *reinterpret_cast<Piece*>(place) = {};
+        const int64_t of_page = int64_t{at % block_size} * Width() + piece * kPiece;
+        from = cache_[table_[at / block_size]] + of_page;
       }
-      key += kThreads / pieces;
-      piece += kThreads % pieces;
-      if (piece < pieces) continue;
-      piece -= pieces;
-      ++key;
-    }
+      CopyPiece(from, to + key * Stride() + piece * kPiece);
+    });
     CommitCopies();
   }
 

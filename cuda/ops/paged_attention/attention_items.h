@@ -108,7 +108,8 @@ void AttendByItems(const ops::OpCall& call, ops::KernelContext& context) {
   const ops::PagedAttentionArgs args = ops::ToPagedAttentionArgs(call);
   const int64_t tokens = args.q.shape[0], head_dim = args.q.shape[2];
   const int64_t group = args.q.shape[1] / args.kv_heads;
-  const AttentionCapacity capacity = AttentionCapacity::Of(tokens, group, args.kv_heads);
+  const AttentionCapacity capacity = 
+      AttentionCapacity::Of(tokens, group, args.kv_heads, kHeadTiles);
   const AttentionPlanView plan = ViewOf(context.plan, capacity);
   const AttentionParams params = ParamsOf(args);
   const StepTokens batch = StepTokensOf(*args.batch);

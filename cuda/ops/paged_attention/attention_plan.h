@@ -1,6 +1,7 @@
 // File: cuda/ops/paged_attention/attention_plan.h
-// Divides a batch among the blocks of attention_items.h: tiles of rows (heads of queries that read
-// the same KV head) of one request, and ranges of splits of kSplitKeys keys.
+// Divides a batch among blocks, those of attention_items.h and of latents
+// (cuda/ops/latent_attention/tensor_cores.h): tiles of rows (heads of queries that read the same KV
+// head) of one request, and ranges of splits of kSplitKeys keys.
 //
 // A row's result is that of its splits, merged in their order (split_state.h). So the division
 // changes no bits, and is free to follow the whole batch: requests of many
@@ -24,7 +25,7 @@ inline constexpr int kWarpRows = 16;  // of a tile, for each of its warps
 // Requests of more rows have tiles of this many, of several warps; others tiles of one warp.
 inline constexpr int kFewRows = 64;
 
-// What an op makes of requests, and of memory.
+// How an op divides requests, and the memory that it has for it.
 struct AttentionTiles {
   int32_t few_rows;   // of a request with tiles of kWarpRows rows, which may be divided, at most
   int32_t many_rows;  // of the tiles of other requests
@@ -54,7 +55,7 @@ struct AttentionCapacity {
   int64_t states;  // for each KV head
 
   static AttentionCapacity Of(int64_t tokens, int64_t group, int64_t kv_heads,
-                              const AttentionTiles& tiles = kHeadTiles);
+                              const AttentionTiles& tiles);
   int64_t Bytes() const;
 };
 

@@ -29,6 +29,41 @@ inline constexpr int kKeyStride = kTileKeys + kRowPadding;
 // Elements that are copied together: of one page, whose size is a multiple.
 inline constexpr int kPiece = 8;
 
+// A piece as bf16; zeros if `from` is null.
+template <typename C>
+PAGEMILL_DEVICE void CopyPiece(const C* from, BFloat16* to) {
+  using Piece = Vector<BFloat16, kPiece>;
+  if (from == nullptr) {
+    *reinterpret_cast<Piece*>(to) = {};
+  } else if constexpr (std::is_same_v<C, BFloat16>) {
+    CopyAsync16(to, from);
+  } else {
+    const auto read = *reinterpret_cast<const Vector<C, kPiece>*>(from);
+    Piece piece;
+    PAGEMILL_UNROLL
+    for (int i = 0; i < kPiece; ++i) {
+      piece.values[i] = FromFloat<BFloat16>(ToFloat(read.values[i]));
+    }
+    *reinterpret_cast<Piece*>(to) = piece;
+  }
+}
+
+// Calls body(row, piece) for all pieces of all rows, of which the block's `threads` threads share
+// them. Divides once.
+template <typename Body>
+PAGEMILL_DEVICE void ForPieces(int rows, int pieces, int threads, const Body& body) {
+  int row = static_cast<int>(ThreadIndex().x) / pieces;
+  int piece = static_cast<int>(ThreadIndex().x) % pieces;
+  while (row < rows) {
+    body(row, piece);
+    row += threads / pieces;
+    piece += threads % pieces;
+    if (piece < pieces) continue;
+    piece -= pieces;
+    ++row;
+  }
+}
+
 template <typename C>
 struct PageTile {
   Rows<const C> cache;
@@ -54,10 +89,7 @@ struct PageTile {
   }
 
   PAGEMILL_DEVICE void CopyValues(int tile, BFloat16* to, int threads) const {
-    const int pieces = head_dim / kPiece;
-    int row = static_cast<int>(ThreadIndex().x) / pieces;
-    int piece = static_cast<int>(ThreadIndex().x) % pieces;
-    while (row < kTileKeys) {
+    ForPieces(kTileKeys, head_dim / kPiece, threads, [&](int row, int piece) {
       const int key = tile + row;
       const C* from = nullptr;
       if (key >= low && key < high) {
@@ -65,32 +97,8 @@ struct PageTile {
         from = cache[table[key / block_size]] + of_block * head_dim + piece * kPiece;
       }
       CopyPiece(from, to + row * (head_dim + kRowPadding) + piece * kPiece);
-      row += threads / pieces;
-      piece += threads % pieces;
-      if (piece < pieces) continue;
-      piece -= pieces;
-      ++row;
-    }
+    });
     CommitCopies();
-  }
-
- private:
-  // Zeros if `from` is null.
-  PAGEMILL_DEVICE static void CopyPiece(const C* from, BFloat16* to) {
-    using Piece = Vector<BFloat16, kPiece>;
-    if (from == nullptr) {
-      *reinterpret_cast<Piece*>(to) = {};
-    } else if constexpr (std::is_same_v<C, BFloat16>) {
-      CopyAsync16(to, from);
-    } else {
-      const auto read = *reinterpret_cast<const Vector<C, kPiece>*>(from);
-      Piece piece;
-      PAGEMILL_UNROLL
-      for (int i = 0; i < kPiece; ++i) {
-        piece.values[i] = FromFloat<BFloat16>(ToFloat(read.values[i]));
-      }
-      *reinterpret_cast<Piece*>(to) = piece;
-    }
   }
 };
 

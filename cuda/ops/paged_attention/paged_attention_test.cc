@@ -11,6 +11,7 @@
 #include "cc/ops/conformance_bodies.h"
 #include "cc/ops/paged_attention/attention_case.h"
 #include "cuda/ops/kernels.h"
+#include "cuda/ops/testing/divided_attention.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {
@@ -115,43 +116,14 @@ TEST_P(GpuConformance, PagedAttentionConfinesValuesThatAreNotFinite) {
   }
 }
 
-std::vector<float> RowsOfFirst(const ops::Kernel& kernel, const AttentionOptions& options,
-                               std::vector<PagedRequest> requests) {
-  device::ThreadPool pool({.num_threads = 1});
-  const int64_t rows = requests[0].tokens;
-  AttentionCase c(options, std::move(requests));
-  std::vector<float> y = c.Run(kernel, pool);
-  y.resize(static_cast<size_t>(rows * options.q_heads * options.head_dim));
-  return y;
-}
-
-// The last tokens of a prompt of three splits have the same bits in a tile of many rows, which
-// walks them, and merged from states of splits, alone and beside other requests.
+// Three splits; the whole has tiles of many rows.
 TEST_P(GpuConformance, PagedAttentionHasTheSameBitsHoweverItIsDivided) {
   const ops::OpDefinition op = OnGpu<PagedAttentionKernels>(ops::PagedAttentionOp());
-  constexpr int32_t kPrompt = 1100, kTokens = 40;
   for (const int64_t head_dim : {32, 80}) {
     AttentionOptions options = {.q_heads = 4, .kv_heads = 2, .head_dim = head_dim, .sinks = true};
     options.window = head_dim == 32 ? 0 : 620;
-    const int64_t row = options.q_heads * head_dim;
-    const AttentionCase shape(options, {{.context = 0, .tokens = 1}});
-    for (const ops::Kernel* kernel :
-         ops::conformance::SupportedKernels(op, GpuCapabilities(), shape.call())) {
-      if (kernel->activations == ops::Precision::kF32) continue;
-      const std::vector<float> whole =
-          RowsOfFirst(*kernel, options, {{.context = kPrompt - kTokens, .tokens = kTokens}});
-      for (const int32_t tokens : {1, 3, 9}) {
-        const std::span<const float> expected =
-            std::span(whole).last(static_cast<size_t>(tokens * row));
-        const PagedRequest last = {.context = kPrompt - tokens, .tokens = tokens};
-        EXPECT_TRUE(BitEqual(RowsOfFirst(*kernel, options, {last}), expected))
-            << tokens << " tokens, head_dim " << head_dim;
-        EXPECT_TRUE(BitEqual(RowsOfFirst(*kernel, options,
-                                         {last, {.context = 20, .tokens = 40}, {700, 2}}),
-                             expected))
-            << tokens << " tokens beside others, head_dim " << head_dim;
-      }
-    }
+    CheckDivisions<AttentionCase>(op, options, options.q_heads * head_dim,
+                                  {.prompt = 1100, .tokens = 40});
   }
 }
 

@@ -14,8 +14,8 @@
 namespace pagemill::gpu {
 
 // Mma16x8x16(sums, a, b) for weights `a`, which are 0 of keys that a row does not see, and values
-// `b`. Values that are not finite make sums NaN of the rows that see them alone: the instruction would
-// multiply them with the other rows' zeros. kAllSeen: every row of the warp sees all keys.
+// `b`. Values that are not finite make sums NaN of the rows that see them alone: the instruction
+// would multiply them with the other rows' zeros. kAllSeen: every row of the warp sees all keys.
 template <bool kAllSeen>
 PAGEMILL_DEVICE void AddValueProduct(const uint32_t (&a)[4], const uint32_t (&b)[2],
                                      float (&sums)[4]) {
