@@ -48,8 +48,8 @@ PAGEMILL_DEVICE void CopyPiece(const C* from, BFloat16* to) {
   }
 }
 
-// Calls body(row, piece) for all pieces of all rows, of which the block's `threads` threads share
-// them. Divides once.
+// Calls body(row, piece) once for each piece of each row, divided among the block's `threads`
+// threads. No division in the loop.
 template <typename Body>
 PAGEMILL_DEVICE void ForPieces(int rows, int pieces, int threads, const Body& body) {
   int row = static_cast<int>(ThreadIndex().x) / pieces;
