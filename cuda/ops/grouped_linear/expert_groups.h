@@ -1,12 +1,19 @@
 // File: cuda/ops/grouped_linear/expert_groups.h
 // Rows of a mixture of experts in groups that share a matrix, made on the GPU: how many groups
 // there can be depends on shapes alone.
+//
+//   GroupRows(ids, /*group_rows=*/4, arrays, stream);  // arrays: GroupArrays of GroupBytes() bytes
+//
+// It is a stable counting sort by expert. Chunks of rows are counted, one block adds up the counts
+// of all chunks, and chunks put their rows into order. A single chunk takes one launch, others three.
 #ifndef PAGEMILL_CUDA_OPS_GROUPED_LINEAR_EXPERT_GROUPS_H_
 #define PAGEMILL_CUDA_OPS_GROUPED_LINEAR_EXPERT_GROUPS_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
+#include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/gpu_vendor.h"
 
@@ -19,11 +26,12 @@ struct RoutedIds {
   int64_t choices, rows;
   int32_t experts;
 
-  // Rows of no expert have `experts`.
+  // Rows of no expert have `experts`, a bucket of their own.
   PAGEMILL_DEVICE int32_t ExpertOf(int64_t row) const {
     const int32_t id = data[row / choices * stride + row % choices];
     return id < 0 || id >= experts ? experts : id;
   }
+  constexpr int32_t Buckets() const { return experts + 1; }
 };
 
 // Rows order[begin] to order[begin + count - 1].
@@ -31,68 +39,194 @@ struct ExpertGroup {
   int32_t expert, begin, count;
 };
 
-inline constexpr uint32_t kGroupThreads = 128;
+inline constexpr int kChunkRows = 256;  // and threads of a block
 
 inline int64_t MaxGroups(int64_t rows, int64_t experts, int64_t group_rows) {
   return rows / group_rows + std::min(rows, experts + 1);
 }
 
-// Dynamic shared memory of GroupRows().
-inline int64_t GroupSharedBytes(int64_t experts) {
-  return (2 * (experts + 2) + kGroupThreads) * static_cast<int64_t>(sizeof(int32_t));
-}
+struct GroupArrays {
+  ExpertGroup* groups;  // [max_groups]; those behind the last one are empty
+  int32_t* order;       // [rows], sorted by expert
+  int32_t* starts;      // [buckets]: where the rows of a bucket begin in `order`
+  int32_t* before;      // [chunks, buckets]: rows of the bucket in the chunks before
+  int32_t max_groups;
 
-// One block. Sorts rows by expert, and divides those of each into groups of `group_rows`; groups
-// behind the last one are empty.
-PAGEMILL_KERNEL GroupRows(RoutedIds ids, int32_t group_rows, int32_t max_groups, int32_t* order,
-                          ExpertGroup* groups) {
-  constexpr int kThreads = kGroupThreads;
-  const int thread = static_cast<int>(ThreadIndex().x);
-  const int32_t buckets = ids.experts + 1;
-  int32_t* const starts = DynamicShared<int32_t>();  // where the rows of a bucket begin in `order`
-  int32_t* const firsts = starts + buckets + 1;      // likewise its groups
-  int32_t* const some = firsts + buckets + 1;        // experts of consecutive rows
-  // Calls visit(e, row) for the rows of each bucket e of this thread, in order.
-  const auto visit_rows = [&](const auto& visit) {
-    for (int64_t first = 0; first < ids.rows; first += kThreads) {
-      const int64_t left = ids.rows - first;
-      const int count = static_cast<int>(left < kThreads ? left : kThreads);
-      SyncBlock();  // those before have been read
-      if (thread < count) some[thread] = ids.ExpertOf(first + thread);
-      SyncBlock();
-      for (int i = 0; i < count; ++i) {
-        if (some[i] % kThreads == thread) visit(some[i], static_cast<int32_t>(first) + i);
-      }
+  static int64_t Bytes(const RoutedIds& ids, int64_t group_rows) {
+    const int64_t words = ids.rows + (1 + DivideUp(ids.rows, kChunkRows)) * ids.Buckets();
+    return MaxGroups(ids.rows, ids.experts, group_rows) * int64_t{sizeof(ExpertGroup)} +
+           words * int64_t{sizeof(int32_t)};
+  }
+  static GroupArrays At(std::byte* memory, const RoutedIds& ids, int64_t group_rows) {
+    const int64_t max_groups = MaxGroups(ids.rows, ids.experts, group_rows);
+    auto* const groups = reinterpret_cast<ExpertGroup*>(memory);
+    auto* const order = reinterpret_cast<int32_t*>(groups + max_groups);
+    auto* const starts = order + ids.rows;
+    return {groups, order, starts, starts + ids.Buckets(), static_cast<int32_t>(max_groups)};
+  }
+};
+
+// A row of a chunk, whose thread it is.
+struct ChunkRow {
+  int32_t row, bucket;  // bucket: -1 behind the last row
+  int32_t rank;         // rows of the bucket before it, in its chunk
+  bool is_last;         // of its bucket, in its chunk
+
+  PAGEMILL_DEVICE ChunkRow(const RoutedIds& ids, int64_t chunk) {
+    PAGEMILL_SHARED(int32_t[kChunkRows], buckets);
+    const int thread = static_cast<int>(ThreadIndex().x);
+    row = static_cast<int32_t>(chunk * kChunkRows + thread);
+    bucket = row < ids.rows ? ids.ExpertOf(row) : -1;
+    buckets[thread] = bucket;
+    SyncBlock();
+    rank = 0;
+    int32_t behind = 0;
+    for (int i = 0; i < kChunkRows; ++i) {
+      const int32_t is_same = buckets[i] == bucket ? 1 : 0;
+      rank += i < thread ? is_same : 0;
+      behind += i > thread ? is_same : 0;
     }
-  };
-  for (int32_t e = thread; e < buckets; e += kThreads) starts[e] = 0;
-  visit_rows([&](int32_t e, int32_t) { ++starts[e]; });
-  SyncBlock();
-  if (thread == 0) {
-    int32_t row = 0, group = 0;
-    for (int32_t e = 0; e < buckets; ++e) {
-      const int32_t count = starts[e];
-      starts[e] = row;
-      firsts[e] = group;
-      row += count;
-      group += (count + group_rows - 1) / group_rows;
-    }
-    starts[buckets] = row;
-    firsts[buckets] = group;
+    is_last = behind == 0;
+  }
+};
+
+// `counts`: of the chunk, a word a bucket.
+PAGEMILL_DEVICE void CountChunk(const ChunkRow& own, int32_t num_buckets, int32_t* counts) {
+  for (int32_t e = static_cast<int32_t>(ThreadIndex().x); e < num_buckets; e += kChunkRows) {
+    counts[e] = 0;
   }
   SyncBlock();
-  for (int32_t e = thread; e < buckets; e += kThreads) {
+  if (own.bucket >= 0 && own.is_last) counts[own.bucket] = own.rank + 1;
+}
+
+PAGEMILL_DEVICE void PlaceChunk(const ChunkRow& own, const int32_t* before,
+                                const GroupArrays& arrays) {
+  if (own.bucket < 0) return;
+  arrays.order[arrays.starts[own.bucket] + before[own.bucket] + own.rank] = own.row;
+}
+
+// Makes sums of a bucket's counts of all chunks, in their place, and returns that of all.
+PAGEMILL_DEVICE int32_t AddChunks(int32_t* counts, int32_t chunks, int32_t num_buckets) {
+  constexpr int kAhead = 8;  // loads under way
+  int32_t sum = 0;
+  for (int32_t first = 0; first < chunks; first += kAhead) {
+    int32_t some[kAhead];
+    PAGEMILL_UNROLL
+    for (int i = 0; i < kAhead; ++i) {
+      some[i] = first + i < chunks ? counts[int64_t{first + i} * num_buckets] : 0;
+    }
+    PAGEMILL_UNROLL
+    for (int i = 0; i < kAhead; ++i) {
+      if (first + i < chunks) counts[int64_t{first + i} * num_buckets] = sum;
+      sum += some[i];
+    }
+  }
+  return sum;
+}
+
+// The sum of the values of the lanes before this one.
+PAGEMILL_DEVICE int32_t SumOfLanesBefore(int32_t value) {
+  int32_t sum = value;
+  for (int step = 1; step < WarpLanes(); step *= 2) {
+    const int32_t of_lane = Shuffle(AllLanes(), sum, Lane() < step ? 0 : Lane() - step);
+    if (Lane() >= step) sum += of_lane;
+  }
+  return sum - value;
+}
+
+// Dynamic shared memory of MakeGroups().
+inline int64_t GroupSharedBytes(int32_t num_buckets) {
+  return 2 * (num_buckets + 1) * static_cast<int64_t>(sizeof(int32_t));
+}
+
+// By one block: what lies where, of the counts of all chunks.
+PAGEMILL_DEVICE void MakeGroups(int32_t num_buckets, int32_t chunks, int32_t group_rows,
+                                const GroupArrays& arrays) {
+  const int32_t thread = static_cast<int32_t>(ThreadIndex().x);
+  int32_t* const starts = DynamicShared<int32_t>();  // of the rows of a bucket; at first, how many
+  int32_t* const firsts = starts + num_buckets + 1;  // likewise its groups
+  for (int32_t e = thread; e < num_buckets; e += kChunkRows) {
+    starts[e] = AddChunks(arrays.before + e, chunks, num_buckets);
+  }
+  SyncBlock();
+  if (Warp() == 0) {  // each lane has some consecutive buckets
+    const int32_t share = (num_buckets + WarpLanes() - 1) / WarpLanes();
+    const int32_t begin = Lane() * share < num_buckets ? Lane() * share : num_buckets;
+    const int32_t end = begin + share < num_buckets ? begin + share : num_buckets;
+    const auto groups_of = [&](int32_t rows) { return (rows + group_rows - 1) / group_rows; };
+    int32_t rows = 0, groups = 0;
+    for (int32_t e = begin; e < end; ++e) {
+      rows += starts[e];
+      groups += groups_of(starts[e]);
+    }
+    int32_t start = SumOfLanesBefore(rows), first = SumOfLanesBefore(groups);
+    for (int32_t e = begin; e < end; ++e) {
+      const int32_t count = starts[e];
+      starts[e] = start;
+      firsts[e] = first;
+      start += count;
+      first += groups_of(count);
+    }
+    if (Lane() == WarpLanes() - 1) {
+      starts[num_buckets] = start;
+      firsts[num_buckets] = first;
+    }
+  }
+  SyncBlock();
+  for (int32_t e = thread; e < num_buckets; e += kChunkRows) {
+    arrays.starts[e] = starts[e];
     for (int32_t group = firsts[e]; group < firsts[e + 1]; ++group) {
       const int32_t begin = starts[e] + (group - firsts[e]) * group_rows;
       const int32_t left = starts[e + 1] - begin;
-      groups[group] = {e, begin, left < group_rows ? left : group_rows};
+      arrays.groups[group] = {e, begin, left < group_rows ? left : group_rows};
     }
   }
-  for (int32_t group = firsts[buckets] + thread; group < max_groups; group += kThreads) {
-    groups[group] = {0, 0, 0};
+  for (int32_t group = firsts[num_buckets] + thread; group < arrays.max_groups;
+       group += kChunkRows) {
+    arrays.groups[group] = {0, 0, 0};
   }
-  SyncBlock();  // `starts` has been read
-  visit_rows([&](int32_t e, int32_t row) { order[starts[e]++] = row; });
+}
+
+// Block (chunk).
+PAGEMILL_KERNEL CountChunks(RoutedIds ids, GroupArrays arrays) {
+  const int64_t chunk = BlockIndex().x;
+  CountChunk(ChunkRow(ids, chunk), ids.Buckets(), arrays.before + chunk * ids.Buckets());
+}
+
+// One block.
+PAGEMILL_KERNEL GroupCounted(int32_t num_buckets, int32_t chunks, int32_t group_rows,
+                             GroupArrays arrays) {
+  MakeGroups(num_buckets, chunks, group_rows, arrays);
+}
+
+// Block (chunk).
+PAGEMILL_KERNEL PlaceChunks(RoutedIds ids, GroupArrays arrays) {
+  const int64_t chunk = BlockIndex().x;
+  PlaceChunk(ChunkRow(ids, chunk), arrays.before + chunk * ids.Buckets(), arrays);
+}
+
+// One block, for one chunk.
+PAGEMILL_KERNEL GroupChunk(RoutedIds ids, int32_t group_rows, GroupArrays arrays) {
+  const ChunkRow own(ids, /*chunk=*/0);
+  CountChunk(own, ids.Buckets(), arrays.before);
+  SyncBlock();
+  MakeGroups(ids.Buckets(), /*chunks=*/1, group_rows, arrays);
+  SyncBlock();
+  PlaceChunk(own, arrays.before, arrays);
+}
+
+// Sorts rows by expert, and divides those of each into groups of `group_rows`.
+inline void GroupRows(const RoutedIds& ids, int32_t group_rows, const GroupArrays& arrays,
+                      device::Stream& stream) {
+  const uint32_t chunks = DivideUp(ids.rows, kChunkRows);
+  const LaunchShape one = {.blocks = {1},
+                           .threads = {kChunkRows},
+                           .shared_bytes = GroupSharedBytes(ids.Buckets())};
+  if (chunks == 1) return Launch(stream, one, GroupChunk, ids, group_rows, arrays);
+  const LaunchShape each = {.blocks = {chunks}, .threads = {kChunkRows}};
+  Launch(stream, each, CountChunks, ids, arrays);
+  Launch(stream, one, GroupCounted, ids.Buckets(), chunks, group_rows, arrays);
+  Launch(stream, each, PlaceChunks, ids, arrays);
 }
 
 }  // namespace pagemill::gpu

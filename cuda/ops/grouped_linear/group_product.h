@@ -1,7 +1,7 @@
 // File: cuda/ops/grouped_linear/group_product.h
 // `grouped_linear` of bf16 activations in tiles of products, for kernels of tensor cores
 // (tensor_core_tiles.h) and of matrix cores (matrix_core_tiles.h). Rows of x are aligned, and the
-// workspace has RoutingBytes() (routed_rows.h) for groups of 4 rows.
+// workspace has GroupArrays::Bytes() (expert_groups.h) for groups of 4 rows.
 //
 //   struct Tiles {
 //     static constexpr bool kAreInstructions = kHasMma;  // else no kernel is compiled

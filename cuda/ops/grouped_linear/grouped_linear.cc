@@ -67,7 +67,7 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
 }
 
 int64_t WorkspaceBytes(const ops::OpCall& call, int32_t) {
-  return RoutingBytes(IdsOf(call), kRowsAtOnce);
+  return GroupArrays::Bytes(IdsOf(call), kRowsAtOnce);
 }
 
 bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {

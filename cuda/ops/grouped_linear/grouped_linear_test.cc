@@ -110,5 +110,17 @@ TEST_P(GpuConformance, GroupedLinearInBf16) {
   }
 }
 
+// Rows are sorted in several chunks, for more experts than a warp has lanes, and for more chunks
+// than are added up at once.
+TEST_P(GpuConformance, GroupedLinearOfManyRows) {
+  Random random(4);
+  for (const auto& [tokens, experts] : {std::pair<int64_t, int64_t>{200, 70}, {1200, 2}}) {
+    SCOPED_TRACE(std::to_string(tokens) + " tokens");
+    TestTensor stack(DType::kBF16, {experts, 8, 32});
+    stack.FillUniform(random, -1, 1);
+    CheckInBf16(stack.view(), tokens, random);
+  }
+}
+
 }  // namespace
 }  // namespace pagemill::gpu

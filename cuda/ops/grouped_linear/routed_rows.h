@@ -57,26 +57,14 @@ inline RoutedIds IdsOf(const ops::OpCall& call) {
           static_cast<int32_t>(stack.shape[0])};
 }
 
-// Bytes of workspace for groups of `group_rows` or more rows: groups, then the order of rows. A call
-// of fewer rows may need groups where the largest call does not have more than these.
-inline int64_t RoutingBytes(const RoutedIds& ids, int64_t group_rows) {
-  return MaxGroups(ids.rows, ids.experts, group_rows) * int64_t{sizeof(ExpertGroup)} +
-         ids.rows * int64_t{sizeof(int32_t)};
-}
-
-// Makes groups of up to `group_rows` in the workspace, which has RoutingBytes().
+// Makes groups of up to `group_rows` in the workspace, which has GroupArrays::Bytes() for groups of
+// as many rows or fewer.
 inline Routing Route(const ops::OpCall& call, int32_t group_rows, ops::KernelContext& context) {
   const RoutedIds ids = IdsOf(call);
   if (ids.rows <= kAlone) return {nullptr, nullptr, ids, static_cast<uint32_t>(ids.rows)};
-  const int64_t max_groups = MaxGroups(ids.rows, ids.experts, group_rows);
-  auto* const groups = reinterpret_cast<ExpertGroup*>(context.workspace.data());
-  auto* const order = reinterpret_cast<int32_t*>(groups + max_groups);
-  Launch(*context.stream,
-         {.blocks = {1},
-          .threads = {kGroupThreads},
-          .shared_bytes = GroupSharedBytes(ids.experts)},
-         GroupRows, ids, group_rows, max_groups, order, groups);
-  return {groups, order, ids, static_cast<uint32_t>(max_groups)};
+  const GroupArrays arrays = GroupArrays::At(context.workspace.data(), ids, group_rows);
+  GroupRows(ids, group_rows, arrays, *context.stream);
+  return {arrays.groups, arrays.order, ids, static_cast<uint32_t>(arrays.max_groups)};
 }
 
 inline Rows<const float> BiasesOf(const ops::OpCall& call, size_t output) {
