@@ -15,6 +15,7 @@ namespace {
 // The contract's bound: elements are below 1, scores below 6, biases included.
 constexpr conformance::Tolerance kTolerance{.abs = 4e-6 * (1 + 6)};
 constexpr conformance::Tolerance kRoundedTolerance{.abs = kTolerance.abs + kPagedAttentionRounding};
+constexpr conformance::Tolerance kBf16Tolerance{.abs = kRoundedTolerance.abs + 0x1p-9};  // of y
 
 bool Rounds(const Kernel& kernel) { return kernel.activations != Precision::kF32; }
 
@@ -31,21 +32,30 @@ float RoundToBf16(float value) {
   return std::bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000);
 }
 
+enum class Operands {
+  kF32,       // misaligned, with gaps between rows
+  kRounded,   // likewise, with inputs that are bf16 numbers
+  kBf16,      // those in bf16, aligned
+};
+
 // Requests of the given numbers of tokens. The tokens of request number r do not depend on the
 // other requests.
 class Case {
  public:
-  // Rounds inputs to bf16 if `rounded`.
-  Case(const Heads& heads, const std::vector<int32_t>& tokens, int32_t first_number, bool rounded)
+  Case(const Heads& heads, const std::vector<int32_t>& tokens, int32_t first_number,
+       Operands operands)
       : query_start_{0} {
     for (int32_t count : tokens) query_start_.push_back(query_start_.back() + count);
     const int64_t total = query_start_.back();
-    const conformance::TestTensorOptions misaligned{.misalign_bytes = 4, .row_padding_bytes = 12};
+    const bool is_bf16 = operands == Operands::kBf16;
+    const auto options = is_bf16 ? conformance::TestTensorOptions{}
+                                 : conformance::TestTensorOptions{.misalign_bytes = 4,
+                                                                  .row_padding_bytes = 12};
     for (int64_t count : {heads.q, heads.kv, heads.kv, heads.q}) {
-      tensors_.emplace_back(DType::kF32, std::initializer_list<int64_t>{total, count, heads.dim},
-                            misaligned);
+      tensors_.emplace_back(is_bf16 ? DType::kBF16 : DType::kF32,
+                            std::initializer_list<int64_t>{total, count, heads.dim}, options);
     }
-    for (size_t i = 0; i < 3; ++i) Fill(i, tokens, first_number, rounded);
+    for (size_t i = 0; i < 3; ++i) Fill(i, tokens, first_number, operands != Operands::kF32);
     for (size_t i = 0; i < 3; ++i) inputs_[i] = tensors_[i].view();
     if (heads.bias_reach >= 0) {
       const int64_t distances = 2 * heads.bias_reach + 1;
@@ -103,8 +113,9 @@ class Case {
 
 void CheckCase(const OpDefinition& op, const device::Capabilities& caps, const Heads& heads,
                const std::vector<int32_t>& tokens) {
-  Case c(heads, tokens, /*first_number=*/0, /*rounded=*/false);
-  Case rounded(heads, tokens, /*first_number=*/0, /*rounded=*/true);
+  Case c(heads, tokens, /*first_number=*/0, Operands::kF32);
+  Case rounded(heads, tokens, /*first_number=*/0, Operands::kRounded);
+  Case bf16(heads, tokens, /*first_number=*/0, Operands::kBf16);
   ASSERT_TRUE(op.check(c.call()).ok()) << op.check(c.call()).ToString();
   const std::vector<float> expected = c.Run(conformance::ReferenceKernel(op), 1);
   const std::vector<float> of_rounded = rounded.Run(conformance::ReferenceKernel(op), 1);
@@ -119,19 +130,27 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps, const H
       EXPECT_TRUE(conformance::BitEqual(rounded.Run(*kernel, 2), one)) << kernel->name;
     }
   }
+  for (const Kernel* kernel : conformance::SupportedKernels(op, caps, bf16.call())) {
+    if (!Rounds(*kernel)) continue;
+    EXPECT_TRUE(conformance::AllClose(bf16.Run(*kernel, 1), of_rounded, kBf16Tolerance))
+        << kernel->name << " of bf16, head_dim " << heads.dim << " causal " << heads.causal
+        << " window " << heads.window;
+  }
 }
 
 // The last request has the same bits alone and after the others.
 void CheckAlone(const OpDefinition& op, const device::Capabilities& caps, const Heads& heads,
                 const std::vector<int32_t>& tokens) {
-  Case together(heads, tokens, 0, /*rounded=*/false);
-  Case alone(heads, {tokens.back()}, static_cast<int32_t>(tokens.size()) - 1,
-             /*rounded=*/false);
-  for (const Kernel* kernel : conformance::SupportedKernels(op, caps, together.call())) {
-    const std::vector<float> last = alone.Run(*kernel, 2);
-    std::vector<float> all = together.Run(*kernel, 2);
-    all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(last.size()));
-    EXPECT_TRUE(conformance::BitEqual(all, last)) << kernel->name;
+  for (Operands operands : {Operands::kF32, Operands::kBf16}) {
+    Case together(heads, tokens, 0, operands);
+    Case alone(heads, {tokens.back()}, static_cast<int32_t>(tokens.size()) - 1, operands);
+    for (const Kernel* kernel : conformance::SupportedKernels(op, caps, together.call())) {
+      if (operands == Operands::kBf16 && !Rounds(*kernel)) continue;
+      const std::vector<float> last = alone.Run(*kernel, 2);
+      std::vector<float> all = together.Run(*kernel, 2);
+      all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(last.size()));
+      EXPECT_TRUE(conformance::BitEqual(all, last)) << kernel->name;
+    }
   }
 }
 
@@ -160,7 +179,7 @@ void CheckAttentionConformance(const OpDefinition& op, const device::Capabilitie
                {.q = 2, .kv = 2, .dim = 16, .causal = causal, .window = 33, .bias_reach = 20},
                {70, 300});
   }
-  Case c({.q = 2, .kv = 1, .dim = 16, .causal = false}, {5, 20}, 0, /*rounded=*/false);
+  Case c({.q = 2, .kv = 1, .dim = 16, .causal = false}, {5, 20}, 0, Operands::kF32);
   conformance::CheckActTypes({.op = op,
                               .caps = caps,
                               .call = c.call(),

@@ -4,6 +4,8 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/attention/attend_tile.h"
+#include "cuda/ops/attention/tensor_cores.h"
+#include "cuda/ops/attention/token_scores.h"
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/kernels.h"
 
@@ -12,83 +14,68 @@ namespace {
 
 constexpr int64_t kMaxHeadDim = 512;
 
-// Scores of a call.
-struct Scoring {
-  const float* data;  // biases of distances from -reach to reach, or null
-  int64_t reach;
-  float scale;
-  bool causal;
-  int64_t window;  // 0: none
-};
-
 // The tokens of one request, for one head and a tile of queries.
 template <typename T>
 struct RequestKeys {
   Rows<const T> k, v;  // from the request's first token on
-  const float* biases;
-  Scoring scoring;
-  int64_t first_query;       // of the tile, from the request's first token on: may be negative
-  int64_t queries, num_keys;  // of the tile, and of the request
+  const TokenScores& scores;
+  int head;
+  int first_query;        // of the tile, from the request's first token on: may be negative
+  int queries, num_keys;  // of the tile, and of the request
 
   PAGEMILL_DEVICE const T* Key(int64_t key) const { return k[key]; }
   PAGEMILL_DEVICE const T* Value(int64_t key) const { return v[key]; }
 
-  PAGEMILL_DEVICE bool IsSeen(int64_t query, int64_t key) const {
-    if (query < 0 || query >= num_keys || (scoring.causal && key > query)) return false;
-    const int64_t distance = key < query ? query - key : key - query;
-    return scoring.window == 0 || distance < scoring.window;
+  PAGEMILL_DEVICE SeenKeys SeenBy(int row) const {
+    const int query = first_query + row;
+    if (row >= queries || query < 0 || query >= num_keys) return {0, 0};
+    return scores.SeenBy(query, num_keys);
   }
   PAGEMILL_DEVICE float Score(int row, int64_t key, float dot) const {
-    const int64_t query = first_query + row, reach = scoring.reach;
-    if (row >= queries || !IsSeen(query, key)) return -INFINITY;
-    const int64_t distance = key - query;
-    const int64_t within = distance < -reach ? -reach : distance > reach ? reach : distance;
-    return dot * scoring.scale + (biases == nullptr ? 0 : biases[reach + within]);
+    const SeenKeys seen = SeenBy(row);
+    if (key < seen.low || key >= seen.high) return -INFINITY;
+    return scores.Score(dot, head, static_cast<int>(key) - first_query - row);
   }
   PAGEMILL_DEVICE bool AllSee(int64_t first, int64_t end) const {
-    const int64_t last_query = first_query + kTileRows - 1;
-    return queries == kTileRows && IsSeen(first_query, first) && IsSeen(first_query, end - 1) &&
-           IsSeen(last_query, first) && IsSeen(last_query, end - 1);
+    const SeenKeys of_first = SeenBy(0), of_last = SeenBy(kTileRows - 1);
+    return of_first.low <= first && of_first.high >= end && of_last.low <= first &&
+           of_last.high >= end;
   }
   // The keys that some query sees.
-  PAGEMILL_DEVICE int64_t FirstKey() const {
-    const int64_t query = first_query < 0 ? 0 : first_query;
-    return scoring.window == 0 || query < scoring.window ? 0 : query + 1 - scoring.window;
+  PAGEMILL_DEVICE int FirstKey() const {
+    return scores.SeenBy(first_query < 0 ? 0 : first_query, num_keys).low;
   }
-  PAGEMILL_DEVICE int64_t EndKey() const {
-    const int64_t end_query = first_query + queries < num_keys ? first_query + queries : num_keys;
-    if (scoring.causal) return end_query;
-    const bool all = scoring.window == 0 || num_keys - end_query < scoring.window;
-    return all ? num_keys : end_query + scoring.window - 1;
+  PAGEMILL_DEVICE int EndKey() const {
+    const int end_query = first_query + queries < num_keys ? first_query + queries : num_keys;
+    return scores.SeenBy(end_query - 1, num_keys).high;
   }
 };
 
 // A block for kTileRows tokens of the step, which may belong to several requests, and a head.
 template <typename T, int kChunks>
 PAGEMILL_KERNEL_OF(kTileThreads, kChunks > 1 ? 1 : 2)
-AttendTokens(Rows<const T> q, Rows<const T> k, Rows<const T> v, Rows<T> y, Scoring scoring,
+AttendTokens(Rows<const T> q, Rows<const T> k, Rows<const T> v, Rows<T> y, TokenScores scores,
              int head_dim, int group_size, const int32_t* query_start, int32_t num_requests) {
-  const int64_t head = BlockIndex().y, first = int64_t{BlockIndex().x} * kTileRows;
-  const int64_t left = query_start[num_requests] - first;
-  const int rows = static_cast<int>(left < kTileRows ? left : kTileRows);
+  const int head = static_cast<int>(BlockIndex().y);
+  const int first = static_cast<int>(BlockIndex().x) * kTileRows;
+  const int left = query_start[num_requests] - first, rows = left < kTileRows ? left : kTileRows;
   if (rows <= 0) return;
   AttendTile<T, kChunks> tile(head_dim, head_dim);
   tile.LoadRows([&](int row, int d) {
     return row < rows ? ToFloat(q[first + row][head * head_dim + d]) : 0;
   });
-  const int64_t in_row = head / group_size * head_dim;
-  int32_t request = RequestOf(query_start, num_requests, static_cast<int32_t>(first));
+  const int in_row = head / group_size * head_dim;
+  int32_t request = RequestOf(query_start, num_requests, first);
   for (; request < num_requests && query_start[request] < first + rows; ++request) {
-    const int64_t start = query_start[request];
+    const int start = query_start[request];
     const RequestKeys<T> keys = {{k[start] + in_row, k.stride},
                                  {v[start] + in_row, v.stride},
-                                 scoring.data == nullptr
-                                     ? nullptr
-                                     : scoring.data + head * (2 * scoring.reach + 1),
-                                 scoring,
+                                 scores,
+                                 head,
                                  first - start,
                                  rows,
                                  query_start[request + 1] - start};
+    if (keys.num_keys == 0) continue;
     tile.Attend(keys, keys.FirstKey(), keys.EndKey());
   }
   tile.Store([&](int row, int d, float value) {
@@ -108,13 +95,6 @@ auto KernelFor(int64_t head_dim) {
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const TensorView& q = call.inputs[0];
   const TensorView& k = call.inputs[1];
-  const bool has_biases = call.inputs.size() > ops::kAttentionBiases;
-  const Scoring scoring = {
-      .data = has_biases ? call.inputs[ops::kAttentionBiases].Data<const float>() : nullptr,
-      .reach = has_biases ? call.inputs[ops::kAttentionBiases].shape[1] / 2 : 0,
-      .scale = static_cast<float>(call.attributes->Get("scale", 1)),
-      .causal = call.attributes->GetInt("causal", 1) != 0,
-      .window = call.attributes->GetInt("window", 0)};
   const int64_t heads = q.shape[1], head_dim = q.shape[2];
   const LaunchShape shape = {
       .blocks = {DivideUp(q.shape[0], kTileRows), static_cast<uint32_t>(heads)},
@@ -123,7 +103,7 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   WithActType(q.dtype, [&]<typename T>(T) {
     Launch(*context.stream, shape, KernelFor<T>(head_dim), RowsOf<const T>(q),
            RowsOf<const T>(k), RowsOf<const T>(call.inputs[2]), RowsOf<T>(call.outputs[0]),
-           scoring, head_dim, heads / k.shape[1], call.batch->query_start,
+           ScoresOf(call), head_dim, heads / k.shape[1], call.batch->query_start,
            call.batch->num_requests);
   });
 }
@@ -133,7 +113,26 @@ bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
                                        caps.gpu.shared_memory_per_block_bytes;
 }
 
-constexpr ops::Kernel kKernels[] = {{"attention", "gpu", 10, Supports, Run}};
+// Rows that no vector load can read go to the other kernel.
+void RunOnTensorCores(const ops::OpCall& call, ops::KernelContext& context) {
+  const bool are_aligned = HasAlignedRows(call.inputs[0]) && HasAlignedRows(call.inputs[1]) &&
+                           HasAlignedRows(call.inputs[2]) && HasAlignedRows(call.outputs[0]);
+  (are_aligned ? AttendTokensOnTensorCores : Run)(call, context);
+}
+
+bool SupportsTensorCores(const device::Capabilities& caps, const ops::OpCall& call) {
+  return Supports(caps, call) && SupportsTokensOnTensorCores(caps, call);
+}
+
+constexpr ops::Kernel kKernels[] = {
+    {.op = "attention",
+     .name = "tensor_core",
+     .priority = 20,
+     .supports = SupportsTensorCores,
+     .run = RunOnTensorCores,
+     .activations = ops::Precision::kBf16},
+    {.op = "attention", .name = "gpu", .priority = 10, .supports = Supports, .run = Run},
+};
 
 }  // namespace
 

@@ -16,12 +16,12 @@
 #include "cuda/gpu_reduce.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/gpu_vendor.h"
+#include "cuda/ops/attention/pieces.h"
+#include "cuda/ops/attention/weighted_values.h"
 #include "cuda/ops/paged_attention/attention_plan.h"
 #include "cuda/ops/paged_attention/attention_rows.h"
 #include "cuda/ops/paged_attention/attention_scores.h"
-#include "cuda/ops/paged_attention/page_tile.h"
 #include "cuda/ops/paged_attention/split_state.h"
-#include "cuda/ops/paged_attention/value_product.h"
 
 namespace pagemill::gpu {
 

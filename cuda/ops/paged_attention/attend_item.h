@@ -14,12 +14,13 @@
 #include "cuda/gpu_reduce.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/gpu_vendor.h"
+#include "cuda/ops/attention/pieces.h"
+#include "cuda/ops/attention/weighted_values.h"
 #include "cuda/ops/paged_attention/attention_plan.h"
 #include "cuda/ops/paged_attention/attention_rows.h"
 #include "cuda/ops/paged_attention/attention_scores.h"
 #include "cuda/ops/paged_attention/page_tile.h"
 #include "cuda/ops/paged_attention/split_state.h"
-#include "cuda/ops/paged_attention/value_product.h"
 
 namespace pagemill::gpu {
 
@@ -86,9 +87,9 @@ class AttendItem {
       const int next = tile + kTileKeys;
       if (next < end) pages_.CopyKeys(next, keys_, kThreads);
       if (AllSee(tile)) {
-        AddValues<true>(weights);
+        AddValues<true>(weights, values_, Stride(), head_dim_, sums_);
       } else {
-        AddValues<false>(weights);
+        AddValues<false>(weights, values_, Stride(), head_dim_, sums_);
       }
       if (next % kSplitKeys == 0 || next >= end) EndSplit(states);
     }
@@ -98,10 +99,6 @@ class AttendItem {
  private:
   PAGEMILL_DEVICE int Stride() const { return head_dim_ + kRowPadding; }
   PAGEMILL_DEVICE static int FirstRow() { return Warp() * kWarpRows + Lane() / 4; }
-  // The row and column of a fragment's 16 x 16 elements whose address a lane passes, with rows that
-  // are summed over.
-  PAGEMILL_DEVICE static int FragmentRow() { return Lane() % 16; }
-  PAGEMILL_DEVICE static int FragmentColumn() { return Lane() / 16 * 8; }
 
   PAGEMILL_DEVICE void LoadQueries() {
     for (int row = Warp(); row < kRows; row += kWarps) {
@@ -119,7 +116,7 @@ class AttendItem {
     const auto pair = [&](int row, int d) {
       return *reinterpret_cast<const uint32_t*>(query + row * Stride() + d);
     };
-    const BFloat16* const key = keys_ + FragmentRow() * kKeyStride + FragmentColumn();
+    const BFloat16* const key = keys_ + Lane() % 16 * kKeyStride + Lane() / 16 * 8;
     for (int d = 0; d < head_dim_; d += 16) {
       const uint32_t a[4] = {pair(0, d), pair(8, d), pair(0, d + 8), pair(8, d + 8)};
       PAGEMILL_UNROLL
@@ -132,13 +129,11 @@ class AttendItem {
     }
   }
 
-  // Makes weights of scores, rounded to bf16 in pairs, with a maximum that is the split's so far.
   PAGEMILL_DEVICE void Weigh(int tile, float (&scores)[kTileKeys / 8][4],
                              uint32_t (&weights)[kTileKeys / 8][2]) {
     PAGEMILL_UNROLL
     for (int r = 0; r < 2; ++r) {
       const TileRow& row = row_[r];
-      float most = split_[r].most;
       PAGEMILL_UNROLL
       for (int n = 0; n < kTileKeys / 8; ++n) {
         PAGEMILL_UNROLL
@@ -148,24 +143,9 @@ class AttendItem {
           scores[n][i] = seen ? Score(call_.params, scores[n][i], row.head, row.growth,
                                       key - row.position)
                               : -INFINITY;
-          most = fmaxf(most, scores[n][i]);
         }
       }
-      most = WarpReduce(most, Max{}, 4);
-      const float kept = split_[r].most == most ? 1 : Exp(split_[r].most - most);
-      float sum = 0;
-      PAGEMILL_UNROLL
-      for (int n = 0; n < kTileKeys / 8; ++n) {
-        BFloat16 pair[2];
-        PAGEMILL_UNROLL
-        for (int i = 0; i < 2; ++i) {
-          const float score = scores[n][2 * r + i];
-          pair[i] = FromFloat<BFloat16>(score == -INFINITY ? 0 : Exp(score - most));
-          sum += ToFloat(pair[i]);
-        }
-        weights[n][r] = PairOf(pair[0], pair[1]);
-      }
-      split_[r] = {most, fmaf(split_[r].sum, kept, sum)};  // the sum is this lane's
+      const float kept = WeighRow(r, scores, split_[r], weights);
       PAGEMILL_UNROLL
       for (int n = 0; n < 2 * kChunks; ++n) {
         sums_[n][2 * r] *= kept;
@@ -181,23 +161,6 @@ class AttendItem {
       all = all && (!row.exists || (tile >= row.low && tile + kTileKeys <= row.high));
     }
     return Ballot(AllLanes(), !all) == 0;
-  }
-
-  template <bool kAllSeen>
-  PAGEMILL_DEVICE void AddValues(const uint32_t (&weights)[kTileKeys / 8][2]) {
-    const BFloat16* const value = values_ + FragmentRow() * Stride() + FragmentColumn();
-    PAGEMILL_UNROLL
-    for (int n = 0; n < kTileKeys / 8; n += 2) {
-      const uint32_t a[4] = {weights[n][0], weights[n][1], weights[n + 1][0], weights[n + 1][1]};
-      PAGEMILL_UNROLL
-      for (int chunk = 0; chunk < kChunks; ++chunk) {
-        if (chunk * 16 >= head_dim_) break;
-        uint32_t b[4];
-        LoadTransposed(b, value + n * 8 * Stride() + chunk * 16);
-        AddValueProduct<kAllSeen>(a, {b[0], b[1]}, sums_[2 * chunk]);
-        AddValueProduct<kAllSeen>(a, {b[2], b[3]}, sums_[2 * chunk + 1]);
-      }
-    }
   }
 
   // Merges the split into the total, or stores its state, and starts anew.

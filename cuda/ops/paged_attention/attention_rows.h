@@ -71,17 +71,6 @@ struct RequestRows {
   }
 };
 
-PAGEMILL_DEVICE uint32_t PairOf(BFloat16 low, BFloat16 high) {
-  return static_cast<uint32_t>(low.bits) | static_cast<uint32_t>(high.bits) << 16;
-}
-
-// 0xffff in each half that is infinite or NaN.
-PAGEMILL_DEVICE uint32_t NotFinite(uint32_t pair) {
-  const uint32_t low = (pair & 0x7f80u) == 0x7f80u ? 0xffffu : 0;
-  const uint32_t high = (pair & 0x7f800000u) == 0x7f800000u ? 0xffff0000u : 0;
-  return low | high;
-}
-
 }  // namespace pagemill::gpu
 
 #endif  // PAGEMILL_CUDA_OPS_PAGED_ATTENTION_ATTENTION_ROWS_H_

@@ -1,7 +1,7 @@
 // File: cuda/ops/paged_attention/page_tile.h
 // Tiles of kTileKeys keys and values of one KV head, from pages to shared memory in bf16, which
 // holds every number of the cache types that it takes. Keys that no row of the block's tile sees
-// are zeros, and their pages are not read.
+// are zeros, and their pages are not read. Pages are a multiple of kPiece keys.
 //
 //   const PageTile<BFloat16> pages = {...};
 //   pages.CopyKeys(tile, shared, threads);      // [head_dim, kKeyStride]
@@ -12,57 +12,16 @@
 #define PAGEMILL_CUDA_OPS_PAGED_ATTENTION_PAGE_TILE_H_
 
 #include <cstdint>
-#include <type_traits>
 
 #include "cuda/gpu_rows.h"
 #include "cuda/gpu_vendor.h"
+#include "cuda/ops/attention/pieces.h"
 #include "cuda/ops/kv_write/kv_cache_types.h"
 
 namespace pagemill::gpu {
 
 inline constexpr int kTileKeys = 64;
-
-// Rows of shared memory begin 4 banks after the one before, so that eight are read at once.
-inline constexpr int kRowPadding = 8;
 inline constexpr int kKeyStride = kTileKeys + kRowPadding;
-
-// Elements that are copied together: of one page, whose size is a multiple.
-inline constexpr int kPiece = 8;
-
-// A piece as bf16; zeros if `from` is null.
-template <typename C>
-PAGEMILL_DEVICE void CopyPiece(const C* from, BFloat16* to) {
-  using Piece = Vector<BFloat16, kPiece>;
-  if (from == nullptr) {
-    *reinterpret_cast<Piece*>(to) = {};
-  } else if constexpr (std::is_same_v<C, BFloat16>) {
-    CopyAsync16(to, from);
-  } else {
-    const auto read = *reinterpret_cast<const Vector<C, kPiece>*>(from);
-    Piece piece;
-    PAGEMILL_UNROLL
-    for (int i = 0; i < kPiece; ++i) {
-      piece.values[i] = FromFloat<BFloat16>(ToFloat(read.values[i]));
-    }
-    *reinterpret_cast<Piece*>(to) = piece;
-  }
-}
-
-// Calls body(row, piece) once for each piece of each row, divided among the block's `threads`
-// threads. No division in the loop.
-template <typename Body>
-PAGEMILL_DEVICE void ForPieces(int rows, int pieces, int threads, const Body& body) {
-  int row = static_cast<int>(ThreadIndex().x) / pieces;
-  int piece = static_cast<int>(ThreadIndex().x) % pieces;
-  while (row < rows) {
-    body(row, piece);
-    row += threads / pieces;
-    piece += threads % pieces;
-    if (piece < pieces) continue;
-    piece -= pieces;
-    ++row;
-  }
-}
 
 template <typename C>
 struct PageTile {

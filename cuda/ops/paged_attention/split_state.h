@@ -11,14 +11,10 @@
 #define PAGEMILL_CUDA_OPS_PAGED_ATTENTION_SPLIT_STATE_H_
 
 #include "cuda/gpu_vendor.h"
+#include "cuda/ops/attention/weighted_values.h"
 #include "cuda/ops/paged_attention/attention_scores.h"
 
 namespace pagemill::gpu {
-
-struct SoftmaxState {
-  float most;  // of the scores; -INFINITY: no key
-  float sum;   // of the weights e^(score - most)
-};
 
 struct MergeFactors {
   float total, split;
