@@ -136,6 +136,7 @@ void Check(const OpDefinition& op, const device::Capabilities& caps, int64_t row
 void CheckDrawTokensConformance(const OpDefinition& op, const device::Capabilities& caps) {
   for (const int64_t width : {1, 31, 64, 65, 700}) Check(op, caps, 23, width);
   Check(op, caps, 3, 5000);
+  Check(op, caps, 5, 40000);  // more than a column for each thread of a part
   Check(op, caps, 0, 9);
 }
 

@@ -1,12 +1,13 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
+#include "cuda/ops/argmax/row_columns.h"
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/kernels.h"
 
 namespace pagemill::gpu {
 namespace {
 
-constexpr uint32_t kThreads = 1024;
+constexpr int kThreads = 1024;
 
 struct Found {
   float value = -INFINITY;
@@ -36,11 +37,10 @@ PAGEMILL_KERNEL LargestOfRow(Rows<const float> x, int64_t size, int32_t* columns
   const float* const row = x[BlockIndex().x];
   Found found;
   bool invalid = false;
-  for (int64_t i = ThreadIndex().x; i < size; i += kThreads) {
-    const float value = row[i];
+  ForColumns(row, ThreadIndex().x, size, kThreads, [&](int64_t column, float value) {
     invalid = invalid || !(value < INFINITY);
-    if (value > found.value) found = {value, static_cast<int32_t>(i)};
-  }
+    if (value > found.value) found = {value, static_cast<int32_t>(column)};
+  });
   found = WarpBest(found);
   invalid = Ballot(AllLanes(), invalid) != 0;
   if (Lane() == 0) {
@@ -50,7 +50,7 @@ PAGEMILL_KERNEL LargestOfRow(Rows<const float> x, int64_t size, int32_t* columns
   }
   SyncBlock();
   if (ThreadIndex().x != 0) return;
-  for (int warp = 1; warp < static_cast<int>(kThreads) / WarpLanes(); ++warp) {
+  for (int warp = 1; warp < kThreads / WarpLanes(); ++warp) {
     found = Better(found, {warp_values[warp], warp_columns[warp]});
     invalid = invalid || warp_invalid[warp] != 0;
   }

@@ -4,8 +4,8 @@
 #include "cc/ops/sample/philox.h"
 #include "cc/ops/sample/row_draw.h"
 #include "cuda/gpu_launch.h"
-#include "cuda/gpu_reduce.h"
 #include "cuda/gpu_rows.h"
+#include "cuda/ops/argmax/row_columns.h"
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/kernels.h"
 
@@ -45,31 +45,78 @@ PAGEMILL_DEVICE float LogitOf(uint32_t key) {
   return BitsToFloat((key >> 31) != 0 ? key & 0x7fffffffu : ~key);
 }
 
-// What is summed of a token: its weight, or 1.
+// What is summed of a token: its weight if that is above `least`, or 1.
 struct ByWeight {
+  uint64_t least = 0;
   PAGEMILL_DEVICE uint64_t operator()(const RowLimits& limits, float logit) const {
-    return limits.Weight(logit);
+    const uint64_t weight = limits.Weight(logit);
+    return weight > least ? weight : 0;
   }
 };
 struct ByNumber {
   PAGEMILL_DEVICE uint64_t operator()(const RowLimits&, float) const { return 1; }
 };
 
+PAGEMILL_DEVICE uint64_t SumOfWarp(uint64_t value) {
+  for (int bits = WarpLanes() / 2; bits > 0; bits /= 2) {
+    value += ShuffleXor(AllLanes(), value, bits);
+  }
+  return value;
+}
+
+// The sum of the values of the lanes before this one.
+PAGEMILL_DEVICE uint64_t SumOfLanesBefore(uint64_t value) {
+  uint64_t sum = value;
+  for (int step = 1; step < WarpLanes(); step *= 2) {
+    const uint64_t of_lane = Shuffle(AllLanes(), sum, Lane() < step ? 0 : Lane() - step);
+    if (Lane() >= step) sum += of_lane;
+  }
+  return sum - value;
+}
+
+// Sums of the warps of a block. Every thread of the block calls the same functions. One of another
+// kOf is in memory of its own.
+template <int kOf = 0>
+struct SumsOfWarps {
+  const uint64_t* sums;
+
+  // `value` is the same in the lanes of a warp.
+  PAGEMILL_DEVICE explicit SumsOfWarps(uint64_t value) {
+    PAGEMILL_SHARED(uint64_t[kThreads / 32], shared);
+    SyncBlock();  // those before have been read
+    if (Lane() == 0) shared[Warp()] = value;
+    SyncBlock();
+    sums = shared;
+  }
+  PAGEMILL_DEVICE static int Count() { return kThreads / WarpLanes(); }
+  PAGEMILL_DEVICE uint64_t Before(int warp) const {
+    uint64_t sum = 0;
+    for (int i = 0; i < warp; ++i) sum += sums[i];
+    return sum;
+  }
+  PAGEMILL_DEVICE uint64_t Total() const { return Before(Count()); }
+};
+
+// The sum of the values of the threads before this one.
+PAGEMILL_DEVICE uint64_t SumOfThreadsBefore(uint64_t value) {
+  const uint64_t of_lanes = SumOfLanesBefore(value);
+  return SumsOfWarps<>(SumOfWarp(value)).Before(Warp()) + of_lanes;
+}
+
 // The sum over tokens whose key is at least `key`; the same in every thread.
 template <typename Measure>
-PAGEMILL_DEVICE uint64_t SumFrom(const RowLimits& limits, uint32_t key, Measure measure) {
-  PAGEMILL_SHARED(uint64_t, total);
-  SyncBlock();
-  if (ThreadIndex().x == 0) total = 0;
-  SyncBlock();
+PAGEMILL_DEVICE uint64_t SumFrom(const RowLimits& limits, uint32_t key, const Measure& measure) {
   uint64_t own = 0;
-  for (int64_t i = ThreadIndex().x; i < limits.size; i += kThreads) {
-    if (KeyOf(limits.row[i]) >= key) own += measure(limits, limits.row[i]);
-  }
-  if (own > 0) AtomicAdd(&total, own);
-  SyncBlock();
-  return total;
+  ForColumns(limits.row, ThreadIndex().x, limits.size, kThreads, [&](int64_t, float logit) {
+    if (KeyOf(logit) >= key) own += measure(limits, logit);
+  });
+  return SumsOfWarps<>(SumOfWarp(own)).Total();
 }
+
+// Sums over the tokens that have a digit. Most logits have one of a few first digits, and lanes that
+// add to the same sum wait for each other, so each digit has several, and then one for all.
+constexpr int kSums = 16;
+using DigitSums = uint64_t[kDigits][kSums + 1];
 
 struct LastKey {
   uint32_t key;
@@ -77,33 +124,45 @@ struct LastKey {
 };
 
 // The largest key whose tokens, with those above, reach `target`; among tokens of keys from `least`
-// on, whose sum is at least `target`.
+// on, whose sum is at least `target`. `sums` is shared memory.
 template <typename Measure>
 PAGEMILL_DEVICE LastKey FindLast(const RowLimits& limits, uint32_t least, uint64_t target,
-                                 Measure measure) {
-  PAGEMILL_SHARED(uint64_t[kDigits], sums);
+                                 const Measure& measure, DigitSums& sums) {
   PAGEMILL_SHARED(uint32_t, found_digit);
   PAGEMILL_SHARED(uint64_t, found_above);
+  const int thread = static_cast<int>(ThreadIndex().x);
   LastKey last = {0, 0};
   for (int shift = 32 - kDigitBits; shift >= 0; shift -= kDigitBits) {
     SyncBlock();
-    for (int i = static_cast<int>(ThreadIndex().x); i < kDigits; i += kThreads) sums[i] = 0;
+    for (int i = thread; i < kDigits * kSums; i += kThreads) sums[i / kSums][i % kSums] = 0;
     SyncBlock();
-    for (int64_t i = ThreadIndex().x; i < limits.size; i += kThreads) {
-      const uint32_t key = KeyOf(limits.row[i]);
+    ForColumns(limits.row, thread, limits.size, kThreads, [&](int64_t, float logit) {
+      const uint32_t key = KeyOf(logit);
       const bool same_begin = (uint64_t{key} ^ last.key) >> (shift + kDigitBits) == 0;
-      if (key < least || !same_begin) continue;
-      const uint64_t value = measure(limits, limits.row[i]);
-      if (value > 0) AtomicAdd(&sums[key >> shift & (kDigits - 1)], value);
+      if (key < least || !same_begin) return;
+      const uint64_t value = measure(limits, logit);
+      if (value > 0) AtomicAdd(&sums[key >> shift & (kDigits - 1)][Lane() % kSums], value);
+    });
+    SyncBlock();
+    if (thread < kDigits) {
+      uint64_t sum = 0;
+      for (int i = 0; i < kSums; ++i) sum += sums[thread][i];
+      sums[thread][kSums] = sum;
     }
     SyncBlock();
-    if (ThreadIndex().x == 0) {
-      uint64_t above = last.above;
-      int digit = kDigits - 1;
+    if (Warp() == 0) {  // each lane has some digits, the first lane the largest
+      const int share = kDigits / WarpLanes();
+      const int lowest = kDigits - (Lane() + 1) * share;
+      uint64_t own = 0;
+      for (int i = 0; i < share; ++i) own += sums[lowest + i][kSums];
+      uint64_t above = last.above + SumOfLanesBefore(own);
       // Digit 0 is the last one in any case.
-      while (digit > 0 && above + sums[digit] < target) above += sums[digit--];
-      found_digit = static_cast<uint32_t>(digit);
-      found_above = above;
+      if (above < target && (above + own >= target || lowest == 0)) {
+        int digit = lowest + share - 1;
+        while (digit > lowest && above + sums[digit][kSums] < target) above += sums[digit--][kSums];
+        found_digit = static_cast<uint32_t>(digit);
+        found_above = above;
+      }
     }
     SyncBlock();
     last.key |= found_digit << shift;
@@ -112,65 +171,88 @@ PAGEMILL_DEVICE LastKey FindLast(const RowLimits& limits, uint32_t least, uint64
   return last;
 }
 
-// The weight of token `i`, which has `ties_before` tokens before it that equal the last one; 0 if it
-// is not kept.
-PAGEMILL_DEVICE uint64_t KeptWeight(const RowLimits& limits, int64_t i, int64_t ties_before) {
-  const float logit = limits.row[i];
+// The weight of a token that has `ties_before` tokens before it that equal the last one; 0 if it is
+// not kept.
+PAGEMILL_DEVICE uint64_t KeptWeight(const RowLimits& limits, float logit, int64_t ties_before) {
   const uint32_t key = KeyOf(logit);
   if (key < limits.last || (key == limits.last && ties_before >= limits.ties)) return 0;
   return limits.Weight(logit);
 }
 
-// A column of those kept, by the share `uniform` of their weight in the order of columns. Each
-// thread has a run of columns.
+// Columns of a row.
+struct Segment {
+  int64_t begin, end;
+  uint64_t before;      // the weight that is kept of the columns before
+  int64_t ties_before;  // those of them that equal the last one
+};
+
+// The segment, of one for each warp, where the share `uniform` of the weight that is kept is
+// reached, and that weight; an empty one if there is none.
+PAGEMILL_DEVICE Segment FindSegment(const RowLimits& limits, double uniform, uint64_t* target) {
+  const int warps = SumsOfWarps<>::Count();
+  const int64_t length = (limits.size + warps - 1) / warps;
+  const auto columns_of = [&](int warp) -> Segment {
+    const int64_t begin = warp * length < limits.size ? warp * length : limits.size;
+    return {begin, begin + length < limits.size ? begin + length : limits.size, 0, 0};
+  };
+  const Segment own = columns_of(Warp());
+  uint64_t above = 0, ties = 0;
+  ForColumns(limits.row, own.begin + Lane(), own.end, WarpLanes(), [&](int64_t, float logit) {
+    const uint32_t key = KeyOf(logit);
+    if (key > limits.last) above += limits.Weight(logit);
+    if (key == limits.last) ++ties;
+  });
+  const uint64_t of_tie = limits.Weight(LogitOf(limits.last));
+  const auto kept_ties = [&](int64_t before, uint64_t here) {
+    const int64_t left = limits.ties > before ? limits.ties - before : 0;
+    return static_cast<uint64_t>(left) < here ? static_cast<uint64_t>(left) : here;
+  };
+  ties = SumOfWarp(ties);
+  const SumsOfWarps</*kOf=*/1> all_ties(ties);
+  const auto ties_before = static_cast<int64_t>(all_ties.Before(Warp()));
+  const SumsOfWarps<> kept(SumOfWarp(above) + kept_ties(ties_before, ties) * of_tie);
+  *target = static_cast<uint64_t>(uniform * static_cast<double>(kept.Total()));
+  uint64_t before = 0;
+  for (int warp = 0; warp < warps; ++warp) {
+    if (*target < before + kept.sums[warp]) {
+      Segment found = columns_of(warp);
+      found.before = before;
+      found.ties_before = static_cast<int64_t>(all_ties.Before(warp));
+      return found;
+    }
+    before += kept.sums[warp];
+  }
+  return {0, 0, 0, 0};
+}
+
+// A column of those kept, by the share `uniform` of their weight in the order of columns.
 PAGEMILL_DEVICE int32_t DrawKept(const RowLimits& limits, double uniform, int32_t most_likely) {
-  PAGEMILL_SHARED(uint64_t[kThreads], sums);
-  PAGEMILL_SHARED(int32_t[kThreads], ties);
   PAGEMILL_SHARED(int32_t, drawn);
-  const int thread = static_cast<int>(ThreadIndex().x);
-  const int64_t run = (limits.size + kThreads - 1) / kThreads;
-  const int64_t begin = thread * run < limits.size ? thread * run : limits.size;
-  const int64_t end = begin + run < limits.size ? begin + run : limits.size;
-  int32_t own_ties = 0;
-  for (int64_t i = begin; i < end; ++i) own_ties += KeyOf(limits.row[i]) == limits.last ? 1 : 0;
-  ties[thread] = own_ties;
-  SyncBlock();
-  if (thread == 0) {
-    int32_t before = 0;
-    for (int i = 0; i < kThreads; ++i) {
-      const int32_t here = ties[i];
-      ties[i] = before;
-      before += here;
-    }
-  }
-  SyncBlock();
+  uint64_t target = 0;
+  const Segment segment = FindSegment(limits, uniform, &target);
+  // Each thread has a run of columns.
+  const int64_t run = (segment.end - segment.begin + kThreads - 1) / kThreads;
+  const int64_t first = segment.begin + static_cast<int64_t>(ThreadIndex().x) * run;
+  const int64_t begin = first < segment.end ? first : segment.end;
+  const int64_t end = begin + run < segment.end ? begin + run : segment.end;
+  const auto is_tie = [&](int64_t i) { return KeyOf(limits.row[i]) == limits.last ? 1 : 0; };
+  uint64_t own_ties = 0;
+  for (int64_t i = begin; i < end; ++i) own_ties += is_tie(i);
+  const int64_t ties_before =
+      segment.ties_before + static_cast<int64_t>(SumOfThreadsBefore(own_ties));
   uint64_t own = 0;
-  int64_t seen = ties[thread];
+  int64_t seen = ties_before;
   for (int64_t i = begin; i < end; ++i) {
-    own += KeptWeight(limits, i, seen);
-    seen += KeyOf(limits.row[i]) == limits.last ? 1 : 0;
+    own += KeptWeight(limits, limits.row[i], seen);
+    seen += is_tie(i);
   }
-  sums[thread] = own;
-  if (thread == 0) drawn = most_likely;
-  SyncBlock();
-  if (thread == 0) {
-    uint64_t before = 0;
-    for (int i = 0; i < kThreads; ++i) {
-      const uint64_t here = sums[i];
-      sums[i] = before;
-      before += here;
-    }
-    sums[0] = before;  // the total: nothing is before the first
-  }
-  SyncBlock();
-  const auto target = static_cast<uint64_t>(uniform * static_cast<double>(sums[0]));
-  const uint64_t before = thread == 0 ? 0 : sums[thread];
-  if (before <= target && target < before + own) {
-    uint64_t sum = before;
-    seen = ties[thread];
+  if (ThreadIndex().x == 0) drawn = most_likely;
+  uint64_t sum = segment.before + SumOfThreadsBefore(own);
+  if (sum <= target && target < sum + own) {
+    seen = ties_before;
     for (int64_t i = begin; i < end; ++i) {
-      sum += KeptWeight(limits, i, seen);
-      seen += KeyOf(limits.row[i]) == limits.last ? 1 : 0;
+      sum += KeptWeight(limits, limits.row[i], seen);
+      seen += is_tie(i);
       if (sum > target) {
         drawn = static_cast<int32_t>(i);
         break;
@@ -189,9 +271,11 @@ PAGEMILL_DEVICE float Number(const int32_t* words, size_t offset) {
   return BitsToFloat(static_cast<uint32_t>(Integer(words, offset)));
 }
 
-PAGEMILL_KERNEL DrawToken(Rows<const float> x, int64_t size, const int32_t* columns,
-                          const float* values, Rows<const int32_t> draws, int32_t* y) {
+PAGEMILL_KERNEL_OF(kThreads, 1)
+DrawToken(Rows<const float> x, int64_t size, const int32_t* columns, const float* values,
+          Rows<const int32_t> draws, int32_t* y) {
   using ops::RowDraw;
+  PAGEMILL_SHARED(DigitSums, sums);
   const int64_t l = BlockIndex().x;
   const int32_t* const words = draws[l];
   const float temperature = Number(words, offsetof(RowDraw, temperature));
@@ -206,13 +290,17 @@ PAGEMILL_KERNEL DrawToken(Rows<const float> x, int64_t size, const int32_t* colu
   const float top_p = Number(words, offsetof(RowDraw, top_p));
   if (min_p > 0) limits.last = KeyOf(limits.most + temperature * logf(min_p));
   if (top_k > 0 && SumFrom(limits, limits.last, ByNumber{}) > static_cast<uint64_t>(top_k)) {
-    limits.last = FindLast(limits, limits.last, static_cast<uint64_t>(top_k), ByNumber{}).key;
+    const auto target = static_cast<uint64_t>(top_k);
+    limits.last = FindLast(limits, limits.last, target, ByNumber{}, sums).key;
   }
   if (top_p < 1) {
     const uint64_t total = SumFrom(limits, limits.last, ByWeight{});
-    const auto target =
+    const auto share =
         static_cast<uint64_t>(static_cast<double>(top_p) * static_cast<double>(total));
-    const LastKey last = FindLast(limits, limits.last, target > 0 ? target : 1, ByWeight{});
+    const uint64_t target = share > 0 ? share : 1;
+    // Tokens of at most this weight are not needed to reach the target.
+    const uint64_t least = (total - target) / static_cast<uint64_t>(size);
+    const LastKey last = FindLast(limits, limits.last, target, ByWeight{least}, sums);
     limits.last = last.key;
     const uint64_t weight = limits.Weight(LogitOf(last.key));
     const uint64_t left = target > last.above ? target - last.above : 1;
