@@ -42,6 +42,7 @@
 //   BFloat16, Half                       types of memory; kernels compute in fp32
 //   float ToFloat(x); FromFloat<T>(x)    T: float, BFloat16, Half; rounds to nearest even
 //   uint32_t PackBFloat16(low, high)     two floats as bf16, rounded likewise
+//   uint32_t WithByte(above, word, i)    `above` with byte i of a word in place of its lowest byte
 //   FloatPair Float8PairToFloats(bits)   two e4m3 numbers, the low one in the low byte
 //   float RoundedProduct(a, b)           never fused with an addition
 //   float Exp(x) InverseSqrt(x)          and functions of <cmath> for float: sqrtf, fmaxf, ...

@@ -185,6 +185,9 @@ inline uint16_t FloatToBFloat16Bits(float value) { return FloatToBf16(value); }
 inline uint32_t PackBFloat16(float low, float high) {
   return FloatToBf16(low) | static_cast<uint32_t>(FloatToBf16(high)) << 16;
 }
+inline uint32_t WithByte(uint32_t above, uint32_t word, int i) {
+  return (above & ~0xffu) | (word >> 8 * i & 0xffu);
+}
 inline uint16_t FloatToHalfBits(float value) { return FloatToF16(value); }
 inline float HalfBitsToFloat(uint16_t bits) { return F16ToFloat(bits); }
 

@@ -342,6 +342,9 @@ TEST(Vocabulary, BFloat16RoundsToNearestEven) {
   EXPECT_EQ(FromFloat<BFloat16>(std::numeric_limits<float>::max()).bits, 0x7f80);
   EXPECT_TRUE(std::isnan(ToFloat(FromFloat<BFloat16>(BitsToFloat(0x7f800001u)))));
   EXPECT_EQ(PackBFloat16(1, BitsToFloat(0x3f818000u)), 0x3f823f80u);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(WithByte(0x4b400099u, 0x04030201u, i), 0x4b400001u + static_cast<uint32_t>(i));
+  }
 }
 
 TEST(Launch, ImpossibleBlocksAreRefused) {

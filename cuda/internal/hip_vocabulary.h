@@ -111,6 +111,9 @@ PAGEMILL_DEVICE uint16_t FloatToBFloat16Bits(float value) {
 PAGEMILL_DEVICE uint32_t PackBFloat16(float low, float high) {
   return FloatToBFloat16Bits(low) | static_cast<uint32_t>(FloatToBFloat16Bits(high)) << 16;
 }
+PAGEMILL_DEVICE uint32_t WithByte(uint32_t above, uint32_t word, int i) {
+  return __builtin_amdgcn_perm(above, word, 0x07060500u | static_cast<uint32_t>(i));
+}
 PAGEMILL_DEVICE uint16_t FloatToHalfBits(float value) {
   return __builtin_bit_cast(uint16_t, static_cast<_Float16>(value));
 }

@@ -142,6 +142,9 @@ PAGEMILL_DEVICE uint32_t PackBFloat16(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
   return bits;
 }
+PAGEMILL_DEVICE uint32_t WithByte(uint32_t above, uint32_t word, int i) {
+  return __byte_perm(word, above, 0x7650u | static_cast<uint32_t>(i));
+}
 PAGEMILL_DEVICE uint16_t FloatToHalfBits(float value) {
   uint16_t bits;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));

@@ -14,6 +14,7 @@ stand for:
     LDGSTS                an asynchronous copy from global to shared memory
     LDSM                  operands of a product of tiles out of shared memory
     MUFU.EX2              a power of two by the unit for it, and not by a series
+    PRMT                  a byte of one word in the place of a byte of another
     USETMAXREG            registers that warps which load leave to those which multiply
     UTMALDG               a tile of global memory, loaded by the unit for it (TMA)
 """
@@ -33,6 +34,12 @@ ARCHITECTURES_OF = {"flashinfer/hopper_head128": ("sm_90a",)}
 BARS = {
     ("add_rms_norm/add_rms_norm", "AddRmsNormGroup"): ("MUFU.RSQ",),
     ("attention/attention", "AttendTokens"): ("LDS.128", "MUFU.EX2"),
+    ("attention/tensor_cores", "AttendTokensOnCores"): (
+        "HMMA.16816.F32.BF16",
+        "LDGSTS.E.BYPASS.128",
+        "LDSM.16.M",
+        "MUFU.EX2",
+    ),
     ("draw_tokens/draw_tokens", "DrawToken"): ("LDS.64", "MUFU.EX2"),
     ("emulation/vocabulary_objects", "ReverseGroups"): ("LDGSTS.E.BYPASS.128", "LDS.128"),
     **{
@@ -61,6 +68,9 @@ BARS = {
     ("linear/int8_tensor_cores", "MultiplyTile"): ("IMMA.16832.S8.S8",),
     ("linear/linear", "MultiplyRows"): ("LDG.E.128",),
     ("linear/tensor_cores", "MultiplyTile"): ("HMMA.16816.F32.BF16", "LDG.E.128"),
+    # Q4_K and Q5_K, whose nibbles are loaded eight bytes at a time.
+    ("linear/tensor_cores", "StoredWeightsILNS_5DTypeE20ELb1E"): ("LDG.E.64", "PRMT"),
+    ("linear/tensor_cores", "StoredWeightsILNS_5DTypeE21ELb1E"): ("LDG.E.64", "PRMT"),
     ("paged_attention/paged_attention", "AttendHead"): ("MUFU.EX2",),
 }
 

@@ -14,7 +14,8 @@ MOST_REGISTERS = 64
 
 # Blocks of fewer threads: what they may use. The first name that fits counts.
 REGISTERS = {
-    "Li8EEEEEvNS1_11MatrixGroup": 192,  # FewRows of 64 rows
+    "Li2EEEEEvNS1_11MatrixGroup": 168,  # FewRows of 16 rows
+    "Li8EEEEEvNS1_11MatrixGroup": 192,  # likewise of 64
     "AttendHead": 128,
     "AttendItems": 255,
     "AttendLatents": 255,

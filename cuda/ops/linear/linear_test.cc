@@ -121,7 +121,9 @@ TEST_P(GpuConformance, LinearOfBf16) {
   const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
   const ops::Kernel& kernel = Bf16Kernel(op);
   Random random(1);
-  for (const auto& [m, k] : {std::pair<int64_t, int64_t>{8, 32}, {72, 96}, {136, 512}}) {
+  // The last two have spans of chunks that begin or end within a split.
+  for (const auto& [m, k] :
+       {std::pair<int64_t, int64_t>{8, 32}, {72, 96}, {136, 512}, {24, 768}, {24, 1312}}) {
     const WeightsOfEveryFormat weights(m, k, random);
     for (const auto& [name, w] : weights.all()) {
       SCOPED_TRACE(name + " " + std::to_string(m) + " x " + std::to_string(k));
@@ -191,6 +193,15 @@ TEST_P(GpuConformance, LinearOfBf16RoundsOnce) {
   TestTensor expected(DType::kBF16, {3, 40});
   expected.Set(wide.Run(Bf16Kernel(op), 3));
   EXPECT_TRUE(BitEqual(rounded, expected.ToFloat()));
+}
+
+TEST_P(GpuConformance, LinearOfMisalignedBlocks) {
+  const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
+  Random random(5);
+  TestTensor w(DType::kQ4_K, {24, 256}, {.misalign_bytes = 2});
+  w.FillUniform(random, -1, 1);
+  AlignedProduct product(9, w.view(), DType::kF32);
+  product.CheckValues(product.Run(Bf16Kernel(op), 9));
 }
 
 TEST_P(GpuConformance, LinearByCublasLt) {

@@ -2,7 +2,7 @@
 // Tiles of products on tensor cores, for kernels: in bf16 with weights in any format of weights.h,
 // which become bf16 eight at a time, and in int8.
 //
-// Weights are the left factor of each instruction, so that a single row of x costs as much as eight.
+// Weights are the left factor of each instruction, so that a row of x costs as much as eight.
 // A sum is that of kTileSplits parts of K, each in the order of K: with few rows of x, a warp has
 // each part; with many, every warp has all of them. So bits depend on the row of x and K alone.
 //
@@ -26,6 +26,7 @@
 
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "cuda/gpu_vendor.h"
 #include "cuda/ops/linear/weights.h"
@@ -44,6 +45,13 @@ struct alignas(8) Int8Columns {
   uint32_t quads[2];
 };
 
+PAGEMILL_DEVICE Bf16Columns PackColumns(const float (&w)[kWeightsAtOnce]) {
+  Bf16Columns columns;
+  PAGEMILL_UNROLL
+  for (int i = 0; i < 4; ++i) columns.pairs[i] = PackBFloat16(w[2 * i], w[2 * i + 1]);
+  return columns;
+}
+
 // Columns `first` to first + 7 of a row of weights, without its factor. Rows of bf16 are 16-byte
 // aligned.
 template <typename W>
@@ -53,10 +61,7 @@ PAGEMILL_DEVICE Bf16Columns LoadInBf16(const typename W::Row& row, int64_t first
   } else {
     float w[kWeightsAtOnce];
     row.Load(first, kWeightsAtOnce, w);
-    Bf16Columns columns;
-    PAGEMILL_UNROLL
-    for (int i = 0; i < 4; ++i) columns.pairs[i] = PackBFloat16(w[2 * i], w[2 * i + 1]);
-    return columns;
+    return PackColumns(w);
   }
 }
 
@@ -85,6 +90,50 @@ PAGEMILL_DEVICE void MultiplyColumns(const Int8Columns& upper, const Int8Columns
   PAGEMILL_UNROLL
   for (int j = 0; j < kRowTiles; ++j) Mma16x8x32(sums[j], a, x[j].quads);
 }
+
+static_assert(kTensorCoreColumns == kChunkColumns);
+
+// The lane's columns of a span of weights with kHasChunkScales. Each of the four lanes that have a
+// row of weights loads the scale of one chunk.
+template <typename W>
+class WeightSpan {
+ public:
+  using Row = typename W::Row;
+
+  // Starts loads, and waits for none.
+  PAGEMILL_DEVICE WeightSpan(const Row& row, unsigned span) : span_(span) {
+    PAGEMILL_UNROLL
+    for (unsigned i = 0; i < kSpanChunks; ++i) {
+      parts_[i] = row.LoadPart({span, i}, Lane() % 4);
+    }
+    stored_scale_ = row.LoadScale(OwnChunk());
+  }
+
+  // Before InBf16().
+  PAGEMILL_DEVICE void ComputeScale(const Row& row) {
+    own_ = row.ScaleOf(stored_scale_, OwnChunk());
+  }
+  // Of chunk i of the span.
+  PAGEMILL_DEVICE Bf16Columns InBf16(const Row& row, int i) const {
+    const int lane = Lane() / 4 * 4 + i;
+    const ChunkScale scale = {Shuffle(AllLanes(), own_.scale, lane),
+                              Shuffle(AllLanes(), own_.other, lane)};
+    float w[kWeightsAtOnce];
+    row.Decode(Row::StoredOf(parts_[i]), {span_, static_cast<unsigned>(i)}, Lane() % 4, scale, w);
+    return PackColumns(w);
+  }
+
+ private:
+  static_assert(kSpanChunks == 4);
+  PAGEMILL_DEVICE ChunkOfSpan OwnChunk() const {
+    return {span_, static_cast<unsigned>(Lane() % 4)};
+  }
+
+  unsigned span_;
+  decltype(std::declval<Row>().LoadPart({0, 0}, 0)) parts_[kSpanChunks];
+  decltype(std::declval<Row>().LoadScale({0, 0})) stored_scale_;
+  ChunkScale own_;
+};
 
 // Where the part of K after `split` begins, in chunks of kTensorCoreColumns.
 PAGEMILL_DEVICE int EndOfSplit(int chunks, int split) {
@@ -131,6 +180,30 @@ PAGEMILL_DEVICE void StoreSum(const P& p, int64_t row, int64_t output, typename 
   if (row < p.rows && output < p.outputs) p.Store(row, output, sum);
 }
 
+// Adds the products of spans [first, end) to sums, as MultiplyColumns(). The next span is loaded
+// while one is multiplied.
+template <typename W, typename P, int kRowTiles>
+PAGEMILL_DEVICE void MultiplySpans(const typename W::Row& upper, const typename W::Row& lower,
+                                   const LaneRows<P, kRowTiles>& x, unsigned first, unsigned end,
+                                   float (&sums)[kRowTiles][4]) {
+  if (first >= end) return;
+  WeightSpan<W> next_upper(upper, first), next_lower(lower, first);
+  for (unsigned span = first; span < end; ++span) {
+    WeightSpan<W> of_upper = next_upper, of_lower = next_lower;
+    const unsigned next = span + 1 < end ? span + 1 : span;
+    next_upper = WeightSpan<W>(upper, next);
+    next_lower = WeightSpan<W>(lower, next);
+    of_upper.ComputeScale(upper);
+    of_lower.ComputeScale(lower);
+    PAGEMILL_UNROLL
+    for (int i = 0; i < kSpanChunks; ++i) {
+      Bf16Columns of_x[kRowTiles];
+      x.Load(static_cast<int>(span) * kSpanChunks + i, of_x);
+      MultiplyColumns(of_upper.InBf16(upper, i), of_lower.InBf16(lower, i), of_x, sums);
+    }
+  }
+}
+
 // A block for kOutputs outputs of kRows rows of x: kTileSplits warps for 16 outputs.
 template <typename P, int kRowTiles>
 struct FewRows {
@@ -140,7 +213,10 @@ struct FewRows {
   static constexpr int kOutputs = 16 * kOutputTiles;
   static constexpr int kRows = 8 * kRowTiles;
   static constexpr int kThreads = 32 * kTileSplits * kOutputTiles;
-  static constexpr int kBlocks = 1;  // on a multiprocessor at least: registers suffice for more
+  // Only with few rows: decoding takes most of their time, and threads have registers for it.
+  static constexpr bool kLoadsSpans = P::W::kHasChunkScales && kRowTiles <= 2;
+  // On a multiprocessor at least. Most kernels have registers for more.
+  static constexpr int kBlocks = kLoadsSpans && P::W::kLiesInRows ? 5 - kRowTiles : 1;
   // Whose loads are under way at once. Compilers see to that themselves if weights are not decoded;
   // most that are take too many registers.
   static constexpr int kChunksAhead = !P::W::kDecodesSimply ? 1 : kRowTiles <= 2 ? 4 : 2;
@@ -163,7 +239,13 @@ struct FewRows {
       MultiplyColumns(p.LoadW(upper, own), p.LoadW(lower, own), of_x, sums);
     };
     int chunk = EndOfSplit(chunks, split - 1);
-    if constexpr (kChunksAhead > 1) {
+    if constexpr (kLoadsSpans) {
+      if (upper.HasChunkScales()) {
+        for (; chunk < end && chunk % kSpanChunks != 0; ++chunk) multiply(chunk);
+        MultiplySpans<typename P::W>(upper, lower, x, chunk / kSpanChunks, end / kSpanChunks, sums);
+        if (chunk < end) chunk = end / kSpanChunks * kSpanChunks;
+      }
+    } else if constexpr (kChunksAhead > 1) {
       for (; chunk + kChunksAhead <= end; chunk += kChunksAhead) {
         PAGEMILL_UNROLL
         for (int i = 0; i < kChunksAhead; ++i) multiply(chunk + i);

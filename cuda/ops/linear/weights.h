@@ -18,11 +18,21 @@
 // Values are those of ReadWeightRow() (cc/ops/quantized/quantized.h). A column whose group does not
 // exist is NaN. Where formats lie in rows, `row.bytes()` is where one begins, and
 // weights.BytesOfRow(columns) is its length.
+//
+// Weights with kHasChunkScales whose row.HasChunkScales() are read in parts, so that lanes share
+// what a chunk of columns has in common:
+//
+//   const ChunkOfSpan chunk = {span, i};                // chunk kSpanChunks * span + i
+//   const auto part = row.LoadPart(chunk, eighth);      // columns 8 * eighth to + 7 of it
+//   const auto stored = row.StoredOf(part);             // called by the whole warp
+//   const auto stored_scale = row.LoadScale(chunk);
+//   row.Decode(stored, chunk, eighth, row.ScaleOf(stored_scale, chunk), w);
 #ifndef PAGEMILL_CUDA_OPS_LINEAR_WEIGHTS_H_
 #define PAGEMILL_CUDA_OPS_LINEAR_WEIGHTS_H_
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "cc/base/status.h"
 #include "cc/ops/block_format/block_layout.h"
@@ -35,13 +45,16 @@
 
 namespace pagemill::gpu {
 
-// Rows of f32, bf16, f16 or a block format.
-template <DType kFormat>
+// Rows of f32, bf16, f16 or a block format. kIsAligned: rows are at multiples of kBlockAlignment.
+template <DType kFormat, bool kIsAligned = false>
 struct StoredWeights {
+  static constexpr bool kIsOfBlocks = ops::LayoutOf(kFormat).elements > 1;
   static constexpr bool kLiesInRows = true;  // bytes that follow each other are of one row
   static constexpr bool kHasFactors = false;
-  static constexpr bool kIsScaled = false;
+  static constexpr bool kHasShapes = kIsOfBlocks && !kIsAligned;
   static constexpr bool kDecodesSimply = false;
+  static constexpr bool kHasChunkScales = kIsOfBlocks && kIsAligned;
+  static constexpr int kAlignment = kIsAligned ? kBlockAlignment<kFormat> : 1;
 
   const uint8_t* data;
   int64_t row_bytes, matrix_bytes;
@@ -52,14 +65,46 @@ struct StoredWeights {
     return {static_cast<const uint8_t*>(w.data), row_bytes, w.rank == 2 ? 0 : w.row_stride_bytes};
   }
 
+  bool AreAligned() const {
+    const uint64_t bits = reinterpret_cast<uintptr_t>(data) | static_cast<uint64_t>(row_bytes) |
+                          static_cast<uint64_t>(matrix_bytes);
+    return bits % kBlockAlignment<kFormat> == 0;
+  }
+  StoredWeights<kFormat, true> Aligned() const { return {data, row_bytes, matrix_bytes}; }
+
   struct Row {
+    using Reader = BlockReader<kFormat, kAlignment>;
     const uint8_t* at;
 
     PAGEMILL_DEVICE void Load(int64_t first, int count, float (&to)[kWeightsAtOnce]) const {
-      LoadWeights<kFormat>(at, first, count, to);
+      LoadWeights<kFormat, kAlignment>(at, first, count, to);
     }
     PAGEMILL_DEVICE float Factor() const { return 1; }
     PAGEMILL_DEVICE const uint8_t* bytes() const { return at; }
+
+    PAGEMILL_DEVICE bool HasChunkScales() const { return true; }
+    PAGEMILL_DEVICE auto LoadStored(const ChunkOfSpan& chunk, unsigned eighth) const {
+      return Reader::LoadStored(Reader::BlockOf(at, chunk), Reader::InBlock(chunk), eighth);
+    }
+    PAGEMILL_DEVICE auto LoadPart(const ChunkOfSpan& chunk, unsigned eighth) const {
+      return LoadStored(chunk, eighth);
+    }
+    template <typename Part>
+    PAGEMILL_DEVICE static Part StoredOf(const Part& part) {
+      return part;
+    }
+    PAGEMILL_DEVICE auto LoadScale(const ChunkOfSpan& chunk) const {
+      return Reader::LoadScale(Reader::BlockOf(at, chunk), Reader::InBlock(chunk));
+    }
+    template <typename StoredScale>
+    PAGEMILL_DEVICE ChunkScale ScaleOf(const StoredScale& scale, const ChunkOfSpan& chunk) const {
+      return Reader::ScaleOf(scale, Reader::InBlock(chunk));
+    }
+    template <typename Stored>
+    PAGEMILL_DEVICE void Decode(const Stored& stored, const ChunkOfSpan& chunk, unsigned eighth,
+                                const ChunkScale& scale, float (&to)[kWeightsAtOnce]) const {
+      Reader::Decode(stored, Reader::InBlock(chunk), eighth, scale, to);
+    }
   };
 
   PAGEMILL_DEVICE Row At(int64_t matrix, int64_t row) const {
@@ -91,8 +136,9 @@ template <DType kFormat, ScaleShape kShape = ScaleShape::kAny>
 struct ScaledWeights {
   static constexpr bool kLiesInRows = true;
   static constexpr bool kHasFactors = kShape != ScaleShape::kBlocks;
-  static constexpr bool kIsScaled = true;
+  static constexpr bool kHasShapes = kShape == ScaleShape::kAny;
   static constexpr bool kDecodesSimply = kShape != ScaleShape::kAny;  // without branches
+  static constexpr bool kHasChunkScales = false;
   using Bytes = Vector<uint8_t, kWeightsAtOnce>;
 
   const uint8_t* data;
@@ -206,10 +252,12 @@ struct PackedWeights {
   static constexpr bool kLiesInRows =
       kLayout == QuantizedLayout::kPackQuantized || kLayout == QuantizedLayout::kMxfp4;
   static constexpr bool kHasFactors = false;
-  static constexpr bool kIsScaled = false;
+  static constexpr bool kHasShapes = false;
   static constexpr bool kDecodesSimply = false;
+  static constexpr bool kHasChunkScales = true;
   static constexpr bool kIsAwq = kLayout == QuantizedLayout::kAwq;
   static constexpr int kInWord = 32 / kBits;
+  static constexpr int kWords = kIsAwq ? kWeightsAtOnce : kWeightsAtOnce / kInWord;
   static constexpr int64_t kGroupUnit = 32;  // columns of a group are a multiple of it
 
   const uint32_t* data;    // values
@@ -271,21 +319,98 @@ struct PackedWeights {
     int zero_shift;
 
     PAGEMILL_DEVICE void Load(int64_t first, int, float (&to)[kWeightsAtOnce]) const {
-      uint32_t q[kWeightsAtOnce];
-      LoadIntegers(first, q);
-      const int64_t column = first_column + first;
-      if (groups == nullptr) {
-        const int64_t group = by_group.Of(static_cast<uint32_t>(column / kGroupUnit));
-        const float scale = ScaleOf(group), origin = OriginOf(group);
-        PAGEMILL_UNROLL
-        for (int i = 0; i < kWeightsAtOnce; ++i) to[i] = ValueOf(q[i], origin) * scale;
-      } else {
-        PAGEMILL_UNROLL
-        for (int i = 0; i < kWeightsAtOnce; ++i) {
-          const int64_t group = groups[column + i];
-          const bool exists = group >= 0 && group < num_groups;
-          to[i] = exists ? ValueOf(q[i], OriginOf(group)) * ScaleOf(group) : NAN;
+      const ChunkOfSpan chunk = ChunkOfSpan::At(first);
+      const auto eighth = static_cast<unsigned>(first % kChunkColumns / kWeightsAtOnce);
+      const Stored stored = LoadStored(chunk, eighth);
+      if (HasChunkScales()) {
+        return Decode(stored, chunk, eighth, ScaleOf(LoadScale(chunk)), to);
+      }
+      PAGEMILL_UNROLL
+      for (int i = 0; i < kWeightsAtOnce; ++i) {
+        const int64_t group = groups[first_column + first + i];
+        to[i] = NAN;
+        if (group < 0 || group >= num_groups) continue;
+        const ChunkScale scale = ScaleOf(LoadScaleOfGroup(group));
+        to[i] = stored.ValueOf(i, shift, scale.other) * scale.scale;
+      }
+    }
+
+    // What the scale of a group is computed from.
+    struct StoredScale {
+      uint32_t scale, zeros;  // bits; a word
+    };
+    // The words of eight integers.
+    struct Stored {
+      uint32_t words[kWords];
+
+      // `origin` is what ScaleOf() has; `shift`: the bits before a row's in a word of AWQ.
+      PAGEMILL_DEVICE float ValueOf(int i, int shift, float origin) const {
+        uint32_t word = words[kIsAwq ? i : i / kInWord];
+        int byte = i % kInWord;
+        if constexpr (kIsAwq) {
+          word = Take(word, shift);
+          byte = 0;
+        } else if constexpr (kBits == 4) {
+          word = word >> i % 2 * 4 & 0x0f0f0f0fu;
+          byte /= 2;
         }
+        if constexpr (kLayout == QuantizedLayout::kMxfp4) {
+          // Exponent and mantissa at their places in f32, with a bias of 1 instead of 127. The sum
+          // makes -0 a 0.
+          const uint32_t q = word >> 8 * byte;
+          return BitsToFloat((q & 7) << 22 | (q & 8) << 28) * 0x1p126f + 0.0f;
+        } else {
+          return BitsToFloat(WithByte(kIntegerBits, word, byte)) - origin;
+        }
+      }
+    };
+    PAGEMILL_DEVICE Stored LoadStored(const ChunkOfSpan& chunk, unsigned eighth) const {
+      const int64_t first = int64_t{chunk.FirstColumn()} + eighth * kWeightsAtOnce;
+      Stored stored;
+      PAGEMILL_UNROLL
+      for (int i = 0; i < kWords; ++i) {
+        stored.words[i] = values[((kIsAwq ? first : first / kInWord) + i) * value_step];
+      }
+      return stored;
+    }
+
+    PAGEMILL_DEVICE bool HasChunkScales() const { return groups == nullptr; }
+    // What a lane loads for itself and others, and what it has of all. Words of AWQ are of eight
+    // rows: lanes i * 4 + t, for i in 0..7, have the rows of a word, and the same columns.
+    using Part = std::conditional_t<kIsAwq, uint32_t, Stored>;
+    PAGEMILL_DEVICE Part LoadPart(const ChunkOfSpan& chunk, unsigned eighth) const {
+      if constexpr (kIsAwq) {
+        const int64_t column = int64_t{chunk.FirstColumn()} + eighth * kWeightsAtOnce + Lane() / 4;
+        return values[column * value_step];
+      } else {
+        return LoadStored(chunk, eighth);
+      }
+    }
+    PAGEMILL_DEVICE static Stored StoredOf(const Part& part) {
+      if constexpr (kIsAwq) {
+        Stored stored;
+        PAGEMILL_UNROLL
+        for (int i = 0; i < kWords; ++i) {
+          stored.words[i] = Shuffle(AllLanes(), part, i * 4 + Lane() % 4);
+        }
+        return stored;
+      } else {
+        return part;
+      }
+    }
+
+    PAGEMILL_DEVICE StoredScale LoadScale(const ChunkOfSpan& chunk) const {
+      const auto column = static_cast<uint32_t>(first_column) + chunk.FirstColumn();
+      return LoadScaleOfGroup(by_group.Of(column / kGroupUnit));
+    }
+    PAGEMILL_DEVICE ChunkScale ScaleOf(const StoredScale& stored, const ChunkOfSpan&) const {
+      return ScaleOf(stored);
+    }
+    PAGEMILL_DEVICE void Decode(const Stored& stored, const ChunkOfSpan&, unsigned,
+                                const ChunkScale& scale, float (&to)[kWeightsAtOnce]) const {
+      PAGEMILL_UNROLL
+      for (int i = 0; i < kWeightsAtOnce; ++i) {
+        to[i] = stored.ValueOf(i, shift, scale.other) * scale.scale;
       }
     }
     PAGEMILL_DEVICE float Factor() const { return 1; }
@@ -300,54 +425,34 @@ struct PackedWeights {
       return word >> shift & ((1u << kBits) - 1);
     }
 
-    PAGEMILL_DEVICE void LoadIntegers(int64_t first, uint32_t (&q)[kWeightsAtOnce]) const {
-      if constexpr (kIsAwq) {
-        PAGEMILL_UNROLL
-        for (int i = 0; i < kWeightsAtOnce; ++i) {
-          q[i] = Take(values[(first + i) * value_step], shift);
-        }
-      } else {
-        PAGEMILL_UNROLL
-        for (int w = 0; w < kWeightsAtOnce / kInWord; ++w) {
-          const uint32_t word = values[(first / kInWord + w) * value_step];
-          PAGEMILL_UNROLL
-          for (int i = 0; i < kInWord; ++i) q[w * kInWord + i] = Take(word, i * kBits);
-        }
-      }
-    }
-
-    // `origin` is that of OriginOf().
-    PAGEMILL_DEVICE static float ValueOf(uint32_t q, float origin) {
-      if constexpr (kLayout == QuantizedLayout::kMxfp4) {
-        // Exponent and mantissa at their places in f32, with a bias of 1 instead of 127. The sum
-        // makes -0 a 0.
-        return BitsToFloat((q & 7) << 22 | (q & 8) << 28) * 0x1p126f + 0.0f;
-      } else {
-        return BitsToFloat(kIntegerBits | q) - origin;
-      }
-    }
-
-    // The zero point, in a float whose last bit is 1, as integers are before it is subtracted.
-    PAGEMILL_DEVICE float OriginOf(int64_t group) const {
-      if (kLayout == QuantizedLayout::kMxfp4) return 0;
-      uint32_t zero = 1u << (kBits - 1);
-      if (zeros != nullptr) zero = Take(zeros[group * zero_step], zero_shift) + zero_offset;
-      return BitsToFloat(kIntegerBits | Take(zero, 0));
-    }
-
-    PAGEMILL_DEVICE float ScaleOf(int64_t group) const {
+    PAGEMILL_DEVICE StoredScale LoadScaleOfGroup(int64_t group) const {
       const int64_t i = first_scale + group * scale_step;
+      StoredScale stored = {0, 0};
       if constexpr (kLayout == QuantizedLayout::kMxfp4) {
-        const uint32_t exponent = static_cast<const uint8_t*>(scales)[i];
-        if (exponent == 255) return NAN;
-        return exponent == 0 ? 0x1p-127f : BitsToFloat(exponent << 23);
+        stored.scale = static_cast<const uint8_t*>(scales)[i];
       } else if (scale_type == DType::kF32) {
-        return static_cast<const float*>(scales)[i];
-      } else if (scale_type == DType::kF16) {
-        return ToFloat(static_cast<const Half*>(scales)[i]);
+        stored.scale = static_cast<const uint32_t*>(scales)[i];
       } else {
-        return ToFloat(static_cast<const BFloat16*>(scales)[i]);
+        stored.scale = static_cast<const uint16_t*>(scales)[i];
       }
+      if (zeros != nullptr) stored.zeros = zeros[group * zero_step];
+      return stored;
+    }
+
+    // `other` is the zero point, in a float whose last bit is 1, as integers are before it is
+    // subtracted.
+    PAGEMILL_DEVICE ChunkScale ScaleOf(const StoredScale& stored) const {
+      if constexpr (kLayout == QuantizedLayout::kMxfp4) {
+        if (stored.scale == 255) return {NAN, 0};
+        return {stored.scale == 0 ? 0x1p-127f : BitsToFloat(stored.scale << 23), 0};
+      }
+      uint32_t zero = 1u << (kBits - 1);
+      if (zeros != nullptr) zero = Take(stored.zeros, zero_shift) + zero_offset;
+      const float of_f16 = HalfBitsToFloat(static_cast<uint16_t>(stored.scale));
+      const float of_others =
+          BitsToFloat(scale_type == DType::kF32 ? stored.scale : stored.scale << 16);
+      return {scale_type == DType::kF16 ? of_f16 : of_others,
+              BitsToFloat(kIntegerBits | Take(zero, 0))};
     }
   };
 
@@ -428,8 +533,9 @@ void WithWeights(const TensorView& w, const Body& body) {
   }
 }
 
-// As WithWeights(), with ScaledWeights of shapes that are known. False, and `body` is not called, if
-// they are of none.
+// As WithWeights(), with ScaledWeights of shapes that are known, with aligned blocks, and with
+// packed integers from the beginning of a chunk and of words on. False, and `body` is not called,
+// if they are not so.
 template <typename Body>
 bool WithShapedWeights(const TensorView& w, const Body& body) {
   const auto with_shape = [&]<DType kFormat>(const ScaledWeights<kFormat>& weights) {
@@ -446,8 +552,25 @@ bool WithShapedWeights(const TensorView& w, const Body& body) {
     return w.dtype == DType::kI8 ? with_shape(ScaledWeights<DType::kI8>::Of(w))
                                  : with_shape(ScaledWeights<DType::kF8E4M3>::Of(w));
   }
+  if (w.parts != nullptr) {
+    const QuantizedFormat& format = w.parts->format;
+    if (format.first_column % kChunkColumns != 0) return false;
+    if (format.layout == QuantizedLayout::kAwq &&
+        (format.first_row % kWeightsAtOnce != 0 || format.row_step % kWeightsAtOnce != 0)) {
+      return false;
+    }
+  }
+  if (w.parts == nullptr && IsBlockFormat(w.dtype)) {
+    bool are_aligned = false;
+    ops::WithBlockFormat(w.dtype, [&]<DType kFormat>() {
+      const auto weights = StoredWeights<kFormat>::Of(w);
+      are_aligned = weights.AreAligned();
+      if (are_aligned) body(weights.Aligned());
+    });
+    return are_aligned;
+  }
   WithWeights(w, [&]<typename W>(const W& weights) {
-    if constexpr (!W::kIsScaled) body(weights);
+    if constexpr (!W::kHasShapes) body(weights);
   });
   return true;
 }
