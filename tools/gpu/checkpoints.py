@@ -3,15 +3,17 @@
     python -m tools.gpu.checkpoints llama-8b bf16 FOLDER
 
 Numbers are drawn once and repeated, from another place for each tensor, so that activations keep
-their size. A layer in fp8 has e4m3 values and a scale for each block of 128 x 128.
+their size. A layer in fp8 has e4m3 values and a scale for each block of 128 x 128; one in awq has
+integers of 4 bits, and a scale for each 128 columns of a row.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,11 +28,15 @@ from tools.gpu.records import say
 _BLOCK = 128
 _TABLE = 2**23 + 1  # numbers; odd, so that no two rows of a matrix are equal
 _E4M3_SIZE = 32.0  # of a typical e4m3 value, whose largest is 448
+_U4_DEVIATION = 4.61  # of integers from 0 to 15
+_ZERO_POINT = 8  # of all of them
 _THREADS = 8
 Bytes = npt.NDArray[np.uint8]
 
 
-def _llama(hidden: int, inner: int, layers: int, heads: int, kv: int, vocab: int) -> dict[str, Any]:
+def _llama(
+    hidden: int, inner: int, layers: int, heads: int, kv: int, vocab: int, head_dim: int = 0
+) -> dict[str, Any]:
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -46,15 +52,33 @@ def _llama(hidden: int, inner: int, layers: int, heads: int, kv: int, vocab: int
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
         "num_key_value_heads": kv,
-        "head_dim": hidden // heads,
+        "head_dim": head_dim or hidden // heads,
         "vocab_size": vocab,
         "tie_word_embeddings": False,
+    }
+
+
+def _qwen3_moe(layers: int, inner: int, experts: int, choices: int, **sizes: int) -> dict[str, Any]:
+    return {
+        **_llama(inner=inner, layers=layers, **sizes),
+        "architectures": ["Qwen3MoeForCausalLM"],
+        "model_type": "qwen3_moe",
+        "rms_norm_eps": 1e-6,
+        "moe_intermediate_size": inner,
+        "num_experts": experts,
+        "num_experts_per_tok": choices,
+        "norm_topk_prob": True,
     }
 
 
 MODELS: Mapping[str, dict[str, Any]] = {
     "llama-1b": _llama(2048, 8192, 16, 32, 8, 128256),
     "llama-8b": _llama(4096, 14336, 32, 32, 8, 128256),
+    # A quarter of the layers of Qwen3-30B-A3B, whose all would take minutes to write.
+    "qwen3-30b-quarter": _qwen3_moe(
+        12, 768, 128, 8, hidden=2048, heads=32, kv=4, vocab=151936, head_dim=128
+    ),
+    "tiny-experts": _qwen3_moe(1, 32, 8, 2, hidden=64, heads=2, kv=1, vocab=300, head_dim=32),
     # Its step takes the device so little that the host's work decides.
     "one-layer": _llama(256, 256, 1, 4, 2, 512),
     "tiny": _llama(64, 160, 1, 2, 1, 300),
@@ -63,7 +87,8 @@ MODELS: Mapping[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """`dtype` as safetensors names it; `deviation` of its numbers, 0: all are 1."""
+    """`dtype` as safetensors names it, I32 being words of eight integers; `deviation` of its
+    numbers, or of those that it scales; 0: all are 1, or the zero point."""
 
     name: str
     dtype: str
@@ -73,14 +98,80 @@ class StoredTensor:
     @property
     def bytes(self) -> int:
         """Of its data."""
-        return int(np.prod(self.shape)) * {"BF16": 2, "F32": 4, "F8_E4M3": 1}[self.dtype]
+        sizes = {"BF16": 2, "F16": 2, "F32": 4, "I32": 4, "F8_E4M3": 1}
+        return int(np.prod(self.shape)) * sizes[self.dtype]
+
+
+# The name of a part of a matrix, its type and shape, and whether its numbers are drawn.
+_Part = tuple[str, str, tuple[int, ...], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """How a matrix of some rows and columns is stored, in groups of columns, and what config.json
+    says of it."""
+
+    parts: Callable[[int, int, int], list[_Part]]
+    quantization: Callable[[int], dict[str, Any]]
+
+
+def _fp8_parts(rows: int, columns: int, _: int) -> list[_Part]:
+    blocks = (-(-rows // _BLOCK), -(-columns // _BLOCK))
+    values: _Part = ("weight", "F8_E4M3", (rows, columns), True)
+    return [values, ("weight_scale_inv", "F32", blocks, True)]
+
+
+def _awq_parts(rows: int, columns: int, group: int) -> list[_Part]:
+    return [
+        ("qweight", "I32", (columns, rows // 8), True),
+        ("qzeros", "I32", (columns // group, rows // 8), False),
+        ("scales", "F16", (columns // group, rows), True),
+    ]
+
+
+_FORMATS: Mapping[str, _Format] = {
+    "bf16": _Format(
+        lambda rows, columns, _: [("weight", "BF16", (rows, columns), True)],
+        lambda _: {},
+    ),
+    "fp8": _Format(
+        _fp8_parts,
+        lambda _: {
+            "quant_method": "fp8",
+            "activation_scheme": "dynamic",
+            "weight_block_size": [_BLOCK, _BLOCK],
+        },
+    ),
+    "awq": _Format(
+        _awq_parts,
+        lambda group: {
+            "quant_method": "awq",
+            "bits": 4,
+            "group_size": group,
+            "zero_point": True,
+            "version": "gemm",
+        },
+    ),
+}
+WEIGHTS = tuple(_FORMATS)
+
+
+def _group(config: Mapping[str, Any]) -> int:
+    """Columns of a group: a small matrix does not have a whole block."""
+    return math.gcd(_BLOCK, config["hidden_size"], config["intermediate_size"])
+
+
+def _mlp(prefix: str, hidden: int, inner: int) -> dict[str, tuple[int, int]]:
+    return {
+        f"{prefix}.gate_proj": (inner, hidden),
+        f"{prefix}.up_proj": (inner, hidden),
+        f"{prefix}.down_proj": (hidden, inner),
+    }
 
 
 def tensors(config: Mapping[str, Any], weights: str) -> list[StoredTensor]:
-    """What a checkpoint of a Llama of `config` stores, with layers in `weights`: bf16 or fp8."""
-    hidden, inner, vocab = (
-        config[key] for key in ("hidden_size", "intermediate_size", "vocab_size")
-    )
+    """What a checkpoint of `config` stores, with the matrices of layers in `weights`."""
+    hidden, vocab = config["hidden_size"], config["vocab_size"]
     q, kv = (
         config[key] * config["head_dim"] for key in ("num_attention_heads", "num_key_value_heads")
     )
@@ -89,10 +180,14 @@ def tensors(config: Mapping[str, Any], weights: str) -> list[StoredTensor]:
         "self_attn.k_proj": (kv, hidden),
         "self_attn.v_proj": (kv, hidden),
         "self_attn.o_proj": (hidden, q),
-        "mlp.gate_proj": (inner, hidden),
-        "mlp.up_proj": (inner, hidden),
-        "mlp.down_proj": (hidden, inner),
     }
+    norms = {"input_layernorm": hidden, "post_attention_layernorm": hidden}
+    if experts := config.get("num_experts"):
+        for index in range(experts):
+            layer |= _mlp(f"mlp.experts.{index}", hidden, config["moe_intermediate_size"])
+        norms |= {f"self_attn.{name}_norm": config["head_dim"] for name in "qk"}
+    else:
+        layer |= _mlp("mlp", hidden, config["intermediate_size"])
     found = [
         StoredTensor("model.embed_tokens.weight", "BF16", (vocab, hidden), 1.0),
         StoredTensor("model.norm.weight", "BF16", (hidden,), 0),
@@ -100,31 +195,25 @@ def tensors(config: Mapping[str, Any], weights: str) -> list[StoredTensor]:
     ]
     for index in range(config["num_hidden_layers"]):
         prefix = f"model.layers.{index}."
-        for norm in ("input", "post_attention"):
-            found.append(StoredTensor(f"{prefix}{norm}_layernorm.weight", "BF16", (hidden,), 0))
+        for norm, size in norms.items():
+            found.append(StoredTensor(f"{prefix}{norm}.weight", "BF16", (size,), 0))
+        if experts:
+            router = (experts, hidden)
+            found.append(StoredTensor(f"{prefix}mlp.gate.weight", "BF16", router, hidden**-0.5))
         for name, (rows, columns) in layer.items():
-            deviation = columns**-0.5
-            if weights == "bf16":
-                weight = StoredTensor(f"{prefix}{name}.weight", "BF16", (rows, columns), deviation)
-                found.append(weight)
-                continue
-            blocks = (-(-rows // _BLOCK), -(-columns // _BLOCK))
-            found.append(
-                StoredTensor(f"{prefix}{name}.weight", "F8_E4M3", (rows, columns), deviation)
-            )
-            found.append(StoredTensor(f"{prefix}{name}.weight_scale_inv", "F32", blocks, deviation))
+            parts = _FORMATS[weights].parts(rows, columns, _group(config))
+            found += [
+                StoredTensor(f"{prefix}{name}.{part}", dtype, shape, columns**-0.5 if drawn else 0)
+                for part, dtype, shape, drawn in parts
+            ]
     return found
 
 
 def write(model: str, weights: str, folder: Path) -> int:
     """Write the checkpoint; returns the bytes of its tensors."""
     config = dict(MODELS[model])
-    if weights == "fp8":
-        config["quantization_config"] = {
-            "quant_method": "fp8",
-            "activation_scheme": "dynamic",
-            "weight_block_size": [_BLOCK, _BLOCK],
-        }
+    if quantization := _FORMATS[weights].quantization(_group(config)):
+        config["quantization_config"] = quantization
     stored = tensors(config, weights)
     ends = list(itertools.accumulate(tensor.bytes for tensor in stored))
     header = _header(stored, ends)
@@ -164,10 +253,16 @@ def _header(stored: list[StoredTensor], ends: list[int]) -> bytes:
 
 def _table(dtype: str, deviation: float) -> Bytes:
     """The bytes of random numbers of this type and size."""
+    if dtype == "I32" and deviation == 0:
+        return np.full(_TABLE, _ZERO_POINT * 0x11, np.uint8)
+    if dtype == "I32":
+        return np.random.default_rng(0).integers(0, 256, _TABLE, np.uint8)
     if deviation == 0:
         return torch.ones(_TABLE, dtype=torch.bfloat16).view(torch.uint8).numpy()
     if dtype == "F32":  # scales, which give e4m3 values the size of weights
         return np.full(_TABLE, deviation / _E4M3_SIZE, np.float32).view(np.uint8)
+    if dtype == "F16":  # likewise integers
+        return np.full(_TABLE, deviation / _U4_DEVIATION, np.float16).view(np.uint8)
     values = torch.randn(_TABLE, generator=torch.Generator().manual_seed(0))
     if dtype == "F8_E4M3":
         return (values * _E4M3_SIZE).to(torch.float8_e4m3fn).view(torch.uint8).numpy()

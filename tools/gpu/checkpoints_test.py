@@ -4,25 +4,42 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
 from pagemill.ops.program_text import from_text
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file
 
 from tools.gpu import checkpoints
-from tools.gpu.work import weight_bytes
+from tools.gpu.work import decode_bytes, prefill_operations, weight_bytes
 
 
-@pytest.mark.parametrize("weights", ["bf16", "fp8"])
+@pytest.mark.parametrize("weights", checkpoints.WEIGHTS)
 def test_a_program_can_be_built(weights: str, tmp_path: Path):
     size = checkpoints.write("tiny", weights, tmp_path)
     built = build(ModelSource.open(tmp_path), BuildOptions())
     assert built.program_text.count("op paged_attention") == 1
     layer = 3 * 64 * 160 + 2 * 64 * 64 + 2 * 32 * 64
     head = 2 * 64 * 300
-    expected = head + layer * (2 if weights == "bf16" else 1)
+    expected = head + int(layer * {"bf16": 2, "fp8": 1, "awq": 0.5}[weights])
     assert weight_bytes(from_text(built.program_text)) == expected
     assert size > expected
+
+
+def test_a_model_with_experts_reads_those_that_tokens_have(tmp_path: Path):
+    checkpoints.write("tiny-experts", "bf16", tmp_path)
+    built = build(ModelSource.open(tmp_path), BuildOptions())
+    program = from_text(built.program_text)
+    attention, router, expert = 2 * 64 * 64 + 2 * 32 * 64, 8 * 64, 3 * 32 * 64
+    others = 2 * (64 * 300 + attention + router)
+    assert weight_bytes(program) == others + 2 * 8 * expert
+    # 2 of 8 experts; a cache of 2 x 32 numbers. Two requests have 1 - (3 / 4)^2 of them.
+    assert decode_bytes(program, 1, 10) == others + 2 * 2 * expert + 2 * 10 * 2 * 32
+    expected = round(2 * 8 * expert * (1 - 0.75**2))
+    assert decode_bytes(program, 2, 10) == others + expected + 2 * 2 * 10 * 2 * 32
+    products = attention + router + 2 * expert
+    pairs = 10 * 10 // 2
+    assert prefill_operations(program, 10) == 2 * (10 * products + 64 * 300) + 4 * 2 * 32 * pairs
 
 
 def test_numbers_differ_and_keep_the_size_of_activations(tmp_path: Path):
@@ -41,6 +58,17 @@ def test_scales_give_e4m3_values_the_size_of_weights(tmp_path: Path):
     scale = values[f"{name}_scale_inv"]
     assert scale.shape == (1, 2)
     deviation = float(values[name].float().std() * scale[0, 0])
+    assert deviation == pytest.approx(160**-0.5, rel=0.05)
+
+
+def test_scales_give_integers_the_size_of_weights(tmp_path: Path):
+    checkpoints.write("tiny", "awq", tmp_path)
+    values = load_file(tmp_path / "model.safetensors")
+    name = "model.layers.0.mlp.down_proj"
+    words = values[f"{name}.qweight"]
+    assert words.shape == (160, 64 // 8) and values[f"{name}.qzeros"].eq(-0x77777778).all()
+    integers = (words.unsqueeze(-1) >> 4 * torch.arange(8)) & 15
+    deviation = float((integers - 8).float().std() * values[f"{name}.scales"][0, 0])
     assert deviation == pytest.approx(160**-0.5, rel=0.05)
 
 

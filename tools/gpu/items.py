@@ -19,6 +19,7 @@ class Sizes:
     `tokens` tokens; lists as their programs take them."""
 
     model: str = "llama-8b"
+    experts_model: str = "qwen3-30b-quarter"
     matrix: int = 8192
     context: int = 1024
     tokens: int = 256
@@ -103,15 +104,20 @@ def _anchors(work: Path, device: str, torch_device: str, sizes: Sizes) -> Iterat
     flags = ("--context", str(sizes.context), "--tokens", str(sizes.tokens))
     flags += ("--batches", sizes.batches, "--prompts", sizes.prompts)
     tokens = min(_REFERENCE_TOKENS, *map(int, sizes.prompts.split(",")))
-    for weights in ("bf16", "fp8"):
-        folder = str(work / f"{sizes.model}-{weights}")
-        made = f"{weights}/checkpoint"
-        written = _module("checkpoints", sizes.model, weights, folder)
+    for stage, model, weights in (
+        ("bf16", sizes.model, "bf16"),
+        ("fp8", sizes.model, "fp8"),
+        ("awq", sizes.model, "awq"),
+        ("experts", sizes.experts_model, "bf16"),
+    ):
+        folder = str(work / f"{model}-{weights}")
+        made = f"{stage}/checkpoint"
+        written = _module("checkpoints", model, weights, folder)
         yield Item(made, written, 90, alone=True, leaves_files=True)
         needs = ("build/extension", made)
-        if weights == "bf16":  # torch would turn fp8 into floats number by number
+        if stage == "bf16":  # torch would turn others into floats number by number
             yield Item(
-                f"{weights}/reference",
+                f"{stage}/reference",
                 _module("large_reference", folder, torch_device, str(tokens)),
                 120,
                 alone=True,
@@ -119,14 +125,14 @@ def _anchors(work: Path, device: str, torch_device: str, sizes: Sizes) -> Iterat
                 leaves_files=True,
             )
         yield Item(
-            f"{weights}/anchors",
+            f"{stage}/anchors",
             _module("anchors", folder, device, *flags),
             240,
             alone=True,
             needs=needs,
             is_timed=True,
         )
-        if weights == "bf16":
+        if stage == "bf16":
             one = (*flags, "--batches", "1", "--kernel-filter", "flashinfer_sm90")
             yield Item(
                 "flashinfer_sm90/anchors",

@@ -42,6 +42,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=8, help="items beside each other [%(default)s]")
     parser.add_argument("--work", type=Path, help="folder for checkpoints [one in memory]")
     parser.add_argument("--model", default=_SIZES.model, help="that is measured [%(default)s]")
+    parser.add_argument("--experts-model", default=_SIZES.experts_model, help="[%(default)s]")
     parser.add_argument("--matrix", type=int, default=_SIZES.matrix, help="[%(default)s]")
     parser.add_argument("--context", type=int, default=_SIZES.context, help="[%(default)s]")
     parser.add_argument("--tokens", type=int, default=_SIZES.tokens, help="[%(default)s]")
@@ -62,6 +63,7 @@ def _chosen(options: argparse.Namespace, pack: Pack, work: Path) -> list[Item]:
     """The items that `--only` names, and those that they need."""
     sizes = Sizes(
         model=options.model,
+        experts_model=options.experts_model,
         matrix=options.matrix,
         context=options.context,
         tokens=options.tokens,

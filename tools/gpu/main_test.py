@@ -20,7 +20,14 @@ pytestmark = pytest.mark.skipif(
     reason="PAGEMILL_TEST_EMULATED_GPU and PAGEMILL_TEST_PLUGIN_CONFORMANCE name no programs",
 )
 
-_SIZES = ["--model=tiny", "--matrix=64", "--context=8", "--tokens=10", "--batches=1,2"]
+_SIZES = [
+    "--model=tiny",
+    "--experts-model=tiny-experts",
+    "--matrix=64",
+    "--context=8",
+    "--tokens=10",
+    "--batches=1,2",
+]
 _DEVICE = ["--device=emulated:0", "--torch-device=cpu", "--prompts=16,24", "--jobs=2"]
 _TINY = ["deepseek_v2-latents64", "llama", "llama-fp8-block-128"]
 _ONLY = "conformance/Add,tiny/*/bf16,limits/*,host/*,bf16/*"
@@ -103,6 +110,6 @@ def test_items_are_listed(pack: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert main.main([f"--pack={pack}", f"--work={tmp_path}", "--list"]) == 0
     names = capsys.readouterr().out.split()
     stages = list(dict.fromkeys(name.split("/")[0] for name in names))
-    measured = ["limits", "host", "bf16", "flashinfer_sm90", "fp8"]
+    measured = ["limits", "host", "bf16", "flashinfer_sm90", "fp8", "awq", "experts"]
     assert stages == ["build", "conformance", "tiny", *measured]
     assert sum(name.startswith("conformance/") for name in names) >= 38

@@ -20,14 +20,32 @@ def _windows(program: Program) -> dict[str, int]:
     return {cache.name: groups[cache.group] for cache in program.caches}
 
 
+# The inputs of products before their matrices, each of which is followed by its bias or by none.
+_BEFORE_MATRICES = {"linear": 1, "grouped_linear": 2}
+
+
+def _of_products(program: Program, op_name: str) -> set[str]:
+    """The matrices of all products of a kind, or the stacks of those of experts."""
+    of_kind = (op for op in program.ops if op.op == op_name)
+    return {name for op in of_kind for name in _of_product(op)}
+
+
 def _of_product(op: OpEntry) -> list[str]:
-    """The matrices of a `linear`, each of which is followed by its bias or by none."""
-    return [str(name) for name in op.inputs[1::2]]
+    return [str(name) for name in op.inputs[_BEFORE_MATRICES[op.op] :: 2]]
+
+
+def _choices(program: Program) -> int:
+    """Experts that a token has, in each layer with experts."""
+    values = {value.name: value.shape for value in program.values}
+    return next(
+        int(values[str(op.inputs[1])][1]) for op in program.ops if op.op == "grouped_linear"
+    )
 
 
 def prefill_operations(program: Program, tokens: int) -> int:
     """Multiplications and additions of a prompt of `tokens` with logits of its last token."""
     weights = {weight.name: math.prod(weight.shape) for weight in _matrices(program)}
+    experts = {weight.name: weight.shape[0] for weight in _matrices(program)}
     values = {value.name: value.shape for value in program.values}
     windows = _windows(program)
     total = 0
@@ -35,6 +53,9 @@ def prefill_operations(program: Program, tokens: int) -> int:
         if op.op == "linear":
             rows = 1 if values[op.outputs[0]][0] == "logits_rows" else tokens
             total += 2 * rows * sum(weights[name] for name in _of_product(op))
+        elif op.op == "grouped_linear":
+            stacks = sum(weights[name] // experts[name] for name in _of_product(op))
+            total += 2 * tokens * int(values[str(op.inputs[1])][1]) * stacks
         elif op.op == "paged_attention":
             _, heads, head_dim = values[op.outputs[0]]
             window = min(windows[str(op.inputs[1])] or tokens, tokens)
@@ -45,18 +66,35 @@ def prefill_operations(program: Program, tokens: int) -> int:
 
 
 def weight_bytes(program: Program) -> int:
-    """Bytes of the matrices that every step reads: not the table of embeddings, and no scales."""
-    sizes = {entry.name: tensor_bytes(entry.dtype, entry.shape) for entry in _matrices(program)}
-    read = {name for op in program.ops if op.op == "linear" for name in _of_product(op)}
-    return sum(sizes[name] for name in read)
+    """Bytes of the matrices of all products: not of the table of embeddings, and no scales."""
+    sizes = _bytes(program)
+    return sum(sizes[name] for kind in _BEFORE_MATRICES for name in _of_products(program, kind))
+
+
+def _bytes(program: Program) -> dict[str, int]:
+    return {entry.name: tensor_bytes(entry.dtype, entry.shape) for entry in _matrices(program)}
+
+
+def _expert_share(program: Program, batch: int) -> float:
+    """The share of experts that tokens of `batch` requests have, if each has any with the same
+    probability."""
+    stacks = _of_products(program, "grouped_linear")
+    if not stacks:
+        return 0
+    experts = next(entry.shape[0] for entry in _matrices(program) if entry.name in stacks)
+    return 1 - (1 - _choices(program) / experts) ** batch
 
 
 def decode_bytes(program: Program, batch: int, context: int) -> int:
     """Bytes of weights, keys and values, in bf16, that `batch` requests of `context` tokens have to
-    read."""
+    read; of experts those that are expected."""
     windows = _windows(program)
     cached = sum(
         2 * math.prod(cache.dims) * min(windows[cache.name] or context, context)
         for cache in program.caches
     )
-    return weight_bytes(program) + _KV_BYTES * batch * cached
+    sizes = _bytes(program)
+    weights = sum(sizes[name] for name in _of_products(program, "linear"))
+    stacks = sum(sizes[name] for name in _of_products(program, "grouped_linear"))
+    read = weights + round(_expert_share(program, batch) * stacks)
+    return read + _KV_BYTES * batch * cached
