@@ -1,7 +1,7 @@
 // What every kernel of `draw_tokens` that supports the call has to pass: empty input, rows with
-// and without a temperature side by side, every limit alone and with others, equal logits,
-// excluded tokens, rows without a largest element, misaligned and padded rows, an output that
-// aliases the columns, 1 and 3 threads.
+// and without a temperature side by side, every limit alone and with others, equal logits, also
+// where top-p ends, excluded tokens, rows without a largest element, misaligned and padded rows, an
+// output that aliases the columns, 1 and 3 threads.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -37,6 +37,16 @@ RowDraw MakeDraw(Random& random, int64_t row) {
   return draw;
 }
 
+// Draw parameters by which the last token that is kept is one of many that are equal.
+RowDraw MakeTopPDraw(Random& random) {
+  RowDraw draw;
+  draw.temperature = 1;
+  draw.top_p = random.Uniform(0.8f, 1.0f);
+  draw.SetSeed(random.Next());
+  draw.position = static_cast<int32_t>(random.Int(0, 1 << 30));
+  return draw;
+}
+
 // Logits: every third row has equal ones, every fifth row excluded ones; row 2 has a NaN.
 std::vector<float> MakeLogits(Random& random, int64_t rows, int64_t width) {
   std::vector<float> x;
@@ -51,9 +61,16 @@ std::vector<float> MakeLogits(Random& random, int64_t rows, int64_t width) {
   return x;
 }
 
+std::vector<float> MakeFewLogits(Random& random, int64_t rows, int64_t width) {
+  std::vector<float> x;
+  for (int64_t i = 0; i < rows * width; ++i) x.push_back(static_cast<float>(random.Int(0, 3)));
+  return x;
+}
+
 struct Case {
-  Case(Random& random, int64_t rows, int64_t width)
-      : logits(MakeLogits(random, rows, width)),
+  // With four different logits if `few`.
+  Case(Random& random, int64_t rows, int64_t width, bool few)
+      : logits((few ? MakeFewLogits : MakeLogits)(random, rows, width)),
         x(DType::kF32, {rows, width}, {.misalign_bytes = 4, .row_padding_bytes = 4}),
         columns(DType::kI32, {rows}, {.misalign_bytes = 4}),
         values(DType::kF32, {rows}, {.misalign_bytes = 8}),
@@ -65,7 +82,7 @@ struct Case {
       const std::span<const float> of_row =
           std::span(logits).subspan(static_cast<size_t>(row * width), static_cast<size_t>(width));
       const MaxEntry max = reference::ArgMax(of_row);
-      const RowDraw draw = MakeDraw(random, row);
+      const RowDraw draw = few ? MakeTopPDraw(random) : MakeDraw(random, row);
       std::memcpy(&words[static_cast<size_t>(row * kRowDrawWords)], &draw, sizeof(draw));
       at_largest.push_back(max.token_id);
       largest.push_back(max.logit);
@@ -106,10 +123,11 @@ void ExpectDrawn(const std::vector<int32_t>& got, const Case& drawn, std::string
   EXPECT_LE(different, 1) << kernel;
 }
 
-void Check(const OpDefinition& op, const device::Capabilities& caps, int64_t rows, int64_t width) {
+void Check(const OpDefinition& op, const device::Capabilities& caps, int64_t rows, int64_t width,
+           bool few = false) {
   SCOPED_TRACE(::testing::Message() << rows << " rows of " << width);
   Random random(static_cast<uint64_t>(width));
-  Case drawn(random, rows, width);
+  Case drawn(random, rows, width, few);
   TestTensor y(DType::kI32, {rows}, {.misalign_bytes = 4});
   const Attributes attributes;
   for (TestTensor* target : {&y, &drawn.columns}) {
@@ -137,6 +155,7 @@ void CheckDrawTokensConformance(const OpDefinition& op, const device::Capabiliti
   for (const int64_t width : {1, 31, 64, 65, 700}) Check(op, caps, 23, width);
   Check(op, caps, 3, 5000);
   Check(op, caps, 5, 40000);  // more than a column for each thread of a part
+  Check(op, caps, 40, 200, /*few=*/true);
   Check(op, caps, 0, 9);
 }
 

@@ -8,6 +8,7 @@
 #include "cuda/ops/argmax/row_columns.h"
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/kernels.h"
+#include "cuda/ops/sums/sums_before.h"
 
 // Nothing is sorted: a digit after the other is found of the key of the last token that top-k or
 // top-p keeps, from the number or the weight of the tokens that have each digit. Weights are whole
@@ -64,53 +65,47 @@ PAGEMILL_DEVICE uint64_t SumOfWarp(uint64_t value) {
   return value;
 }
 
-// The sum of the values of the lanes before this one.
-PAGEMILL_DEVICE uint64_t SumOfLanesBefore(uint64_t value) {
-  uint64_t sum = value;
-  for (int step = 1; step < WarpLanes(); step *= 2) {
-    const uint64_t of_lane = Shuffle(AllLanes(), sum, Lane() < step ? 0 : Lane() - step);
-    if (Lane() >= step) sum += of_lane;
-  }
-  return sum - value;
-}
+// Sums of the warps of a block, in shared memory. Every thread of the block calls the same
+// functions.
+using WarpSums = uint64_t[kThreads / 32];
 
-// Sums of the warps of a block. Every thread of the block calls the same functions. One of another
-// kOf is in memory of its own.
-template <int kOf = 0>
-struct SumsOfWarps {
-  const uint64_t* sums;
-
+class SumsOfWarps {
+ public:
   // `value` is the same in the lanes of a warp.
-  PAGEMILL_DEVICE explicit SumsOfWarps(uint64_t value) {
-    PAGEMILL_SHARED(uint64_t[kThreads / 32], shared);
+  PAGEMILL_DEVICE SumsOfWarps(uint64_t value, WarpSums& memory) : sums_(memory) {
     SyncBlock();  // those before have been read
-    if (Lane() == 0) shared[Warp()] = value;
+    if (Lane() == 0) memory[Warp()] = value;
     SyncBlock();
-    sums = shared;
   }
   PAGEMILL_DEVICE static int Count() { return kThreads / WarpLanes(); }
+  PAGEMILL_DEVICE uint64_t Of(int warp) const { return sums_[warp]; }
   PAGEMILL_DEVICE uint64_t Before(int warp) const {
     uint64_t sum = 0;
-    for (int i = 0; i < warp; ++i) sum += sums[i];
+    for (int i = 0; i < warp; ++i) sum += sums_[i];
     return sum;
   }
   PAGEMILL_DEVICE uint64_t Total() const { return Before(Count()); }
+
+ private:
+  const WarpSums& sums_;
 };
 
 // The sum of the values of the threads before this one.
 PAGEMILL_DEVICE uint64_t SumOfThreadsBefore(uint64_t value) {
+  PAGEMILL_SHARED(WarpSums, sums);
   const uint64_t of_lanes = SumOfLanesBefore(value);
-  return SumsOfWarps<>(SumOfWarp(value)).Before(Warp()) + of_lanes;
+  return SumsOfWarps(SumOfWarp(value), sums).Before(Warp()) + of_lanes;
 }
 
 // The sum over tokens whose key is at least `key`; the same in every thread.
 template <typename Measure>
 PAGEMILL_DEVICE uint64_t SumFrom(const RowLimits& limits, uint32_t key, const Measure& measure) {
+  PAGEMILL_SHARED(WarpSums, sums);
   uint64_t own = 0;
   ForColumns(limits.row, ThreadIndex().x, limits.size, kThreads, [&](int64_t, float logit) {
     if (KeyOf(logit) >= key) own += measure(limits, logit);
   });
-  return SumsOfWarps<>(SumOfWarp(own)).Total();
+  return SumsOfWarps(SumOfWarp(own), sums).Total();
 }
 
 // Sums over the tokens that have a digit. Most logits have one of a few first digits, and lanes that
@@ -189,7 +184,9 @@ struct Segment {
 // The segment, of one for each warp, where the share `uniform` of the weight that is kept is
 // reached, and that weight; an empty one if there is none.
 PAGEMILL_DEVICE Segment FindSegment(const RowLimits& limits, double uniform, uint64_t* target) {
-  const int warps = SumsOfWarps<>::Count();
+  PAGEMILL_SHARED(WarpSums, sums_of_ties);
+  PAGEMILL_SHARED(WarpSums, sums_kept);
+  const int warps = SumsOfWarps::Count();
   const int64_t length = (limits.size + warps - 1) / warps;
   const auto columns_of = [&](int warp) -> Segment {
     const int64_t begin = warp * length < limits.size ? warp * length : limits.size;
@@ -208,19 +205,19 @@ PAGEMILL_DEVICE Segment FindSegment(const RowLimits& limits, double uniform, uin
     return static_cast<uint64_t>(left) < here ? static_cast<uint64_t>(left) : here;
   };
   ties = SumOfWarp(ties);
-  const SumsOfWarps</*kOf=*/1> all_ties(ties);
+  const SumsOfWarps all_ties(ties, sums_of_ties);
   const auto ties_before = static_cast<int64_t>(all_ties.Before(Warp()));
-  const SumsOfWarps<> kept(SumOfWarp(above) + kept_ties(ties_before, ties) * of_tie);
+  const SumsOfWarps kept(SumOfWarp(above) + kept_ties(ties_before, ties) * of_tie, sums_kept);
   *target = static_cast<uint64_t>(uniform * static_cast<double>(kept.Total()));
   uint64_t before = 0;
   for (int warp = 0; warp < warps; ++warp) {
-    if (*target < before + kept.sums[warp]) {
+    if (*target < before + kept.Of(warp)) {
       Segment found = columns_of(warp);
       found.before = before;
       found.ties_before = static_cast<int64_t>(all_ties.Before(warp));
       return found;
     }
-    before += kept.sums[warp];
+    before += kept.Of(warp);
   }
   return {0, 0, 0, 0};
 }

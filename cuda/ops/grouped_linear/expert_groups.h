@@ -16,6 +16,7 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/gpu_vendor.h"
+#include "cuda/ops/sums/sums_before.h"
 
 namespace pagemill::gpu {
 
@@ -122,16 +123,6 @@ PAGEMILL_DEVICE int32_t AddChunks(int32_t* counts, int32_t chunks, int32_t num_b
     }
   }
   return sum;
-}
-
-// The sum of the values of the lanes before this one.
-PAGEMILL_DEVICE int32_t SumOfLanesBefore(int32_t value) {
-  int32_t sum = value;
-  for (int step = 1; step < WarpLanes(); step *= 2) {
-    const int32_t of_lane = Shuffle(AllLanes(), sum, Lane() < step ? 0 : Lane() - step);
-    if (Lane() >= step) sum += of_lane;
-  }
-  return sum - value;
 }
 
 // Dynamic shared memory of MakeGroups().

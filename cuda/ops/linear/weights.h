@@ -51,7 +51,7 @@ struct StoredWeights {
   static constexpr bool kIsOfBlocks = ops::LayoutOf(kFormat).elements > 1;
   static constexpr bool kLiesInRows = true;  // bytes that follow each other are of one row
   static constexpr bool kHasFactors = false;
-  static constexpr bool kHasShapes = kIsOfBlocks && !kIsAligned;
+  static constexpr bool kHasShapes = kIsOfBlocks && !kIsAligned;  // see WithShapedWeights()
   static constexpr bool kDecodesSimply = false;
   static constexpr bool kHasChunkScales = kIsOfBlocks && kIsAligned;
   static constexpr int kAlignment = kIsAligned ? kBlockAlignment<kFormat> : 1;
