@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 namespace pagemill::gpu::emulation {
@@ -44,7 +45,6 @@ class Turns {
 };
 
 Turns turns;
-thread_local Block* running = nullptr;
 uint64_t blocks_so_far = 0;  // guarded by `turns`
 
 // How long a launch that waits for others, which are not launched yet, leaves the processor.
@@ -70,8 +70,6 @@ std::string ToString(const Location& location) {
 
 }  // namespace
 
-Block& CurrentBlock() { return *running; }
-
 Block::Block(const LaunchOptions& options, const std::function<void()>& thread)
     : options_(options),
       body_(thread),
@@ -92,6 +90,7 @@ Block::Block(const LaunchOptions& options, const std::function<void()>& thread)
       }
     }
   }
+  results_.resize(static_cast<size_t>(warps()));
 }
 
 Block::~Block() { IdleThreads().push_back(std::move(own_)); }
@@ -112,12 +111,14 @@ Status Block::Run(Dim index) {
   std::memset(dynamic_shared_.get(), 0xff, static_cast<size_t>(options_.shared_bytes));
   for (Thread* thread : threads_) {
     thread->wait = Wait::kNone;
+    thread->copies.clear();
     thread->committed.clear();
-    thread->issued.clear();
+    thread->issued = 0;
     thread->num_whole_exchanges = 0;
     thread->has_inputs = false;
     thread->fiber.Start(body_);
   }
+  for (WarpResult& result : results_) result.exchange = 0;
   std::vector<int> order(static_cast<size_t>(warps()));
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
   std::bernoulli_distribution goes_on(kSameWarp);
@@ -139,18 +140,18 @@ Status Block::Run(Dim index) {
   return error_.empty() ? OkStatus() : Internal(error_);
 }
 
+// Lanes switch to each other; a lane that finishes, breaks a rule or lets other launches run, and
+// the last one, switch back to here.
 bool Block::RunWarp(int warp) {
-  const auto [first, last] = ThreadsOf(warp);
-  const int lanes = last - first;
-  const int start = static_cast<int>(random_() % static_cast<uint64_t>(lanes));
+  std::tie(first_, last_) = ThreadsOf(warp);
+  lanes_left_ = last_ - first_;
+  next_ = first_ + static_cast<int>(random_() % static_cast<uint64_t>(lanes_left_));
   bool ran = false;
-  for (int i = 0; i < lanes && error_.empty(); ++i) {
-    current_ = first + (start + i) % lanes;
-    if (thread().fiber.finished() || thread().wait != Wait::kNone) continue;
+  while (error_.empty() && TakeNextLane()) {
     ran = true;
     thread().fiber.Resume();
     if (std::exchange(passes_turn_, false)) turns.Pass();
-    if (thread().fiber.finished() && !(thread().committed.empty() && thread().issued.empty())) {
+    if (thread().fiber.finished() && !(thread().committed.empty() && thread().issued == 0)) {
       SetError("a thread returned without a wait for its asynchronous copies", thread());
     }
     if (thread().fiber.finished() && options_.early && !thread().has_inputs) {
@@ -159,6 +160,18 @@ bool Block::RunWarp(int warp) {
     }
   }
   return ran;
+}
+
+bool Block::TakeNextLane() {
+  while (lanes_left_ > 0) {
+    --lanes_left_;
+    const int candidate = std::exchange(next_, next_ + 1 == last_ ? first_ : next_ + 1);
+    const Thread& thread = *threads_[static_cast<size_t>(candidate)];
+    if (thread.fiber.finished() || thread.wait != Wait::kNone) continue;
+    current_ = candidate;
+    return true;
+  }
+  return false;
 }
 
 bool Block::ReleaseWarp(int warp) {
@@ -226,10 +239,15 @@ bool Block::ReleaseBlock() {
 }
 
 void Block::WaitAs(Wait wait, uint64_t mask, Location location) {
-  thread().wait = wait;
-  thread().mask = mask;
-  thread().location = location;
-  thread().fiber.Suspend();
+  Thread& waiting = thread();
+  waiting.wait = wait;
+  waiting.mask = mask;
+  waiting.location = location;
+  if (!passes_turn_ && TakeNextLane()) {
+    waiting.fiber.SwitchTo(thread().fiber);
+  } else {
+    waiting.fiber.Suspend();
+  }
 }
 
 void Block::WaitForWarp(uint64_t mask, Location location) {

@@ -41,58 +41,65 @@ namespace pagemill::gpu::emulation {
 namespace {
 
 constexpr int kSavedRegisters = 6;
-thread_local Fiber* entering = nullptr;  // for Entry(), which takes no argument
+thread_local Fiber::Stack host;
+thread_local Fiber::Stack* left = nullptr;  // by the last switch
+thread_local Fiber* entering = nullptr;     // for Entry(), which takes no argument
 
 bool HasAddressSanitizer() { return __sanitizer_start_switch_fiber != nullptr; }
 
+// The stack that runs has been switched to; AddressSanitizer says what was left.
+void Arrive(void* fake_stack) {
+  if (!HasAddressSanitizer()) return;
+  __sanitizer_finish_switch_fiber(fake_stack, &left->begin, &left->bytes);
+}
+
+// Returns when `from` is switched to, which never happens if this is its last switch.
+void Switch(Fiber::Stack& from, const Fiber::Stack& to, bool is_last = false) {
+  if (HasAddressSanitizer()) {
+    __sanitizer_start_switch_fiber(is_last ? nullptr : &from.fake_stack, to.begin, to.bytes);
+  }
+  left = &from;
+  PagemillSwitchStack(&from.pointer, to.pointer);
+  Arrive(from.fake_stack);
+}
+
 }  // namespace
 
-Fiber::Fiber() : stack_(std::make_unique_for_overwrite<std::byte[]>(kStackBytes)) {}
+Fiber::Fiber() : memory_(std::make_unique_for_overwrite<std::byte[]>(kStackBytes)) {}
 
 void Fiber::Start(const std::function<void()>& body) {
-  if (HasAddressSanitizer()) {
-    __asan_unpoison_memory_region(stack_.get(), kStackBytes);  // of a run that did not finish
+  if (!finished_ && HasAddressSanitizer()) {  // a run that finished has left nothing
+    __asan_unpoison_memory_region(memory_.get(), kStackBytes);
   }
   body_ = &body;
   finished_ = false;
-  fake_stack_ = nullptr;
-  const uintptr_t end = reinterpret_cast<uintptr_t>(stack_.get() + kStackBytes);
+  const uintptr_t end = reinterpret_cast<uintptr_t>(memory_.get() + kStackBytes);
   void** top = reinterpret_cast<void**>(end & ~uintptr_t{15});
   *--top = nullptr;  // keeps the stack aligned at Entry(), which never returns
   *--top = reinterpret_cast<void*>(&Fiber::Entry);
   for (int i = 0; i < kSavedRegisters; ++i) *--top = nullptr;
-  stack_pointer_ = top;
+  stack_ = {.pointer = top, .begin = memory_.get(), .bytes = kStackBytes};
 }
 
 void Fiber::Entry() {
   Fiber& fiber = *entering;
-  if (HasAddressSanitizer()) {
-    __sanitizer_finish_switch_fiber(nullptr, &fiber.host_stack_, &fiber.host_stack_bytes_);
-  }
+  Arrive(nullptr);
   (*fiber.body_)();
   fiber.finished_ = true;
-  fiber.SwitchToHost(/*last=*/true);
+  Switch(fiber.stack_, host, /*is_last=*/true);
   std::abort();
 }
 
 void Fiber::Resume() {
   entering = this;
-  void* host_fake_stack = nullptr;
-  if (HasAddressSanitizer()) {
-    __sanitizer_start_switch_fiber(&host_fake_stack, stack_.get(), kStackBytes);
-  }
-  PagemillSwitchStack(&host_stack_pointer_, stack_pointer_);
-  if (HasAddressSanitizer()) __sanitizer_finish_switch_fiber(host_fake_stack, nullptr, nullptr);
+  Switch(host, stack_);
 }
 
-void Fiber::SwitchToHost(bool last) {
-  if (HasAddressSanitizer()) {
-    __sanitizer_start_switch_fiber(last ? nullptr : &fake_stack_, host_stack_, host_stack_bytes_);
-  }
-  PagemillSwitchStack(&stack_pointer_, host_stack_pointer_);
-  if (HasAddressSanitizer()) {
-    __sanitizer_finish_switch_fiber(fake_stack_, &host_stack_, &host_stack_bytes_);
-  }
+void Fiber::Suspend() { Switch(stack_, host); }
+
+void Fiber::SwitchTo(Fiber& other) {
+  entering = &other;
+  Switch(stack_, other.stack_);
 }
 
 }  // namespace pagemill::gpu::emulation

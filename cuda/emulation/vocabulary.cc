@@ -1,6 +1,7 @@
 #include "cuda/emulation/vocabulary.h"
 
 #include <array>
+#include <numeric>
 #include <utility>
 
 namespace pagemill::gpu::emulation {
@@ -17,65 +18,88 @@ float Bf16Of(uint32_t pair, int which) {
 }
 int32_t Int8Of(uint32_t quad, int which) { return static_cast<int8_t>(quad >> 8 * which); }
 
-// Adds A [16, kDepth] times B [kDepth, 8] to C; registers hold kDepth / 8 elements. The sums go
-// through K in its order.
-template <int kDepth, auto kElement, typename Sum>
+template <typename T, size_t kRows, size_t kColumns>
+using Matrix = std::array<std::array<T, kColumns>, kRows>;
+
+// c = A times B; sums go through K in its order.
+template <typename T, size_t kRows, size_t kDepth, size_t kColumns>
+void Multiply(const Matrix<T, kRows, kDepth>& a, const Matrix<T, kDepth, kColumns>& b,
+              Matrix<T, kRows, kColumns>& c) {
+  c = {};
+  for (size_t row = 0; row < kRows; ++row) {
+    for (size_t k = 0; k < kDepth; ++k) {
+      for (size_t column = 0; column < kColumns; ++column) {
+        c[row][column] += a[row][k] * b[k][column];
+      }
+    }
+  }
+}
+
+// Adds A [16, kDepth] times B [kDepth, 8] to C; registers hold kDepth / 8 elements. Four lanes
+// share a row of A, or a column of B; a lane has columns 2 * (lane % 4) and the next of rows
+// lane / 4 and eight further.
+template <size_t kDepth, auto kElement, typename Sum>
 void MultiplyTile(Sum (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                   const Location& where) {
-  constexpr int kInRegister = kDepth / 8;
-  constexpr int kLanes = 4;  // that share a row of A, or a column of B
+  constexpr size_t kInRegister = kDepth / 8;
   if (CurrentBlock().options().warp_lanes != 32) {
     CurrentBlock().Fail("tensor core products are for warps of 32 lanes", where);
   }
   const Fragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
-  const int group = CurrentBlock().lane() / kLanes, in_group = CurrentBlock().lane() % kLanes;
-  const auto products = Exchange(0xffffffffu, own, where, [&](const Exchanged& lanes) {
-    Fragments of_row[kLanes], of_column[2][kLanes];
-    for (int lane = 0; lane < kLanes; ++lane) {
-      of_row[lane] = lanes.By<Fragments>(group * kLanes + lane);
-      for (int i = 0; i < 2; ++i) {
-        of_column[i][lane] = lanes.By<Fragments>((2 * in_group + i) * kLanes + lane);
-      }
-    }
-    std::array<Sum, 4> sums = {};
-    for (size_t half = 0; half < 2; ++half) {
-      for (int lane = 0; lane < kLanes; ++lane) {
-        for (int element = 0; element < kInRegister; ++element) {
-          for (size_t i = 0; i < 4; ++i) {  // two rows, eight apart, of two columns
-            sums[i] += kElement(of_row[lane].a[i / 2 + half * 2], element) *
-                       kElement(of_column[i % 2][lane].b[half], element);
-          }
+  using Tile = Matrix<Sum, 16, 8>;
+  const Tile& sums = ComputeOnce<Tile>(own, where, [](const Exchanged& lanes, Tile& tile) {
+    Matrix<Sum, 16, kDepth> left;
+    Matrix<Sum, kDepth, 8> right;
+    for (size_t lane = 0; lane < 32; ++lane) {
+      const Fragments of_lane = lanes.By<Fragments>(static_cast<int>(lane));
+      for (size_t i = 0; i < kInRegister; ++i) {
+        const int element = static_cast<int>(i);
+        for (size_t half = 0; half < 2; ++half) {
+          const size_t k = half * kDepth / 2 + lane % 4 * kInRegister + i;
+          left[lane / 4][k] = kElement(of_lane.a[2 * half], element);
+          left[lane / 4 + 8][k] = kElement(of_lane.a[2 * half + 1], element);
+          right[k][lane / 4] = kElement(of_lane.b[half], element);
         }
       }
     }
-    return sums;
+    Multiply(left, right, tile);
   });
-  for (size_t i = 0; i < 4; ++i) c[i] += products[i];
+  const size_t row = static_cast<size_t>(CurrentBlock().lane() / 4);
+  const size_t column = static_cast<size_t>(2 * (CurrentBlock().lane() % 4));
+  for (size_t i = 0; i < 4; ++i) c[i] += sums[row + i / 2 * 8][column + i % 2];
 }
 
 }  // namespace
 
-void IssueCopy(void* to, const void* from, size_t bytes, const Location& where) {
+void IssueCopy(void* to, const void* from, const Location& where) {
   Block& block = CurrentBlock();
-  if (reinterpret_cast<uintptr_t>(to) % bytes != 0 ||
-      reinterpret_cast<uintptr_t>(from) % bytes != 0) {
+  if (reinterpret_cast<uintptr_t>(to) % kCopyBytes != 0 ||
+      reinterpret_cast<uintptr_t>(from) % kCopyBytes != 0) {
     block.Fail("an asynchronous copy is not aligned to its size", where);
   }
-  std::memset(to, 0xff, bytes);
-  block.thread().issued.push_back({to, from, bytes});
+  std::memset(to, 0xff, kCopyBytes);
+  block.thread().copies.push_back({to, from});
+  ++block.thread().issued;
 }
 
 void CommitIssuedCopies() {
   Thread& thread = CurrentBlock().thread();
-  thread.committed.push_back(std::exchange(thread.issued, {}));
+  thread.committed.push_back(std::exchange(thread.issued, 0));
 }
 
 void LandCopies(size_t under_way) {
-  std::vector<std::vector<AsyncCopy>>& groups = CurrentBlock().thread().committed;
-  while (groups.size() > under_way) {
-    for (const AsyncCopy& copy : groups.front()) std::memcpy(copy.to, copy.from, copy.bytes);
-    groups.erase(groups.begin());
+  Thread& thread = CurrentBlock().thread();
+  if (thread.committed.size() <= under_way) return;
+  const auto groups = thread.committed.begin();
+  const auto first_left = thread.committed.end() - static_cast<ptrdiff_t>(under_way);
+  const size_t num_landing = std::accumulate(groups, first_left, size_t{0});
+  const auto copies = thread.copies.begin();
+  const auto first_kept = copies + static_cast<ptrdiff_t>(num_landing);
+  for (auto copy = copies; copy != first_kept; ++copy) {
+    std::memcpy(copy->to, copy->from, kCopyBytes);
   }
+  thread.copies.erase(copies, first_kept);
+  thread.committed.erase(groups, first_left);
 }
 
 void MultiplyFragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
@@ -98,22 +122,23 @@ void MultiplyWideFragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t
     block.Fail("matrix core products are for warps of 64 lanes", where);
   }
   const WideFragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1], b[2], b[3]}};
-  const int column = block.lane() % 16, first_row = block.lane() / 16 * 4;
-  const auto products = Exchange(~uint64_t{0}, own, where, [&](const Exchanged& lanes) {
-    std::array<float, 4> sums = {};
-    for (int part = 0; part < 4; ++part) {  // of K
-      const auto of_b = lanes.By<WideFragments>(part * 16 + column).b;
-      for (int i = 0; i < 4; ++i) {
-        const auto of_a = lanes.By<WideFragments>(part * 16 + first_row + i).a;
-        for (size_t k = 0; k < 8; ++k) {
-          const int which = static_cast<int>(k % 2);
-          sums[static_cast<size_t>(i)] += Bf16Of(of_a[k / 2], which) * Bf16Of(of_b[k / 2], which);
-        }
+  using Tile = Matrix<float, 16, 16>;
+  const Tile& sums = ComputeOnce<Tile>(own, where, [](const Exchanged& lanes, Tile& tile) {
+    Matrix<float, 16, 32> left;
+    Matrix<float, 32, 16> right;
+    for (size_t lane = 0; lane < 64; ++lane) {
+      const auto of_lane = lanes.By<WideFragments>(static_cast<int>(lane));
+      for (size_t i = 0; i < 8; ++i) {
+        const size_t k = lane / 16 * 8 + i;
+        left[lane % 16][k] = Bf16Of(of_lane.a[i / 2], static_cast<int>(i % 2));
+        right[k][lane % 16] = Bf16Of(of_lane.b[i / 2], static_cast<int>(i % 2));
       }
     }
-    return sums;
+    Multiply(left, right, tile);
   });
-  for (size_t i = 0; i < 4; ++i) c[i] += products[i];
+  const size_t column = static_cast<size_t>(block.lane() % 16);
+  const size_t first_row = static_cast<size_t>(block.lane() / 16 * 4);
+  for (size_t i = 0; i < 4; ++i) c[i] += sums[first_row + i][column];
 }
 
 void LoadFragments(uint32_t (&r)[4], const void* row, const Location& where) {

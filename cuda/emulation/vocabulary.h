@@ -10,6 +10,7 @@
 #include <cstring>
 #include <source_location>
 #include <type_traits>
+#include <utility>
 
 #include "cc/tensor/float16.h"
 #include "cc/tensor/float8.h"
@@ -84,9 +85,23 @@ auto Exchange(LaneMask mask, const T& value, const Location& where, Read read) {
   return result;
 }
 
+// Gives `value` to the warp and returns what compute(lanes, result) makes of all lanes' values,
+// once for all of them.
+template <typename Result, typename T, typename Compute>
+const Result& ComputeOnce(const T& value, const Location& where, Compute compute) {
+  static_assert(std::is_trivially_copyable_v<Result> && sizeof(Result) <= kMaxResultBytes);
+  return *Exchange(AllLanes(), value, where, [&](const Exchanged& lanes) {
+    WarpResult& shared = CurrentBlock().result();
+    Result* const result = reinterpret_cast<Result*>(shared.bytes);
+    const uint64_t exchange = CurrentBlock().thread().num_whole_exchanges;
+    if (std::exchange(shared.exchange, exchange) != exchange) compute(lanes, *result);
+    return result;
+  });
+}
+
 // Lands all groups of copies but the last `under_way`.
 void LandCopies(size_t under_way);
-void IssueCopy(void* to, const void* from, size_t bytes, const Location& where);
+void IssueCopy(void* to, const void* from, const Location& where);
 void CommitIssuedCopies();
 void MultiplyFragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                        const Location& where);
@@ -113,13 +128,18 @@ T ShuffleXor(LaneMask mask, T value, int bits, Location where = Location::curren
   return Shuffle(mask, value, Lane() ^ bits, where);
 }
 inline LaneMask Ballot(LaneMask mask, bool predicate, Location where = Location::current()) {
-  return emulation::Exchange(mask, predicate, where, [&](const emulation::Exchanged& lanes) {
-    LaneMask result = 0;
+  const auto collect = [mask](const emulation::Exchanged& lanes, LaneMask& result) {
+    result = 0;
     for (int lane = 0; lane < WarpLanes(); ++lane) {
       if (mask >> lane & 1 && lanes.By<bool>(lane)) {
         result |= LaneMask{1} << lane;
       }
     }
+  };
+  if (mask == AllLanes()) return emulation::ComputeOnce<LaneMask>(predicate, where, collect);
+  return emulation::Exchange(mask, predicate, where, [&](const emulation::Exchanged& lanes) {
+    LaneMask result;
+    collect(lanes, result);
     return result;
   });
 }
@@ -149,7 +169,7 @@ inline void PrefetchLine(const void* from) { (void)*static_cast<const volatile c
 inline int CountBits(LaneMask mask) { return std::popcount(mask); }
 
 inline void CopyAsync16(void* to, const void* from, Location where = Location::current()) {
-  emulation::IssueCopy(to, from, 16, where);
+  emulation::IssueCopy(to, from, where);
 }
 inline void CommitCopies() { emulation::CommitIssuedCopies(); }
 template <int N>
