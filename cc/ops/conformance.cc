@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "cc/base/status.h"
+#include "cc/device/testing/emulated_cpu.h"
 #include "cc/ops/block_format/block_layout.h"
 #include "cc/tensor/float16.h"
 #include "cc/tensor/float8.h"
@@ -150,22 +151,6 @@ void FillBlocks(DType dtype, std::span<uint8_t> row, Random& random, float magni
 
 }  // namespace
 
-uint64_t Random::Next() {
-  // Constants of splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators).
-  uint64_t z = state_ += 0x9e3779b97f4a7c15u;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
-int64_t Random::Int(int64_t low, int64_t high) {
-  return low + static_cast<int64_t>(Next() % static_cast<uint64_t>(high - low + 1));
-}
-
-float Random::Uniform(float low, float high) {
-  return low + (high - low) * (static_cast<float>(Next() >> 40) * 0x1p-24f);
-}
-
 float Random::Normal() {
   float sum = -6.f;  // Irwin-Hall of order 12
   for (int i = 0; i < 12; ++i) sum += Uniform(0.f, 1.f);
@@ -188,19 +173,20 @@ TestTensor::TestTensor(DType dtype, std::span<const int64_t> dims,
 }
 
 void TestTensor::Poison() {
-  for (int64_t i = 0; i < view_.shape[0]; ++i) {
-    uint8_t* row = view_.Row<uint8_t>(i);
-    if (IsBlockFormat(view_.dtype)) {
-      std::memset(row, 0xff, row_bytes_);  // 0xffff is a NaN in f16
-      continue;
-    }
+  std::vector<uint8_t> poison(static_cast<size_t>(row_bytes_), 0xff);  // 0xffff is a NaN in f16
+  if (!IsBlockFormat(view_.dtype)) {
     const int64_t size = Info(view_.dtype).block_bytes;
     const bool integer =
         view_.dtype == DType::kI32 || view_.dtype == DType::kI8 || view_.dtype == DType::kU8;
     const float value = view_.dtype == DType::kI32 ? -0x1p31f
                         : integer                  ? 85.f
                                                    : std::numeric_limits<float>::quiet_NaN();
-    for (int64_t at = 0; at < row_bytes_; at += size) StoreElement(view_.dtype, row + at, value);
+    for (int64_t at = 0; at < row_bytes_; at += size) {
+      StoreElement(view_.dtype, poison.data() + at, value);
+    }
+  }
+  for (int64_t i = 0; i < view_.shape[0]; ++i) {
+    std::copy(poison.begin(), poison.end(), view_.Row<uint8_t>(i));
   }
 }
 
@@ -226,9 +212,10 @@ void TestTensor::FillUniform(Random& random, float low, float high) {
 void TestTensor::Set(std::span<const float> values) {
   PAGEMILL_CHECK(static_cast<int64_t>(values.size()) == view_.Elements());
   const int64_t size = Info(view_.dtype).block_bytes;
-  const int64_t columns = view_.RowElements();
-  for (int64_t i = 0; i < view_.Elements(); ++i) {
-    StoreElement(view_.dtype, view_.Row<uint8_t>(i / columns) + i % columns * size, values[i]);
+  const float* value = values.data();
+  for (int64_t i = 0; i < view_.shape[0]; ++i) {
+    uint8_t* row = view_.Row<uint8_t>(i);
+    for (int64_t at = 0; at < row_bytes_; at += size) StoreElement(view_.dtype, row + at, *value++);
   }
 }
 
@@ -242,14 +229,12 @@ void TestTensor::SetInt(std::span<const int32_t> values) {
 }
 
 std::vector<float> TestTensor::ToFloat() const {
-  std::vector<float> values;
-  values.reserve(view_.Elements());
+  std::vector<float> values(static_cast<size_t>(view_.Elements()));
   const int64_t size = Info(view_.dtype).block_bytes;
+  float* value = values.data();
   for (int64_t i = 0; i < view_.shape[0]; ++i) {
     const uint8_t* row = view_.Row<uint8_t>(i);
-    for (int64_t at = 0; at < row_bytes_; at += size) {
-      values.push_back(LoadElement(view_.dtype, row + at));
-    }
+    for (int64_t at = 0; at < row_bytes_; at += size) *value++ = LoadElement(view_.dtype, row + at);
   }
   return values;
 }
@@ -286,8 +271,13 @@ std::vector<const Kernel*> SupportedKernels(const OpDefinition& op,
 }
 
 std::vector<int32_t> ThreadCounts(const device::Capabilities& caps) {
-  if (caps.kind != device::DeviceKind::kCpu) return {1};
+  if (caps.kind != device::DeviceKind::kCpu || device::IsEmulatedCpu()) return {1};
   return {1, 3};
+}
+
+std::vector<int32_t> FewIfEmulated(std::initializer_list<int32_t> values) {
+  if (device::IsEmulatedCpu()) return {*values.begin(), *(values.end() - 1)};
+  return values;
 }
 
 const Kernel& ReferenceKernel(const OpDefinition& op) {

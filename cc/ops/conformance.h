@@ -37,10 +37,22 @@ namespace pagemill::ops::conformance {
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
-  uint64_t Next();
-  int64_t Int(int64_t low, int64_t high);  // uniform in [low, high]
-  float Uniform(float low, float high);    // uniform in [low, high)
-  float Normal();                          // mean 0, variance 1 (sum of uniforms: |value| <= 6)
+  uint64_t Next() {
+    // Constants of splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators).
+    uint64_t z = state_ += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  // Uniform in [low, high].
+  int64_t Int(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(Next() % static_cast<uint64_t>(high - low + 1));
+  }
+  // Uniform in [low, high).
+  float Uniform(float low, float high) {
+    return low + (high - low) * (static_cast<float>(Next() >> 40) * 0x1p-24f);
+  }
+  float Normal();  // mean 0, variance 1 (sum of uniforms: |value| <= 6)
 
  private:
   uint64_t state_;
@@ -90,9 +102,12 @@ class TestTensor {
 std::vector<const Kernel*> SupportedKernels(const OpDefinition& op,
                                             const device::Capabilities& caps, const OpCall& call);
 
-// Numbers of threads that checks run kernels with, the first of which is 1. Kernels of devices do
-// not use the host's threads: only 1.
+// Numbers of threads that checks run kernels with, the first of which is 1. Only 1 for kernels of
+// devices, which do not use the host's threads, and where the CPU is emulated.
 std::vector<int32_t> ThreadCounts(const device::Capabilities& caps);
+
+// The first and the last of several values where the CPU is emulated; elsewhere all of them.
+std::vector<int32_t> FewIfEmulated(std::initializer_list<int32_t> values);
 
 // The kernel named "reference"; aborts if the op has none.
 const Kernel& ReferenceKernel(const OpDefinition& op);

@@ -76,7 +76,8 @@ def portable_cc_test(
         tags = [],
         cpus = _PORTABLE_CPUS,
         tested_cpus = None,
-        lesser_cpus = None):
+        lesser_cpus = None,
+        lesser_filter = "*"):
     """A googletest on this machine, and on emulated CPUs of other widths and byte orders.
 
     Args:
@@ -98,6 +99,7 @@ def portable_cc_test(
         the linker gave to others, ends on an illegal instruction. "matrix" leaves them out of
         `bazel test //...`: for a long test of kernels that the other CPUs run as well, of an op that
         //cc/program:executor_parity_test has.
+      lesser_filter: googletest's filter of what runs on these: that each kernel runs once is enough.
     """
     cc_test(
         name = name,
@@ -133,7 +135,7 @@ def portable_cc_test(
                 name,
                 cpu,
                 size = size,
-                args = args,
+                args = args + ["--gtest_filter=" + lesser_filter],
                 env = env,
                 tags = tags + matrix_tags,
             )

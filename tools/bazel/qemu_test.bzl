@@ -11,6 +11,7 @@ _cpu_transition = transition(
 )
 
 _LAUNCHER = """#!/bin/sh
+export PAGEMILL_TEST_EMULATED_CPU=1
 {exports}exec {qemu} -cpu {model} {root} "$TEST_SRCDIR/{binary}" "$@"
 """
 

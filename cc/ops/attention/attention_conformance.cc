@@ -125,7 +125,10 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps, const H
                                 : conformance::AllClose(one, expected, kTolerance))
         << kernel->name << " head_dim " << heads.dim << " causal " << heads.causal << " window "
         << heads.window;
-    EXPECT_TRUE(conformance::BitEqual(c.Run(*kernel, 3), one)) << kernel->name << ", 3 threads";
+    for (int32_t threads : conformance::ThreadCounts(caps)) {
+      if (threads == 1) continue;
+      EXPECT_TRUE(conformance::BitEqual(c.Run(*kernel, threads), one)) << kernel->name << threads;
+    }
     if (Rounds(*kernel)) {
       EXPECT_TRUE(conformance::BitEqual(rounded.Run(*kernel, 2), one)) << kernel->name;
     }
@@ -165,13 +168,13 @@ void CheckAttentionConformance(const OpDefinition& op, const device::Capabilitie
     CheckCase(op, caps, {.q = 2, .kv = 1, .dim = 64, .causal = causal}, {255, 2, 257});
     CheckCase(op, caps, {.q = 3, .kv = 3, .dim = 80, .causal = causal}, {290});
     CheckAlone(op, caps, {.q = 4, .kv = 2, .dim = 33, .causal = causal}, {3, 70, 300});
-    for (int32_t window : {1, 7, 16, 65, 300}) {
+    for (int32_t window : conformance::FewIfEmulated({1, 7, 16, 65, 300})) {
       CheckCase(op, caps, {.q = 2, .kv = 1, .dim = 32, .causal = causal, .window = window},
                 {1, 0, 17, 290});
     }
     CheckAlone(op, caps, {.q = 2, .kv = 2, .dim = 16, .causal = causal, .window = 33}, {70, 600});
     // Reaches within and beyond a vector, a chunk and a request.
-    for (int32_t reach : {0, 3, 40, 128, 400}) {
+    for (int32_t reach : conformance::FewIfEmulated({0, 3, 40, 128, 400})) {
       CheckCase(op, caps, {.q = 4, .kv = 2, .dim = 16, .causal = causal, .bias_reach = reach},
                 {1, 0, 17, 290});
     }

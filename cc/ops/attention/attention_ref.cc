@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "cc/ops/attention/attention.h"
+#include "cc/ops/double_dot/double_dot.h"
 
 namespace pagemill::ops {
 namespace {
@@ -24,14 +26,19 @@ class Query {
     reach_ = call.inputs[kAttentionBiases].shape[1] / 2;
   }
 
-  // Scores are computed twice rather than stored: nothing is allocated.
+  // Sums are scaled again when a larger score comes, so that no score is stored.
   void Run(int64_t begin, int64_t end) const {
     double max = -std::numeric_limits<double>::infinity();
-    for (int64_t key = begin; key < end; ++key) max = std::max(max, Score(key));
     double sum = 0;
     double acc[512] = {};
     for (int64_t key = begin; key < end; ++key) {
-      const double weight = std::exp(Score(key) - max);
+      const double score = Score(key);
+      if (score > max) {
+        const double kept = std::exp(std::exchange(max, score) - score);
+        sum *= kept;
+        for (int64_t d = 0; d < head_dim_; ++d) acc[d] *= kept;
+      }
+      const double weight = std::exp(score - max);
       const float* v = v_.Row<float>(key) + kv_head_ * head_dim_;
       sum += weight;
       for (int64_t d = 0; d < head_dim_; ++d) acc[d] += weight * v[d];
@@ -42,11 +49,9 @@ class Query {
  private:
   double Score(int64_t key) const {
     const float* k = k_.Row<float>(key) + kv_head_ * head_dim_;
-    double dot = 0;
-    for (int64_t d = 0; d < head_dim_; ++d) dot += static_cast<double>(q_[d]) * k[d];
     const double bias =
         biases_ == nullptr ? 0 : biases_[reach_ + std::clamp(key - token_, -reach_, reach_)];
-    return dot * scale_ + bias;
+    return DoubleDot(q_, k, head_dim_) * scale_ + bias;
   }
 
   const TensorView& k_;

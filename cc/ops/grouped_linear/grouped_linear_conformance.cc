@@ -130,16 +130,14 @@ struct Operation {
   }
 
   // Every row of x: [tokens * choices, k].
-  TestTensor AllRows(const Case& c) const {
+  std::vector<float> AllRows(const Case& c) const {
     const std::vector<float> stored = x.ToFloat();
     std::vector<float> values;
     for (int64_t row = 0; row < c.tokens * c.choices; ++row) {
       const auto from = stored.begin() + (c.shared ? row / c.choices : row) * c.k;
       values.insert(values.end(), from, from + c.k);
     }
-    TestTensor rows(DType::kF32, {c.tokens * c.choices, c.k});
-    rows.Set(values);
-    return rows;
+    return values;
   }
 
   TestTensor x, ids;
@@ -152,15 +150,26 @@ struct Operation {
   OpCall call;
 };
 
-// The expected output `i`: rows of `linear` over all rows of x, for each expert's matrix.
-std::vector<float> Expected(const Case& c, const Operation& op, size_t i, const TestTensor& x,
-                            const OpDefinition& linear, std::string_view kernel,
-                            const device::Capabilities& caps, ThreadPool& pool) {
-  const int64_t m = c.heights[i], rows = c.tokens * c.choices;
-  std::vector<float> expected(static_cast<size_t>(rows * m), 0.0f);
+// The expected output `i`: for each expert's matrix, `linear` over its rows of `values`.
+std::vector<float> Expected(const Case& c, const Operation& op, size_t i,
+                            const std::vector<float>& values, const OpDefinition& linear,
+                            std::string_view kernel, const device::Capabilities& caps,
+                            ThreadPool& pool) {
+  const int64_t m = c.heights[i];
+  std::vector<float> expected(op.expert_of.size() * static_cast<size_t>(m), 0.0f);
   const TensorView& stack = op.inputs[2 + 2 * i];
   for (int64_t e = 0; e < c.experts; ++e) {
-    TestTensor y(DType::kF32, {rows, m});
+    std::vector<int64_t> chosen;
+    std::vector<float> of_expert;
+    for (int64_t row = 0; row < c.tokens * c.choices; ++row) {
+      if (op.expert_of[static_cast<size_t>(row)] != e) continue;
+      chosen.push_back(row);
+      of_expert.insert(of_expert.end(), values.begin() + row * c.k,
+                       values.begin() + (row + 1) * c.k);
+    }
+    const int64_t rows = static_cast<int64_t>(chosen.size());
+    TestTensor x(DType::kF32, {rows, c.k}), y(DType::kF32, {rows, m});
+    x.Set(of_expert);
     const MatrixOfStack w(stack, e);
     const TensorView bias =
         c.bias ? TensorView::Dense(op.bias[i].view().Row<void>(e), DType::kF32, {m}) : TensorView{};
@@ -173,10 +182,10 @@ std::vector<float> Expected(const Case& c, const Operation& op, size_t i, const 
     EXPECT_NE(same, linear.kernels.end());
     if (same == linear.kernels.end()) return {};
     RunKernel(*same, call, pool);
-    const std::vector<float> values = y.ToFloat();
+    const std::vector<float> results = y.ToFloat();
     for (int64_t row = 0; row < rows; ++row) {
-      if (op.expert_of[static_cast<size_t>(row)] != e) continue;
-      std::copy_n(values.begin() + row * m, m, expected.begin() + row * m);
+      std::copy_n(results.begin() + row * m, m,
+                  expected.begin() + chosen[static_cast<size_t>(row)] * m);
     }
   }
   return expected;
@@ -186,13 +195,13 @@ void CheckCase(const Case& c, const Format& format, const OpDefinition& op,
                const OpDefinition& linear, const device::Capabilities& caps, Random& random) {
   Operation operation(c, format, random);
   ASSERT_TRUE(op.check(operation.call).ok()) << op.check(operation.call).ToString();
-  const TestTensor x = operation.AllRows(c);
+  const std::vector<float> rows = operation.AllRows(c);
   ThreadPool one({.num_threads = 1}), three({.num_threads = 3});
   for (const Kernel* kernel : conformance::SupportedKernels(op, caps, operation.call)) {
     SCOPED_TRACE(std::string(kernel->name));
     std::vector<std::vector<float>> expected;
     for (size_t i = 0; i < operation.y.size(); ++i) {
-      expected.push_back(Expected(c, operation, i, x, linear, kernel->name, caps, one));
+      expected.push_back(Expected(c, operation, i, rows, linear, kernel->name, caps, one));
     }
     std::vector<ThreadPool*> pools = {&one};
     if (conformance::ThreadCounts(caps).size() > 1) pools.push_back(&three);

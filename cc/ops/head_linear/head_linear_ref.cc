@@ -19,10 +19,12 @@ void RunReference(const OpCall& call, KernelContext& context) {
     }
     for (int64_t n = 0; n < x.shape[0]; ++n) {
       for (int64_t out = 0; out < m; ++out) {
+        const float* const of_x = x.Row<const float>(n) + head * k;
+        const float* const of_matrix = matrix + out * (transposed ? 1 : columns);
+        const int64_t step = transposed ? columns : 1;
         double sum = 0;
         for (int64_t in = 0; in < k; ++in) {
-          const int64_t index = transposed ? in * columns + out : out * columns + in;
-          sum += static_cast<double>(x.Row<const float>(n)[head * k + in]) * matrix[index];
+          sum += static_cast<double>(of_x[in]) * of_matrix[in * step];
         }
         y.Row<float>(n)[head * m + out] = static_cast<float>(sum);
       }

@@ -3,7 +3,9 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
+#include "cc/ops/double_dot/double_dot.h"
 #include "cc/ops/latent_attention/latent_attention.h"
 #include "cc/ops/latent_write/latent_cache.h"
 #include "cc/tensor/float16.h"
@@ -37,16 +39,22 @@ class Query {
     }
   }
 
-  // Scores are computed twice rather than stored: nothing is allocated.
+  // Sums are scaled again when a larger score comes, so that no score is stored.
   void Run() const {
     double max = -std::numeric_limits<double>::infinity();
-    for (int64_t key = first_; key < keys_; ++key) max = std::max(max, Score(key));
     double sum = 0;
     double acc[kMaxLatentSize] = {};
     for (int64_t key = first_; key < keys_; ++key) {
-      const double weight = std::exp(Score(key) - max);
+      const CacheRow row = RowOf(key);
+      const double score = Score(row);
+      if (score > max) {
+        const double kept = std::exp(std::exchange(max, score) - score);
+        sum *= kept;
+        for (int64_t i = 0; i < size_; ++i) acc[i] *= kept;
+      }
+      const double weight = std::exp(score - max);
       sum += weight;
-      for (int64_t i = 0; i < size_; ++i) acc[i] += weight * Element(key, i);
+      for (int64_t i = 0; i < size_; ++i) acc[i] += weight * row[i];
     }
     for (int64_t i = 0; i < size_; ++i) {
       y_[i] = first_ < keys_ ? static_cast<float>(acc[i] / sum) : 0;
@@ -55,19 +63,30 @@ class Query {
   }
 
  private:
-  double Element(int64_t key, int64_t i) const {
+  // A row of the cache, in f32 or bf16.
+  struct CacheRow {
+    const float* wide;  // or null
+    const uint16_t* narrow;
+
+    double operator[](int64_t i) const {
+      return wide != nullptr ? wide[i] : Bf16ToFloat(narrow[i]);
+    }
+    CacheRow From(int64_t i) const {
+      return {wide == nullptr ? nullptr : wide + i, wide == nullptr ? narrow + i : nullptr};
+    }
+  };
+
+  CacheRow RowOf(int64_t key) const {
     const int64_t position = chosen_ != nullptr ? chosen_[key] : key;
     const int64_t block_size = cache_.shape[1], page = block_table_[position / block_size];
-    const int64_t index = position % block_size * cache_.shape[2] + i;
-    if (cache_.dtype == DType::kF32) return cache_.Row<const float>(page)[index];
-    return Bf16ToFloat(cache_.Row<const uint16_t>(page)[index]);
+    const int64_t first = position % block_size * cache_.shape[2];
+    if (cache_.dtype == DType::kF32) return {cache_.Row<const float>(page) + first, nullptr};
+    return {nullptr, cache_.Row<const uint16_t>(page) + first};
   }
 
-  double Score(int64_t key) const {
-    double sum = 0;
-    for (int64_t i = 0; i < size_; ++i) sum += q_[i] * Element(key, i);
-    for (int64_t i = 0; i < rope_size_; ++i) sum += rope_[i] * Element(key, size_ + i);
-    return sum * scale_;
+  double Score(const CacheRow& row) const {
+    const CacheRow rotated = row.From(size_);
+    return (DoubleDot(q_, row, size_) + DoubleDot(rope_, rotated, rope_size_)) * scale_;
   }
 
   const TensorView& cache_;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "cc/device/testing/emulated_cpu.h"
 #include "cc/ops/act_conformance.h"
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
@@ -192,13 +193,16 @@ void CheckValues(const OpDefinition& op, const device::Capabilities& caps) {
   }
 }
 
-bool IsCpu(const device::Capabilities& caps) { return caps.kind == device::DeviceKind::kCpu; }
+// Else there are fewer rows, and shorter ones.
+bool IsFast(const device::Capabilities& caps) {
+  return caps.kind == device::DeviceKind::kCpu && !device::IsEmulatedCpu();
+}
 
 void CheckInvariance(const OpDefinition& op, const device::Capabilities& caps) {
   Random random(2);
-  // A device multiplies row by row, or in tiles of rows, which have tests beside their kernels.
+  // Kernels that multiply in tiles of rows have tests of their own.
   const std::vector<int64_t> sizes =
-      IsCpu(caps) ? std::vector<int64_t>{2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 31, 67}
+      IsFast(caps) ? std::vector<int64_t>{2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 31, 67}
                   : std::vector<int64_t>{2, 3, 5, 8, 13, 33};
   for (DType dtype : kWeightDTypes) {
     SCOPED_TRACE(std::string(Info(dtype).name));
@@ -213,7 +217,7 @@ void CheckInvariance(const OpDefinition& op, const device::Capabilities& caps) {
     CheckBatchInvariance(op, caps, longer.call, random);
   }
   // Many long rows of x: several chunks, and several parts if a kernel divides k.
-  const int64_t long_k = IsCpu(caps) ? 2304 : 512;
+  const int64_t long_k = IsFast(caps) ? 2304 : 512;
   for (DType dtype : {DType::kBF16, DType::kQ4_K, DType::kQ6_K, DType::kQ8_0}) {
     SCOPED_TRACE(std::string(Info(dtype).name) + " long");
     const Operation many({97, 33, IsBlockFormat(dtype) ? long_k : long_k + 3, true, 4, 4}, dtype,
@@ -228,7 +232,7 @@ void CheckSeveralMatrices(const OpDefinition& op, const device::Capabilities& ca
   const int64_t k = 256;
   const std::vector<int64_t> heights = {40, 1, 70, 33};
   const std::vector<int64_t> sizes =
-      IsCpu(caps) ? std::vector<int64_t>{0, 1, 3, 15, 40} : std::vector<int64_t>{0, 1, 3, 9};
+      IsFast(caps) ? std::vector<int64_t>{0, 1, 3, 15, 40} : std::vector<int64_t>{0, 1, 3, 9};
   for (DType dtype : kWeightDTypes) {
     for (int64_t n : sizes) {
       SCOPED_TRACE(std::string(Info(dtype).name) + " n=" + std::to_string(n));
@@ -288,7 +292,7 @@ void CheckMaxima(const OpDefinition& op, const device::Capabilities& caps) {
   // One chunk and several, one slice and several, ragged, k in parts.
   const Case cases[] = {{1, 83, 64, true, 4, 0},    {3, 7, 75, true, 0, 0},
                         {8, 64, 32, true, 0, 4},    {100, 67, 64, true, 4, 8},
-                        {97, 33, IsCpu(caps) ? 2304 : 512, true, 0, 0},
+                        {97, 33, IsFast(caps) ? 2304 : 512, true, 0, 0},
                         {0, 40, 64, true, 0, 0}};
   Random random(4);
   for (const Case& c : cases) {

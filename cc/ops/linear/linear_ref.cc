@@ -1,6 +1,7 @@
 // The reference of `linear`: reads a weight row as floats, accumulates its products in double.
 #include <cstdint>
 
+#include "cc/ops/double_dot/double_dot.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/quantized/quantized.h"
 
@@ -19,11 +20,9 @@ void RunMatrix(const OpCall& call, size_t index, KernelContext& context) {
     for (int64_t m = begin; m < end; ++m) {
       ReadWeightRow(w, /*matrix=*/0, m, row);
       for (int64_t n = 0; n < x.shape[0]; ++n) {
-        double sum = has_bias ? call.inputs[bias].Data<const float>()[m] : 0.0;
-        for (int64_t k = 0; k < width; ++k) {
-          sum += static_cast<double>(row[k]) * x.Row<const float>(n)[k];
-        }
-        call.outputs[index].Row<float>(n)[m] = static_cast<float>(sum);
+        const double first = has_bias ? call.inputs[bias].Data<const float>()[m] : 0.0;
+        call.outputs[index].Row<float>(n)[m] =
+            static_cast<float>(first + DoubleDot(row, x.Row<const float>(n), width));
       }
     }
   });

@@ -293,7 +293,7 @@ void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabi
   CheckF8Shapes(op, caps);
   CheckEachFeature(op, caps);
   const std::vector<PagedRequest> mixed = {{0, 40}, {100, 1}, {600, 1}, {511, 7}, {7, 3}};
-  for (int32_t window : {1, 7, 64, 100, 512}) {
+  for (int32_t window : conformance::FewIfEmulated({1, 7, 64, 100, 512})) {
     for (bool chunked : {false, true}) {
       AttentionOptions options{.q_heads = 4, .kv_heads = 1, .head_dim = 32, .window = window};
       options.chunked = chunked;
@@ -301,7 +301,7 @@ void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabi
     }
   }
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kI8}) {
-    for (int32_t window : {0, 1, 7, 65, 300}) {
+    for (int32_t window : conformance::FewIfEmulated({0, 1, 7, 65, 300})) {
       AttentionOptions both_ways{.q_heads = 4, .kv_heads = 2, .head_dim = 32, .dtype = dtype};
       both_ways.window = window;
       both_ways.causal = false;

@@ -1,22 +1,32 @@
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
+#include "cc/ops/double_dot/double_dot.h"
 #include "cc/ops/kv_page.h"
 #include "cc/ops/paged_attention/paged_attention.h"
+#include "cc/tensor/float16.h"
 #include "cc/tensor/float8.h"
 
 namespace pagemill::ops {
 namespace {
 
-double CacheElement(const TensorView& cache, int64_t block, int64_t index) {
-  if (cache.dtype == DType::kI8) return cache.Row<int8_t>(block)[index];
-  if (cache.dtype == DType::kF8E4M3) return F8E4M3ToFloat(cache.Row<uint8_t>(block)[index]);
-  if (cache.dtype == DType::kF32) return cache.Row<float>(block)[index];
-  return std::bit_cast<float>(static_cast<uint32_t>(cache.Row<uint16_t>(block)[index]) << 16);
-}
+// The elements of a key or a value of a head, `stride` elements apart, as they are stored.
+struct CacheRow {
+  const void* block;
+  DType dtype;
+  int64_t first, stride;
+
+  double operator[](int64_t i) const {
+    const int64_t index = first + i * stride;
+    if (dtype == DType::kI8) return static_cast<const int8_t*>(block)[index];
+    if (dtype == DType::kF8E4M3) return F8E4M3ToFloat(static_cast<const uint8_t*>(block)[index]);
+    if (dtype == DType::kF32) return static_cast<const float*>(block)[index];
+    return Bf16ToFloat(static_cast<const uint16_t*>(block)[index]);
+  }
+};
 
 // One head of one query.
 class Query {
@@ -43,16 +53,19 @@ class Query {
                              : 0;
   }
 
-  // Scores are computed twice rather than stored: nothing is allocated.
+  // Sums are scaled again when a larger score comes, so that no score is stored.
   void Run() const {
     double max = sink_;
-    for (int64_t key = low_; key < high_; ++key) max = std::max(max, Score(key));
-    double sum = std::exp(sink_ - max);
+    double sum = max == -std::numeric_limits<double>::infinity() ? 0 : 1;
     double acc[512] = {};
     for (int64_t key = low_; key < high_; ++key) {
-      const double weight = std::exp(Score(key) - max);
-      sum += weight;
-      for (int64_t d = 0; d < head_dim_; ++d) acc[d] += weight * Value(key, d);
+      const double score = Score(key);
+      if (score > max) {
+        const double kept = std::exp(std::exchange(max, score) - score);
+        sum *= kept;
+        for (int64_t d = 0; d < head_dim_; ++d) acc[d] *= kept;
+      }
+      AddValue(key, std::exp(score - max), sum, acc);
     }
     for (int64_t d = 0; d < head_dim_; ++d) {
       y_[d] = static_cast<float>(acc[d] / sum * args_.kv_scales.v);
@@ -64,12 +77,11 @@ class Query {
     const int64_t block_size = args_.batch->block_size;
     const int64_t block = block_table_[key / block_size];
     const KeyStrides strides = KeyStridesOf(args_.keys_in_rows, head_dim_, block_size);
-    const int64_t first = kv_head_ * head_dim_ * block_size + key % block_size * strides.token;
-    double dot = 0;
-    for (int64_t d = 0; d < head_dim_; ++d) {
-      dot += q_[d] * CacheElement(args_.cache, block, first + d * strides.element);
-    }
-    dot *= args_.scale * args_.kv_scales.k * Scale(block, kv_head_ * block_size + key % block_size);
+    const CacheRow k =
+        Row(block, kv_head_ * head_dim_ * block_size + key % block_size * strides.token,
+            strides.element);
+    double dot = DoubleDot(q_, k, head_dim_) * args_.scale * args_.kv_scales.k *
+                 Scale(block, kv_head_ * block_size + key % block_size);
     if (args_.soft_cap > 0) dot = args_.soft_cap * std::tanh(dot / args_.soft_cap);
     if (args_.grows_from > 0 && position_ > args_.grows_from) {
       dot *= std::log(static_cast<double>(position_)) / std::log(args_.grows_from);
@@ -83,11 +95,18 @@ class Query {
     return biases_[reach + std::clamp(distance, -reach, reach)];
   }
 
-  double Value(int64_t key, int64_t d) const {
+  void AddValue(int64_t key, double weight, double& sum, double* acc) const {
     const int64_t block_size = args_.batch->block_size;
     const int64_t row = (args_.kv_heads + kv_head_) * block_size + key % block_size;
     const int64_t block = block_table_[key / block_size];
-    return CacheElement(args_.cache, block, row * head_dim_ + d) * Scale(block, row);
+    const CacheRow v = Row(block, row * head_dim_, /*stride=*/1);
+    const double scaled_weight = weight * Scale(block, row);
+    sum += weight;
+    for (int64_t d = 0; d < head_dim_; ++d) acc[d] += scaled_weight * v[d];
+  }
+
+  CacheRow Row(int64_t block, int64_t first, int64_t stride) const {
+    return {args_.cache.Row<std::byte>(block), args_.cache.dtype, first, stride};
   }
 
   // The scale of an int8 row: rows of K by head and token, then those of V.

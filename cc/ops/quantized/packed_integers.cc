@@ -208,10 +208,17 @@ void PackedIntegers::WriteBf16(int64_t row, int64_t column, const uint8_t* integ
 
 void PackedIntegers::ReadRow(int64_t row, float* out) const {
   const int64_t source_row = format_.first_row + row;
+  int64_t group = -1;  // of the column before
+  int32_t zero = 0;
+  float scale = 0;
   for (int64_t k = 0; k < columns_; ++k) {
-    const int64_t column = format_.first_column + k, group = Group(column);
-    const int32_t steps = ValueAt(source_row, column) - Zero(source_row, group);
-    out[k] = Scale(source_row, group) * static_cast<float>(steps);
+    const int64_t column = format_.first_column + k;
+    if (group != Group(column)) {
+      group = Group(column);
+      zero = Zero(source_row, group);
+      scale = Scale(source_row, group);
+    }
+    out[k] = scale * static_cast<float>(ValueAt(source_row, column) - zero);
   }
 }
 

@@ -135,9 +135,11 @@ class Writer {
     CopyElements(std::as_bytes(std::span(bytes)),
                  IsBlockFormat(dtype) ? 1 : Info(dtype).block_bytes, little_endian);
     const std::string name = Declare(dtype, shape, static_cast<int64_t>(hex_.size() / 2));
+    size_t end = hex_.size();
+    hex_.resize(end + 2 * little_endian.size());
     for (std::byte b : little_endian) {
-      hex_ += "0123456789abcdef"[static_cast<int>(b) >> 4];
-      hex_ += "0123456789abcdef"[static_cast<int>(b) & 15];
+      hex_[end++] = "0123456789abcdef"[static_cast<int>(b) >> 4];
+      hex_[end++] = "0123456789abcdef"[static_cast<int>(b) & 15];
     }
     return name;
   }

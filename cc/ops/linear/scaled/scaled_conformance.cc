@@ -100,30 +100,37 @@ struct Expected {
   }
 };
 
-Expected Exact(const Case& c, const Operation& op, int64_t n, int64_t m) {
-  const TensorView& w = op.matrix.w.view();
-  double sum = c.bias ? op.matrix.bias.view().Row<float>(m)[0] : 0.0;
-  const double bias = std::abs(sum);
-  double magnitude = bias, weights = 0, largest = 0;
-  for (int64_t k = 0; k < c.k; ++k) {
-    TestTensor element(w.dtype, {1, 1});
-    *element.view().Row<uint8_t>(0) = w.Row<uint8_t>(m)[k];
-    const double weight = static_cast<double>(element.ToFloat()[0]) *
-                          op.matrix.scales.view().Row<float>(m / c.block_rows)[k / Columns(c)];
-    const double x = op.x.view().Row<float>(n)[k];
-    sum += weight * x;
-    magnitude += std::abs(weight * x);
-    weights += std::abs(weight);
-    largest = std::max(largest, std::abs(x));
+// What is expected of the elements of y, row by row.
+std::vector<Expected> Exact(const Case& c, const Operation& op) {
+  const std::vector<float> x = op.x.ToFloat(), w = op.matrix.w.ToFloat();
+  const TensorView& scales = op.matrix.scales.view();
+  std::vector<Expected> all;
+  for (int64_t n = 0; n < c.n; ++n) {
+    for (int64_t m = 0; m < c.m; ++m) {
+      double sum = c.bias ? op.matrix.bias.view().Row<float>(m)[0] : 0.0;
+      const double bias = std::abs(sum);
+      double magnitude = bias, weights = 0, largest = 0;
+      for (int64_t k = 0; k < c.k; ++k) {
+        const double weight = static_cast<double>(w[static_cast<size_t>(m * c.k + k)]) *
+                              scales.Row<float>(m / c.block_rows)[k / Columns(c)];
+        const double of_x = x[static_cast<size_t>(n * c.k + k)];
+        sum += weight * of_x;
+        magnitude += std::abs(weight * of_x);
+        weights += std::abs(weight);
+        largest = std::max(largest, std::abs(of_x));
+      }
+      all.push_back({sum, ScaledErrorBound(c.k) * magnitude, ScaledBf16ErrorBound(c.k) * magnitude,
+                     kScaledInt8Error * largest * weights + 0x1p-23 * bias});
+    }
   }
-  return {sum, ScaledErrorBound(c.k) * magnitude, ScaledBf16ErrorBound(c.k) * magnitude,
-          kScaledInt8Error * largest * weights + 0x1p-23 * bias};
+  return all;
 }
 
 void CheckAgainstExact(const Case& c, DType dtype, const OpDefinition& op,
                        const device::Capabilities& caps, Random& random) {
   Operation operation(c, dtype, random);
   ASSERT_TRUE(op.check(operation.call).ok()) << op.check(operation.call).ToString();
+  const std::vector<Expected> exact = Exact(c, operation);
   ThreadPool pool({.num_threads = 2});
   for (const Kernel* kernel : SupportedKernels(op, caps, operation.call)) {
     SCOPED_TRACE(std::string(kernel->name));
@@ -132,7 +139,7 @@ void CheckAgainstExact(const Case& c, DType dtype, const OpDefinition& op,
     EXPECT_TRUE(operation.matrix.y.GuardsIntact());
     for (int64_t n = 0; n < c.n; ++n) {
       for (int64_t m = 0; m < c.m; ++m) {
-        const Expected expected = Exact(c, operation, n, m);
+        const Expected& expected = exact[static_cast<size_t>(n * c.m + m)];
         const double actual = operation.outputs[0].Row<float>(n)[m];
         const double bound = expected.Bound(kernel->activations);
         // Not `>`: NaN must fail.
@@ -218,10 +225,8 @@ void CheckSeveralMatrices(const OpDefinition& op, const device::Capabilities& ca
 // The largest bound of an element of y. Activations that are rounded to another type may be larger.
 double LargestBound(const Case& c, const Operation& op, Precision precision) {
   double largest = 0;
-  for (int64_t n = 0; n < c.n; ++n) {
-    for (int64_t m = 0; m < c.m; ++m) {
-      largest = std::max(largest, 1.01 * Exact(c, op, n, m).Bound(precision));
-    }
+  for (const Expected& expected : Exact(c, op)) {
+    largest = std::max(largest, 1.01 * expected.Bound(precision));
   }
   return largest;
 }
