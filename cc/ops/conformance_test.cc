@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <vector>
 
@@ -102,6 +104,13 @@ TEST(NormalizedSquaredError, IsRelativeToTheExpectedValues) {
   EXPECT_EQ(NormalizedSquaredError({}, {}), 0);
   EXPECT_DOUBLE_EQ(NormalizedSquaredError(std::vector<float>{3, 5}, std::vector<float>{3, 4}),
                    1.0 / 25);
+}
+
+TEST(FewIfEmulated, LeavesOutWhatIsBetweenOnEmulatedCpusAlone) {
+  const bool is_emulated = std::getenv("PAGEMILL_TEST_EMULATED_CPU") != nullptr;
+  const std::vector<int32_t> all = {1, 7, 16}, few = {1, 16};
+  EXPECT_EQ(FewIfEmulated({1, 7, 16}), is_emulated ? few : all);
+  EXPECT_EQ(ThreadCounts({}).size(), is_emulated ? 1u : 2u);
 }
 
 int64_t SixteenBytes(const OpCall&, int32_t) { return 16; }

@@ -1,6 +1,6 @@
 // File: cuda/emulation/fiber.h
 // A stack of its own that one host thread switches to and back from, and that other fibers of this
-// thread switch to: some 5 ns a switch.
+// thread switch to: about 10 ns a switch.
 //
 //   Fiber a, b;
 //   a.Start([&] { first(); a.SwitchTo(b); third(); });

@@ -127,7 +127,8 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps, const H
         << heads.window;
     for (int32_t threads : conformance::ThreadCounts(caps)) {
       if (threads == 1) continue;
-      EXPECT_TRUE(conformance::BitEqual(c.Run(*kernel, threads), one)) << kernel->name << threads;
+      EXPECT_TRUE(conformance::BitEqual(c.Run(*kernel, threads), one))
+          << kernel->name << ", " << threads << " threads";
     }
     if (Rounds(*kernel)) {
       EXPECT_TRUE(conformance::BitEqual(rounded.Run(*kernel, 2), one)) << kernel->name;
