@@ -40,7 +40,7 @@ class SqliteFile:
         self._connection: sqlite3.Connection | None = None  # the thread's own
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """The result of `work`, which runs in the file's thread.
+        """The result of `work`, which runs in the file's thread, to its end if this is cancelled.
 
         Raises:
             sqlite3.Error, OSError: the file fails.
@@ -53,7 +53,17 @@ class SqliteFile:
         self._executor.shutdown()
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        result = asyncio.get_running_loop().run_in_executor(self._executor, work)
+        try:
+            return await asyncio.shield(result)
+        except asyncio.CancelledError:
+            # The caller may close or delete what the thread works with.
+            while not result.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([result])
+            if not result.cancelled():
+                result.exception()  # read, so that asyncio does not log it
+            raise
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:

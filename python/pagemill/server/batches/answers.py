@@ -8,7 +8,7 @@ import msgspec
 
 from pagemill.server.batch import BatchOutput
 from pagemill.server.batches.files import BatchFiles, FileWriter, OpenFile
-from pagemill.server.batches.input import answers
+from pagemill.server.batches.input import answered
 from pagemill.server.batches.queue import Held
 from pagemill.server.errors import ApiError
 from pagemill.server.protocol.batch import Batch
@@ -17,12 +17,14 @@ _NAMES = ("output.jsonl", "error.jsonl")
 
 
 class AnswerFile:
-    """One of them. Lines that come while others are being written are written together."""
+    """One of them, and the `custom_ids` that it answers. Answers that come while others are being
+    written are written together."""
 
-    def __init__(self, writer: FileWriter) -> None:
+    def __init__(self, writer: FileWriter, custom_ids: set[str]) -> None:
         self._writer = writer
+        self.custom_ids = custom_ids
         self._lock = asyncio.Lock()
-        self._waiting: list[bytes] = []
+        self._waiting: list[BatchOutput] = []
         self._failure: ApiError | None = None
 
     @property
@@ -30,23 +32,37 @@ class AnswerFile:
         """Its id; None if it has no answers."""
         return self._writer.file_id if self._writer.size else None
 
-    async def append(self, line: bytes) -> None:
-        """Appends a line; returns when it is written.
+    async def append(self, output: BatchOutput) -> None:
+        """Appends an answer; returns when it is written.
 
         Raises:
             ApiError: there is no room, or there was none before.
         """
-        self._waiting.append(line)
-        async with self._lock:
-            if self._failure is not None:
-                raise self._failure
-            lines, self._waiting = self._waiting, []
-            try:
-                if lines:
-                    await self._writer.write(b"".join(lines))
-            except ApiError as error:
-                self._failure = error
-                raise
+        self._waiting.append(output)
+        try:
+            async with self._lock:
+                await self._write_waiting()
+        except asyncio.CancelledError:
+            # It may be answered otherwise.
+            self._waiting = [each for each in self._waiting if each is not output]
+            raise
+
+    async def _write_waiting(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        outputs, self._waiting = self._waiting, []
+        if not outputs:
+            return
+        lines = (msgspec.json.encode(each) + b"\n" for each in outputs)
+        size = self._writer.size
+        try:
+            await self._writer.write(b"".join(lines))
+        except ApiError as error:
+            self._failure = error
+            raise
+        finally:
+            if self._writer.size > size:  # perhaps although this was cancelled
+                self.custom_ids.update(str(each.custom_id) for each in outputs)
 
     async def end(self, expires_after_s: int | None) -> None:
         """The file exists for its key, if it has answers."""
@@ -63,10 +79,14 @@ class AnswerFile:
 class Answers:
     """What a batch has answered so far, in this run and in those before."""
 
-    def __init__(self, files: tuple[AnswerFile, AnswerFile], found: tuple[set[str], set[str]]):
-        self._files = files
-        self.num_completed, self.num_failed = map(len, found)
-        self.custom_ids = found[0] | found[1]
+    def __init__(self, completed: AnswerFile, failed: AnswerFile) -> None:
+        self._completed = completed
+        self._failed = failed
+
+    @property
+    def custom_ids(self) -> frozenset[str]:
+        """The requests that have an answer."""
+        return frozenset(self._completed.custom_ids) | self._failed.custom_ids
 
     @classmethod
     async def open(cls, files: BatchFiles, held: Held) -> Answers:
@@ -77,17 +97,14 @@ class Answers:
         """
         begun = {file.filename: file for file in await files.open_files(held.batch_id)}
         opened: list[AnswerFile] = []
-        found: list[set[str]] = []
         for end in _NAMES:
             name = f"{held.batch_id}_{end}"
             if name in begun:
-                writer, custom_ids = await _reopen(files, begun[name])
+                opened.append(await _reopen(files, begun[name]))
             else:
                 writer = await files.create(held.owner, "batch_output", name, held.batch_id)
-                custom_ids = set[str]()
-            opened.append(AnswerFile(writer))
-            found.append(custom_ids)
-        return cls((opened[0], opened[1]), (found[0], found[1]))
+                opened.append(AnswerFile(writer, set()))
+        return cls(*opened)
 
     async def write(self, output: BatchOutput) -> None:
         """Writes one answer.
@@ -95,33 +112,30 @@ class Answers:
         Raises:
             ApiError: there is no room.
         """
+        assert output.custom_id is not None, "every line of the file was found to be a request"
         succeeded = output.response is not None and output.response.status_code == 200
-        await self._files[0 if succeeded else 1].append(msgspec.json.encode(output) + b"\n")
-        self.num_completed += succeeded
-        self.num_failed += not succeeded
-        if output.custom_id is not None:
-            self.custom_ids.add(output.custom_id)
+        await (self._completed if succeeded else self._failed).append(output)
 
     def count(self, batch: Batch) -> None:
-        """Says in `batch` how many answers there are, and where they will be."""
-        batch.request_counts.completed = self.num_completed
-        batch.request_counts.failed = self.num_failed
+        """Says in `batch` how many answers there are."""
+        batch.request_counts.completed = len(self._completed.custom_ids)
+        batch.request_counts.failed = len(self._failed.custom_ids)
 
     def name(self, batch: Batch) -> None:
         """Says in `batch` which files it has."""
-        batch.output_file_id = self._files[0].file_id
-        batch.error_file_id = self._files[1].file_id
+        batch.output_file_id = self._completed.file_id
+        batch.error_file_id = self._failed.file_id
 
     async def end(self, batch: Batch) -> None:
         """The files exist for their key, except an empty one."""
         expiry = batch.output_expires_after
-        for file in self._files:
+        for file in (self._completed, self._failed):
             await file.end(None if expiry is None else expiry.seconds)
 
     def close(self) -> None:
         """Writes no more."""
-        for file in self._files:
-            file.close()
+        self._completed.close()
+        self._failed.close()
 
 
 async def complete_rest(files: BatchFiles, held: Held, batch: Batch) -> None:
@@ -132,10 +146,10 @@ async def complete_rest(files: BatchFiles, held: Held, batch: Batch) -> None:
     """
     expiry = batch.output_expires_after
     for file in await files.open_files(held.batch_id):
-        writer, _ = await _reopen(files, file)
-        await AnswerFile(writer).end(None if expiry is None else expiry.seconds)
+        answer_file = await _reopen(files, file)
+        await answer_file.end(None if expiry is None else expiry.seconds)
 
 
-async def _reopen(files: BatchFiles, file: OpenFile) -> tuple[FileWriter, set[str]]:
-    custom_ids, size = await asyncio.to_thread(answers, files.folder.content(file.id))
-    return await files.reopen(file, size), custom_ids
+async def _reopen(files: BatchFiles, file: OpenFile) -> AnswerFile:
+    custom_ids, size = await asyncio.to_thread(answered, files.folder.content(file.id))
+    return AnswerFile(await files.reopen(file, size), custom_ids)

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import json
 import resource
+import threading
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pagemill.server.batch import BatchError, BatchOutput, failed_line
+from pagemill.server.batches import files
+from pagemill.server.batches.answers import AnswerFile
 from pagemill.server.batches.files import BatchFiles
+from pagemill.server.batches.folder import BatchFolder, locked_folder
 from pagemill.server.protocol.file import FileObject
 from pagemill.server.testing.batch_service import (
+    config_of,
     lines,
     run_service,
     service,
@@ -74,6 +83,67 @@ def test_a_disk_that_fills_fails_the_batch_and_keeps_its_answers(tmp_path: Path)
             assert client.server.async_engine.num_live == 0
             batch = await client.ended((await client.create(other["id"]))["id"])
             assert batch["status"] == "completed"
+
+    run_service(body)
+
+
+def test_what_is_being_written_when_a_batch_ends_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_all = files._write_all  # pyright: ignore[reportPrivateUsage]
+
+    def slowly(descriptor: int, data: bytes, start: int) -> None:
+        time.sleep(0.05)  # far longer than answering: nearly always something is being written
+        write_all(descriptor, data, start)
+
+    async def body() -> None:
+        async with service(tmp_path) as client:
+            file = await client.upload(lines(1000))
+            monkeypatch.setattr(files, "_write_all", slowly)
+            for num_completed in range(3):
+                batch_id = (await client.create(file["id"]))["id"]
+                await client.until(
+                    batch_id,
+                    lambda batch, least=num_completed: batch["request_counts"]["completed"] > least,
+                )
+                await client.request("POST", f"/v1/batches/{batch_id}/cancel")
+                batch = await client.ended(batch_id)
+                assert batch["status"] == "cancelled" and batch["errors"] is None
+                answers = await client.answers(batch["output_file_id"])
+                assert batch["request_counts"]["completed"] == len(answers)
+
+    run_service(body)
+
+
+def test_of_cancelled_answers_those_that_are_being_written_stay(tmp_path: Path) -> None:
+    def answer(custom_id: str) -> BatchOutput:
+        return failed_line(BatchError("code", "message"), custom_id)
+
+    async def body() -> None:
+        config = config_of(tmp_path)
+        with locked_folder(config):
+            folder = BatchFolder(config, str(tmp_path))
+            writer = await BatchFiles(folder).create("", "batch_output", "name", "batch")
+            answers = AnswerFile(writer, set())
+            go_on = threading.Event()
+            holder = asyncio.create_task(folder.run(lambda connection: go_on.wait(20)))
+            tasks: list[asyncio.Task[None]] = []
+            for custom_id in "abc":  # c waits for b, and leaves nothing behind
+                tasks.append(asyncio.create_task(answers.append(answer(custom_id))))
+                await asyncio.sleep(0.01)
+            for task in tasks:
+                task.cancel()
+            await asyncio.sleep(0.01)
+            tasks[0].cancel()  # in vain: its answer is with the folder's thread
+            go_on.set()
+            await asyncio.gather(holder, *tasks, return_exceptions=True)
+            assert answers.custom_ids == {"a"}
+            await answers.append(answer("d"))
+            assert answers.custom_ids == {"a", "d"}
+            content = folder.content(writer.file_id).read_bytes().splitlines()
+            assert [json.loads(line)["custom_id"] for line in content] == ["a", "d"]
+            answers.close()
+            await folder.close()
 
     run_service(body)
 

@@ -14,6 +14,7 @@ import os
 import secrets
 import sqlite3
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -51,8 +52,9 @@ class BatchFiles:
         config, file_id = self.folder.config, f"file-{secrets.token_hex(24)}"
         now = unix_time()
         row = (file_id, owner, purpose, filename[-MAX_FILENAME_CHARS:], now, now, writer)
+        opened = FileWriter(self, file_id, 0)
 
-        def insert(connection: sqlite3.Connection) -> int:
+        def insert(connection: sqlite3.Connection) -> None:
             with transaction(connection):
                 if _count(connection, owner) >= config.batch_max_files_per_key:
                     raise bad_request(
@@ -70,19 +72,30 @@ class BatchFiles:
                     " writer, touched) VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?)",
                     (*row, time.monotonic()),
                 )
-                flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
-                return os.open(self.folder.content(file_id), flags, 0o600)
+                opened.open(os.O_CREAT | os.O_EXCL)
 
-        return FileWriter(self, file_id, await self.folder.run(insert), 0)
+        return await self._opened(opened, insert)
 
     async def reopen(self, file: OpenFile, size: int) -> FileWriter:
         """Continues a file that is being written, after its first `size` bytes."""
 
-        def open_again(connection: sqlite3.Connection) -> int:
-            connection.execute("UPDATE files SET bytes = ? WHERE id = ?", (size, file.id))
-            return os.open(self.folder.content(file.id), os.O_WRONLY | os.O_CLOEXEC)
+        opened = FileWriter(self, file.id, size)
 
-        return FileWriter(self, file.id, await self.folder.run(open_again), size)
+        def open_again(connection: sqlite3.Connection) -> None:
+            connection.execute("UPDATE files SET bytes = ? WHERE id = ?", (size, file.id))
+            opened.open()
+
+        return await self._opened(opened, open_again)
+
+    async def _opened(
+        self, writer: FileWriter, work: Callable[[sqlite3.Connection], None]
+    ) -> FileWriter:
+        try:
+            await self.folder.run(work)
+        except BaseException:
+            writer.close()
+            raise
+        return writer
 
     async def open_files(self, writer: str) -> list[OpenFile]:
         """The files that `writer` has begun, the oldest first."""
@@ -201,14 +214,23 @@ class BatchFiles:
 class FileWriter:
     """Appends to a file; what did not fit is not in it."""
 
-    def __init__(self, files: BatchFiles, file_id: str, descriptor: int, size: int) -> None:
+    def __init__(self, files: BatchFiles, file_id: str, size: int) -> None:
         self._files = files
-        self._descriptor = descriptor
+        self._descriptor = -1
         self.file_id = file_id
         self.size = size
 
+    def open(self, flags: int = 0) -> None:
+        """Opens the content, with further flags of `os.open`.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        path = self._files.folder.content(self.file_id)
+        self._descriptor = os.open(path, flags | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+
     async def write(self, data: bytes) -> None:
-        """Appends `data`.
+        """Appends `data`. If this is cancelled, `size` says whether it did.
 
         Raises:
             ApiError: 507 if there is no room, 503; nothing was appended.
@@ -232,9 +254,9 @@ class FileWriter:
                 if updated.rowcount == 0:
                     raise _absent(self.file_id)
                 _write_all(self._descriptor, data, self.size)
+            self.size += len(data)
 
         await folder.run(append)
-        self.size += len(data)
 
     async def complete(self, expires_after_s: int | None) -> FileObject:
         """The file exists for its key, from now on.

@@ -55,7 +55,7 @@ class _AnswerLine(msgspec.Struct):
     custom_id: str
 
 
-def answers(path: Path) -> tuple[set[str], int]:
+def answered(path: Path) -> tuple[set[str], int]:
     """Which requests a file of answers has, and how many bytes they are: the last line may be
     incomplete."""
     found: set[str] = set()

@@ -152,7 +152,7 @@ class BatchRun:
         """Says of each request that has no answer that the batch expired."""
         reason = "The batch expired before this request was answered."
         error = BatchError("batch_expired", reason)
-        left = requests(path, frozenset(answers.custom_ids))
+        left = requests(path, answers.custom_ids)
         while portion := list(itertools.islice(left, _PORTION_LINES)):
             lines = [failed_line(error, request.custom_id) for request in portion]
             await asyncio.gather(*map(answers.write, lines))
@@ -161,8 +161,7 @@ class BatchRun:
         return "expired"
 
     def _lines(self, path: Path, answers: Answers) -> Iterator[BatchRequest]:
-        answered = frozenset(answers.custom_ids)
-        for request in requests(path, answered):
+        for request in requests(path, answers.custom_ids):
             if self._stops:
                 return
             yield request
