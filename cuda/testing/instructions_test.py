@@ -9,12 +9,13 @@ stand for:
     HGMMA.64              the product of tiles out of shared memory by four warps (wgmma)
     HMMA.16816.F32.BF16   the product of tiles of bf16 on tensor cores
     IMMA.16832.S8.S8      the product of tiles of int8 on tensor cores
-    LDG.E.128             16 bytes of global memory for each lane at once
+    LDG.E.128, LDG.E.64   16 or 8 bytes of global memory for each lane at once
     LDS.128               16 bytes of shared memory for each lane at once
     LDGSTS                an asynchronous copy from global to shared memory
     LDSM                  operands of a product of tiles out of shared memory
     MUFU.EX2              a power of two by the unit for it, and not by a series
     PRMT                  a byte of one word in the place of a byte of another
+    STS.128               16 bytes of each lane to shared memory at once
     USETMAXREG            registers that warps which load leave to those which multiply
     UTMALDG               a tile of global memory, loaded by the unit for it (TMA)
 """
@@ -59,6 +60,7 @@ BARS = {
         "USETMAXREG",
         "UTMALDG",
     ),
+    ("gated_delta/gated_delta", "DeltaHead"): ("LDG.E.64", "LDS.128", "STS.128"),
     ("latent_attention/tensor_cores", "AttendItemsOfLatents"): (
         "HMMA.16816.F32.BF16",
         "LDGSTS.E.BYPASS.128",
@@ -72,6 +74,7 @@ BARS = {
     ("linear/tensor_cores", "StoredWeightsILNS_5DTypeE20ELb1E"): ("LDG.E.64", "PRMT"),
     ("linear/tensor_cores", "StoredWeightsILNS_5DTypeE21ELb1E"): ("LDG.E.64", "PRMT"),
     ("paged_attention/paged_attention", "AttendHead"): ("MUFU.EX2",),
+    ("state_space_scan/state_space_scan", "ScanHead"): ("LDG.E.64", "LDS.128", "STS.128"),
 }
 
 

@@ -16,12 +16,14 @@ MOST_REGISTERS = 64
 REGISTERS = {
     "Li2EEEEEvNS1_11MatrixGroup": 168,  # FewRows of 16 rows
     "Li8EEEEEvNS1_11MatrixGroup": 192,  # likewise of 64
+    "Li4EEEEEvNS0_7RoutingE": 168,  # likewise of 32, of experts
     "AttendHead": 128,
     "AttendItems": 255,
     "AttendLatents": 255,
     "AttendTokens": 255,
     "BatchPrefillWithPagedKVCacheKernel": 255,
-    "DeltaHead": 128,
+    "Li256ELb1EEEvNS1_8Operands": 192,  # DeltaHead of many keys with a decay for each
+    "DeltaHead": 168,
     "FewRows": 128,
     "ManyRows": 168,
     "MultiplyGroup": 80,
@@ -30,7 +32,7 @@ REGISTERS = {
     "PrefillWithKVCacheKernel": 168,
     "RotateAndStore": 80,
     "ScanChannels": 128,
-    "ScanHead": 128,
+    "ScanHead": 168,
     "SelectPart": 128,
 }
 
@@ -38,6 +40,8 @@ REGISTERS = {
 # beyond 512 elements. Fewer rows of a tile, or one block at a time on a multiprocessor, are to be
 # timed on a GPU. The first name in the list that fits counts.
 SPILLED = {
+    "AttendItemINS0_8BFloat16ELi16E": 1540,  # heads of more than 128 elements, between their loops
+    "AttendItemINS0_6Float8ELi16E": 1540,
     "AttendLatents": 352,
     "BatchPrefillWithPagedKVCacheKernel": 568,  # FlashInfer's own choice of tiles
     "int8_tensor_cores": 88,

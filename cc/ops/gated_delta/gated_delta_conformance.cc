@@ -14,7 +14,8 @@ struct Sizes {
 void CheckGatedDeltaConformance(const OpDefinition& op, const device::Capabilities& caps) {
   int by_group = 0;
   for (const Sizes& s : {Sizes{1, 1, 1, 1}, Sizes{6, 2, 5, 7}, Sizes{4, 4, 16, 32},
-                         Sizes{3, 1, 33, 19}, Sizes{6, 3, 8, 5}, Sizes{2, 1, 24, 50}}) {
+                         Sizes{3, 1, 33, 19}, Sizes{6, 3, 8, 5}, Sizes{2, 1, 24, 50},
+                         Sizes{1, 1, 132, 20}, Sizes{1, 1, 136, 5}}) {
     conformance::StateCase c{.op = op};
     c.AddRows(2 * s.groups * s.keys + s.heads * s.values, -1, 1);
     c.AddRows(s.heads, -3, 3);       // b

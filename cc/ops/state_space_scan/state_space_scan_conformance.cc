@@ -13,7 +13,7 @@ struct Sizes {
 
 void CheckStateSpaceScanConformance(const OpDefinition& op, const device::Capabilities& caps) {
   for (const Sizes& s : {Sizes{1, 1, 1, 1}, Sizes{6, 2, 5, 7}, Sizes{4, 4, 16, 32},
-                         Sizes{3, 1, 33, 19}, Sizes{2, 1, 24, 50}}) {
+                         Sizes{3, 1, 33, 19}, Sizes{2, 1, 24, 50}, Sizes{1, 1, 132, 20}}) {
     conformance::StateCase c{.op = op};
     c.AddRows(s.heads * s.head_dim + 2 * s.groups * s.states, -1, 1);
     c.AddRows(s.heads, -3, 3);       // dt

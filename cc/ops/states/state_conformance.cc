@@ -19,6 +19,8 @@ constexpr int32_t kSequences = std::size(kLengths);
 constexpr int32_t kBlockSize = 8;  // tokens
 constexpr int32_t kRecentStates[] = {0, 1, 4};  // with 1 to 3 threads
 constexpr TestTensorOptions kOdd{.misalign_bytes = 4, .row_padding_bytes = 4};
+// For widths of whole vectors of four floats, which kernels may load at once.
+constexpr TestTensorOptions kAligned{.row_padding_bytes = 16};
 
 int32_t TotalLength() { return std::accumulate(kLengths, kLengths + kSequences, 0); }
 int32_t FirstRow(int32_t sequence) { return std::accumulate(kLengths, kLengths + sequence, 0); }
@@ -48,9 +50,10 @@ class StateRunner {
   // `keep_all`: every boundary has a page; otherwise only those that a step needs, and others at
   // random. `recent_states`: as in BatchView.
   StateRunner(StateCase& c, const Kernel& kernel, int32_t threads, bool keep_all,
-              int32_t recent_states = 0)
+              int32_t recent_states = 0, const TestTensorOptions& rows = kOdd)
       : c_(c),
         kernel_(kernel),
+        options_(rows),
         pool_({.num_threads = threads}),
         keep_all_(keep_all),
         recent_states_(recent_states) {
@@ -66,7 +69,7 @@ class StateRunner {
     }
     const auto is_state = [](const StateCase::Input& in) { return in.role == Role::kState; };
     state_dims_ = std::find_if(c.inputs.begin(), c.inputs.end(), is_state)->dims;
-    states_.push_back(Flat(kSequences * stride + 1, state_dims_, kOdd));
+    states_.push_back(Flat(kSequences * stride + 1, state_dims_, options_));
     outputs_.resize(static_cast<size_t>(TotalLength() * c.output_width));
   }
 
@@ -137,7 +140,7 @@ class StateRunner {
     std::vector<TestTensor> tensors;
     std::vector<TensorView> inputs;
     for (const StateCase::Input& input : c_.inputs) inputs.push_back(View(input, &tensors));
-    TestTensor y = Flat(batch_.num_tokens, {c_.output_width}, kOdd);
+    TestTensor y = Flat(batch_.num_tokens, {c_.output_width}, options_);
     const TensorView outputs[] = {y.view()};
     visit({.inputs = inputs, .outputs = outputs, .attributes = &c_.attributes, .batch = &batch_},
           y);
@@ -184,7 +187,7 @@ class StateRunner {
       }
     }
     const bool rows = input.role == Role::kRows;
-    tensors->push_back(rows ? Flat(batch_.num_tokens, input.dims, kOdd)
+    tensors->push_back(rows ? Flat(batch_.num_tokens, input.dims, options_)
                             : Flat(1, input.dims, {.misalign_bytes = 4}));
     tensors->back().Set(values);
     TensorView view = tensors->back().view();
@@ -259,6 +262,7 @@ class StateRunner {
 
   StateCase& c_;
   const Kernel& kernel_;
+  const TestTensorOptions options_;
   device::ThreadPool pool_;
   const bool keep_all_;
   const int32_t recent_states_;
@@ -320,7 +324,8 @@ void CheckClose(const StateCase& c, const Kernel& kernel, const StateRunner& act
 
 void CheckPieces(StateCase& c, const Kernel& kernel, const StateRunner& whole) {
   for (int32_t threads = 1; threads <= 3; ++threads) {
-    StateRunner pieces(c, kernel, threads, /*keep_all=*/false, kRecentStates[threads - 1]);
+    StateRunner pieces(c, kernel, threads, /*keep_all=*/false, kRecentStates[threads - 1],
+                       threads == 2 ? kAligned : kOdd);
     for (const Step& step : RandomSteps(c.random)) {
       pieces.Run(step);
       const Step again = pieces.TakeBack(step);

@@ -14,9 +14,9 @@
 // - outputs and states of whole sequences, each alone and in one step, with a state kept at every
 //   boundary, are close to the reference's;
 // - sequences that are divided anywhere and run among others, with states kept at random
-// boundaries,
-//   in pages that held NaN, with 1 to 3 threads, give the same bits, outputs and states; also with
-//   pages for recent states, from which tokens that were taken back are run again;
+//   boundaries, in pages that held NaN, with 1 to 3 threads and rows that are aligned or not, give
+//   the same bits, outputs and states; also with pages for recent states, from which tokens that
+//   were taken back are run again;
 // - a step writes the pages of its states and nothing else: neither others' nor its source, unless
 //   that is its target.
 // The same is checked in bf16 and f16 (act_conformance.h); rows are activations, states f32.

@@ -9,11 +9,10 @@
 #include "cuda/ops/kernels.h"
 #include "cuda/ops/states/state_runs.h"
 #include "cuda/ops/states/state_tile.h"
+#include "cuda/ops/states/token_chunks.h"
 
 namespace pagemill::gpu {
 namespace {
-
-constexpr int kTokens = 8;  // whose operands are in shared memory together
 
 // What all heads have in common.
 template <typename T>
@@ -26,7 +25,8 @@ struct Operands {
   Rows<float> states;
   Rows<T> y;
   int keys, values, rates;
-  float share_scale;
+  float q_scale, share_scale;
+  bool has_quads;  // q and k are whole, aligned Vectors of four elements
 };
 
 // Offsets in a row of qkv.
@@ -34,53 +34,94 @@ struct HeadOffsets {
   int q, k, v;
 };
 
-// What the tokens of a chunk have for one head.
-struct Chunk {
-  StateQuad q[kTokens][kMaxStateRows / 4];
-  StateQuad k[kTokens][kMaxStateRows / 4];
-  StateQuad decay[kTokens][kMaxStateRows / 4];
-  float v[kTokens][kMaxStateColumns];
-  float share[kTokens];
+// A team's token, for one head. kPerKey: each key has a decay of its own.
+template <typename T, int kRows, bool kPerKey>
+struct Fetched {
+  HalfTeamVector<T, kRows> qk;  // q in the first half, k in the other
+  T a[kPerKey ? kRows / kTeamThreads : 1] = {};
+  T v = {}, b = {};
 };
 
-// x times `scale` divided by its norm, and zeros up to `padded` elements; by a warp.
-template <typename T>
-PAGEMILL_DEVICE void Normalize(const T* x, float scale, int size, int padded, StateQuad* y) {
-  float squares = 0;
-  for (int i = Lane(); i < size; i += WarpLanes()) squares += ToFloat(x[i]) * ToFloat(x[i]);
-  const float factor = scale * InverseSqrt(WarpSum(squares) + ops::kDeltaNormEps);
-  for (int i = Lane(); i < padded; i += WarpLanes()) {
-    y[i / 4].values[i % 4] = i < size ? ToFloat(x[i]) * factor : 0;
+// The same as the block uses it.
+template <int kRows, bool kPerKey>
+struct Token {
+  StateQuad q[kRows / 4];
+  StateQuad k[kRows / 4];
+  StateQuad decay[kPerKey ? kRows / 4 : 1];  // of each key, or the first of all
+  float v[StateTile<kRows>::kColumns];
+  float share;
+};
+
+// One value for all rows.
+struct SameForRows {
+  float value;
+  PAGEMILL_DEVICE float operator[](int) const { return value; }
+};
+
+// The operands of a row; `column` is the block's first.
+template <typename T, int kRows, bool kPerKey>
+PAGEMILL_DEVICE Fetched<T, kRows, kPerKey> Fetch(const Operands<T>& args,
+                                                 const HeadOffsets& head_at, int head, int column,
+                                                 int32_t row) {
+  Fetched<T, kRows, kPerKey> fetched;
+  const T* const qkv = args.data + row * args.stride;
+  const T* const a = args.a[row] + int64_t{head} * args.rates;
+  const int n = ThreadOfTeam();
+  fetched.qk.Load(qkv + (InFirstHalf() ? head_at.q : head_at.k), args.keys, args.has_quads);
+  if constexpr (kPerKey) {
+    PAGEMILL_UNROLL
+    for (int i = 0; i < kRows / kTeamThreads; ++i) {
+      const int key = n + i * kTeamThreads;
+      if (key < args.keys) fetched.a[i] = a[key];
+    }
+  } else {
+    fetched.a[0] = a[0];
   }
+  const bool has_column = n < StateTile<kRows>::kColumns && column + n < args.values;
+  if (has_column) fetched.v = qkv[head_at.v + column + n];
+  fetched.b = args.b[row][head];
+  return fetched;
 }
 
-// Tokens [first, first + tokens), by the whole block: a warp for each token.
-template <typename T, typename Tile>
-PAGEMILL_DEVICE void LoadChunk(const Operands<T>& args, const HeadOffsets& head_at, int head,
-                               int32_t first, int tokens, const Tile& tile, Chunk& chunk) {
-  const int warps = static_cast<int>(BlockSize().x) / WarpLanes();
-  const int padded = PaddedRows(args.keys, Tile::kNumLanes);
-  const int columns = static_cast<int>(BlockSize().x) / Tile::kNumLanes;
-  const int first_column = tile.column() - tile.column_in_block();
-  const float rate = -Exp(args.a_log[head]);
-  for (int t = Warp(); t < tokens; t += warps) {
-    const T* const row = args.data + (first + t) * args.stride;
-    Normalize(row + head_at.q, InverseSqrt(static_cast<float>(args.keys)), args.keys, padded,
-              chunk.q[t]);
-    Normalize(row + head_at.k, 1, args.keys, padded, chunk.k[t]);
-    for (int i = Lane(); i < padded; i += WarpLanes()) {
-      const int64_t at = int64_t{head} * args.rates + (args.rates == 1 || i >= args.keys ? 0 : i);
-      const float raw = ToFloat(args.a[first + t][at]) + args.dt_bias[at];
-      chunk.decay[t][i / 4].values[i % 4] = Exp(rate * Softplus(raw));
-    }
-    for (int i = Lane(); i < columns; i += WarpLanes()) {
-      const int column = first_column + i;
-      chunk.v[t][i] = column < args.values ? ToFloat(row[head_at.v + column]) : 0;
-    }
-    if (Lane() == 0) {
-      chunk.share[t] = args.share_scale / (1 + Exp(-ToFloat(args.b[first + t][head])));
-    }
+template <typename T, int kRows, bool kPerKey>
+PAGEMILL_DEVICE void Put(const Operands<T>& args, int head, float rate,
+                         const Fetched<T, kRows, kPerKey>& fetched, Token<kRows, kPerKey>& token) {
+  const float norm = InverseSqrt(fetched.qk.SumOfSquares() + ops::kDeltaNormEps);
+  fetched.qk.Store(InFirstHalf() ? norm * args.q_scale : norm, InFirstHalf() ? token.q : token.k);
+  const int n = ThreadOfTeam();
+  const float* const dt_bias = args.dt_bias + int64_t{head} * args.rates;
+  PAGEMILL_UNROLL
+  for (int i = 0; i < (kPerKey ? kRows / kTeamThreads : 1); ++i) {
+    const int key = kPerKey ? n + i * kTeamThreads : 0;
+    const float bias = key < args.rates ? dt_bias[key] : 0;
+    const float decay = Exp(rate * Softplus(ToFloat(fetched.a[i]) + bias));
+    if (kPerKey || n == 0) token.decay[key / 4].values[key % 4] = decay;
   }
+  if (n < StateTile<kRows>::kColumns) token.v[n] = ToFloat(fetched.v);
+  if (n == 0) token.share = args.share_scale / (1 + Exp(-ToFloat(fetched.b)));
+}
+
+// Advances the state by a token. Each column's products with q are added to `sums`.
+template <typename Tile, typename Token, typename Decay>
+PAGEMILL_DEVICE void Advance(Tile& tile, const Token& token, const Decay& decay,
+                             float (&sums)[2]) {
+  float predicted[2] = {};
+  const StateRows k = tile.RowsOf(token.k);
+  tile.ForEachRow([&](float (&h)[2], int r) {
+    for (int c = 0; c < 2; ++c) {
+      h[c] *= decay[r];
+      predicted[c] += h[c] * k[r];
+    }
+  });
+  const float v = token.v[tile.column_in_block()];
+  const Vector<float, 2> change = tile.Both(token.share * (v - tile.Sum(predicted)));
+  const StateRows q = tile.RowsOf(token.q);
+  tile.ForEachRow([&](float (&h)[2], int r) {
+    for (int c = 0; c < 2; ++c) {
+      h[c] += k[r] * change.values[c];
+      sums[c] += h[c] * q[r];
+    }
+  });
 }
 
 // Offsets of heads come in parts of `size` heads: `first` is that of the first head, each further
@@ -97,45 +138,47 @@ struct HeadParts {
 };
 
 // A block for columns of a head's state of a request.
-template <typename T, int kLanes>
-PAGEMILL_KERNEL_OF(kMaxTileThreads, 2)
+template <typename T, int kRows, bool kPerKey>
+PAGEMILL_KERNEL_OF(kTileThreads, (kPerKey && kRows > 128 ? 2 : 3))
 DeltaHead(Operands<T> args, HeadParts parts, int heads, StepTokens batch) {
-  PAGEMILL_SHARED(Chunk, chunk);
+  using Chunks = Token<kRows, kPerKey>[2][kChunkTokens];
+  PAGEMILL_SHARED(Chunks, chunks);
   const int tiles = static_cast<int>(GridSize().x) / heads;
   const int head = static_cast<int>(BlockIndex().x) / tiles;
-  StateTile<kLanes> tile(args.keys, args.values, static_cast<int>(BlockIndex().x) % tiles);
+  const int block = static_cast<int>(BlockIndex().x) % tiles;
+  StateTile<kRows> tile(args.keys, args.values, block);
   const int matrix = head * args.keys * args.values;
+  const HeadOffsets head_at = parts.At(head);
+  const float rate = -Exp(args.a_log[head]);
+  Fetched<T, kRows, kPerKey> fetched;
+  const bool has_columns = Ballot(AllLanes(), tile.column() < args.values) != 0;
   ForEachStateRun(batch, BlockIndex().y, [&](const ops::StateRun& run) {
     tile.Load(run.source == ops::kNullPage ? nullptr : args.states[run.source] + matrix);
-    for (int32_t first = run.begin; first < run.end; first += kTokens) {
-      const int tokens = run.end - first < kTokens ? run.end - first : kTokens;
-      SyncBlock();  // the chunk before has been read
-      LoadChunk(args, parts.At(head), head, first, tokens, tile, chunk);
-      SyncBlock();
-      for (int t = 0; t < tokens; ++t) {
-        float predicted = 0;
-        tile.ForEachQuad([&](float* state, int quad) {
-          const StateQuad decay = chunk.decay[t][quad], k = chunk.k[t][quad];
-          for (int i = 0; i < 4; ++i) {
-            state[i] *= decay.values[i];
-            predicted += state[i] * k.values[i];
+    float sums[2] = {};  // of a row that is not stored yet
+    const auto store = [&](int32_t row) {
+      const float sum = tile.Sum(sums);
+      sums[0] = sums[1] = 0;
+      if (row < run.begin || !tile.is_first()) return;
+      args.y[row][int64_t{head} * args.values + tile.column()] = FromFloat<T>(sum);
+    };
+    ForEachToken(
+        run.begin, run.end, has_columns,
+        [&](int32_t row) {
+          if (row >= run.end) return;
+          fetched =
+              Fetch<T, kRows, kPerKey>(args, head_at, head, block * tile.kColumns, row);
+        },
+        [&](int buffer) { Put(args, head, rate, fetched, chunks[buffer][Team()]); },
+        [&](int32_t row, int buffer, int t) {
+          const Token<kRows, kPerKey>& token = chunks[buffer][t];
+          store(row - 1);  // beside this row's work, for nothing waits for it
+          if constexpr (kPerKey) {
+            Advance(tile, token, tile.RowsOf(token.decay), sums);
+          } else {
+            Advance(tile, token, SameForRows{token.decay[0].values[0]}, sums);
           }
         });
-        const float v = chunk.v[t][tile.column_in_block()];
-        const float change = chunk.share[t] * (v - tile.ColumnSum(predicted));
-        float sum = 0;
-        tile.ForEachQuad([&](float* state, int quad) {
-          const StateQuad q = chunk.q[t][quad], k = chunk.k[t][quad];
-          for (int i = 0; i < 4; ++i) {
-            state[i] += k.values[i] * change;
-            sum += state[i] * q.values[i];
-          }
-        });
-        sum = tile.ColumnSum(sum);
-        if (!tile.is_first()) continue;
-        args.y[first + t][int64_t{head} * args.values + tile.column()] = FromFloat<T>(sum);
-      }
-    }
+    store(run.end - 1);
     if (run.target != ops::kNullPage) tile.Store(args.states[run.target] + matrix);
   });
 }
@@ -158,10 +201,6 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
     return {other.q - first.q, other.k - first.k, other.v - first.v};
   };
   const HeadParts parts = {first, from_first(1), from_first(part), static_cast<int>(part)};
-  const StateTileSizes tiles = TilesOf(args.keys, args.values);
-  const LaunchShape shape = {.blocks = {static_cast<uint32_t>(args.heads) * tiles.blocks,
-                                        static_cast<uint32_t>(args.batch->num_requests)},
-                             .threads = {tiles.threads}};
   WithActType(args.qkv.dtype, [&]<typename T>(T) {
     const Rows<const T> qkv = RowsOf<const T>(args.qkv);
     const Operands<T> operands = {.data = qkv.data,
@@ -175,9 +214,18 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
                                   .keys = static_cast<int>(args.keys),
                                   .values = static_cast<int>(args.values),
                                   .rates = static_cast<int>(args.rates),
-                                  .share_scale = args.share_scale};
-    Launch(*context.stream, shape, tiles.lanes == 4 ? DeltaHead<T, 4> : DeltaHead<T, 8>, operands,
-           parts, args.heads, StepTokensOf(*args.batch));
+                                  .q_scale = 1 / std::sqrt(static_cast<float>(args.keys)),
+                                  .share_scale = args.share_scale,
+                                  .has_quads = args.keys % 4 == 0 && args.values % 4 == 0 &&
+                                               HasAlignedRows(args.qkv)};
+    WithStateRows(args.keys, args.values, [&]<int kRows>(uint32_t blocks) {
+      const LaunchShape shape = {.blocks = {static_cast<uint32_t>(args.heads) * blocks,
+                                            static_cast<uint32_t>(args.batch->num_requests)},
+                                 .threads = {kTileThreads}};
+      Launch(*context.stream, shape,
+             args.rates > 1 ? DeltaHead<T, kRows, true> : DeltaHead<T, kRows, false>, operands,
+             parts, args.heads, StepTokensOf(*args.batch));
+    });
   });
 }
 

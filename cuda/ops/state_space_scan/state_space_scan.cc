@@ -8,89 +8,115 @@
 #include "cuda/ops/kernels.h"
 #include "cuda/ops/states/state_runs.h"
 #include "cuda/ops/states/state_tile.h"
+#include "cuda/ops/states/token_chunks.h"
 
 namespace pagemill::gpu {
 namespace {
 
-constexpr int kTokens = 8;  // whose operands are in shared memory together
-
-struct Sizes {
-  int heads, states, head_dim, groups;
+// What all heads have in common. A row of xbc holds x of all heads, B and C of all groups.
+template <typename T>
+struct Operands {
+  Rows<const T> xbc, dt;
+  const float* a_log;
+  const float* d;
+  const float* dt_bias;
+  Rows<float> states;
+  Rows<T> y;
+  int heads, num_states, head_dim, groups;
+  bool has_quads;  // B and C are whole, aligned Vectors of four elements
 };
 
-// What the tokens of a chunk have for one head.
-struct Chunk {
-  StateQuad b[kTokens][kMaxStateRows / 4];
-  StateQuad c[kTokens][kMaxStateRows / 4];
-  float x[kTokens][kMaxStateColumns];
-  float step[kTokens], decay[kTokens];
+// A team's token, for one head.
+template <typename T, int kRows>
+struct Fetched {
+  HalfTeamVector<T, kRows> bc;  // B in the first half, C in the other
+  T x = {}, dt = {};
 };
 
-// Tokens [first, first + tokens), by the whole block.
-template <typename T, typename Tile>
-PAGEMILL_DEVICE void LoadChunk(Rows<const T> xbc, Rows<const T> dt, float rate, float dt_bias,
-                               const Sizes& sizes, int head, int32_t first, int tokens,
-                               const Tile& tile, Chunk& chunk) {
-  const int thread = static_cast<int>(ThreadIndex().x), threads = static_cast<int>(BlockSize().x);
-  const int64_t width = int64_t{sizes.heads} * sizes.head_dim;
-  const int64_t b = width + head / (sizes.heads / sizes.groups) * int64_t{sizes.states};
-  const int64_t c = b + int64_t{sizes.groups} * sizes.states;
-  const int padded = PaddedRows(sizes.states, Tile::kNumLanes);
-  for (int i = thread; i < tokens * padded; i += threads) {
-    const int t = i / padded, n = i % padded;
-    const T* const row = xbc[first + t];
-    const bool exists = n < sizes.states;
-    chunk.b[t][n / 4].values[n % 4] = exists ? ToFloat(row[b + n]) : 0;
-    chunk.c[t][n / 4].values[n % 4] = exists ? ToFloat(row[c + n]) : 0;
-  }
-  const int columns = threads / Tile::kNumLanes;
-  const int first_column = tile.column() - tile.column_in_block();
-  for (int i = thread; i < tokens * columns; i += threads) {
-    const int t = i / columns, p = first_column + i % columns;
-    chunk.x[t][i % columns] =
-        p < sizes.head_dim ? ToFloat(xbc[first + t][head * int64_t{sizes.head_dim} + p]) : 0;
-  }
-  if (thread >= tokens) return;
-  const float step = Softplus(ToFloat(dt[first + thread][head]) + dt_bias);
-  chunk.step[thread] = step;
-  chunk.decay[thread] = Exp(step * rate);
+// The same as the block uses it.
+template <int kRows>
+struct Token {
+  StateQuad b[kRows / 4];
+  StateQuad c[kRows / 4];
+  Vector<float, 2> x[StateTile<kRows>::kColumns / 2];
+  float step, decay;
+};
+
+// The operands of a row; `column` is the block's first.
+template <typename T, int kRows>
+PAGEMILL_DEVICE Fetched<T, kRows> Fetch(const Operands<T>& args, int head, int column,
+                                        int32_t row) {
+  Fetched<T, kRows> fetched;
+  const T* const xbc = args.xbc[row];
+  const int b = args.heads * args.head_dim + head / (args.heads / args.groups) * args.num_states;
+  const int c = b + args.groups * args.num_states, n = ThreadOfTeam();
+  fetched.bc.Load(xbc + (InFirstHalf() ? b : c), args.num_states, args.has_quads);
+  const bool has_column = n < StateTile<kRows>::kColumns && column + n < args.head_dim;
+  if (has_column) fetched.x = xbc[head * args.head_dim + column + n];
+  fetched.dt = args.dt[row][head];
+  return fetched;
+}
+
+template <typename T, int kRows>
+PAGEMILL_DEVICE void Put(const Fetched<T, kRows>& fetched, float dt_bias, float rate,
+                         Token<kRows>& token) {
+  fetched.bc.Store(1, InFirstHalf() ? token.b : token.c);
+  const int n = ThreadOfTeam();
+  if (n < StateTile<kRows>::kColumns) token.x[n / 2].values[n % 2] = ToFloat(fetched.x);
+  const float step = Softplus(ToFloat(fetched.dt) + dt_bias), decay = Exp(step * rate);
+  if (n > 0) return;
+  token.step = step;
+  token.decay = decay;
 }
 
 // A block for columns of a head's state of a request.
-template <typename T, int kLanes>
-PAGEMILL_KERNEL_OF(kMaxTileThreads, 2)
-ScanHead(Rows<const T> xbc, Rows<const T> dt, const float* a_log, const float* d,
-         const float* dt_bias, Rows<float> states, Rows<T> y, Sizes sizes, StepTokens batch) {
-  PAGEMILL_SHARED(Chunk, chunk);
-  const int tiles = static_cast<int>(GridSize().x) / sizes.heads;
+template <typename T, int kRows>
+PAGEMILL_KERNEL_OF(kTileThreads, 3)
+ScanHead(Operands<T> args, StepTokens batch) {
+  using Chunks = Token<kRows>[2][kChunkTokens];
+  PAGEMILL_SHARED(Chunks, chunks);
+  const int tiles = static_cast<int>(GridSize().x) / args.heads;
   const int head = static_cast<int>(BlockIndex().x) / tiles;
-  StateTile<kLanes> tile(sizes.states, sizes.head_dim, static_cast<int>(BlockIndex().x) % tiles);
-  const int64_t matrix = int64_t{head} * sizes.states * sizes.head_dim;
-  const float rate = -Exp(a_log[head]);
+  const int block = static_cast<int>(BlockIndex().x) % tiles;
+  StateTile<kRows> tile(args.num_states, args.head_dim, block);
+  const int64_t matrix = int64_t{head} * args.num_states * args.head_dim;
+  const float d = args.d[head], dt_bias = args.dt_bias[head], rate = -Exp(args.a_log[head]);
+  Fetched<T, kRows> fetched;
+  const bool has_columns = Ballot(AllLanes(), tile.column() < args.head_dim) != 0;
   ForEachStateRun(batch, BlockIndex().y, [&](const ops::StateRun& run) {
-    tile.Load(run.source == ops::kNullPage ? nullptr : states[run.source] + matrix);
-    for (int32_t first = run.begin; first < run.end; first += kTokens) {
-      const int tokens = run.end - first < kTokens ? run.end - first : kTokens;
-      SyncBlock();  // the chunk before has been read
-      LoadChunk(xbc, dt, rate, dt_bias[head], sizes, head, first, tokens, tile, chunk);
-      SyncBlock();
-      for (int t = 0; t < tokens; ++t) {
-        const float x = chunk.x[t][tile.column_in_block()];
-        const float decay = chunk.decay[t], added = chunk.step[t] * x;
-        float sum = 0;
-        tile.ForEachQuad([&](float* h, int quad) {
-          const StateQuad b = chunk.b[t][quad], c = chunk.c[t][quad];
-          for (int i = 0; i < 4; ++i) {
-            h[i] = decay * h[i] + added * b.values[i];
-            sum += h[i] * c.values[i];
-          }
+    tile.Load(run.source == ops::kNullPage ? nullptr : args.states[run.source] + matrix);
+    float sums[2] = {}, skip = 0;  // of a row that is not stored yet
+    const auto store = [&](int32_t row) {
+      const float sum = tile.Sum(sums) + skip;
+      sums[0] = sums[1] = 0;
+      if (row < run.begin || !tile.is_first()) return;
+      args.y[row][head * int64_t{args.head_dim} + tile.column()] = FromFloat<T>(sum);
+    };
+    ForEachToken(
+        run.begin, run.end, has_columns,
+        [&](int32_t row) {
+          if (row < run.end) fetched = Fetch<T, kRows>(args, head, block * tile.kColumns, row);
+        },
+        [&](int buffer) { Put(fetched, dt_bias, rate, chunks[buffer][Team()]); },
+        [&](int32_t row, int buffer, int t) {
+          const Token<kRows>& token = chunks[buffer][t];
+          store(row - 1);  // beside this row's work, for nothing waits for it
+          const Vector<float, 2> x = token.x[tile.column_in_block() / 2];
+          // Compilers would fuse products and sums in one of the places where this is inlined, and
+          // not in another.
+          skip = RoundedProduct(d, tile.column_in_block() % 2 == 0 ? x.values[0] : x.values[1]);
+          const float decay = token.decay, step = token.step;
+          const float added[2] = {step * x.values[0], step * x.values[1]};
+          const StateRows b = tile.RowsOf(token.b), c = tile.RowsOf(token.c);
+          tile.ForEachRow([&](float (&h)[2], int r) {
+            for (int i = 0; i < 2; ++i) {
+              h[i] = fmaf(decay, h[i], RoundedProduct(added[i], b[r]));
+              sums[i] += h[i] * c[r];
+            }
+          });
         });
-        sum = tile.ColumnSum(sum) + d[head] * x;
-        if (!tile.is_first()) continue;
-        y[first + t][head * int64_t{sizes.head_dim} + tile.column()] = FromFloat<T>(sum);
-      }
-    }
-    if (run.target != ops::kNullPage) tile.Store(states[run.target] + matrix);
+    store(run.end - 1);
+    if (run.target != ops::kNullPage) tile.Store(args.states[run.target] + matrix);
   });
 }
 
@@ -100,17 +126,26 @@ bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
 
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const ops::StateSpaceScanArgs args = ops::ToStateSpaceScanArgs(call);
-  const Sizes sizes = {static_cast<int>(args.heads), static_cast<int>(args.states),
-                       static_cast<int>(args.head_dim), static_cast<int>(args.groups)};
-  const StateTileSizes tiles = TilesOf(args.states, args.head_dim);
-  const LaunchShape shape = {.blocks = {static_cast<uint32_t>(args.heads) * tiles.blocks,
-                                        static_cast<uint32_t>(args.batch->num_requests)},
-                             .threads = {tiles.threads}};
   WithActType(args.xbc.dtype, [&]<typename T>(T) {
-    Launch(*context.stream, shape, tiles.lanes == 4 ? ScanHead<T, 4> : ScanHead<T, 8>,
-           RowsOf<const T>(args.xbc), RowsOf<const T>(args.dt), args.a_log.Data<const float>(),
-           args.d.Data<const float>(), args.dt_bias.Data<const float>(), RowsOf<float>(args.state),
-           RowsOf<T>(args.y), sizes, StepTokensOf(*args.batch));
+    const Operands<T> operands = {.xbc = RowsOf<const T>(args.xbc),
+                                  .dt = RowsOf<const T>(args.dt),
+                                  .a_log = args.a_log.Data<const float>(),
+                                  .d = args.d.Data<const float>(),
+                                  .dt_bias = args.dt_bias.Data<const float>(),
+                                  .states = RowsOf<float>(args.state),
+                                  .y = RowsOf<T>(args.y),
+                                  .heads = static_cast<int>(args.heads),
+                                  .num_states = static_cast<int>(args.states),
+                                  .head_dim = static_cast<int>(args.head_dim),
+                                  .groups = static_cast<int>(args.groups),
+                                  .has_quads = args.states % 4 == 0 && args.head_dim % 4 == 0 &&
+                                               HasAlignedRows(args.xbc)};
+    WithStateRows(args.states, args.head_dim, [&]<int kRows>(uint32_t blocks) {
+      const LaunchShape shape = {.blocks = {static_cast<uint32_t>(args.heads) * blocks,
+                                            static_cast<uint32_t>(args.batch->num_requests)},
+                                 .threads = {kTileThreads}};
+      Launch(*context.stream, shape, ScanHead<T, kRows>, operands, StepTokensOf(*args.batch));
+    });
   });
 }
 

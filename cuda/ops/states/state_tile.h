@@ -1,17 +1,19 @@
 // File: cuda/ops/states/state_tile.h
-// Columns of a matrix of state, [rows, columns] of floats, in the registers of a block. kLanes
-// neighbouring lanes share a column: each has quads of its rows, every kLanes-th quad.
+// Columns of a matrix of state, [rows, columns] of floats, in the registers of a block. kRows / 16
+// neighbouring lanes share a pair of columns: each has 16 rows of both, in quads, and one of the
+// two is its own.
 //
-//   PAGEMILL_SHARED(StateQuad[kMaxStateRows / 4], b);   // a vector of `rows` elements, then zeros
-//   StateTile<4> tile(rows, columns, BlockIndex().x);
-//   tile.Load(source);                                  // zeros if null
-//   float sum = 0;
-//   tile.ForEachQuad([&](float* h, int quad) {
-//     for (int i = 0; i < 4; ++i) sum += h[i] * b[quad].values[i];
+//   PAGEMILL_SHARED(StateQuad[128 / 4], b);   // a vector of `rows` elements, then zeros
+//   StateTile<128> tile(rows, columns, BlockIndex().x);
+//   tile.Load(source);                        // zeros if null
+//   float sums[2] = {};
+//   const StateRows of_lane = tile.RowsOf(b);
+//   tile.ForEachRow([&](float (&h)[2], int r) {
+//     for (int c = 0; c < 2; ++c) sums[c] += h[c] * of_lane[r];
 //   });
-//   sum = tile.ColumnSum(sum);                          // of the column, the same in its lanes
+//   const float sum = tile.Sum(sums);         // over all rows, of column tile.column()
 //
-// Rows beyond the matrix are 0. Every lane of a warp calls ColumnSum().
+// Rows beyond the matrix are 0. Every lane of a warp calls Sum() and Both().
 #ifndef PAGEMILL_CUDA_OPS_STATES_STATE_TILE_H_
 #define PAGEMILL_CUDA_OPS_STATES_STATE_TILE_H_
 
@@ -24,89 +26,136 @@ namespace pagemill::gpu {
 
 using StateQuad = Vector<float, 4>;
 
-inline constexpr int kStateQuads = 8;        // of a lane
-inline constexpr int kMaxStateRows = 256;    // with 8 lanes
-inline constexpr int kMaxStateColumns = 64;  // of a block, with 4 lanes
-inline constexpr int64_t kMaxTileThreads = 256;
+inline constexpr int kTileThreads = 128;   // of a block
+inline constexpr int kMaxStateRows = 256;  // of a matrix
+inline constexpr int kStateRows = 16;
 
-// Lanes of a column, blocks for each matrix and request, and their threads.
-struct StateTileSizes {
-  uint32_t lanes, blocks, threads;
+// What a vector of `rows` elements has for the rows of a lane.
+struct StateRows {
+  float values[kStateRows];
+  PAGEMILL_DEVICE float operator[](int r) const { return values[r]; }
 };
-inline StateTileSizes TilesOf(int64_t rows, int64_t columns) {
-  const int64_t lanes = rows <= 4 * kStateQuads * 4 ? 4 : 8;
-  const uint32_t threads = BlockThreads(columns * lanes, /*per_thread=*/1, kMaxTileThreads);
-  return {static_cast<uint32_t>(lanes), DivideUp(columns * lanes, threads), threads};
-}
 
-// Rows with the zeros that follow them, in vectors.
-PAGEMILL_DEVICE int PaddedRows(int rows, int lanes) {
-  return (rows + 4 * lanes - 1) / (4 * lanes) * (4 * lanes);
-}
-
-template <int kLanes>
+// A matrix has at most kRows rows.
+template <int kRows>
 class StateTile {
  public:
-  static constexpr int kNumLanes = kLanes;
+  static constexpr int kLanes = kRows / kStateRows;
+  static constexpr int kColumns = kTileThreads / kLanes * 2;  // of a block
 
-  // Columns from block * BlockSize().x / kLanes on.
+  // Columns from block * kColumns on.
   PAGEMILL_DEVICE StateTile(int rows, int columns, int block)
       : rows_(rows),
         columns_(columns),
-        in_block_(static_cast<int>(ThreadIndex().x) / kLanes),
         lane_(static_cast<int>(ThreadIndex().x) % kLanes),
-        column_(block * (static_cast<int>(BlockSize().x) / kLanes) + in_block_) {}
+        pair_(block * kColumns + static_cast<int>(ThreadIndex().x) / kLanes * 2) {}
 
-  PAGEMILL_DEVICE int column() const { return column_; }
-  PAGEMILL_DEVICE int column_in_block() const { return in_block_; }
-  PAGEMILL_DEVICE bool has_column() const { return column_ < columns_; }
-  // One lane of each column.
-  PAGEMILL_DEVICE bool is_first() const { return lane_ == 0 && has_column(); }
+  // The lane's own.
+  PAGEMILL_DEVICE int column() const { return pair_ + lane_ % 2; }
+  PAGEMILL_DEVICE int column_in_block() const { return column() % kColumns; }
+  // One lane of those whose own a column is, if the matrix has it.
+  PAGEMILL_DEVICE bool is_first() const { return lane_ < 2 && column() < columns_; }
 
   PAGEMILL_DEVICE void Load(const float* matrix) {
-    int at = FirstElement();  // counted up: offsets of all elements would take registers
-    ForEachQuad([&](float* h, int quad) {
-      for (int i = 0; i < 4; ++i, at += columns_) {
-        h[i] = matrix != nullptr && IsStored(quad * 4 + i) ? matrix[at] : 0;
-      }
-      at += (kLanes - 1) * 4 * columns_;
-    });
+    if (matrix == nullptr) {
+      ForEachRow([](float (&h)[2], int) { h[0] = h[1] = 0; });
+    } else if (HasPairs(matrix)) {
+      ForEachElement([&](float (&h)[2], bool exists, int at) {
+        const Vector<float, 2> loaded =
+            exists ? reinterpret_cast<const Vector<float, 2>&>(matrix[at]) : Vector<float, 2>{};
+        for (int c = 0; c < 2; ++c) h[c] = loaded.values[c];
+      });
+    } else {
+      ForEachElement([&](float (&h)[2], bool exists, int at) {
+        for (int c = 0; c < 2; ++c) h[c] = exists && pair_ + c < columns_ ? matrix[at + c] : 0;
+      });
+    }
   }
 
   PAGEMILL_DEVICE void Store(float* matrix) {
-    int at = FirstElement();
-    ForEachQuad([&](float* h, int quad) {
-      for (int i = 0; i < 4; ++i, at += columns_) {
-        if (IsStored(quad * 4 + i)) matrix[at] = h[i];
-      }
-      at += (kLanes - 1) * 4 * columns_;
-    });
+    if (HasPairs(matrix)) {
+      ForEachElement([&](const float (&h)[2], bool exists, int at) {
+        if (exists) reinterpret_cast<Vector<float, 2>&>(matrix[at]) = {h[0], h[1]};
+      });
+    } else {
+      ForEachElement([&](const float (&h)[2], bool exists, int at) {
+        for (int c = 0; c < 2; ++c) {
+          if (exists && pair_ + c < columns_) matrix[at + c] = h[c];
+        }
+      });
+    }
   }
 
-  // Calls visit(elements, quad) for the quads of the lane: rows from 4 * quad on.
+  // Calls visit(elements, r) with both columns' elements of row r of the lane.
   template <typename Visit>
-  PAGEMILL_DEVICE void ForEachQuad(const Visit& visit) {
+  PAGEMILL_DEVICE void ForEachRow(const Visit& visit) {
     PAGEMILL_UNROLL
-    for (int q = 0; q < kStateQuads; ++q) {
-      const int quad = q * kLanes + lane_;
-      if (q * kLanes * 4 < rows_) visit(elements_[q], quad);
-    }
+    for (int r = 0; r < kStateRows; ++r) visit(elements_[r], r);
   }
 
-  PAGEMILL_DEVICE float ColumnSum(float value) const {
-    for (int bits = 1; bits < kLanes; bits *= 2) {
-      value += ShuffleXor(AllLanes(), value, bits);
+  PAGEMILL_DEVICE StateRows RowsOf(const StateQuad* vector) const {
+    StateRows rows;
+    PAGEMILL_UNROLL
+    for (int q = 0; q < kStateRows / 4; ++q) {
+      const StateQuad quad = vector[q * kLanes + lane_];
+      for (int i = 0; i < 4; ++i) rows.values[q * 4 + i] = quad.values[i];
     }
-    return value;
+    return rows;
+  }
+
+  // Sums over all rows of what the lanes have of each column: that of the lane's own.
+  PAGEMILL_DEVICE float Sum(const float (&parts)[2]) const {
+    const bool odd = lane_ % 2 != 0;
+    float sum = odd ? parts[1] : parts[0];
+    sum += ShuffleXor(AllLanes(), odd ? parts[0] : parts[1], 1);
+    for (int bits = 2; bits < kLanes; bits *= 2) sum += ShuffleXor(AllLanes(), sum, bits);
+    return sum;
+  }
+
+  // What the lanes have of their own columns: of both columns.
+  PAGEMILL_DEVICE Vector<float, 2> Both(float own) const {
+    const bool odd = lane_ % 2 != 0;
+    const float other = ShuffleXor(AllLanes(), own, 1);
+    return {odd ? other : own, odd ? own : other};
   }
 
  private:
-  PAGEMILL_DEVICE int FirstElement() const { return lane_ * 4 * columns_ + column_; }
-  PAGEMILL_DEVICE bool IsStored(int row) const { return row < rows_ && has_column(); }
+  // Calls visit(elements, exists, at): `at` is the offset of the first of both elements of a row.
+  template <typename Visit>
+  PAGEMILL_DEVICE void ForEachElement(const Visit& visit) {
+    int at = lane_ * 4 * columns_ + pair_;  // counted up: offsets of all rows would take registers
+    PAGEMILL_UNROLL
+    for (int q = 0; q < kStateRows / 4; ++q) {
+      for (int i = 0; i < 4; ++i, at += columns_) {
+        const bool exists = (q * kLanes + lane_) * 4 + i < rows_ && pair_ < columns_;
+        visit(elements_[q * 4 + i], exists, at);
+      }
+      at += (kLanes - 1) * 4 * columns_;
+    }
+  }
 
-  const int rows_, columns_, in_block_, lane_, column_;
-  float elements_[kStateQuads][4];
+  // Whether both elements of a row are one aligned load.
+  PAGEMILL_DEVICE bool HasPairs(const float* matrix) const {
+    return columns_ % 2 == 0 && reinterpret_cast<uintptr_t>(matrix) % sizeof(Vector<float, 2>) == 0;
+  }
+
+  const int rows_, columns_, lane_, pair_;
+  float elements_[kStateRows][2];
 };
+
+// Calls body.template operator()<kRows>(blocks) with the least kRows for matrices of `rows` rows,
+// and the blocks that each matrix needs.
+template <typename Body>
+void WithStateRows(int64_t rows, int64_t columns, const Body& body) {
+  const auto call = [&]<int kRows>() {
+    body.template operator()<kRows>(DivideUp(columns, StateTile<kRows>::kColumns));
+  };
+  if (rows <= kMaxStateRows / 2) {
+    call.template operator()<kMaxStateRows / 2>();
+  } else {
+    call.template operator()<kMaxStateRows>();
+  }
+}
 
 }  // namespace pagemill::gpu
 
