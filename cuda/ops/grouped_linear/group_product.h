@@ -6,9 +6,12 @@
 //   struct Tiles {
 //     static constexpr bool kAreInstructions = kHasMma;  // else no kernel is compiled
 //     static constexpr int kFewRows = 8;                 // of a Few, for any W
+//     static constexpr int kSomeRows = 32;
 //     static constexpr int kManyRows = 64;
 //     template <typename W>
 //     using Few = FewRows<GroupProduct<W>, 1>;
+//     template <typename W>
+//     using Some = FewRows<GroupProduct<W>, 4>;
 //     template <typename W>
 //     using Many = ManyRows<GroupProduct<W>, 2>;
 //   };
@@ -28,7 +31,10 @@
 
 namespace pagemill::gpu {
 
-// Rows of an expert, on average, from which on larger groups are worth their empty rows.
+// Rows of an expert, on average, from which on larger groups are worth their empty rows. Every group
+// reads the expert's weights again: with half as many rows as the smaller groups have, only a few
+// experts have more than one of those.
+inline constexpr int64_t kSomeRowsOfExpert = 4;
 inline constexpr int64_t kManyRowsOfExpert = 32;
 
 // Parameters of a product.
@@ -105,11 +111,20 @@ void LaunchGroups(const Routing& routing, const RoutedProduct& product, const W&
          MultiplyGroupTile<W, Tile>, routing, product, stacks);
 }
 
+enum class GroupSize { kFew, kSome, kMany };
+
+inline GroupSize SizeOfGroups(const RoutedIds& ids) {
+  if (ids.rows <= kAlone || ids.rows < kSomeRowsOfExpert * ids.experts) return GroupSize::kFew;
+  return ids.rows < kManyRowsOfExpert * ids.experts ? GroupSize::kSome : GroupSize::kMany;
+}
+
 template <typename Tiles>
 void MultiplyGroups(const ops::OpCall& call, ops::KernelContext& context) {
-  const RoutedIds ids = IdsOf(call);
-  const bool has_many = ids.rows > kAlone && ids.rows >= kManyRowsOfExpert * ids.experts;
-  const Routing routing = Route(call, has_many ? Tiles::kManyRows : Tiles::kFewRows, context);
+  const GroupSize size = SizeOfGroups(IdsOf(call));
+  const int32_t group_rows = size == GroupSize::kFew    ? Tiles::kFewRows
+                             : size == GroupSize::kSome ? Tiles::kSomeRows
+                                                        : Tiles::kManyRows;
+  const Routing routing = Route(call, group_rows, context);
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     const RoutedProduct product = {RoutedShape::Of(call, i),
                                    RowsOf<const BFloat16>(call.inputs[0]), BiasesOf(call, i),
@@ -118,12 +133,17 @@ void MultiplyGroups(const ops::OpCall& call, ops::KernelContext& context) {
         call.inputs[ops::grouped_linear::WeightOperand(i)], [&]<typename W>(const W& stacks) {
           if constexpr (Tiles::kAreInstructions) {
             using Few = typename Tiles::template Few<W>;
+            using Some = typename Tiles::template Some<W>;
             using Many = typename Tiles::template Many<W>;
-            static_assert(Few::kRows == Tiles::kFewRows && Many::kRows == Tiles::kManyRows);
-            if (has_many) {
-              LaunchGroups<Many>(routing, product, stacks, *context.stream);
-            } else {
-              LaunchGroups<Few>(routing, product, stacks, *context.stream);
+            static_assert(Few::kRows == Tiles::kFewRows && Some::kRows == Tiles::kSomeRows &&
+                          Many::kRows == Tiles::kManyRows);
+            switch (size) {
+              case GroupSize::kFew:
+                return LaunchGroups<Few>(routing, product, stacks, *context.stream);
+              case GroupSize::kSome:
+                return LaunchGroups<Some>(routing, product, stacks, *context.stream);
+              case GroupSize::kMany:
+                return LaunchGroups<Many>(routing, product, stacks, *context.stream);
             }
           }
         });

@@ -10,9 +10,12 @@ namespace {
 struct TensorCoreTiles {
   static constexpr bool kAreInstructions = kHasMma;
   static constexpr int kFewRows = 8;
+  static constexpr int kSomeRows = 32;
   static constexpr int kManyRows = 64;
   template <typename W>
   using Few = FewRows<GroupProduct<W>, 1>;
+  template <typename W>
+  using Some = FewRows<GroupProduct<W>, 4>;
   template <typename W>
   using Many = ManyRows<GroupProduct<W>, 2>;
 };
