@@ -35,10 +35,12 @@ class AttendItem {
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kBlocks = 1;  // on a multiprocessor at least
   static constexpr int kRows = kWarpRows * kWarps;
+  // Sums of large heads take the registers, and their rows the shared memory, of more.
+  static constexpr int kTileKeys = kChunks > 8 ? 32 : 64;
 
   static int64_t SharedBytes(int64_t head_dim) {
-    const int64_t rows = (kRows + kTileKeys) * (head_dim + kRowPadding) + head_dim * kKeyStride;
-    return rows * static_cast<int64_t>(sizeof(BFloat16)) +
+    const int64_t rows = (kRows + kTileKeys) * (head_dim + kRowPadding);
+    return (rows + head_dim * Pages::kKeyStride) * static_cast<int64_t>(sizeof(BFloat16)) +
            head_dim * kRows * static_cast<int64_t>(sizeof(float));
   }
 
@@ -50,7 +52,7 @@ class AttendItem {
         rows_(call.params, call.batch, item.request, kv_head),
         queries_(DynamicShared<BFloat16>()),
         keys_(queries_ + kRows * Stride()),
-        values_(keys_ + head_dim_ * kKeyStride),
+        values_(keys_ + head_dim_ * Pages::kKeyStride),
         merged_(reinterpret_cast<float*>(values_ + kTileKeys * Stride())) {
     const int last = rows_.NumRows() - item.first_row < kRows ? rows_.NumRows() - 1
                                                               : item.first_row + kRows - 1;
@@ -97,6 +99,8 @@ class AttendItem {
   }
 
  private:
+  using Pages = PageTile<C, kTileKeys>;
+
   PAGEMILL_DEVICE int Stride() const { return head_dim_ + kRowPadding; }
   PAGEMILL_DEVICE static int FirstRow() { return Warp() * kWarpRows + Lane() / 4; }
 
@@ -116,13 +120,13 @@ class AttendItem {
     const auto pair = [&](int row, int d) {
       return *reinterpret_cast<const uint32_t*>(query + row * Stride() + d);
     };
-    const BFloat16* const key = keys_ + Lane() % 16 * kKeyStride + Lane() / 16 * 8;
+    const BFloat16* const key = keys_ + Lane() % 16 * Pages::kKeyStride + Lane() / 16 * 8;
     for (int d = 0; d < head_dim_; d += 16) {
       const uint32_t a[4] = {pair(0, d), pair(8, d), pair(0, d + 8), pair(8, d + 8)};
       PAGEMILL_UNROLL
       for (int n = 0; n < kTileKeys / 8; n += 2) {
         uint32_t b[4];
-        LoadTransposed(b, key + d * kKeyStride + n * 8);
+        LoadTransposed(b, key + d * Pages::kKeyStride + n * 8);
         Mma16x8x16(scores[n], a, {b[0], b[1]});
         Mma16x8x16(scores[n + 1], a, {b[2], b[3]});
       }
@@ -146,6 +150,7 @@ class AttendItem {
         }
       }
       const float kept = WeighRow(r, scores, split_[r], weights);
+      if (Ballot(AllLanes(), kept != 1) == 0) continue;  // most tiles have no larger score
       PAGEMILL_UNROLL
       for (int n = 0; n < 2 * kChunks; ++n) {
         sums_[n][2 * r] *= kept;
@@ -226,9 +231,9 @@ class AttendItem {
   const AttentionItem item_;
   const int head_dim_;
   const RequestRows rows_;
-  PageTile<C> pages_;
+  Pages pages_;
   BFloat16* const queries_;  // [kRows, Stride()]
-  BFloat16* const keys_;     // [head_dim, kKeyStride]
+  BFloat16* const keys_;     // [head_dim, Pages::kKeyStride]
   BFloat16* const values_;   // [kTileKeys, Stride()]
   float* const merged_;      // sums of the splits before
   TileRow row_[2];

@@ -4,6 +4,7 @@
 //
 //   struct Items {
 //     static constexpr bool kAreInstructions = kHasMma;  // else no kernel is compiled
+//     static constexpr int64_t kMaxHeadDim = 256;        // a multiple of 128
 //     template <typename C, int kChunks, bool kMany>
 //     using Item = AttendItem<C, kChunks, kMany>;
 //   };
@@ -31,7 +32,6 @@
 
 namespace pagemill::gpu {
 
-inline constexpr int kMaxItemHeadDim = 128;
 inline constexpr int kMergeThreads = 128;
 inline constexpr int64_t kMaxItemBlocks = 1024;  // of a launch; each takes items in turn
 
@@ -76,28 +76,31 @@ PAGEMILL_KERNEL MergeSplits(AttentionParams p, StepTokens batch, AttentionPlanVi
 
 // Calls `body` with the kernel's template arguments: the cache's type, and chunks of 16 elements of
 // a head that a warp has registers for.
-template <typename Body>
+template <typename Items, typename Body>
 void WithItemShape(DType cache, int64_t head_dim, const Body& body) {
   const auto with_chunks = [&]<typename C>() {
-    if (head_dim <= 64) return body.template operator()<C, 4>();
-    return body.template operator()<C, kMaxItemHeadDim / 16>();
+    if constexpr (Items::kMaxHeadDim > 128) {
+      if (head_dim > 128) return body.template operator()<C, Items::kMaxHeadDim / 16>();
+    }
+    if (head_dim > 64) return body.template operator()<C, 8>();
+    return body.template operator()<C, 4>();
   };
   if (cache == DType::kBF16) return with_chunks.template operator()<BFloat16>();
   return with_chunks.template operator()<Float8>();
 }
 
-// Caches in bf16 and f8_e4m3; head_dim a multiple of 16, up to 128; blocks of a multiple of 8
-// tokens, with keys in columns; and the shared memory.
+// Caches in bf16 and f8_e4m3; head_dim a multiple of 16, up to kMaxHeadDim; blocks of a multiple of
+// 8 tokens, with keys in columns; and the shared memory.
 template <typename Items>
 bool FitsItems(const device::Capabilities& caps, const ops::OpCall& call) {
   const DType cache = call.inputs[1].dtype;
   const int64_t head_dim = call.inputs[0].shape[2];
   if (ops::KeysInRows(call) || (cache != DType::kBF16 && cache != DType::kF8E4M3) ||
-      head_dim % 16 != 0 || head_dim > kMaxItemHeadDim || call.batch->block_size % kPiece != 0) {
+      head_dim % 16 != 0 || head_dim > Items::kMaxHeadDim || call.batch->block_size % kPiece != 0) {
     return false;
   }
   int64_t shared_bytes = 0;
-  WithItemShape(cache, head_dim, [&]<typename C, int kChunks>() {
+  WithItemShape<Items>(cache, head_dim, [&]<typename C, int kChunks>() {
     shared_bytes = Items::template Item<C, kChunks, true>::SharedBytes(head_dim);
   });
   return shared_bytes <= caps.gpu.shared_memory_per_block_bytes;
@@ -121,7 +124,7 @@ void AttendByItems(const ops::OpCall& call, ops::KernelContext& context) {
     return GridSizes{static_cast<uint32_t>(tokens == 0 ? 0 : std::min(items, most)),
                      static_cast<uint32_t>(args.kv_heads)};
   };
-  WithItemShape(args.cache.dtype, head_dim, [&]<typename C, int kChunks>() {
+  WithItemShape<Items>(args.cache.dtype, head_dim, [&]<typename C, int kChunks>() {
     if constexpr (Items::kAreInstructions) {
       const auto launch = [&]<bool kMany>(int64_t items) {
         using Item = typename Items::template Item<C, kChunks, kMany>;

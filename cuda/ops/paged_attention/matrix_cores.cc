@@ -10,6 +10,7 @@ namespace {
 
 struct MatrixCoreItems {
   static constexpr bool kAreInstructions = kHasWideMma;
+  static constexpr int64_t kMaxHeadDim = 128;
   template <typename C, int kChunks, bool kMany>
   using Item = AttendMatrixItem<C, kChunks, kMany>;
 };

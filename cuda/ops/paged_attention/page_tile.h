@@ -1,11 +1,11 @@
 // File: cuda/ops/paged_attention/page_tile.h
-// Tiles of kTileKeys keys and values of one KV head, from pages to shared memory in bf16, which
+// Tiles of kKeys keys and values of one KV head, from pages to shared memory in bf16, which
 // holds every number of the cache types that it takes. Keys that no row of the block's tile sees
 // are zeros, and their pages are not read. Pages are a multiple of kPiece keys.
 //
-//   const PageTile<BFloat16> pages = {...};
+//   const PageTile<BFloat16, 64> pages = {...};
 //   pages.CopyKeys(tile, shared, threads);      // [head_dim, kKeyStride]
-//   pages.CopyValues(tile, shared, threads);    // [kTileKeys, head_dim + kRowPadding]
+//   pages.CopyValues(tile, shared, threads);    // [kKeys, head_dim + kRowPadding]
 //   WaitCopies<0>();
 //   SyncBlock();
 #ifndef PAGEMILL_CUDA_OPS_PAGED_ATTENTION_PAGE_TILE_H_
@@ -20,20 +20,19 @@
 
 namespace pagemill::gpu {
 
-inline constexpr int kTileKeys = 64;
-inline constexpr int kKeyStride = kTileKeys + kRowPadding;
-
-template <typename C>
+template <typename C, int kKeys>
 struct PageTile {
+  static constexpr int kKeyStride = kKeys + kRowPadding;
+
   Rows<const C> cache;
   const int32_t* table;  // the request's
   int block_size, head_dim;
   int64_t kv_head, kv_heads;
   int low, high;  // keys that some row sees
 
-  // `threads`, a multiple of kTileKeys / kPiece, copy together.
+  // `threads`, a multiple of kKeys / kPiece, copy together.
   PAGEMILL_DEVICE void CopyKeys(int tile, BFloat16* to, int threads) const {
-    constexpr int kPieces = kTileKeys / kPiece;
+    constexpr int kPieces = kKeys / kPiece;
     const int thread = static_cast<int>(ThreadIndex().x), column = thread % kPieces * kPiece;
     const int key = tile + column;
     const bool seen = key < high && key + kPiece > low;
@@ -48,7 +47,7 @@ struct PageTile {
   }
 
   PAGEMILL_DEVICE void CopyValues(int tile, BFloat16* to, int threads) const {
-    ForPieces(kTileKeys, head_dim / kPiece, threads, [&](int row, int piece) {
+    ForPieces(kKeys, head_dim / kPiece, threads, [&](int row, int piece) {
       const int key = tile + row;
       const C* from = nullptr;
       if (key >= low && key < high) {

@@ -125,6 +125,10 @@ TEST_P(GpuConformance, PagedAttentionHasTheSameBitsHoweverItIsDivided) {
     CheckDivisions<AttentionCase>(op, options, options.q_heads * head_dim,
                                   {.prompt = 1100, .tokens = 40});
   }
+  if (GpuCapabilities().gpu.warp_lanes != 32) return;
+  const AttentionOptions large = {.q_heads = 8, .kv_heads = 1, .head_dim = 208};
+  CheckDivisions<AttentionCase>(op, large, large.q_heads * large.head_dim,
+                                {.prompt = 1100, .tokens = 9});
 }
 
 }  // namespace

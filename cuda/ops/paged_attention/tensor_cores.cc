@@ -10,6 +10,7 @@ namespace {
 
 struct TensorCoreItems {
   static constexpr bool kAreInstructions = kHasMma;
+  static constexpr int64_t kMaxHeadDim = 256;
   template <typename C, int kChunks, bool kMany>
   using Item = AttendItem<C, kChunks, kMany>;
 };
