@@ -31,6 +31,8 @@ _E4M3_SIZE = 32.0  # of a typical e4m3 value, whose largest is 448
 _U4_DEVIATION = 4.61  # of integers from 0 to 15
 _ZERO_POINT = 8  # of all of them
 _THREADS = 8
+_INTERVAL = 4  # every fourth layer of some models has attention
+_TAPS = 4  # of convolutions
 Bytes = npt.NDArray[np.uint8]
 
 
@@ -71,6 +73,23 @@ def _qwen3_moe(layers: int, inner: int, experts: int, choices: int, **sizes: int
     }
 
 
+def _qwen3_next(layers: int, inner: int, groups: int, size: int, **sizes: int) -> dict[str, Any]:
+    """Without experts. Layers of the gated delta rule have two heads for each group, of `size`."""
+    return {
+        **_llama(inner=inner, layers=layers, **sizes),
+        "architectures": ["Qwen3NextForCausalLM"],
+        "model_type": "qwen3_next",
+        "rms_norm_eps": 1e-6,
+        "norm_weight_offset": 0,  # weights are 1
+        "full_attention_interval": _INTERVAL,
+        "linear_num_key_heads": groups,
+        "linear_num_value_heads": 2 * groups,
+        "linear_key_head_dim": size,
+        "linear_value_head_dim": size,
+        "linear_conv_kernel_dim": _TAPS,
+    }
+
+
 MODELS: Mapping[str, dict[str, Any]] = {
     "llama-1b": _llama(2048, 8192, 16, 32, 8, 128256),
     "llama-8b": _llama(4096, 14336, 32, 32, 8, 128256),
@@ -78,6 +97,11 @@ MODELS: Mapping[str, dict[str, Any]] = {
     "qwen3-30b-quarter": _qwen3_moe(
         12, 768, 128, 8, hidden=2048, heads=32, kv=4, vocab=151936, head_dim=128
     ),
+    # A quarter of the layers of Qwen3-Next 80B-A3B, with one product for the experts of a token.
+    "qwen3-next-dense": _qwen3_next(
+        12, 5632, 16, 128, hidden=2048, heads=16, kv=2, vocab=151936, head_dim=256
+    ),
+    "tiny-states": _qwen3_next(4, 160, 1, 16, hidden=64, heads=2, kv=1, vocab=300, head_dim=32),
     "tiny-experts": _qwen3_moe(1, 32, 8, 2, hidden=64, heads=2, kv=1, vocab=300, head_dim=32),
     # Its step takes the device so little that the host's work decides.
     "one-layer": _llama(256, 256, 1, 4, 2, 512),
@@ -161,7 +185,12 @@ def _group(config: Mapping[str, Any]) -> int:
     return math.gcd(_BLOCK, config["hidden_size"], config["intermediate_size"])
 
 
-def _mlp(prefix: str, hidden: int, inner: int) -> dict[str, tuple[int, int]]:
+# By their names in a layer: rows and columns, and the shapes of what is stored in bf16.
+_Matrices = dict[str, tuple[int, int]]
+_Small = dict[str, tuple[int, ...]]
+
+
+def _mlp(prefix: str, hidden: int, inner: int) -> _Matrices:
     return {
         f"{prefix}.gate_proj": (inner, hidden),
         f"{prefix}.up_proj": (inner, hidden),
@@ -169,25 +198,53 @@ def _mlp(prefix: str, hidden: int, inner: int) -> dict[str, tuple[int, int]]:
     }
 
 
-def tensors(config: Mapping[str, Any], weights: str) -> list[StoredTensor]:
-    """What a checkpoint of `config` stores, with the matrices of layers in `weights`."""
-    hidden, vocab = config["hidden_size"], config["vocab_size"]
-    q, kv = (
-        config[key] * config["head_dim"] for key in ("num_attention_heads", "num_key_value_heads")
-    )
-    layer = {
-        "self_attn.q_proj": (q, hidden),
+def _attention(config: Mapping[str, Any]) -> tuple[_Matrices, _Small]:
+    hidden, size = config["hidden_size"], config["head_dim"]
+    q, kv = config["num_attention_heads"] * size, config["num_key_value_heads"] * size
+    gated = 2 if config["model_type"] == "qwen3_next" else 1  # rows of q and of its gate
+    matrices = {
+        "self_attn.q_proj": (gated * q, hidden),
         "self_attn.k_proj": (kv, hidden),
         "self_attn.v_proj": (kv, hidden),
         "self_attn.o_proj": (hidden, q),
     }
-    norms = {"input_layernorm": hidden, "post_attention_layernorm": hidden}
-    if experts := config.get("num_experts"):
-        for index in range(experts):
-            layer |= _mlp(f"mlp.experts.{index}", hidden, config["moe_intermediate_size"])
-        norms |= {f"self_attn.{name}_norm": config["head_dim"] for name in "qk"}
-    else:
-        layer |= _mlp("mlp", hidden, config["intermediate_size"])
+    normed = config["model_type"] != "llama"
+    return matrices, {f"self_attn.{name}_norm.weight": (size,) for name in "qk" if normed}
+
+
+def _delta(config: Mapping[str, Any]) -> tuple[_Matrices, _Small]:
+    hidden, heads = config["hidden_size"], config["linear_num_value_heads"]
+    keys = config["linear_num_key_heads"] * config["linear_key_head_dim"]
+    values = heads * config["linear_value_head_dim"]
+    matrices = {
+        "linear_attn.in_proj_qkvz": (2 * keys + 2 * values, hidden),
+        "linear_attn.in_proj_ba": (2 * heads, hidden),
+        "linear_attn.out_proj": (hidden, values),
+    }
+    return matrices, {
+        "linear_attn.conv1d.weight": (2 * keys + values, 1, _TAPS),
+        "linear_attn.A_log": (heads,),
+        "linear_attn.dt_bias": (heads,),
+        "linear_attn.norm.weight": (config["linear_value_head_dim"],),
+    }
+
+
+def _layer(config: Mapping[str, Any], index: int) -> tuple[_Matrices, _Small]:
+    """A layer's matrices in the format of the weights, and its other tensors."""
+    hidden = config["hidden_size"]
+    has_states = (index + 1) % config.get("full_attention_interval", 1) > 0
+    matrices, small = (_delta if has_states else _attention)(config)
+    small |= {f"{name}_layernorm.weight": (hidden,) for name in ("input", "post_attention")}
+    if not (experts := config.get("num_experts")):
+        return matrices | _mlp("mlp", hidden, config["intermediate_size"]), small
+    for expert in range(experts):
+        matrices |= _mlp(f"mlp.experts.{expert}", hidden, config["moe_intermediate_size"])
+    return matrices, small | {"mlp.gate.weight": (experts, hidden)}
+
+
+def tensors(config: Mapping[str, Any], weights: str) -> list[StoredTensor]:
+    """What a checkpoint of `config` stores, with the matrices of layers in `weights`."""
+    hidden, vocab = config["hidden_size"], config["vocab_size"]
     found = [
         StoredTensor("model.embed_tokens.weight", "BF16", (vocab, hidden), 1.0),
         StoredTensor("model.norm.weight", "BF16", (hidden,), 0),
@@ -195,12 +252,11 @@ def tensors(config: Mapping[str, Any], weights: str) -> list[StoredTensor]:
     ]
     for index in range(config["num_hidden_layers"]):
         prefix = f"model.layers.{index}."
-        for norm, size in norms.items():
-            found.append(StoredTensor(f"{prefix}{norm}.weight", "BF16", (size,), 0))
-        if experts:
-            router = (experts, hidden)
-            found.append(StoredTensor(f"{prefix}mlp.gate.weight", "BF16", router, hidden**-0.5))
-        for name, (rows, columns) in layer.items():
+        matrices, small = _layer(config, index)
+        for name, shape in small.items():
+            deviation = shape[-1] ** -0.5 if len(shape) > 1 else 0
+            found.append(StoredTensor(f"{prefix}{name}", "BF16", shape, deviation))
+        for name, (rows, columns) in matrices.items():
             parts = _FORMATS[weights].parts(rows, columns, _group(config))
             found += [
                 StoredTensor(f"{prefix}{name}.{part}", dtype, shape, columns**-0.5 if drawn else 0)

@@ -42,6 +42,21 @@ def test_a_model_with_experts_reads_those_that_tokens_have(tmp_path: Path):
     assert prefill_operations(program, 10) == 2 * (10 * products + 64 * 300) + 4 * 2 * 32 * pairs
 
 
+def test_a_model_with_states_reads_and_writes_them(tmp_path: Path):
+    checkpoints.write("tiny-states", "bf16", tmp_path)
+    built = build(ModelSource.open(tmp_path), BuildOptions())
+    assert built.program_text.count("op gated_delta") == 3
+    program = from_text(built.program_text)
+    mlp, head = 3 * 64 * 160, 64 * 300
+    delta = 64 * (2 * 16 + 2 * 32) + 64 * 2 * 2 + 64 * 32
+    attention = (2 * 64 + 2 * 32 + 64) * 64
+    weights = 2 * (head + 4 * mlp + 3 * delta + attention)
+    assert weight_bytes(program) == weights
+    # Two heads of 16 x 16 and three rows of the convolution's 64 channels, in f32.
+    states = 3 * 2 * 4 * (2 * 16 * 16 + 3 * 64)
+    assert decode_bytes(program, 2, 10) == weights + 2 * (states + 2 * 10 * 2 * 32)
+
+
 def test_numbers_differ_and_keep_the_size_of_activations(tmp_path: Path):
     checkpoints.write("tiny", "bf16", tmp_path)
     values = load_file(tmp_path / "model.safetensors")

@@ -20,6 +20,7 @@ class Sizes:
 
     model: str = "llama-8b"
     experts_model: str = "qwen3-30b-quarter"
+    states_model: str = "qwen3-next-dense"
     matrix: int = 8192
     context: int = 1024
     tokens: int = 256
@@ -109,6 +110,7 @@ def _anchors(work: Path, device: str, torch_device: str, sizes: Sizes) -> Iterat
         ("fp8", sizes.model, "fp8"),
         ("awq", sizes.model, "awq"),
         ("experts", sizes.experts_model, "bf16"),
+        ("states", sizes.states_model, "bf16"),
     ):
         folder = str(work / f"{model}-{weights}")
         made = f"{stage}/checkpoint"

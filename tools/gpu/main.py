@@ -43,6 +43,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--work", type=Path, help="folder for checkpoints [one in memory]")
     parser.add_argument("--model", default=_SIZES.model, help="that is measured [%(default)s]")
     parser.add_argument("--experts-model", default=_SIZES.experts_model, help="[%(default)s]")
+    parser.add_argument("--states-model", default=_SIZES.states_model, help="[%(default)s]")
     parser.add_argument("--matrix", type=int, default=_SIZES.matrix, help="[%(default)s]")
     parser.add_argument("--context", type=int, default=_SIZES.context, help="[%(default)s]")
     parser.add_argument("--tokens", type=int, default=_SIZES.tokens, help="[%(default)s]")
@@ -64,6 +65,7 @@ def _chosen(options: argparse.Namespace, pack: Pack, work: Path) -> list[Item]:
     sizes = Sizes(
         model=options.model,
         experts_model=options.experts_model,
+        states_model=options.states_model,
         matrix=options.matrix,
         context=options.context,
         tokens=options.tokens,

@@ -20,7 +20,7 @@ _GRAPHS_TARGET_S, _GRAPHS = 1.0, 20
 _READY_TARGET_S = 3.0  # and the time to bring the weights to the device
 _IN_BF16 = ("bf16", "flashinfer_sm90")
 _WITH_TARGETS = (*_IN_BF16, "fp8")
-_MEASURED = (*_WITH_TARGETS, "awq", "experts")  # stages that measure a model
+_MEASURED = (*_WITH_TARGETS, "awq", "experts", "states")  # stages that measure a model
 # Stages whose items all have to pass: how their names end, and what they are called.
 _CHECKS = (
     ("conformance", "", "conformance"),

@@ -87,14 +87,20 @@ def _expert_share(program: Program, batch: int) -> float:
 
 def decode_bytes(program: Program, batch: int, context: int) -> int:
     """Bytes of weights, keys and values, in bf16, that `batch` requests of `context` tokens have to
-    read; of experts those that are expected."""
+    read, and of states that they read and write; of experts those that are expected."""
     windows = _windows(program)
     cached = sum(
         2 * math.prod(cache.dims) * min(windows[cache.name] or context, context)
         for cache in program.caches
+        if cache.layout != "state"
+    )
+    states = sum(
+        2 * tensor_bytes(cache.dtype, cache.dims)
+        for cache in program.caches
+        if cache.layout == "state"
     )
     sizes = _bytes(program)
     weights = sum(sizes[name] for name in _of_products(program, "linear"))
     stacks = sum(sizes[name] for name in _of_products(program, "grouped_linear"))
     read = weights + round(_expert_share(program, batch) * stacks)
-    return read + _KV_BYTES * batch * cached
+    return read + batch * (_KV_BYTES * cached + states)
