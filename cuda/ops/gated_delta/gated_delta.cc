@@ -139,7 +139,7 @@ struct HeadParts {
 
 // A block for columns of a head's state of a request.
 template <typename T, int kRows, bool kPerKey>
-PAGEMILL_KERNEL_OF(kTileThreads, (kPerKey && kRows > 128 ? 2 : 3))
+PAGEMILL_KERNEL_OF(kStateThreads, (kPerKey && kRows > 128 ? 2 : 3))
 DeltaHead(Operands<T> args, HeadParts parts, int heads, StepTokens batch) {
   using Chunks = Token<kRows, kPerKey>[2][kChunkTokens];
   PAGEMILL_SHARED(Chunks, chunks);
@@ -151,7 +151,7 @@ DeltaHead(Operands<T> args, HeadParts parts, int heads, StepTokens batch) {
   const HeadOffsets head_at = parts.At(head);
   const float rate = -Exp(args.a_log[head]);
   Fetched<T, kRows, kPerKey> fetched;
-  const bool has_columns = Ballot(AllLanes(), tile.column() < args.values) != 0;
+  const bool has_columns = tile.HasColumnsOfWarp();
   ForEachStateRun(batch, BlockIndex().y, [&](const ops::StateRun& run) {
     tile.Load(run.source == ops::kNullPage ? nullptr : args.states[run.source] + matrix);
     float sums[2] = {};  // of a row that is not stored yet
@@ -218,10 +218,8 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
                                   .share_scale = args.share_scale,
                                   .has_quads = args.keys % 4 == 0 && args.values % 4 == 0 &&
                                                HasAlignedRows(args.qkv)};
-    WithStateRows(args.keys, args.values, [&]<int kRows>(uint32_t blocks) {
-      const LaunchShape shape = {.blocks = {static_cast<uint32_t>(args.heads) * blocks,
-                                            static_cast<uint32_t>(args.batch->num_requests)},
-                                 .threads = {kTileThreads}};
+    WithStateTiles(args.keys, args.values, args.heads, args.batch->num_requests,
+                   [&]<int kRows>(const LaunchShape& shape) {
       Launch(*context.stream, shape,
              args.rates > 1 ? DeltaHead<T, kRows, true> : DeltaHead<T, kRows, false>, operands,
              parts, args.heads, StepTokensOf(*args.batch));

@@ -31,9 +31,9 @@
 
 namespace pagemill::gpu {
 
-// Rows of an expert, on average, from which on larger groups are worth their empty rows. Every group
-// reads the expert's weights again: with half as many rows as the smaller groups have, only a few
-// experts have more than one of those.
+// Rows of an expert, on average, from which on larger groups are worth their empty rows. Every
+// group reads the expert's weights again: up to half as many rows as the smallest groups of tensor
+// cores have, only a few experts have more than one of those. Not timed.
 inline constexpr int64_t kSomeRowsOfExpert = 4;
 inline constexpr int64_t kManyRowsOfExpert = 32;
 

@@ -110,8 +110,8 @@ TEST_P(GpuConformance, GroupedLinearInBf16) {
   }
 }
 
-// Rows are sorted in several chunks, for more experts than a warp has lanes, which have groups of few
-// rows, and for more chunks than are added up at once.
+// Rows are sorted in several chunks, for more experts than a warp has lanes, which have groups of
+// few rows, and for more chunks than are added up at once.
 TEST_P(GpuConformance, GroupedLinearOfManyRows) {
   Random random(4);
   for (const auto& [tokens, experts] : {std::pair<int64_t, int64_t>{130, 70}, {1200, 2}}) {

@@ -71,7 +71,7 @@ PAGEMILL_DEVICE void Put(const Fetched<T, kRows>& fetched, float dt_bias, float 
 
 // A block for columns of a head's state of a request.
 template <typename T, int kRows>
-PAGEMILL_KERNEL_OF(kTileThreads, 3)
+PAGEMILL_KERNEL_OF(kStateThreads, 3)
 ScanHead(Operands<T> args, StepTokens batch) {
   using Chunks = Token<kRows>[2][kChunkTokens];
   PAGEMILL_SHARED(Chunks, chunks);
@@ -82,7 +82,7 @@ ScanHead(Operands<T> args, StepTokens batch) {
   const int64_t matrix = int64_t{head} * args.num_states * args.head_dim;
   const float d = args.d[head], dt_bias = args.dt_bias[head], rate = -Exp(args.a_log[head]);
   Fetched<T, kRows> fetched;
-  const bool has_columns = Ballot(AllLanes(), tile.column() < args.head_dim) != 0;
+  const bool has_columns = tile.HasColumnsOfWarp();
   ForEachStateRun(batch, BlockIndex().y, [&](const ops::StateRun& run) {
     tile.Load(run.source == ops::kNullPage ? nullptr : args.states[run.source] + matrix);
     float sums[2] = {}, skip = 0;  // of a row that is not stored yet
@@ -140,10 +140,8 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
                                   .groups = static_cast<int>(args.groups),
                                   .has_quads = args.states % 4 == 0 && args.head_dim % 4 == 0 &&
                                                HasAlignedRows(args.xbc)};
-    WithStateRows(args.states, args.head_dim, [&]<int kRows>(uint32_t blocks) {
-      const LaunchShape shape = {.blocks = {static_cast<uint32_t>(args.heads) * blocks,
-                                            static_cast<uint32_t>(args.batch->num_requests)},
-                                 .threads = {kTileThreads}};
+    WithStateTiles(args.states, args.head_dim, args.heads, args.batch->num_requests,
+                   [&]<int kRows>(const LaunchShape& shape) {
       Launch(*context.stream, shape, ScanHead<T, kRows>, operands, StepTokensOf(*args.batch));
     });
   });

@@ -19,6 +19,7 @@
 
 #include <cstdint>
 
+#include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/gpu_vendor.h"
 
@@ -26,9 +27,9 @@ namespace pagemill::gpu {
 
 using StateQuad = Vector<float, 4>;
 
-inline constexpr int kTileThreads = 128;   // of a block
+inline constexpr int kStateThreads = 128;  // of a block
 inline constexpr int kMaxStateRows = 256;  // of a matrix
-inline constexpr int kStateRows = 16;
+inline constexpr int kStateRows = 16;      // of a lane
 
 // What a vector of `rows` elements has for the rows of a lane.
 struct StateRows {
@@ -41,7 +42,7 @@ template <int kRows>
 class StateTile {
  public:
   static constexpr int kLanes = kRows / kStateRows;
-  static constexpr int kColumns = kTileThreads / kLanes * 2;  // of a block
+  static constexpr int kColumns = kStateThreads / kLanes * 2;  // of a block
 
   // Columns from block * kColumns on.
   PAGEMILL_DEVICE StateTile(int rows, int columns, int block)
@@ -53,6 +54,11 @@ class StateTile {
   // The lane's own.
   PAGEMILL_DEVICE int column() const { return pair_ + lane_ % 2; }
   PAGEMILL_DEVICE int column_in_block() const { return column() % kColumns; }
+  // Whether the matrix has any of the warp's columns: by a vote, whose result compilers know to be
+  // the same for all lanes, so that shuffles may depend on it.
+  PAGEMILL_DEVICE bool HasColumnsOfWarp() const {
+    return Ballot(AllLanes(), column() < columns_) != 0;
+  }
   // One lane of those whose own a column is, if the matrix has it.
   PAGEMILL_DEVICE bool is_first() const { return lane_ < 2 && column() < columns_; }
 
@@ -143,12 +149,16 @@ class StateTile {
   float elements_[kStateRows][2];
 };
 
-// Calls body.template operator()<kRows>(blocks) with the least kRows for matrices of `rows` rows,
-// and the blocks that each matrix needs.
+// Calls body.template operator()<kRows>(shape) with the least kRows for matrices [rows, columns],
+// and blocks (head and columns, request) for a matrix of each head and request.
 template <typename Body>
-void WithStateRows(int64_t rows, int64_t columns, const Body& body) {
+void WithStateTiles(int64_t rows, int64_t columns, int64_t heads, int64_t requests,
+                    const Body& body) {
   const auto call = [&]<int kRows>() {
-    body.template operator()<kRows>(DivideUp(columns, StateTile<kRows>::kColumns));
+    const uint32_t blocks = DivideUp(columns, StateTile<kRows>::kColumns);
+    body.template operator()<kRows>(LaunchShape{
+        .blocks = {static_cast<uint32_t>(heads) * blocks, static_cast<uint32_t>(requests)},
+        .threads = {kStateThreads}});
   };
   if (rows <= kMaxStateRows / 2) {
     call.template operator()<kMaxStateRows / 2>();

@@ -12,7 +12,7 @@
 //
 // `row` of a team that has no token in a chunk is `end`, or more: it must not be read. Without
 // `uses`, which is the same for a warp, the last function is not called. Every thread of the block,
-// which has kTileThreads, calls it, and all have used the last chunk when it returns.
+// which has kStateThreads, calls it, and all have used the last chunk when it returns.
 #ifndef PAGEMILL_CUDA_OPS_STATES_TOKEN_CHUNKS_H_
 #define PAGEMILL_CUDA_OPS_STATES_TOKEN_CHUNKS_H_
 
@@ -25,7 +25,7 @@
 namespace pagemill::gpu {
 
 inline constexpr int kTeamThreads = 32;
-inline constexpr int kChunkTokens = kTileThreads / kTeamThreads;
+inline constexpr int kChunkTokens = kStateThreads / kTeamThreads;
 
 PAGEMILL_DEVICE int Team() { return static_cast<int>(ThreadIndex().x) / kTeamThreads; }
 PAGEMILL_DEVICE int ThreadOfTeam() { return static_cast<int>(ThreadIndex().x) % kTeamThreads; }
