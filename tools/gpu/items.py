@@ -134,13 +134,3 @@ def _anchors(work: Path, device: str, torch_device: str, sizes: Sizes) -> Iterat
             needs=needs,
             is_timed=True,
         )
-        if stage == "bf16":
-            one = (*flags, "--batches", "1", "--kernel-filter", "flashinfer_sm90")
-            yield Item(
-                "flashinfer_sm90/anchors",
-                _module("anchors", folder, device, *one),
-                120,
-                alone=True,
-                needs=needs,
-                is_timed=True,
-            )

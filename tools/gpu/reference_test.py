@@ -39,6 +39,19 @@ def test_bf16_counts_the_root_mean_square():
     assert not difference([_answer([4, 5, 6], [0.3] * 5)], _REFERENCE, "bf16").passed
 
 
+def test_a_few_errors_in_bf16_do_not_count_where_experts_are_chosen():
+    """A choice that changes; neither does it in a trusted implementation."""
+    long = replace(_REFERENCE, prompts=[[7] * 98], logprobs=[[-1.0] * 100], has_experts=True)
+    tokens = [4, 5, 6]
+    for others, passed in ((0.0, True), (0.3, False)):
+        answer = Answer(tokens=tokens, logprobs=[-1.0 + others] * 95 + [8.0] * 5)
+        found = difference([answer], long, "bf16")
+        assert found.passed == passed and found.error == pytest.approx(others)
+    assert not difference([Answer(tokens, [-1.0] * 94 + [8.0] * 6)], long, "bf16").passed
+    dense = replace(long, has_experts=False)
+    assert not difference([Answer(tokens, [-1.0] * 99 + [8.0])], dense, "bf16").passed
+
+
 def test_another_token_is_wrong_unless_it_is_as_likely():
     """What follows it cannot be compared."""
     answer = _answer([4, 1, 6], [0, 0, 0, 9, 9])

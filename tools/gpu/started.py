@@ -31,7 +31,7 @@ _WAIT_S = 120.0
 
 @dataclass(slots=True)
 class Answer:
-    """Greedy tokens after a prompt; `logprobs` of the prompt's tokens from the second on, then of
+    """The tokens after a prompt; `logprobs` of the prompt's tokens from the second on, then of
     the generated ones, if they were requested; `times_s` when each generated token was read."""
 
     tokens: list[int] = field(default_factory=list[int])
@@ -79,21 +79,15 @@ class Started:
         *,
         logprobs: bool = False,
         late: Sequence[Sequence[int]] = (),
+        drawn: Mapping[str, float] | None = None,
     ) -> list[Answer]:
         """The answers to prompts that start together, and to `late`, which start when all of those
-        decode.
+        decode. Tokens are the likeliest, or drawn with these sampling parameters.
 
         Raises:
             RuntimeError: a request failed, or the engine says nothing for two minutes.
         """
-        kept = 0 if logprobs else -1
-        sampling = _native.SamplingParams(
-            temperature=0.0,
-            max_tokens=num_tokens,
-            ignore_eos=True,
-            logprobs=kept,
-            prompt_logprobs=kept,
-        )
+        sampling = _sampling(num_tokens, logprobs, drawn or {"temperature": 0.0})
         answers: dict[int, Answer] = {}
 
         def submit(group: Sequence[Sequence[int]]) -> None:
@@ -120,6 +114,16 @@ class Started:
         if not outputs:
             raise RuntimeError(f"no output in {_WAIT_S:.0f} s")
         return outputs
+
+
+def _sampling(
+    num_tokens: int, logprobs: bool, drawn: Mapping[str, float]
+) -> _native.SamplingParams:
+    """Of requests that do not end before they have `num_tokens` tokens."""
+    kept = 0 if logprobs else -1
+    return _native.SamplingParams(
+        max_tokens=num_tokens, ignore_eos=True, logprobs=kept, prompt_logprobs=kept, **drawn
+    )
 
 
 def _take(answer: Answer, output: _native.RequestOutput, now: float) -> None:

@@ -18,8 +18,7 @@ _PREFILL_TARGET = 0.75  # of cuBLASLt's rate
 _HOST_TARGET_US = 50.0
 _GRAPHS_TARGET_S, _GRAPHS = 1.0, 20
 _READY_TARGET_S = 3.0  # and the time to bring the weights to the device
-_IN_BF16 = ("bf16", "flashinfer_sm90")
-_WITH_TARGETS = (*_IN_BF16, "fp8")
+_WITH_TARGETS = ("bf16", "fp8")
 _MEASURED = (*_WITH_TARGETS, "awq", "experts", "states")  # stages that measure a model
 # Stages whose items all have to pass: how their names end, and what they are called.
 _CHECKS = (
@@ -131,7 +130,7 @@ def _prefill(stage: str, record: Record, limits: Record | None) -> Row:
     if limits is None:
         return Row(what, reached)
     share = record["operations"] / record["seconds"] / limits["flop_per_s"]
-    return _share(what, reached, share, _PREFILL_TARGET if stage in _IN_BF16 else None)
+    return _share(what, reached, share, _PREFILL_TARGET if stage == "bf16" else None)
 
 
 def _share(what: str, reached: str, share: float, target: float | None) -> Row:
