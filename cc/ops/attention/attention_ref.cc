@@ -1,13 +1,13 @@
 #include <algorithm>
-#include <cmath>
-#include <limits>
-#include <utility>
 
 #include "cc/ops/attention/attention.h"
 #include "cc/ops/double_dot/double_dot.h"
+#include "cc/ops/double_softmax/double_softmax.h"
 
 namespace pagemill::ops {
 namespace {
+
+constexpr int64_t kMaxHeadDim = 512;
 
 // One head of one query, over keys [begin, end).
 class Query {
@@ -26,24 +26,12 @@ class Query {
     reach_ = call.inputs[kAttentionBiases].shape[1] / 2;
   }
 
-  // Sums are scaled again when a larger score comes, so that no score is stored.
   void Run(int64_t begin, int64_t end) const {
-    double max = -std::numeric_limits<double>::infinity();
-    double sum = 0;
-    double acc[512] = {};
+    DoubleSoftmax<kMaxHeadDim> softmax(head_dim_);
     for (int64_t key = begin; key < end; ++key) {
-      const double score = Score(key);
-      if (score > max) {
-        const double kept = std::exp(std::exchange(max, score) - score);
-        sum *= kept;
-        for (int64_t d = 0; d < head_dim_; ++d) acc[d] *= kept;
-      }
-      const double weight = std::exp(score - max);
-      const float* v = v_.Row<float>(key) + kv_head_ * head_dim_;
-      sum += weight;
-      for (int64_t d = 0; d < head_dim_; ++d) acc[d] += weight * v[d];
+      softmax.Add(Score(key), v_.Row<float>(key) + kv_head_ * head_dim_);
     }
-    for (int64_t d = 0; d < head_dim_; ++d) y_[d] = static_cast<float>(acc[d] / sum);
+    for (int64_t d = 0; d < head_dim_; ++d) y_[d] = static_cast<float>(softmax.Mean(d));
   }
 
  private:

@@ -1,11 +1,9 @@
 // The reference of `latent_attention`: one head of one query after the other, in double.
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <limits>
-#include <utility>
 
 #include "cc/ops/double_dot/double_dot.h"
+#include "cc/ops/double_softmax/double_softmax.h"
 #include "cc/ops/latent_attention/latent_attention.h"
 #include "cc/ops/latent_write/latent_cache.h"
 #include "cc/tensor/float16.h"
@@ -39,27 +37,16 @@ class Query {
     }
   }
 
-  // Sums are scaled again when a larger score comes, so that no score is stored.
   void Run() const {
-    double max = -std::numeric_limits<double>::infinity();
-    double sum = 0;
-    double acc[kMaxLatentSize] = {};
+    DoubleSoftmax<kMaxLatentSize> softmax(size_);
     for (int64_t key = first_; key < keys_; ++key) {
       const CacheRow row = RowOf(key);
-      const double score = Score(row);
-      if (score > max) {
-        const double kept = std::exp(std::exchange(max, score) - score);
-        sum *= kept;
-        for (int64_t i = 0; i < size_; ++i) acc[i] *= kept;
-      }
-      const double weight = std::exp(score - max);
-      sum += weight;
-      for (int64_t i = 0; i < size_; ++i) acc[i] += weight * row[i];
+      softmax.Add(Score(row), row);
     }
     for (int64_t i = 0; i < size_; ++i) {
-      y_[i] = first_ < keys_ ? static_cast<float>(acc[i] / sum) : 0;
+      y_[i] = first_ < keys_ ? static_cast<float>(softmax.Mean(i)) : 0;
     }
-    if (lse_ != nullptr) *lse_ = static_cast<float>(max + std::log(sum));
+    if (lse_ != nullptr) *lse_ = static_cast<float>(softmax.LogSumExp());
   }
 
  private:

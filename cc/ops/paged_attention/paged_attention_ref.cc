@@ -1,10 +1,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
-#include <utility>
 
 #include "cc/ops/double_dot/double_dot.h"
+#include "cc/ops/double_softmax/double_softmax.h"
 #include "cc/ops/kv_page.h"
 #include "cc/ops/paged_attention/paged_attention.h"
 #include "cc/tensor/float16.h"
@@ -12,6 +11,8 @@
 
 namespace pagemill::ops {
 namespace {
+
+using Softmax = DoubleSoftmax</*kMaxSize=*/512>;
 
 // The elements of a key or a value of a head, `stride` elements apart, as they are stored.
 struct CacheRow {
@@ -38,7 +39,7 @@ class Query {
         kv_head_(head / (args.q.shape[1] / args.kv_heads)),
         q_(args.q.Row<float>(token) + head * head_dim_),
         y_(args.y.Row<float>(token) + head * head_dim_),
-        sink_(args.sinks == nullptr ? -std::numeric_limits<double>::infinity() : args.sinks[head]),
+        sink_(args.sinks == nullptr ? Softmax::kNoSink : args.sinks[head]),
         slope_(args.slopes == nullptr ? 0.0 : args.slopes[head]),
         biases_(args.biases == nullptr ? nullptr
                                        : args.biases + head * (2 * args.bias_reach + 1)) {
@@ -53,29 +54,21 @@ class Query {
                              : 0;
   }
 
-  // Sums are scaled again when a larger score comes, so that no score is stored.
   void Run() const {
-    double max = sink_;
-    double sum = max == -std::numeric_limits<double>::infinity() ? 0 : 1;
-    double acc[512] = {};
+    Softmax softmax(head_dim_, sink_);
     for (int64_t key = low_; key < high_; ++key) {
-      const double score = Score(key);
-      if (score > max) {
-        const double kept = std::exp(std::exchange(max, score) - score);
-        sum *= kept;
-        for (int64_t d = 0; d < head_dim_; ++d) acc[d] *= kept;
-      }
-      AddValue(key, std::exp(score - max), sum, acc);
+      const int64_t row = ValueRow(key), block = BlockOf(key);
+      softmax.Add(Score(key), Row(block, row * head_dim_, /*stride=*/1), Scale(block, row));
     }
     for (int64_t d = 0; d < head_dim_; ++d) {
-      y_[d] = static_cast<float>(acc[d] / sum * args_.kv_scales.v);
+      y_[d] = static_cast<float>(softmax.Mean(d) * args_.kv_scales.v);
     }
   }
 
  private:
   double Score(int64_t key) const {
     const int64_t block_size = args_.batch->block_size;
-    const int64_t block = block_table_[key / block_size];
+    const int64_t block = BlockOf(key);
     const KeyStrides strides = KeyStridesOf(args_.keys_in_rows, head_dim_, block_size);
     const CacheRow k =
         Row(block, kv_head_ * head_dim_ * block_size + key % block_size * strides.token,
@@ -95,14 +88,12 @@ class Query {
     return biases_[reach + std::clamp(distance, -reach, reach)];
   }
 
-  void AddValue(int64_t key, double weight, double& sum, double* acc) const {
+  int64_t BlockOf(int64_t key) const { return block_table_[key / args_.batch->block_size]; }
+
+  // In its block, behind the keys of all heads.
+  int64_t ValueRow(int64_t key) const {
     const int64_t block_size = args_.batch->block_size;
-    const int64_t row = (args_.kv_heads + kv_head_) * block_size + key % block_size;
-    const int64_t block = block_table_[key / block_size];
-    const CacheRow v = Row(block, row * head_dim_, /*stride=*/1);
-    const double scaled_weight = weight * Scale(block, row);
-    sum += weight;
-    for (int64_t d = 0; d < head_dim_; ++d) acc[d] += scaled_weight * v[d];
+    return (args_.kv_heads + kv_head_) * block_size + key % block_size;
   }
 
   CacheRow Row(int64_t block, int64_t first, int64_t stride) const {
@@ -128,7 +119,7 @@ class Query {
   int64_t kv_head_;
   const float* q_;
   float* y_;
-  double sink_;  // -infinity: none
+  double sink_;  // or Softmax::kNoSink
   double slope_;
   const float* biases_;
   int64_t position_ = 0;
