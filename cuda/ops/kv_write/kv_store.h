@@ -1,5 +1,5 @@
 // File: cuda/ops/kv_write/kv_store.h
-// Storing a token's keys and values by a block, for `kv_write` and the op that also rotates keys.
+// Storing a token's keys and values by warps, for `kv_write` and the op that also rotates keys.
 #ifndef PAGEMILL_CUDA_OPS_KV_WRITE_KV_STORE_H_
 #define PAGEMILL_CUDA_OPS_KV_WRITE_KV_STORE_H_
 
@@ -54,10 +54,9 @@ PAGEMILL_DEVICE int64_t KvIndex(const KvStoreParams<C>& p, int which, int64_t he
 // A row of int8 and its scale, by a warp.
 template <typename T>
 PAGEMILL_DEVICE void StoreScaledRow(const KvStoreParams<ScaledInt8>& p, ScaledInt8* block,
-                                    const T* of_token, int which, int64_t head, int64_t offset) {
+                                    const T* x, int which, int64_t head, int64_t offset) {
   constexpr uint32_t kNaN = 0x7fc00000u;
   const int64_t size = which == 0 ? p.head_dim : p.value_dim;
-  const T* const x = of_token + head * size;
   float most = 0;
   bool finite = true;
   for (int64_t d = Lane(); d < size; d += WarpLanes()) {
@@ -80,26 +79,23 @@ PAGEMILL_DEVICE void StoreScaledRow(const KvStoreParams<ScaledInt8>& p, ScaledIn
   scales[row] = any ? most / 127.0f : finite ? 0.0f : BitsToFloat(kNaN);
 }
 
-// Every thread of the block calls it. A negative slot stores nothing.
+// The key (which = 0) or value (1) of a head at `x`, by a warp. A negative slot stores nothing.
 template <typename T, typename C>
-PAGEMILL_DEVICE void StoreKvToken(const KvStoreParams<C>& p, int32_t slot, const T* k,
-                                  const T* v) {
+PAGEMILL_DEVICE void StoreKvHead(const KvStoreParams<C>& p, int32_t slot, int which, int head,
+                                 const T* x) {
   if (slot < 0) return;
-  C* const block = p.data + slot / p.block_size * p.block_stride;
-  const int64_t offset = slot % p.block_size;
+  const int block_size = static_cast<int>(p.block_size);
+  C* const block = p.data + slot / block_size * p.block_stride;
+  const int offset = slot % block_size;
   if constexpr (std::is_same_v<C, ScaledInt8>) {
-    const int warps = static_cast<int>(BlockSize().x) / WarpLanes();
-    for (int64_t row = Warp(); row < 2 * p.kv_heads; row += warps) {
-      const int which = row < p.kv_heads ? 0 : 1;
-      const int64_t head = row % p.kv_heads;
-      StoreScaledRow(p, block, which == 0 ? k : v, which, head, offset);
-    }
+    StoreScaledRow(p, block, x, which, head, offset);
   } else {
-    for (int64_t i = ThreadIndex().x; i < p.kv_heads * p.head_dim; i += BlockSize().x) {
-      const int64_t head = i / p.head_dim, d = i % p.head_dim;
-      block[KvIndex(p, 0, head, d, offset)] = ToCache<C>(ToFloat(k[i]) * p.inverse_k_scale);
-      const float value = d < p.value_dim ? ToFloat(v[head * p.value_dim + d]) : 0;
-      block[KvIndex(p, 1, head, d, offset)] = ToCache<C>(value * p.inverse_v_scale);
+    const int head_dim = static_cast<int>(p.head_dim);
+    const int size = which == 0 ? head_dim : static_cast<int>(p.value_dim);
+    const float inverse_scale = which == 0 ? p.inverse_k_scale : p.inverse_v_scale;
+    for (int d = Lane(); d < head_dim; d += WarpLanes()) {
+      block[KvIndex(p, which, head, d, offset)] =
+          ToCache<C>((d < size ? ToFloat(x[d]) : 0) * inverse_scale);
     }
   }
 }

@@ -1,5 +1,5 @@
 // File: cuda/ops/rotary/rotary_heads.h
-// Rotation of a token's heads by a block, for `rotary` and the op that also stores keys.
+// Rotation of a token's heads by warps, for `rotary` and the op that also stores keys.
 #ifndef PAGEMILL_CUDA_OPS_ROTARY_ROTARY_HEADS_H_
 #define PAGEMILL_CUDA_OPS_ROTARY_ROTARY_HEADS_H_
 
@@ -23,7 +23,12 @@ struct RotaryAngleParams {
 };
 
 struct RotaryHeadParams {
-  int64_t q_heads, k_heads, head_dim;
+  int32_t q_heads, k_heads, head_dim;
+
+  static RotaryHeadParams Of(const ops::RotaryArgs& args) {
+    return {static_cast<int32_t>(args.q.shape[1]), static_cast<int32_t>(args.k.shape[1]),
+            static_cast<int32_t>(args.q.shape[2])};
+  }
 };
 
 inline RotaryAngleParams AngleParamsOf(const ops::RotaryArgs& args) {
@@ -52,11 +57,14 @@ PAGEMILL_DEVICE void SinCos(float angle, float* sine, float* cosine) {
   if (quadrant == 1 || quadrant == 2) *cosine = -*cosine;
 }
 
+// A token's, for each pair, in shared memory.
+struct TokenAngles {
+  const float* sines;
+  const float* cosines;
+};
+
 // Every thread of the block calls it. `position` has angles.dims elements.
-template <typename T>
-PAGEMILL_DEVICE void RotateToken(const RotaryAngleParams& angles, const int32_t* position,
-                                 const RotaryHeadParams& heads, const T* q, const T* k, T* q_out,
-                                 T* k_out) {
+PAGEMILL_DEVICE TokenAngles AnglesOf(const RotaryAngleParams& angles, const int32_t* position) {
   PAGEMILL_SHARED(float[ops::kMaxRotaryPairs], sines);
   PAGEMILL_SHARED(float[ops::kMaxRotaryPairs], cosines);
   for (int32_t i = static_cast<int32_t>(ThreadIndex().x); i < angles.pairs;
@@ -71,25 +79,24 @@ PAGEMILL_DEVICE void RotateToken(const RotaryAngleParams& angles, const int32_t*
     cosines[i] *= angles.mscale;
   }
   SyncBlock();
-  // A pair, or an element beside the pairs, for each thread.
-  const int64_t pairs = angles.pairs, units = heads.head_dim - pairs;
-  for (int64_t i = ThreadIndex().x; i < (heads.q_heads + heads.k_heads) * units;
-       i += BlockSize().x) {
-    const int64_t head = i / units, unit = i % units;
-    const bool is_q = head < heads.q_heads;
-    const int64_t offset = (is_q ? head : head - heads.q_heads) * heads.head_dim;
-    const T* const x = (is_q ? q : k) + offset;
-    T* const y = (is_q ? q_out : k_out) + offset;
-    if (unit >= pairs) {
-      const int64_t beside = unit - pairs < angles.begin ? unit - pairs : unit + pairs;
-      y[beside] = x[beside];
-      continue;
-    }
-    const int64_t first = angles.begin + (angles.interleaved ? 2 * unit : unit);
-    const int64_t second = first + (angles.interleaved ? 1 : pairs);
+  return {sines, cosines};
+}
+
+// A head, by a warp; y may be x.
+template <typename T>
+PAGEMILL_DEVICE void RotateHead(const RotaryAngleParams& angles, const TokenAngles& token,
+                                int head_dim, const T* x, T* y) {
+  for (int pair = Lane(); pair < angles.pairs; pair += WarpLanes()) {
+    const int first = angles.begin + (angles.interleaved ? 2 * pair : pair);
+    const int second = first + (angles.interleaved ? 1 : angles.pairs);
     const float a = ToFloat(x[first]), b = ToFloat(x[second]);
-    y[first] = FromFloat<T>(a * cosines[unit] - b * sines[unit]);
-    y[second] = FromFloat<T>(b * cosines[unit] + a * sines[unit]);
+    y[first] = FromFloat<T>(a * token.cosines[pair] - b * token.sines[pair]);
+    y[second] = FromFloat<T>(b * token.cosines[pair] + a * token.sines[pair]);
+  }
+  const int beside = head_dim - 2 * angles.pairs;
+  for (int i = Lane(); i < beside; i += WarpLanes()) {
+    const int d = i < angles.begin ? i : i + 2 * angles.pairs;
+    y[d] = x[d];
   }
 }
 

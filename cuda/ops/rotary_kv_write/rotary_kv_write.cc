@@ -7,14 +7,13 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
+#include "cuda/ops/heads/heads_of_tokens.h"
 #include "cuda/ops/kernels.h"
 #include "cuda/ops/kv_write/kv_store.h"
 #include "cuda/ops/rotary/rotary_heads.h"
 
 namespace pagemill::gpu {
 namespace {
-
-constexpr int64_t kMaxThreads = 256;
 
 template <typename T>
 struct TokenRows {
@@ -24,6 +23,7 @@ struct TokenRows {
   Rows<T> q_out, k_out;
 };
 
+// Block (token, part of its heads: those of q, of k, and of v).
 template <typename T, typename C>
 PAGEMILL_KERNEL RotateAndStore(RotaryAngleParams angles, Rows<const int32_t> positions,
                                RotaryHeadParams heads, TokenRows<T> rows, KvStoreParams<C> store,
@@ -31,10 +31,26 @@ PAGEMILL_KERNEL RotateAndStore(RotaryAngleParams angles, Rows<const int32_t> pos
   LetNextBegin();
   AwaitInputs();
   const int64_t t = BlockIndex().x;
-  RotateToken(angles, positions[t], heads, rows.data + t * rows.q_stride, rows.k[t],
-              rows.q_out[t], rows.k_out[t]);
-  SyncBlock();
-  StoreKvToken(store, slots[t], static_cast<const T*>(rows.k_out[t]), rows.v[t]);
+  const TokenAngles token = AnglesOf(angles, positions[t]);
+  ForHeadsOfWarp(heads.q_heads + 2 * heads.k_heads, [&](int head) {
+    if (head < heads.q_heads) {
+      const int64_t offset = int64_t{head} * heads.head_dim;
+      RotateHead(angles, token, heads.head_dim, rows.data + t * rows.q_stride + offset,
+                 rows.q_out[t] + offset);
+      return;
+    }
+    head -= heads.q_heads;
+    if (head < heads.k_heads) {
+      const int64_t offset = int64_t{head} * heads.head_dim;
+      T* const rotated = rows.k_out[t] + offset;
+      RotateHead(angles, token, heads.head_dim, rows.k[t] + offset, rotated);
+      SyncWarp(AllLanes());
+      StoreKvHead(store, slots[t], /*which=*/0, head, static_cast<const T*>(rotated));
+      return;
+    }
+    head -= heads.k_heads;
+    StoreKvHead(store, slots[t], /*which=*/1, head, rows.v[t] + head * store.value_dim);
+  });
 }
 
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
@@ -55,13 +71,11 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
                                RowsOf<T>(rotary.q_out),
                                RowsOf<T>(rotary.k_out)};
     WithCacheType(kv.cache.dtype, [&]<typename C>(C) {
-      Launch(*context.stream,
-             {.blocks = {static_cast<uint32_t>(rotary.q.shape[0])},
-              .threads = {BlockThreads(rotary.q.RowElements() + rotary.k.RowElements(), 4,
-                                       kMaxThreads)},
-              .early = true},
-             RotateAndStore<T, C>, AngleParamsOf(rotary), RowsOf<const int32_t>(rotary.positions),
-             RotaryHeadParams{rotary.q.shape[1], rotary.k.shape[1], rotary.q.shape[2]}, rows,
+      LaunchShape shape =
+          HeadsOfTokens(rotary.q.shape[0], rotary.q.shape[1] + 2 * rotary.k.shape[1]);
+      shape.early = true;
+      Launch(*context.stream, shape, RotateAndStore<T, C>, AngleParamsOf(rotary),
+             RowsOf<const int32_t>(rotary.positions), RotaryHeadParams::Of(rotary), rows,
              KvStoreParamsOf<C>(kv), kv.batch->slot_mapping);
     });
   });
