@@ -47,6 +47,23 @@ RowDraw MakeTopPDraw(Random& random) {
   return draw;
 }
 
+// Draw parameters of rows that have the same limits.
+RowDraw MakeLimitedDraw(Random& random, RowDraw limits) {
+  limits.SetSeed(random.Next());
+  limits.position = static_cast<int32_t>(random.Int(0, 1 << 30));
+  return limits;
+}
+
+// Limits that leave few tokens, many, one, or all, of some thousands.
+constexpr RowDraw kLimits[] = {
+    {.temperature = 0.5f, .top_k = 50},
+    {.temperature = 2.0f, .top_k = 2000},
+    {.temperature = 1.0f, .top_k = 20000},
+    {.temperature = 0.5f, .top_p = 1e-6f},
+    {.temperature = 2.0f, .top_p = 0.95f},
+    {.temperature = 0.7f, .min_p = 0.01f, .top_p = 0.9f, .top_k = 40},
+};
+
 // Logits: every third row has equal ones, every fifth row excluded ones; row 2 has a NaN.
 std::vector<float> MakeLogits(Random& random, int64_t rows, int64_t width) {
   std::vector<float> x;
@@ -68,8 +85,8 @@ std::vector<float> MakeFewLogits(Random& random, int64_t rows, int64_t width) {
 }
 
 struct Case {
-  // With four different logits if `few`.
-  Case(Random& random, int64_t rows, int64_t width, bool few)
+  // With four different logits if `few`; with `limits` if they are not null.
+  Case(Random& random, int64_t rows, int64_t width, bool few, const RowDraw* limits)
       : logits((few ? MakeFewLogits : MakeLogits)(random, rows, width)),
         x(DType::kF32, {rows, width}, {.misalign_bytes = 4, .row_padding_bytes = 4}),
         columns(DType::kI32, {rows}, {.misalign_bytes = 4}),
@@ -82,7 +99,9 @@ struct Case {
       const std::span<const float> of_row =
           std::span(logits).subspan(static_cast<size_t>(row * width), static_cast<size_t>(width));
       const MaxEntry max = reference::ArgMax(of_row);
-      const RowDraw draw = few ? MakeTopPDraw(random) : MakeDraw(random, row);
+      const RowDraw draw = limits != nullptr ? MakeLimitedDraw(random, *limits)
+                           : few             ? MakeTopPDraw(random)
+                                             : MakeDraw(random, row);
       std::memcpy(&words[static_cast<size_t>(row * kRowDrawWords)], &draw, sizeof(draw));
       at_largest.push_back(max.token_id);
       largest.push_back(max.logit);
@@ -124,10 +143,10 @@ void ExpectDrawn(const std::vector<int32_t>& got, const Case& drawn, std::string
 }
 
 void Check(const OpDefinition& op, const device::Capabilities& caps, int64_t rows, int64_t width,
-           bool few = false) {
+           bool few = false, const RowDraw* limits = nullptr) {
   SCOPED_TRACE(::testing::Message() << rows << " rows of " << width);
   Random random(static_cast<uint64_t>(width));
-  Case drawn(random, rows, width, few);
+  Case drawn(random, rows, width, few, limits);
   TestTensor y(DType::kI32, {rows}, {.misalign_bytes = 4});
   const Attributes attributes;
   for (TestTensor* target : {&y, &drawn.columns}) {
@@ -156,6 +175,10 @@ void CheckDrawTokensConformance(const OpDefinition& op, const device::Capabiliti
   Check(op, caps, 3, 5000);
   Check(op, caps, 5, 40000);  // more than a column for each thread of a part
   Check(op, caps, 40, 200, /*few=*/true);
+  for (const RowDraw& limits : kLimits) {
+    SCOPED_TRACE(::testing::Message() << "top_k " << limits.top_k << ", top_p " << limits.top_p);
+    Check(op, caps, 5, 9000, /*few=*/false, &limits);
+  }
   Check(op, caps, 0, 9);
 }
 

@@ -7,20 +7,22 @@
 namespace pagemill::gpu {
 namespace {
 
-constexpr int kThreads = 1024;
+constexpr int kThreads = 256;
+constexpr int64_t kPartColumns = 4096;  // of a row, for a block: one alone has many
 
+// {-inf, -1}: none. {+inf, -1}: some element is NaN or +inf.
 struct Found {
-  float value = -INFINITY;
-  int32_t column = -1;
+  float value;
+  int32_t column;
 };
 
-// The better of two: the larger value, or the lower column. Invalid ones (+inf, no column) win.
+// The better of two: the larger value, or the lower column.
 PAGEMILL_DEVICE Found Better(Found a, Found b) {
   if (a.value != b.value) return a.value > b.value ? a : b;
   return static_cast<uint32_t>(a.column) < static_cast<uint32_t>(b.column) ? a : b;
 }
 
-PAGEMILL_DEVICE Found WarpBest(Found found) {
+PAGEMILL_DEVICE Found BestOfWarp(Found found) {
   for (int bits = WarpLanes() / 2; bits > 0; bits /= 2) {
     Found other;
     other.value = ShuffleXor(AllLanes(), found.value, bits);
@@ -30,43 +32,71 @@ PAGEMILL_DEVICE Found WarpBest(Found found) {
   return found;
 }
 
-PAGEMILL_KERNEL LargestOfRow(Rows<const float> x, int64_t size, int32_t* columns, float* values) {
-  PAGEMILL_SHARED(float[32], warp_values);
-  PAGEMILL_SHARED(int32_t[32], warp_columns);
-  PAGEMILL_SHARED(int[32], warp_invalid);
-  const float* const row = x[BlockIndex().x];
-  Found found;
-  bool invalid = false;
-  ForColumns(row, ThreadIndex().x, size, kThreads, [&](int64_t column, float value) {
-    invalid = invalid || !(value < INFINITY);
+PAGEMILL_DEVICE Found BestOfBlock(Found found) {
+  PAGEMILL_SHARED(Found[kThreads / 32], of_warps);
+  found = BestOfWarp(found);
+  if (Lane() == 0) of_warps[Warp()] = found;
+  SyncBlock();
+  for (int warp = 0; warp < kThreads / WarpLanes(); ++warp) found = Better(found, of_warps[warp]);
+  return found;
+}
+
+uint32_t NumParts(int64_t columns) { return DivideUp(columns, kPartColumns); }
+
+// Block (row, part); `best` is [rows, parts].
+PAGEMILL_KERNEL LargestOfPart(Rows<const float> x, int64_t size, Found* best) {
+  LetNextBegin();
+  AwaitInputs();
+  const int64_t row = BlockIndex().x, part = BlockIndex().y;
+  const int64_t begin = part * kPartColumns;
+  const int64_t end = begin + kPartColumns < size ? begin + kPartColumns : size;
+  Found found = {-INFINITY, -1};
+  ForColumns(x[row], begin + ThreadIndex().x, end, kThreads, [&](int64_t column, float value) {
+    if (!(value < INFINITY)) found = {INFINITY, -1};
     if (value > found.value) found = {value, static_cast<int32_t>(column)};
   });
-  found = WarpBest(found);
-  invalid = Ballot(AllLanes(), invalid) != 0;
-  if (Lane() == 0) {
-    warp_values[Warp()] = found.value;
-    warp_columns[Warp()] = found.column;
-    warp_invalid[Warp()] = invalid ? 1 : 0;
+  found = BestOfBlock(found);
+  if (ThreadIndex().x == 0) best[row * GridSize().y + part] = found;
+}
+
+// Block (row).
+PAGEMILL_KERNEL LargestOfParts(const Found* best, int parts, int32_t* columns, float* values) {
+  LetNextBegin();
+  AwaitInputs();
+  const int64_t row = BlockIndex().x;
+  Found found = {-INFINITY, -1};
+  for (int part = static_cast<int>(ThreadIndex().x); part < parts; part += kThreads) {
+    found = Better(found, best[row * parts + part]);
   }
-  SyncBlock();
+  found = BestOfBlock(found);
   if (ThreadIndex().x != 0) return;
-  for (int warp = 1; warp < kThreads / WarpLanes(); ++warp) {
-    found = Better(found, {warp_values[warp], warp_columns[warp]});
-    invalid = invalid || warp_invalid[warp] != 0;
-  }
-  columns[BlockIndex().x] = invalid ? -1 : found.column;
-  values[BlockIndex().x] = invalid ? INFINITY : found.value;
+  columns[row] = found.column;
+  values[row] = found.value;
 }
 
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const TensorView& x = call.inputs[0];
-  Launch(*context.stream,
-         {.blocks = {static_cast<uint32_t>(x.shape[0])}, .threads = {kThreads}}, LargestOfRow,
-         RowsOf<const float>(x), x.shape[1], call.outputs[0].Data<int32_t>(),
+  const auto rows = static_cast<uint32_t>(x.shape[0]);
+  const uint32_t parts = NumParts(x.shape[1]);
+  auto* const best = reinterpret_cast<Found*>(context.workspace.data());
+  Launch(*context.stream, {.blocks = {rows, parts}, .threads = {kThreads}, .early = true},
+         LargestOfPart, RowsOf<const float>(x), x.shape[1], best);
+  Launch(*context.stream, {.blocks = {rows}, .threads = {kThreads}, .early = true}, LargestOfParts,
+         best, static_cast<int>(parts), call.outputs[0].Data<int32_t>(),
          call.outputs[1].Data<float>());
 }
 
-constexpr ops::Kernel kKernels[] = {{"argmax", "gpu", 10, OnEveryGpu, Run}};
+int64_t WorkspaceBytes(const ops::OpCall& call, int32_t) {
+  const TensorView& x = call.inputs[0];
+  return x.shape[0] * NumParts(x.shape[1]) * static_cast<int64_t>(sizeof(Found));
+}
+
+constexpr ops::Kernel kKernels[] = {{.op = "argmax",
+                                     .name = "gpu",
+                                     .priority = 10,
+                                     .supports = OnEveryGpu,
+                                     .run = Run,
+                                     .workspace_bytes = WorkspaceBytes}};
 
 }  // namespace
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -12,7 +13,8 @@
 
 // Nothing is sorted: a digit after the other is found of the key of the last token that top-k or
 // top-p keeps, from the number or the weight of the tokens that have each digit. Weights are whole
-// numbers, so that sums do not depend on their order.
+// numbers, so that sums do not depend on their order. A row is read once or twice, to list the few
+// tokens that may be kept; digit by digit if there are many.
 
 namespace pagemill::gpu {
 namespace {
@@ -21,7 +23,7 @@ constexpr int kThreads = 1024;
 constexpr int kDigitBits = 8;
 constexpr int kDigits = 1 << kDigitBits;
 // The weight of the most likely token. Rows of 2^20 columns have a total below 2^60.
-constexpr float kOne = 1.0f * (int64_t{1} << 40);
+constexpr uint64_t kOne = uint64_t{1} << 40;
 
 // A row with the limits that are found so far: tokens whose key is above `last`, and those equal to
 // it that are among the first `ties` of them.
@@ -33,7 +35,7 @@ struct RowLimits {
   int64_t ties;
 
   PAGEMILL_DEVICE uint64_t Weight(float logit) const {
-    return static_cast<uint64_t>(Exp((logit - most) * inverse_temperature) * kOne);
+    return static_cast<uint64_t>(Exp((logit - most) * inverse_temperature) * static_cast<float>(kOne));
   }
 };
 
@@ -45,18 +47,6 @@ PAGEMILL_DEVICE uint32_t KeyOf(float logit) {
 PAGEMILL_DEVICE float LogitOf(uint32_t key) {
   return BitsToFloat((key >> 31) != 0 ? key & 0x7fffffffu : ~key);
 }
-
-// What is summed of a token: its weight if that is above `least`, or 1.
-struct ByWeight {
-  uint64_t least = 0;
-  PAGEMILL_DEVICE uint64_t operator()(const RowLimits& limits, float logit) const {
-    const uint64_t weight = limits.Weight(logit);
-    return weight > least ? weight : 0;
-  }
-};
-struct ByNumber {
-  PAGEMILL_DEVICE uint64_t operator()(const RowLimits&, float) const { return 1; }
-};
 
 PAGEMILL_DEVICE uint64_t SumOfWarp(uint64_t value) {
   for (int bits = WarpLanes() / 2; bits > 0; bits /= 2) {
@@ -97,14 +87,50 @@ PAGEMILL_DEVICE uint64_t SumOfThreadsBefore(uint64_t value) {
   return SumsOfWarps(SumOfWarp(value), sums).Before(Warp()) + of_lanes;
 }
 
-// The sum over tokens whose key is at least `key`; the same in every thread.
-template <typename Measure>
-PAGEMILL_DEVICE uint64_t SumFrom(const RowLimits& limits, uint32_t key, const Measure& measure) {
+// Where tokens are read from. ForEach() calls body(column, logit) for a part of them in each thread.
+struct TokensOfRow {
+  const float* row;
+  int64_t size;
+
+  template <typename Body>
+  PAGEMILL_DEVICE void ForEach(const Body& body) const {
+    ForColumns(row, ThreadIndex().x, size, kThreads, [&](int64_t column, float logit) {
+      body(static_cast<int32_t>(column), logit);
+    });
+  }
+};
+
+// Some tokens of a row, in shared memory: each warp has a part of the list.
+struct ListedToken {
+  int32_t column;
+  float logit;
+};
+struct ListedTokens {
+  const ListedToken* of_warp;
+  int count;
+
+  template <typename Body>
+  PAGEMILL_DEVICE void ForEach(const Body& body) const {
+    for (int i = Lane(); i < count; i += WarpLanes()) body(of_warp[i].column, of_warp[i].logit);
+  }
+};
+
+// One token for each thread.
+struct TokensOfThreads {
+  float logit;
+
+  template <typename Body>
+  PAGEMILL_DEVICE void ForEach(const Body& body) const {
+    body(static_cast<int32_t>(ThreadIndex().x), logit);
+  }
+};
+
+// The sum of measure(column, logit) over tokens; the same in every thread.
+template <typename Tokens, typename Measure>
+PAGEMILL_DEVICE uint64_t SumOf(const Tokens& tokens, const Measure& measure) {
   PAGEMILL_SHARED(WarpSums, sums);
   uint64_t own = 0;
-  ForColumns(limits.row, ThreadIndex().x, limits.size, kThreads, [&](int64_t, float logit) {
-    if (KeyOf(logit) >= key) own += measure(limits, logit);
-  });
+  tokens.ForEach([&](int32_t column, float logit) { own += measure(column, logit); });
   return SumsOfWarps(SumOfWarp(own), sums).Total();
 }
 
@@ -113,29 +139,39 @@ PAGEMILL_DEVICE uint64_t SumFrom(const RowLimits& limits, uint32_t key, const Me
 constexpr int kSums = 16;
 using DigitSums = uint64_t[kDigits][kSums + 1];
 
+// Orders of tokens: whole numbers of kBits bits.
+struct ByLogit {
+  static constexpr int kBits = 32;
+  PAGEMILL_DEVICE uint32_t operator()(int32_t, float logit) const { return KeyOf(logit); }
+};
+struct ByColumn {  // the first is the largest
+  static constexpr int kBits = 24;
+  PAGEMILL_DEVICE uint32_t operator()(int32_t column, float) const { return ColumnOf(column); }
+  PAGEMILL_DEVICE static uint32_t ColumnOf(uint32_t key) { return (1u << kBits) - 1 - key; }
+};
+
 struct LastKey {
   uint32_t key;
   uint64_t above;  // the sum over keys above it
 };
 
-// The largest key whose tokens, with those above, reach `target`; among tokens of keys from `least`
-// on, whose sum is at least `target`. `sums` is shared memory.
-template <typename Measure>
-PAGEMILL_DEVICE LastKey FindLast(const RowLimits& limits, uint32_t least, uint64_t target,
-                                 const Measure& measure, DigitSums& sums) {
+// The largest key whose tokens, with those above, reach `target`, of sums of measure(column, logit),
+// which reach it in all. `sums` is shared memory.
+template <typename Order, typename Tokens, typename Measure>
+PAGEMILL_DEVICE LastKey FindLast(const Tokens& tokens, uint64_t target, const Measure& measure,
+                                 DigitSums& sums) {
   PAGEMILL_SHARED(uint32_t, found_digit);
   PAGEMILL_SHARED(uint64_t, found_above);
   const int thread = static_cast<int>(ThreadIndex().x);
   LastKey last = {0, 0};
-  for (int shift = 32 - kDigitBits; shift >= 0; shift -= kDigitBits) {
+  for (int shift = Order::kBits - kDigitBits; shift >= 0; shift -= kDigitBits) {
     SyncBlock();
     for (int i = thread; i < kDigits * kSums; i += kThreads) sums[i / kSums][i % kSums] = 0;
     SyncBlock();
-    ForColumns(limits.row, thread, limits.size, kThreads, [&](int64_t, float logit) {
-      const uint32_t key = KeyOf(logit);
-      const bool same_begin = (uint64_t{key} ^ last.key) >> (shift + kDigitBits) == 0;
-      if (key < least || !same_begin) return;
-      const uint64_t value = measure(limits, logit);
+    tokens.ForEach([&](int32_t column, float logit) {
+      const uint32_t key = Order()(column, logit);
+      if ((uint64_t{key} ^ last.key) >> (shift + kDigitBits) != 0) return;
+      const uint64_t value = measure(column, logit);
       if (value > 0) AtomicAdd(&sums[key >> shift & (kDigits - 1)][Lane() % kSums], value);
     });
     SyncBlock();
@@ -165,6 +201,57 @@ PAGEMILL_DEVICE LastKey FindLast(const RowLimits& limits, uint32_t least, uint64
   }
   return last;
 }
+
+// A row's tokens that may be kept, as far as there is room for them.
+class TokenList {
+ public:
+  // Lists the tokens of a row with a key of at least limits.last and a weight above `least`.
+  // `memory`: shared, for `room` tokens.
+  PAGEMILL_DEVICE TokenList(const RowLimits& limits, uint64_t least, ListedToken* memory, int room) {
+    PAGEMILL_SHARED(WarpSums, weights);
+    PAGEMILL_SHARED(WarpSums, lists_without_room);
+    const int room_of_warp = room / SumsOfWarps::Count();
+    ListedToken* const list = memory + Warp() * room_of_warp;
+    const LaneMask lanes_before = (LaneMask{1} << Lane()) - 1;
+    int count = 0;
+    uint64_t own = 0;
+    constexpr int kAhead = 8;  // loads under way
+    for (int64_t begin = 0; begin < limits.size; begin += kAhead * kThreads) {
+      const int64_t first = begin + ThreadIndex().x;
+      float logits[kAhead];
+      PAGEMILL_UNROLL
+      for (int j = 0; j < kAhead; ++j) {
+        const int64_t column = first + j * kThreads;
+        logits[j] = column < limits.size ? limits.row[column] : -INFINITY;
+      }
+      PAGEMILL_UNROLL
+      for (int j = 0; j < kAhead; ++j) {
+        const int64_t column = first + j * kThreads;
+        const bool may_be_kept = column < limits.size && KeyOf(logits[j]) >= limits.last;
+        const uint64_t weight = may_be_kept ? limits.Weight(logits[j]) : 0;
+        const bool listed = weight > least;
+        own += weight;
+        const LaneMask lanes = Ballot(AllLanes(), listed);
+        const int place = count + CountBits(lanes & lanes_before);
+        if (listed && place < room_of_warp) list[place] = {static_cast<int32_t>(column), logits[j]};
+        count += CountBits(lanes);
+      }
+    }
+    tokens_ = {list, count};
+    weight_ = SumsOfWarps(SumOfWarp(own), weights).Total();
+    fits_ = SumsOfWarps(count > room_of_warp ? 1 : 0, lists_without_room).Total() == 0;
+  }
+
+  PAGEMILL_DEVICE bool Fits() const { return fits_; }
+  PAGEMILL_DEVICE const ListedTokens& tokens() const { return tokens_; }
+  // The sum over the tokens of the row with a key of at least limits.last.
+  PAGEMILL_DEVICE uint64_t weight() const { return weight_; }
+
+ private:
+  ListedTokens tokens_;
+  bool fits_;
+  uint64_t weight_;
+};
 
 // The weight of a token that has `ties_before` tokens before it that equal the last one; 0 if it is
 // not kept.
@@ -268,56 +355,159 @@ PAGEMILL_DEVICE float Number(const int32_t* words, size_t offset) {
   return BitsToFloat(static_cast<uint32_t>(Integer(words, offset)));
 }
 
+// A row's parameters, as its RowDraw has them.
+struct DrawOptions {
+  float temperature, min_p, top_p;
+  int32_t top_k;
+  uint64_t seed, position;
+
+  PAGEMILL_DEVICE explicit DrawOptions(const int32_t* words)
+      : temperature(Number(words, offsetof(ops::RowDraw, temperature))),
+        min_p(Number(words, offsetof(ops::RowDraw, min_p))),
+        top_p(Number(words, offsetof(ops::RowDraw, top_p))),
+        top_k(Integer(words, offsetof(ops::RowDraw, top_k))),
+        seed(uint64_t{Word(words, offsetof(ops::RowDraw, seed_high))} << 32 |
+             Word(words, offsetof(ops::RowDraw, seed_low))),
+        position(Word(words, offsetof(ops::RowDraw, position))) {}
+
+ private:
+  PAGEMILL_DEVICE static uint32_t Word(const int32_t* words, size_t offset) {
+    return static_cast<uint32_t>(Integer(words, offset));
+  }
+};
+
+PAGEMILL_DEVICE uint64_t TargetOf(float top_p, uint64_t total) {
+  const auto share = static_cast<uint64_t>(static_cast<double>(top_p) * static_cast<double>(total));
+  return share > 0 ? share : 1;
+}
+
+// The weight up to which no token is needed: by top-p, half of what it leaves out whatever the
+// others weigh, as sums are rounded. With top-k, which counts before, those without weight: they
+// come after all others.
+PAGEMILL_DEVICE uint64_t LeastWeight(const DrawOptions& draw, int64_t size) {
+  if (draw.top_k > 0) return 0;
+  return (kOne - TargetOf(draw.top_p, kOne)) / 2 / static_cast<uint64_t>(size);
+}
+
+// Top-k and top-p, as limits. `total`: the weight of the tokens with a key of at least limits.last,
+// before top-k.
+template <typename Tokens>
+PAGEMILL_DEVICE void Limit(const Tokens& tokens, const DrawOptions& draw, uint64_t total,
+                           RowLimits& limits, DigitSums& sums) {
+  const auto number = [&](int32_t, float logit) -> uint64_t {
+    return KeyOf(logit) >= limits.last ? 1 : 0;
+  };
+  const auto weight = [&](int32_t, float logit) -> uint64_t {
+    return KeyOf(logit) >= limits.last ? limits.Weight(logit) : 0;
+  };
+  if (draw.top_k > 0) {
+    const auto target = static_cast<uint64_t>(draw.top_k);
+    if (SumOf(tokens, number) > target) {
+      limits.last = FindLast<ByLogit>(tokens, target, number, sums).key;
+    }
+    total = SumOf(tokens, weight);
+  }
+  if (draw.top_p < 1) {
+    const uint64_t target = TargetOf(draw.top_p, total);
+    // Tokens of at most this weight are not needed to reach the target.
+    const uint64_t least = (total - target) / static_cast<uint64_t>(limits.size);
+    const auto needed = [&](int32_t column, float logit) {
+      const uint64_t own = weight(column, logit);
+      return own > least ? own : 0;
+    };
+    const LastKey last = FindLast<ByLogit>(tokens, target, needed, sums);
+    limits.last = last.key;
+    const uint64_t of_tie = limits.Weight(LogitOf(last.key));
+    const uint64_t left = target > last.above ? target - last.above : 1;
+    limits.ties = of_tie == 0 ? 1 : static_cast<int64_t>((left + of_tie - 1) / of_tie);
+  }
+}
+
+// Not above the key of the top_k-th token: the top_k-th of the threads' largest, of which there are
+// kThreads.
+PAGEMILL_DEVICE uint32_t LowestOfTopK(const TokensOfRow& tokens, int32_t top_k, DigitSums& sums) {
+  float most = -INFINITY;
+  tokens.ForEach([&](int32_t, float logit) { most = fmaxf(most, logit); });
+  const auto one = [](int32_t, float) -> uint64_t { return 1; };
+  return FindLast<ByLogit>(TokensOfThreads{most}, static_cast<uint64_t>(top_k), one, sums).key;
+}
+
+PAGEMILL_DEVICE int32_t DrawListed(const ListedTokens& tokens, const RowLimits& limits,
+                                   double uniform, int32_t most_likely, DigitSums& sums) {
+  const auto tie = [&](int32_t, float logit) -> uint64_t {
+    return KeyOf(logit) == limits.last ? 1 : 0;
+  };
+  uint32_t last_tie = 0;  // the first columns are kept
+  if (SumOf(tokens, tie) > static_cast<uint64_t>(limits.ties)) {
+    last_tie = FindLast<ByColumn>(tokens, static_cast<uint64_t>(limits.ties), tie, sums).key;
+  }
+  const auto kept = [&](int32_t column, float logit) -> uint64_t {
+    const uint32_t key = KeyOf(logit);
+    const bool is_late_tie = key == limits.last && ByColumn()(column, logit) < last_tie;
+    return key < limits.last || is_late_tie ? 0 : limits.Weight(logit);
+  };
+  const uint64_t total = SumOf(tokens, kept);
+  const auto target = static_cast<uint64_t>(uniform * static_cast<double>(total));
+  if (target >= total) return most_likely;
+  const uint32_t key = FindLast<ByColumn>(tokens, target + 1, kept, sums).key;
+  return static_cast<int32_t>(ByColumn::ColumnOf(key));
+}
+
+// Dynamic shared memory: a list of `room` tokens.
 PAGEMILL_KERNEL_OF(kThreads, 1)
 DrawToken(Rows<const float> x, int64_t size, const int32_t* columns, const float* values,
-          Rows<const int32_t> draws, int32_t* y) {
-  using ops::RowDraw;
+          Rows<const int32_t> draws, int32_t* y, int room) {
   PAGEMILL_SHARED(DigitSums, sums);
   const int64_t l = BlockIndex().x;
-  const int32_t* const words = draws[l];
-  const float temperature = Number(words, offsetof(RowDraw, temperature));
+  const DrawOptions draw(draws[l]);
   const int32_t most_likely = columns[l];
-  if (most_likely < 0 || !(temperature > 0)) {
+  if (most_likely < 0 || !(draw.temperature > 0)) {
     if (ThreadIndex().x == 0) y[l] = most_likely;
     return;
   }
-  RowLimits limits = {x[l], size, values[l], 1.0f / temperature, KeyOf(-INFINITY), INT64_MAX};
-  const float min_p = Number(words, offsetof(RowDraw, min_p));
-  const int32_t top_k = Integer(words, offsetof(RowDraw, top_k));
-  const float top_p = Number(words, offsetof(RowDraw, top_p));
-  if (min_p > 0) limits.last = KeyOf(limits.most + temperature * logf(min_p));
-  if (top_k > 0 && SumFrom(limits, limits.last, ByNumber{}) > static_cast<uint64_t>(top_k)) {
-    const auto target = static_cast<uint64_t>(top_k);
-    limits.last = FindLast(limits, limits.last, target, ByNumber{}, sums).key;
+  const TokensOfRow row = {x[l], size};
+  RowLimits limits = {row.row,          size, values[l], 1.0f / draw.temperature,
+                      KeyOf(-INFINITY), INT64_MAX};
+  if (draw.min_p > 0) limits.last = KeyOf(limits.most + draw.temperature * logf(draw.min_p));
+  if (draw.top_k > 0 && draw.top_k <= kThreads) {
+    const uint32_t lowest = LowestOfTopK(row, draw.top_k, sums);
+    if (lowest > limits.last) limits.last = lowest;
   }
-  if (top_p < 1) {
-    const uint64_t total = SumFrom(limits, limits.last, ByWeight{});
-    const auto share =
-        static_cast<uint64_t>(static_cast<double>(top_p) * static_cast<double>(total));
-    const uint64_t target = share > 0 ? share : 1;
-    // Tokens of at most this weight are not needed to reach the target.
-    const uint64_t least = (total - target) / static_cast<uint64_t>(size);
-    const LastKey last = FindLast(limits, limits.last, target, ByWeight{least}, sums);
-    limits.last = last.key;
-    const uint64_t weight = limits.Weight(LogitOf(last.key));
-    const uint64_t left = target > last.above ? target - last.above : 1;
-    limits.ties = weight == 0 ? 1 : static_cast<int64_t>((left + weight - 1) / weight);
+  const double uniform = ops::PhiloxUniform(draw.seed, draw.position);
+  int32_t drawn = -1;
+  if (draw.top_k > 0 || draw.top_p < 1) {
+    const TokenList list(limits, LeastWeight(draw, size), DynamicShared<ListedToken>(), room);
+    if (list.Fits()) {
+      Limit(list.tokens(), draw, list.weight(), limits, sums);
+      drawn = DrawListed(list.tokens(), limits, uniform, most_likely, sums);
+    } else {
+      Limit(row, draw, list.weight(), limits, sums);
+      drawn = DrawKept(limits, uniform, most_likely);
+    }
+  } else {
+    drawn = DrawKept(limits, uniform, most_likely);
   }
-  const auto low = static_cast<uint32_t>(Integer(words, offsetof(RowDraw, seed_low)));
-  const auto high = static_cast<uint32_t>(Integer(words, offsetof(RowDraw, seed_high)));
-  const auto position = static_cast<uint64_t>(Integer(words, offsetof(RowDraw, position)));
-  const double uniform = ops::PhiloxUniform(uint64_t{high} << 32 | low, position);
-  const int32_t drawn = DrawKept(limits, uniform, most_likely);
   if (ThreadIndex().x == 0) y[l] = drawn;
+}
+
+// Tokens for which a block has memory beside its sums.
+int RoomOf(const device::GpuCapabilities& gpu) {
+  constexpr int64_t kMost = 8192, kBeside = 40 << 10;
+  const int64_t room = (gpu.shared_memory_per_block_bytes - kBeside) /
+                       static_cast<int64_t>(sizeof(ListedToken));
+  return static_cast<int>(std::clamp<int64_t>(room, 0, kMost));
 }
 
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const TensorView& x = call.inputs[0];
+  const int room = RoomOf(static_cast<const GpuStream&>(*context.stream).capabilities());
   Launch(*context.stream,
-         {.blocks = {static_cast<uint32_t>(x.shape[0])}, .threads = {kThreads}}, DrawToken,
-         RowsOf<const float>(x), x.shape[1], call.inputs[1].Data<const int32_t>(),
+         {.blocks = {static_cast<uint32_t>(x.shape[0])},
+          .threads = {kThreads},
+          .shared_bytes = room * static_cast<int64_t>(sizeof(ListedToken))},
+         DrawToken, RowsOf<const float>(x), x.shape[1], call.inputs[1].Data<const int32_t>(),
          call.inputs[2].Data<const float>(), RowsOf<const int32_t>(call.inputs[3]),
-         call.outputs[0].Data<int32_t>());
+         call.outputs[0].Data<int32_t>(), room);
 }
 
 constexpr ops::Kernel kKernels[] = {{"draw_tokens", "gpu", 10, OnEveryGpu, Run}};
