@@ -15,8 +15,9 @@ MOST_REGISTERS = 64
 # Blocks of fewer threads: what they may use. The first name that fits counts.
 REGISTERS = {
     "Li2EEEEEvNS1_11MatrixGroup": 168,  # FewRows of 16 rows
+    "Li4EEEEEvNS1_11MatrixGroup": 255,  # likewise of 32, with words of GPTQ and AWQ
     "Li8EEEEEvNS1_11MatrixGroup": 192,  # likewise of 64
-    "Li4EEEEEvNS0_7RoutingE": 168,  # likewise of 32, of experts
+    "Li4EEEEEvNS0_7RoutingE": 255,  # likewise of 32, of experts
     "AttendHead": 128,
     "AttendItems": 255,
     "AttendLatents": 255,
@@ -44,8 +45,11 @@ SPILLED = {
     "AttendItemINS0_6Float8ELi16E": 1540,
     "AttendLatents": 352,
     "BatchPrefillWithPagedKVCacheKernel": 568,  # FlashInfer's own choice of tiles
+    "DrawToken": 128,  # blocks of 1,024 threads
     "int8_tensor_cores": 88,
     "ManyRows": 24,
+    "PackedWeightsILNS_15QuantizedLayoutE1": 256,  # AWQ: where four rows of weights lie
+    "PackedWeightsILNS_15QuantizedLayoutE2": 256,  # likewise GPTQ
 }
 
 

@@ -66,6 +66,8 @@ struct Columns {
 // A block for a row.
 PAGEMILL_KERNEL RoundRow(Rows<const BFloat16> x, int64_t columns, Rows<uint8_t> rounded,
                          ScalesOfX scales) {
+  LetNextBegin();
+  AwaitInputs();
   const int64_t row = BlockIndex().x;
   const int64_t first = int64_t{ThreadIndex().x} * kColumnsAtOnce;
   const int64_t step = int64_t{BlockSize().x} * kColumnsAtOnce;
@@ -80,24 +82,24 @@ PAGEMILL_KERNEL RoundRow(Rows<const BFloat16> x, int64_t columns, Rows<uint8_t> 
   }
 }
 
-// A block for a row. Some lanes of a warp have the columns of a scale.
+constexpr uint32_t kGroupThreads = 256;
+
+// Block (row, columns): a thread for kColumnsAtOnce. Some lanes of a warp have those of a scale.
 PAGEMILL_KERNEL RoundGroups(Rows<const BFloat16> x, int64_t columns, Rows<uint8_t> rounded,
                             ScalesOfX scales) {
+  LetNextBegin();
+  AwaitInputs();
   constexpr int kLanes = kBlock / kColumnsAtOnce;
   const int64_t row = BlockIndex().x;
-  const int64_t step = int64_t{BlockSize().x} * kColumnsAtOnce;
-  const int64_t first = int64_t{ThreadIndex().x} * kColumnsAtOnce;
-  const int64_t lane_offset = int64_t{Lane()} * kColumnsAtOnce;
-  // Lanes of a warp stay together.
-  for (int64_t k = first; k - lane_offset < columns; k += step) {
-    const bool is_inside = k < columns;
-    const Columns own = is_inside ? Columns::Load(x[row] + k) : Columns{};
-    const float largest = WarpReduce(own.Largest(), LargerMagnitude(), kLanes);
-    const auto scale = RoundingScale::Of(largest, kLargestFp8);
-    if (!is_inside) continue;
-    if (Lane() % kLanes == 0) scales.At(row, k / kBlock) = scale.scale;
-    own.StoreRounded(scale.inverse, rounded[row] + k);
-  }
+  const int64_t k =
+      (int64_t{BlockIndex().y} * kGroupThreads + ThreadIndex().x) * kColumnsAtOnce;
+  const bool is_inside = k < columns;
+  const Columns own = is_inside ? Columns::Load(x[row] + k) : Columns{};
+  const float largest = WarpReduce(own.Largest(), LargerMagnitude(), kLanes);
+  const auto scale = RoundingScale::Of(largest, kLargestFp8);
+  if (!is_inside) return;
+  if (Lane() % kLanes == 0) scales.At(row, k / kBlock) = scale.scale;
+  own.StoreRounded(scale.inverse, rounded[row] + k);
 }
 
 // A thread for each of `to` [units, stride], the scales of the first of `unit_rows` rows each.
@@ -156,12 +158,17 @@ class Fp8Call {
         stream_(stream) {}
 
   void Round(const TensorView& x) {
-    const bool of_rows = layout_.scales() == ProductScales::kRows;
-    Launch(stream_,
-           {.blocks = {static_cast<uint32_t>(layout_.rows())},
-            .threads = {BlockThreads(layout_.columns(), kColumnsAtOnce, 256)}},
-           of_rows ? RoundRow : RoundGroups, RowsOf<const BFloat16>(x), layout_.columns(), rounded_,
-           x_scales_);
+    const int64_t columns = layout_.columns();
+    const auto rows = static_cast<uint32_t>(layout_.rows());
+    if (layout_.scales() == ProductScales::kRows) {
+      const uint32_t threads = BlockThreads(columns, kColumnsAtOnce, 256);
+      Launch(stream_, {.blocks = {rows}, .threads = {threads}, .early = true}, RoundRow,
+             RowsOf<const BFloat16>(x), columns, rounded_, x_scales_);
+    } else {
+      const uint32_t parts = DivideUp(columns, kGroupThreads * kColumnsAtOnce);
+      Launch(stream_, {.blocks = {rows, parts}, .threads = {kGroupThreads}, .early = true},
+             RoundGroups, RowsOf<const BFloat16>(x), columns, rounded_, x_scales_);
+    }
   }
 
   // False if the library cannot multiply it.

@@ -121,9 +121,10 @@ TEST_P(GpuConformance, LinearOfBf16) {
   const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
   const ops::Kernel& kernel = Bf16Kernel(op);
   Random random(1);
-  // The last two have spans of chunks that begin or end within a split.
+  // The last two have spans of chunks that begin or end within a split, and the last one words of AWQ
+  // at multiples of 16 bytes.
   for (const auto& [m, k] :
-       {std::pair<int64_t, int64_t>{8, 32}, {72, 96}, {136, 512}, {24, 768}, {24, 1312}}) {
+       {std::pair<int64_t, int64_t>{8, 32}, {72, 96}, {136, 512}, {24, 768}, {64, 1312}}) {
     const WeightsOfEveryFormat weights(m, k, random);
     for (const auto& [name, w] : weights.all()) {
       SCOPED_TRACE(name + " " + std::to_string(m) + " x " + std::to_string(k));
@@ -206,6 +207,27 @@ TEST_P(GpuConformance, LinearOfMisalignedBlocks) {
   // Misaligned loads work in the emulation: the bits tell whose they are.
   const ops::Kernel& other = *std::ranges::find(op.kernels, "gpu", &ops::Kernel::name);
   EXPECT_TRUE(BitEqual(got, product.Run(other, 9)));
+}
+
+// Words of rows that follow each other lie at multiples of 16 bytes, in all tiles, in some or in none.
+TEST_P(GpuConformance, LinearOfPartsOfAwq) {
+  const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
+  const ops::Kernel& kernel = Bf16Kernel(op);
+  struct Part {
+    int64_t row, column, rows, columns;
+  };
+  Random random(6);
+  for (const auto& kind : kPackedKinds) {
+    if (kind.layout != QuantizedLayout::kAwq) continue;
+    for (const Part& part : {Part{0, 0, 40, 256}, {32, 64, 64, 192}, {8, 32, 72, 160}}) {
+      SCOPED_TRACE(NameOf(kind) + " from row " + std::to_string(part.row));
+      RandomPacked w(kind, kNoStack, 96, 256, random);
+      const TensorView view = w.PartFrom(part.row, part.column, part.rows, part.columns);
+      AlignedProduct product(20, view, DType::kF32);
+      ASSERT_TRUE(product.IsSupported(kernel));
+      for (int64_t rows : {1, 9, 20}) product.CheckValues(product.Run(kernel, rows));
+    }
+  }
 }
 
 TEST_P(GpuConformance, LinearByCublasLt) {

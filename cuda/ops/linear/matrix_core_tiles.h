@@ -2,7 +2,7 @@
 // Tiles of products in bf16 on matrix cores of GPUs with 64 lanes (Mma16x16x32), for kernels. A
 // product P is that of tensor_core_tiles.h, with Bf16Columns and float.
 //
-// Weights are the left factor. A warp has a part of K, of kTileSplits, for all rows of the tile; the
+// Weights are the left factor. A warp has a part of K, of kWideSplits, for all rows of the tile; the
 // parts of a sum are added in their order. So bits depend on the row of x and K alone, whatever the
 // tile.
 //
@@ -21,16 +21,18 @@
 
 namespace pagemill::gpu {
 
+inline constexpr int kWideSplits = 4;
+
 // A block for 16 * kOutputTiles outputs of 16 * kRowTiles rows of x.
 template <typename P, int kOutputTiles, int kRowTiles>
 struct MatrixCoreTile {
   static constexpr int kOutputs = 16 * kOutputTiles;
   static constexpr int kRows = 16 * kRowTiles;
-  static constexpr int kThreads = 64 * kTileSplits;
+  static constexpr int kThreads = 64 * kWideSplits;
   static constexpr int kBlocks = 2;  // on a multiprocessor at least
 
   PAGEMILL_DEVICE static void Multiply(const P& p, int64_t first_output, int64_t first_row) {
-    PAGEMILL_SHARED(float[kTileSplits][kRows][kOutputs], parts);
+    PAGEMILL_SHARED(float[kWideSplits][kRows][kOutputs], parts);
     const int place = Lane() % 16, part = Lane() / 16;
     typename P::W::Row of_w[kOutputTiles];
     PAGEMILL_UNROLL
@@ -44,8 +46,8 @@ struct MatrixCoreTile {
       of_x[j] = p.RowOfX(row < p.rows ? row : p.rows - 1);
     }
     float sums[kOutputTiles][kRowTiles][4] = {};
-    const int chunks = NumChunks(p), end = EndOfSplit(chunks, Warp());
-    for (int chunk = EndOfSplit(chunks, Warp() - 1); chunk < end; ++chunk) {
+    const int chunks = NumChunks(p), end = EndOfSplit(chunks, Warp(), kWideSplits);
+    for (int chunk = EndOfSplit(chunks, Warp() - 1, kWideSplits); chunk < end; ++chunk) {
       const int64_t own = int64_t{chunk} * 4 + part;  // of eight columns each
       Bf16Columns x[kRowTiles];
       PAGEMILL_UNROLL
@@ -67,7 +69,7 @@ struct MatrixCoreTile {
       const int row = e / kOutputs, output = e % kOutputs;
       float sum = 0;
       PAGEMILL_UNROLL
-      for (int split = 0; split < kTileSplits; ++split) sum += parts[split][row][output];
+      for (int split = 0; split < kWideSplits; ++split) sum += parts[split][row][output];
       StoreSum(p, first_row + row, first_output + output, sum);
     }
   }

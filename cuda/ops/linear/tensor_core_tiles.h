@@ -4,7 +4,8 @@
 //
 // Weights are the left factor of each instruction, so that a row of x costs as much as eight.
 // A sum is that of kTileSplits parts of K, each in the order of K: with few rows of x, a warp has
-// each part; with many, every warp has all of them. So bits depend on the row of x and K alone.
+// one part or two; with many, every warp has all of them. So bits depend on the row of x and K
+// alone.
 //
 // A product P has
 //
@@ -34,7 +35,7 @@
 namespace pagemill::gpu {
 
 inline constexpr int kTensorCoreColumns = 32;
-inline constexpr int kTileSplits = 4;
+inline constexpr int kTileSplits = 8;  // so that few outputs have warps that keep memory busy
 
 // Eight columns of a row. The instruction's order of K does not matter as long as both factors have
 // the same: a lane's fragments of kTensorCoreColumns are eight columns that follow each other.
@@ -93,51 +94,68 @@ PAGEMILL_DEVICE void MultiplyColumns(const Int8Columns& upper, const Int8Columns
 
 static_assert(kTensorCoreColumns == kChunkColumns);
 
-// The lane's columns of a span of weights with kHasChunkScales. Each of the four lanes that have a
-// row of weights loads the scale of one chunk.
-template <typename W>
+// The lane's columns of a span of kRows rows of weights with kHasChunkScales. Each of the four lanes
+// that have a row of weights loads the scale of one chunk. `in_quads`: as Row::HasQuads() has it.
+template <typename W, int kRows>
 class WeightSpan {
  public:
   using Row = typename W::Row;
 
   // Starts loads, and waits for none.
-  PAGEMILL_DEVICE WeightSpan(const Row& row, unsigned span) : span_(span) {
+  PAGEMILL_DEVICE WeightSpan(const Row (&rows)[kRows], unsigned span, bool in_quads)
+      : span_(span) {
     PAGEMILL_UNROLL
-    for (unsigned i = 0; i < kSpanChunks; ++i) {
-      parts_[i] = row.LoadPart({span, i}, Lane() % 4);
-    }
-    stored_scale_ = row.LoadScale(OwnChunk());
+    for (unsigned i = 0; i < kSpanChunks; ++i) LoadParts(rows, {span, i}, in_quads, parts_[i]);
+    PAGEMILL_UNROLL
+    for (int r = 0; r < kRows; ++r) stored_scales_[r] = rows[r].LoadScale(OwnChunk());
   }
 
   // Before InBf16().
-  PAGEMILL_DEVICE void ComputeScale(const Row& row) {
-    own_ = row.ScaleOf(stored_scale_, OwnChunk());
+  PAGEMILL_DEVICE void ComputeScales(const Row (&rows)[kRows]) {
+    PAGEMILL_UNROLL
+    for (int r = 0; r < kRows; ++r) scales_[r] = rows[r].ScaleOf(stored_scales_[r], OwnChunk());
   }
-  // Of chunk i of the span.
-  PAGEMILL_DEVICE Bf16Columns InBf16(const Row& row, int i) const {
+  // Of chunk i of the span, of row r.
+  PAGEMILL_DEVICE Bf16Columns InBf16(const Row (&rows)[kRows], int r, int i) const {
     const int lane = Lane() / 4 * 4 + i;
-    const ChunkScale scale = {Shuffle(AllLanes(), own_.scale, lane),
-                              Shuffle(AllLanes(), own_.other, lane)};
+    const ChunkScale scale = {Shuffle(AllLanes(), scales_[r].scale, lane),
+                              Shuffle(AllLanes(), scales_[r].other, lane)};
     float w[kWeightsAtOnce];
-    row.Decode(Row::StoredOf(parts_[i]), {span_, static_cast<unsigned>(i)}, Lane() % 4, scale, w);
+    rows[r].Decode(Row::StoredOf(parts_[i][r]), {span_, static_cast<unsigned>(i)}, Lane() % 4,
+                   scale, w);
     return PackColumns(w);
   }
 
  private:
   static_assert(kSpanChunks == 4);
+  using Part = decltype(std::declval<Row>().LoadPart({0, 0}, 0));
+
+  PAGEMILL_DEVICE static void LoadParts(const Row (&rows)[kRows], const ChunkOfSpan& chunk,
+                                        bool in_quads, Part (&parts)[kRows]) {
+    if constexpr (W::kHasQuads && kRows == 4) {
+      if (in_quads) {
+        const Vector<uint32_t, 4> words = rows[0].LoadQuad(chunk, Lane() % 4);
+        PAGEMILL_UNROLL
+        for (int r = 0; r < kRows; ++r) parts[r] = words.values[r];
+        return;
+      }
+    }
+    PAGEMILL_UNROLL
+    for (int r = 0; r < kRows; ++r) parts[r] = rows[r].LoadPart(chunk, Lane() % 4);
+  }
   PAGEMILL_DEVICE ChunkOfSpan OwnChunk() const {
     return {span_, static_cast<unsigned>(Lane() % 4)};
   }
 
   unsigned span_;
-  decltype(std::declval<Row>().LoadPart({0, 0}, 0)) parts_[kSpanChunks];
-  decltype(std::declval<Row>().LoadScale({0, 0})) stored_scale_;
-  ChunkScale own_;
+  Part parts_[kSpanChunks][kRows];
+  decltype(std::declval<Row>().LoadScale({0, 0})) stored_scales_[kRows];
+  ChunkScale scales_[kRows];
 };
 
 // Where the part of K after `split` begins, in chunks of kTensorCoreColumns.
-PAGEMILL_DEVICE int EndOfSplit(int chunks, int split) {
-  return chunks * (split + 1) / kTileSplits;
+PAGEMILL_DEVICE int EndOfSplit(int chunks, int split, int splits = kTileSplits) {
+  return chunks * (split + 1) / splits;
 }
 
 template <typename P>
@@ -180,83 +198,77 @@ PAGEMILL_DEVICE void StoreSum(const P& p, int64_t row, int64_t output, typename 
   if (row < p.rows && output < p.outputs) p.Store(row, output, sum);
 }
 
-// Adds the products of spans [first, end) to sums, as MultiplyColumns(). The next span is loaded
-// while one is multiplied.
-template <typename W, typename P, int kRowTiles>
-PAGEMILL_DEVICE void MultiplySpans(const typename W::Row& upper, const typename W::Row& lower,
+// Adds the products of spans [first, end) to sums, as MultiplyColumns() for each two rows of weights.
+// The next span is loaded while one is multiplied.
+template <typename W, typename P, int kRows, int kRowTiles>
+PAGEMILL_DEVICE void MultiplySpans(const typename W::Row (&rows)[kRows],
                                    const LaneRows<P, kRowTiles>& x, unsigned first, unsigned end,
-                                   float (&sums)[kRowTiles][4]) {
+                                   bool in_quads, float (&sums)[kRows / 2][kRowTiles][4]) {
   if (first >= end) return;
-  WeightSpan<W> next_upper(upper, first), next_lower(lower, first);
+  WeightSpan<W, kRows> next(rows, first, in_quads);
   for (unsigned span = first; span < end; ++span) {
-    WeightSpan<W> of_upper = next_upper, of_lower = next_lower;
-    const unsigned next = span + 1 < end ? span + 1 : span;
-    next_upper = WeightSpan<W>(upper, next);
-    next_lower = WeightSpan<W>(lower, next);
-    of_upper.ComputeScale(upper);
-    of_lower.ComputeScale(lower);
+    WeightSpan<W, kRows> weights = next;
+    next = WeightSpan<W, kRows>(rows, span + 1 < end ? span + 1 : span, in_quads);
+    weights.ComputeScales(rows);
     PAGEMILL_UNROLL
     for (int i = 0; i < kSpanChunks; ++i) {
       Bf16Columns of_x[kRowTiles];
       x.Load(static_cast<int>(span) * kSpanChunks + i, of_x);
-      MultiplyColumns(of_upper.InBf16(upper, i), of_lower.InBf16(lower, i), of_x, sums);
+      PAGEMILL_UNROLL
+      for (int tile = 0; tile < kRows / 2; ++tile) {
+        MultiplyColumns(weights.InBf16(rows, 2 * tile, i), weights.InBf16(rows, 2 * tile + 1, i),
+                        of_x, sums[tile]);
+      }
     }
   }
 }
 
-// A block for kOutputs outputs of kRows rows of x: kTileSplits warps for 16 outputs.
+// A block for kOutputs outputs of kRows rows of x, whose warps share K.
 template <typename P, int kRowTiles>
 struct FewRows {
   static constexpr bool kSharesK = true;
-  // Words of AWQ are of eight outputs: more of them make whole sectors of memory.
-  static constexpr int kOutputTiles = P::W::kLiesInRows ? 1 : 4;
+  // Where weights do not lie in rows, more outputs make whole sectors of memory.
+  static constexpr int kOutputTiles = P::W::kLiesInRows ? 1 : 2;
   static constexpr int kOutputs = 16 * kOutputTiles;
   static constexpr int kRows = 8 * kRowTiles;
-  static constexpr int kThreads = 32 * kTileSplits * kOutputTiles;
-  // Only with few rows: decoding takes most of their time, and threads have registers for it.
-  static constexpr bool kLoadsSpans = P::W::kHasChunkScales && kRowTiles <= 2;
+  // With few rows, of which decoding takes most of the time, and threads have registers for it.
+  static constexpr bool kLoadsSpans =
+      P::W::kHasChunkScales && (kRowTiles <= 2 || !P::W::kLiesInRows);
+  // Each has a part of K, unless threads take the registers of more.
+  static constexpr int kWarps = kRowTiles + (kLoadsSpans ? 1 : 0) <= 2 ? kTileSplits : 4;
+  static constexpr int kThreads = 32 * kWarps;
   // On a multiprocessor at least. Most kernels have registers for more.
-  static constexpr int kBlocks = kLoadsSpans && P::W::kLiesInRows ? 5 - kRowTiles : 1;
+  static constexpr int kBlocks = kRowTiles > 4    ? 3
+                                 : !kLoadsSpans   ? 1
+                                 : kRowTiles == 2 ? 3
+                                                  : 2;
   // Whose loads are under way at once. Compilers see to that themselves if weights are not decoded;
   // most that are take too many registers.
-  static constexpr int kChunksAhead = !P::W::kDecodesSimply ? 1 : kRowTiles <= 2 ? 4 : 2;
+  static constexpr int kChunksAhead = !P::W::kDecodesSimply ? 1
+                                      : kRowTiles == 1      ? 8
+                                      : kRowTiles == 2      ? 4
+                                                            : 2;
 
   PAGEMILL_DEVICE static void Multiply(const P& p, int64_t first_output, int64_t first_row) {
-    using Columns = typename P::Columns;
-    using Sum = typename P::Sum;
     PAGEMILL_SHARED(Sum[kTileSplits][kOutputs][kRows], parts);
     const int group = Lane() / 4, in_group = Lane() % 4;
-    const int split = Warp() % kTileSplits, tile = Warp() / kTileSplits * 16;
     const LaneRows<P, kRowTiles> x(p, first_row);
-    const typename P::W::Row upper = RowOfWeights(p, first_output + tile + group);
-    const typename P::W::Row lower = RowOfWeights(p, first_output + tile + group + 8);
-    Sum sums[kRowTiles][4] = {};
-    const int chunks = NumChunks(p), end = EndOfSplit(chunks, split);
-    const auto multiply = [&](int chunk) {
-      Columns of_x[kRowTiles];
-      x.Load(chunk, of_x);
-      const int64_t own = int64_t{chunk * 4 + in_group} * kWeightsAtOnce;
-      MultiplyColumns(p.LoadW(upper, own), p.LoadW(lower, own), of_x, sums);
-    };
-    int chunk = EndOfSplit(chunks, split - 1);
-    if constexpr (kLoadsSpans) {
-      if (upper.HasChunkScales()) {
-        for (; chunk < end && chunk % kSpanChunks != 0; ++chunk) multiply(chunk);
-        MultiplySpans<typename P::W>(upper, lower, x, chunk / kSpanChunks, end / kSpanChunks, sums);
-        if (chunk < end) chunk = end / kSpanChunks * kSpanChunks;
-      }
-    } else if constexpr (kChunksAhead > 1) {
-      for (; chunk + kChunksAhead <= end; chunk += kChunksAhead) {
-        PAGEMILL_UNROLL
-        for (int i = 0; i < kChunksAhead; ++i) multiply(chunk + i);
-      }
-    }
-    for (; chunk < end; ++chunk) multiply(chunk);
+    Row rows[2 * kOutputTiles];
     PAGEMILL_UNROLL
-    for (int e = 0; e < kRowTiles * 4; ++e) {
-      const int j = e / 4, element = e % 4;
-      parts[split][tile + group + 8 * (element / 2)][8 * j + 2 * in_group + element % 2] =
-          sums[j][element];
+    for (int r = 0; r < 2 * kOutputTiles; ++r) {
+      rows[r] = RowOfWeights(p, first_output + 8 * r + group);
+    }
+    const bool are_inside = first_output + kOutputs <= p.outputs;
+    for (int i = 0; i < kTileSplits / kWarps; ++i) {
+      const int split = Warp() + i * kWarps;
+      Sum sums[kOutputTiles][kRowTiles][4] = {};
+      MultiplySplit(p, rows, are_inside, x, split, sums);
+      PAGEMILL_UNROLL
+      for (int e = 0; e < kOutputTiles * kRowTiles * 4; ++e) {
+        const int tile = e / (kRowTiles * 4), j = e / 4 % kRowTiles, element = e % 4;
+        parts[split][16 * tile + group + 8 * (element / 2)][8 * j + 2 * in_group + element % 2] =
+            sums[tile][j][element];
+      }
     }
     SyncBlock();
     for (int e = static_cast<int>(ThreadIndex().x); e < kOutputs * kRows; e += kThreads) {
@@ -266,6 +278,43 @@ struct FewRows {
       for (int part = 0; part < kTileSplits; ++part) sum += parts[part][output][row];
       StoreSum(p, first_row + row, first_output + output, sum);
     }
+  }
+
+ private:
+  using Row = typename P::W::Row;
+  using Sum = typename P::Sum;
+
+  // Adds the products of a part of K to sums, as MultiplyColumns() for each two rows of weights.
+  PAGEMILL_DEVICE static void MultiplySplit(const P& p, const Row (&rows)[2 * kOutputTiles],
+                                            bool are_inside, const LaneRows<P, kRowTiles>& x,
+                                            int split,
+                                            Sum (&sums)[kOutputTiles][kRowTiles][4]) {
+    const int chunks = NumChunks(p), end = EndOfSplit(chunks, split);
+    const auto multiply = [&](int chunk) {
+      typename P::Columns of_x[kRowTiles];
+      x.Load(chunk, of_x);
+      const int64_t own = int64_t{chunk * 4 + Lane() % 4} * kWeightsAtOnce;
+      PAGEMILL_UNROLL
+      for (int tile = 0; tile < kOutputTiles; ++tile) {
+        MultiplyColumns(p.LoadW(rows[2 * tile], own), p.LoadW(rows[2 * tile + 1], own), of_x,
+                        sums[tile]);
+      }
+    };
+    int chunk = EndOfSplit(chunks, split - 1);
+    if constexpr (kLoadsSpans) {
+      if (rows[0].HasChunkScales()) {
+        for (; chunk < end && chunk % kSpanChunks != 0; ++chunk) multiply(chunk);
+        MultiplySpans<typename P::W>(rows, x, chunk / kSpanChunks, end / kSpanChunks,
+                                     are_inside && rows[0].HasQuads(), sums);
+        if (chunk < end) chunk = end / kSpanChunks * kSpanChunks;
+      }
+    } else if constexpr (kChunksAhead > 1) {
+      for (; chunk + kChunksAhead <= end; chunk += kChunksAhead) {
+        PAGEMILL_UNROLL
+        for (int i = 0; i < kChunksAhead; ++i) multiply(chunk + i);
+      }
+    }
+    for (; chunk < end; ++chunk) multiply(chunk);
   }
 };
 
@@ -281,6 +330,7 @@ struct ManyRows {
   static constexpr int kLoads = kOutputs * 4 / kThreads;  // of a thread, for a tile
   // On a multiprocessor at least: a thread has 128 registers, and 168 with two rows of weights.
   static constexpr int kBlocks = kLoads == 1 ? 2 : 3;
+  static constexpr bool kLoadsXAhead = kLoads > 1;  // as registers allow
 
   PAGEMILL_DEVICE static void Multiply(const P& p, int64_t first_output, int64_t first_row) {
     using Columns = typename P::Columns;
@@ -304,6 +354,8 @@ struct ManyRows {
       rows[i] = RowOfWeights(p, first_output + (thread + i * kThreads) / 4);
     }
     load_next(0);
+    Columns next_x[kRowTiles];
+    if constexpr (kLoadsXAhead) x.Load(0, next_x);
     Sum totals[kOutputTiles][kRowTiles][4] = {}, sums[kOutputTiles][kRowTiles][4] = {};
     constexpr bool kHasNoOrder = std::is_integral_v<Sum>;  // so that parts are not kept apart
     auto& added = kHasNoOrder ? totals : sums;
@@ -315,9 +367,17 @@ struct ManyRows {
       PAGEMILL_UNROLL
       for (int i = 0; i < kLoads; ++i) tile[(thread + i * kThreads) / 4][thread % 4] = next[i];
       SyncBlock();  // the tile is whole, and the one before it has been read
-      if (chunk + 1 < chunks) load_next(chunk + 1);
       Columns of_x[kRowTiles];
-      x.Load(chunk, of_x);
+      if constexpr (kLoadsXAhead) {
+        PAGEMILL_UNROLL
+        for (int j = 0; j < kRowTiles; ++j) of_x[j] = next_x[j];
+      } else {
+        x.Load(chunk, of_x);
+      }
+      if (chunk + 1 < chunks) {
+        load_next(chunk + 1);
+        if constexpr (kLoadsXAhead) x.Load(chunk + 1, next_x);
+      }
       PAGEMILL_UNROLL
       for (int i = 0; i < kOutputTiles; ++i) {
         const int output = warp_output + 16 * i + group;

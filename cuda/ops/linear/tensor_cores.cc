@@ -40,22 +40,22 @@ struct MatrixGroup {
   }
 };
 
-// Brings the beginning of each part of K of the block's weights into the GPU's cache: the block has
-// nothing else to do while it waits for x.
+// Brings the beginning of each quarter of K of the block's weights into the GPU's cache: the block
+// has nothing else to do while it waits for x.
 template <typename Tile, typename W>
 PAGEMILL_DEVICE void PrefetchWeights(const Bf16Product<W>& product, int64_t first_output) {
   constexpr int kLineBytes = 128;
-  constexpr int kLines = 4;  // of each part
+  constexpr int kParts = 4, kLines = 4;  // of each part
   constexpr int kThreadsOfRow = Tile::kThreads / Tile::kOutputs;
   const int thread = static_cast<int>(ThreadIndex().x);
   const int64_t output = first_output + thread / kThreadsOfRow;
   const int64_t bytes = product.w.BytesOfRow(product.columns);
-  if (output >= product.outputs || bytes < kTileSplits * kLines * kLineBytes) return;
+  if (output >= product.outputs || bytes < kParts * kLines * kLineBytes) return;
   const uint8_t* const row = product.RowOfW(output).bytes();
   PAGEMILL_UNROLL
-  for (int i = 0; i < kTileSplits * kLines / kThreadsOfRow; ++i) {
+  for (int i = 0; i < kParts * kLines / kThreadsOfRow; ++i) {
     const int line = thread % kThreadsOfRow + i * kThreadsOfRow;
-    PrefetchLine(row + bytes * (line % kTileSplits) / kTileSplits + line / kTileSplits * kLineBytes);
+    PrefetchLine(row + bytes * (line % kParts) / kParts + line / kParts * kLineBytes);
   }
 }
 
@@ -89,7 +89,7 @@ void LaunchTiles(MatrixGroup<W> group, device::Stream& stream) {
 template <typename W>
 void LaunchGroup(const MatrixGroup<W>& group, device::Stream& stream) {
   const int64_t rows = group.products[0].rows;
-  // Words of AWQ take four times the shared memory for a tile of as many rows.
+  // Others have two tiles of outputs, with sums for each row.
   constexpr int kMostTiles = W::kLiesInRows ? 8 : 4;
   if (rows <= 8) {
     LaunchTiles<FewRows<Bf16Product<W>, 1>>(group, stream);

@@ -27,6 +27,8 @@
 //   const auto stored = row.StoredOf(part);             // called by the whole warp
 //   const auto stored_scale = row.LoadScale(chunk);
 //   row.Decode(stored, chunk, eighth, row.ScaleOf(stored_scale, chunk), w);
+//
+// Where they have kHasQuads and row.HasQuads(), row.LoadQuad() has the parts of four rows.
 #ifndef PAGEMILL_CUDA_OPS_LINEAR_WEIGHTS_H_
 #define PAGEMILL_CUDA_OPS_LINEAR_WEIGHTS_H_
 
@@ -54,6 +56,7 @@ struct StoredWeights {
   static constexpr bool kHasShapes = kIsOfBlocks && !kIsAligned;  // see WithShapedWeights()
   static constexpr bool kDecodesSimply = false;
   static constexpr bool kHasChunkScales = kIsOfBlocks && kIsAligned;
+  static constexpr bool kHasQuads = false;
   static constexpr int kAlignment = kIsAligned ? kBlockAlignment<kFormat> : 1;
 
   const uint8_t* data;
@@ -83,6 +86,7 @@ struct StoredWeights {
     PAGEMILL_DEVICE const uint8_t* bytes() const { return at; }
 
     PAGEMILL_DEVICE bool HasChunkScales() const { return true; }
+    PAGEMILL_DEVICE bool HasQuads() const { return false; }
     PAGEMILL_DEVICE auto LoadStored(const ChunkOfSpan& chunk, unsigned eighth) const {
       return Reader::LoadStored(Reader::BlockOf(at, chunk), Reader::InBlock(chunk), eighth);
     }
@@ -256,6 +260,7 @@ struct PackedWeights {
   static constexpr bool kDecodesSimply = false;
   static constexpr bool kHasChunkScales = true;
   static constexpr bool kIsAwq = kLayout == QuantizedLayout::kAwq;
+  static constexpr bool kHasQuads = kIsAwq;
   static constexpr int kInWord = 32 / kBits;
   static constexpr int kWords = kIsAwq ? kWeightsAtOnce : kWeightsAtOnce / kInWord;
   static constexpr int64_t kGroupUnit = 32;  // columns of a group are a multiple of it
@@ -385,6 +390,15 @@ struct PackedWeights {
       } else {
         return LoadStored(chunk, eighth);
       }
+    }
+    // LoadPart() of this row, and of those 8, 16 and 24 behind it: of AWQ, in one load.
+    PAGEMILL_DEVICE bool HasQuads() const {
+      return kIsAwq && (reinterpret_cast<uintptr_t>(values) | static_cast<uint64_t>(value_step) *
+                                                                  sizeof(uint32_t)) % 16 == 0;
+    }
+    PAGEMILL_DEVICE Vector<uint32_t, 4> LoadQuad(const ChunkOfSpan& chunk, unsigned eighth) const {
+      const int64_t column = int64_t{chunk.FirstColumn()} + eighth * kWeightsAtOnce + Lane() / 4;
+      return *reinterpret_cast<const Vector<uint32_t, 4>*>(values + column * value_step);
     }
     PAGEMILL_DEVICE static Stored StoredOf(const Part& part) {
       if constexpr (kIsAwq) {
