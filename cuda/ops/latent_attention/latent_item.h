@@ -69,8 +69,8 @@ class LatentItem {
   PAGEMILL_DEVICE void Run(const SplitStates& states) {
     const int first = item_.first_split * kSplitKeys, end_split = item_.end_split * kSplitKeys;
     const int end = end_split < high_ ? end_split : high_;
-    LoadQueries();
     CopyKeys(first, keys_);
+    LoadQueries();
     for (int tile = first, buffer = 0; tile < end; tile += kKeys, buffer ^= 1) {
       const BFloat16* const keys = keys_ + buffer * kKeys * Stride();
       const int next = tile + kKeys;
@@ -107,15 +107,23 @@ class LatentItem {
   }
 
   PAGEMILL_DEVICE void LoadQueries() {
+    constexpr int kAtOnce = 6;  // loads of a lane that are under way
     for (int row = Warp(); row < kWarpRows; row += kWarps) {
       const TileRow of = rows_.Row(item_.first_row + row);
-      for (int d = Lane(); d < Width(); d += 32) {
-        float value = 0;
-        if (of.exists) {
-          value = d < latent_ ? call_.q.Load(of.token, of.head * latent_ + d)
-                              : rope_.Load(of.token, of.head * rope_size_ + d - latent_);
+      const auto* const latent = call_.q.template At<BFloat16>(of.token, of.head * latent_);
+      const auto* const rope = rope_.template At<BFloat16>(of.token, of.head * rope_size_) - latent_;
+      for (int first = Lane(); first < Width(); first += 32 * kAtOnce) {
+        BFloat16 values[kAtOnce];
+        PAGEMILL_UNROLL
+        for (int i = 0; i < kAtOnce; ++i) {
+          const int d = first + 32 * i;
+          values[i] = of.exists && d < Width() ? (d < latent_ ? latent : rope)[d] : BFloat16{0};
         }
-        queries_[row * Stride() + d] = FromFloat<BFloat16>(value);
+        PAGEMILL_UNROLL
+        for (int i = 0; i < kAtOnce; ++i) {
+          const int d = first + 32 * i;
+          if (d < Width()) queries_[row * Stride() + d] = values[i];
+        }
       }
     }
   }

@@ -74,8 +74,8 @@ class AttendItem {
     const int first = item_.first_split * kSplitKeys, end_split = item_.end_split * kSplitKeys;
     const int end = end_split < pages_.high ? end_split : pages_.high;
     int tile = first < pages_.low ? pages_.low / kTileKeys * kTileKeys : first;
-    LoadQueries();
     pages_.CopyKeys(tile, keys_, kThreads);
+    LoadQueries();
     for (; tile < end; tile += kTileKeys) {
       WaitCopies<0>();
       SyncBlock();  // the keys are there, and the values before have been read
@@ -105,11 +105,34 @@ class AttendItem {
   PAGEMILL_DEVICE static int FirstRow() { return Warp() * kWarpRows + Lane() / 4; }
 
   PAGEMILL_DEVICE void LoadQueries() {
-    for (int row = Warp(); row < kRows; row += kWarps) {
-      const TileRow of = rows_.Row(item_.first_row + row);
-      for (int d = Lane(); d < head_dim_; d += 32) {
-        queries_[row * Stride() + d] =
-            FromFloat<BFloat16>(of.exists ? call_.q.Load(of.token, of.head * head_dim_ + d) : 0);
+    if (call_.q.type == DType::kBF16) return LoadQueriesOf<BFloat16>();
+    if (call_.q.type == DType::kF16) return LoadQueriesOf<Half>();
+    LoadQueriesOf<float>();
+  }
+
+  template <typename T>
+  PAGEMILL_DEVICE void LoadQueriesOf() {
+    constexpr int kAtOnce = 2;         // rows, all of whose loads are under way
+    constexpr int kLoads = kChunks / 2;  // of a lane
+    for (int first = Warp(); first < kRows; first += kAtOnce * kWarps) {
+      BFloat16 values[kAtOnce][kLoads];
+      PAGEMILL_UNROLL
+      for (int r = 0; r < kAtOnce; ++r) {
+        const TileRow of = rows_.Row(item_.first_row + first + r * kWarps);
+        const T* const from = call_.q.template At<T>(of.token, of.head * head_dim_);
+        PAGEMILL_UNROLL
+        for (int i = 0; i < kLoads; ++i) {
+          const int d = Lane() + 32 * i;
+          values[r][i] = FromFloat<BFloat16>(of.exists && d < head_dim_ ? ToFloat(from[d]) : 0);
+        }
+      }
+      PAGEMILL_UNROLL
+      for (int r = 0; r < kAtOnce; ++r) {
+        PAGEMILL_UNROLL
+        for (int i = 0; i < kLoads; ++i) {
+          const int d = Lane() + 32 * i;
+          if (d < head_dim_) queries_[(first + r * kWarps) * Stride() + d] = values[r][i];
+        }
       }
     }
   }

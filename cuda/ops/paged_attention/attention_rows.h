@@ -45,7 +45,7 @@ struct TileRow {
 // The rows of a request that read a KV head, from its first token on.
 struct RequestRows {
   const AttentionParams& p;
-  int first_token, tokens, seq_len, kv_head;
+  int first_token, tokens, seq_len, kv_head, group;
 
   PAGEMILL_DEVICE RequestRows(const AttentionParams& params, const StepTokens& batch,
                               int32_t request, int kv_head)
@@ -53,16 +53,16 @@ struct RequestRows {
         first_token(batch.query_start[request]),
         tokens(batch.query_start[request + 1] - first_token),
         seq_len(batch.seq_lens[request]),
-        kv_head(kv_head) {}
+        kv_head(kv_head),
+        group(static_cast<int>(p.q_heads) / static_cast<int>(p.kv_heads)) {}
 
-  PAGEMILL_DEVICE int Group() const { return static_cast<int>(p.q_heads / p.kv_heads); }
-  PAGEMILL_DEVICE int NumRows() const { return tokens * Group(); }
+  PAGEMILL_DEVICE int NumRows() const { return tokens * group; }
   PAGEMILL_DEVICE TileRow Row(int row) const {
     if (row >= NumRows()) return {};
-    const int token = row / Group(), position = seq_len - tokens + token;
+    const int token = row / group, position = seq_len - tokens + token;
     const KeyRange keys = VisibleKeys(p, position, seq_len);
     return {.token = first_token + token,
-            .head = kv_head * Group() + row % Group(),
+            .head = kv_head * group + row % group,
             .position = position,
             .low = static_cast<int>(keys.low),
             .high = static_cast<int>(keys.high),

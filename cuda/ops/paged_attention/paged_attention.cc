@@ -177,10 +177,9 @@ constexpr ops::Kernel kKernels[] = {
      .activations = ops::Precision::kBf16,
      .plan = &kFlashInferPlan,
      .varies_with_batch = true},
-    // Below flashinfer as long as it has not run on a GPU.
     {.op = "paged_attention",
      .name = "flashinfer_sm90",
-     .priority = 25,
+     .priority = 40,
      .supports = SupportsFlashInferHopper,
      .run = RunFlashInferHopperOrGpu,
      .workspace_bytes = FlashInferStateBytes,

@@ -90,6 +90,8 @@ void RunFlashInferFor(const FlashInferShape& shape, const ops::OpCall& call,
   if (shape.tokens == 0) return;
   const ops::PagedAttentionArgs args = ops::ToPagedAttentionArgs(call);
   const FlashInferGrid grid = FlashInferGrid::Of(shape);
+  // Blocks without work do not wait for what is in front: some block has to have work.
+  const bool has_work = shape.most_tokens == INT32_MAX;
   auto* const scales = reinterpret_cast<float*>(context.workspace.data());
   GpuStream& stream = static_cast<GpuStream&>(*context.stream);
   stream.MakeCurrent();
@@ -106,7 +108,8 @@ void RunFlashInferFor(const FlashInferShape& shape, const ops::OpCall& call,
                           .y = args.y.data,
                           .states = scales + grid.MaxStates(shape) * shape.q_heads,
                           .scales = scales,
-                          .scale = args.scale},
+                          .scale = args.scale,
+                          .early = has_work && stream.capabilities().compute_major >= 9},
                          stream.native()));
 }
 

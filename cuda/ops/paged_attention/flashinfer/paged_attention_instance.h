@@ -27,6 +27,7 @@ struct PagedAttentionCall {
   void* states;   // [MaxStates, q_heads, head_dim] values of chunks
   float* scales;  // [MaxStates, q_heads] logarithms of their sums of weights
   float scale;    // of scores
+  bool early;     // as LaunchShape of cuda/gpu_launch.h has it; some block has work
 };
 
 template <int kHeadDim, int kTileRows>

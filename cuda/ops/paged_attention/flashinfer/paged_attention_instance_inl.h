@@ -61,7 +61,7 @@ cudaError_t RunPagedAttention(const PagedAttentionCall& call, cudaStream_t strea
         /*SAME_KV_STRIDES=*/true, kTileRows, kHeadDim, kHeadDim, flashinfer::PosEncodingMode::kNone,
         /*USE_FP16_QK_REDUCTION=*/false, flashinfer::MaskMode::kCausal, Variant, Params>(
         params, grid.splits ? static_cast<nv_bfloat16*>(call.states) : nullptr,
-        grid.splits ? call.scales : nullptr, /*enable_pdl=*/false, stream);
+        grid.splits ? call.scales : nullptr, /*enable_pdl=*/call.early, stream);
   } catch (const std::exception&) {  // the GPU's blocks have too little shared memory
     return cudaErrorInvalidConfiguration;
   }
