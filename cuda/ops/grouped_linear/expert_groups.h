@@ -180,6 +180,8 @@ PAGEMILL_DEVICE void MakeGroups(int32_t num_buckets, int32_t chunks, int32_t gro
 
 // Block (chunk).
 PAGEMILL_KERNEL CountChunks(RoutedIds ids, GroupArrays arrays) {
+  LetNextBegin();
+  AwaitInputs();
   const int64_t chunk = BlockIndex().x;
   CountChunk(ChunkRow(ids, chunk), ids.Buckets(), arrays.before + chunk * ids.Buckets());
 }
@@ -187,17 +189,23 @@ PAGEMILL_KERNEL CountChunks(RoutedIds ids, GroupArrays arrays) {
 // One block.
 PAGEMILL_KERNEL GroupCounted(int32_t num_buckets, int32_t chunks, int32_t group_rows,
                              GroupArrays arrays) {
+  LetNextBegin();
+  AwaitInputs();
   MakeGroups(num_buckets, chunks, group_rows, arrays);
 }
 
 // Block (chunk).
 PAGEMILL_KERNEL PlaceChunks(RoutedIds ids, GroupArrays arrays) {
+  LetNextBegin();
+  AwaitInputs();
   const int64_t chunk = BlockIndex().x;
   PlaceChunk(ChunkRow(ids, chunk), arrays.before + chunk * ids.Buckets(), arrays);
 }
 
 // One block, for one chunk.
 PAGEMILL_KERNEL GroupChunk(RoutedIds ids, int32_t group_rows, GroupArrays arrays) {
+  LetNextBegin();
+  AwaitInputs();
   const ChunkRow own(ids, /*chunk=*/0);
   CountChunk(own, ids.Buckets(), arrays.before);
   SyncBlock();
@@ -212,9 +220,10 @@ inline void GroupRows(const RoutedIds& ids, int32_t group_rows, const GroupArray
   const uint32_t chunks = DivideUp(ids.rows, kChunkRows);
   const LaunchShape one = {.blocks = {1},
                            .threads = {kChunkRows},
-                           .shared_bytes = GroupSharedBytes(ids.Buckets())};
+                           .shared_bytes = GroupSharedBytes(ids.Buckets()),
+                           .early = true};
   if (chunks == 1) return Launch(stream, one, GroupChunk, ids, group_rows, arrays);
-  const LaunchShape each = {.blocks = {chunks}, .threads = {kChunkRows}};
+  const LaunchShape each = {.blocks = {chunks}, .threads = {kChunkRows}, .early = true};
   Launch(stream, each, CountChunks, ids, arrays);
   Launch(stream, one, GroupCounted, ids.Buckets(), chunks, group_rows, arrays);
   Launch(stream, each, PlaceChunks, ids, arrays);

@@ -87,6 +87,8 @@ struct GroupProduct {
 template <typename W, typename Tile>
 PAGEMILL_KERNEL_OF(Tile::kThreads, Tile::kBlocks)
 MultiplyGroupTile(Routing routing, RoutedProduct product, W stacks) {
+  LetNextBegin();
+  AwaitInputs();
   const ExpertGroup group = routing.GroupAt(BlockIndex().x);
   if (group.count == 0) return;
   const GroupProduct<W> p = {routing,     group,
@@ -107,7 +109,8 @@ void LaunchGroups(const Routing& routing, const RoutedProduct& product, const W&
                   device::Stream& stream) {
   Launch(stream,
          {.blocks = {routing.num_groups, DivideUp(product.shape.outputs, Tile::kOutputs)},
-          .threads = {Tile::kThreads}},
+          .threads = {Tile::kThreads},
+          .early = true},
          MultiplyGroupTile<W, Tile>, routing, product, stacks);
 }
 

@@ -13,6 +13,8 @@ namespace {
 template <typename T>
 PAGEMILL_KERNEL CombineRow(Rows<const T> x, Rows<const float> weights, Rows<T> y, int64_t size,
                            int64_t choices, int64_t choice_step) {
+  LetNextBegin();
+  AwaitInputs();
   ForElements(size, [&](int64_t row, int64_t i) {
     float sum = 0;
     for (int64_t j = 0; j < choices; ++j) {
@@ -28,9 +30,10 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const TensorView& y = call.outputs[0];
   const int64_t size = y.RowElements();
   WithActType(x.dtype, [&]<typename T>(T) {
-    Launch(*context.stream, ShapeOfElements(y.shape[0], size), CombineRow<T>, RowsOf<const T>(x),
-           RowsOf<const float>(weights), RowsOf<T>(y), size, weights.shape[1],
-           ops::moe_combine::ChoiceStep(call));
+    LaunchShape shape = ShapeOfElements(y.shape[0], size);
+    shape.early = true;
+    Launch(*context.stream, shape, CombineRow<T>, RowsOf<const T>(x), RowsOf<const float>(weights),
+           RowsOf<T>(y), size, weights.shape[1], ops::moe_combine::ChoiceStep(call));
   });
 }
 

@@ -178,6 +178,8 @@ struct TokenRouter {
 
 PAGEMILL_KERNEL RouteTokens(Rows<const float> logits, Rows<int32_t> ids, Rows<float> weights,
                             int64_t tokens, Router router) {
+  LetNextBegin();
+  AwaitInputs();
   const int64_t token = BlockIndex().x * (kThreads / WarpLanes()) + Warp();
   if (token >= tokens) return;
   float* const scores = DynamicShared<float>() + Warp() * (2 * router.experts + router.groups);
@@ -213,7 +215,8 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   Launch(*context.stream,
          {.blocks = {DivideUp(tokens, kThreads / 64)},
           .threads = {kThreads},
-          .shared_bytes = kTokens * (2 * args.experts + args.groups) * int64_t{sizeof(float)}},
+          .shared_bytes = kTokens * (2 * args.experts + args.groups) * int64_t{sizeof(float)},
+          .early = true},
          RouteTokens, RowsOf<const float>(args.logits), RowsOf<int32_t>(args.ids),
          RowsOf<float>(args.weights), tokens, router);
 }
