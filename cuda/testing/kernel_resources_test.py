@@ -15,7 +15,7 @@ MOST_REGISTERS = 64
 # Blocks of fewer threads: what they may use. The first name that fits counts.
 REGISTERS = {
     "Li2EEEEEvNS1_11MatrixGroup": 168,  # FewRows of 16 rows
-    "Li4EEEEEvNS1_11MatrixGroup": 255,  # likewise of 32, with words of GPTQ and AWQ
+    "Li4EEEEEvNS1_11MatrixGroup": 255,  # likewise of 32, with words of AWQ
     "Li8EEEEEvNS1_11MatrixGroup": 192,  # likewise of 64
     "Li4EEEEEvNS0_7RoutingE": 255,  # likewise of 32, of experts
     "AttendHead": 128,
@@ -31,7 +31,7 @@ REGISTERS = {
     "MultiplyHead": 80,
     "MultiplyTransposed": 80,
     "PrefillWithKVCacheKernel": 168,
-    "RotateAndStore": 80,
+    "RotateAndStore": 96,
     "ScanChannels": 128,
     "ScanHead": 168,
     "SelectPart": 128,
@@ -41,15 +41,14 @@ REGISTERS = {
 # beyond 512 elements. Fewer rows of a tile, or one block at a time on a multiprocessor, are to be
 # timed on a GPU. The first name in the list that fits counts.
 SPILLED = {
-    "AttendItemINS0_8BFloat16ELi16E": 1540,  # heads of more than 128 elements, between their loops
-    "AttendItemINS0_6Float8ELi16E": 1540,
+    "AttendItemINS0_8BFloat16ELi16E": 1744,  # heads of more than 128 elements, between their loops
+    "AttendItemINS0_6Float8ELi16E": 1744,
     "AttendLatents": 352,
     "BatchPrefillWithPagedKVCacheKernel": 568,  # FlashInfer's own choice of tiles
     "DrawToken": 128,  # blocks of 1,024 threads
     "int8_tensor_cores": 88,
-    "ManyRows": 24,
-    "PackedWeightsILNS_15QuantizedLayoutE1": 256,  # AWQ: where four rows of weights lie
-    "PackedWeightsILNS_15QuantizedLayoutE2": 256,  # likewise GPTQ
+    "ManyRows": 68,
+    "PackedWeightsILNS_15QuantizedLayoutE1": 124,  # AWQ: where four rows of weights lie
 }
 
 

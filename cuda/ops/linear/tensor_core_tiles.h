@@ -227,13 +227,13 @@ PAGEMILL_DEVICE void MultiplySpans(const typename W::Row (&rows)[kRows],
 template <typename P, int kRowTiles>
 struct FewRows {
   static constexpr bool kSharesK = true;
-  // Where weights do not lie in rows, more outputs make whole sectors of memory.
-  static constexpr int kOutputTiles = P::W::kLiesInRows ? 1 : 2;
+  // With more outputs, words of AWQ make loads of 16 bytes.
+  static constexpr int kOutputTiles = P::W::kHasQuads ? 2 : 1;
   static constexpr int kOutputs = 16 * kOutputTiles;
   static constexpr int kRows = 8 * kRowTiles;
   // With few rows, of which decoding takes most of the time, and threads have registers for it.
   static constexpr bool kLoadsSpans =
-      P::W::kHasChunkScales && (kRowTiles <= 2 || !P::W::kLiesInRows);
+      P::W::kHasChunkScales && (kRowTiles <= 2 || P::W::kHasQuads);
   // Each has a part of K, unless threads take the registers of more.
   static constexpr int kWarps = kRowTiles + (kLoadsSpans ? 1 : 0) <= 2 ? kTileSplits : 4;
   static constexpr int kThreads = 32 * kWarps;

@@ -89,7 +89,7 @@ void LaunchTiles(MatrixGroup<W> group, device::Stream& stream) {
 template <typename W>
 void LaunchGroup(const MatrixGroup<W>& group, device::Stream& stream) {
   const int64_t rows = group.products[0].rows;
-  // Others have two tiles of outputs, with sums for each row.
+  // Of others, AWQ has two tiles of outputs, with sums for each row.
   constexpr int kMostTiles = W::kLiesInRows ? 8 : 4;
   if (rows <= 8) {
     LaunchTiles<FewRows<Bf16Product<W>, 1>>(group, stream);

@@ -143,6 +143,7 @@ struct ScaledWeights {
   static constexpr bool kHasShapes = kShape == ScaleShape::kAny;
   static constexpr bool kDecodesSimply = kShape != ScaleShape::kAny;  // without branches
   static constexpr bool kHasChunkScales = false;
+  static constexpr bool kHasQuads = false;
   using Bytes = Vector<uint8_t, kWeightsAtOnce>;
 
   const uint8_t* data;
