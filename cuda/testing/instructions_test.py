@@ -69,7 +69,13 @@ BARS = {
     ),
     ("linear/int8_tensor_cores", "MultiplyTile"): ("IMMA.16832.S8.S8",),
     ("linear/linear", "MultiplyRows"): ("LDG.E.128",),
-    ("linear/tensor_cores", "MultiplyTile"): ("HMMA.16816.F32.BF16", "LDG.E.128"),
+    ("linear/tensor_cores", "StagedRows"): (
+        "HMMA.16816.F32.BF16",
+        "LDGSTS.E.BYPASS.128",
+        "LDS.128",
+    ),
+    ("linear/tensor_cores", "FewRows"): ("HMMA.16816.F32.BF16", "LDG.E.128"),
+    ("linear/tensor_cores", "ManyRows"): ("HMMA.16816.F32.BF16", "LDG.E.128"),
     # Q4_K and Q5_K, whose nibbles are loaded eight bytes at a time.
     ("linear/tensor_cores", "StoredWeightsILNS_5DTypeE20ELb1E"): ("LDG.E.64", "PRMT"),
     ("linear/tensor_cores", "StoredWeightsILNS_5DTypeE21ELb1E"): ("LDG.E.64", "PRMT"),

@@ -25,6 +25,8 @@ REGISTERS = {
     "BatchPrefillWithPagedKVCacheKernel": 255,
     "Li256ELb1EEEvNS1_8Operands": 192,  # DeltaHead of many keys with a decay for each
     "DeltaHead": 168,
+    "StagedRows": 255,
+    "DTypeE4ELNS0_10ScaleShapeE2EEENS0_7FewRows": 140,  # int8 in blocks, of eight rows
     "FewRows": 128,
     "ManyRows": 168,
     "MultiplyGroup": 80,
@@ -48,6 +50,7 @@ SPILLED = {
     "DrawToken": 128,  # blocks of 1,024 threads
     "int8_tensor_cores": 88,
     "ManyRows": 68,
+    "SumAddRmsNormINS0_4HalfE": 40,  # blocks of 1,024 threads
     "PackedWeightsILNS_15QuantizedLayoutE1": 124,  # AWQ: where four rows of weights lie
 }
 

@@ -13,12 +13,15 @@ struct MatrixCoreTiles {
   static constexpr int kFewRows = 16;
   static constexpr int kSomeRows = 32;
   static constexpr int kManyRows = 64;
+  static constexpr int kMostRows = 64;
   template <typename W>
   using Few = MatrixCoreTile<GroupProduct<W>, W::kLiesInRows ? 1 : 4, 1>;
   template <typename W>
   using Some = MatrixCoreTile<GroupProduct<W>, W::kLiesInRows ? 1 : 4, 2>;
   template <typename W>
   using Many = MatrixCoreTile<GroupProduct<W>, 2, 4>;
+  template <typename W>
+  using Most = Many<W>;
 };
 
 }  // namespace

@@ -8,12 +8,15 @@
 //     static constexpr int kFewRows = 8;                 // of a Few, for any W
 //     static constexpr int kSomeRows = 32;
 //     static constexpr int kManyRows = 64;
+//     static constexpr int kMostRows = 128;
 //     template <typename W>
 //     using Few = FewRows<GroupProduct<W>, 1>;
 //     template <typename W>
 //     using Some = FewRows<GroupProduct<W>, 4>;
 //     template <typename W>
-//     using Many = ManyRows<GroupProduct<W>, 2>;
+//     using Many = ManyRowsOf<GroupProduct<W>, 2>;
+//     template <typename W>
+//     using Most = ManyRowsOf<GroupProduct<W>, 4>;
 //   };
 //   MultiplyGroups<Tiles>(call, context);
 #ifndef PAGEMILL_CUDA_OPS_GROUPED_LINEAR_GROUP_PRODUCT_H_
@@ -33,9 +36,10 @@ namespace pagemill::gpu {
 
 // Rows of an expert, on average, from which on larger groups are worth their empty rows. Every
 // group reads the expert's weights again: up to half as many rows as the smallest groups of tensor
-// cores have, only a few experts have more than one of those. Not timed.
+// cores have, only a few experts have more than one of those. The first two are not timed.
 inline constexpr int64_t kSomeRowsOfExpert = 4;
 inline constexpr int64_t kManyRowsOfExpert = 32;
+inline constexpr int64_t kMostRowsOfExpert = 128;  // from 64 on a prompt was 8 % slower
 
 // Parameters of a product.
 struct RoutedProduct {
@@ -71,15 +75,15 @@ struct GroupProduct {
   PAGEMILL_DEVICE Columns LoadW(const typename W::Row& row, int64_t first) const {
     return LoadInBf16<W>(row, first);
   }
-  PAGEMILL_DEVICE void Store(int64_t index, int64_t output, Sum sum) const {
-    if constexpr (W::kHasFactors) sum *= RowOfW(output).Factor();
-    if (of.biases.data != nullptr) sum += of.biases[group.expert][output];
-    Write(index, output, sum);
-  }
-  PAGEMILL_DEVICE void Write(int64_t index, int64_t output, Sum sum) const {
+  PAGEMILL_DEVICE BFloat16* TargetOf(int64_t index) const {
     const int32_t row = routing.RowAt(group.begin + static_cast<int32_t>(index));
     const auto choices = static_cast<int32_t>(routing.ids.choices);
-    of.y[row / choices][row % choices * of.shape.y_step + output] = FromFloat<BFloat16>(sum);
+    return of.y[row / choices] + row % choices * of.shape.y_step;
+  }
+  PAGEMILL_DEVICE void Store(BFloat16* to, int64_t output, Sum sum) const {
+    if constexpr (W::kHasFactors) sum *= RowOfW(output).Factor();
+    if (of.biases.data != nullptr) sum += of.biases[group.expert][output];
+    to[output] = FromFloat<BFloat16>(sum);
   }
 };
 
@@ -100,7 +104,7 @@ MultiplyGroupTile(Routing routing, RoutedProduct product, W stacks) {
   for (int e = static_cast<int>(ThreadIndex().x); e < group.count * Tile::kOutputs;
        e += Tile::kThreads) {
     const int64_t output = first_output + e % Tile::kOutputs;
-    if (output < p.outputs) p.Write(e / Tile::kOutputs, output, 0);
+    if (output < p.outputs) p.TargetOf(e / Tile::kOutputs)[output] = FromFloat<BFloat16>(0);
   }
 }
 
@@ -110,15 +114,17 @@ void LaunchGroups(const Routing& routing, const RoutedProduct& product, const W&
   Launch(stream,
          {.blocks = {routing.num_groups, DivideUp(product.shape.outputs, Tile::kOutputs)},
           .threads = {Tile::kThreads},
+          .shared_bytes = Tile::kSharedBytes,
           .early = true},
          MultiplyGroupTile<W, Tile>, routing, product, stacks);
 }
 
-enum class GroupSize { kFew, kSome, kMany };
+enum class GroupSize { kFew, kSome, kMany, kMost };
 
 inline GroupSize SizeOfGroups(const RoutedIds& ids) {
   if (ids.rows <= kAlone || ids.rows < kSomeRowsOfExpert * ids.experts) return GroupSize::kFew;
-  return ids.rows < kManyRowsOfExpert * ids.experts ? GroupSize::kSome : GroupSize::kMany;
+  if (ids.rows < kManyRowsOfExpert * ids.experts) return GroupSize::kSome;
+  return ids.rows < kMostRowsOfExpert * ids.experts ? GroupSize::kMany : GroupSize::kMost;
 }
 
 template <typename Tiles>
@@ -126,7 +132,8 @@ void MultiplyGroups(const ops::OpCall& call, ops::KernelContext& context) {
   const GroupSize size = SizeOfGroups(IdsOf(call));
   const int32_t group_rows = size == GroupSize::kFew    ? Tiles::kFewRows
                              : size == GroupSize::kSome ? Tiles::kSomeRows
-                                                        : Tiles::kManyRows;
+                             : size == GroupSize::kMany ? Tiles::kManyRows
+                                                        : Tiles::kMostRows;
   const Routing routing = Route(call, group_rows, context);
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     const RoutedProduct product = {RoutedShape::Of(call, i),
@@ -138,8 +145,9 @@ void MultiplyGroups(const ops::OpCall& call, ops::KernelContext& context) {
             using Few = typename Tiles::template Few<W>;
             using Some = typename Tiles::template Some<W>;
             using Many = typename Tiles::template Many<W>;
+            using Most = typename Tiles::template Most<W>;
             static_assert(Few::kRows == Tiles::kFewRows && Some::kRows == Tiles::kSomeRows &&
-                          Many::kRows == Tiles::kManyRows);
+                          Many::kRows == Tiles::kManyRows && Most::kRows == Tiles::kMostRows);
             switch (size) {
               case GroupSize::kFew:
                 return LaunchGroups<Few>(routing, product, stacks, *context.stream);
@@ -147,6 +155,8 @@ void MultiplyGroups(const ops::OpCall& call, ops::KernelContext& context) {
                 return LaunchGroups<Some>(routing, product, stacks, *context.stream);
               case GroupSize::kMany:
                 return LaunchGroups<Many>(routing, product, stacks, *context.stream);
+              case GroupSize::kMost:
+                return LaunchGroups<Most>(routing, product, stacks, *context.stream);
             }
           }
         });

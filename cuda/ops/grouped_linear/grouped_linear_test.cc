@@ -122,5 +122,16 @@ TEST_P(GpuConformance, GroupedLinearOfManyRows) {
   }
 }
 
+// K has more stages than are under way, and half of one: in groups of some rows, many and most.
+TEST_P(GpuConformance, GroupedLinearOfLongRows) {
+  Random random(5);
+  for (const DType dtype : {DType::kBF16, DType::kQ8_0}) {
+    SCOPED_TRACE(std::string(Info(dtype).name));
+    TestTensor stack(dtype, {3, 136, 352});
+    stack.FillUniform(random, -1, 1);
+    for (const int64_t tokens : {35, 70, 200}) CheckInBf16(stack.view(), tokens, random);
+  }
+}
+
 }  // namespace
 }  // namespace pagemill::gpu

@@ -72,13 +72,18 @@ struct Bf16Product : Bf16ProductRows {
   PAGEMILL_DEVICE Columns LoadW(const typename W::Row& row, int64_t first) const {
     return LoadInBf16<W>(row, first);
   }
-  PAGEMILL_DEVICE void Store(int64_t row, int64_t output, Sum sum) const {
+  struct Target {
+    BFloat16* y;
+    float* wide_y;  // one of them
+  };
+  PAGEMILL_DEVICE Target TargetOf(int64_t row) const { return {y[row], wide_y[row]}; }
+  PAGEMILL_DEVICE void Store(const Target& to, int64_t output, Sum sum) const {
     if constexpr (W::kHasFactors) sum *= RowOfW(output).Factor();
     if (bias != nullptr) sum += bias[output];
     if (wide) {
-      wide_y[row][output] = sum;
+      to.wide_y[output] = sum;
     } else {
-      y[row][output] = FromFloat<BFloat16>(sum);
+      to.y[output] = FromFloat<BFloat16>(sum);
     }
   }
 

@@ -11,6 +11,7 @@
 #include "cuda/gpu_reduce.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/gpu_vendor.h"
+#include "cuda/ops/linear/joined_products.h"
 #include "cuda/ops/linear/rounding_scale.h"
 #include "cuda/ops/linear/weights.h"
 
@@ -242,7 +243,7 @@ Fp8Workspace::Fp8Workspace(const TensorView& x, const TensorView& w, const Cubla
 
 void Fp8Workspace::Add(const TensorView& w, bool has_bias, const TensorView& y) {
   const auto arranged = ArrangedScales::Of(scales_, w.shape[0], groups_);
-  most_w_scales_ = std::max(most_w_scales_, arranged.units * arranged.stride);
+  w_scales_ += arranged.units * arranged.stride;
   if (NeedsSums(y, has_bias)) most_summed_outputs_ = std::max(most_summed_outputs_, w.shape[0]);
 }
 
@@ -259,7 +260,7 @@ int64_t Fp8Workspace::w_scales_offset() const {
 }
 
 int64_t Fp8Workspace::sums_offset() const {
-  return w_scales_offset() + RoundUp(most_w_scales_ * kFloatBytes, kCublasLtWorkspaceAlignment);
+  return w_scales_offset() + RoundUp(w_scales_ * kFloatBytes, kCublasLtWorkspaceAlignment);
 }
 
 int64_t Fp8Workspace::bytes() const {
@@ -283,11 +284,23 @@ void MultiplyByCublasLtInFp8(const TensorView& x, std::span<const Product> produ
   } else {
     Fp8Call call(layout, workspace, static_cast<GpuStream&>(stream));
     call.Round(x);
-    for (const Product& product : products) {
-      if (!call.Multiply(product)) {
-        left.push_back(product);
-      } else if (layout.rows() < x.shape[0]) {
-        of_last_rows.push_back({product.w, product.bias, RowsFrom(product.y, layout.rows())});
+    std::byte* const results = AlignedWorkspace(workspace) + layout.sums_offset();
+    const auto keep_last_rows = [&](const Product& product) {
+      if (layout.rows() == x.shape[0]) return;
+      of_last_rows.push_back({product.w, product.bias, RowsFrom(product.y, layout.rows())});
+    };
+    for (JoinedProducts& joined : JoinedProducts::Of(layout.rows(), products, DType::kF8E4M3)) {
+      if (joined.AreJoined() && call.Multiply(joined.ProductIn(results))) {
+        joined.Split(results, stream);
+        std::ranges::for_each(joined.products(), keep_last_rows);
+        continue;
+      }
+      for (const Product& product : joined.products()) {
+        if (call.Multiply(product)) {
+          keep_last_rows(product);
+        } else {
+          left.push_back(product);
+        }
       }
     }
   }

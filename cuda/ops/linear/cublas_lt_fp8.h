@@ -36,6 +36,8 @@ class Fp8Workspace {
   // A matrix of the call.
   void Add(const TensorView& w, bool has_bias, const TensorView& y);
 
+  // Without results of products that are joined (joined_products.h), which begin at sums_offset():
+  // these have no sums.
   int64_t bytes() const;
   ProductScales scales() const { return scales_; }
   // Of x, that the library multiplies. 0: too few.
@@ -55,7 +57,7 @@ class Fp8Workspace {
   const ProductScales scales_;
   const int64_t slice_bytes_;
   const int64_t columns_, groups_, rows_;
-  int64_t most_w_scales_ = 0;
+  int64_t w_scales_ = 0;  // of all matrices
   int64_t most_summed_outputs_ = 0;
 };
 

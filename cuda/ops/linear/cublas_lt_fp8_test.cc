@@ -16,7 +16,9 @@
 #include "cuda/emulation/cublas_lt.h"
 #include "cuda/emulation/runtime.h"
 #include "cuda/ops/kernels.h"
+#include "cuda/ops/linear/joined_products.h"
 #include "cuda/ops/linear/testing/aligned_product.h"
+#include "cuda/ops/linear/testing/products_of_rows.h"
 #include "cuda/ops/linear/testing/random_scaled.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
@@ -34,16 +36,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuConformance);
 
 constexpr CublasLtLimits kDefaults, kSmallSlices = {.slice_bytes = 16 << 10};
 
-std::vector<Product> ProductsOf(const ops::OpCall& call) {
-  std::vector<Product> products;
-  for (size_t i = 0; i < call.outputs.size(); ++i) {
-    products.push_back(
-        {call.inputs[1 + 2 * i], call.inputs[2 + 2 * i].Data<const float>(), call.outputs[i]});
-  }
-  return products;
-}
-
-// A kernel with these limits, on operands of the host, all with a bias.
+// A kernel with these limits, on operands of the host.
 template <const CublasLtLimits& kLimits>
 const ops::Kernel& KernelOf() {
   static const ops::Kernel kernel = {
@@ -63,7 +56,8 @@ const ops::Kernel& KernelOf() {
               most = std::max(most, CublasLtProductBytes(call.inputs[0], w, /*has_bias=*/true, y,
                                                          kLimits));
             }
-            return std::max(most, workspace.bytes());
+            return std::max(most, workspace.bytes()) +
+                   JoinedProducts::Bytes(call.inputs[0].shape[0], call.outputs);
           },
       .activations = ops::Precision::kF8};
   return kernel;
@@ -190,6 +184,26 @@ TEST_F(CublasLtFp8, HasTheSameBitsInSlices) {
     AlignedProduct product(300, weights.view(), DType::kBF16);
     EXPECT_EQ(CountProducts(product, in_slices_, 300), 3);
     EXPECT_TRUE(BitEqual(product.Run(in_slices_, 300), product.Run(kernel_, 300)));
+  }
+}
+
+// With the bits of single ones, of which some rows are left to tensor cores. 160 columns have scales
+// that are laid out. A scale of 128 rows belongs to one matrix.
+TEST_F(CublasLtFp8, JoinsMatricesBehindEachOther) {
+  const auto check = [&](const RandomScaled& weights, const std::vector<int64_t>& heights,
+                         int64_t expected) {
+    for (const bool has_bias : {false, true}) {
+      ProductsOfRows products(weights.view(), heights, /*rows=*/38, DType::kBF16, has_bias);
+      const int64_t before = emulatedCublasLtNumProducts();
+      const std::vector<std::vector<float>> together = products.Run(kernel_);
+      EXPECT_EQ(emulatedCublasLtNumProducts() - before, expected);
+      EXPECT_EQ(together, products.RunEach(kernel_));
+    }
+  };
+  for (const int64_t columns : {512, 160}) {
+    SCOPED_TRACE(columns);
+    check(Weights(128 + 256 + 72, columns, {128, 128}), {128, 256, 72}, 1);
+    check(Weights(40 + 72, columns, {1, columns}), {40, 72}, 1);
   }
 }
 

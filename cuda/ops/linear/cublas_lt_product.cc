@@ -1,6 +1,7 @@
 #include "cuda/ops/linear/cublas_lt_product.h"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "cuda/device/cublas_lt.h"
@@ -8,7 +9,9 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/gpu_vendor.h"
+#include "cuda/ops/linear/awq_tiles.h"
 #include "cuda/ops/linear/cublas_lt_results.h"
+#include "cuda/ops/linear/joined_products.h"
 #include "cuda/ops/linear/tensor_core_tiles.h"
 #include "cuda/ops/linear/weights.h"
 
@@ -16,12 +19,12 @@ namespace pagemill::gpu {
 namespace {
 
 // A thread for kWeightsAtOnce columns of a row, kPasses times. Neighbours have what is next in
-// memory: columns, or rows.
+// memory, columns or rows; either way a warp stores whole sectors, of 32 bytes.
 template <typename W>
 struct RoundingBlock {
   static constexpr int kThreads = 128;
   static constexpr int kPasses = 4;
-  static constexpr int kRows = W::kLiesInRows ? 1 : 32;
+  static constexpr int kRows = W::kLiesInRows ? 1 : 16;
   static constexpr int kStep = kThreads / kRows * kWeightsAtOnce;  // columns of a pass
   static constexpr int kColumns = kStep * kPasses;
 };
@@ -139,7 +142,7 @@ class SlicedProduct {
       const auto all = RowsOf<const BFloat16>(w_);
       return {all.data + first * all.stride, all.stride};
     }
-    const bool are_shaped = WithShapedWeights(w_, [&]<typename W>(const W& weights) {
+    const bool are_shaped = WithShapedMatrix(w_, [&]<typename W>(const W& weights) {
       using Block = RoundingBlock<W>;
       Launch(stream_,
              {.blocks = {DivideUp(count, Block::kRows), DivideUp(columns, Block::kColumns)},
@@ -180,15 +183,21 @@ int64_t CublasLtProductBytes(const TensorView& x, const TensorView& w, bool has_
 void MultiplyByCublasLt(const TensorView& x, std::span<const Product> products,
                         std::byte* workspace, device::Stream& stream,
                         const CublasLtLimits& limits) {
-  std::vector<Product> left;
-  for (const Product& product : products) {
+  const auto multiply = [&](const Product& product) {
     const auto& [w, bias, y] = product;
     const bool is_aligned = reinterpret_cast<uintptr_t>(y.data) % 16 == 0;
-    if (is_aligned && AreMany(x.shape[0], w, limits) &&
-        SlicedProduct(x, w, bias, y, workspace, static_cast<GpuStream&>(stream), limits).Run()) {
+    return is_aligned && AreMany(x.shape[0], w, limits) &&
+           SlicedProduct(x, w, bias, y, workspace, static_cast<GpuStream&>(stream), limits).Run();
+  };
+  std::byte* const results = AlignedWorkspace(workspace) + kCublasLtWorkspaceBytes;
+  std::vector<Product> left;
+  for (JoinedProducts& joined : JoinedProducts::Of(x.shape[0], products, DType::kBF16)) {
+    if (joined.AreJoined() && multiply(joined.ProductIn(results))) {
+      joined.Split(results, stream);
       continue;
     }
-    left.push_back(product);
+    std::ranges::copy_if(joined.products(), std::back_inserter(left),
+                         [&](const Product& product) { return !multiply(product); });
   }
   MultiplyOnTensorCores(x, left, stream);
 }

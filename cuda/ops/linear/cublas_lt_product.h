@@ -29,11 +29,13 @@ struct CublasLtLimits {
 // is installed.
 bool FitsCublasLt(const device::Capabilities& caps, const TensorView& x, const TensorView& w);
 
-// Of workspace, for up to x.shape[0] rows; `has_bias` as in the call.
+// Of workspace, for up to x.shape[0] rows; `has_bias` as in the call. Results of several products
+// that are joined take JoinedProducts::Bytes() more.
 int64_t CublasLtProductBytes(const TensorView& x, const TensorView& w, bool has_bias,
                              const TensorView& y, const CublasLtLimits& limits = {});
 
-// As MultiplyOnTensorCores(), but a row may have other bits beside other rows.
+// As MultiplyOnTensorCores(), but a row may have other bits beside other rows, and a result beside
+// those of other matrices.
 void MultiplyByCublasLt(const TensorView& x, std::span<const Product> products,
                         std::byte* workspace, device::Stream& stream,
                         const CublasLtLimits& limits = {});

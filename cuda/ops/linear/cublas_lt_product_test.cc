@@ -13,7 +13,9 @@
 #include "cuda/device/gpu_stream.h"
 #include "cuda/emulation/cublas_lt.h"
 #include "cuda/emulation/runtime.h"
+#include "cuda/ops/linear/joined_products.h"
 #include "cuda/ops/linear/testing/aligned_product.h"
+#include "cuda/ops/linear/testing/products_of_rows.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {
@@ -38,15 +40,14 @@ const ops::Kernel& KernelOf() {
       .name = "limited",
       .run =
           [](const ops::OpCall& call, ops::KernelContext& context) {
-            const Product product = {call.inputs[1], call.inputs[2].Data<const float>(),
-                                     call.outputs[0]};
-            MultiplyByCublasLt(call.inputs[0], {&product, 1}, context.workspace.data(),
+            MultiplyByCublasLt(call.inputs[0], ProductsOf(call), context.workspace.data(),
                                *context.stream, kLimits);
           },
       .workspace_bytes =
           [](const ops::OpCall& call, int32_t) {
             return CublasLtProductBytes(call.inputs[0], call.inputs[1], /*has_bias=*/true,
-                                        call.outputs[0], kLimits);
+                                        call.outputs[0], kLimits) +
+                   JoinedProducts::Bytes(call.inputs[0].shape[0], call.outputs);
           },
       .activations = ops::Precision::kBf16};
   return kernel;
@@ -103,6 +104,50 @@ TEST_F(CublasLtProduct, RoundsOnce) {
   TestTensor expected(DType::kBF16, {50, 40});
   expected.Set(wide.Run(kernel_, 50));
   EXPECT_TRUE(BitEqual(narrow.Run(kernel_, 50), expected.ToFloat()));
+}
+
+// Those of many outputs stay alone, as do all with many rows.
+TEST_F(CublasLtProduct, JoinsMatricesBehindEachOther) {
+  const TestTensor weights = Weights(DType::kBF16, 4096 + 4104 + 72, 32);
+  for (const bool has_bias : {false, true}) {
+    for (const DType y : {DType::kBF16, DType::kF32}) {
+      SCOPED_TRACE(std::string(Info(y).name) + (has_bias ? " with biases" : ""));
+      const auto check = [&](const std::vector<int64_t>& heights, int64_t rows, int64_t expected) {
+        ProductsOfRows products(weights.view(), heights, rows, y, has_bias);
+        const int64_t before = emulatedCublasLtNumProducts();
+        const std::vector<std::vector<float>> together = products.Run(kernel_);
+        EXPECT_EQ(emulatedCublasLtNumProducts() - before, expected);
+        EXPECT_EQ(together, products.RunEach(kernel_));
+      };
+      check({40, 8, 24}, 40, 1);
+      check({40, 8, 24, 16, 8}, 40, 2);
+      check({40, 12, 24}, 40, 3);  // results of 12 are not at multiples of 16 bytes
+      check({40, 8}, 257, 2);
+    }
+  }
+  ProductsOfRows large(weights.view(), {4096, 4104, 72}, 33, DType::kBF16, /*has_bias=*/false);
+  const int64_t before = emulatedCublasLtNumProducts();
+  const std::vector<std::vector<float>> together = large.Run(kernel_);
+  EXPECT_EQ(emulatedCublasLtNumProducts() - before, 2);
+  EXPECT_EQ(together, large.RunEach(kernel_));
+}
+
+// Heads of results are outputs as well, and what is joined may begin behind larger matrices.
+TEST_F(CublasLtProduct, PlansForResultsOfJoinedMatrices) {
+  const auto bytes = [](const std::vector<std::vector<int64_t>>& shapes) {
+    std::vector<TensorView> ys;
+    for (const std::vector<int64_t>& shape : shapes) {
+      ys.push_back(TensorView::Dense(nullptr, DType::kBF16, {}));
+      for (const int64_t size : shape) ys.back().shape[static_cast<size_t>(ys.back().rank++)] = size;
+    }
+    return JoinedProducts::Bytes(/*rows=*/300, ys) / int64_t{256 * sizeof(float)};
+  };
+  EXPECT_EQ(bytes({{300, 32, 128}, {300, 8, 128}, {300, 8, 128}}), 6144);
+  EXPECT_EQ(bytes({{300, 3000}, {300, 1000}, {300, 104}, {300, 56}, {300, 56}, {300, 50000}}),
+            104 + 56 + 56 + 50000);
+  EXPECT_EQ(bytes({{300, 4104}, {300, 3000}, {300, 50000}}), 3000 + 50000);
+  EXPECT_EQ(bytes({{300, 50000}}), 0);
+  EXPECT_EQ(bytes({{300, 5000}, {300, 5000}}), 0);
 }
 
 // The emulated library multiplies no single output.

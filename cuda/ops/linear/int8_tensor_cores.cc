@@ -72,19 +72,17 @@ struct Product : ProductRows<T> {
     const int64_t left = this->columns - first;
     const auto bytes =
         row.LoadBytes(first, left < kWeightsAtOnce ? static_cast<int>(left) : kWeightsAtOnce);
-    Columns columns;
-    PAGEMILL_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      columns.quads[i] = bytes.values[4 * i] | bytes.values[4 * i + 1] << 8 |
-                         bytes.values[4 * i + 2] << 16 |
-                         static_cast<uint32_t>(bytes.values[4 * i + 3]) << 24;
-    }
-    return columns;
+    return {{bytes.words[0], bytes.words[1]}};
   }
-  PAGEMILL_DEVICE void Store(int64_t row, int64_t output, Sum sum) const {
-    float value = static_cast<float>(sum) * (RowOfW(output).Factor() * this->scales[row]);
+  struct Target {
+    T* y;
+    float scale;  // of the row of x
+  };
+  PAGEMILL_DEVICE Target TargetOf(int64_t row) const { return {this->y[row], this->scales[row]}; }
+  PAGEMILL_DEVICE void Store(const Target& to, int64_t output, Sum sum) const {
+    float value = static_cast<float>(sum) * (RowOfW(output).Factor() * to.scale);
     if (this->bias != nullptr) value += this->bias[output];
-    this->y[row][output] = FromFloat<T>(value);
+    to.y[output] = FromFloat<T>(value);
   }
 
   W w;

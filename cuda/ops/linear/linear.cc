@@ -7,9 +7,11 @@
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/kernels.h"
+#include "cuda/ops/linear/awq_tiles.h"
 #include "cuda/ops/linear/cublas_lt_fp8.h"
 #include "cuda/ops/linear/cublas_lt_product.h"
 #include "cuda/ops/linear/int8_tensor_cores.h"
+#include "cuda/ops/linear/joined_products.h"
 #include "cuda/ops/linear/matrix_cores.h"
 #include "cuda/ops/linear/row_products.h"
 #include "cuda/ops/linear/tensor_cores.h"
@@ -55,7 +57,7 @@ void Multiply(const TensorView& x, const TensorView& w, const float* bias, const
               device::Stream& stream) {
   const ProductShape shape = {x.shape[0], w.shape[0], w.shape[1],
                               y.dtype == DType::kF32 && !std::is_same_v<T, float>};
-  WithWeights(w, [&]<typename W>(const W& weights) {
+  WithMatrix(w, [&]<typename W>(const W& weights) {
     Launch(stream,
            {.blocks = {DivideUp(shape.outputs, BlockOutputs<W>::kCount),
                        DivideUp(shape.rows, kRowsAtOnce)},
@@ -121,16 +123,25 @@ void RunOnMatrixCores(const ops::OpCall& call, ops::KernelContext& context) {
   }
 }
 
+// Kernels that read weights as they are stored leave to others calls whose weights all fit tiles.
+template <bool kInTiles = false>
 bool SupportsTensorCores(const device::Capabilities& caps, const ops::OpCall& call) {
-  return OnEveryGpu(caps, call) && FitsTensorCores(caps, call.inputs[0], call.inputs[1]);
+  bool fit_tiles = true;
+  ForMatrices(call, [&](const TensorView& w, const float*, const TensorView&) {
+    fit_tiles &= FitAwqTiles(w);
+  });
+  return OnEveryGpu(caps, call) && fit_tiles == kInTiles &&
+         FitsTensorCores(caps, call.inputs[0], call.inputs[1]);
 }
 
 bool SupportsMatrixCores(const device::Capabilities& caps, const ops::OpCall& call) {
   return OnEveryGpu(caps, call) && FitsMatrixCores(caps, call.inputs[0], call.inputs[1]);
 }
 
+template <bool kInTiles = false>
 bool SupportsCublasLt(const device::Capabilities& caps, const ops::OpCall& call) {
-  return OnEveryGpu(caps, call) && FitsCublasLt(caps, call.inputs[0], call.inputs[1]);
+  return SupportsTensorCores<kInTiles>(caps, call) &&
+         FitsCublasLt(caps, call.inputs[0], call.inputs[1]);
 }
 
 void RunByCublasLt(const ops::OpCall& call, ops::KernelContext& context) {
@@ -139,12 +150,14 @@ void RunByCublasLt(const ops::OpCall& call, ops::KernelContext& context) {
 }
 
 int64_t CublasLtBytes(const ops::OpCall& call, int32_t) {
+  const int64_t rows = call.inputs[0].shape[0];
   int64_t most = 0;
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     most = std::max(most, CublasLtProductBytes(call.inputs[0], call.inputs[1 + 2 * i],
                                                BiasOf(call, i) != nullptr, call.outputs[i]));
   }
-  return most;
+  if (most == 0 || call.inputs[1].dtype != DType::kBF16) return most;
+  return most + JoinedProducts::Bytes(rows, call.outputs);
 }
 
 bool SupportsCublasLtFp8(const device::Capabilities& caps, const ops::OpCall& call) {
@@ -161,7 +174,9 @@ int64_t CublasLtFp8Bytes(const ops::OpCall& call, int32_t num_threads) {
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     workspace.Add(call.inputs[1 + 2 * i], BiasOf(call, i) != nullptr, call.outputs[i]);
   }
-  return std::max(workspace.bytes(), CublasLtBytes(call, num_threads));
+  const int64_t bytes = workspace.bytes();
+  const int64_t joined = JoinedProducts::Bytes(call.inputs[0].shape[0], call.outputs);
+  return std::max(bytes == 0 ? 0 : bytes + joined, CublasLtBytes(call, num_threads));
 }
 
 void RunInInt8(const ops::OpCall& call, ops::KernelContext& context) {
@@ -185,10 +200,19 @@ constexpr ops::Kernel kKernels[] = {
     {.op = "linear",
      .name = "cublaslt",
      .priority = 25,
-     .supports = SupportsCublasLt,
+     .supports = SupportsCublasLt<>,
      .run = RunByCublasLt,
      .workspace_bytes = CublasLtBytes,
      .activations = ops::Precision::kBf16,
+     .varies_with_batch = true},
+    {.op = "linear",
+     .name = "cublaslt",
+     .priority = 25,
+     .supports = SupportsCublasLt</*kInTiles=*/true>,
+     .run = RunByCublasLt,
+     .workspace_bytes = CublasLtBytes,
+     .activations = ops::Precision::kBf16,
+     .packing = &kAwqTiles,
      .varies_with_batch = true},
     {.op = "linear",
      .name = "cublaslt_fp8",
@@ -201,9 +225,16 @@ constexpr ops::Kernel kKernels[] = {
     {.op = "linear",
      .name = "tensor_core",
      .priority = 20,
-     .supports = SupportsTensorCores,
+     .supports = SupportsTensorCores<>,
      .run = RunOnTensorCores,
      .activations = ops::Precision::kBf16},
+    {.op = "linear",
+     .name = "tensor_core",
+     .priority = 20,
+     .supports = SupportsTensorCores</*kInTiles=*/true>,
+     .run = RunOnTensorCores,
+     .activations = ops::Precision::kBf16,
+     .packing = &kAwqTiles},
     {.op = "linear",
      .name = "tensor_core_int8",
      .priority = 30,

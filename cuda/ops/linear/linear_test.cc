@@ -85,11 +85,19 @@ class WeightsOfEveryFormat {
   std::vector<std::pair<std::string, TensorView>> all_;
 };
 
+// Of kernels of one name, the one for weights of this format: AWQ is packed.
+const ops::Kernel& KernelFor(const ops::OpDefinition& op, std::string_view name,
+                             const TensorView& w) {
+  const bool packs = name != "matrix_core" && w.parts != nullptr &&
+                     w.parts->format.layout == QuantizedLayout::kAwq;
+  return *std::ranges::find_if(op.kernels, [&](const ops::Kernel& kernel) {
+    return kernel.name == name && (kernel.packing != nullptr) == packs;
+  });
+}
+
 // The kernel of bf16 products on this GPU: its warps decide which instructions it has.
-const ops::Kernel& Bf16Kernel(const ops::OpDefinition& op) {
-  const std::string_view name =
-      GpuCapabilities().gpu.warp_lanes == 32 ? "tensor_core" : "matrix_core";
-  return *std::ranges::find(op.kernels, name, &ops::Kernel::name);
+const ops::Kernel& Bf16Kernel(const ops::OpDefinition& op, const TensorView& w = {}) {
+  return KernelFor(op, GpuCapabilities().gpu.warp_lanes == 32 ? "tensor_core" : "matrix_core", w);
 }
 
 TEST_P(GpuConformance, LinearHasInstructionsForItsWarps) {
@@ -119,7 +127,6 @@ TEST_P(GpuConformance, LinearOfScalesForFourColumnsIsOfOneKernel) {
 
 TEST_P(GpuConformance, LinearOfBf16) {
   const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
-  const ops::Kernel& kernel = Bf16Kernel(op);
   Random random(1);
   // The last two have spans of chunks that begin or end within a split, and the last one words of AWQ
   // at multiples of 16 bytes.
@@ -128,6 +135,7 @@ TEST_P(GpuConformance, LinearOfBf16) {
     const WeightsOfEveryFormat weights(m, k, random);
     for (const auto& [name, w] : weights.all()) {
       SCOPED_TRACE(name + " " + std::to_string(m) + " x " + std::to_string(k));
+      const ops::Kernel& kernel = Bf16Kernel(op, w);
       const int64_t most = 70;
       AlignedProduct product(most, w, DType::kF32);
       ASSERT_TRUE(product.IsSupported(kernel));
@@ -144,7 +152,6 @@ TEST_P(GpuConformance, LinearOfBf16) {
 // More matrices than share a launch, of heights that end within tiles, some with a bias.
 TEST_P(GpuConformance, LinearOfBf16HasTheBitsOfSingleMatrices) {
   const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
-  const ops::Kernel& kernel = Bf16Kernel(op);
   constexpr int64_t kHeights[] = {40, 8, 72, 24, 136}, kColumns = 96, kRows = 9;
   Random random(4);
   std::deque<WeightsOfEveryFormat> weights;
@@ -155,6 +162,7 @@ TEST_P(GpuConformance, LinearOfBf16HasTheBitsOfSingleMatrices) {
   device::ThreadPool pool({.num_threads = 1});
   for (size_t format = 0; format < weights[0].all().size(); ++format) {
     SCOPED_TRACE(weights[0].all()[format].first);
+    const ops::Kernel& kernel = Bf16Kernel(op, weights[0].all()[format].second);
     std::vector<TensorView> inputs = {x.view()}, outputs;
     std::deque<TestTensor> biases, results;
     for (size_t i = 0; i < weights.size(); ++i) {
@@ -209,10 +217,10 @@ TEST_P(GpuConformance, LinearOfMisalignedBlocks) {
   EXPECT_TRUE(BitEqual(got, product.Run(other, 9)));
 }
 
-// Words of rows that follow each other lie at multiples of 16 bytes, in all tiles, in some or in none.
+// Parts of matrices: the last has half a tile, and begins and ends within spans. Its bits are those of
+// words as they are stored.
 TEST_P(GpuConformance, LinearOfPartsOfAwq) {
   const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
-  const ops::Kernel& kernel = Bf16Kernel(op);
   struct Part {
     int64_t row, column, rows, columns;
   };
@@ -223,21 +231,52 @@ TEST_P(GpuConformance, LinearOfPartsOfAwq) {
       SCOPED_TRACE(NameOf(kind) + " from row " + std::to_string(part.row));
       RandomPacked w(kind, kNoStack, 96, 256, random);
       const TensorView view = w.PartFrom(part.row, part.column, part.rows, part.columns);
+      const ops::Kernel& kernel = Bf16Kernel(op, view);
       AlignedProduct product(20, view, DType::kF32);
       ASSERT_TRUE(product.IsSupported(kernel));
-      for (int64_t rows : {1, 9, 20}) product.CheckValues(product.Run(kernel, rows));
+      for (int64_t rows : {1, 9, 20}) {
+        const std::vector<float> got = product.Run(kernel, rows);
+        product.CheckValues(got);
+        EXPECT_TRUE(BitEqual(got, product.Run(Bf16Kernel(op), rows))) << rows << " rows";
+      }
     }
   }
 }
 
+// A kernel packs all matrices of a call, or none.
+TEST_P(GpuConformance, LinearOfAwqPacksWholeWords) {
+  const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
+  if (GpuCapabilities().gpu.warp_lanes != 32) return;
+  Random random(7);
+  auto with_groups = kPackedKinds[0];
+  with_groups.has_groups = true;
+  RandomPacked first(kPackedKinds[0], kNoStack, 48, 64, random);
+  RandomPacked second(kPackedKinds[0], kNoStack, 48, 64, random);
+  RandomPacked third(with_groups, kNoStack, 48, 64, random);
+  const TestTensor x(DType::kBF16, {3, 64}), y(DType::kBF16, {3, 40}), z(DType::kBF16, {3, 40});
+  const ops::Attributes attributes;
+  const auto packs = [&](const TensorView& a, const TensorView& b) {
+    const TensorView inputs[] = {x.view(), a, {}, b, {}}, outputs[] = {y.view(), z.view()};
+    const ops::OpCall call = {.inputs = inputs, .outputs = outputs, .attributes = &attributes};
+    const ops::Kernel& packing = Bf16Kernel(op, first.view());
+    EXPECT_NE(packing.supports(GpuCapabilities(), call),
+              Bf16Kernel(op).supports(GpuCapabilities(), call));
+    return packing.supports(GpuCapabilities(), call);
+  };
+  const TensorView whole = first.PartFrom(8, 0, 40, 64);
+  EXPECT_TRUE(packs(whole, second.PartFrom(0, 0, 40, 64)));
+  EXPECT_FALSE(packs(whole, second.PartFrom(4, 0, 40, 64)));
+  EXPECT_FALSE(packs(whole, third.PartFrom(0, 0, 40, 64)));
+}
+
 TEST_P(GpuConformance, LinearByCublasLt) {
   const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
-  const ops::Kernel& kernel = *std::ranges::find(op.kernels, "cublaslt", &ops::Kernel::name);
   Random random(3);
   for (const auto& [m, k] : {std::pair<int64_t, int64_t>{72, 96}, {136, 512}}) {
     const WeightsOfEveryFormat weights(m, k, random);
     for (const auto& [name, w] : weights.all()) {
       SCOPED_TRACE(name + " " + std::to_string(m) + " x " + std::to_string(k));
+      const ops::Kernel& kernel = KernelFor(op, "cublaslt", w);
       AlignedProduct wide(130, w, DType::kF32), narrow(130, w, DType::kBF16);
       if (!wide.IsSupported(kernel)) GTEST_SKIP() << "cuBLASLt is not installed";
       for (int64_t rows : {33, 130}) {

@@ -30,6 +30,7 @@ struct MatrixCoreTile {
   static constexpr int kRows = 16 * kRowTiles;
   static constexpr int kThreads = 64 * kWideSplits;
   static constexpr int kBlocks = 2;  // on a multiprocessor at least
+  static constexpr int kSharedBytes = 0;
 
   PAGEMILL_DEVICE static void Multiply(const P& p, int64_t first_output, int64_t first_row) {
     PAGEMILL_SHARED(float[kWideSplits][kRows][kOutputs], parts);

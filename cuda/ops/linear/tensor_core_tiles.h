@@ -16,12 +16,15 @@
 //   const Columns* RowOfX(row)      zeros behind the last column, up to kTensorCoreColumns
 //   W::Row RowOfW(output)
 //   Columns LoadW(row_of_w, first)  columns from `first` on, likewise
-//   void Store(row, output, sum)    for rows and outputs that exist
+//   Target TargetOf(row)            where results of a row go
+//   void Store(target, output, sum) for rows and outputs that exist
 //
 //   template <typename P, typename Tile>  // Tile: FewRows<P, 1>, ManyRows<P, 4>, ...
 //   PAGEMILL_KERNEL_OF(Tile::kThreads, Tile::kBlocks) MultiplyTile(P p) {
 //     Tile::Multiply(p, BlockIndex().x * Tile::kOutputs, BlockIndex().y * Tile::kRows);
 //   }
+//
+// It is launched with Tile::kSharedBytes of dynamic shared memory.
 #ifndef PAGEMILL_CUDA_OPS_LINEAR_TENSOR_CORE_TILES_H_
 #define PAGEMILL_CUDA_OPS_LINEAR_TENSOR_CORE_TILES_H_
 
@@ -94,6 +97,10 @@ PAGEMILL_DEVICE void MultiplyColumns(const Int8Columns& upper, const Int8Columns
 
 static_assert(kTensorCoreColumns == kChunkColumns);
 
+template <typename W>
+inline constexpr bool kLoadsSpansAtOnce =
+    requires(const typename W::Row& row) { row.LoadSpan(/*span=*/0u, /*eighth=*/0u); };
+
 // The lane's columns of a span of kRows rows of weights with kHasChunkScales. Each of the four lanes
 // that have a row of weights loads the scale of one chunk. `in_quads`: as Row::HasQuads() has it.
 template <typename W, int kRows>
@@ -104,8 +111,17 @@ class WeightSpan {
   // Starts loads, and waits for none.
   PAGEMILL_DEVICE WeightSpan(const Row (&rows)[kRows], unsigned span, bool in_quads)
       : span_(span) {
-    PAGEMILL_UNROLL
-    for (unsigned i = 0; i < kSpanChunks; ++i) LoadParts(rows, {span, i}, in_quads, parts_[i]);
+    if constexpr (kLoadsSpansAtOnce<W>) {
+      PAGEMILL_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const auto parts = rows[r].LoadSpan(span, Lane() % 4);
+        PAGEMILL_UNROLL
+        for (int i = 0; i < kSpanChunks; ++i) parts_[i][r] = parts.values[i];
+      }
+    } else {
+      PAGEMILL_UNROLL
+      for (unsigned i = 0; i < kSpanChunks; ++i) LoadParts(rows, {span, i}, in_quads, parts_[i]);
+    }
     PAGEMILL_UNROLL
     for (int r = 0; r < kRows; ++r) stored_scales_[r] = rows[r].LoadScale(OwnChunk());
   }
@@ -195,7 +211,7 @@ PAGEMILL_DEVICE typename P::W::Row RowOfWeights(const P& p, int64_t output) {
 
 template <typename P>
 PAGEMILL_DEVICE void StoreSum(const P& p, int64_t row, int64_t output, typename P::Sum sum) {
-  if (row < p.rows && output < p.outputs) p.Store(row, output, sum);
+  if (row < p.rows && output < p.outputs) p.Store(p.TargetOf(row), output, sum);
 }
 
 // Adds the products of spans [first, end) to sums, as MultiplyColumns() for each two rows of weights.
@@ -227,13 +243,15 @@ PAGEMILL_DEVICE void MultiplySpans(const typename W::Row (&rows)[kRows],
 template <typename P, int kRowTiles>
 struct FewRows {
   static constexpr bool kSharesK = true;
+  static constexpr int kSharedBytes = 0;
   // With more outputs, words of AWQ make loads of 16 bytes.
   static constexpr int kOutputTiles = P::W::kHasQuads ? 2 : 1;
   static constexpr int kOutputs = 16 * kOutputTiles;
   static constexpr int kRows = 8 * kRowTiles;
   // With few rows, of which decoding takes most of the time, and threads have registers for it.
   static constexpr bool kLoadsSpans =
-      P::W::kHasChunkScales && (kRowTiles <= 2 || P::W::kHasQuads);
+      P::W::kHasChunkScales &&
+      (kRowTiles <= 2 || P::W::kHasQuads || kLoadsSpansAtOnce<typename P::W>);
   // Each has a part of K, unless threads take the registers of more.
   static constexpr int kWarps = kRowTiles + (kLoadsSpans ? 1 : 0) <= 2 ? kTileSplits : 4;
   static constexpr int kThreads = 32 * kWarps;
@@ -322,6 +340,7 @@ struct FewRows {
 template <typename P, int kRowWarps>
 struct ManyRows {
   static constexpr bool kSharesK = false;
+  static constexpr int kSharedBytes = 0;
   static constexpr int kOutputTiles = 2, kRowTiles = 4;  // of a warp
   static constexpr int kOutputWarps = 2;
   static constexpr int kOutputs = kOutputWarps * kOutputTiles * 16;
@@ -341,6 +360,8 @@ struct ManyRows {
     const int warp_output = Warp() % kOutputWarps * (kOutputTiles * 16);
     const int64_t warp_row = first_row + Warp() / kOutputWarps * (kRowTiles * 8);
     const LaneRows<P, kRowTiles> x(p, warp_row);
+    // A warp without rows multiplies nothing. The same in all lanes, as the compiler sees then.
+    const bool has_rows = Ballot(AllLanes(), warp_row < p.rows) != 0;
     typename P::W::Row rows[kLoads];
     Columns next[kLoads];  // what the thread adds to a tile
     const auto load_next = [&](int chunk) {
@@ -378,6 +399,7 @@ struct ManyRows {
         load_next(chunk + 1);
         if constexpr (kLoadsXAhead) x.Load(chunk + 1, next_x);
       }
+      if (!has_rows) continue;
       PAGEMILL_UNROLL
       for (int i = 0; i < kOutputTiles; ++i) {
         const int output = warp_output + 16 * i + group;

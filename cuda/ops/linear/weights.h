@@ -28,7 +28,7 @@
 //   const auto stored_scale = row.LoadScale(chunk);
 //   row.Decode(stored, chunk, eighth, row.ScaleOf(stored_scale, chunk), w);
 //
-// Where they have kHasQuads and row.HasQuads(), row.LoadQuad() has the parts of four rows.
+// With kHasQuads and row.HasQuads(), row.LoadQuad() has the parts of four rows.
 #ifndef PAGEMILL_CUDA_OPS_LINEAR_WEIGHTS_H_
 #define PAGEMILL_CUDA_OPS_LINEAR_WEIGHTS_H_
 
@@ -144,8 +144,6 @@ struct ScaledWeights {
   static constexpr bool kDecodesSimply = kShape != ScaleShape::kAny;  // without branches
   static constexpr bool kHasChunkScales = false;
   static constexpr bool kHasQuads = false;
-  using Bytes = Vector<uint8_t, kWeightsAtOnce>;
-
   const uint8_t* data;
   int64_t row_bytes, matrix_bytes;
   const float* scales;
@@ -176,7 +174,7 @@ struct ScaledWeights {
   // True if the weights are of this shape, where rows have a multiple of kWeightsAtOnce columns.
   bool Are(ScaleShape shape) const {
     const bool aligned = (reinterpret_cast<uintptr_t>(data) | static_cast<uint64_t>(row_bytes) |
-                          static_cast<uint64_t>(matrix_bytes)) % sizeof(Bytes) == 0;
+                          static_cast<uint64_t>(matrix_bytes)) % sizeof(EightBytes) == 0;
     const bool of_rows = block_columns == 0;
     return aligned && (shape == ScaleShape::kRows
                            ? of_rows
@@ -195,29 +193,36 @@ struct ScaledWeights {
     Quotient by_block;
 
     // As they are stored; 0 beyond `count`, which may be negative.
-    PAGEMILL_DEVICE Bytes LoadBytes(int64_t first, int count) const {
+    PAGEMILL_DEVICE EightBytes LoadBytes(int64_t first, int count) const {
+      constexpr int kSize = sizeof(EightBytes);
       if constexpr (kShape != ScaleShape::kAny) {
-        return *reinterpret_cast<const Bytes*>(at + first);  // there are whole ones alone
+        return LoadEightBytes<kSize>(at + first);  // there are whole ones alone
       }
-      if (count == kWeightsAtOnce && reinterpret_cast<uintptr_t>(at) % sizeof(Bytes) == 0) {
-        return *reinterpret_cast<const Bytes*>(at + first);
+      if (count == kWeightsAtOnce && reinterpret_cast<uintptr_t>(at) % kSize == 0) {
+        return LoadEightBytes<kSize>(at + first);
       }
-      Bytes bytes;
+      EightBytes bytes = {};
       PAGEMILL_UNROLL
-      for (int i = 0; i < kWeightsAtOnce; ++i) bytes.values[i] = i < count ? at[first + i] : 0;
+      for (int i = 0; i < kWeightsAtOnce; ++i) {
+        if (i < count) bytes.words[i / 4] |= uint32_t{at[first + i]} << i % 4 * 8;
+      }
       return bytes;
     }
 
     PAGEMILL_DEVICE void Load(int64_t first, int count, float (&to)[kWeightsAtOnce]) const {
-      const Bytes values = LoadBytes(first, count);
-      PAGEMILL_UNROLL
-      for (int i = 0; i < kWeightsAtOnce; i += 2) {
-        const uint8_t low = values.values[i], high = values.values[i + 1];
-        if constexpr (kFormat == DType::kI8) {
-          to[i] = IntegerToFloat(static_cast<int8_t>(low));
-          to[i + 1] = IntegerToFloat(static_cast<int8_t>(high));
-        } else {
-          const FloatPair pair = Float8PairToFloats(static_cast<uint16_t>(high << 8 | low));
+      EightBytes bytes = LoadBytes(first, count);
+      if constexpr (kFormat == DType::kI8) {
+        // With 128 more, they have no sign.
+        PAGEMILL_UNROLL
+        for (uint32_t& word : bytes.words) word ^= 0x80808080u;
+        PAGEMILL_UNROLL
+        for (int i = 0; i < kWeightsAtOnce; ++i) to[i] = bytes.Number(i, /*origin=*/128);
+      } else {
+        PAGEMILL_UNROLL
+        for (int i = 0; i < kWeightsAtOnce; i += 2) {
+          const uint32_t word = bytes.words[i / 4];
+          const FloatPair pair =
+              Float8PairToFloats(static_cast<uint16_t>(i % 4 == 0 ? word : word >> 16));
           to[i] = pair.low;
           to[i + 1] = pair.high;
         }

@@ -47,28 +47,32 @@ PAGEMILL_DEVICE void NormalizeRow(const Make& make, const Read& read, const floa
     for (int j = 0; j < kSize; ++j) squares += ToFloat(x.values[j]) * ToFloat(x.values[j]);
   };
   Elements kept[kVectors];
+  float kept_w[kVectors][kSize];  // under way while squares are added up
   PAGEMILL_UNROLL
   for (int k = 0; k < kVectors; ++k) {
-    if (first + k * step >= size) break;
-    kept[k] = make(first + k * step);
+    const int64_t i = first + k * step;
+    if (i >= size) break;
+    PAGEMILL_UNROLL
+    for (int j = 0; j < kSize; ++j) kept_w[k][j] = w[i + j];
+    kept[k] = make(i);
     add_squares(kept[k]);
   }
   for (int64_t i = first + kVectors * step; i < size; i += step) add_squares(make(i));
   const float factor = InverseSqrt(BlockSum(squares) / static_cast<float>(size) + eps);
-  const auto store = [&](int64_t i, const Elements& x) {
+  const auto store = [&](int64_t i, const Elements& x, const float* of_w) {
     Elements scaled;
     PAGEMILL_UNROLL
     for (int j = 0; j < kSize; ++j) {
-      scaled.values[j] = FromFloat<T>(ToFloat(x.values[j]) * factor * (w[i + j] + offset));
+      scaled.values[j] = FromFloat<T>(ToFloat(x.values[j]) * factor * (of_w[j] + offset));
     }
     *reinterpret_cast<Elements*>(y + i) = scaled;
   };
   PAGEMILL_UNROLL
   for (int k = 0; k < kVectors; ++k) {
     if (first + k * step >= size) break;
-    store(first + k * step, kept[k]);
+    store(first + k * step, kept[k], kept_w[k]);
   }
-  for (int64_t i = first + kVectors * step; i < size; i += step) store(i, read(i));
+  for (int64_t i = first + kVectors * step; i < size; i += step) store(i, read(i), w + i);
 }
 
 }  // namespace pagemill::gpu
