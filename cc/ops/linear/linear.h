@@ -11,7 +11,8 @@
 //
 // One call may multiply x with several matrices (a rewrite creates such calls): x, then W and bias
 // of each, at most kMaxMatrices, of one format, with an output each. Each result has the bits of a
-// separate call. x is prepared once, and threads synchronize once.
+// separate call, unless the kernel varies with the batch. x is prepared once, and threads
+// synchronize once.
 //
 // Result: the product with the dequantized weights in float. Each output is a sum in an order that
 // depends on K and the kernel alone, so y[n] has the same bits whatever the other rows of the call

@@ -87,6 +87,38 @@ constexpr ops::WeightPacking kFirst = {
 constexpr ops::Kernel kPlain = {.op = "op", .name = "plain"};
 constexpr ops::Kernel kPacks = {.op = "op", .name = "packs", .packing = &kFirst};
 
+// Two matrices of an op, with biases.
+constexpr char kWithBiases[] = R"(pagemill-program 3
+file 0 @
+weight w f32 2,2 0 0
+weight b f32 2 0 16
+weight v f32 2,2 0 24
+weight c f32 2 0 40
+input token_ids i32 tokens
+value out f32 logits_rows,2
+op first token_ids,w,b,v,c -> out
+output logits out
+constants 48
+0000803f0000004000004040000080400000a0400000c0400000e0400000004100001041000020410000304100004041
+)";
+
+TEST(DeviceWeights, MatricesOfAnOpFollowEachOther) {
+  const Program program = *Program::Parse(kWithBiases);
+  KernelSelection kernels;
+  kernels.kernels = {&kPlain};
+  TestDevice device;
+  const auto weights = DeviceWeights::Upload(program, *Weights::Open(program), kernels,
+                                             {.buffer_bytes = 32}, device);
+  ASSERT_TRUE(weights.ok()) << weights.status().ToString();
+  const auto offset = [&](size_t input) {
+    return static_cast<const std::byte*>(weights->at(0, input).data) -
+           static_cast<const std::byte*>(weights->at(0, 1).data);
+  };
+  EXPECT_EQ(offset(3), 64);
+  EXPECT_EQ(offset(2), 256);
+  EXPECT_EQ(offset(4), 256 + 64);
+}
+
 TEST(DeviceWeights, StacksAndPackedMatricesAreMadeOnTheWay) {
   const Program program = *Program::Parse(testing::kTransposedWeights);
   KernelSelection kernels;

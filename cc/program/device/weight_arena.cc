@@ -1,12 +1,18 @@
 #include "cc/program/device/weight_arena.h"
 
+#include <algorithm>
+#include <array>
+#include <tuple>
+
 #include "cc/program/operand_views.h"
 #include "cc/tensor/quantized.h"
 
 namespace pagemill::program {
 namespace {
 
-constexpr int64_t kAlignment = 256;  // bytes; satisfies vector loads of any device
+constexpr int64_t kAlignment = 256;         // bytes; satisfies vector loads of any device
+constexpr int64_t kFollowingAlignment = 64;  // of what follows its kind: most have no gap then
+constexpr int kVectors = std::tuple_size_v<decltype(Quantized().parts())>;  // behind kinds of parts
 
 // True if a kernel that packs the weight reads some of its parts beside the copy.
 bool ReadsParts(const Program& program, const Value& weight, const ops::WeightPacking& packing) {
@@ -28,9 +34,21 @@ WeightArena::WeightArena(const Program& program, std::span<const ops::Kernel* co
   }
   for (size_t op = 0; op < kernels.size(); ++op) {
     const std::vector<ValueId>& inputs = program.ops()[op].inputs;
+    std::vector<Stored> stored;
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (inputs[i] == kNoValue || program.value(inputs[i]).kind != ValueKind::kWeight) continue;
-      AddOperand(op, i, *kernels[op]);
+      AddOperand(op, i, *kernels[op], stored);
+    }
+    std::ranges::stable_sort(stored, {}, &Stored::kind);
+    int last = -1;
+    for (const auto& [kind, weight, operand] : stored) {
+      const int64_t offset = Store(weight, kind == last ? kFollowingAlignment : kAlignment);
+      last = kind;
+      if (operand == nullptr) {
+        parts_[weight] = offset;
+      } else {
+        operand->offset = offset;
+      }
     }
   }
 }
@@ -56,28 +74,37 @@ void WeightArena::AddCopy(const PackedCopy& copy) {
   }
 }
 
-void WeightArena::AddOperand(size_t op, size_t input, const ops::Kernel& kernel) {
+void WeightArena::AddOperand(size_t op, size_t input, const ops::Kernel& kernel,
+                             std::vector<Stored>& stored) {
   const ValueId id = program_.ops()[op].inputs[input];
   const Value& v = program_.value(id);
   const auto [found, as_stored] = operands_.try_emplace({op, input});
-  if (as_stored && !v.IsMade()) found->second.offset = Store(id);
+  if (as_stored && !v.IsMade()) {
+    stored.push_back({v.shape.rank > 1 ? 0 : kVectors, id, &found->second});
+  }
   if (!v.quantized) return;
   const ops::WeightPacking* const packing =
       found->second.reordered ? ops::PackingOf(kernel, input) : nullptr;
   if (packing != nullptr && !ReadsParts(program_, v, *packing)) return;
+  int kind = -1;
   for (ValueId part : v.quantized->parts()) {
+    ++kind;
     if (part == kNoValue || (packing != nullptr && part == v.quantized->values)) continue;
     const auto copy = packed_.parts().find(part);
-    parts_[part] = copy != packed_.parts().end() ? copy_offsets_[copy->second] : Store(part);
+    if (copy != packed_.parts().end()) {
+      parts_[part] = copy_offsets_[copy->second];
+    } else {
+      stored.push_back({kind, part, nullptr});
+    }
   }
 }
 
 // The offset of a weight as it is in its file.
-int64_t WeightArena::Store(ValueId weight) {
+int64_t WeightArena::Store(ValueId weight, int64_t alignment) {
   const auto [found, is_new] = stored_.try_emplace(StoredRange(program_, weight));
   if (is_new) {
     found->second =
-        Append({.weight = weight, .bytes = program_.value(weight).SpanBytes()}, kAlignment);
+        Append({.weight = weight, .bytes = program_.value(weight).SpanBytes()}, alignment);
   }
   return found->second;
 }

@@ -1,7 +1,8 @@
 // File: cc/program/device/weight_arena.h
 // Where the weights of a program lie in a piece of device memory, and what their bytes are: stored
 // ones as they are in their files, each range once, stacks matrix by matrix, and copies in the
-// packed layouts that kernels require.
+// packed layouts that kernels require. Matrices of an op follow each other, as do parts of one kind,
+// such as scales, without a gap if their bytes are a multiple of 64: a kernel may read several as one.
 //
 //   const WeightArena arena(program, kernels);
 //   device.Allocate(arena.bytes(), "weights");
@@ -58,9 +59,16 @@ class WeightArena {
   const PackedLayout& packed() const { return packed_; }
 
  private:
+  // A weight that is read as it is in its file.
+  struct Stored {
+    int kind;  // of those of an op, the lowest comes first
+    ValueId weight;
+    Operand* operand;  // null: it is a part
+  };
+
   void AddCopy(const PackedCopy& copy);
-  void AddOperand(size_t op, size_t input, const ops::Kernel& kernel);
-  int64_t Store(ValueId weight);
+  void AddOperand(size_t op, size_t input, const ops::Kernel& kernel, std::vector<Stored>& stored);
+  int64_t Store(ValueId weight, int64_t alignment);
   int64_t Append(Piece piece, int64_t alignment);
 
   const Program& program_;
