@@ -17,7 +17,7 @@ std::string Document() {
   return text.str();
 }
 
-// docs/gpu.md has a line for each op of the CPU: the names of its kernels, which some share, or a dash.
+// docs/gpu.md has a line for each op of the CPU: the names of its kernels, each once, or a dash.
 TEST(OpsTable, IsInTheDocument) {
   const std::string document = Document();
   for (const ops::OpDefinition& cpu : ops::CpuOps()) {

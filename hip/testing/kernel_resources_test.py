@@ -15,7 +15,8 @@ LEAST_OCCUPANCY = 2
 
 # Kernels of which a SIMD unit may have one wavefront, by their names: attention with heads of more
 # than 64 elements, for its registers, and the gated delta rule with decays for each of more than
-# 128 keys, for its shared memory. Products of 32 and 64 rows on NVIDIA's tensor cores are never launched.
+# 128 keys, for its shared memory. Products of 32 and 64 rows on NVIDIA's tensor cores are never
+# launched.
 ALONE = re.compile(r"AttendMatrixItemI.*Li8E|DeltaHeadI.*Li256ELb1E|FewRowsI.*Li[48]E")
 
 # Bytes of shared memory (LDS) that every GPU has for a block.
