@@ -66,7 +66,7 @@ bool OnConverted(const device::Capabilities& caps, const OpCall& call) {
   return OnCall<kSupports>(caps, call) && IsConverted(call.inputs[1]);
 }
 
-constexpr WeightPacking kBlockRows = BlockRows(linear::kWeightInputs);
+constexpr WeightPacking kBlockRows = BlockRows(kWeightInputs);
 
 template <class Slices>
 constexpr WeightPacking kPacking = linear::PackingOfGemm<Slices::kPacker>(Slices::kLayout);

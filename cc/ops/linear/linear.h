@@ -88,6 +88,8 @@ namespace pagemill::ops {
 
 // The largest number of matrices of a call.
 inline constexpr int64_t kMaxMatrices = 8;
+// Bit i: input i is a matrix.
+inline constexpr uint32_t kWeightInputs = ((1u << 2 * kMaxMatrices) - 1) / 3 * 2;
 
 const OpDefinition& LinearOp();
 

@@ -33,10 +33,6 @@ void RunPackedMaxima(const PackedGemm& kernels, const OpCall& call, KernelContex
 // Workspace of both.
 int64_t PackedWorkspaceBytes(const PackedGemm& kernels, const OpCall& call, int32_t num_threads);
 
-// Bit i: input i is a matrix.
-inline constexpr uint32_t kWeightInputs = 0xAAAA;
-static_assert(kWeightInputs == ((1u << 2 * kMaxMatrices) - 1) / 3 * 2);
-
 // The kernel `name` of a packed GEMM.
 template <const PackedGemm* kKernels>
 constexpr Kernel PackedKernel(std::string_view name, int32_t priority,

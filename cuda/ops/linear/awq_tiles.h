@@ -16,6 +16,7 @@
 
 #include "cc/base/status.h"
 #include "cc/device/thread_pool.h"
+#include "cc/ops/linear/linear.h"
 #include "cc/ops/op.h"
 #include "cc/tensor/quantized.h"
 #include "cc/tensor/tensor_view.h"
@@ -32,9 +33,8 @@ bool FitAwqTiles(const TensorView& w);
 int64_t AwqTilesBytes(const TensorView& w);
 Status PackAwqTiles(const TensorView& w, std::byte* packed, device::ThreadPool& pool);
 
-// Of every matrix of `linear`.
 inline constexpr ops::WeightPacking kAwqTiles = {.layout = "tiles of awq, version 1",
-                                                 .inputs = 0xAAAA,
+                                                 .inputs = ops::kWeightInputs,
                                                  .bytes = AwqTilesBytes,
                                                  .pack = PackAwqTiles};
 
@@ -114,7 +114,7 @@ struct AwqTiles {
   }
 };
 
-// True if a matrix is packed.
+// True if a matrix is packed: its view has no row stride, as ops::WeightPacking has it.
 inline bool AreAwqTiles(const TensorView& w) {
   return w.parts != nullptr && w.parts->format.layout == QuantizedLayout::kAwq &&
          w.row_stride_bytes == 0;

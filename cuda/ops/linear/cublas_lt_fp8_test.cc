@@ -207,6 +207,18 @@ TEST_F(CublasLtFp8, JoinsMatricesBehindEachOther) {
   }
 }
 
+// By the kernel of the table, whose tests find what is written behind its workspace.
+TEST_F(CublasLtFp8, HasRoomForResultsOfJoinedMatrices) {
+  const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
+  const ops::Kernel& kernel = *std::ranges::find(op.kernels, "cublaslt_fp8", &ops::Kernel::name);
+  const RandomScaled weights = Weights(104, 64, {1, 64});
+  ProductsOfRows products(weights.view(), {40, 40, 24}, 256, DType::kBF16, /*has_bias=*/true);
+  const int64_t before = emulatedCublasLtNumProducts();
+  const std::vector<std::vector<float>> together = products.Run(kernel);
+  EXPECT_EQ(emulatedCublasLtNumProducts() - before, 1);
+  EXPECT_EQ(together, products.RunEach(kernel));
+}
+
 TEST_F(CublasLtFp8, LeavesRowsBehindTheLastFourOfBlocksInBf16) {
   const RandomScaled weights = Weights(40, 256, {128, 128});
   AlignedProduct product(39, weights.view(), DType::kF32);

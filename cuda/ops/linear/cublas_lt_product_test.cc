@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -13,6 +14,7 @@
 #include "cuda/device/gpu_stream.h"
 #include "cuda/emulation/cublas_lt.h"
 #include "cuda/emulation/runtime.h"
+#include "cuda/ops/kernels.h"
 #include "cuda/ops/linear/joined_products.h"
 #include "cuda/ops/linear/testing/aligned_product.h"
 #include "cuda/ops/linear/testing/products_of_rows.h"
@@ -130,6 +132,18 @@ TEST_F(CublasLtProduct, JoinsMatricesBehindEachOther) {
   const std::vector<std::vector<float>> together = large.Run(kernel_);
   EXPECT_EQ(emulatedCublasLtNumProducts() - before, 2);
   EXPECT_EQ(together, large.RunEach(kernel_));
+}
+
+// By the kernel of the table, whose tests find what is written behind its workspace.
+TEST_F(CublasLtProduct, HasRoomForResultsOfJoinedMatrices) {
+  const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
+  const ops::Kernel& kernel = *std::ranges::find(op.kernels, "cublaslt", &ops::Kernel::name);
+  const TestTensor weights = Weights(DType::kBF16, 104, 32);
+  ProductsOfRows products(weights.view(), {40, 40, 24}, 256, DType::kBF16, /*has_bias=*/true);
+  const int64_t before = emulatedCublasLtNumProducts();
+  const std::vector<std::vector<float>> together = products.Run(kernel);
+  EXPECT_EQ(emulatedCublasLtNumProducts() - before, 1);
+  EXPECT_EQ(together, products.RunEach(kernel));
 }
 
 // Heads of results are outputs as well, and what is joined may begin behind larger matrices.
