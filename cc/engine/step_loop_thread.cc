@@ -347,7 +347,7 @@ RequestOutput StepLoop::ToOutput(scheduler::RequestEvent&& event, Tracked* track
   if (event.first_tokens) tracked->first_token = now;
   RequestOutput output;
   output.request_id = event.id;
-  output.new_token_ids = std::move(event.new_token_ids);
+  output.new_token_ids = event.new_token_ids.ToVector();
   if (!event.logprobs.empty()) output.logprobs = std::move(event.logprobs);
   output.prompt_logprobs = std::move(event.prompt_logprobs);
   output.pooled = std::move(event.pooled);

@@ -1,6 +1,7 @@
 #include "cc/runner/batch_state.h"
 
 #include <algorithm>
+#include <numeric>
 #include <span>
 #include <string>
 
@@ -19,20 +20,21 @@ int32_t NumCommonBlocks(const step::StepPlan& plan, size_t group) {
 }  // namespace
 
 BatchState::BatchState(const engine::RunnerLimits& limits, size_t num_groups)
-    : limits_(limits), requests_(static_cast<size_t>(limits.max_num_seqs)) {
+    : limits_(limits), slots_(static_cast<size_t>(limits.max_num_seqs)) {
   for (size_t g = 0; g < num_groups; ++g) groups_.emplace_back(limits.kv_groups[g], limits);
   const size_t tokens = static_cast<size_t>(limits.max_num_tokens);
-  for (std::vector<int32_t>* array : {&token_ids_, &positions_}) array->reserve(tokens);
+  token_ids_.resize(tokens);
+  positions_.resize(tokens);
+  query_start_.resize(slots_.size() + 1);
+  seq_lens_.resize(slots_.size());
   if (limits.media_format.grid) grid_positions_.reserve(tokens * ops::kGridDims);
   if (limits.pooling) token_types_.reserve(tokens);
-  query_start_.reserve(requests_.size() + 1);
-  seq_lens_.reserve(requests_.size());
   logits_rows_.reserve(static_cast<size_t>(limits.max_num_logits_rows));
   rows_.reserve(static_cast<size_t>(limits.max_num_logits_rows));
 }
 
 const step::Request* BatchState::request(step::RequestIndex index) const {
-  return requests_[static_cast<size_t>(index.value())].get();
+  return slots_[static_cast<size_t>(index.value())].request.get();
 }
 
 Status BatchState::CheckSlots(const step::StepPlan& plan) const {
@@ -45,7 +47,7 @@ Status BatchState::CheckSlots(const step::StepPlan& plan) const {
                       ", which does not exist");
     }
   }
-  if (plan.scheduled.size() > requests_.size()) {
+  if (plan.scheduled.size() > slots_.size()) {
     return Internal("step plan schedules more requests than there are slots");
   }
   for (const step::ScheduledRequest& entry : plan.scheduled) {
@@ -57,25 +59,20 @@ Status BatchState::CheckSlots(const step::StepPlan& plan) const {
 Status BatchState::Apply(const step::StepPlan& plan) {
   PAGEMILL_RETURN_IF_ERROR(CheckSlots(plan));
   for (step::RequestIndex index : plan.released) {
-    requests_[static_cast<size_t>(index.value())] = nullptr;
+    slots_[static_cast<size_t>(index.value())] = {};
   }
-  for (std::vector<int32_t>* array :
-       {&token_ids_, &positions_, &query_start_, &seq_lens_, &logits_rows_, &grid_positions_,
-        &token_types_}) {
+  num_tokens_ = num_requests_ = 0;
+  for (std::vector<int32_t>* array : {&logits_rows_, &grid_positions_, &token_types_}) {
     array->clear();
   }
   rows_.clear();
   placeholders_.clear();
   kv_.clear();
   for (BlockTables& group : groups_) group.BeginStep();
-  query_start_.push_back(0);
   // The blocks of every entry are applied, even if those of another one are wrong.
   Status failure;
   for (size_t i = 0; i < plan.scheduled.size(); ++i) {
-    const step::ScheduledRequest& entry = plan.scheduled[i];
-    Status status = ApplyBlocks(entry);
-    if (status.ok()) status = AppendTokens(entry);
-    if (status.ok()) status = AppendRows(entry, static_cast<int32_t>(i));
+    Status status = ApplyEntry(plan.scheduled[i], static_cast<int32_t>(i));
     if (!status.ok() && failure.ok()) failure = std::move(status);
   }
   PAGEMILL_RETURN_IF_ERROR(std::move(failure));
@@ -83,8 +80,8 @@ Status BatchState::Apply(const step::StepPlan& plan) {
   for (size_t g = 0; g < groups_.size(); ++g) {
     kv_.push_back(groups_[g].View(NumCommonBlocks(plan, g)));
   }
-  view_ = {{.num_tokens = static_cast<int32_t>(token_ids_.size()),
-            .num_requests = static_cast<int32_t>(seq_lens_.size()),
+  view_ = {{.num_tokens = static_cast<int32_t>(num_tokens_),
+            .num_requests = static_cast<int32_t>(num_requests_),
             .num_logits_rows = static_cast<int32_t>(logits_rows_.size()),
             .token_ids = token_ids_.data(),
             .positions = positions_.data(),
@@ -123,18 +120,28 @@ Status BatchState::CheckCommonBlocks(const step::StepPlan& plan) const {
   return OkStatus();
 }
 
+Status BatchState::ApplyEntry(const step::ScheduledRequest& entry, int32_t entry_index) {
+  if (entry.start != nullptr) PAGEMILL_RETURN_IF_ERROR(ApplyStart(entry));
+  if (request(entry.index) == nullptr) return BadPlan(entry, "it runs but holds no request");
+  if (entry.has_new_blocks()) PAGEMILL_RETURN_IF_ERROR(ApplyBlocks(entry));
+  PAGEMILL_RETURN_IF_ERROR(AppendTokens(entry));
+  return AppendRows(entry, entry_index);
+}
+
+Status BatchState::ApplyStart(const step::ScheduledRequest& entry) {
+  const int32_t slot = entry.index.value();
+  slots_[static_cast<size_t>(slot)] = {};
+  for (BlockTables& group : groups_) group.Reset(slot);
+  for (const step::MediaItem& item : entry.start->media) {  // admission has checked them
+    const Status fits = step::CheckFeatures(item, limits_.media_format);
+    if (!fits.ok()) return BadPlan(entry, "its media item " + fits.message());
+  }
+  slots_[static_cast<size_t>(slot)] = {entry.start, entry.start->pooling.has_value()};
+  return OkStatus();
+}
+
 Status BatchState::ApplyBlocks(const step::ScheduledRequest& entry) {
   const int32_t slot = entry.index.value();
-  if (entry.start != nullptr) {
-    requests_[static_cast<size_t>(slot)] = nullptr;
-    for (BlockTables& group : groups_) group.Reset(slot);
-    for (const step::MediaItem& item : entry.start->media) {  // admission has checked them
-      const Status fits = step::CheckFeatures(item, limits_.media_format);
-      if (!fits.ok()) return BadPlan(entry, "its media item " + fits.message());
-    }
-    requests_[static_cast<size_t>(slot)] = entry.start;
-  }
-  if (request(entry.index) == nullptr) return BadPlan(entry, "it runs but holds no request");
   if (entry.new_block_ids.size() > limits_.kv_groups.size()) {
     return BadPlan(entry, "it has blocks of more than " + std::to_string(limits_.kv_groups.size()) +
                               " KV groups");
@@ -158,17 +165,20 @@ Status BatchState::AppendTokens(const step::ScheduledRequest& entry) {
     return BadPlan(entry, std::to_string(seq_len) + " tokens do not fit in its blocks of " +
                               std::to_string(group.NumTokens(slot)));
   }
-  if (static_cast<int64_t>(token_ids_.size()) + count > limits_.max_num_tokens) {
+  if (static_cast<int64_t>(num_tokens_) + count > limits_.max_num_tokens) {
     return BadPlan(entry, "the step has more than max_num_tokens tokens");
   }
-  token_ids_.insert(token_ids_.end(), entry.token_ids.begin(), entry.token_ids.end());
+  int32_t* ids = &token_ids_[num_tokens_];
+  ids = std::copy(entry.token_ids.begin(), entry.token_ids.end(), ids);
+  std::copy(entry.draft_token_ids.begin(), entry.draft_token_ids.end(), ids);
   // The newest token is the only one that may not be known.
   if (!entry.token_ids.empty() && entry.token_ids.back() == step::kPlaceholderTokenId) {
-    placeholders_.push_back({static_cast<int32_t>(token_ids_.size()) - 1, entry.index});
+    placeholders_.push_back({static_cast<int32_t>(ids - token_ids_.data()) - 1, entry.index});
   }
-  token_ids_.insert(token_ids_.end(), entry.draft_token_ids.begin(), entry.draft_token_ids.end());
+  int32_t* positions = &positions_[num_tokens_];
+  std::iota(positions, positions + count, entry.num_computed_tokens);
+  num_tokens_ += static_cast<size_t>(count);
   const auto end = static_cast<int32_t>(seq_len);
-  for (int32_t p = entry.num_computed_tokens; p < end; ++p) positions_.push_back(p);
   if (limits_.pooling) AppendTokenTypes(*request(entry.index), entry.num_computed_tokens, end);
   if (limits_.media_format.grid) {
     AppendGridPositions(*request(entry.index), entry.num_computed_tokens, end);
@@ -176,8 +186,8 @@ Status BatchState::AppendTokens(const step::ScheduledRequest& entry) {
   for (BlockTables& group : groups_) {
     group.AddRequest(slot, entry.num_computed_tokens, static_cast<int32_t>(count));
   }
-  query_start_.push_back(static_cast<int32_t>(token_ids_.size()));
-  seq_lens_.push_back(static_cast<int32_t>(seq_len));
+  seq_lens_[num_requests_++] = end;
+  query_start_[num_requests_] = static_cast<int32_t>(num_tokens_);
   return OkStatus();
 }
 
@@ -215,12 +225,11 @@ void BatchState::AppendGridPositions(const step::Request& request, int32_t begin
 }
 
 Status BatchState::AppendRows(const step::ScheduledRequest& entry, int32_t entry_index) {
-  const step::Request& request = *requests_[static_cast<size_t>(entry.index.value())];
-  if (request.pooling) return OkStatus();
-  const int32_t first_token = query_start_[query_start_.size() - 2];
-  const std::span<const int32_t> prompt = request.prompt_token_ids;
+  if (slots_[static_cast<size_t>(entry.index.value())].pooling) return OkStatus();
+  const int32_t first_token = query_start_[num_requests_ - 1];
   const int32_t count = static_cast<int32_t>(entry.token_ids.size());
   if (entry.prompt_logprobs) {
+    const std::span<const int32_t> prompt = request(entry.index)->prompt_token_ids;
     for (int32_t i = 0; i < count; ++i) {
       const size_t next = static_cast<size_t>(entry.num_computed_tokens) + 1 + i;
       if (next >= prompt.size()) break;

@@ -81,7 +81,14 @@ class BatchState {
   void CheckIntegrity() const;
 
  private:
+  struct Slot {
+    std::shared_ptr<const step::Request> request;  // null: the slot is free
+    bool pooling = false;  // a copy of what the request says, which every step reads
+  };
+
   Status CheckCommonBlocks(const step::StepPlan& plan) const;
+  Status ApplyEntry(const step::ScheduledRequest& entry, int32_t entry_index);
+  Status ApplyStart(const step::ScheduledRequest& entry);
   Status ApplyBlocks(const step::ScheduledRequest& entry);
   Status AppendTokens(const step::ScheduledRequest& entry);
   Status AppendRows(const step::ScheduledRequest& entry, int32_t entry_index);
@@ -89,10 +96,13 @@ class BatchState {
   void AppendGridPositions(const step::Request& request, int32_t begin, int32_t end);
 
   const engine::RunnerLimits limits_;
-  std::vector<std::shared_ptr<const step::Request>> requests_;  // of each slot
-  std::vector<BlockTables> groups_;                             // of the program's KV groups
+  std::vector<Slot> slots_;
+  std::vector<BlockTables> groups_;  // of the program's KV groups
 
-  std::vector<int32_t> token_ids_, positions_, query_start_, seq_lens_, logits_rows_;
+  // As large as the limits; the step's tokens and requests are the first of them.
+  std::vector<int32_t> token_ids_, positions_, query_start_, seq_lens_;
+  size_t num_tokens_ = 0, num_requests_ = 0;
+  std::vector<int32_t> logits_rows_;
   std::vector<int32_t> grid_positions_;  // if the media format has a grid
   std::vector<int32_t> token_types_;     // of a pooling model
   std::vector<BatchRow> rows_;

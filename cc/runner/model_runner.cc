@@ -157,12 +157,13 @@ void ModelRunner::AddEntries(const step::StepPlan& plan, const step::StepPlan& e
   step->step_id = plan.step_id;
   for (size_t i = 0; i < exact.scheduled.size(); ++i) {
     const step::ScheduledRequest& entry = exact.scheduled[i];
-    const step::Request& request = *batch_.request(entry.index);
+    const Slot& slot = slots_[entry.index.value()];
     const size_t computed = static_cast<size_t>(entry.num_computed_tokens) + entry.token_ids.size();
     StepEntry& added = step->entries.emplace_back(MakeStepEntry(entry));
-    added.holder = slots_[entry.index.value()].holder;
-    added.pools = request.pooling && computed >= request.prompt_token_ids.size();
-    added.forced = slots_[entry.index.value()].forced;
+    added.holder = slot.holder;
+    added.pools =
+        slot.pooling && computed >= batch_.request(entry.index)->prompt_token_ids.size();
+    added.forced = slot.forced;
     added.num_missing_drafts = plan.scheduled[i].num_tokens() - entry.num_tokens();
   }
 }
@@ -315,7 +316,9 @@ void ModelRunner::ApplyToSlots(const step::StepPlan& plan) {
     slots_[entry.index.value()] = {
         .holder = ++num_holders_,
         .num_tokens = static_cast<int32_t>(entry.start->prompt_token_ids.size() +
-                                           entry.resumed_output_token_ids.size())};
+                                           entry.resumed_output_token_ids.size()),
+        .pooling = entry.start->pooling.has_value(),
+        .greedy = entry.start->sampling.greedy()};
     if (entry.start->pooling) continue;
     masks_.Start(entry.index, *entry.start, entry.resumed_output_token_ids);
     sampler_.Start(entry.index, entry.start, entry.resumed_output_token_ids,
@@ -351,7 +354,7 @@ bool ModelRunner::WantsOnlyTokens(const step::StepPlan& plan) const {
   const auto finds = [&](const BatchRow& row) {
     const step::RequestIndex index = plan.scheduled[static_cast<size_t>(row.entry)].index;
     if (row.prompt_token_id >= 0 || !sampler_.NeedsOnlyToken(index)) return false;
-    const bool greedy = batch_.request(index)->sampling.greedy();
+    const bool greedy = slots_[index.value()].greedy;
     if (greedy && !masks_.Holds(index)) return true;
     // Drawn drafts are verified with their distribution, which the host has.
     return executor_->samples() && (greedy || row.draft_token_id < 0 || draft_model_ == nullptr);
@@ -360,20 +363,24 @@ bool ModelRunner::WantsOnlyTokens(const step::StepPlan& plan) const {
 }
 
 void ModelRunner::MakeDraws(const step::StepPlan& plan) {
+  const auto index_of = [&](const BatchRow& row) {
+    return plan.scheduled[static_cast<size_t>(row.entry)].index;
+  };
+  const auto draws = [&](const BatchRow& row) {
+    const step::RequestIndex index = index_of(row);
+    return !slots_[index.value()].greedy || masks_.Holds(index);
+  };
+  if (std::none_of(batch_.rows().begin(), batch_.rows().end(), draws)) return;
   const ops::StepArrays& step = batch_.view();
-  bool any = false;
   for (size_t i = 0; i < batch_.rows().size(); ++i) {
     const int32_t entry = batch_.rows()[i].entry;
-    const step::RequestIndex index = plan.scheduled[static_cast<size_t>(entry)].index;
-    const step::Request& request = *batch_.request(index);
+    const step::Request& request = *batch_.request(index_of(batch_.rows()[i]));
     // Tokens of the request, up to and including the row's.
     const int32_t num_tokens =
         step.seq_lens[entry] - (step.query_start[entry + 1] - 1 - step.logits_rows[i]);
     const int32_t num_outputs = num_tokens - static_cast<int32_t>(request.prompt_token_ids.size());
     draws_.push_back(sampling::RowDrawOf(request.sampling, num_outputs));
-    any |= !request.sampling.greedy() || masks_.Holds(index);
   }
-  if (!any) draws_.clear();
 }
 
 void ModelRunner::SampleOnExecutor(StepInFlight* step) {

@@ -153,6 +153,9 @@ class ModelRunner final : public engine::Runner {
     int32_t num_tokens = 0;            // with that one, without drafts in flight
     std::vector<int32_t> drafts = {};  // proposed behind it
     bool forced = false;               // by the request's matcher
+    // Copies of what the request says, which every step reads.
+    bool pooling = false;
+    bool greedy = false;
   };
 
   bool executed_ = false;  // a step was, and not sampled

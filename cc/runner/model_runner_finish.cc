@@ -185,7 +185,7 @@ void ModelRunner::SettleSamples(const StepInFlight& step, const step::StepResult
   for (size_t i = 0; i < step.entries.size(); ++i) {
     Slot& slot = slots_[step.entries[i].index.value()];
     if (slot.token_id != kInFlight || slot.step != step.number) continue;
-    const std::vector<int32_t>& sampled = result.results[i].sampled_token_ids;
+    const step::TokenList& sampled = result.results[i].sampled_token_ids;
     slot.token_id = sampled.empty() ? 0 : sampled.back();
     if (max_drafts() == 0) continue;
     if (!sampled.empty()) slot.num_tokens += static_cast<int32_t>(sampled.size()) - 1;

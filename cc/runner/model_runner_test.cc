@@ -182,7 +182,7 @@ TEST_F(ModelRunnerTest, SamplesWhatThePlanAsksFor) {
   ScheduledRequest next;
   next.index = RequestIndex(0);
   next.num_computed_tokens = 3;
-  next.token_ids = first.results[0].sampled_token_ids;
+  next.token_ids = first.results[0].sampled_token_ids.ToVector();
   next.sample = true;
   EXPECT_EQ(MustRun({next}).results[0].sampled_token_ids,
             std::vector{NextToken(next.token_ids[0], 3)});

@@ -11,12 +11,13 @@
 #include "cc/step/finish_reason.h"
 #include "cc/step/request.h"
 #include "cc/step/step_result.h"
+#include "cc/step/token_list.h"
 
 namespace pagemill::scheduler {
 
 struct RequestEvent {
   step::RequestId id;
-  std::vector<int32_t> new_token_ids;
+  step::TokenList new_token_ids;
   std::vector<step::TokenLogprobs> logprobs;  // one per new token, where asked for
   // All of them at once, with the event of the step that completes the prompt.
   std::optional<std::vector<step::TokenLogprobs>> prompt_logprobs;

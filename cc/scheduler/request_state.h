@@ -36,9 +36,11 @@ enum class RequestStatus {
 struct RequestState {
   explicit RequestState(step::Request taken)
       : request(std::make_shared<const step::Request>(std::move(taken))),
+        id(request->id),
+        max_tokens(request->sampling.max_tokens),
         prompt_size(static_cast<int32_t>(request->prompt_token_ids.size())),
         pooling(request->pooling.has_value()),
-        generates(!pooling && request->sampling.max_tokens > 0),
+        generates(!pooling && max_tokens > 0),
         wants_logprobs(!pooling && request->sampling.logprobs != step::SamplingParams::kNoLogprobs),
         media_end(request->media.empty()
                       ? 0
@@ -50,6 +52,8 @@ struct RequestState {
   // Replaced by one with a longer prompt when input is appended.
   std::shared_ptr<const step::Request> request;
   // Copies of fields of the request that every step reads.
+  const step::RequestId id;
+  const int32_t max_tokens;  // SamplingParams'
   int32_t prompt_size;
   const bool pooling;
   const bool generates;  // it wants tokens, once everything known is computed

@@ -167,7 +167,7 @@ RequestState* Scheduler::FindParked(step::RequestId id, ParkReason reason) const
 
 // The state stays until DropStopped(), so that lists that name it stay valid.
 void Scheduler::Finish(RequestState* request, step::FinishReason reason, RequestEvent* event) {
-  event->id = request->request->id;
+  event->id = request->id;
   event->finish_reason = reason;
   event->num_cached_tokens = request->num_cached_tokens.value_or(0);
   event->num_evicted_tokens = request->num_evicted_tokens;
@@ -206,7 +206,7 @@ void Scheduler::DropStopped() {
     running_changed_ = false;
   }
   if (parking_->has_awake()) UnparkAll(parking_->TakeAwake());
-  for (const RequestState* request : finished_) requests_.erase(request->request->id);
+  for (const RequestState* request : finished_) requests_.erase(request->id);
   finished_.clear();
 }
 
@@ -226,7 +226,7 @@ SchedulerStats Scheduler::stats() const {
 }
 
 Status Scheduler::CheckRequest(const RequestState& request) const {
-  const std::string name = "request " + std::to_string(request.request->id.value());
+  const std::string name = "request " + std::to_string(request.id.value());
   if (request.num_computed_tokens < 0 ||
       request.num_computed_tokens > request.num_scheduled_tokens ||
       request.num_scheduled_tokens > request.num_tokens() + request.num_tokens_in_flight()) {

@@ -248,11 +248,12 @@ TEST_F(InputsTest, AChunkBringsMediaBehindThoseOfThePrompt) {
   EXPECT_EQ(plan_.scheduled[0].media_to_encode, std::vector<int32_t>{1});
   context_ = longer.prompt_token_ids.ToVector();
   Finish();
-  std::vector<int32_t> tokens = events_.at(0).new_token_ids;
+  std::vector<int32_t> tokens = events_.at(0).new_token_ids.ToVector();
   while (!events_.at(0).turn_finished) {
     Step();
     ASSERT_EQ(events_.size(), 1u);
-    tokens.push_back(events_[0].new_token_ids.at(0));
+    ASSERT_FALSE(events_[0].new_token_ids.empty());
+    tokens.push_back(events_[0].new_token_ids[0]);
   }
   EXPECT_EQ(tokens.size(), 2u);
 }

@@ -77,7 +77,7 @@ Status Scheduler::Update(step::StepResult&& result, std::vector<RequestEvent>* e
 
 void Scheduler::Apply(RequestState* request, const PlannedEntry& entry, step::RequestResult* result,
                       RequestEvent* event) {
-  event->id = request->request->id;
+  event->id = request->id;
   event->num_cached_tokens = *request->num_cached_tokens;
   Status problem = internal::CheckResult(*request, entry, *result, options_.vocab_size);
   if (!problem.ok()) {
@@ -145,7 +145,7 @@ std::optional<Stop> Scheduler::AppendTokens(RequestState* request, const Planned
   }
   if (kept < event->new_token_ids.size()) {
     // Tokens accepted behind the one that stops are not part of the output.
-    event->new_token_ids.resize(kept);
+    event->new_token_ids.Truncate(kept);
     if (event->logprobs.size() > kept) event->logprobs.resize(kept);
   }
   drafts_->Settle(request, {.num_planned = entry.num_drafts,

@@ -9,6 +9,7 @@
 
 #include "cc/base/status.h"
 #include "cc/step/request.h"
+#include "cc/step/token_list.h"
 
 namespace pagemill::step {
 
@@ -23,7 +24,7 @@ struct TokenLogprobs {
 struct RequestResult {
   RequestIndex index;
   // Accepted drafts, then the sampled token; empty if the plan did not ask to sample.
-  std::vector<int32_t> sampled_token_ids;
+  TokenList sampled_token_ids;
   // A proposal of what comes after the sampled token, as long as it is worth a step's time; the
   // scheduler verifies as much of it as its limits and free blocks allow. kPlaceholderTokenId: a
   // token that the runner chooses when that step begins. If later steps of the request are planned

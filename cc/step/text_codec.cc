@@ -232,7 +232,9 @@ bool ParseAnswer(std::string_view line, RequestResult* answer) {
   std::string message;
   fields.Word("answer");
   fields.Number("slot", &slot);
-  fields.Numbers("sampled", &answer->sampled_token_ids);
+  std::vector<int32_t> sampled;
+  fields.Numbers("sampled", &sampled);
+  answer->sampled_token_ids = sampled;
   fields.Numbers("drafts", &answer->draft_token_ids);
   if (fields.IsNext("missing_drafts")) {
     fields.Number("missing_drafts", &answer->num_missing_drafts);

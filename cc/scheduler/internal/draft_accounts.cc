@@ -16,7 +16,7 @@ int32_t DraftAccounts::NumThatFit(const RequestState& request, int32_t num_token
   // A step that accepts all of them gives one token more.
   int32_t n = std::min({static_cast<int32_t>(request.draft_token_ids.size()),
                         room.tokens - num_tokens - room.num_behind, room.rows - 1 - room.num_behind,
-                        request.request->sampling.max_tokens - num_outputs - 1,
+                        request.max_tokens - num_outputs - 1,
                         max_request_tokens_ - end - 1});
   // Drafts take only blocks that no running request will need at once, and preempt no request.
   while (n > 0 && !cache_.Covers(request.blocks, end + n) &&

@@ -1,8 +1,8 @@
 #include "cc/scheduler/internal/result_check.h"
 
 #include <algorithm>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "cc/step/step_plan.h"
 
@@ -10,7 +10,7 @@ namespace pagemill::scheduler::internal {
 namespace {
 
 // Null if all are tokens of the vocabulary; among drafts, placeholders are allowed.
-const int32_t* FirstOutside(const std::vector<int32_t>& tokens, bool drafts, int32_t vocab_size) {
+const int32_t* FirstOutside(std::span<const int32_t> tokens, bool drafts, int32_t vocab_size) {
   for (const int32_t& token : tokens) {
     if (drafts && token == step::kPlaceholderTokenId) continue;
     if (token < 0 || (vocab_size != 0 && token >= vocab_size)) return &token;
@@ -25,7 +25,7 @@ Status OutsideVocabulary(const char* how, int32_t token) {
 
 Status CheckSampled(const RequestState& request, const PlannedEntry& entry,
                     const step::RequestResult& result, int32_t vocab_size) {
-  const std::vector<int32_t>& tokens = result.sampled_token_ids;
+  const step::TokenList& tokens = result.sampled_token_ids;
   const int32_t num_verified = entry.num_drafts - result.num_missing_drafts;
   if (num_verified < 0 || num_verified > entry.num_drafts ||
       static_cast<int32_t>(tokens.size()) > num_verified + 1) {

@@ -24,7 +24,7 @@ int32_t TokenBudget::NumReachable(const RequestState& request) const {
   const int32_t unknown = request.num_tokens_in_flight();
   if (unknown == 0 || !options_.decode_ahead) return known;
   const auto num_outputs = static_cast<int32_t>(request.output_token_ids.size());
-  const bool ends = num_outputs + unknown >= request.request->sampling.max_tokens ||
+  const bool ends = num_outputs + unknown >= request.max_tokens ||
                     known + unknown >= max_request_tokens_;
   return ends ? known : known + unknown;
 }

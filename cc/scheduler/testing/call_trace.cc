@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <random>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -132,7 +133,7 @@ class Recorder {
       } else if (entry.sample) {
         const std::vector<int32_t>& drafts = entry.draft_token_ids;
         const int32_t accepted = Below(static_cast<int32_t>(drafts.size()) + 1);
-        answer.sampled_token_ids.assign(drafts.begin(), drafts.begin() + accepted);
+        answer.sampled_token_ids.Append(std::span(drafts).first(static_cast<size_t>(accepted)));
         for (int32_t& token : answer.sampled_token_ids) {
           if (token == step::kPlaceholderTokenId) token = Below(61);
         }
