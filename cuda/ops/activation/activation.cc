@@ -15,8 +15,10 @@ namespace {
 template <typename T>
 PAGEMILL_KERNEL ActivateRow(Rows<const T> x, Rows<T> y, int64_t size, ops::ActivationKind kind,
                             float limit) {
-  ForElements(size, [&](int64_t row, int64_t i) {
-    y[row][i] = FromFloat<T>(Activate(kind, Clamp(ToFloat(x[row][i]), -limit, limit)));
+  WithActivationKind(kind, [&]<ops::ActivationKind kKind>() {
+    ForElements(size, [&](int64_t row, int64_t i) {
+      y[row][i] = FromFloat<T>(Activate<kKind>(Clamp(ToFloat(x[row][i]), -limit, limit)));
+    });
   });
 }
 

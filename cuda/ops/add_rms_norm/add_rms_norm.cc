@@ -18,10 +18,10 @@ PAGEMILL_KERNEL AddRmsNormGroup(Rows<const T> x, Rows<const T> residual, const f
   AwaitInputs();
   const int64_t row = BlockIndex().x, begin = BlockIndex().y * size;
   using Elements = Vector<T, kSize>;
-  const auto read = [begin](const T* of_row, int64_t i) {
+  const auto read = [begin](const T* of_row, int32_t i) {
     return *reinterpret_cast<const Elements*>(of_row + begin + i);
   };
-  const auto add = [&](int64_t i) {
+  const auto add = [&](int32_t i) {
     const Elements a = read(x[row], i), b = read(residual[row], i);
     Elements both;
     PAGEMILL_UNROLL
@@ -31,7 +31,7 @@ PAGEMILL_KERNEL AddRmsNormGroup(Rows<const T> x, Rows<const T> residual, const f
     *reinterpret_cast<Elements*>(sum[row] + begin + i) = both;
     return both;
   };
-  NormalizeRow<T, kSize>(add, [&](int64_t i) { return read(sum[row], i); }, w, y[row] + begin,
+  NormalizeRow<T, kSize>(add, [&](int32_t i) { return read(sum[row], i); }, w, y[row] + begin,
                          size, eps, offset);
 }
 
@@ -45,7 +45,7 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
              args.w.Data<const float>(), RowsOf<T>(args.y), RowsOf<T>(args.sum), size, args.eps,
              args.weight_offset);
     };
-    WithVectorSize<T>(size, launch, args.x, args.residual, args.y, args.sum);
+    WithNormVectorSize<T>(size, launch, args.w, args.x, args.residual, args.y, args.sum);
   });
 }
 

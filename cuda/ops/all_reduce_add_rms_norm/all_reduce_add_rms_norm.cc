@@ -42,9 +42,11 @@ SumAddRmsNorm(Rows<const T> x, Rows<const T> residual, const float* w, Rows<T> y
   using Elements = Vector<T, kSize>;
   AwaitInputs();
   Exchange exchange(peers);
-  const int64_t part = count * size, step = int64_t{BlockSize().x} * kSize;
-  for (int64_t n = BlockIndex().x; n < count; n += GridSize().x) {
-    for (int64_t i = int64_t{ThreadIndex().x} * kSize; i < size; i += step) {
+  const auto part = static_cast<int32_t>(count * size);  // of an inbox
+  const auto step = static_cast<int32_t>(BlockSize().x * kSize);
+  const auto blocks = static_cast<int32_t>(GridSize().x);
+  for (auto n = static_cast<int32_t>(BlockIndex().x); n < count; n += blocks) {
+    for (int32_t i = static_cast<int32_t>(ThreadIndex().x * kSize); i < size; i += step) {
       const Elements own = *reinterpret_cast<const Elements*>(x[first + n] + i);
       for (int r = 0; r < peers.num_ranks; ++r) {
         T* const to = exchange.Outbox<T>(r) + peers.rank * part + n * size + i;
@@ -54,12 +56,12 @@ SumAddRmsNorm(Rows<const T> x, Rows<const T> residual, const float* w, Rows<T> y
   }
   exchange.Meet();
   LetNextBegin();  // not before: ranks of tests share a GPU, and may need the room of its blocks
-  for (int64_t n = BlockIndex().x; n < count; n += GridSize().x) {
+  for (auto n = static_cast<int32_t>(BlockIndex().x); n < count; n += blocks) {
     const T* const inbox = exchange.Inbox<T>() + n * size;
     const T* const of_residual = residual[first + n];
     T* const of_sum = sum[first + n];
     T* const of_ranks = reduced[first + n];
-    const auto add = [&](int64_t i) {
+    const auto add = [&](int32_t i) {
       Elements both =
           SumOf(reinterpret_cast<const Elements*>(inbox + i), part / kSize, peers.num_ranks);
       *reinterpret_cast<Elements*>(of_ranks + i) = both;
@@ -71,7 +73,7 @@ SumAddRmsNorm(Rows<const T> x, Rows<const T> residual, const float* w, Rows<T> y
       *reinterpret_cast<Elements*>(of_sum + i) = both;
       return both;
     };
-    const auto read = [&](int64_t i) { return *reinterpret_cast<const Elements*>(of_sum + i); };
+    const auto read = [&](int32_t i) { return *reinterpret_cast<const Elements*>(of_sum + i); };
     NormalizeRow<T, kSize>(add, read, w, y[first + n], size, eps, offset);
   }
   exchange.Finish();
@@ -88,13 +90,14 @@ void RunTwoShot(const ops::OpCall& call, ops::KernelContext& context) {
   RunTwoOps(call, context, "two_shot");
 }
 
-// The rows that a launch takes of a call whose rows are whole vectors of 16 bytes; 0 if the call
-// cannot be fused.
+// The rows that a launch takes of a call whose rows and weights are vectors of 16 bytes; 0 if the
+// call cannot be fused.
 int64_t MostRows(const ops::OpCall& call, const PeerGroup* peers) {
   if (peers == nullptr || peers->nccl() != nullptr) return 0;
   const TensorView& x = call.inputs[0];
   const int64_t row_bytes = RowBytes(x.dtype, x.RowElements());
   const bool is_wide = row_bytes % 16 == 0 && HasAlignedRows(x) && HasAlignedRows(call.inputs[1]) &&
+                       AreAlignedWeights(call.inputs[2]) &&
                        std::ranges::all_of(call.outputs, HasAlignedRows);
   return is_wide ? peers->memory().inbox_bytes / (peers->memory().num_ranks * row_bytes) : 0;
 }

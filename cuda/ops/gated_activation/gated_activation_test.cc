@@ -15,8 +15,10 @@ TEST_P(GpuConformance, GatedActivation) {
 
 TEST_P(GpuConformance, GatedActivationOfAlignedRows) {
   RowOperands operands = {.inputs = 2};
-  operands.attributes.Set("kind", static_cast<double>(ops::ActivationKind::kSilu));
-  CheckAlignedRows(OnGpu<GatedActivationKernels>(ops::GatedActivationOp()), operands);
+  for (int32_t kind = 0; kind < ops::kNumActivationKinds; ++kind) {
+    operands.attributes.Set("kind", kind);
+    CheckAlignedRows(OnGpu<GatedActivationKernels>(ops::GatedActivationOp()), operands);
+  }
 }
 
 }  // namespace

@@ -30,15 +30,17 @@ struct Router {
   int groups, group_choices, group_top;
   const int32_t* token_ids;  // with `table`
   Rows<const float> table;   // null if there is none
+
+  // Of shared memory, for a token.
+  constexpr int SharedWords() const { return 2 * experts + groups + 2 * choices; }
 };
 
 // An expert or group and what it is compared by.
 struct Candidate {
-  float key = 0;
-  int index = -1;  // none
+  float key = -INFINITY;
+  uint32_t index = ~0u;  // none, which precedes no other
 
   PAGEMILL_DEVICE bool Precedes(const Candidate& other) const {
-    if (index < 0 || other.index < 0) return index >= 0;
     return key > other.key || (key == other.key && index < other.index);
   }
 };
@@ -66,6 +68,8 @@ struct TokenRouter {
   float* scores;      // [experts], shared memory
   float* keys;        // [experts], likewise; NaN once the expert cannot be chosen
   float* group_keys;  // [groups], likewise
+  float* chosen;      // [choices], likewise: their scores
+  int32_t* ids;       // [choices], likewise
 
   template <typename Visit>
   PAGEMILL_DEVICE void ForOwn(int count, const Visit& visit) const {
@@ -119,22 +123,23 @@ struct TokenRouter {
     });
     SyncWarp(AllLanes());
     ForOwn(router.experts, [&](int e) {
-      const Candidate own = {group_keys[e / size], e / size};
+      const Candidate own = {group_keys[e / size], static_cast<uint32_t>(e / size)};
       int better = 0;
       for (int group = 0; group < router.groups; ++group) {
-        better += Candidate{group_keys[group], group}.Precedes(own);
+        better += Candidate{group_keys[group], static_cast<uint32_t>(group)}.Precedes(own);
       }
       if (better >= router.group_choices) keys[e] = NAN;
     });
   }
 
-  PAGEMILL_DEVICE Candidate BestExpert() const {
+  // The best of the lane's experts.
+  PAGEMILL_DEVICE Candidate BestOwn() const {
     Candidate best;
     ForOwn(router.experts, [&](int e) {
-      const Candidate own = {keys[e], e};
-      if (!std::isnan(own.key) && own.Precedes(best)) best = own;
+      const Candidate own = {keys[e], static_cast<uint32_t>(e)};
+      if (own.Precedes(best)) best = own;  // not if its key is NaN
     });
-    return WarpBest(best);
+    return best;
   }
 
   // The score of a choice by SparseMixer.
@@ -149,12 +154,13 @@ struct TokenRouter {
   }
 
   // `listed` are the experts of the token by a table, or null.
-  PAGEMILL_DEVICE void Route(const float* listed, int32_t* ids, float* weights) const {
+  PAGEMILL_DEVICE void Route(const float* listed, int32_t* to_ids, float* weights) const {
     bool defined = Score();
     if (router.groups > 1) ChooseGroups();
     float sum = 1e-20f;
+    Candidate own = BestOwn();
     for (int j = 0; j < router.choices; ++j) {
-      int expert = listed == nullptr ? BestExpert().index : 0;
+      int expert = listed == nullptr ? static_cast<int>(WarpBest(own).index) : 0;
       if (listed != nullptr) {
         const bool exists = listed[j] > -1 && listed[j] < static_cast<float>(router.experts);
         defined &= exists;
@@ -163,15 +169,19 @@ struct TokenRouter {
       const float score = router.scoring == Scoring::kSparseMixer ? Mix(logits[expert])
                                                                   : scores[expert];
       sum += score;
-      if (listed == nullptr && expert % WarpLanes() == Lane()) keys[expert] = NAN;
+      if (listed == nullptr && expert % WarpLanes() == Lane()) {
+        keys[expert] = NAN;
+        own = BestOwn();
+      }
       if (j % WarpLanes() != Lane()) continue;
       ids[j] = expert;
-      weights[j] = score;
+      chosen[j] = score;
     }
-    ForOwn(router.choices, [&](int j) {
+    ForOwn(router.choices, [&](int j) {  // those that the lane has stored
       const float factor =
           router.factors == nullptr ? router.scale : router.scale * router.factors[ids[j]];
-      weights[j] = defined ? weights[j] / (router.renormalize ? sum : 1) * factor : NAN;
+      to_ids[j] = ids[j];
+      weights[j] = defined ? chosen[j] / (router.renormalize ? sum : 1) * factor : NAN;
     });
   }
 };
@@ -182,9 +192,13 @@ PAGEMILL_KERNEL RouteTokens(Rows<const float> logits, Rows<int32_t> ids, Rows<fl
   AwaitInputs();
   const int64_t token = BlockIndex().x * (kThreads / WarpLanes()) + Warp();
   if (token >= tokens) return;
-  float* const scores = DynamicShared<float>() + Warp() * (2 * router.experts + router.groups);
-  const TokenRouter of_token = {router, logits[token], scores, scores + router.experts,
-                                scores + 2 * router.experts};
+  float* const scores = DynamicShared<float>() + Warp() * router.SharedWords();
+  float* const keys = scores + router.experts;
+  float* const group_keys = keys + router.experts;
+  float* const chosen = group_keys + router.groups;
+  const TokenRouter of_token = {router,     logits[token], scores, keys,
+                                group_keys, chosen,
+                                reinterpret_cast<int32_t*>(chosen + router.choices)};
   const float* const listed =
       router.token_ids == nullptr ? nullptr : router.table[router.token_ids[token]];
   of_token.Route(listed, ids[token], weights[token]);
@@ -215,7 +229,7 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   Launch(*context.stream,
          {.blocks = {DivideUp(tokens, kThreads / 64)},
           .threads = {kThreads},
-          .shared_bytes = kTokens * (2 * args.experts + args.groups) * int64_t{sizeof(float)},
+          .shared_bytes = kTokens * router.SharedWords() * int64_t{sizeof(float)},
           .early = true},
          RouteTokens, RowsOf<const float>(args.logits), RowsOf<int32_t>(args.ids),
          RowsOf<float>(args.weights), tokens, router);

@@ -1,5 +1,13 @@
 #include "cuda/ops/kernels.h"
 
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/device/thread_pool.h"
+#include "cc/ops/conformance.h"
 #include "cc/ops/conformance_bodies.h"
 #include "cc/ops/rms_norm/rms_norm.h"
 #include "cuda/ops/testing/aligned_rows.h"
@@ -16,6 +24,49 @@ TEST_P(GpuConformance, RmsNormOfAlignedRows) {
   RowOperands operands = {.inputs = 1, .weights = true};
   operands.attributes.Set("eps", 1e-5);
   CheckAlignedRows(OnGpu<RmsNormKernels>(ops::RmsNormOp()), operands);
+}
+
+// Heads that lanes of a warp have, and longer ones, with weights of all or of each: within two
+// roundings of the reference.
+TEST_P(GpuConformance, RmsNormOfAlignedHeads) {
+  using ops::conformance::TestTensor;
+  const ops::OpDefinition op = OnGpu<RmsNormKernels>(ops::RmsNormOp());
+  device::ThreadPool pool({.num_threads = 1});
+  ops::conformance::Random random(11);
+  ops::Attributes attributes;
+  attributes.Set("eps", 1e-5);
+  for (const auto& [dtype, tolerance] :
+       {std::pair{DType::kF32, 1e-5}, {DType::kBF16, 0x1p-7}, {DType::kF16, 0x1p-10}}) {
+    for (const int64_t size : {8, 96, 128, 256, 512}) {
+      for (const int64_t heads : {1, 4, 35}) {
+        for (const int64_t weighted : {int64_t{1}, heads}) {
+          SCOPED_TRACE(std::string(Info(dtype).name) + ", " + std::to_string(heads) +
+                       " heads of " + std::to_string(size));
+          TestTensor x(dtype, {3, heads, size}), w(DType::kF32, {weighted * size});
+          TestTensor y(dtype, {3, heads, size});
+          x.FillUniform(random, -2, 2);
+          w.FillUniform(random, -2, 2);
+          const TensorView inputs[] = {x.view(), w.view()}, outputs[] = {y.view()};
+          const ops::OpCall call = {
+              .inputs = inputs, .outputs = outputs, .attributes = &attributes};
+          ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
+          const auto run = [&](const ops::Kernel& kernel) {
+            y.Poison();
+            ops::conformance::RunKernel(kernel, call, pool);
+            EXPECT_TRUE(y.GuardsIntact());
+            return y.ToFloat();
+          };
+          const std::vector<float> expected = run(ops::conformance::ReferenceKernel(op));
+          const std::vector<float> found = run(op.kernels.front());
+          for (size_t i = 0; i < found.size(); ++i) {
+            ASSERT_LE(std::abs(found[i] - expected[i]),
+                      tolerance * (1e-3 + std::abs(expected[i])))
+                << i;
+          }
+        }
+      }
+    }
+  }
 }
 
 }  // namespace
