@@ -5,7 +5,7 @@ load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("//tools/bazel:cc.bzl", "PRECOMPILED_GTEST", "PRECOMPILED_GTEST_COPTS")
-load("//tools/bazel:requires.bzl", "requires")
+load("//tools/bazel:requires.bzl", "has_tools", "requires")
 
 # Data center and desktop GPUs of the Ampere, Hopper and Blackwell generations. Code runs on later
 # GPUs of the same generation, too (8.6, 8.9, 10.3, 12.1), if it is not for one alone, as 90a is. The
@@ -308,7 +308,15 @@ def cuda_plugin(name, objects, script, **kwargs):
             **kwargs
         )
 
-def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], cuda_deps = [], **kwargs):
+def gpu_library(
+        name,
+        srcs,
+        hdrs = [],
+        deps = [],
+        gpu_deps = [],
+        cuda_deps = [],
+        hopper_srcs = [],
+        **kwargs):
     """Code of this tree: `<name>` for the emulation, `<name>_objects` by nvcc.
 
     `<name>_resources` has what its kernels use; `<name>_sources` is for //hip.
@@ -320,8 +328,24 @@ def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], cuda_deps = [],
       deps: C++ libraries of //cc.
       gpu_deps: gpu_libraries of other packages.
       cuda_deps: cuda_libraries, which its code uses if nvcc compiles it.
+      hopper_srcs: .cc files with words of gpu_wgmma.h, which nvcc compiles for GPUs of compute
+        capability 9.0 alone, as `<name>_hopper_objects`.
       **kwargs: attributes that every rule has.
     """
+    if hopper_srcs:
+        cuda_library(
+            name = name + "_hopper",
+            srcs = hopper_srcs,
+            hdrs = hdrs + ["//cuda:wgmma_headers"],
+            architectures = ["90a"],
+            defines = ["NDEBUG"],  # of CUTLASS's checks
+            gpu_deps = gpu_deps,
+            # Not fetched where its users are skipped.
+            libraries = ["@flashinfer//:cutlass"] if has_tools("nvcc") else [],
+            visibility = ["//cuda:__subpackages__"],
+            deps = deps,
+        )
+    hopper_deps = [":{}_hopper".format(name)] if hopper_srcs else []
     native.filegroup(
         name = name + "_headers",
         srcs = hdrs,
@@ -330,12 +354,12 @@ def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], cuda_deps = [],
     cc_library(
         name = name,
         testonly = True,
-        srcs = srcs,
+        srcs = srcs + hopper_srcs,
         hdrs = hdrs,
         copts = _EMULATION_COPTS,
         # Switches stacks by x86-64 instructions.
         target_compatible_with = ["@platforms//cpu:x86_64"],
-        deps = deps + gpu_deps + ["//cuda:emulated"],
+        deps = deps + gpu_deps + ["//cuda:emulated"] + (["//cuda:wgmma"] if hopper_srcs else []),
         **kwargs
     )
     cuda_objects(
@@ -343,7 +367,7 @@ def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], cuda_deps = [],
         srcs = srcs,
         hdrs = hdrs,
         deps = deps,
-        gpu_deps = gpu_deps + cuda_deps,
+        gpu_deps = gpu_deps + cuda_deps + hopper_deps,
         **kwargs
     )
     gpu_sources(
@@ -355,7 +379,7 @@ def gpu_library(name, srcs, hdrs = [], deps = [], gpu_deps = [], cuda_deps = [],
     )
     native.filegroup(
         name = name + "_resources",
-        srcs = [name + "_objects"],
+        srcs = [name + "_objects"] + [dep + "_objects" for dep in hopper_deps],
         output_group = "resources",
         visibility = ["//cuda:__subpackages__"],
     )
@@ -367,6 +391,7 @@ def gpu_op(
         deps = [],
         gpu_deps = [],
         cuda_deps = [],
+        hopper_srcs = [],
         test_deps = [],
         emulated_deps = [],
         size = "small",
@@ -384,6 +409,7 @@ def gpu_op(
       deps: libraries of //cc beside those of the op.
       gpu_deps: gpu_libraries.
       cuda_deps: cuda_libraries, which its code uses if nvcc compiles it.
+      hopper_srcs: as gpu_library has them.
       test_deps: of the test, beside the op's conformance body.
       emulated_deps: libraries of the tests in the emulation alone.
       size: of the tests.
@@ -396,6 +422,7 @@ def gpu_op(
         hdrs = hdrs,
         gpu_deps = ["//cuda/device:gpu_device"] + gpu_deps,
         cuda_deps = cuda_deps,
+        hopper_srcs = hopper_srcs,
         visibility = ["//cuda:__subpackages__"],
         deps = ["//cc/ops/" + name] + deps,
     )
@@ -428,7 +455,7 @@ def gpu_op(
     cc_test(
         name = name + "_asan_test",
         size = size,
-        srcs = srcs + hdrs + [name + "_test.cc"],
+        srcs = srcs + hopper_srcs + hdrs + [name + "_test.cc"],
         args = ["--gtest_filter=" + asan_filter],
         copts = ["-fsanitize=address"] + _EMULATION_COPTS,
         # What is on the stack of a thread that never ends is not freed.
@@ -436,6 +463,7 @@ def gpu_op(
         linkopts = ["-fsanitize=address"],
         target_compatible_with = ["@platforms//cpu:x86_64"],
         deps = depset(
-            ["//cuda/device:gpu_device"] + deps + gpu_deps + checks + emulated,
+            ["//cuda/device:gpu_device"] + deps + gpu_deps + checks + emulated +
+            (["//cuda:wgmma"] if hopper_srcs else []),
         ).to_list(),
     )

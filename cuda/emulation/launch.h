@@ -14,7 +14,7 @@
 //     left out by returning, copies without a wait, and a kernel that is launched early (which runs
 //     in its turn here) and has a thread that does not wait for its inputs.
 // Not emulated: the order of memory operations between blocks, what a kernel that is launched early
-// reads too soon, wgmma, TMA, clusters.
+// reads too soon, clusters. wgmma.h has the words of gpu_wgmma.h.
 //
 // One launch runs at a time in a process; a second caller waits. At words of system scope
 // (LoadAcquire, StoreRelease) a launch lets those that wait run first, so that kernels of several

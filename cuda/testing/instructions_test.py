@@ -15,7 +15,9 @@ stand for:
     LDSM                  operands of a product of tiles out of shared memory
     MUFU.EX2              a power of two by the unit for it, and not by a series
     PRMT                  a byte of one word in the place of a byte of another
+    STG.E.128             16 bytes of each lane to global memory at once
     STS.128               16 bytes of each lane to shared memory at once
+    STSM                  results of a product of tiles to shared memory
     USETMAXREG            registers that warps which load leave to those which multiply
     UTMALDG               a tile of global memory, loaded by the unit for it (TMA)
 """
@@ -30,10 +32,18 @@ import pytest
 ARCHITECTURES = ("sm_80", "sm_90a")
 
 # Of sources that are not compiled for all of them.
-ARCHITECTURES_OF = {"flashinfer/hopper_head128": ("sm_90a",)}
+ARCHITECTURES_OF = {
+    "flashinfer/hopper_head128": ("sm_90a",),
+    "grouped_linear/wgmma_groups": ("sm_90a",),
+}
 
 BARS = {
     ("add_rms_norm/add_rms_norm", "AddRmsNormGroup"): ("MUFU.RSQ",),
+    ("add_rms_norm/add_rms_norm", "BFloat16ELi8E"): ("LDG.E.128", "STG.E.128"),
+    ("all_reduce_add_rms_norm/all_reduce_add_rms_norm", "SumAddRmsNorm"): (
+        "LDG.E.128",
+        "STG.E.128",
+    ),
     ("attention/attention", "AttendTokens"): ("LDS.128", "MUFU.EX2"),
     ("attention/tensor_cores", "AttendTokensOnCores"): (
         "HMMA.16816.F32.BF16",
@@ -60,7 +70,18 @@ BARS = {
         "USETMAXREG",
         "UTMALDG",
     ),
+    ("gated_activation/gated_activation", "BFloat16ELi8E"): ("LDG.E.128", "STG.E.128"),
     ("gated_delta/gated_delta", "DeltaHead"): ("LDG.E.64", "LDS.128", "STS.128"),
+    **{
+        ("grouped_linear/wgmma_groups", tile): (
+            f"HGMMA.64x{rows}x16.F32.BF16",
+            "LDGSTS.E.BYPASS.128",
+            "STSM.16.MT88.4",
+            "USETMAXREG",
+            "UTMALDG.3D",
+        )
+        for tile, rows in (("LargeTile", 128), ("SmallTile", 16))
+    },
     ("latent_attention/tensor_cores", "AttendItemsOfLatents"): (
         "HMMA.16816.F32.BF16",
         "LDGSTS.E.BYPASS.128",
@@ -79,7 +100,9 @@ BARS = {
     # Q4_K and Q5_K, whose nibbles are loaded eight bytes at a time.
     ("linear/tensor_cores", "StoredWeightsILNS_5DTypeE20ELb1E"): ("LDG.E.64", "PRMT"),
     ("linear/tensor_cores", "StoredWeightsILNS_5DTypeE21ELb1E"): ("LDG.E.64", "PRMT"),
+    ("moe_combine/moe_combine", "BFloat16ELi8E"): ("LDG.E.128", "STG.E.128"),
     ("paged_attention/paged_attention", "AttendHead"): ("MUFU.EX2",),
+    ("rms_norm/rms_norm", "BFloat16ELi8E"): ("LDG.E.128", "MUFU.RSQ", "STG.E.128"),
     ("state_space_scan/state_space_scan", "ScanHead"): ("LDG.E.64", "LDS.128", "STS.128"),
 }
 

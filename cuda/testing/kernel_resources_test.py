@@ -31,6 +31,7 @@ REGISTERS = {
     "ManyRows": 168,
     "MultiplyGroup": 80,
     "MultiplyHead": 80,
+    "MultiplyWgmmaGroups": 168,
     "MultiplyTransposed": 80,
     "PrefillWithKVCacheKernel": 168,
     "RotateAndStore": 96,
@@ -50,7 +51,7 @@ SPILLED = {
     "DrawToken": 128,  # blocks of 1,024 threads
     "int8_tensor_cores": 88,
     "ManyRows": 68,
-    "SumAddRmsNormINS0_4HalfE": 40,  # blocks of 1,024 threads
+    "SumAddRmsNorm": 16,  # blocks of 1,024 threads
     "PackedWeightsILNS_15QuantizedLayoutE1": 124,  # AWQ: where four rows of weights lie
 }
 

@@ -122,7 +122,7 @@ void LaunchGroups(const Routing& routing, const RoutedProduct& product, const W&
 enum class GroupSize { kFew, kSome, kMany, kMost };
 
 inline GroupSize SizeOfGroups(const RoutedIds& ids) {
-  if (ids.rows <= kAlone || ids.rows < kSomeRowsOfExpert * ids.experts) return GroupSize::kFew;
+  if (AreAlone(ids) || ids.rows < kSomeRowsOfExpert * ids.experts) return GroupSize::kFew;
   if (ids.rows < kManyRowsOfExpert * ids.experts) return GroupSize::kSome;
   return ids.rows < kMostRowsOfExpert * ids.experts ? GroupSize::kMany : GroupSize::kMost;
 }

@@ -8,7 +8,7 @@
 namespace pagemill::gpu {
 
 // Of operands that FitsTensorCores(), weights that AreReadOnTensorCores() (tensor_cores.h), and
-// aligned rows of x. The workspace has RoutingBytes() (routed_rows.h) for groups of 4 rows.
+// aligned rows of x. The workspace has GroupArrays::Bytes() for groups of 4 rows.
 void MultiplyGroupsOnTensorCores(const ops::OpCall& call, ops::KernelContext& context);
 
 }  // namespace pagemill::gpu

@@ -6,6 +6,7 @@
 #include "cuda/ops/grouped_linear/group_matrix_cores.h"
 #include "cuda/ops/grouped_linear/group_tensor_cores.h"
 #include "cuda/ops/grouped_linear/routed_rows.h"
+#include "cuda/ops/grouped_linear/wgmma_groups.h"
 #include "cuda/ops/kernels.h"
 #include "cuda/ops/linear/matrix_cores.h"
 #include "cuda/ops/linear/row_products.h"
@@ -95,7 +96,27 @@ bool SupportsMatrixCores(const device::Capabilities& caps, const ops::OpCall& ca
          FitsMatrixCores(caps, call.inputs[0], call.inputs[WeightOperand(0)]);
 }
 
+#if !defined(__HIP__)
+bool SupportsWgmma(const device::Capabilities& caps, const ops::OpCall& call) {
+  return SupportsTensorCores(caps, call) && FitsWgmmaGroups(caps, call);
+}
+
+void RunWgmmaOrTensorCores(const ops::OpCall& call, ops::KernelContext& context) {
+  if (WgmmaGroupsTake(call)) return MultiplyWgmmaGroups(call, context);
+  RunAligned<MultiplyGroupsOnTensorCores>(call, context);
+}
+#endif
+
 constexpr ops::Kernel kKernels[] = {
+#if !defined(__HIP__)
+    {.op = "grouped_linear",
+     .name = "wgmma",
+     .priority = 30,
+     .supports = SupportsWgmma,
+     .run = RunWgmmaOrTensorCores,
+     .workspace_bytes = WorkspaceBytes,
+     .activations = ops::Precision::kBf16},
+#endif
     {.op = "grouped_linear",
      .name = "tensor_core",
      .priority = 20,

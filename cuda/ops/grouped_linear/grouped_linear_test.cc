@@ -1,6 +1,7 @@
 #include "cuda/ops/kernels.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -75,7 +76,7 @@ void CheckInBf16(const TensorView& stack, int64_t tokens, Random& random) {
 TEST_P(GpuConformance, GroupedLinearInBf16) {
   Random random(3);
   // Each row alone, groups of some rows, and groups of many.
-  for (const auto& [tokens, experts] : {std::pair<int64_t, int64_t>{5, 3}, {35, 3}, {70, 2}}) {
+  for (const auto& [tokens, experts] : {std::pair<int64_t, int64_t>{5, 30}, {35, 3}, {70, 2}}) {
     TestTensor bf16(DType::kBF16, {experts, 72, 64}), q8_0(DType::kQ8_0, {experts, 72, 64});
     bf16.FillUniform(random, -1, 1);
     q8_0.FillUniform(random, -1, 1);
@@ -130,6 +131,114 @@ TEST_P(GpuConformance, GroupedLinearOfLongRows) {
     TestTensor stack(dtype, {3, 136, 352});
     stack.FillUniform(random, -1, 1);
     for (const int64_t tokens : {35, 70, 200}) CheckInBf16(stack.view(), tokens, random);
+  }
+}
+
+struct Stacks {
+  int64_t tokens, experts;
+  std::vector<int64_t> heights;
+  int64_t k;
+  bool shared;  // do a token's choices share a row of x?
+  bool bias;
+};
+
+// Each kernel for these operands has the results of the one with sums in f32 to the last bit or so:
+// the only test of kernels that add up in an order of their own.
+void CheckSums(const Stacks& c, Random& random) {
+  const ops::OpDefinition op = OnGpu<GroupedLinearKernels>(ops::GroupedLinearOp());
+  constexpr int64_t kChoices = 2;
+  TestTensor x(DType::kBF16, {c.tokens, c.shared ? c.k : kChoices * c.k});
+  TestTensor ids(DType::kI32, {c.tokens, kChoices});
+  x.FillUniform(random, -2, 2);
+  ids.FillUniform(random, 0, static_cast<float>(c.experts));  // one of none
+  std::vector<TestTensor> tensors;
+  std::vector<TensorView> inputs = {x.view(), ids.view()}, outputs;
+  tensors.reserve(3 * c.heights.size());
+  for (const int64_t m : c.heights) {
+    TestTensor& stack = tensors.emplace_back(DType::kBF16, std::vector{c.experts, m, c.k});
+    TestTensor& bias = tensors.emplace_back(DType::kF32, std::vector{c.experts, m});
+    stack.FillUniform(random, -1, 1);
+    bias.FillUniform(random, -1, 1);
+    inputs.insert(inputs.end(), {stack.view(), c.bias ? bias.view() : TensorView{}});
+    outputs.push_back(
+        tensors.emplace_back(DType::kBF16, std::vector{c.tokens, kChoices, m}).view());
+  }
+  const ops::Attributes attributes;
+  const ops::OpCall call = {.inputs = inputs, .outputs = outputs, .attributes = &attributes};
+  device::ThreadPool pool({.num_threads = 1});
+  const auto results_of = [&](const ops::Kernel& kernel) {
+    std::vector<float> all;
+    for (size_t i = 2; i < tensors.size(); i += 3) tensors[i].Poison();
+    ops::conformance::RunKernel(kernel, call, pool);
+    for (size_t i = 2; i < tensors.size(); i += 3) {
+      EXPECT_TRUE(tensors[i].GuardsIntact());
+      const std::vector<float> values = tensors[i].ToFloat();
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
+  };
+  const std::vector<float> expected =
+      results_of(*std::ranges::find(op.kernels, "gpu", &ops::Kernel::name));
+  for (const ops::Kernel* kernel :
+       ops::conformance::SupportedKernels(op, GpuCapabilities(), call)) {
+    SCOPED_TRACE(std::string(kernel->name));
+    const std::vector<float> got = results_of(*kernel);
+    for (size_t i = 0; i < got.size(); ++i) {
+      // bf16 has eight bits, and the sums of f32 before that differ by less than the constant.
+      ASSERT_NEAR(got[i], expected[i], std::abs(expected[i]) / 128 + 1e-3f) << "result " << i;
+    }
+  }
+}
+
+// Rows are alone, experts have fewer rows than the smallest instruction and more than a group, K
+// has one stage and more than are under way, outputs are less than those of a tile and a few more.
+TEST_P(GpuConformance, GroupedLinearHasTheSumsOfTheReference) {
+  Random random(6);
+  for (const Stacks& stacks : {Stacks{20, 90, {136}, 896, false, true},
+                               {40, 3, {264, 8}, 64, true, true},
+                               {40, 90, {72}, 128, false, false},
+                               {70, 2, {40}, 448, true, false},
+                               {150, 3, {264}, 320, false, true},
+                               {330, 2, {16, 16}, 128, true, false}}) {
+    SCOPED_TRACE(std::to_string(stacks.tokens) + " tokens, K " + std::to_string(stacks.k));
+    CheckSums(stacks, random);
+  }
+}
+
+// Of tokens alone, and among many others.
+TEST_P(GpuConformance, GroupedLinearOfARowIsTheSameAmongOthers) {
+  const ops::OpDefinition op = OnGpu<GroupedLinearKernels>(ops::GroupedLinearOp());
+  constexpr int64_t kTokens = 350, kAlone = 3, kChoices = 2;
+  constexpr int64_t kExperts = 12, kOutputs = 24, kSize = 192;
+  Random random(7);
+  TestTensor x(DType::kBF16, {kTokens, kSize}), ids(DType::kI32, {kTokens, kChoices});
+  TestTensor stack(DType::kBF16, {kExperts, kOutputs, kSize});
+  TestTensor y(DType::kBF16, {kTokens, kChoices, kOutputs});
+  x.FillUniform(random, -2, 2);
+  ids.FillUniform(random, 0, kExperts - 1);
+  stack.FillUniform(random, -1, 1);
+  const ops::Attributes attributes;
+  device::ThreadPool pool({.num_threads = 1});
+  const auto results_of = [&](const ops::Kernel& kernel, int64_t tokens) {
+    const auto first = [tokens](TensorView view) {
+      view.shape[0] = tokens;
+      return view;
+    };
+    const TensorView inputs[] = {first(x.view()), first(ids.view()), stack.view(), {}};
+    const TensorView outputs[] = {first(y.view())};
+    y.Poison();
+    ops::conformance::RunKernel(
+        kernel, {.inputs = inputs, .outputs = outputs, .attributes = &attributes}, pool);
+    std::vector<float> results = y.ToFloat();
+    results.resize(kAlone * kChoices * kOutputs);
+    return results;
+  };
+  const TensorView inputs[] = {x.view(), ids.view(), stack.view(), {}}, outputs[] = {y.view()};
+  const ops::OpCall call = {.inputs = inputs, .outputs = outputs, .attributes = &attributes};
+  for (const ops::Kernel* kernel :
+       ops::conformance::SupportedKernels(op, GpuCapabilities(), call)) {
+    SCOPED_TRACE(std::string(kernel->name));
+    EXPECT_TRUE(BitEqual(results_of(*kernel, kAlone), results_of(*kernel, kTokens)));
   }
 }
 

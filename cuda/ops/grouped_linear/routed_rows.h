@@ -19,8 +19,11 @@
 
 namespace pagemill::gpu {
 
-inline constexpr int64_t kAlone = 64;  // rows, up to which each is a group: few share an expert
 inline constexpr int64_t kMaxExperts = 4096;
+
+// True if each row is a group of its own: they are not worth a sort, and few share an expert, whose
+// weights each of them reads.
+inline bool AreAlone(const RoutedIds& ids) { return ids.rows <= 64 && 2 * ids.rows <= ids.experts; }
 
 // Groups and the order of their rows; null: row r is group r.
 struct Routing {
@@ -61,7 +64,7 @@ inline RoutedIds IdsOf(const ops::OpCall& call) {
 // as many rows or fewer.
 inline Routing Route(const ops::OpCall& call, int32_t group_rows, ops::KernelContext& context) {
   const RoutedIds ids = IdsOf(call);
-  if (ids.rows <= kAlone) return {nullptr, nullptr, ids, static_cast<uint32_t>(ids.rows)};
+  if (AreAlone(ids)) return {nullptr, nullptr, ids, static_cast<uint32_t>(ids.rows)};
   const GroupArrays arrays = GroupArrays::At(context.workspace.data(), ids, group_rows);
   GroupRows(ids, group_rows, arrays, *context.stream);
   return {arrays.groups, arrays.order, ids, static_cast<uint32_t>(arrays.max_groups)};
