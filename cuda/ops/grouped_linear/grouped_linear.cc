@@ -115,7 +115,8 @@ constexpr ops::Kernel kKernels[] = {
      .supports = SupportsWgmma,
      .run = RunWgmmaOrTensorCores,
      .workspace_bytes = WorkspaceBytes,
-     .activations = ops::Precision::kBf16},
+     .activations = ops::Precision::kBf16,
+     .varies_with_batch = true},  // until GroupedLinearOfARowIsTheSameAmongOthers ran on a GPU
 #endif
     {.op = "grouped_linear",
      .name = "tensor_core",

@@ -1,6 +1,6 @@
 // File: cuda/ops/grouped_linear/wgmma_groups.h
 // `grouped_linear` of weights in bf16 on GPUs of compute capability 9.0, in the words of
-// gpu_wgmma.h. A sum has the order of K, whichever rows are beside it.
+// gpu_wgmma.h. Stages of a sum are added in the order of K, whichever rows are beside it.
 #ifndef PAGEMILL_CUDA_OPS_GROUPED_LINEAR_WGMMA_GROUPS_H_
 #define PAGEMILL_CUDA_OPS_GROUPED_LINEAR_WGMMA_GROUPS_H_
 

@@ -1,16 +1,14 @@
 #include "cuda/ops/kernels.h"
 
-#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "cc/device/thread_pool.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/conformance_bodies.h"
 #include "cc/ops/moe_combine/moe_combine.h"
 #include "cuda/ops/testing/gpu_conformance.h"
+#include "cuda/ops/testing/reference_results.h"
 
 namespace pagemill::gpu {
 namespace {
@@ -24,7 +22,6 @@ TEST_P(GpuConformance, MoeCombine) {
 TEST_P(GpuConformance, MoeCombineOfAlignedRows) {
   using ops::conformance::TestTensor;
   const ops::OpDefinition op = OnGpu<MoeCombineKernels>(ops::MoeCombineOp());
-  device::ThreadPool pool({.num_threads = 1});
   ops::conformance::Random random(7);
   for (const auto& [dtype, tolerance] :
        {std::pair{DType::kF32, 1e-6}, {DType::kBF16, 0x1p-7}, {DType::kF16, 0x1p-10}}) {
@@ -42,18 +39,7 @@ TEST_P(GpuConformance, MoeCombineOfAlignedRows) {
           const ops::Attributes attributes;
           const ops::OpCall call = {
               .inputs = inputs, .outputs = outputs, .attributes = &attributes};
-          ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
-          const auto run = [&](const ops::Kernel& kernel) {
-            y.Poison();
-            ops::conformance::RunKernel(kernel, call, pool);
-            EXPECT_TRUE(y.GuardsIntact());
-            return y.ToFloat();
-          };
-          const std::vector<float> expected = run(ops::conformance::ReferenceKernel(op));
-          const std::vector<float> found = run(op.kernels.front());
-          for (size_t i = 0; i < found.size(); ++i) {
-            ASSERT_LE(std::abs(found[i] - expected[i]), tolerance * std::abs(expected[i])) << i;
-          }
+          ExpectReferenceResults(op, call, y, tolerance);
         }
       }
     }

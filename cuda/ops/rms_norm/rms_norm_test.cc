@@ -1,17 +1,15 @@
 #include "cuda/ops/kernels.h"
 
-#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "cc/device/thread_pool.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/conformance_bodies.h"
 #include "cc/ops/rms_norm/rms_norm.h"
 #include "cuda/ops/testing/aligned_rows.h"
 #include "cuda/ops/testing/gpu_conformance.h"
+#include "cuda/ops/testing/reference_results.h"
 
 namespace pagemill::gpu {
 namespace {
@@ -31,7 +29,6 @@ TEST_P(GpuConformance, RmsNormOfAlignedRows) {
 TEST_P(GpuConformance, RmsNormOfAlignedHeads) {
   using ops::conformance::TestTensor;
   const ops::OpDefinition op = OnGpu<RmsNormKernels>(ops::RmsNormOp());
-  device::ThreadPool pool({.num_threads = 1});
   ops::conformance::Random random(11);
   ops::Attributes attributes;
   attributes.Set("eps", 1e-5);
@@ -49,20 +46,7 @@ TEST_P(GpuConformance, RmsNormOfAlignedHeads) {
           const TensorView inputs[] = {x.view(), w.view()}, outputs[] = {y.view()};
           const ops::OpCall call = {
               .inputs = inputs, .outputs = outputs, .attributes = &attributes};
-          ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
-          const auto run = [&](const ops::Kernel& kernel) {
-            y.Poison();
-            ops::conformance::RunKernel(kernel, call, pool);
-            EXPECT_TRUE(y.GuardsIntact());
-            return y.ToFloat();
-          };
-          const std::vector<float> expected = run(ops::conformance::ReferenceKernel(op));
-          const std::vector<float> found = run(op.kernels.front());
-          for (size_t i = 0; i < found.size(); ++i) {
-            ASSERT_LE(std::abs(found[i] - expected[i]),
-                      tolerance * (1e-3 + std::abs(expected[i])))
-                << i;
-          }
+          ExpectReferenceResults(op, call, y, tolerance);
         }
       }
     }
