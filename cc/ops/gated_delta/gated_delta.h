@@ -27,6 +27,9 @@
 // Tokens are computed one after the other, so the bits of y and of the state do not depend on how a
 // request is divided into steps, or on other requests. Error bound, relative to the largest |v| so
 // far: 2^-24 times (2 K plus 4 times the number of tokens), since no step enlarges a state's error.
+// A kernel on tensor cores may compute in chunks of tokens, so that bits depend on where those
+// begin (Kernel::varies_with_batch), with factors rounded to 16 bits: that of v, of a change of the
+// state, and of what makes the one from the other lose 2^-17 each, 2.4e-5 in all.
 //
 // Kernels: "avx512", "avx2", "portable", "reference" (accumulates in double between two states).
 #ifndef PAGEMILL_CC_OPS_GATED_DELTA_GATED_DELTA_H_

@@ -20,6 +20,8 @@
 // - a step writes the pages of its states and nothing else: neither others' nor its source, unless
 //   that is its target.
 // The same is checked in bf16 and f16 (act_conformance.h); rows are activations, states f32.
+//
+// Kernels of bf16 whose bits vary with the batch compute divided sequences close to the reference.
 #ifndef PAGEMILL_CC_OPS_STATES_STATE_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_STATES_STATE_CONFORMANCE_H_
 

@@ -1,10 +1,15 @@
 #include "cc/ops/gated_delta/gated_delta.h"
 
+#include <cstdint>
+#include <limits>
+
 #include "cuda/gpu_batch.h"
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_math.h"
 #include "cuda/gpu_reduce.h"
 #include "cuda/gpu_rows.h"
+#include "cuda/ops/gated_delta/delta_chunks.h"
+#include "cuda/ops/gated_delta/delta_operands.h"
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/kernels.h"
 #include "cuda/ops/states/state_runs.h"
@@ -13,26 +18,6 @@
 
 namespace pagemill::gpu {
 namespace {
-
-// What all heads have in common.
-template <typename T>
-struct Operands {
-  const T* data;  // qkv
-  int64_t stride;
-  Rows<const T> a, b;
-  const float* a_log;
-  const float* dt_bias;
-  Rows<float> states;
-  Rows<T> y;
-  int keys, values, rates;
-  float q_scale, share_scale;
-  bool has_quads;  // q and k are whole, aligned Vectors of four elements
-};
-
-// Offsets in a row of qkv.
-struct HeadOffsets {
-  int q, k, v;
-};
 
 // A team's token, for one head. kPerKey: each key has a decay of its own.
 template <typename T, int kRows, bool kPerKey>
@@ -124,23 +109,12 @@ PAGEMILL_DEVICE void Advance(Tile& tile, const Token& token, const Decay& decay,
   });
 }
 
-// Offsets of heads come in parts of `size` heads: `first` is that of the first head, each further
-// head of a part adds `of_head`, each further part `of_part`.
-struct HeadParts {
-  HeadOffsets first, of_head, of_part;
-  int size;
-
-  PAGEMILL_DEVICE HeadOffsets At(int head) const {
-    const int part = head / size, i = head % size;
-    return {first.q + part * of_part.q + i * of_head.q, first.k + part * of_part.k + i * of_head.k,
-            first.v + part * of_part.v + i * of_head.v};
-  }
-};
-
 // A block for columns of a head's state of a request.
 template <typename T, int kRows, bool kPerKey>
 PAGEMILL_KERNEL_OF(kStateThreads, (kPerKey && kRows > 128 ? 2 : 3))
-DeltaHead(Operands<T> args, HeadParts parts, int heads, StepTokens batch) {
+DeltaHead(Operands<T> args, HeadParts parts, int heads, int32_t end_tokens, StepTokens batch) {
+  const int32_t* const first_row = batch.query_start + BlockIndex().y;
+  if (first_row[1] - first_row[0] >= end_tokens) return;
   using Chunks = Token<kRows, kPerKey>[2][kChunkTokens];
   PAGEMILL_SHARED(Chunks, chunks);
   const int tiles = static_cast<int>(GridSize().x) / heads;
@@ -187,47 +161,42 @@ bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
   return OnEveryGpu(caps, call) && ops::ToGatedDeltaArgs(call).keys <= kMaxStateRows;
 }
 
-void Run(const ops::OpCall& call, ops::KernelContext& context) {
-  const ops::GatedDeltaArgs args = ops::ToGatedDeltaArgs(call);
-  // Heads of a group, or of one turn over all groups.
-  const int64_t part = args.in_turn ? args.groups : args.heads / args.groups;
-  const auto offsets_of = [&](int64_t head) -> HeadOffsets {
-    return {static_cast<int>(args.QOffset(head)), static_cast<int>(args.KOffset(head)),
-            static_cast<int>(args.VOffset(head))};
-  };
-  const HeadOffsets first = offsets_of(0);
-  const auto from_first = [&](int64_t head) -> HeadOffsets {
-    const HeadOffsets other = offsets_of(head % args.heads);
-    return {other.q - first.q, other.k - first.k, other.v - first.v};
-  };
-  const HeadParts parts = {first, from_first(1), from_first(part), static_cast<int>(part)};
+// Computes the requests of fewer than `end_tokens` tokens in the step.
+void RunTokens(const ops::GatedDeltaArgs& args, int32_t end_tokens, ops::KernelContext& context) {
   WithActType(args.qkv.dtype, [&]<typename T>(T) {
-    const Rows<const T> qkv = RowsOf<const T>(args.qkv);
-    const Operands<T> operands = {.data = qkv.data,
-                                  .stride = qkv.stride,
-                                  .a = RowsOf<const T>(args.a),
-                                  .b = RowsOf<const T>(args.b),
-                                  .a_log = args.a_log.Data<const float>(),
-                                  .dt_bias = args.dt_bias.Data<const float>(),
-                                  .states = RowsOf<float>(args.state),
-                                  .y = RowsOf<T>(args.y),
-                                  .keys = static_cast<int>(args.keys),
-                                  .values = static_cast<int>(args.values),
-                                  .rates = static_cast<int>(args.rates),
-                                  .q_scale = 1 / std::sqrt(static_cast<float>(args.keys)),
-                                  .share_scale = args.share_scale,
-                                  .has_quads = args.keys % 4 == 0 && args.values % 4 == 0 &&
-                                               HasAlignedRows(args.qkv)};
+    const Operands<T> operands = OperandsOf<T>(args);
     WithStateTiles(args.keys, args.values, args.heads, args.batch->num_requests,
                    [&]<int kRows>(const LaunchShape& shape) {
       Launch(*context.stream, shape,
              args.rates > 1 ? DeltaHead<T, kRows, true> : DeltaHead<T, kRows, false>, operands,
-             parts, args.heads, StepTokensOf(*args.batch));
+             HeadParts::Of(args), args.heads, end_tokens, StepTokensOf(*args.batch));
     });
   });
 }
 
-constexpr ops::Kernel kKernels[] = {{"gated_delta", "gpu", 10, Supports, Run}};
+void Run(const ops::OpCall& call, ops::KernelContext& context) {
+  RunTokens(ops::ToGatedDeltaArgs(call), std::numeric_limits<int32_t>::max(), context);
+}
+
+// Which kernels a step launches follows from its sizes, so that it can be replayed; which of them
+// computes a request, from the request's tokens.
+void RunChunksOrTokens(const ops::OpCall& call, ops::KernelContext& context) {
+  const ops::GatedDeltaArgs args = ops::ToGatedDeltaArgs(call);
+  if (args.qkv.shape[0] < kFewestChunkTokens) return Run(call, context);
+  const bool is_alone = args.batch->num_requests == 1;
+  if (!is_alone) RunTokens(args, kFewestChunkTokens, context);
+  RunDeltaChunks(args, is_alone ? 0 : kFewestChunkTokens, context);
+}
+
+constexpr ops::Kernel kKernels[] = {
+    {.op = "gated_delta",
+     .name = "tensor_core",
+     .priority = 20,
+     .supports = SupportsDeltaChunks,
+     .run = RunChunksOrTokens,
+     .varies_with_batch = true},  // where chunks begin
+    {.op = "gated_delta", .name = "gpu", .priority = 10, .supports = Supports, .run = Run},
+};
 
 }  // namespace
 
