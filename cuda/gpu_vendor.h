@@ -30,6 +30,7 @@
 //   void PrefetchLine(from)              128 bytes of global memory into the GPU's cache
 //   int  CountBits(mask)                 the lanes of a mask
 //   void CopyAsync16(to, from)           16 bytes from global to shared memory, both aligned
+//   void CopyAsync4(to, from)            likewise 4 bytes
 //   void CommitCopies(); WaitCopies<N>() groups of copies; waits until N groups are under way.
 //                                        Other threads see the bytes after a further SyncBlock().
 //   void Mma16x8x16(c, a, b)             bf16 tensor core product of a warp of 32 lanes, below
@@ -44,6 +45,8 @@
 //   uint32_t PackBFloat16(low, high)     two floats as bf16, rounded likewise
 //   uint32_t WithByte(above, word, i)    `above` with byte i of a word in place of its lowest byte
 //   FloatPair Float8PairToFloats(bits)   two e4m3 numbers, the low one in the low byte
+//   uint32_t PackFloat8(a, b, c, d)      four floats as e4m3, rounded to nearest even, a in the lowest
+//                                        byte. Beyond 448: +-448
 //   float RoundedProduct(a, b)           never fused with an addition
 //   float Exp(x) InverseSqrt(x)          and functions of <cmath> for float: sqrtf, fmaxf, ...
 //

@@ -24,7 +24,7 @@
 // A tile has rows of kTileRowBytes, one behind the other from a multiple of kSharedAlignment on, and
 // TilePiece(row, piece) says where 16 bytes of a row lie.
 //
-//   Error_t MakeTileMap(stack, map)    on the host: tiles of a stack of bf16 matrices
+//   Error_t MakeTileMap(stack, map)    on the host: tiles of a stack of matrices
 //   void LoadTile(to, map, column, row, matrix, barrier)
 //                                      by one thread: copies the tile that begins there, with zeros
 //                                      outside of the matrix; its bytes count at the barrier
@@ -33,12 +33,13 @@
 //
 //   void ShowProducts()                what other threads stored or copied, and were awaited, is
 //                                      seen by products
-//   void StartProduct<N, warpgroups>(w, x, warpgroup, sums)
+//   void StartProduct<N, warpgroups, type>(w, x, warpgroup, sums)
 //                                      adds W times X^T to sums [parts][N / 2], which are then used
 //                                      by nothing else until AwaitProducts(): ptxas moves them
 //                                      otherwise. W has 64 rows of tiles for each part and
 //                                      warpgroup, and X N, a multiple of 8. Until it is over both
-//                                      tiles stay
+//                                      tiles stay. The type is kBf16 unless it is named; products
+//                                      of kF8E4M3 are added with 13 bits below the largest of them
 //   void CommitProducts()              those started since the last call become a group
 //   void AwaitProducts<N>(sums)        returns when N groups are under way
 //   void GiveRegisters<N>()            a warpgroup has N registers a thread from now on, with less
@@ -52,6 +53,9 @@
 //                                      lane holds, of matrix i, columns 2 * t and the next of row
 //                                      g. Lane 8 * i + j passes where column j of matrix i goes: 16
 //                                      bytes of shared memory, aligned
+//   bool CountWarp(counter, warps)     called by a whole warp: true in the last of `warps` warps of
+//                                      a grid, which sees what the others stored before. The word,
+//                                      in global memory, is 0 before the first and behind the last
 #ifndef PAGEMILL_CUDA_GPU_WGMMA_H_
 #define PAGEMILL_CUDA_GPU_WGMMA_H_
 
@@ -72,10 +76,16 @@ PAGEMILL_DEVICE int TilePiece(int row, int piece) {
   return row * kTileRowBytes + (piece ^ row % 8) * 16;
 }
 
+// What products multiply.
+enum class ProductType { kBf16, kF8E4M3 };
+
+constexpr int ElementBytes(ProductType type) { return type == ProductType::kBf16 ? 2 : 1; }
+
 // [matrices, rows, columns] in memory, and the rows of a tile: up to 256. A row has a multiple of
 // 16 bytes, and a matrix whole rows.
 struct StackOfTiles {
   const void* data;
+  ProductType type;
   int64_t matrices, rows, columns;
   int64_t matrix_bytes, row_bytes;
   int tile_rows;

@@ -28,12 +28,25 @@ StatusOr<std::unique_ptr<GpuStream>> GpuStream::Create(
   PAGEMILL_RETURN_IF_ERROR(
       ToStatus(PAGEMILL_GPU(StreamCreateWithFlags)(&stream, PAGEMILL_GPU(StreamNonBlocking)),
                "to make a stream"));
-  return std::unique_ptr<GpuStream>(new GpuStream(device, capabilities, stream));
+  void* counters = nullptr;
+  const Status allocated = ToStatus(
+      PAGEMILL_GPU(Malloc)(&counters, kCounters * sizeof(uint32_t)), "to allocate counters");
+  if (!allocated.ok()) {
+    (void)PAGEMILL_GPU(StreamDestroy)(stream);
+    return allocated;
+  }
+  std::unique_ptr<GpuStream> made(
+      new GpuStream(device, capabilities, stream, static_cast<uint32_t*>(counters)));
+  static constexpr std::byte kZeros[kCounters * sizeof(uint32_t)] = {};
+  made->CopyToDevice(static_cast<std::byte*>(counters), kZeros);
+  PAGEMILL_RETURN_IF_ERROR(*made->status_);
+  return StatusOr<std::unique_ptr<GpuStream>>(std::move(made));
 }
 
 GpuStream::~GpuStream() {
   (void)PAGEMILL_GPU(StreamSynchronize)(stream_);
   (void)PAGEMILL_GPU(StreamDestroy)(stream_);
+  (void)PAGEMILL_GPU(Free)(counters_);
   for (const auto& [code, loaded] : loaded_) (void)PAGEMILL_GPU(LibraryUnload)(loaded.library);
 }
 

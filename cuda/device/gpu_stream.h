@@ -5,6 +5,7 @@
 #define PAGEMILL_CUDA_DEVICE_GPU_STREAM_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <span>
@@ -48,6 +49,9 @@ class GpuStream final : public device::Stream {
   void MakeCurrent();
   // Remembers the first error, for events.
   void Check(PAGEMILL_GPU(Error_t) error);
+  // Words of the GPU's memory, for what blocks of a kernel count. They are 0 between kernels.
+  uint32_t* counters() const { return counters_; }
+  static constexpr int32_t kCounters = 2048;
   // The kernel of this name in `code` for the GPU, which is loaded with the first call. Null after
   // an error, which is Check()ed.
   PAGEMILL_GPU(Kernel_t) LoadKernel(const void* code, const char* name);
@@ -59,12 +63,13 @@ class GpuStream final : public device::Stream {
   };
 
   GpuStream(int32_t device, const device::GpuCapabilities& capabilities,
-            PAGEMILL_GPU(Stream_t) stream)
-      : device_(device), capabilities_(capabilities), stream_(stream) {}
+            PAGEMILL_GPU(Stream_t) stream, uint32_t* counters)
+      : device_(device), capabilities_(capabilities), stream_(stream), counters_(counters) {}
 
   const int32_t device_;
   const device::GpuCapabilities capabilities_;
   const PAGEMILL_GPU(Stream_t) stream_;
+  uint32_t* const counters_;
   std::map<const void*, LoadedCode> loaded_;  // by its code
   const std::shared_ptr<Status> status_ = std::make_shared<Status>();  // events have it, too
   std::shared_ptr<const PeerGroup> peers_;                               // likewise

@@ -24,11 +24,10 @@ inline constexpr size_t kMaxResultBytes = 1024;  // what lanes make of it togeth
 
 using Location = std::source_location;
 
-inline constexpr size_t kCopyBytes = 16;
-
 struct AsyncCopy {
   void* to;
   const void* from;
+  size_t bytes;
 };
 
 // Why a thread does not run.

@@ -71,14 +71,14 @@ void MultiplyTile(Sum (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
 
 }  // namespace
 
-void IssueCopy(void* to, const void* from, const Location& where) {
+void IssueCopy(void* to, const void* from, size_t bytes, const Location& where) {
   Block& block = CurrentBlock();
-  if (reinterpret_cast<uintptr_t>(to) % kCopyBytes != 0 ||
-      reinterpret_cast<uintptr_t>(from) % kCopyBytes != 0) {
+  if (reinterpret_cast<uintptr_t>(to) % bytes != 0 ||
+      reinterpret_cast<uintptr_t>(from) % bytes != 0) {
     block.Fail("an asynchronous copy is not aligned to its size", where);
   }
-  std::memset(to, 0xff, kCopyBytes);
-  block.thread().copies.push_back({to, from});
+  std::memset(to, 0xff, bytes);
+  block.thread().copies.push_back({to, from, bytes});
   ++block.thread().issued;
 }
 
@@ -96,7 +96,7 @@ void LandCopies(size_t under_way) {
   const auto copies = thread.copies.begin();
   const auto first_kept = copies + static_cast<ptrdiff_t>(num_landing);
   for (auto copy = copies; copy != first_kept; ++copy) {
-    std::memcpy(copy->to, copy->from, kCopyBytes);
+    std::memcpy(copy->to, copy->from, copy->bytes);
   }
   thread.copies.erase(copies, first_kept);
   thread.committed.erase(groups, first_left);

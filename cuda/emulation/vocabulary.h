@@ -101,7 +101,7 @@ const Result& ComputeOnce(const T& value, const Location& where, Compute compute
 
 // Lands all groups of copies but the last `under_way`.
 void LandCopies(size_t under_way);
-void IssueCopy(void* to, const void* from, const Location& where);
+void IssueCopy(void* to, const void* from, size_t bytes, const Location& where);
 void CommitIssuedCopies();
 void MultiplyFragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                        const Location& where);
@@ -169,7 +169,10 @@ inline void PrefetchLine(const void* from) { (void)*static_cast<const volatile c
 inline int CountBits(LaneMask mask) { return std::popcount(mask); }
 
 inline void CopyAsync16(void* to, const void* from, Location where = Location::current()) {
-  emulation::IssueCopy(to, from, where);
+  emulation::IssueCopy(to, from, 16, where);
+}
+inline void CopyAsync4(void* to, const void* from, Location where = Location::current()) {
+  emulation::IssueCopy(to, from, 4, where);
 }
 inline void CommitCopies() { emulation::CommitIssuedCopies(); }
 template <int N>
@@ -216,6 +219,11 @@ struct FloatPair {
 };
 inline FloatPair Float8PairToFloats(uint16_t bits) {
   return {F8E4M3ToFloat(static_cast<uint8_t>(bits)), F8E4M3ToFloat(static_cast<uint8_t>(bits >> 8))};
+}
+
+inline uint32_t PackFloat8(float a, float b, float c, float d) {
+  return uint32_t{FloatToF8E4M3(a)} | uint32_t{FloatToF8E4M3(b)} << 8 |
+         uint32_t{FloatToF8E4M3(c)} << 16 | uint32_t{FloatToF8E4M3(d)} << 24;
 }
 
 inline float RoundedProduct(float a, float b) { return a * b; }

@@ -12,8 +12,6 @@
 namespace pagemill::gpu::emulation {
 namespace {
 
-constexpr int kRowElements = kTileRowBytes / static_cast<int>(sizeof(BFloat16));
-
 // What a barrier's word holds. Bytes that arrive before they are expected make `bytes` negative.
 struct Phases {
   uint16_t arrivals, left;  // of a phase, and of them in this one
@@ -73,13 +71,19 @@ bool IsAligned(const void* memory, uintptr_t to) {
   return reinterpret_cast<uintptr_t>(memory) % to == 0;
 }
 
-// A row of a tile.
-std::array<float, kRowElements> RowOfTile(const std::byte* tile, int row) {
-  std::array<float, kRowElements> values;
-  for (int i = 0; i < kRowElements; ++i) {
-    BFloat16 value;
-    std::memcpy(&value, tile + TilePiece(row, i / 8) + i % 8 * 2, sizeof(value));
-    values[static_cast<size_t>(i)] = ToFloat(value);
+// A row of a tile. One of bf16 has zeros in the second half.
+std::array<float, kTileRowBytes> RowOfTile(ProductType type, const std::byte* tile, int row) {
+  std::array<float, kTileRowBytes> values = {};
+  for (int byte = 0; byte < kTileRowBytes; byte += ElementBytes(type)) {
+    const std::byte* const from = tile + TilePiece(row, byte / 16) + byte % 16;
+    float& to = values[static_cast<size_t>(byte / ElementBytes(type))];
+    if (type == ProductType::kF8E4M3) {
+      to = F8E4M3ToFloat(std::to_integer<uint8_t>(*from));
+    } else {
+      BFloat16 value;
+      std::memcpy(&value, from, sizeof(value));
+      to = ToFloat(value);
+    }
   }
   return values;
 }
@@ -87,13 +91,15 @@ std::array<float, kRowElements> RowOfTile(const std::byte* tile, int row) {
 // Adds it to the sums of thread `thread` of a warpgroup.
 void Compute(const PartOfProduct& part, int thread) {
   const int lane = thread % 32, first_w = thread / 32 * 16 + lane / 4;
-  const std::array of_w = {RowOfTile(part.w, first_w), RowOfTile(part.w, first_w + 8)};
+  const auto size = static_cast<size_t>(kTileRowBytes / ElementBytes(part.type));
+  const std::array of_w = {RowOfTile(part.type, part.w, first_w),
+                           RowOfTile(part.type, part.w, first_w + 8)};
   for (int first_x = 0; first_x < part.rows; first_x += 8) {
     for (int i = 0; i < 2; ++i) {
-      const auto of_x = RowOfTile(part.x, first_x + lane % 4 * 2 + i);
+      const auto of_x = RowOfTile(part.type, part.x, first_x + lane % 4 * 2 + i);
       for (int j = 0; j < 2; ++j) {
         float sum = 0;
-        for (size_t k = 0; k < of_x.size(); ++k) sum += of_w[static_cast<size_t>(j)][k] * of_x[k];
+        for (size_t k = 0; k < size; ++k) sum += of_w[static_cast<size_t>(j)][k] * of_x[k];
         part.sums[first_x / 2 + 2 * j + i] += sum;
       }
     }
@@ -138,13 +144,13 @@ void CopyTile(void* to, const TileMap& map, int column, int row, int matrix, uin
   auto* const tile = static_cast<std::byte*>(to);
   const auto* const first = static_cast<const std::byte*>(map.data) +
                             map.matrix_bytes * std::min<int64_t>(matrix, map.matrices - 1);
+  const int size = ElementBytes(map.type);
   for (int r = 0; r < map.tile_rows; ++r) {
-    for (int i = 0; i < kRowElements; ++i) {
-      BFloat16 value = {0};
-      if (matrix < map.matrices && row + r < map.rows && column + i < map.columns) {
-        std::memcpy(&value, first + (row + r) * map.row_bytes + (column + i) * 2, sizeof(value));
-      }
-      std::memcpy(tile + TilePiece(r, i / 8) + i % 8 * 2, &value, sizeof(value));
+    for (int byte = 0; byte < kTileRowBytes; ++byte) {
+      const bool exists = matrix < map.matrices && row + r < map.rows &&
+                          column + byte / size < map.columns;
+      tile[TilePiece(r, byte / 16) + byte % 16] =
+          exists ? first[(row + r) * map.row_bytes + column * size + byte] : std::byte{0};
     }
   }
   ChangePhases(barrier, where,
@@ -205,6 +211,18 @@ void StoreFragments(const uint32_t (&pairs)[4], void* row, const Location& where
     return values;
   });
   std::memcpy(row, stored.data(), sizeof(stored));
+}
+
+bool CountArrival(uint32_t* counter, int warps, const Location& where) {
+  uint32_t before = 0;
+  if (CurrentBlock().lane() == 0) {
+    before = *counter;
+    if (before >= static_cast<uint32_t>(warps)) {
+      CurrentBlock().Fail("a counter of warps was not 0 before the first", where);
+    }
+    *counter = before + 1 == static_cast<uint32_t>(warps) ? 0 : before + 1;
+  }
+  return Shuffle(AllLanes(), before, /*source=*/0, where) + 1 == static_cast<uint32_t>(warps);
 }
 
 }  // namespace pagemill::gpu::emulation

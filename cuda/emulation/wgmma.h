@@ -34,11 +34,13 @@ struct PartOfProduct {
   const std::byte* x;
   float* sums;
   int rows;  // of X
+  ProductType type;
 };
 void IssueProduct(const PartOfProduct& part, const Location& where);
 void CommitIssuedProducts();
 void ComputeProducts(size_t under_way, const Location& where);
 void StoreFragments(const uint32_t (&pairs)[4], void* row, const Location& where);
+bool CountArrival(uint32_t* counter, int warps, const Location& where);
 
 }  // namespace emulation
 
@@ -84,14 +86,14 @@ inline void LoadTile(void* to, const TileMap& map, int column, int row, int matr
 
 inline void ShowProducts() {}
 
-template <int kN, int kWarpgroups, int kParts>
+template <int kN, int kWarpgroups, ProductType kType = ProductType::kBf16, int kParts>
 void StartProduct(const void* w, const void* x, int warpgroup, float (&sums)[kParts][kN / 2],
                   Location where = Location::current()) {
   static_assert(kN % 8 == 0);
   for (int part = 0; part < kParts; ++part) {
     const int first = (part * kWarpgroups + warpgroup) * kProductRows;
     emulation::IssueProduct({static_cast<const std::byte*>(w) + first * kTileRowBytes,
-                             static_cast<const std::byte*>(x), sums[part], kN},
+                             static_cast<const std::byte*>(x), sums[part], kN, kType},
                             where);
   }
 }
@@ -109,6 +111,10 @@ void TakeRegisters() {}
 inline void StoreTransposed(const uint32_t (&pairs)[4], void* row,
                             Location where = Location::current()) {
   emulation::StoreFragments(pairs, row, where);
+}
+
+inline bool CountWarp(uint32_t* counter, int warps, Location where = Location::current()) {
+  return emulation::CountArrival(counter, warps, where);
 }
 
 }  // namespace pagemill::gpu

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cc/tensor/float16.h"
+#include "cc/tensor/float8.h"
 #include "cuda/emulation/launch.h"
 
 namespace pagemill::gpu {
@@ -105,6 +106,47 @@ PAGEMILL_KERNEL MultiplyStages(const PAGEMILL_GRID_CONSTANT TileMap map, const B
   }
 }
 
+// y [outputs, 8] = w [outputs, kTileRowBytes] times the rows of x, which are rounded to e4m3, by 64
+// outputs at a time of each block. The last block that is done sets `done`.
+constexpr int kF8Outputs = 128, kF8Rows = 8;
+
+struct F8Shared {
+  uint8_t w[kProductRows * kTileRowBytes];
+  uint8_t x[kF8Rows * kTileRowBytes];
+  uint64_t full;
+};
+
+PAGEMILL_KERNEL MultiplyFloat8(const PAGEMILL_GRID_CONSTANT TileMap map, const float* x, float* y,
+                               uint32_t* counter, int* done) {
+  auto& shared = *AlignedShared<F8Shared>();
+  const int thread = static_cast<int>(ThreadIndex().x);
+  const int first_output = static_cast<int>(BlockIndex().x) * kProductRows;
+  if (thread == 0) {
+    InitBarrier(&shared.full, 1);
+    ShowBarriers();
+    ArriveExpecting(&shared.full, sizeof(shared.w));
+    LoadTile(shared.w, map, /*column=*/0, first_output, /*matrix=*/0, &shared.full);
+  }
+  for (int i = thread; i < kF8Rows * kTileRowBytes / 4; i += kWarpgroupThreads) {
+    const int row = i / (kTileRowBytes / 4), byte = i % (kTileRowBytes / 4) * 4;
+    const float* const four = x + row * kTileRowBytes + byte;
+    *reinterpret_cast<uint32_t*>(shared.x + TilePiece(row, byte / 16) + byte % 16) =
+        PackFloat8(four[0], four[1], four[2], four[3]);
+  }
+  SyncBlock();
+  AwaitPhase(&shared.full, 0);
+  ShowProducts();
+  float sums[1][kF8Rows / 2] = {};
+  StartProduct<kF8Rows, 1, ProductType::kF8E4M3>(shared.w, shared.x, /*warpgroup=*/0, sums);
+  CommitProducts();
+  AwaitProducts<0>(sums);
+  for (int i = 0; i < kF8Rows / 2; ++i) {
+    const int output = first_output + Warp() * 16 + Lane() / 4 + 8 * (i / 2);
+    y[output * kF8Rows + Lane() % 4 * 2 + i % 2] = sums[0][i];
+  }
+  if (CountWarp(counter, kF8Outputs / kProductRows * kWarpgroupThreads / 32) && Lane() == 0) ++*done;
+}
+
 struct Result {
   Status status;
   bool equal = false;
@@ -130,6 +172,7 @@ Result RunMultiplyStages(uint64_t seed) {
   };
   TileMap map = {};
   EXPECT_EQ(MakeTileMap({.data = w.data(),
+                         .type = ProductType::kBf16,
                          .matrices = kMatrices,
                          .rows = kExisting,
                          .columns = kSize,
@@ -198,6 +241,69 @@ TEST(Wgmma, StagesThatAreReleasedTooEarlyGiveAWrongResult) {
 
 TEST(Wgmma, APhaseThatDoesNotEndIsAnError) {
   ExpectError(RunMultiplyStages<Mutation::kExpectsTooFewBytes>(1), "does not end");
+}
+
+class Float8Products : public ::testing::Test {
+ protected:
+  Status Run(uint64_t seed) {
+    for (int i = 0; i < kF8Outputs * kTileRowBytes; ++i) {
+      w_[static_cast<size_t>(i) / 16].bytes[i % 16] = FloatToF8E4M3(W(i));
+    }
+    for (size_t i = 0; i < x_.size(); ++i) x_[i] = static_cast<float>(i % 11) - 5;
+    TileMap map = {};
+    EXPECT_EQ(MakeTileMap({.data = w_.data(),
+                           .type = ProductType::kF8E4M3,
+                           .matrices = 1,
+                           .rows = kF8Outputs,
+                           .columns = kTileRowBytes,
+                           .matrix_bytes = kF8Outputs * kTileRowBytes,
+                           .row_bytes = kTileRowBytes,
+                           .tile_rows = kProductRows},
+                          map),
+              emulatedSuccess);
+    return emulation::Launch({.grid = {kF8Outputs / kProductRows},
+                              .block = {kWarpgroupThreads},
+                              .shared_bytes = sizeof(F8Shared) + kSharedAlignment,
+                              .seed = seed},
+                             [&] { MultiplyFloat8(map, x_.data(), y_.data(), &counter_, &done_); });
+  }
+  static float W(int i) { return static_cast<float>(i * 37 % 13 - 6) / 8; }
+  float Product(int output, int row) const {
+    float sum = 0;  // exact
+    for (int k = 0; k < kTileRowBytes; ++k) {
+      sum += W(output * kTileRowBytes + k) * x_[static_cast<size_t>(row * kTileRowBytes + k)];
+    }
+    return sum;
+  }
+
+  struct alignas(16) Sixteen {
+    uint8_t bytes[16];
+  };
+  std::vector<Sixteen> w_{kF8Outputs * kTileRowBytes / 16};
+  std::vector<float> x_ = std::vector<float>(kF8Rows * kTileRowBytes);
+  std::vector<float> y_ = std::vector<float>(kF8Outputs * kF8Rows);
+  uint32_t counter_ = 0;
+  int done_ = 0;
+};
+
+TEST_F(Float8Products, AreThoseOfRoundedNumbers) {
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const Status status = Run(seed);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (int i = 0; i < kF8Outputs * kF8Rows; ++i) {
+      EXPECT_EQ(y_[static_cast<size_t>(i)], Product(i / kF8Rows, i % kF8Rows)) << i;
+    }
+  }
+}
+
+TEST_F(Float8Products, TheLastWarpIsFoundAndCountersAreZeroAgain) {
+  EXPECT_TRUE(Run(1).ok());
+  EXPECT_EQ(done_, 1);
+  EXPECT_EQ(counter_, 0u);
+  counter_ = 9;
+  const Status status = Run(2);
+  EXPECT_NE(status.message().find("was not 0 before the first"), std::string::npos)
+      << status.message();
 }
 
 TEST(Wgmma, ABarrierIsInitialized) {

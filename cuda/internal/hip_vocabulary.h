@@ -98,6 +98,9 @@ struct alignas(16) CopiedBytes {
 PAGEMILL_DEVICE void CopyAsync16(void* to, const void* from) {
   *static_cast<CopiedBytes*>(to) = *static_cast<const CopiedBytes*>(from);
 }
+PAGEMILL_DEVICE void CopyAsync4(void* to, const void* from) {
+  *static_cast<uint32_t*>(to) = *static_cast<const uint32_t*>(from);
+}
 PAGEMILL_DEVICE void CommitCopies() {}
 template <int N>
 PAGEMILL_DEVICE void WaitCopies() {}
@@ -126,6 +129,11 @@ struct FloatPair {
 };
 PAGEMILL_DEVICE FloatPair Float8PairToFloats(uint16_t bits) {
   return {F8E4M3ToFloat(static_cast<uint8_t>(bits)), F8E4M3ToFloat(static_cast<uint8_t>(bits >> 8))};
+}
+
+PAGEMILL_DEVICE uint32_t PackFloat8(float a, float b, float c, float d) {
+  return uint32_t{FloatToF8E4M3(a)} | uint32_t{FloatToF8E4M3(b)} << 8 |
+         uint32_t{FloatToF8E4M3(c)} << 16 | uint32_t{FloatToF8E4M3(d)} << 24;
 }
 
 PAGEMILL_DEVICE float RoundedProduct(float a, float b) {

@@ -93,6 +93,10 @@ PAGEMILL_DEVICE void CopyAsync16(void* to, const void* from) {
   const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
 }
+PAGEMILL_DEVICE void CopyAsync4(void* to, const void* from) {
+  const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared), "l"(from) : "memory");
+}
 PAGEMILL_DEVICE void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N>
 PAGEMILL_DEVICE void WaitCopies() {
@@ -167,6 +171,18 @@ PAGEMILL_DEVICE FloatPair Float8PairToFloats(uint16_t bits) {
           HalfBitsToFloat(static_cast<uint16_t>(halves >> 16))};
 #else
   return {F8E4M3ToFloat(static_cast<uint8_t>(bits)), F8E4M3ToFloat(static_cast<uint8_t>(bits >> 8))};
+#endif
+}
+
+PAGEMILL_DEVICE uint32_t PackFloat8(float a, float b, float c, float d) {
+#if __CUDA_ARCH__ >= 890
+  uint16_t low, high;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(b), "f"(a));
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(high) : "f"(d), "f"(c));
+  return low | uint32_t{high} << 16;
+#else
+  return uint32_t{FloatToF8E4M3(a)} | uint32_t{FloatToF8E4M3(b)} << 8 |
+         uint32_t{FloatToF8E4M3(c)} << 16 | uint32_t{FloatToF8E4M3(d)} << 24;
 #endif
 }
 

@@ -11,6 +11,7 @@
 #include <cutlass/arch/reg_reconfig.h>
 #include <cutlass/cuda_host_adapter.hpp>
 #include <cutlass/numeric_types.h>
+#include <type_traits>
 
 #include "cuda/gpu_vendor.h"
 
@@ -48,13 +49,15 @@ inline cudaError_t MakeTileMap(const StackOfTiles& of, TileMap& map) {
                               static_cast<cuuint64_t>(of.matrices)};
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(of.row_bytes),
                                 static_cast<cuuint64_t>(of.matrix_bytes)};
-  const cuuint32_t tile[] = {kTileRowBytes / sizeof(BFloat16),
+  const cuuint32_t tile[] = {static_cast<cuuint32_t>(kTileRowBytes / ElementBytes(of.type)),
                              static_cast<cuuint32_t>(of.tile_rows), 1};
+  const auto element = of.type == ProductType::kBf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                                     : CU_TENSOR_MAP_DATA_TYPE_UINT8;
   const cuuint32_t steps[] = {1, 1, 1};
   const CUresult result = CUTLASS_CUDA_DRIVER_WRAPPER_CALL(cuTensorMapEncodeTiled)(
-      &map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, /*tensorRank=*/3, const_cast<void*>(of.data), sizes,
-      strides, tile, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      &map, element, /*tensorRank=*/3, const_cast<void*>(of.data), sizes, strides, tile, steps,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -67,11 +70,12 @@ PAGEMILL_DEVICE void LoadTile(void* to, const TileMap& map, int column, int row,
 
 PAGEMILL_DEVICE void ShowProducts() { cutlass::arch::fence_view_async_shared(); }
 
-template <int kN, int kWarpgroups, int kParts>
+template <int kN, int kWarpgroups, ProductType kType = ProductType::kBf16, int kParts>
 PAGEMILL_DEVICE void StartProduct(const void* w, const void* x, int warpgroup,
                                   float (&sums)[kParts][kN / 2]) {
   using cute::_, cute::_1, cute::Int, cute::Shape;
-  using Element = cutlass::bfloat16_t;
+  using Element = std::conditional_t<kType == ProductType::kBf16, cutlass::bfloat16_t,
+                                     cutlass::float_e4m3_t>;
   using Columns = Int<kTileRowBytes / sizeof(Element)>;
   using Rows = Int<kParts * kWarpgroups * kProductRows>;
   using Swizzled = cute::GMMA::Layout_K_SW128_Atom<Element>;
@@ -120,6 +124,20 @@ PAGEMILL_DEVICE void TakeRegisters() {
 PAGEMILL_DEVICE void StoreTransposed(const uint32_t (&pairs)[4], void* row) {
   cute::SM90_U16x8_STSM_T::copy(pairs[0], pairs[1], pairs[2], pairs[3],
                                 *static_cast<cute::uint128_t*>(row));
+}
+
+PAGEMILL_DEVICE bool CountWarp(uint32_t* counter, int warps) {
+  SyncWarp(AllLanes());
+  int is_last = 0;
+  if (Lane() == 0) {
+    const auto last = static_cast<uint32_t>(warps - 1);
+    __threadfence();
+    is_last = atomicInc(counter, last) == last;  // back to 0 behind the last
+    __threadfence();
+  }
+  is_last = Shuffle(AllLanes(), is_last, 0);
+  SyncWarp(AllLanes());
+  return is_last != 0;
 }
 
 }  // namespace pagemill::gpu

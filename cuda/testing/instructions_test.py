@@ -6,7 +6,9 @@ for. A line of BARS is a kernel of a source file, and prefixes of instructions t
 have for every architecture. A kernel that gains such instructions gains a line. What the prefixes
 stand for:
 
-    HGMMA.64              the product of tiles out of shared memory by four warps (wgmma)
+    ATOMG.E.INC           blocks that count how many of them are done
+    F2FP.SATFINITE.E4M3   two floats become fp8 by the instruction for it
+    HGMMA.64, QGMMA.64    the product of tiles out of shared memory by four warps (wgmma): bf16, fp8
     HMMA.16816.F32.BF16   the product of tiles of bf16 on tensor cores
     IMMA.16832.S8.S8      the product of tiles of int8 on tensor cores
     LDG.E.128, LDG.E.64   16 or 8 bytes of global memory for each lane at once
@@ -34,7 +36,9 @@ ARCHITECTURES = ("sm_80", "sm_90a")
 # Of sources that are not compiled for all of them.
 ARCHITECTURES_OF = {
     "flashinfer/hopper_head128": ("sm_90a",),
+    "grouped_linear/wgmma_f8_groups": ("sm_90a",),
     "grouped_linear/wgmma_groups": ("sm_90a",),
+    "linear/wgmma_rows": ("sm_90a",),
 }
 
 BARS = {
@@ -71,6 +75,13 @@ BARS = {
         "UTMALDG",
     ),
     ("gated_activation/gated_activation", "BFloat16ELi8E"): ("LDG.E.128", "STG.E.128"),
+    ("gated_delta/delta_chunks", "DeltaChunks"): (
+        "HMMA.16816.F32.BF16",
+        "LDGSTS.E.BYPASS.128",
+        "LDS.128",
+        "LDSM.16.M",
+        "MUFU.EX2",
+    ),
     ("gated_delta/gated_delta", "DeltaHead"): ("LDG.E.64", "LDS.128", "STS.128"),
     **{
         ("grouped_linear/wgmma_groups", tile): (
@@ -82,12 +93,25 @@ BARS = {
         )
         for tile, rows in (("LargeTile", 128), ("SmallTile", 16))
     },
+    **{
+        ("grouped_linear/wgmma_f8_groups", tile): (
+            "LDGSTS.E.BYPASS.128",
+            f"QGMMA.64x{rows}x32.F32.E4M3.E4M3",
+            "STSM.16.MT88.4",
+            "USETMAXREG",
+            "UTMALDG.3D",
+        )
+        for tile, rows in (("LargeF8Tile", 128), ("SmallF8Tile", 16))
+    },
+    ("grouped_linear/wgmma_f8_groups", "RoundGroups"): ("F2FP.SATFINITE.E4M3", "LDG.E.128"),
     ("latent_attention/tensor_cores", "AttendItemsOfLatents"): (
         "HMMA.16816.F32.BF16",
         "LDGSTS.E.BYPASS.128",
         "LDSM.16.M",
         "MUFU.EX2",
     ),
+    ("linear/cublas_lt_fp8", "RoundGroups"): ("LDG.E.128", "STG.E.64"),
+    ("linear/cublas_lt_fp8", "RoundRow"): ("LDG.E.128", "STG.E.64"),
     ("linear/int8_tensor_cores", "MultiplyTile"): ("IMMA.16832.S8.S8",),
     ("linear/linear", "MultiplyRows"): ("LDG.E.128",),
     ("linear/tensor_cores", "StagedRows"): (
@@ -100,6 +124,18 @@ BARS = {
     # Q4_K and Q5_K, whose nibbles are loaded eight bytes at a time.
     ("linear/tensor_cores", "StoredWeightsILNS_5DTypeE20ELb1E"): ("LDG.E.64", "PRMT"),
     ("linear/tensor_cores", "StoredWeightsILNS_5DTypeE21ELb1E"): ("LDG.E.64", "PRMT"),
+    **{
+        ("linear/wgmma_rows", tile): (
+            "ATOMG.E.INC",
+            "F2FP.SATFINITE.E4M3",
+            "LDG.E.128",
+            "LDS.64",
+            f"QGMMA.64x{rows}x32.F32.E4M3.E4M3",
+            "STG.E.128",
+            "UTMALDG.3D",
+        )
+        for tile, rows in (("FewTile", 16), ("ManyTile", 64), ("WideTile", 64))
+    },
     ("moe_combine/moe_combine", "BFloat16ELi8E"): ("LDG.E.128", "STG.E.128"),
     ("paged_attention/paged_attention", "AttendHead"): ("MUFU.EX2",),
     ("rms_norm/rms_norm", "BFloat16ELi8E"): ("LDG.E.128", "MUFU.RSQ", "STG.E.128"),

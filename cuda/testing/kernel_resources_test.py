@@ -23,7 +23,8 @@ REGISTERS = {
     "AttendLatents": 255,
     "AttendTokens": 255,
     "BatchPrefillWithPagedKVCacheKernel": 255,
-    "Li256ELb1EEEvNS1_8Operands": 192,  # DeltaHead of many keys with a decay for each
+    "Li256ELb1EEEvNS0_8Operands": 192,  # DeltaHead of many keys with a decay for each
+    "DeltaChunks": 255,
     "DeltaHead": 168,
     "StagedRows": 255,
     "DTypeE4ELNS0_10ScaleShapeE2EEENS0_7FewRows": 140,  # int8 in blocks, of eight rows
@@ -32,6 +33,8 @@ REGISTERS = {
     "MultiplyGroup": 80,
     "MultiplyHead": 80,
     "MultiplyWgmmaGroups": 168,
+    "MultiplyWgmmaRowsINS1_7FewTile": 64,  # so that the kernel behind finds registers
+    "MultiplyWgmmaRows": 128,
     "MultiplyTransposed": 80,
     "PrefillWithKVCacheKernel": 168,
     "RotateAndStore": 96,

@@ -14,8 +14,9 @@
 // same rows (gate and up projection), which are sorted and prepared once. The stacks have one
 // format, E and K. A call with one pair still has an operand for the bias.
 //
-// Result: row (n, j) does not depend on any other row, and has the bits of `linear` for this row and
-// this matrix with the kernel of the same name, if it has one. Error bounds are those of linear.h.
+// Result: unless a kernel varies with the batch, row (n, j) does not depend on any other row, and has
+// the bits of `linear` for this row and this matrix with the kernel of the same name, if it has one.
+// Error bounds are those of linear.h.
 //
 // Packed weights of a stack are those of its matrices one after the other, in `linear`'s layouts.
 //

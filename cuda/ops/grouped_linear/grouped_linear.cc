@@ -101,9 +101,19 @@ bool SupportsWgmma(const device::Capabilities& caps, const ops::OpCall& call) {
   return SupportsTensorCores(caps, call) && FitsWgmmaGroups(caps, call);
 }
 
+bool SupportsF8Wgmma(const device::Capabilities& caps, const ops::OpCall& call) {
+  return SupportsTensorCores(caps, call) && FitsWgmmaF8Groups(caps, call);
+}
+
+template <bool (*kTake)(const ops::OpCall&),
+          void (*kMultiply)(const ops::OpCall&, ops::KernelContext&)>
 void RunWgmmaOrTensorCores(const ops::OpCall& call, ops::KernelContext& context) {
-  if (WgmmaGroupsTake(call)) return MultiplyWgmmaGroups(call, context);
+  if (kTake(call)) return kMultiply(call, context);
   RunAligned<MultiplyGroupsOnTensorCores>(call, context);
+}
+
+int64_t F8WorkspaceBytes(const ops::OpCall& call, int32_t num_threads) {
+  return WorkspaceBytes(call, num_threads) + WgmmaF8GroupsBytes(call);
 }
 #endif
 
@@ -113,10 +123,18 @@ constexpr ops::Kernel kKernels[] = {
      .name = "wgmma",
      .priority = 30,
      .supports = SupportsWgmma,
-     .run = RunWgmmaOrTensorCores,
+     .run = RunWgmmaOrTensorCores<WgmmaGroupsTake, MultiplyWgmmaGroups>,
      .workspace_bytes = WorkspaceBytes,
      .activations = ops::Precision::kBf16,
      .varies_with_batch = true},  // until GroupedLinearOfARowIsTheSameAmongOthers ran on a GPU
+    {.op = "grouped_linear",
+     .name = "wgmma",
+     .priority = 35,
+     .supports = SupportsF8Wgmma,
+     .run = RunWgmmaOrTensorCores<WgmmaF8GroupsTake, MultiplyWgmmaF8Groups>,
+     .workspace_bytes = F8WorkspaceBytes,
+     .activations = ops::Precision::kF8,
+     .varies_with_batch = true},  // likewise
 #endif
     {.op = "grouped_linear",
      .name = "tensor_core",

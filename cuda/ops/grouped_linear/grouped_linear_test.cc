@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "cc/ops/quantized/quantized.h"
 #include "cc/ops/quantized/random_packed.h"
 #include "cuda/gpu_rows.h"
+#include "cuda/ops/linear/testing/rounded_to_f8.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {
@@ -202,6 +204,119 @@ TEST_P(GpuConformance, GroupedLinearHasTheSumsOfTheReference) {
                                {330, 2, {16, 16}, 128, true, false}}) {
     SCOPED_TRACE(std::to_string(stacks.tokens) + " tokens, K " + std::to_string(stacks.k));
     CheckSums(stacks, random);
+  }
+}
+
+struct F8Stack {
+  F8Stack(int64_t experts, int64_t m, int64_t k, int64_t block_rows, int64_t block_columns,
+          Random& random)
+      : values(DType::kF8E4M3, {experts, m, k}),
+        scales(DType::kF32, {experts, DivideUp(m, block_rows), DivideUp(k, block_columns)}),
+        bias(DType::kF32, {experts, m}) {
+    values.FillUniform(random, -100, 100);
+    scales.FillUniform(random, -0.01f, 0.01f);
+    bias.FillUniform(random, -1, 1);
+    parts = {.format = {.block_rows = block_rows, .block_columns = block_columns},
+             .values = values.view(),
+             .scales = scales.view(),
+             .zeros = {},
+             .groups = {}};
+  }
+
+  TensorView view() const {
+    TensorView stack = values.view();
+    stack.parts = &parts;
+    return stack;
+  }
+
+  TestTensor values, scales, bias;
+  QuantizedParts parts;
+};
+
+// Results in bf16 are exact products of rows of x as kernels of fp8 round them, except for what
+// tensor cores lose of sums (linear.h), and one rounding.
+void CheckF8Sums(const Stacks& c, int64_t block_rows, int64_t block_columns, Random& random) {
+  const ops::OpDefinition op = OnGpu<GroupedLinearKernels>(ops::GroupedLinearOp());
+  constexpr int64_t kChoices = 2;
+  TestTensor x(DType::kBF16, {c.tokens, c.shared ? c.k : kChoices * c.k});
+  TestTensor ids(DType::kI32, {c.tokens, kChoices});
+  x.FillUniform(random, -2, 2);
+  ids.FillUniform(random, 0, static_cast<float>(c.experts));  // one of none
+  std::deque<F8Stack> stacks;
+  std::deque<TestTensor> results;
+  std::vector<TensorView> inputs = {x.view(), ids.view()}, outputs;
+  for (const int64_t m : c.heights) {
+    stacks.emplace_back(c.experts, m, c.k, block_rows, block_columns, random);
+    inputs.insert(inputs.end(),
+                  {stacks.back().view(), c.bias ? stacks.back().bias.view() : TensorView{}});
+    outputs.push_back(
+        results.emplace_back(DType::kBF16, std::vector{c.tokens, kChoices, m}).view());
+    results.back().Poison();
+  }
+  const ops::Attributes attributes;
+  const ops::OpCall call = {.inputs = inputs, .outputs = outputs, .attributes = &attributes};
+  const auto kernel = std::ranges::find_if(op.kernels, [&](const ops::Kernel& each) {
+    return each.name == "wgmma" && each.supports(GpuCapabilities(), call);
+  });
+  if (kernel == op.kernels.end()) GTEST_SKIP() << "this GPU has no such products";
+  device::ThreadPool pool({.num_threads = 1});
+  ops::conformance::RunKernel(*kernel, call, pool);
+  const std::vector<float> of_x = RoundedToF8(x.ToFloat(), c.k, /*block=*/128);
+  double squares = 0, numbers = 0;
+  for (size_t i = 0; i < stacks.size(); ++i) {
+    EXPECT_TRUE(results[i].GuardsIntact());
+    const std::vector<float> got = results[i].ToFloat(), of_bias = stacks[i].bias.ToFloat();
+    const int64_t m = c.heights[i];
+    std::vector<float> w(static_cast<size_t>(m * c.k));
+    for (int64_t e = 0; e <= c.experts; ++e) {
+      for (int64_t output = 0; e < c.experts && output < m; ++output) {
+        ops::ReadWeightRow(stacks[i].view(), e, output, &w[static_cast<size_t>(output * c.k)]);
+      }
+      for (int64_t row = 0; row < c.tokens * kChoices; ++row) {
+        if (ids.view().Data<int32_t>()[row] != e) continue;
+        const int64_t of_row = (c.shared ? row / kChoices : row) * c.k;
+        for (int64_t output = 0; output < m; ++output) {
+          const float y = got[static_cast<size_t>(row * m + output)];
+          if (e == c.experts) {
+            ASSERT_EQ(y, 0) << "row " << row << " of no expert";
+            continue;
+          }
+          double sum = c.bias ? of_bias[static_cast<size_t>(e * m + output)] : 0;
+          double magnitude = std::abs(sum), of_squares = sum * sum;
+          for (int64_t k = 0; k < c.k; ++k) {
+            const double term = double{w[static_cast<size_t>(output * c.k + k)]} *
+                                of_x[static_cast<size_t>(of_row + k)];
+            sum += term;
+            magnitude += std::abs(term);
+            of_squares += term * term;
+          }
+          ASSERT_NEAR(y, sum, 0x1p-5 * magnitude + 0x1p-8 * std::abs(sum))
+              << "row " << row << ", output " << output << " of stack " << i;
+          squares += (y - sum) * (y - sum) / of_squares;
+          ++numbers;
+        }
+      }
+    }
+  }
+  EXPECT_LE(std::sqrt(squares / numbers), 0x1p-7);
+}
+
+TEST_P(GpuConformance, GroupedLinearInF8) {
+  Random random(8);
+  // As in bf16: rows alone, experts with fewer rows than the smallest instruction, and with more
+  // than a group, K with more stages than are under way.
+  for (const Stacks& stacks : {Stacks{20, 90, {136}, 896, false, true},
+                               {40, 3, {264, 8}, 128, true, true},
+                               {40, 90, {72}, 256, false, false},
+                               {70, 2, {40}, 384, true, false},
+                               {36, 2, {40}, 2048, true, false},
+                               {150, 3, {264}, 256, false, true}}) {
+    for (const auto& [block_rows, block_columns] :
+         {std::pair<int64_t, int64_t>{1, stacks.k}, {128, 128}}) {
+      SCOPED_TRACE(std::to_string(stacks.tokens) + " tokens, K " + std::to_string(stacks.k) +
+                   ", blocks of " + std::to_string(block_rows));
+      CheckF8Sums(stacks, block_rows, block_columns, random);
+    }
   }
 }
 

@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "cc/ops/quantized/quantized.h"
-#include "cc/tensor/float8.h"
 #include "cuda/device/gpu_stream.h"
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_reduce.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/gpu_vendor.h"
 #include "cuda/ops/linear/joined_products.h"
+#include "cuda/ops/linear/rounded_groups.h"
 #include "cuda/ops/linear/rounding_scale.h"
 #include "cuda/ops/linear/weights.h"
 
@@ -20,11 +20,10 @@ namespace {
 
 using Weights = ScaledWeights<DType::kF8E4M3>;
 
-constexpr int64_t kBlock = 128;       // columns, and rows of weights, of a scale of kBlocks
-constexpr int kColumnsAtOnce = 8;     // of a row of x
+constexpr int64_t kBlock = kF8Columns;  // also rows of weights, of a scale of kBlocks
+constexpr int kColumnsAtOnce = EightColumns::kCount;  // of a row of x
 constexpr int64_t kRowsTogether = 4;  // of x: the library multiplies a multiple, with kBlocks
 constexpr int64_t kFloatBytes = sizeof(float);
-constexpr float kLargestFp8 = 448;
 
 // The scales of rows of x; those of a slice of rows lie as [groups, rows].
 struct ScalesOfX {
@@ -39,31 +38,6 @@ struct ScalesOfX {
   }
 };
 
-// Some columns of a row of x.
-struct Columns {
-  float values[kColumnsAtOnce];
-
-  PAGEMILL_DEVICE static Columns Load(const BFloat16* from) {
-    const auto loaded = *reinterpret_cast<const Vector<BFloat16, kColumnsAtOnce>*>(from);
-    Columns columns;
-    PAGEMILL_UNROLL
-    for (int i = 0; i < kColumnsAtOnce; ++i) columns.values[i] = ToFloat(loaded.values[i]);
-    return columns;
-  }
-  PAGEMILL_DEVICE float Largest() const {
-    float largest = values[0];
-    PAGEMILL_UNROLL
-    for (int i = 1; i < kColumnsAtOnce; ++i) largest = LargerMagnitude()(largest, values[i]);
-    return largest;
-  }
-  PAGEMILL_DEVICE void StoreRounded(float inverse, uint8_t* to) const {
-    Vector<uint8_t, kColumnsAtOnce> rounded;
-    PAGEMILL_UNROLL
-    for (int i = 0; i < kColumnsAtOnce; ++i) rounded.values[i] = FloatToF8E4M3(values[i] * inverse);
-    *reinterpret_cast<Vector<uint8_t, kColumnsAtOnce>*>(to) = rounded;
-  }
-};
-
 // A block for a row.
 PAGEMILL_KERNEL RoundRow(Rows<const BFloat16> x, int64_t columns, Rows<uint8_t> rounded,
                          ScalesOfX scales) {
@@ -74,33 +48,13 @@ PAGEMILL_KERNEL RoundRow(Rows<const BFloat16> x, int64_t columns, Rows<uint8_t> 
   const int64_t step = int64_t{BlockSize().x} * kColumnsAtOnce;
   float largest = 0;
   for (int64_t k = first; k < columns; k += step) {
-    largest = LargerMagnitude()(largest, Columns::Load(x[row] + k).Largest());
+    largest = LargerMagnitude()(largest, EightColumns::Load(x[row] + k).Largest());
   }
-  const auto scale = RoundingScale::Of(BlockReduce(largest, LargerMagnitude()), kLargestFp8);
+  const auto scale = RoundingScale::Of(BlockReduce(largest, LargerMagnitude()), kLargestF8E4M3);
   if (ThreadIndex().x == 0) scales.At(row, /*group=*/0) = scale.scale;
   for (int64_t k = first; k < columns; k += step) {
-    Columns::Load(x[row] + k).StoreRounded(scale.inverse, rounded[row] + k);
+    EightColumns::Load(x[row] + k).StoreRounded(scale.inverse, rounded[row] + k);
   }
-}
-
-constexpr uint32_t kGroupThreads = 256;
-
-// Block (row, columns): a thread for kColumnsAtOnce. Some lanes of a warp have those of a scale.
-PAGEMILL_KERNEL RoundGroups(Rows<const BFloat16> x, int64_t columns, Rows<uint8_t> rounded,
-                            ScalesOfX scales) {
-  LetNextBegin();
-  AwaitInputs();
-  constexpr int kLanes = kBlock / kColumnsAtOnce;
-  const int64_t row = BlockIndex().x;
-  const int64_t k =
-      (int64_t{BlockIndex().y} * kGroupThreads + ThreadIndex().x) * kColumnsAtOnce;
-  const bool is_inside = k < columns;
-  const Columns own = is_inside ? Columns::Load(x[row] + k) : Columns{};
-  const float largest = WarpReduce(own.Largest(), LargerMagnitude(), kLanes);
-  const auto scale = RoundingScale::Of(largest, kLargestFp8);
-  if (!is_inside) return;
-  if (Lane() % kLanes == 0) scales.At(row, k / kBlock) = scale.scale;
-  own.StoreRounded(scale.inverse, rounded[row] + k);
 }
 
 // A thread for each of `to` [units, stride], the scales of the first of `unit_rows` rows each.
@@ -166,9 +120,7 @@ class Fp8Call {
       Launch(stream_, {.blocks = {rows}, .threads = {threads}, .early = true}, RoundRow,
              RowsOf<const BFloat16>(x), columns, rounded_, x_scales_);
     } else {
-      const uint32_t parts = DivideUp(columns, kGroupThreads * kColumnsAtOnce);
-      Launch(stream_, {.blocks = {rows, parts}, .threads = {kGroupThreads}, .early = true},
-             RoundGroups, RowsOf<const BFloat16>(x), columns, rounded_, x_scales_);
+      LaunchRoundGroups(RowsOf<const BFloat16>(x), rows, columns, rounded_, x_scales_, stream_);
     }
   }
 

@@ -9,9 +9,7 @@
 #include <vector>
 
 #include "cc/ops/linear/linear.h"
-#include "cc/ops/quantized/quantized.h"
 #include "cc/ops/testing/device_conformance.h"
-#include "cc/tensor/float8.h"
 #include "cuda/device/gpu_stream.h"
 #include "cuda/emulation/cublas_lt.h"
 #include "cuda/emulation/runtime.h"
@@ -76,25 +74,6 @@ const ops::Kernel& OnTensorCores() {
   return kernel;
 }
 
-// x as `block` columns of a row are rounded together.
-std::vector<float> Rounded(const AlignedProduct& product, int64_t rows, int64_t block) {
-  std::vector<float> x = product.x.ToFloat();
-  const int64_t columns = product.w.shape[1];
-  x.resize(static_cast<size_t>(rows * columns));
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t first = 0; first < columns; first += block) {
-      const auto part = std::span(x).subspan(static_cast<size_t>(row * columns + first),
-                                             static_cast<size_t>(std::min(block, columns - first)));
-      float largest = 0;
-      for (float value : part) largest = std::max(largest, std::abs(value));
-      for (float& value : part) {
-        value = F8E4M3ToFloat(FloatToF8E4M3(value * (448 / largest))) * (largest / 448);
-      }
-    }
-  }
-  return x;
-}
-
 class CublasLtFp8 : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -104,31 +83,6 @@ class CublasLtFp8 : public ::testing::Test {
 
   RandomScaled Weights(int64_t rows, int64_t columns, ScaleBlock block) {
     return RandomScaled(DType::kF8E4M3, rows, columns, block, random_);
-  }
-
-  // That `got` has products of rows of x as they are rounded, except for the order of sums.
-  static void CheckRounded(const AlignedProduct& product, const std::vector<float>& got,
-                           int64_t rows, int64_t block) {
-    const int64_t outputs = product.w.shape[0], columns = product.w.shape[1];
-    const std::vector<float> x = Rounded(product, rows, block), bias = product.bias.ToFloat();
-    const bool is_wide = product.y.view().dtype == DType::kF32;
-    std::vector<float> row(static_cast<size_t>(columns));
-    for (int64_t m = 0; m < outputs; ++m) {
-      ops::ReadWeightRow(product.w, /*matrix=*/0, m, row.data());
-      for (int64_t n = 0; n < rows; ++n) {
-        double sum = bias[static_cast<size_t>(m)], magnitude = std::abs(sum);
-        for (int64_t k = 0; k < columns; ++k) {
-          const double term = double{row[static_cast<size_t>(k)]} *
-                              x[static_cast<size_t>(n * columns + k)];
-          sum += term;
-          magnitude += std::abs(term);
-        }
-        // Of y in bf16, half a unit.
-        const double bound =
-            ops::ScaledErrorBound(columns) * magnitude + (is_wide ? 0 : 0x1p-8 * std::abs(sum));
-        ASSERT_NEAR(got[static_cast<size_t>(n * outputs + m)], sum, bound) << n << ", " << m;
-      }
-    }
   }
 
   static int64_t CountProducts(AlignedProduct& product, const ops::Kernel& kernel, int64_t rows) {
@@ -150,7 +104,7 @@ TEST_F(CublasLtFp8, RoundsRowsAndMultipliesExactly) {
     const RandomScaled weights = Weights(136, 96, {block_rows, 96});
     for (const DType y : {DType::kF32, DType::kBF16}) {
       AlignedProduct product(35, weights.view(), y);
-      CheckRounded(product, product.Run(kernel_, 35), 35, /*block=*/96);
+      product.CheckRounded(product.Run(kernel_, 35), /*block=*/96);
       EXPECT_EQ(CountProducts(product, kernel_, 35), 1);
     }
   }
@@ -163,7 +117,7 @@ TEST_F(CublasLtFp8, RoundsBlocksAndMultipliesExactly) {
     const RandomScaled weights = Weights(200, columns, {128, 128});
     for (const DType y : {DType::kF32, DType::kBF16}) {
       AlignedProduct product(36, weights.view(), y);
-      CheckRounded(product, product.Run(kernel_, 36), 36, /*block=*/128);
+      product.CheckRounded(product.Run(kernel_, 36), /*block=*/128);
       EXPECT_EQ(CountProducts(product, kernel_, 36), 1);
     }
   }
@@ -299,7 +253,7 @@ TEST_F(CublasLtFp8, IsSupportedWhereTheLibraryHasScales) {
 }
 
 TEST_F(CublasLtFp8, IsChosenForWeightsThatWereMadeForIt) {
-  RandomScaled weights = Weights(256, 256, {128, 128});
+  RandomScaled weights = Weights(256, 160, {128, 128});  // not for wgmma_rows.h
   const AlignedProduct product(1, weights.view(), DType::kBF16);
   const auto choose = [&](bool deterministic = false) {
     return product.Choose(LinearKernels(), {.activations = ops::AutomaticPrecision(product.w),

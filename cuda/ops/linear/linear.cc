@@ -10,12 +10,14 @@
 #include "cuda/ops/linear/awq_tiles.h"
 #include "cuda/ops/linear/cublas_lt_fp8.h"
 #include "cuda/ops/linear/cublas_lt_product.h"
+#include "cuda/ops/linear/f8_stages.h"
 #include "cuda/ops/linear/int8_tensor_cores.h"
 #include "cuda/ops/linear/joined_products.h"
 #include "cuda/ops/linear/matrix_cores.h"
 #include "cuda/ops/linear/row_products.h"
 #include "cuda/ops/linear/tensor_cores.h"
 #include "cuda/ops/linear/weights.h"
+#include "cuda/ops/linear/wgmma_rows.h"
 
 namespace pagemill::gpu {
 namespace {
@@ -179,6 +181,35 @@ int64_t CublasLtFp8Bytes(const ops::OpCall& call, int32_t num_threads) {
   return std::max(bytes == 0 ? 0 : bytes + joined, CublasLtBytes(call, num_threads));
 }
 
+#if !defined(__HIP__)
+// kHasLibrary: cuBLASLt multiplies more rows of x.
+template <bool kHasLibrary>
+bool SupportsWgmma(const device::Capabilities& caps, const ops::OpCall& call) {
+  return SupportsTensorCores<>(caps, call) && FitsWgmmaRows(caps, call.inputs[0], call.inputs[1]) &&
+         SupportsCublasLtFp8(caps, call) == kHasLibrary;
+}
+
+template <bool kHasLibrary>
+void RunByWgmma(const ops::OpCall& call, ops::KernelContext& context) {
+  const TensorView& x = call.inputs[0];
+  if (x.shape[0] > kMostWgmmaRows) {
+    return kHasLibrary ? RunByCublasLtInFp8(call, context) : RunOnTensorCores(call, context);
+  }
+  std::vector<Product> products = TakeAligned(call, context);
+  const auto left = std::ranges::partition(
+      products, [](const Product& product) { return AreF8StagesRead(product.w); });
+  MultiplyOnTensorCores(x, left, *context.stream);
+  MultiplyWgmmaRows(x, {products.begin(), left.begin()}, context.workspace.data(),
+                    *context.stream);
+}
+
+template <bool kHasLibrary>
+int64_t WgmmaBytes(const ops::OpCall& call, int32_t num_threads) {
+  const int64_t bytes = WgmmaRowsBytes(call.inputs[0].shape[0]);
+  return kHasLibrary ? std::max(bytes, CublasLtFp8Bytes(call, num_threads)) : bytes;
+}
+#endif
+
 void RunInInt8(const ops::OpCall& call, ops::KernelContext& context) {
   const TensorView& x = call.inputs[0];
   std::byte* const rounded = context.workspace.data();
@@ -197,6 +228,24 @@ bool SupportsInt8(const device::Capabilities& caps, const ops::OpCall& call) {
 }
 
 constexpr ops::Kernel kKernels[] = {
+#if !defined(__HIP__)
+    {.op = "linear",
+     .name = "wgmma",
+     .priority = 35,
+     .supports = SupportsWgmma</*kHasLibrary=*/true>,
+     .run = RunByWgmma<true>,
+     .workspace_bytes = WgmmaBytes<true>,
+     .activations = ops::Precision::kF8,
+     .varies_with_batch = true},
+    {.op = "linear",
+     .name = "wgmma",
+     .priority = 35,
+     .supports = SupportsWgmma</*kHasLibrary=*/false>,
+     .run = RunByWgmma<false>,
+     .workspace_bytes = WgmmaBytes<false>,
+     .activations = ops::Precision::kF8,
+     .varies_with_batch = true},
+#endif
     {.op = "linear",
      .name = "cublaslt",
      .priority = 25,

@@ -315,5 +315,33 @@ TEST_P(GpuConformance, LinearByCublasLtInFp8) {
   }
 }
 
+TEST_P(GpuConformance, LinearByWgmma) {
+  const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
+  Random random(6);
+  // Tiles of one block, of several, and on large GPUs of a matrix that fills them.
+  for (const auto& [m, k] : {std::pair<int64_t, int64_t>{72, 128}, {200, 1280}, {520, 256}}) {
+    for (const ScaleBlock& block : {ScaleBlock{1, k}, {m, k}, {128, 128}}) {
+      SCOPED_TRACE("blocks of " + std::to_string(block.rows) + " x " +
+                   std::to_string(block.columns) + " " + std::to_string(m) + " x " +
+                   std::to_string(k));
+      const RandomScaled w(DType::kF8E4M3, m, k, block, random);
+      AlignedProduct wide(64, w.view(), DType::kF32), narrow(64, w.view(), DType::kBF16);
+      const auto kernel = std::ranges::find_if(op.kernels, [&](const ops::Kernel& each) {
+        return each.name == "wgmma" && wide.IsSupported(each);
+      });
+      if (kernel == op.kernels.end()) GTEST_SKIP() << "this GPU has no such products";
+      for (int64_t rows : {1, 16, 61}) {
+        SCOPED_TRACE(std::to_string(rows) + " rows");
+        const std::vector<float> results = wide.Run(*kernel, rows);
+        wide.CheckFp8Values(results);
+        EXPECT_TRUE(BitEqual(results, wide.Run(*kernel, rows)));
+        narrow.CheckFp8Values(narrow.Run(*kernel, rows));
+      }
+      narrow.LeaveOutBias();
+      narrow.CheckFp8Values(narrow.Run(*kernel, 3));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace pagemill::gpu

@@ -22,6 +22,7 @@
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/op.h"
 #include "cc/ops/quantized/quantized.h"
+#include "cuda/ops/linear/testing/rounded_to_f8.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {
@@ -92,6 +93,33 @@ struct AlignedProduct {
       squares += (y - exact.sum) * (y - exact.sum) / exact.squares;
     });
     EXPECT_LE(std::sqrt(squares / static_cast<double>(got.size())), ops::kScaledF8Deviation);
+  }
+
+  // That `got` has products of rows of x in which `block` columns are rounded to e4m3 together, except
+  // for the order of sums.
+  void CheckRounded(const std::vector<float>& got, int64_t block) const {
+    const int64_t outputs = w.shape[0], columns = w.shape[1];
+    const int64_t rows = static_cast<int64_t>(got.size()) / outputs;
+    const std::vector<float> of_x = RoundedToF8(x.ToFloat(), columns, block);
+    const std::vector<float> of_bias = bias.ToFloat();
+    const bool is_wide = y.view().dtype == DType::kF32;
+    std::vector<float> row(static_cast<size_t>(columns));
+    for (int64_t m = 0; m < outputs; ++m) {
+      ops::ReadWeightRow(w, /*matrix=*/0, m, row.data());
+      for (int64_t n = 0; n < rows; ++n) {
+        double sum = of_bias[static_cast<size_t>(m)], magnitude = std::abs(sum);
+        for (int64_t k = 0; k < columns; ++k) {
+          const double term = double{row[static_cast<size_t>(k)]} *
+                              of_x[static_cast<size_t>(n * columns + k)];
+          sum += term;
+          magnitude += std::abs(term);
+        }
+        // Of y in bf16, half a unit.
+        const double bound =
+            ops::ScaledErrorBound(columns) * magnitude + (is_wide ? 0 : 0x1p-8 * std::abs(sum));
+        ASSERT_NEAR(got[static_cast<size_t>(n * outputs + m)], sum, bound) << n << ", " << m;
+      }
+    }
   }
 
   TensorView w;
