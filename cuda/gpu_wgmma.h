@@ -61,6 +61,7 @@
 
 #include <cstdint>
 
+#include "cc/device/capabilities.h"
 #include "cuda/gpu_vendor.h"
 
 namespace pagemill::gpu {
@@ -70,6 +71,12 @@ inline constexpr int kTileRowBytes = 128;
 inline constexpr int kTilePieces = kTileRowBytes / 16;
 inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kProductRows = 64;  // of W
+inline constexpr int64_t kMostSharedBytes = 227 << 10;  // of a block, on these GPUs
+
+// On the host: true for GPUs that have these words.
+inline bool HasWgmma(const device::GpuCapabilities& gpu) {
+  return gpu.compute_major == 9 && gpu.compute_minor == 0;
+}
 
 // Bytes from the beginning of a tile. Both units call this order the swizzle of 128 bytes.
 PAGEMILL_DEVICE int TilePiece(int row, int piece) {

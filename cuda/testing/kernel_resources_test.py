@@ -23,7 +23,7 @@ REGISTERS = {
     "AttendLatents": 255,
     "AttendTokens": 255,
     "BatchPrefillWithPagedKVCacheKernel": 255,
-    "Li256ELb1EEEvNS0_8Operands": 192,  # DeltaHead of many keys with a decay for each
+    "Li256ELb1EEEvNS0_13DeltaOperands": 192,  # DeltaHead of many keys with a decay for each
     "DeltaChunks": 255,
     "DeltaHead": 168,
     "StagedRows": 255,

@@ -47,7 +47,7 @@ PAGEMILL_DEVICE void ForEachKeys(int keys, const Visit& visit) {
 }
 
 // Tokens that a chunk does not have are zeros.
-struct alignas(16) ChunkRows {
+struct alignas(16) DeltaRows {
   BFloat16 k[kDeltaChunk][kMostDeltaKeys + kRowPadding];
   BFloat16 q[kDeltaChunk][kMostDeltaKeys + kRowPadding];
   BFloat16 v[kDeltaChunk][kDeltaColumns + kRowPadding];
@@ -260,7 +260,7 @@ PAGEMILL_DEVICE void SolveBelow(const float (&left)[4], const float (&right)[4],
 }  // namespace internal
 
 // Makes `solve`, `key_norms` and `key_factors`. Every lane of a warp calls it.
-PAGEMILL_DEVICE void MakeKeyMatrices(const ChunkRows& rows, int keys, const Gate& gate,
+PAGEMILL_DEVICE void MakeKeyMatrices(const DeltaRows& rows, int keys, const Gate& gate,
                                      KeyScratch& scratch, ChunkMatrices& matrices) {
   float sums[internal::kLowerBlocks][4] = {};
   ForEachKeys(keys, [&](int key) {
@@ -312,7 +312,7 @@ struct QueryScratch {
 };
 
 // Makes the other members. Every lane of a warp calls it.
-PAGEMILL_DEVICE void MakeQueryMatrices(const ChunkRows& rows, int keys, float q_scale,
+PAGEMILL_DEVICE void MakeQueryMatrices(const DeltaRows& rows, int keys, float q_scale,
                                        const Gate& gate, QueryScratch& scratch,
                                        ChunkMatrices& matrices) {
   float sums[internal::kLowerBlocks][4] = {}, squares[kDeltaChunk / 8][4] = {};

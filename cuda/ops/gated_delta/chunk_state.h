@@ -43,7 +43,7 @@ class ChunkState {
   // from the state's first one here, and at the one eight further. `column`: that of `rows`, where
   // v of these columns is.
   template <typename StoreResult>
-  PAGEMILL_DEVICE void Advance(const ChunkRows& rows, int column, const ChunkMatrices& matrices,
+  PAGEMILL_DEVICE void Advance(const DeltaRows& rows, int column, const ChunkMatrices& matrices,
                                const StoreResult& store) {
     TokenSums changes = {}, y = {};
     MultiplyState(rows, changes, y);
@@ -104,7 +104,7 @@ class ChunkState {
   }
 
   // Products of the state with k and q.
-  PAGEMILL_DEVICE void MultiplyState(const ChunkRows& rows, TokenSums& of_k,
+  PAGEMILL_DEVICE void MultiplyState(const DeltaRows& rows, TokenSums& of_k,
                                      TokenSums& of_q) const {
     const int at = Lane() / 4 * kKeyStride + Lane() % 4 * 2;
     ForEachKeys(keys_, [&](int key) {
@@ -130,7 +130,7 @@ class ChunkState {
   }
 
   // v less what the state before the chunk has for k, in the place of the latter.
-  PAGEMILL_DEVICE void SubtractFromValues(const ChunkRows& rows, int column,
+  PAGEMILL_DEVICE void SubtractFromValues(const DeltaRows& rows, int column,
                                           const ChunkMatrices& matrices, TokenSums& sums) const {
     const BFloat16* const value = &rows.v[Lane() % 16][column + Lane() / 16 * 8];
     PAGEMILL_UNROLL
@@ -178,7 +178,7 @@ class ChunkState {
     }
   }
 
-  PAGEMILL_DEVICE void AddChanges(const ChunkRows& rows, float kept, const TokenSums& changes) {
+  PAGEMILL_DEVICE void AddChanges(const DeltaRows& rows, float kept, const TokenSums& changes) {
     constexpr int kAtOnce = kKeysAtOnce / 16;  // keys, in sixteens
     const SplitRows a[2] = {{changes[0], changes[1]}, {changes[2], changes[3]}};
     const BFloat16* const k = &rows.k[Lane() % 16][Lane() / 16 * 8];

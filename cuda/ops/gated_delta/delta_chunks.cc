@@ -23,7 +23,7 @@ constexpr int kKeyWarp = kStateWarps;
 constexpr int kThreads = 32 * (kStateWarps + 2);
 
 struct BlockMemory {
-  ChunkRows rows[3];
+  DeltaRows rows[3];
   ChunkMatrices matrices[2];
   KeyScratch of_keys;
   QueryScratch of_queries;
@@ -45,7 +45,7 @@ PAGEMILL_DEVICE Chunk NextChunk(StateRuns& runs) {
 // Columns of v of a head of a request.
 class DeltaBlock {
  public:
-  PAGEMILL_DEVICE DeltaBlock(const Operands<BFloat16>& args, const HeadOffsets& head_at, int head,
+  PAGEMILL_DEVICE DeltaBlock(const DeltaOperands<BFloat16>& args, const HeadOffsets& head_at, int head,
                              int column, bool is_aligned)
       : args_(args),
         head_at_(head_at),
@@ -70,7 +70,7 @@ class DeltaBlock {
     SyncBlock();  // the first rows are there
     for (int i = 0; walked.count > 0 || made.count > 0; ++i) {
       if (copied.count > 0) CopyRows(copied, memory_.rows[(i + 1) % 3]);
-      const ChunkRows& rows = memory_.rows[i % 3];
+      const DeltaRows& rows = memory_.rows[i % 3];
       ChunkMatrices& matrices = memory_.matrices[i % 2];
       if (Warp() < kStateWarps) {
         if (walked.count > 0) {
@@ -111,7 +111,7 @@ class DeltaBlock {
   }
 
   // Eight threads copy a row of keys, so that they write to different banks.
-  PAGEMILL_DEVICE void CopyRows(const Chunk& chunk, ChunkRows& to) const {
+  PAGEMILL_DEVICE void CopyRows(const Chunk& chunk, DeltaRows& to) const {
     constexpr int kOfRow = kKeysAtOnce / kPiece, kRows = kThreads / kOfRow;
     const int thread = static_cast<int>(ThreadIndex().x);
     PAGEMILL_UNROLL
@@ -151,7 +151,7 @@ class DeltaBlock {
     if (column + 8 < args_.values) to[8] = y8;
   }
 
-  const Operands<BFloat16>& args_;
+  const DeltaOperands<BFloat16>& args_;
   const HeadOffsets head_at_;
   const int head_, column_;
   const bool is_aligned_;
@@ -161,7 +161,7 @@ class DeltaBlock {
 // Block (head and columns, request).
 template <typename T>
 PAGEMILL_KERNEL_OF(kThreads, 2)
-DeltaChunks(Operands<T> args, HeadParts parts, int heads, int32_t fewest_tokens,
+DeltaChunks(DeltaOperands<T> args, HeadParts parts, int heads, int32_t fewest_tokens,
             bool is_aligned, StepTokens batch) {
   const int request = static_cast<int>(BlockIndex().y);
   const int32_t* const first_row = batch.query_start + request;

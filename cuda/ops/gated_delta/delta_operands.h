@@ -18,7 +18,7 @@ namespace pagemill::gpu {
 
 // What all heads have in common.
 template <typename T>
-struct Operands {
+struct DeltaOperands {
   const T* data;  // qkv
   int64_t stride;
   Rows<const T> a, b;
@@ -32,7 +32,7 @@ struct Operands {
 };
 
 template <typename T>
-Operands<T> OperandsOf(const ops::GatedDeltaArgs& args) {
+DeltaOperands<T> OperandsOf(const ops::GatedDeltaArgs& args) {
   const Rows<const T> qkv = RowsOf<const T>(args.qkv);
   return {.data = qkv.data,
           .stride = qkv.stride,

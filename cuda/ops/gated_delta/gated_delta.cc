@@ -45,7 +45,7 @@ struct SameForRows {
 
 // The operands of a row; `column` is the block's first.
 template <typename T, int kRows, bool kPerKey>
-PAGEMILL_DEVICE Fetched<T, kRows, kPerKey> Fetch(const Operands<T>& args,
+PAGEMILL_DEVICE Fetched<T, kRows, kPerKey> Fetch(const DeltaOperands<T>& args,
                                                  const HeadOffsets& head_at, int head, int column,
                                                  int32_t row) {
   Fetched<T, kRows, kPerKey> fetched;
@@ -69,7 +69,7 @@ PAGEMILL_DEVICE Fetched<T, kRows, kPerKey> Fetch(const Operands<T>& args,
 }
 
 template <typename T, int kRows, bool kPerKey>
-PAGEMILL_DEVICE void Put(const Operands<T>& args, int head, float rate,
+PAGEMILL_DEVICE void Put(const DeltaOperands<T>& args, int head, float rate,
                          const Fetched<T, kRows, kPerKey>& fetched, Token<kRows, kPerKey>& token) {
   const float norm = InverseSqrt(fetched.qk.SumOfSquares() + ops::kDeltaNormEps);
   fetched.qk.Store(InFirstHalf() ? norm * args.q_scale : norm, InFirstHalf() ? token.q : token.k);
@@ -112,7 +112,7 @@ PAGEMILL_DEVICE void Advance(Tile& tile, const Token& token, const Decay& decay,
 // A block for columns of a head's state of a request.
 template <typename T, int kRows, bool kPerKey>
 PAGEMILL_KERNEL_OF(kStateThreads, (kPerKey && kRows > 128 ? 2 : 3))
-DeltaHead(Operands<T> args, HeadParts parts, int heads, int32_t end_tokens, StepTokens batch) {
+DeltaHead(DeltaOperands<T> args, HeadParts parts, int heads, int32_t end_tokens, StepTokens batch) {
   const int32_t* const first_row = batch.query_start + BlockIndex().y;
   if (first_row[1] - first_row[0] >= end_tokens) return;
   using Chunks = Token<kRows, kPerKey>[2][kChunkTokens];
@@ -164,7 +164,7 @@ bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
 // Computes the requests of fewer than `end_tokens` tokens in the step.
 void RunTokens(const ops::GatedDeltaArgs& args, int32_t end_tokens, ops::KernelContext& context) {
   WithActType(args.qkv.dtype, [&]<typename T>(T) {
-    const Operands<T> operands = OperandsOf<T>(args);
+    const DeltaOperands<T> operands = OperandsOf<T>(args);
     WithStateTiles(args.keys, args.values, args.heads, args.batch->num_requests,
                    [&]<int kRows>(const LaunchShape& shape) {
       Launch(*context.stream, shape,
@@ -182,7 +182,9 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
 // computes a request, from the request's tokens.
 void RunChunksOrTokens(const ops::OpCall& call, ops::KernelContext& context) {
   const ops::GatedDeltaArgs args = ops::ToGatedDeltaArgs(call);
-  if (args.qkv.shape[0] < kFewestChunkTokens) return Run(call, context);
+  // The most that one request can have: each has one, as all of a step that only decodes.
+  const int64_t most = args.qkv.shape[0] - (args.batch->num_requests - 1);
+  if (most < kFewestChunkTokens) return Run(call, context);
   const bool is_alone = args.batch->num_requests == 1;
   if (!is_alone) RunTokens(args, kFewestChunkTokens, context);
   RunDeltaChunks(args, is_alone ? 0 : kFewestChunkTokens, context);

@@ -75,6 +75,33 @@ void CheckInBf16(const TensorView& stack, int64_t tokens, Random& random) {
   EXPECT_TRUE(BitEqual(got, expected));
 }
 
+// Elements of 8 bits with scales, and a bias.
+struct ScaledStack {
+  ScaledStack(DType dtype, int64_t experts, int64_t m, int64_t k, int64_t block_rows,
+              int64_t block_columns, Random& random)
+      : values(dtype, {experts, m, k}),
+        scales(DType::kF32, {experts, DivideUp(m, block_rows), DivideUp(k, block_columns)}),
+        bias(DType::kF32, {experts, m}) {
+    values.FillUniform(random, -100, 100);
+    scales.FillUniform(random, -0.01f, 0.01f);
+    bias.FillUniform(random, -1, 1);
+    parts = {.format = {.block_rows = block_rows, .block_columns = block_columns},
+             .values = values.view(),
+             .scales = scales.view(),
+             .zeros = {},
+             .groups = {}};
+  }
+
+  TensorView view() const {
+    TensorView stack = values.view();
+    stack.parts = &parts;
+    return stack;
+  }
+
+  TestTensor values, scales, bias;
+  QuantizedParts parts;
+};
+
 TEST_P(GpuConformance, GroupedLinearInBf16) {
   Random random(3);
   // Each row alone, groups of some rows, and groups of many.
@@ -86,23 +113,11 @@ TEST_P(GpuConformance, GroupedLinearInBf16) {
     CheckInBf16(bf16.view(), tokens, random);
     CheckInBf16(q8_0.view(), tokens, random);
     for (const DType dtype : {DType::kI8, DType::kF8E4M3}) {
-      TestTensor values(dtype, {experts, 72, 64});
-      values.FillUniform(random, -100, 100);
       for (const auto& [block_rows, block_columns] : {std::pair<int64_t, int64_t>{1, 64}, {16, 32}}) {
         SCOPED_TRACE(std::string(Info(dtype).name) + " in blocks of " +
                      std::to_string(block_columns));
-        TestTensor scales(DType::kF32,
-                          {experts, DivideUp(72, block_rows), DivideUp(64, block_columns)});
-        scales.FillUniform(random, 0.001f, 0.01f);
-        const QuantizedParts parts = {
-            .format = {.block_rows = block_rows, .block_columns = block_columns},
-            .values = values.view(),
-            .scales = scales.view(),
-            .zeros = {},
-            .groups = {}};
-        TensorView stack = values.view();
-        stack.parts = &parts;
-        CheckInBf16(stack, tokens, random);
+        const ScaledStack stack(dtype, experts, 72, 64, block_rows, block_columns, random);
+        CheckInBf16(stack.view(), tokens, random);
       }
     }
     for (const auto& kind : ops::conformance::kPackedKinds) {
@@ -144,17 +159,27 @@ struct Stacks {
   bool bias;
 };
 
+constexpr int64_t kChoices = 2;
+
+// Random rows and their experts, of which one is none.
+struct Tokens {
+  Tokens(const Stacks& c, Random& random)
+      : x(DType::kBF16, {c.tokens, c.shared ? c.k : kChoices * c.k}),
+        ids(DType::kI32, {c.tokens, kChoices}) {
+    x.FillUniform(random, -2, 2);
+    ids.FillUniform(random, 0, static_cast<float>(c.experts));
+  }
+
+  TestTensor x, ids;
+};
+
 // Each kernel for these operands has the results of the one with sums in f32 to the last bit or so:
 // the only test of kernels that add up in an order of their own.
 void CheckSums(const Stacks& c, Random& random) {
   const ops::OpDefinition op = OnGpu<GroupedLinearKernels>(ops::GroupedLinearOp());
-  constexpr int64_t kChoices = 2;
-  TestTensor x(DType::kBF16, {c.tokens, c.shared ? c.k : kChoices * c.k});
-  TestTensor ids(DType::kI32, {c.tokens, kChoices});
-  x.FillUniform(random, -2, 2);
-  ids.FillUniform(random, 0, static_cast<float>(c.experts));  // one of none
+  const Tokens tokens(c, random);
   std::vector<TestTensor> tensors;
-  std::vector<TensorView> inputs = {x.view(), ids.view()}, outputs;
+  std::vector<TensorView> inputs = {tokens.x.view(), tokens.ids.view()}, outputs;
   tensors.reserve(3 * c.heights.size());
   for (const int64_t m : c.heights) {
     TestTensor& stack = tensors.emplace_back(DType::kBF16, std::vector{c.experts, m, c.k});
@@ -207,46 +232,16 @@ TEST_P(GpuConformance, GroupedLinearHasTheSumsOfTheReference) {
   }
 }
 
-struct F8Stack {
-  F8Stack(int64_t experts, int64_t m, int64_t k, int64_t block_rows, int64_t block_columns,
-          Random& random)
-      : values(DType::kF8E4M3, {experts, m, k}),
-        scales(DType::kF32, {experts, DivideUp(m, block_rows), DivideUp(k, block_columns)}),
-        bias(DType::kF32, {experts, m}) {
-    values.FillUniform(random, -100, 100);
-    scales.FillUniform(random, -0.01f, 0.01f);
-    bias.FillUniform(random, -1, 1);
-    parts = {.format = {.block_rows = block_rows, .block_columns = block_columns},
-             .values = values.view(),
-             .scales = scales.view(),
-             .zeros = {},
-             .groups = {}};
-  }
-
-  TensorView view() const {
-    TensorView stack = values.view();
-    stack.parts = &parts;
-    return stack;
-  }
-
-  TestTensor values, scales, bias;
-  QuantizedParts parts;
-};
-
 // Results in bf16 are exact products of rows of x as kernels of fp8 round them, except for what
 // tensor cores lose of sums (linear.h), and one rounding.
 void CheckF8Sums(const Stacks& c, int64_t block_rows, int64_t block_columns, Random& random) {
   const ops::OpDefinition op = OnGpu<GroupedLinearKernels>(ops::GroupedLinearOp());
-  constexpr int64_t kChoices = 2;
-  TestTensor x(DType::kBF16, {c.tokens, c.shared ? c.k : kChoices * c.k});
-  TestTensor ids(DType::kI32, {c.tokens, kChoices});
-  x.FillUniform(random, -2, 2);
-  ids.FillUniform(random, 0, static_cast<float>(c.experts));  // one of none
-  std::deque<F8Stack> stacks;
+  const Tokens tokens(c, random);
+  std::deque<ScaledStack> stacks;
   std::deque<TestTensor> results;
-  std::vector<TensorView> inputs = {x.view(), ids.view()}, outputs;
+  std::vector<TensorView> inputs = {tokens.x.view(), tokens.ids.view()}, outputs;
   for (const int64_t m : c.heights) {
-    stacks.emplace_back(c.experts, m, c.k, block_rows, block_columns, random);
+    stacks.emplace_back(DType::kF8E4M3, c.experts, m, c.k, block_rows, block_columns, random);
     inputs.insert(inputs.end(),
                   {stacks.back().view(), c.bias ? stacks.back().bias.view() : TensorView{}});
     outputs.push_back(
@@ -258,10 +253,10 @@ void CheckF8Sums(const Stacks& c, int64_t block_rows, int64_t block_columns, Ran
   const auto kernel = std::ranges::find_if(op.kernels, [&](const ops::Kernel& each) {
     return each.name == "wgmma" && each.supports(GpuCapabilities(), call);
   });
-  if (kernel == op.kernels.end()) GTEST_SKIP() << "this GPU has no such products";
+  ASSERT_NE(kernel, op.kernels.end());
   device::ThreadPool pool({.num_threads = 1});
   ops::conformance::RunKernel(*kernel, call, pool);
-  const std::vector<float> of_x = RoundedToF8(x.ToFloat(), c.k, /*block=*/128);
+  const std::vector<float> of_x = RoundedToF8(tokens.x.ToFloat(), c.k, /*block=*/128);
   double squares = 0, numbers = 0;
   for (size_t i = 0; i < stacks.size(); ++i) {
     EXPECT_TRUE(results[i].GuardsIntact());
@@ -273,7 +268,7 @@ void CheckF8Sums(const Stacks& c, int64_t block_rows, int64_t block_columns, Ran
         ops::ReadWeightRow(stacks[i].view(), e, output, &w[static_cast<size_t>(output * c.k)]);
       }
       for (int64_t row = 0; row < c.tokens * kChoices; ++row) {
-        if (ids.view().Data<int32_t>()[row] != e) continue;
+        if (tokens.ids.view().Data<int32_t>()[row] != e) continue;
         const int64_t of_row = (c.shared ? row / kChoices : row) * c.k;
         for (int64_t output = 0; output < m; ++output) {
           const float y = got[static_cast<size_t>(row * m + output)];
@@ -302,6 +297,10 @@ void CheckF8Sums(const Stacks& c, int64_t block_rows, int64_t block_columns, Ran
 }
 
 TEST_P(GpuConformance, GroupedLinearInF8) {
+  const device::GpuCapabilities gpu = GpuCapabilities().gpu;
+  if (gpu.compute_major != 9 || gpu.compute_minor != 0 || gpu.warp_lanes != 32) {
+    GTEST_SKIP() << "this GPU has no products of warpgroups";
+  }
   Random random(8);
   // As in bf16: rows alone, experts with fewer rows than the smallest instruction, and with more
   // than a group, K with more stages than are under way.
@@ -323,7 +322,7 @@ TEST_P(GpuConformance, GroupedLinearInF8) {
 // Of tokens alone, and among many others.
 TEST_P(GpuConformance, GroupedLinearOfARowIsTheSameAmongOthers) {
   const ops::OpDefinition op = OnGpu<GroupedLinearKernels>(ops::GroupedLinearOp());
-  constexpr int64_t kTokens = 350, kAlone = 3, kChoices = 2;
+  constexpr int64_t kTokens = 350, kAlone = 3;
   constexpr int64_t kExperts = 12, kOutputs = 24, kSize = 192;
   Random random(7);
   TestTensor x(DType::kBF16, {kTokens, kSize}), ids(DType::kI32, {kTokens, kChoices});

@@ -12,6 +12,9 @@
 namespace pagemill::gpu {
 namespace {
 
+using wgmma_groups::GroupsCall, wgmma_groups::kColumns, wgmma_groups::kGroupRows;
+using wgmma_groups::WeightOperand;
+
 // As those of bf16, with one part: sums of a stage are beside those of all.
 struct LargeF8Tile {
   static constexpr ProductType kType = ProductType::kF8E4M3;
@@ -45,10 +48,12 @@ struct ScalesOfRows {
 }  // namespace
 
 bool FitsWgmmaF8Groups(const device::Capabilities& caps, const ops::OpCall& call) {
-  return FitGroupTiles(caps, call, HaveF8Stages);
+  return wgmma_groups::FitGroupTiles(caps, call, HaveF8Stages);
 }
 
-bool WgmmaF8GroupsTake(const ops::OpCall& call) { return AreGroupsAligned(call, AreF8StagesRead); }
+bool WgmmaF8GroupsTake(const ops::OpCall& call) {
+  return wgmma_groups::AreGroupsAligned(call, AreF8StagesRead);
+}
 
 int64_t WgmmaF8GroupsBytes(const ops::OpCall& call) {
   return RoundedRows::Of(call.inputs[0]).bytes();
@@ -83,7 +88,7 @@ void MultiplyWgmmaF8Groups(const ops::OpCall& call, ops::KernelContext& context)
                           .bias = BiasesOf(call, i),
                           .y = RowsOf<BFloat16>(call.outputs[i])};
   }
-  RunGroups<SmallF8Tile, LargeF8Tile>(groups, static_cast<GpuStream&>(*context.stream));
+  wgmma_groups::RunGroups<SmallF8Tile, LargeF8Tile>(groups, static_cast<GpuStream&>(*context.stream));
 }
 
 }  // namespace pagemill::gpu

@@ -20,12 +20,11 @@
 #include "cuda/ops/linear/f8_stages.h"
 #include "cuda/ops/linear/stage_ring.h"
 
-namespace pagemill::gpu {
+namespace pagemill::gpu::wgmma_groups {
 
 using ops::grouped_linear::WeightOperand;
 
 inline constexpr int kGroupRows = 128;  // at most
-inline constexpr int64_t kMostSharedBytes = 227 << 10;
 
 // The product of all groups with one stack of matrices.
 struct GroupsProduct {
@@ -230,22 +229,10 @@ PAGEMILL_DEVICE void AddScaledStages(Shared<T>& shared, int steps, int warpgroup
     StartProduct<kN, kConsumers / kWarpgroupThreads, ProductType::kF8E4M3>(
         shared.w[ring.stage], shared.x[ring.stage], warpgroup, sums.values);
     CommitProducts();
-    Vector<float, 2> x_scales[kN / 8];
-    PAGEMILL_UNROLL
-    for (int j = 0; j < kN / 8; ++j) {
-      x_scales[j] = *reinterpret_cast<const Vector<float, 2>*>(
-          &shared.x_scales[ring.stage][8 * j + Lane() % 4 * 2]);
-    }
+    const ScalesOfLane<kN> x_scales(shared.x_scales[ring.stage]);
     AwaitProducts<0>(sums.values);
     Release(&shared.empty[ring.stage]);
-    PAGEMILL_UNROLL
-    for (int part = 0; part < T::kParts; ++part) {
-      PAGEMILL_UNROLL
-      for (int i = 0; i < kN / 2; ++i) {
-        totals.values[part][i] +=
-            sums.values[part][i] * (w_scales[part][i / 2 % 2] * x_scales[i / 4].values[i % 2]);
-      }
-    }
+    x_scales.AddScaled(sums.values, w_scales, totals.values);
     ring.Next();
   }
 }
@@ -427,7 +414,7 @@ void RunGroups(const GroupsCall& call, GpuStream& stream) {
 // True if this GPU has the words, and all stacks are of a format that fits(stack) the tiles.
 template <typename Fits>
 bool FitGroupTiles(const device::Capabilities& caps, const ops::OpCall& call, const Fits& fits) {
-  if (caps.gpu.compute_major != 9 || caps.gpu.compute_minor != 0) return false;
+  if (!HasWgmma(caps.gpu)) return false;
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     const TensorView& stack = call.inputs[WeightOperand(i)];
     if (stack.shape[1] == 0 || stack.shape[1] % 8 != 0 || !fits(stack)) return false;
@@ -447,6 +434,6 @@ bool AreGroupsAligned(const ops::OpCall& call, const IsAligned& is_aligned) {
   return true;
 }
 
-}  // namespace pagemill::gpu
+}  // namespace pagemill::gpu::wgmma_groups
 
 #endif  // PAGEMILL_CUDA_OPS_GROUPED_LINEAR_WGMMA_GROUP_TILES_H_

@@ -12,6 +12,9 @@
 namespace pagemill::gpu {
 namespace {
 
+using wgmma_groups::GroupsCall, wgmma_groups::kColumns, wgmma_groups::kGroupRows;
+using wgmma_groups::WeightOperand;
+
 // For groups of many rows: each byte of shared memory is part of as many products as registers
 // allow.
 struct LargeTile {
@@ -30,14 +33,14 @@ constexpr int64_t kElementBytes = sizeof(BFloat16);
 }  // namespace
 
 bool FitsWgmmaGroups(const device::Capabilities& caps, const ops::OpCall& call) {
-  return FitGroupTiles(caps, call, [](const TensorView& stack) {
+  return wgmma_groups::FitGroupTiles(caps, call, [](const TensorView& stack) {
     return stack.dtype == DType::kBF16 && stack.parts == nullptr &&
-           stack.shape[2] % kColumns<LargeTile> == 0;
+           stack.shape[2] > 0 && stack.shape[2] % kColumns<LargeTile> == 0;
   });
 }
 
 bool WgmmaGroupsTake(const ops::OpCall& call) {
-  return AreGroupsAligned(call, [](const TensorView& stack) {
+  return wgmma_groups::AreGroupsAligned(call, [](const TensorView& stack) {
     return AreReadOnTensorCores(stack) &&
            stack.row_stride_bytes % (stack.shape[2] * kElementBytes) == 0;
   });
@@ -62,7 +65,7 @@ void MultiplyWgmmaGroups(const ops::OpCall& call, ops::KernelContext& context) {
                           .bias = BiasesOf(call, i),
                           .y = RowsOf<BFloat16>(call.outputs[i])};
   }
-  RunGroups<SmallTile, LargeTile>(groups, static_cast<GpuStream&>(*context.stream));
+  wgmma_groups::RunGroups<SmallTile, LargeTile>(groups, static_cast<GpuStream&>(*context.stream));
 }
 
 }  // namespace pagemill::gpu

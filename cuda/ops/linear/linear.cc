@@ -196,8 +196,9 @@ void RunByWgmma(const ops::OpCall& call, ops::KernelContext& context) {
     return kHasLibrary ? RunByCublasLtInFp8(call, context) : RunOnTensorCores(call, context);
   }
   std::vector<Product> products = TakeAligned(call, context);
-  const auto left = std::ranges::partition(
-      products, [](const Product& product) { return AreF8StagesRead(product.w); });
+  const auto left = std::ranges::partition(products, [](const Product& product) {
+    return product.w.shape[0] > 0 && AreF8StagesRead(product.w);
+  });
   MultiplyOnTensorCores(x, left, *context.stream);
   MultiplyWgmmaRows(x, {products.begin(), left.begin()}, context.workspace.data(),
                     *context.stream);

@@ -316,9 +316,13 @@ TEST_P(GpuConformance, LinearByCublasLtInFp8) {
 }
 
 TEST_P(GpuConformance, LinearByWgmma) {
+  const device::GpuCapabilities gpu = GpuCapabilities().gpu;
+  if (gpu.compute_major != 9 || gpu.compute_minor != 0 || gpu.warp_lanes != 32) {
+    GTEST_SKIP() << "this GPU has no products of warpgroups";
+  }
   const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
   Random random(6);
-  // Tiles of one block, of several, and on large GPUs of a matrix that fills them.
+  // Tiles of one block, of several, and wide ones on GPUs of few multiprocessors.
   for (const auto& [m, k] : {std::pair<int64_t, int64_t>{72, 128}, {200, 1280}, {520, 256}}) {
     for (const ScaleBlock& block : {ScaleBlock{1, k}, {m, k}, {128, 128}}) {
       SCOPED_TRACE("blocks of " + std::to_string(block.rows) + " x " +
@@ -329,7 +333,7 @@ TEST_P(GpuConformance, LinearByWgmma) {
       const auto kernel = std::ranges::find_if(op.kernels, [&](const ops::Kernel& each) {
         return each.name == "wgmma" && wide.IsSupported(each);
       });
-      if (kernel == op.kernels.end()) GTEST_SKIP() << "this GPU has no such products";
+      ASSERT_NE(kernel, op.kernels.end());
       for (int64_t rows : {1, 16, 61}) {
         SCOPED_TRACE(std::to_string(rows) + " rows");
         const std::vector<float> results = wide.Run(*kernel, rows);

@@ -28,7 +28,6 @@ static_assert(kColumns == kF8Columns);
 // The multiprocessors of an H100 or H200: sums that blocks share have room for no more.
 constexpr int64_t kMostBlocks = 132;
 static_assert(kMostBlocks * kConsumerWarps <= GpuStream::kCounters);
-constexpr int64_t kMostSharedBytes = 227 << 10;
 
 // For one request or few. Registers for two blocks leave others to the kernel behind, which begins
 // beside this one.
@@ -277,7 +276,7 @@ template <typename T>
 PAGEMILL_DEVICE bool Gather(const Params& p, const Work& work, Sums<T>& sums) {
   const int first = p.BlockOf(work.tile * p.steps);
   const int last = p.BlockOf(work.tile * p.steps + p.steps - 1);
-  // A block has a tile that others began, one that others end, or one in the middle.
+  // A block may end a tile that others began, and begin one that others end.
   const auto slot_of = [&](int block) { return 2 * block + (block == first ? 1 : 0); };
   sums.StoreIn(p.sums, slot_of(static_cast<int>(BlockIndex().x)));
   if (!CountWarp(&p.counters[first * kConsumerWarps + Warp()], last - first + 1)) return false;
@@ -321,23 +320,11 @@ PAGEMILL_DEVICE void Multiply(const Params& p, Shared<T>& shared) {
       StartProduct<kN, kConsumers / kWarpgroupThreads, ProductType::kF8E4M3>(
           shared.w[ring.stage], shared.x[ring.stage], warpgroup, sums);
       CommitProducts();
-      Vector<float, 2> x_scales[kN / 8];
-      PAGEMILL_UNROLL
-      for (int j = 0; j < kN / 8; ++j) {
-        x_scales[j] = *reinterpret_cast<const Vector<float, 2>*>(
-            &shared.x_scales[ring.stage][Sums<T>::Row(j, 0)]);
-      }
+      const ScalesOfLane<kN> x_scales(shared.x_scales[ring.stage]);
       AwaitProducts<0>(sums);
       SyncWarp(AllLanes());  // all of them have read
       if (Lane() == 0) Arrive(&shared.empty[ring.stage]);
-      PAGEMILL_UNROLL
-      for (int part = 0; part < T::kParts; ++part) {
-        PAGEMILL_UNROLL
-        for (int i = 0; i < kN / 2; ++i) {
-          totals.values[part][i] +=
-              sums[part][i] * (w_scales[part][i / 2 % 2] * x_scales[i / 4].values[i % 2]);
-        }
-      }
+      x_scales.AddScaled(sums, w_scales, totals.values);
       ring.Next();
     }
     const bool is_whole = work.end - work.begin == p.steps;
@@ -426,8 +413,7 @@ constexpr int64_t kBytesOfSums = 2 * kMostBlocks * kOutputs<T> * T::kRows * int6
 }  // namespace
 
 bool FitsWgmmaRows(const device::Capabilities& caps, const TensorView& x, const TensorView& w) {
-  return caps.gpu.compute_major == 9 && caps.gpu.compute_minor == 0 && HaveF8Stages(w) &&
-         FitsTensorCores(caps, x, w);
+  return HasWgmma(caps.gpu) && HaveF8Stages(w) && FitsTensorCores(caps, x, w);
 }
 
 int64_t WgmmaRowsBytes(int64_t rows) {
@@ -436,7 +422,7 @@ int64_t WgmmaRowsBytes(int64_t rows) {
 
 void MultiplyWgmmaRows(const TensorView& x, std::span<const Product> products,
                        std::byte* workspace, device::Stream& stream) {
-  if (products.empty()) return;
+  if (products.empty() || x.shape[0] == 0) return;
   GpuStream& gpu = static_cast<GpuStream&>(stream);
   Params p = {.x = RowsOf<const BFloat16>(x),
               .rows = static_cast<int32_t>(x.shape[0]),

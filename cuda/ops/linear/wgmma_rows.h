@@ -27,7 +27,8 @@ bool FitsWgmmaRows(const device::Capabilities& caps, const TensorView& x, const 
 // Of workspace, for `rows` rows of x or fewer.
 int64_t WgmmaRowsBytes(int64_t rows);
 
-// At most kMostWgmmaRows rows of x, which HasAlignedRows(); weights that AreF8StagesRead().
+// At most kMostWgmmaRows rows of x, which HasAlignedRows(); weights that AreF8StagesRead(), with
+// outputs.
 // `workspace` is aligned to 64 bytes.
 void MultiplyWgmmaRows(const TensorView& x, std::span<const Product> products,
                        std::byte* workspace, device::Stream& stream);

@@ -91,8 +91,9 @@ class ExecutorConfig:
     deterministic: bool = option(
         False,
         "Run no kernel with which a request's result may depend on what else is in its batch. The"
-        " CPU has none; on NVIDIA's GPUs attention by FlashInfer, products of many rows by cuBLASLt"
-        " and prompts of the gated delta rule in chunks are such kernels, and faster.",
+        " CPU has none; on NVIDIA's GPUs attention by FlashInfer, products of many rows by"
+        " cuBLASLt, those of experts and of fp8 weights on Hopper, and prompts of the gated delta"
+        " rule in chunks are such kernels, and faster.",
     )
     kernel_filter: str = option(
         "",

@@ -122,6 +122,23 @@ struct AlignedProduct {
     }
   }
 
+  // That a row of zeros, whose scale is 0, has the bias alone, and a NaN makes its row NaN.
+  void CheckZerosAndNaN(const ops::Kernel& kernel) {
+    constexpr int64_t kZeros = 3, kNaN = 5;
+    const int64_t outputs = w.shape[0], columns = w.shape[1], rows = x.view().shape[0];
+    std::vector<float> values = x.ToFloat();
+    std::fill_n(values.begin() + kZeros * columns, columns, 0.0f);
+    values[static_cast<size_t>((kNaN + 1) * columns - 1)] = std::nanf("");
+    x.Set(values);
+    const std::vector<float> got = Run(kernel, rows), of_bias = bias.ToFloat();
+    for (int64_t i = 0; i < rows * outputs; ++i) {
+      const float result = got[static_cast<size_t>(i)];
+      EXPECT_EQ(std::isnan(result), i / outputs == kNaN) << i;
+      if (i / outputs != kZeros) continue;
+      EXPECT_EQ(result, of_bias[static_cast<size_t>(i % outputs)]);
+    }
+  }
+
   TensorView w;
   ops::conformance::TestTensor x, bias, y;
   bool has_bias = true;
