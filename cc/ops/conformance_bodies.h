@@ -19,6 +19,7 @@ namespace pagemill::ops {
 void CheckActivationConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckAddConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckAddRmsNormConformance(const OpDefinition& op, const device::Capabilities& caps);
+void CheckAdjustLogitsConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckAllGatherConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckAllReduceConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckApplyAdapterConformance(const OpDefinition& op, const device::Capabilities& caps);
@@ -29,6 +30,7 @@ void CheckCompressTokensConformance(const OpDefinition& op, const device::Capabi
 void CheckDrawTokensConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckEmbeddingConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckConcatConformance(const OpDefinition& op, const device::Capabilities& caps);
+void CheckCountTokensConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckGatedActivationConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckGatedDeltaConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckGatedRecurrenceConformance(const OpDefinition& op, const device::Capabilities& caps);

@@ -4,6 +4,7 @@
 #include "cc/ops/activation/activation.h"
 #include "cc/ops/add/add.h"
 #include "cc/ops/add_rms_norm/add_rms_norm.h"
+#include "cc/ops/adjust_logits/adjust_logits.h"
 #include "cc/ops/all_gather/all_gather.h"
 #include "cc/ops/all_reduce/all_reduce.h"
 #include "cc/ops/all_reduce_add_rms_norm/all_reduce_add_rms_norm.h"
@@ -13,6 +14,7 @@
 #include "cc/ops/causal_conv/causal_conv.h"
 #include "cc/ops/compress_tokens/compress_tokens.h"
 #include "cc/ops/concat/concat.h"
+#include "cc/ops/count_tokens/count_tokens.h"
 #include "cc/ops/draw_tokens/draw_tokens.h"
 #include "cc/ops/embedding/embedding.h"
 #include "cc/ops/gated_activation/gated_activation.h"
@@ -56,6 +58,7 @@ std::span<const OpDefinition> CpuOps() {
       ActivationOp(),
       AddOp(),
       AddRmsNormOp(),
+      AdjustLogitsOp(),
       AllGatherOp(),
       AllReduceOp(),
       AllReduceAddRmsNormOp(),
@@ -65,6 +68,7 @@ std::span<const OpDefinition> CpuOps() {
       CausalConvOp(),
       CompressTokensOp(),
       ConcatOp(),
+      CountTokensOp(),
       DrawTokensOp(),
       EmbeddingOp(),
       GatedActivationOp(),

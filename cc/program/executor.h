@@ -19,6 +19,7 @@
 #include "cc/base/status.h"
 #include "cc/ops/batch_view.h"
 #include "cc/ops/row_maxima.h"
+#include "cc/ops/sample/row_adjustments.h"
 #include "cc/ops/sample/row_draw.h"
 #include "cc/tensor/tensor_view.h"
 
@@ -61,6 +62,14 @@ struct StepDraws {
   // (cc/step/token_mask.h). A row whose mask allows no token has column -1 and logit -inf, as a row
   // without logits does.
   std::span<const uint32_t> masks = {};
+  // What changes rows of logits behind their masks (cc/ops/sample/row_adjustments.h). Tokens are
+  // counted first, in slots, as many as a step may have requests: the counts stay from step to
+  // step, and are undefined, until the slot is cleared, behind a Sample() that fails.
+  // TokenOfInput() refers to the step's tokens. Then biases are added and penalties applied.
+  std::span<const int32_t> cleared_slots = {};
+  std::span<const ops::TokenCount> counts = {};  // no two of one slot and token
+  std::span<const ops::LogitBias> biases = {};   // no two of one row and token
+  std::span<const ops::RowPenalties> penalties = {};  // no two of one row
 };
 
 // 1. Enqueue() starts a step, which computes the batch and updates the KV cache, and may return

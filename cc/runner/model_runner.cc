@@ -125,6 +125,7 @@ Status ModelRunner::Execute(const step::StepPlan& plan) {
   if (executed_) return FailedPrecondition("the step before is not sampled");
   FinishForNextStep();
   draws_.clear();
+  adjustments_.Clear();
   masks_wait_ = false;
   StepTimes times;
   stopwatch_.Begin(HasRequestThatGoesOn(plan), &times);
@@ -242,12 +243,10 @@ Status ModelRunner::Enqueue(const step::StepPlan& plan, StepInFlight* step) {
   ops::StepBatch batch = batch_.view();
   if (media_ != nullptr) media_->AddTo(&batch);
   if (adapters_ != nullptr) adapters_->AddTo(plan, &batch);
-  const bool finds_tokens = WantsOnlyTokens(plan);
-  if (finds_tokens) {
-    batch.argmax_columns = limits().vocab_size;
-    if (executor_->samples()) MakeDraws(plan);
-  }
-  step->needs_host = !finds_tokens || VerifiesDrafts(*step);
+  const Finder finder = FinderOf(plan);
+  if (finder != Finder::kHost) batch.argmax_columns = limits().vocab_size;
+  if (finder == Finder::kDraw) MakeDraws(plan);
+  step->needs_host = finder == Finder::kHost || VerifiesDrafts(*step);
   masks_wait_ = AddMasks(plan) && MatchersWait();
   if (!masks_wait_) masks_.Fill();
   const Status status = executor_->Enqueue(batch);
@@ -350,36 +349,45 @@ bool ModelRunner::MatchersWait() const {
   return false;
 }
 
-bool ModelRunner::WantsOnlyTokens(const step::StepPlan& plan) const {
-  const auto finds = [&](const BatchRow& row) {
-    const step::RequestIndex index = plan.scheduled[static_cast<size_t>(row.entry)].index;
-    if (row.prompt_token_id >= 0 || !sampler_.NeedsOnlyToken(index)) return false;
-    const bool greedy = slots_[index.value()].greedy;
-    if (greedy && !masks_.Holds(index)) return true;
-    // Drawn drafts are verified with their distribution, which the host has.
-    return executor_->samples() && (greedy || row.draft_token_id < 0 || draft_model_ == nullptr);
-  };
-  return std::all_of(batch_.rows().begin(), batch_.rows().end(), finds);
+ModelRunner::Finder ModelRunner::FinderOf(const step::ScheduledRequest& entry,
+                                          const BatchRow& row) const {
+  if (row.prompt_token_id >= 0) return Finder::kHost;
+  const bool greedy = slots_[entry.index.value()].greedy;
+  const bool adjusted = !sampler_.NeedsOnlyToken(entry.index);
+  if (greedy && !adjusted && !masks_.Holds(entry.index)) return Finder::kLargest;
+  if (!executor_->samples()) return Finder::kHost;
+  // Penalties of rows behind drafts count those, and drawn drafts are verified with their
+  // distribution, which the host has.
+  const bool draws = adjusted ? sampler_.NeedsOnlyAdjustedToken(entry.index) &&
+                                    entry.draft_token_ids.empty()
+                              : greedy || row.draft_token_id < 0 || draft_model_ == nullptr;
+  return draws ? Finder::kDraw : Finder::kHost;
+}
+
+ModelRunner::Finder ModelRunner::FinderOf(const step::StepPlan& plan) const {
+  Finder finder = Finder::kLargest;
+  for (const BatchRow& row : batch_.rows()) {
+    finder = std::max(finder, FinderOf(plan.scheduled[static_cast<size_t>(row.entry)], row));
+    if (finder == Finder::kHost) break;
+  }
+  return finder;
 }
 
 void ModelRunner::MakeDraws(const step::StepPlan& plan) {
-  const auto index_of = [&](const BatchRow& row) {
-    return plan.scheduled[static_cast<size_t>(row.entry)].index;
-  };
-  const auto draws = [&](const BatchRow& row) {
-    const step::RequestIndex index = index_of(row);
-    return !slots_[index.value()].greedy || masks_.Holds(index);
-  };
-  if (std::none_of(batch_.rows().begin(), batch_.rows().end(), draws)) return;
   const ops::StepArrays& step = batch_.view();
   for (size_t i = 0; i < batch_.rows().size(); ++i) {
     const int32_t entry = batch_.rows()[i].entry;
-    const step::Request& request = *batch_.request(index_of(batch_.rows()[i]));
+    const step::RequestIndex index = plan.scheduled[static_cast<size_t>(entry)].index;
+    const step::Request& request = *batch_.request(index);
+    const int32_t input = step.logits_rows[i];
     // Tokens of the request, up to and including the row's.
-    const int32_t num_tokens =
-        step.seq_lens[entry] - (step.query_start[entry + 1] - 1 - step.logits_rows[i]);
+    const int32_t num_tokens = step.seq_lens[entry] - (step.query_start[entry + 1] - 1 - input);
     const int32_t num_outputs = num_tokens - static_cast<int32_t>(request.prompt_token_ids.size());
     draws_.push_back(sampling::RowDrawOf(request.sampling, num_outputs));
+    if (sampler_.NeedsOnlyToken(index)) continue;
+    sampler_.Adjust(
+        index, {.row = static_cast<int32_t>(i), .num_outputs = num_outputs, .input = input},
+        &adjustments_);
   }
 }
 
@@ -392,7 +400,12 @@ void ModelRunner::SampleOnExecutor(StepInFlight* step) {
     if (masks_.status(index).ok()) draws_[i].mask = num_masks;
     ++num_masks;
   }
-  step->sampled = executor_->Sample({.rows = draws_, .masks = masks_.rows()});
+  step->sampled = executor_->Sample({.rows = draws_,
+                                     .masks = masks_.rows(),
+                                     .cleared_slots = adjustments_.cleared_slots,
+                                     .counts = adjustments_.counts,
+                                     .biases = adjustments_.biases,
+                                     .penalties = adjustments_.penalties});
 }
 
 void ModelRunner::CheckIntegrity() const {

@@ -108,8 +108,11 @@ class ModelRunner final : public engine::Runner {
   bool AddMasks(const step::StepPlan& plan);  // true if there is one
   // True if steps before the newest have tokens that matchers must accept before they fill masks.
   bool MatchersWait() const;
-  // True if the step needs no logits, only the token of each row that the executor finds.
-  bool WantsOnlyTokens(const step::StepPlan& plan) const;
+  // How the token of a row is found: by the executor, the largest or a drawn one, or by the host
+  // in logits. For a step it is the last of these that a row has.
+  enum class Finder { kLargest, kDraw, kHost };
+  Finder FinderOf(const step::ScheduledRequest& entry, const BatchRow& row) const;
+  Finder FinderOf(const step::StepPlan& plan) const;
   void MakeDraws(const step::StepPlan& plan);
   void SampleOnExecutor(StepInFlight* step);
   void NoteSamples(const StepInFlight& step);
@@ -167,6 +170,7 @@ class ModelRunner final : public engine::Runner {
   std::vector<Slot> slots_;
   bool masks_wait_ = false;          // of the step executed last, for those before it
   std::vector<ops::RowDraw> draws_;  // of that step; empty if its tokens are the largest
+  sampling::StepAdjustments adjustments_;  // likewise
   program::ExecutorOutput output_;   // of the step that is being finished
   std::vector<sampling::LogitsRow> rows_;
   std::vector<size_t> sampled_rows_;  // of the step, those in rows_

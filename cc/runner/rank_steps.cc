@@ -4,6 +4,7 @@
 #include <cstring>
 #include <iterator>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "cc/device/cpu_share.h"
@@ -16,14 +17,14 @@ namespace {
 // (a bit each), how many block tables and inputs; for each table its numbers (ops::kKvNumbers) and
 // width, for each input its type and shape. Then the arrays of the step and of each table, in the
 // order of ops::kStepArrays and ops::kKvArrays, block tables without unused columns, and the
-// elements of the inputs. Or, of tokens to choose from the step before: its kind, how many rows
-// there are and words of masks, then the words of the draws and of the masks. Or, of an adapter:
-// its kind, the slot that it gets, or kForgotten, and its id in two words.
+// elements of the inputs. Or, of tokens to choose from the step before: its kind, the sizes of the
+// lists of program::StepDraws, then their elements. Or, of an adapter: its kind, the slot that it
+// gets, or kForgotten, and its id in two words.
 constexpr int32_t kEnd = 1, kStep = 2, kDraws = 3, kAdapter = 4;
 constexpr size_t kSlot = 1, kAdapterId = 2, kAdapterSize = 4;
 constexpr int32_t kForgotten = -1;
-constexpr size_t kNumRows = 1, kNumMaskWords = 2, kDrawsHeader = 3;
-constexpr int64_t kMaxWordsOfMask = 1 << 17;  // four million tokens
+constexpr size_t kDrawCounts = 1, kNumRows = kDrawCounts;
+constexpr int64_t kMaxTokens = 1 << 22;  // of a vocabulary
 constexpr size_t kFirstPiece = 1024;  // int32s that every message has, padded; holds the header
 constexpr size_t kKind = 0, kNumbers = 1, kCounts = kNumbers + std::size(ops::kStepNumbers);
 constexpr size_t kTables = kCounts + 3;                          // offset of the tables
@@ -172,29 +173,54 @@ Header ReadStep(std::span<int32_t> message) {
   return header;
 }
 
+// The lists of draws, in the order of a message: visit(list, its most elements, for a row or slot).
+template <typename Draws, typename Visit>
+void ForEachDrawList(Draws& draws, const Visit& visit) {
+  visit(draws.rows, 1);
+  visit(draws.masks, kMaxTokens / 32);
+  visit(draws.cleared_slots, 1);
+  visit(draws.counts, kMaxTokens);
+  visit(draws.biases, kMaxTokens);
+  visit(draws.penalties, 1);
+}
+constexpr size_t kNumDrawLists = 6, kDrawsHeader = kDrawCounts + kNumDrawLists;
+
+template <typename List>
+constexpr size_t kWordsOf = sizeof(typename List::value_type) / sizeof(int32_t);
+
 void WriteDraws(const program::StepDraws& draws, std::vector<int32_t>* message) {
-  *message = {kDraws, static_cast<int32_t>(draws.rows.size()),
-              static_cast<int32_t>(draws.masks.size())};
-  const size_t masks_begin = kDrawsHeader + draws.rows.size() * ops::kRowDrawWords;
-  message->resize(masks_begin);
-  const auto rows = std::as_bytes(draws.rows);
-  std::copy(rows.begin(), rows.end(), BytesOf(std::span(*message).subspan(kDrawsHeader)).begin());
-  message->insert(message->end(), draws.masks.begin(), draws.masks.end());
+  *message = {kDraws};
+  ForEachDrawList(draws, [message](const auto& list, int64_t) {
+    message->push_back(static_cast<int32_t>(list.size()));
+  });
+  ForEachDrawList(draws, [message](const auto& list, int64_t) {
+    const size_t begin = message->size();
+    message->resize(begin + list.size() * kWordsOf<std::decay_t<decltype(list)>>);
+    std::ranges::copy(std::as_bytes(list), BytesOf(std::span(*message).subspan(begin)).begin());
+  });
 }
 
 // The draws of a whole message, in memory of their own.
 struct Draws {
-  explicit Draws(std::span<const int32_t> message) : rows(static_cast<size_t>(message[kNumRows])) {
-    const std::span<std::byte> to = std::as_writable_bytes(std::span(rows));
-    const auto from = std::as_bytes(message.subspan(kDrawsHeader));
-    std::copy_n(from.begin(), to.size(), to.begin());
-    const auto words = message.subspan(kDrawsHeader + rows.size() * ops::kRowDrawWords);
-    masks.assign(words.begin(), words.begin() + message[kNumMaskWords]);
+  explicit Draws(std::span<const int32_t> message) {
+    size_t size = kDrawCounts, at = kDrawsHeader;
+    ForEachDrawList(*this, [&](auto& list, int64_t) {
+      list.resize(static_cast<size_t>(message[size++]));
+      const auto to = std::as_writable_bytes(std::span(list));
+      std::ranges::copy(std::as_bytes(message.subspan(at)).first(to.size()), to.begin());
+      at += list.size() * kWordsOf<std::decay_t<decltype(list)>>;
+    });
   }
-  program::StepDraws view() const { return {.rows = rows, .masks = masks}; }
+  program::StepDraws view() const {
+    return {rows, masks, cleared_slots, counts, biases, penalties};
+  }
 
   std::vector<ops::RowDraw> rows;
   std::vector<uint32_t> masks;
+  std::vector<int32_t> cleared_slots;
+  std::vector<ops::TokenCount> counts;
+  std::vector<ops::LogitBias> biases;
+  std::vector<ops::RowPenalties> penalties;
 };
 
 std::vector<int32_t> AdapterMessage(int32_t slot, step::AdapterId adapter) {
@@ -252,16 +278,26 @@ Status CheckHeader(const Header& header, const StepBounds& bounds) {
   return CheckInputs(header, bounds);
 }
 
+// Int32s of a message of draws.
+StatusOr<size_t> CheckedDrawsSize(std::span<const int32_t> message, const StepBounds& bounds) {
+  const int64_t most_rows = std::max(bounds.max_num_logits_rows, bounds.max_num_seqs);
+  bool fits = message[kNumRows] >= 0 && message[kNumRows] <= bounds.max_num_logits_rows;
+  size_t count = kDrawCounts, size = kDrawsHeader;
+  const program::StepDraws no_draws;
+  ForEachDrawList(no_draws, [&](const auto& list, int64_t most) {
+    const int64_t elements = message[count++];
+    fits = fits && elements >= 0 && elements <= most_rows * most;
+    size += static_cast<size_t>(elements) * kWordsOf<std::decay_t<decltype(list)>>;
+  });
+  if (fits) return size;
+  return Internal("draws for " + std::to_string(message[kNumRows]) +
+                  " rows of logits exceed this rank's " +
+                  std::to_string(bounds.max_num_logits_rows) + ": the ranks differ");
+}
+
 // Int32s of a message of which the first piece is there; refuses what exceeds the bounds.
 StatusOr<size_t> CheckedSize(std::span<const int32_t> message, const StepBounds& bounds) {
-  if (message[kKind] == kDraws) {
-    const int64_t rows = message[kNumRows], words = message[kNumMaskWords];
-    const bool fits = rows >= 0 && rows <= bounds.max_num_logits_rows && words >= 0 &&
-                      words <= rows * kMaxWordsOfMask;
-    if (fits) return kDrawsHeader + static_cast<size_t>(rows * ops::kRowDrawWords + words);
-    return Internal("draws for " + std::to_string(rows) + " rows of logits exceed this rank's " +
-                    std::to_string(bounds.max_num_logits_rows) + ": the ranks differ");
-  }
+  if (message[kKind] == kDraws) return CheckedDrawsSize(message, bounds);
   if (message[kKind] == kAdapter) return kAdapterSize;
   Header header = ReadHeader(message);
   PAGEMILL_RETURN_IF_ERROR(CheckHeader(header, bounds));

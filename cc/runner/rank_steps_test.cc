@@ -309,7 +309,14 @@ TEST(RankStepsTest, EveryRankDrawsTheSameTokens) {
       draws[2].SetSeed(~0ull - 3);
       std::vector<uint32_t> masks = {~0u, ~0u, 0x5a5a5a5au, 3u};
       draws[1].mask = 1;
-      ASSERT_TRUE(leading.Sample({.rows = draws, .masks = masks}).ok());
+      const std::vector<int32_t> cleared = i == 0 ? std::vector{6, 7} : std::vector<int32_t>{};
+      const std::vector<ops::TokenCount> counts = {{7, ops::TokenOfInput(0), ops::kOneOutput},
+                                                   {6, 20 + i, ops::kInPrompt}};
+      const std::vector<ops::LogitBias> biases = {{.row = 2, .token_id = 9, .bias = 0.5f}};
+      const std::vector<ops::RowPenalties> penalties = {
+          {.row = 0, .slot = 7, .repetition = 3.0f, .presence = 1.0f},
+          {.row = 2, .slot = 6, .repetition = 0.5f}};
+      ASSERT_TRUE(leading.Sample({draws, masks, cleared, counts, biases, penalties}).ok());
       if (i > 0) collect();
     }
     collect();
@@ -320,6 +327,8 @@ TEST(RankStepsTest, EveryRankDrawsTheSameTokens) {
     EXPECT_EQ(ranks[r].token_ids, ranks[0].token_ids);
     EXPECT_EQ(ranks[r].num_drawn, 8);
     EXPECT_EQ(ranks[r].num_masked, 4);
+    EXPECT_EQ(ranks[r].num_adjusted, 4 * 3);
+    EXPECT_EQ(ranks[r].num_cleared, 2);
     for (size_t i = 0; i < 9; ++i) {
       EXPECT_EQ(ranks[r].token_ids[3 + i], drawn[i / 3][i % 3]) << "as rank 0 has them";
     }
@@ -332,6 +341,9 @@ TEST(RankStepsTest, DrawsForMoreRowsThanTheBoundsAreRefusedBeforeTheyAreSent) {
     const std::vector<ops::RowDraw> draws(9);
     EXPECT_NE(leading.Sample({.rows = draws}).message().find("draws for 9 rows of logits exceed"),
               std::string::npos);
+    const std::vector<ops::RowPenalties> penalties(9);
+    const std::vector<ops::RowDraw> few(8);
+    EXPECT_FALSE(leading.Sample({.rows = few, .penalties = penalties}).ok());
     program::ExecutorOutput output;
     EXPECT_TRUE(leading.Execute(Step(1, 1).view(), &output).ok()) << "the group goes on";
   });

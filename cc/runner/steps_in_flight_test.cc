@@ -200,6 +200,75 @@ TEST_F(StepsInFlightTest, GreedyRequestsKeepTheirTokensBesideDrawnOnes) {
   EXPECT_EQ(executor_.num_drawn, 2);
 }
 
+// One whose logits the executor adjusts.
+std::shared_ptr<step::Request> MakeAdjustedRequest(std::vector<int32_t> prompt,
+                                                   float temperature) {
+  auto request = MakeRequest(std::move(prompt), temperature);
+  request->sampling.repetition_penalty = 2.0f;
+  request->sampling.frequency_penalty = 0.7f;
+  request->sampling.logit_bias = {{4, 1.0f}};
+  request->sampling.min_tokens = 2;
+  request->sampling.eos_token_ids = {7};
+  return request;
+}
+
+// Penalties count tokens that the host does not know yet.
+TEST_F(StepsInFlightTest, AnAdjustedStepBeginsBeforeTheOneBeforeItIsOver) {
+  const auto greedy = MakeAdjustedRequest({1, 2, 1}, 0), drawn = MakeAdjustedRequest({3}, 1.5f);
+  const auto plain = MakeRequest({4});
+  constexpr size_t kSteps = 6;
+  const std::vector<int32_t> expected[] = {Draw(*greedy, kSteps), Draw(*drawn, kSteps),
+                                           Continue({4}, kSteps)};
+  EXPECT_NE(expected[0], Continue({1, 2, 1}, kSteps));
+  ASSERT_TRUE(Begin({Start(0, greedy), Start(1, drawn), Start(2, plain)}).ok());
+  for (size_t i = 0; i < kSteps; ++i) {
+    const auto n = static_cast<int32_t>(i);
+    if (i + 1 < kSteps) {
+      ASSERT_TRUE(Begin({GoOn(2, 1 + n), GoOn(0, 3 + n), GoOn(1, 1 + n)}).ok());
+    }
+    const StatusOr<step::StepResult> result = runner_->Collect();
+    ASSERT_TRUE(result.ok());
+    for (const step::RequestResult& request : result->results) {
+      const auto slot = static_cast<size_t>(request.index.value());
+      EXPECT_EQ(request.sampled_token_ids, std::vector{expected[slot][i]}) << slot << ", " << i;
+    }
+  }
+  EXPECT_EQ(trace_.find("collect enqueue sample enqueue"), std::string::npos) << trace_;
+  EXPECT_EQ(executor_.num_cleared, 2) << "each once, at its start";
+  // Two rows with penalties and a bias each, and what min_tokens exclude in two steps.
+  EXPECT_EQ(executor_.num_adjusted, 2 * (2 * static_cast<int64_t>(kSteps) + 2));
+  runner_->CheckIntegrity();
+}
+
+// Behind steps that the host samples, the executor counts anew; a request that takes a slot does
+// not inherit what was counted there.
+TEST_F(StepsInFlightTest, AdjustedRequestsGoOnBehindStepsThatTheHostSamples) {
+  const auto adjusted = MakeAdjustedRequest({1, 2}, 1.0f), other = MakeAdjustedRequest({5}, 1.0f);
+  const std::vector<int32_t> expected = Draw(*adjusted, 6);
+  const auto result_of = [&](size_t i) {
+    const StatusOr<step::StepResult> result = runner_->Collect();
+    ASSERT_TRUE(result.ok());
+    EXPECT_EQ(result->results[0].sampled_token_ids, std::vector{expected[i]}) << i;
+  };
+  ASSERT_TRUE(Begin({Start(0, adjusted)}).ok());
+  ASSERT_TRUE(Begin({GoOn(0, 2), Start(1, MakeHostRequest({3}))}).ok());
+  ASSERT_TRUE(Begin({GoOn(0, 3), GoOn(1, 1)}).ok());
+  ASSERT_TRUE(Begin({GoOn(0, 4)}, {RequestIndex(1)}).ok());
+  ASSERT_TRUE(Begin({GoOn(0, 5), Start(1, other)}).ok());
+  ASSERT_TRUE(Begin({GoOn(0, 6), GoOn(1, 1)}).ok());
+  for (size_t i = 0; i < 4; ++i) result_of(i);
+  StatusOr<step::StepResult> result = runner_->Collect();
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->results[0].sampled_token_ids, std::vector{expected[4]});
+  EXPECT_EQ(result->results[1].sampled_token_ids, Draw(*other, 1));
+  ASSERT_TRUE(Begin({Start(0, other)}, {RequestIndex(0)}).ok());
+  result = runner_->Collect();
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->results[1].sampled_token_ids, std::vector{Draw(*other, 2).back()});
+  EXPECT_EQ(runner_->Collect()->results[0].sampled_token_ids, Draw(*other, 1));
+  EXPECT_EQ(executor_.num_cleared, 4);
+}
+
 // Allows tokens that are even or odd, in turns, beginning with even ones; `last` allows nothing
 // behind so many.
 class InTurns final : public step::TokenMatcher {
@@ -280,6 +349,21 @@ TEST_F(StepsInFlightTest, AStepWhoseTokensCannotBeDrawnFailsWhereItIsCollected) 
   ASSERT_TRUE(Begin({GoOn(0, 2), Start(1, MakeRequest({3}))}).ok());
   EXPECT_EQ(runner_->Collect().status().message(), "lost");
   EXPECT_EQ(runner_->Collect()->results[1].sampled_token_ids, Continue({3}, 1));
+}
+
+TEST_F(StepsInFlightTest, ASlotCountsAnewBehindAStepWhoseTokensCouldNotBeDrawn) {
+  const auto lost = MakeAdjustedRequest({1, 2}, 1.0f), next = MakeAdjustedRequest({3}, 1.0f);
+  const std::vector<int32_t> expected = Draw(*next, 2);
+  ASSERT_TRUE(Begin({Start(0, lost)}).ok());
+  next_sample_ = Internal("lost");
+  ASSERT_TRUE(Begin({GoOn(0, 2)}).ok());
+  ASSERT_TRUE(Begin({Start(0, next)}, {RequestIndex(0)}).ok());
+  ASSERT_TRUE(Begin({GoOn(0, 1)}).ok());
+  EXPECT_TRUE(runner_->Collect().ok());
+  EXPECT_EQ(runner_->Collect().status().message(), "lost");
+  for (const int32_t token : expected) {
+    EXPECT_EQ(runner_->Collect()->results[0].sampled_token_ids, std::vector{token});
+  }
 }
 
 TEST_F(StepsInFlightTest, AStepThatTheHostSamplesIsOverBeforeTheNext) {

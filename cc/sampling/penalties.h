@@ -1,6 +1,7 @@
 // File: cc/sampling/penalties.h
 // The tokens that occurred in a request, and their effect on its logits. Costs O(distinct tokens
-// that occurred) per row, and nothing for a request without penalties.
+// that occurred) per row, and nothing for a request without penalties. An executor that applies
+// penalties keeps its own count (cc/ops/count_tokens): CountUpTo() lists what it lacks.
 #ifndef PAGEMILL_CC_SAMPLING_PENALTIES_H_
 #define PAGEMILL_CC_SAMPLING_PENALTIES_H_
 
@@ -9,6 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cc/ops/sample/row_adjustments.h"
+#include "cc/sampling/step_adjustments.h"
 #include "cc/step/request.h"
 
 namespace pagemill::sampling {
@@ -21,17 +24,26 @@ class Penalties {
   void AddOutput(int32_t token_id);
 
   // True if Apply() changes logits.
-  bool active() const { return repetition_ != 1.0f || counts_outputs_; }
+  bool active() const { return counts_outputs_; }
   // Repetition over prompt and outputs, then frequency and presence over outputs.
   void Apply(std::span<float> logits) const;
 
+  // What Apply() does, for an executor.
+  ops::RowPenalties OfRow(int32_t row, int32_t slot) const;
+  // Lists what an executor has to count in `slot` to have counted `num_outputs` outputs, of which
+  // the last is the step's token `input`: that one if it has counted the others, else all, which
+  // the host knows then (AddOutput()), unless a step has failed, whose requests are dropped.
+  void CountUpTo(int32_t num_outputs, int32_t slot, int32_t input, StepAdjustments* to);
+
  private:
-  float repetition_ = 1.0f;
-  float frequency_ = 0.0f;
-  float presence_ = 0.0f;
+  void CountAll(int32_t slot, StepAdjustments* to) const;
+
+  ops::RowPenalties penalties_;  // of any row and slot
   bool counts_outputs_ = false;
   std::vector<int32_t> prompt_ids_;  // sorted, distinct; only for repetition
   std::unordered_map<int32_t, int32_t> output_counts_;
+  static constexpr int32_t kNothing = -1;
+  int32_t num_counted_ = kNothing;  // outputs that the executor has counted, behind the prompt
 };
 
 }  // namespace pagemill::sampling

@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <tuple>
 #include <vector>
+
+#include "cc/ops/sample/row_adjustments.h"
+#include "cc/sampling/step_adjustments.h"
 
 namespace pagemill::sampling {
 namespace {
@@ -58,6 +63,56 @@ TEST(PenaltiesTest, ARequestWithoutThemChangesNothing) {
   std::vector<float> changed = Row();
   penalties.Apply(changed);
   EXPECT_EQ(changed, Row());
+}
+
+using Count = std::tuple<int32_t, int32_t, int32_t>;  // slot, token, amount
+
+std::vector<Count> CountsOf(const StepAdjustments& step) {
+  std::vector<Count> counts;
+  for (const ops::TokenCount& c : step.counts) counts.emplace_back(c.slot, c.token_id, c.amount);
+  std::ranges::sort(counts);
+  return counts;
+}
+
+TEST(PenaltiesTest, WhatAnExecutorHasNotCountedIsListed) {
+  Penalties penalties;
+  penalties.Start(RequestOf({7, 6, 7}, 1.5f, 0, 0), kVocab);
+  penalties.AddOutput(6);
+  StepAdjustments step;
+  penalties.CountUpTo(1, /*slot=*/4, /*input=*/9, &step);
+  EXPECT_EQ(step.cleared_slots, std::vector{4});
+  EXPECT_EQ(CountsOf(step), (std::vector<Count>{{4, 6, 2}, {4, 7, 1}}));
+  // Two more, which the host does not know yet, one a step.
+  for (int32_t num_outputs : {2, 3}) {
+    step.Clear();
+    penalties.CountUpTo(num_outputs, 4, 9, &step);
+    EXPECT_TRUE(step.cleared_slots.empty());
+    EXPECT_EQ(CountsOf(step), (std::vector<Count>{{4, ops::TokenOfInput(9), 2}}));
+  }
+  step.Clear();
+  penalties.CountUpTo(3, 4, 9, &step);
+  EXPECT_TRUE(step.cleared_slots.empty() && step.counts.empty());
+}
+
+TEST(PenaltiesTest, AnExecutorCountsAnewBehindStepsThatItHasNotSampled) {
+  Penalties penalties;
+  penalties.Start(RequestOf({7}, 1.0f, 0, 0.5f), kVocab);
+  StepAdjustments step;
+  penalties.CountUpTo(0, 1, 0, &step);
+  EXPECT_EQ(step.cleared_slots, std::vector{1});
+  EXPECT_TRUE(step.counts.empty()) << "only repetition is of prompts";
+  for (int32_t id : {3, 9, 3}) penalties.AddOutput(id);
+  step.Clear();
+  penalties.CountUpTo(3, 1, 0, &step);
+  EXPECT_EQ(step.cleared_slots, std::vector{1});
+  EXPECT_EQ(CountsOf(step), (std::vector<Count>{{1, 3, 4}, {1, 9, 2}}));
+  // A request that is resumed counts anew as well.
+  penalties.Start(RequestOf({7}, 1.0f, 0, 0.5f), kVocab);
+  penalties.AddOutput(5);
+  step.Clear();
+  penalties.CountUpTo(1, 2, 0, &step);
+  EXPECT_EQ(step.cleared_slots, std::vector{2});
+  EXPECT_EQ(CountsOf(step), (std::vector<Count>{{2, 5, 2}}));
 }
 
 }  // namespace

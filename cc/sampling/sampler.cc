@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "cc/ops/sample/row_draw.h"
 #include "cc/sampling/copy_allowed.h"
@@ -16,6 +17,10 @@ namespace {
 constexpr float kExcluded = -std::numeric_limits<float>::infinity();
 constexpr float kLowestTemperature =
     0.01f;  // smaller temperatures that are not greedy are raised to this
+// Tokens with a bias, and tokens that min_tokens exclude, that Adjust() lists for a row at most. A
+// row with more is the host's, as are penalties that may turn logits into infinities.
+constexpr size_t kMaxBiases = 1024;
+constexpr float kLeastRepetition = 1e-3f, kMostRepetition = 1e3f;
 
 // Log probabilities of `token_id` in a row, with `wanted` alternatives (see step::SamplingParams).
 step::TokenLogprobs MakeLogprobs(const ops::RowPasses& passes, std::span<const float> logits,
@@ -33,6 +38,33 @@ step::TokenLogprobs MakeLogprobs(const ops::RowPasses& passes, std::span<const f
   out.top.reserve(top.size());
   for (const ops::Candidate& c : top) out.top.emplace_back(c.token_id, logprob(c.logit));
   return out;
+}
+
+// The tokens that min_tokens exclude at first, sorted and distinct.
+std::vector<int32_t> EndsOf(const step::SamplingParams& params) {
+  if (params.min_tokens == 0) return {};
+  std::vector<int32_t> ends = params.eos_token_ids;
+  ends.insert(ends.end(), params.stop_token_ids.begin(), params.stop_token_ids.end());
+  std::ranges::sort(ends);
+  const auto rest = std::ranges::unique(ends);
+  ends.erase(rest.begin(), rest.end());
+  return ends;
+}
+
+// The biases of tokens, each once: those that a token has are added.
+std::vector<std::pair<int32_t, float>> BiasesOf(const step::SamplingParams& params) {
+  std::vector<std::pair<int32_t, float>> biases = params.logit_bias;
+  std::ranges::stable_sort(biases, {}, &std::pair<int32_t, float>::first);
+  size_t size = 0;
+  for (const auto& [id, bias] : biases) {
+    if (size > 0 && biases[size - 1].first == id) {
+      biases[size - 1].second += bias;
+    } else {
+      biases[size++] = {id, bias};
+    }
+  }
+  biases.resize(size);
+  return biases;
 }
 
 Status NotFinite() {
@@ -71,15 +103,27 @@ struct Sampler::Slot {
   std::shared_ptr<const step::Request> request;  // null: the slot is free
   int32_t num_outputs = 0;                       // tokens sampled so far
   int32_t first_found = kNever;                  // NeedsOnlyToken() from so many outputs on
+  int32_t first_adjusted = kNever;               // NeedsOnlyAdjustedToken(), likewise
   bool masked = false;                           // rows may have masks
+  bool penalized = false;                        // penalties.active(), near what each step reads
+  std::vector<int32_t> ends;  // tokens that min_tokens exclude, sorted and distinct
+  std::vector<std::pair<int32_t, float>> biases;  // a token once
   Penalties penalties;
 
   static constexpr int32_t kNever = std::numeric_limits<int32_t>::max();
   bool BelowMinTokens() const { return num_outputs < request->sampling.min_tokens; }
-  bool AlwaysChangesLogits() const {
-    return !request->sampling.logit_bias.empty() || penalties.active();
-  }
+  bool AlwaysChangesLogits() const { return !biases.empty() || penalized; }
   bool ChangesLogits() const { return BelowMinTokens() || AlwaysChangesLogits(); }
+  int32_t FirstAdjusted(int32_t vocab_size) const {
+    const step::SamplingParams& params = request->sampling;
+    if (params.logprobs != step::SamplingParams::kNoLogprobs) return kNever;
+    if (biases.size() > kMaxBiases) return kNever;
+    const float repetition = params.repetition_penalty;
+    if (repetition < kLeastRepetition || repetition > kMostRepetition) return kNever;
+    // min_tokens do not apply if they exclude all tokens that a mask allows.
+    const bool may_exclude_all = masked || ends.size() >= static_cast<size_t>(vocab_size);
+    return may_exclude_all || ends.size() > kMaxBiases ? params.min_tokens : 0;
+  }
 };
 
 // A row after the steps that change logits, and its maximum (token -1: no token is allowed).
@@ -111,12 +155,16 @@ void Sampler::Start(step::RequestIndex index, std::shared_ptr<const step::Reques
   slot.request = std::move(request);
   slot.num_outputs = static_cast<int32_t>(output_token_ids.size());
   slot.masked = masked;
+  slot.ends = EndsOf(slot.request->sampling);
+  slot.biases = BiasesOf(slot.request->sampling);
   slot.penalties.Start(*slot.request, options_.vocab_size);
+  slot.penalized = slot.penalties.active();
   for (int32_t id : output_token_ids) slot.penalties.AddOutput(id);
   const step::SamplingParams& params = slot.request->sampling;
   const bool needs_logits =
       params.logprobs != step::SamplingParams::kNoLogprobs || slot.AlwaysChangesLogits();
   slot.first_found = needs_logits ? Slot::kNever : params.min_tokens;
+  slot.first_adjusted = slot.FirstAdjusted(options_.vocab_size);
 }
 
 void Sampler::Release(step::RequestIndex index) { slots_[index.value()] = Slot(); }
@@ -127,13 +175,34 @@ bool Sampler::NeedsOnlyToken(step::RequestIndex index) const {
   return slot.num_outputs >= slot.first_found;
 }
 
+bool Sampler::NeedsOnlyAdjustedToken(step::RequestIndex index) const {
+  const Slot& slot = slots_[index.value()];
+  PAGEMILL_CHECK(slot.request != nullptr);
+  return slot.num_outputs >= slot.first_adjusted;
+}
+
+void Sampler::Adjust(step::RequestIndex index, const AdjustedRow& row, StepAdjustments* to) {
+  Slot& slot = slots_[index.value()];
+  const step::SamplingParams& params = slot.request->sampling;
+  std::span<const int32_t> ends;
+  if (row.num_outputs < params.min_tokens) ends = slot.ends;
+  for (int32_t id : ends) to->biases.push_back({row.row, id, kExcluded});
+  for (const auto& [id, bias] : slot.biases) {
+    if (!std::ranges::binary_search(ends, id)) to->biases.push_back({row.row, id, bias});
+  }
+  if (!slot.penalized) return;
+  slot.penalties.CountUpTo(row.num_outputs, index.value(), row.input, to);
+  to->penalties.push_back(slot.penalties.OfRow(row.row, index.value()));
+}
+
 Status Sampler::TakeFound(step::RequestIndex index, const ops::RowMaximum& found) {
-  PAGEMILL_CHECK(NeedsOnlyToken(index));
+  PAGEMILL_CHECK(NeedsOnlyAdjustedToken(index));
   Slot& slot = slots_[index.value()];
   if (!found.usable()) {
     // Invalid logits are +inf.
     return slot.masked && found.logit == kExcluded ? NoTokenAllowed() : NotFinite();
   }
+  if (slot.penalized) slot.penalties.AddOutput(found.column);
   ++slot.num_outputs;
   return OkStatus();
 }
@@ -169,10 +238,9 @@ Sampler::Processed Sampler::Process(const LogitsRow& row, Scratch& scratch) cons
   const std::span<float> logits(scratch.logits);
   CopyAllowed(LogitsOf(row), row.mask, logits);
   if (slot.BelowMinTokens()) {
-    for (int32_t id : params.eos_token_ids) logits[id] = kExcluded;
-    for (int32_t id : params.stop_token_ids) logits[id] = kExcluded;
+    for (int32_t id : slot.ends) logits[id] = kExcluded;
   }
-  for (const auto& [id, bias] : params.logit_bias) logits[id] += bias;
+  for (const auto& [id, bias] : slot.biases) logits[id] += bias;
   slot.penalties.Apply(logits);
   ops::MaxEntry max = ops::ArgMax(passes_, logits);
   // If everything was excluded, use the allowed token with the largest original logit.

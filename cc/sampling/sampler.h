@@ -49,6 +49,7 @@
 #include "cc/ops/sample/row_draw.h"
 #include "cc/ops/sample/row_passes.h"
 #include "cc/ops/sample/sample.h"
+#include "cc/sampling/step_adjustments.h"
 #include "cc/step/request.h"
 #include "cc/step/step_result.h"
 
@@ -82,6 +83,13 @@ struct LogitsRow {
   std::span<const uint32_t> mask = {};
 };
 
+// A row of a step from which an executor chooses a token.
+struct AdjustedRow {
+  int32_t row = 0;          // of the step
+  int32_t num_outputs = 0;  // of the request, in front of the token
+  int32_t input = 0;        // index of the row's own token among those of the step
+};
+
 struct RowOutput {
   int32_t token_id = -1;  // sampled, or the row's prompt_token_id; -1 after a rejected draft
   bool has_logprobs = false;
@@ -108,9 +116,16 @@ class Sampler {
   // min_tokens are reached.
   bool NeedsOnlyToken(step::RequestIndex index) const;
 
+  // As NeedsOnlyToken(), for an executor that changes logits, too, as Adjust() says.
+  bool NeedsOnlyAdjustedToken(step::RequestIndex index) const;
+
+  // Adds to `to` what changes a row of a slot apart from its mask: min_tokens, biases, penalties.
+  // Called for the rows in the order of their steps, once for each.
+  void Adjust(step::RequestIndex index, const AdjustedRow& row, StepAdjustments* to);
+
   // The next output of a slot is found.column, which an executor found: the largest logit or a
-  // drawn one (RowDrawOf()), among the tokens that the row's mask allows. Not OK: there is none, as
-  // RowOutput::failure. Aborts without NeedsOnlyToken(). O(1).
+  // drawn one (RowDrawOf()), among the tokens that the row's mask allows, of adjusted logits. Not
+  // OK: there is none, as RowOutput::failure. Aborts without NeedsOnlyAdjustedToken(). O(1).
   Status TakeFound(step::RequestIndex index, const ops::RowMaximum& found);
 
   // Processes every row; rows of one request are consecutive, in position order. Sampled tokens

@@ -12,6 +12,7 @@ namespace pagemill::gpu {
 std::span<const ops::Kernel> ActivationKernels();
 std::span<const ops::Kernel> AddKernels();
 std::span<const ops::Kernel> AddRmsNormKernels();
+std::span<const ops::Kernel> AdjustLogitsKernels();
 std::span<const ops::Kernel> AllGatherKernels();
 std::span<const ops::Kernel> AllReduceKernels();
 std::span<const ops::Kernel> ApplyAdapterKernels();
@@ -20,6 +21,7 @@ std::span<const ops::Kernel> AttentionKernels();
 std::span<const ops::Kernel> CausalConvKernels();
 std::span<const ops::Kernel> CompressTokensKernels();
 std::span<const ops::Kernel> ConcatKernels();
+std::span<const ops::Kernel> CountTokensKernels();
 std::span<const ops::Kernel> DrawTokensKernels();
 std::span<const ops::Kernel> EmbeddingKernels();
 std::span<const ops::Kernel> GatedActivationKernels();

@@ -13,12 +13,14 @@ namespace pagemill::sycl {
 extern const ops::Kernel kActivation;
 extern const ops::Kernel kAdd;
 extern const ops::Kernel kAddRmsNorm;
+extern const ops::Kernel kAdjustLogits;
 extern const ops::Kernel kApplyAdapter;
 extern const ops::Kernel kArgmax;
 extern const ops::Kernel kAttention;
 extern const ops::Kernel kCausalConv;
 extern const ops::Kernel kCompressTokens;
 extern const ops::Kernel kConcat;
+extern const ops::Kernel kCountTokens;
 extern const ops::Kernel kDrawTokens;
 extern const ops::Kernel kEmbedding;
 extern const ops::Kernel kGatedActivation;

@@ -167,8 +167,12 @@ std::vector<step::Request> SampledRequests(uint64_t seed) {
   std::vector<step::Request> requests = GreedyRequests(seed);
   for (size_t i = 0; i < requests.size(); ++i) {
     if (i % 4 == 3) requests[i].new_token_matcher = NewTwoOfThree;
-    if (i % 3 == 0) continue;
     step::SamplingParams& sampling = requests[i].sampling;
+    if (i % 5 == 0) sampling.repetition_penalty = 1.4f;
+    if (i % 5 < 2) sampling.frequency_penalty = 0.3f;
+    if (i % 5 == 2) sampling.logit_bias = {{3, 2.0f}, {static_cast<int32_t>(i), -1.0f}};
+    if (i % 2 == 0) sampling.min_tokens = std::min(sampling.max_tokens, 5);
+    if (i % 3 == 0) continue;
     sampling.temperature = 0.4f + 0.2f * static_cast<float>(i);
     sampling.seed = seed << 35 | i;
     if (i % 4 == 1) sampling.top_k = 20;

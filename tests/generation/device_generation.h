@@ -48,8 +48,8 @@ struct Generated {
 // token that ends them. All are greedy.
 std::vector<step::Request> GreedyRequests(uint64_t seed);
 
-// Likewise, but two of three have a temperature, with every kind of limit on the drawn tokens, and
-// one of four has a token matcher.
+// Likewise, but two of three have a temperature, with every kind of limit on the drawn tokens, one
+// of four has a token matcher, and some have penalties, biases and a least number of tokens.
 std::vector<step::Request> SampledRequests(uint64_t seed);
 
 // Runs the requests concurrently. Returns the error of the first that fails. `text` is a program

@@ -79,6 +79,7 @@ TEST_P(StepsOnADevice, GiveTheTokensOfOneWithDrafts) {
 // Greedy and sampled requests together: the device draws the same tokens as the host does on the
 // CPU, and steps overlap as with greedy requests.
 TEST_P(StepsOnADevice, GiveTheTokensOfOneToSampledRequests) {
+  uint64_t preempted = 0;
   for (const uint64_t seed : {4, 5}) {
     const std::string text = program::testing::TinyLlamaText({.seed = seed, .window = 8});
     const std::vector<step::Request> requests = SampledRequests(seed);
@@ -96,9 +97,11 @@ TEST_P(StepsOnADevice, GiveTheTokensOfOneToSampledRequests) {
         EXPECT_EQ(got.num_overlapping_steps > got.num_steps / 2, steps_in_flight > 1)
             << got.num_overlapping_steps << " of " << got.num_steps;
         EXPECT_EQ(got.num_replays > 0, graphs);
+        preempted += got.stats.num_preemptions;
       }
     }
   }
+  EXPECT_GT(preempted, 0u) << "requests with penalties are resumed";
 }
 
 // Every third request needs log probabilities, so the host samples its steps.

@@ -75,11 +75,13 @@ struct OpBody {
 constexpr OpBody kBodies[] = {
     {"activation", CheckActivationConformance},
     {"add", CheckAddConformance},
+    {"adjust_logits", CheckAdjustLogitsConformance},
     {"argmax", CheckArgmaxConformance},
     {"attention", CheckAttentionConformance},
     {"causal_conv", CheckCausalConvConformance},
     {"compress_tokens", CheckCompressTokensConformance},
     {"concat", CheckConcatConformance},
+    {"count_tokens", CheckCountTokensConformance},
     {"draw_tokens", CheckDrawTokensConformance},
     {"embedding", CheckEmbeddingConformance},
     {"gated_activation", CheckGatedActivationConformance},

@@ -17,10 +17,10 @@
 #include "cc/program/adapters/device_adapters.h"
 #include "cc/program/bound/bound_program.h"
 #include "cc/program/bound/step_calls.h"
-#include "cc/program/device/device_tokens.h"
 #include "cc/program/device/device_weights.h"
 #include "cc/program/device/step_graphs.h"
 #include "cc/program/device/step_image.h"
+#include "cc/program/device/tokens/device_tokens.h"
 #include "cc/program/kv/device_pages.h"
 #include "cc/program/kv/key_layout.h"
 #include "cc/program/kv/kv_fingerprint.h"
@@ -64,6 +64,7 @@ struct DeviceExecutor::Bound {
     std::span<std::byte> outputs;  // copied back
     StepImage::Staging image;      // in `arrays`
     StepSizes sizes;               // without padding
+    StepSizes padded;
     std::unique_ptr<device::Event> done;
     std::vector<OutputView> views;
     bool by_maxima = false;  // returns maxima instead of logits
@@ -115,8 +116,8 @@ struct DeviceExecutor::Bound {
   void EnqueueBatch(const ops::StepBatch& batch, const StepSizes& sizes, Slot* slot);
   void EnqueueInputs(std::span<const TensorView> from, Slot* slot);
   Status CheckTokens(const ops::StepBatch& batch) const;
-  Status CheckDraws(const StepDraws& draws) const;
   void EnqueueKernels(const StepSizes& sizes, bool with_adapters);
+  const int32_t* TokenIds(const StepSizes& sizes);
   std::byte* DataOf(ValueId id) const { return bound.values[static_cast<size_t>(id.value())]; }
   void EnqueueOutputs(Slot* slot);
   void EnqueueEnd();
@@ -311,21 +312,6 @@ Status DeviceExecutor::Bound::CheckTokens(const ops::StepBatch& batch) const {
   return OkStatus();
 }
 
-// Checks draws for the step enqueued last.
-Status DeviceExecutor::Bound::CheckDraws(const StepDraws& draws) const {
-  if (static_cast<int64_t>(draws.rows.size()) != num_found) {
-    return InvalidArgument("a step of " + std::to_string(num_found) + " rows of logits has " +
-                           std::to_string(draws.rows.size()) + " draws");
-  }
-  const int64_t num_masks = static_cast<int64_t>(draws.masks.size()) / tokens->num_mask_words();
-  const auto known = [&](const ops::RowDraw& row) { return row.mask < num_masks; };
-  if (num_masks <= num_found && std::all_of(draws.rows.begin(), draws.rows.end(), known)) {
-    return OkStatus();
-  }
-  return InvalidArgument("the draws of a step do not fit its " + std::to_string(num_masks) +
-                         " token masks");
-}
-
 // Without adapters, kernels that apply them do nothing.
 void DeviceExecutor::Bound::EnqueueKernels(const StepSizes& sizes, bool with_adapters) {
   ops::StepBatch view = image->View(sizes, arrays.data() + plan.arrays_offset());
@@ -339,6 +325,11 @@ void DeviceExecutor::Bound::EnqueueKernels(const StepSizes& sizes, bool with_ada
     bound.ops[i].kernel->run((*calls)[i], context);
   }
   if (tokens) tokens->EnqueueFind(DataOf(*program.FindOutput(kLogits)), sizes.logits_rows, *stream);
+}
+
+// On the device, of the step that was enqueued last, padded to `sizes`.
+const int32_t* DeviceExecutor::Bound::TokenIds(const StepSizes& sizes) {
+  return image->View(sizes, arrays.data() + plan.arrays_offset()).token_ids;
 }
 
 void DeviceExecutor::Bound::EnqueueOutputs(Slot* slot) {
@@ -503,7 +494,8 @@ Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
   slot.by_maxima = b.tokens && batch.argmax_columns > 0;
   b.num_found = slot.by_maxima ? slot.sizes.logits_rows : 0;
   const std::optional<StepSizes> bucket = b.graphs->BucketOf(slot.sizes);
-  b.EnqueueBatch(batch, bucket.value_or(slot.sizes), &slot);
+  slot.padded = bucket.value_or(slot.sizes);
+  b.EnqueueBatch(batch, slot.padded, &slot);
   const bool with_adapters = UsesAdapters(batch);
   if (b.adapters) b.adapters->EnqueueTables(slot.tables, *b.stream);
   if (bucket) {
@@ -511,7 +503,7 @@ Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
                                            *b.stream,
                                            [&] { b.EnqueueKernels(*bucket, with_adapters); }));
   } else {
-    b.EnqueueKernels(slot.sizes, with_adapters);
+    b.EnqueueKernels(slot.padded, with_adapters);
   }
   b.EnqueueOutputs(&slot);
   ++b.num_enqueued;
@@ -525,9 +517,12 @@ Status DeviceExecutor::Sample(const StepDraws& draws) {
   if (!b.newest_is_open || b.num_found == 0) {
     return FailedPrecondition("no step was enqueued from whose rows tokens may be drawn");
   }
-  PAGEMILL_RETURN_IF_ERROR(b.CheckDraws(draws));
   Bound::Slot& slot = b.SlotOf(b.num_enqueued - 1);
-  b.tokens->EnqueueDraw(b.DataOf(*b.program.FindOutput(kLogits)), draws, &slot.found, *b.stream);
+  PAGEMILL_RETURN_IF_ERROR(b.tokens->CheckDraws(draws, b.num_found, slot.sizes.tokens));
+  const std::span<const int32_t> ids = {b.TokenIds(slot.padded),
+                                        static_cast<size_t>(slot.sizes.tokens)};
+  b.tokens->EnqueueDraw(b.DataOf(*b.program.FindOutput(kLogits)), ids, draws, &slot.found,
+                        *b.stream);
   b.EnqueueEnd();
   return OkStatus();
 }

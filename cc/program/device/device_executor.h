@@ -13,7 +13,7 @@
 // The device's memory is allocated once, as planned, so addresses are stable. A batch is copied
 // when it is enqueued. Outputs are copied to host memory, one area for each step in flight. All
 // copies are from and to memory of Device::AllocateHost(), so that the host waits for none. If
-// tokens are chosen on the device (device_tokens.h), a batch may refer to tokens of the previous
+// tokens are chosen on the device (tokens/device_tokens.h), a batch may refer to tokens of the last
 // step by row (TokenOfRow()), and a step that requests maxima copies only those. Sample() draws
 // tokens after the step, or after its graph.
 //

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,6 +16,7 @@
 
 #include "cc/device/testing/test_device.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/sample/row_adjustments.h"
 #include "cc/ops/sample/row_draw.h"
 #include "cc/ops/sample/sample.h"
 #include "cc/ops/testing/test_device_ops.h"
@@ -245,6 +247,49 @@ std::vector<uint32_t> Masks(bool masked) {
   return {1u << 4, 1u << 5, 1u, 0x55555555u, 0x55555555u, 0x55555555u};
 }
 
+// Rows 0 and 2 have penalties, of tokens that are counted in slots 5 and 4: some of a prompt, then
+// one in each step. Row 1 has a bias, which its mask excludes.
+struct Adjustments {
+  Adjustments(int32_t step, bool adjusted) {
+    if (!adjusted) return;
+    biases = {{1, 6, 30.0f}, {1, 5, 0.5f}, {0, 40, -INFINITY}};
+    penalties = {{.row = 2, .slot = 4, .repetition = 1.5f, .frequency = 0.5f},
+                 {.row = 0, .slot = 5, .repetition = 3.0f, .presence = 2.0f}};
+    if (step == 0) cleared_slots = {4, 5};
+    for (int32_t token = 0; step == 0 && token < kTokens; token += 3) {
+      counts.push_back({token % 2 == 0 ? 4 : 5, token, ops::kInPrompt});
+    }
+    if (step == 0) return;
+    counts = {{4, ops::TokenOfInput(2), ops::kOneOutput},
+              {5, ops::TokenOfInput(0), ops::kOneOutput}};
+  }
+  std::vector<int32_t> cleared_slots;
+  std::vector<ops::TokenCount> counts;
+  std::vector<ops::LogitBias> biases;
+  std::vector<ops::RowPenalties> penalties;
+};
+
+// What a host that has counted `ids` does to the logits.
+void Adjust(const Adjustments& step, const std::vector<int32_t>& ids,
+            std::map<int32_t, std::vector<int32_t>>* counted, std::vector<float>* logits) {
+  const auto logit = [&](int32_t row, int32_t token) -> float& {
+    return (*logits)[static_cast<size_t>(row * kVocab + token)];
+  };
+  for (const int32_t slot : step.cleared_slots) (*counted)[slot].assign(kTokens, 0);
+  for (const ops::TokenCount& count : step.counts) {
+    const int32_t token =
+        count.token_id >= 0 ? count.token_id : ids[static_cast<size_t>(-1 - count.token_id)];
+    (*counted)[count.slot][static_cast<size_t>(token)] += count.amount;
+  }
+  for (const ops::LogitBias& bias : step.biases) logit(bias.row, bias.token_id) += bias.bias;
+  for (const ops::RowPenalties& row : step.penalties) {
+    for (int32_t token = 0; token < kTokens; ++token) {
+      float& x = logit(row.row, token);
+      x = ops::PenalizedLogit(x, (*counted)[row.slot][static_cast<size_t>(token)], row);
+    }
+  }
+}
+
 // The tokens that a host would choose from the logits.
 std::vector<int32_t> Chosen(std::vector<float> logits, const std::vector<ops::RowDraw>& draws,
                             const std::vector<uint32_t>& masks) {
@@ -263,12 +308,12 @@ std::vector<int32_t> Chosen(std::vector<float> logits, const std::vector<ops::Ro
   return chosen;
 }
 
-class DeviceExecutorDraws : public ::testing::TestWithParam<std::tuple<int32_t, bool>> {};
+class DeviceExecutorDraws : public ::testing::TestWithParam<std::tuple<int32_t, bool, bool>> {};
 
 // Each step reads its tokens from the previous one, which chooses them after its graph and is still
 // in flight.
 TEST_P(DeviceExecutorDraws, AStepReadsTheTokensThatTheOneBeforeDraws) {
-  const auto& [max_graph_tokens, masked] = GetParam();
+  const auto& [max_graph_tokens, masked, adjusted] = GetParam();
   const std::string text = testing::TinyLlamaText({.seed = 6});
   const auto reference = OnCpu(text);
   TestDevice device;
@@ -283,12 +328,15 @@ TEST_P(DeviceExecutorDraws, AStepReadsTheTokensThatTheOneBeforeDraws) {
   const std::vector<int32_t> rows = {TokenOfRow(0), TokenOfRow(1), TokenOfRow(2)};
   const std::vector<uint32_t> masks = Masks(masked);
   std::vector<std::vector<int32_t>> expected;
+  std::map<int32_t, std::vector<int32_t>> counted;
   int32_t different = 0;  // draws that differ from the argmax
   for (size_t i = 0; i < steps.size(); ++i) {
     ops::StepBatch batch = steps[i].view();
     if (i > 0) batch.token_ids = expected.back().data();
-    const std::vector<float> logits = MustRun(*reference, batch);
-    expected.push_back(Chosen(logits, Draws(static_cast<int32_t>(i), masked), masks));
+    std::vector<float> logits = MustRun(*reference, batch);
+    const auto step = static_cast<int32_t>(i);
+    if (adjusted) Adjust({step, true}, i > 0 ? expected.back() : rows, &counted, &logits);
+    expected.push_back(Chosen(logits, Draws(step, masked), masks));
     different += expected.back() != Largest(logits) ? 1 : 0;
   }
   EXPECT_GT(different, 3);
@@ -312,15 +360,20 @@ TEST_P(DeviceExecutorDraws, AStepReadsTheTokensThatTheOneBeforeDraws) {
     if (i >= 2 && collects_first) collect(i - 2);
     if (i < steps.size()) {
       const std::vector<ops::RowDraw> draws = Draws(static_cast<int32_t>(i), masked);
-      ASSERT_TRUE((*executor)->Sample({.rows = draws, .masks = masks}).ok());
+      const Adjustments with(static_cast<int32_t>(i), adjusted);
+      ASSERT_TRUE((*executor)
+                      ->Sample({draws, masks, with.cleared_slots, with.counts, with.biases,
+                                with.penalties})
+                      .ok());
     }
     if (i >= 2 && !collects_first) collect(i - 2);
   }
   EXPECT_EQ(device.num_pageable_copies(), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(GraphsAndMasks, DeviceExecutorDraws,
-                         ::testing::Combine(::testing::Values(0, kGraphTokens), ::testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(GraphsMasksAndPenalties, DeviceExecutorDraws,
+                         ::testing::Combine(::testing::Values(0, kGraphTokens), ::testing::Bool(),
+                                            ::testing::Bool()));
 
 TEST(DeviceExecutor, ARowWhoseMaskAllowsNothingHasNoToken) {
   TestDevice device;

@@ -40,6 +40,7 @@ std::vector<Part> PartsOf(const DevicePlan& plan) {
           {"step", plan.array_bytes + plan.input_bytes},
           {"tokens", plan.tokens ? plan.tokens->token_bytes() : 0},
           {"masks", plan.mask_bytes()},
+          {"counts", plan.count_bytes()},
           {"adapters", plan.adapters.table_bytes + plan.adapters.matrix_bytes},
           {"exchange", plan.exchange_bytes}};
 }
@@ -63,7 +64,8 @@ int64_t DevicePlan::allocated_bytes() const {
 }
 
 int64_t DevicePlan::host_bytes() const {
-  const int64_t slot = slot_bytes + (tokens ? tokens->host_bytes() : 0);
+  const int64_t slot =
+      slot_bytes + (tokens ? tokens->host_bytes() + tokens->adjuster.host_bytes() : 0);
   return std::max(upload_bytes, num_slots * slot + adapters.upload_bytes + copy_bytes);
 }
 
@@ -100,8 +102,11 @@ StatusOr<DevicePlan> PlanDevice(const Program& program, const Target& target,
   const StepSizes sizes = options.max_sizes();
   plan.activations = PlanActivations(program, target.ops, sizes);
   if (device_options.token_columns > 0) {
+    // A draft model draws by what its requests ask, and adjusts no logits.
+    const int32_t num_slots = device_options.shares_kv ? 0 : options.max_num_seqs;
     PAGEMILL_ASSIGN_OR_RETURN(
-        plan.tokens, PlanTokens(program, target, options, device_options.token_columns));
+        plan.tokens,
+        PlanTokens(program, target, options, device_options.token_columns, num_slots));
   }
   plan.weight_bytes = WeightArena(program, plan.kernels.kernels).bytes();
   for (const Output& output : program.outputs()) {

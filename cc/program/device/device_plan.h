@@ -17,7 +17,7 @@
 #include "cc/device/device.h"
 #include "cc/program/adapters/device_adapters.h"
 #include "cc/program/device/device_options.h"
-#include "cc/program/device/device_tokens.h"
+#include "cc/program/device/tokens/device_tokens.h"
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
 #include "cc/program/kv/kv_layout.h"
@@ -54,6 +54,7 @@ struct DevicePlan {
   int64_t arrays_offset() const { return Aligned(kernels.plan_bytes); }
   const KvLayout& kv() const { return kernels.kv; }
   int64_t mask_bytes() const { return tokens ? tokens->mask_bytes() : 0; }
+  int64_t count_bytes() const { return tokens ? tokens->adjuster.count_bytes() : 0; }
   // Everything that is allocated on the device.
   int64_t allocated_bytes() const;
   int64_t total_bytes() const { return allocated_bytes() + graph_bytes; }

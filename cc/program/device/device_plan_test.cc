@@ -115,7 +115,7 @@ output y y
 TEST(DevicePlan, ListsItsParts) {
   const auto plan = *PlanDevice(*Program::Parse(testing::TinyLlamaText({})), TheTarget(),
                                 Options(8), {.token_columns = 80});
-  for (const char* line : {"weights ", "kv cache ", "masks ", "graphs ", "total ", "on the host"}) {
+  for (const char* line : {"weights ", "kv cache ", "masks ", "counts ", "graphs ", "total ", "on the host"}) {
     EXPECT_NE(plan.ToString().find(line), std::string::npos) << line;
   }
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cc/device/capabilities.h"
+#include "cc/ops/sample/row_adjustments.h"
 #include "cc/ops/sample/row_draw.h"
 #include "cc/ops/sample/sample.h"
 #include "cc/tensor/tensor_view.h"
@@ -44,6 +45,7 @@ Status ContextExecutor::Enqueue(const ops::StepBatch& batch) {
   num_overlapping_steps += !steps_.empty();
   const std::vector<int32_t> ids = TokensOf(batch);
   token_ids.insert(token_ids.end(), ids.begin(), ids.end());
+  last_ids_ = ids;
   const ops::BatchView view = batch.View(0);
   for (int32_t t = 0; t < view.num_tokens; ++t) {
     kv_[static_cast<size_t>(view.slot_mapping[t])] = ids[static_cast<size_t>(t)];
@@ -74,6 +76,39 @@ void ContextExecutor::Exclude(std::span<const uint32_t> mask, std::span<float> l
   ops::Observe(logits.data(), static_cast<int64_t>(logits.size()), 0, found);
 }
 
+void ContextExecutor::Count(const program::StepDraws& draws) {
+  num_cleared += static_cast<int64_t>(draws.cleared_slots.size());
+  for (const int32_t slot : draws.cleared_slots) counts_[slot].clear();
+  for (const ops::TokenCount& count : draws.counts) {
+    const int32_t token = count.token_id >= 0
+                              ? count.token_id
+                              : last_ids_.at(static_cast<size_t>(-1 - count.token_id));
+    counts_[count.slot][token] += count.amount;
+  }
+}
+
+void ContextExecutor::Adjust(const program::StepDraws& draws, Output* output) {
+  const auto columns = static_cast<size_t>(model_->vocab_size());
+  const auto row_of = [&](int32_t row) {
+    return std::span(output->logits).subspan(static_cast<size_t>(row) * columns, columns);
+  };
+  num_adjusted += static_cast<int64_t>(draws.biases.size() + draws.penalties.size());
+  for (const ops::LogitBias& bias : draws.biases) {
+    row_of(bias.row)[static_cast<size_t>(bias.token_id)] += bias.bias;
+  }
+  for (const ops::RowPenalties& penalties : draws.penalties) {
+    for (const auto& [token, counted] : counts_[penalties.slot]) {
+      float& logit = row_of(penalties.row)[static_cast<size_t>(token)];
+      logit = ops::PenalizedLogit(logit, counted, penalties);
+    }
+  }
+  for (size_t row = 0; row < output->maxima.size(); ++row) {
+    output->maxima[row] = {};
+    ops::Observe(row_of(static_cast<int32_t>(row)).data(), static_cast<int64_t>(columns), 0,
+                 &output->maxima[row]);
+  }
+}
+
 // With the instructions that a host's sampler chooses, so that tokens have its bits.
 Status ContextExecutor::Sample(const program::StepDraws& draws) {
   if (on_sample) PAGEMILL_RETURN_IF_ERROR(on_sample(draws));
@@ -86,13 +121,17 @@ Status ContextExecutor::Sample(const program::StepDraws& draws) {
   std::vector<ops::Candidate> storage(columns);
   Output& output = steps_.back();
   for (size_t row = 0; row < draws.rows.size(); ++row) {
+    const int32_t mask = draws.rows[row].mask;
+    if (mask < 0) continue;
+    Exclude(draws.masks.subspan(static_cast<size_t>(mask) * num_words, num_words),
+            std::span(output.logits).subspan(row * columns, columns), &output.maxima[row]);
+  }
+  Count(draws);
+  if (!draws.biases.empty() || !draws.penalties.empty()) Adjust(draws, &output);
+  for (size_t row = 0; row < draws.rows.size(); ++row) {
     const ops::RowDraw& draw = draws.rows[row];
     const std::span<float> logits = std::span(output.logits).subspan(row * columns, columns);
     ops::RowMaximum& found = output.maxima[row];
-    if (draw.mask >= 0) {
-      const size_t first = static_cast<size_t>(draw.mask) * num_words;
-      Exclude(draws.masks.subspan(first, num_words), logits, &found);
-    }
     if (!found.usable()) continue;
     num_drawn += draw.temperature > 0.0f;
     found.column = ops::DrawRow(passes, logits, {.token_id = found.column, .logit = found.logit},

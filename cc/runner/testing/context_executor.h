@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -55,6 +56,8 @@ class ContextExecutor final : public program::Executor {
   int64_t num_tokens_of_rows = 0;     // that were read from the step before
   int64_t num_drawn = 0;              // tokens, with a temperature
   int64_t num_masked = 0;             // rows
+  int64_t num_adjusted = 0;           // biases, and rows with penalties
+  int64_t num_cleared = 0;            // slots whose tokens were counted anew
 
  private:
   struct Output {
@@ -63,13 +66,17 @@ class ContextExecutor final : public program::Executor {
     int64_t rows = 0;
   };
   void Exclude(std::span<const uint32_t> mask, std::span<float> logits, ops::RowMaximum* found);
+  void Count(const program::StepDraws& draws);
+  void Adjust(const program::StepDraws& draws, Output* output);
   std::vector<int32_t> TokensOf(const ops::StepBatch& batch);
   std::vector<int32_t> ContextOf(const ops::BatchView& view, int32_t token) const;
 
   const sampling::HashModel* model_;
   std::vector<int32_t> kv_;                   // the token in each slot
   std::deque<Output> steps_;                  // enqueued and not collected
-  std::vector<ops::RowMaximum> last_maxima_;  // of the step enqueued last
+  std::vector<int32_t> last_ids_;             // of the step enqueued last
+  std::vector<ops::RowMaximum> last_maxima_;  // likewise
+  std::map<int32_t, std::map<int32_t, int32_t>> counts_;  // of slots, of tokens
   Output collected_;
   std::vector<program::OutputView> outputs_;
 };

@@ -118,6 +118,27 @@ def test_masks_exclude_tokens():
     assert [v for v in range(33) if y[1, v] > -torch.inf or y[1, v].isnan()] == [0, 2, 7]
 
 
+def test_tokens_are_counted():
+    counts = torch.full((3, 4), 5, dtype=torch.int32)
+    cleared = torch.tensor([1], dtype=torch.int32)
+    changes = torch.tensor([[1, 2, 3], [2, -1, 2], [0, -2, 2]], dtype=torch.int32)
+    ids = torch.tensor([3, -1], dtype=torch.int32)
+    _run("count_tokens", counts, cleared, changes, ids)
+    assert counts.tolist() == [[5, 5, 5, 5], [0, 0, 3, 0], [5, 5, 5, 7]]
+
+
+def test_logits_are_adjusted():
+    x = torch.tensor([[1.0, -2, 4, 8], [1, -2, 4, 8], [1, -2, 4, 8]])
+    counts = torch.tensor([[9, 9, 9, 9], [1, 3, 0, 4]], dtype=torch.int32)
+    words = struct.pack("=2if2if", 1, 2, -torch.inf, 2, 0, 0.5)
+    biases = torch.tensor(struct.unpack("=6i", words), dtype=torch.int32).reshape(2, 3)
+    words = struct.pack("=2i3f", 2, 1, 2.0, 0.25, 0.125)
+    penalties = torch.tensor([struct.unpack("=5i", words)], dtype=torch.int32)
+    _run("adjust_logits", x, counts, biases, penalties)
+    assert x[:2].tolist() == [[1, -2, 4, 8], [1, -2, -torch.inf, 8]]
+    assert x[2].tolist() == [0.75, -4.375, 4, 3.375]
+
+
 def test_scale():
     x = _random(3, 4)
     torch.testing.assert_close(_run("scale", x, by=-0.5)[0], -x / 2)

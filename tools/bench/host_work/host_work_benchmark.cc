@@ -1,8 +1,9 @@
 // What a decode step costs the host besides the model and the device: the engine's thread plans,
 // builds the batch, takes tokens that an executor has found, and hands them to a client that reads
-// them all along. CPU time of that thread for a step of so many requests, over an executor that
-// does nothing and has two steps in flight, as a device's has. Counters: the parts of that time, in
-// microseconds of the clock (step_times.h), so that the mutex and the reader's wake-ups count too.
+// them all along. CPU time of that thread for a step of so many requests, greedy or drawn with a
+// penalty, over an executor that does nothing and has two steps in flight, as a device's has.
+// Counters: the parts of that time, in microseconds of the clock (step_times.h), so that the mutex
+// and the reader's wake-ups count too.
 #include <benchmark/benchmark.h>
 #include <time.h>
 
@@ -37,7 +38,7 @@ double ThreadSeconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Finds the same token in each row. Notes the times of the first and the last step.
+// Finds the same token in all rows of a step. Notes the times of the first and the last step.
 class IdleExecutor final : public program::Executor {
  public:
   IdleExecutor() : Executor(/*max_steps_in_flight=*/2, /*samples=*/true) {}
@@ -45,7 +46,7 @@ class IdleExecutor final : public program::Executor {
   Status Enqueue(const ops::StepBatch& batch) override {
     last_s_ = ThreadSeconds();
     if (num_steps_++ == 0) first_s_ = last_s_;
-    const ops::RowMaximum found{.logit = 1.0f, .column = 3};
+    const ops::RowMaximum found{.logit = 1.0f, .column = num_steps_};
     rows_in_flight_[num_steps_ % 2].assign(static_cast<size_t>(batch.num_logits_rows), found);
     return OkStatus();
   }
@@ -70,14 +71,13 @@ class IdleExecutor final : public program::Executor {
   std::vector<ops::RowMaximum> rows_in_flight_[2];
 };
 
-void Generate(engine::Engine& engine, int32_t requests) {
+void Generate(engine::Engine& engine, int32_t requests, const step::SamplingParams& sampling) {
   engine.Pause(scheduler::PauseMode::kKeep);
   for (int32_t r = 0; r < requests; ++r) {
     step::Request request;
     request.id = step::RequestId(static_cast<uint64_t>(r) + 1);
     request.prompt_token_ids = std::vector<int32_t>(kPromptTokens, 1);
-    request.sampling.temperature = 0;
-    request.sampling.max_tokens = kOutputTokens;
+    request.sampling = sampling;
     PAGEMILL_CHECK(engine.Submit(std::move(request)).ok());
   }
   engine.Resume();
@@ -88,7 +88,7 @@ void Generate(engine::Engine& engine, int32_t requests) {
   }
 }
 
-void DecodeSteps(benchmark::State& state) {
+void DecodeSteps(benchmark::State& state, const step::SamplingParams& sampling) {
   const auto requests = static_cast<int32_t>(state.range(0));
   engine::RunnerLimits limits;
   limits.max_num_tokens = limits.max_num_seqs = limits.max_num_logits_rows = requests;
@@ -106,7 +106,7 @@ void DecodeSteps(benchmark::State& state) {
   const auto engine = *engine::Engine::Create(options, model_runner.get(), &clock, {});
   model_runner->SetProfiling(true);
   for (auto _ : state) {
-    Generate(*engine, requests);
+    Generate(*engine, requests, sampling);
     PAGEMILL_CHECK(engine->WaitIdle(kWaitSeconds));
     state.SetIterationTime(executor.TakeStepSeconds());
   }
@@ -118,13 +118,18 @@ void DecodeSteps(benchmark::State& state) {
   state.counters["model"] = micros(times.model_s);
 }
 
-BENCHMARK(DecodeSteps)
-    ->Arg(1)
-    ->Arg(64)
-    ->Arg(256)
-    ->Iterations(4)
-    ->UseManualTime()
-    ->Unit(benchmark::kMicrosecond);
+step::SamplingParams Greedy() { return {.temperature = 0, .max_tokens = kOutputTokens}; }
+step::SamplingParams Penalized() {
+  return {.temperature = 0.7f, .repetition_penalty = 1.1f, .max_tokens = kOutputTokens};
+}
+
+void Sizes(benchmark::internal::Benchmark* benchmark) {
+  benchmark->Arg(1)->Arg(64)->Arg(256)->Iterations(4)->UseManualTime();
+  benchmark->Unit(benchmark::kMicrosecond);
+}
+
+BENCHMARK_CAPTURE(DecodeSteps, greedy, Greedy())->Apply(Sizes);
+BENCHMARK_CAPTURE(DecodeSteps, penalized, Penalized())->Apply(Sizes);
 
 }  // namespace
 }  // namespace pagemill

@@ -1,4 +1,4 @@
-// File: cc/program/device/device_tokens.h
+// File: cc/program/device/tokens/device_tokens.h
 // Tokens that stay on a device: after a program's logits, the largest of each row is found or a
 // token drawn, and the next step reads its tokens from there, so that it can be enqueued before the
 // host knows them.
@@ -7,7 +7,7 @@
 //   tokens.EnqueueTake(ids, *stream);       // replaces negative ids by the previous step's tokens
 //   ... the program ...
 //   tokens.EnqueueFind(logits, num_rows, *stream);
-//   tokens.EnqueueDraw(logits, draws, &found, *stream);  // if rows are drawn or masked
+//   tokens.EnqueueDraw(logits, ids, draws, &found, *stream);  // if not all rows keep the largest
 //   tokens.EnqueueCopy(num_rows, &found, *stream);       // to the host; then found.Maxima()
 //
 // Its device arrays have fixed addresses, so EnqueueTake() and EnqueueFind() may be part of a
@@ -15,11 +15,12 @@
 // nothing to read. Drawn tokens replace the largest.
 //
 // The device must outlive it. Thread safety: that of Executor.
-#ifndef PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_TOKENS_H_
-#define PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_TOKENS_H_
+#ifndef PAGEMILL_CC_PROGRAM_DEVICE_TOKENS_DEVICE_TOKENS_H_
+#define PAGEMILL_CC_PROGRAM_DEVICE_TOKENS_DEVICE_TOKENS_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,6 +30,7 @@
 #include "cc/ops/op.h"
 #include "cc/ops/row_maxima.h"
 #include "cc/ops/sample/row_draw.h"
+#include "cc/program/device/tokens/logit_adjuster.h"
 #include "cc/program/executor.h"
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
@@ -49,6 +51,7 @@ class FoundTokens {
   // In `memory_`:
   std::span<ops::RowDraw> draws_;  // sent to the device
   std::span<uint32_t> masks_;
+  AdjustmentBuffer adjustments_;
   std::span<int32_t> columns_;  // copied back
   std::span<float> values_;
   size_t num_rows_ = 0;
@@ -61,6 +64,7 @@ struct TokenPlan {
   const ops::Kernel* find = nullptr;
   const ops::Kernel* mask = nullptr;
   const ops::Kernel* draw = nullptr;
+  AdjusterPlan adjuster;
   int64_t num_columns = 0;
   int64_t row_stride_bytes = 0;  // of logits
   int64_t max_rows = 0;
@@ -71,15 +75,19 @@ struct TokenPlan {
   int64_t found_bytes() const { return value_offset() + 4 * max_rows; }
   int64_t draw_bytes() const;
   int64_t mask_bytes() const { return 4 * num_mask_words() * max_rows; }
-  // On the device, without masks.
-  int64_t token_bytes() const { return found_bytes() + draw_bytes() + workspace_bytes; }
+  // On the device, without masks and counts.
+  int64_t token_bytes() const {
+    return found_bytes() + draw_bytes() + adjuster.device_bytes() + workspace_bytes;
+  }
   int64_t host_bytes() const { return found_bytes() + draw_bytes() + mask_bytes(); }  // of a step
 };
 
-// Tokens are the first `num_columns` columns of logits. kInvalidArgument if the program has no
-// logits or fewer columns; else errors of the op table.
+// Tokens are the first `num_columns` columns of logits; `num_slots` requests may have biases and
+// penalties, 0: none. kInvalidArgument if the program has no logits or fewer columns; else errors
+// of the op table.
 StatusOr<TokenPlan> PlanTokens(const Program& program, const Target& target,
-                               const ExecutorOptions& options, int32_t num_columns);
+                               const ExecutorOptions& options, int32_t num_columns,
+                               int32_t num_slots);
 
 class DeviceTokens {
  public:
@@ -94,10 +102,14 @@ class DeviceTokens {
   void EnqueueTake(const int32_t* ids, int64_t num_tokens, device::Stream& stream) const;
   // Finds the largest of each of `num_rows` rows of `logits`, in device memory.
   void EnqueueFind(const std::byte* logits, int64_t num_rows, device::Stream& stream) const;
+  // kInvalidArgument if `draws` are not for `num_rows` rows, or refer to masks or, as
+  // LogitAdjuster::Check() says, to others that do not exist.
+  Status CheckDraws(const StepDraws& draws, int64_t num_rows, int64_t num_ids) const;
   // Chooses one token for each of `draws` from rows of `logits` for which EnqueueFind() was
-  // enqueued; overwrites logits that masks exclude. `step` must not change until that is done.
-  void EnqueueDraw(std::byte* logits, const StepDraws& draws, FoundTokens* step,
-                   device::Stream& stream) const;
+  // enqueued; overwrites logits that are masked or adjusted. `ids`: of the step, in device memory.
+  // `step` must not change until that is done.
+  void EnqueueDraw(std::byte* logits, std::span<const int32_t> ids, const StepDraws& draws,
+                   FoundTokens* step, device::Stream& stream) const;
   // Copies the results of the first `num_rows` rows; `to` must not change until the copy is done.
   void EnqueueCopy(int64_t num_rows, FoundTokens* to, device::Stream& stream) const;
 
@@ -111,8 +123,9 @@ class DeviceTokens {
   TokenPlan plan_;
   device::DeviceMemory found_;  // the columns of all rows, then their values
   device::DeviceMemory draws_, masks_, workspace_;
+  std::optional<LogitAdjuster> adjuster_;
 };
 
 }  // namespace pagemill::program
 
-#endif  // PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_TOKENS_H_
+#endif  // PAGEMILL_CC_PROGRAM_DEVICE_TOKENS_DEVICE_TOKENS_H_

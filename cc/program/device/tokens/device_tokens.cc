@@ -1,4 +1,4 @@
-#include "cc/program/device/device_tokens.h"
+#include "cc/program/device/tokens/device_tokens.h"
 
 #include <algorithm>
 #include <optional>
@@ -87,7 +87,8 @@ int64_t TokenPlan::draw_bytes() const {
 }
 
 StatusOr<TokenPlan> PlanTokens(const Program& program, const Target& target,
-                               const ExecutorOptions& options, int32_t num_columns) {
+                               const ExecutorOptions& options, int32_t num_columns,
+                               int32_t num_slots) {
   const std::optional<ValueId> logits = program.FindOutput(kLogits);
   if (!logits) return InvalidArgument("token_columns is set, but the program has no logits");
   TensorView view = MakeView(program.value(*logits), options.max_sizes(), nullptr);
@@ -107,6 +108,8 @@ StatusOr<TokenPlan> PlanTokens(const Program& program, const Target& target,
   PAGEMILL_ASSIGN_OR_RETURN(plan.find, Choose(target, "argmax", find.call()));
   PAGEMILL_ASSIGN_OR_RETURN(plan.draw, Choose(target, "draw_tokens", draw.call()));
   PAGEMILL_ASSIGN_OR_RETURN(plan.mask, Choose(target, "mask_tokens", mask.call()));
+  PAGEMILL_ASSIGN_OR_RETURN(plan.adjuster,
+                            PlanAdjuster(target, view, options.max_num_tokens, num_slots));
   plan.workspace_bytes =
       std::max({WorkspaceBytes(*plan.take, take.call()), WorkspaceBytes(*plan.find, find.call()),
                 WorkspaceBytes(*plan.draw, draw.call()), WorkspaceBytes(*plan.mask, mask.call())});
@@ -121,6 +124,7 @@ StatusOr<DeviceTokens> DeviceTokens::Create(const TokenPlan& plan, device::Devic
   PAGEMILL_ASSIGN_OR_RETURN(tokens.masks_, device.Allocate(plan.mask_bytes(), "token masks"));
   PAGEMILL_ASSIGN_OR_RETURN(
       tokens.workspace_, device.Allocate(plan.workspace_bytes, "workspace of sampled tokens"));
+  PAGEMILL_ASSIGN_OR_RETURN(tokens.adjuster_, LogitAdjuster::Create(plan.adjuster, device));
   return tokens;
 }
 
@@ -128,6 +132,7 @@ StatusOr<FoundTokens> DeviceTokens::NewFound(device::Device& device) const {
   FoundTokens found;
   PAGEMILL_ASSIGN_OR_RETURN(found.memory_,
                             device.AllocateHost(plan_.host_bytes(), "the tokens of a step"));
+  PAGEMILL_ASSIGN_OR_RETURN(found.adjustments_, adjuster_->NewBuffer(device));
   const auto rows = static_cast<size_t>(plan_.max_rows);
   std::byte* const columns = found.memory_.data();
   std::byte* const draws = columns + plan_.found_bytes();
@@ -163,7 +168,22 @@ void DeviceTokens::EnqueueFind(const std::byte* logits, int64_t num_rows,
   Run(*plan_.find, FindCall(Logits(logits, num_rows), columns(), values()).call(), stream);
 }
 
-void DeviceTokens::EnqueueDraw(std::byte* logits, const StepDraws& draws, FoundTokens* step,
+Status DeviceTokens::CheckDraws(const StepDraws& draws, int64_t num_rows, int64_t num_ids) const {
+  if (static_cast<int64_t>(draws.rows.size()) != num_rows) {
+    return InvalidArgument("a step of " + std::to_string(num_rows) + " rows of logits has " +
+                           std::to_string(draws.rows.size()) + " draws");
+  }
+  const int64_t num_masks = static_cast<int64_t>(draws.masks.size()) / num_mask_words();
+  const auto known = [&](const ops::RowDraw& row) { return row.mask < num_masks; };
+  if (num_masks > num_rows || !std::ranges::all_of(draws.rows, known)) {
+    return InvalidArgument("the draws of a step do not fit its " + std::to_string(num_masks) +
+                           " token masks");
+  }
+  return adjuster_->Check(draws, num_rows, num_ids);
+}
+
+void DeviceTokens::EnqueueDraw(std::byte* logits, std::span<const int32_t> ids,
+                               const StepDraws& draws, FoundTokens* step,
                                device::Stream& stream) const {
   std::ranges::copy(draws.rows, step->draws_.begin());
   stream.CopyToDevice(draws_.data(), std::as_bytes(step->draws_.first(draws.rows.size())));
@@ -174,6 +194,11 @@ void DeviceTokens::EnqueueDraw(std::byte* logits, const StepDraws& draws, FoundT
     std::ranges::copy(draws.masks.first(words), step->masks_.begin());
     stream.CopyToDevice(masks_.data(), std::as_bytes(step->masks_.first(words)));
     Run(*plan_.mask, MaskCall(rows, draws_.data(), masks_.data(), num_masks).call(), stream);
+  }
+  const bool counts = !draws.cleared_slots.empty() || !draws.counts.empty();
+  const bool adjusted = !draws.biases.empty() || !draws.penalties.empty();
+  if (counts || adjusted) adjuster_->Enqueue(rows, ids, draws, &step->adjustments_, stream);
+  if (adjusted || !draws.masks.empty()) {
     Run(*plan_.find, FindCall(rows, columns(), values()).call(), stream);
   }
   Run(*plan_.draw, DrawCall(rows, columns(), values(), draws_.data()).call(), stream);
