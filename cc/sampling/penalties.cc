@@ -22,8 +22,7 @@ void Penalties::Start(const step::Request& request, int32_t vocab_size) {
 }
 
 void Penalties::AddOutput(int32_t token_id) {
-  if (!counts_outputs_) return;
-  ++output_counts_[token_id];
+  if (counts_outputs_) ++output_counts_[token_id];
 }
 
 void Penalties::Apply(std::span<float> logits) const {

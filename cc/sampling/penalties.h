@@ -1,7 +1,7 @@
 // File: cc/sampling/penalties.h
 // The tokens that occurred in a request, and their effect on its logits. Costs O(distinct tokens
 // that occurred) per row, and nothing for a request without penalties. An executor that applies
-// penalties keeps its own count (cc/ops/count_tokens): CountUpTo() lists what it lacks.
+// penalties keeps its own count (cc/ops/count_tokens): CountUpTo() lists what to count.
 #ifndef PAGEMILL_CC_SAMPLING_PENALTIES_H_
 #define PAGEMILL_CC_SAMPLING_PENALTIES_H_
 

@@ -1,17 +1,13 @@
 #include "cc/program/device/tokens/device_tokens.h"
 
 #include <algorithm>
-#include <optional>
 #include <string>
 
+#include "cc/program/device/tokens/op_choice.h"
 #include "cc/program/operand_views.h"
 
 namespace pagemill::program {
 namespace {
-
-constexpr int64_t kAlignment = 64;  // bytes
-
-const ops::Attributes kNoAttributes;
 
 // Owns the operands of a call.
 struct Call {
@@ -57,13 +53,6 @@ Call MaskCall(TensorView logits, const std::byte* draws, const std::byte* masks,
       .outputs = {logits}};
 }
 
-StatusOr<const ops::Kernel*> Choose(const Target& target, std::string_view name,
-                                    const ops::OpCall& call) {
-  PAGEMILL_ASSIGN_OR_RETURN(const ops::OpDefinition* definition, ops::FindOp(target.ops, name));
-  PAGEMILL_RETURN_IF_ERROR(definition->check(call));
-  return ops::ChooseKernel(*definition, target.capabilities, call);
-}
-
 int64_t WorkspaceBytes(const ops::Kernel& kernel, const ops::OpCall& call) {
   return kernel.workspace_bytes == nullptr ? 0 : kernel.workspace_bytes(call, /*num_threads=*/1);
 }
@@ -79,7 +68,7 @@ std::span<const ops::RowMaximum> FoundTokens::Maxima() {
 }
 
 int64_t TokenPlan::value_offset() const {
-  return (4 * max_rows + kAlignment - 1) / kAlignment * kAlignment;
+  return AlignedTo64(4 * max_rows);
 }
 
 int64_t TokenPlan::draw_bytes() const {
@@ -104,10 +93,10 @@ StatusOr<TokenPlan> PlanTokens(const Program& program, const Target& target,
   const Call find = FindCall(view, nullptr, nullptr);
   const Call draw = DrawCall(view, nullptr, nullptr, nullptr);
   const Call mask = MaskCall(view, nullptr, nullptr, plan.max_rows);
-  PAGEMILL_ASSIGN_OR_RETURN(plan.take, Choose(target, "take_tokens", take.call()));
-  PAGEMILL_ASSIGN_OR_RETURN(plan.find, Choose(target, "argmax", find.call()));
-  PAGEMILL_ASSIGN_OR_RETURN(plan.draw, Choose(target, "draw_tokens", draw.call()));
-  PAGEMILL_ASSIGN_OR_RETURN(plan.mask, Choose(target, "mask_tokens", mask.call()));
+  PAGEMILL_ASSIGN_OR_RETURN(plan.take, ChooseFor(target, "take_tokens", take.call()));
+  PAGEMILL_ASSIGN_OR_RETURN(plan.find, ChooseFor(target, "argmax", find.call()));
+  PAGEMILL_ASSIGN_OR_RETURN(plan.draw, ChooseFor(target, "draw_tokens", draw.call()));
+  PAGEMILL_ASSIGN_OR_RETURN(plan.mask, ChooseFor(target, "mask_tokens", mask.call()));
   PAGEMILL_ASSIGN_OR_RETURN(plan.adjuster,
                             PlanAdjuster(target, view, options.max_num_tokens, num_slots));
   plan.workspace_bytes =

@@ -4,22 +4,18 @@
 #include <string>
 #include <string_view>
 
+#include "cc/program/device/tokens/op_choice.h"
+
 namespace pagemill::program {
 namespace {
 
-constexpr int64_t kAlignment = 64;  // bytes
-
-const ops::Attributes kNoAttributes;
-
-int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
 int64_t ChangeBytes(const AdjusterPlan& plan) {
   static_assert(sizeof(ops::TokenCount) == sizeof(ops::LogitBias));
-  return Aligned(static_cast<int64_t>(sizeof(ops::TokenCount)) * plan.changes_at_once);
+  return AlignedTo64(static_cast<int64_t>(sizeof(ops::TokenCount)) * plan.changes_at_once);
 }
-int64_t ClearedBytes(const AdjusterPlan& plan) { return Aligned(4 * plan.num_slots); }
+int64_t ClearedBytes(const AdjusterPlan& plan) { return AlignedTo64(4 * plan.num_slots); }
 int64_t PenaltyBytes(const AdjusterPlan& plan) {
-  return Aligned(static_cast<int64_t>(sizeof(ops::RowPenalties)) * plan.max_rows);
+  return AlignedTo64(static_cast<int64_t>(sizeof(ops::RowPenalties)) * plan.max_rows);
 }
 
 TensorView Words(const void* data, size_t rows, int64_t words) {
@@ -43,10 +39,7 @@ template <size_t kInputs>
 StatusOr<const ops::Kernel*> Choose(const Target& target, std::string_view name,
                                     const TensorView (&inputs)[kInputs]) {
   const ops::OpCall call = {.inputs = inputs, .outputs = {}, .attributes = &kNoAttributes};
-  PAGEMILL_ASSIGN_OR_RETURN(const ops::OpDefinition* definition, ops::FindOp(target.ops, name));
-  PAGEMILL_RETURN_IF_ERROR(definition->check(call));
-  PAGEMILL_ASSIGN_OR_RETURN(const ops::Kernel* kernel,
-                            ops::ChooseKernel(*definition, target.capabilities, call));
+  PAGEMILL_ASSIGN_OR_RETURN(const ops::Kernel* kernel, ChooseFor(target, name, call));
   PAGEMILL_CHECK(kernel->workspace_bytes == nullptr ||
                  kernel->workspace_bytes(call, /*num_threads=*/1) == 0);
   return kernel;
