@@ -46,6 +46,7 @@ std::span<const ops::OpKernels> GpuKernels() {
       {"rotary_kv_write", RotaryKvWriteKernels()},
       {"scale", ScaleKernels()},
       {"scatter_rows", ScatterRowsKernels()},
+      {"score_tokens", ScoreTokensKernels()},
       {"select_rows", SelectRowsKernels()},
       {"select_tokens", SelectTokensKernels()},
       {"selective_scan", SelectiveScanKernels()},

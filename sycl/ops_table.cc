@@ -41,6 +41,7 @@ const ops::OpKernels kRows[] = {
     {"rotary_kv_write", {&kRotaryKvWrite, 1}},
     {"scale", {&kScale, 1}},
     {"scatter_rows", {&kScatterRows, 1}},
+    {"score_tokens", {&kScoreTokens, 1}},
     {"select_rows", {&kSelectRows, 1}},
     {"select_tokens", {&kSelectTokens, 1}},
     {"selective_scan", {&kSelectiveScan, 1}},

@@ -19,7 +19,7 @@
 #include "cc/program/executor.h"
 #include "cc/program/native_executor.h"
 #include "cc/runner/adapters/adapter_store.h"
-#include "cc/runner/rank_steps.h"
+#include "cc/runner/ranks/rank_steps.h"
 
 namespace pagemill::bindings {
 

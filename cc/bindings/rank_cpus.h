@@ -11,7 +11,7 @@
 #include "cc/device/cpu_share.h"
 #include "cc/program/executor_options.h"
 #include "cc/program/program.h"
-#include "cc/runner/rank_steps.h"
+#include "cc/runner/ranks/rank_steps.h"
 
 namespace pagemill::bindings {
 

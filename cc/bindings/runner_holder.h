@@ -11,7 +11,7 @@
 #include "cc/engine/runner_control.h"
 #include "cc/program/native_executor.h"
 #include "cc/runner/model_runner.h"
-#include "cc/runner/rank_steps.h"
+#include "cc/runner/ranks/rank_steps.h"
 
 namespace pagemill::bindings {
 

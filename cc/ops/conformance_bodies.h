@@ -61,6 +61,7 @@ void CheckRotaryKvWriteConformance(std::span<const OpDefinition> ops,
                                    const device::Capabilities& caps);
 void CheckScaleConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckScatterRowsConformance(const OpDefinition& op, const device::Capabilities& caps);
+void CheckScoreTokensConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckSelectRowsConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckSelectTokensConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckSelectiveScanConformance(const OpDefinition& op, const device::Capabilities& caps);

@@ -40,6 +40,7 @@
 #include "cc/ops/rotary_kv_write/rotary_kv_write.h"
 #include "cc/ops/scale/scale.h"
 #include "cc/ops/scatter_rows/scatter_rows.h"
+#include "cc/ops/score_tokens/score_tokens.h"
 #include "cc/ops/select_rows/select_rows.h"
 #include "cc/ops/select_tokens/select_tokens.h"
 #include "cc/ops/selective_scan/selective_scan.h"
@@ -93,6 +94,7 @@ std::span<const OpDefinition> CpuOps() {
       RotaryKvWriteOp(),
       ScaleOp(),
       ScatterRowsOp(),
+      ScoreTokensOp(),
       SelectRowsOp(),
       SelectTokensOp(),
       SelectiveScanOp(),

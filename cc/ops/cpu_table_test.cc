@@ -37,6 +37,7 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "rms_norm",
                                     "rotary",
                                     "scatter_rows",
+                                    "score_tokens",
                                     "select_rows",
                                     "rotary_kv_write",
                                     "grouped_linear",

@@ -21,6 +21,7 @@
 #include "cc/ops/row_maxima.h"
 #include "cc/ops/sample/row_adjustments.h"
 #include "cc/ops/sample/row_draw.h"
+#include "cc/ops/sample/token_scores.h"
 #include "cc/tensor/tensor_view.h"
 
 namespace pagemill::program {
@@ -37,6 +38,7 @@ struct ExecutorOutput {
   // maxima (argmax_columns) and the executor supports it. After Sample() the columns are the drawn
   // tokens.
   std::span<const ops::RowMaximum> maxima;
+  std::span<const ops::TokenScores> scores;  // of StepDraws::scored, in its order
 
   // Rank 0 if the program has no output of this name.
   TensorView Find(std::string_view name) const {
@@ -69,7 +71,10 @@ struct StepDraws {
   std::span<const int32_t> cleared_slots = {};
   std::span<const ops::TokenCount> counts = {};  // no two of one slot and token
   std::span<const ops::LogitBias> biases = {};   // no two of one row and token
-  std::span<const ops::RowPenalties> penalties = {};  // no two of one row
+  std::span<const ops::RowPenalties> penalties = {};  // no two of one row; drafts are among the ids
+  // Of which log probabilities are wanted, by logits from before anything changed them. At most as
+  // many of these rows may be changed, by a mask, a bias or penalties, as a step may have requests.
+  std::span<const ops::ScoredRow> scored = {};
 };
 
 // 1. Enqueue() starts a step, which computes the batch and updates the KV cache, and may return

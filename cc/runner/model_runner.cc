@@ -245,7 +245,7 @@ Status ModelRunner::Enqueue(const step::StepPlan& plan, StepInFlight* step) {
   if (adapters_ != nullptr) adapters_->AddTo(plan, &batch);
   const Finder finder = FinderOf(plan);
   if (finder != Finder::kHost) batch.argmax_columns = limits().vocab_size;
-  if (finder == Finder::kDraw) MakeDraws(plan);
+  if (finder == Finder::kDraw) MakeDraws(plan, step);
   step->needs_host = finder == Finder::kHost || VerifiesDrafts(*step);
   masks_wait_ = AddMasks(plan) && MatchersWait();
   if (!masks_wait_) masks_.Fill();
@@ -351,43 +351,75 @@ bool ModelRunner::MatchersWait() const {
 
 ModelRunner::Finder ModelRunner::FinderOf(const step::ScheduledRequest& entry,
                                           const BatchRow& row) const {
-  if (row.prompt_token_id >= 0) return Finder::kHost;
+  if (row.prompt_token_id >= 0) {
+    const int32_t wanted = batch_.request(entry.index)->sampling.prompt_logprobs;
+    return executor_->samples() && sampling::ScoresSuffice(wanted) ? Finder::kDraw : Finder::kHost;
+  }
   const bool greedy = slots_[entry.index.value()].greedy;
-  const bool adjusted = !sampler_.NeedsOnlyToken(entry.index);
-  if (greedy && !adjusted && !masks_.Holds(entry.index)) return Finder::kLargest;
+  const bool needs_token = sampler_.NeedsOnlyToken(entry.index);
+  if (greedy && needs_token && !masks_.Holds(entry.index)) return Finder::kLargest;
   if (!executor_->samples()) return Finder::kHost;
-  // Penalties of rows behind drafts count those, and drawn drafts are verified with their
-  // distribution, which the host has.
-  const bool draws = adjusted ? sampler_.NeedsOnlyAdjustedToken(entry.index) &&
-                                    entry.draft_token_ids.empty()
-                              : greedy || row.draft_token_id < 0 || draft_model_ == nullptr;
-  return draws ? Finder::kDraw : Finder::kHost;
+  if (!needs_token && !sampler_.NeedsOnlyAdjustedToken(entry.index)) return Finder::kHost;
+  // Drawn drafts are verified with their distribution, which the host has.
+  const bool drawn = row.draft_token_id >= 0 && draft_model_ != nullptr && !greedy;
+  return drawn ? Finder::kHost : Finder::kDraw;
 }
 
 ModelRunner::Finder ModelRunner::FinderOf(const step::StepPlan& plan) const {
+  const auto entry_of = [&](const BatchRow& row) -> const step::ScheduledRequest& {
+    return plan.scheduled[static_cast<size_t>(row.entry)];
+  };
   Finder finder = Finder::kLargest;
   for (const BatchRow& row : batch_.rows()) {
-    finder = std::max(finder, FinderOf(plan.scheduled[static_cast<size_t>(row.entry)], row));
-    if (finder == Finder::kHost) break;
+    finder = std::max(finder, FinderOf(entry_of(row), row));
+    if (finder == Finder::kHost) return finder;
   }
-  return finder;
+  // An executor scores so many rows that it changes: only drafts may make more of them.
+  const auto most = static_cast<size_t>(limits().max_num_seqs);
+  if (batch_.rows().size() <= most) return finder;
+  const auto is_changed_and_scored = [&](const BatchRow& row) {
+    const step::RequestIndex index = entry_of(row).index;
+    return row.prompt_token_id < 0 &&
+           batch_.request(index)->sampling.logprobs != step::SamplingParams::kNoLogprobs &&
+           (masks_.Holds(index) || sampler_.ChangesLogits(index));
+  };
+  const auto copies = std::ranges::count_if(batch_.rows(), is_changed_and_scored);
+  return static_cast<size_t>(copies) <= most ? finder : Finder::kHost;
 }
 
-void ModelRunner::MakeDraws(const step::StepPlan& plan) {
-  const ops::StepArrays& step = batch_.view();
+void ModelRunner::MakeDraws(const step::StepPlan& plan, StepInFlight* step) {
+  const ops::StepArrays& batch = batch_.view();
   for (size_t i = 0; i < batch_.rows().size(); ++i) {
     const int32_t entry = batch_.rows()[i].entry;
+    const int32_t prompt_token_id = batch_.rows()[i].prompt_token_id;
     const step::RequestIndex index = plan.scheduled[static_cast<size_t>(entry)].index;
     const step::Request& request = *batch_.request(index);
-    const int32_t input = step.logits_rows[i];
+    const auto row = static_cast<int32_t>(i);
+    const bool of_prompt = prompt_token_id >= 0;
+    const int32_t wanted =
+        of_prompt ? request.sampling.prompt_logprobs : request.sampling.logprobs;
+    if (wanted != step::SamplingParams::kNoLogprobs) {
+      step->scored.push_back({.row = row, .token_id = prompt_token_id, .num_top = wanted});
+    }
+    if (of_prompt) {
+      draws_.emplace_back();
+      continue;
+    }
+    const int32_t input = batch.logits_rows[i];
+    // The request's inputs that have rows, one or, with drafts, some: they are behind the first.
+    const int32_t last = batch.query_start[entry + 1] - 1;
+    const int32_t first = last - step->entries[static_cast<size_t>(entry)].num_drafts;
     // Tokens of the request, up to and including the row's.
-    const int32_t num_tokens = step.seq_lens[entry] - (step.query_start[entry + 1] - 1 - input);
+    const int32_t num_tokens = batch.seq_lens[entry] - (last - input);
     const int32_t num_outputs = num_tokens - static_cast<int32_t>(request.prompt_token_ids.size());
     draws_.push_back(sampling::RowDrawOf(request.sampling, num_outputs));
     if (sampler_.NeedsOnlyToken(index)) continue;
-    sampler_.Adjust(
-        index, {.row = static_cast<int32_t>(i), .num_outputs = num_outputs, .input = input},
-        &adjustments_);
+    sampler_.Adjust(index,
+                    {.row = row,
+                     .num_outputs = num_outputs,
+                     .input = input,
+                     .num_drafts = input - first},
+                    &adjustments_);
   }
 }
 
@@ -396,7 +428,7 @@ void ModelRunner::SampleOnExecutor(StepInFlight* step) {
   for (size_t i = 0; i < draws_.size(); ++i) {
     const size_t entry = static_cast<size_t>(step->rows[i].entry);
     const step::RequestIndex index = step->entries[entry].index;
-    if (!masks_.Holds(index)) continue;
+    if (step->rows[i].prompt_token_id >= 0 || !masks_.Holds(index)) continue;
     if (masks_.status(index).ok()) draws_[i].mask = num_masks;
     ++num_masks;
   }
@@ -405,7 +437,8 @@ void ModelRunner::SampleOnExecutor(StepInFlight* step) {
                                      .cleared_slots = adjustments_.cleared_slots,
                                      .counts = adjustments_.counts,
                                      .biases = adjustments_.biases,
-                                     .penalties = adjustments_.penalties});
+                                     .penalties = adjustments_.penalties,
+                                     .scored = step->scored});
 }
 
 void ModelRunner::CheckIntegrity() const {

@@ -11,16 +11,17 @@
 // model the number of them: that computes them when their step begins (draft_model.h).
 //
 // Steps in flight. The executor says how many it takes (max_steps_in_flight()), and whether it
-// draws tokens (samples()). A step whose requests all want tokens that the executor finds and no
-// more, the most likely or drawn ones, leaves nothing to the host: Sample() enqueues the draws, the
-// ids stay with the executor, where the next step reads them (program::TokenOfRow()), and Execute()
-// of that step does not wait. Sample() does, if token matchers must accept those tokens before they
-// fill the masks of the step: they do so while its forward pass runs. Any other step is sampled on
-// the host, at the latest when the next begins: so that its tokens are known then, and token
-// matchers have accepted them before they fill masks again. So is a step that verifies drafts,
-// since the place of what comes next depends on how many are accepted. Plans made before that is
-// known count on all of them; Execute() corrects their entries, and replaces their placeholders of
-// drafts by what was proposed meanwhile, if so many were.
+// draws tokens (samples()). A step whose requests all want tokens that the executor finds, the most
+// likely or drawn ones, and log probabilities that it gives, leaves nothing to the host: Sample()
+// enqueues the draws, the ids stay with the executor, where the next step reads them
+// (program::TokenOfRow()), and Execute() of that step does not wait. Sample() does, if token
+// matchers must accept those tokens before they fill the masks of the step: they do so while its
+// forward pass runs. Any other step is sampled on the host, at the latest when the next begins: so
+// that its tokens are known then, and token matchers have accepted them before they fill masks
+// again. So is a step that verifies drafts, since the place of what comes next depends on how many
+// are accepted. Plans made before that is known count on all of them; Execute() corrects their
+// entries, and replaces their placeholders of drafts by what was proposed meanwhile, if so many
+// were.
 //
 // Ownership: executor, pool, pages, control and clock are the caller's and outlive the runner.
 // Thread safety: that of Runner.
@@ -113,7 +114,7 @@ class ModelRunner final : public engine::Runner {
   enum class Finder { kLargest, kDraw, kHost };
   Finder FinderOf(const step::ScheduledRequest& entry, const BatchRow& row) const;
   Finder FinderOf(const step::StepPlan& plan) const;
-  void MakeDraws(const step::StepPlan& plan);
+  void MakeDraws(const step::StepPlan& plan, StepInFlight* step);
   void SampleOnExecutor(StepInFlight* step);
   void NoteSamples(const StepInFlight& step);
 

@@ -82,9 +82,13 @@ Status ModelRunner::Finish(StepInFlight* step, step::StepResult* result) {
 Status ModelRunner::CheckOutput(const StepInFlight& step) const {
   const size_t rows = step.rows.size();
   if (!output_.maxima.empty()) {
-    if (output_.maxima.size() == rows) return OkStatus();
-    return Internal("the executor gave " + std::to_string(output_.maxima.size()) +
-                    " maxima of logits for " + std::to_string(rows) + " rows");
+    if (output_.maxima.size() != rows) {
+      return Internal("the executor gave " + std::to_string(output_.maxima.size()) +
+                      " maxima of logits for " + std::to_string(rows) + " rows");
+    }
+    if (output_.scores.size() == step.scored.size()) return OkStatus();
+    return Internal("the executor scored " + std::to_string(output_.scores.size()) + " of " +
+                    std::to_string(step.scored.size()) + " rows");
   }
   if (rows == 0) return OkStatus();
   const TensorView logits = output_.logits();
@@ -102,23 +106,37 @@ bool ModelRunner::Holds(const StepEntry& entry) const {
   return slots_[entry.index.value()].holder == entry.holder;
 }
 
-// The executor found the token of each row. Those of a request end with the first that is not the
-// draft which follows its row.
+// The executor found the token of each row, or scored that of a prompt. Those of a request end with
+// the first that is not the draft which follows its row.
 void ModelRunner::TakeFoundTokens(const StepInFlight& step, step::StepResult* result) {
   int32_t ended = -1;  // the entry that has no more tokens
+  size_t num_scored = 0;
   for (size_t i = 0; i < step.rows.size(); ++i) {
     const BatchRow& row = step.rows[i];
+    const size_t s = num_scored;
+    const bool scored = s < step.scored.size() && step.scored[s].row == static_cast<int32_t>(i);
+    num_scored += scored;
     if (row.entry == ended || !Holds(step.entries[static_cast<size_t>(row.entry)])) continue;
     step::RequestResult& target = result->results[static_cast<size_t>(row.entry)];
     const ops::RowMaximum& found = output_.maxima[i];
-    Status taken = sampler_.TakeFound(target.index, found);
+    const bool is_prompt = row.prompt_token_id >= 0;
+    Status taken = is_prompt ? OkStatus() : sampler_.TakeFound(target.index, found);
+    if (taken.ok() && scored) taken = sampling::CheckScored(found, output_.scores[s]);
     const Status& failure = taken.ok() ? FailureOf(target.index) : taken;
-    if (failure.ok()) {
-      target.sampled_token_ids.push_back(found.column);
-    } else {
+    if (!failure.ok()) {
       target.failure = failure;
+      ended = row.entry;
+      continue;
     }
-    if (!failure.ok() || found.column != row.draft_token_id) ended = row.entry;
+    const int32_t token_id = is_prompt ? row.prompt_token_id : found.column;
+    if (scored) {
+      (is_prompt ? target.prompt_logprobs : target.logprobs)
+          .push_back(sampling::LogprobsOf(token_id, output_.scores[s], step.scored[s].num_top,
+                                          limits().vocab_size));
+    }
+    if (is_prompt) continue;
+    target.sampled_token_ids.push_back(token_id);
+    if (token_id != row.draft_token_id) ended = row.entry;
   }
 }
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "cc/base/status.h"
+#include "cc/ops/sample/token_scores.h"
 #include "cc/runner/batch_state.h"
 #include "cc/runner/step_times.h"
 #include "cc/step/request.h"
@@ -48,6 +49,7 @@ struct StepInFlight {
   uint64_t step_id = 0;
   std::vector<StepEntry> entries;
   std::vector<BatchRow> rows;
+  std::vector<ops::ScoredRow> scored;  // rows of which the executor gives log probabilities
   uint64_t number = 0;    // of those that were enqueued, from 1
   bool enqueued = false;  // with the executor; a step that runs nothing is not
   // The next step depends on what the host computes from this one. False if the executor finds each
@@ -75,6 +77,7 @@ class StepsInFlight {
     StepInFlight& step = steps_[count_++];
     step.entries.clear();
     step.rows.clear();
+    step.scored.clear();
     step.enqueued = false;
     step.needs_host = true;
     if (!step.sampled.ok()) step.sampled = OkStatus();

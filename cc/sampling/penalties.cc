@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace pagemill::sampling {
+namespace {
+
+constexpr int32_t kMostMissing = 32;  // outputs that are listed one by one
+
+}  // namespace
 
 void Penalties::Start(const step::Request& request, int32_t vocab_size) {
   const step::SamplingParams& p = request.sampling;
@@ -12,6 +17,7 @@ void Penalties::Start(const step::Request& request, int32_t vocab_size) {
   counts_outputs_ = p.repetition_penalty != 1.0f || p.frequency_penalty != 0.0f ||
                     p.presence_penalty != 0.0f;
   prompt_ids_.clear();
+  outputs_.clear();
   output_counts_.clear();
   num_counted_ = kNothing;
   if (p.repetition_penalty == 1.0f) return;
@@ -22,7 +28,9 @@ void Penalties::Start(const step::Request& request, int32_t vocab_size) {
 }
 
 void Penalties::AddOutput(int32_t token_id) {
-  if (counts_outputs_) ++output_counts_[token_id];
+  if (!counts_outputs_) return;
+  outputs_.push_back(token_id);
+  ++output_counts_[token_id];
 }
 
 void Penalties::Apply(std::span<float> logits) const {
@@ -44,12 +52,29 @@ ops::RowPenalties Penalties::OfRow(int32_t row, int32_t slot) const {
 }
 
 void Penalties::CountUpTo(int32_t num_outputs, int32_t slot, int32_t input, StepAdjustments* to) {
-  if (num_counted_ != kNothing && num_counted_ + 1 == num_outputs) {
+  const int32_t missing = num_outputs - num_counted_;  // if some are counted
+  const bool known = static_cast<size_t>(num_outputs) <= outputs_.size();
+  if (num_counted_ == kNothing) {
+    CountAll(slot, to);
+  } else if (missing == 1) {
     to->counts.push_back({slot, ops::TokenOfInput(input), ops::kOneOutput});
-  } else if (num_counted_ != num_outputs) {
+  } else if (missing > 1 && missing <= kMostMissing && known) {
+    CountFrom(static_cast<size_t>(num_counted_), static_cast<size_t>(num_outputs), slot, to);
+  } else if (missing != 0) {
     CountAll(slot, to);
   }
   num_counted_ = num_outputs;
+}
+
+// Tokens that occur several times are listed once.
+void Penalties::CountFrom(size_t first, size_t end, int32_t slot, StepAdjustments* to) const {
+  const auto begin = outputs_.begin();
+  for (size_t i = first; i < end; ++i) {
+    const auto from = begin + static_cast<int64_t>(first), here = begin + static_cast<int64_t>(i);
+    if (std::find(from, here, *here) != here) continue;
+    const auto times = std::count(here, begin + static_cast<int64_t>(end), *here);
+    to->counts.push_back({slot, *here, static_cast<int32_t>(times) * ops::kOneOutput});
+  }
 }
 
 void Penalties::CountAll(int32_t slot, StepAdjustments* to) const {

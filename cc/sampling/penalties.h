@@ -31,16 +31,19 @@ class Penalties {
   // What Apply() does, for an executor.
   ops::RowPenalties OfRow(int32_t row, int32_t slot) const;
   // Lists what an executor has to count in `slot` to have counted `num_outputs` outputs, of which
-  // the last is the step's token `input`: that one if it has counted the others, else all, which
-  // the host knows then (AddOutput()), unless a step has failed, whose requests are dropped.
+  // the last is the step's token `input`: that one if it has counted the others, else those that it
+  // lacks, or, if they are more than 32, all. The host knows these (AddOutput()), unless a step has
+  // failed, whose requests are dropped.
   void CountUpTo(int32_t num_outputs, int32_t slot, int32_t input, StepAdjustments* to);
 
  private:
+  void CountFrom(size_t first, size_t end, int32_t slot, StepAdjustments* to) const;
   void CountAll(int32_t slot, StepAdjustments* to) const;
 
   ops::RowPenalties penalties_;  // of any row and slot
   bool counts_outputs_ = false;
   std::vector<int32_t> prompt_ids_;  // sorted, distinct; only for repetition
+  std::vector<int32_t> outputs_;     // in their order
   std::unordered_map<int32_t, int32_t> output_counts_;
   static constexpr int32_t kNothing = -1;
   int32_t num_counted_ = kNothing;  // outputs that the executor has counted, behind the prompt

@@ -94,18 +94,30 @@ TEST(PenaltiesTest, WhatAnExecutorHasNotCountedIsListed) {
   EXPECT_TRUE(step.cleared_slots.empty() && step.counts.empty());
 }
 
-TEST(PenaltiesTest, AnExecutorCountsAnewBehindStepsThatItHasNotSampled) {
+TEST(PenaltiesTest, OutputsThatAnExecutorLacksAreListedIfTheyAreFew) {
   Penalties penalties;
   penalties.Start(RequestOf({7}, 1.0f, 0, 0.5f), kVocab);
   StepAdjustments step;
   penalties.CountUpTo(0, 1, 0, &step);
   EXPECT_EQ(step.cleared_slots, std::vector{1});
   EXPECT_TRUE(step.counts.empty()) << "only repetition is of prompts";
+  // Steps that the executor has not sampled, or drafts that were accepted.
   for (int32_t id : {3, 9, 3}) penalties.AddOutput(id);
   step.Clear();
   penalties.CountUpTo(3, 1, 0, &step);
-  EXPECT_EQ(step.cleared_slots, std::vector{1});
+  EXPECT_TRUE(step.cleared_slots.empty());
   EXPECT_EQ(CountsOf(step), (std::vector<Count>{{1, 3, 4}, {1, 9, 2}}));
+  for (int32_t id : {9, 5}) penalties.AddOutput(id);
+  step.Clear();
+  penalties.CountUpTo(5, 1, 0, &step);
+  EXPECT_EQ(CountsOf(step), (std::vector<Count>{{1, 5, 2}, {1, 9, 2}})) << "of the last two";
+  // Many are counted anew.
+  for (int32_t i = 0; i < 40; ++i) penalties.AddOutput(i % 2);
+  step.Clear();
+  penalties.CountUpTo(45, 1, 0, &step);
+  EXPECT_EQ(step.cleared_slots, std::vector{1});
+  EXPECT_EQ(CountsOf(step),
+            (std::vector<Count>{{1, 0, 40}, {1, 1, 40}, {1, 3, 4}, {1, 5, 2}, {1, 9, 4}}));
   // A request that is resumed counts anew as well.
   penalties.Start(RequestOf({7}, 1.0f, 0, 0.5f), kVocab);
   penalties.AddOutput(5);

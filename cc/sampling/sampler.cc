@@ -1,6 +1,7 @@
 #include "cc/sampling/sampler.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <utility>
@@ -81,6 +82,26 @@ Status NoTokenAllowed() {
 
 }  // namespace
 
+bool ScoresSuffice(int32_t wanted) {
+  return wanted != step::SamplingParams::kAllLogprobs && wanted <= ops::kMaxScoredTop;
+}
+
+Status CheckScored(const ops::RowMaximum& found, const ops::TokenScores& scores) {
+  return found.usable() && !std::isnan(scores.logprob) ? OkStatus() : NotFinite();
+}
+
+step::TokenLogprobs LogprobsOf(int32_t token_id, const ops::TokenScores& scores, int32_t wanted,
+                               int32_t vocab_size) {
+  step::TokenLogprobs out = {
+      .token_id = token_id, .logprob = scores.logprob, .rank = scores.rank};
+  const auto num_top = static_cast<size_t>(std::min(wanted, vocab_size));
+  out.top.reserve(num_top);
+  for (size_t i = 0; i < num_top; ++i) {
+    out.top.emplace_back(scores.top_ids[i], scores.top_logprobs[i]);
+  }
+  return out;
+}
+
 ops::DrawParams DrawParamsOf(const step::SamplingParams& params) {
   return {.temperature = std::max(params.temperature, kLowestTemperature),
           .min_weight = params.min_p,
@@ -116,7 +137,7 @@ struct Sampler::Slot {
   bool ChangesLogits() const { return BelowMinTokens() || AlwaysChangesLogits(); }
   int32_t FirstAdjusted(int32_t vocab_size) const {
     const step::SamplingParams& params = request->sampling;
-    if (params.logprobs != step::SamplingParams::kNoLogprobs) return kNever;
+    if (!ScoresSuffice(params.logprobs)) return kNever;
     if (biases.size() > kMaxBiases) return kNever;
     const float repetition = params.repetition_penalty;
     if (repetition < kLeastRepetition || repetition > kMostRepetition) return kNever;
@@ -181,6 +202,12 @@ bool Sampler::NeedsOnlyAdjustedToken(step::RequestIndex index) const {
   return slot.num_outputs >= slot.first_adjusted;
 }
 
+bool Sampler::ChangesLogits(step::RequestIndex index) const {
+  const Slot& slot = slots_[index.value()];
+  PAGEMILL_CHECK(slot.request != nullptr);
+  return slot.ChangesLogits();
+}
+
 void Sampler::Adjust(step::RequestIndex index, const AdjustedRow& row, StepAdjustments* to) {
   Slot& slot = slots_[index.value()];
   const step::SamplingParams& params = slot.request->sampling;
@@ -191,8 +218,13 @@ void Sampler::Adjust(step::RequestIndex index, const AdjustedRow& row, StepAdjus
     if (!std::ranges::binary_search(ends, id)) to->biases.push_back({row.row, id, bias});
   }
   if (!slot.penalized) return;
-  slot.penalties.CountUpTo(row.num_outputs, index.value(), row.input, to);
-  to->penalties.push_back(slot.penalties.OfRow(row.row, index.value()));
+  if (row.num_drafts == 0) {
+    slot.penalties.CountUpTo(row.num_outputs, index.value(), row.input, to);
+  }
+  ops::RowPenalties& penalties =
+      to->penalties.emplace_back(slot.penalties.OfRow(row.row, index.value()));
+  penalties.first_draft = row.input + 1 - row.num_drafts;
+  penalties.num_drafts = row.num_drafts;
 }
 
 Status Sampler::TakeFound(step::RequestIndex index, const ops::RowMaximum& found) {

@@ -49,11 +49,23 @@
 #include "cc/ops/sample/row_draw.h"
 #include "cc/ops/sample/row_passes.h"
 #include "cc/ops/sample/sample.h"
+#include "cc/ops/sample/token_scores.h"
 #include "cc/sampling/step_adjustments.h"
 #include "cc/step/request.h"
 #include "cc/step/step_result.h"
 
 namespace pagemill::sampling {
+
+// True if an executor that scores tokens gives as many log probabilities as a request wants, of its
+// sampled tokens or its prompt's.
+bool ScoresSuffice(int32_t wanted);
+
+// Not OK if the logits of a row that an executor scored are not finite.
+Status CheckScored(const ops::RowMaximum& found, const ops::TokenScores& scores);
+
+// Log probabilities that a request wants, of a token that an executor scored.
+step::TokenLogprobs LogprobsOf(int32_t token_id, const ops::TokenScores& scores, int32_t wanted,
+                               int32_t vocab_size);
 
 // A request's parameters for drawing from a row of logits, without the random number.
 ops::DrawParams DrawParamsOf(const step::SamplingParams& params);
@@ -88,6 +100,7 @@ struct AdjustedRow {
   int32_t row = 0;          // of the step
   int32_t num_outputs = 0;  // of the request, in front of the token
   int32_t input = 0;        // index of the row's own token among those of the step
+  int32_t num_drafts = 0;   // up to the row's own token, which is the last of them if there are any
 };
 
 struct RowOutput {
@@ -116,11 +129,16 @@ class Sampler {
   // min_tokens are reached.
   bool NeedsOnlyToken(step::RequestIndex index) const;
 
-  // As NeedsOnlyToken(), for an executor that changes logits, too, as Adjust() says.
+  // As NeedsOnlyToken(), for an executor that changes logits, too, as Adjust() says, and gives log
+  // probabilities (LogprobsOf()).
   bool NeedsOnlyAdjustedToken(step::RequestIndex index) const;
 
+  // True if something else than a mask changes the next row of this slot. Once false it stays so.
+  bool ChangesLogits(step::RequestIndex index) const;
+
   // Adds to `to` what changes a row of a slot apart from its mask: min_tokens, biases, penalties.
-  // Called for the rows in the order of their steps, once for each.
+  // Called for the rows in the order of their steps, once for each: that without drafts counts what
+  // the executor lacks.
   void Adjust(step::RequestIndex index, const AdjustedRow& row, StepAdjustments* to);
 
   // The next output of a slot is found.column, which an executor found: the largest logit or a

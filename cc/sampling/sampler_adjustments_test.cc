@@ -53,19 +53,25 @@ SamplingParams RandomParams(std::mt19937& rng, uint64_t seed) {
 // What an executor does.
 class Adjusting {
  public:
-  int32_t Choose(std::vector<float> logits, const StepAdjustments& step,
-                 const ops::RowDraw& draw, int32_t input_id) {
-    for (const int32_t slot : step.cleared_slots) counts_[slot].clear();
+  void Count(const StepAdjustments& step, const std::vector<int32_t>& ids) {
+    for (const int32_t slot : step.cleared_slots) counts_[slot].assign(kVocab, 0);
     for (const ops::TokenCount& count : step.counts) {
-      counts_[count.slot][count.token_id >= 0 ? count.token_id : input_id] += count.amount;
+      const int32_t id =
+          count.token_id >= 0 ? count.token_id : ids[static_cast<size_t>(-1 - count.token_id)];
+      counts_[count.slot][static_cast<size_t>(id)] += count.amount;
     }
+  }
+  int32_t Choose(int32_t row, std::vector<float> logits, const StepAdjustments& step,
+                 const ops::RowDraw& draw, const std::vector<int32_t>& ids) {
     for (const ops::LogitBias& bias : step.biases) {
-      logits[static_cast<size_t>(bias.token_id)] += bias.bias;
+      if (bias.row == row) logits[static_cast<size_t>(bias.token_id)] += bias.bias;
     }
     for (const ops::RowPenalties& penalties : step.penalties) {
-      for (const auto& [id, counted] : counts_[penalties.slot]) {
+      for (int32_t id = 0; penalties.row == row && id < kVocab; ++id) {
+        const int32_t in_slot = counts_[penalties.slot][static_cast<size_t>(id)];
         float& logit = logits[static_cast<size_t>(id)];
-        logit = ops::PenalizedLogit(logit, counted, penalties);
+        logit = ops::PenalizedLogit(
+            logit, ops::CountedForRow(in_slot, id, ids.data(), penalties), penalties);
       }
     }
     std::vector<ops::Candidate> storage(kVocab);
@@ -74,7 +80,7 @@ class Adjusting {
   }
 
  private:
-  std::map<int32_t, std::map<int32_t, int32_t>> counts_;
+  std::map<int32_t, std::vector<int32_t>> counts_;
 };
 
 // One thread: death tests fork.
@@ -89,46 +95,69 @@ class SamplerAdjustmentsTest : public testing::Test {
   Sampler sampler_{{.max_num_seqs = 2, .vocab_size = kVocab}, &pool_};
 };
 
+// Steps verify up to three drafts, right and wrong ones; the host samples some of them.
 TEST_F(SamplerAdjustmentsTest, AnExecutorChoosesTheTokensOfTheHost) {
   std::mt19937 rng(6);
-  int32_t num_adjusted = 0, num_cleared = 0;
+  int32_t num_adjusted = 0, num_cleared = 0, num_penalized = 0, num_accepted = 0;
   for (uint64_t round = 0; round < 200; ++round) {
     const auto request = MakeRequest(RandomParams(rng, round));
-    const SamplingParams& params = request->sampling;
     const HashModel model({.vocab_size = kVocab, .seed = round});
-    std::vector<int32_t> text = request->prompt_token_ids.ToVector();
     const RequestIndex index(kSlot);
+    // The host's tokens, behind the prompt.
+    std::vector<int32_t> text = request->prompt_token_ids.ToVector();
     sampler_.Start(RequestIndex(0), request, {});
-    sampler_.Start(index, request, {});
-    Adjusting executor;
-    for (int32_t n = 0; n < 20; ++n) {
+    for (int32_t n = 0; n < 24; ++n) {
       const std::vector<float> logits = model.Logits(text);
       const LogitsRow row = {.index = RequestIndex(0), .logits = logits.data()};
       RowOutput want;
       sampler_.Run({&row, 1}, {&want, 1});
       text.push_back(want.token_id);
-      // The host samples some of the executor's steps.
+    }
+    sampler_.Start(index, request, {});
+    Adjusting executor;
+    bool penalized = false;
+    for (int32_t n = 0; n < 20;) {
+      const auto known = text.begin() + kPrompt + n;
       if (rng() % 6 == 0) {
+        const std::vector<float> logits = model.Logits({text.begin(), known});
         const LogitsRow own = {.index = index, .logits = logits.data()};
         RowOutput same;
         sampler_.Run({&own, 1}, {&same, 1});
+        ++n;
         continue;
       }
       ASSERT_TRUE(sampler_.NeedsOnlyAdjustedToken(index));
-      StepAdjustments step;
-      if (!sampler_.NeedsOnlyToken(index)) {
-        sampler_.Adjust(index, {.row = 0, .num_outputs = n, .input = 3}, &step);
+      // The step's ids: those of another request, the newest token, drafts.
+      std::vector<int32_t> ids = {7, 7, 7, known[-1]};
+      const auto num_drafts = static_cast<int32_t>(rng() % 4);
+      for (int32_t d = 0; d < num_drafts; ++d) {
+        ids.push_back(rng() % 4 == 0 ? static_cast<int32_t>(rng() % kVocab) : known[d]);
       }
+      StepAdjustments step;
+      for (int32_t d = 0; d <= num_drafts && !sampler_.NeedsOnlyToken(index); ++d) {
+        sampler_.Adjust(index, {.row = d, .num_outputs = n + d, .input = 3 + d, .num_drafts = d},
+                        &step);
+      }
+      executor.Count(step, ids);
       num_adjusted += !step.biases.empty() || !step.penalties.empty();
       num_cleared += static_cast<int32_t>(step.cleared_slots.size());
-      const int32_t newest = text[text.size() - 2];
-      ASSERT_EQ(executor.Choose(logits, step, RowDrawOf(params, n), newest), want.token_id)
-          << "round " << round << ", token " << n;
-      ASSERT_TRUE(sampler_.TakeFound(index, {.logit = 0.0f, .column = want.token_id}).ok());
+      penalized = penalized || !step.penalties.empty();
+      for (int32_t d = 0; d <= num_drafts; ++d) {
+        const std::vector<float> logits = model.Logits({text.begin(), known + d});
+        const int32_t token =
+            executor.Choose(d, logits, step, RowDrawOf(request->sampling, n), ids);
+        ASSERT_EQ(token, known[d]) << "round " << round << ", token " << n;
+        ASSERT_TRUE(sampler_.TakeFound(index, {.logit = 0.0f, .column = token}).ok());
+        ++n;
+        if (d == num_drafts || token != ids[static_cast<size_t>(4 + d)]) break;
+        ++num_accepted;
+      }
     }
+    num_penalized += penalized;
   }
-  EXPECT_GT(num_adjusted, 2000);
-  EXPECT_GT(num_cleared, 400) << "at starts and behind what the host samples";
+  EXPECT_GT(num_adjusted, 1000);
+  EXPECT_GT(num_accepted, 1000);
+  EXPECT_EQ(num_cleared, num_penalized) << "once, where a request starts";
 }
 
 TEST_F(SamplerAdjustmentsTest, BiasesOfTokensThatAreExcludedAreNotListed) {
@@ -161,8 +190,10 @@ TEST_F(SamplerAdjustmentsTest, WhatAnExecutorCannotAdjustIsTheHosts) {
   EXPECT_FALSE(NeedsOnlyAdjustedToken(plain, /*masked=*/true))
       << "min_tokens do not apply if they exclude all that the mask allows";
   SamplingParams p = plain;
-  p.logprobs = 0;
-  EXPECT_FALSE(NeedsOnlyAdjustedToken(p));
+  for (const int32_t wanted : {0, 20, 21, SamplingParams::kAllLogprobs}) {
+    p.logprobs = wanted;
+    EXPECT_EQ(NeedsOnlyAdjustedToken(p), wanted == 0 || wanted == 20) << wanted;
+  }
   p = plain;
   for (int32_t id = 0; id < kVocab; ++id) p.stop_token_ids.push_back(id);
   EXPECT_FALSE(NeedsOnlyAdjustedToken(p)) << "nothing would be left";

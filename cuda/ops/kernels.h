@@ -46,6 +46,7 @@ std::span<const ops::Kernel> RotaryKernels();
 std::span<const ops::Kernel> RotaryKvWriteKernels();
 std::span<const ops::Kernel> ScaleKernels();
 std::span<const ops::Kernel> ScatterRowsKernels();
+std::span<const ops::Kernel> ScoreTokensKernels();
 std::span<const ops::Kernel> SelectRowsKernels();
 std::span<const ops::Kernel> SelectTokensKernels();
 std::span<const ops::Kernel> SelectiveScanKernels();

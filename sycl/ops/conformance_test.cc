@@ -108,6 +108,7 @@ constexpr OpBody kBodies[] = {
     {"rotary", ops::CheckRotaryConformance},
     {"scale", ops::CheckScaleConformance},
     {"scatter_rows", ops::CheckScatterRowsConformance},
+    {"score_tokens", ops::CheckScoreTokensConformance},
     {"select_rows", ops::CheckSelectRowsConformance},
     {"select_tokens", ops::CheckSelectTokensConformance},
     {"selective_scan", ops::CheckSelectiveScanConformance},

@@ -44,6 +44,7 @@ extern const ops::Kernel kRotary;
 extern const ops::Kernel kRotaryKvWrite;
 extern const ops::Kernel kScale;
 extern const ops::Kernel kScatterRows;
+extern const ops::Kernel kScoreTokens;
 extern const ops::Kernel kSelectRows;
 extern const ops::Kernel kSelectTokens;
 extern const ops::Kernel kSelectiveScan;

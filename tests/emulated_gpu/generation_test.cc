@@ -21,6 +21,7 @@ void ExpectTokensOfTheCpu(const std::vector<step::Request>& requests) {
       text, requests, {.steps_in_flight = 2, .graphs = true, .device = &gpu.under_test});
   ASSERT_TRUE(got.ok()) << got.status().ToString();
   EXPECT_EQ(got->outputs, cpu->outputs);
+  if (!cpu->logprobs.empty()) ExpectLogprobs(*got, *cpu, /*bound=*/1e-4f);
   EXPECT_GT(got->num_replays, 0);
   EXPECT_GT(got->num_overlapping_steps, got->num_steps / 2);
 }
@@ -29,7 +30,8 @@ TEST(GpuGeneration, GreedyRequestsGetTheTokensOfTheCpu) {
   ExpectTokensOfTheCpu(GreedyRequests(/*seed=*/5));
 }
 
-// Draws are a function of the seed and the logits, which differ in the last bits.
+// Draws are a function of the seed and the logits, which differ in the last bits, and so do log
+// probabilities.
 TEST(GpuGeneration, SampledRequestsGetTheTokensOfTheCpu) {
   ExpectTokensOfTheCpu(SampledRequests(/*seed=*/5));
 }

@@ -1,5 +1,7 @@
 #include "tests/generation/device_generation.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -10,6 +12,7 @@
 #include "cc/device/testing/test_device.h"
 #include "cc/device/thread_pool.h"
 #include "cc/engine/engine.h"
+#include "cc/ops/sample/row_adjustments.h"
 #include "cc/ops/testing/test_device_ops.h"
 #include "cc/program/device/device_executor.h"
 #include "cc/program/executor.h"
@@ -53,6 +56,9 @@ class Observed final : public program::Executor {
   }
   Status Sample(const program::StepDraws& draws) override {
     ++counts_->num_sampled_steps;
+    for (const ops::RowPenalties& row : draws.penalties) {
+      counts_->num_penalized_behind_drafts += row.num_drafts > 0;
+    }
     return executor_->Sample(draws);
   }
 
@@ -105,6 +111,13 @@ Status RunRequests(const std::vector<step::Request>& requests, int32_t steps_in_
     for (engine::RequestOutput& output : engine->Wait(10)) {
       std::vector<int32_t>& tokens = generated->outputs[output.request_id];
       tokens.insert(tokens.end(), output.new_token_ids.begin(), output.new_token_ids.end());
+      if (output.logprobs) {
+        std::vector<step::TokenLogprobs>& logprobs = generated->logprobs[output.request_id];
+        logprobs.insert(logprobs.end(), output.logprobs->begin(), output.logprobs->end());
+      }
+      if (output.prompt_logprobs) {
+        generated->prompt_logprobs[output.request_id] = *std::move(output.prompt_logprobs);
+      }
       unfinished -= output.finished();
       if (failure.ok()) failure = output.error;
     }
@@ -143,6 +156,30 @@ StatusOr<std::unique_ptr<step::TokenMatcher>> NewTwoOfThree() {
   return std::unique_ptr<step::TokenMatcher>(std::make_unique<TwoOfThree>());
 }
 
+void ExpectClose(const step::TokenLogprobs& got, const step::TokenLogprobs& expected, float bound) {
+  EXPECT_EQ(got.token_id, expected.token_id);
+  EXPECT_NEAR(got.logprob, expected.logprob, bound);
+  ASSERT_EQ(got.top.size(), expected.top.size());
+  for (size_t i = 0; i < got.top.size(); ++i) {
+    EXPECT_NEAR(got.top[i].second, expected.top[i].second, bound);
+  }
+  if (bound > 0) return;
+  EXPECT_EQ(got.rank, expected.rank);
+  EXPECT_EQ(got.top, expected.top);
+}
+
+using LogprobsById = std::map<step::RequestId, std::vector<step::TokenLogprobs>>;
+
+void ExpectAllClose(const LogprobsById& got, const LogprobsById& expected, float bound) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (const auto& [id, of_request] : expected) {
+    SCOPED_TRACE(::testing::Message() << "request " << id.value());
+    const std::vector<step::TokenLogprobs>& of_got = got.at(id);
+    ASSERT_EQ(of_got.size(), of_request.size());
+    for (size_t i = 0; i < of_request.size(); ++i) ExpectClose(of_got[i], of_request[i], bound);
+  }
+}
+
 }  // namespace
 
 std::vector<step::Request> GreedyRequests(uint64_t seed) {
@@ -172,6 +209,8 @@ std::vector<step::Request> SampledRequests(uint64_t seed) {
     if (i % 5 < 2) sampling.frequency_penalty = 0.3f;
     if (i % 5 == 2) sampling.logit_bias = {{3, 2.0f}, {static_cast<int32_t>(i), -1.0f}};
     if (i % 2 == 0) sampling.min_tokens = std::min(sampling.max_tokens, 5);
+    if (i % 3 > 0 || i % 4 == 3) sampling.logprobs = static_cast<int32_t>(i) - 1;
+    if (i % 4 == 0 || i % 4 == 3) sampling.prompt_logprobs = static_cast<int32_t>(i);
     if (i % 3 == 0) continue;
     sampling.temperature = 0.4f + 0.2f * static_cast<float>(i);
     sampling.seed = seed << 35 | i;
@@ -180,6 +219,13 @@ std::vector<step::Request> SampledRequests(uint64_t seed) {
     if (i % 4 == 2) sampling.min_p = 0.02f;
   }
   return requests;
+}
+
+void ExpectLogprobs(const Generated& got, const Generated& expected, float bound) {
+  EXPECT_FALSE(expected.logprobs.empty());
+  EXPECT_FALSE(expected.prompt_logprobs.empty());
+  ExpectAllClose(got.logprobs, expected.logprobs, bound);
+  ExpectAllClose(got.prompt_logprobs, expected.prompt_logprobs, bound);
 }
 
 StatusOr<Generated> Generate(const std::string& text, const std::vector<step::Request>& requests,

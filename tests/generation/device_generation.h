@@ -21,6 +21,7 @@
 #include "cc/program/device/testing/device_parity.h"
 #include "cc/program/program.h"
 #include "cc/step/request.h"
+#include "cc/step/step_result.h"
 #include "cc/tensor/dtype.h"
 
 namespace pagemill::testing {
@@ -37,10 +38,12 @@ struct DeviceRun {
 
 struct Generated {
   std::map<step::RequestId, std::vector<int32_t>> outputs;
+  std::map<step::RequestId, std::vector<step::TokenLogprobs>> logprobs, prompt_logprobs;
   engine::EngineStats stats;
   int64_t num_steps = 0;
   int64_t num_overlapping_steps = 0;  // enqueued before the previous step was collected
   int64_t num_sampled_steps = 0;      // whose tokens the executor drew
+  int64_t num_penalized_behind_drafts = 0;  // rows whose penalties it applied
   int64_t num_replays = 0;            // of graphs
 };
 
@@ -49,8 +52,14 @@ struct Generated {
 std::vector<step::Request> GreedyRequests(uint64_t seed);
 
 // Likewise, but two of three have a temperature, with every kind of limit on the drawn tokens, one
-// of four has a token matcher, and some have penalties, biases and a least number of tokens.
+// of four has a token matcher, and some have penalties, biases, a least number of tokens, and log
+// probabilities of their tokens or their prompt.
 std::vector<step::Request> SampledRequests(uint64_t seed);
+
+// Expects log probabilities of the same tokens, which differ by `bound` at most. With a bound of 0
+// ranks and the most likely tokens are the same, too; else logits that are near to each other may
+// change places.
+void ExpectLogprobs(const Generated& got, const Generated& expected, float bound);
 
 // Runs the requests concurrently. Returns the error of the first that fails. `text` is a program
 // with logits.

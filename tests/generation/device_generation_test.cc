@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "cc/program/testing/tiny_llama.h"
+#include "cc/step/sampling_params.h"
 #include "cc/tensor/dtype.h"
 
 namespace pagemill::testing {
@@ -11,6 +14,9 @@ namespace {
 
 // 16 tokens each, in two groups: two requests may use them all.
 constexpr int32_t kFewBlocks = 16;
+
+// Of log probabilities: kernels of the CPU and references sum in different orders.
+constexpr float kBound = 1e-4f;
 
 Generated MustGenerate(const std::string& text, const std::vector<step::Request>& requests,
                        const DeviceRun& run) {
@@ -50,6 +56,7 @@ TEST_P(StepsOnADevice, GiveTheTokensOfOne) {
 
 TEST_P(StepsOnADevice, GiveTheTokensOfOneWithDrafts) {
   uint64_t accepted = 0, rejected = 0, preempted = 0;
+  int64_t penalized_behind_drafts = 0;
   for (const uint64_t seed : {1, 2, 3}) {
     const std::string text = program::testing::TinyLlamaText({.seed = seed, .window = 8});
     for (const bool sampled : {false, true}) {
@@ -63,8 +70,11 @@ TEST_P(StepsOnADevice, GiveTheTokensOfOneWithDrafts) {
         run.graphs = steps_in_flight == 2;
         const Generated drafted = MustGenerate(text, requests, run);
         EXPECT_EQ(drafted.outputs, cpu.outputs) << steps_in_flight << " steps in flight";
+        if (sampled) ExpectLogprobs(drafted, cpu, kBound);
         EXPECT_EQ(drafted.num_overlapping_steps > 0, steps_in_flight > 1);
-        EXPECT_EQ(drafted.num_sampled_steps > 0, sampled && steps_in_flight > 0);
+        const bool on_device = sampled && steps_in_flight > 0;
+        EXPECT_EQ(drafted.num_sampled_steps > 0, on_device);
+        if (on_device) penalized_behind_drafts += drafted.num_penalized_behind_drafts;
         accepted += drafted.stats.accepted_draft_tokens;
         rejected += drafted.stats.draft_tokens - drafted.stats.accepted_draft_tokens;
         preempted += drafted.stats.num_preemptions;
@@ -72,6 +82,7 @@ TEST_P(StepsOnADevice, GiveTheTokensOfOneWithDrafts) {
     }
   }
   EXPECT_GT(accepted, 50u);
+  EXPECT_GT(penalized_behind_drafts, 50);
   EXPECT_GT(rejected, 20u);
   EXPECT_GT(preempted, 0u);
 }
@@ -87,6 +98,7 @@ TEST_P(StepsOnADevice, GiveTheTokensOfOneToSampledRequests) {
     const Generated cpu = MustGenerate(text, requests, run);
     EXPECT_EQ(cpu.num_sampled_steps, 0);
     EXPECT_NE(cpu.outputs, MustGenerate(text, GreedyRequests(seed), run).outputs);
+    std::optional<Generated> first;
     for (const bool graphs : {false, true}) {
       for (const int32_t steps_in_flight : {1, 2, 3}) {
         run.graphs = graphs;
@@ -98,17 +110,22 @@ TEST_P(StepsOnADevice, GiveTheTokensOfOneToSampledRequests) {
             << got.num_overlapping_steps << " of " << got.num_steps;
         EXPECT_EQ(got.num_replays > 0, graphs);
         preempted += got.stats.num_preemptions;
+        ExpectLogprobs(got, cpu, kBound);
+        if (!first) first = got;
+        ExpectLogprobs(got, *first, 0);
       }
     }
   }
   EXPECT_GT(preempted, 0u) << "requests with penalties are resumed";
 }
 
-// Every third request needs log probabilities, so the host samples its steps.
+// Every third request needs the log probabilities of all tokens, so the host samples its steps.
 TEST_P(StepsOnADevice, GiveTheTokensOfOneToWhatTheHostSamples) {
   const std::string text = program::testing::TinyLlamaText({.seed = 4});
   std::vector<step::Request> requests = SampledRequests(4);
-  for (size_t i = 0; i < requests.size(); i += 3) requests[i].sampling.logprobs = 1;
+  for (size_t i = 0; i < requests.size(); i += 3) {
+    requests[i].sampling.logprobs = step::SamplingParams::kAllLogprobs;
+  }
   const Generated cpu = MustGenerate(text, requests, {.act = GetParam(), .steps_in_flight = 0});
   for (const bool graphs : {false, true}) {
     const Generated two =

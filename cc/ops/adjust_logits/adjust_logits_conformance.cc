@@ -1,8 +1,10 @@
 // What every kernel of `adjust_logits` that supports the call has to pass: nothing to do, biases,
-// penalties and both, a slot that two rows have, rows without any, tokens that are excluded, NaN
+// penalties and both, a slot that two rows have, drafts in front of rows, also of the same token
+// and of none that there is, rows without any, tokens that are excluded, NaN
 // and infinities, misaligned and padded rows.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -21,6 +23,7 @@ using conformance::TestTensor;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kSlots = 6;
+constexpr int64_t kIds = 29;
 
 template <typename T>
 std::vector<int32_t> WordsOf(const std::vector<T>& values) {
@@ -49,6 +52,9 @@ Adjustments MakeAdjustments(Random& random, int64_t rows, int64_t width) {
                               .repetition = random.Uniform(0.5f, 2),
                               .frequency = random.Uniform(-2, 2),
                               .presence = random.Uniform(-2, 2)});
+    if (row % 2 == 0) continue;
+    made.penalties.back().num_drafts = static_cast<int32_t>(random.Int(1, 6));
+    made.penalties.back().first_draft = static_cast<int32_t>(random.Int(0, kIds - 6));
   }
   return made;
 }
@@ -59,15 +65,18 @@ struct Expected {
 };
 
 Expected Expect(const std::vector<float>& before, const std::vector<int32_t>& counts,
-                const Adjustments& made, int64_t width) {
+                const std::vector<int32_t>& ids, const Adjustments& made, int64_t width) {
   Expected expected = {before, std::vector<double>(before.size(), 0)};
   for (const LogitBias& bias : made.biases) {
     expected.logits[static_cast<size_t>(bias.row * width + bias.token_id)] += bias.bias;
   }
   for (const RowPenalties& penalties : made.penalties) {
-    for (int64_t v = 0; v < width; ++v) {
+    for (int32_t v = 0; v < width; ++v) {
       const auto at = static_cast<size_t>(penalties.row * width + v);
-      const int32_t counted = counts[static_cast<size_t>(penalties.slot * width + v)];
+      const auto* const drafts = ids.data() + penalties.first_draft;
+      const auto times = std::count(drafts, drafts + penalties.num_drafts, v);
+      const int32_t counted = counts[static_cast<size_t>(penalties.slot * width + v)] +
+                              kOneOutput * static_cast<int32_t>(times);
       float& logit = expected.logits[at];
       logit = PenalizedLogit(logit, counted, penalties);
       if (counted == 0 || !std::isfinite(logit)) continue;
@@ -107,7 +116,12 @@ void Check(const OpDefinition& op, const device::Capabilities& caps, int64_t row
   for (int64_t i = 0; i < kSlots * width; ++i) {
     counted.push_back(static_cast<int32_t>(random.Int(0, 1) * random.Int(0, 600)));
   }
-  const Expected expected = Expect(logits, counted, made, width);
+  // Few tokens, so that drafts are the same; the last one is beyond the vocabulary.
+  std::vector<int32_t> step_ids;
+  for (int64_t i = 0; i < kIds; ++i) {
+    step_ids.push_back(static_cast<int32_t>(random.Int(0, std::min<int64_t>(width, 8))));
+  }
+  const Expected expected = Expect(logits, counted, step_ids, made, width);
   TestTensor x(DType::kF32, {rows, width}, {.misalign_bytes = 4, .row_padding_bytes = 4});
   TestTensor counts(DType::kI32, {kSlots, width}, {.misalign_bytes = 8, .row_padding_bytes = 8});
   TestTensor biases(DType::kI32, {static_cast<int64_t>(made.biases.size()), kLogitBiasWords},
@@ -118,8 +132,11 @@ void Check(const OpDefinition& op, const device::Capabilities& caps, int64_t row
   counts.SetInt(counted);
   biases.SetInt(WordsOf(made.biases));
   penalties.SetInt(WordsOf(made.penalties));
+  TestTensor ids(DType::kI32, {kIds}, {.misalign_bytes = 4});
+  ids.SetInt(step_ids);
   const Attributes attributes;
-  const TensorView inputs[] = {x.view(), counts.view(), biases.view(), penalties.view()};
+  const TensorView inputs[] = {x.view(), counts.view(), biases.view(), penalties.view(),
+                               ids.view()};
   const OpCall call{.inputs = inputs, .outputs = {}, .attributes = &attributes};
   ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
   for (const Kernel* kernel : conformance::SupportedKernels(op, caps, call)) {

@@ -23,11 +23,14 @@ void RunReference(const OpCall& call, KernelContext&) {
     const auto bias = Read<LogitBias>(call.inputs[2], n);
     x.Row<float>(bias.row)[bias.token_id] += bias.bias;
   }
+  const int32_t* const ids = call.inputs[4].Data<const int32_t>();
   for (int64_t p = 0; p < call.inputs[3].shape[0]; ++p) {
     const auto penalties = Read<RowPenalties>(call.inputs[3], p);
     const int32_t* counts = call.inputs[1].Row<const int32_t>(penalties.slot);
     float* row = x.Row<float>(penalties.row);
-    for (int64_t v = 0; v < x.shape[1]; ++v) row[v] = PenalizedLogit(row[v], counts[v], penalties);
+    for (int32_t v = 0; v < x.shape[1]; ++v) {
+      row[v] = PenalizedLogit(row[v], CountedForRow(counts[v], v, ids, penalties), penalties);
+    }
   }
 }
 

@@ -52,6 +52,8 @@ void CheckSelectRowsConformance(const OpDefinition& op, const device::Capabiliti
   CheckGather(op, caps, 9, 4, 33);
   CheckGather(op, caps, 67, 67, 7);
   CheckGather(op, caps, 3, 50, 576);               // rows may repeat
+  CheckGather(op, caps, 5, 3, 9001);
+  CheckGather(op, caps, 5, 4, 4099, /*count=*/2);
   CheckGather(op, caps, 24, 11, 33, /*count=*/4);  // the last ones go beyond the end
 }
 

@@ -104,6 +104,7 @@ constexpr OpBody kBodies[] = {
     {"rotary", CheckRotaryConformance},
     {"scale", CheckScaleConformance},
     {"scatter_rows", CheckScatterRowsConformance},
+    {"score_tokens", CheckScoreTokensConformance},
     {"select_rows", CheckSelectRowsConformance},
     {"select_tokens", CheckSelectTokensConformance},
     {"selective_scan", CheckSelectiveScanConformance},

@@ -492,6 +492,7 @@ Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
   Bound::Slot& slot = b.SlotOf(b.num_enqueued);
   slot.sizes = ops::SizesOf(batch);
   slot.by_maxima = b.tokens && batch.argmax_columns > 0;
+  slot.found.Clear();
   b.num_found = slot.by_maxima ? slot.sizes.logits_rows : 0;
   const std::optional<StepSizes> bucket = b.graphs->BucketOf(slot.sizes);
   slot.padded = bucket.value_or(slot.sizes);
@@ -539,7 +540,11 @@ Status DeviceExecutor::Collect(ExecutorOutput* output) {
   PAGEMILL_RETURN_IF_ERROR(slot.done->Synchronize());
   output->outputs = slot.views;
   output->maxima = {};
-  if (slot.by_maxima) output->maxima = slot.found.Maxima();
+  output->scores = {};
+  if (slot.by_maxima) {
+    output->maxima = slot.found.Maxima();
+    output->scores = slot.found.Scores();
+  }
   return OkStatus();
 }
 

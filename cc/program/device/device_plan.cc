@@ -41,6 +41,7 @@ std::vector<Part> PartsOf(const DevicePlan& plan) {
           {"tokens", plan.tokens ? plan.tokens->token_bytes() : 0},
           {"masks", plan.mask_bytes()},
           {"counts", plan.count_bytes()},
+          {"row copies", plan.row_copy_bytes()},
           {"adapters", plan.adapters.table_bytes + plan.adapters.matrix_bytes},
           {"exchange", plan.exchange_bytes}};
 }
@@ -64,8 +65,10 @@ int64_t DevicePlan::allocated_bytes() const {
 }
 
 int64_t DevicePlan::host_bytes() const {
-  const int64_t slot =
-      slot_bytes + (tokens ? tokens->host_bytes() + tokens->adjuster.host_bytes() : 0);
+  int64_t slot = slot_bytes;
+  if (tokens) {
+    slot += tokens->host_bytes() + tokens->adjuster.host_bytes() + tokens->scorer.host_bytes();
+  }
   return std::max(upload_bytes, num_slots * slot + adapters.upload_bytes + copy_bytes);
 }
 

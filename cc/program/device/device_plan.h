@@ -55,6 +55,7 @@ struct DevicePlan {
   const KvLayout& kv() const { return kernels.kv; }
   int64_t mask_bytes() const { return tokens ? tokens->mask_bytes() : 0; }
   int64_t count_bytes() const { return tokens ? tokens->adjuster.count_bytes() : 0; }
+  int64_t row_copy_bytes() const { return tokens ? tokens->scorer.copy_bytes() : 0; }
   // Everything that is allocated on the device.
   int64_t allocated_bytes() const;
   int64_t total_bytes() const { return allocated_bytes() + graph_bytes; }

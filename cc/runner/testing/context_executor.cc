@@ -10,6 +10,15 @@
 #include "cc/tensor/tensor_view.h"
 
 namespace pagemill::runner {
+namespace {
+
+// Those that a host's sampler chooses, so that tokens and log probabilities have its bits.
+const ops::RowPasses& Passes() {
+  static const ops::RowPasses& passes = ops::ChooseRowPasses(device::DetectCapabilities());
+  return passes;
+}
+
+}  // namespace
 
 // The tokens up to and including `token`, of its request.
 std::vector<int32_t> ContextExecutor::ContextOf(const ops::BatchView& view, int32_t token) const {
@@ -97,7 +106,11 @@ void ContextExecutor::Adjust(const program::StepDraws& draws, Output* output) {
     row_of(bias.row)[static_cast<size_t>(bias.token_id)] += bias.bias;
   }
   for (const ops::RowPenalties& penalties : draws.penalties) {
-    for (const auto& [token, counted] : counts_[penalties.slot]) {
+    std::map<int32_t, int32_t> of_row = counts_[penalties.slot];
+    for (int32_t i = 0; i < penalties.num_drafts; ++i) {
+      of_row[last_ids_.at(static_cast<size_t>(penalties.first_draft + i))] += ops::kOneOutput;
+    }
+    for (const auto& [token, counted] : of_row) {
       float& logit = row_of(penalties.row)[static_cast<size_t>(token)];
       logit = ops::PenalizedLogit(logit, counted, penalties);
     }
@@ -109,17 +122,40 @@ void ContextExecutor::Adjust(const program::StepDraws& draws, Output* output) {
   }
 }
 
-// With the instructions that a host's sampler chooses, so that tokens have its bits.
+void ContextExecutor::Score(const program::StepDraws& draws, std::span<const float> logits,
+                            Output* output) {
+  const auto columns = static_cast<size_t>(model_->vocab_size());
+  std::vector<ops::Candidate> storage(columns);
+  num_scored += static_cast<int64_t>(draws.scored.size());
+  for (const ops::ScoredRow& scored : draws.scored) {
+    const auto at = static_cast<size_t>(scored.row);
+    const std::span<const float> row = logits.subspan(at * columns, columns);
+    const double lse = ops::LogSumExp(Passes(), row, ops::ArgMax(Passes(), row).logit, storage);
+    const auto logprob = [lse](float logit) { return static_cast<float>(double{logit} - lse); };
+    const int32_t token = scored.token_id >= 0 ? scored.token_id : output->maxima[at].column;
+    ops::TokenScores& scores = output->scores.emplace_back();
+    if (token < 0) continue;
+    scores.logprob = logprob(row[static_cast<size_t>(token)]);
+    if (scored.row == row_without_score) scores.logprob = std::numeric_limits<float>::quiet_NaN();
+    scores.rank = ops::RankOf(Passes(), row, row[static_cast<size_t>(token)]);
+    size_t place = 0;
+    for (const ops::Candidate& top : ops::TopEntries(Passes(), row, scored.num_top, storage)) {
+      scores.top_ids[place] = top.token_id;
+      scores.top_logprobs[place++] = logprob(top.logit);
+    }
+  }
+}
+
 Status ContextExecutor::Sample(const program::StepDraws& draws) {
   if (on_sample) PAGEMILL_RETURN_IF_ERROR(on_sample(draws));
   if (steps_.empty() || draws.rows.size() != steps_.back().maxima.size()) {
     return FailedPrecondition("tokens are drawn from a step that was not asked for so many maxima");
   }
-  static const ops::RowPasses& passes = ops::ChooseRowPasses(device::DetectCapabilities());
   const auto columns = static_cast<size_t>(model_->vocab_size());
   const size_t num_words = (columns + 31) / 32;
   std::vector<ops::Candidate> storage(columns);
   Output& output = steps_.back();
+  const std::vector<float> originals = output.logits;
   for (size_t row = 0; row < draws.rows.size(); ++row) {
     const int32_t mask = draws.rows[row].mask;
     if (mask < 0) continue;
@@ -134,9 +170,10 @@ Status ContextExecutor::Sample(const program::StepDraws& draws) {
     ops::RowMaximum& found = output.maxima[row];
     if (!found.usable()) continue;
     num_drawn += draw.temperature > 0.0f;
-    found.column = ops::DrawRow(passes, logits, {.token_id = found.column, .logit = found.logit},
+    found.column = ops::DrawRow(Passes(), logits, {.token_id = found.column, .logit = found.logit},
                                 draw, storage);
   }
+  Score(draws, originals, &output);
   last_maxima_ = output.maxima;
   return OkStatus();
 }
@@ -153,6 +190,7 @@ Status ContextExecutor::Collect(program::ExecutorOutput* output) {
   }
   output->outputs = outputs_;
   output->maxima = collected_.maxima;
+  output->scores = collected_.scores;
   return OkStatus();
 }
 

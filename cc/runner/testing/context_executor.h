@@ -25,6 +25,7 @@
 #include "cc/base/status.h"
 #include "cc/ops/batch_view.h"
 #include "cc/ops/row_maxima.h"
+#include "cc/ops/sample/token_scores.h"
 #include "cc/program/executor.h"
 #include "cc/sampling/testing/hash_model.h"
 
@@ -48,6 +49,7 @@ class ContextExecutor final : public program::Executor {
   std::function<Status()> on_collect;
   // Called in each Sample(); likewise.
   std::function<Status(const program::StepDraws& draws)> on_sample;
+  int32_t row_without_score = -1;  // its log probability is NaN
   bool drafts = false;  // logits are the model's DraftLogits()
   int64_t num_steps = 0;
   int64_t num_tokens = 0;             // of all steps
@@ -58,16 +60,20 @@ class ContextExecutor final : public program::Executor {
   int64_t num_masked = 0;             // rows
   int64_t num_adjusted = 0;           // biases, and rows with penalties
   int64_t num_cleared = 0;            // slots whose tokens were counted anew
+  int64_t num_scored = 0;             // rows
 
  private:
   struct Output {
     std::vector<float> logits;
     std::vector<ops::RowMaximum> maxima;  // instead of logits, if there are any
+    std::vector<ops::TokenScores> scores;
     int64_t rows = 0;
   };
   void Exclude(std::span<const uint32_t> mask, std::span<float> logits, ops::RowMaximum* found);
   void Count(const program::StepDraws& draws);
   void Adjust(const program::StepDraws& draws, Output* output);
+  // `logits`: from before they were changed.
+  void Score(const program::StepDraws& draws, std::span<const float> logits, Output* output);
   std::vector<int32_t> TokensOf(const ops::StepBatch& batch);
   std::vector<int32_t> ContextOf(const ops::BatchView& view, int32_t token) const;
 

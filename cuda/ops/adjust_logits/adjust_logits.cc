@@ -18,16 +18,19 @@ PAGEMILL_KERNEL AddBiases(Rows<float> x, Rows<const int32_t> biases, int64_t num
 }
 
 PAGEMILL_KERNEL Penalize(Rows<float> x, Rows<const int32_t> counts,
-                         Rows<const int32_t> penalties, int64_t size) {
+                         Rows<const int32_t> penalties, const int32_t* ids, int64_t size) {
   const int32_t* const words = penalties[BlockIndex().x];
   const auto real = [words](int i) { return BitsToFloat(static_cast<uint32_t>(words[i])); };
-  const ops::RowPenalties of_row = {words[0], words[1], real(2), real(3), real(4)};
+  const ops::RowPenalties of_row = {words[0], words[1], real(2),  real(3),
+                                    real(4),  words[5], words[6]};
   const int32_t* const counted = counts[of_row.slot];
   float* const row = x[of_row.row];
   const int64_t begin = BlockIndex().y * kColumns;
   const int64_t end = begin + kColumns < size ? begin + kColumns : size;
   for (int64_t i = begin + ThreadIndex().x; i < end; i += kThreads) {
-    if (counted[i] != 0) row[i] = ops::PenalizedLogit(row[i], counted[i], of_row);
+    const int32_t of_token =
+        ops::CountedForRow(counted[i], static_cast<int32_t>(i), ids, of_row);
+    if (of_token != 0) row[i] = ops::PenalizedLogit(row[i], of_token, of_row);
   }
 }
 
@@ -45,7 +48,7 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
          {.blocks = {static_cast<uint32_t>(penalties.shape[0]), DivideUp(size, kColumns)},
           .threads = {kThreads}},
          Penalize, RowsOf<float>(x), RowsOf<const int32_t>(call.inputs[1]),
-         RowsOf<const int32_t>(penalties), size);
+         RowsOf<const int32_t>(penalties), call.inputs[4].Data<const int32_t>(), size);
 }
 
 constexpr ops::Kernel kKernels[] = {{"adjust_logits", "gpu", 10, OnEveryGpu, Run}};

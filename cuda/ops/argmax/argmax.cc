@@ -1,5 +1,6 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
+#include "cuda/ops/argmax/largest.h"
 #include "cuda/ops/argmax/row_columns.h"
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/kernels.h"
@@ -10,40 +11,10 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int64_t kPartColumns = 4096;  // of a row, for a block: one alone has many
 
-// {-inf, -1}: none. {+inf, -1}: some element is NaN or +inf.
-struct Found {
-  float value;
-  int32_t column;
-};
-
-// The better of two: the larger value, or the lower column.
-PAGEMILL_DEVICE Found Better(Found a, Found b) {
-  if (a.value != b.value) return a.value > b.value ? a : b;
-  return static_cast<uint32_t>(a.column) < static_cast<uint32_t>(b.column) ? a : b;
-}
-
-PAGEMILL_DEVICE Found BestOfWarp(Found found) {
-  for (int bits = WarpLanes() / 2; bits > 0; bits /= 2) {
-    Found other;
-    other.value = ShuffleXor(AllLanes(), found.value, bits);
-    other.column = ShuffleXor(AllLanes(), found.column, bits);
-    found = Better(found, other);
-  }
-  return found;
-}
-
-PAGEMILL_DEVICE Found BestOfBlock(Found found) {
-  PAGEMILL_SHARED(Found[kThreads / 32], of_warps);
-  found = BestOfWarp(found);
-  if (Lane() == 0) of_warps[Warp()] = found;
-  SyncBlock();
-  for (int warp = 0; warp < kThreads / WarpLanes(); ++warp) found = Better(found, of_warps[warp]);
-  return found;
-}
-
 uint32_t NumParts(int64_t columns) { return DivideUp(columns, kPartColumns); }
 
-// Block (row, part); `best` is [rows, parts].
+// Block (row, part); `best` is [rows, parts]. {-inf, -1}: none; {+inf, -1}: some element is NaN or
+// +inf.
 PAGEMILL_KERNEL LargestOfPart(Rows<const float> x, int64_t size, Found* best) {
   LetNextBegin();
   AwaitInputs();
@@ -55,7 +26,7 @@ PAGEMILL_KERNEL LargestOfPart(Rows<const float> x, int64_t size, Found* best) {
     if (!(value < INFINITY)) found = {INFINITY, -1};
     if (value > found.value) found = {value, static_cast<int32_t>(column)};
   });
-  found = BestOfBlock(found);
+  found = BestOfBlock<kThreads>(found);
   if (ThreadIndex().x == 0) best[row * GridSize().y + part] = found;
 }
 
@@ -68,7 +39,7 @@ PAGEMILL_KERNEL LargestOfParts(const Found* best, int parts, int32_t* columns, f
   for (int part = static_cast<int>(ThreadIndex().x); part < parts; part += kThreads) {
     found = Better(found, best[row * parts + part]);
   }
-  found = BestOfBlock(found);
+  found = BestOfBlock<kThreads>(found);
   if (ThreadIndex().x != 0) return;
   columns[row] = found.column;
   values[row] = found.value;

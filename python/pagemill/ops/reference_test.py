@@ -132,11 +132,27 @@ def test_logits_are_adjusted():
     counts = torch.tensor([[9, 9, 9, 9], [1, 3, 0, 4]], dtype=torch.int32)
     words = struct.pack("=2if2if", 1, 2, -torch.inf, 2, 0, 0.5)
     biases = torch.tensor(struct.unpack("=6i", words), dtype=torch.int32).reshape(2, 3)
-    words = struct.pack("=2i3f", 2, 1, 2.0, 0.25, 0.125)
-    penalties = torch.tensor([struct.unpack("=5i", words)], dtype=torch.int32)
-    _run("adjust_logits", x, counts, biases, penalties)
+    words = struct.pack("=2i3f2i", 2, 1, 2.0, 0.25, 0.125, 1, 2)
+    penalties = torch.tensor([struct.unpack("=7i", words)], dtype=torch.int32)
+    ids = torch.tensor([2, 1, 4, 2], dtype=torch.int32)
+    _run("adjust_logits", x, counts, biases, penalties, ids)
     assert x[:2].tolist() == [[1, -2, 4, 8], [1, -2, -torch.inf, 8]]
-    assert x[2].tolist() == [0.75, -4.375, 4, 3.375]
+    assert x[2].tolist() == [0.75, -4.625, 4, 3.375]
+
+
+def test_tokens_are_scored():
+    x = torch.tensor([[1.0, 3, 2, 3], [5, 5, 5, 5]])
+    copies = torch.tensor([[0.0, 0, -torch.inf, 1]])
+    columns = torch.tensor([2, -1], dtype=torch.int32)
+    scored = torch.tensor([[0, -1, 3, -1], [1, 3, 0, 0], [1, -1, 9, -1]], dtype=torch.int32)
+    (y,) = _run("score_tokens", x, copies, columns, scored)
+    logprobs = y.view(torch.float32)
+    of_x, of_copy = x.log_softmax(1), copies.log_softmax(1)
+    torch.testing.assert_close(logprobs[:2, 0], torch.stack([of_x[0, 2], of_copy[0, 3]]))
+    assert y[:2, 1].tolist() == [3, 1]
+    assert y[0, 2:5].tolist() == [1, 3, 2]
+    torch.testing.assert_close(logprobs[0, 22:25], of_x[0, [1, 3, 2]])
+    assert y[2, 2:6].tolist() == [0, 1, 2, 3]
 
 
 def test_scale():

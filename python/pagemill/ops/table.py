@@ -45,6 +45,7 @@ OPS: dict[str, str] = {
     "rotary_kv_write": "pagemill.ops.rotary_kv_write",
     "scale": "pagemill.ops.scale",
     "scatter_rows": "pagemill.ops.scatter_rows",
+    "score_tokens": "pagemill.ops.score_tokens",
     "select_rows": "pagemill.ops.select_rows",
     "select_tokens": "pagemill.ops.select_tokens",
     "selective_scan": "pagemill.ops.selective_scan",

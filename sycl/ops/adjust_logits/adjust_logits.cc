@@ -15,6 +15,7 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
                                      .counts = RowsOf(call.inputs[1]),
                                      .biases = RowsOf(biases),
                                      .penalties = RowsOf(penalties),
+                                     .ids = call.inputs[4].Data<const int32_t>(),
                                      .num_biases = biases.shape[0],
                                      .num_penalties = penalties.shape[0],
                                      .width = x.shape[1]};

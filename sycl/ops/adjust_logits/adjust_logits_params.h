@@ -10,6 +10,7 @@ struct AdjustLogitsParams {
   Rows counts;     // [slots, width] i32
   Rows biases;     // [num_biases], words of a LogitBias
   Rows penalties;  // [num_penalties], words of a RowPenalties
+  const int32_t* ids = nullptr;  // of the step
   int64_t num_biases = 0, num_penalties = 0, width = 0;
 };
 

@@ -19,8 +19,11 @@ PAGEMILL_KERNEL void penalize_kernel(AdjustLogitsParams p) {
   if (n >= p.num_penalties) return;
   const int32_t* const words = p.penalties.Row<const int32_t>(n);
   const auto real = [words](int i) { return sycl::bit_cast<float>(words[i]); };
-  const pagemill::ops::RowPenalties of_row = {words[0], words[1], real(2), real(3), real(4)};
-  const int32_t counted = p.counts.Row<const int32_t>(of_row.slot)[v];
+  const pagemill::ops::RowPenalties of_row = {words[0], words[1], real(2),  real(3),
+                                              real(4),  words[5], words[6]};
+  const int32_t in_slot = p.counts.Row<const int32_t>(of_row.slot)[v];
+  const int32_t counted =
+      pagemill::ops::CountedForRow(in_slot, static_cast<int32_t>(v), p.ids, of_row);
   float& x = p.x.Row<float>(of_row.row)[v];
   if (counted != 0) x = pagemill::ops::PenalizedLogit(x, counted, of_row);
 }

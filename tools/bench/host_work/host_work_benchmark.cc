@@ -1,7 +1,8 @@
 // What a decode step costs the host besides the model and the device: the engine's thread plans,
 // builds the batch, takes tokens that an executor has found, and hands them to a client that reads
-// them all along. CPU time of that thread for a step of so many requests, greedy or drawn with a
-// penalty, over an executor that does nothing and has two steps in flight, as a device's has.
+// them all along. CPU time of that thread for a step of so many requests, greedy, drawn with a
+// penalty or with the log probabilities of five tokens, over an executor that does nothing and has
+// two steps in flight, as a device's has.
 // Counters: the parts of that time, in microseconds of the clock (step_times.h), so that the mutex
 // and the reader's wake-ups count too.
 #include <benchmark/benchmark.h>
@@ -19,6 +20,7 @@
 #include "cc/engine/runner.h"
 #include "cc/ops/batch_view.h"
 #include "cc/ops/row_maxima.h"
+#include "cc/ops/sample/token_scores.h"
 #include "cc/program/executor.h"
 #include "cc/runner/model_runner.h"
 #include "cc/step/request.h"
@@ -48,12 +50,17 @@ class IdleExecutor final : public program::Executor {
     if (num_steps_++ == 0) first_s_ = last_s_;
     const ops::RowMaximum found{.logit = 1.0f, .column = num_steps_};
     rows_in_flight_[num_steps_ % 2].assign(static_cast<size_t>(batch.num_logits_rows), found);
+    scores_in_flight_[num_steps_ % 2].clear();
     return OkStatus();
   }
-  Status Sample(const program::StepDraws&) override { return OkStatus(); }
+  Status Sample(const program::StepDraws& draws) override {
+    scores_in_flight_[num_steps_ % 2].resize(draws.scored.size());
+    return OkStatus();
+  }
   Status Collect(program::ExecutorOutput* output) override {
     output->outputs = {};
     output->maxima = rows_in_flight_[++num_collected_ % 2];
+    output->scores = scores_in_flight_[num_collected_ % 2];
     return OkStatus();
   }
 
@@ -69,6 +76,7 @@ class IdleExecutor final : public program::Executor {
   int num_collected_ = 0;
   double first_s_ = 0, last_s_ = 0;
   std::vector<ops::RowMaximum> rows_in_flight_[2];
+  std::vector<ops::TokenScores> scores_in_flight_[2];
 };
 
 void Generate(engine::Engine& engine, int32_t requests, const step::SamplingParams& sampling) {
@@ -122,6 +130,9 @@ step::SamplingParams Greedy() { return {.temperature = 0, .max_tokens = kOutputT
 step::SamplingParams Penalized() {
   return {.temperature = 0.7f, .repetition_penalty = 1.1f, .max_tokens = kOutputTokens};
 }
+step::SamplingParams Scored() {
+  return {.temperature = 0, .max_tokens = kOutputTokens, .logprobs = 5};
+}
 
 void Sizes(benchmark::internal::Benchmark* benchmark) {
   benchmark->Arg(1)->Arg(64)->Arg(256)->Iterations(4)->UseManualTime();
@@ -130,6 +141,7 @@ void Sizes(benchmark::internal::Benchmark* benchmark) {
 
 BENCHMARK_CAPTURE(DecodeSteps, greedy, Greedy())->Apply(Sizes);
 BENCHMARK_CAPTURE(DecodeSteps, penalized, Penalized())->Apply(Sizes);
+BENCHMARK_CAPTURE(DecodeSteps, scored, Scored())->Apply(Sizes);
 
 }  // namespace
 }  // namespace pagemill

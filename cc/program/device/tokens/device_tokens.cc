@@ -3,58 +3,42 @@
 #include <algorithm>
 #include <string>
 
-#include "cc/program/device/tokens/op_choice.h"
+#include "cc/program/device/tokens/op_calls.h"
 #include "cc/program/operand_views.h"
 
 namespace pagemill::program {
 namespace {
 
-// Owns the operands of a call.
-struct Call {
-  ops::OpCall call() const {
-    return {.inputs = inputs, .outputs = outputs, .attributes = &kNoAttributes};
-  }
-  std::vector<TensorView> inputs, outputs;
-};
-
-TensorView Vector(const void* data, DType dtype, int64_t size) {
-  return TensorView::Dense(const_cast<void*>(data), dtype, {size});
+TensorView Values(const void* data, int64_t size) {
+  return TensorView::Dense(const_cast<void*>(data), DType::kF32, {size});
 }
 
-Call TakeCall(const int32_t* ids, int64_t num_tokens, const std::byte* sampled, int64_t max_rows) {
-  const TensorView tokens = Vector(ids, DType::kI32, num_tokens);
-  return {.inputs = {tokens, Vector(sampled, DType::kI32, max_rows)}, .outputs = {tokens}};
+OwnedCall TakeCall(const int32_t* ids, int64_t num_tokens, const std::byte* sampled,
+                   int64_t max_rows) {
+  const TensorView tokens = Numbers(ids, num_tokens);
+  return {.inputs = {tokens, Numbers(sampled, max_rows)}, .outputs = {tokens}};
 }
 
-Call FindCall(TensorView logits, const std::byte* columns, const std::byte* values) {
+OwnedCall FindCall(TensorView logits, const std::byte* columns, const std::byte* values) {
   const int64_t rows = logits.shape[0];
-  return {.inputs = {logits},
-          .outputs = {Vector(columns, DType::kI32, rows), Vector(values, DType::kF32, rows)}};
+  return {.inputs = {logits}, .outputs = {Numbers(columns, rows), Values(values, rows)}};
 }
 
-Call DrawCall(TensorView logits, const std::byte* columns, const std::byte* values,
-              const std::byte* draws) {
+OwnedCall DrawCall(TensorView logits, const std::byte* columns, const std::byte* values,
+                   const std::byte* draws) {
   const int64_t rows = logits.shape[0];
-  const TensorView sampled = Vector(columns, DType::kI32, rows);
-  return {.inputs = {logits, sampled, Vector(values, DType::kF32, rows),
-                     TensorView::Dense(const_cast<std::byte*>(draws), DType::kI32,
-                                       {rows, ops::kRowDrawWords})},
+  const TensorView sampled = Numbers(columns, rows);
+  return {.inputs = {logits, sampled, Values(values, rows),
+                     Words(draws, rows, ops::kRowDrawWords)},
           .outputs = {sampled}};
 }
 
-Call MaskCall(TensorView logits, const std::byte* draws, const std::byte* masks,
-              int64_t num_masks) {
+OwnedCall MaskCall(TensorView logits, const std::byte* draws, const std::byte* masks,
+                   int64_t num_masks) {
   const int64_t words = (logits.shape[1] + 31) / 32;
-  return {
-      .inputs = {logits,
-                 TensorView::Dense(const_cast<std::byte*>(draws), DType::kI32,
-                                   {logits.shape[0], ops::kRowDrawWords}),
-                 TensorView::Dense(const_cast<std::byte*>(masks), DType::kI32, {num_masks, words})},
-      .outputs = {logits}};
-}
-
-int64_t WorkspaceBytes(const ops::Kernel& kernel, const ops::OpCall& call) {
-  return kernel.workspace_bytes == nullptr ? 0 : kernel.workspace_bytes(call, /*num_threads=*/1);
+  return {.inputs = {logits, Words(draws, logits.shape[0], ops::kRowDrawWords),
+                     Words(masks, num_masks, words)},
+          .outputs = {logits}};
 }
 
 }  // namespace
@@ -89,19 +73,20 @@ StatusOr<TokenPlan> PlanTokens(const Program& program, const Target& target,
                     .row_stride_bytes = view.row_stride_bytes,
                     .max_rows = options.max_num_logits_rows};
   view.shape[1] = num_columns;
-  const Call take = TakeCall(nullptr, options.max_num_tokens, nullptr, plan.max_rows);
-  const Call find = FindCall(view, nullptr, nullptr);
-  const Call draw = DrawCall(view, nullptr, nullptr, nullptr);
-  const Call mask = MaskCall(view, nullptr, nullptr, plan.max_rows);
-  PAGEMILL_ASSIGN_OR_RETURN(plan.take, ChooseFor(target, "take_tokens", take.call()));
-  PAGEMILL_ASSIGN_OR_RETURN(plan.find, ChooseFor(target, "argmax", find.call()));
-  PAGEMILL_ASSIGN_OR_RETURN(plan.draw, ChooseFor(target, "draw_tokens", draw.call()));
-  PAGEMILL_ASSIGN_OR_RETURN(plan.mask, ChooseFor(target, "mask_tokens", mask.call()));
+  const OwnedCall take = TakeCall(nullptr, options.max_num_tokens, nullptr, plan.max_rows);
+  const OwnedCall find = FindCall(view, nullptr, nullptr);
+  const OwnedCall draw = DrawCall(view, nullptr, nullptr, nullptr);
+  const OwnedCall mask = MaskCall(view, nullptr, nullptr, plan.max_rows);
+  PAGEMILL_ASSIGN_OR_RETURN(plan.take, ChooseFor(target, "take_tokens", take));
+  PAGEMILL_ASSIGN_OR_RETURN(plan.find, ChooseFor(target, "argmax", find));
+  PAGEMILL_ASSIGN_OR_RETURN(plan.draw, ChooseFor(target, "draw_tokens", draw));
+  PAGEMILL_ASSIGN_OR_RETURN(plan.mask, ChooseFor(target, "mask_tokens", mask));
   PAGEMILL_ASSIGN_OR_RETURN(plan.adjuster,
                             PlanAdjuster(target, view, options.max_num_tokens, num_slots));
+  PAGEMILL_ASSIGN_OR_RETURN(plan.scorer, PlanScorer(target, view, num_slots));
   plan.workspace_bytes =
-      std::max({WorkspaceBytes(*plan.take, take.call()), WorkspaceBytes(*plan.find, find.call()),
-                WorkspaceBytes(*plan.draw, draw.call()), WorkspaceBytes(*plan.mask, mask.call())});
+      std::max({WorkspaceBytes(*plan.take, take), WorkspaceBytes(*plan.find, find),
+                WorkspaceBytes(*plan.draw, draw), WorkspaceBytes(*plan.mask, mask)});
   return plan;
 }
 
@@ -114,6 +99,7 @@ StatusOr<DeviceTokens> DeviceTokens::Create(const TokenPlan& plan, device::Devic
   PAGEMILL_ASSIGN_OR_RETURN(
       tokens.workspace_, device.Allocate(plan.workspace_bytes, "workspace of sampled tokens"));
   PAGEMILL_ASSIGN_OR_RETURN(tokens.adjuster_, LogitAdjuster::Create(plan.adjuster, device));
+  PAGEMILL_ASSIGN_OR_RETURN(tokens.scorer_, TokenScorer::Create(plan.scorer, device));
   return tokens;
 }
 
@@ -122,6 +108,7 @@ StatusOr<FoundTokens> DeviceTokens::NewFound(device::Device& device) const {
   PAGEMILL_ASSIGN_OR_RETURN(found.memory_,
                             device.AllocateHost(plan_.host_bytes(), "the tokens of a step"));
   PAGEMILL_ASSIGN_OR_RETURN(found.adjustments_, adjuster_->NewBuffer(device));
+  PAGEMILL_ASSIGN_OR_RETURN(found.scores_, scorer_->NewBuffer(device));
   const auto rows = static_cast<size_t>(plan_.max_rows);
   std::byte* const columns = found.memory_.data();
   std::byte* const draws = columns + plan_.found_bytes();
@@ -168,7 +155,8 @@ Status DeviceTokens::CheckDraws(const StepDraws& draws, int64_t num_rows, int64_
     return InvalidArgument("the draws of a step do not fit its " + std::to_string(num_masks) +
                            " token masks");
   }
-  return adjuster_->Check(draws, num_rows, num_ids);
+  PAGEMILL_RETURN_IF_ERROR(adjuster_->Check(draws, num_rows, num_ids));
+  return scorer_->Check(draws, num_rows);
 }
 
 void DeviceTokens::EnqueueDraw(std::byte* logits, std::span<const int32_t> ids,
@@ -177,6 +165,7 @@ void DeviceTokens::EnqueueDraw(std::byte* logits, std::span<const int32_t> ids,
   std::ranges::copy(draws.rows, step->draws_.begin());
   stream.CopyToDevice(draws_.data(), std::as_bytes(step->draws_.first(draws.rows.size())));
   const TensorView rows = Logits(logits, static_cast<int64_t>(draws.rows.size()));
+  scorer_->EnqueueCopies(rows, draws, &step->scores_, stream);
   if (!draws.masks.empty()) {
     const int64_t num_masks = static_cast<int64_t>(draws.masks.size()) / num_mask_words();
     const auto words = static_cast<size_t>(num_masks * num_mask_words());
@@ -191,6 +180,7 @@ void DeviceTokens::EnqueueDraw(std::byte* logits, std::span<const int32_t> ids,
     Run(*plan_.find, FindCall(rows, columns(), values()).call(), stream);
   }
   Run(*plan_.draw, DrawCall(rows, columns(), values(), draws_.data()).call(), stream);
+  scorer_->EnqueueScores(rows, reinterpret_cast<const int32_t*>(columns()), step->scores_, stream);
 }
 
 void DeviceTokens::EnqueueCopy(int64_t num_rows, FoundTokens* to, device::Stream& stream) const {
@@ -198,6 +188,7 @@ void DeviceTokens::EnqueueCopy(int64_t num_rows, FoundTokens* to, device::Stream
   const auto columns = std::as_writable_bytes(to->columns_);
   stream.CopyToHost({columns.data(), static_cast<size_t>(plan_.value_offset() + 4 * num_rows)},
                     found_.data());
+  scorer_->EnqueueResults(&to->scores_, stream);
 }
 
 }  // namespace pagemill::program

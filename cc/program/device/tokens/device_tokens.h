@@ -8,7 +8,7 @@
 //   ... the program ...
 //   tokens.EnqueueFind(logits, num_rows, *stream);
 //   tokens.EnqueueDraw(logits, ids, draws, &found, *stream);  // if not all rows keep the largest
-//   tokens.EnqueueCopy(num_rows, &found, *stream);       // to the host; then found.Maxima()
+//   tokens.EnqueueCopy(num_rows, &found, *stream);  // to the host: found.Maxima(), Scores()
 //
 // Its device arrays have fixed addresses, so EnqueueTake() and EnqueueFind() may be part of a
 // graph. A step's tokens overwrite those of the previous step, so a step that finds none leaves
@@ -30,7 +30,9 @@
 #include "cc/ops/op.h"
 #include "cc/ops/row_maxima.h"
 #include "cc/ops/sample/row_draw.h"
+#include "cc/ops/sample/token_scores.h"
 #include "cc/program/device/tokens/logit_adjuster.h"
+#include "cc/program/device/tokens/token_scorer.h"
 #include "cc/program/executor.h"
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
@@ -42,8 +44,12 @@ namespace pagemill::program {
 // Host buffers of the tokens that a step finds.
 class FoundTokens {
  public:
+  // For a step that may have no draws.
+  void Clear() { scores_.Clear(); }
   // The rows that were copied last; valid until the next call.
   std::span<const ops::RowMaximum> Maxima();
+  // Of StepDraws::scored.
+  std::span<const ops::TokenScores> Scores() const { return scores_.Scores(); }
 
  private:
   friend class DeviceTokens;
@@ -52,6 +58,7 @@ class FoundTokens {
   std::span<ops::RowDraw> draws_;  // sent to the device
   std::span<uint32_t> masks_;
   AdjustmentBuffer adjustments_;
+  ScoreBuffer scores_;
   std::span<int32_t> columns_;  // copied back
   std::span<float> values_;
   size_t num_rows_ = 0;
@@ -65,6 +72,7 @@ struct TokenPlan {
   const ops::Kernel* mask = nullptr;
   const ops::Kernel* draw = nullptr;
   AdjusterPlan adjuster;
+  ScorerPlan scorer;
   int64_t num_columns = 0;
   int64_t row_stride_bytes = 0;  // of logits
   int64_t max_rows = 0;
@@ -75,9 +83,10 @@ struct TokenPlan {
   int64_t found_bytes() const { return value_offset() + 4 * max_rows; }
   int64_t draw_bytes() const;
   int64_t mask_bytes() const { return 4 * num_mask_words() * max_rows; }
-  // On the device, without masks and counts.
+  // On the device, without masks, counts and copies of rows.
   int64_t token_bytes() const {
-    return found_bytes() + draw_bytes() + adjuster.device_bytes() + workspace_bytes;
+    return found_bytes() + draw_bytes() + adjuster.device_bytes() + scorer.device_bytes() +
+           workspace_bytes;
   }
   int64_t host_bytes() const { return found_bytes() + draw_bytes() + mask_bytes(); }  // of a step
 };
@@ -102,12 +111,12 @@ class DeviceTokens {
   void EnqueueTake(const int32_t* ids, int64_t num_tokens, device::Stream& stream) const;
   // Finds the largest of each of `num_rows` rows of `logits`, in device memory.
   void EnqueueFind(const std::byte* logits, int64_t num_rows, device::Stream& stream) const;
-  // kInvalidArgument if `draws` are not for `num_rows` rows, or refer to masks or, as
-  // LogitAdjuster::Check() says, to others that do not exist.
+  // kInvalidArgument if `draws` are not for `num_rows` rows, refer to masks that do not exist, or
+  // as Check() of LogitAdjuster and TokenScorer says.
   Status CheckDraws(const StepDraws& draws, int64_t num_rows, int64_t num_ids) const;
   // Chooses one token for each of `draws` from rows of `logits` for which EnqueueFind() was
-  // enqueued; overwrites logits that are masked or adjusted. `ids`: of the step, in device memory.
-  // `step` must not change until that is done.
+  // enqueued, and scores those that are wanted; overwrites logits that are masked or adjusted.
+  // `ids`: of the step, in device memory. `step` must not change until that is done.
   void EnqueueDraw(std::byte* logits, std::span<const int32_t> ids, const StepDraws& draws,
                    FoundTokens* step, device::Stream& stream) const;
   // Copies the results of the first `num_rows` rows; `to` must not change until the copy is done.
@@ -124,6 +133,7 @@ class DeviceTokens {
   device::DeviceMemory found_;  // the columns of all rows, then their values
   device::DeviceMemory draws_, masks_, workspace_;
   std::optional<LogitAdjuster> adjuster_;
+  std::optional<TokenScorer> scorer_;
 };
 
 }  // namespace pagemill::program

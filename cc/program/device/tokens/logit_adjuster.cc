@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <string>
-#include <string_view>
 
-#include "cc/program/device/tokens/op_choice.h"
+#include "cc/program/device/tokens/op_calls.h"
 
 namespace pagemill::program {
 namespace {
@@ -16,33 +15,6 @@ int64_t ChangeBytes(const AdjusterPlan& plan) {
 int64_t ClearedBytes(const AdjusterPlan& plan) { return AlignedTo64(4 * plan.num_slots); }
 int64_t PenaltyBytes(const AdjusterPlan& plan) {
   return AlignedTo64(static_cast<int64_t>(sizeof(ops::RowPenalties)) * plan.max_rows);
-}
-
-TensorView Words(const void* data, size_t rows, int64_t words) {
-  return TensorView::Dense(const_cast<void*>(data), DType::kI32,
-                           {static_cast<int64_t>(rows), words});
-}
-
-TensorView Numbers(const void* data, size_t size) {
-  return TensorView::Dense(const_cast<void*>(data), DType::kI32, {static_cast<int64_t>(size)});
-}
-
-// Runs a kernel, of an op without outputs and workspace.
-template <size_t kInputs>
-void RunKernel(const ops::Kernel& kernel, const TensorView (&inputs)[kInputs],
-               device::Stream& stream) {
-  ops::KernelContext context = {.stream = &stream};
-  kernel.run({.inputs = inputs, .outputs = {}, .attributes = &kNoAttributes}, context);
-}
-
-template <size_t kInputs>
-StatusOr<const ops::Kernel*> Choose(const Target& target, std::string_view name,
-                                    const TensorView (&inputs)[kInputs]) {
-  const ops::OpCall call = {.inputs = inputs, .outputs = {}, .attributes = &kNoAttributes};
-  PAGEMILL_ASSIGN_OR_RETURN(const ops::Kernel* kernel, ChooseFor(target, name, call));
-  PAGEMILL_CHECK(kernel->workspace_bytes == nullptr ||
-                 kernel->workspace_bytes(call, /*num_threads=*/1) == 0);
-  return kernel;
 }
 
 }  // namespace
@@ -59,18 +31,21 @@ StatusOr<AdjusterPlan> PlanAdjuster(const Target& target, const TensorView& logi
                                     int64_t max_tokens, int64_t num_slots) {
   AdjusterPlan plan = {
       .num_columns = logits.shape[1], .max_rows = logits.shape[0], .num_slots = num_slots};
-  const auto most = static_cast<size_t>(plan.changes_at_once);
-  const TensorView counts = Words(nullptr, static_cast<size_t>(num_slots), plan.num_columns);
+  const TensorView counts = Words(nullptr, num_slots, plan.num_columns);
+  const TensorView ids = Numbers(nullptr, max_tokens);
   PAGEMILL_ASSIGN_OR_RETURN(
-      plan.count, Choose(target, "count_tokens",
-                         {counts, Numbers(nullptr, static_cast<size_t>(num_slots)),
-                          Words(nullptr, most, ops::kTokenCountWords),
-                          Numbers(nullptr, static_cast<size_t>(max_tokens))}));
+      plan.count, ChooseWithoutWorkspace(
+                      target, "count_tokens",
+                      {.inputs = {counts, Numbers(nullptr, num_slots),
+                                  Words(nullptr, plan.changes_at_once, ops::kTokenCountWords),
+                                  ids}}));
   PAGEMILL_ASSIGN_OR_RETURN(
       plan.adjust,
-      Choose(target, "adjust_logits",
-             {logits, counts, Words(nullptr, most, ops::kLogitBiasWords),
-              Words(nullptr, static_cast<size_t>(plan.max_rows), ops::kRowPenaltiesWords)}));
+      ChooseWithoutWorkspace(target, "adjust_logits",
+                             {.inputs = {logits, counts,
+                                         Words(nullptr, plan.changes_at_once, ops::kLogitBiasWords),
+                                         Words(nullptr, plan.max_rows, ops::kRowPenaltiesWords),
+                                         ids}}));
   return plan;
 }
 
@@ -116,7 +91,8 @@ Status LogitAdjuster::Check(const StepDraws& draws, int64_t num_rows, int64_t nu
     return plan_.num_slots > 0 && is_row(bias.row) && is_token(bias.token_id);
   };
   const auto penalizes = [&](const ops::RowPenalties& row) {
-    return is_row(row.row) && is_slot(row.slot);
+    return is_row(row.row) && is_slot(row.slot) && row.first_draft >= 0 && row.num_drafts >= 0 &&
+           row.num_drafts <= num_ids - row.first_draft;
   };
   const bool fits = static_cast<int64_t>(draws.cleared_slots.size()) <= plan_.num_slots &&
                     static_cast<int64_t>(draws.penalties.size()) <= num_rows;
@@ -134,7 +110,7 @@ std::byte* LogitAdjuster::cleared_slots() const { return changes() + ChangeBytes
 std::byte* LogitAdjuster::penalties() const { return cleared_slots() + ClearedBytes(plan_); }
 
 TensorView LogitAdjuster::Counts() const {
-  return Words(counts_.data(), static_cast<size_t>(plan_.num_slots), plan_.num_columns);
+  return Words(counts_.data(), plan_.num_slots, plan_.num_columns);
 }
 
 // Calls run(how many are sent, whether they are the last) once at least.
@@ -146,7 +122,7 @@ void LogitAdjuster::ForEachPart(std::span<const Change> changes, std::span<Chang
     std::ranges::copy(changes.first(size), buffer.begin());
     changes = changes.subspan(size);
     if (size > 0) stream.CopyToDevice(this->changes(), std::as_bytes(buffer.first(size)));
-    run(size, changes.empty());
+    run(static_cast<int64_t>(size), changes.empty());
     if (changes.empty()) return;
     stream.Record(*used_);
     (void)used_->Synchronize();  // later events have its error, too
@@ -160,11 +136,12 @@ void LogitAdjuster::EnqueueCounts(std::span<const int32_t> ids, const StepDraws&
   if (num_cleared > 0) {
     stream.CopyToDevice(cleared_slots(), std::as_bytes(step->cleared_slots_.first(num_cleared)));
   }
-  ForEachPart(draws.counts, step->counts_, stream, [&](size_t size, bool) {
-    RunKernel(*plan_.count,
-              {Counts(), Numbers(cleared_slots(), num_cleared),
-               Words(changes(), size, ops::kTokenCountWords), Numbers(ids.data(), ids.size())},
-              stream);
+  ForEachPart(draws.counts, step->counts_, stream, [&](int64_t size, bool) {
+    const OwnedCall call = {
+        .inputs = {Counts(), Numbers(cleared_slots(), static_cast<int64_t>(num_cleared)),
+                   Words(changes(), size, ops::kTokenCountWords),
+                   Numbers(ids.data(), static_cast<int64_t>(ids.size()))}};
+    RunWithoutWorkspace(*plan_.count, call, stream);
     num_cleared = 0;
   });
 }
@@ -181,11 +158,13 @@ void LogitAdjuster::Enqueue(const TensorView& logits, std::span<const int32_t> i
   if (num_penalties > 0) {
     stream.CopyToDevice(penalties(), std::as_bytes(step->penalties_.first(num_penalties)));
   }
-  ForEachPart(draws.biases, step->biases_, stream, [&](size_t size, bool last) {
-    RunKernel(*plan_.adjust,
-              {logits, Counts(), Words(changes(), size, ops::kLogitBiasWords),
-               Words(penalties(), last ? num_penalties : 0, ops::kRowPenaltiesWords)},
-              stream);
+  ForEachPart(draws.biases, step->biases_, stream, [&](int64_t size, bool last) {
+    const int64_t rows = last ? static_cast<int64_t>(num_penalties) : 0;
+    const OwnedCall call = {
+        .inputs = {logits, Counts(), Words(changes(), size, ops::kLogitBiasWords),
+                   Words(penalties(), rows, ops::kRowPenaltiesWords),
+                   Numbers(ids.data(), static_cast<int64_t>(ids.size()))}};
+    RunWithoutWorkspace(*plan_.adjust, call, stream);
   });
 }
 

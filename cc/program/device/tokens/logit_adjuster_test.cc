@@ -89,6 +89,22 @@ TEST_F(LogitAdjusterTest, CountsStayFromStepToStep) {
   EXPECT_EQ(device_.num_pageable_copies(), 2) << "the ids, twice";
 }
 
+// Tokens of the step in front of a row count for it alone.
+TEST_F(LogitAdjusterTest, DraftsAreCountedForTheirRow) {
+  const LogitAdjuster adjuster = *LogitAdjuster::Create(plan_, device_);
+  AdjustmentBuffer step = *adjuster.NewBuffer(device_);
+  const std::vector<int32_t> cleared = {0};
+  const std::vector<ops::TokenCount> counts = {{0, 4, ops::kOneOutput}};
+  const std::vector<ops::RowPenalties> penalties = {
+      {.row = 0, .slot = 0, .frequency = 0.25f},
+      {.row = 1, .slot = 0, .frequency = 0.25f, .first_draft = 1, .num_drafts = 1},
+      {.row = 2, .slot = 0, .frequency = 0.25f, .first_draft = 1, .num_drafts = 2}};
+  EXPECT_EQ(
+      Adjusted(adjuster,
+               {.cleared_slots = cleared, .counts = counts, .penalties = penalties}, &step),
+      (std::vector<float>{1, 1, 1, 1, 0.75f, 0.75f, 1, 1, 1, 0.75f, 0.75f, 1, 1, 1, 0.5f}));
+}
+
 // With room for two changes at a time.
 TEST_F(LogitAdjusterTest, ManyChangesAreSentInParts) {
   plan_.changes_at_once = 2;
@@ -133,7 +149,14 @@ TEST_F(LogitAdjusterTest, RefusesWhatIsNotThere) {
     EXPECT_FALSE(adjuster.Check({.biases = bias}, kRows, kTokens).ok());
   }
   const std::vector<ops::RowPenalties> penalties[] = {
-      {{.row = 3}}, {{.row = -1}}, {{.slot = 2}}, {{.slot = -1}}, {{}, {}, {}, {}}};
+      {{.row = 3}},
+      {{.row = -1}},
+      {{.slot = 2}},
+      {{.slot = -1}},
+      {{.first_draft = -1, .num_drafts = 1}},
+      {{.first_draft = 3, .num_drafts = 2}},
+      {{.num_drafts = -1}},
+      {{}, {}, {}, {}}};
   for (const auto& row : penalties) {
     EXPECT_EQ(adjuster.Check({.penalties = row}, kRows, kTokens).message(),
               "the biases and penalties of a step do not fit its 3 rows, 4 tokens and 2 slots");

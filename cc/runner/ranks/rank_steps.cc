@@ -1,4 +1,4 @@
-#include "cc/runner/rank_steps.h"
+#include "cc/runner/ranks/rank_steps.h"
 
 #include <algorithm>
 #include <cstring>
@@ -174,6 +174,7 @@ Header ReadStep(std::span<int32_t> message) {
 }
 
 // The lists of draws, in the order of a message: visit(list, its most elements, for a row or slot).
+// `scored` is none of them: rank 0 alone reports log probabilities.
 template <typename Draws, typename Visit>
 void ForEachDrawList(Draws& draws, const Visit& visit) {
   visit(draws.rows, 1);

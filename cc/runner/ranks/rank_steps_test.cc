@@ -1,4 +1,4 @@
-#include "cc/runner/rank_steps.h"
+#include "cc/runner/ranks/rank_steps.h"
 
 #include <gtest/gtest.h>
 
@@ -294,6 +294,7 @@ TEST(RankStepsTest, EveryRankDrawsTheSameTokens) {
       ASSERT_TRUE(leading.Collect(&output).ok());
       drawn.emplace_back();
       for (const ops::RowMaximum& found : output.maxima) drawn.back().push_back(found.column);
+      EXPECT_EQ(output.scores.size(), 2u);
     };
     for (int32_t i = 0; i < 4; ++i) {
       BatchBuilder step(16, 4);
@@ -315,8 +316,9 @@ TEST(RankStepsTest, EveryRankDrawsTheSameTokens) {
       const std::vector<ops::LogitBias> biases = {{.row = 2, .token_id = 9, .bias = 0.5f}};
       const std::vector<ops::RowPenalties> penalties = {
           {.row = 0, .slot = 7, .repetition = 3.0f, .presence = 1.0f},
-          {.row = 2, .slot = 6, .repetition = 0.5f}};
-      ASSERT_TRUE(leading.Sample({draws, masks, cleared, counts, biases, penalties}).ok());
+          {.row = 2, .slot = 6, .repetition = 0.5f, .first_draft = 1, .num_drafts = 2}};
+      const std::vector<ops::ScoredRow> scored = {{.row = 0}, {.row = 2, .num_top = 3}};
+      ASSERT_TRUE(leading.Sample({draws, masks, cleared, counts, biases, penalties, scored}).ok());
       if (i > 0) collect();
     }
     collect();
@@ -329,6 +331,7 @@ TEST(RankStepsTest, EveryRankDrawsTheSameTokens) {
     EXPECT_EQ(ranks[r].num_masked, 4);
     EXPECT_EQ(ranks[r].num_adjusted, 4 * 3);
     EXPECT_EQ(ranks[r].num_cleared, 2);
+    EXPECT_EQ(ranks[r].num_scored, r == 0 ? 4 * 2 : 0) << "rank 0 alone reports them";
     for (size_t i = 0; i < 9; ++i) {
       EXPECT_EQ(ranks[r].token_ids[3 + i], drawn[i / 3][i % 3]) << "as rank 0 has them";
     }

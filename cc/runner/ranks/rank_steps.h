@@ -1,4 +1,4 @@
-// File: cc/runner/rank_steps.h
+// File: cc/runner/ranks/rank_steps.h
 // Runs every step on every rank: rank 0 (scheduler, sampler, front end) sends the batch to the
 // others, which run it; all ranks meet in the program's collectives.
 //
@@ -20,8 +20,8 @@
 //
 // Ownership: executor and group are the caller's and outlive the use. Thread safety: that of
 // Executor.
-#ifndef PAGEMILL_CC_RUNNER_RANK_STEPS_H_
-#define PAGEMILL_CC_RUNNER_RANK_STEPS_H_
+#ifndef PAGEMILL_CC_RUNNER_RANKS_RANK_STEPS_H_
+#define PAGEMILL_CC_RUNNER_RANKS_RANK_STEPS_H_
 
 #include <cstdint>
 #include <functional>
@@ -80,4 +80,4 @@ Status FollowSteps(program::Executor* executor, comm::Group& group, const StepBo
 
 }  // namespace pagemill::runner
 
-#endif  // PAGEMILL_CC_RUNNER_RANK_STEPS_H_
+#endif  // PAGEMILL_CC_RUNNER_RANKS_RANK_STEPS_H_
