@@ -33,12 +33,23 @@ _MEMORY_UTILIZATION = 0.9
 _SHOWN = 32  # kernels behind each other, of which times are kept: some layers
 # Logits of random weights differ less than those of trained ones, which chats divide by 0.7 or so.
 _DRAWN = {"temperature": 0.15, "top_p": 0.95}
+# Ways to sample the tokens of many requests, which are compared with each other; their prompts, and
+# the tokens that they decode, at most.
+_PENALTIES, _LOGPROBS = {"repetition_penalty": 1.1}, {"logprobs": 5}
+_SAMPLED: tuple[tuple[str, Mapping[str, float]], ...] = (
+    ("drawn", _DRAWN),
+    ("drawn with penalties", {**_DRAWN, **_PENALTIES}),
+    ("drawn with 5 log probabilities", {**_DRAWN, **_LOGPROBS}),
+    ("drawn with penalties and 5 log probabilities", {**_DRAWN, **_PENALTIES, **_LOGPROBS}),
+)
+_SAMPLED_PROMPT, _SAMPLED_TOKENS = 64, 48
 # Steps whose kernels are timed: their name, requests, tokens of each, and how they are drawn.
 _PROFILED: tuple[tuple[str, int, int, Mapping[str, float] | None], ...] = (
     ("decode 1", 1, 16, None),
     ("decode 64", 64, 16, None),
     ("drawn 1", 1, 16, _DRAWN),
     ("drawn 64", 64, 16, _DRAWN),
+    ("sampled 64", 64, 16, _SAMPLED[-1][1]),
     ("prefill", 1, 1, None),
 )
 # Requests that decode while the reference's prompt runs, at most, their prompts, and their tokens.
@@ -131,6 +142,23 @@ class Anchors:
             step_s=batch / rate,
             bytes=read,
         )
+
+    def sampled(self, batch: int) -> None:
+        """Steps of `batch` requests, sampled in different ways."""
+        context, tokens = self._options.context, self._options.tokens
+        prompts = [self.prompt(min(_SAMPLED_PROMPT, context)) for _ in range(batch)]
+        for how, drawn in _SAMPLED:
+            answers = self._started.run(prompts, min(_SAMPLED_TOKENS, tokens), drawn=drawn)
+            say(what="sampled", how=how, batch=batch, step_s=batch / _rate(answers))
+
+    def scored(self, length: int) -> None:
+        """A prompt whose tokens' log probabilities are wanted, the best of a few."""
+        seconds: list[float] = []
+        for _ in range(_PROMPT_RUNS):
+            begun = time.monotonic()
+            self._started.run([self.prompt(length)], 1, logprobs=True)
+            seconds.append(time.monotonic() - begun)
+        say(what="scored", tokens=length, seconds=min(seconds))
 
     def prefill(self, length: int) -> None:
         """The time to the first token of one prompt, the best of a few."""
@@ -254,11 +282,15 @@ def measure(options: argparse.Namespace) -> bool:
         passed = _attempt("graphs", anchors.graphs)
         used = free - _free_bytes(options.device)
         say(what="memory", planned=_planned(started), used=used)
+        first, *others = options.batches
         if (options.folder / "reference.json").exists():
             passed &= _attempt("parity", anchors.parity)
-            if max(options.batches) > 1:
+            if others:
                 passed &= _attempt("mixed", anchors.mixed)
-        first, *others = options.batches
+            for batch in others:
+                passed &= _attempt(f"sampled {batch}", lambda n=batch: anchors.sampled(n))
+            length = min(options.prompts)
+            passed &= _attempt(f"scored {length}", lambda: anchors.scored(length))
         passed &= _attempt(f"decode {first}", lambda: anchors.decode(first))
         for length in options.prompts:
             passed &= _attempt(f"prefill {length}", lambda n=length: anchors.prefill(n))

@@ -73,7 +73,9 @@ def test_everything_passes(pack: Path, tmp_path: Path, capsys: pytest.CaptureFix
     said = [record["what"] for record in items["bf16/anchors"]["records"]]
     assert all(record.get("passed", True) for record in items["bf16/anchors"]["records"])
     compared, prompts = ["parity"] * 3, ["prefill"] * 2
-    assert said == ["ready", "graphs", "memory", *compared, "decode", *prompts, "decode"]
+    sampled = [*["sampled"] * 4, "scored"]
+    decoded = ["decode", *prompts, "decode"]
+    assert said == ["ready", "graphs", "memory", *compared, *sampled, *decoded]
     text = output.with_suffix(".md").read_text()
     assert "| conformance | 1 of 1 |" in text and "| bf16: memory |" in text
     assert text.count("%") == 2 + 2 * 2 + 1  # shares, and targets of one request and of prompts

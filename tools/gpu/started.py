@@ -121,9 +121,8 @@ def _sampling(
 ) -> _native.SamplingParams:
     """Of requests that do not end before they have `num_tokens` tokens."""
     kept = 0 if logprobs else -1
-    return _native.SamplingParams(
-        max_tokens=num_tokens, ignore_eos=True, logprobs=kept, prompt_logprobs=kept, **drawn
-    )
+    parameters: dict[str, Any] = {"logprobs": kept, "prompt_logprobs": kept, **drawn}
+    return _native.SamplingParams(max_tokens=num_tokens, ignore_eos=True, **parameters)
 
 
 def _take(answer: Answer, output: _native.RequestOutput, now: float) -> None:

@@ -99,6 +99,12 @@ def _anchors(results: Results, stage: str, limits: Record | None) -> Iterator[Ro
         yield _decode(stage, record, limits)
     for record in results.records("prefill", prefix):
         yield _prefill(stage, record, limits)
+    for record in results.records("sampled", prefix):
+        what = f"{stage}: {record['batch']} requests, {record['how']}"
+        yield Row(what, f"{1e3 * record['step_s']:.2f} ms a step")
+    for record in results.records("scored", prefix):
+        what = f"{stage}: prompt of {record['tokens']} with log probabilities"
+        yield Row(what, f"{record['seconds']:.3f} s")
     for record in results.records("graphs", prefix):
         seconds = record["seconds"] * _GRAPHS / record["graphs"]
         target = f"below {_GRAPHS_TARGET_S:.0f} s"

@@ -37,6 +37,8 @@ def test_shares_and_targets(tmp_path: Path):
         decode | {"batch": 1, "step_s": 0.004, "bytes": 14.4e9},
         decode | {"batch": 64, "step_s": 0.01, "bytes": 20e9},
         {"what": "prefill", "tokens": 1000, "seconds": 0.1, "operations": 64e12},
+        {"what": "sampled", "how": "drawn", "batch": 64, "step_s": 0.0051},
+        {"what": "scored", "tokens": 1000, "seconds": 0.125},
     ]
     results.put("bf16/anchors", Result("passed", 9, records))
     results.put("host/steps", Result("passed", 1, [{"what": "host", "batch": 1, "host_us": 49.0}]))
@@ -44,6 +46,8 @@ def test_shares_and_targets(tmp_path: Path):
     assert rows["bf16: decoding 1 requests, context 1024"][1:] == ["90%", "85%", "yes"]
     assert rows["bf16: decoding 64 requests, context 1024"][1:] == ["50%", "75%", "**no**"]
     assert rows["bf16: prompt of 1000"][1:] == ["80%", "75%", "yes"]
+    assert rows["bf16: 64 requests, drawn"][0] == "5.10 ms a step"
+    assert rows["bf16: prompt of 1000 with log probabilities"][0] == "0.125 s"
     assert rows["bf16: recording 20 graphs"][0] == "1.20 s"
     # 15 GB at 20 GB/s, and 3 s.
     assert rows["bf16: ready"][2:] == ["at most 3.8 s", "yes"]
