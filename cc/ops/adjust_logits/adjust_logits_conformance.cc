@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "cc/ops/conformance.h"
 #include "cc/ops/conformance_bodies.h"
 #include "cc/ops/sample/row_adjustments.h"
+#include "cc/ops/sample/words.h"
 
 namespace pagemill::ops {
 namespace {
@@ -24,13 +24,6 @@ using conformance::TestTensor;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kSlots = 6;
 constexpr int64_t kIds = 29;
-
-template <typename T>
-std::vector<int32_t> WordsOf(const std::vector<T>& values) {
-  std::vector<int32_t> words(values.size() * sizeof(T) / sizeof(int32_t));
-  if (!words.empty()) std::memcpy(words.data(), values.data(), values.size() * sizeof(T));
-  return words;
-}
 
 struct Adjustments {
   std::vector<LogitBias> biases;
@@ -130,8 +123,8 @@ void Check(const OpDefinition& op, const device::Capabilities& caps, int64_t row
       DType::kI32, {static_cast<int64_t>(made.penalties.size()), kRowPenaltiesWords},
       {.misalign_bytes = 4});
   counts.SetInt(counted);
-  biases.SetInt(WordsOf(made.biases));
-  penalties.SetInt(WordsOf(made.penalties));
+  biases.SetInt(ToWords(made.biases));
+  penalties.SetInt(ToWords(made.penalties));
   TestTensor ids(DType::kI32, {kIds}, {.misalign_bytes = 4});
   ids.SetInt(step_ids);
   const Attributes attributes;

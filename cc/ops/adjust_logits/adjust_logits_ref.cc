@@ -1,31 +1,21 @@
 // The reference of `adjust_logits`: one element at a time.
 #include <cstdint>
-#include <cstring>
 
 #include "cc/ops/adjust_logits/adjust_logits.h"
 #include "cc/ops/sample/row_adjustments.h"
+#include "cc/ops/sample/words.h"
 
 namespace pagemill::ops::adjust_logits {
-namespace {
-
-template <typename T>
-T Read(const TensorView& words, int64_t row) {
-  T value;
-  std::memcpy(&value, words.Row<const std::byte>(row), sizeof(value));
-  return value;
-}
-
-}  // namespace
 
 void RunReference(const OpCall& call, KernelContext&) {
   const TensorView& x = call.inputs[0];
   for (int64_t n = 0; n < call.inputs[2].shape[0]; ++n) {
-    const auto bias = Read<LogitBias>(call.inputs[2], n);
+    const auto bias = FromWords<LogitBias>(call.inputs[2], n);
     x.Row<float>(bias.row)[bias.token_id] += bias.bias;
   }
   const int32_t* const ids = call.inputs[4].Data<const int32_t>();
   for (int64_t p = 0; p < call.inputs[3].shape[0]; ++p) {
-    const auto penalties = Read<RowPenalties>(call.inputs[3], p);
+    const auto penalties = FromWords<RowPenalties>(call.inputs[3], p);
     const int32_t* counts = call.inputs[1].Row<const int32_t>(penalties.slot);
     float* row = x.Row<float>(penalties.row);
     for (int32_t v = 0; v < x.shape[1]; ++v) {

@@ -4,6 +4,7 @@
 
 #include "cc/ops/count_tokens/count_tokens.h"
 #include "cc/ops/sample/row_adjustments.h"
+#include "cc/ops/sample/words.h"
 
 namespace pagemill::ops::count_tokens {
 
@@ -16,8 +17,7 @@ void RunReference(const OpCall& call, KernelContext&) {
     std::fill_n(counts.Row<int32_t>(cleared[c]), counts.shape[1], 0);
   }
   for (int64_t n = 0; n < changes.shape[0]; ++n) {
-    const auto* words = changes.Row<const int32_t>(n);
-    const TokenCount change = {words[0], words[1], words[2]};
+    const auto change = FromWords<TokenCount>(changes, n);
     const int32_t token = change.token_id >= 0 ? change.token_id : ids[-1 - change.token_id];
     if (token < 0 || token >= counts.shape[1]) continue;
     counts.Row<int32_t>(change.slot)[token] += change.amount;

@@ -1,12 +1,12 @@
 #include "cc/ops/draw_tokens/draw_tokens.h"
 
-#include <cstring>
 #include <span>
 
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
 #include "cc/ops/sample/row_draw.h"
 #include "cc/ops/sample/row_passes.h"
+#include "cc/ops/sample/words.h"
 
 namespace pagemill::ops {
 namespace {
@@ -39,8 +39,7 @@ void Run(const OpCall& call, KernelContext& context) {
       int32_t* const y = call.outputs[0].Row<int32_t>(l);
       *y = max.token_id;
       if (max.token_id < 0) continue;
-      RowDraw draw;
-      std::memcpy(&draw, call.inputs[3].Row<const std::byte>(l), sizeof(draw));
+      const auto draw = FromWords<RowDraw>(call.inputs[3], l);
       *y = DrawRow(kPasses, {x.Row<const float>(l), width}, max, draw, candidates);
     }
   });

@@ -1,12 +1,12 @@
 #include "cc/ops/mask_tokens/mask_tokens.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
 #include "cc/ops/sample/row_draw.h"
+#include "cc/ops/sample/words.h"
 
 namespace pagemill::ops {
 namespace {
@@ -56,8 +56,7 @@ void RunPortable(const OpCall& call, KernelContext& context) {
     for (int64_t l = begin; l < end; ++l) {
       float* const y = call.outputs[0].Row<float>(l);
       if (y != x.Row<float>(l)) std::copy_n(x.Row<const float>(l), width, y);
-      RowDraw draw;
-      std::memcpy(&draw, call.inputs[1].Row<const std::byte>(l), sizeof(draw));
+      const auto draw = FromWords<RowDraw>(call.inputs[1], l);
       if (draw.mask < 0) continue;
       const int32_t* words = call.inputs[2].Row<const int32_t>(draw.mask);
       for (int64_t v = 0; v < width; v += kBits) {

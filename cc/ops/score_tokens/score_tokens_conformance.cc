@@ -5,10 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "cc/device/thread_pool.h"
@@ -16,6 +14,7 @@
 #include "cc/ops/conformance_bodies.h"
 #include "cc/ops/sample/sample.h"
 #include "cc/ops/sample/token_scores.h"
+#include "cc/ops/sample/words.h"
 
 namespace pagemill::ops {
 namespace {
@@ -25,13 +24,6 @@ using conformance::TestTensor;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kCopies = 4;
-
-template <typename T>
-std::vector<int32_t> WordsOf(const std::vector<T>& values) {
-  std::vector<int32_t> words(values.size() * sizeof(T) / sizeof(int32_t));
-  if (!words.empty()) std::memcpy(words.data(), values.data(), values.size() * sizeof(T));
-  return words;
-}
 
 // Logits: every third row has few different ones, every fifth excluded ones; in row 2 is a NaN, in
 // row 4 +inf, and row 7 has -inf alone.
@@ -114,7 +106,7 @@ void Check(const OpDefinition& op, const device::Capabilities& caps, int64_t row
   x.Set(of.logits);
   copies.Set(of.copies);
   columns.SetInt(chosen);
-  words.SetInt(WordsOf(of.scored));
+  words.SetInt(ToWords(of.scored));
   const Attributes attributes;
   const TensorView inputs[] = {x.view(), copies.view(), columns.view(), words.view()};
   const TensorView outputs[] = {y.view()};
@@ -131,9 +123,8 @@ void Check(const OpDefinition& op, const device::Capabilities& caps, int64_t row
       SCOPED_TRACE(::testing::Message() << "row " << row.row << ", copy " << row.copy);
       const auto at = static_cast<size_t>((row.copy < 0 ? row.row : row.copy) * width);
       const std::vector<float>& from = row.copy < 0 ? of.logits : of.copies;
-      TokenScores got;
-      std::memcpy(&got, y.view().Row<const std::byte>(n), sizeof(got));
-      ExpectScores(got, row, std::span(from).subspan(at, static_cast<size_t>(width)),
+      ExpectScores(FromWords<TokenScores>(y.view(), n), row,
+                   std::span(from).subspan(at, static_cast<size_t>(width)),
                    row.token_id >= 0 ? row.token_id : chosen[static_cast<size_t>(row.row)]);
     }
   }

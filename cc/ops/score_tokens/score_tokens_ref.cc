@@ -6,6 +6,7 @@
 
 #include "cc/ops/sample/sample.h"
 #include "cc/ops/sample/token_scores.h"
+#include "cc/ops/sample/words.h"
 #include "cc/ops/score_tokens/score_tokens.h"
 
 namespace pagemill::ops::score_tokens {
@@ -15,8 +16,7 @@ void RunReference(const OpCall& call, KernelContext&) {
   const auto width = static_cast<size_t>(x.shape[1]);
   std::vector<Candidate> storage(width);
   for (int64_t n = 0; n < call.inputs[3].shape[0]; ++n) {
-    ScoredRow scored;
-    std::memcpy(&scored, call.inputs[3].Row<const std::byte>(n), sizeof(scored));
+    const auto scored = FromWords<ScoredRow>(call.inputs[3], n);
     const float* const row = scored.copy < 0 ? x.Row<const float>(scored.row)
                                              : call.inputs[1].Row<const float>(scored.copy);
     const std::span<const float> logits(row, width);

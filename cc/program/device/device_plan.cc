@@ -67,7 +67,7 @@ int64_t DevicePlan::allocated_bytes() const {
 int64_t DevicePlan::host_bytes() const {
   int64_t slot = slot_bytes;
   if (tokens) {
-    slot += tokens->host_bytes() + tokens->adjuster.host_bytes() + tokens->scorer.host_bytes();
+    slot += tokens->host_bytes() + tokens->adjuster.host_bytes() + tokens->scorer.step_bytes();
   }
   return std::max(upload_bytes, num_slots * slot + adapters.upload_bytes + copy_bytes);
 }

@@ -92,7 +92,7 @@ inline std::vector<BatchBuilder> Steps(int32_t requests, int32_t decodes, size_t
   return steps;
 }
 
-// Of graphs, in tests that have some.
+// The max_graph_tokens of tests with graphs.
 inline constexpr int32_t kGraphTokens = 16;
 
 }  // namespace pagemill::program

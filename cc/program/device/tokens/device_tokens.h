@@ -85,7 +85,7 @@ struct TokenPlan {
   int64_t mask_bytes() const { return 4 * num_mask_words() * max_rows; }
   // On the device, without masks, counts and copies of rows.
   int64_t token_bytes() const {
-    return found_bytes() + draw_bytes() + adjuster.device_bytes() + scorer.device_bytes() +
+    return found_bytes() + draw_bytes() + adjuster.device_bytes() + scorer.step_bytes() +
            workspace_bytes;
   }
   int64_t host_bytes() const { return found_bytes() + draw_bytes() + mask_bytes(); }  // of a step

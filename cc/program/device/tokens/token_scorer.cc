@@ -46,11 +46,9 @@ std::vector<bool> ChangedRows(const StepDraws& draws) {
 
 }  // namespace
 
-int64_t ScorerPlan::device_bytes() const {
+int64_t ScorerPlan::step_bytes() const {
   return ScoredBytes(*this) + CopiedBytes(*this) + ScoreBytes(*this);
 }
-
-int64_t ScorerPlan::host_bytes() const { return device_bytes(); }
 
 StatusOr<ScorerPlan> PlanScorer(const Target& target, const TensorView& logits, int64_t num_slots) {
   ScorerPlan plan = {.num_columns = logits.shape[1],
@@ -70,7 +68,7 @@ StatusOr<TokenScorer> TokenScorer::Create(const ScorerPlan& plan, device::Device
   PAGEMILL_ASSIGN_OR_RETURN(scorer.copies_,
                             device.Allocate(plan.copy_bytes(), "copies of rows of logits"));
   PAGEMILL_ASSIGN_OR_RETURN(scorer.memory_,
-                            device.Allocate(plan.device_bytes(), "log probabilities"));
+                            device.Allocate(plan.step_bytes(), "log probabilities"));
   return scorer;
 }
 
@@ -78,7 +76,7 @@ StatusOr<ScoreBuffer> TokenScorer::NewBuffer(device::Device& device) const {
   ScoreBuffer buffer;
   if (plan_.max_rows == 0) return buffer;
   PAGEMILL_ASSIGN_OR_RETURN(
-      buffer.memory_, device.AllocateHost(plan_.host_bytes(), "log probabilities of a step"));
+      buffer.memory_, device.AllocateHost(plan_.step_bytes(), "log probabilities of a step"));
   std::byte* const scored = buffer.memory_.data();
   std::byte* const copied = scored + ScoredBytes(plan_);
   std::byte* const scores = copied + CopiedBytes(plan_);

@@ -39,8 +39,8 @@ struct ScorerPlan {
   int64_t num_copies = 0;   // of rows
 
   int64_t copy_bytes() const { return 4 * num_columns * num_copies; }  // of the copies
-  int64_t device_bytes() const;  // of what is sent and found
-  int64_t host_bytes() const;    // likewise
+  // What a step sends and finds, on the device and, for each step in flight, on the host.
+  int64_t step_bytes() const;
 };
 
 // For rows of `logits` (at most as many as its shape has), of which `num_slots` may be changed; 0:

@@ -121,7 +121,7 @@ TEST_F(TokenScorerTest, RefusesWhatIsNotThere) {
 TEST_F(TokenScorerTest, WithoutSlotsNothingIsAllocatedAndNothingScored) {
   const ScorerPlan plan =
       *PlanScorer({.ops = ops::testing::TestDeviceOps()}, Logits(nullptr), /*num_slots=*/0);
-  EXPECT_EQ(plan.copy_bytes() + plan.device_bytes() + plan.host_bytes(), 0);
+  EXPECT_EQ(plan.copy_bytes() + plan.step_bytes(), 0);
   const TokenScorer scorer = *TokenScorer::Create(plan, device_);
   EXPECT_TRUE(scorer.NewBuffer(device_).ok());
   const std::vector<ops::RowDraw> rows(kRows);
