@@ -1,4 +1,4 @@
-// The packed GEMMs of block formats, slice by slice: AMX over emulated tiles against VNNI.
+// The packed GEMMs of block formats, slice by slice, with k in one part and in several.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,7 +10,6 @@
 #include "cc/ops/conformance.h"
 #include "cc/ops/conformance_bodies.h"
 #include "cc/ops/kernel_support.h"
-#include "cc/ops/linear/emulated_blocks.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/linear/packed_gemm.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
@@ -127,34 +126,6 @@ TEST(BlockKernels, DividedMixedRowsConform) {
       conformance::ReferenceKernel(LinearOp())};
   CheckLinearConformance({"linear", LinearOp().check, kernels}, device::Capabilities());
 }
-
-class AmxBlocksTest : public ::testing::TestWithParam<int64_t> {};
-
-TEST_P(AmxBlocksTest, MatchVnni) {
-  const device::Capabilities caps = device::DetectCapabilities();
-  if (!caps.cpu.avx512 || !caps.cpu.avx512_vnni || !caps.cpu.avx512_bf16) {
-    GTEST_SKIP() << "needs AVX-512 with VNNI and BF16";
-  }
-  Random random(GetParam());
-  for (DType dtype : kWeightDTypes) {
-    if (!IsBlockFormat(dtype)) continue;
-    for (int64_t m : {1, 16, 31, 32}) {
-      const Case c = {dtype, GetParam(), m, Info(dtype).block_elements == 32 ? 160 : 512,
-                      m % 2 == 1};
-      SCOPED_TRACE(std::string(Info(dtype).name) + " m=" + std::to_string(m));
-      TestTensor x(DType::kF32, {c.n, c.k}), w(dtype, {c.m, c.k}), bias(DType::kF32, {c.m});
-      x.FillUniform(random, -2, 2);
-      w.FillUniform(random, -1, 1);
-      bias.FillUniform(random, -1, 1);
-      EXPECT_TRUE(BitEqual(Product(kEmulatedInt8Kernels, c, x, w, bias),
-                           Product(kAvx512VnniKernels, c, x, w, bias)));
-      EXPECT_TRUE(BitEqual(Product(kEmulatedInt16Kernels, c, x, w, bias),
-                           Product(kAvx512VnniInt16Kernels, c, x, w, bias)));
-    }
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Rows, AmxBlocksTest, ::testing::Values(1, 7, 8, 9, 15, 16, 17, 31, 32));
 #endif
 
 }  // namespace

@@ -70,13 +70,13 @@
 // (QuantizedFormat::quantized_activations). GPUs alone have kernels of kF8.
 //
 // Kernels: scaled weights, i8 with a scale a row: "amx_int8", "avx512_vnni" and on Arm
-// "asimd_dotprod" (kInt8Block); f8_e4m3: "avx512_bf16" (kBf16). Block formats: "amx_int8",
-// "avx512_vnni", "avx_vnni_int8", "avx2_int8", on Arm "asimd_i8mm" and "asimd_dotprod", on s390x
-// "vxe_int8" (kInt8Block); "avx512_vnni_mixed", "avx_vnni_mixed", "avx2_int8_mixed" (kMixedBlock);
-// "amx_int8_int16", "avx512_vnni_int16", "asimd_i8mm_int16", "asimd_dotprod_int16" and "vxe_int16"
-// (kInt16Block); kernels of one of these precisions give equal bits for finite x. bf16: "amx_bf16",
-// "avx512_bf16" and "asimd_bf16" (kBf16), and "onednn" if it is built in (kBf16). All weights:
-// "avx512", "avx2", "portable" (ASIMD, VXE, SSE2) and "reference".
+// "asimd_dotprod" (kInt8Block); f8_e4m3: "avx512_bf16" (kBf16). Block formats: "avx512_vnni",
+// "avx_vnni_int8", "avx2_int8", on Arm "asimd_i8mm" and "asimd_dotprod", on s390x "vxe_int8"
+// (kInt8Block); "avx512_vnni_mixed", "avx_vnni_mixed", "avx2_int8_mixed" (kMixedBlock);
+// "avx512_vnni_int16", "asimd_i8mm_int16", "asimd_dotprod_int16" and "vxe_int16" (kInt16Block);
+// kernels of one of these precisions give equal bits for finite x. bf16: "amx_bf16", "avx512_bf16"
+// and "asimd_bf16" (kBf16), and "onednn" if it is built in (kBf16). All weights: "avx512", "avx2",
+// "portable" (ASIMD, VXE, SSE2) and "reference".
 #ifndef PAGEMILL_CC_OPS_LINEAR_LINEAR_H_
 #define PAGEMILL_CC_OPS_LINEAR_LINEAR_H_
 

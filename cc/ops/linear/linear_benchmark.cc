@@ -63,9 +63,6 @@ double PeakOf(const std::string& kernel, ThreadPool& pool) {
   if (kernel == "amx_bf16" || kernel == "onednn") {
     return *device::MeasurePeak(caps, {"amx_bf16", "bf16", "L1"}, pool);
   }
-  if (kernel.starts_with("amx_int8")) {
-    return *device::MeasurePeak(caps, {"amx_int8", "int8", "L1"}, pool);
-  }
   if (kernel.starts_with("avx2_int")) {
     return *device::MeasurePeak(caps, {"avx2_int8", "int8", "registers"}, pool);
   }
@@ -161,9 +158,7 @@ void RunGreedy(benchmark::State& state, DType dtype, MatrixShape shape) {
   // Matrices of SmolLM2-135M, and of Qwen2.5 with 0.5 and 1.5 B.
   const MatrixShape shapes[] = {{576, 576},  {576, 192},  {576, 1536},  {1536, 576},  {576, 49152},
                                 {896, 4864}, {4864, 896}, {1536, 1536}, {1536, 8960}, {8960, 1536}};
-  for (const char* kernel : {"amx_int8",
-                             "amx_int8_int16",
-                             "avx512_vnni",
+  for (const char* kernel : {"avx512_vnni",
                              "avx512_vnni_int16",
                              "avx512_vnni_mixed",
                              "amx_bf16",

@@ -135,8 +135,6 @@ extern const PackedGemm kAvx512VnniInt16Kernels;  // of 15 bits
 extern const PackedGemm kAvx512VnniMixedKernels;  // of 15 for outlier blocks, else of 8
 extern const PackedGemm kAvxVnniMixedKernels;
 extern const PackedGemm kAvx2MixedKernels;
-extern const PackedGemm kAmxInt8Kernels;  // the same two, with equal bits
-extern const PackedGemm kAmxInt16Kernels;
 extern const PackedGemm kAvxVnniInt8Kernels;
 extern const PackedGemm kAvx2Int8Kernels;
 #elif defined(__aarch64__)

@@ -1,6 +1,6 @@
 // File: cc/ops/paged_attention/attention_bf16_inl.h
 // The three steps over one chunk of keys with AVX512-BF16's dot products of pairs: scores sum pairs
-// of dimensions, values pairs of keys. Queries and weights are bf16, sums f32. Include it after
+// of dimensions, values pairs of keys. Queries and weights are rounded to bf16, sums f32. Include it after
 // vec_avx512.h, in a file compiled with the avx512_bf16 flags.
 //
 // Sums follow the order of AVX512-BF16 or that of AMX tiles (DotOrder), so that vectors and tiles
@@ -36,34 +36,49 @@ inline __m512 Dot(__m512 sum, __m512i a, __m512i b) {
   return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
 }
 
-// An operand of sixteen lanes that several rows are multiplied with.
+// Queries and weights as they are multiplied: bf16, or the same numbers as f32.
+template <DotOrder kOrder>
+using DotFactor = std::conditional_t<kOrder == DotOrder::kTiles, float, uint16_t>;
+
+// An operand of a sum: a pair of bf16 in each lane. kTiles: each number of the pair as f32.
 template <DotOrder kOrder>
 struct DotOperand {
   __m512i pairs;
   explicit DotOperand(__m512i p) : pairs(p) {}
+  // The pair at `factors` in all lanes.
+  explicit DotOperand(const uint16_t* factors) {
+    int32_t bits;
+    __builtin_memcpy(&bits, factors, sizeof(bits));
+    pairs = _mm512_set1_epi32(bits);
+  }
 };
 template <>
 struct DotOperand<DotOrder::kTiles> {
-  __m512i even, odd;  // 0 in the place of the others
+  __m512 even, odd;
   explicit DotOperand(__m512i pairs)
-      : even(_mm512_and_si512(pairs, _mm512_set1_epi32(0xffff))),
-        odd(_mm512_andnot_si512(_mm512_set1_epi32(0xffff), pairs)) {}
+      : even((__m512)_mm512_slli_epi32(pairs, 16)),
+        odd((__m512)_mm512_andnot_si512(_mm512_set1_epi32(0xffff), pairs)) {}
+  explicit DotOperand(const float* factors)
+      : even(_mm512_set1_ps(factors[0])), odd(_mm512_set1_ps(factors[1])) {}
 };
 
+// kTiles by multiply-adds of f32: CPUs with AMX do four of them in the time of a VDPBF16PS.
 template <DotOrder kOrder>
 struct DotSum {
   __m512 sum = _mm512_setzero_ps();
-  void Add(__m512i a, const DotOperand<kOrder>& b) { sum = Dot(sum, a, b.pairs); }
+  void Add(const DotOperand<kOrder>& a, const DotOperand<kOrder>& b) {
+    sum = Dot(sum, a.pairs, b.pairs);
+  }
   void EndBlock() {}
 };
 template <>
 struct DotSum<DotOrder::kTiles> {
   __m512 sum = _mm512_setzero_ps(), even = _mm512_setzero_ps(), odd = _mm512_setzero_ps();
-  void Add(__m512i a, const DotOperand<DotOrder::kTiles>& b) {
-    even = Dot(even, a, b.even);
-    odd = Dot(odd, a, b.odd);
+  void Add(const DotOperand<DotOrder::kTiles>& a, const DotOperand<DotOrder::kTiles>& b) {
+    even = _mm512_fmadd_ps(a.even, b.even, even);
+    odd = _mm512_fmadd_ps(a.odd, b.odd, odd);
   }
-  // Tiles flush sums below 2^-126 to 0, these additions do not: the only difference in results.
+  // Tiles flush numbers below 2^-126 to 0, this code does not: the only difference in results.
   void EndBlock() {
     sum = _mm512_add_ps(sum, _mm512_add_ps(even, odd));
     even = odd = _mm512_setzero_ps();
@@ -162,13 +177,6 @@ constexpr int kDotChunk = kAttentionSplit;
 
 using DotChunk = Chunk<uint16_t, kSplitGroups>;
 
-// A pair of bf16 numbers in each lane.
-inline __m512i Pair(const uint16_t* p) {
-  int32_t bits;
-  __builtin_memcpy(&bits, p, sizeof(bits));
-  return _mm512_set1_epi32(bits);
-}
-
 // Layout of keys and values.
 enum class PageForm {
   kAdjacent,  // in the cache, blocks of 16 keys, an even head_dim: dimensions d, d + 1 side by side
@@ -214,7 +222,7 @@ inline void LoadKeys(const PageElement<kForm>* key, int block_size, int dims,
 
 // scores[r][16 g + j] = q[r] key[g][j] for kRows rows and kGroups groups from `first`.
 template <int kRows, int kGroups, PageForm kForm, DotOrder kOrder>
-[[gnu::noinline]] void DotScoreBlock(const AttentionShape& shape, const uint16_t* q,
+[[gnu::noinline]] void DotScoreBlock(const AttentionShape& shape, const DotFactor<kOrder>* q,
                                      const PageChunk<kForm>& chunk, int first, float* scores) {
   DotSum<kOrder> sum[kRows][kGroups];
   const PageElement<kForm>* keys[kGroups];
@@ -227,7 +235,7 @@ template <int kRows, int kGroups, PageForm kForm, DotOrder kOrder>
   const auto add = [&](const __m512i* key, int d) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const __m512i factor = Pair(q + r * shape.padded_dim + d);
+      const DotOperand<kOrder> factor(q + r * shape.padded_dim + d);
 #pragma GCC unroll 8
       for (int g = 0; g < kGroups; ++g) sum[r][g].Add(factor, DotOperand<kOrder>(key[g]));
     }
@@ -277,7 +285,7 @@ constexpr int DotGroupsAtOnce(int rows) {
 
 // Groups [first, last) for kRows rows, as many groups at once as there are accumulators.
 template <int kRows, PageForm kForm, DotOrder kOrder>
-inline void DotScoreRows(const AttentionShape& shape, const uint16_t* q,
+inline void DotScoreRows(const AttentionShape& shape, const DotFactor<kOrder>* q,
                          const PageChunk<kForm>& chunk, int first, int last, float* scores) {
   constexpr int kMost = DotGroupsAtOnce<kForm, kOrder>(kRows);
   for (; last - first >= kMost; first += kMost) {
@@ -362,7 +370,7 @@ template <int kRows, int kUnits, PageForm kForm, DotOrder kOrder, bool kPartial>
 struct DotValueBlock {
   const AttentionShape& shape;
   const PageChunk<kForm>& chunk;
-  const uint16_t* weights;  // [kRows, kDotChunk]
+  const DotFactor<kOrder>* weights;  // [kRows, kDotChunk]
   int dim;
   DotSum<kOrder> sum[kRows][2 * kUnits] = {};
   const uintptr_t zero = OpaqueZero();
@@ -421,7 +429,7 @@ struct DotValueBlock {
       LoadPairs<kBoth>(pair, seen, u, &low, &high);
 #pragma GCC unroll 8
       for (int r = kFirst; r < kLast; ++r) {
-        const __m512i weight = Pair(weights + r * kDotChunk + 2 * pair);
+        const DotOperand<kOrder> weight(weights + r * kDotChunk + 2 * pair);
         sum[r][2 * u].Add(weight, DotOperand<kOrder>(low));
         sum[r][2 * u + 1].Add(weight, DotOperand<kOrder>(high));
       }
@@ -444,7 +452,7 @@ struct DotValueBlock {
 
 template <int kRows, int kUnits, PageForm kForm, DotOrder kOrder, bool kPartial>
 [[gnu::noinline]] void DotValues(const AttentionShape& shape, const PageChunk<kForm>& chunk,
-                                 const RowKeys* keys, int dim, const uint16_t* weights,
+                                 const RowKeys* keys, int dim, const DotFactor<kOrder>* weights,
                                  float* acc) {
   DotValueBlock<kRows, kUnits, kForm, kOrder, kPartial> block{shape, chunk, weights, dim};
   // Later rows see later keys: all rows see these pairs completely.
@@ -480,7 +488,7 @@ template <int kRows, int kUnits, PageForm kForm, DotOrder kOrder, bool kPartial>
 // Adds all dimensions of kRows rows.
 template <int kRows, PageForm kForm, DotOrder kOrder>
 inline void DotValueRows(const AttentionShape& shape, const PageChunk<kForm>& chunk,
-                         const RowKeys* keys, const uint16_t* weights, float* acc) {
+                         const RowKeys* keys, const DotFactor<kOrder>* weights, float* acc) {
   const int dims = kForm == PageForm::kPaired ? shape.padded_dim : shape.head_dim;
   int dim = 0;
   if constexpr (kOrder == DotOrder::kPairs && (!IsF8(kForm) || kRows <= 4)) {

@@ -14,32 +14,44 @@
 namespace pagemill::ops {
 namespace {
 
+// The forms of a cache's pages, and whether dimensions d, d + 1 of its keys are side by side.
+template <typename Element>
+constexpr PageForm kAdjacentForm =
+    sizeof(Element) == 1 ? PageForm::kAdjacentF8 : PageForm::kAdjacent;
+template <typename Element>
+constexpr PageForm kStridedForm = sizeof(Element) == 1 ? PageForm::kStridedF8 : PageForm::kStrided;
+template <typename Element>
+bool AreAdjacent(const AttentionShape& shape) {
+  return shape.block_size == kAttentionKeyGroup &&
+         shape.head_dim % (2 * kPairsAtOnce<kAdjacentForm<Element>>) == 0;
+}
+
 // Address of group `group` of keys in scratch; groups of values follow all keys.
 inline uint16_t* PairPage(const AttentionShape& shape, int group, const AttentionScratch& scratch) {
   return scratch.pages + int64_t{group} * kAttentionKeyGroup * shape.padded_dim;
 }
 
-inline const uint16_t* PairKeys(const AttentionShape& shape, const uint16_t* keys, int group,
-                                const AttentionScratch& scratch) {
-  uint16_t* const page = PairPage(shape, group, scratch);
-  for (int d = 0; d < shape.head_dim; d += 2) {
-    __m512i pairs[1];
-    LoadKeys<PageForm::kStrided>(keys + int64_t{d} * shape.block_size, shape.block_size,
-                                 shape.head_dim - d, pairs);
-    _mm512_storeu_si512(page + d * kAttentionKeyGroup, pairs[0]);
+template <PageForm kForm>
+void StoreKeyPairs(const AttentionShape& shape, const PageElement<kForm>* keys, uint16_t* page) {
+  constexpr int kPairs = kPairsAtOnce<kForm>;
+  for (int d = 0; d < shape.head_dim; d += 2 * kPairs) {
+    __m512i pairs[kPairs];
+    LoadKeys<kForm>(keys + int64_t{d} * shape.block_size, shape.block_size, shape.head_dim - d,
+                    pairs);
+    for (int i = 0; i < kPairs; ++i) {
+      _mm512_storeu_si512(page + (d + 2 * i) * kAttentionKeyGroup, pairs[i]);
+    }
   }
-  return page;
 }
 
-inline const uint16_t* PairKeys(const AttentionShape& shape, const uint8_t* keys, int group,
-                                const AttentionScratch& scratch) {
+template <typename Element>
+const uint16_t* PairKeys(const AttentionShape& shape, const Element* keys, int group,
+                         const AttentionScratch& scratch) {
   uint16_t* const page = PairPage(shape, group, scratch);
-  for (int d = 0; d < shape.head_dim; d += 4) {
-    const uint8_t* from = keys + int64_t{d} * shape.block_size;
-    __m512i pairs[2];
-    LoadF8Keys<false>(from, shape.block_size, shape.head_dim - d, pairs);
-    _mm512_storeu_si512(page + d * kAttentionKeyGroup, pairs[0]);
-    _mm512_storeu_si512(page + (d + 2) * kAttentionKeyGroup, pairs[1]);
+  if (AreAdjacent<Element>(shape)) {
+    StoreKeyPairs<kAdjacentForm<Element>>(shape, keys, page);
+  } else {
+    StoreKeyPairs<kStridedForm<Element>>(shape, keys, page);
   }
   return page;
 }
@@ -104,6 +116,25 @@ inline void LoadRoundedQueries(const AttentionShape& shape, const AttentionTile&
 template <typename Element>
 constexpr int kFewRows = sizeof(Element) == 1 ? 6 : 12;
 
+// `rows` rows of bf16, `stride` elements apart, as factors of sums. kTiles: the first `count` of
+// each, a multiple of 16, as f32 in `space`.
+template <DotOrder kOrder>
+const DotFactor<kOrder>* Factors(const uint16_t* from, int rows, int64_t stride, int count,
+                                 float* space) {
+  if constexpr (kOrder == DotOrder::kPairs) {
+    return from;
+  } else {
+    for (int row = 0; row < rows; ++row) {
+      for (int i = 0; i < count; i += 16) {
+        const __m256i numbers = _mm256_loadu_si256((const __m256i*)(from + row * stride + i));
+        _mm512_storeu_si512(space + row * stride + i,
+                            _mm512_slli_epi32(_mm512_cvtepu16_epi32(numbers), 16));
+      }
+    }
+    return space;
+  }
+}
+
 // The weights of kRows rows from `row`, all of which see a part of the chunk.
 template <int kRows, PageForm kForm, DotOrder kOrder>
 void WeighRows(const AttentionShape& shape, const AttentionScratch& scratch,
@@ -112,7 +143,9 @@ void WeighRows(const AttentionShape& shape, const AttentionScratch& scratch,
   const int first = keys[row].range.low / kAttentionKeyGroup;
   const int last = (keys[row + kRows - 1].range.high + kAttentionKeyGroup - 1) / kAttentionKeyGroup;
   const uint16_t* q = reinterpret_cast<const uint16_t*>(scratch.q) + row * shape.padded_dim;
-  DotScoreRows<kRows, kForm, kOrder>(shape, q, chunk, first, last, scratch.scores);
+  const auto* const factors = Factors<kOrder>(q, kRows, shape.padded_dim, shape.padded_dim,
+                                              reinterpret_cast<float*>(scratch.pages));
+  DotScoreRows<kRows, kForm, kOrder>(shape, factors, chunk, first, last, scratch.scores);
   for (int r = 0; r < kRows; ++r) {
     DotSoftmaxRow(shape, keys[row + r], scratch.scores + r * kDotChunk,
                   scratch.weights + (row + r) * kDotChunk, state.max + row + r,
@@ -136,7 +169,9 @@ void AddAllValues(const AttentionShape& shape, const AttentionScratch& scratch,
                   const AttentionState& state) {
   ForRowBlocks(rows.first, rows.last, [&]<int kRows>(int row) {
     if (kForm != PageForm::kPaired && row != rows.first) PrefetchNoValues(&chunk);
-    DotValueRows<kRows, kForm, kOrder>(shape, chunk, keys + row, scratch.weights + row * kDotChunk,
+    const auto* const factors = Factors<kOrder>(scratch.weights + row * kDotChunk, kRows, kDotChunk,
+                                                kDotChunk, scratch.scores);
+    DotValueRows<kRows, kForm, kOrder>(shape, chunk, keys + row, factors,
                                        state.acc + row * shape.padded_dim);
   });
 }
@@ -147,16 +182,12 @@ template <typename Element, DotOrder kOrder>
 void AttendFewRows(const AttentionShape& shape, const AttentionScratch& scratch,
                    Chunk<Element, kSplitGroups>& chunk, const RowKeys* keys, RowRange rows,
                    const AttentionState& state) {
-  constexpr bool kF8 = sizeof(Element) == 1;
-  constexpr PageForm kAdjacent = kF8 ? PageForm::kAdjacentF8 : PageForm::kAdjacent;
-  constexpr PageForm kStrided = kF8 ? PageForm::kStridedF8 : PageForm::kStrided;
-  if (shape.block_size == kAttentionKeyGroup &&
-      shape.head_dim % (2 * kPairsAtOnce<kAdjacent>) == 0) {
-    WeighAllRows<kAdjacent, kOrder>(shape, scratch, chunk, keys, rows, state);
+  if (AreAdjacent<Element>(shape)) {
+    WeighAllRows<kAdjacentForm<Element>, kOrder>(shape, scratch, chunk, keys, rows, state);
   } else {
-    WeighAllRows<kStrided, kOrder>(shape, scratch, chunk, keys, rows, state);
+    WeighAllRows<kStridedForm<Element>, kOrder>(shape, scratch, chunk, keys, rows, state);
   }
-  AddAllValues<kStrided, kOrder>(shape, scratch, chunk, keys, rows, state);
+  AddAllValues<kStridedForm<Element>, kOrder>(shape, scratch, chunk, keys, rows, state);
 }
 
 template <typename Element>

@@ -68,9 +68,6 @@ inline bool AmxOnBf16(const device::Capabilities& caps, const TensorView& w) {
   // linear_amx.cc is compiled for the vector instructions of all CPUs with AMX.
   return caps.cpu.amx_bf16 && caps.cpu.avx512_bf16 && caps.cpu.avx512_vnni && OfBf16(w);
 }
-inline bool AmxOnBlocks(const device::Capabilities& caps, const TensorView& w) {
-  return caps.cpu.amx_int8 && caps.cpu.avx512_bf16 && VnniOnBlocks(caps, w);
-}
 inline bool VnniOnInt8(const device::Capabilities& caps, const TensorView& w) {
   return caps.cpu.avx512 && caps.cpu.avx512_vnni && OfInt8Rows(w);
 }
@@ -151,8 +148,6 @@ void VisitKernels(Table& table) {
   table.template Packed<&kAvx512VnniKernels, PackedBlocks, VnniOnBlocks>("avx512_vnni", 40, kInt8);
   table.template Packed<&kAvx512VnniMixedKernels, PackedBlocks, VnniOnBlocks>("avx512_vnni_mixed",
                                                                               37, kMixed);
-  table.template Packed<&kAmxInt8Kernels, PackedBlocks, AmxOnBlocks>("amx_int8", 42, kInt8);
-  table.template Packed<&kAmxInt16Kernels, PackedBlocks, AmxOnBlocks>("amx_int8_int16", 38, kInt16);
   table.template Packed<&kAmxBf16Kernels, PackedBf16, AmxOnBf16>("amx_bf16", 38, kBf16);
   table.template Packed<&kAvx512Bf16Kernels, PackedBf16, Avx512Bf16OnBf16>("avx512_bf16", 36,
                                                                            kBf16);

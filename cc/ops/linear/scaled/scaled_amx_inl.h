@@ -15,6 +15,7 @@
 
 #include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/linear/scaled/packed_scaled.h"
+#include "cc/ops/linear/scaled/scaled_outputs_avx512.h"
 #include "cc/ops/linear/scaled/scaled_quantize_avx512.h"
 #include "cc/ops/tiles/banded_products.h"
 
@@ -59,32 +60,31 @@ struct ScaledAmx {
   }
 
   // Stores the outputs of one tile of sums: rows of x from `n` on, weight rows of the slice from
-  // `first` on.
+  // `first` on, whose scales are `columns`.
   template <int kSums>
-  static void Store(const linear::PackedProduct& p, int64_t n, int64_t rows, int64_t first) {
-    const int64_t columns = p.m - first < kTileRows ? p.m - first : kTileRows;
-    if (rows <= 0 || columns <= 0) return;
+  static void Store(const linear::PackedProduct& p, int64_t n, int64_t rows, int64_t first,
+                    __m512 columns) {
+    if (rows <= 0 || p.m <= first) return;
     alignas(64) int32_t sums[kTileRows][kTileRows];
     Tiles::template Store<kSums>(sums, kRowBytes);
     for (int64_t row = 0; row < rows; ++row) {
       RowScale scale;
       std::memcpy(&scale, p.activations + (n + row) * sizeof(scale), sizeof(scale));
-      float* const y = p.y + (n + row) * p.y_stride + first;
-      for (int64_t i = 0; i < columns; ++i) {
-        const float both = *p.scales.OfRow(first + i) * scale.scale;
-        y[i] = static_cast<float>(Wrapped(sums[row][i], scale.start)) * both +
-               (p.bias == nullptr ? 0.0f : p.bias[first + i]);
-      }
+      const __m512i sum =
+          _mm512_add_epi32(_mm512_load_si512(sums[row]), _mm512_set1_epi32(scale.start));
+      StoreOutputs(p, sum, _mm512_mul_ps(columns, _mm512_set1_ps(scale.scale)),
+                   p.y + (n + row) * p.y_stride, first);
     }
   }
 
   static void Multiply(const linear::PackedProduct& p) {
+    const __m512 left = LoadScales(p, 0), right = LoadScales(p, kTileRows);
     const auto finish = [&](int64_t begin, int64_t rows) {
       const int64_t upper = rows < kTileRows ? rows : kTileRows;
-      Store<0>(p, begin, upper, 0);
-      Store<1>(p, begin, upper, kTileRows);
-      Store<2>(p, begin + kTileRows, rows - upper, 0);
-      Store<3>(p, begin + kTileRows, rows - upper, kTileRows);
+      Store<0>(p, begin, upper, 0, left);
+      Store<1>(p, begin, upper, kTileRows, right);
+      Store<2>(p, begin + kTileRows, rows - upper, 0, left);
+      Store<3>(p, begin + kTileRows, rows - upper, kTileRows, right);
     };
     Chunk::Multiply(
         {.rows = p.activations + ScaleBytes(p.n),

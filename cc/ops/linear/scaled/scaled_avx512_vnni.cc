@@ -11,6 +11,7 @@
 #include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/linear/scaled/activation_tiles_avx512.h"
 #include "cc/ops/linear/scaled/packed_scaled.h"
+#include "cc/ops/linear/scaled/scaled_outputs_avx512.h"
 #include "cc/ops/linear/scaled/scaled_quantize_avx512.h"
 
 #define PAGEMILL_INLINE [[gnu::always_inline]] inline
@@ -64,24 +65,6 @@ void Prepare(DType, const linear::InputRows& x, uint8_t* chunk) {
   }
 }
 
-// The scales of 16 rows of the slice, from `first` on.
-PAGEMILL_INLINE __m512 LoadScales(const linear::PackedProduct& p, int64_t first) {
-  if (p.scales.block_rows == 1 && p.scales.stride == 1) {
-    return _mm512_maskz_loadu_ps(FirstLanes(p.m - first), p.scales.OfRow(first));
-  }
-  alignas(64) float values[16] = {};
-  for (int64_t i = 0; i < 16 && first + i < p.m; ++i) values[i] = *p.scales.OfRow(first + i);
-  return _mm512_load_ps(values);
-}
-
-PAGEMILL_INLINE void Store(const linear::PackedProduct& p, __m512i sum, __m512 scale, float* y,
-                           int64_t first) {
-  const __mmask16 used = FirstLanes(p.m - first);
-  __m512 out = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale);
-  if (p.bias != nullptr) out = _mm512_add_ps(out, _mm512_maskz_loadu_ps(used, p.bias + first));
-  _mm512_mask_storeu_ps(y + first, used, out);
-}
-
 // sum += w * x, unsigned times signed bytes. With the intrinsic, GCC 12 copies the sums from
 // register to register, which takes half of the time.
 PAGEMILL_INLINE void AddProducts(__m512i& sum, __m512i w, __m512i x) {
@@ -123,8 +106,8 @@ PAGEMILL_INLINE void MultiplyTile(const linear::PackedProduct& p, const Activati
 #pragma GCC unroll 12
   for (int n = 0; n < kN; ++n, y += p.y_stride) {
     const __m512 row = _mm512_set1_ps(rows[n].scale);
-    Store(p, sums[n][0], _mm512_mul_ps(scales[0], row), y, 0);
-    if (p.m > 16) Store(p, sums[n][1], _mm512_mul_ps(scales[1], row), y, 16);
+    StoreOutputs(p, sums[n][0], _mm512_mul_ps(scales[0], row), y, 0);
+    if (p.m > 16) StoreOutputs(p, sums[n][1], _mm512_mul_ps(scales[1], row), y, 16);
   }
 }
 

@@ -39,9 +39,11 @@ void RunSmolLM2(benchmark::State& state, const Format& format) {
 
 // All combinations as benchmarks; google benchmark keeps them.
 [[maybe_unused]] const bool kRegistered = [] {
-  const Format formats[] = {{"avx512_bf16", DType::kBF16},
+  const Format formats[] = {{"amx_bf16", DType::kBF16},
+                            {"avx512_bf16", DType::kBF16},
                             {"avx512_vnni", DType::kQ8_0},
                             {"avx512_vnni_int16", DType::kQ8_0},
+                            {"amx_int8", DType::kI8},
                             {"avx512_vnni", DType::kI8},
                             {"avx512_bf16", DType::kF8E4M3},
                             {"avx512_bf16", DType::kF8E4M3, 128},

@@ -33,13 +33,8 @@ PAGEMILL_INLINE RowScale ScaleOf(const float* x, int64_t k, float* inverse) {
   return {is_zero ? 0 : top * (1.0f / 127), 0};
 }
 
-// Adds a row's start to a sum of products with weights plus kInt8Offset. The sum may wrap; the
-// result is exact (kMaxInt8K).
-PAGEMILL_INLINE int32_t Wrapped(int32_t sum, int32_t start) {
-  return static_cast<int32_t>(static_cast<uint32_t>(sum) + static_cast<uint32_t>(start));
-}
-
-// RowScale::start of a row of integers with this sum.
+// RowScale::start of a row of integers with this sum: what is added to the sum of its products with
+// weights plus kInt8Offset. Both may wrap; the result is exact (kMaxInt8K).
 PAGEMILL_INLINE int32_t OffsetSum(int32_t sum) {
   return static_cast<int32_t>(0u - kInt8Offset * static_cast<uint32_t>(sum));
 }
