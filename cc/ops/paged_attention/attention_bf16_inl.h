@@ -1,7 +1,7 @@
 // File: cc/ops/paged_attention/attention_bf16_inl.h
 // The three steps over one chunk of keys with AVX512-BF16's dot products of pairs: scores sum pairs
-// of dimensions, values pairs of keys. Queries and weights are rounded to bf16, sums f32. Include it after
-// vec_avx512.h, in a file compiled with the avx512_bf16 flags.
+// of dimensions, values pairs of keys. Queries and weights are rounded to bf16, sums are f32.
+// Include it after vec_avx512.h, in a file compiled with the avx512_bf16 flags.
 //
 // Sums follow the order of AVX512-BF16 or that of AMX tiles (DotOrder), so that vectors and tiles
 // give the same bits. Keys and values of f8_e4m3 are converted exactly to pairs of bf16: the byte
@@ -62,7 +62,8 @@ struct DotOperand<DotOrder::kTiles> {
       : even(_mm512_set1_ps(factors[0])), odd(_mm512_set1_ps(factors[1])) {}
 };
 
-// kTiles by multiply-adds of f32: CPUs with AMX do four of them in the time of a VDPBF16PS.
+// kTiles by multiply-adds of f32: CPUs with AMX do four of them in the time of a VDPBF16PS. Tiles
+// flush subnormal numbers to 0, so the caller lets multiply-adds do so, too.
 template <DotOrder kOrder>
 struct DotSum {
   __m512 sum = _mm512_setzero_ps();
@@ -78,7 +79,6 @@ struct DotSum<DotOrder::kTiles> {
     even = _mm512_fmadd_ps(a.even, b.even, even);
     odd = _mm512_fmadd_ps(a.odd, b.odd, odd);
   }
-  // Tiles flush numbers below 2^-126 to 0, this code does not: the only difference in results.
   void EndBlock() {
     sum = _mm512_add_ps(sum, _mm512_add_ps(even, odd));
     even = odd = _mm512_setzero_ps();

@@ -110,7 +110,8 @@ void AttentionCase::StoreContext(int64_t request, int32_t id) {
   for (int32_t position = begin; position < end; ++position) {
     const int32_t owner = position < options_.common_blocks * options_.block_size ? -1 : id;
     const std::vector<float> k = TokenVector(kKey, owner, position, size);
-    const std::vector<float> v = TokenVector(kValue, owner, position, size);
+    std::vector<float> v = TokenVector(kValue, owner, position, size);
+    for (float& value : v) value *= options_.value_factor;
     StoreToken(batch_.Slot(request, position), k.data(), v.data());
   }
   visible_bytes_ += 2 * options_.kv_heads * (end - begin) *

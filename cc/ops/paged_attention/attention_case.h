@@ -36,6 +36,7 @@ struct AttentionOptions {
   int32_t common_blocks = 0;   // that all requests begin with
   bool zero_queries = false;   // all keys weigh the same
   bool round_queries = false;  // to bf16
+  float value_factor = 1;      // by which values are multiplied
   KvScales kv_scales = {};     // of f8_e4m3 caches
   bool keys_in_rows = false;
 };

@@ -214,7 +214,8 @@ void AttendDots(const AttentionShape& shape, const AttentionTile& tile,
   AddAllValues<PageForm::kPaired, kOrder>(shape, scratch, pairs, keys, rows, state);
 }
 
-// Reorders each 32 dimensions of the accumulators, then divides.
+// Reorders each 32 dimensions of the accumulators, then divides. Whether a sum that was flushed to 0
+// is 0 or -0 depends on how many zeros were added to it: adding 0 makes it 0.
 inline void FinishDots(const AttentionShape& shape, const AttentionTile& tile,
                        const AttentionState& state) {
   // Unpacking moves 4 of each 8 dimensions to the first register, the other 4 to the second.
@@ -224,7 +225,8 @@ inline void FinishDots(const AttentionShape& shape, const AttentionTile& tile,
   for (int row = 0; row < tile.rows; ++row) {
     for (int i = 0; i < shape.head_dim; i += kDotUnit) {
       float* acc = state.acc + row * shape.padded_dim + i;
-      const __m512 a = _mm512_loadu_ps(acc), b = _mm512_loadu_ps(acc + 16);
+      const __m512 a = _mm512_add_ps(_mm512_loadu_ps(acc), _mm512_setzero_ps());
+      const __m512 b = _mm512_add_ps(_mm512_loadu_ps(acc + 16), _mm512_setzero_ps());
       _mm512_storeu_ps(acc, _mm512_permutex2var_ps(a, order[0], b));
       _mm512_storeu_ps(acc + 16, _mm512_permutex2var_ps(a, order[1], b));
     }

@@ -379,6 +379,9 @@ void CheckPagedAttentionInvariance(const OpDefinition& op, const device::Capabil
   AttentionOptions chunked{.q_heads = 3, .kv_heads = 1, .head_dim = 32, .window = 70};
   chunked.chunked = true;
   CheckInvariance(op, caps, chunked, 300, 7);
+  // Products with weights are below the smallest normal number.
+  CheckInvariance(op, caps,
+                  {.q_heads = 3, .kv_heads = 1, .head_dim = 32, .value_factor = 0x1p-124f}, 300, 7);
 }
 
 }  // namespace pagemill::ops

@@ -63,7 +63,7 @@ class EmulatedTiles {
     }
   }
 
-  // Unlike the instruction, does not flush subnormal numbers: bounds hold either way.
+  // Flushes subnormal numbers, as the instruction does, only where the caller's arithmetic does.
   template <int kSums, int kA, int kB>
   static void Multiply() {
     Tile& sums = tiles_[kSums];
@@ -75,8 +75,9 @@ class EmulatedTiles {
         float even = 0;
         float odd = 0;
         for (int pair = 0; pair < b.rows; ++pair) {
-          even += Element(a, row, 2 * pair) * Element(b, pair, 2 * column);
-          odd += Element(a, row, 2 * pair + 1) * Element(b, pair, 2 * column + 1);
+          even = __builtin_fmaf(Element(a, row, 2 * pair), Element(b, pair, 2 * column), even);
+          odd =
+              __builtin_fmaf(Element(a, row, 2 * pair + 1), Element(b, pair, 2 * column + 1), odd);
         }
         float sum;
         std::memcpy(&sum, sums.bytes[row] + 4 * column, sizeof(sum));
