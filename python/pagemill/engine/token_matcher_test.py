@@ -34,6 +34,7 @@ class Brackets:
         self.ends[list(llm._model.eos_token_ids)] = True
         depths = [np.cumsum([(c == "(") - (c == ")") for c in text] or [0]) for text in self.texts]
         self.lowest = np.array([min(depth.min(), 0) for depth in depths])
+        self.highest = np.array([max(depth.max(), 0) for depth in depths])
         self.change = np.array([depth[-1] for depth in depths])
         self.threads: set[int] = set()
 
@@ -53,7 +54,7 @@ class BracketMatcher:
         b, depth = self._brackets, self._depths[-1]
         if self._ended[-1]:
             return b.ends
-        fits = (depth + b.lowest >= 0) & (depth + b.change <= MAX_DEPTH) & ~b.ends
+        fits = (depth + b.lowest >= 0) & (depth + b.highest <= MAX_DEPTH) & ~b.ends
         return fits | (b.ends & (depth == 0))
 
     def fill_mask(self, mask: np.ndarray) -> None:
