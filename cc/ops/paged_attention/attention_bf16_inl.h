@@ -62,8 +62,8 @@ struct DotOperand<DotOrder::kTiles> {
       : even(_mm512_set1_ps(factors[0])), odd(_mm512_set1_ps(factors[1])) {}
 };
 
-// kTiles by multiply-adds of f32: CPUs with AMX do four of them in the time of a VDPBF16PS. Tiles
-// flush subnormal numbers to 0, so the caller lets multiply-adds do so, too.
+// kTiles by multiply-adds of f32: a Sapphire Rapids does four of them in the time of a VDPBF16PS.
+// Tiles flush subnormal numbers to 0, so the caller lets multiply-adds do so, too.
 template <DotOrder kOrder>
 struct DotSum {
   __m512 sum = _mm512_setzero_ps();

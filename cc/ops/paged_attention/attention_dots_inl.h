@@ -169,8 +169,9 @@ void AddAllValues(const AttentionShape& shape, const AttentionScratch& scratch,
                   const AttentionState& state) {
   ForRowBlocks(rows.first, rows.last, [&]<int kRows>(int row) {
     if (kForm != PageForm::kPaired && row != rows.first) PrefetchNoValues(&chunk);
-    const auto* const factors = Factors<kOrder>(scratch.weights + row * kDotChunk, kRows, kDotChunk,
-                                                kDotChunk, scratch.scores);
+    const uint16_t* const weights = scratch.weights + row * kDotChunk;
+    const auto* const factors =
+        Factors<kOrder>(weights, kRows, kDotChunk, kDotChunk, scratch.scores);
     DotValueRows<kRows, kForm, kOrder>(shape, chunk, keys + row, factors,
                                        state.acc + row * shape.padded_dim);
   });
@@ -214,8 +215,8 @@ void AttendDots(const AttentionShape& shape, const AttentionTile& tile,
   AddAllValues<PageForm::kPaired, kOrder>(shape, scratch, pairs, keys, rows, state);
 }
 
-// Reorders each 32 dimensions of the accumulators, then divides. Whether a sum that was flushed to 0
-// is 0 or -0 depends on how many zeros were added to it: adding 0 makes it 0.
+// Reorders each 32 dimensions of the accumulators, then divides. Whether a sum that was flushed is 0
+// or -0 depends on how many zeros were added to it: adding 0 makes it 0.
 inline void FinishDots(const AttentionShape& shape, const AttentionTile& tile,
                        const AttentionState& state) {
   // Unpacking moves 4 of each 8 dimensions to the first register, the other 4 to the second.
