@@ -215,8 +215,8 @@ void AttendDots(const AttentionShape& shape, const AttentionTile& tile,
   AddAllValues<PageForm::kPaired, kOrder>(shape, scratch, pairs, keys, rows, state);
 }
 
-// Reorders each 32 dimensions of the accumulators, then divides. Whether a sum that was flushed is 0
-// or -0 depends on how many zeros were added to it: adding 0 makes it 0.
+// Reorders each 32 dimensions of the accumulators, then divides. Whether a sum that was flushed is
+// 0 or -0 depends on how many zeros were added to it: adding 0 makes it 0.
 inline void FinishDots(const AttentionShape& shape, const AttentionTile& tile,
                        const AttentionState& state) {
   // Unpacking moves 4 of each 8 dimensions to the first register, the other 4 to the second.
