@@ -153,13 +153,14 @@ def compile_kernel(kernel: str, architecture: str) -> tuple[str, list[dict[str, 
 def main() -> None:
     """Writes both files."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--packages", type=Path, required=True, help="names the folder of triton")
+    parser.add_argument("--packages", type=Path, required=True, help="names the folder beside it")
     parser.add_argument("--kernel", required=True)
     parser.add_argument("--architecture", required=True, help="sm_90 or gfx942")
     parser.add_argument("--source", type=Path, required=True)
     parser.add_argument("--report", type=Path, required=True)
     args = parser.parse_args()
-    sys.path.insert(0, args.packages.read_text(encoding="utf-8").strip())
+    folder = args.packages.read_text(encoding="utf-8").strip()
+    sys.path.insert(0, str(args.packages.resolve().with_name(folder)))
     # Code does not depend on where the sources are.
     os.environ["TRITON_DISABLE_LINE_INFO"] = "1"
     with tempfile.TemporaryDirectory() as cache:

@@ -1,7 +1,7 @@
 """Runs Triton kernels on the CPU, for tests: `import cuda.triton.interpreter` comes first.
 
-Triton reads its mode when a kernel is defined. The package is where PAGEMILL_TEST_TRITON says, a
-file with the path of its folder; without it, tests are skipped unless Triton is installed.
+Triton reads its mode when a kernel is defined. The package is in the folder that the file
+PAGEMILL_TEST_TRITON names, beside it; without one, tests are skipped unless Triton is installed.
 """
 
 import importlib.util
@@ -13,7 +13,8 @@ import pytest
 
 PACKAGES = os.environ.get("PAGEMILL_TEST_TRITON", "")
 if PACKAGES:
-    sys.path.append(Path(PACKAGES).read_text(encoding="utf-8").strip())
+    folder = Path(PACKAGES).read_text(encoding="utf-8").strip()
+    sys.path.append(str(Path(PACKAGES).resolve().with_name(folder)))
 if importlib.util.find_spec("triton") is None:
     pytest.skip("Triton is not installed", allow_module_level=True)
 os.environ["TRITON_INTERPRET"] = "1"

@@ -23,7 +23,8 @@ def _impl(rctx):
     if not node:
         fail("{}: there is no node on PATH".format(rctx.name))
     digest = _run(rctx, ["sha256sum", str(lock)])[:12]
-    folder = str(rctx.path("packages-" + digest))
+    name = "packages-" + digest
+    folder = str(rctx.path(name))
     _run(rctx, ["mkdir", "-p", folder])
     _run(rctx, ["cp", str(manifest), folder + "/package.json"])
     _run(rctx, ["cp", str(lock), folder + "/package-lock.json"])
@@ -32,11 +33,12 @@ def _impl(rctx):
     install = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
     _run(rctx, install, working_directory = folder)
 
-    # The path holds the lock's digest, so that tests rerun when the packages change.
-    rctx.file("node", "#!/bin/sh\nNODE_PATH='{}/node_modules' exec '{}' \"$@\"\n".format(
-        folder,
-        node,
-    ), executable = True)
+    # The path holds the lock's digest, so that tests rerun when the packages change, and no folder
+    # of this checkout, so that another one finds in a disk cache what it ran here.
+    rctx.file("node", """\
+#!/bin/sh
+NODE_PATH="$(dirname "$(readlink -f "$0")")/{}/node_modules" exec '{}' "$@"
+""".format(name, node), executable = True)
     rctx.file("WORKSPACE", "")
     rctx.file("BUILD.bazel", "exports_files([\"node\"])\n")
 

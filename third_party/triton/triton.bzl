@@ -1,6 +1,6 @@
 """Repository rule: Triton, which compiles kernels of cuda/triton when the tree is built.
 
-    @triton//:packages    a file with the path of the folder that has the Python package
+    @triton//:packages    a file with the name of the folder beside it that has the Python package
 
 It needs numpy of the interpreter that imports it. Fetched only when a target that depends on it is
 built: 250 MB to download.
@@ -61,10 +61,10 @@ def _impl(rctx):
         lock,
     ])
 
-    # The path holds the lock's digest, so that kernels are compiled anew when the lock changes.
+    # The name holds the lock's digest, so that kernels are compiled anew when the lock changes.
     folder = "packages-" + _run(rctx, ["sha256sum", str(lock)])[:12]
     _run(rctx, [python, "-c", _UNPACK, "wheel", folder] + _LEFT_OUT)
-    rctx.file("packages", str(rctx.path(folder)) + "\n")
+    rctx.file("packages", folder + "\n")
     rctx.file("WORKSPACE", "")
     rctx.file("BUILD.bazel", "exports_files([\"packages\"], visibility = [\"//visibility:public\"])\n")
 

@@ -10,6 +10,8 @@ From CPython 3.12 on, extensions use its stable ABI alone, so that all later ver
 
 The interpreter is $PAGEMILL_PYTHON or python3. A change of the lock or of $PAGEMILL_PYTHON makes the
 environment anew. pip reads the user's own configuration (index, proxy, certificates).
+
+The script names no folder of this checkout: another one finds in a disk cache what it ran here.
 """
 
 load("//tools/bazel:watch.bzl", "watched_path")
@@ -50,9 +52,18 @@ cc_library(
 )
 """
 
+# Its content has the lock's digest and the interpreter, so that tests rerun when the environment
+# changes.
+_SCRIPT = """\
+#!/bin/sh
+# {version}
+exec "$(dirname "$(readlink -f "$0")")/{venv}/bin/python" "$@"
+"""
+
 # Prints one fact per line; see _impl.
 _FACTS = """
 import platform, sys, sysconfig
+print(sys.version.replace("\\n", " "))
 stable = sys.version_info >= (3, 12) and not sysconfig.get_config_var("Py_GIL_DISABLED")
 tag = "cp312-abi3" if stable else "cp{0}{1}-cp{0}{1}".format(*sys.version_info)
 print(sysconfig.get_path("purelib"))
@@ -83,7 +94,8 @@ def _impl(rctx):
     lock = watched_path(rctx, rctx.attr.lock)
     python = _interpreter(rctx)
     digest = _run(rctx, "cannot hash the lock.", ["sha256sum", str(lock)])[:12]
-    venv = str(rctx.path("venv-" + digest))
+    folder = "venv-" + digest
+    venv = str(rctx.path(folder))
     venv_python = venv + "/bin/python"
 
     rctx.report_progress("creating the virtual environment")
@@ -97,7 +109,7 @@ def _impl(rctx):
     _run(rctx, "pip cannot install the lock.", install + ["-r", str(lock)])
 
     facts = _run(rctx, "python is broken.", [venv_python, "-c", _FACTS])
-    site, include, tag, defines = facts.split("\n")[:4]
+    version, site, include, tag, defines = facts.split("\n")[:5]
     if not rctx.path(include + "/Python.h").exists:
         fail("python_env: {}/Python.h is missing (on Debian: apt-get install python3-dev)".format(
             include,
@@ -108,8 +120,7 @@ def _impl(rctx):
         rctx.symlink(site + "/nanobind", "nanobind")
         build += _NANOBIND % defines
 
-    # The path holds the lock's digest, so that tests rerun when the environment changes.
-    rctx.file("python", "#!/bin/sh\nexec '{}' \"$@\"\n".format(venv_python), executable = True)
+    rctx.file("python", _SCRIPT.format(version = version, venv = folder), executable = True)
     rctx.file("env.bzl", "WHEEL_TAG = \"{}\"\n".format(tag))
     rctx.file("WORKSPACE", "")
     rctx.file("BUILD.bazel", build)
