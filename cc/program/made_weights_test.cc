@@ -13,7 +13,8 @@ using testing::ExpectGarbageIsSafe;
 using testing::ExpectRefused;
 using testing::Replace;
 
-// Matrices of 24 rows and 128 columns in two groups, as each layout stores them; canonical.
+// Matrices of 24 rows and 128 columns in two groups, as each layout stores them (the parts of
+// `floats` are any); canonical.
 constexpr char kText[] = R"(pagemill-program 3
 file 0 model.safetensors
 weight av i32 128,3 0 0
@@ -29,6 +30,7 @@ quantized part u4 5,32 awq 1,64 av,as,az,- at=19,96
 quantized heads u4 3,8,128 awq 1,64 av,as,-,index row_step=8
 quantized scaled i8 24,128 scaled 1,128 bytes,scales,-,- quantized_activations=1
 quantized experts i8 2,24,128 scaled 1,128 stacked,stacked_scales,-,-
+quantized floats u4 24,128 nvfp4 1,16 av,as,-,-,scales
 input token_ids i32 tokens
 value out f32 logits_rows,1
 op any token_ids,awq -> out
@@ -51,6 +53,9 @@ TEST(QuantizedTest, EveryFormatRoundTrips) {
   EXPECT_EQ(part.quantized->groups, kNoValue);
   EXPECT_EQ(program->value(*program->Find("heads")).quantized->format.row_step, 8);
   EXPECT_TRUE(program->value(*program->Find("scaled")).quantized->format.quantized_activations);
+  EXPECT_EQ(part.quantized->factor, kNoValue);
+  const Value& floats = program->value(*program->Find("floats"));
+  EXPECT_EQ(floats.quantized->factor, program->Find("scales"));
   const Program other = *Program::Parse(Replace(kText, "19,96", "18,96"));
   EXPECT_FALSE(*program == other) << "formats are part of equality";
 }
@@ -69,6 +74,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"NoValues", "av,as,az,-", "-,as,az,-", "line 11: quantized 'awq' needs values and"},
         BadText{"NoScales", "av,as,az,-", "av,-,az,-", "needs values and scales"},
         BadText{"Missing", "av,as,az,-", "av,as,az", "expected the parts '<values>,<scales>"},
+        BadText{"TooMany", "av,as,az,-", "av,as,az,-,-,-", "expected the parts '<values>,<scales>"},
         BadText{"Unknown", "av,as,az,-", "no,as,az,-", "operand 'no' is not defined"},
         BadText{"PartOfParts", "bytes,scales,-,-", "awq,scales,-,-", "not quantized"},
         BadText{"StackOfMatrix", "bytes,scales,-,-", "stacked,scales,-,-", "no stacks"},

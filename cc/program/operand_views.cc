@@ -41,7 +41,8 @@ QuantizedParts MakeParts(const Program& program, const Value& weight,
           .values = view(q.values),
           .scales = view(q.scales),
           .zeros = view(q.zeros),
-          .groups = view(q.groups)};
+          .groups = view(q.groups),
+          .factor = view(q.factor)};
 }
 
 size_t TableOf(const Program& program, const Op& op, const KvLayout& layout) {

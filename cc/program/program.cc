@@ -198,7 +198,7 @@ Status Program::CheckQuantized(const Value& weight) const {
     return InvalidArgument(
         LinePrefix(weight.line) + "quantized '" + weight.name +
         "' needs values and scales that are weights, not quantized, not transposed and, "
-        "unless it has three dimensions, no stacks; so are zeros and groups, if it has "
+        "unless it has three dimensions, no stacks; so are zeros, groups and a factor, if it has "
         "them");
   }
   return OkStatus();

@@ -75,8 +75,14 @@ struct Quantized {
   ValueId scales = kNoValue;
   ValueId zeros = kNoValue;   // optional
   ValueId groups = kNoValue;  // optional
+  ValueId factor = kNoValue;  // of nvfp4 alone
 
-  std::array<ValueId, 4> parts() const { return {values, scales, zeros, groups}; }
+  std::array<ValueId, 5> parts() const { return {values, scales, zeros, groups, factor}; }
+  // Those that texts list: a factor only if there is one.
+  std::vector<ValueId> listed_parts() const {
+    const auto all = parts();
+    return {all.begin(), all.end() - (factor == kNoValue ? 1 : 0)};
+  }
   friend bool operator==(const Quantized&, const Quantized&) = default;
 };
 

@@ -287,7 +287,7 @@ Status ProgramParser::ParseStrides(std::string_view row, std::string_view column
 Status ProgramParser::ParseQuantized(const Fields& fields) {
   constexpr char kForm[] =
       "quantized <name> <dtype> <shape> <layout> <block rows>,<block columns> "
-      "<values>,<scales>,<zeros>,<groups> [at=<row>,<column>] [row_step=<rows>] "
+      "<values>,<scales>,<zeros>,<groups>[,<factor>] [at=<row>,<column>] [row_step=<rows>] "
       "[quantized_activations=1]";
   if (fields.size() < 7 || fields.size() > 10)
     PAGEMILL_RETURN_IF_ERROR(ExpectFields(fields, 7, kForm));
@@ -308,8 +308,11 @@ Status ProgramParser::ParseQuantized(const Fields& fields) {
   }
   std::vector<ValueId> parts;
   PAGEMILL_RETURN_IF_ERROR(ParseOperands(fields[6], &parts));
-  if (parts.size() != 4) return Error("expected the parts '<values>,<scales>,<zeros>,<groups>'");
+  if (parts.size() != 4 && parts.size() != 5) {
+    return Error("expected the parts '<values>,<scales>,<zeros>,<groups>', and maybe ',<factor>'");
+  }
   q.values = parts[0], q.scales = parts[1], q.zeros = parts[2], q.groups = parts[3];
+  if (parts.size() == 5) q.factor = parts[4];
   for (size_t i = 7; i < fields.size(); ++i) {
     const size_t equals = fields[i].find('=');
     const std::string_view word = fields[i].substr(0, equals);

@@ -30,7 +30,8 @@ std::string QuantizedLine(const Program& program, const Value& v) {
   const QuantizedFormat& f = v.quantized->format;
   std::string text = "quantized " + v.name + " " + TypeAndShape(v) + " ";
   text.append(NameOf(f.layout)).append(" ").append(std::to_string(f.block_rows));
-  text += "," + std::to_string(f.block_columns) + " " + Operands(program, v.quantized->parts());
+  text += "," + std::to_string(f.block_columns) + " ";
+  text += Operands(program, v.quantized->listed_parts());
   if (f.first_row != 0 || f.first_column != 0) {
     text += " at=" + std::to_string(f.first_row) + "," + std::to_string(f.first_column);
   }

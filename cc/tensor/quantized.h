@@ -14,7 +14,8 @@
 //   the others      w[n, k] = scale[n, g] * (q[n, k] - zero[n, g]),   g = k / C, or groups[k]
 //
 // `scaled` has values i8 or f8_e4m3 [M, K] and scales f32 [ceil(M / R), ceil(K / C)]; C is a
-// multiple of 4, or K and more. The others, packed integers, have R = 1 and C a multiple of 32.
+// multiple of 4, or K and more. The others, packed integers, have R = 1 and, except nvfp4, C a
+// multiple of 32.
 // Their q and zero have 4 or 8 bits (dtype u4 or u8) and lie in i32 words, the first in the lowest
 // bits. For a matrix of N rows, K columns and G groups, with P = 32 / bits:
 //
@@ -22,15 +23,19 @@
 //   awq             [K, N / 8]    [G, N / 8]        [G, N]    8 rows: 0, 2, 4, 6, 1, 3, 5, 7
 //   gptq, gptq_v2   [K / P, N]    [G, N / P]        [G, N]    P columns (zeros: P rows)
 //   pack_quantized  [N, K / P]    [ceil(N / P), G]  [N, G]    P columns (zeros: P rows)
-//   mxfp4           [N, K / 8]    none              [N, G]    8 columns
+//   mxfp4, nvfp4    [N, K / 8]    none              [N, G]    8 columns
 //
 // gptq stores each zero minus one (0 as the largest integer), the others store it as it is; without
 // zeros each is 2^(bits - 1). Scales are f16, bf16 or f32; groups i32 [K]. AWQ has 4 bits. awq is
 // AutoAWQ's GEMM version, pack_quantized what compressed-tensors writes: integers there are signed
-// and stored with 2^(bits - 1) added. mxfp4 is that of the Open Compute Project: q is the code of a
-// float of 4 bits (0, 0.5, 1, 1.5, 2, 3, 4, 6; 8 more is negative), groups have 32 columns, and a
-// scale is a byte s, 2^(s - 127), of which 255 stands for NaN. A weight may be some rows and columns of such a matrix, which
+// and stored with 2^(bits - 1) added. A weight may be some rows and columns of such a matrix, which
 // begin at first_row and first_column; its parts are those of the whole matrix.
+//
+// In mxfp4, the Open Compute Project's, and nvfp4, NVIDIA's, q is the code of a float of 4 bits (0,
+// 0.5, 1, 1.5, 2, 3, 4, 6; 8 more is negative), and there are no zero points:
+//
+//   mxfp4           groups of 32 columns; a scale is a byte s, 2^(s - 127), and 255 is NaN
+//   nvfp4           groups of 16 columns; a scale is f8_e4m3 times the matrix's factor, f32 [1]
 //
 // Parts of a stack of matrices have one more dimension, the first; or, with row_step > 0, matrix e
 // of the stack is rows of one matrix of packed integers that begin at first_row + e * row_step.
@@ -47,10 +52,18 @@
 
 namespace pagemill {
 
-enum class QuantizedLayout : uint8_t { kScaled, kAwq, kGptq, kGptqV2, kPackQuantized, kMxfp4 };
+enum class QuantizedLayout : uint8_t {
+  kScaled,
+  kAwq,
+  kGptq,
+  kGptqV2,
+  kPackQuantized,
+  kMxfp4,
+  kNvfp4,
+};
 
-inline constexpr std::array<std::string_view, 6> kQuantizedLayoutNames = {
-    "scaled", "awq", "gptq", "gptq_v2", "pack_quantized", "mxfp4"};
+inline constexpr std::array<std::string_view, 7> kQuantizedLayoutNames = {
+    "scaled", "awq", "gptq", "gptq_v2", "pack_quantized", "mxfp4", "nvfp4"};
 
 inline std::string_view NameOf(QuantizedLayout layout) {
   return kQuantizedLayoutNames[static_cast<size_t>(layout)];
@@ -83,6 +96,13 @@ struct QuantizedParts {
   TensorView scales;
   TensorView zeros;   // rank 0: every zero point is 2^(bits - 1), or there are none (`scaled`)
   TensorView groups;  // rank 0: groups follow each other
+  TensorView factor = {};  // of nvfp4 alone
+
+  // Each may have rank 0, except values and scales.
+  std::array<TensorView*, 5> all() { return {&values, &scales, &zeros, &groups, &factor}; }
+  std::array<const TensorView*, 5> all() const {
+    return {&values, &scales, &zeros, &groups, &factor};
+  }
 };
 
 // True if weights of the two formats are alike, regardless of their position in a larger matrix.

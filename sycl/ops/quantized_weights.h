@@ -47,7 +47,7 @@ class PackedRow {
       if (group < 0 || group >= packed_.num_groups) return __builtin_nanf("");
     }
     const int32_t q = ValueAt(column);
-    if (packed_.order == PackedOrder::kMxfp4) return Fp4(q) * ExponentAt(group);
+    if (packed_.order == PackedOrder::kFp4) return Fp4(q) * ScaleOfFp4(group);
     return static_cast<float>(q - ZeroAt(group)) * ScaleAt(group);
   }
 
@@ -89,6 +89,10 @@ class PackedRow {
     return LoadAs(packed_.scale_type, packed_.scales.data, i);
   }
 
+  float ScaleOfFp4(int32_t group) const {
+    if (packed_.scale_type == ElementType::kU8) return ExponentAt(group);
+    return ScaleAt(group) * packed_.factors[matrix_ * packed_.factors_matrix_step];
+  }
   // 2^(s - 127), of a byte s; 255 is NaN.
   float ExponentAt(int32_t group) const {
     const uint32_t s =

@@ -24,7 +24,7 @@ struct BlockScales {
 enum class PackedOrder : int32_t {
   kColumns,  // a word has columns of a row
   kAwqRows,  // a word has rows, in AWQ's order
-  kMxfp4,    // a word has columns, which are floats of 4 bits; scales are exponents
+  kFp4,      // a word has columns, which are floats of 4 bits
 };
 
 // Words of one row are row_step apart from those of the next, likewise for the words of a row or
@@ -40,7 +40,9 @@ struct PackedIntegers {
   PackedOrder order = PackedOrder::kColumns;
   ElementType scale_type = ElementType::kF32;
   PackedPart values{};              // words
-  PackedPart scales{};              // by row and group
+  PackedPart scales{};              // by row and group; kU8: exponents
+  const float* factors = nullptr;   // of the scales of a matrix, of nvfp4 alone
+  int64_t factors_matrix_step = 0;
   PackedPart zeros{};               // words of rows, by group; null: 2^(bits - 1)
   const int32_t* groups = nullptr;  // of columns; null: groups follow each other
   int64_t groups_matrix_step = 0;

@@ -38,7 +38,8 @@ PackedOrder OrderOf(QuantizedLayout layout) {
     case QuantizedLayout::kAwq:
       return PackedOrder::kAwqRows;
     case QuantizedLayout::kMxfp4:
-      return PackedOrder::kMxfp4;
+    case QuantizedLayout::kNvfp4:
+      return PackedOrder::kFp4;
     default:
       return PackedOrder::kColumns;
   }
@@ -65,6 +66,8 @@ WeightMatrices PackedOf(const TensorView& w) {
                             : part_of(parts.values, 1, is_awq ? shape.rows / in_word : shape.rows),
           .scales = by_rows ? part_of(parts.scales, shape.groups, 1)
                             : part_of(parts.scales, 1, shape.rows),
+          .factors = parts.factor.rank == 0 ? nullptr : parts.factor.Data<const float>(),
+          .factors_matrix_step = MatrixStep(w, parts.factor),
           .zeros = by_rows ? part_of(parts.zeros, shape.groups, 1)
                            : part_of(parts.zeros, 1, shape.rows / in_word),
           .groups = parts.groups.rank == 0 ? nullptr : parts.groups.Data<const int32_t>(),

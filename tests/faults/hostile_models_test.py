@@ -141,7 +141,9 @@ def test_a_configuration_that_lies(
     assert sentence in (load(_copy(checkpoints[family], tmp_path, config | changes)) or "")
 
 
-@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "modules.json"])
+@pytest.mark.parametrize(
+    "name", ["config.json", "generation_config.json", "hf_quant_config.json", "modules.json"]
+)
 def test_deep_json(checkpoints: dict[str, Path], tmp_path: Path, name: str):
     lying = _copy(checkpoints["llama"], tmp_path, json.loads("{}"))
     shutil.copy(checkpoints["llama"] / "config.json", lying)

@@ -1,5 +1,5 @@
 """Checkpoints of int8 and fp8 matrices with scales, written from a model by the rules of
-compressed-tensors and of the `fp8` method of transformers."""
+compressed-tensors, of the `fp8` method of transformers and of ModelOpt."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
 _LARGEST = {"i8": 127.0, "f8_e4m3": 448.0}
+_MODELOPT = {
+    "producer": {"name": "modelopt", "version": "0.33.1"},
+    "quantization": {"quant_algo": "FP8_PB_WO", "exclude_modules": ["lm_head"]},
+}
 _TORCH = {"i8": torch.int8, "f8_e4m3": torch.float8_e4m3fn}
 
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """`strategy`: tensor, channel or block (of `block` rows and columns); `method` fp8 or
+    """`strategy`: tensor, channel or block (of `block` rows and columns); `method` fp8, modelopt or
     compressed-tensors; `dtype` i8 or f8_e4m3."""
 
     dtype: str
@@ -37,6 +41,7 @@ SCHEMES = {
     "fp8-channel": Scheme("f8_e4m3", "channel"),
     "fp8-tensor": Scheme("f8_e4m3", "tensor", "fp8", head=True),
     "fp8-block": Scheme("f8_e4m3", "block", "fp8", (32, 48)),
+    "fp8-block-modelopt": Scheme("f8_e4m3", "block", "modelopt"),
     "fp8-block-channel": Scheme("f8_e4m3", "block", block=(20, 32), scale_dtype=torch.bfloat16),
 }
 
@@ -59,7 +64,10 @@ def write_scaled(model: PreTrainedModel, directory: Path, scheme: Scheme) -> Pre
     path = directory / "config.json"
     config = json.loads(path.read_text())
     config["architectures"] = [type(model).__name__]
-    config["quantization_config"] = section(scheme)
+    if scheme.method == "modelopt":
+        (directory / "hf_quant_config.json").write_text(json.dumps(_MODELOPT))
+    else:
+        config["quantization_config"] = section(scheme)
     path.write_text(json.dumps(config))
     save_file(tensors, directory / "model.safetensors")
     return reference.eval()
@@ -89,7 +97,8 @@ def add_matrix(
     """Adds the tensors of the matrix `name`; returns its values."""
     quantized, scales = _quantize(weight, scheme)
     suffix = "_scale_inv" if scheme.strategy == "block" and scheme.method == "fp8" else "_scale"
-    tensors[name], tensors[name + suffix] = quantized, scales
+    tensors[name] = quantized
+    tensors[name + suffix] = scales[:, None, :, None] if scheme.method == "modelopt" else scales
     return quantized.float() * _spread(scales.float(), weight.shape, scheme)
 
 

@@ -16,7 +16,7 @@ from pagemill.engine.loading import LoadedModel, load
 
 from tests.families import families
 from tests.parity.executors import require_native
-from tests.parity.mxfp4_checkpoints import tiny_gpt_oss, write_mxfp4
+from tests.parity.fp4_checkpoints import tiny_gpt_oss, write_mxfp4, write_nvfp4
 from tests.parity.packed_checkpoints import Scheme, write_packed
 from tests.parity.scaled_checkpoints import SCHEMES, write_scaled, write_scaled_experts
 from tests.parity.tiny_models import make, tiny_llama
@@ -143,6 +143,14 @@ def test_mxfp4_is_divided(tmp_path: Path) -> None:
     require_native()
     write_mxfp4(tmp_path)
     _check(tmp_path, False)
+
+
+def test_nvfp4_is_divided(tmp_path: Path) -> None:
+    """With a note on its memory. Of 5 blocks of features, one rank has 2, the other 3."""
+    require_native()
+    sizes = {"hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 160}
+    tiny_llama(**sizes).save_pretrained(tmp_path)
+    _check(write_nvfp4(tmp_path, ("_proj.",), divides=True), False)
 
 
 @pytest.mark.parametrize("prompts", [PROMPTS, PROMPTS_THAT_SHARE], ids=["apart", "sharing"])

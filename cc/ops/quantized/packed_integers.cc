@@ -11,6 +11,7 @@
 #include "cc/ops/block_format/block_layout.h"
 #include "cc/ops/quantized/converted_blocks.h"
 #include "cc/tensor/float16.h"
+#include "cc/tensor/float8.h"
 
 namespace pagemill::ops {
 namespace {
@@ -19,15 +20,18 @@ namespace {
 constexpr std::array<int64_t, 8> kAwqRows = {0, 2, 4, 6, 1, 3, 5, 7};
 constexpr std::array<int64_t, 8> kAwqPlaces = {0, 4, 1, 5, 2, 6, 3, 7};
 
-// Twice the float of each code of mxfp4, plus kMxfp4Zero.
-constexpr int32_t kMxfp4Zero = 128;
-constexpr std::array<uint8_t, 16> kMxfp4Values = {128, 129, 130, 131, 132, 134, 136, 140,
-                                                  128, 127, 126, 125, 124, 122, 120, 116};
+// Twice the float of 4 bits of each code, plus kFp4Zero.
+constexpr int32_t kFp4Zero = 128;
+constexpr std::array<uint8_t, 16> kFp4Values = {128, 129, 130, 131, 132, 134, 136, 140,
+                                                128, 127, 126, 125, 124, 122, 120, 116};
 
 // Half of 2^(s - 127).
 float Mxfp4Scale(uint8_t s) {
   return s == 255 ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0f, s - 128);
 }
+
+// How much larger integers of nvfp4 are in q8_0 than floats that are doubled: up to 12 fits.
+constexpr int32_t kNvfp4Steps = 10;
 
 // Writes a block of a row in the format of `dtype`.
 void WriteBlock(DType dtype, const uint8_t* integers, float scale, int32_t zero, uint8_t* out) {
@@ -73,7 +77,7 @@ struct PackedIntegers::Tile {
 DType BlockDTypeOf(const TensorView& w) {
   if (IsConvertedFormat(w.dtype)) return ConvertedDType(w.dtype);
   if (!HasPackedIntegers(w)) return w.dtype;
-  if (w.parts->format.layout == QuantizedLayout::kMxfp4) return DType::kQ8_0;
+  if (HasFp4(w.parts->format)) return DType::kQ8_0;
   const bool has_zeros = w.parts->zeros.rank != 0;
   if (w.parts->groups.rank != 0 || (w.dtype == DType::kU8 && has_zeros)) return DType::kBF16;
   if (w.dtype == DType::kU8) return DType::kQ8_0;
@@ -100,6 +104,9 @@ PackedIntegers::PackedIntegers(const TensorView& weight, int64_t matrix)
       groups_(PartOf(weight, weight.parts->groups, matrix)) {
   format_.first_row += matrix * format_.row_step;
   shape_ = PackedShapeOf(format_, weight.dtype, values_);
+  if (format_.layout == QuantizedLayout::kNvfp4) {
+    factor_ = *PartOf(weight, weight.parts->factor, matrix).Data<const float>();
+  }
 }
 
 uint32_t PackedIntegers::Integer(uint32_t word, int64_t place) const {
@@ -109,7 +116,7 @@ uint32_t PackedIntegers::Integer(uint32_t word, int64_t place) const {
 // An integer of the values, to which zero points belong.
 uint8_t PackedIntegers::Value(uint32_t word, int64_t place) const {
   const uint32_t q = Integer(word, place);
-  return format_.layout == QuantizedLayout::kMxfp4 ? kMxfp4Values[q] : static_cast<uint8_t>(q);
+  return HasFp4(format_) ? kFp4Values[q] : static_cast<uint8_t>(q);
 }
 
 int64_t PackedIntegers::Group(int64_t column) const {
@@ -122,13 +129,16 @@ float PackedIntegers::Scale(int64_t row, int64_t group) const {
   if (format_.layout == QuantizedLayout::kMxfp4) {
     return Mxfp4Scale(scales_.Data<const uint8_t>()[i]);
   }
+  if (format_.layout == QuantizedLayout::kNvfp4) {
+    return 0.5f * (F8E4M3ToFloat(scales_.Data<const uint8_t>()[i]) * factor_);
+  }
   if (scales_.dtype == DType::kF32) return scales_.Data<const float>()[i];
   const uint16_t bits = scales_.Data<const uint16_t>()[i];
   return scales_.dtype == DType::kF16 ? F16ToFloat(bits) : Bf16ToFloat(bits);
 }
 
 int32_t PackedIntegers::Zero(int64_t row, int64_t group) const {
-  if (format_.layout == QuantizedLayout::kMxfp4) return kMxfp4Zero;
+  if (HasFp4(format_)) return kFp4Zero;
   if (zeros_.rank == 0) return 1 << (bits_ - 1);
   const uint32_t* data = zeros_.Data<const uint32_t>();
   const int64_t place = row % words_;
@@ -142,6 +152,7 @@ int32_t PackedIntegers::Zero(int64_t row, int64_t group) const {
       return static_cast<int32_t>(Integer(word_of(), place));
     case QuantizedLayout::kPackQuantized:
     case QuantizedLayout::kMxfp4:
+    case QuantizedLayout::kNvfp4:
     case QuantizedLayout::kScaled:
       break;
   }
@@ -159,6 +170,7 @@ int32_t PackedIntegers::ValueAt(int64_t row, int64_t column) const {
           Integer(values_.Row<const uint32_t>(column / words_)[row], column % words_));
     case QuantizedLayout::kPackQuantized:
     case QuantizedLayout::kMxfp4:
+    case QuantizedLayout::kNvfp4:
     case QuantizedLayout::kScaled:
       break;
   }
@@ -206,6 +218,25 @@ void PackedIntegers::WriteBf16(int64_t row, int64_t column, const uint8_t* integ
   }
 }
 
+// Two groups become one block of q8_0.
+void PackedIntegers::WriteNvfp4(int64_t row, int64_t column, const uint8_t* integers,
+                                uint8_t* out) const {
+  static_assert(kPackedBlock == 2 * kNvfp4Group);
+  const int64_t group = Group(column);
+  const std::array<float, 2> scales = {Scale(row, group), Scale(row, group + 1)};
+  const float largest = std::max(std::fabs(scales[0]), std::fabs(scales[1]));
+  // Rounded to f16 first, so that integers are relative to the stored scale.
+  const float d = F16ToFloat(FloatToF16(largest / kNvfp4Steps));
+  std::array<uint8_t, kPackedBlock> rounded;
+  for (size_t i = 0; i < rounded.size(); ++i) {
+    const auto doubled = static_cast<float>(integers[i] - kFp4Zero);
+    const float steps = d == 0 ? 0 : doubled * (scales[i / kNvfp4Group] / d);
+    rounded[i] = static_cast<uint8_t>(
+        kFp4Zero + static_cast<int32_t>(std::lround(std::clamp(steps, -127.0f, 127.0f))));
+  }
+  WriteBlock(DType::kQ8_0, rounded.data(), d, kFp4Zero, out);
+}
+
 void PackedIntegers::ReadRow(int64_t row, float* out) const {
   const int64_t source_row = format_.first_row + row;
   int64_t group = -1;  // of the column before
@@ -238,6 +269,8 @@ void PackedIntegers::WriteRows(DType dtype, int64_t begin, int64_t end, uint8_t*
       const uint8_t* of_row = tile.integers.data() + (row - unpacked) * kPackedBlock;
       if (dtype == DType::kBF16) {
         WriteBf16(row, column, of_row, to);
+      } else if (format_.layout == QuantizedLayout::kNvfp4) {
+        WriteNvfp4(row, column, of_row, to);
       } else {
         const int64_t group = Group(column);
         WriteBlock(dtype, of_row, Scale(row, group), Zero(row, group), to);
@@ -272,6 +305,7 @@ Status PackedIntegers::CheckBlocks(DType dtype) const {
       largest = std::max(largest, std::fabs(Scale(row, group)));
     }
   }
+  if (format_.layout == QuantizedLayout::kNvfp4) largest /= kNvfp4Steps;  // as it is stored
   const float limit = dtype == DType::kQ4_1 ? 65504.0f / 16 : 65504.0f;
   const bool small = scales_.dtype != DType::kF16 && largest > 0 && largest < 0x1p-17f;
   if (largest <= limit && !small) return OkStatus();

@@ -1,5 +1,5 @@
 // File: cc/ops/quantized/packed_integers.h
-// Converts matrices of packed integers (AWQ, GPTQ, pack_quantized, mxfp4: cc/tensor/quantized.h),
+// Converts matrices of packed integers (all layouts of cc/tensor/quantized.h except `scaled`),
 // and of the block formats of converted_blocks.h, to the formats that CPU kernels multiply, for a
 // kernel's WeightPacking.
 //
@@ -11,10 +11,13 @@
 //   4 bits, zero points                             q4_1
 //   8 bits, no zero points                          q8_0
 //   8 bits, zero points; an index of groups         bf16
-//   mxfp4                                           q8_0
+//   mxfp4, nvfp4                                    q8_0
 //
 // The floats of mxfp4 are doubled to integers, and its scales halved. That is exact, like q8_0 with
-// the scales that f16 holds, from 2^-24 to 2^15.
+// the scales that f16 holds, from 2^-24 to 2^15. A block of q8_0 has two groups of nvfp4: the scale
+// is a tenth of the larger group's, whose integers are 10 times as large; those of the other group
+// are rounded, by a 40th of the larger group's scale at most (a 20th of the step from 0 to 0.5). The
+// scale itself is rounded to f16, as below.
 //
 // Errors: if scales are f16, q4_0 and q8_0 are exact, and so is the scale d of q4_1; its minimum m
 // = -d * zero is rounded to the 11 bits of f16, since a zero point has 4 bits, by at most 2^-11 *
@@ -43,8 +46,11 @@ namespace pagemill::ops {
 // Version of the packed bytes of packed integers, which identifies copies on disk.
 inline constexpr std::string_view kPackedIntegersVersion = "packed integers 2";
 
-// The first column and the columns of a group and of a row are multiples of this.
+// The first column, the columns of a row and, except in nvfp4, those of a group are multiples of
+// this.
 inline constexpr int64_t kPackedBlock = 32;
+// Columns of a group of nvfp4.
+inline constexpr int64_t kNvfp4Group = 16;
 
 // The dtype to which a weight is converted if IsConverted(); the dtype of any other weight.
 DType BlockDTypeOf(const TensorView& weight);
@@ -84,6 +90,7 @@ class PackedIntegers {
   int32_t ValueAt(int64_t row, int64_t column) const;
   void Unpack(int64_t row, int64_t count, int64_t column, Tile* tile) const;
   void WriteBf16(int64_t row, int64_t column, const uint8_t* integers, uint8_t* out) const;
+  void WriteNvfp4(int64_t row, int64_t column, const uint8_t* integers, uint8_t* out) const;
 
   QuantizedFormat format_;
   int64_t bits_;
@@ -91,6 +98,7 @@ class PackedIntegers {
   int64_t columns_;    // of the weight
   PackedShape shape_;  // of the checkpoint's matrix
   TensorView values_, scales_, zeros_, groups_;
+  float factor_ = 1;
 };
 
 // A matrix of a weight that is converted, of either kind. Holds views of it.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/quantized/quantized.h"
 #include "cc/tensor/float16.h"
+#include "cc/tensor/float8.h"
 
 namespace pagemill::ops {
 namespace {
@@ -254,6 +256,62 @@ TEST(PackedIntegers, Mxfp4IsQ8_0) {
   }
   scales[1] = 255;
   ExpectRefused(MakeBlocks(c.weight), StatusCode::kDataLoss, "row 1 and group 0");
+}
+
+// Rows whose two groups have scales of all sizes, zero and negative ones included.
+TEST(PackedIntegers, Nvfp4IsQ8_0WithinABoundOfTheLargerScale) {
+  constexpr float kFloats[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  constexpr int64_t kRows = 256;
+  float factor = 0.03f;
+  std::mt19937 random(5);
+  std::vector<uint8_t> scales;
+  Stored c;
+  for (int64_t row = 0; row < kRows; ++row) {
+    for (int i = 0; i < 4; ++i) c.values.push_back(static_cast<uint32_t>(random()));
+    for (const auto s : {static_cast<uint8_t>(row), static_cast<uint8_t>(random())}) {
+      scales.push_back((s & 0x7f) == 0x7f ? uint8_t{0} : s);  // 0x7f: NaN
+    }
+  }
+  c.parts.format = {.layout = QuantizedLayout::kNvfp4, .block_columns = 16};
+  c.parts.values = TensorView::Dense(nullptr, DType::kI32, {kRows, 4});
+  c.View(kRows, 32, 4);
+  c.parts.scales = TensorView::Dense(scales.data(), DType::kF8E4M3, {kRows, 2});
+  c.parts.factor = TensorView::Dense(&factor, DType::kF32, {1});
+  ASSERT_TRUE(CheckWeight(c.weight).ok()) << CheckWeight(c.weight).ToString();
+  const StatusOr<std::vector<std::byte>> bytes = MakeBlocks(c.weight);
+  ASSERT_TRUE(bytes.ok()) << bytes.status().ToString();
+  std::vector<float> values(32), exact(32);
+  for (int64_t row = 0; row < kRows; ++row) {
+    const std::byte* of_row = bytes->data() + row * RowBytes(DType::kQ8_0, 32);
+    DequantizeRow(DType::kQ8_0, reinterpret_cast<const uint8_t*>(of_row), 32, values.data());
+    ReadWeightRow(c.weight, 0, row, exact.data());
+    float of_group[2];
+    for (int g = 0; g < 2; ++g) {
+      of_group[g] = factor * F8E4M3ToFloat(scales[static_cast<size_t>(2 * row + g)]);
+    }
+    const float largest = std::max(std::fabs(of_group[0]), std::fabs(of_group[1]));
+    for (size_t i = 0; i < 32; ++i) {
+      const uint32_t q = c.values[static_cast<size_t>(4 * row) + i / 8] >> i % 8 * 4 & 15;
+      const float code = q < 8 ? kFloats[q] : -kFloats[q - 8];
+      const float expected = code * of_group[i / 16];
+      EXPECT_FLOAT_EQ(exact[i], expected) << row << " " << i;
+      // Scales are f16: 2^-11 of a value, and 2^-25 of each step if they are subnormal.
+      const float rounding = std::fabs(expected) * 0x1p-11f + 127 * 0x1p-25f;
+      const bool is_larger = std::fabs(of_group[i / 16]) == largest;
+      EXPECT_LE(std::fabs(values[i] - expected), rounding + (is_larger ? 0 : largest / 40))
+          << row << " " << i;
+    }
+  }
+  scales[6] = 0x7f;
+  ExpectRefused(MakeBlocks(c.weight), StatusCode::kDataLoss, "row 3 and group 0");
+  scales[6] = 0;
+  factor = std::numeric_limits<float>::infinity();
+  ExpectRefused(MakeBlocks(c.weight), StatusCode::kDataLoss, "row 0 and group");
+  // The largest scale, of 448, is stored as 22.4 times the factor.
+  factor = 0x1.01p-17f / 22.4f;
+  EXPECT_TRUE(MakeBlocks(c.weight).ok());
+  factor /= 2;
+  ExpectRefused(MakeBlocks(c.weight), StatusCode::kUnimplemented, "f16 does not hold well enough");
 }
 
 TEST(PackedIntegers, AllElseIsBf16) {

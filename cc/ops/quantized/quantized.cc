@@ -41,8 +41,8 @@ Status CheckScaled(const TensorView& w, const QuantizedParts& parts, const Tenso
                            " with scales must be i8 or f8_e4m3 and have values of " +
                            "its dtype and shape, got " + Text(values));
   }
-  if (parts.zeros.rank != 0 || parts.groups.rank != 0 || format.first_row != 0 ||
-      format.first_column != 0 || format.row_step != 0) {
+  if (parts.zeros.rank != 0 || parts.groups.rank != 0 || parts.factor.rank != 0 ||
+      format.first_row != 0 || format.first_column != 0 || format.row_step != 0) {
     return InvalidArgument(
         "W with scales must not have zeros, groups or a place in another matrix");
   }
@@ -65,20 +65,29 @@ Status CheckPackedParts(const TensorView& w, const QuantizedParts& parts, const 
                         const TensorView& scales, const PackedShape& shape) {
   const int64_t words = w.dtype == DType::kU4 ? 8 : 4;
   const bool by_rows = IsByRows(parts.format);
-  const bool is_mxfp4 = parts.format.layout == QuantizedLayout::kMxfp4;
+  const bool has_fp4 = HasFp4(parts.format);
+  const bool is_nvfp4 = parts.format.layout == QuantizedLayout::kNvfp4;
+  const DType scale_type = is_nvfp4 ? DType::kF8E4M3 : DType::kU8;
   const auto refuse = [&](const char* what, const TensorView& got) {
     return InvalidArgument(std::string(what) + " of W are " + Text(got) + " for " +
                            std::to_string(shape.rows) + " rows, " + std::to_string(shape.columns) +
                            " columns and " + std::to_string(shape.groups) + " groups");
   };
   if (values.dtype != DType::kI32) return refuse("values", values);
-  if ((is_mxfp4 ? scales.dtype != DType::kU8 : !IsReal(scales.dtype)) ||
+  if ((has_fp4 ? scales.dtype != scale_type : !IsReal(scales.dtype)) ||
       !HasShape(scales, by_rows ? shape.rows : shape.groups, by_rows ? shape.groups : shape.rows)) {
     return refuse("scales", scales);
   }
-  if (is_mxfp4) {
+  const TensorView factor = PartOf(w, parts.factor, 0);
+  const bool has_factor = factor.dtype == DType::kF32 && factor.rank == 1 && factor.shape[0] == 1;
+  if (is_nvfp4 ? !has_factor : parts.factor.rank != 0) {
+    return InvalidArgument("W in layout " + std::string(NameOf(parts.format.layout)) +
+                           (is_nvfp4 ? " must have a factor, f32 [1]" : " must have no factor"));
+  }
+  if (has_fp4) {
     if (parts.zeros.rank == 0 && parts.groups.rank == 0) return OkStatus();
-    return InvalidArgument("W in layout mxfp4 must have no zeros and no groups");
+    return InvalidArgument("W in layout " + std::string(NameOf(parts.format.layout)) +
+                           " must have no zeros and no groups");
   }
   if (parts.zeros.rank != 0) {
     const TensorView zeros = PartOf(w, parts.zeros, 0);
@@ -96,24 +105,28 @@ Status CheckPackedParts(const TensorView& w, const QuantizedParts& parts, const 
 Status CheckPacked(const TensorView& w, const QuantizedParts& parts, const TensorView& values,
                    const TensorView& scales) {
   const QuantizedFormat& format = parts.format;
-  const bool is_mxfp4 = format.layout == QuantizedLayout::kMxfp4;
-  const bool has_4_bits = is_mxfp4 || format.layout == QuantizedLayout::kAwq;
+  const bool has_fp4 = HasFp4(format);
+  const bool has_4_bits = has_fp4 || format.layout == QuantizedLayout::kAwq;
   if (w.dtype != DType::kU4 && (w.dtype != DType::kU8 || has_4_bits)) {
     const std::string wanted = has_4_bits ? "u4" : "u4 or u8";
     return InvalidArgument("W in layout " + std::string(NameOf(format.layout)) + " must be " +
                            wanted + ", got " + std::string(Info(w.dtype).name));
   }
   const int64_t group = format.block_columns;
-  if (format.block_rows != 1 || group < kPackedBlock || group > kMaxGroup ||
-      group % kPackedBlock != 0) {
+  const int64_t group_of_fp4 =
+      format.layout == QuantizedLayout::kNvfp4 ? kNvfp4Group : int64_t{kPackedBlock};
+  if (has_fp4 && (format.block_rows != 1 || group != group_of_fp4)) {
+    return InvalidArgument("blocks of W in layout " + std::string(NameOf(format.layout)) +
+                           " must have one row and " + std::to_string(group_of_fp4) +
+                           " columns, got " + std::to_string(format.block_rows) + " x " +
+                           std::to_string(group));
+  }
+  if (!has_fp4 && (format.block_rows != 1 || group < kPackedBlock || group > kMaxGroup ||
+                   group % kPackedBlock != 0)) {
     return InvalidArgument(
         "blocks of W must have one row and a multiple of 32 columns up to 2^31, "
         "got " +
         std::to_string(format.block_rows) + " x " + std::to_string(group));
-  }
-  if (is_mxfp4 && group != kPackedBlock) {
-    return InvalidArgument("blocks of W in layout mxfp4 must have 32 columns, got " +
-                           std::to_string(group));
   }
   if (values.rank != 2) return InvalidArgument("values of W must have two dimensions");
   const PackedShape shape = PackedShapeOf(format, w.dtype, values);
@@ -152,6 +165,7 @@ PackedShape PackedShapeOf(const QuantizedFormat& format, DType dtype, const Tens
       break;
     case QuantizedLayout::kPackQuantized:
     case QuantizedLayout::kMxfp4:
+    case QuantizedLayout::kNvfp4:
       shape = {.rows = values.shape[0], .columns = values.shape[1] * words};
       break;
   }
@@ -182,7 +196,8 @@ MatrixOfStack::MatrixOfStack(const TensorView& stack, int64_t matrix) : view_(st
             .values = PartOf(stack, stack.parts->values, matrix),
             .scales = PartOf(stack, stack.parts->scales, matrix),
             .zeros = PartOf(stack, stack.parts->zeros, matrix),
-            .groups = PartOf(stack, stack.parts->groups, matrix)};
+            .groups = PartOf(stack, stack.parts->groups, matrix),
+            .factor = PartOf(stack, stack.parts->factor, matrix)};
   view_.data = parts_.values.data;
   view_.parts = &parts_;
 }
@@ -201,7 +216,7 @@ Status CheckWeight(const TensorView& w) {
                            std::to_string(info.block_elements) + " of " + std::string(info.name));
   }
   const QuantizedParts& parts = *w.parts;
-  for (const TensorView* part : {&parts.values, &parts.scales, &parts.zeros, &parts.groups}) {
+  for (const TensorView* part : parts.all()) {
     if (part->rank == 0 && part != &parts.values && part != &parts.scales) continue;
     const bool strided = part == &parts.values && IsScaled(w);
     const bool is_whole = w.rank == 2 || parts.format.row_step > 0;

@@ -34,10 +34,14 @@ inline Precision AutomaticPrecision(const TensorView& w) {
   return w.dtype == DType::kI8 ? Precision::kInt8Block : Precision::kF8;
 }
 
+// True if values are floats of 4 bits.
+constexpr bool HasFp4(const QuantizedFormat& format) {
+  return format.layout == QuantizedLayout::kMxfp4 || format.layout == QuantizedLayout::kNvfp4;
+}
+
 // True if a word of values holds columns of one row, and scales lie row by row.
-inline bool IsByRows(const QuantizedFormat& format) {
-  return format.layout == QuantizedLayout::kPackQuantized ||
-         format.layout == QuantizedLayout::kMxfp4;
+constexpr bool IsByRows(const QuantizedFormat& format) {
+  return format.layout == QuantizedLayout::kPackQuantized || HasFp4(format);
 }
 
 // The size of the checkpoint's matrix of packed integers, from the shape of its words.

@@ -60,11 +60,22 @@ Weight Mxfp4() {
           View(DType::kU4, {24, 128})};
 }
 
+Weight Nvfp4() {
+  return {{.format = {.layout = QuantizedLayout::kNvfp4, .block_columns = 16},
+           .values = View(DType::kI32, {24, 16}),
+           .scales = View(DType::kF8E4M3, {24, 8}),
+           .zeros = {},
+           .groups = {},
+           .factor = View(DType::kF32, {1})},
+          View(DType::kU4, {24, 128})};
+}
+
 TEST(CheckWeight, AcceptsValidWeights) {
   EXPECT_EQ(Awq().Message(), "");
   EXPECT_EQ(Packed().Message(), "");
   EXPECT_EQ(Scaled().Message(), "");
   EXPECT_EQ(Mxfp4().Message(), "");
+  EXPECT_EQ(Nvfp4().Message(), "");
   Weight part = Awq();
   part.view = View(DType::kU4, {5, 32});
   part.parts.format.first_row = 19, part.parts.format.first_column = 96;
@@ -80,14 +91,15 @@ TEST(CheckWeight, AcceptsValidWeights) {
   EXPECT_TRUE(CheckWeight(View(DType::kQ4_K, {3, 256})).ok());
 }
 
+struct Change {
+  void (*make)(Weight& w);
+  const char* message;
+};
+
 TEST(CheckWeight, NamesTheMismatch) {
   EXPECT_EQ(CheckWeight(View(DType::kU8, {32, 64})).message(), "W must be a weight dtype, got u8");
   EXPECT_EQ(CheckWeight(View(DType::kQ4_0, {3, 32 * 5})).message(), "");
   EXPECT_NE(CheckWeight(View(DType::kF32, {3})).message(), "");
-  struct Change {
-    void (*make)(Weight& w);
-    const char* message;
-  };
   const Change of_awq[] = {
       {[](Weight& w) { w.view.dtype = DType::kU8; }, "W in layout awq must be u4, got u8"},
       {[](Weight& w) { w.parts.format.block_columns = 48; }, "a multiple of 32 columns"},
@@ -140,9 +152,32 @@ TEST(CheckWeight, NamesTheMismatch) {
          w.parts.scales = View(DType::kF16, {32, 1});
        },
        "scales are f16"},
+      {[](Weight& w) { w.parts.factor = View(DType::kF32, {1}); }, "must not have zeros"},
   };
   for (const Change& change : of_scaled) {
     Weight w = Scaled();
+    change.make(w);
+    EXPECT_NE(w.Message().find(change.message), std::string::npos)
+        << w.Message() << " | " << change.message;
+  }
+}
+
+TEST(CheckWeight, NamesTheMismatchOfNvfp4) {
+  const Change of_nvfp4[] = {
+      {[](Weight& w) { w.parts.factor = {}; }, "nvfp4 must have a factor, f32 [1]"},
+      {[](Weight& w) { w.parts.factor = View(DType::kF16, {1}); }, "must have a factor"},
+      {[](Weight& w) { w.parts.factor = View(DType::kF32, {24}); }, "must have a factor"},
+      {[](Weight& w) { w.parts.scales.dtype = DType::kU8; }, "scales of W are u8 [24,8]"},
+      {[](Weight& w) { w.parts.format.block_columns = 32; }, "one row and 16 columns, got 1 x 32"},
+      {[](Weight& w) { w.parts.zeros = w.parts.values; }, "must have no zeros"},
+      {[](Weight& w) { w.view.dtype = DType::kU8; }, "W in layout nvfp4 must be u4, got u8"},
+      {[](Weight& w) {
+         w.parts.format = Mxfp4().parts.format, w.parts.scales = View(DType::kU8, {24, 4});
+       },
+       "W in layout mxfp4 must have no factor"},
+  };
+  for (const Change& change : of_nvfp4) {
+    Weight w = Nvfp4();
     change.make(w);
     EXPECT_NE(w.Message().find(change.message), std::string::npos)
         << w.Message() << " | " << change.message;

@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "cc/ops/conformance.h"
+#include "cc/ops/quantized/quantized.h"
 #include "cc/tensor/float16.h"
+#include "cc/tensor/float8.h"
 #include "cc/tensor/quantized.h"
 
 namespace pagemill::ops::conformance {
@@ -38,7 +40,8 @@ inline constexpr PackedKind kPackedKinds[] = {
     {QuantizedLayout::kPackQuantized, DType::kU4, 32, true, false, DType::kBF16},
     {QuantizedLayout::kPackQuantized, DType::kU8, 64, true, true},
     {QuantizedLayout::kPackQuantized, DType::kU4, 96, false, false, DType::kF32},
-    {QuantizedLayout::kMxfp4, DType::kU4, 32, false, false, DType::kU8}};
+    {QuantizedLayout::kMxfp4, DType::kU4, 32, false, false, DType::kU8},
+    {QuantizedLayout::kNvfp4, DType::kU4, 16, false, false, DType::kF8E4M3}};
 
 inline std::string NameOf(const PackedKind& kind) {
   return std::string(pagemill::NameOf(kind.layout)) + " " + std::string(Info(kind.dtype).name) +
@@ -55,9 +58,8 @@ class RandomPacked {
     const int64_t in_word = kind.dtype == DType::kU4 ? 8 : 4;
     const int64_t groups = (columns + kind.group - 1) / kind.group;
     const bool is_awq = kind.layout == QuantizedLayout::kAwq;
-    const bool by_rows = kind.layout == QuantizedLayout::kPackQuantized ||
-                         kind.layout == QuantizedLayout::kMxfp4;
     parts_.format = {.layout = kind.layout, .block_columns = kind.group};
+    const bool by_rows = IsByRows(parts_.format);
     parts_.values = is_awq    ? Words(matrices, columns, rows / in_word, random)
                     : by_rows ? Words(matrices, rows, columns / in_word, random)
                               : Words(matrices, columns / in_word, rows, random);
@@ -71,6 +73,12 @@ class RandomPacked {
       parts_.groups = Add(DType::kI32, {columns}, matrices);
       for (int64_t i = 0; i < parts_.groups.Elements(); ++i) {
         parts_.groups.Data<int32_t>()[i] = static_cast<int32_t>(random.Int(0, groups - 1));
+      }
+    }
+    if (kind.layout == QuantizedLayout::kNvfp4) {
+      parts_.factor = Add(DType::kF32, {1}, matrices);
+      for (int64_t i = 0; i < parts_.factor.Elements(); ++i) {
+        parts_.factor.Data<float>()[i] = random.Uniform(0.001f, 0.01f);
       }
     }
     view_ = Shaped(parts_.values.data, kind.dtype, {rows, columns}, matrices);
@@ -133,6 +141,8 @@ class RandomPacked {
       const float scale = random.Uniform(0.001f, 0.01f);
       if (dtype == DType::kU8) {
         view.Data<uint8_t>()[i] = static_cast<uint8_t>(random.Int(115, 122));
+      } else if (dtype == DType::kF8E4M3) {
+        view.Data<uint8_t>()[i] = FloatToF8E4M3(random.Uniform(0.1f, 4.0f));
       } else if (dtype == DType::kF32) {
         view.Data<float>()[i] = scale;
       } else {

@@ -116,10 +116,6 @@ int64_t BytesOf(const TensorView& view) {
   return (view.shape[0] - 1) * view.row_stride_bytes + RowBytes(view.dtype, view.RowElements());
 }
 
-std::array<TensorView*, 4> PartsOf(QuantizedParts& parts) {
-  return {&parts.values, &parts.scales, &parts.zeros, &parts.groups};
-}
-
 // Bytes of an input: the packed bytes of a weight that the kernel packs.
 int64_t InputBytes(const Kernel& kernel, const OpCall& call, size_t input) {
   const TensorView& view = call.inputs[input];
@@ -145,7 +141,7 @@ void AddOperands(const Kernel& kernel, const OpCall& call, DeviceCopies& copies)
     copies.Add(call.inputs[i].data, InputBytes(kernel, call, i));
     if (call.inputs[i].parts == nullptr) continue;
     QuantizedParts parts = *call.inputs[i].parts;
-    for (const TensorView* part : PartsOf(parts)) copies.Add(part->data, BytesOf(*part));
+    for (const TensorView* part : parts.all()) copies.Add(part->data, BytesOf(*part));
   }
   for (const TensorView& output : call.outputs) copies.Add(output.data, BytesOf(output));
   if (call.batch == nullptr) return;
@@ -202,7 +198,7 @@ void TestedDevice::RunOn(device::Stream& stream, const Kernel& kernel, const OpC
     view.data = copies.At(view.data);
     if (view.parts == nullptr) continue;
     quantized.push_back(*view.parts);
-    for (TensorView* part : PartsOf(quantized.back())) part->data = copies.At(part->data);
+    for (TensorView* part : quantized.back().all()) part->data = copies.At(part->data);
     view.parts = &quantized.back();
   }
   for (TensorView& view : outputs) view.data = copies.At(view.data);

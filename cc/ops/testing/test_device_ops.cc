@@ -75,7 +75,7 @@ class Translator {
     view->data = Address(view->data, bytes, what + std::to_string(index));
     if (view->parts == nullptr) return;
     QuantizedParts& parts = parts_.emplace_back(*view->parts);
-    for (TensorView* part : {&parts.values, &parts.scales, &parts.zeros, &parts.groups}) {
+    for (TensorView* part : parts.all()) {
       if (part->rank > 0) Operand(part, "a part of input ", index);
     }
     view->parts = &parts;

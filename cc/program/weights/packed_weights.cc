@@ -116,23 +116,25 @@ StatusOr<TensorView> PartOfMatrix(const Program& program, ValueId part,
   return view;
 }
 
+using RowsOfParts = std::array<LazyMemory, std::tuple_size_v<decltype(Quantized().parts())>>;
+
 // All parts of matrix `matrix`; `rows` holds those that are not dense.
 StatusOr<QuantizedParts> PartsOfMatrix(const Program& program, const Quantized& q, int64_t matrix,
-                                       const Weights& weights, std::array<LazyMemory, 4>& rows,
+                                       const Weights& weights, RowsOfParts& rows,
                                        device::ThreadPool& pool) {
-  std::array<TensorView, 4> parts;
+  std::array<TensorView, std::tuple_size_v<RowsOfParts>> parts;
   for (size_t i = 0; i < parts.size(); ++i) {
     PAGEMILL_ASSIGN_OR_RETURN(
         parts[i], PartOfMatrix(program, q.parts()[i], q.format, matrix, weights, &rows[i], pool));
   }
-  QuantizedParts result = {q.format, parts[0], parts[1], parts[2], parts[3]};
+  QuantizedParts result = {q.format, parts[0], parts[1], parts[2], parts[3], parts[4]};
   result.format.first_row += matrix * q.format.row_step;
   return result;
 }
 
 Status MakeQuantizedStack(const Program& program, const PackedCopy& copy, const Weights& weights,
                           std::byte* target, device::ThreadPool& pool) {
-  std::array<LazyMemory, 4> rows;
+  RowsOfParts rows;
   TensorView view = copy.view;
   view.shape[0] = 1;
   for (int64_t e = 0; e < copy.view.shape[0]; ++e) {
@@ -235,7 +237,7 @@ Status CheckStoredWeights(const Program& program, const std::set<ValueId>& quant
     const Value& v = program.value(id);
     TensorView view = MakeView(v, {}, nullptr);
     const int64_t matrices = view.rank == 3 ? view.shape[0] : 1;
-    std::array<LazyMemory, 4> rows;
+    RowsOfParts rows;
     for (int64_t e = 0; e < matrices; ++e) {
       QuantizedParts parts =
           MakeParts(program, v, [&](ValueId part) { return weights.data(part); });

@@ -63,7 +63,7 @@ std::string WeightRecipe(const Program& program, ValueId weight, WeightParts par
     std::string text = " ";
     text.append(ops::kPackedIntegersVersion).append(" ").append(NameOf(f.layout));
     text += Words<int64_t>({f.block_columns, f.first_row, f.first_column, f.row_step});
-    for (ValueId part : v.quantized->parts()) {
+    for (ValueId part : v.quantized->listed_parts()) {
       text += part == kNoValue ? " -"
                                : " " + std::string(Info(program.value(part).dtype).name) +
                                      WeightRecipe(program, part, parts, file_names);

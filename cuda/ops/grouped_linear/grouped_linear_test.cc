@@ -121,7 +121,7 @@ TEST_P(GpuConformance, GroupedLinearInBf16) {
       }
     }
     for (const auto& kind : ops::conformance::kPackedKinds) {
-      if (!kind.has_zeros && kind.layout != QuantizedLayout::kMxfp4) continue;
+      if (!kind.has_zeros && !ops::HasFp4({.layout = kind.layout})) continue;
       SCOPED_TRACE(NameOf(kind));
       CheckInBf16(RandomPacked(kind, experts, 72, 64, random).view(), tokens, random);
     }

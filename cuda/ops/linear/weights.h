@@ -34,7 +34,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <type_traits>
 
 #include "cc/base/status.h"
 #include "cc/ops/block_format/block_layout.h"
@@ -43,6 +42,8 @@
 #include "cc/tensor/quantized.h"
 #include "cc/tensor/tensor_view.h"
 #include "cuda/gpu_vendor.h"
+#include "cuda/ops/linear/packed_weights.h"
+#include "cuda/ops/linear/quotient.h"
 #include "cuda/ops/linear/weight_row.h"
 
 namespace pagemill::gpu {
@@ -115,19 +116,6 @@ struct StoredWeights {
     return {data + matrix * matrix_bytes + row * row_bytes};
   }
   PAGEMILL_DEVICE int64_t BytesOfRow(int64_t) const { return row_bytes; }
-};
-
-// n / divisor for small n: kernels divide for every few columns.
-struct Quotient {
-  uint64_t inverse;  // of the divisor, times 2^32
-
-  // Right where n times the divisor is below 2^32.
-  static Quotient By(int64_t divisor) {
-    return {(uint64_t{1} << 32) / static_cast<uint64_t>(divisor) + 1};
-  }
-  PAGEMILL_DEVICE int64_t Of(uint32_t n) const {
-    return static_cast<int64_t>((n * inverse) >> 32);
-  }
 };
 
 // What is known of scales when a kernel is compiled: they are of whole rows, or of blocks whose
@@ -253,270 +241,6 @@ struct ScaledWeights {
   }
 };
 
-// Columns of the largest matrix of packed integers: that of Quotient, in units of 32.
-inline constexpr int64_t kMaxPackedColumns = int64_t{1} << 20;
-
-// Packed integers. Of the two versions of gptq, kGptq stands for both.
-template <QuantizedLayout kLayout, int kBits>
-struct PackedWeights {
-  static constexpr bool kLiesInRows =
-      kLayout == QuantizedLayout::kPackQuantized || kLayout == QuantizedLayout::kMxfp4;
-  static constexpr bool kHasFactors = false;
-  static constexpr bool kHasShapes = false;
-  static constexpr bool kDecodesSimply = false;
-  static constexpr bool kHasChunkScales = true;
-  static constexpr bool kIsAwq = kLayout == QuantizedLayout::kAwq;
-  static constexpr bool kHasQuads = kIsAwq;
-  static constexpr int kInWord = 32 / kBits;
-  static constexpr int kWords = kIsAwq ? kWeightsAtOnce : kWeightsAtOnce / kInWord;
-  static constexpr int64_t kGroupUnit = 32;  // columns of a group are a multiple of it
-
-  const uint32_t* data;    // values
-  const void* scales;
-  const uint32_t* zeros;   // null: 2^(kBits - 1)
-  const int32_t* groups;   // null: groups follow each other
-  int64_t matrix_words, matrix_scales, matrix_zeros, matrix_groups;  // elements of a matrix
-  int64_t rows, columns, num_groups;                                 // of the checkpoint's matrix
-  int64_t first_row, row_step, first_column;
-  Quotient by_group;
-  DType scale_type;
-  int32_t zero_offset;  // what gptq has subtracted from its zero points
-
-  static PackedWeights Of(const TensorView& w) {
-    const QuantizedParts& parts = *w.parts;
-    const ops::PackedShape shape =
-        ops::PackedShapeOf(parts.format, w.dtype, ops::PartOf(w, parts.values, 0));
-    const auto matrix_elements = [&](const TensorView& part) {
-      const bool is_stack = w.rank == 3 && parts.format.row_step == 0 && part.rank > 0;
-      return is_stack ? ops::PartOf(w, part, 0).Elements() : 0;
-    };
-    const auto data_of = [](const TensorView& part) {
-      return part.rank == 0 ? nullptr : part.data;
-    };
-    const int64_t group = std::min(parts.format.block_columns, shape.columns);
-    return {.data = parts.values.Data<const uint32_t>(),
-            .scales = parts.scales.data,
-            .zeros = static_cast<const uint32_t*>(data_of(parts.zeros)),
-            .groups = static_cast<const int32_t*>(data_of(parts.groups)),
-            .matrix_words = matrix_elements(parts.values),
-            .matrix_scales = matrix_elements(parts.scales),
-            .matrix_zeros = matrix_elements(parts.zeros),
-            .matrix_groups = matrix_elements(parts.groups),
-            .rows = shape.rows,
-            .columns = shape.columns,
-            .num_groups = shape.groups,
-            .first_row = parts.format.first_row,
-            .row_step = parts.format.row_step,
-            .first_column = parts.format.first_column,
-            .by_group = Quotient::By(group / kGroupUnit),
-            .scale_type = parts.scales.dtype,
-            .zero_offset = parts.format.layout == QuantizedLayout::kGptq ? 1 : 0};
-  }
-
-  // Words, scales and zero points of one row, from column first_column on.
-  struct Row {
-    const uint32_t* values;
-    int64_t value_step;  // from one word of the row to the next
-    const void* scales;
-    int64_t first_scale, scale_step;
-    const uint32_t* zeros;
-    int64_t zero_step;
-    const int32_t* groups;
-    int64_t num_groups, first_column;
-    Quotient by_group;
-    DType scale_type;
-    int32_t zero_offset;
-    int shift;       // of an AWQ word
-    int zero_shift;
-
-    PAGEMILL_DEVICE void Load(int64_t first, int, float (&to)[kWeightsAtOnce]) const {
-      const ChunkOfSpan chunk = ChunkOfSpan::At(first);
-      const auto eighth = static_cast<unsigned>(first % kChunkColumns / kWeightsAtOnce);
-      const Stored stored = LoadStored(chunk, eighth);
-      if (HasChunkScales()) {
-        return Decode(stored, chunk, eighth, ScaleOf(LoadScale(chunk)), to);
-      }
-      PAGEMILL_UNROLL
-      for (int i = 0; i < kWeightsAtOnce; ++i) {
-        const int64_t group = groups[first_column + first + i];
-        to[i] = NAN;
-        if (group < 0 || group >= num_groups) continue;
-        const ChunkScale scale = ScaleOf(LoadScaleOfGroup(group));
-        to[i] = stored.ValueOf(i, shift, scale.other) * scale.scale;
-      }
-    }
-
-    // What the scale of a group is computed from.
-    struct StoredScale {
-      uint32_t scale, zeros;  // bits; a word
-    };
-    // The words of eight integers.
-    struct Stored {
-      uint32_t words[kWords];
-
-      // `origin` is what ScaleOf() has; `shift`: the bits before a row's in a word of AWQ.
-      PAGEMILL_DEVICE float ValueOf(int i, int shift, float origin) const {
-        uint32_t word = words[kIsAwq ? i : i / kInWord];
-        int byte = i % kInWord;
-        if constexpr (kIsAwq) {
-          word = Take(word, shift);
-          byte = 0;
-        } else if constexpr (kBits == 4) {
-          word = word >> i % 2 * 4 & 0x0f0f0f0fu;
-          byte /= 2;
-        }
-        if constexpr (kLayout == QuantizedLayout::kMxfp4) {
-          // Exponent and mantissa at their places in f32, with a bias of 1 instead of 127. The sum
-          // makes -0 a 0.
-          const uint32_t q = word >> 8 * byte;
-          return BitsToFloat((q & 7) << 22 | (q & 8) << 28) * 0x1p126f + 0.0f;
-        } else {
-          return BitsToFloat(WithByte(kIntegerBits, word, byte)) - origin;
-        }
-      }
-    };
-    PAGEMILL_DEVICE Stored LoadStored(const ChunkOfSpan& chunk, unsigned eighth) const {
-      const int64_t first = int64_t{chunk.FirstColumn()} + eighth * kWeightsAtOnce;
-      Stored stored;
-      PAGEMILL_UNROLL
-      for (int i = 0; i < kWords; ++i) {
-        stored.words[i] = values[((kIsAwq ? first : first / kInWord) + i) * value_step];
-      }
-      return stored;
-    }
-
-    PAGEMILL_DEVICE bool HasChunkScales() const { return groups == nullptr; }
-    // What a lane loads for itself and others, and what it has of all. Words of AWQ are of eight
-    // rows: lanes i * 4 + t, for i in 0..7, have the rows of a word, and the same columns.
-    using Part = std::conditional_t<kIsAwq, uint32_t, Stored>;
-    PAGEMILL_DEVICE Part LoadPart(const ChunkOfSpan& chunk, unsigned eighth) const {
-      if constexpr (kIsAwq) {
-        const int64_t column = int64_t{chunk.FirstColumn()} + eighth * kWeightsAtOnce + Lane() / 4;
-        return values[column * value_step];
-      } else {
-        return LoadStored(chunk, eighth);
-      }
-    }
-    // LoadPart() of this row, and of those 8, 16 and 24 behind it: of AWQ, in one load.
-    PAGEMILL_DEVICE bool HasQuads() const {
-      return kIsAwq && (reinterpret_cast<uintptr_t>(values) | static_cast<uint64_t>(value_step) *
-                                                                  sizeof(uint32_t)) % 16 == 0;
-    }
-    PAGEMILL_DEVICE Vector<uint32_t, 4> LoadQuad(const ChunkOfSpan& chunk, unsigned eighth) const {
-      const int64_t column = int64_t{chunk.FirstColumn()} + eighth * kWeightsAtOnce + Lane() / 4;
-      return *reinterpret_cast<const Vector<uint32_t, 4>*>(values + column * value_step);
-    }
-    PAGEMILL_DEVICE static Stored StoredOf(const Part& part) {
-      if constexpr (kIsAwq) {
-        Stored stored;
-        PAGEMILL_UNROLL
-        for (int i = 0; i < kWords; ++i) {
-          stored.words[i] = Shuffle(AllLanes(), part, i * 4 + Lane() % 4);
-        }
-        return stored;
-      } else {
-        return part;
-      }
-    }
-
-    PAGEMILL_DEVICE StoredScale LoadScale(const ChunkOfSpan& chunk) const {
-      const auto column = static_cast<uint32_t>(first_column) + chunk.FirstColumn();
-      return LoadScaleOfGroup(by_group.Of(column / kGroupUnit));
-    }
-    PAGEMILL_DEVICE ChunkScale ScaleOf(const StoredScale& stored, const ChunkOfSpan&) const {
-      return ScaleOf(stored);
-    }
-    PAGEMILL_DEVICE void Decode(const Stored& stored, const ChunkOfSpan&, unsigned,
-                                const ChunkScale& scale, float (&to)[kWeightsAtOnce]) const {
-      PAGEMILL_UNROLL
-      for (int i = 0; i < kWeightsAtOnce; ++i) {
-        to[i] = stored.ValueOf(i, shift, scale.other) * scale.scale;
-      }
-    }
-    PAGEMILL_DEVICE float Factor() const { return 1; }
-    PAGEMILL_DEVICE const uint8_t* bytes() const {
-      return reinterpret_cast<const uint8_t*>(values);
-    }
-
-   private:
-    static constexpr uint32_t kIntegerBits = 0x4b000000;  // of 2^23
-
-    PAGEMILL_DEVICE static uint32_t Take(uint32_t word, int shift) {
-      return word >> shift & ((1u << kBits) - 1);
-    }
-
-    PAGEMILL_DEVICE StoredScale LoadScaleOfGroup(int64_t group) const {
-      const int64_t i = first_scale + group * scale_step;
-      StoredScale stored = {0, 0};
-      if constexpr (kLayout == QuantizedLayout::kMxfp4) {
-        stored.scale = static_cast<const uint8_t*>(scales)[i];
-      } else if (scale_type == DType::kF32) {
-        stored.scale = static_cast<const uint32_t*>(scales)[i];
-      } else {
-        stored.scale = static_cast<const uint16_t*>(scales)[i];
-      }
-      if (zeros != nullptr) stored.zeros = zeros[group * zero_step];
-      return stored;
-    }
-
-    // `other` is the zero point, in a float whose last bit is 1, as integers are before it is
-    // subtracted.
-    PAGEMILL_DEVICE ChunkScale ScaleOf(const StoredScale& stored) const {
-      if constexpr (kLayout == QuantizedLayout::kMxfp4) {
-        if (stored.scale == 255) return {NAN, 0};
-        return {stored.scale == 0 ? 0x1p-127f : BitsToFloat(stored.scale << 23), 0};
-      }
-      uint32_t zero = 1u << (kBits - 1);
-      if (zeros != nullptr) zero = Take(stored.zeros, zero_shift) + zero_offset;
-      const float of_f16 = HalfBitsToFloat(static_cast<uint16_t>(stored.scale));
-      const float of_others =
-          BitsToFloat(scale_type == DType::kF32 ? stored.scale : stored.scale << 16);
-      return {scale_type == DType::kF16 ? of_f16 : of_others,
-              BitsToFloat(kIntegerBits | Take(zero, 0))};
-    }
-  };
-
-  PAGEMILL_DEVICE int64_t BytesOfRow(int64_t columns_of_row) const {
-    return columns_of_row / kInWord * static_cast<int64_t>(sizeof(uint32_t));
-  }
-
-  PAGEMILL_DEVICE Row At(int64_t matrix, int64_t row) const {
-    const int64_t n = first_row + matrix * row_step + row;
-    const int place = static_cast<int>(n % kInWord);
-    const int awq_place = place % 2 * 4 + place / 2;
-    Row of = {.values = data + matrix * matrix_words,
-              .value_step = 1,
-              .scales = scales,
-              .first_scale = matrix * matrix_scales,
-              .scale_step = 1,
-              .zeros = zeros,
-              .zero_step = 1,
-              .groups = groups == nullptr ? nullptr : groups + matrix * matrix_groups,
-              .num_groups = num_groups,
-              .first_column = first_column,
-              .by_group = by_group,
-              .scale_type = scale_type,
-              .zero_offset = zero_offset,
-              .shift = kIsAwq ? awq_place * kBits : 0,
-              .zero_shift = (kIsAwq ? awq_place : place) * kBits};
-    if (zeros != nullptr) of.zeros += matrix * matrix_zeros;
-    if constexpr (kLiesInRows) {
-      of.values += (n * columns + first_column) / kInWord;
-      of.first_scale += n * num_groups;
-      if (zeros != nullptr) of.zeros += n / kInWord * num_groups;
-    } else {
-      of.value_step = kIsAwq ? rows / kInWord : rows;
-      of.values += kIsAwq ? first_column * of.value_step + n / kInWord
-                          : first_column / kInWord * of.value_step + n;
-      of.first_scale += n;
-      of.scale_step = rows;
-      of.zero_step = rows / kInWord;
-      if (zeros != nullptr) of.zeros += n / kInWord;
-    }
-    return of;
-  }
-};
-
 // True for the weights that WithWeights() takes.
 inline bool AreReadable(const TensorView& w) {
   if (w.parts == nullptr) return IsReadableFormat(w.dtype);
@@ -549,6 +273,7 @@ void WithWeights(const TensorView& w, const Body& body) {
       return has_4_bits ? body(PackedWeights<QuantizedLayout::kPackQuantized, 4>::Of(w))
                         : body(PackedWeights<QuantizedLayout::kPackQuantized, 8>::Of(w));
     case QuantizedLayout::kMxfp4:
+    case QuantizedLayout::kNvfp4:
       return body(PackedWeights<QuantizedLayout::kMxfp4, 4>::Of(w));
   }
 }

@@ -6,6 +6,7 @@ The data only; `program_text` reads and writes its text form, `trace` builds it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 Dim = int | str  # a dimension of the step (DIMS) only as dimension 0
 Shape = tuple[Dim, ...]
@@ -47,10 +48,10 @@ class StackEntry:
 class Format:
     """How a checkpoint stores a quantized matrix (`cc/tensor/quantized.h`).
 
-    `layout` is scaled, awq, gptq, gptq_v2, pack_quantized or mxfp4; `block` is the rows and columns
-    that share a scale and a zero point; `at` is the first row and column in the file's matrix, and
-    `row_step` the rows between consecutive matrices of a stack; `quantized_activations`: the
-    weights were made for activations of their own type, i8 or f8_e4m3.
+    `layout` is scaled, awq, gptq, gptq_v2, pack_quantized, mxfp4 or nvfp4; `block` is the rows and
+    columns that share a scale and a zero point; `at` is the first row and column in the file's
+    matrix, and `row_step` the rows between consecutive matrices of a stack;
+    `quantized_activations`: the weights were made for activations of their own type, i8 or f8_e4m3.
     """
 
     layout: str
@@ -64,16 +65,26 @@ class Format:
         return replace(self, at=other.at, row_step=other.row_step) == other
 
 
+class PartNames(NamedTuple):
+    """The names of parts of a quantized weight, weights or stacks; None if there is none. `factor`
+    is that of nvfp4."""
+
+    values: str | None
+    scales: str | None
+    zeros: str | None = None
+    groups: str | None = None
+    factor: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class QuantizedEntry:
-    """A weight that is one operand and has parts: the names of values, scales, zeros and groups,
-    weights or stacks, None if there are none."""
+    """A weight that is one operand and has parts."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     format: Format
-    parts: tuple[str | None, str | None, str | None, str | None]
+    parts: PartNames
 
 
 @dataclass(frozen=True, slots=True)

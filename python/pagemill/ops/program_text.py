@@ -18,6 +18,7 @@ from pagemill.ops.program import (
     GroupEntry,
     OpEntry,
     OutputEntry,
+    PartNames,
     Program,
     QuantizedEntry,
     Shape,
@@ -106,7 +107,8 @@ def _names_text(names: Sequence[str | None]) -> str:
 def _quantized_text(entry: QuantizedEntry) -> str:
     form = entry.format
     what = f"quantized {entry.name} {entry.dtype} {_shape_text(entry.shape)}"
-    how = f"{form.layout} {_shape_text(form.block)} {_names_text(entry.parts)}"
+    parts = entry.parts if entry.parts.factor is not None else entry.parts[:-1]
+    how = f"{form.layout} {_shape_text(form.block)} {_names_text(parts)}"
     if form.at != (0, 0):
         how += f" at={_shape_text(form.at)}"
     if form.row_step:
@@ -211,9 +213,11 @@ def _read_quantized(fields: list[str]) -> QuantizedEntry:
             form = replace(form, quantized_activations=True)
         else:
             raise ValueError(f"expected at=, row_step= or quantized_activations=1, found {field!r}")
-    values, scales, zeros, groups = _read_names(names)
+    parts = _read_names(names)
+    if not 4 <= len(parts) <= 5:
+        raise ValueError(f"expected values,scales,zeros,groups[,factor], found {names!r}")
     dims = tuple(int(dim) for dim in shape.split(","))
-    return QuantizedEntry(name, _dtype(dtype), dims, form, (values, scales, zeros, groups))
+    return QuantizedEntry(name, _dtype(dtype), dims, form, PartNames(*parts))
 
 
 def _pair(text: str) -> tuple[int, int]:

@@ -5,7 +5,7 @@ import pytest
 from pagemill import ops
 from pagemill.ops.program import Format, GroupEntry
 from pagemill.ops.program_text import ProgramTextError, from_text, to_text
-from pagemill.ops.trace import Trace
+from pagemill.ops.trace import Parts, Trace
 
 
 def _trace() -> Trace:
@@ -21,15 +21,21 @@ def _trace() -> Trace:
     q = ops.linear(x, trace.weight("q", "f16", (64, 64), file=file, offset=4096), row_shape=(2, 32))
     values = trace.weight("p.values", "i32", (64, 8), file=file, offset=20480)
     scales = trace.weight("p.scales", "f16", (2, 64), file=file, offset=22528)
-    parts = (values, scales, None, None)
+    parts = Parts(values, scales)
     trace.quantized("p", "u4", (8, 64), Format("awq", (1, 32), at=(8, 0)), parts)
     trace.quantized("h", "u4", (4, 8, 64), Format("awq", (1, 32), row_step=16), parts)
     values = trace.weight("s.values", "i8", (6, 64), file=file, offset=26624)
     scales = trace.weight("s.scales", "f32", (6, 1), file=file, offset=27008)
     form = Format("scaled", (1, 64), quantized_activations=True)
-    scaled = trace.quantized("s", "i8", (6, 64), form, (values, scales, None, None))
+    scaled = trace.quantized("s", "i8", (6, 64), form, Parts(values, scales))
     stacked = trace.stack("t", [scaled, scaled])
     assert stacked.shape == (2, 6, 64) and stacked.format == form
+    values = trace.weight("f.values", "i32", (6, 8), file=file, offset=27136)
+    scales = trace.weight("f.scales", "f8_e4m3", (6, 4), file=file, offset=27328)
+    factor = trace.weight("f.factor", "f32", (1,), file=file, offset=27392)
+    parts = Parts(values, scales, factor=factor)
+    floats = trace.quantized("f", "u4", (6, 64), Format("nvfp4", (1, 16)), parts)
+    trace.stack("g", [floats, floats])
     experts = [
         trace.weight(f"e{i}", "bf16", (4, 64), file=file, offset=24576 + 512 * i) for i in range(3)
     ]
@@ -78,6 +84,8 @@ def test_text_is_what_the_format_says():
     assert f"quantized s i8 6,64 {scaled.format('s')}" in lines
     assert "stack t.values i8 2,6,64 s.values,s.values" in lines
     assert f"quantized t i8 2,6,64 {scaled.format('t')}" in lines
+    assert "quantized f u4 6,64 nvfp4 1,16 f.values,f.scales,-,-,f.factor" in lines
+    assert "quantized g u4 2,6,64 nvfp4 1,16 g.values,g.scales,-,-,g.factor" in lines
     assert "stack e bf16 3,4,64 e0,e1,e2" in lines
     assert "group sliding_7 sliding_window window=7" in lines
     assert "group states state_space" in lines
@@ -108,14 +116,14 @@ def test_comments_and_missing_operands():
     [
         ("pagemill-program 3", "pagemill-program 1", "line 1"),
         ("input token_ids i32 tokens", "input token_ids i33 tokens", "unknown dtype 'i33'"),
-        ("input token_ids i32 tokens", "input token_ids i32 Q", "line [12][0-9]"),
+        ("input token_ids i32 tokens", "input token_ids i32 Q", "line [123][0-9]"),
         ("input token_ids", "imput token_ids", "unknown word 'imput'"),
         ("cache kv0 sliding_7 kv kv 2,32", "cache kv0 sliding_7 kv kv", "wrong field count"),
         ("cache kv0 sliding_7", "cache kv0 sliding_8", "of group 'sliding_8', undeclared"),
         ("window=7", "width=7", "expected window=<tokens>"),
         ("state_space", "state_space 1 2", "wrong field count"),
         (",- at=8,0", ",- to=8,0", "expected at=, row_step= or quantized_activations=1"),
-        ("p.scales,-,-", "p.scales,-", "not enough values"),
+        ("p.scales,-,-", "p.scales,-", "expected values,scales,zeros,groups"),
         ("p.scales,-,-", "kv0,-,-", "'p' is made of 'kv0', undeclared"),
         ("cache kv0", "cache norm", "'norm' is declared twice"),
         ("op embedding token_ids,", "op embedding v3,", "reads 'v3' before it is written"),

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from pagemill.ops.dtypes import tensor_bytes
 from pagemill.ops.program import (
@@ -27,6 +28,7 @@ from pagemill.ops.program import (
     GroupEntry,
     OpEntry,
     OutputEntry,
+    PartNames,
     Program,
     QuantizedEntry,
     Shape,
@@ -87,8 +89,16 @@ class AdapterTable:
 
 
 Operand = Tensor | Cache | AdapterTable | None
-Parts = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]
-_PART_NAMES = ("values", "scales", "zeros", "groups")
+
+
+class Parts(NamedTuple):
+    """The parts of a quantized weight; None if absent. `factor` is that of nvfp4."""
+
+    values: Tensor | None
+    scales: Tensor | None
+    zeros: Tensor | None = None
+    groups: Tensor | None = None
+    factor: Tensor | None = None
 
 
 def row_width(shape: Shape) -> int:
@@ -153,22 +163,19 @@ class Trace:
     def quantized(
         self, name: str, dtype: str, shape: Sequence[int], form: Format, parts: Parts
     ) -> Tensor:
-        """Declare a weight of quantized values; `parts` are values, scales, zeros and groups, None
-        if absent."""
+        """Declare a weight of quantized values, which has these `parts`."""
         tensor_bytes(dtype, shape)
-        values, scales, zeros, groups = (None if part is None else part.name for part in parts)
-        entry = QuantizedEntry(name, dtype, tuple(shape), form, (values, scales, zeros, groups))
+        names = PartNames(*(None if part is None else part.name for part in parts))
+        entry = QuantizedEntry(name, dtype, tuple(shape), form, names)
         self.program.quantized.append(entry)
         self._quantized[name] = entry
         return Tensor(name, dtype, entry.shape, self, form)
 
     def parts(self, tensor: Tensor) -> Parts:
         """The parts of a quantized weight."""
-        values, scales, zeros, groups = (
-            None if name is None else self._weights[name]
-            for name in self._quantized[tensor.name].parts
-        )
-        return values, scales, zeros, groups
+        names = self._quantized[tensor.name].parts
+        found = (None if name is None else self._weights[name] for name in names)
+        return Parts(*found)
 
     def stack(self, name: str, parts: Sequence[Tensor]) -> Tensor:
         """Declare a weight [len(parts), ...] that is made of `parts`, weights of one dtype and
@@ -188,15 +195,14 @@ class Trace:
 
     def _stacked_parts(self, name: str, matrices: Sequence[Tensor]) -> Parts:
         stacked: list[Tensor | None] = []
-        kinds = zip(_PART_NAMES, *(self.parts(matrix) for matrix in matrices), strict=True)
+        kinds = zip(Parts._fields, *(self.parts(matrix) for matrix in matrices), strict=True)
         for kind, *of_kind in kinds:
             found = [part for part in of_kind if part is not None]
             if found and len(found) != len(matrices):
                 lacking = matrices[of_kind.index(None)].name
                 raise ShapeError(f"stack {name}: {lacking} has no {kind}, others have")
             stacked.append(self.stack(f"{name}.{kind}", found) if found else None)
-        values, scales, zeros, groups = stacked
-        return values, scales, zeros, groups
+        return Parts(*stacked)
 
     def _weight(self, tensor: Tensor) -> Tensor:
         self._weights[tensor.name] = tensor

@@ -1,7 +1,7 @@
 """Symbolic tensors for tests of ops. Test code only."""
 
 from pagemill.ops.program import Format, GroupEntry
-from pagemill.ops.trace import Cache, Tensor, Trace
+from pagemill.ops.trace import Cache, Parts, Tensor, Trace
 
 
 class Values:
@@ -34,6 +34,6 @@ class Values:
 
     def scaled(self, dtype: str, shape: tuple[int, int], block: tuple[int, int]) -> Tensor:
         grid = (-(-shape[0] // block[0]), -(-shape[1] // block[1]))
-        parts = (self.weight(dtype, *shape), self.weight("f32", *grid), None, None)
+        parts = Parts(self.weight(dtype, *shape), self.weight("f32", *grid))
         name = f"w{len(self.trace.program.weights)}"
         return self.trace.quantized(name, dtype, shape, Format("scaled", block), parts)

@@ -68,7 +68,7 @@ class WeightBinder:
         try:
             self._method = method_of(source.config)
         except QuantizationError as error:
-            raise QuantizationError(f"{source.path / 'config.json'}: {error}") from error
+            raise QuantizationError(f"{source.path}: {error}") from error
         self._tensors = DeclaredTensors(trace, source)
         self._stated: dict[str, Scheme] = {}
         for text in self._method.notes:
@@ -522,7 +522,7 @@ class WeightBinder:
         if location is not None:
             raise WeightsError(
                 f"{self._source.path}: {location.name} is stored as {location.dtype}, but the"
-                f" scheme of config.json for {module} is {stated.name}; correct its"
+                f" scheme of the configuration for {module} is {stated.name}; correct its"
                 " quantization_config"
             )
         beside = sorted(
@@ -531,8 +531,8 @@ class WeightBinder:
             if name.startswith(f"{module}.")
         )
         says = (
-            f"; it has {', '.join(map(shown, beside[:_SHOWN]))}, but the scheme of config.json"
-            f" for it is {stated.name}; correct its quantization_config"
+            f"; it has {', '.join(map(shown, beside[:_SHOWN]))}, but the scheme of the"
+            f" configuration for it is {stated.name}; correct its quantization_config"
         )
         raise MissingTensorError(
             f"{self._source.path}: the tensor '{module}.weight' is missing{says if beside else ''}"

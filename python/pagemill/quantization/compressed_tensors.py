@@ -1,23 +1,29 @@
 """The compressed-tensors library: int8 or e4m3 weights with scales per tensor, row or (e4m3) block;
-packed integers of 4 or 8 bits with scales per row or group of columns. Groups of modules may have
-different schemes."""
+packed integers of 4 or 8 bits with scales per row or group of columns; MXFP4 and NVFP4. Groups of
+modules may have different schemes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Self
 
-from pagemill.quantization import packed, scaled
+from pagemill.quantization import fp4, packed, scaled
 from pagemill.quantization.base import Scheme
 from pagemill.quantization.module_names import ModuleNames
-from pagemill.quantization.notes import CACHE_SCALES, QUANTIZED_ACTIVATIONS, STATIC_ACTIVATIONS
+from pagemill.quantization.notes import (
+    CACHE_SCALES,
+    CONVERTED_MXFP4,
+    CONVERTED_NVFP4,
+    QUANTIZED_ACTIVATIONS,
+    STATIC_ACTIVATIONS,
+)
 from pagemill.quantization.section import Section
 from pagemill.quantization.unquantized import UNQUANTIZED
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.read import is_zero
 
-_PACKED = "pack-quantized"
-_FORMATS = ("float-quantized", "int-quantized", "naive-quantized", _PACKED)
+_MXFP4, _NVFP4, _PACKED = "mxfp4-pack-quantized", "nvfp4-pack-quantized", "pack-quantized"
+_FORMATS = ("float-quantized", "int-quantized", "naive-quantized", _MXFP4, _NVFP4, _PACKED)
 _MAX_GROUPS = 64
 _CLASS = "Linear"  # as a target, every linear layer that no other target names
 
@@ -67,7 +73,7 @@ class CompressedTensors:
         kind = tensor.name.rpartition(".")[2]
         if kind == "weight_zero_point":  # older versions write them for symmetric integers, too
             return is_zero(tensor)
-        return kind in ("input_scale", "input_zero_point", "weight_shape")
+        return kind in ("input_scale", "input_global_scale", "input_zero_point", "weight_shape")
 
 
 def _scheme(group: Section, section: Section) -> tuple[Scheme, tuple[str, ...]]:
@@ -76,7 +82,7 @@ def _scheme(group: Section, section: Section) -> tuple[Scheme, tuple[str, ...]]:
     section.require("format", stored, {known: known for known in _FORMATS})
     if group.get("output_activations") is not None:
         raise group.refuse("output_activations", "present", "none")
-    return (_packed if stored == _PACKED else _scaled)(group)
+    return {_PACKED: _packed, _MXFP4: _mxfp4, _NVFP4: _nvfp4}.get(stored, _scaled)(group)
 
 
 def _scaled(group: Section) -> tuple[Scheme, tuple[str, ...]]:
@@ -122,3 +128,24 @@ def _packed(group: Section) -> tuple[Scheme, tuple[str, ...]]:
     notes = (QUANTIZED_ACTIVATIONS,) if group.get("input_activations") else ()
     layout = "pack_quantized"
     return packed.PackedScheme(group.method, layout, bits, columns, not symmetric), notes
+
+
+def _mxfp4(group: Section) -> tuple[Scheme, tuple[str, ...]]:
+    notes = _check_fp4(group, "group", fp4.MXFP4_GROUP)
+    return fp4.Fp4Scheme("weight_packed"), (CONVERTED_MXFP4, *notes)
+
+
+def _nvfp4(group: Section) -> tuple[Scheme, tuple[str, ...]]:
+    notes = _check_fp4(group, "tensor_group", fp4.NVFP4_GROUP)
+    factor = fp4.Factor("weight_global_scale", divides=True)
+    return fp4.Fp4Scheme("weight_packed", factor=factor), (CONVERTED_NVFP4, *notes)
+
+
+def _check_fp4(group: Section, strategy: str, size: int) -> tuple[str, ...]:
+    """Refuses what is not supported of floats of 4 bits; returns the notes on activations."""
+    weights = group.section("weights")
+    weights.require("type", weights.get("type"), {"float": "float"})
+    weights.require("num_bits", weights.get("num_bits"), {4: "4"})
+    weights.require("strategy", weights.get("strategy"), {strategy: strategy})
+    weights.require("group_size", weights.get("group_size"), {size: str(size)})
+    return (QUANTIZED_ACTIVATIONS,) if group.get("input_activations") else ()

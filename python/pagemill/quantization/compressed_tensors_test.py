@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from pagemill.quantization.base import Method
+from pagemill.quantization.fp4 import Factor, Fp4Scheme
 from pagemill.quantization.packed import PackedScheme
 from pagemill.quantization.scaled import ScaledScheme
 from pagemill.quantization.section import QuantizationError
@@ -39,6 +40,16 @@ def packed(**weights: object) -> dict[str, Any]:
         "quant_method": METHOD,
         "format": "pack-quantized",
         "config_groups": {"group_0": {"targets": ["Linear"], "weights": group}},
+    }
+
+
+def mxfp4(**weights: object) -> dict[str, Any]:
+    """A section of floats of 4 bits, for activations in 16 bits."""
+    numbers = {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32}
+    return {
+        "quant_method": METHOD,
+        "format": "mxfp4-pack-quantized",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": {**numbers, **weights}}},
     }
 
 
@@ -87,6 +98,26 @@ def test_fp8_blocks(structure: object) -> None:
 )
 def test_packed_integers(section: dict[str, Any], expected: PackedScheme) -> None:
     assert parse(section).scheme(UP) == expected
+
+
+def test_mxfp4() -> None:
+    section = mxfp4()
+    assert parse(section).scheme(UP) == Fp4Scheme("weight_packed")
+    (converted,) = parse(section).notes
+    assert "MXFP4" in converted
+    section["config_groups"]["group_0"]["input_activations"] = {"num_bits": 4, "type": "float"}
+    assert "--activation-dtype" in parse(section).notes[1]
+
+
+def test_nvfp4() -> None:
+    section = mxfp4(strategy="tensor_group", group_size=16) | {"format": "nvfp4-pack-quantized"}
+    factor = Factor("weight_global_scale", divides=True)
+    assert parse(section).scheme(UP) == Fp4Scheme("weight_packed", factor=factor)
+    (converted,) = parse(section).notes
+    assert "NVFP4" in converted
+    section["config_groups"]["group_0"]["weights"]["group_size"] = 32
+    with pytest.raises(QuantizationError, match="group_size 32 is not supported; supported: 16"):
+        parse(section)
 
 
 def _groups(*targets: list[str]) -> dict[str, Any]:
@@ -143,7 +174,7 @@ def _changed(path: str, value: object) -> dict[str, Any]:
         (_changed("group.targets", ["Linear", 3]), "group_0.targets a list .* module names"),
         (_changed("group.targets", ["re:(?!a)"]), "groups without look-around"),
         (_changed("config_groups", {str(i): {} for i in range(65)}), "1 to 64 groups"),
-        (_changed("format", "nvfp4-pack-quantized"), "format 'nvfp4-pack-quantized'"),
+        (_changed("format", "mxfp8-quantized"), "format 'mxfp8-quantized'"),
         (_changed("config_groups", {}), "1 to 64 groups"),
         (_changed("config_groups", {"a": 3}), "config_groups.a 3 .* an object"),
         (_changed("group.weights.num_bits", 4), "group_0.weights.num_bits 4 .* supported: 8"),
@@ -160,6 +191,10 @@ def _changed(path: str, value: object) -> dict[str, Any]:
         (packed(type="float"), "weights.type 'float' is not supported; supported: int"),
         (packed(strategy="tensor"), "weights.strategy 'tensor' .*: channel, group"),
         (packed(group_size=16), "weights.group_size 16"),
+        (mxfp4(group_size=16), "weights.group_size 16 is not supported; supported: 32"),
+        (mxfp4(num_bits=8), "weights.num_bits 8 is not supported; supported: 4"),
+        (mxfp4(type="int"), "weights.type 'int' .* supported: float"),
+        (mxfp4(strategy="channel"), "weights.strategy 'channel' .* supported: group"),
         (packed(symmetric="no"), "weights.symmetric 'no' .*: true, false"),
         (packed(type=["int"]), r"weights.type a list is not supported"),
     ],

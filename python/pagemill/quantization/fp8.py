@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Self
 
 from pagemill.quantization.base import Scheme
+from pagemill.quantization.fp4 import Fp4Scheme
 from pagemill.quantization.module_names import ModuleNames
-from pagemill.quantization.mxfp4 import Mxfp4MatrixScheme
 from pagemill.quantization.notes import CACHE_SCALES, CONVERTED_MXFP4, STATIC_ACTIVATIONS
 from pagemill.quantization.scaled import PARTS, ScaledScheme
 from pagemill.quantization.section import Section
@@ -51,7 +51,7 @@ class Fp8:
         section.require("expert_dtype", experts, {"fp8": "fp8", "fp4": "fp4"})
         if experts == "fp8":
             return cls(scheme, scheme, names, notes)
-        return cls(scheme, Mxfp4MatrixScheme(), names, (*notes, CONVERTED_MXFP4))
+        return cls(scheme, Fp4Scheme(scales="scale"), names, (*notes, CONVERTED_MXFP4))
 
     def scheme(self, module: str) -> Scheme:
         if module in self._excluded:

@@ -1,4 +1,4 @@
-"""The configurations of AWQ, GPTQ and fp8 name a scheme for each module, or are refused."""
+"""The configurations of AWQ, GPTQ, fp8 and FBGEMM name a scheme for each module, or are refused."""
 
 from typing import Any
 
@@ -13,6 +13,7 @@ from pagemill.quantization.unquantized import UNQUANTIZED
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True, "version": "gemm"}
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False, "sym": True}
 FP8 = {"quant_method": "fp8"}
+FBGEMM = {"quant_method": "fbgemm_fp8", "activation_scale_ub": 1200.0}
 UP = "model.layers.3.mlp.up_proj"
 
 
@@ -39,6 +40,7 @@ def scheme(section: object, module: str = UP) -> object:
             FP8 | {"weight_block_size": [128, 64], "activation_scheme": "static"},
             ScaledScheme("fp8", "f8_e4m3", (128, 64), quantized_activations=True),
         ),
+        (FBGEMM, ScaledScheme("fbgemm_fp8", "f8_e4m3", None, quantized_activations=True)),
         (None, UNQUANTIZED),
     ],
 )
@@ -51,6 +53,7 @@ def test_configurations(section: object, expected: object) -> None:
     [
         AWQ | {"modules_to_not_convert": ["lm_head", "mlp.gate"]},
         FP8 | {"modules_to_not_convert": ["lm_head"], "ignored_layers": ["mlp.gate"]},
+        FBGEMM | {"modules_to_not_convert": ["lm_head", "model.layers.3.mlp.gate"]},
         GPTQ | {"dynamic": {"-:lm_head$": {}, r"-:.*\.mlp\.gate$": {}}},
     ],
 )
@@ -80,6 +83,12 @@ def test_static_activations_and_scales_of_the_cache_are_noted() -> None:
     cache, activations = method_of({"quantization_config": section}).notes
     assert "--kv-cache-dtype" in cache and "input_scale" in activations
     assert not method_of({"quantization_config": FP8}).notes
+
+
+def test_a_bound_of_activations_is_noted() -> None:
+    (note,) = method_of({"quantization_config": FBGEMM}).notes
+    assert "activation_scale_ub" in note
+    assert not method_of({"quantization_config": {"quant_method": "fbgemm_fp8"}}).notes
 
 
 @pytest.mark.parametrize(

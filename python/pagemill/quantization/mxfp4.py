@@ -1,7 +1,5 @@
 """MXFP4: floats of 4 bits, 32 of which share a scale that is a power of two. Experts in the layout
-of gpt-oss, stacks whose other matrices are stored as they are; or single matrices, as DeepSeek-V4
-has them.
-"""
+of gpt-oss, stacks whose other matrices are stored as they are (single matrices: fp4.py)."""
 
 from __future__ import annotations
 
@@ -10,17 +8,15 @@ from typing import Self
 
 from pagemill.ops.program import Format
 from pagemill.ops.shard import Part, Stripe
-from pagemill.ops.trace import Parts, Tensor, format_shape
+from pagemill.ops.trace import Parts, Tensor
+from pagemill.quantization.fp4 import MXFP4_GROUP, check_columns, locate
 from pagemill.quantization.notes import CONVERTED_MXFP4
 from pagemill.quantization.section import Section
 from pagemill.weights.declared import DeclaredTensors
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
 
-_GROUP = 32  # columns that share a scale
 _BLOCK_BYTES = 16  # of their values
-_WORD = 8  # values in an i32
-_BYTES = ("i8", "u8")
 
 
 class Mxfp4Scheme:
@@ -34,7 +30,7 @@ class Mxfp4Scheme:
 
     def block_elements(self, tensors: DeclaredTensors, module: str) -> int:
         del tensors, module
-        return _GROUP
+        return MXFP4_GROUP
 
     def operand(
         self,
@@ -70,75 +66,29 @@ class Mxfp4Scheme:
         """
         experts, out, width = shape
         rows, columns = rows or Part(0, out, out), columns or Part(0, width, width)
-        _check_groups(tensors, name, columns)
-        groups = width // _GROUP
+        check_columns(tensors, name, columns)
+        groups = width // MXFP4_GROUP
         stored = (experts, stripe.count * out, groups)
-        blocks = _locate(tensors, f"{name}_blocks", (*stored, _BLOCK_BYTES))
-        scales = _locate(tensors, f"{name}_scales", stored)
+        blocks = locate(tensors, f"{name}_blocks", (*stored, _BLOCK_BYTES))
+        scales = locate(tensors, f"{name}_scales", stored)
 
         def part(location: TensorLocation, group_bytes: int, per_group: int) -> Tensor:
             """A group takes `group_bytes`, and is declared as `per_group` elements."""
             line = groups * group_bytes
             first = (rows.begin * stripe.count + stripe.index) * line
-            first += columns.begin // _GROUP * group_bytes
+            first += columns.begin // MXFP4_GROUP * group_bytes
             places = [first + expert * stripe.count * out * line for expert in range(experts)]
-            size = (rows.size, columns.size // _GROUP * per_group)
+            size = (rows.size, columns.size // MXFP4_GROUP * per_group)
             return tensors.strided_stack(location, size, places, (stripe.count * line, 0))
 
         def declare() -> tuple[str, tuple[int, ...], Format, Parts]:
             values = part(replace(blocks, dtype="i32"), _BLOCK_BYTES, _BLOCK_BYTES // 4)
-            parts = (values, part(scales, 1, 1), None, None)
+            parts = Parts(values, part(scales, 1, 1))
             size = (experts, rows.size, columns.size)
-            return "u4", size, Format("mxfp4", (1, _GROUP)), parts
+            return "u4", size, Format("mxfp4", (1, MXFP4_GROUP)), parts
 
         key = f"{name}.{stripe.index}.rows{rows.begin}-{rows.end}.columns"
         return tensors.quantized(f"{key}{columns.begin}-{columns.end}", declare)
-
-
-class Mxfp4MatrixScheme:
-    """`<module>.weight`, two floats a byte, i8 or u8 [out, in / 2], and their scales
-    `<module>.scale`, u8 [out, in / 32]."""
-
-    name = "mxfp4 (two floats a byte)"
-
-    def stores(self, tensors: DeclaredTensors, module: str) -> bool:
-        location = tensors.peek(f"{module}.weight")
-        return location is not None and location.dtype in _BYTES
-
-    def block_elements(self, tensors: DeclaredTensors, module: str) -> int:
-        del tensors, module
-        return _GROUP
-
-    def operand(
-        self,
-        tensors: DeclaredTensors,
-        module: str,
-        shape: tuple[int, int],
-        rows: Part | None,
-        columns: Part | None,
-    ) -> Tensor:
-        rows = rows or Part(0, shape[0], shape[0])
-        columns = columns or Part(0, shape[1], shape[1])
-        name = f"{module}.weight"
-        _check_groups(tensors, name, columns)
-
-        def declare() -> tuple[str, tuple[int, ...], Format, Parts]:
-            words = (shape[0], shape[1] // _WORD)
-            packed = _locate(tensors, name, (shape[0], shape[1] // 2), _BYTES)
-            scales = _locate(tensors, f"{module}.scale", (shape[0], shape[1] // _GROUP))
-            values = tensors.part(replace(packed, dtype="i32", shape=words))
-            form = Format("mxfp4", (1, _GROUP), (rows.begin, columns.begin))
-            parts = (values, tensors.part(scales), None, None)
-            return "u4", (rows.size, columns.size), form, parts
-
-        place = f"rows{rows.begin}-{rows.end}.columns{columns.begin}-{columns.end}"
-        return tensors.quantized(f"{name}.{place}", declare)
-
-    def head_matrices(
-        self, tensors: DeclaredTensors, module: str, width: int, heads: Part, rows: Part
-    ) -> Tensor:
-        del width, heads, rows
-        raise _not_experts(tensors, module)
 
 
 class Mxfp4:
@@ -163,26 +113,3 @@ class Mxfp4:
 
 def _not_experts(tensors: DeclaredTensors, module: str) -> WeightsError:
     return WeightsError(f"{tensors.path}: {module} is stored as mxfp4, which only experts may be")
-
-
-def _check_groups(tensors: DeclaredTensors, name: str, columns: Part) -> None:
-    if columns.total % _GROUP or columns.begin % _GROUP or columns.size % _GROUP:
-        raise WeightsError(
-            f"{tensors.path}: columns {columns.begin} to {columns.end} of {name}, of"
-            f" {columns.total}, would cut a group of {_GROUP} that shares a scale"
-        )
-
-
-def _locate(
-    tensors: DeclaredTensors,
-    name: str,
-    shape: tuple[int, ...],
-    dtypes: tuple[str, ...] = ("u8",),
-) -> TensorLocation:
-    location = tensors.locate(name)
-    if location.dtype in dtypes and location.shape == shape:
-        return location
-    raise WeightsError(
-        f"{tensors.path}: {name} is {location.dtype} {format_shape(location.shape)}, the"
-        f" configuration asks for {' or '.join(dtypes)} {format_shape(shape)}"
-    )

@@ -127,8 +127,7 @@ class PackedScheme:
         packed = self.matrix(tensors, module, shape)
         if packed.note:
             tensors.note(packed.note)
-        values, scales, zeros, groups = map(tensors.part, packed.parts)
-        return packed.group, (values, scales, zeros, groups)
+        return packed.group, Parts(*map(tensors.part, packed.parts))
 
     def matrix(self, tensors: DeclaredTensors, module: str, shape: tuple[int, int]) -> PackedMatrix:
         """The weight of `module`, [out, in].

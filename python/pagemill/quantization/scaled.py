@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pagemill.ops.program import Format
 from pagemill.ops.shard import Part
-from pagemill.ops.trace import Tensor, format_shape
+from pagemill.ops.trace import Parts, Tensor, format_shape
 from pagemill.weights.declared import DeclaredTensors
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
@@ -100,7 +100,7 @@ class ScaledScheme:
         form = Format("scaled", block, quantized_activations=self.quantized_activations)
         return tensors.quantized(
             f"{values.name}.scaled",
-            lambda: (self.dtype, _dims(values), form, (values, scales, None, None)),
+            lambda: (self.dtype, _dims(values), form, Parts(values, scales)),
         )
 
     def _locate_scales(
@@ -123,7 +123,9 @@ class ScaledScheme:
         expected: dict[tuple[int, ...], tuple[int, int]] = {}
         if self.block is not None:
             rows, columns = self.block
-            expected[(-(-shape[0] // rows), -(-shape[1] // columns))] = self.block
+            grid = (-(-shape[0] // rows), -(-shape[1] // columns))
+            # With the dimensions of a block, each 1, as ModelOpt writes them.
+            expected = {grid: self.block, (grid[0], 1, grid[1], 1): self.block}
         else:
             per_row, single = (1, shape[1]), (_ALL_ROWS, shape[1])
             expected = {(shape[0],): per_row, (shape[0], 1): per_row, (): single, (1,): single}

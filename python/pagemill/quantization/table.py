@@ -15,17 +15,23 @@ from typing import Any, cast
 from pagemill.quantization.base import Method
 from pagemill.quantization.section import QuantizationError, Section
 from pagemill.weights.json_file import shown
+from pagemill.weights.source import OLDER_QUANTIZATION, QUANTIZATION
 
 METHODS: dict[str, str] = {
     "awq": "pagemill.quantization.awq:Awq",
     "compressed-tensors": "pagemill.quantization.compressed_tensors:CompressedTensors",
+    "fbgemm_fp8": "pagemill.quantization.fbgemm:FbgemmFp8",
     "fp8": "pagemill.quantization.fp8:Fp8",
     "gptq": "pagemill.quantization.gptq:Gptq",
+    "modelopt": "pagemill.quantization.modelopt:ModelOpt",
+    "modelopt_fp4": "pagemill.quantization.modelopt:ModelOpt",
+    "modelopt_mixed": "pagemill.quantization.modelopt:ModelOpt",
     "mxfp4": "pagemill.quantization.mxfp4:Mxfp4",
+    "quark": "pagemill.quantization.quark:Quark",
 }
 _UNQUANTIZED = "pagemill.quantization.unquantized:Unquantized"
 
-_KEYS = ("quantization_config", "compression_config")  # the latter: compressed-tensors before 0.8
+_KEYS = (QUANTIZATION, OLDER_QUANTIZATION)
 _BESIDE = "expert_dtype"  # a field of the section that some configurations have beside it
 
 

@@ -152,7 +152,7 @@ def test_a_method_is_a_module_and_a_row(tmp_path: Path, monkeypatch: pytest.Monk
     assert "model.layers.0.mlp.down_proj.weight" in names
     expected = _logits(_write(tmp_path / "plain", plain, None))
     torch.testing.assert_close(_logits(source), expected, rtol=0, atol=0)
-    with pytest.raises(WeightsError, match=r"config\.json: .*\(toy\): mirrors 2 is not supported"):
+    with pytest.raises(WeightsError, match=r"bad: .*\(toy\): mirrors 2 is not supported"):
         build(
             _write(tmp_path / "bad", stored, {"quant_method": "toy", "mirrors": 2}), BuildOptions()
         )

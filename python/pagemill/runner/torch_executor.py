@@ -207,10 +207,10 @@ class _Numbers:
         self._stacks = {stack.name: stack for stack in program.stacks}
 
     def of(self, entry: QuantizedEntry) -> npt.NDArray[np.float32]:
-        values, scales, zeros, groups = map(self._part, entry.parts)
+        values, scales, *others = map(self._part, entry.parts)
         if values is None or scales is None:
             raise ValueError(f"{entry.name} has no values or no scales")
-        return dequantize_parts(entry, values, scales, zeros, groups)
+        return dequantize_parts(entry, values, scales, *others)
 
     def _part(self, name: str | None) -> npt.NDArray[Any] | None:
         if name is None:

@@ -24,10 +24,11 @@ def dequantize_parts(
     scales: Floats,
     zeros: Ints | None,
     groups: Ints | None,
+    factor: Floats | None,
 ) -> Floats:
     """The weight `entry` from the values of its parts; each result is rounded to f32 once."""
     if len(entry.shape) == 2:
-        return _matrix(entry, 0, values, scales, zeros, groups)
+        return _matrix(entry, 0, values, scales, zeros, groups, factor)
     step = entry.format.row_step
     matrices: list[Floats] = []
     for i in range(entry.shape[0]):
@@ -40,6 +41,7 @@ def dequantize_parts(
                 scales[own],
                 None if zeros is None else zeros[own],
                 None if groups is None else groups[own],
+                None if factor is None else factor[own],
             )
         )
     return np.stack(matrices)
@@ -52,6 +54,7 @@ def _matrix(
     scales: Floats,
     zeros: Ints | None,
     groups: Ints | None,
+    factor: Floats | None,
 ) -> Floats:
     form = entry.format
     rows, width = entry.shape[-2:]
@@ -59,10 +62,11 @@ def _matrix(
         row_blocks = np.arange(rows) // form.block[0]
         column_blocks = np.arange(width) // form.block[1]
         return values.astype(np.float32) * scales[row_blocks[:, None], column_blocks]
-    if form.layout == "mxfp4":
+    if form.layout in ("mxfp4", "nvfp4"):
         codes = _unpack(values.astype(np.int32, copy=False), form, 4, axis=1).astype(np.int32)
-        whole = _E2M1[codes] * np.repeat(e8m0_values(scales), form.block[1], axis=1)
-        first_row, first_column = form.at
+        of_groups = e8m0_values(scales) if factor is None else scales * factor
+        whole = _E2M1[codes] * np.repeat(of_groups, form.block[1], axis=1)
+        first_row, first_column = form.at[0] + skipped_rows, form.at[1]
         return whole[first_row : first_row + rows, first_column : first_column + width]
     bits = 4 if entry.dtype == "u4" else 8
     words = values.astype(np.int32, copy=False)

@@ -27,6 +27,8 @@ from pagemill.weights.pooling import Pooling, gguf_pooling, read_pooling
 from pagemill.weights.published_names import as_layers_use
 from pagemill.weights.safetensors import read_directory, read_file
 
+QUANTIZATION = "quantization_config"
+OLDER_QUANTIZATION = "compression_config"  # compressed-tensors before 0.8
 _HEADS = ("lm_head.", "score.", "classifier.", "linear.", *HEADS)
 
 
@@ -190,7 +192,8 @@ def _directory_tensors(
 
 
 def _directory_config(directory: Path, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    config = _merged(read_object(directory / "config.json"), overrides)
+    stored = read_object(directory / "config.json")
+    config = _merged(stored | _quantization_beside(directory, stored), overrides)
     generation = directory / "generation_config.json"
     ends = _token_ids(config.get("eos_token_id"))
     text = config.get("text_config")  # of a model that contains a language model
@@ -199,6 +202,16 @@ def _directory_config(directory: Path, overrides: Mapping[str, Any]) -> dict[str
     if generation.exists():
         ends |= _token_ids(read_object(generation).get("eos_token_id"))
     return config | {"eos_token_id": sorted(ends)}
+
+
+def _quantization_beside(directory: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The `quantization_config` of a directory whose config.json has none: that of a file which
+    ModelOpt writes beside it."""
+    path = directory / "hf_quant_config.json"
+    stated = any(config.get(key) is not None for key in (QUANTIZATION, OLDER_QUANTIZATION))
+    if stated or not path.exists():
+        return {}
+    return {QUANTIZATION: {"quant_method": "modelopt", **read_object(path)}}
 
 
 def _merged(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:

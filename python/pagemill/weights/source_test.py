@@ -1,4 +1,4 @@
-"""Keys of a configuration that are replaced when a model is opened."""
+"""Keys of a configuration that come from elsewhere when a model is opened."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 from safetensors.numpy import save_file
 
 from pagemill.weights.source import ModelSource
@@ -32,3 +33,16 @@ def test_overrides_are_merged(tmp_path: Path) -> None:
         "rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0},
         "num_labels": 4,
     }
+
+
+@pytest.mark.parametrize("stated", [{}, {"quantization_config": None}])
+def test_a_quantization_may_lie_beside(stated: dict[str, None], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG | stated))
+    beside = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8"}}
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps(beside))
+    opened = ModelSource.open(tmp_path, tensors=False).config
+    assert opened["quantization_config"] == {"quant_method": "modelopt", **beside}
+    for key in ("quantization_config", "compression_config"):
+        own = CONFIG | {key: {"quant_method": "fp8"}}
+        (tmp_path / "config.json").write_text(json.dumps(own))
+        assert ModelSource.open(tmp_path, tensors=False).config == own | {"eos_token_id": [2]}
