@@ -280,11 +280,13 @@ struct SyclDevice::State {
       : device(std::move(device)),
         context(this->device),
         capabilities(CapabilitiesOf(this->device)),
-        kernels(context) {}
+        kernels(*new KernelCache(context)) {}
   const ::sycl::device device;
   const ::sycl::context context;
   const device::Capabilities capabilities;
-  KernelCache kernels;
+  // Never destroyed: the runtime keeps commands, which hold kernels, until the process exits, and
+  // crashes if it drops the last reference to one then.
+  KernelCache& kernels;
   std::atomic<int64_t> num_replays = 0;
 };
 
