@@ -24,6 +24,7 @@ from pagemill.weights.read import is_zero
 
 _MXFP4, _NVFP4, _PACKED = "mxfp4-pack-quantized", "nvfp4-pack-quantized", "pack-quantized"
 _FORMATS = ("float-quantized", "int-quantized", "naive-quantized", _MXFP4, _NVFP4, _PACKED)
+_FACTOR = "weight_global_scale"  # of NVFP4
 _MAX_GROUPS = 64
 _CLASS = "Linear"  # as a target, every linear layer that no other target names
 
@@ -33,7 +34,7 @@ class CompressedTensors:
     means all linear layers; none if it is in `ignore`. `targets` are pairs of a name or pattern and
     a scheme."""
 
-    parts = frozenset(packed.PACK_PARTS) | scaled.PARTS
+    parts = frozenset(packed.PACK_PARTS) | scaled.PARTS | {_FACTOR}
 
     def __init__(
         self, targets: Sequence[tuple[str, Scheme]], ignored: ModuleNames, notes: tuple[str, ...]
@@ -137,7 +138,7 @@ def _mxfp4(group: Section) -> tuple[Scheme, tuple[str, ...]]:
 
 def _nvfp4(group: Section) -> tuple[Scheme, tuple[str, ...]]:
     notes = _check_fp4(group, "tensor_group", fp4.NVFP4_GROUP)
-    factor = fp4.Factor("weight_global_scale", divides=True)
+    factor = fp4.Factor(_FACTOR, divides=True)
     return fp4.Fp4Scheme("weight_packed", factor=factor), (CONVERTED_NVFP4, *notes)
 
 

@@ -1,5 +1,6 @@
-"""The `fp8` method of transformers: e4m3 weights with a scale per tensor, row or block. With
-`expert_dtype` fp4, which DeepSeek-V4 has beside the method's section, experts are in MXFP4."""
+"""The methods `fp8` and `fbgemm_fp8` of transformers: e4m3 weights with a scale per tensor, row or
+block. With `expert_dtype` fp4, which DeepSeek-V4 has beside the section of `fp8`, experts are in
+MXFP4."""
 
 from __future__ import annotations
 
@@ -15,6 +16,11 @@ from pagemill.quantization.unquantized import UNQUANTIZED
 from pagemill.weights.location import TensorLocation
 
 _EXPERTS = ".experts."
+_IGNORED = (".input_scale", ".input_scale_ub")
+_BOUND = (
+    "the checkpoint's upper bound of the scales of activations (activation_scale_ub) is not used:"
+    " no activation is cut off"
+)
 
 
 class Fp8:
@@ -59,4 +65,15 @@ class Fp8:
         return self._experts if _EXPERTS in module else self._scheme
 
     def may_ignore(self, tensor: TensorLocation) -> bool:
-        return tensor.name.endswith(".input_scale")
+        return tensor.name.endswith(_IGNORED)
+
+
+class FbgemmFp8(Fp8):
+    """With a scale per row, and a bound of the scales of activations."""
+
+    @classmethod
+    def from_section(cls, section: Section) -> Self:
+        scheme = ScaledScheme(section.method, "f8_e4m3", None, quantized_activations=True)
+        names = ModuleNames(section.strings("modules_to_not_convert"))
+        notes = () if section.get("activation_scale_ub") is None else (_BOUND,)
+        return cls(scheme, scheme, names, notes)

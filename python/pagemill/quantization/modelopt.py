@@ -25,7 +25,8 @@ from pagemill.weights.location import TensorLocation
 _METHOD = "modelopt"
 _BLOCK = 128
 _FP8 = ScaledScheme(_METHOD, "f8_e4m3", None, quantized_activations=True)
-_NVFP4 = Fp4Scheme(factor=Factor("weight_scale_2"))
+_FACTOR = "weight_scale_2"
+_NVFP4 = Fp4Scheme(factor=Factor(_FACTOR))
 _SCHEMES: Final[Mapping[str, Scheme]] = {
     "FP8": _FP8,
     "FP8_PER_CHANNEL_PER_TOKEN": _FP8,
@@ -48,7 +49,7 @@ class ModelOpt:
     """A module has the scheme stated for it, or for the nearest module that it is part of, else the
     one of all modules; none if it is excluded."""
 
-    parts = PARTS
+    parts = PARTS | {_FACTOR}
 
     def __init__(
         self,

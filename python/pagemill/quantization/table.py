@@ -20,7 +20,7 @@ from pagemill.weights.source import OLDER_QUANTIZATION, QUANTIZATION
 METHODS: dict[str, str] = {
     "awq": "pagemill.quantization.awq:Awq",
     "compressed-tensors": "pagemill.quantization.compressed_tensors:CompressedTensors",
-    "fbgemm_fp8": "pagemill.quantization.fbgemm:FbgemmFp8",
+    "fbgemm_fp8": "pagemill.quantization.fp8:FbgemmFp8",
     "fp8": "pagemill.quantization.fp8:Fp8",
     "gptq": "pagemill.quantization.gptq:Gptq",
     "modelopt": "pagemill.quantization.modelopt:ModelOpt",

@@ -109,6 +109,43 @@ def test_a_quantized_head_that_is_not_used(directory: Path) -> None:
         _build(_change(directory, {}), pooling="mean")
 
 
+@pytest.mark.parametrize(
+    ("section", "names"),
+    [
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, ("weight", "weight_scale_2")),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "format": "nvfp4-pack-quantized",
+                "config_groups": {
+                    "group_0": {
+                        "weights": {
+                            "num_bits": 4,
+                            "type": "float",
+                            "strategy": "tensor_group",
+                            "group_size": 16,
+                        }
+                    }
+                },
+            },
+            ("weight_packed", "weight_global_scale"),
+        ),
+    ],
+)
+def test_a_head_in_nvfp4_that_is_not_used(
+    directory: Path, section: object, names: tuple[str, str]
+) -> None:
+    values, factor = names
+    head = {f"lm_head.{values}": torch.ones(16, 16, dtype=torch.uint8)}
+    head["lm_head.weight_scale"] = torch.ones(16, 2).to(torch.float8_e4m3fn)
+    head[f"lm_head.{factor}"] = torch.tensor(0.5)
+    path = directory / "model.safetensors"
+    tensors = load_file(path)
+    del tensors["lm_head.weight"]
+    save_file(tensors, path)
+    _build(_change(directory, head, quantization_config=section), pooling="mean")
+
+
 def test_biases_of_zeros_beside_gptq(directory: Path) -> None:
     section = {"quant_method": "gptq", "bits": 4, "group_size": 32}
     name = "model.layers.0.mlp.up_proj.bias"

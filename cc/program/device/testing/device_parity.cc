@@ -105,9 +105,10 @@ Status CompareTokens(const std::vector<std::vector<float>>& expected,
   return OkStatus();
 }
 
+constexpr double kFarthest = 10;  // times the tolerance
+
 // How far logits may differ: rows of `columns`, of which at most `max_far_rows` by more than
-// `tolerance` of the largest logit of all rows, and none by more than kFarthest of these.
-constexpr double kFarthest = 10;
+// `tolerance` of the largest logit of all rows, and none by more than kFarthest times that.
 struct Closeness {
   double tolerance;
   int64_t columns;
