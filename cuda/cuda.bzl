@@ -308,6 +308,10 @@ def cuda_plugin(name, objects, script, **kwargs):
             **kwargs
         )
 
+def _further_words(hopper_srcs, amd_srcs):
+    """Libraries of words of some GPUs, for the emulation."""
+    return (["//cuda:wgmma"] if hopper_srcs else []) + (["//cuda:matrix_cores"] if amd_srcs else [])
+
 def gpu_library(
         name,
         srcs,
@@ -316,6 +320,7 @@ def gpu_library(
         gpu_deps = [],
         cuda_deps = [],
         hopper_srcs = [],
+        amd_srcs = [],
         **kwargs):
     """Code of this tree: `<name>` for the emulation, `<name>_objects` by nvcc.
 
@@ -330,6 +335,7 @@ def gpu_library(
       cuda_deps: cuda_libraries, which its code uses if nvcc compiles it.
       hopper_srcs: .cc files with words of gpu_wgmma.h, which nvcc compiles for GPUs of compute
         capability 9.0 alone, as `<name>_hopper_objects`.
+      amd_srcs: .cc files with words of gpu_matrix_cores.h, for //hip and the emulation alone.
       **kwargs: attributes that every rule has.
     """
     if hopper_srcs:
@@ -354,12 +360,12 @@ def gpu_library(
     cc_library(
         name = name,
         testonly = True,
-        srcs = srcs + hopper_srcs,
+        srcs = srcs + hopper_srcs + amd_srcs,
         hdrs = hdrs,
         copts = _EMULATION_COPTS,
         # Switches stacks by x86-64 instructions.
         target_compatible_with = ["@platforms//cpu:x86_64"],
-        deps = deps + gpu_deps + ["//cuda:emulated"] + (["//cuda:wgmma"] if hopper_srcs else []),
+        deps = deps + gpu_deps + ["//cuda:emulated"] + _further_words(hopper_srcs, amd_srcs),
         **kwargs
     )
     cuda_objects(
@@ -372,8 +378,9 @@ def gpu_library(
     )
     gpu_sources(
         name = name + "_sources",
-        srcs = srcs,
-        hdrs = hdrs + [_part(dep, "_headers") for dep in gpu_deps],
+        srcs = srcs + amd_srcs,
+        hdrs = hdrs + [_part(dep, "_headers") for dep in gpu_deps] +
+               (["//cuda:matrix_core_headers"] if amd_srcs else []),
         visibility = ["//cuda:__subpackages__"],
         deps = deps,
     )
@@ -392,6 +399,7 @@ def gpu_op(
         gpu_deps = [],
         cuda_deps = [],
         hopper_srcs = [],
+        amd_srcs = [],
         test_deps = [],
         emulated_deps = [],
         size = "small",
@@ -400,7 +408,7 @@ def gpu_op(
 
     `<name>_checks` is the conformance for //cuda/testing:plugin_conformance. `<name>_asan_test` runs
     it once, with kernels that AddressSanitizer watches, and `<name>_test` the rest: with another
-    order of threads, and with the other size of warps.
+    order of threads, with the other size of warps, and with amd_srcs on an AMD GPU of the first size.
 
     Args:
       name: of the op, and of the package.
@@ -410,6 +418,7 @@ def gpu_op(
       gpu_deps: gpu_libraries.
       cuda_deps: cuda_libraries, which its code uses if nvcc compiles it.
       hopper_srcs: as gpu_library has them.
+      amd_srcs: likewise.
       test_deps: of the test, beside the op's conformance body.
       emulated_deps: libraries of the tests in the emulation alone.
       size: of the tests.
@@ -423,6 +432,7 @@ def gpu_op(
         gpu_deps = ["//cuda/device:gpu_device"] + gpu_deps,
         cuda_deps = cuda_deps,
         hopper_srcs = hopper_srcs,
+        amd_srcs = amd_srcs,
         visibility = ["//cuda:__subpackages__"],
         deps = ["//cc/ops/" + name] + deps,
     )
@@ -447,7 +457,7 @@ def gpu_op(
     cc_test(
         name = name + "_test",
         size = size,
-        args = ["--gtest_filter=-" + asan_filter],
+        args = ["--gtest_filter=-" + asan_filter + ("" if amd_srcs else ":*Amd*")],
         target_compatible_with = ["@platforms//cpu:x86_64"],
         # In this order: a library is searched for what those before it need.
         deps = [":{}_checks".format(name), ":" + name] + emulated,
@@ -455,7 +465,7 @@ def gpu_op(
     cc_test(
         name = name + "_asan_test",
         size = size,
-        srcs = srcs + hopper_srcs + hdrs + [name + "_test.cc"],
+        srcs = srcs + hopper_srcs + amd_srcs + hdrs + [name + "_test.cc"],
         args = ["--gtest_filter=" + asan_filter],
         copts = ["-fsanitize=address"] + _EMULATION_COPTS,
         # What is on the stack of a thread that never ends is not freed.
@@ -464,6 +474,6 @@ def gpu_op(
         target_compatible_with = ["@platforms//cpu:x86_64"],
         deps = depset(
             ["//cuda/device:gpu_device"] + deps + gpu_deps + checks + emulated +
-            (["//cuda:wgmma"] if hopper_srcs else []),
+            _further_words(hopper_srcs, amd_srcs),
         ).to_list(),
     )

@@ -23,6 +23,17 @@ using hipDeviceProp = hipDeviceProp_t;
 
 namespace pagemill::gpu {
 
+// True for AMD's, which have other instructions for products of matrices.
+inline bool GpusAreOfAmd() {
+#if defined(__CUDACC__)
+  return false;
+#elif defined(__HIP__)
+  return true;
+#else
+  return emulation::EmulatedGpu::is_of_amd();
+#endif
+}
+
 // Memory in which words of system scope (gpu_vendor.h) work while kernels of several GPUs run:
 // all of NVIDIA's, but none that AMD's caches keep.
 inline PAGEMILL_GPU(Error_t) MallocForPeers(void** address, size_t bytes) {

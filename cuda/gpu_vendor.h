@@ -1,7 +1,7 @@
 // File: cuda/gpu_vendor.h
 // What kernels are written in: one vocabulary, compiled by nvcc, by clang for AMD's GPUs (HIP), and
 // by g++ for the emulation (cuda/emulation/launch.h). A kernel uses nothing of a vendor but these
-// names:
+// names; gpu_wgmma.h and gpu_matrix_cores.h have further ones, of some GPUs:
 //
 //   PAGEMILL_KERNEL, PAGEMILL_DEVICE     a kernel; a function that kernels call
 //   PAGEMILL_KERNEL_OF(threads, blocks)  a kernel that has registers for this many blocks at a time
@@ -37,8 +37,6 @@
 //   void Mma16x8x32(c, a, b)             the same for int8
 //   void LoadTransposed(r, row)          fragments of it from shared memory, below
 //   bool kHasMma                         these are instructions; otherwise they end the kernel
-//   void Mma16x16x32(c, a, b)            bf16 matrix core product of a warp of 64 lanes, below
-//   bool kHasWideMma                     it is an instruction; otherwise it ends the kernel
 //   Vector<T, N>                         N values in one aligned load or store
 //   BFloat16, Half                       types of memory; kernels compute in fp32
 //   float ToFloat(x); FromFloat<T>(x)    T: float, BFloat16, Half; rounds to nearest even
@@ -60,12 +58,6 @@
 // Mma16x8x32 adds A [16, 32] times B [32, 8], int8, to C of int32, four int8 a register:
 //   a[i], i in 0..3   row g + 8 * (i % 2), columns 4 * t + 16 * (i / 2) and the next three
 //   b[i], i in 0..1   rows 4 * t + 16 * i and the next three, column g
-//
-// Mma16x16x32 adds A [16, 32] times B [32, 16] to C [16, 16], as MFMA of AMD's gfx9 does. With
-// g = Lane() % 16 and t = Lane() / 16, a lane holds, two bf16 a register:
-//   a[i], i in 0..3   row g, columns 8 * t + 2 * i and the next one
-//   b[i], i in 0..3   rows 8 * t + 2 * i and the next one, column g
-//   c[i], i in 0..3   row 4 * t + i, column g
 //
 // LoadTransposed reads four 8 x 8 matrices of 2-byte elements. Lane 8 * i + j passes the address of
 // row j of matrix i: 16 bytes of shared memory, aligned. A lane receives, of matrix i,

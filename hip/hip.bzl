@@ -10,7 +10,7 @@ load("//tools/bazel:requires.bzl", "has_tools")
 _ARCHITECTURES = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"]
 
 # What `//...` compiles for.
-_TESTED_ARCHITECTURES = ["gfx942", "gfx1100"]
+_TESTED_ARCHITECTURES = ["gfx942", "gfx1100", "gfx1201"]
 
 _COMPILER = "clang++-22"
 

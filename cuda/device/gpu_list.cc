@@ -20,7 +20,7 @@ PAGEMILL_KERNEL Probe() {}
 
 #if defined(__HIP__)
 
-// Of hip.bzl: "gfx942", "gfx1100".
+// Of hip.bzl: "gfx942", "gfx1100", ...
 constexpr std::string_view kArchitectures[] = {PAGEMILL_HIP_ARCHITECTURES};
 
 std::string ArchitectureName(std::string_view name) { return std::string(name); }

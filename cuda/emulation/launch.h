@@ -40,10 +40,12 @@ inline constexpr int64_t kMaxBlockThreads = 1024;
 struct LaunchOptions {
   Dim grid = {};
   Dim block = {};
-  int64_t shared_bytes = 0;  // dynamic shared memory of a block
-  int warp_lanes = 32;       // 32 or 64
-  uint64_t seed = 1;         // of the order of warps and lanes
-  bool early = false;        // gpu_launch.h
+  int64_t shared_bytes = 0;   // dynamic shared memory of a block
+  int warp_lanes = 32;        // 32 or 64
+  bool is_of_amd = false;     // with 32 lanes: it has the words of gpu_matrix_cores.h, and no others
+  bool sums_in_turn = false;  // of those words, as on gfx11; on gfx12 they are not
+  uint64_t seed = 1;          // of the order of warps and lanes
+  bool early = false;         // gpu_launch.h
 };
 
 // `thread` is the kernel as one thread runs it. InvalidArgument: a block of this shape is

@@ -31,6 +31,8 @@ struct EmulatedGraph {
 namespace {
 
 std::atomic<int> warp_lanes = 32;
+std::atomic<bool> gpu_is_of_amd = false;
+std::atomic<bool> sums_in_turn = false;
 std::atomic<uint64_t> seed = 1;
 std::atomic<bool> has_peer_access = true;
 std::atomic<bool> nccl_is_installed = true;
@@ -88,6 +90,8 @@ Status CheckPointers(const device::testing::TestWorker& worker,
 
 void EmulatedGpu::Configure(const EmulatedGpuOptions& options) {
   emulation::warp_lanes = options.warp_lanes;
+  gpu_is_of_amd = options.is_of_amd || options.warp_lanes == 64;
+  emulation::sums_in_turn = options.sums_in_turn;
   seed = options.seed << 20;
   emulation::has_peer_access = options.has_peer_access;
   nccl_is_installed = options.has_nccl;
@@ -95,6 +99,7 @@ void EmulatedGpu::Configure(const EmulatedGpuOptions& options) {
 }
 
 int EmulatedGpu::warp_lanes() { return emulation::warp_lanes; }
+bool EmulatedGpu::is_of_amd() { return gpu_is_of_amd; }
 bool EmulatedGpu::has_nccl() { return nccl_is_installed; }
 bool EmulatedGpu::has_cublas_lt() { return cublas_lt_is_installed; }
 
@@ -111,6 +116,8 @@ void EnqueueLaunch(EmulatedStream* stream, const LaunchOptions& options,
                    std::vector<const void*> pointers, std::function<void()> thread) {
   LaunchOptions launch = options;
   launch.warp_lanes = warp_lanes;
+  launch.is_of_amd = gpu_is_of_amd;
+  launch.sums_in_turn = sums_in_turn;
   launch.seed = ++seed;
   EnqueueWork(stream, [launch, pointers = std::move(pointers),
                        thread = std::move(thread)](device::testing::TestWorker& worker) {
@@ -152,9 +159,10 @@ emulatedError_t emulatedGetDeviceProperties(emulatedDeviceProp* properties, int 
   if (device < 0 || device >= EmulatedGpu::kDevices) {
     return Report(emulatedErrorInvalidValue, "there is no such emulated GPU");
   }
+  const bool is_of_gfx12 = EmulatedGpu::is_of_amd() && EmulatedGpu::warp_lanes() == 32;
   *properties = {.name = "emulated GPU",
-                 .major = 9,
-                 .minor = 0,
+                 .major = is_of_gfx12 ? 12 : 9,
+                 .minor = EmulatedGpu::warp_lanes() == 64 ? 4 : 0,
                  .multiProcessorCount = 4,
                  .warpSize = EmulatedGpu::warp_lanes(),
                  .totalGlobalMem = EmulatedGpu::kMemoryBytes,

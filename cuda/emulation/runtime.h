@@ -27,8 +27,10 @@
 namespace pagemill::gpu::emulation {
 
 struct EmulatedGpuOptions {
-  int warp_lanes = 32;
+  int warp_lanes = 32;  // 64 are of AMD
   uint64_t seed = 1;  // each launch has a seed of its own, which follows from this one
+  bool is_of_amd = false;  // it tells the instruction set of gfx1201, or with 64 lanes of gfx942
+  bool sums_in_turn = false;  // as LaunchOptions has it
   bool has_peer_access = true;  // within a process
   bool has_nccl = true;         // nccl.h
   bool has_cublas_lt = false;   // cublas_lt.h
@@ -41,6 +43,7 @@ class EmulatedGpu {
 
   static void Configure(const EmulatedGpuOptions& options);
   static int warp_lanes();
+  static bool is_of_amd();
   static bool has_nccl();
   static bool has_cublas_lt();
   static device::testing::TestDevice& memory();  // of all

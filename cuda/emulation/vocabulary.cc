@@ -42,8 +42,8 @@ template <size_t kDepth, auto kElement, typename Sum>
 void MultiplyTile(Sum (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                   const Location& where) {
   constexpr size_t kInRegister = kDepth / 8;
-  if (CurrentBlock().options().warp_lanes != 32) {
-    CurrentBlock().Fail("tensor core products are for warps of 32 lanes", where);
+  if (CurrentBlock().options().warp_lanes != 32 || CurrentBlock().options().is_of_amd) {
+    CurrentBlock().Fail("tensor core products are for NVIDIA's warps of 32 lanes", where);
   }
   const Fragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
   using Tile = Matrix<Sum, 16, 8>;
@@ -112,40 +112,11 @@ void MultiplyFragments(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t (
   MultiplyTile<32, Int8Of>(c, a, b, where);
 }
 
-void MultiplyWideFragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[4],
-                           const Location& where) {
-  struct WideFragments {
-    std::array<uint32_t, 4> a, b;
-  };
-  Block& block = CurrentBlock();
-  if (block.options().warp_lanes != 64) {
-    block.Fail("matrix core products are for warps of 64 lanes", where);
-  }
-  const WideFragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1], b[2], b[3]}};
-  using Tile = Matrix<float, 16, 16>;
-  const Tile& sums = ComputeOnce<Tile>(own, where, [](const Exchanged& lanes, Tile& tile) {
-    Matrix<float, 16, 32> left;
-    Matrix<float, 32, 16> right;
-    for (size_t lane = 0; lane < 64; ++lane) {
-      const auto of_lane = lanes.By<WideFragments>(static_cast<int>(lane));
-      for (size_t i = 0; i < 8; ++i) {
-        const size_t k = lane / 16 * 8 + i;
-        left[lane % 16][k] = Bf16Of(of_lane.a[i / 2], static_cast<int>(i % 2));
-        right[k][lane % 16] = Bf16Of(of_lane.b[i / 2], static_cast<int>(i % 2));
-      }
-    }
-    Multiply(left, right, tile);
-  });
-  const size_t column = static_cast<size_t>(block.lane() % 16);
-  const size_t first_row = static_cast<size_t>(block.lane() / 16 * 4);
-  for (size_t i = 0; i < 4; ++i) c[i] += sums[first_row + i][column];
-}
-
 void LoadFragments(uint32_t (&r)[4], const void* row, const Location& where) {
   using Row = std::array<uint16_t, 8>;
   Block& block = CurrentBlock();
-  if (block.options().warp_lanes != 32) {
-    block.Fail("LoadTransposed is for warps of 32 lanes", where);
+  if (block.options().warp_lanes != 32 || block.options().is_of_amd) {
+    block.Fail("LoadTransposed is for NVIDIA's warps of 32 lanes", where);
   }
   if (reinterpret_cast<uintptr_t>(row) % sizeof(Row) != 0) {
     block.Fail("a row of LoadTransposed is not aligned to 16 bytes", where);

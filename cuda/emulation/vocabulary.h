@@ -107,8 +107,6 @@ void MultiplyFragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b
                        const Location& where);
 void MultiplyFragments(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                        const Location& where);
-void MultiplyWideFragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[4],
-                           const Location& where);
 void LoadFragments(uint32_t (&r)[4], const void* row, const Location& where);
 
 }  // namespace emulation
@@ -193,12 +191,6 @@ inline void LoadTransposed(uint32_t (&r)[4], const void* row,
 inline void Mma16x8x32(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                        Location where = Location::current()) {
   emulation::MultiplyFragments(c, a, b, where);
-}
-
-inline constexpr bool kHasWideMma = true;
-inline void Mma16x16x32(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[4],
-                        Location where = Location::current()) {
-  emulation::MultiplyWideFragments(c, a, b, where);
 }
 
 inline float BitsToFloat(uint32_t bits) { return std::bit_cast<float>(bits); }

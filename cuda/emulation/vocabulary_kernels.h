@@ -124,21 +124,6 @@ PAGEMILL_KERNEL MultiplyTile(const T* a, const T* b, int size, Sum* c) {
   for (int i = 0; i < 4; ++i) c[(group + 8 * (i / 2)) * 8 + 2 * in_group + i % 2] = sums[i];
 }
 
-// c [16, 16] = a [16, size] times b [16, size], transposed; one warp of 64 lanes; size % 32 == 0.
-PAGEMILL_KERNEL MultiplyWideTile(const BFloat16* a, const BFloat16* b, int size, float* c) {
-  struct Columns {
-    uint32_t pairs[4];
-  };
-  const int place = Lane() % 16, part = Lane() / 16;
-  float sums[4] = {};
-  for (int k = 8 * part; k < size; k += 32) {
-    const auto of_a = *reinterpret_cast<const Columns*>(a + place * size + k);
-    const auto of_b = *reinterpret_cast<const Columns*>(b + place * size + k);
-    Mma16x16x32(sums, of_a.pairs, of_b.pairs);
-  }
-  for (int i = 0; i < 4; ++i) c[(4 * part + i) * 16 + place] = sums[i];
-}
-
 // y[i] = x transposed, for each of four matrices [8, 8]; one warp.
 PAGEMILL_KERNEL TransposeMatrices(const uint16_t* x, uint32_t* y) {
   uint16_t* const staged = DynamicShared<uint16_t>();

@@ -10,7 +10,6 @@ const void* const kVocabularyKernels[] = {
     reinterpret_cast<const void*>(SwapWithPeer<Mutation::kNone>),
     reinterpret_cast<const void*>(MultiplyTile<BFloat16, float>),
     reinterpret_cast<const void*>(MultiplyTile<int8_t, int32_t>),
-    reinterpret_cast<const void*>(MultiplyWideTile),
     reinterpret_cast<const void*>(TransposeMatrices),
     reinterpret_cast<const void*>(VoteAndBroadcast),
 };

@@ -280,27 +280,6 @@ TEST(Vocabulary, TensorCoresMultiplyInt8) {
   }
 }
 
-TEST(Vocabulary, MatrixCoresMultiplyByTheirFragments) {
-  constexpr int kDepth = 64;
-  std::vector<BFloat16> a, b;
-  for (float value : Numbers(16 * kDepth)) a.push_back(FromFloat<BFloat16>(value));
-  for (float value : Numbers(16 * kDepth)) b.push_back(FromFloat<BFloat16>(value + 3));
-  std::vector<float> c(16 * 16, NAN);
-  const Status status = Launch({.block = {64}, .warp_lanes = 64}, [&] {
-    MultiplyWideTile(a.data(), b.data(), kDepth, c.data());
-  });
-  ASSERT_TRUE(status.ok()) << status.message();
-  for (size_t row = 0; row < 16; ++row) {
-    for (size_t column = 0; column < 16; ++column) {
-      float sum = 0;  // exact: small integers
-      for (size_t k = 0; k < kDepth; ++k) {
-        sum += ToFloat(a[row * kDepth + k]) * ToFloat(b[column * kDepth + k]);
-      }
-      EXPECT_EQ(c[row * 16 + column], sum);
-    }
-  }
-}
-
 TEST(Vocabulary, MatricesAreLoadedTransposed) {
   std::vector<uint16_t> x(4 * 64), y(4 * 64);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<uint16_t>(i);
@@ -321,12 +300,12 @@ TEST(Vocabulary, TensorCoresNeedWarpsOf32Lanes) {
   EXPECT_NE(status.message().find("32 lanes"), std::string::npos) << status.message();
 }
 
-TEST(Vocabulary, MatrixCoresNeedWarpsOf64Lanes) {
-  const Status status = Launch({.block = {32}}, [] {
+TEST(Vocabulary, TensorCoresAreNotOfAmd) {
+  const Status status = Launch({.block = {32}, .is_of_amd = true}, [] {
     float c[4] = {};
-    Mma16x16x32(c, {0, 0, 0, 0}, {0, 0, 0, 0});
+    Mma16x8x16(c, {0, 0, 0, 0}, {0, 0});
   });
-  EXPECT_NE(status.message().find("64 lanes"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("NVIDIA"), std::string::npos) << status.message();
 }
 
 TEST(Vocabulary, LanesOfAMaskAreCounted) {

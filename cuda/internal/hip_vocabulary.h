@@ -128,7 +128,12 @@ struct FloatPair {
   float low, high;
 };
 PAGEMILL_DEVICE FloatPair Float8PairToFloats(uint16_t bits) {
+#if defined(__gfx950__) || defined(__GFX12__)
+  const auto pair = __builtin_amdgcn_cvt_pk_f32_fp8(bits, /*of_upper_half=*/false);
+  return {pair[0], pair[1]};
+#else
   return {F8E4M3ToFloat(static_cast<uint8_t>(bits)), F8E4M3ToFloat(static_cast<uint8_t>(bits >> 8))};
+#endif
 }
 
 PAGEMILL_DEVICE uint32_t PackFloat8(float a, float b, float c, float d) {
@@ -143,8 +148,8 @@ PAGEMILL_DEVICE float RoundedProduct(float a, float b) {
 PAGEMILL_DEVICE float Exp(float value) { return expf(value); }
 PAGEMILL_DEVICE float InverseSqrt(float value) { return rsqrtf(value); }
 
-// AMD's matrix instructions want their operands in other lanes than NVIDIA's: kernels that need these
-// end here, and are not chosen.
+// AMD's matrix instructions want their operands in other lanes than NVIDIA's (gpu_matrix_cores.h):
+// kernels that need these end here, and are not chosen.
 inline constexpr bool kHasMma = false;
 PAGEMILL_DEVICE void Mma16x8x16(float (&)[4], const uint32_t (&)[4], const uint32_t (&)[2]) {
   __builtin_trap();
@@ -153,39 +158,6 @@ PAGEMILL_DEVICE void Mma16x8x32(int32_t (&)[4], const uint32_t (&)[4], const uin
   __builtin_trap();
 }
 PAGEMILL_DEVICE void LoadTransposed(uint32_t (&)[4], const void*) { __builtin_trap(); }
-
-// gfx90a and gfx942 have it for half of K: the order of K is that of neither, but the same for A and
-// B. GPUs with 32 lanes have other instructions (WMMA), for which there is no word.
-inline constexpr bool kHasWideMma = true;
-PAGEMILL_DEVICE void Mma16x16x32([[maybe_unused]] float (&c)[4],
-                                 [[maybe_unused]] const uint32_t (&a)[4],
-                                 [[maybe_unused]] const uint32_t (&b)[4]) {
-#if defined(__gfx950__)
-  using Sums = float __attribute__((ext_vector_type(4)));
-  using Factors = __bf16 __attribute__((ext_vector_type(8)));
-  const Sums sums = __builtin_amdgcn_mfma_f32_16x16x32_bf16(
-      __builtin_bit_cast(Factors, a), __builtin_bit_cast(Factors, b), Sums{c[0], c[1], c[2], c[3]},
-      0, 0, 0);
-  PAGEMILL_UNROLL
-  for (int i = 0; i < 4; ++i) c[i] = sums[i];
-#elif defined(__gfx90a__) || defined(__gfx942__)
-  using Sums = float __attribute__((ext_vector_type(4)));
-  using Factors = short __attribute__((ext_vector_type(4)));
-  struct Halves {
-    Factors of[2];
-  };
-  const auto of_a = __builtin_bit_cast(Halves, a), of_b = __builtin_bit_cast(Halves, b);
-  Sums sums = {c[0], c[1], c[2], c[3]};
-  PAGEMILL_UNROLL
-  for (int half = 0; half < 2; ++half) {
-    sums = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(of_a.of[half], of_b.of[half], sums, 0, 0, 0);
-  }
-  PAGEMILL_UNROLL
-  for (int i = 0; i < 4; ++i) c[i] = sums[i];
-#else
-  __builtin_trap();
-#endif
-}
 
 }  // namespace pagemill::gpu
 

@@ -128,11 +128,6 @@ PAGEMILL_DEVICE void LoadTransposed(uint32_t (&r)[4], const void* row) {
                : "memory");
 }
 
-inline constexpr bool kHasWideMma = false;
-PAGEMILL_DEVICE void Mma16x16x32(float (&)[4], const uint32_t (&)[4], const uint32_t (&)[4]) {
-  __trap();
-}
-
 PAGEMILL_DEVICE float BitsToFloat(uint32_t bits) { return __uint_as_float(bits); }
 PAGEMILL_DEVICE uint32_t FloatToBits(float value) { return __float_as_uint(value); }
 

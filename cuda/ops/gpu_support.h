@@ -6,7 +6,7 @@
 #include "cc/device/capabilities.h"
 #include "cc/ops/op.h"
 #include "cuda/device/peer_group.h"
-#include "cuda/gpu_vendor.h"
+#include "cuda/gpu_runtime.h"
 
 namespace pagemill::gpu {
 
@@ -23,13 +23,20 @@ inline bool AmongPeers(const device::Capabilities& caps, const ops::OpCall& call
 
 // The GPU has the words for tensor cores as instructions, for bf16 and int8.
 inline bool HasTensorCores(const device::Capabilities& caps) {
-  return kHasMma && caps.gpu.compute_major >= 8 && caps.gpu.warp_lanes == 32;
+  return !GpusAreOfAmd() && caps.gpu.compute_major >= 8;
 }
 
-// The GPU has the word for matrix cores as an instruction: of those with 64 lanes, all that kernels
-// are compiled for.
-inline bool HasMatrixCores(const device::Capabilities& caps) {
-  return kHasWideMma && caps.gpu.warp_lanes == 64;
+// The GPU has the words of gpu_matrix_cores.h for warps of `lanes`, in bf16: all AMD GPUs that
+// kernels are compiled for.
+inline bool HasMatrixCores(const device::Capabilities& caps, int lanes) {
+  return GpusAreOfAmd() && caps.gpu.warp_lanes == lanes;
+}
+
+// Likewise in e4m3: gfx942, gfx950 and gfx12.
+inline bool HasF8MatrixCores(const device::Capabilities& caps, int lanes) {
+  const auto& gpu = caps.gpu;
+  return HasMatrixCores(caps, lanes) &&
+         (lanes == 64 ? gpu.compute_minor >= 4 : gpu.compute_major >= 12);
 }
 
 }  // namespace pagemill::gpu

@@ -79,5 +79,14 @@ TEST(Programs, ALlamaInBf16IsClose) {
   }
 }
 
+TEST(Programs, ALlamaInBf16IsCloseOnMatrixCores) {
+  for (int lanes : {32, 64}) {
+    emulation::EmulatedGpu::Configure({.warp_lanes = lanes, .is_of_amd = true});
+    const Status status = Check(TinyLlamaText({.seed = 5, .weight_dtype = DType::kBF16}),
+                                DType::kBF16, 0.05);
+    EXPECT_TRUE(status.ok()) << lanes << " lanes: " << status.ToString();
+  }
+}
+
 }  // namespace
 }  // namespace pagemill::gpu

@@ -145,7 +145,7 @@ def test_doctor_shows_devices_and_kernels(model: Path, capsys: pytest.CaptureFix
     assert "emulated: prompts are slower without cuBLASLt: the emulated cuBLASLt is not" in out
     assert "runs on      emulated:0, emulated GPU" in out
     # 136 columns are no whole tiles, and the emulated GPU has no cuBLASLt here.
-    better = "unsuitable: wgmma, cublaslt_fp8, tensor_core_int8, cublaslt"
+    better = "unsuitable: wgmma, cublaslt_fp8, tensor_core_int8, matrix_core_f8, cublaslt"
     assert re.search(rf" linear +bf16\[\d+,96\] .*  tensor_core \({better}\)$", out, re.MULTILINE)
     assert re.search(
         rf" linear +bf16\[\d+,136\] .*  gpu \({better}, tensor_core, matrix_core\)$",

@@ -8,26 +8,31 @@ namespace pagemill::gpu {
 namespace {
 
 // As `linear` has them (matrix_cores.cc).
+template <int kLanes>
 struct MatrixCoreTiles {
-  static constexpr bool kAreInstructions = kHasWideMma;
+  static constexpr bool kAreInstructions = true;
   static constexpr int kFewRows = 16;
   static constexpr int kSomeRows = 32;
   static constexpr int kManyRows = 64;
   static constexpr int kMostRows = 64;
   template <typename W>
-  using Few = MatrixCoreTile<GroupProduct<W>, W::kLiesInRows ? 1 : 4, 1>;
+  using Few = MatrixCoreTile<GroupProduct<W>, kLanes, W::kLiesInRows ? 1 : 4, 1>;
   template <typename W>
-  using Some = MatrixCoreTile<GroupProduct<W>, W::kLiesInRows ? 1 : 4, 2>;
+  using Some = MatrixCoreTile<GroupProduct<W>, kLanes, W::kLiesInRows ? 1 : 4, 2>;
   template <typename W>
-  using Many = MatrixCoreTile<GroupProduct<W>, 2, 4>;
+  using Many = MatrixCoreTile<GroupProduct<W>, kLanes, 2, 4>;
   template <typename W>
   using Most = Many<W>;
 };
 
 }  // namespace
 
+template <int kLanes>
 void MultiplyGroupsOnMatrixCores(const ops::OpCall& call, ops::KernelContext& context) {
-  MultiplyGroups<MatrixCoreTiles>(call, context);
+  MultiplyGroups<MatrixCoreTiles<kLanes>>(call, context);
 }
+
+template void MultiplyGroupsOnMatrixCores<32>(const ops::OpCall&, ops::KernelContext&);
+template void MultiplyGroupsOnMatrixCores<64>(const ops::OpCall&, ops::KernelContext&);
 
 }  // namespace pagemill::gpu

@@ -9,7 +9,8 @@ namespace pagemill::gpu {
 
 // Of operands that FitsMatrixCores() (matrix_cores.h), weights that AreReadOnTensorCores()
 // (tensor_cores.h), and aligned rows of x. The workspace has GroupArrays::Bytes() for
-// groups of 4 rows.
+// groups of 4 rows. kLanes: of warps, 32 or 64.
+template <int kLanes>
 void MultiplyGroupsOnMatrixCores(const ops::OpCall& call, ops::KernelContext& context);
 
 }  // namespace pagemill::gpu

@@ -87,6 +87,16 @@ struct GroupProduct {
   }
 };
 
+// The outputs of a group of rows that have no expert, from `first_output` on.
+template <typename Tile, typename P>
+PAGEMILL_DEVICE void StoreZeros(const P& p, int64_t first_output) {
+  for (int e = static_cast<int>(ThreadIndex().x); e < p.rows * Tile::kOutputs;
+       e += Tile::kThreads) {
+    const int64_t output = first_output + e % Tile::kOutputs;
+    if (output < p.outputs) p.TargetOf(e / Tile::kOutputs)[output] = FromFloat<BFloat16>(0);
+  }
+}
+
 // Block (group, outputs).
 template <typename W, typename Tile>
 PAGEMILL_KERNEL_OF(Tile::kThreads, Tile::kBlocks)
@@ -101,11 +111,7 @@ MultiplyGroupTile(Routing routing, RoutedProduct product, W stacks) {
                              product.shape.columns};
   const int64_t first_output = int64_t{BlockIndex().y} * Tile::kOutputs;
   if (group.expert != routing.ids.experts) return Tile::Multiply(p, first_output, 0);
-  for (int e = static_cast<int>(ThreadIndex().x); e < group.count * Tile::kOutputs;
-       e += Tile::kThreads) {
-    const int64_t output = first_output + e % Tile::kOutputs;
-    if (output < p.outputs) p.TargetOf(e / Tile::kOutputs)[output] = FromFloat<BFloat16>(0);
-  }
+  StoreZeros<Tile>(p, first_output);
 }
 
 template <typename Tile, typename W>

@@ -3,12 +3,16 @@
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
+#include "cuda/ops/grouped_linear/f8_group_matrix_cores.h"
 #include "cuda/ops/grouped_linear/group_matrix_cores.h"
 #include "cuda/ops/grouped_linear/group_tensor_cores.h"
 #include "cuda/ops/grouped_linear/routed_rows.h"
 #include "cuda/ops/grouped_linear/wgmma_groups.h"
 #include "cuda/ops/kernels.h"
+#include "cuda/ops/linear/f8_matrix_cores.h"
+#include "cuda/ops/linear/f8_stages.h"
 #include "cuda/ops/linear/matrix_cores.h"
+#include "cuda/ops/linear/rounded_groups.h"
 #include "cuda/ops/linear/row_products.h"
 #include "cuda/ops/linear/tensor_cores.h"
 #include "cuda/ops/linear/weights.h"
@@ -91,10 +95,36 @@ bool SupportsTensorCores(const device::Capabilities& caps, const ops::OpCall& ca
          FitsTensorCores(caps, call.inputs[0], call.inputs[WeightOperand(0)]);
 }
 
+#if !defined(__CUDACC__)
+template <int kLanes>
 bool SupportsMatrixCores(const device::Capabilities& caps, const ops::OpCall& call) {
   return Supports(caps, call) &&
-         FitsMatrixCores(caps, call.inputs[0], call.inputs[WeightOperand(0)]);
+         FitsMatrixCores(caps, kLanes, call.inputs[0], call.inputs[WeightOperand(0)]);
 }
+
+template <int kLanes>
+bool SupportsF8MatrixCores(const device::Capabilities& caps, const ops::OpCall& call) {
+  bool fit = Supports(caps, call);
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    fit = fit && FitsF8MatrixCores(caps, kLanes, call.inputs[0], call.inputs[WeightOperand(i)]);
+  }
+  return fit;
+}
+
+template <int kLanes>
+void RunF8OrBf16(const ops::OpCall& call, ops::KernelContext& context) {
+  bool are_read = HasAlignedRows(call.inputs[0]);
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    are_read = are_read && AreF8StagesRead(call.inputs[WeightOperand(i)]);
+  }
+  if (are_read) return MultiplyF8GroupsOnMatrixCores<kLanes>(call, context);
+  RunAligned<MultiplyGroupsOnMatrixCores<kLanes>>(call, context);
+}
+
+int64_t RoundedWorkspaceBytes(const ops::OpCall& call, int32_t num_threads) {
+  return WorkspaceBytes(call, num_threads) + RoundedGroups::Of(call.inputs[0]).bytes();
+}
+#endif
 
 #if !defined(__HIP__)
 bool SupportsWgmma(const device::Capabilities& caps, const ops::OpCall& call) {
@@ -143,13 +173,36 @@ constexpr ops::Kernel kKernels[] = {
      .run = RunAligned<MultiplyGroupsOnTensorCores>,
      .workspace_bytes = WorkspaceBytes,
      .activations = ops::Precision::kBf16},
+#if !defined(__CUDACC__)
     {.op = "grouped_linear",
      .name = "matrix_core",
      .priority = 20,
-     .supports = SupportsMatrixCores,
-     .run = RunAligned<MultiplyGroupsOnMatrixCores>,
+     .supports = SupportsMatrixCores<32>,
+     .run = RunAligned<MultiplyGroupsOnMatrixCores<32>>,
      .workspace_bytes = WorkspaceBytes,
      .activations = ops::Precision::kBf16},
+    {.op = "grouped_linear",
+     .name = "matrix_core",
+     .priority = 20,
+     .supports = SupportsMatrixCores<64>,
+     .run = RunAligned<MultiplyGroupsOnMatrixCores<64>>,
+     .workspace_bytes = WorkspaceBytes,
+     .activations = ops::Precision::kBf16},
+    {.op = "grouped_linear",
+     .name = "matrix_core_f8",
+     .priority = 30,
+     .supports = SupportsF8MatrixCores<32>,
+     .run = RunF8OrBf16<32>,
+     .workspace_bytes = RoundedWorkspaceBytes,
+     .activations = ops::Precision::kF8},
+    {.op = "grouped_linear",
+     .name = "matrix_core_f8",
+     .priority = 30,
+     .supports = SupportsF8MatrixCores<64>,
+     .run = RunF8OrBf16<64>,
+     .workspace_bytes = RoundedWorkspaceBytes,
+     .activations = ops::Precision::kF8},
+#endif
     {.op = "grouped_linear",
      .name = "gpu",
      .priority = 10,

@@ -29,16 +29,23 @@ TEST_P(GpuConformance, GroupedLinear) {
                                      OnGpu<LinearKernels>(ops::LinearOp()), GpuCapabilities());
 }
 
-// The kernel of bf16 products on this GPU: its warps decide which instructions it has.
-const ops::Kernel& Bf16Kernel(const ops::OpDefinition& op) {
-  const std::string_view name =
-      GpuCapabilities().gpu.warp_lanes == 32 ? "tensor_core" : "matrix_core";
-  return *std::ranges::find(op.kernels, name, &ops::Kernel::name);
+// The kernel of products with this precision on this GPU, whose bits are those of `linear`; null:
+// there is none.
+const ops::Kernel* KernelOf(const ops::OpDefinition& op, const ops::OpCall& call,
+                            ops::Precision precision) {
+  for (const ops::Kernel& kernel : op.kernels) {
+    if (kernel.activations == precision && !kernel.varies_with_batch &&
+        kernel.supports(GpuCapabilities(), call)) {
+      return &kernel;
+    }
+  }
+  return nullptr;
 }
 
-// Each row has the bits of this kernel of `linear`. Rows of x are aligned, unlike those of the
-// conformance body.
-void CheckInBf16(const TensorView& stack, int64_t tokens, Random& random) {
+// Each row has the bits of the kernel of `linear` with this precision. Rows of x are aligned, unlike
+// those of the conformance body.
+void CheckLikeLinear(ops::Precision precision, const TensorView& stack, int64_t tokens,
+                     Random& random) {
   const ops::OpDefinition op = OnGpu<GroupedLinearKernels>(ops::GroupedLinearOp());
   const ops::OpDefinition linear = OnGpu<LinearKernels>(ops::LinearOp());
   const int64_t choices = 2, experts = stack.shape[0], m = stack.shape[1], k = stack.shape[2];
@@ -50,11 +57,11 @@ void CheckInBf16(const TensorView& stack, int64_t tokens, Random& random) {
   const TensorView inputs[] = {x.view(), ids.view(), stack, bias.view()}, outputs[] = {y.view()};
   const ops::Attributes attributes;
   const ops::OpCall call = {.inputs = inputs, .outputs = outputs, .attributes = &attributes};
-  const ops::Kernel& kernel = Bf16Kernel(op);
-  ASSERT_TRUE(kernel.supports(GpuCapabilities(), call));
+  const ops::Kernel* const kernel = KernelOf(op, call, precision);
+  if (kernel == nullptr) GTEST_SKIP() << "this GPU has no such products";
   device::ThreadPool pool({.num_threads = 1});
   y.Poison();
-  ops::conformance::RunKernel(kernel, call, pool);
+  ops::conformance::RunKernel(*kernel, call, pool);
   EXPECT_TRUE(y.GuardsIntact());
   const std::vector<float> got = y.ToFloat();
   std::vector<float> expected(got.size(), 0.0f);
@@ -64,8 +71,10 @@ void CheckInBf16(const TensorView& stack, int64_t tokens, Random& random) {
     const TensorView of_e[] = {x.view(), w.view(),
                                TensorView::Dense(bias.view().Row<void>(e), DType::kF32, {m})};
     const TensorView to[] = {rows.view()};
-    ops::conformance::RunKernel(Bf16Kernel(linear),
-                                {.inputs = of_e, .outputs = to, .attributes = &attributes}, pool);
+    const ops::OpCall of_rows = {.inputs = of_e, .outputs = to, .attributes = &attributes};
+    const ops::Kernel* const of_linear = KernelOf(linear, of_rows, precision);
+    ASSERT_NE(of_linear, nullptr);
+    ops::conformance::RunKernel(*of_linear, of_rows, pool);
     const std::vector<float> values = rows.ToFloat();
     for (int64_t row = 0; row < tokens * choices; ++row) {
       if (ids.view().Data<int32_t>()[row] != e) continue;
@@ -73,6 +82,11 @@ void CheckInBf16(const TensorView& stack, int64_t tokens, Random& random) {
     }
   }
   EXPECT_TRUE(BitEqual(got, expected));
+}
+
+void CheckInBf16(const TensorView& stack, int64_t tokens, Random& random) {
+  CheckLikeLinear(ops::Precision::kBf16, stack, tokens, random);
+  ASSERT_FALSE(::testing::Test::IsSkipped());
 }
 
 // Elements of 8 bits with scales, and a bias.
@@ -125,6 +139,14 @@ TEST_P(GpuConformance, GroupedLinearInBf16) {
       SCOPED_TRACE(NameOf(kind));
       CheckInBf16(RandomPacked(kind, experts, 72, 64, random).view(), tokens, random);
     }
+  }
+}
+
+TEST_P(GpuConformance, GroupedLinearInF8HasTheBitsOfLinear) {
+  Random random(9);
+  for (const auto& [tokens, experts] : {std::pair<int64_t, int64_t>{5, 30}, {35, 3}}) {
+    const ScaledStack stack(DType::kF8E4M3, experts, 72, 384, 128, 128, random);
+    CheckLikeLinear(ops::Precision::kF8, stack.view(), tokens, random);
   }
 }
 
@@ -251,9 +273,9 @@ void CheckF8Sums(const Stacks& c, int64_t block_rows, int64_t block_columns, Ran
   const ops::Attributes attributes;
   const ops::OpCall call = {.inputs = inputs, .outputs = outputs, .attributes = &attributes};
   const auto kernel = std::ranges::find_if(op.kernels, [&](const ops::Kernel& each) {
-    return each.name == "wgmma" && each.supports(GpuCapabilities(), call);
+    return each.activations == ops::Precision::kF8 && each.supports(GpuCapabilities(), call);
   });
-  ASSERT_NE(kernel, op.kernels.end());
+  if (kernel == op.kernels.end()) GTEST_SKIP() << "this GPU has no products of experts in fp8";
   device::ThreadPool pool({.num_threads = 1});
   ops::conformance::RunKernel(*kernel, call, pool);
   const std::vector<float> of_x = RoundedToF8(tokens.x.ToFloat(), c.k, /*block=*/128);
@@ -297,10 +319,6 @@ void CheckF8Sums(const Stacks& c, int64_t block_rows, int64_t block_columns, Ran
 }
 
 TEST_P(GpuConformance, GroupedLinearInF8) {
-  const device::GpuCapabilities gpu = GpuCapabilities().gpu;
-  if (gpu.compute_major != 9 || gpu.compute_minor != 0 || gpu.warp_lanes != 32) {
-    GTEST_SKIP() << "this GPU has no products of warpgroups";
-  }
   Random random(8);
   // As in bf16: rows alone, experts with fewer rows than the smallest instruction, and with more
   // than a group, K with more stages than are under way.

@@ -26,25 +26,6 @@ struct SmallF8Tile {
 };
 static_assert(kColumns<LargeF8Tile> == kF8Columns);
 
-// The workspace of a call: rows of x as they are rounded, their scales, and what Route() needs, whose
-// alignment is less than theirs.
-struct RoundedRows {
-  int64_t columns, scales;  // of a row of x
-  int64_t value_bytes, scale_bytes;
-
-  static RoundedRows Of(const TensorView& x) {
-    const int64_t columns = x.RowElements(), scales = columns / kF8Columns;
-    return {columns, scales, x.shape[0] * columns,
-            x.shape[0] * scales * static_cast<int64_t>(sizeof(float))};
-  }
-  int64_t bytes() const { return value_bytes + scale_bytes; }
-};
-
-struct ScalesOfRows {
-  Rows<float> rows;
-  PAGEMILL_DEVICE float& At(int64_t row, int64_t group) const { return rows[row][group]; }
-};
-
 }  // namespace
 
 bool FitsWgmmaF8Groups(const device::Capabilities& caps, const ops::OpCall& call) {
@@ -56,18 +37,17 @@ bool WgmmaF8GroupsTake(const ops::OpCall& call) {
 }
 
 int64_t WgmmaF8GroupsBytes(const ops::OpCall& call) {
-  return RoundedRows::Of(call.inputs[0]).bytes();
+  return RoundedGroups::Of(call.inputs[0]).bytes();
 }
 
 void MultiplyWgmmaF8Groups(const ops::OpCall& call, ops::KernelContext& context) {
   const TensorView& x = call.inputs[0];
-  const auto layout = RoundedRows::Of(x);
+  const auto layout = RoundedGroups::Of(x);
   std::byte* const memory = context.workspace.data();
-  const Rows<uint8_t> rounded = {reinterpret_cast<uint8_t*>(memory), layout.columns};
-  const Rows<float> scales = {reinterpret_cast<float*>(memory + layout.value_bytes),
-                              layout.scales};
-  LaunchRoundGroups(RowsOf<const BFloat16>(x), x.shape[0], layout.columns, rounded,
-                    ScalesOfRows{scales}, *context.stream);
+  layout.Round(x, memory, *context.stream);
+  const Rows<uint8_t> rounded = layout.Values(memory);
+  const Rows<float> scales = layout.Scales(memory);
+  // Behind them is what Route() needs, whose alignment is less than theirs.
   ops::KernelContext behind = context;
   behind.workspace = context.workspace.subspan(static_cast<size_t>(layout.bytes()));
   const int64_t x_step = RoutedShape::Of(call, 0).x_step;

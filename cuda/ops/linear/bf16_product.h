@@ -25,28 +25,48 @@ inline bool FitsBf16Product(const TensorView& x, const TensorView& w) {
   return block_columns >= columns || block_columns % kWeightsAtOnce == 0;
 }
 
+// Where sums go.
+struct ProductResults {
+  const float* bias;  // or null
+  Rows<BFloat16> y;
+  Rows<float> wide_y;
+  bool wide;  // y is f32
+
+  static ProductResults Of(const float* bias, const TensorView& y) {
+    return {bias, RowsOf<BFloat16>(y), RowsOf<float>(y), y.dtype == DType::kF32};
+  }
+
+  struct Target {
+    BFloat16* y;
+    float* wide_y;  // one of them
+  };
+  PAGEMILL_DEVICE Target TargetOf(int64_t row) const { return {y[row], wide_y[row]}; }
+  PAGEMILL_DEVICE void Store(const Target& to, int64_t output, float sum) const {
+    if (bias != nullptr) sum += bias[output];
+    if (wide) {
+      to.wide_y[output] = sum;
+    } else {
+      to.y[output] = FromFloat<BFloat16>(sum);
+    }
+  }
+};
+
 // Parameters of a product; the emulation checks `data`, which is x.
 struct Bf16ProductRows {
   const BFloat16* data;
   int64_t x_stride;
-  const float* bias;
-  Rows<BFloat16> y;
-  Rows<float> wide_y;
+  ProductResults results;
   int64_t rows, outputs, columns;  // N, M, K
-  bool wide;                       // y is f32
 
   static Bf16ProductRows Of(const TensorView& x, const TensorView& w, const float* bias,
                         const TensorView& y) {
     const Rows<const BFloat16> rows = RowsOf<const BFloat16>(x);
     return {.data = rows.data,
             .x_stride = rows.stride,
-            .bias = bias,
-            .y = RowsOf<BFloat16>(y),
-            .wide_y = RowsOf<float>(y),
+            .results = ProductResults::Of(bias, y),
             .rows = x.shape[0],
             .outputs = w.shape[0],
-            .columns = w.shape[1],
-            .wide = y.dtype == DType::kF32};
+            .columns = w.shape[1]};
   }
 };
 
@@ -72,19 +92,11 @@ struct Bf16Product : Bf16ProductRows {
   PAGEMILL_DEVICE Columns LoadW(const typename W::Row& row, int64_t first) const {
     return LoadInBf16<W>(row, first);
   }
-  struct Target {
-    BFloat16* y;
-    float* wide_y;  // one of them
-  };
-  PAGEMILL_DEVICE Target TargetOf(int64_t row) const { return {y[row], wide_y[row]}; }
+  using Target = ProductResults::Target;
+  PAGEMILL_DEVICE Target TargetOf(int64_t row) const { return results.TargetOf(row); }
   PAGEMILL_DEVICE void Store(const Target& to, int64_t output, Sum sum) const {
     if constexpr (W::kHasFactors) sum *= RowOfW(output).Factor();
-    if (bias != nullptr) sum += bias[output];
-    if (wide) {
-      to.wide_y[output] = sum;
-    } else {
-      to.y[output] = FromFloat<BFloat16>(sum);
-    }
+    results.Store(to, output, sum);
   }
 
   Weights w;

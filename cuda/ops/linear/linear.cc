@@ -10,10 +10,12 @@
 #include "cuda/ops/linear/awq_tiles.h"
 #include "cuda/ops/linear/cublas_lt_fp8.h"
 #include "cuda/ops/linear/cublas_lt_product.h"
+#include "cuda/ops/linear/f8_matrix_cores.h"
 #include "cuda/ops/linear/f8_stages.h"
 #include "cuda/ops/linear/int8_tensor_cores.h"
 #include "cuda/ops/linear/joined_products.h"
 #include "cuda/ops/linear/matrix_cores.h"
+#include "cuda/ops/linear/rounded_groups.h"
 #include "cuda/ops/linear/row_products.h"
 #include "cuda/ops/linear/tensor_cores.h"
 #include "cuda/ops/linear/weights.h"
@@ -119,12 +121,6 @@ void RunOnTensorCores(const ops::OpCall& call, ops::KernelContext& context) {
   MultiplyOnTensorCores(call.inputs[0], TakeAligned(call, context), *context.stream);
 }
 
-void RunOnMatrixCores(const ops::OpCall& call, ops::KernelContext& context) {
-  for (const auto& [w, bias, y] : TakeAligned(call, context)) {
-    MultiplyOnMatrixCores(call.inputs[0], w, bias, y, *context.stream);
-  }
-}
-
 // Kernels that read weights as they are stored leave to others calls whose weights all fit tiles.
 template <bool kInTiles = false>
 bool SupportsTensorCores(const device::Capabilities& caps, const ops::OpCall& call) {
@@ -134,10 +130,6 @@ bool SupportsTensorCores(const device::Capabilities& caps, const ops::OpCall& ca
   });
   return OnEveryGpu(caps, call) && fit_tiles == kInTiles &&
          FitsTensorCores(caps, call.inputs[0], call.inputs[1]);
-}
-
-bool SupportsMatrixCores(const device::Capabilities& caps, const ops::OpCall& call) {
-  return OnEveryGpu(caps, call) && FitsMatrixCores(caps, call.inputs[0], call.inputs[1]);
 }
 
 template <bool kInTiles = false>
@@ -208,6 +200,51 @@ template <bool kHasLibrary>
 int64_t WgmmaBytes(const ops::OpCall& call, int32_t num_threads) {
   const int64_t bytes = WgmmaRowsBytes(call.inputs[0].shape[0]);
   return kHasLibrary ? std::max(bytes, CublasLtFp8Bytes(call, num_threads)) : bytes;
+}
+#endif
+
+#if !defined(__CUDACC__)
+template <int kLanes>
+bool SupportsMatrixCores(const device::Capabilities& caps, const ops::OpCall& call) {
+  return OnEveryGpu(caps, call) && FitsMatrixCores(caps, kLanes, call.inputs[0], call.inputs[1]);
+}
+
+template <int kLanes>
+void RunOnMatrixCores(const ops::OpCall& call, ops::KernelContext& context) {
+  for (const auto& [w, bias, y] : TakeAligned(call, context)) {
+    MultiplyOnMatrixCores<kLanes>(call.inputs[0], w, bias, y, *context.stream);
+  }
+}
+
+template <int kLanes>
+bool SupportsF8MatrixCores(const device::Capabilities& caps, const ops::OpCall& call) {
+  bool fit = OnEveryGpu(caps, call);
+  ForMatrices(call, [&](const TensorView& w, const float*, const TensorView&) {
+    fit = fit && FitsF8MatrixCores(caps, kLanes, call.inputs[0], w);
+  });
+  return fit;
+}
+
+template <int kLanes>
+void RunInF8OnMatrixCores(const ops::OpCall& call, ops::KernelContext& context) {
+  const TensorView& x = call.inputs[0];
+  const std::vector<Product> products = TakeAligned(call, context);
+  if (products.empty()) return;
+  const auto layout = RoundedGroups::Of(x);
+  std::byte* const memory = context.workspace.data();
+  layout.Round(x, memory, *context.stream);
+  for (const auto& [w, bias, y] : products) {
+    if (AreF8StagesRead(w)) {
+      MultiplyInF8<kLanes>(layout.Values(memory), layout.Scales(memory), w, bias, y,
+                           *context.stream);
+    } else {
+      MultiplyOnMatrixCores<kLanes>(x, w, bias, y, *context.stream);
+    }
+  }
+}
+
+int64_t F8MatrixCoreBytes(const ops::OpCall& call, int32_t) {
+  return RoundedGroups::Of(call.inputs[0]).bytes();
 }
 #endif
 
@@ -292,12 +329,34 @@ constexpr ops::Kernel kKernels[] = {
      .run = RunInInt8,
      .workspace_bytes = Int8WorkspaceBytes,
      .activations = ops::Precision::kInt8Block},
+#if !defined(__CUDACC__)
     {.op = "linear",
      .name = "matrix_core",
      .priority = 20,
-     .supports = SupportsMatrixCores,
-     .run = RunOnMatrixCores,
+     .supports = SupportsMatrixCores<32>,
+     .run = RunOnMatrixCores<32>,
      .activations = ops::Precision::kBf16},
+    {.op = "linear",
+     .name = "matrix_core",
+     .priority = 20,
+     .supports = SupportsMatrixCores<64>,
+     .run = RunOnMatrixCores<64>,
+     .activations = ops::Precision::kBf16},
+    {.op = "linear",
+     .name = "matrix_core_f8",
+     .priority = 30,
+     .supports = SupportsF8MatrixCores<32>,
+     .run = RunInF8OnMatrixCores<32>,
+     .workspace_bytes = F8MatrixCoreBytes,
+     .activations = ops::Precision::kF8},
+    {.op = "linear",
+     .name = "matrix_core_f8",
+     .priority = 30,
+     .supports = SupportsF8MatrixCores<64>,
+     .run = RunInF8OnMatrixCores<64>,
+     .workspace_bytes = F8MatrixCoreBytes,
+     .activations = ops::Precision::kF8},
+#endif
     {.op = "linear", .name = "gpu", .priority = 10, .supports = Supports, .run = Run},
 };
 

@@ -88,25 +88,32 @@ class WeightsOfEveryFormat {
 // Of kernels of one name, the one for weights of this format: AWQ is packed.
 const ops::Kernel& KernelFor(const ops::OpDefinition& op, std::string_view name,
                              const TensorView& w) {
-  const bool packs = name != "matrix_core" && w.parts != nullptr &&
+  const bool packs = w.parts != nullptr &&
                      w.parts->format.layout == QuantizedLayout::kAwq;
   return *std::ranges::find_if(op.kernels, [&](const ops::Kernel& kernel) {
     return kernel.name == name && (kernel.packing != nullptr) == packs;
   });
 }
 
-// The kernel of bf16 products on this GPU: its warps decide which instructions it has.
-const ops::Kernel& Bf16Kernel(const ops::OpDefinition& op, const TensorView& w = {}) {
-  return KernelFor(op, GpuCapabilities().gpu.warp_lanes == 32 ? "tensor_core" : "matrix_core", w);
+// A small product in bf16.
+AlignedProduct PlainProduct() {
+  static const TestTensor w(DType::kBF16, {8, 32});
+  return AlignedProduct(1, w.view(), DType::kF32);
 }
 
-TEST_P(GpuConformance, LinearHasInstructionsForItsWarps) {
+// The kernel of bf16 products on this GPU.
+const ops::Kernel& Bf16Kernel(const ops::OpDefinition& op, const TensorView& w = {}) {
+  const auto of_amd = std::ranges::find_if(op.kernels, [](const ops::Kernel& kernel) {
+    return kernel.name == "matrix_core" && PlainProduct().IsSupported(kernel);
+  });
+  return of_amd != op.kernels.end() ? *of_amd : KernelFor(op, "tensor_core", w);
+}
+
+TEST_P(GpuConformance, LinearHasInstructionsOfItsGpu) {
   const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
-  TestTensor w(DType::kBF16, {8, 32});
-  const AlignedProduct product(1, w.view(), DType::kF32);
   for (const ops::Kernel& kernel : op.kernels) {
     if (!kernel.name.ends_with("_core")) continue;
-    EXPECT_EQ(product.IsSupported(kernel), &kernel == &Bf16Kernel(op)) << kernel.name;
+    EXPECT_EQ(PlainProduct().IsSupported(kernel), &kernel == &Bf16Kernel(op)) << kernel.name;
   }
 }
 
@@ -246,7 +253,7 @@ TEST_P(GpuConformance, LinearOfPartsOfAwq) {
 // A kernel packs all matrices of a call, or none.
 TEST_P(GpuConformance, LinearOfAwqPacksWholeWords) {
   const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
-  if (GpuCapabilities().gpu.warp_lanes != 32) return;
+  if (Bf16Kernel(op).name != "tensor_core") return;
   Random random(7);
   auto with_groups = kPackedKinds[0];
   with_groups.has_groups = true;
@@ -311,6 +318,34 @@ TEST_P(GpuConformance, LinearByCublasLtInFp8) {
       }
       narrow.LeaveOutBias();
       narrow.CheckFp8Values(narrow.Run(kernel, 130));
+    }
+  }
+}
+
+TEST_P(GpuConformance, LinearOnMatrixCoresInF8) {
+  const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
+  Random random(9);
+  // Fewer stages of K than warps, and more; outputs that end within tiles.
+  for (const auto& [m, k] : {std::pair<int64_t, int64_t>{72, 128}, {200, 1280}}) {
+    for (const ScaleBlock& block : {ScaleBlock{1, k}, {m, k}, {128, 128}, {16, 128}}) {
+      SCOPED_TRACE("blocks of " + std::to_string(block.rows) + " x " +
+                   std::to_string(block.columns) + " " + std::to_string(m) + " x " +
+                   std::to_string(k));
+      const RandomScaled w(DType::kF8E4M3, m, k, block, random);
+      AlignedProduct wide(61, w.view(), DType::kF32), narrow(61, w.view(), DType::kBF16);
+      const auto kernel = std::ranges::find_if(op.kernels, [&](const ops::Kernel& each) {
+        return each.name == "matrix_core_f8" && wide.IsSupported(each);
+      });
+      if (kernel == op.kernels.end()) GTEST_SKIP() << "this GPU has no such products";
+      const std::vector<float> all = wide.Run(*kernel, 61);
+      wide.CheckFp8Values(all);
+      for (int64_t rows : {1, 16, 17}) {
+        const std::vector<float> few = wide.Run(*kernel, rows);
+        EXPECT_TRUE(BitEqual(few, std::span(all).first(few.size()))) << rows << " rows";
+      }
+      narrow.CheckFp8Values(narrow.Run(*kernel, 61));
+      narrow.LeaveOutBias();
+      narrow.CheckFp8Values(narrow.Run(*kernel, 3));
     }
   }
 }

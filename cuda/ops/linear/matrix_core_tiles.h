@@ -1,12 +1,12 @@
 // File: cuda/ops/linear/matrix_core_tiles.h
-// Tiles of products in bf16 on matrix cores of GPUs with 64 lanes (Mma16x16x32), for kernels. A
-// product P is that of tensor_core_tiles.h, with Bf16Columns and float.
+// Tiles of products in bf16 on matrix cores (gpu_matrix_cores.h), for kernels. A product P is that
+// of tensor_core_tiles.h, with Bf16Columns and float.
 //
-// Weights are the left factor. A warp has a part of K, of kWideSplits, for all rows of the tile; the
-// parts of a sum are added in their order. So bits depend on the row of x and K alone, whatever the
-// tile.
+// Weights are the left factor. A warp has one of kWideSplits parts of K, for all rows of the tile;
+// the parts of a sum are added in their order. So bits depend on the row of x and K alone, whatever
+// the tile.
 //
-//   template <typename P, typename Tile>  // Tile: MatrixCoreTile<P, 1, 1>, ...
+//   template <typename P, typename Tile>  // Tile: MatrixCoreTile<P, /*kLanes=*/64, 1, 1>, ...
 //   PAGEMILL_KERNEL_OF(Tile::kThreads, Tile::kBlocks) MultiplyTile(P p) {
 //     Tile::Multiply(p, BlockIndex().x * Tile::kOutputs, BlockIndex().y * Tile::kRows);
 //   }
@@ -15,6 +15,7 @@
 
 #include <cstdint>
 
+#include "cuda/gpu_matrix_cores.h"
 #include "cuda/gpu_vendor.h"
 #include "cuda/ops/linear/tensor_core_tiles.h"
 #include "cuda/ops/linear/weights.h"
@@ -23,17 +24,45 @@ namespace pagemill::gpu {
 
 inline constexpr int kWideSplits = 4;
 
-// A block for 16 * kOutputTiles outputs of 16 * kRowTiles rows of x.
-template <typename P, int kOutputTiles, int kRowTiles>
+// Stores sums of which each of kWideSplits warps has a part.
+template <int kLanes, typename P, int kOutputTiles, int kRowTiles, int kSums>
+PAGEMILL_DEVICE void StoreSplitSums(const P& p, const float (&sums)[kOutputTiles][kRowTiles][kSums],
+                                    int64_t first_output, int64_t first_row) {
+  constexpr int kOutputs = 16 * kOutputTiles, kRows = 16 * kRowTiles;
+  PAGEMILL_SHARED(float[kWideSplits][kRows][kOutputs], parts);
+  PAGEMILL_UNROLL
+  for (int i = 0; i < kOutputTiles; ++i) {
+    PAGEMILL_UNROLL
+    for (int j = 0; j < kRowTiles; ++j) {
+      PAGEMILL_UNROLL
+      for (int e = 0; e < kSums; ++e) {
+        const int output = 16 * i + MatrixCores<kLanes>::RowOfSum(e);
+        parts[Warp()][16 * j + Lane() % 16][output] = sums[i][j][e];
+      }
+    }
+  }
+  SyncBlock();
+  for (int e = static_cast<int>(ThreadIndex().x); e < kOutputs * kRows;
+       e += kLanes * kWideSplits) {
+    const int row = e / kOutputs, output = e % kOutputs;
+    float sum = 0;
+    PAGEMILL_UNROLL
+    for (int split = 0; split < kWideSplits; ++split) sum += parts[split][row][output];
+    StoreSum(p, first_row + row, first_output + output, sum);
+  }
+}
+
+// A block of warps of kLanes, for 16 * kOutputTiles outputs of 16 * kRowTiles rows of x.
+template <typename P, int kLanes, int kOutputTiles, int kRowTiles>
 struct MatrixCoreTile {
+  using Cores = MatrixCores<kLanes>;
   static constexpr int kOutputs = 16 * kOutputTiles;
   static constexpr int kRows = 16 * kRowTiles;
-  static constexpr int kThreads = 64 * kWideSplits;
+  static constexpr int kThreads = kLanes * kWideSplits;
   static constexpr int kBlocks = 2;  // on a multiprocessor at least
   static constexpr int kSharedBytes = 0;
 
   PAGEMILL_DEVICE static void Multiply(const P& p, int64_t first_output, int64_t first_row) {
-    PAGEMILL_SHARED(float[kWideSplits][kRows][kOutputs], parts);
     const int place = Lane() % 16, part = Lane() / 16;
     typename P::W::Row of_w[kOutputTiles];
     PAGEMILL_UNROLL
@@ -46,33 +75,24 @@ struct MatrixCoreTile {
       const int64_t row = first_row + 16 * j + place;
       of_x[j] = p.RowOfX(row < p.rows ? row : p.rows - 1);
     }
-    float sums[kOutputTiles][kRowTiles][4] = {};
-    const int chunks = NumChunks(p), end = EndOfSplit(chunks, Warp(), kWideSplits);
-    for (int chunk = EndOfSplit(chunks, Warp() - 1, kWideSplits); chunk < end; ++chunk) {
-      const int64_t own = int64_t{chunk} * 4 + part;  // of eight columns each
+    float sums[kOutputTiles][kRowTiles][Cores::kSums] = {};
+    // Of columns that a product has at once.
+    constexpr int kPieces = kTensorCoreColumns / Cores::kColumns;
+    const int chunks = NumChunks(p);
+    const int end = EndOfSplit(chunks, Warp(), kWideSplits) * kPieces;
+    for (int i = EndOfSplit(chunks, Warp() - 1, kWideSplits) * kPieces; i < end; ++i) {
+      const int64_t own = int64_t{i} * Cores::kParts + part;  // of eight columns each
       Bf16Columns x[kRowTiles];
       PAGEMILL_UNROLL
       for (int j = 0; j < kRowTiles; ++j) x[j] = of_x[j][own];
       PAGEMILL_UNROLL
-      for (int i = 0; i < kOutputTiles; ++i) {
-        const Bf16Columns w = p.LoadW(of_w[i], own * kWeightsAtOnce);
+      for (int o = 0; o < kOutputTiles; ++o) {
+        const Bf16Columns w = p.LoadW(of_w[o], own * kWeightsAtOnce);
         PAGEMILL_UNROLL
-        for (int j = 0; j < kRowTiles; ++j) Mma16x16x32(sums[i][j], w.pairs, x[j].pairs);
+        for (int j = 0; j < kRowTiles; ++j) Cores::Multiply(w.pairs, x[j].pairs, sums[o][j]);
       }
     }
-    PAGEMILL_UNROLL
-    for (int e = 0; e < kOutputTiles * kRowTiles * 4; ++e) {
-      const int i = e / (kRowTiles * 4), j = e / 4 % kRowTiles;
-      parts[Warp()][16 * j + place][16 * i + 4 * part + e % 4] = sums[i][j][e % 4];
-    }
-    SyncBlock();
-    for (int e = static_cast<int>(ThreadIndex().x); e < kOutputs * kRows; e += kThreads) {
-      const int row = e / kOutputs, output = e % kOutputs;
-      float sum = 0;
-      PAGEMILL_UNROLL
-      for (int split = 0; split < kWideSplits; ++split) sum += parts[split][row][output];
-      StoreSum(p, first_row + row, first_output + output, sum);
-    }
+    StoreSplitSums<kLanes>(p, sums, first_output, first_row);
   }
 };
 

@@ -28,11 +28,11 @@ void LaunchTiles(const Bf16ProductRows& product, const W& w, device::Stream& str
          MultiplyMatrices<W, Tile>, product, w);
 }
 
-template <typename W>
+template <int kLanes, typename W>
 void Multiply(const Bf16ProductRows& product, const W& w, device::Stream& stream) {
   // Words of AWQ are of eight outputs: more of them make whole sectors of memory.
-  using FewRowsTile = MatrixCoreTile<Bf16Product<W>, W::kLiesInRows ? 1 : 4, 1>;
-  using ManyRowsTile = MatrixCoreTile<Bf16Product<W>, 2, 4>;
+  using FewRowsTile = MatrixCoreTile<Bf16Product<W>, kLanes, W::kLiesInRows ? 1 : 4, 1>;
+  using ManyRowsTile = MatrixCoreTile<Bf16Product<W>, kLanes, 2, 4>;
   if (product.rows <= FewRowsTile::kRows) {
     LaunchTiles<FewRowsTile>(product, w, stream);
   } else {
@@ -42,18 +42,23 @@ void Multiply(const Bf16ProductRows& product, const W& w, device::Stream& stream
 
 }  // namespace
 
-bool FitsMatrixCores(const device::Capabilities& caps, const TensorView& x, const TensorView& w) {
-  return HasMatrixCores(caps) && FitsBf16Product(x, w);
+bool FitsMatrixCores(const device::Capabilities& caps, int lanes, const TensorView& x,
+                     const TensorView& w) {
+  return HasMatrixCores(caps, lanes) && FitsBf16Product(x, w);
 }
 
+template <int kLanes>
 void MultiplyOnMatrixCores(const TensorView& x, const TensorView& w, const float* bias,
                            const TensorView& y, device::Stream& stream) {
   const Bf16ProductRows product = Bf16ProductRows::Of(x, w, bias, y);
-  const bool are_shaped = WithShapedWeights(w, [&]<typename W>(const W& weights) {
-    // Where there is no such instruction, none of these kernels is compiled.
-    if constexpr (kHasWideMma) Multiply(product, weights, stream);
-  });
+  const bool are_shaped = WithShapedWeights(
+      w, [&](const auto& weights) { Multiply<kLanes>(product, weights, stream); });
   PAGEMILL_CHECK(are_shaped);
 }
+
+template void MultiplyOnMatrixCores<32>(const TensorView&, const TensorView&, const float*,
+                                        const TensorView&, device::Stream&);
+template void MultiplyOnMatrixCores<64>(const TensorView&, const TensorView&, const float*,
+                                        const TensorView&, device::Stream&);
 
 }  // namespace pagemill::gpu

@@ -3,9 +3,13 @@
 // (rounding_scale.h).
 //
 //   LaunchRoundGroups(x, rows, columns, rounded, scales, stream);  // to scales.At(row, group)
+//
+//   const auto layout = RoundedGroups::Of(x);                        // in memory of layout.bytes()
+//   layout.Round(x, memory, stream);
 #ifndef PAGEMILL_CUDA_OPS_LINEAR_ROUNDED_GROUPS_H_
 #define PAGEMILL_CUDA_OPS_LINEAR_ROUNDED_GROUPS_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "cc/device/stream.h"
@@ -51,6 +55,34 @@ void LaunchRoundGroups(Rows<const BFloat16> x, int64_t rows, int64_t columns,
           .early = true},
          RoundGroups<Scales>, x, columns, rounded, scales);
 }
+
+struct ScalesOfRows {
+  Rows<float> rows;
+  PAGEMILL_DEVICE float& At(int64_t row, int64_t group) const { return rows[row][group]; }
+};
+
+// Rows of x as they are rounded, and behind them their scales.
+struct RoundedGroups {
+  int64_t rows, columns, groups;
+
+  // A row has whole groups.
+  static RoundedGroups Of(const TensorView& x) {
+    return {x.shape[0], x.RowElements(), x.RowElements() / kF8Columns};
+  }
+  int64_t bytes() const { return rows * (columns + groups * int64_t{sizeof(float)}); }
+
+  Rows<uint8_t> Values(std::byte* memory) const {
+    return {reinterpret_cast<uint8_t*>(memory), columns};
+  }
+  Rows<float> Scales(std::byte* memory) const {
+    return {reinterpret_cast<float*>(memory + rows * columns), groups};
+  }
+  // x HasAlignedRows().
+  void Round(const TensorView& x, std::byte* memory, device::Stream& stream) const {
+    LaunchRoundGroups(RowsOf<const BFloat16>(x), rows, columns, Values(memory),
+                      ScalesOfRows{Scales(memory)}, stream);
+  }
+};
 
 }  // namespace pagemill::gpu
 

@@ -1,27 +1,29 @@
 // File: cuda/ops/paged_attention/attend_matrix_item.h
-// A tile of rows and its keys, by a block, on matrix cores of GPUs with 64 lanes (Mma16x16x32):
-// what the kernels of attention_items.h compute for matrix_cores.cc.
+// A tile of rows and its keys, by a block, on matrix cores (gpu_matrix_cores.h): what kernels of
+// attention_items.h compute for matrix_cores.cc.
 //
-//   using Item = AttendMatrixItem<BFloat16, /*kChunks=*/8, /*kMany=*/true>;  // of Item::kThreads
+//   using Item = AttendMatrixItem<BFloat16, /*kLanes=*/64, /*kChunks=*/8, /*kMany=*/true>;
 //   Item(call, cache, item, kv_head).Run(states);
 //
-// kChunks: of 16 elements of a head, at most. kMany: tiles of kFewRows rows, not of kWarpRows.
+// A block has Item::kThreads. kLanes: of a warp. kChunks: of 16 elements of a head, at most. kMany:
+// tiles of kFewRows rows, not of kWarpRows.
 //
-// A warp has 16 rows and reads keys and values for itself, without shared memory. They are the left
+// A warp has 16 rows and reads keys and values for itself, not into shared memory. They are the left
 // factors of products whose right factors have a row of the tile in each column. The instruction's
 // order of K does not matter as long as both factors have the same, nor which key is which row of a
-// factor: so a lane reads squares of 8 x 8 elements as pages have them, and transposes them in its
-// registers, and its scores are in the order in which the product with values needs them. With
-// g = Lane() % 16 and t = Lane() / 16, lanes of one g have row g of the warp, and of it
-//   query_[c], pair i  elements 32 * c + 8 * i + t and 4 more
-//   scores[n][i]       of key 32 * t + 8 * i + n of a tile of kMatrixTileKeys
-//   sums_[m][i]        of element kChunks * (4 * t + i) + m
+// factor: so a lane reads squares of elements as pages have them, of kLaneKeys keys, and transposes
+// them in its registers, and its scores are in the order in which the product with values needs
+// them. With g = Lane() % 16 and t = Lane() / 16, lanes of one g have row g of the warp, and of it
+//   QueryAt(c), pair i  elements kColumns * c + 2 * kParts * i + t and kParts more
+//   scores[n][i]        of key kLaneKeys * RowOfSum(i) + n of a tile
+//   sums_[m][i]         of element kChunks * RowOfSum(i) + m
 #ifndef PAGEMILL_CUDA_OPS_PAGED_ATTENTION_ATTEND_MATRIX_ITEM_H_
 #define PAGEMILL_CUDA_OPS_PAGED_ATTENTION_ATTEND_MATRIX_ITEM_H_
 
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/gpu_matrix_cores.h"
 #include "cuda/gpu_reduce.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/gpu_vendor.h"
@@ -35,20 +37,20 @@
 
 namespace pagemill::gpu {
 
-inline constexpr int kMatrixTileKeys = 128;
-
-template <typename C, int kChunks, bool kMany>
+template <typename C, int kLanes, int kChunks, bool kMany>
 class AttendMatrixItem {
  public:
   using Cache = C;
   static constexpr bool kIsOfMany = kMany;
-  static constexpr int kThreads = 64 * (kMany ? kFewRows / kWarpRows : 1);
+  static constexpr int kThreads = kLanes * (kMany ? kFewRows / kWarpRows : 1);
   // At least: two wavefronts of a SIMD unit, for whose registers heads of more than 64 elements are
   // too large.
   static constexpr int kBlocks = (kChunks <= 4 ? 512 : 256) / kThreads;
 
   static int64_t SharedBytes(int64_t /*head_dim*/) {
-    return int64_t{kChunks} * 4 * kThreads * static_cast<int64_t>(sizeof(float));
+    constexpr int64_t kSumBytes = int64_t{kChunks} * kSums * sizeof(float);
+    constexpr int64_t kQueryBytes = kHasSharedQuery ? kSteps * sizeof(Pairs) : 0;
+    return kThreads * (kSumBytes + kQueryBytes);
   }
 
   PAGEMILL_DEVICE AttendMatrixItem(const AttentionCall& call, Rows<const C> cache,
@@ -60,7 +62,8 @@ class AttendMatrixItem {
         head_dim_(static_cast<int>(call.params.head_dim)),
         block_size_(static_cast<int>(call.params.block_size)),
         kv_head_(kv_head),
-        merged_(DynamicShared<float>()) {
+        merged_(DynamicShared<float>()),
+        shared_query_(reinterpret_cast<Pairs*>(merged_ + kChunks * kSums * kThreads)) {
     const RequestRows rows(call.params, call.batch, item.request, kv_head);
     const int first = item.first_row + Warp() * kWarpRows, left = rows.NumRows() - first;
     row_ = rows.Row(first + Lane() % 16);
@@ -70,32 +73,46 @@ class AttendMatrixItem {
   }
 
   PAGEMILL_DEVICE void Run(const SplitStates& states) {
+    if constexpr (Cores::kDoublesFactors) return;  // too few registers: not chosen on these GPUs
     const int first = item_.first_split * kSplitKeys, end_split = item_.end_split * kSplitKeys;
     const int end = end_split < high_ ? end_split : high_;
     LoadQuery();
-    for (int tile = first < low_ ? low_ / kMatrixTileKeys * kMatrixTileKeys : first; tile < end;) {
-      float scores[kPiece][4] = {};
+    for (int tile = first < low_ ? low_ / kTileKeys * kTileKeys : first; tile < end;) {
+      Scores scores = {};
       MultiplyKeys(tile, scores);
-      uint32_t weights[4][kPiece / 2];
+      Weights weights;
       Weigh(tile, scores, weights);
-      if (AllSee(tile)) {
-        AddValues<true>(tile, weights);
-      } else {
-        AddValues<false>(tile, weights);
-      }
-      tile += kMatrixTileKeys;
+      if (!AddValues(tile, weights)) MarkNaN(tile);
+      tile += kTileKeys;
       if (tile % kSplitKeys == 0 || tile >= end) EndSplit(states);
     }
     if (item_.state < 0) StoreMeans();
   }
 
  private:
-  static constexpr int kSteps = kChunks / 2;  // of 32 elements of a head
+  using Cores = MatrixCores<kLanes>;
+  static constexpr int kParts = Cores::kParts, kSums = Cores::kSums;
+  static constexpr int kSteps = 16 * kChunks / Cores::kColumns;  // of a product with keys
+  // Warps of 32 lanes have twice the sums in each, and registers for half of the keys.
+  static constexpr int kLaneKeys = kLanes / 8;
+  static constexpr int kTileKeys = 16 * kLaneKeys;
+  // Nor have they registers for the query, or for all elements of values at once.
+  static constexpr bool kHasSharedQuery = kLanes == 32;
+  using Pairs = Vector<uint32_t, 4>;
+  static constexpr int kElements = kLanes == 32 ? 4 : kChunks;
+  using Elements = Vector<C, kElements>;
+  using Scores = float[kLaneKeys][kSums];
+  // Of products with values; in each a lane has kPiece keys.
+  static constexpr int kProducts = kSums * kLaneKeys / kPiece;
+  using Weights = uint32_t[kProducts][kPiece / 2];
 
   template <typename Combine>
   PAGEMILL_DEVICE static float ReduceRow(float value, Combine combine) {
-    value = combine(value, ShuffleXor(AllLanes(), value, 16));
-    return combine(value, ShuffleXor(AllLanes(), value, 32));
+    PAGEMILL_UNROLL
+    for (int bits = 16; bits < kLanes; bits *= 2) {
+      value = combine(value, ShuffleXor(AllLanes(), value, bits));
+    }
+    return value;
   }
 
   PAGEMILL_DEVICE static uint32_t PairInBf16(C low, C high) {
@@ -116,17 +133,20 @@ class AttendMatrixItem {
     }
   }
 
-  PAGEMILL_DEVICE bool IsSeen(int key) const { return key >= low_ && key < high_; }
+  // The first key of the lane's scores [n][i].
+  PAGEMILL_DEVICE static int FirstKey(int tile, int i) {
+    return tile + kLaneKeys * Cores::RowOfSum(i);
+  }
 
-  // `key`, a multiple of kPiece, if the warp sees one of the kPiece keys from it on, and else the
+  // `key`, a multiple of kLaneKeys, if the warp sees one of as many keys from it on, and else the
   // first such key: loads are never conditional, and what they bring of other keys is not used.
   PAGEMILL_DEVICE int LoadedKey(int key) const {
-    return key < high_ && key + kPiece > low_ ? key : low_ / kPiece * kPiece;
+    return key < high_ && key + kLaneKeys > low_ ? key : low_ / kLaneKeys * kLaneKeys;
   }
   PAGEMILL_DEVICE const C* BlockOf(int key) const { return cache_[table_[key / block_size_]]; }
 
   // The first of kChunks elements of the head with sums_[m][i].
-  PAGEMILL_DEVICE int FirstElement(int i) const { return kChunks * (Lane() / 16 * 4 + i); }
+  PAGEMILL_DEVICE int FirstElement(int i) const { return kChunks * Cores::RowOfSum(i); }
 
   PAGEMILL_DEVICE void LoadQuery() {
     if (call_.q.type == DType::kBF16) return LoadQueryOf<BFloat16>();
@@ -140,51 +160,54 @@ class AttendMatrixItem {
     const T* const from = call_.q.template At<T>(row_.token, row_.head * head_dim_ + Lane() / 16);
     PAGEMILL_UNROLL
     for (int c = 0; c < kSteps; ++c) {
+      Pairs query;
       PAGEMILL_UNROLL
       for (int i = 0; i < 4; ++i) {
-        const bool exists = row_.exists && 32 * c + 8 * i < head_dim_;
-        const int d = exists ? 32 * c + 8 * i : 0;
-        const uint32_t pair = PackBFloat16(ToFloat(from[d]), ToFloat(from[d + 4]));
-        query_[c][i] = exists ? pair : 0;
+        const int first = Cores::kColumns * c + 2 * kParts * i;
+        const bool exists = row_.exists && first < head_dim_;
+        const int d = exists ? first : 0;
+        const uint32_t pair = PackBFloat16(ToFloat(from[d]), ToFloat(from[d + kParts]));
+        query.values[i] = exists ? pair : 0;
       }
+      QueryAt(c) = query;
     }
   }
 
-  // A lane has keys 8 * g to 8 * g + 7 of the tile as rows of its factors.
-  PAGEMILL_DEVICE void MultiplyKeys(int tile, float (&scores)[kPiece][4]) const {
-    const int key = LoadedKey(tile + Lane() % 16 * kPiece);
+  // A lane has keys kLaneKeys * g to kLaneKeys * (g + 1) - 1 of the tile as rows of its factors.
+  PAGEMILL_DEVICE void MultiplyKeys(int tile, Scores& scores) {
+    const int key = LoadedKey(tile + Lane() % 16 * kLaneKeys);
     const C* const from = BlockOf(key) + (kv_head_ * head_dim_ + Lane() / 16) * block_size_ +
                           key % block_size_;
     PAGEMILL_UNROLL
     for (int c = 0; c < kSteps; ++c) {
-      if (c * 32 >= head_dim_) break;
-      Vector<C, kPiece> rows[kPiece];
+      if (c * Cores::kColumns >= head_dim_) break;
+      Vector<C, kLaneKeys> rows[kPiece];
       PAGEMILL_UNROLL
       for (int j = 0; j < kPiece; ++j) {
-        const int d = 32 * c + 4 * j;
+        const int d = Cores::kColumns * c + kParts * j;
         const bool exists = d < head_dim_;
         const C* const piece = from + (exists ? d : 0) * block_size_;
-        rows[j] = *reinterpret_cast<const Vector<C, kPiece>*>(piece);
+        rows[j] = *reinterpret_cast<const Vector<C, kLaneKeys>*>(piece);
         if (!exists) rows[j] = {};
       }
+      const Pairs query = QueryAt(c);
       PAGEMILL_UNROLL
-      for (int n = 0; n < kPiece; ++n) {
+      for (int n = 0; n < kLaneKeys; ++n) {
         uint32_t keys[kPiece / 2];
         TakeColumn(rows, n, keys);
-        Mma16x16x32(scores[n], keys, query_[c]);
+        Cores::Multiply(keys, query.values, scores[n]);
       }
     }
   }
 
   // Makes weights of scores, rounded to bf16 in pairs, with a maximum that is the split's so far.
-  PAGEMILL_DEVICE void Weigh(int tile, float (&scores)[kPiece][4],
-                             uint32_t (&weights)[4][kPiece / 2]) {
+  PAGEMILL_DEVICE void Weigh(int tile, Scores& scores, Weights& weights) {
     float most = split_.most;
     PAGEMILL_UNROLL
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < kSums; ++i) {
       PAGEMILL_UNROLL
-      for (int n = 0; n < kPiece; ++n) {
-        const int key = tile + Lane() / 16 * 32 + 8 * i + n;
+      for (int n = 0; n < kLaneKeys; ++n) {
+        const int key = FirstKey(tile, i) + n;
         const bool seen = key >= row_.low && key < row_.high;
         scores[n][i] = seen ? Score(call_.params, scores[n][i], row_.head, row_.growth,
                                     key - row_.position)
@@ -196,9 +219,9 @@ class AttendMatrixItem {
     const float kept = split_.most == most ? 1 : Exp(split_.most - most);
     float sum = 0;
     PAGEMILL_UNROLL
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < kSums; ++i) {
       PAGEMILL_UNROLL
-      for (int n = 0; n < kPiece; n += 2) {
+      for (int n = 0; n < kLaneKeys; n += 2) {
         BFloat16 pair[2];
         PAGEMILL_UNROLL
         for (int k = 0; k < 2; ++k) {
@@ -206,7 +229,8 @@ class AttendMatrixItem {
           pair[k] = FromFloat<BFloat16>(score == -INFINITY ? 0 : Exp(score - most));
           sum += ToFloat(pair[k]);
         }
-        weights[i][n / 2] = PairOf(pair[0], pair[1]);
+        const int place = (i * kLaneKeys + n) / 2;
+        weights[place / (kPiece / 2)][place % (kPiece / 2)] = PairOf(pair[0], pair[1]);
       }
     }
     split_ = {most, fmaf(split_.sum, kept, sum)};  // the sum is this lane's
@@ -220,56 +244,101 @@ class AttendMatrixItem {
   // True if every row of the warp sees the whole tile.
   PAGEMILL_DEVICE bool AllSee(int tile) const {
     const bool all =
-        !row_.exists || (tile >= row_.low && tile + kMatrixTileKeys <= row_.high);
+        !row_.exists || (tile >= row_.low && tile + kTileKeys <= row_.high);
     return Ballot(AllLanes(), !all) == 0;
   }
 
-  // A lane has elements kChunks * g to kChunks * (g + 1) - 1 of values as rows of its factors; any
-  // of them if these do not exist.
-  template <bool kAllSeen>
-  PAGEMILL_DEVICE void AddValues(int tile, const uint32_t (&weights)[4][kPiece / 2]) {
-    const int first = Lane() % 16 * kChunks < head_dim_ ? Lane() % 16 * kChunks : 0;
+  PAGEMILL_DEVICE const C* RowOfValues(int key) const {
+    const int row = (static_cast<int>(call_.params.kv_heads) + kv_head_) * block_size_ +
+                    key % block_size_;
+    return BlockOf(key) + row * head_dim_;
+  }
+
+  // The lane's elements, from its `first` on, of kLaneKeys rows of values from `key` on, any for
+  // keys that are not seen.
+  PAGEMILL_DEVICE void LoadRows(int key, int first, Elements* rows) const {
+    const C* const from = RowOfValues(LoadedKey(key)) + FirstValue() + first;
     PAGEMILL_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const int key = tile + Lane() / 16 * 32 + 8 * i, loaded = kAllSeen ? key : LoadedKey(key);
-      const int row = (static_cast<int>(call_.params.kv_heads) + kv_head_) * block_size_ +
-                      loaded % block_size_;
-      const C* const from = BlockOf(loaded) + row * head_dim_ + first;
-      Vector<C, kChunks> rows[kPiece];
-      PAGEMILL_UNROLL
-      for (int r = 0; r < kPiece; ++r) {
-        rows[r] = *reinterpret_cast<const Vector<C, kChunks>*>(from + r * head_dim_);
-        if (!kAllSeen && !IsSeen(key + r)) rows[r] = {};
-      }
-      PAGEMILL_UNROLL
-      for (int m = 0; m < kChunks; ++m) {
-        uint32_t values[kPiece / 2];
-        TakeColumn(rows, m, values);
-        AddProduct<kAllSeen>(values, weights[i], sums_[m]);
-      }
+    for (int r = 0; r < kLaneKeys; ++r) {
+      rows[r] = *reinterpret_cast<const Elements*>(from + r * head_dim_);
     }
   }
 
-  // Values that are not finite make sums NaN of the rows that see them alone: the instruction would
-  // multiply them with the other rows' zeros.
-  template <bool kAllSeen>
-  PAGEMILL_DEVICE static void AddProduct(const uint32_t (&values)[4], const uint32_t (&weights)[4],
-                                         float (&sums)[4]) {
-    if constexpr (kAllSeen) {
-      Mma16x16x32(sums, values, weights);
-    } else {
-      constexpr uint32_t kOnes = 0x3f803f80u;
-      uint32_t finite[4], bad[4];
+  // The first element of the head that this lane has of values, any if there are none for it.
+  PAGEMILL_DEVICE int FirstValue() const {
+    const int first = Lane() % 16 * kChunks;
+    return first < head_dim_ ? first : 0;
+  }
+
+  // The values of product i, likewise.
+  PAGEMILL_DEVICE void LoadValues(int tile, int i, int first, Elements (&rows)[kPiece]) const {
+    PAGEMILL_UNROLL
+    for (int r = 0; r < kPiece; r += kLaneKeys) {
+      LoadRows(FirstKey(tile, (i * kPiece + r) / kLaneKeys), first, &rows[r]);
+    }
+  }
+
+  PAGEMILL_DEVICE static bool IsFinite(C value) { return fabsf(ToFloat(value)) < INFINITY; }
+
+  // Makes elements of product i that are not finite zeros. True if a lane of the warp has one of a key
+  // that the warp sees.
+  PAGEMILL_DEVICE bool LeaveOutNotFinite(int tile, int i, Elements (&rows)[kPiece]) const {
+    bool any = false;
+    PAGEMILL_UNROLL
+    for (const Elements& row : rows) {
       PAGEMILL_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        finite[i] = values[i] & ~NotFinite(values[i]);
-        bad[i] = NotFinite(values[i]) & kOnes;
+      for (C value : row.values) any |= !IsFinite(value);
+    }
+    if (Ballot(AllLanes(), any) == 0) return false;
+    bool is_seen = false;
+    PAGEMILL_UNROLL
+    for (int r = 0; r < kPiece; ++r) {
+      const int key = FirstKey(tile, (i * kPiece + r) / kLaneKeys) + r % kLaneKeys;
+      PAGEMILL_UNROLL
+      for (C& value : rows[r].values) {
+        if (IsFinite(value)) continue;
+        is_seen |= key >= low_ && key < high_;
+        value = {};
       }
-      Mma16x16x32(sums, finite, weights);
-      float seen[4] = {};
-      Mma16x16x32(seen, bad, weights);
+    }
+    return Ballot(AllLanes(), is_seen) != 0;
+  }
+
+  // A lane has elements kChunks * g to kChunks * (g + 1) - 1 of values as rows of its factors. The
+  // instruction would multiply values that are not finite with the zeros of rows that do not see
+  // them: where there are such rows they are left out, and the result is false.
+  PAGEMILL_DEVICE bool AddValues(int tile, const Weights& weights) {
+    const bool all_see = AllSee(tile);
+    bool has_all = true;
+    PAGEMILL_UNROLL
+    for (int e = 0; e < kProducts * kChunks; e += kElements) {
+      const int i = e / kChunks, first = e % kChunks;
+      Elements rows[kPiece];
+      LoadValues(tile, i, first, rows);
+      if (!all_see && LeaveOutNotFinite(tile, i, rows)) has_all = false;
       PAGEMILL_UNROLL
-      for (int i = 0; i < 4; ++i) sums[i] = seen[i] > 0 ? NAN : sums[i];
+      for (int m = 0; m < kElements; ++m) {
+        uint32_t values[kPiece / 2];
+        TakeColumn(rows, m, values);
+        Cores::Multiply(values, weights[i], sums_[first + m]);
+      }
+    }
+    return has_all;
+  }
+
+  // Makes sums NaN of the rows that see a value that is not finite.
+  PAGEMILL_DEVICE void MarkNaN(int tile) {
+    const int end = tile + kTileKeys < row_.high ? tile + kTileKeys : row_.high;
+    for (int key = tile > row_.low ? tile : row_.low; key < end; ++key) {
+      PAGEMILL_UNROLL
+      for (int i = 0; i < kSums; ++i) {
+        if (FirstElement(i) >= head_dim_) continue;
+        const C* const values = RowOfValues(key) + FirstElement(i);
+        PAGEMILL_UNROLL
+        for (int m = 0; m < kChunks; ++m) {
+          if (!IsFinite(values[m])) sums_[m][i] = NAN;
+        }
+      }
     }
   }
 
@@ -294,7 +363,7 @@ class AttendMatrixItem {
     PAGEMILL_UNROLL
     for (int m = 0; m < kChunks; ++m) {
       PAGEMILL_UNROLL
-      for (int i = 0; i < 4; ++i) {
+      for (int i = 0; i < kSums; ++i) {
         float& total = MergedValue(m, i);
         total = Merged(has_total_ ? total : 0, sums_[m][i], factors);
       }
@@ -303,8 +372,8 @@ class AttendMatrixItem {
 
   PAGEMILL_DEVICE void StoreState(float* row) const {
     PAGEMILL_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      if (FirstElement(i) >= head_dim_) break;
+    for (int i = 0; i < kSums; ++i) {
+      if (FirstElement(i) >= head_dim_) continue;
       auto* const to = reinterpret_cast<Vector<float, 2>*>(row + FirstElement(i));
       PAGEMILL_UNROLL
       for (int m = 0; m < kChunks; m += 2) to[m / 2] = {sums_[m][i], sums_[m + 1][i]};
@@ -315,8 +384,8 @@ class AttendMatrixItem {
 
   PAGEMILL_DEVICE void StoreMeans() const {
     if (!row_.exists) return;
-    for (int i = 0; i < 4; ++i) {
-      if (FirstElement(i) >= head_dim_) break;
+    for (int i = 0; i < kSums; ++i) {
+      if (FirstElement(i) >= head_dim_) continue;
       for (int m = 0; m < kChunks; ++m) {
         call_.y.Store(row_.token, row_.head * head_dim_ + FirstElement(i) + m,
                       Mean(MergedValue(m, i), total_, call_.params));
@@ -324,9 +393,17 @@ class AttendMatrixItem {
     }
   }
 
+  PAGEMILL_DEVICE Pairs& QueryAt(int c) {
+    if constexpr (kHasSharedQuery) {
+      return shared_query_[c * kThreads + static_cast<int>(ThreadIndex().x)];
+    } else {
+      return query_[c];
+    }
+  }
+
   // Each thread has its own, in its bank.
   PAGEMILL_DEVICE float& MergedValue(int m, int i) const {
-    return merged_[(m * 4 + i) * kThreads + static_cast<int>(ThreadIndex().x)];
+    return merged_[(m * kSums + i) * kThreads + static_cast<int>(ThreadIndex().x)];
   }
 
   const AttentionCall& call_;
@@ -340,8 +417,9 @@ class AttendMatrixItem {
   SoftmaxState split_ = {-INFINITY, 0};
   SoftmaxState total_;
   bool has_total_ = false;
-  uint32_t query_[kSteps][4];
-  float sums_[kChunks][4] = {};
+  Pairs* const shared_query_;
+  Pairs query_[kHasSharedQuery ? 1 : kSteps];  // where it is not shared
+  float sums_[kChunks][kSums] = {};
 };
 
 }  // namespace pagemill::gpu

@@ -8,21 +8,31 @@
 namespace pagemill::gpu {
 namespace {
 
+template <int kLanes>
 struct MatrixCoreItems {
-  static constexpr bool kAreInstructions = kHasWideMma;
+  static constexpr bool kAreInstructions = true;
   static constexpr int64_t kMaxHeadDim = 128;
   template <typename C, int kChunks, bool kMany>
-  using Item = AttendMatrixItem<C, kChunks, kMany>;
+  using Item = AttendMatrixItem<C, kLanes, kChunks, kMany>;
 };
 
 }  // namespace
 
+template <int kLanes>
 bool SupportsAttentionOnMatrixCores(const device::Capabilities& caps, const ops::OpCall& call) {
-  return OnEveryGpu(caps, call) && HasMatrixCores(caps) && FitsItems<MatrixCoreItems>(caps, call);
+  const bool has_registers = kLanes == 64 || caps.gpu.compute_major >= 12;
+  return OnEveryGpu(caps, call) && HasMatrixCores(caps, kLanes) && has_registers &&
+         FitsItems<MatrixCoreItems<kLanes>>(caps, call);
 }
 
+template <int kLanes>
 void AttendOnMatrixCores(const ops::OpCall& call, ops::KernelContext& context) {
-  AttendByItems<MatrixCoreItems>(call, context);
+  AttendByItems<MatrixCoreItems<kLanes>>(call, context);
 }
+
+template bool SupportsAttentionOnMatrixCores<32>(const device::Capabilities&, const ops::OpCall&);
+template bool SupportsAttentionOnMatrixCores<64>(const device::Capabilities&, const ops::OpCall&);
+template void AttendOnMatrixCores<32>(const ops::OpCall&, ops::KernelContext&);
+template void AttendOnMatrixCores<64>(const ops::OpCall&, ops::KernelContext&);
 
 }  // namespace pagemill::gpu

@@ -1,5 +1,5 @@
 // The emulated GPU, for tests of kernels: with warps of 32 and 64 lanes, and several orders of
-// threads.
+// threads. It stands for one of AMD's in the third and fourth run.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -20,7 +20,8 @@ namespace {
 constexpr emulation::EmulatedGpuOptions kRuns[] = {
     {.warp_lanes = 32, .seed = 1, .has_cublas_lt = true},
     {.warp_lanes = 32, .seed = 2},
-    {.warp_lanes = 64, .seed = 3}};
+    {.warp_lanes = 64, .seed = 3},
+    {.warp_lanes = 32, .seed = 4, .is_of_amd = true, .sums_in_turn = true}};
 
 }  // namespace
 
@@ -43,10 +44,11 @@ void GpuConformance::SetUp() {
   emulation::EmulatedGpu::Configure(kRuns[static_cast<size_t>(GetParam())]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Emulated, GpuConformance, ::testing::Values(0, 1, 2),
+INSTANTIATE_TEST_SUITE_P(Emulated, GpuConformance, ::testing::Range(0, 4),
                          [](const auto& info) {
                            const auto& run = kRuns[static_cast<size_t>(info.param)];
-                           return "Lanes" + std::to_string(run.warp_lanes) + "Seed" +
+                           return std::string(run.is_of_amd ? "Amd" : "") + "Lanes" +
+                                  std::to_string(run.warp_lanes) + "Seed" +
                                   std::to_string(run.seed);
                          });
 
