@@ -25,15 +25,9 @@
 
 namespace pagemill::gpu {
 
-// A block of warps of kLanes, for 16 * kOutputTiles outputs of 16 * kRowTiles rows of x.
 template <typename P, int kLanes, int kOutputTiles, int kRowTiles>
-struct F8MatrixCoreTile {
+struct F8MatrixCoreTile : MatrixCoreTileShape<kLanes, kOutputTiles, kRowTiles> {
   using Cores = MatrixCores<kLanes>;
-  static constexpr int kOutputs = 16 * kOutputTiles;
-  static constexpr int kRows = 16 * kRowTiles;
-  static constexpr int kThreads = kLanes * kWideSplits;
-  static constexpr int kBlocks = 2;  // on a multiprocessor at least
-  static constexpr int kSharedBytes = 0;
 
   PAGEMILL_DEVICE static void Multiply(const P& p, int64_t first_output, int64_t first_row) {
     const uint8_t* of_w[kOutputTiles];

@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -41,10 +41,8 @@ class F8MatrixCores : public ::testing::TestWithParam<int> {
   }
   const ops::Kernel& KernelOf(const AlignedProduct& product,
                               std::string_view name = "matrix_core_f8") {
-    const auto found = std::ranges::find_if(op_.kernels, [&](const ops::Kernel& kernel) {
-      return kernel.name == name && product.IsSupported(kernel);
-    });
-    PAGEMILL_CHECK(found != op_.kernels.end());
+    const ops::Kernel* const found = product.FindKernel(op_, name);
+    PAGEMILL_CHECK(found != nullptr);
     return *found;
   }
 

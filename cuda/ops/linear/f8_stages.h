@@ -1,6 +1,6 @@
 // File: cuda/ops/linear/f8_stages.h
 // Weights of e4m3 as products in e4m3 multiply them (gpu_wgmma.h, gpu_matrix_cores.h): in stages of
-// kF8Columns columns, in which a row of weights and a row of x have one scale each. With gpu_wgmma.h:
+// kF8Columns columns, in which a row of weights and a row of x have one scale each. By wgmma:
 //
 //   ScalesOfLane<kN> x_scales(shared.x_scales[stage]);
 //   AwaitProducts<0>(sums);

@@ -103,10 +103,8 @@ AlignedProduct PlainProduct() {
 
 // The kernel of bf16 products on this GPU.
 const ops::Kernel& Bf16Kernel(const ops::OpDefinition& op, const TensorView& w = {}) {
-  const auto of_amd = std::ranges::find_if(op.kernels, [](const ops::Kernel& kernel) {
-    return kernel.name == "matrix_core" && PlainProduct().IsSupported(kernel);
-  });
-  return of_amd != op.kernels.end() ? *of_amd : KernelFor(op, "tensor_core", w);
+  const ops::Kernel* const of_amd = PlainProduct().FindKernel(op, "matrix_core");
+  return of_amd != nullptr ? *of_amd : KernelFor(op, "tensor_core", w);
 }
 
 TEST_P(GpuConformance, LinearHasInstructionsOfItsGpu) {
@@ -333,10 +331,8 @@ TEST_P(GpuConformance, LinearOnMatrixCoresInF8) {
                    std::to_string(k));
       const RandomScaled w(DType::kF8E4M3, m, k, block, random);
       AlignedProduct wide(61, w.view(), DType::kF32), narrow(61, w.view(), DType::kBF16);
-      const auto kernel = std::ranges::find_if(op.kernels, [&](const ops::Kernel& each) {
-        return each.name == "matrix_core_f8" && wide.IsSupported(each);
-      });
-      if (kernel == op.kernels.end()) GTEST_SKIP() << "this GPU has no such products";
+      const ops::Kernel* const kernel = wide.FindKernel(op, "matrix_core_f8");
+      if (kernel == nullptr) GTEST_SKIP() << "this GPU has no such products";
       const std::vector<float> all = wide.Run(*kernel, 61);
       wide.CheckFp8Values(all);
       for (int64_t rows : {1, 16, 17}) {
@@ -365,10 +361,8 @@ TEST_P(GpuConformance, LinearByWgmma) {
                    std::to_string(k));
       const RandomScaled w(DType::kF8E4M3, m, k, block, random);
       AlignedProduct wide(64, w.view(), DType::kF32), narrow(64, w.view(), DType::kBF16);
-      const auto kernel = std::ranges::find_if(op.kernels, [&](const ops::Kernel& each) {
-        return each.name == "wgmma" && wide.IsSupported(each);
-      });
-      ASSERT_NE(kernel, op.kernels.end());
+      const ops::Kernel* const kernel = wide.FindKernel(op, "wgmma");
+      ASSERT_NE(kernel, nullptr);
       for (int64_t rows : {1, 16, 61}) {
         SCOPED_TRACE(std::to_string(rows) + " rows");
         const std::vector<float> results = wide.Run(*kernel, rows);

@@ -53,14 +53,18 @@ PAGEMILL_DEVICE void StoreSplitSums(const P& p, const float (&sums)[kOutputTiles
 }
 
 // A block of warps of kLanes, for 16 * kOutputTiles outputs of 16 * kRowTiles rows of x.
-template <typename P, int kLanes, int kOutputTiles, int kRowTiles>
-struct MatrixCoreTile {
-  using Cores = MatrixCores<kLanes>;
+template <int kLanes, int kOutputTiles, int kRowTiles>
+struct MatrixCoreTileShape {
   static constexpr int kOutputs = 16 * kOutputTiles;
   static constexpr int kRows = 16 * kRowTiles;
   static constexpr int kThreads = kLanes * kWideSplits;
   static constexpr int kBlocks = 2;  // on a multiprocessor at least
   static constexpr int kSharedBytes = 0;
+};
+
+template <typename P, int kLanes, int kOutputTiles, int kRowTiles>
+struct MatrixCoreTile : MatrixCoreTileShape<kLanes, kOutputTiles, kRowTiles> {
+  using Cores = MatrixCores<kLanes>;
 
   PAGEMILL_DEVICE static void Multiply(const P& p, int64_t first_output, int64_t first_row) {
     const int place = Lane() % 16, part = Lane() / 16;

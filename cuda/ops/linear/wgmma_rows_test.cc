@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -43,10 +42,8 @@ class WgmmaRows : public ::testing::Test {
 
   // The one that takes these operands.
   const ops::Kernel& KernelOf(const AlignedProduct& product, std::string_view name = "wgmma") {
-    const auto found = std::ranges::find_if(op_.kernels, [&](const ops::Kernel& kernel) {
-      return kernel.name == name && product.IsSupported(kernel);
-    });
-    PAGEMILL_CHECK(found != op_.kernels.end());
+    const ops::Kernel* const found = product.FindKernel(op_, name);
+    PAGEMILL_CHECK(found != nullptr);
     return *found;
   }
 

@@ -50,6 +50,14 @@ struct AlignedProduct {
                            {.inputs = inputs, .outputs = outputs, .attributes = &attributes});
   }
 
+  // The kernel of this name that takes these operands; null: there is none.
+  const ops::Kernel* FindKernel(const ops::OpDefinition& op, std::string_view name) const {
+    const auto found = std::ranges::find_if(op.kernels, [&](const ops::Kernel& kernel) {
+      return kernel.name == name && IsSupported(kernel);
+    });
+    return found == op.kernels.end() ? nullptr : &*found;
+  }
+
   // The one that multiplies it.
   std::string_view Choose(std::span<const ops::Kernel> kernels,
                           const ops::KernelLimits& limits) const {
