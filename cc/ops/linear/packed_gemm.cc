@@ -186,6 +186,7 @@ struct Product {
       for (int64_t s = s_begin; s < s_end; ++s) {
         for (int64_t p = p_begin; p < p_end; ++p) {
           PackedProduct product = PartOf(p, s, part);
+          product.scratch = ScratchOf(worker);
           if (kernels.release_tiles != nullptr) product.tile_config = &tile_config;
           if (products != nullptr) {
             product.y = products;
@@ -213,13 +214,17 @@ struct Product {
     for (int64_t s = s_begin; s < s_end; ++s) {
       PackedProduct product = PartOf(p_begin, s, 0);
       product.m = std::min(p_end * kSliceRows, columns) - p_begin * kSliceRows;
-      product.scratch = reinterpret_cast<uint8_t*>(scratch) + worker * scratch_bytes;
+      product.scratch = ScratchOf(worker);
       if (products != nullptr) {
         product.y = products;
         product.y_stride = kSliceRows;
       }
       kernels.multiply(product);
     }
+  }
+
+  uint8_t* ScratchOf(int worker) const {
+    return reinterpret_cast<uint8_t*>(scratch) + worker * scratch_bytes;
   }
 
   static PrefetchRange Share(const uint8_t* bytes, int64_t count, int64_t share, int64_t shares) {

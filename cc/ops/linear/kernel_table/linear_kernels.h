@@ -77,6 +77,12 @@ inline bool AmxOnInt8(const device::Capabilities& caps, const TensorView& w) {
 inline bool Avx512Bf16OnFp8(const device::Capabilities& caps, const TensorView& w) {
   return caps.cpu.avx512_bf16 && caps.cpu.avx512_vnni && OfFp8(w);
 }
+inline bool AmxOnFp8(const device::Capabilities& caps, const TensorView& w) {
+  // Blocks of scales do not cut tiles.
+  return caps.cpu.amx_bf16 && caps.cpu.avx512_vbmi && Avx512Bf16OnFp8(caps, w) &&
+         (w.parts->format.block_columns % 32 == 0 ||
+          w.parts->format.block_columns >= w.shape[static_cast<size_t>(w.rank - 1)]);
+}
 inline bool Avx512OnScaled(const device::Capabilities& caps, const TensorView& w) {
   return caps.cpu.avx512 && IsScaled(w);
 }
@@ -165,6 +171,7 @@ void VisitKernels(Table& table) {
   table.template Packed<&scaled::kAmxInt8Kernels, PackedScaled, AmxOnInt8>("amx_int8", 42, kInt8);
   table.template Packed<&scaled::kAvx512VnniKernels, PackedScaled, VnniOnInt8>("avx512_vnni", 40,
                                                                                kInt8);
+  table.template Packed<&scaled::kAmxBf16Kernels, PackedScaled, AmxOnFp8>("amx_bf16", 38, kBf16);
   table.template Packed<&scaled::kAvx512Bf16Kernels, PackedScaled, Avx512Bf16OnFp8>("avx512_bf16",
                                                                                     36, kBf16);
   table.template Packed<&scaled::kFloatAvx512, PackedScaled, Avx512OnScaled>("avx512", 30, kF32);

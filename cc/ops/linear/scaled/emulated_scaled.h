@@ -1,5 +1,5 @@
 // File: cc/ops/linear/scaled/emulated_scaled.h
-// The AMX packed GEMM over emulated tiles. It needs AVX-512 with VNNI and BF16, but no AMX. Test
+// The AMX packed GEMMs over emulated tiles. They need AVX-512 with VBMI, VNNI and BF16, but no AMX. Test
 // code only.
 #ifndef PAGEMILL_CC_OPS_LINEAR_SCALED_EMULATED_SCALED_H_
 #define PAGEMILL_CC_OPS_LINEAR_SCALED_EMULATED_SCALED_H_
@@ -10,6 +10,7 @@ namespace pagemill::ops::scaled {
 
 #if defined(__x86_64__)
 extern const linear::PackedGemm kEmulatedInt8Kernels;
+extern const linear::PackedGemm kEmulatedE4m3Kernels;
 #endif
 
 }  // namespace pagemill::ops::scaled

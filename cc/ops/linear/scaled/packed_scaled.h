@@ -42,6 +42,8 @@ extern const linear::PackedGemm kFloatAvx512;
 extern const linear::PackedGemm kAvx512Bf16Kernels;  // f8_e4m3
 extern const linear::PackedGemm kAvx512VnniKernels;  // i8, x of 8 bits
 extern const linear::PackedGemm kAmxInt8Kernels;     // the same
+// f8_e4m3 with scales of whole rows, or of blocks of a multiple of 32 columns.
+extern const linear::PackedGemm kAmxBf16Kernels;
 #elif defined(__aarch64__)
 extern const linear::PackedGemm kAsimdDotprodKernels;  // i8, x of 8 bits
 #endif

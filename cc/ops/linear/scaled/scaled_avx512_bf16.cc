@@ -14,6 +14,7 @@
 #include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/linear/scaled/activation_tiles_avx512.h"
 #include "cc/ops/linear/scaled/packed_scaled.h"
+#include "cc/ops/linear/scaled/scaled_outputs_avx512.h"
 
 #define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
@@ -128,21 +129,6 @@ PAGEMILL_INLINE void AddQuad(const Tables& tables, const uint8_t* w, const uint8
       AddProducts(sums[n][1], weights[pair][1], both);
     }
   }
-}
-
-// The scales of 16 rows of the slice, from `first` on, in one block of columns.
-PAGEMILL_INLINE __m512 LoadScales(const linear::PackedProduct& p, int64_t first, int64_t block) {
-  if (first >= p.m) return _mm512_setzero_ps();
-  const int64_t last = (first + 16 < p.m ? first + 16 : p.m) - 1;
-  if (p.scales.OfRow(first) == p.scales.OfRow(last)) {
-    return _mm512_set1_ps(p.scales.OfRow(first)[block]);
-  }
-  if (p.scales.block_rows == 1 && p.scales.stride == 1) {
-    return _mm512_maskz_loadu_ps(FirstLanes(p.m - first), p.scales.OfRow(first));
-  }
-  alignas(64) float values[16] = {};
-  for (int64_t row = first; row <= last; ++row) values[row - first] = p.scales.OfRow(row)[block];
-  return _mm512_load_ps(values);
 }
 
 PAGEMILL_INLINE void Store(const linear::PackedProduct& p, __m512 sum, float* y, int64_t first) {

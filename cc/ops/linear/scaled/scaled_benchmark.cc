@@ -45,6 +45,8 @@ void RunSmolLM2(benchmark::State& state, const Format& format) {
                             {"avx512_vnni_int16", DType::kQ8_0},
                             {"amx_int8", DType::kI8},
                             {"avx512_vnni", DType::kI8},
+                            {"amx_bf16", DType::kF8E4M3},
+                            {"amx_bf16", DType::kF8E4M3, 128},
                             {"avx512_bf16", DType::kF8E4M3},
                             {"avx512_bf16", DType::kF8E4M3, 128},
                             {"avx512", DType::kI8},

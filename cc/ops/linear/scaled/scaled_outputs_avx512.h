@@ -1,6 +1,6 @@
 // File: cc/ops/linear/scaled/scaled_outputs_avx512.h
-// From integer sums of a slice to outputs, in AVX-512 registers. Inline functions: for files
-// compiled for AVX-512 only.
+// From sums of a slice to outputs, in AVX-512 registers. Inline functions: for files compiled for
+// AVX-512 only.
 #ifndef PAGEMILL_CC_OPS_LINEAR_SCALED_SCALED_OUTPUTS_AVX512_H_
 #define PAGEMILL_CC_OPS_LINEAR_SCALED_SCALED_OUTPUTS_AVX512_H_
 
@@ -23,6 +23,21 @@ PAGEMILL_INLINE __m512 LoadScales(const linear::PackedProduct& p, int64_t first)
   }
   alignas(64) float values[16] = {};
   for (int64_t i = 0; i < 16 && first + i < p.m; ++i) values[i] = *p.scales.OfRow(first + i);
+  return _mm512_load_ps(values);
+}
+
+// The scales of 16 rows of the slice, from `first` on, in one block of columns.
+PAGEMILL_INLINE __m512 LoadScales(const linear::PackedProduct& p, int64_t first, int64_t block) {
+  if (first >= p.m) return _mm512_setzero_ps();
+  const int64_t last = (first + 16 < p.m ? first + 16 : p.m) - 1;
+  if (p.scales.OfRow(first) == p.scales.OfRow(last)) {
+    return _mm512_set1_ps(p.scales.OfRow(first)[block]);
+  }
+  if (p.scales.block_rows == 1 && p.scales.stride == 1) {
+    return _mm512_maskz_loadu_ps(FirstLanes(p.m - first), p.scales.OfRow(first));
+  }
+  alignas(64) float values[16] = {};
+  for (int64_t row = first; row <= last; ++row) values[row - first] = p.scales.OfRow(row)[block];
   return _mm512_load_ps(values);
 }
 

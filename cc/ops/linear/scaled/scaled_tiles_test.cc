@@ -1,5 +1,7 @@
-// The AMX kernel over emulated tiles.
+// The AMX kernels over emulated tiles.
 #include <gtest/gtest.h>
+
+#include <string_view>
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
@@ -13,31 +15,37 @@ namespace pagemill::ops::scaled {
 namespace {
 
 #if defined(__x86_64__)
-TEST(ScaledTiles, Conform) {
-  const device::Capabilities caps = device::DetectCapabilities();
-  if (!caps.cpu.avx512 || !caps.cpu.avx512_vnni || !caps.cpu.avx512_bf16) {
-    GTEST_SKIP() << "needs AVX-512 with VNNI and BF16";
+// The kernel of `linear` for scaled weights that has this name, over emulated tiles.
+template <const linear::PackedGemm* kKernels>
+void Check(std::string_view name) {
+  device::Capabilities caps = device::DetectCapabilities();
+  if (!caps.cpu.avx512_vbmi || !caps.cpu.avx512_vnni || !caps.cpu.avx512_bf16) {
+    GTEST_SKIP() << "needs AVX-512 with VBMI, VNNI and BF16";
   }
+  caps.cpu.amx_int8 = caps.cpu.amx_bf16 = true;
   Kernel kernel;
   for (const Kernel& of_machine : LinearOp().kernels) {
-    if (of_machine.name == "avx512_vnni")
-      kernel = of_machine;  // the last one is for scaled weights
+    if (of_machine.name == name) kernel = of_machine;  // the last one is for scaled weights
   }
   ASSERT_EQ(kernel.packing->layout, kPackedScaledLayout);
   kernel.name = "emulated";
   kernel.run = [](const OpCall& call, KernelContext& context) {
-    linear::RunPacked(kEmulatedInt8Kernels, call, context);
+    linear::RunPacked(*kKernels, call, context);
   };
   kernel.run_row_maxima = [](const OpCall& call, KernelContext& context, int64_t columns,
                              RowMaximum* maxima) {
-    linear::RunPackedMaxima(kEmulatedInt8Kernels, call, context, columns, maxima);
+    linear::RunPackedMaxima(*kKernels, call, context, columns, maxima);
   };
   kernel.workspace_bytes = [](const OpCall& call, int32_t num_threads) {
-    return linear::PackedWorkspaceBytes(kEmulatedInt8Kernels, call, num_threads);
+    return linear::PackedWorkspaceBytes(*kKernels, call, num_threads);
   };
   const Kernel kernels[] = {kernel, conformance::ReferenceKernel(LinearOp())};
   CheckScaledConformance({.op = "linear", .check = LinearOp().check, .kernels = kernels}, caps);
 }
+
+TEST(ScaledTiles, Int8Conforms) { Check<&kEmulatedInt8Kernels>("amx_int8"); }
+
+TEST(ScaledTiles, Fp8Conforms) { Check<&kEmulatedE4m3Kernels>("amx_bf16"); }
 #endif
 
 }  // namespace
