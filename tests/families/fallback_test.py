@@ -141,7 +141,7 @@ def test_random_weights(tmp_path: Path) -> None:
     make("aria_text", tmp_path)
     (tmp_path / "model.safetensors").unlink()
     config = build_config(EngineConfig, {"model": str(tmp_path), "load_format": "dummy"})
-    source = open_model(config.model, build_options(config.model))
+    source = open_model(config.model, build_options(config.model)).source
     tokens = []
     for _ in range(2):
         core = EngineCore.create(build_ranks(source, config)[0], config, "float32", source=source)

@@ -23,6 +23,7 @@ from tests.families.allocated import UNPLANNED, unplanned_bytes
 from tests.families.divided import check_ranks, check_stages
 from tests.families.families import FAMILIES, make
 from tests.families.family import NEUTRAL, Family
+from tests.families.rounded_matrices import chosen_matrices, rounded, write_values
 from tests.families.sensitivity import unmoved_fields, unmoved_tensors
 from tests.parity.engine_model import MODEL_LEN, Model
 from tests.parity.executors import EXECUTORS, make_executor, new_batches
@@ -33,6 +34,8 @@ from tests.parity.executors import EXECUTORS, make_executor, new_batches
 TOLERANCE = 1e-4
 TOKENS = 64  # generated
 FEW_BLOCKS = 64  # of 16 tokens: those of a prompt, in every group of layers
+# Families whose checkpoints store most matrices as [in, out], which quantization leaves alone.
+TRANSPOSED = ("dbrx", "gpt2", "gpt2_alone", "gpt_oss", "llama4", "llama4_with_images", "openai_gpt")
 _LAYER = re.compile(r"\.(?:layers|h)\.(\d+)\.")
 
 Array = npt.NDArray[np.float32]
@@ -45,11 +48,11 @@ class Case:
     prompt: list[int]
     logits: Array
 
-    def executed(self, path: Path) -> Array:
-        """Logits of the prompt by the checkpoint at `path`, without room for longer steps."""
+    def executed(self, source: ModelSource) -> Array:
+        """Logits of the prompt by the model of `source`, without room for longer steps."""
         run = make_executor(
             "native",
-            ModelSource.open(path),
+            source,
             num_blocks=FEW_BLOCKS,
             max_num_tokens=len(self.prompt),
             num_threads=1,
@@ -59,7 +62,7 @@ class Case:
 
     def distance_at(self, path: Path) -> float:
         """That of the checkpoint at `path`."""
-        return self.distance(self.executed(path))
+        return self.distance(self.executed(ModelSource.open(path)))
 
     def distance(self, logits: Array) -> float:
         """The largest difference from the reference, in units of the tolerance."""
@@ -115,6 +118,28 @@ def test_a_checkpoint_in_bf16(case: Case, tmp_path: Path) -> None:
             elsewhere.prepare(reference)
         logits = reference(torch.tensor([case.prompt])).logits[0].numpy()
     assert replace(case, logits=logits).distance_at(tmp_path) <= 1
+
+
+def test_matrices_that_are_quantized_at_load(case: Case, tmp_path: Path) -> None:
+    """All large ones are, and compute what the values that they are rounded to do."""
+    path = case.model.path
+    chosen = chosen_matrices(path)
+    large = [  # without tables of tokens and positions
+        tensor
+        for tensor in ModelSource.open(path).tensors
+        if len(tensor.shape) > 1 and 16 <= min(tensor.shape[-2:]) <= max(tensor.shape) < 257
+    ]
+    share = sum(math.prod(t.shape) for t in chosen) / sum(math.prod(t.shape) for t in large)
+    assert (share > 0.7) == (case.name not in TRANSPOSED)
+    if not chosen:
+        return
+    # Stacks that are stored as one tensor may have blocks that cut the matrices of a product.
+    name = "fp8" if all(len(tensor.shape) == 2 for tensor in chosen) else "fp8_per_block"
+    source = rounded(path, name, tmp_path / "quantized")
+    write_values(path, source, tmp_path)
+    values = replace(case, logits=case.executed(ModelSource.open(tmp_path)))
+    assert values.distance(case.executed(source)) <= 1
+    assert values.distance(case.logits) > 1
 
 
 def test_random_weights(case: Case, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ _WALL_CLOCK = re.compile(
 _SHOWN = {
     "cc/program/weights/file_digest.cc": "whether a file is too young to be known by its time",
     "python/pagemill/observe/adapter_requests.py": "a metric whose value is a time",
+    "python/pagemill/quantization/at_load/room.py": "when files were read last",
     "python/pagemill/render/chat_template.py": "the date, for templates that write it",
     "python/pagemill/server/batches/folder.py": "times that outlive a restart of the machine",
     "python/pagemill/server/chat_wording.py": "`created`",

@@ -142,7 +142,7 @@ def _model_report(config: EngineConfig) -> dict[str, Any]:
     from pagemill.engine.loading import build_options, build_ranks
     from pagemill.engine.model_source import open_model
 
-    source = open_model(config.model, build_options(config.model), values=False)
+    source = open_model(config.model, build_options(config.model), values=False).source
     built = build_ranks(source, config)[0]
     device = choose_device(built, config, weights_dtype(source.config))
     sizes = ExecutorSizes.of(built, config, weights_dtype(source.config), device)

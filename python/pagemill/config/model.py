@@ -51,6 +51,13 @@ class ModelConfig:
         " its weights; a file of them is kept in the cache folder.",
         allowed=("auto", "dummy"),
     )
+    quantization: str | None = option(
+        None,
+        "Rounds the matrices of linear layers when the model is loaded: fp8 or fp8_per_block (8"
+        " bits; GPUs that multiply fp8 round activations, too), int8 (8.5 bits), int8_w8a8 (8 bits,"
+        " activations in int8), int4 (4.6 bits). The result is kept in the cache folder. A"
+        " checkpoint that is quantized needs no flag, but may be given its own method.",
+    )
     max_model_len: int | None = option(
         None,
         "Maximum tokens of one request, prompt and output together. Default: the length that the"

@@ -421,7 +421,8 @@ class LLM:
                 in type or shape. Nothing has changed.
         """
         with self._native_errors():
-            update_weights(self._loaded.core, self._loaded.source, os.fspath(path))
+            loaded = self._loaded
+            update_weights(loaded.core, loaded.source, os.fspath(path), at_load=loaded.at_load)
 
     def reset_prefix_cache(self) -> bool:
         """Forgets all cached prefixes, those in KV tiers too; False if that is not possible now."""

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pagemill.config import ConfigError, EngineConfig
+from pagemill.config.load_quantization import LoadQuantization
 from pagemill.config.model import ModelConfig
 from pagemill.engine.core import EngineCore
 from pagemill.engine.draft_model import build_draft
 from pagemill.engine.executor_sizes import weights_dtype
 from pagemill.engine.generation_config import choose_defaults
 from pagemill.engine.messages import ModelFacts
-from pagemill.engine.model_source import open_model
+from pagemill.engine.model_source import open_model, quantized
 from pagemill.engine.sampling import SamplingDefaults
 from pagemill.inputs.task import Pooled, Task
 from pagemill.ops.shard import Shard
@@ -35,6 +36,8 @@ class LoadedModel:
     """Bound on generated tokens that the operator set."""
     hf_overrides: dict[str, Any]
     """Keys of the configuration that the operator replaced."""
+    at_load: LoadQuantization | None = None
+    """How matrices were quantized when it was loaded."""
 
 
 def load(config: EngineConfig) -> LoadedModel:
@@ -46,10 +49,10 @@ def load(config: EngineConfig) -> LoadedModel:
         StatusError: the program cannot be bound.
     """
     model = config.model
-    source = open_model(model, build_options(model))
+    source, stored, at_load = open_model(model, build_options(model))
     built, *others = build_ranks(source, config)
     draft = build_draft(source, built, config)
-    chosen = choose_defaults(model, source)
+    chosen = choose_defaults(model, stored)
     return LoadedModel(
         source=source,
         core=EngineCore.create(built, config, weights_dtype(source.config), others, draft, source),
@@ -57,11 +60,17 @@ def load(config: EngineConfig) -> LoadedModel:
         defaults=chosen.defaults,
         max_tokens_cap=chosen.max_tokens_cap,
         hf_overrides=model.hf_overrides,
+        at_load=at_load,
     )
 
 
 def update_weights(
-    core: EngineCore, source: ModelSource, path: str, *, timeout_s: float = 60.0
+    core: EngineCore,
+    source: ModelSource,
+    path: str,
+    *,
+    at_load: LoadQuantization | None = None,
+    timeout_s: float = 60.0,
 ) -> None:
     """Replaces the weights with those of another checkpoint of the same model.
 
@@ -74,6 +83,7 @@ def update_weights(
         source: the model that it was started with; its configuration holds for the new weights.
         path: a directory of safetensors, or a GGUF file, as `source` is. What is replaced there
             later is not seen.
+        at_load: how they are to be quantized, as the loaded ones were.
         timeout_s: how long to wait for a step in flight.
 
     Raises:
@@ -88,6 +98,7 @@ def update_weights(
         core.built.max_model_len,
         core.built.pooled,
         adapters=bool(core.built.adapter_targets),
+        at_load=at_load,
     )
     core.engine.update_weights(programs, timeout_s=timeout_s)
 
@@ -99,9 +110,10 @@ def program_texts(
     pooled: Pooled | None,
     *,
     adapters: bool,
+    at_load: LoadQuantization | None,
 ) -> dict[str, str]:
     """The programs of `source` with the weights at `path`, as the engine's operation takes them, of
-    a model that was loaded with these results, and with adapters or without.
+    a model that was loaded with these results, with adapters or without, and quantized so.
 
     Raises:
         WeightsError: see `update_weights`.
@@ -110,7 +122,10 @@ def program_texts(
     if pooled is not None:
         task, kind = pooled.task, None if pooled.task.by_token else pooled.pooling
         options = replace(options, task=task, pooling=kind, normalize=pooled.normalizes)
-    built = build(source.with_weights(path), options)
+    source = source.with_weights(path)
+    if at_load is not None:
+        source = quantized(source, at_load)
+    built = build(source, options)
     programs = {"model": built.program_text}
     if built.encoder is not None:
         programs["encoder"] = built.encoder.program_text
@@ -124,6 +139,7 @@ def model_facts(loaded: LoadedModel) -> ModelFacts:
         names=tuple(loaded.names),
         path=str(loaded.source.path),
         hf_overrides=loaded.hf_overrides,
+        at_load=loaded.at_load,
         max_model_len=built.max_model_len,
         vocab_size=built.vocab_size,
         pooled=built.pooled,

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from pagemill.config.load_quantization import LoadQuantization
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.sampling import SamplingDefaults
 from pagemill.engine.token_limits import TokenLimits
@@ -95,6 +96,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     vocab_size: int
     hf_overrides: dict[str, Any] = {}
     """Keys of the configuration that the operator replaced."""
+    at_load: LoadQuantization | None = None
+    """How matrices were quantized when it was loaded."""
     pooled: Pooled | None = None
     """What it gives if it pools instead of generating."""
     eos_token_ids: tuple[int, ...] = ()

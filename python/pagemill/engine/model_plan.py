@@ -151,14 +151,14 @@ def built_model(config: EngineConfig) -> PlannedModel:
     from pagemill.engine.loading import build_options, build_ranks
     from pagemill.engine.model_source import open_model
 
-    source = open_model(config.model, build_options(config.model), values=False)
+    source, stored, _ = open_model(config.model, build_options(config.model), values=False)
     ranks = build_ranks(source, config)
     draft = build_draft(source, ranks[0], config)
     dtype = weights_dtype(source.config)
     device = choose_device(ranks[0], config, dtype, draft)
     sizes = ExecutorSizes.of(ranks[0], config, dtype, device)
     options = sizes.executor_options(config, num_blocks=1)
-    return PlannedModel(source.path, source, ranks, sizes, options, draft)
+    return PlannedModel(stored.path, stored, ranks, sizes, options, draft)
 
 
 def plan_model(config: EngineConfig) -> ModelPlan:

@@ -1,33 +1,92 @@
-"""The model of a configuration, opened; with random weights if there are to be none."""
+"""The model of a configuration, opened; with random weights if there are to be none, quantized if
+they are to be."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from pagemill.config import ConfigError, ModelConfig
 from pagemill.config.env import cache_folder
+from pagemill.config.load_quantization import LoadQuantization
 from pagemill.engine.executor_sizes import weights_dtype
-from pagemill.runner.build import BuildOptions, model_shapes, supports
+from pagemill.quantization.at_load.formats import FORMATS
+from pagemill.quantization.at_load.quantized_source import quantize
+from pagemill.quantization.table import METHODS, stated_method
+from pagemill.runner.build import BuildOptions, matrices_to_quantize, model_shapes, supports
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.fetch import resolve
 from pagemill.weights.random_file import random_file
 from pagemill.weights.source import ModelSource
 
+_GGUF = "gguf"
 _DTYPES = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 
 
-def open_model(model: ModelConfig, options: BuildOptions, *, values: bool = True) -> ModelSource:
+class OpenedModel(NamedTuple):
+    """`stored` is the model as its files have it; `source` has other matrices if they were
+    quantized here, which `at_load` says, None otherwise."""
+
+    source: ModelSource
+    stored: ModelSource
+    at_load: LoadQuantization | None
+
+
+def open_model(model: ModelConfig, options: BuildOptions, *, values: bool = True) -> OpenedModel:
     """Finds (or fetches) the configured model and reads headers and configuration, no weights.
 
     With `--load-format dummy`, its tensors are those of a file of random numbers in the cache
-    folder, which is written here; if not `values`, of one with zeros that takes no disk space. A
-    model that `options` give to `transformers` then has no tensors: the library makes them.
+    folder, which is written here; a model that `options` give to `transformers` then has no
+    tensors: the library makes them. With `--quantization`, matrices are those of a file there that
+    is written here, too, unless the model is quantized that way already. If not `values`, such
+    files have zeros, which take no disk space.
 
     Raises:
-        ConfigError: dummy weights need a directory with a config.json, unquantized.
+        ConfigError: dummy weights need a directory with a config.json, unquantized; a model cannot
+            be quantized, or is already.
         FetchError, WeightsError, ModelConfigError: the model cannot be found or read.
     """
+    wanted = model.quantization
+    if wanted is not None and wanted not in (*FORMATS, *METHODS, _GGUF):
+        raise ConfigError(f"--quantization {wanted} is not known; known are {', '.join(FORMATS)}")
     folder = cache_folder(model.cache_dir)
+    source = _open(model, folder, options, values=values)
+    stated = _GGUF if source.kind == _GGUF else stated_method(source.config)
+    if wanted is None or wanted == stated:
+        return OpenedModel(source, source, None)
+    if stated is not None:
+        raise ConfigError(
+            f"--quantization {wanted}: {source.path} is quantized already"
+            f" ({stated or 'it does not say how'}); leave it out"
+        )
+    if wanted not in FORMATS:
+        raise ConfigError(
+            f"--quantization {wanted}: {source.path} is not quantized; it can be quantized to"
+            f" {', '.join(FORMATS)}"
+        )
+    if options.implementation == "transformers" or not supports(source):
+        raise ConfigError(f"--quantization {wanted} needs a model with native support")
+    at_load = LoadQuantization(wanted, str(folder / "quantized"))
+    return OpenedModel(quantized(source, at_load, values=values), source, at_load)
+
+
+def quantized(
+    source: ModelSource, at_load: LoadQuantization, *, values: bool = True
+) -> ModelSource:
+    """`source` with the matrices of linear layers quantized; with zeros if not `values`.
+
+    Raises:
+        WeightsError: see `quantize`.
+        ModelConfigError: the model is not supported.
+    """
+    return quantize(
+        source, at_load, lambda: matrices_to_quantize(source), sys.stderr, values=values
+    )
+
+
+def _open(model: ModelConfig, folder: Path, options: BuildOptions, *, values: bool) -> ModelSource:
+    """The model as it is, or with random weights."""
     if model.load_format != "dummy":
         path = resolve(model.model, cache_dir=folder, revision=model.revision)
         return ModelSource.open(path, model.hf_overrides)

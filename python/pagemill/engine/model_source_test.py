@@ -1,8 +1,10 @@
-"""`--load-format dummy`: a model without weights is planned and runs."""
+"""`--load-format dummy`: a model without weights is planned and runs. `--quantization`: so is one
+whose matrices are rounded."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,10 @@ from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig, build
 from pagemill.engine.loading import load
 from pagemill.engine.model_plan import plan_model
+from pagemill.engine.model_source import open_model
 from pagemill.models.base import ModelConfigError
+from pagemill.runner.build import BuildOptions
+from pagemill.weights.source import ModelSource
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
@@ -105,3 +110,73 @@ def test_what_the_operator_overrides(tmp_path: Path):
     # Of what it takes away, nothing is left.
     _config(tmp_path, quantization_config={"quant_method": "gptq"})
     plan_model(build(EngineConfig, options | {"hf_overrides": {"quantization_config": None}}))
+
+
+def _quantized(config: EngineConfig, name: str) -> EngineConfig:
+    return replace(config, model=replace(config.model, quantization=name))
+
+
+# CPUs pack int8 as q8_0 and int4 as q4_1.
+@pytest.mark.parametrize(("name", "bits"), [("fp8", 8), ("int8", 8.5), ("int4", 5)])
+def test_a_plan_of_quantized_weights(tmp_path: Path, name: str, bits: float):
+    config = _config(tmp_path)
+    saved = plan_model(config).weights - plan_model(_quantized(config, name)).weights
+    assert saved == pytest.approx(2 * (_LAYER - 2 * 64) * (16 - bits) / 8, rel=0.02)
+    (written,) = (tmp_path / "cache/quantized").iterdir()
+    assert written.stat().st_blocks * 512 < 2**16
+
+
+def test_random_weights_that_are_quantized(tmp_path: Path):
+    config = _config(tmp_path)
+    assert _tokens(_quantized(config, "int4")) != _tokens(config)
+
+
+def _checkpoint(directory: Path, **changes: object) -> EngineConfig:
+    """Random weights as a checkpoint of its own."""
+    plan_model(_config(directory))
+    (file,) = (directory / "cache/dummy").iterdir()
+    file.rename(directory / "model.safetensors")
+    _config(directory, **changes)
+    return build(EngineConfig, {"model": str(directory), "cache_dir": str(directory / "cache")})
+
+
+@pytest.mark.parametrize(
+    ("stated", "wanted", "message"),
+    [
+        ({"quant_method": "gptq"}, "fp8", r"quantized already \(gptq\); leave it out"),
+        ({}, "fp8", "it does not say how"),
+        (None, "awq", "not quantized; it can be quantized to fp8, fp8_per_block, int8, "),
+        (None, "int7", "int7 is not known; known are fp8, fp8_per_block, int8, "),
+    ],
+)
+def test_what_cannot_be_quantized(
+    tmp_path: Path, stated: dict[str, str] | None, wanted: str, message: str
+):
+    config = _checkpoint(tmp_path, quantization_config=stated)
+    with pytest.raises(ConfigError, match=message):
+        open_model(_quantized(config, wanted).model, BuildOptions())
+
+
+@pytest.mark.parametrize("options", [BuildOptions(implementation="transformers"), BuildOptions()])
+def test_only_native_models_are_quantized(tmp_path: Path, options: BuildOptions):
+    config = _checkpoint(tmp_path, architectures=["NoSuchModel"])
+    with pytest.raises(ConfigError, match="--quantization fp8 needs a model with native support"):
+        open_model(_quantized(config, "fp8").model, options)
+
+
+def test_a_quantized_checkpoint_may_be_given_its_method(tmp_path: Path):
+    config = _checkpoint(tmp_path, quantization_config={"quant_method": "fp8"})
+    opened = open_model(_quantized(config, "fp8").model, BuildOptions())
+    assert opened.at_load is None
+    assert {tensor.file for tensor in opened.source.tensors} == {f"{tmp_path}/model.safetensors"}
+
+
+def test_gguf_files_have_their_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "model.gguf"
+    path.touch()
+    gguf = ModelSource("gguf", path, {}, None, None, {})
+    monkeypatch.setattr(ModelSource, "open", lambda *_: gguf)
+    config = build(EngineConfig, {"model": str(path)})
+    assert open_model(_quantized(config, "gguf").model, BuildOptions()) == (gguf, gguf, None)
+    with pytest.raises(ConfigError, match=r"quantized already \(gguf\); leave it out"):
+        open_model(_quantized(config, "int8").model, BuildOptions())

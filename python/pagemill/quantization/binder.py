@@ -84,9 +84,12 @@ class WeightBinder:
         self._tensors.note(text)
 
     def has(self, name: str) -> bool:
-        """True if the source has a tensor of this name, or parts of it."""
+        """True if the source has a tensor of this name, or parts of it, or the matrices of a stack
+        of this name one by one."""
         module = name.removesuffix(".weight")
-        return self._tensors.has(name) or (module != name and self._has_scheme(module))
+        if self._tensors.has(name) or self._is_divided(module):
+            return True
+        return module != name and self._has_scheme(module)
 
     def claim(self, name: str) -> None:
         """Marks a tensor as used that belongs to another rank."""
@@ -106,6 +109,8 @@ class WeightBinder:
         stack = self._tensors.peek(module)
         if stack is not None and not self._tensors.has(name):
             return DTYPES[stack.dtype].block_elements
+        if self._is_divided(module):
+            module = f"{module}.0"
         return self._scheme(module).block_elements(self._tensors, module)
 
     def linear(
@@ -163,7 +168,7 @@ class WeightBinder:
         """The weights of `module` of all experts, [experts, out, in], or some of these `matrices`,
         or of each some rows or some columns: one tensor `<experts>.<module>.weight`, or without
         `.weight`, as it is stored, its matrices side by side or one below the other, or each
-        transposed; or made of `<experts>.<i>.<module>.weight`.
+        transposed; or made of `<experts>.<i>.<module>.weight` or `<experts>.<module>.<i>.weight`.
 
         Raises:
             WeightsError: one is missing, or of another shape or type, or the columns would cut a
@@ -183,11 +188,13 @@ class WeightBinder:
             self._check_shape(location, shape)
             return self._tensors.stored_stack(_some(location, matrices), rows, columns)
         chosen = range(shape[0]) if matrices is None else matrices.indices
+        stem, end = f"{experts}.", f".{module}"
+        if self._is_divided(f"{experts}.{module}"):
+            stem, end = f"{experts}.{module}.", ""
         parts = [
-            self.linear(f"{experts}.{i}.{module}", shape[1:], rows=rows, columns=columns)
-            for i in chosen
+            self.linear(f"{stem}{i}{end}", shape[1:], rows=rows, columns=columns) for i in chosen
         ]
-        name = parts[0].name.replace(f"{experts}.{chosen[0]}.", f"{experts}.", 1)
+        name = parts[0].name.replace(f"{stem}{chosen[0]}.", stem, 1)
         return self._tensors.stack(name, parts)
 
     def turned_stack(
@@ -498,6 +505,10 @@ class WeightBinder:
         """
         if check_all_used(self._source, self._method, self._tensors.claimed, ignored):
             self.note(OTHER_SCALES)
+
+    def _is_divided(self, module: str) -> bool:
+        """True if the matrices of the stack `module` are stored one by one, under their numbers."""
+        return self._has_scheme(f"{module}.0")
 
     def _has_scheme(self, module: str) -> bool:
         return self._stated_scheme(module).stores(self._tensors, module)

@@ -60,6 +60,17 @@ def method_of(config: Mapping[str, Any]) -> Method:
     return _load(_UNQUANTIZED).from_section(Section("none"))
 
 
+def stated_method(config: Mapping[str, Any]) -> str | None:
+    """The `quant_method` that `config` states, "" if it has a section without one; None if it says
+    nothing of quantization."""
+    for key in _KEYS:
+        if config.get(key) is not None:
+            if not isinstance(config[key], Mapping):
+                return ""
+            return str(cast("Mapping[str, Any]", config[key]).get("quant_method", ""))
+    return None
+
+
 def _load(target: str) -> type[Method]:
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)

@@ -36,11 +36,13 @@ from pagemill.ops.shard import Shard
 from pagemill.ops.trace import Tensor, Trace
 from pagemill.quantization.binder import WeightBinder
 from pagemill.runner.fallback.module import BuiltModule
+from pagemill.runner.linear_matrices import linear_matrices
 from pagemill.runner.recorded_shapes import ShapeRecorder
 from pagemill.runner.tail import OTHER_TAILS, Tail, choose_tail, trace_tail
 from pagemill.weights.adapter_target import AdapterTarget
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import shown
+from pagemill.weights.location import TensorLocation
 from pagemill.weights.source import ModelSource
 
 
@@ -336,7 +338,29 @@ def model_shapes(source: ModelSource, options: BuildOptions) -> dict[str, tuple[
     return weights.shapes
 
 
+def matrices_to_quantize(source: ModelSource) -> tuple[TensorLocation, ...]:
+    """The matrices of linear layers (`linear_matrices`) among the tensors of `source`, without
+    those of any head.
+
+    Raises:
+        ModelConfigError, WeightsError: see `build`; the architecture has no native support.
+    """
+    named = _with_architecture(source)
+    _check_sizes(named)
+    model = model_class(named.architecture).from_config(named.config)
+    if isinstance(model, Classifier):
+        named = named.with_prefix(model.base_prefix)
+    weights = WeightBinder(Trace(), named)
+    _trace_hidden(model, weights)
+    return linear_matrices(weights.trace.program, source.tensors)
+
+
 def _trace(model: Model, weights: Weights, tail: Tail) -> None:
+    trace_tail(weights, model, _trace_hidden(model, weights), tail)
+    weights.trace.program.check_integrity()
+
+
+def _trace_hidden(model: Model, weights: Weights) -> Tensor:
     trace = weights.trace
     inputs = StepInputs(
         trace.input("token_ids", "i32", ("tokens",)),
@@ -345,8 +369,7 @@ def _trace(model: Model, weights: Weights, tail: Tail) -> None:
         _grid_positions(trace, model.traits.media),
         trace.input("token_types", "i32", ("tokens",)) if model.traits.token_types else None,
     )
-    trace_tail(weights, model, model.hidden(weights, inputs), tail)
-    trace.program.check_integrity()
+    return model.hidden(weights, inputs)
 
 
 def _media_inputs(trace: Trace, media: MediaTraits | None) -> MediaInputs | None:

@@ -21,6 +21,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from pagemill.ops.dtypes import BLOCK_DTYPES
 from pagemill.weights.adapter_target import AdapterTarget
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import read_object, shown
@@ -414,6 +415,11 @@ def _dora(
             " stores it otherwise"
         )
     weight = source.tensor(f"{name}.weight")
+    if weight.dtype not in (*REAL_DTYPES, *BLOCK_DTYPES):
+        raise WeightsError(
+            f"{adapter.path} is DoRA, which needs the weight of {name} without scales; this model"
+            f" stores it as {weight.dtype}"
+        )
     a, b = read_f32(module.a), read_f32(module.b) * np.float32(scale)
     left, right = (a.T, b.T) if module.embedding else (b, a)
     shape = (left.shape[0], right.shape[1])

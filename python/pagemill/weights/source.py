@@ -106,6 +106,12 @@ class ModelSource:
         """
         return replace(self, _tensors=read_file(path))
 
+    def with_tensors(
+        self, tensors: Mapping[str, TensorLocation], changes: Mapping[str, Any]
+    ) -> ModelSource:
+        """The same model with these tensors, by name, and with `changes` of its configuration."""
+        return replace(self, config={**self.config, **changes}, _tensors=tensors)
+
     def with_prefix(self, prefix: str) -> ModelSource:
         """The same model, with `prefix` in front of the names of tensors if none has it: that of a
         checkpoint without a head, whose names lack the module that a head stands beside."""

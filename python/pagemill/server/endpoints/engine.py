@@ -153,7 +153,12 @@ def _program_texts(model: ModelFacts, path: str) -> dict[str, str]:
     try:
         source = ModelSource.open(model.path, model.hf_overrides, tensors=False)
         return program_texts(
-            source, path, model.max_model_len, model.pooled, adapters=model.adapters
+            source,
+            path,
+            model.max_model_len,
+            model.pooled,
+            adapters=model.adapters,
+            at_load=model.at_load,
         )
     except (WeightsError, OSError) as error:
         raise bad_request(f"`path` cannot be used: {error}", "path") from error

@@ -1,0 +1,1 @@
+"""Quantization of a checkpoint's matrices when a model is loaded."""

@@ -1,0 +1,184 @@
+"""Files of rounded matrices are written once, whole or not at all, and within bounds."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from pagemill.config.load_quantization import LoadQuantization
+from pagemill.quantization.at_load import room, rounded_file
+from pagemill.quantization.at_load.formats import FORMATS
+from pagemill.quantization.at_load.quantized_source import quantize
+from pagemill.quantization.at_load.testing.decoded import read_matrix
+from pagemill.quantization.table import method_of
+from pagemill.weights.errors import WeightsError
+from pagemill.weights.location import TensorLocation
+from pagemill.weights.source import ModelSource
+
+SHAPES = {"a.weight": (300, 256), "b.weight": (40, 96), "odd.weight": (24, 50)}
+STACK = (3, 256, 64)
+
+
+class Model:
+    """A directory with matrices, a stack of them, and a vector; `searches` counts how often its
+    matrices were looked for."""
+
+    def __init__(self, path: Path, seed: int = 1) -> None:
+        self.path, self.folder, self.searches = path / "model", path / "quantized", 0
+        self.path.mkdir(exist_ok=True)
+        random = np.random.default_rng(seed)
+        shapes = SHAPES | {"experts.up": STACK, "norm.weight": (256,)}
+        self.tensors = {
+            name: random.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()
+        }
+        self.save()
+        (self.path / "config.json").write_text(json.dumps({"architectures": ["Any"]}))
+
+    def save(self) -> None:
+        save_file(self.tensors, self.path / "model.safetensors")
+
+    @property
+    def source(self) -> ModelSource:
+        return ModelSource.open(self.path)
+
+    def quantized(self, name: str, *, values: bool = True) -> ModelSource:
+        def matrices() -> Sequence[TensorLocation]:
+            self.searches += 1
+            return [tensor for tensor in self.source.tensors if tensor.name != "norm.weight"]
+
+        at_load = LoadQuantization(name, str(self.folder))
+        return quantize(self.source, at_load, matrices, io.StringIO(), values=values)
+
+    @property
+    def files(self) -> list[Path]:
+        return sorted(self.folder.iterdir()) if self.folder.exists() else []
+
+
+@pytest.fixture(name="model")
+def _model(tmp_path: Path) -> Model:
+    return Model(tmp_path)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_matrices_are_near_and_others_stay(
+    model: Model, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many rows are rounded at a time."""
+    monkeypatch.setattr(rounded_file, "_CHUNK", 4096)
+    source = model.quantized(name)
+    matrices = {key.removesuffix(".weight"): model.tensors[key] for key in SHAPES}
+    matrices |= {f"experts.up.{i}": model.tensors["experts.up"][i] for i in range(STACK[0])}
+    if name.startswith("int") and "w8a8" not in name:  # groups of 32 columns
+        assert source.tensor("odd.weight") == model.source.tensor("odd.weight")
+        del matrices["odd"]
+    for module, expected in matrices.items():
+        values = read_matrix(source, module, expected.shape)
+        assert np.mean((values - expected) ** 2) < 8e-3 * np.mean(expected**2)
+        assert np.abs(values - expected).max() > 0
+    assert not source.has("experts.up")
+    assert source.tensor("norm.weight") == model.source.tensor("norm.weight")
+    assert method_of(source.config).scheme("a").name.startswith("compressed-tensors")
+
+
+def test_files_are_written_once_for_a_checkpoint_and_a_format(model: Model) -> None:
+    first = model.quantized("fp8")
+    assert model.quantized("fp8").tensor("a.weight") == first.tensor("a.weight")
+    assert model.searches == 1
+    model.quantized("int8")
+    assert model.searches == 2 and len(model.files) == 2
+    model.tensors["a.weight"] *= 2
+    model.save()
+    os.utime(model.path / "model.safetensors", ns=(0, 1))
+    assert model.quantized("fp8").tensor("a.weight").file != first.tensor("a.weight").file
+    assert model.searches == 3
+
+
+def test_a_plan_writes_no_values(model: Model) -> None:
+    planned = model.quantized("int4", values=False)
+    (file,) = model.files
+    assert file.stat().st_blocks * 512 < file.stat().st_size
+    written = model.quantized("int4")
+    assert read_matrix(written, "a", SHAPES["a.weight"]).any()
+    shapes = {tensor.name: tensor.shape for tensor in written.tensors}
+    assert shapes == {tensor.name: tensor.shape for tensor in planned.tensors}
+    # And what is there is used.
+    again = model.quantized("int4", values=False)
+    assert again.tensor("a.weight_packed") == written.tensor("a.weight_packed")
+
+
+def test_numbers_that_are_not_finite_are_refused(model: Model) -> None:
+    model.tensors["a.weight"][123, 45] = np.nan
+    model.save()
+    with pytest.raises(WeightsError, match="a.weight has numbers that are not finite"):
+        model.quantized("fp8")
+    assert not model.files
+
+
+def test_a_model_without_such_matrices_is_refused(model: Model) -> None:
+    at_load = LoadQuantization("int4", str(model.folder))
+    with pytest.raises(WeightsError, match="no matrix can be quantized to int4"):
+        quantize(model.source, at_load, list, io.StringIO())
+
+
+def test_a_full_disk_is_an_error_that_leaves_nothing(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(model.path)._replace(free=1000)
+    monkeypatch.setattr(room.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(WeightsError, match=r"quantized weights .*No space.*--cache-dir"):
+        model.quantized("fp8")
+    assert not model.files
+
+
+def test_old_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were read the longest ago, if there is no room; and all after 30 days."""
+    now, day = time.time(), 24 * 3600
+    ages = {"ancient": 31, "older": 3, "abandoned.partial": 2.5, "newer": 2, "newest": 1}
+    for name, days in (ages | {"own.partial": 0.5}).items():
+        (tmp_path / name).write_bytes(bytes(4096))
+        os.utime(tmp_path / name, (now - days * day, now))
+    disk = shutil.disk_usage(tmp_path)
+
+    def files() -> list[str]:
+        return sorted(file.name for file in tmp_path.iterdir())
+
+    def usage(_: Path):
+        return disk._replace(total=40960, free=32768 - 4096 * len(files()))
+
+    monkeypatch.setattr(room.shutil, "disk_usage", usage)
+    with pytest.raises(OSError, match="No space"):
+        room.make_room(tmp_path, 32768)
+    assert len(files()) == 6
+    room.make_room(tmp_path, 0)
+    assert files() == ["abandoned.partial", "newer", "newest", "older", "own.partial"]
+    room.make_room(tmp_path, 8192)  # of 12,288 that are free 4,096 are to stay so
+    assert len(files()) == 5
+    room.make_room(tmp_path, 16384)
+    assert files() == ["newer", "newest", "own.partial"]
+
+
+def test_a_damaged_file_is_written_again(model: Model) -> None:
+    written = model.quantized("fp8")
+    (file,) = model.files
+    stored = file.read_bytes()
+    file.write_bytes(bytes(len(stored)))
+    assert model.quantized("fp8").tensor("a.weight") == written.tensor("a.weight")
+    assert file.read_bytes() == stored
+
+
+def test_numbers_that_scales_do_not_hold_are_refused(model: Model) -> None:
+    model.tensors["b.weight"] *= np.float32(1e8)
+    model.save()
+    with pytest.raises(WeightsError, match="b.weight has numbers that are too large"):
+        model.quantized("int4")
+    assert not model.files
+    model.quantized("fp8")

@@ -1,0 +1,190 @@
+"""Writes a safetensors file of matrices that are rounded when a model is loaded.
+
+    write_rounded(path, FORMATS["fp8"], matrices, sys.stderr)   # by all cores
+
+Where tensors lie follows from the shapes of matrices. Elements of four bytes come first, then of
+two, then of one, so that each lies at a multiple of its size.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import numpy as np
+import numpy.typing as npt
+from tqdm import tqdm
+
+from pagemill.ops.dtypes import tensor_bytes
+from pagemill.quantization.at_load.room import PARTIAL, make_room
+from pagemill.quantization.at_load.rounding import RoundedPart, Rounding
+from pagemill.weights.errors import WeightsError
+from pagemill.weights.location import TensorLocation
+from pagemill.weights.read import read_f32
+
+_ELEMENT_BYTES = {"F32": 4, "I32": 4, "F16": 2, "I8": 1, "F8_E4M3": 1}
+_CHUNK = 1 << 18  # elements that a thread rounds at a time: what its core's cache holds
+_ALIGNMENT = 64
+
+
+class _Place(NamedTuple):
+    """`part` of `matrix`, of which `rows` begin so many bytes behind the header."""
+
+    matrix: TensorLocation
+    part: RoundedPart
+    rows: int
+    begin: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.matrix.name.removesuffix('.weight')}.{self.part.suffix}"
+
+    @property
+    def row_bytes(self) -> int:
+        return self.part.columns * _ELEMENT_BYTES[self.part.dtype]
+
+    @property
+    def end(self) -> int:
+        return self.begin + self.rows * self.row_bytes
+
+
+def write_rounded(
+    path: Path,
+    rounding: Rounding,
+    matrices: Sequence[TensorLocation],
+    progress: TextIO,
+    *,
+    values: bool = True,
+) -> None:
+    """Writes `matrices`, f32, bf16 or f16 and called `<module>.weight`, to a file that appears at
+    `path` when it is complete; others of the folder may go for it (`make_room`). Without `values`
+    all are zeros, which take no disk space.
+
+    Raises:
+        WeightsError: a matrix has a number that is not finite, or the file cannot be written, for
+            want of disk space for instance.
+    """
+    places = _places(rounding, matrices)
+    size = places[-1].end if places else 0
+    header = _header(places)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if values:
+            make_room(path.parent, size)
+        handle, name = tempfile.mkstemp(PARTIAL, dir=path.parent)
+        try:
+            with os.fdopen(handle, "r+b") as file:
+                file.write(len(header).to_bytes(8, "little") + header)
+                file.truncate(8 + len(header) + size)
+                file.flush()
+                if values:
+                    _write_values(file.fileno(), 8 + len(header), rounding, places, progress)
+                    os.fsync(file.fileno())
+            os.replace(name, path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise WeightsError(
+            f"{path}: {size} bytes of quantized weights cannot be made ({error.strerror}):"
+            " if it is for want of disk space, choose another folder with --cache-dir"
+        ) from error
+
+
+def _places(rounding: Rounding, matrices: Sequence[TensorLocation]) -> list[_Place]:
+    parts = [(m, part) for m in matrices for part in rounding.parts(m.shape[1])]
+    places: list[_Place] = []
+    begin = 0
+    for matrix, part in sorted(parts, key=lambda entry: -_ELEMENT_BYTES[entry[1].dtype]):
+        places.append(_Place(matrix, part, -(-matrix.shape[0] // part.row_step), begin))
+        begin = places[-1].end
+    return places
+
+
+def _header(places: Sequence[_Place]) -> bytes:
+    entries: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    for place in places:
+        entries[place.name] = {
+            "dtype": place.part.dtype,
+            "shape": [place.rows, place.part.columns],
+            "data_offsets": [place.begin, place.end],
+        }
+    text = json.dumps(entries).encode()
+    return text + b" " * (-(8 + len(text)) % _ALIGNMENT)
+
+
+def _write_values(
+    file: int, start: int, rounding: Rounding, places: Sequence[_Place], progress: TextIO
+) -> None:
+    of_matrix: dict[str, list[_Place]] = {}
+    for place in places:
+        of_matrix.setdefault(place.matrix.name, []).append(place)
+
+    def round_rows(rows: TensorLocation, begin: int) -> int:
+        parts = [part.suffix for part in rounding.parts(rows.shape[1])]
+        rounded = dict(zip(parts, rounding.round(_finite(rows)), strict=True))
+        for place in of_matrix[rows.name]:
+            _check(rows, rounded[place.part.suffix])
+            at = start + place.begin + begin // place.part.row_step * place.row_bytes
+            _write_at(file, rounded[place.part.suffix], at)
+        return _bytes_of(rows)
+
+    matrices = [found[0].matrix for found in of_matrix.values()]
+    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    bar = tqdm(
+        total=sum(map(_bytes_of, matrices)),
+        desc="quantizing",
+        file=progress,
+        unit="B",
+        unit_scale=True,
+        disable=None,
+    )
+    try:
+        for matrix in matrices:  # a few thousand chunks at a time
+            chunks = zip(*_chunks(matrix, rounding.row_step), strict=True)
+            for done in pool.map(round_rows, *chunks):
+                bar.update(done)
+    finally:
+        bar.close()
+        pool.shutdown(cancel_futures=True)
+
+
+def _chunks(matrix: TensorLocation, step: int) -> Iterator[tuple[TensorLocation, int]]:
+    """Some rows of the matrix, and the first of them, a multiple of `step`."""
+    rows, columns = matrix.shape
+    size = max(1, _CHUNK // columns // step) * step
+    for begin in range(0, rows, size):
+        offset = matrix.offset + tensor_bytes(matrix.dtype, (begin, columns))
+        yield replace(matrix, shape=(min(size, rows - begin), columns), offset=offset), begin
+
+
+def _bytes_of(location: TensorLocation) -> int:
+    return tensor_bytes(location.dtype, location.shape)
+
+
+def _check(rows: TensorLocation, rounded: npt.NDArray[Any]) -> None:
+    """Rejects scales that their type does not hold."""
+    if rounded.dtype.kind == "f" and not np.isfinite(rounded).all():
+        raise WeightsError(f"{rows.file}: {rows.name} has numbers that are too large")
+
+
+def _finite(rows: TensorLocation) -> npt.NDArray[np.float32]:
+    values = read_f32(rows)
+    if not math.isfinite(values.max(initial=0) - values.min(initial=0)):
+        raise WeightsError(f"{rows.file}: {rows.name} has numbers that are not finite")
+    return values
+
+
+def _write_at(file: int, values: npt.NDArray[Any], at: int) -> None:
+    little_endian = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+    rest = little_endian.reshape(-1).view(np.uint8).data
+    while rest:
+        written = os.pwrite(file, rest, at)
+        rest, at = rest[written:], at + written

@@ -1,0 +1,45 @@
+"""What the writer of a quantized file knows of a format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+
+
+class RoundedPart(NamedTuple):
+    """One tensor of a quantized matrix, `<module>.<suffix>`: [ceil(rows / row_step), columns] of
+    the element type `dtype`, as safetensors names it."""
+
+    suffix: str
+    dtype: str
+    row_step: int
+    columns: int
+
+
+class Rounding(Protocol):
+    """A format of matrices. Pure; several threads may use one.
+
+    1. `section` is what a checkpoint in this format has as `quantization_config`.
+    2. `refusal` says why a matrix [rows, columns], or a stack of such, cannot have this format; ""
+       if it can.
+    3. `parts` are the tensors of a matrix with rows of `columns`.
+    4. `round` makes those of some rows, f32 [rows, columns], all finite. They begin at a multiple
+       of `row_step`, the rows that are rounded together.
+    """
+
+    @property
+    def section(self) -> Mapping[str, Any]: ...
+
+    @property
+    def row_step(self) -> int: ...
+
+    def refusal(self, shape: Sequence[int]) -> str: ...
+
+    def parts(self, columns: int) -> Sequence[RoundedPart]: ...
+
+    def round(self, values: Floats) -> Sequence[npt.NDArray[Any]]: ...

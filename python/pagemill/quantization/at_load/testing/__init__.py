@@ -1,0 +1,1 @@
+"""What tests read of matrices that were rounded at load."""
