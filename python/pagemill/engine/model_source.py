@@ -11,8 +11,6 @@ from pagemill.config import ConfigError, ModelConfig
 from pagemill.config.env import cache_folder
 from pagemill.config.load_quantization import LoadQuantization
 from pagemill.engine.executor_sizes import weights_dtype
-from pagemill.quantization.at_load.formats import FORMATS
-from pagemill.quantization.at_load.quantized_source import quantize
 from pagemill.quantization.table import METHODS, stated_method
 from pagemill.runner.build import BuildOptions, matrices_to_quantize, model_shapes, supports
 from pagemill.weights.errors import WeightsError
@@ -47,13 +45,18 @@ def open_model(model: ModelConfig, options: BuildOptions, *, values: bool = True
             be quantized, or is already.
         FetchError, WeightsError, ModelConfigError: the model cannot be found or read.
     """
-    wanted = model.quantization
-    if wanted is not None and wanted not in (*FORMATS, *METHODS, _GGUF):
+    wanted, folder = model.quantization, cache_folder(model.cache_dir)
+    if wanted is None:
+        source = _open(model, folder, options, values=values)
+        return OpenedModel(source, source, None)
+    # Imports take longer than other starts have for them.
+    from pagemill.quantization.at_load.formats import FORMATS
+
+    if wanted not in (*FORMATS, *METHODS, _GGUF):
         raise ConfigError(f"--quantization {wanted} is not known; known are {', '.join(FORMATS)}")
-    folder = cache_folder(model.cache_dir)
     source = _open(model, folder, options, values=values)
     stated = _GGUF if source.kind == _GGUF else stated_method(source.config)
-    if wanted is None or wanted == stated:
+    if wanted == stated:
         return OpenedModel(source, source, None)
     if stated is not None:
         raise ConfigError(
@@ -80,6 +83,8 @@ def quantized(
         WeightsError: see `quantize`.
         ModelConfigError: the model is not supported.
     """
+    from pagemill.quantization.at_load.quantized_source import quantize
+
     return quantize(
         source, at_load, lambda: matrices_to_quantize(source), sys.stderr, values=values
     )

@@ -1,6 +1,6 @@
 // File: cc/ops/linear/scaled/emulated_scaled.h
-// The AMX packed GEMMs over emulated tiles. They need AVX-512 with VBMI, VNNI and BF16, but no AMX. Test
-// code only.
+// The AMX packed GEMMs over emulated tiles. They need AVX-512 with VBMI, VNNI and BF16, but no AMX.
+// Test code only.
 #ifndef PAGEMILL_CC_OPS_LINEAR_SCALED_EMULATED_SCALED_H_
 #define PAGEMILL_CC_OPS_LINEAR_SCALED_EMULATED_SCALED_H_
 
