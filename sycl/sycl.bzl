@@ -109,7 +109,7 @@ _COMPILED_KERNELS_ENV = {
     "SYCL_CACHE_PERSISTENT": "1",
 }
 
-def sycl_cc_test(name, srcs, deps, size = "medium", data = []):
+def sycl_cc_test(name, srcs, deps, size = "medium", data = [], args = [], env = {}):
     """A googletest on the CPU device; skipped without --config=sycl.
 
     Args:
@@ -118,13 +118,16 @@ def sycl_cc_test(name, srcs, deps, size = "medium", data = []):
       deps: what it tests; googletest and its main() are added.
       size: of the test.
       data: files that it reads.
+      args: of the test's command line.
+      env: its environment, beside where the runtime finds compiled kernels.
     """
     cc_test(
         name = name,
         size = size,
         srcs = srcs,
         data = data + _COMPILED_KERNELS,
-        env = _COMPILED_KERNELS_ENV,
+        args = args,
+        env = dict(env, **_COMPILED_KERNELS_ENV),
         target_compatible_with = WITH_SYCL,
         deps = deps + ["@googletest//:gtest_main"],
     )

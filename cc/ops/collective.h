@@ -26,7 +26,7 @@ comm::Group* GroupOf(const Attributes& attributes, const KernelContext& context)
 // difference. OK for ops that are not collectives.
 Status CheckGroups(const Attributes& attributes, const comm::Groups& groups);
 
-// For streams of the group's ranks to join. `group` is used while they do.
+// For streams of the group's ranks to join. `group` outlives them: some exchange all data by it.
 device::Ranks RanksOf(comm::Group& group);
 
 }  // namespace pagemill::ops

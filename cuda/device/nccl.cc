@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "cc/device/ranks.h"
+
 namespace pagemill::gpu {
 namespace {
 
@@ -72,9 +74,7 @@ StatusOr<std::unique_ptr<Nccl>> Nccl::Join(const NcclLibrary& library,
   if (ranks.rank == 0) {
     PAGEMILL_RETURN_IF_ERROR(ToStatus(library, library.get_unique_id(&id), "to make a group"));
   }
-  std::vector<NcclId> ids(static_cast<size_t>(ranks.num_ranks));
-  PAGEMILL_RETURN_IF_ERROR(ranks.exchange(std::as_bytes(std::span(&id, 1)),
-                                          std::as_writable_bytes(std::span(ids))));
+  PAGEMILL_ASSIGN_OR_RETURN(const std::vector<NcclId> ids, device::TellRanks(ranks, id));
   void* comm = nullptr;
   PAGEMILL_RETURN_IF_ERROR(
       ToStatus(library, library.comm_init_rank(&comm, ranks.num_ranks, ids[0], ranks.rank),

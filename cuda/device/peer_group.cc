@@ -2,12 +2,11 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cc/device/ranks.h"
 #include "cuda/device/gpu_stream.h"
 
 namespace pagemill::gpu {
@@ -34,14 +33,6 @@ Status CheckRanks(const device::Ranks& ranks) {
                          " bytes is too small for " + std::to_string(ranks.num_ranks) + " ranks");
 }
 
-// True if `own` is true on all ranks.
-StatusOr<bool> OnAll(const device::Ranks& ranks, bool own) {
-  const std::byte mine{own};
-  std::vector<std::byte> all(static_cast<size_t>(ranks.num_ranks));
-  PAGEMILL_RETURN_IF_ERROR(ranks.exchange(std::span(&mine, 1), all));
-  return std::ranges::find(all, std::byte{0}) == all.end();
-}
-
 // Lets this thread's GPU use memory of another that this process has allocated.
 bool Reaches(int32_t device, int32_t other) {
   if (device == other) return true;
@@ -62,7 +53,7 @@ StatusOr<std::unique_ptr<PeerGroup>> PeerGroup::Join(int32_t device, const devic
   auto group = std::unique_ptr<PeerGroup>(new PeerGroup(device));
   PAGEMILL_RETURN_IF_ERROR(group->Allocate(ranks, stream));
   PAGEMILL_ASSIGN_OR_RETURN(const bool reaches_others, group->MapOthers(ranks));
-  PAGEMILL_ASSIGN_OR_RETURN(const bool all_reach, OnAll(ranks, reaches_others));
+  PAGEMILL_ASSIGN_OR_RETURN(const bool all_reach, device::OnAllRanks(ranks, reaches_others));
   if (!all_reach) PAGEMILL_RETURN_IF_ERROR(group->JoinLibrary(ranks));
   return StatusOr<std::unique_ptr<PeerGroup>>(std::move(group));
 }
@@ -98,9 +89,7 @@ StatusOr<bool> PeerGroup::MapOthers(const device::Ranks& ranks) {
   Offer own = {.process_id = getpid(), .device = device_, .address = own_, .handle = {}};
   PAGEMILL_RETURN_IF_ERROR(
       ToStatus(PAGEMILL_GPU(IpcGetMemHandle)(&own.handle, own_), "to share memory"));
-  std::vector<Offer> all(static_cast<size_t>(ranks.num_ranks));
-  PAGEMILL_RETURN_IF_ERROR(ranks.exchange(std::as_bytes(std::span(&own, 1)),
-                                          std::as_writable_bytes(std::span(all))));
+  PAGEMILL_ASSIGN_OR_RETURN(const std::vector<Offer> all, device::TellRanks(ranks, own));
   bool reaches_all = true;
   for (int32_t r = 0; r < ranks.num_ranks; ++r) {
     const Offer& offer = all[static_cast<size_t>(r)];
@@ -121,7 +110,7 @@ StatusOr<bool> PeerGroup::MapOthers(const device::Ranks& ranks) {
 
 Status PeerGroup::JoinLibrary(const device::Ranks& ranks) {
   const StatusOr<NcclLibrary> library = NcclLibrary::Open();
-  PAGEMILL_ASSIGN_OR_RETURN(const bool all_have, OnAll(ranks, library.ok()));
+  PAGEMILL_ASSIGN_OR_RETURN(const bool all_have, device::OnAllRanks(ranks, library.ok()));
   if (all_have) {
     PAGEMILL_ASSIGN_OR_RETURN(nccl_, Nccl::Join(*library, ranks));
     return OkStatus();

@@ -3,16 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <iterator>
-#include <mutex>
-#include <optional>
 #include <string>
 #include <sycl/sycl.hpp>
 #include <utility>
 #include <vector>
 
 #include "sycl/device/internal/kernel_cache.h"
+#include "sycl/device/internal/queue_stream.h"
 #include "sycl/device/internal/status.h"
-#include "sycl/device/onednn.h"
 #include "sycl/device/sycl_stream.h"
 
 namespace pagemill::sycl {
@@ -21,173 +19,6 @@ namespace {
 namespace experimental = ::sycl::ext::oneapi::experimental;
 
 constexpr size_t kAlignment = 256;  // bytes
-
-// The first error of a stream's work. Shared with its events.
-class StreamErrors {
- public:
-  void Add(Status status) {
-    if (status.ok()) return;
-    std::lock_guard lock(mutex_);
-    if (first_.ok()) first_ = std::move(status);
-  }
-  Status first() const {
-    std::lock_guard lock(mutex_);
-    return first_;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  Status first_;
-};
-
-class QueueEvent final : public device::Event {
- public:
-  Status Synchronize() override {
-    if (errors_ == nullptr) return OkStatus();  // never recorded
-    errors_->Add(Guarded([&] { event_.wait_and_throw(); }));
-    return errors_->first();
-  }
-  void Set(::sycl::event event, std::shared_ptr<StreamErrors> errors) {
-    event_ = std::move(event);
-    errors_ = std::move(errors);
-  }
-
- private:
-  ::sycl::event event_;
-  std::shared_ptr<StreamErrors> errors_;
-};
-
-class CommandGraph final : public device::Graph {
- public:
-  using Executable = experimental::command_graph<experimental::graph_state::executable>;
-  explicit CommandGraph(Executable executable) : executable_(std::move(executable)) {}
-  const Executable& executable() const { return executable_; }
-
- private:
-  const Executable executable_;
-};
-
-class QueueStream final : public SyclStream {
- public:
-  QueueStream(const ::sycl::context& context, const ::sycl::device& device, KernelCache& kernels,
-              std::atomic<int64_t>& num_replays)
-      : errors_(std::make_shared<StreamErrors>()),
-        kernels_(kernels),
-        num_replays_(num_replays),
-        queue_(context, device,
-               [errors = errors_](::sycl::exception_list list) {
-                 for (const std::exception_ptr& error : list) {
-                   errors->Add(Guarded([&] { std::rethrow_exception(error); }));
-                 }
-               },
-               ::sycl::property::queue::in_order()) {}
-
-  ~QueueStream() override {
-    Enqueue([&] { queue_.wait_and_throw(); });
-  }
-
-  void CopyToDevice(std::byte* to, std::span<const std::byte> from) override {
-    if (from.empty()) return;
-    Enqueue([&] { queue_.memcpy(to, from.data(), from.size()); });
-  }
-  void CopyToHost(std::span<std::byte> to, const std::byte* from) override {
-    if (to.empty()) return;
-    Enqueue([&] { queue_.memcpy(to.data(), from, to.size()); });
-  }
-  void Record(device::Event& event) override {
-    static_cast<QueueEvent&>(event).Set({}, errors_);
-    Enqueue([&] {
-      static_cast<QueueEvent&>(event).Set(queue_.ext_oneapi_submit_barrier(), errors_);
-    });
-  }
-
-  void BeginCapture() override {
-    Enqueue([&] {
-      capture_.emplace(queue_.get_context(), queue_.get_device());
-      capture_->begin_recording(queue_);
-    });
-  }
-  StatusOr<std::unique_ptr<device::Graph>> EndCapture() override {
-    std::unique_ptr<device::Graph> graph;
-    Enqueue([&] {
-      capture_->end_recording();
-      graph = std::make_unique<CommandGraph>(capture_->finalize());
-    });
-    capture_.reset();
-    PAGEMILL_RETURN_IF_ERROR(errors_->first());
-    return graph;
-  }
-  void Replay(const device::Graph& graph) override {
-    Enqueue([&] { queue_.ext_oneapi_graph(static_cast<const CommandGraph&>(graph).executable()); });
-    ++num_replays_;
-  }
-
-  void Launch(const KernelLaunch& launch, std::span<const std::byte> params) override {
-    if (launch.groups == 0 || !errors_->first().ok()) return;
-    const StatusOr<::sycl::kernel> kernel = kernels_.Find(launch.module, launch.kernel);
-    if (!kernel.ok()) return errors_->Add(kernel.status());
-    const auto size = static_cast<size_t>(launch.group_size);
-    Enqueue([&] {
-      queue_.submit([&](::sycl::handler& handler) {
-        handler.set_arg(0, experimental::raw_kernel_arg(params.data(), params.size()));
-        handler.parallel_for(
-            ::sycl::nd_range<1>(static_cast<size_t>(launch.groups) * size, size), *kernel);
-      });
-    });
-  }
-
-  bool CanMultiply(const MatrixProduct& product) override {
-    return WithOnednn([&](Onednn& onednn) { return onednn.CanMultiply(product); });
-  }
-  bool Multiply(const MatrixProduct& product) override {
-    return WithOnednn([&](Onednn& onednn) { return onednn.Multiply(product); });
-  }
-
- private:
-  // False if the library cannot be used, or use(onednn) is false. True also if there is an error,
-  // which is reported.
-  template <typename Use>
-  bool WithOnednn(const Use& use) {
-    // What the library enqueues on a CPU frees its own operands, so a graph could replay it once.
-    if (capture_.has_value() && queue_.get_device().is_cpu()) return false;
-    bool is_used = true;
-    Enqueue([&] {
-      Onednn* const onednn = FindOnednn();
-      const StatusOr<bool> result = onednn == nullptr ? false : use(*onednn);
-      errors_->Add(result.status());
-      is_used = !result.ok() || *result;
-    });
-    return is_used;
-  }
-
-  // Null if the library cannot be used.
-  Onednn* FindOnednn() {
-    if (std::exchange(has_looked_for_onednn_, true)) return onednn_.get();
-    const StatusOr<OnednnLibrary> library = OnednnLibrary::Open();
-    if (!library.ok()) return nullptr;
-    const ::sycl::context context = queue_.get_context();
-    const ::sycl::device device = queue_.get_device();
-    // Without memory for it other kernels multiply.
-    StatusOr<std::unique_ptr<Onednn>> created =
-        Onednn::Create(*library, &device, &context, &queue_);
-    if (created.ok()) onednn_ = *std::move(created);
-    return onednn_.get();
-  }
-
-  // After an error nothing is enqueued.
-  template <typename Body>
-  void Enqueue(const Body& body) {
-    if (errors_->first().ok()) errors_->Add(Guarded(body));
-  }
-
-  const std::shared_ptr<StreamErrors> errors_;
-  KernelCache& kernels_;
-  std::atomic<int64_t>& num_replays_;  // of all streams
-  ::sycl::queue queue_;
-  std::optional<experimental::command_graph<experimental::graph_state::modifiable>> capture_;
-  bool has_looked_for_onednn_ = false;
-  std::unique_ptr<Onednn> onednn_;  // once it has multiplied
-};
 
 // Memory that `allocate` returns for a number of bytes, or a refusal that begins with `refusal`.
 template <typename Allocate>
@@ -223,9 +54,15 @@ std::vector<::sycl::device> ListGpus() {
 StatusOr<std::vector<::sycl::device>> FindDevices(SyclKind kind) {
   std::vector<::sycl::device> devices;
   const Status status = Guarded([&] {
-    devices = kind == SyclKind::kGpu
-                  ? ListGpus()
-                  : ::sycl::device::get_devices(::sycl::info::device_type::cpu);
+    if (kind == SyclKind::kGpu) {
+      devices = ListGpus();
+      return;
+    }
+    // Listed twice, so that two ranks have a device each.
+    for (int i = 0; i < 2; ++i) {
+      std::ranges::copy(::sycl::device::get_devices(::sycl::info::device_type::cpu),
+                        std::back_inserter(devices));
+    }
   });
   if (!status.ok()) return FailedPrecondition("SYCL cannot be used: " + status.message());
   if (!devices.empty()) return devices;

@@ -42,6 +42,18 @@ struct KernelModule {
   std::span<const KernelFile> files;  // that `source` may include
 };
 
+// Ranks whose devices exchange data.
+inline constexpr int32_t kMaxSyclRanks = 8;
+
+// The memory of a device through which it exchanges data with those of other ranks.
+struct RankMemory {
+  int32_t rank = 0;
+  int32_t num_ranks = 1;
+  std::byte* sent = nullptr;      // most_bytes, for data that is to be sent
+  std::byte* received = nullptr;  // num_ranks * most_bytes
+  int64_t most_bytes = 0;         // that a rank sends at once; a multiple of 64
+};
+
 struct KernelLaunch {
   const KernelModule& module;
   const char* kernel;
@@ -58,6 +70,11 @@ class SyclStream : public device::Stream {
   virtual bool CanMultiply(const MatrixProduct& product) = 0;
   // Enqueues Onednn::Multiply(). False if CanMultiply() is.
   virtual bool Multiply(const MatrixProduct& product) = 0;
+  // Null unless it has joined other ranks.
+  virtual const RankMemory* rank_memory() const = 0;
+  // A call of all ranks, which have joined each other: `bytes` bytes at `from` of rank r go to
+  // `received` + r * bytes of rank_memory(), on all ranks. The host may wait for it.
+  virtual void Gather(const std::byte* from, int64_t bytes) = 0;
 };
 
 // `stream` is one of a SyclDevice.

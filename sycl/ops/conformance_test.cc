@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cc/device/capabilities.h"
+#include "cc/ops/all_reduce_add_rms_norm/all_reduce_add_rms_norm_conformance.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/conformance_bodies.h"
 #include "cc/ops/testing/adapters_on_device.h"
@@ -80,6 +81,8 @@ constexpr OpBody kBodies[] = {
     {"add", ops::CheckAddConformance},
     {"add_rms_norm", ops::CheckAddRmsNormConformance},
     {"adjust_logits", ops::CheckAdjustLogitsConformance},
+    {"all_gather", ops::CheckAllGatherConformance},
+    {"all_reduce", ops::CheckAllReduceConformance},
     {"argmax", ops::CheckArgmaxConformance},
     {"attention", ops::CheckAttentionConformance},
     {"causal_conv", ops::CheckCausalConvConformance},
@@ -131,6 +134,11 @@ INSTANTIATE_TEST_SUITE_P(Ops, SyclConformance, ::testing::ValuesIn(kBodies),
 
 const ops::Kernel& ApplyAdapterKernel() {
   return (**ops::FindOp(SyclOps(), "apply_adapter")).kernels[0];
+}
+
+TEST(SyclConformance, AllReduceAddRmsNorm) {
+  ops::CheckAllReduceAddRmsNormConformance(OpOnHost("all_reduce_add_rms_norm").definition(),
+                                           Device().capabilities());
 }
 
 TEST(SyclConformance, ApplyAdapter) {

@@ -35,16 +35,13 @@ SyclDevice& Device() {
   return *device;
 }
 
-program::Target TheTarget() {
-  return {.ops = SyclOps(), .capabilities = Device().capabilities()};
-}
+program::Target TheTarget() { return {.ops = SyclOps(), .capabilities = Device().capabilities()}; }
 
 Status Check(const std::string& text, DType act, double tolerance) {
   return program::testing::CheckCloseLogits(
-      text, act, tolerance,
-      {.target = TheTarget(), .device = Device(), .num_replays = [] {
-         return Device().num_replays();
-       }});
+      text, act, tolerance, {.target = TheTarget(), .device = Device(), .num_replays = [] {
+                               return Device().num_replays();
+                             }});
 }
 
 TEST(Programs, ALlamaHasTheTokensOfTheCpu) {
@@ -61,6 +58,21 @@ TEST(Programs, ALlamaInBf16IsClose) {
 TEST(Programs, ALlamaOfBlocksHasTheTokensOfTheCpu) {
   const Status status =
       Check(TinyLlamaText({.seed = 4, .weight_dtype = DType::kQ4_1}), DType::kF32, 1e-4);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+}
+
+// Without oneDNN, which is not recorded into graphs of the CPU.
+TEST(Programs, RanksOfALlamaHaveItsTokens) {
+  std::vector<std::string> parts;
+  for (int32_t r = 0; r < 2; ++r) {
+    parts.push_back(TinyLlamaText({.seed = 8, .rank = r, .ranks = 2}));
+  }
+  const Status status = program::testing::CheckLogitsOfRanks(
+      TinyLlamaText({.seed = 8}), parts, 1e-4,
+      {.target = TheTarget(),
+       .device = Device(),
+       .num_replays = [] { return Device().num_replays(); },
+       .deterministic = true});
   EXPECT_TRUE(status.ok()) << status.ToString();
 }
 

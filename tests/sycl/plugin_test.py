@@ -32,6 +32,7 @@ def _device() -> Iterator[None]:
         patch.setenv("PAGEMILL_DEVICE_PLUGINS", str(Path(PLUGIN).resolve()))
         patch.setenv("OCL_ICD_FILENAMES", str(Path(CPU_RUNTIME).resolve()))
         patch.setenv("SYCL_CACHE_TRACE", "1")
+        patch.delenv("SYCL_CACHE_PERSISTENT", raising=False)  # set by default
         yield
 
 
@@ -44,8 +45,19 @@ def _device() -> Iterator[None]:
         ("qwen3_moe", {}),
         ("deepseek_v2", {}),
         ("mamba2", {}),
+        ("llama", {"tensor_parallel_size": 2}),
+        ("qwen3_moe", {"tensor_parallel_size": 2}),
     ],
-    ids=["llama", "llama-drafts", "gemma3", "qwen3_moe", "deepseek_v2", "mamba2"],
+    ids=[
+        "llama",
+        "llama-drafts",
+        "gemma3",
+        "qwen3_moe",
+        "deepseek_v2",
+        "mamba2",
+        "llama-ranks",
+        "qwen3_moe-ranks",
+    ],
 )
 def test_greedy_tokens_are_those_of_the_cpu(
     family: str, options: dict[str, Any], tmp_path: Path

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig, read_environment
+from pagemill.config.env import set_default
 from pagemill.engine.device_libraries import open_libraries
 from pagemill.engine.encoder import EncoderSizes
 from pagemill.engine.executor_sizes import ExecutorSizes
@@ -50,6 +51,8 @@ def _installed(path: tuple[str, ...]) -> list[importlib.metadata.EntryPoint]:
 
 def find_plugins() -> list[FoundPlugin]:
     """Loads all plugins and asks them for their devices."""
+    # Intel's runtime compiles kernels in seconds to a minute. It reads this when it is first used.
+    set_default("SYCL_CACHE_PERSISTENT", "1")
     return [
         *(_find(path) for path in read_environment().device_plugins),
         *(_find_installed(entry) for entry in _installed(tuple(sys.path))),

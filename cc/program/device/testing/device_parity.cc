@@ -225,6 +225,7 @@ Status CheckEqualLogits(const std::string& text, DType act, const DeviceUnderTes
 Status CheckLogitsOfRanks(const std::string& text, const std::vector<std::string>& parts,
                           double tolerance, const DeviceUnderTest& under_test) {
   ExecutorOptions options = ParityOptions();
+  options.deterministic = under_test.deterministic;
   options.activations = ops::Precision::kF32;
   options.kv_cache_dtype = DType::kF32;
   PAGEMILL_ASSIGN_OR_RETURN(Program program, Program::Parse(text));

@@ -25,6 +25,7 @@ struct DeviceUnderTest {
   Target target;
   device::Device& device;
   std::function<int64_t()> num_replays;  // of graphs, so far
+  bool deterministic = false;            // ExecutorOptions'; of CheckLogitsOfRanks() alone
 };
 
 // Options of both executors.
