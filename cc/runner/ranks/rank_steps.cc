@@ -400,6 +400,11 @@ Status FollowSteps(program::Executor* executor, comm::Group& group, const StepBo
       continue;
     }
     group.Leave();
+    // The others may have gone because this rank's device failed, of which its steps know.
+    for (; in_flight > 0; --in_flight) {
+      const Status own = executor->Collect(&output);
+      if (!own.ok()) return own;
+    }
     return status;
   }
 }

@@ -55,10 +55,11 @@ class Recorder final : public program::Executor {
     steps.push_back(text);
     return failure;
   }
-  Status Collect(program::ExecutorOutput*) override { return OkStatus(); }
+  Status Collect(program::ExecutorOutput*) override { return lost; }
 
   std::vector<std::string> steps;
-  Status failure;
+  Status failure;  // of Enqueue()
+  Status lost;     // of Collect()
 };
 
 std::vector<int32_t> Tokens(int32_t count) {
@@ -374,6 +375,27 @@ TEST(RankStepsTest, AFollowerThatFailsAStepEndsTheGroup) {
     EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status.ToString();
   });
   EXPECT_EQ(ranks.ends[1].message(), "out of order");
+}
+
+TEST(RankStepsTest, AFollowerTellsWhyItsStepWasLostIfTheGroupHasEnded) {
+  const auto segment = *comm::SharedSegment::Create({.topology = {.tensor = 2}});
+  Recorder recorder;
+  recorder.lost = Internal("no memory");
+  Status end;
+  std::thread other([&] {
+    const comm::Groups groups = (*comm::SharedMemoryWorld::Join(segment, 1))->groups();
+    end = FollowSteps(&recorder, *groups.at(comm::Axis::kTensor), kBounds);
+  });
+  {
+    const comm::Groups groups = (*comm::SharedMemoryWorld::Join(segment, 0))->groups();
+    comm::Group& group = *groups.at(comm::Axis::kTensor);
+    Recorder executor;
+    LeadingExecutor leading(&executor, &group, kBounds);
+    EXPECT_TRUE(leading.Enqueue(Step(1, 1).view()).ok());
+    EXPECT_TRUE(leading.ForgetAdapter(step::AdapterId(1)).ok());  // an error there
+  }
+  other.join();
+  EXPECT_EQ(end.message(), "no memory");
 }
 
 TEST(RankStepsTest, AStepBeyondTheBoundsIsRefusedBeforeItIsSent) {
