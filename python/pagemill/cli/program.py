@@ -14,7 +14,8 @@ An inference engine and OpenAI-compatible server for language models.
 {commands}
 
 `pagemill COMMAND --help` lists a command's options. Every option can also stand in a YAML file
-that --config names. Numbers may be written as 4k (4,000), 4K (4,096) or 2GiB.
+that --config names. Numbers may be written as 4k (4,000), 4K (4,096) or 2GiB, and parts of JSON
+values as --hf-overrides.NAME VALUE.
 
   pagemill serve                              the default model on port 8000
   pagemill serve model.gguf --port 9000       a file of your own

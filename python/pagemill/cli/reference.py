@@ -14,6 +14,10 @@ Made from the options' own descriptions by `python -m pagemill.cli.reference`; a
 
 - `--max-model-len 4K` and `--max_model_len=4K` are the same.
 - Every option may stand in a YAML file, `option: value`, that `--config` names; flags win over it.
+- An option whose value is JSON also takes its parts one by one: `--hf-overrides.a.b 3` is
+  `--hf-overrides '{{"a": {{"b": 3}}}}'`, and `--hf-overrides.a+ 7` appends to a list (`+=7,8` two
+  items). A value that is not JSON is a text. Parts complete the option's value from its own flag or
+  the file, and override what it has under their names.
 - Counts may be written as `4k` (4,000) or `4K` (4,096), sizes as `500MB` or `2GiB`.
 - The exit status is 0 when done, 1 when it could not be done, 2 when it was asked wrongly.
 - The environment is read for {names} and nothing else.

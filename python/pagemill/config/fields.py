@@ -91,6 +91,11 @@ class Leaf:
         """True for a tuple that a repeated flag or a YAML list fills."""
         return typing.get_origin(self.base_type) is tuple
 
+    @property
+    def is_json(self) -> bool:
+        """True for a JSON object, or a mapping in YAML."""
+        return typing.get_origin(self.base_type) is dict
+
 
 def option(
     default: Any,
@@ -223,7 +228,7 @@ def _converted(leaf: Leaf, raw: Any) -> Any:
         items: list[Any] = [*raw] if isinstance(raw, (list, tuple)) else [raw]  # pyright: ignore[reportUnknownVariableType]
         element = typing.get_args(base)[0]
         return tuple(_scalar(element, item, leaf.spec.unit) for item in items)
-    if typing.get_origin(base) is dict:
+    if leaf.is_json:
         if isinstance(raw, str):
             raw = json.loads(raw)
         if not isinstance(raw, Mapping):

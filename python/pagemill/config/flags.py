@@ -5,17 +5,28 @@
     config = parser.read(ServeConfig, parser.parse_args(argv))
 
 `--max-model-len` and `--max_model_len` are the same flag, `=` or a space precedes its value, and
-`--config FILE` reads a YAML file that flags override.
+`--config FILE` reads a YAML file that flags override. Options whose value is a JSON object also
+take its parts one by one; see `json_parts`.
 """
 
 import argparse
+import functools
 import inspect
 import shutil
 import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn, TypeVar
 
-from pagemill.config.fields import ConfigError, Leaf, Range, build, did_you_mean, leaves
+from pagemill.config.fields import (
+    ConfigError,
+    Leaf,
+    Range,
+    build,
+    did_you_mean,
+    leaves,
+    parse_value,
+)
+from pagemill.config.json_parts import JsonPart, parse_part, split_flag, with_parts
 from pagemill.config.quantities import format_bytes
 from pagemill.config.yaml_file import read_yaml
 
@@ -55,6 +66,8 @@ class FlagParser(argparse.ArgumentParser):
         )
         self._in_intermixed = False
         self._config_flag_added = False
+        self._json_flags: set[str] = set()
+        self.set_defaults(json_parts=[])
 
     def add_config(self, cls: type[Any]) -> None:
         """Adds the options of the tree `cls`, one help group for each dataclass, and `--config`."""
@@ -65,6 +78,8 @@ class FlagParser(argparse.ArgumentParser):
                 what = what[:1].upper() + what[1:]
                 groups[leaf.owner] = self.add_argument_group(title, what)
             _add_leaf(groups[leaf.owner], leaf)
+            if leaf.is_json:
+                self._json_flags.add(leaf.flag)
         if not self._config_flag_added:
             self.add_argument(
                 "--config",
@@ -99,8 +114,8 @@ class FlagParser(argparse.ArgumentParser):
         Raises:
           ConfigError: the file has an unknown name, or a value is invalid.
         """
-        own = {leaf.name for leaf in leaves(cls)}
-        allowed = own.union(*({leaf.name for leaf in leaves(other)} for other in known))
+        own = {leaf.name: leaf for leaf in leaves(cls)}
+        allowed = set(own).union(*({leaf.name for leaf in leaves(other)} for other in known))
         values: dict[str, Any] = {}
         if args.config is not None:
             for key, value in read_yaml(args.config).items():
@@ -112,14 +127,21 @@ class FlagParser(argparse.ArgumentParser):
                     raise ConfigError(f"--config {args.config}: {key!r} is given twice")
                 values[name] = value
         values.update({k: v for k, v in vars(args).items() if k in own})
+        given: list[JsonPart] = args.json_parts
+        for name, leaf in own.items():
+            if parts := [part for part in given if part.flag.dest == name]:
+                whole = parse_value(leaf, values.get(name, leaf.default))
+                values[name] = with_parts(whole, parts)
         return build(cls, {k: v for k, v in values.items() if k in own})
 
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
         """As argparse's, with underscores in flags, and positionals anywhere among the flags."""
-        if args is not None:
+        if args is not None and not self._in_intermixed:
             args = [self._with_dashes(arg) for arg in args]
+            for arg in args:
+                self._add_part_flag(arg)
         if self._in_intermixed or args is None or self._subparsers is not None:
             return super().parse_known_args(args, namespace)
         # argparse alone would match an optional positional before the first flag, with nothing.
@@ -137,7 +159,7 @@ class FlagParser(argparse.ArgumentParser):
         if rest:
             name = rest[0].split("=")[0]
             if name.startswith("-"):
-                hint = did_you_mean(name, list(self._option_string_actions))
+                hint = did_you_mean(name.split(".")[0], list(self._option_string_actions))
                 self.error(f"unknown option {rest[0]!r}{hint}")
             texts = [flag for flag in ("-q", "-p") if flag in self._option_string_actions]
             hint = f"; text goes to {texts[0]}, in quotes" if texts else ""
@@ -155,11 +177,32 @@ class FlagParser(argparse.ArgumentParser):
         dashed = name.replace("_", "-")
         return dashed + equals + value if dashed in self._option_string_actions else arg
 
+    def _add_part_flag(self, arg: str) -> None:
+        """Adds the flag of a part of a JSON option, if `arg` is one."""
+        part = split_flag(arg)
+        known = self._option_string_actions
+        if part is None or part.flag in known or part.option not in known:
+            return
+        if part.option not in self._json_flags:
+            self.error(f"{part.flag}: the value of {part.option} is not JSON and has no parts")
+        if "" in part.path:
+            self.error(f"{part.flag}: the name of a part is empty")
+        self.add_argument(
+            part.flag,
+            action="append",
+            dest="json_parts",
+            type=functools.partial(parse_part, part),
+            metavar="VALUE",
+            help=argparse.SUPPRESS,
+        )
+
 
 def describe(leaf: Leaf) -> str:
     """Returns the help text of one option, with its default."""
     text = leaf.spec.help.rstrip(".")
     default = leaf.default
+    if leaf.is_json:
+        text += f"; one part: {leaf.flag}.NAME VALUE"
     if leaf.base_type is bool:
         return f"{text} (default: {'on' if default else 'off'})"
     if default in (None, "", (), {}):
