@@ -202,7 +202,7 @@ def describe(leaf: Leaf) -> str:
     text = leaf.spec.help.rstrip(".")
     default = leaf.default
     if leaf.is_json:
-        text += f"; one part: {leaf.flag}.NAME VALUE"
+        text += f". One part: {leaf.flag}.NAME VALUE"
     if leaf.base_type is bool:
         return f"{text} (default: {'on' if default else 'off'})"
     if default in (None, "", (), {}):

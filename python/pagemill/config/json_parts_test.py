@@ -145,5 +145,5 @@ def test_help_says_it(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         _read("--help")
     text = " ".join(capsys.readouterr().out.split())
-    assert "one part: --hf-overrides.NAME VALUE" in text
+    assert "One part: --hf-overrides.NAME VALUE" in text
     assert "--max-model-len.NAME" not in text

@@ -41,6 +41,12 @@ class ServerConfig:
         "Path that a proxy in front adds before the server's own, such as /llm. Requests with and"
         " without it are served alike, and /openapi.json names it.",
     )
+    middleware: tuple[str, ...] = option(
+        (),
+        "Import path of ASGI middleware of your own: a class, which is called with the app, or an"
+        " async function (request, call_next); may be repeated, the first sees a request first. It"
+        " runs before keys are checked (docs/http.md). Default: none.",
+    )
     api_key: tuple[str, ...] = option(
         (),
         "A key that requests must carry as `Authorization: Bearer KEY` or `X-API-Key: KEY`; may be"

@@ -24,6 +24,7 @@ from pagemill.server.http_answer import error_response
 from pagemill.server.http_route import HttpRoute
 from pagemill.server.key_ring import KeyRing
 from pagemill.server.limits.layer import LimitKeys
+from pagemill.server.middleware import add_middleware
 from pagemill.server.origins import guard_origins
 from pagemill.server.playground.layer import Playground
 from pagemill.server.records.layer import RequestRecords
@@ -43,12 +44,16 @@ def create_app(
 
     Without keys in `ring` every caller is the same, anonymous one. `listeners` get the record of
     each request at its end.
+
+    Raises:
+        ConfigError: the operator's middleware cannot be used.
     """
     limited = LimitKeys(_routes(state, endpoints), state.limiter)
     admitted = Admission(FullQueue(limited, state), state.lifecycle)
     answering: ASGIApp = ApiKeyAuth(admitted, ring or KeyRing())
     if state.config.playground:
         answering = Playground(answering)
+    answering = add_middleware(answering, state.config.middleware)
     return _observed(state, answering, listeners)
 
 

@@ -38,6 +38,7 @@ from pagemill.server.http_server import HttpServer, listen
 from pagemill.server.key_ring import KeyFile, KeyRing
 from pagemill.server.keys import warn_if_open
 from pagemill.server.limits.limiter import KeyLimiter
+from pagemill.server.middleware import check_middleware
 from pagemill.server.open_model import open_model
 from pagemill.server.records.listeners import RecordListeners, check_listeners
 from pagemill.server.responses import store_file
@@ -101,6 +102,7 @@ def _serve(config: ServeConfig, key_file: KeyFile) -> int:
         # A mistake ends the server here, not each of its processes.
         open_tls(config.server.tls)
         open_servers(config.server.mcp_servers)
+        check_middleware(config.server.middleware)
         return supervise(config, key_file)
     with (
         _listener(config.server) as listener,
