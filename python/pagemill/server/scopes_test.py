@@ -77,6 +77,7 @@ def test_the_sockets_user_is_the_operator() -> None:
             transport = httpx.ASGITransport(create_admin_app(server.state, None, OPERATOR))
             async with httpx.AsyncClient(transport=transport, base_url="http://fake") as client:
                 assert (await client.get("/server_info")).json()["models"] == ["fake", "alias"]
+                assert (await client.get("/get_world_size")).json() == {"world_size": 1}
                 paths = (await client.get("/openapi.json")).json()["paths"]
                 assert set(paths) == {row.path for row in ADMIN_ENDPOINTS}
 

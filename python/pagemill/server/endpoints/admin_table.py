@@ -40,6 +40,7 @@ ADMIN_ENDPOINTS = (
         scope=Scope.KEY,
         response="status:DOCUMENT",
     ),
+    _operation("get_world_size", "GET", "", "WorldSize"),
     _operation("is_paused", "GET", "", "PauseState"),
     _operation("is_sleeping", "GET", "", "SleepState"),
     _operation(

@@ -29,6 +29,7 @@ from pagemill.server.protocol.operation import (
     SleepState,
     WakeRequest,
     WeightsRequest,
+    WorldSize,
 )
 from pagemill.server.state import ServerState
 
@@ -132,6 +133,12 @@ async def restore_session(
         _engine(server, caller), "restore_session", path=body.path, cache_salt=body.cache_salt
     )
     return SessionState(num_tokens, list(token_ids))
+
+
+async def get_world_size(server: ServerState, body: dict[str, Any], caller: Caller) -> WorldSize:
+    """How many processes divide the model."""
+    del body
+    return WorldSize(server.settings["tensor_parallel_size"])
 
 
 async def server_info(server: ServerState, body: dict[str, Any], caller: Caller) -> ServerInfo:

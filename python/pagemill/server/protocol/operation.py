@@ -165,6 +165,12 @@ class ProfileState(msgspec.Struct):
     complete: bool
 
 
+class WorldSize(msgspec.Struct):
+    """The number of ranks."""
+
+    world_size: int
+
+
 class ServerInfo(msgspec.Struct):
     """What was started, and how it is. `settings`: every flag's value, without secrets."""
 

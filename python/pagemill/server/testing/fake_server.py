@@ -13,8 +13,10 @@ from pagemill.config import (
     BatchApiConfig,
     ConnectionConfig,
     OriginConfig,
+    ServeConfig,
     ServerConfig,
     TlsConfig,
+    flatten,
 )
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.local_client import LocalClient
@@ -160,7 +162,8 @@ async def fake_server(
         tls=tls or TlsConfig(),
         batches=batches or BatchApiConfig(),
     )
-    state = ServerState(config, tools=ToolServers(tools))
+    settings = flatten(ServeConfig(server=config))
+    state = ServerState(config, settings=settings, tools=ToolServers(tools))
     renderer = renderer or FakeRenderer()
     pipeline = await make_pipeline(
         engine,
