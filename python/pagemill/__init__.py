@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pagemill.engine.llm import LLM as LLM
+    from pagemill.engine.offline_beams import BeamSearchParams as BeamSearchParams
     from pagemill.engine.sampling import SamplingParams as SamplingParams
 
 __version__ = "0.1.0"
-__all__ = ["LLM", "SamplingParams", "__version__"]
+__all__ = ["LLM", "BeamSearchParams", "SamplingParams", "__version__"]
 
 
 def __getattr__(name: str) -> object:
@@ -23,6 +24,10 @@ def __getattr__(name: str) -> object:
         from pagemill.engine.llm import LLM
 
         return LLM
+    if name == "BeamSearchParams":
+        from pagemill.engine.offline_beams import BeamSearchParams
+
+        return BeamSearchParams
     if name == "SamplingParams":
         from pagemill.engine.sampling import SamplingParams
 

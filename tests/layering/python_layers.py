@@ -37,6 +37,7 @@ _EVERYWHERE = {"config", "observe"}
 # The places that put rendering and engine together.
 COMPOSERS = {
     "python/pagemill/engine/llm.py",
+    "python/pagemill/engine/offline_control.py",
     "python/pagemill/engine/text_batch.py",
     "python/pagemill/server/generation.py",
     "python/pagemill/server/pipeline.py",

@@ -10,7 +10,8 @@ from pagemill.config import EngineConfig
 from pagemill.engine.fan_out import child_sampling
 from pagemill.engine.loading import LoadedModel, load
 from pagemill.engine.messages import ChoiceRequest, EngineRequest
-from pagemill.engine.offline_batch import OfflineBatch
+from pagemill.engine.offline_batch import OfflineBatch, OfflineQueue
+from pagemill.engine.outputs import ChoiceOutput
 from pagemill.engine.sampling import SamplingParams
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 
@@ -34,6 +35,7 @@ class OfflineModel:
         """Takes over a loaded model; `close` ends it."""
         self._loaded = loaded
         self._ids = itertools.count(1)
+        self._queue = OfflineQueue(loaded.core.bindings, loaded.core.max_choices)
 
     @classmethod
     def load(cls, config: EngineConfig) -> "OfflineModel":
@@ -77,16 +79,14 @@ class OfflineModel:
         Raises:
           EngineError: the engine refuses or fails a request; the others are aborted.
         """
-        core = self._loaded.core
         requests = [
             EngineRequest(RenderedPrompt.of(prompt), (self._choice(output_len, temperature, seed),))
             for seed, prompt in enumerate(prompts)
         ]
         outputs = [TimedOutput() for _ in prompts]
         begin = time.monotonic()
-        for news in OfflineBatch(core.bindings, requests, core.max_choices):
-            if news.error is not None:
-                raise news.error
+
+        def take(news: ChoiceOutput) -> None:
             timed = outputs[news.index]
             now = news.created - begin
             if news.token_ids and not timed.num_tokens:
@@ -94,6 +94,8 @@ class OfflineModel:
                 timed.num_cached_tokens = news.num_cached_tokens
             timed.num_tokens += len(news.token_ids)
             timed.done_s = now
+
+        OfflineBatch(self._queue, requests, take).run()
         return outputs
 
     def _choice(self, output_len: int, temperature: float | None, seed: int) -> ChoiceRequest:

@@ -2,6 +2,8 @@
 
 Every step is a request of its own for one token of each beam, which finds the rest in the prefix
 cache. That is slow, and needs nothing of the engine but log probabilities.
+
+`beam_steps` is the search itself; `BeamSearch` runs it for a server, `offline_beams` without one.
 """
 
 from __future__ import annotations
@@ -10,16 +12,17 @@ import asyncio
 import heapq
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
+from msgspec import structs
 
 from pagemill.engine.async_engine import Prompt
 from pagemill.engine.outputs import ChoiceOutput, EngineError, TokenLogprobs
 from pagemill.engine.request_stream import RequestStream
+from pagemill.engine.sampling import ALL_LOGPROBS, SamplingParams
 
 _LOGGER = logging.getLogger("pagemill.engine")
 
@@ -41,6 +44,13 @@ class BeamOptions:
     def num_alternatives(self) -> int:
         """Most likely tokens that each step needs: with some that end an output, enough go on."""
         return 2 * self.width
+
+    def step_sampling(self, sampling: SamplingParams) -> SamplingParams:
+        """How a step of a request with `sampling` is sampled."""
+        logprobs = max(sampling.logprobs or 0, self.num_alternatives)
+        if sampling.logprobs == ALL_LOGPROBS:
+            logprobs = ALL_LOGPROBS
+        return structs.replace(sampling, n=1, temperature=0.0, logprobs=logprobs)
 
     def score(self, beam: Beam, length: int = 0) -> float:
         """The rank of `beam`, or what it would be with as many tokens as `length`."""
@@ -71,6 +81,33 @@ class Beam:
             (*self.logprobs, token),
             self.logprob + token.logprob,
         )
+
+
+def beam_steps(
+    prompt: Prompt, options: BeamOptions, *, keeps_logprobs: bool
+) -> Generator[list[Prompt], list[ChoiceOutput], list[ChoiceOutput]]:
+    """Searches for the outputs of one prompt, and returns them, the best one first.
+
+    Yields the prompts of a step, and needs the output of each: one token, with the log
+    probabilities that `BeamOptions.step_sampling` requests.
+    """
+    live, ended, num_cached = [Beam()], list[Beam](), 0
+    for step in range(prompt.max_tokens):
+        outputs = yield [_extended(prompt, beam) for beam in live]
+        if step == 0:
+            num_cached = outputs[0].num_cached_tokens
+        candidates: list[Beam] = []
+        for beam, output in zip(live, outputs, strict=True):
+            for token in _alternatives(output, options.num_alternatives):
+                ends = token.token_id in options.ends
+                (ended if ends else candidates).append(beam.extended(token))
+        live = heapq.nlargest(options.width, candidates, key=lambda beam: beam.logprob)
+        ended = heapq.nlargest(options.width, ended, key=options.score)
+        if not live or _is_settled(options, live, ended, prompt.max_tokens):
+            break
+    best = heapq.nlargest(options.width, [*ended, *live], key=options.score)
+    whole = {id(beam) for beam in ended}
+    return [_output(beam, id(beam) in whole, num_cached, keeps_logprobs) for beam in best]
 
 
 class BeamSearch:
@@ -138,49 +175,17 @@ class BeamSearch:
             self._on_news()
 
     async def _search(self, prompt: Prompt) -> list[ChoiceOutput]:
-        """The outputs of one prompt, the best one first."""
-        options = self._options
-        live, ended, num_cached = [Beam()], list[Beam](), 0
-        for step in range(prompt.max_tokens):
-            outputs = await self._next(prompt, live)
-            if step == 0:
-                num_cached = outputs[0].num_cached_tokens
-            candidates: list[Beam] = []
-            for beam, output in zip(live, outputs, strict=True):
-                for token in _alternatives(output, options.num_alternatives):
-                    ends = token.token_id in options.ends
-                    (ended if ends else candidates).append(beam.extended(token))
-            live = heapq.nlargest(options.width, candidates, key=lambda beam: beam.logprob)
-            ended = heapq.nlargest(options.width, ended, key=options.score)
-            if not live or self._is_settled(live, ended, prompt.max_tokens):
-                break
-        best = heapq.nlargest(options.width, [*ended, *live], key=options.score)
-        whole = {id(beam) for beam in ended}
-        return [self._output(beam, id(beam) in whole, num_cached) for beam in best]
+        steps = beam_steps(prompt, self._options, keeps_logprobs=self._keeps_logprobs)
+        outputs: list[ChoiceOutput] | None = None
+        while True:
+            try:
+                prompts = next(steps) if outputs is None else steps.send(outputs)
+            except StopIteration as end:
+                return end.value
+            outputs = await self._next(prompts)
 
-    def _is_settled(self, live: Sequence[Beam], ended: Sequence[Beam], max_tokens: int) -> bool:
-        """True if no beam can become better than what has ended."""
-        score = self._options.score
-        if len(ended) < self._options.width:
-            return False
-        best = max(max(score(beam), score(beam, max_tokens)) for beam in live)
-        return best <= min(map(score, ended))
-
-    async def _next(self, prompt: Prompt, live: Sequence[Beam]) -> list[ChoiceOutput]:
-        """What may follow each beam."""
-        given = prompt.rendered
-        prompts = [
-            Prompt(
-                msgspec.structs.replace(
-                    given,
-                    token_ids=np.concatenate(
-                        [given.token_ids, np.asarray(beam.tokens, given.token_ids.dtype)]
-                    ),
-                ),
-                1,
-            )
-            for beam in live
-        ]
+    async def _next(self, prompts: Sequence[Prompt]) -> list[ChoiceOutput]:
+        """What follows each prompt of a step."""
         found: dict[int, ChoiceOutput] = {}
         with await self._submit(prompts) as stream:
             async for outputs in stream:
@@ -188,19 +193,38 @@ class BeamSearch:
                     if output.error is not None:
                         raise output.error
                     found[output.index] = output
-        return [found[index] for index in range(len(live))]
+        return [found[index] for index in range(len(prompts))]
 
-    def _output(self, beam: Beam, is_whole: bool, num_cached: int) -> ChoiceOutput:
-        now = time.monotonic()
-        return ChoiceOutput(
-            0,
-            list(beam.tokens),
-            [now] * len(beam.tokens),
-            list(beam.logprobs) if self._keeps_logprobs else None,
-            finish_reason="stop" if is_whole else "length",
-            num_cached_tokens=num_cached,
-            created=now,
-        )
+
+def _extended(prompt: Prompt, beam: Beam) -> Prompt:
+    """The prompt of what may follow `beam`."""
+    given = prompt.rendered
+    more = np.asarray(beam.tokens, given.token_ids.dtype)
+    return Prompt(structs.replace(given, token_ids=np.concatenate([given.token_ids, more])), 1)
+
+
+def _is_settled(
+    options: BeamOptions, live: Sequence[Beam], ended: Sequence[Beam], max_tokens: int
+) -> bool:
+    """True if no beam can become better than what has ended."""
+    score = options.score
+    if len(ended) < options.width:
+        return False
+    best = max(max(score(beam), score(beam, max_tokens)) for beam in live)
+    return best <= min(map(score, ended))
+
+
+def _output(beam: Beam, is_whole: bool, num_cached: int, keeps_logprobs: bool) -> ChoiceOutput:
+    now = time.monotonic()
+    return ChoiceOutput(
+        0,
+        list(beam.tokens),
+        [now] * len(beam.tokens),
+        list(beam.logprobs) if keeps_logprobs else None,
+        finish_reason="stop" if is_whole else "length",
+        num_cached_tokens=num_cached,
+        created=now,
+    )
 
 
 def _alternatives(output: ChoiceOutput, count: int) -> list[BeamLogprobs]:

@@ -3,6 +3,8 @@
     with LLM("model.gguf") as llm:
         (output,) = llm.generate("The capital of France is", SamplingParams(temperature=0))
         print(output.choices[0].text)
+        llm.enqueue(["Dogs are", "Cats are"])  # they run while this thread does other things
+        outputs = llm.wait_for_completion()
 
 Rendering, stop strings and defaults are those of the server.
 """
@@ -10,21 +12,22 @@ Rendering, stop strings and defaults are those of the server.
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TextIO, cast
 
 import numpy as np
 
-from pagemill.config import EngineConfig, build
+from pagemill.config import EngineConfig, build, flatten
 from pagemill.config.env import cache_folder
 from pagemill.engine.adapters import Adapters
+from pagemill.engine.enqueued import Enqueued
 from pagemill.engine.limits import text_prompt
-from pagemill.engine.loading import LoadedModel, load, update_weights
+from pagemill.engine.loading import LoadedModel, load
 from pagemill.engine.media import ImageInput, place_images
-from pagemill.engine.native_requests import to_engine_error
+from pagemill.engine.offline_batch import OfflineQueue
+from pagemill.engine.offline_beams import BeamSearchParams, search_beams
+from pagemill.engine.offline_control import OfflineControl
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.pooled_batch import pool
 from pagemill.engine.progress_bar import ProgressBar
@@ -34,6 +37,8 @@ from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.inputs.scoring import activated, likeness, pair_messages, reads_pairs
 from pagemill.inputs.task import Pooled, Task
+from pagemill.observe.metrics import RequestMetrics
+from pagemill.observe.readings import Reading, readings
 from pagemill.observe.snapshot import EngineSnapshot
 from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.formats.table import marker_ids
@@ -47,15 +52,7 @@ Prompt = str | Sequence[int]
 _DEFAULT_COMPLETION_TOKENS = 16  # as the HTTP API has it; a chat gets all the room there is
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
-    """A restored session: its tokens, and of how many leading ones the KV need not be computed."""
-
-    token_ids: list[int]
-    num_cached_tokens: int
-
-
-class LLM:
+class LLM(OfflineControl):
     """A loaded model. Close it, or use it as a context manager. Not thread-safe."""
 
     def __init__(self, model: str | None = None, **options: Any) -> None:
@@ -95,8 +92,14 @@ class LLM:
         except BaseException:
             self._end_engine()
             raise
-        self._model = TextModel(self._loaded, self._renderer)
-        self._loaded.core.bindings.grammars.open_vocabulary = self._vocabulary
+        core = self._loaded.core
+        self._queue = OfflineQueue(core.bindings, core.max_choices)
+        name, max_model_len = self._loaded.names[0], core.built.max_model_len
+        self._metrics = RequestMetrics(name, max_model_len, cache_config=flatten(config.cache))
+        self._metrics.watch(self._engine.stats)
+        self._model = TextModel(self._loaded, self._renderer, self._queue, self._metrics)
+        self._enqueued = Enqueued(self._queue)
+        core.bindings.grammars.open_vocabulary = self._vocabulary
 
     def _vocabulary(self) -> Vocabulary:
         size = self._loaded.core.built.vocab_size
@@ -111,7 +114,12 @@ class LLM:
         self.close()
 
     def close(self) -> None:
-        """Ends the engine and all processes. Idempotent."""
+        """Ends the engine and all processes. Idempotent.
+
+        Enqueued requests that have not ended fail, and a warning says how many; outputs of the
+        others can still be read by `wait_for_completion`.
+        """
+        self._enqueued.close()
         self._end_engine()
         self._renderer.close()
 
@@ -145,6 +153,15 @@ class LLM:
     def stats(self) -> EngineSnapshot:
         """What the engine has counted since it started: tokens, drafts, blocks, ..."""
         return self._engine.stats()
+
+    def get_metrics(self) -> list[Reading]:
+        """The metrics of docs/metrics.md about the engine and its requests, since the model was
+        loaded. Those of requests count `generate`, `chat`, streams and `enqueue`.
+
+        Returns:
+            `Counter`, `Gauge` and `Histogram` of `pagemill.observe.readings`.
+        """
+        return readings(self._metrics.families())
 
     def generate(
         self,
@@ -206,6 +223,65 @@ class LLM:
         stated = _stated(sampling, fields)
         batch = TextBatch(self._model, prompts, stated, limit, token_matcher, grammar, adapter)
         return _finished(batch, progress)
+
+    def enqueue(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling: SamplingParams | None = None,
+        *,
+        images: Sequence[Sequence[ImageInput]] | None = None,
+        token_matcher: TokenMatcherFactory | None = None,
+        grammar: Grammar | None = None,
+        adapter: str = "",
+        **fields: Any,
+    ) -> list[int]:
+        """Submits requests without waiting; returns the id of each prompt's, for
+        `wait_for_completion`. The arguments are those of `generate`.
+
+        The engine runs them meanwhile, as many as its queue holds (`max_num_queued_reqs`); the
+        others are submitted, and outputs are read, whenever a method waits for outputs. Outputs of
+        at most 100,000 choices are held.
+
+        Raises:
+            EngineError: a request is refused, or too many are held; none is enqueued then.
+        """
+        rendered = self._place([self._prompt(prompt) for prompt in _as_list(prompts)], images)
+        stated = _stated(sampling, fields)
+        limit = _DEFAULT_COMPLETION_TOKENS
+        return self._enqueued.submit(
+            [
+                TextBatch(self._model, [prompt], stated, limit, token_matcher, grammar, adapter)
+                for prompt in rendered
+            ]
+        )
+
+    def wait_for_completion(
+        self, request_ids: Sequence[int] | None = None, *, progress: TextIO | None = None
+    ) -> list[Output]:
+        """Waits for enqueued requests and returns their outputs, each once.
+
+        Args:
+            request_ids: which, and in which order; all by default, in the order of `enqueue`.
+            progress: see `generate`.
+
+        Raises:
+            EngineError: a request failed: only its output is lost, and another call returns those
+                of the others. Or an id is unknown or was returned before, or the engine is paused.
+        """
+        return self._enqueued.wait(request_ids, progress)
+
+    def beam_search(
+        self, prompts: Prompt | Sequence[Prompt], params: BeamSearchParams, *, adapter: str = ""
+    ) -> list[Output]:
+        """Searches for the most likely outputs of each prompt, `params.beam_width` of them: its
+        choices, the best one first, with log probabilities. A step of each prompt is a request for
+        one token of each beam, so it is slower than `generate`.
+
+        Raises:
+            EngineError: see `generate`.
+        """
+        rendered = self._place([self._prompt(prompt) for prompt in _as_list(prompts)], None)
+        return search_beams(self._model, rendered, params, adapter)
 
     def stream(
         self,
@@ -349,98 +425,7 @@ class LLM:
     def _pool(
         self, pooled: Pooled, prompts: Sequence[RenderedPrompt], progress: TextIO | None
     ) -> list[np.ndarray]:
-        return pool(self._loaded.core, pooled, prompts, self._model.ids, progress)
-
-    def save_session(self, path: str | os.PathLike[str], tokens: Prompt | Output) -> int:
-        """Writes a conversation's KV to a file, so that another process need not compute it.
-
-        Args:
-            path: the file; one that is there is replaced when the new one is whole.
-            tokens: a text or token ids that were run before, or an output, with its first choice.
-
-        Returns:
-            How many leading tokens' KV is in the file: whole blocks of what is cached now.
-
-        Raises:
-            EngineError: nothing of it is cached, or the file cannot be written.
-        """
-        with self._native_errors():
-            return self._engine.save_session(os.fspath(path), self._token_ids(tokens))
-
-    def restore_session(self, path: str | os.PathLike[str]) -> Session:
-        """Reads what `save_session` wrote: a prompt that begins with these tokens finds their KV.
-
-        Raises:
-            EngineError: there is no such file, it is damaged or of another model or KV layout, or
-                the KV cache has no room for it.
-        """
-        with self._native_errors():
-            token_ids, num_cached = self._engine.restore_session(os.fspath(path))
-        return Session(token_ids, num_cached)
-
-    def sleep(self, *, keep_kv: bool = False, timeout_s: float = 60.0) -> None:
-        """Frees the memory of the weights until `wake`; requests are refused meanwhile.
-
-        Args:
-            keep_kv: keep the KV cache in memory, with all cached prefixes. Else its memory is freed
-                too, and prefixes are computed again.
-            timeout_s: how long to wait for a step in flight.
-
-        Raises:
-            EngineError: the executor's weights cannot leave memory (native with one rank can), or
-                the time is over.
-        """
-        with self._native_errors():
-            self._engine.sleep(keep_kv=keep_kv, timeout_s=timeout_s)
-
-    def wake(self) -> None:
-        """Loads the weights again, the same ones; does nothing if the engine is awake.
-
-        Raises:
-            EngineError: there is no memory for them. The engine still sleeps.
-        """
-        with self._native_errors():
-            self._engine.wake()
-
-    @property
-    def is_sleeping(self) -> bool:
-        """True from `sleep` to `wake`."""
-        return self._engine.is_sleeping()
-
-    def update_weights(self, path: str | os.PathLike[str]) -> None:
-        """Replaces the weights with those of another checkpoint of the same model; its
-        configuration and tokenizer are not read. Old and new weights are in memory at once, unless
-        the engine sleeps: then `wake` loads the new ones.
-
-        Args:
-            path: a directory of safetensors, or a GGUF file, as the model is. A file that has been
-                replaced by another of the same name is read again.
-
-        Raises:
-            WeightsError, EngineError: a file or a tensor is missing or damaged, or a tensor differs
-                in type or shape. Nothing has changed.
-        """
-        with self._native_errors():
-            loaded = self._loaded
-            update_weights(loaded.core, loaded.source, os.fspath(path), at_load=loaded.at_load)
-
-    def reset_prefix_cache(self) -> bool:
-        """Forgets all cached prefixes, those in KV tiers too; False if that is not possible now."""
-        return self._engine.reset_prefix_cache()
-
-    def _token_ids(self, tokens: Prompt | Output) -> list[int]:
-        if isinstance(tokens, Output):
-            return tokens.prompt_token_ids + tokens.choices[0].token_ids
-        if isinstance(tokens, str):
-            return list(self._renderer.encode(tokens, parse_special=True))
-        return list(tokens)
-
-    @contextlib.contextmanager
-    def _native_errors(self) -> Generator[None]:
-        try:
-            yield
-        except self._loaded.core.bindings.status_error as error:
-            raise to_engine_error(error) from error
+        return pool(self._loaded.core, self._queue, pooled, prompts, self._model.ids, progress)
 
     def _place(
         self, prompts: Sequence[RenderedPrompt], images: Sequence[Sequence[ImageInput]] | None
@@ -466,16 +451,18 @@ class LLM:
 
 
 def _finished(batch: TextBatch, progress: TextIO | None) -> list[Output]:
-    with contextlib.closing(ProgressBar(batch.num_choices, progress or sys.stderr)) as bar:
+    bar = ProgressBar(batch.num_choices, progress or sys.stderr)
+    with contextlib.closing(bar), contextlib.closing(batch):
         for delta in batch:
             bar.add(tokens=len(delta.token_ids), finished=delta.finish_reason is not None)
     return batch.outputs
 
 
 def _texts(batch: TextBatch) -> Generator[str]:
-    for delta in batch:
-        if delta.text:
-            yield delta.text
+    with contextlib.closing(batch):
+        for delta in batch:
+            if delta.text:
+                yield delta.text
 
 
 def _as_list(prompts: Prompt | Sequence[Prompt]) -> Sequence[Prompt]:

@@ -12,8 +12,8 @@ import numpy as np
 from pagemill.engine.core import EngineCore
 from pagemill.engine.limits import check_prompt
 from pagemill.engine.messages import ChoiceRequest, EngineRequest
-from pagemill.engine.offline_batch import OfflineBatch
-from pagemill.engine.outputs import EngineError
+from pagemill.engine.offline_batch import OfflineBatch, OfflineQueue
+from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.progress_bar import ProgressBar
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.inputs.task import Pooled
@@ -21,6 +21,7 @@ from pagemill.inputs.task import Pooled
 
 def pool(
     core: EngineCore,
+    queue: OfflineQueue,
     pooled: Pooled,
     prompts: Sequence[RenderedPrompt],
     ids: Iterator[int],
@@ -42,11 +43,12 @@ def pool(
     requests = [EngineRequest(prompt, (ChoiceRequest(next(ids), None),)) for prompt in prompts]
     rows: dict[int, np.ndarray] = {}
     with contextlib.closing(ProgressBar(len(requests), progress or sys.stderr)) as bar:
-        for output in OfflineBatch(core.bindings, requests, core.max_choices):
-            if output.error is not None:
-                raise output.error
+
+        def take(output: ChoiceOutput) -> None:
             if output.pooled is not None:
                 prompt = prompts[output.index]
                 rows[output.index] = pooled.rows(output.pooled, prompt.token_ids)
             bar.add(tokens=0, finished=output.finish_reason is not None)
+
+        OfflineBatch(queue, requests, take).run()
     return [rows[index] for index in range(len(prompts))]

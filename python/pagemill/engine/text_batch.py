@@ -1,14 +1,15 @@
 """Texts that continue prompts, generated in one batch on the calling thread.
 
-batch = TextBatch(model, requests, params)
-for delta in batch:
-    ...                # as texts grow
+with contextlib.closing(TextBatch(model, prompts, params, None)) as batch:
+    for delta in batch:
+        ...            # as texts grow
 batch.outputs          # all texts, in the order of the prompts
 """
 
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -16,11 +17,13 @@ from pagemill.engine.fan_out import child_sampling
 from pagemill.engine.limits import check_prompt, resolve_max_tokens
 from pagemill.engine.loading import LoadedModel
 from pagemill.engine.messages import ChoiceRequest, EngineRequest
-from pagemill.engine.offline_batch import OfflineBatch
-from pagemill.engine.outputs import ChoiceOutput, TokenLogprobs
+from pagemill.engine.offline_batch import OfflineBatch, OfflineQueue
+from pagemill.engine.outputs import ChoiceOutput, EngineError, TokenLogprobs
 from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.inputs.rendered_prompt import RenderedPrompt
+from pagemill.observe.choice_account import ChoiceAccount
+from pagemill.observe.metrics import RequestMetrics
 from pagemill.render.assembly import ChoiceAssembler, ChoiceDelta
 from pagemill.render.renderer import Renderer
 from pagemill.structured.grammar import Grammar
@@ -49,10 +52,13 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class TextModel:
-    """A loaded model and how its text is read; `ids` of requests that the engine has not had."""
+    """A loaded model, where its requests wait and are observed, and how its text is read; `ids` of
+    requests that the engine has not had."""
 
     loaded: LoadedModel
     renderer: Renderer
+    queue: OfflineQueue
+    metrics: RequestMetrics
     ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     @property
@@ -61,19 +67,45 @@ class TextModel:
         built = self.loaded.core.built
         return tuple(dict.fromkeys((*built.eos_token_ids, *self.renderer.eos_token_ids)))
 
+    def require_adapter(self, name: str) -> None:
+        """Loads the adapter `name` if it is one that is loaded on demand; "" is none.
+
+        Raises:
+            EngineError: it cannot be loaded.
+        """
+        adapters = self.loaded.core.bindings.adapters
+        if name and adapters is not None:
+            adapters.require_adapter(name)
+
+    def begin(self, prompt: RenderedPrompt, params: SamplingParams, n: int) -> list[RunningChoice]:
+        """The choices of an output that continues `prompt`; `params` has every field."""
+        output = Output(prompt.token_ids.tolist(), [Choice() for _ in range(n)])
+        return [
+            RunningChoice(
+                output,
+                choice,
+                ChoiceAssembler(
+                    self.renderer.detokenizer(output.prompt_token_ids, params.skip_special_tokens),
+                    stop=params.stop,
+                    include_stop=params.include_stop_str_in_output,
+                    min_tokens=params.min_tokens,
+                ),
+            )
+            for choice in output.choices
+        ]
+
 
 @dataclass(frozen=True, slots=True)
-class _Running:
+class RunningChoice:
     """A choice that is being generated."""
 
     output: Output
     choice: Choice
     assembler: ChoiceAssembler
+    account: ChoiceAccount = field(default_factory=ChoiceAccount)
 
     def take(self, update: ChoiceOutput) -> ChoiceDelta:
-        """Adds an output of the engine; raises its error."""
-        if update.error is not None:
-            raise update.error
+        """Adds an output of the engine."""
         delta = self.assembler.push(update)
         choice, output = self.choice, self.output
         choice.text += delta.text
@@ -88,8 +120,8 @@ class _Running:
 
 
 class TextBatch:
-    """Iterates over the deltas of all choices; `outputs` grows with them. Leaving the iteration
-    early aborts what runs."""
+    """Iterates over the deltas of all choices; `outputs` grows with what the engine gives, also
+    while another batch of the queue waits. Close it to abort what runs."""
 
     def __init__(
         self,
@@ -101,10 +133,10 @@ class TextBatch:
         grammar: Grammar | None = None,
         adapter: str = "",
     ) -> None:
-        """Checks all requests; the first iteration submits them.
+        """Checks all requests; `submit` or the first iteration submits them.
 
         Args:
-            model: where they run, one batch at a time.
+            model: where they run.
             prompts: each is continued `stated.n` times.
             stated: what the caller chose; the model's defaults fill the rest.
             default_max_tokens: if `stated` has no `max_tokens`; None: all the room there is.
@@ -118,26 +150,95 @@ class TextBatch:
         self._model = model
         self._grammar, self._adapter = grammar, adapter
         self._params = model.loaded.defaults.fill(stated)
-        self._running: list[_Running] = []
+        self._running: list[RunningChoice] = []
+        self._computed: list[int] = []  # tokens of each prompt that were not cached
+        self._room: list[int] = []  # tokens that a choice of each prompt may have
+        self._arrived = 0.0
+        self._unread: dict[int, ChoiceDelta] = {}  # by choice
+        self._submitted = False
         self.outputs: list[Output] = []
         requests = [self._request(prompt, stated, default_max_tokens) for prompt in prompts]
-        core = model.loaded.core
-        if adapter and core.bindings.adapters is not None:
-            core.bindings.adapters.require_adapter(adapter)
-        self._batch = OfflineBatch(core.bindings, requests, core.max_choices, token_matcher)
+        model.require_adapter(adapter)
+        self._batch = OfflineBatch(model.queue, requests, self._take, token_matcher)
 
     @property
     def num_choices(self) -> int:
         """Choices of all prompts together."""
         return len(self._running)
 
+    @property
+    def ended(self) -> bool:
+        """True once `outputs` is complete, or the batch failed."""
+        return self._batch.ended
+
+    @property
+    def failure(self) -> EngineError | None:
+        """Why the batch ended early."""
+        return self._batch.failure
+
+    def submit(self) -> None:
+        """Submits the requests if they are not; does not wait."""
+        if not self._submitted:
+            self._submitted = True
+            self._arrived = time.monotonic()
+            self._batch.submit()
+            if self.failure is None:
+                for output, room in zip(self.outputs, self._room, strict=True):
+                    prompt_tokens = len(output.prompt_token_ids)
+                    self._model.metrics.submitted(prompt_tokens, room, self._params.n)
+
     def __iter__(self) -> Iterator[ChoiceDelta]:
-        for update in self._batch:
-            running = self._running[update.index]
-            delta = running.take(update)
-            if running.assembler.finished:
-                self._batch.stop(update.index)  # the engine does not know of a stop string
-            yield delta
+        self.submit()
+        while True:
+            unread, self._unread = self._unread, {}
+            yield from unread.values()
+            if self._unread:
+                continue
+            if self.ended and self.failure is None:
+                return
+            self._batch.step()
+
+    def fail(self, error: EngineError) -> None:
+        """Ends the batch with `error`, unless it has ended."""
+        self._batch.fail(error)
+
+    def close(self) -> None:
+        """Aborts what has not ended. Idempotent."""
+        self._batch.close()
+        reason = "abort" if self.failure is None else "error"
+        for running in self._running:
+            if self._submitted and not running.account.reason:
+                running.account.reason = reason
+                self._model.metrics.finished(reason)
+                reason = "abort"  # of the siblings of one that failed
+
+    def _take(self, update: ChoiceOutput) -> None:
+        running = self._running[update.index]
+        delta = running.take(update)
+        self._observe(running, update, delta)
+        if running.assembler.finished:
+            self._batch.stop(update.index)  # the engine does not know of a stop string
+        unread = self._unread.get(update.index)
+        if unread is None:
+            self._unread[update.index] = delta
+        else:
+            unread.extend(delta)
+
+    def _observe(self, running: RunningChoice, update: ChoiceOutput, delta: ChoiceDelta) -> None:
+        metrics, account = self._model.metrics, running.account
+        prompt, sample = divmod(update.index, self._params.n)
+        if account.num_tokens == 0 and sample == 0:  # its siblings find what it has computed
+            prompt_tokens = len(running.output.prompt_token_ids)
+            self._computed[prompt] = prompt_tokens - update.num_cached_tokens
+        account.add_tokens(metrics, update.token_times[: len(delta.token_ids)], self._arrived)
+        if delta.finish_reason is None:
+            return
+        account.end(metrics, update, delta.finish_reason, self._arrived)
+        begin = update.index - sample
+        siblings = [each.account for each in self._running[begin : begin + self._params.n]]
+        longest = max(each.num_tokens for each in siblings)
+        if longest and all(each.reason for each in siblings):
+            metrics.prompt_ended(longest, self._computed[prompt])
 
     def _request(
         self, prompt: RenderedPrompt, stated: SamplingParams, default_max_tokens: int | None
@@ -149,25 +250,14 @@ class TextBatch:
             len(prompt), stated.max_tokens, default_max_tokens, built.max_model_len, "prompts"
         )
         children = child_sampling(params, max_tokens=room, eos_token_ids=model.eos_token_ids)
-        output = Output(prompt.token_ids.tolist(), [Choice() for _ in children])
-        self.outputs.append(output)
-        for choice in output.choices:
-            self._running.append(_Running(output, choice, self._assembler(output)))
+        self._computed.append(0)
+        self._room.append(room)
+        running = model.begin(prompt, params, len(children))
+        self.outputs.append(running[0].output)
+        self._running += running
         return EngineRequest(
             prompt,
             tuple(ChoiceRequest(next(model.ids), child) for child in children),
             grammar=self._grammar,
             adapter=self._adapter,
-        )
-
-    def _assembler(self, output: Output) -> ChoiceAssembler:
-        params = self._params
-        detokenizer = self._model.renderer.detokenizer(
-            output.prompt_token_ids, params.skip_special_tokens
-        )
-        return ChoiceAssembler(
-            detokenizer,
-            stop=params.stop,
-            include_stop=params.include_stop_str_in_output,
-            min_tokens=params.min_tokens,
         )

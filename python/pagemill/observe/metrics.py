@@ -208,10 +208,14 @@ class RequestMetrics:
         """Counts a connection that was closed because its client took too little."""
         self._families.counters["http_slow_readers"].labels(*self._label_values).inc()
 
+    def families(self) -> list[Metric]:
+        """All that is exposed, as it is now."""
+        self.inter_token_latency.flush()
+        return list(self._exposed.collect())
+
     def render(self) -> bytes:
         """The exposition text."""
-        self.inter_token_latency.flush()
-        families = list(self._exposed.collect())
+        families = self.families()
         if self._reference_names:
             families += under_reference_names(families)
         return generate_latest(_Collected(families))

@@ -6,42 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pagemill.observe.metrics import ChoiceTimes, RequestMetrics, TenantUsage
+from pagemill.observe.choice_account import ChoiceAccount
+from pagemill.observe.metrics import RequestMetrics, TenantUsage
 from pagemill.server.caller import Caller
 from pagemill.server.protocol.usage import Usage
 from pagemill.server.records.record import Work
 from pagemill.server.records.timings import RequestTimings
-
-
-class ChoiceAccount:
-    """Tokens of a choice and their times; `time.monotonic()`."""
-
-    __slots__ = (
-        "accepted_drafts",
-        "drafts",
-        "evicted",
-        "first",
-        "last",
-        "num_tokens",
-        "reason",
-        "times",
-    )
-
-    def __init__(self) -> None:
-        self.first = 0.0
-        """When the first token came."""
-        self.last = 0.0
-        """When the last token so far came."""
-        self.num_tokens = 0
-        self.evicted = 0
-        """Prompt tokens whose KV had been cached and was evicted."""
-        self.drafts = 0
-        """Draft tokens that were verified, and below those that were accepted."""
-        self.accepted_drafts = 0
-        self.reason = ""
-        """Why it ended; "" before."""
-        self.times: ChoiceTimes | None = None
-        """At its end, if it ended by itself."""
 
 
 def timings(choices: Sequence[ChoiceAccount], arrived: float) -> RequestTimings:

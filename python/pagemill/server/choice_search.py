@@ -13,7 +13,7 @@ from pagemill.engine.beam_search import BeamOptions, BeamSearch
 from pagemill.engine.best_of import BestOf
 from pagemill.engine.output_stream import OutputStream
 from pagemill.engine.request_stream import RequestStream
-from pagemill.engine.sampling import ALL_LOGPROBS, SamplingParams
+from pagemill.engine.sampling import SamplingParams
 from pagemill.server.constraint import Constraint
 from pagemill.server.errors import bad_request
 
@@ -126,10 +126,7 @@ async def find_choices(
             return BestOf(stream, sampling.n, count, keeps_logprobs=keeps_logprobs)
         case Beams():
             beams = _beams(search, sampling, eos_token_ids)
-            logprobs = max(sampling.logprobs or 0, beams.num_alternatives)
-            if sampling.logprobs == ALL_LOGPROBS:
-                logprobs = ALL_LOGPROBS
-            step = structs.replace(sampling, n=1, temperature=0.0, logprobs=logprobs)
+            step = beams.step_sampling(sampling)
             return BeamSearch(
                 lambda beam_prompts: submit(beam_prompts, step),
                 prompts,

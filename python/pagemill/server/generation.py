@@ -20,9 +20,10 @@ import numpy as np
 from pagemill.engine.output_stream import OutputStream
 from pagemill.engine.outputs import ChoiceOutput
 from pagemill.engine.sampling import SamplingParams
-from pagemill.observe.metrics import ChoiceTimes, RequestMetrics
+from pagemill.observe.choice_account import ChoiceAccount
+from pagemill.observe.metrics import RequestMetrics
 from pagemill.render.assembly import ChoiceAssembler, ChoiceDelta
-from pagemill.server.accounting import ChoiceAccount, close_account, timings
+from pagemill.server.accounting import close_account, timings
 from pagemill.server.caller import ANONYMOUS, Caller
 from pagemill.server.errors import ApiError, from_engine
 from pagemill.server.limits.limiter import Charge
@@ -191,41 +192,15 @@ class Generation:
             prompt, sample = divmod(output.index, self.sampling.n)
             if sample == 0:  # its siblings find what it has computed
                 self._cached_tokens[prompt] = output.num_cached_tokens
-        self._observe(choice, output, delta)
-        if delta.finish_reason is not None and output.finish_reason is None:
-            self._stream.stop(output.index)  # a stop string, of which the engine knows nothing
-        return delta
-
-    def _observe(self, choice: _Choice, output: ChoiceOutput, delta: ChoiceDelta) -> None:
-        metrics = self._metrics
         times = output.token_times
         if len(times) != len(delta.token_ids):
             times = times[: len(delta.token_ids)]
-        for at in times:
-            if choice.num_tokens:
-                metrics.inter_token_latency.observe(at - choice.last)
-            else:
-                metrics.time_to_first_token.observe(at - self._arrived)
-                choice.first = at
-            choice.last = at
-            choice.num_tokens += 1
+        choice.add_tokens(self._metrics, times, self._arrived)
         if delta.finish_reason is not None:
-            self._end(choice, output, delta.finish_reason)
-
-    def _end(self, choice: _Choice, output: ChoiceOutput, reason: str) -> None:
-        by_engine = output.finish_reason is not None  # else by a stop string
-        choice.reason = reason
-        choice.evicted = output.num_evicted_tokens
-        choice.drafts = output.num_draft_tokens
-        choice.accepted_drafts = output.num_accepted_draft_tokens
-        choice.times = ChoiceTimes(
-            output.created - self._arrived,
-            choice.last - choice.first,
-            output.queued_s if by_engine else None,
-            output.prefill_s if by_engine else None,
-            output.decode_s if by_engine else None,
-        )
-        self._metrics.choice_ended(reason, choice.num_tokens, choice.times)
+            choice.end(self._metrics, output, delta.finish_reason, self._arrived)
+        if delta.finish_reason is not None and output.finish_reason is None:
+            self._stream.stop(output.index)  # a stop string, of which the engine knows nothing
+        return delta
 
 
 class _Choice(ChoiceAccount):

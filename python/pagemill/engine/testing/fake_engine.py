@@ -171,6 +171,11 @@ class FakeEngine:
             self._stats.kv_blocks_used = self._stats.num_running
             return self._stats
 
+    def wait_paused(self, timeout_s: float) -> bool:
+        """Whether `paused` is set; does not wait."""
+        del timeout_s
+        return self._paused
+
     def drain(self) -> None:
         """Refuses new requests."""
         with self._lock:

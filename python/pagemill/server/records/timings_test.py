@@ -6,8 +6,9 @@ import json
 import httpx
 import pytest
 
+from pagemill.observe.choice_account import ChoiceAccount
 from pagemill.observe.metrics import ChoiceTimes
-from pagemill.server.accounting import ChoiceAccount, timings
+from pagemill.server.accounting import timings
 from pagemill.server.records.timings import RequestTimings, server_timing
 from pagemill.server.testing.fake_server import fake_server
 
