@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pagemill.benchmark.load_generator import Load, RequestTimes, generate_load
+from pagemill.benchmark.load_generator import Load, Request, RequestTimes, generate_load
 from pagemill.benchmark.percentiles import percentile, summary
 from pagemill.benchmark.server_client import ClientError, ServerAddress, ServerClient
 from pagemill.benchmark.serving import LoadConfig, summarize
@@ -146,9 +146,8 @@ def test_refusals_and_breaks(server: tuple[str, dict[str, Any]]) -> None:
 
 def _load(url: str, **change: Any) -> list[RequestTimes]:
     values: dict[str, Any] = {
-        "prompts": [[1, 2, 3]] * 12,
+        "requests": [Request([1, 2, 3], 4)] * 12,
         "model": "tiny",
-        "output_len": 4,
         "request_rate": float("inf"),
         "max_concurrency": 3,
         "seed": 0,
@@ -172,12 +171,42 @@ def test_load(server: tuple[str, dict[str, Any]], portion: int) -> None:
     assert script["seen"][0][2]["ignore_eos"] is True
 
 
+def _answered_chat(body: dict[str, Any]) -> list[Any]:
+    *events, done = _chat(body)
+    usage = {"completion_tokens": len(events) - 2, "prompt_tokens": 7}
+    return [*events, {"choices": [], "usage": usage}, done]
+
+
+def test_chats_are_sent_and_end_where_the_model_ends_them(
+    server: tuple[str, dict[str, Any]],
+) -> None:
+    url, script = server
+    script["events"] = _answered_chat
+    chats = {"ignore_eos": False, "endpoint": "/v1/chat/completions"}
+    (times,) = _load(url, requests=[Request("abc", 100)], **chats)
+    assert times.ok, times.error
+    assert (times.input_tokens, times.output_tokens) == (7, 3)
+    assert len(times.gaps) == 2  # neither the role nor the end is a token
+    path, _, body = script["seen"][0]
+    assert path == "/v1/chat/completions"
+    assert body["messages"] == [{"role": "user", "content": "abc"}]
+    assert body["max_tokens"] == 100
+    assert "ignore_eos" not in body and "prompt" not in body
+    config = LoadConfig(dataset="prompts.jsonl", endpoint="/v1/chat/completions")
+    report = summarize(config, [times])
+    assert (report["input_tokens"], report["output_tokens"]) == (7, 3)
+    assert report["endpoint"] == "/v1/chat/completions"
+    script["events"] = lambda body: [_chat(body)[0], b"[DONE]"]
+    (times,) = _load(url, requests=[Request("abc", 100)], **chats)
+    assert times.error == "an empty answer"
+
+
 @pytest.mark.parametrize("temperature", [None, 0.0, 0.7])
 def test_the_temperature_is_the_servers_unless_asked(
     server: tuple[str, dict[str, Any]], temperature: float | None
 ) -> None:
     url, script = server
-    _load(url, prompts=[[1]], temperature=temperature)
+    _load(url, requests=[Request([1], 4)], temperature=temperature)
     sent = script["seen"][0][2]
     assert ("temperature" in sent) == (temperature is not None)
     assert sent.get("temperature") == temperature
@@ -206,7 +235,7 @@ def test_no_more_than_the_allowed_are_open(server: tuple[str, dict[str, Any]]) -
 
 
 def test_the_rate_is_kept(server: tuple[str, dict[str, Any]]) -> None:
-    times = _load(server[0], request_rate=100.0, prompts=[[1]] * 40)
+    times = _load(server[0], request_rate=100.0, requests=[Request([1], 4)] * 40)
     span = times[-1].sent - times[0].sent
     # 39 exponential gaps of 10 ms: 390 ms, with a standard deviation of 62; busy machines add.
     assert 0.2 < span < 5

@@ -19,7 +19,7 @@ def parser() -> FlagParser:
         " of 1 MiB, 32 MiB and the size of the model's weights, and how fast it multiplies with"
         " each of its instruction sets, on one thread and on all. From these follow the limits of"
         " the model: a token cannot take less time than reading the weights once, a prompt not less"
-        " than its multiplications. The other bench commands measure the same for a second and"
+        " than its multiplications. Latency, throughput and serve measure the same for a second and"
         " print what they achieved of it. The model is only looked at, and only where one is named"
         " or the default model is cached already. Operands are random; those of AMX come from L1"
         " or L2, all others stay in registers. Says so where other processes disturbed it.",

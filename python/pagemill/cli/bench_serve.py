@@ -13,12 +13,14 @@ def parser() -> FlagParser:
     """Returns the command's parser."""
     made = FlagParser(
         "pagemill bench serve",
-        "Sends streaming completions of random token ids to a running server and reports requests"
-        " and tokens per second, time to first token, time between tokens and time to the end."
-        " With a server on this machine the run is compared with the machine's limits, measured"
-        " just before: prompts and steps as short as reading the weights once or their"
-        " multiplications allow (docs/performance.md). Exits with 1 if a request failed.",
-        "pagemill bench serve\npagemill bench serve --request-rate 5 --max-concurrency 64 --json",
+        "Sends streaming completions of random token ids, or completions or chats of the prompts in"
+        " a file, to a running server and reports requests and tokens per second, time to first"
+        " token, time between tokens and time to the end. With a server on this machine the run of"
+        " random token ids is compared with the machine's limits, measured just before: prompts and"
+        " steps as short as reading the weights once or their multiplications allow"
+        " (docs/performance.md). Exits with 1 if a request failed.",
+        "pagemill bench serve\npagemill bench serve --request-rate 5 --max-concurrency 64 --json\n"
+        "pagemill bench serve --dataset prompts.jsonl --endpoint /v1/chat/completions",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
     made.add_argument("--no-limits", action="store_true", help="skip measuring the limits (1 s)")
@@ -30,7 +32,7 @@ def parser() -> FlagParser:
 def run(parser: FlagParser, args: Namespace) -> int:
     """Sends the load and prints the report."""
     from pagemill.benchmark.server_client import ServerClient
-    from pagemill.benchmark.serving import run_load, serving_report
+    from pagemill.benchmark.serving import failures, run_load, serving_report
     from pagemill.benchmark.serving_plot import check_plot, plot
     from pagemill.cli.bench_report import describe, note
 
@@ -40,7 +42,7 @@ def run(parser: FlagParser, args: Namespace) -> int:
     keys = read_environment().api_keys
     client = ServerClient(config.url, config.client_key or (keys[0] if keys else ""))
     measured = run_load(config, client, with_limits=not args.no_limits, note=note)
-    for error in sorted({t.error for t in measured.times if t.error})[:5]:
+    for error in failures(measured.times):
         note(f"failed: {error}")
     if args.plot:
         plot(measured.times, Path(args.plot))

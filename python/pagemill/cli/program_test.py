@@ -69,6 +69,10 @@ def test_each_command_has_help(
         (("complete", "Once", "upon"), "unknown argument 'upon'; text goes to -q, in quotes"),
         (("generate", "Once", "upon"), "unknown argument 'upon'; text goes to -p, in quotes"),
         (("plan", "a", "b"), "unknown argument 'b'\n"),
+        (("bench", "serve", "--endpoint", "/v1/chat/completions"), "needs --dataset"),
+        (("bench", "serve", "--dataset", "/nonexistent.jsonl"), "No such file"),
+        (("bench", "sweep"), "name the file of the grid"),
+        (("bench", "sweep", "/nonexistent.json"), "/nonexistent.json: No such file"),
         (("bench", "serve", "--plot", "x.png", "--url", "127.0.0.1:9"), "matplotlib|no server"),
     ],
 )

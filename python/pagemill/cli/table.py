@@ -49,6 +49,16 @@ COMMANDS = (
     ),
     Command(("bench", "serve"), "pagemill.cli.bench_serve", "put load on a server and time it"),
     Command(
+        ("bench", "sweep"),
+        "pagemill.cli.bench_sweep",
+        "measure combinations of server options and loads",
+    ),
+    Command(
+        ("bench", "startup"),
+        "pagemill.cli.bench_startup",
+        "time a server's start, cold and warm",
+    ),
+    Command(
         ("bench", "limits"), "pagemill.cli.bench_limits", "what this machine reads and multiplies"
     ),
     Command(("top",), "pagemill.cli.top", "show what running servers do"),

@@ -8,14 +8,15 @@ from tqdm import tqdm
 
 
 class ProgressBar:
-    """Counts finished requests and generated tokens; silent if `stream` is not a terminal."""
+    """Counts what is finished, requests or other units, and generated tokens; silent if `stream` is
+    not a terminal."""
 
-    def __init__(self, total: int, stream: TextIO) -> None:
-        self._bar = tqdm(total=total, file=stream, unit="req", disable=None)
+    def __init__(self, total: int, stream: TextIO, unit: str = "req") -> None:
+        self._bar = tqdm(total=total, file=stream, unit=unit, disable=None)
         self._tokens = 0
 
     def add(self, *, tokens: int, finished: int) -> None:
-        """So many tokens came, and so many requests ended."""
+        """So many tokens came, and so many units ended."""
         if self._bar.disable:
             return
         self._tokens += tokens

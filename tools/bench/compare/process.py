@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from pagemill.benchmark.load_generator import Load, RequestTimes, generate_load
+from pagemill.benchmark.load_generator import Load, Request, RequestTimes, generate_load
 from pagemill.benchmark.server_client import ServerClient
 
 from tools.bench.compare.environment import PeerError, tail
@@ -171,9 +171,8 @@ class ServerProcess(PeerProcess):
         self, prompts: list[list[int]], output_len: int, concurrency: int
     ) -> list[RequestTimes]:
         """Each request on its own connection, streaming."""
-        load = Load(
-            prompts, self._model, output_len, float("inf"), concurrency, seed=0, temperature=0
-        )
+        requests = [Request(prompt, output_len) for prompt in prompts]
+        load = Load(requests, self._model, float("inf"), concurrency, seed=0, temperature=0)
         with self._deadline(_RUN_S):
             times = asyncio.run(generate_load(self._client, load))
         for failed in (each for each in times if not each.ok):

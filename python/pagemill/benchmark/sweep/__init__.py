@@ -1,0 +1,1 @@
+"""A grid of server options and loads, measured combination by combination."""

@@ -1,0 +1,59 @@
+"""`pagemill bench sweep` and `pagemill bench startup` with real servers of a tiny model."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.families.families import make
+from tests.families.word_tokenizer import save_tokenizer
+
+
+def _bench(*argv: str) -> Any:
+    command = [sys.executable, "-m", "pagemill.cli", "bench", *argv, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def _model(folder: Path) -> str:
+    folder.mkdir()
+    make("llama", folder)
+    save_tokenizer(folder)
+    return str(folder)
+
+
+def test_sweep(tmp_path: Path) -> None:
+    grid = {
+        "server": {
+            "model": _model(tmp_path / "model"),
+            "cache-dir": str(tmp_path / "cache"),
+            "max-num-seqs": [1, 4],
+        },
+        "load": {"dataset": str(tmp_path / "prompts.jsonl"), "num-prompts": 4},
+    }
+    lines = [json.dumps({"prompt": f"w8 w6 w{i}", "max_tokens": 4}) for i in range(5, 11)]
+    (tmp_path / "prompts.jsonl").write_text("\n".join(lines))
+    (tmp_path / "grid.json").write_text(json.dumps(grid))
+    output = tmp_path / "results.jsonl"
+    sweep = ("sweep", str(tmp_path / "grid.json"), "-o", str(output), "--num-iters", "1")
+    entries = _bench(*sweep)
+    assert [entry["server"]["max_num_seqs"] for entry in entries] == [1, 4]
+    assert all(entry["runs"] == 1 and entry["output_tokens_per_s"] > 0 for entry in entries)
+    assert any(entry["pareto"] for entry in entries)
+    assert len(output.read_text().splitlines()) == 2
+    assert _bench(*sweep) == entries  # nothing was measured again
+
+
+def test_startup(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    options = ("--cache-dir", str(cache), "--max-model-len", "64", "--num-iters", "1")
+    report = _bench("startup", _model(tmp_path / "model"), *options)
+    for name in ("cold", "warm"):
+        ready, first = (report[f"{name}_{what}_s"]["median"] for what in ("ready", "first_token"))
+        assert 0 < ready < first
+        assert report[f"{name}_peak_mib"]["median"] > 20
+    assert list(cache.iterdir()) == []
