@@ -1,40 +1,27 @@
 """Logits of models that are quantized at load equal those of `transformers` on the values that the
-matrices are rounded to; and the engine runs and replaces such models."""
+matrices are rounded to."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from pagemill import _native
-from pagemill.config import EngineConfig, build
-from pagemill.engine.loading import LoadedModel, load, update_weights
 from pagemill.quantization.at_load.formats import FORMATS
-from pagemill.runner.build import BuildOptions
+from pagemill.runner.build import BuildOptions, build
+from pagemill.weights.errors import WeightsError
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from tests.families.divided import check_ranks
-from tests.families.rounded_matrices import rounded, write_values
+from tests.families.families import make as make_family
+from tests.families.rounded_matrices import reference, rounded
 from tests.parity.executors import EXECUTORS, make_executor
 from tests.parity.one_request import OneRequest, difference
 from tests.parity.tiny_models import make
 
 # See packed_parity_test: minima of q4_1 are rounded to f16 by the native executor's fast kernels.
 EXACT, ROUNDED = 1e-4, 5e-3
-
-
-def _reference(model: Path, name: str) -> PreTrainedModel:
-    """Of the values that matrices of `model` have in the format `name`."""
-    values = model.parent / "values"
-    values.mkdir()
-    write_values(model, rounded(model, name, model.parent), values)
-    return AutoModelForCausalLM.from_pretrained(
-        values, dtype=torch.float32, attn_implementation="eager"
-    ).eval()
 
 
 def _model(directory: Path, family: str) -> Path:
@@ -47,20 +34,57 @@ def _model(directory: Path, family: str) -> Path:
 @pytest.mark.parametrize("name", FORMATS)
 def test_prompt_and_decode(name: str, family: str, tmp_path: Path) -> None:
     model = _model(tmp_path, family)
-    reference = _reference(model, name)
+    source = rounded(model, name, tmp_path)
+    expected = reference(model, source)
     for kind in EXECUTORS:
-        run = make_executor(kind, rounded(model, name, tmp_path))
         tolerance = ROUNDED if (kind, name) == ("native", "int4") else EXACT
-        assert difference(run, reference) <= tolerance, kind
+        assert difference(make_executor(kind, source), expected) <= tolerance, kind
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "module"),
+    [
+        ("gpt2", "fp8", "transformer.h.1.attn.c_attn"),
+        ("gpt2", "int4", "transformer.h.1.attn.c_proj"),
+        ("openai_gpt", "int8_w8a8", "transformer.h.1.mlp.c_proj"),
+        ("llama4", "fp8", "model.layers.1.feed_forward.experts.down_proj.0"),
+        ("gpt_oss", "fp8", "model.layers.1.mlp.experts.down_proj.0"),
+        ("llama4", "int8", "model.layers.1.feed_forward.experts.gate_up_proj.2"),
+    ],
+)
+def test_matrices_that_are_stored_transposed(
+    family: str, name: str, module: str, tmp_path: Path
+) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    make_family(family, model)
+    source = rounded(model, name, tmp_path)
+    assert source.has(f"{module}.weight_scale")
+    expected = reference(model, source)
+    for kind in EXECUTORS:
+        tolerance = ROUNDED if (kind, name) == ("native", "int4") else EXACT
+        assert difference(make_executor(kind, source), expected) <= tolerance, kind
+
+
+def test_ranks_divide_experts_that_were_stored_transposed(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    make_family("llama4", model)
+    source = rounded(model, "fp8", tmp_path)
+    request = OneRequest(reference(model, source))
+    check_ranks(
+        source, BuildOptions(), request.steps, lambda logits: request.difference(logits) / EXACT
+    )
 
 
 @pytest.mark.parametrize("name", ["fp8", "int8", "int4"])
 def test_ranks_divide_matrices_and_experts(name: str, tmp_path: Path) -> None:
     model = _model(tmp_path, "qwen3_moe")
-    request = OneRequest(_reference(model, name))
+    source = rounded(model, name, tmp_path)
+    request = OneRequest(reference(model, source))
     tolerance = ROUNDED if name == "int4" else EXACT
     check_ranks(
-        rounded(model, name, tmp_path),
+        source,
         BuildOptions(),
         request.steps,
         lambda logits: request.difference(logits) / tolerance,
@@ -68,37 +92,33 @@ def test_ranks_divide_matrices_and_experts(name: str, tmp_path: Path) -> None:
     )
 
 
-def _config(model: Path, **options: object) -> EngineConfig:
-    flat = {"model": str(model), "cache_dir": str(model.parent / "cache"), "max_model_len": 256}
-    return build(EngineConfig, flat | {"pack_cache": False} | options)
+@pytest.mark.parametrize(
+    ("family", "ignored", "stays"),
+    [
+        ("llama", ["layers.0"], "model.layers.0."),
+        ("llama", ["re:.*q_proj"], "q_proj."),  # k and v are multiplied in the same product
+        ("qwen3_moe", ["down_proj"], "down_proj."),
+        ("qwen3_moe", ["re:model.layers.1.mlp.experts"], "model.layers.1.mlp.experts."),
+    ],
+)
+@pytest.mark.parametrize("name", ["fp8", "int8"])
+def test_modules_that_stay_as_they_are(
+    name: str, family: str, ignored: list[str], stays: str, tmp_path: Path
+) -> None:
+    model = _model(tmp_path, family)
+    source = rounded(model, name, tmp_path, ignored)
+    kept = {tensor.name: tensor for tensor in source.tensors if stays in tensor.name}
+    assert kept == {t.name: t for t in ModelSource.open(model).tensors if stays in t.name} != {}
+    expected = reference(model, source)
+    for kind in EXECUTORS:
+        assert difference(make_executor(kind, source), expected) <= EXACT, kind
 
 
-def _tokens(loaded: LoadedModel) -> list[int]:
-    sampling = _native.SamplingParams(temperature=0.0, max_tokens=16, ignore_eos=True)
-    engine, tokens = loaded.core.engine, list[int]()
-    engine.submit(1, np.arange(3, 50, dtype=np.int32), sampling)
-    while len(tokens) < 16:
-        for output in engine.wait(30):
-            assert not output.error_message
-            tokens += output.new_token_ids
-    return tokens
-
-
-def test_new_weights_are_rounded_alike(tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    for seed, path in enumerate((one, two), 1):
-        path.mkdir()
-        make("llama", path, "bf16", seed=seed)
-    expected = load(_config(two, quantization="int8"))
-    loaded = load(_config(one, quantization="int8"))
-    assert loaded.at_load is not None
-    before = _tokens(loaded)
-    update_weights(loaded.core, loaded.source, str(two), at_load=loaded.at_load)
-    assert before != _tokens(loaded) == _tokens(expected)
-    with pytest.raises(_native.StatusError, match="proj.weight"):
-        update_weights(loaded.core, loaded.source, str(one))
-    for each in (loaded, expected):
-        each.core.engine.shutdown()
+def test_experts_of_a_layer_stay_together(tmp_path: Path) -> None:
+    model = _model(tmp_path, "qwen3_moe")
+    source = rounded(model, "fp8", tmp_path, ["experts.1"])
+    with pytest.raises(WeightsError, match="experts of a layer must have one type"):
+        build(source, BuildOptions())
 
 
 def test_heads_stay(tmp_path: Path) -> None:

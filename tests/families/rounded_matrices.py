@@ -12,19 +12,21 @@ from pagemill.config.load_quantization import LoadQuantization
 from pagemill.quantization.at_load.quantized_source import quantize
 from pagemill.quantization.at_load.testing.decoded import read_matrix
 from pagemill.runner.build import matrices_to_quantize
-from pagemill.weights.location import TensorLocation
 from pagemill.weights.source import ModelSource
+from pagemill.weights.stored_matrix import StoredMatrix
 from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 
-def rounded(path: Path, name: str, folder: Path) -> ModelSource:
-    """The checkpoint at `path` with matrices in the format `name`, in a file in `folder`."""
+def rounded(path: Path, name: str, folder: Path, ignored: Sequence[str] = ()) -> ModelSource:
+    """The checkpoint at `path` with matrices in the format `name`, in a file in `folder`; without
+    the modules that `ignored` lists."""
     source = ModelSource.open(path)
-    at_load = LoadQuantization(name, str(folder))
+    at_load = LoadQuantization(name, str(folder), tuple(ignored))
     return quantize(source, at_load, lambda: matrices_to_quantize(source), sys.stderr)
 
 
-def chosen_matrices(path: Path) -> Sequence[TensorLocation]:
+def chosen_matrices(path: Path) -> Sequence[StoredMatrix]:
     """What is rounded of the checkpoint at `path`."""
     return matrices_to_quantize(ModelSource.open(path))
 
@@ -33,14 +35,24 @@ def write_values(path: Path, source: ModelSource, directory: Path) -> None:
     """Writes to `directory` the checkpoint at `path`, in one file, with the values of `source`, in
     which its matrices are rounded."""
     tensors = load_file(path / "model.safetensors")
-    for tensor in chosen_matrices(path):
-        module, shape = tensor.name.removesuffix(".weight"), tensor.shape[-2:]
-        modules = [module]
-        if len(tensor.shape) == 3:
-            modules = [f"{module}.{i}" for i in range(tensor.shape[0])]
-        if source.has(tensor.name) and source.tensor(tensor.name) == tensor:
+    for matrix in chosen_matrices(path):
+        name, shape = matrix.tensor.name, matrix.shape[-2:]
+        if source.has(name) and source.tensor(name) == matrix.tensor:
             continue  # it stayed as it is
+        modules = [each.module for each in matrix.divided()]
         values = np.stack([read_matrix(source, module, shape) for module in modules])
-        tensors[tensor.name] = torch.from_numpy(values.reshape(tensor.shape))
+        if matrix.transposed:
+            values = np.ascontiguousarray(values.swapaxes(1, 2))
+        tensors[name] = torch.from_numpy(values.reshape(matrix.tensor.shape))
     save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
     (directory / "config.json").write_text((path / "config.json").read_text())
+
+
+def reference(path: Path, source: ModelSource) -> PreTrainedModel:
+    """What `transformers` makes, in f32, of the values of `source`; see `write_values`."""
+    values = path.parent / "values"
+    values.mkdir()
+    write_values(path, source, values)
+    return AutoModelForCausalLM.from_pretrained(
+        values, dtype=torch.float32, attn_implementation="eager"
+    ).eval()

@@ -1,11 +1,49 @@
 """How a model's matrices are quantized when it is loaded."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, cast
+
+from pagemill.config.fields import ConfigError, did_you_mean
+
+_FLAG = "--quantization-config"
+_KEYS = ("ignore",)
+_MAX_ENTRIES = 4096
+_MAX_CHARS = 1024  # of one
 
 
 @dataclass(frozen=True, slots=True)
 class LoadQuantization:
-    """`format` is a name of `pagemill.quantization.at_load.formats`; files lie in `folder`."""
+    """`format` is a name of `pagemill.quantization.at_load.formats`; files lie in `folder`.
+    Modules that `ignored` lists stay as they are: names, or patterns that begin with "re:"."""
 
     format: str
     folder: str
+    ignored: tuple[str, ...] = ()
+
+
+def ignored_modules(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The modules that `--quantization-config` lists as `ignore`.
+
+    Raises:
+        ConfigError: it has another key, or its list is none of names and patterns.
+    """
+    for key in config:
+        if key not in _KEYS:
+            known = ", ".join(_KEYS)
+            raise ConfigError(
+                f"{_FLAG}: there is no key {key!r:.60}{did_you_mean(key, list(_KEYS))}"
+                f"; known: {known}"
+            )
+    entries = config.get("ignore", ())
+    listed = cast("list[object]", entries) if isinstance(entries, list | tuple) else [None]
+    if len(listed) > _MAX_ENTRIES or not all(
+        isinstance(entry, str) and 0 < len(entry) <= _MAX_CHARS for entry in listed
+    ):
+        raise ConfigError(
+            f'{_FLAG}: "ignore" must be a list of at most {_MAX_ENTRIES} names of modules, or'
+            f' patterns that begin with "re:", of at most {_MAX_CHARS} characters each'
+        )
+    return tuple(cast("list[str]", listed))

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pagemill.config.fields import Range, check, option
+from pagemill.config.fields import ConfigError, Range, check, option
+from pagemill.config.load_quantization import ignored_modules
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,13 @@ class ModelConfig:
         " bits; GPUs that multiply fp8 round activations, too), int8 (8.5 bits), int8_w8a8 (8 bits,"
         " activations in int8), int4 (4.6 bits). The result is kept in the cache folder. A"
         " checkpoint that is quantized needs no flag, but may be given its own method.",
+    )
+    quantization_config: dict[str, Any] = option(
+        {},
+        'Modules that --quantization leaves as they are, as JSON: {"ignore": ["lm_head",'
+        ' "layers.0.mlp", "re:.*down_proj"]}. An entry is the name of a module, whole components of'
+        " one, or re: and a regular expression that matches names from their beginning. Experts of"
+        " a layer stay together: all or none of them.",
     )
     max_model_len: int | None = option(
         None,
@@ -134,5 +142,19 @@ class ModelConfig:
     revision: str | None = option(None, "Branch, tag or commit of a hub id. Default: its main.")
 
     def __post_init__(self) -> None:
-        """Checks each field; see `check`."""
+        """Checks each field; see `check`.
+
+        Raises:
+            ConfigError: `quantization_config` is not valid, or there is no `quantization`.
+        """
         check(self)
+        if self.ignored_modules and self.quantization is None:
+            raise ConfigError(
+                "--quantization-config lists modules that --quantization leaves as they are: give"
+                " --quantization, too"
+            )
+
+    @property
+    def ignored_modules(self) -> tuple[str, ...]:
+        """The modules, names or patterns, that `quantization` leaves as they are."""
+        return ignored_modules(self.quantization_config)

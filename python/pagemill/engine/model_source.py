@@ -11,12 +11,13 @@ from pagemill.config import ConfigError, ModelConfig
 from pagemill.config.env import cache_folder
 from pagemill.config.load_quantization import LoadQuantization
 from pagemill.engine.executor_sizes import weights_dtype
+from pagemill.quantization.pattern_syntax import PatternError
 from pagemill.quantization.table import METHODS, stated_method
 from pagemill.runner.build import BuildOptions, matrices_to_quantize, model_shapes, supports
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.fetch import resolve
 from pagemill.weights.random_file import random_file
-from pagemill.weights.source import ModelSource
+from pagemill.weights.source import QUANTIZATION, ModelSource
 
 _GGUF = "gguf"
 _DTYPES = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
@@ -42,7 +43,7 @@ def open_model(model: ModelConfig, options: BuildOptions, *, values: bool = True
 
     Raises:
         ConfigError: dummy weights need a directory with a config.json, unquantized; a model cannot
-            be quantized, or is already.
+            be quantized, or is already; a pattern of modules is not supported.
         FetchError, WeightsError, ModelConfigError: the model cannot be found or read.
     """
     wanted, folder = model.quantization, cache_folder(model.cache_dir)
@@ -57,6 +58,11 @@ def open_model(model: ModelConfig, options: BuildOptions, *, values: bool = True
     source = _open(model, folder, options, values=values)
     stated = _GGUF if source.kind == _GGUF else stated_method(source.config)
     if wanted == stated:
+        if model.ignored_modules:
+            raise ConfigError(
+                f"--quantization-config: {source.path} is quantized already ({stated}), so that"
+                " nothing is quantized when it is loaded; leave it out"
+            )
         return OpenedModel(source, source, None)
     if stated is not None:
         raise ConfigError(
@@ -70,8 +76,12 @@ def open_model(model: ModelConfig, options: BuildOptions, *, values: bool = True
         )
     if options.implementation == "transformers" or not supports(source):
         raise ConfigError(f"--quantization {wanted} needs a model with native support")
-    at_load = LoadQuantization(wanted, str(folder / "quantized"))
-    return OpenedModel(quantized(source, at_load, values=values), source, at_load)
+    at_load = LoadQuantization(wanted, str(folder / "quantized"), model.ignored_modules)
+    try:
+        return OpenedModel(quantized(source, at_load, values=values), source, at_load)
+    except PatternError as error:
+        said = str(error).removeprefix(f"{QUANTIZATION}: ")  # where checkpoints have patterns
+        raise ConfigError(f"--quantization-config: {said}") from error
 
 
 def quantized(
@@ -81,6 +91,7 @@ def quantized(
 
     Raises:
         WeightsError: see `quantize`.
+        PatternError: see `quantize`.
         ModelConfigError: the model is not supported.
     """
     from pagemill.quantization.at_load.quantized_source import quantize

@@ -112,8 +112,10 @@ def test_what_the_operator_overrides(tmp_path: Path):
     plan_model(build(EngineConfig, options | {"hf_overrides": {"quantization_config": None}}))
 
 
-def _quantized(config: EngineConfig, name: str) -> EngineConfig:
-    return replace(config, model=replace(config.model, quantization=name))
+def _quantized(config: EngineConfig, name: str, *ignored: str) -> EngineConfig:
+    listed = {"ignore": list(ignored)} if ignored else {}
+    model = replace(config.model, quantization=name, quantization_config=listed)
+    return replace(config, model=model)
 
 
 # CPUs pack int8 as q8_0 and int4 as q4_1.
@@ -124,6 +126,15 @@ def test_a_plan_of_quantized_weights(tmp_path: Path, name: str, bits: float):
     assert saved == pytest.approx(2 * (_LAYER - 2 * 64) * (16 - bits) / 8, rel=0.02)
     (written,) = (tmp_path / "cache/quantized").iterdir()
     assert written.stat().st_blocks * 512 < 2**16
+
+
+def test_a_plan_of_weights_that_stay_as_they_are(tmp_path: Path):
+    config = _config(tmp_path)
+    plans = (config, _quantized(config, "fp8", "down_proj"), _quantized(config, "fp8"))
+    whole, partly, quantized = (plan_model(each).weights for each in plans)
+    down = 2 * 64 * 128
+    assert partly - quantized == pytest.approx(down, rel=0.02)
+    assert whole - partly == pytest.approx(2 * (_LAYER - 2 * 64) - down, rel=0.02)
 
 
 def test_random_weights_that_are_quantized(tmp_path: Path):
@@ -169,6 +180,21 @@ def test_a_quantized_checkpoint_may_be_given_its_method(tmp_path: Path):
     opened = open_model(_quantized(config, "fp8").model, BuildOptions())
     assert opened.at_load is None
     assert {tensor.file for tensor in opened.source.tensors} == {f"{tmp_path}/model.safetensors"}
+
+
+@pytest.mark.parametrize(
+    "pattern", ["re:(", "re:(?i)down_proj", r"re:(a)\1", "re:" + "a{999}" * 20]
+)
+def test_patterns_that_are_not_supported(tmp_path: Path, pattern: str):
+    config = _checkpoint(tmp_path)
+    with pytest.raises(ConfigError, match="^--quantization-config: the pattern.*supported: "):
+        open_model(_quantized(config, "fp8", pattern).model, BuildOptions())
+
+
+def test_a_list_of_modules_is_for_quantization_at_load(tmp_path: Path):
+    config = _checkpoint(tmp_path, quantization_config={"quant_method": "fp8"})
+    with pytest.raises(ConfigError, match=r"quantized already \(fp8\), so that nothing"):
+        open_model(_quantized(config, "fp8", "down_proj").model, BuildOptions())
 
 
 def test_gguf_files_have_their_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

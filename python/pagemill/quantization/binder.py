@@ -124,13 +124,13 @@ class WeightBinder:
     ) -> Tensor:
         """The weight of the linear layer `module`, [out, in], as it is stored; or some of its rows
         or columns. A part that covers everything is the whole weight. If `transposed`, it is stored
-        as [in, out].
+        as [in, out], unless it is quantized.
 
         Raises:
             WeightsError: it is missing, or of another shape or type than the configuration says, or
-                the columns would cut a block of its type; or it is quantized and transposed.
+                the columns would cut a block of its type.
         """
-        if transposed:
+        if transposed and not self._is_quantized(module):
             location = self._tensors.locate(f"{module}.weight")
             self._check_unscaled(location)
             self._check_shape(location, (shape[1], shape[0]))
@@ -208,7 +208,8 @@ class WeightBinder:
     ) -> Tensor:
         """The weights of all experts, [experts, out, in], or a part of each, in one tensor that has
         `stripe.count` such weights row by row in turn: `name`, stored transposed, [experts, in,
-        stripe.count * out], or its blocks and scales, if the model is quantized to MXFP4.
+        stripe.count * out], its blocks and scales, if the model is quantized to MXFP4, or quantized
+        matrices `<name>.<i>`, which are not transposed.
 
         Raises:
             WeightsError: it is missing, or of another shape or type, or the columns would cut a
@@ -217,6 +218,9 @@ class WeightBinder:
         scheme = self._stated_scheme(name)
         if isinstance(scheme, Mxfp4Scheme) and scheme.stores(self._tensors, name):
             return scheme.stack(self._tensors, name, shape, stripe, rows, columns)
+        if self._is_divided(name) and stripe == EVERY_ROW:
+            experts, _, module = name.rpartition(".")
+            return self.stack(experts, module, shape, rows=rows, columns=columns)
         stored = (shape[0], shape[2], stripe.count * shape[1])
         location = _as_stack(self._tensors.locate(name), stored)
         self._check_unscaled(location)
@@ -509,6 +513,9 @@ class WeightBinder:
     def _is_divided(self, module: str) -> bool:
         """True if the matrices of the stack `module` are stored one by one, under their numbers."""
         return self._has_scheme(f"{module}.0")
+
+    def _is_quantized(self, module: str) -> bool:
+        return self._stated_scheme(module) is not UNQUANTIZED and self._has_scheme(module)
 
     def _has_scheme(self, module: str) -> bool:
         return self._stated_scheme(module).stores(self._tensors, module)

@@ -42,8 +42,8 @@ from pagemill.runner.tail import OTHER_TAILS, Tail, choose_tail, trace_tail
 from pagemill.weights.adapter_target import AdapterTarget
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import shown
-from pagemill.weights.location import TensorLocation
 from pagemill.weights.source import ModelSource
+from pagemill.weights.stored_matrix import StoredMatrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +338,7 @@ def model_shapes(source: ModelSource, options: BuildOptions) -> dict[str, tuple[
     return weights.shapes
 
 
-def matrices_to_quantize(source: ModelSource) -> tuple[TensorLocation, ...]:
+def matrices_to_quantize(source: ModelSource) -> tuple[StoredMatrix, ...]:
     """The matrices of linear layers (`linear_matrices`) among the tensors of `source`, without
     those of any head.
 

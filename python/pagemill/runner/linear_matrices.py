@@ -5,8 +5,10 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable, Iterator
 
+from pagemill.ops.dtypes import DTYPES
 from pagemill.ops.program import OpEntry, Program, WeightEntry
 from pagemill.weights.location import TensorLocation
+from pagemill.weights.stored_matrix import StoredMatrix
 
 _PRODUCTS = ("linear", "grouped_linear")
 _CHOICE = "moe_route"
@@ -15,22 +17,34 @@ _FEWEST_ROWS = 16  # of fewer, which choose or scale, bytes do not count and err
 
 def linear_matrices(
     program: Program, tensors: Iterable[TensorLocation]
-) -> tuple[TensorLocation, ...]:
-    """Those of `tensors` that are matrices [out, in], called `<module>.weight`, or stacks of them
-    [experts, out, in], which only linear layers of `program` read: no embedding and no router of
-    experts."""
+) -> tuple[StoredMatrix, ...]:
+    """Those of `tensors` that are matrices, called `<module>.weight`, or stacks of them [experts,
+    ...], as they are or transposed, which only linear layers of `program` read: no embedding and
+    no router of experts. Tensors that have the rows of two matrices in turn are none."""
     of_layers = set(_read_by_layers(program))
-    readers: dict[TensorLocation, bool] = {}
+    layouts: dict[TensorLocation, set[bool | None]] = {}
     for entry, tensor in _places(program, tensors):
-        readers[tensor] = readers.get(tensor, True) and entry.name in of_layers
-    return tuple(
-        tensor for tensor, only_layers in readers.items() if only_layers and _has_matrices(tensor)
+        layout = _is_transposed(entry) if entry.name in of_layers else None
+        layouts.setdefault(tensor, set()).add(layout)
+    matrices = (
+        StoredMatrix(tensor, transposed)
+        for tensor, (transposed, *others) in layouts.items()
+        if transposed is not None and not others
     )
+    return tuple(matrix for matrix in matrices if _has_matrices(matrix))
 
 
-def _has_matrices(tensor: TensorLocation) -> bool:
-    named = len(tensor.shape) == 3 or (len(tensor.shape) == 2 and tensor.name.endswith(".weight"))
-    return named and tensor.shape[-2] >= _FEWEST_ROWS
+def _has_matrices(matrix: StoredMatrix) -> bool:
+    dims, name = len(matrix.tensor.shape), matrix.tensor.name
+    named = dims == 3 or (dims == 2 and name.endswith(".weight"))
+    return named and matrix.shape[-2] >= _FEWEST_ROWS
+
+
+def _is_transposed(entry: WeightEntry) -> bool | None:
+    """None if other rows lie between those of the matrix."""
+    if not entry.column_stride:
+        return False
+    return True if entry.row_stride == DTYPES[entry.dtype].block_bytes else None
 
 
 def _places(
@@ -49,7 +63,7 @@ def _places(
 
 
 def _read_by_layers(program: Program) -> Iterator[str]:
-    """The stored weights that nothing reads but linear layers, as [out, in]."""
+    """The stored weights that nothing reads but linear layers."""
     readers: dict[str, list[OpEntry]] = {}
     for op in program.ops:
         for name in op.inputs:
@@ -60,7 +74,7 @@ def _read_by_layers(program: Program) -> Iterator[str]:
     for entry in program.weights:
         found = readers.get(stacks.get(entry.name, entry.name), [])
         layers = [op for op in found if op.op in _PRODUCTS and op not in routers]
-        if found and len(layers) == len(found) and not entry.column_stride:
+        if found and len(layers) == len(found):
             yield entry.name
 
 

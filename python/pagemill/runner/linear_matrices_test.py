@@ -42,8 +42,9 @@ class Traced:
 
     @property
     def chosen(self) -> list[str]:
+        """Their names, of transposed ones behind "^"."""
         found = linear_matrices(self.trace.program, self.tensors)
-        return sorted(tensor.name for tensor in found)
+        return sorted(("^" if m.transposed else "") + m.tensor.name for m in found)
 
 
 @pytest.fixture(name="traced")
@@ -92,11 +93,28 @@ def test_experts_but_no_router(traced: Traced) -> None:
     assert traced.chosen == sorted(["experts.up", *(matrix.name for matrix in matrices)])
 
 
-def test_no_transposed_matrix(traced: Traced) -> None:
-    at = traced.stored("c_attn.weight", WIDTH, 64)
-    file = traced.trace.file("weights")
-    turned = traced.trace.weight(
-        at.name, "f32", (64, WIDTH), file=file, offset=at.offset, row_stride=4, column_stride=256
+def turned(traced: Traced, at: TensorLocation, rows: int, first: int, stride: int) -> Tensor:
+    """Rows of a matrix that is stored as [in, out]: those from `first` on, every `stride`."""
+    return traced.trace.weight(
+        f"{at.name}.{first}",
+        "f32",
+        (rows, at.shape[0]),
+        file=traced.trace.file("weights"),
+        offset=at.offset + 4 * first,
+        row_stride=4 * stride,
+        column_stride=4 * at.shape[1],
     )
-    ops.linear(traced.x, turned)
-    assert traced.chosen == []
+
+
+def test_transposed_matrices(traced: Traced) -> None:
+    """Unless their rows lie in turn with others', or something reads them as they are, too."""
+    for name, firsts, stride in (("qkv", (0, 32), 1), ("in_turn", (0, 1), 2)):
+        at = traced.stored(f"{name}.weight", WIDTH, 64)
+        for first in firsts:
+            ops.linear(traced.x, turned(traced, at, 32, first, stride))
+    both = traced.stored("both.weight", WIDTH, WIDTH)
+    ops.linear(traced.x, turned(traced, both, WIDTH, 0, 1))
+    ops.linear(traced.x, traced.weight(both, WIDTH, WIDTH))
+    few = traced.stored("few.weight", WIDTH, 8)  # eight outputs
+    ops.linear(traced.x, turned(traced, few, 8, 0, 1))
+    assert traced.chosen == ["^qkv.weight"]

@@ -199,8 +199,20 @@ class DeclaredTensors:
         return self._declare(key, location, shape, skipped, stride)
 
     def stack(self, name: str, parts: Sequence[Tensor]) -> Tensor:
-        """The weight `name`, composed of matrices of one type and shape."""
+        """The weight `name`, composed of matrices of one type and shape.
+
+        Raises:
+            WeightsError: they are of several types.
+        """
         if name not in self._bound:
+            first = parts[0]
+            other = next((part for part in parts if part.dtype != first.dtype), None)
+            if other is not None:
+                raise WeightsError(
+                    f"{self.path}: {first.name} is {first.dtype}, but {other.name} is"
+                    f" {other.dtype}: experts of a layer must have one type; quantize all of them"
+                    " or none"
+                )
             self._bound[name] = self._trace.stack(name, parts)
         return self._bound[name]
 

@@ -8,10 +8,7 @@ The same shapes give the same file, which is written once.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
@@ -19,6 +16,7 @@ from typing import BinaryIO
 import numpy as np
 
 from pagemill.weights.errors import WeightsError
+from pagemill.weights.new_file import new_file, safetensors_header
 
 _TYPES = {"f32": "F32", "bf16": "BF16", "f16": "F16"}
 _SEED = 0
@@ -44,18 +42,9 @@ def random_file(
         return path
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=folder)
-        partial = Path(name)
-        with os.fdopen(handle, "wb") as file:
-            try:
-                file.write(len(header).to_bytes(8, "little") + header)
-                if values:
-                    _write_values(file, shapes, dtype)
-                file.truncate(8 + len(header) + size)
-                os.replace(partial, path)
-            except BaseException:
-                partial.unlink(missing_ok=True)
-                raise
+        with new_file(path, header, size) as file:
+            if values:
+                _write_values(file, shapes, dtype)
     except OSError as error:
         raise WeightsError(
             f"{path}: random weights of {size} bytes cannot be written ({error.strerror}): free"
@@ -78,8 +67,7 @@ def _header(shapes: Mapping[str, tuple[int, ...]], dtype: str) -> tuple[bytes, i
             "shape": list(shape),
             "data_offsets": [begin, end],
         }
-    text = json.dumps(entries).encode()
-    return text + b" " * (-len(text) % 64 + 56), end  # data lies at a multiple of 64
+    return safetensors_header(entries), end
 
 
 def _write_values(file: BinaryIO, shapes: Mapping[str, tuple[int, ...]], dtype: str) -> None:

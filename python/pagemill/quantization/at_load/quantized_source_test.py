@@ -21,8 +21,9 @@ from pagemill.quantization.at_load.quantized_source import quantize
 from pagemill.quantization.at_load.testing.decoded import read_matrix
 from pagemill.quantization.table import method_of
 from pagemill.weights.errors import WeightsError
-from pagemill.weights.location import TensorLocation
+from pagemill.weights.read import read_bytes
 from pagemill.weights.source import ModelSource
+from pagemill.weights.stored_matrix import StoredMatrix
 
 SHAPES = {"a.weight": (300, 256), "b.weight": (40, 96), "odd.weight": (24, 50)}
 STACK = (3, 256, 64)
@@ -34,6 +35,7 @@ class Model:
 
     def __init__(self, path: Path, seed: int = 1) -> None:
         self.path, self.folder, self.searches = path / "model", path / "quantized", 0
+        self.transposed = False
         self.path.mkdir(exist_ok=True)
         random = np.random.default_rng(seed)
         shapes = SHAPES | {"experts.up": STACK, "norm.weight": (256,)}
@@ -50,12 +52,13 @@ class Model:
     def source(self) -> ModelSource:
         return ModelSource.open(self.path)
 
-    def quantized(self, name: str, *, values: bool = True) -> ModelSource:
-        def matrices() -> Sequence[TensorLocation]:
+    def quantized(self, name: str, *ignored: str, values: bool = True) -> ModelSource:
+        def matrices() -> Sequence[StoredMatrix]:
             self.searches += 1
-            return [tensor for tensor in self.source.tensors if tensor.name != "norm.weight"]
+            tensors = [tensor for tensor in self.source.tensors if tensor.name != "norm.weight"]
+            return [StoredMatrix(tensor, self.transposed) for tensor in tensors]
 
-        at_load = LoadQuantization(name, str(self.folder))
+        at_load = LoadQuantization(name, str(self.folder), ignored)
         return quantize(self.source, at_load, matrices, io.StringIO(), values=values)
 
     @property
@@ -87,6 +90,53 @@ def test_matrices_are_near_and_others_stay(
     assert not source.has("experts.up")
     assert source.tensor("norm.weight") == model.source.tensor("norm.weight")
     assert method_of(source.config).scheme("a").name.startswith("compressed-tensors")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("name", FORMATS)
+def test_transposed_matrices_become_as_others(
+    model: Model, name: str, dtype: type[np.floating], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounded_file, "_CHUNK", 4096)
+    model.tensors = {key: tensor.astype(dtype) for key, tensor in model.tensors.items()}
+    model.save()
+    rounded = model.quantized(name)
+    stored = {tensor.name: read_bytes(tensor) for tensor in rounded.tensors}
+    for key, tensor in model.tensors.items():
+        if tensor.ndim > 1:
+            model.tensors[key] = np.ascontiguousarray(tensor.swapaxes(-1, -2))
+    model.transposed = True
+    model.save()
+    os.utime(model.path / "model.safetensors", ns=(0, 1))
+    turned = model.quantized(name)
+    assert stored.keys() == {tensor.name for tensor in turned.tensors}
+    for tensor in turned.tensors:
+        if not tensor.name.startswith("odd") or turned.has("odd.weight_scale"):
+            assert tensor.shape == rounded.tensor(tensor.name).shape
+            np.testing.assert_array_equal(read_bytes(tensor), stored[tensor.name])
+
+
+@pytest.mark.parametrize(("entry", "stays"), [("a", "a.weight"), ("re:.*up", "experts.up")])
+def test_modules_that_stay_as_they_are(
+    model: Model, entry: str, stays: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for searches in (1, 1):  # the second is of the file that the first has written
+        source = model.quantized("fp8", entry, "re:.*nothing", "norm")
+        assert model.searches == searches
+        assert source.tensor(stays) == model.source.tensor(stays)
+        assert source.tensor("b.weight").dtype == "f8_e4m3"
+        assert ("'re:.*nothing' lists no module" in caplog.text) and "'norm'" not in caplog.text
+        caplog.clear()
+    # Another list makes another file, in which other matrices are.
+    assert model.quantized("fp8").tensor("b.weight").file != source.tensor("b.weight").file
+    assert model.quantized("fp8", "norm", "re:.*nothing", entry, entry).has(stays)
+    assert model.searches == 2
+
+
+def test_a_list_of_all_modules_is_refused(model: Model) -> None:
+    with pytest.raises(WeightsError, match="fp8, without those of --quantization-config"):
+        model.quantized("fp8", "re:.*")
+    assert not model.files
 
 
 def test_files_are_written_once_for_a_checkpoint_and_a_format(model: Model) -> None:

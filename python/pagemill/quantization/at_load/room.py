@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-PARTIAL = ".partial"
-"""The end of names of files that are being written."""
+from pagemill.weights.new_file import PARTIAL
+
 _DAY = 24 * 3600
 _UNREAD = 30 * _DAY
 _SHARE_LEFT = 10  # of the file system a tenth

@@ -8,13 +8,11 @@ two, then of one, so that each lies at a multiple of its size.
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -22,29 +20,28 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from pagemill.ops.dtypes import tensor_bytes
-from pagemill.quantization.at_load.room import PARTIAL, make_room
+from pagemill.quantization.at_load.room import make_room
 from pagemill.quantization.at_load.rounding import RoundedPart, Rounding
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
-from pagemill.weights.read import read_f32
+from pagemill.weights.new_file import new_file, safetensors_header
+from pagemill.weights.stored_matrix import StoredMatrix
 
 _ELEMENT_BYTES = {"F32": 4, "I32": 4, "F16": 2, "I8": 1, "F8_E4M3": 1}
 _CHUNK = 1 << 18  # elements that a thread rounds at a time: what its core's cache holds
-_ALIGNMENT = 64
 
 
 class _Place(NamedTuple):
     """`part` of `matrix`, of which `rows` begin so many bytes behind the header."""
 
-    matrix: TensorLocation
+    matrix: StoredMatrix
     part: RoundedPart
     rows: int
     begin: int
 
     @property
     def name(self) -> str:
-        return f"{self.matrix.name.removesuffix('.weight')}.{self.part.suffix}"
+        return f"{self.matrix.module}.{self.part.suffix}"
 
     @property
     def row_bytes(self) -> int:
@@ -58,14 +55,14 @@ class _Place(NamedTuple):
 def write_rounded(
     path: Path,
     rounding: Rounding,
-    matrices: Sequence[TensorLocation],
+    matrices: Sequence[StoredMatrix],
     progress: TextIO,
     *,
     values: bool = True,
 ) -> None:
-    """Writes `matrices`, f32, bf16 or f16 and called `<module>.weight`, to a file that appears at
-    `path` when it is complete; others of the folder may go for it (`make_room`). Without `values`
-    all are zeros, which take no disk space.
+    """Writes `matrices`, no stacks, to a file that appears at `path` when it is complete; others of
+    the folder may go for it (`make_room`). Without `values` all are zeros, which take no disk
+    space.
 
     Raises:
         WeightsError: a matrix has a number that is not finite, or the file cannot be written, for
@@ -78,19 +75,10 @@ def write_rounded(
         path.parent.mkdir(parents=True, exist_ok=True)
         if values:
             make_room(path.parent, size)
-        handle, name = tempfile.mkstemp(PARTIAL, dir=path.parent)
-        try:
-            with os.fdopen(handle, "r+b") as file:
-                file.write(len(header).to_bytes(8, "little") + header)
-                file.truncate(8 + len(header) + size)
-                file.flush()
-                if values:
-                    _write_values(file.fileno(), 8 + len(header), rounding, places, progress)
-                    os.fsync(file.fileno())
-            os.replace(name, path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with new_file(path, header, size) as file:
+            if values:
+                _write_values(file.fileno(), len(header), rounding, places, progress)
+                os.fsync(file.fileno())
     except OSError as error:
         raise WeightsError(
             f"{path}: {size} bytes of quantized weights cannot be made ({error.strerror}):"
@@ -98,7 +86,7 @@ def write_rounded(
         ) from error
 
 
-def _places(rounding: Rounding, matrices: Sequence[TensorLocation]) -> list[_Place]:
+def _places(rounding: Rounding, matrices: Sequence[StoredMatrix]) -> list[_Place]:
     parts = [(m, part) for m in matrices for part in rounding.parts(m.shape[1])]
     places: list[_Place] = []
     begin = 0
@@ -116,30 +104,29 @@ def _header(places: Sequence[_Place]) -> bytes:
             "shape": [place.rows, place.part.columns],
             "data_offsets": [place.begin, place.end],
         }
-    text = json.dumps(entries).encode()
-    return text + b" " * (-(8 + len(text)) % _ALIGNMENT)
+    return safetensors_header(entries)
 
 
 def _write_values(
     file: int, start: int, rounding: Rounding, places: Sequence[_Place], progress: TextIO
 ) -> None:
-    of_matrix: dict[str, list[_Place]] = {}
+    of_module: dict[str, list[_Place]] = {}
     for place in places:
-        of_matrix.setdefault(place.matrix.name, []).append(place)
+        of_module.setdefault(place.matrix.module, []).append(place)
 
-    def round_rows(rows: TensorLocation, begin: int) -> int:
-        parts = [part.suffix for part in rounding.parts(rows.shape[1])]
-        rounded = dict(zip(parts, rounding.round(_finite(rows)), strict=True))
-        for place in of_matrix[rows.name]:
-            _check(rows, rounded[place.part.suffix])
+    def round_rows(matrix: StoredMatrix, begin: int, count: int) -> int:
+        parts = [part.suffix for part in rounding.parts(matrix.shape[1])]
+        rounded = dict(zip(parts, rounding.round(_finite(matrix, begin, count)), strict=True))
+        for place in of_module[matrix.module]:
+            _check(matrix.tensor, rounded[place.part.suffix])
             at = start + place.begin + begin // place.part.row_step * place.row_bytes
             _write_at(file, rounded[place.part.suffix], at)
-        return _bytes_of(rows)
+        return matrix.stored_bytes * count // matrix.shape[0]
 
-    matrices = [found[0].matrix for found in of_matrix.values()]
+    matrices = [found[0].matrix for found in of_module.values()]
     pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
     bar = tqdm(
-        total=sum(map(_bytes_of, matrices)),
+        total=sum(matrix.stored_bytes for matrix in matrices),
         desc="quantizing",
         file=progress,
         unit="B",
@@ -148,37 +135,33 @@ def _write_values(
     )
     try:
         for matrix in matrices:  # a few thousand chunks at a time
-            chunks = zip(*_chunks(matrix, rounding.row_step), strict=True)
-            for done in pool.map(round_rows, *chunks):
+            begins, counts = zip(*_chunks(matrix, rounding.row_step), strict=True)
+            for done in pool.map(round_rows, repeat(matrix), begins, counts):
                 bar.update(done)
     finally:
         bar.close()
         pool.shutdown(cancel_futures=True)
 
 
-def _chunks(matrix: TensorLocation, step: int) -> Iterator[tuple[TensorLocation, int]]:
-    """Some rows of the matrix, and the first of them, a multiple of `step`."""
+def _chunks(matrix: StoredMatrix, step: int) -> Iterator[tuple[int, int]]:
+    """The first rows of parts of the matrix, multiples of `step`, and their numbers of rows."""
     rows, columns = matrix.shape
     size = max(1, _CHUNK // columns // step) * step
     for begin in range(0, rows, size):
-        offset = matrix.offset + tensor_bytes(matrix.dtype, (begin, columns))
-        yield replace(matrix, shape=(min(size, rows - begin), columns), offset=offset), begin
+        yield begin, min(size, rows - begin)
 
 
-def _bytes_of(location: TensorLocation) -> int:
-    return tensor_bytes(location.dtype, location.shape)
-
-
-def _check(rows: TensorLocation, rounded: npt.NDArray[Any]) -> None:
+def _check(tensor: TensorLocation, rounded: npt.NDArray[Any]) -> None:
     """Rejects scales that their type does not hold."""
     if rounded.dtype.kind == "f" and not np.isfinite(rounded).all():
-        raise WeightsError(f"{rows.file}: {rows.name} has numbers that are too large")
+        raise WeightsError(f"{tensor.file}: {tensor.name} has numbers that are too large")
 
 
-def _finite(rows: TensorLocation) -> npt.NDArray[np.float32]:
-    values = read_f32(rows)
+def _finite(matrix: StoredMatrix, begin: int, count: int) -> npt.NDArray[np.float32]:
+    values = matrix.rows(begin, count)
     if not math.isfinite(values.max(initial=0) - values.min(initial=0)):
-        raise WeightsError(f"{rows.file}: {rows.name} has numbers that are not finite")
+        tensor = matrix.tensor
+        raise WeightsError(f"{tensor.file}: {tensor.name} has numbers that are not finite")
     return values
 
 
