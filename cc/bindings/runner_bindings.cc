@@ -126,7 +126,7 @@ std::unique_ptr<runner::MediaEncoder> MakeEncoder(const nb::object& executor,
 struct Others {
   std::unique_ptr<sampling::DraftProposer> proposer;
   nb::object draft_executor;     // None: no draft model
-  int32_t draft_vocab_size = 0;  // ids that it knows
+  runner::DraftModelOptions draft_options = {};  // without the group and the type of states
   nb::object encoder;            // None: no media
   EncoderOptions encoder_options;
   nb::object adapters;  // an AdapterStore; None: the model as it is for all
@@ -171,8 +171,8 @@ struct DraftParts {
 // `pool` and `first_kv_group` are those of the model that is drafted for.
 std::unique_ptr<runner::DraftModel> MakeDraftModel(const DraftParts& draft,
                                                    device::ThreadPool* pool, size_t first_kv_group,
-                                                   int32_t vocab_size, const Clock* clock,
-                                                   const RunnerLimits& limits) {
+                                                   runner::DraftModelOptions options,
+                                                   const Clock* clock, const RunnerLimits& limits) {
   if (draft.pool != pool) {
     ThrowIfError(InvalidArgument("the draft model's executor has another host than this runner's"));
   }
@@ -180,9 +180,10 @@ std::unique_ptr<runner::DraftModel> MakeDraftModel(const DraftParts& draft,
   passes.max_num_logits_rows = limits.max_num_seqs;  // one of each request
   passes.max_adapters = 0;
   RequireFits(*draft.options, passes);
-  return ValueOrThrow(runner::DraftModel::Create(draft.executor, pool, clock, limits,
-                                                 first_kv_group,
-                                                 std::min(vocab_size, limits.vocab_size)));
+  options.first_kv_group = first_kv_group;
+  options.num_tokens = std::min(options.num_tokens, limits.vocab_size);
+  options.states_type = draft.options->activation_type;
+  return ValueOrThrow(runner::DraftModel::Create(draft.executor, pool, clock, limits, options));
 }
 
 // Sleep, wake and weight updates of the programs of one process; null for a rank of several, whose
@@ -223,7 +224,7 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
   if (draft != nullptr) {
     draft_model = MakeDraftModel({draft, &draft->options(), draft->thread_pool()},
                                  native.thread_pool(), native.memory_plan().kv.tables.size(),
-                                 others.draft_vocab_size, clock.get(), limits);
+                                 others.draft_options, clock.get(), limits);
   }
   runner::ModelRunnerParts parts = {
       .pages = pages,
@@ -290,8 +291,8 @@ void InitFromDevice(RunnerHolder* self, nb::object executor, const RunnerLimits&
   if (draft != nullptr) {
     parts.draft_model =
         MakeDraftModel({draft->executor.get(), &draft->options, draft->pool.get()},
-                       device.pool.get(), layout.tables.size(), others.draft_vocab_size,
-                       clock.get(), limits);
+                       device.pool.get(), layout.tables.size(), others.draft_options, clock.get(),
+                       limits);
   }
   auto runner =
       ValueOrThrow(ModelRunner::Create(steps, device.pool.get(), limits, std::move(parts)));
@@ -479,10 +480,13 @@ void BindRunner(nb::module_& m) {
           "__init__",
           [](RunnerHolder* self, nb::object executor, const RunnerLimits& limits,
              const NgramSizes& ngram_sizes, nb::object draft_executor, int32_t draft_vocab_size,
-             nb::object encoder, const EncoderOptions& encoder_options, nb::object adapters) {
+             int32_t draft_states_width, std::vector<int32_t> draft_token_ids, nb::object encoder,
+             const EncoderOptions& encoder_options, nb::object adapters) {
             Others others = {.proposer = MakeProposer(ngram_sizes, limits),
                              .draft_executor = std::move(draft_executor),
-                             .draft_vocab_size = draft_vocab_size,
+                             .draft_options = {.num_tokens = draft_vocab_size,
+                                               .token_ids = std::move(draft_token_ids),
+                                               .states_width = draft_states_width},
                              .encoder = std::move(encoder),
                              .encoder_options = encoder_options,
                              .adapters = std::move(adapters)};
@@ -499,7 +503,8 @@ void BindRunner(nb::module_& m) {
           },
           nb::arg("executor"), nb::arg("limits"), nb::kw_only(),
           nb::arg("ngram_sizes") = nb::none(), nb::arg("draft_executor") = nb::none(),
-          nb::arg("draft_vocab_size") = 0, nb::arg("encoder") = nb::none(),
+          nb::arg("draft_vocab_size") = 0, nb::arg("draft_states_width") = 0,
+          nb::arg("draft_token_ids") = std::vector<int32_t>{}, nb::arg("encoder") = nb::none(),
           nb::arg("encoder_options") = nb::none(), nb::arg("adapters") = nb::none())
       .def_prop_ro("limits", [](const RunnerHolder& self) { return self.runner->limits(); })
       .def_prop_ro("num_encoded_media",

@@ -8,45 +8,76 @@
 #include "cc/ops/batch_view.h"
 
 namespace pagemill::runner {
+namespace {
 
-StatusOr<std::unique_ptr<DraftModel>> DraftModel::Create(
-    program::Executor* executor, device::ThreadPool* pool, const Clock* clock,
-    const engine::RunnerLimits& limits, size_t first_kv_group, int32_t num_tokens) {
-  if (first_kv_group >= limits.kv_groups.size()) {
+Status CheckTokenIds(const DraftModelOptions& options, int32_t vocab_size) {
+  if (options.token_ids.empty()) return OkStatus();
+  if (options.token_ids.size() != static_cast<size_t>(options.num_tokens)) {
+    return InvalidArgument("token_ids has " + std::to_string(options.token_ids.size()) +
+                           " ids for " + std::to_string(options.num_tokens) + " columns");
+  }
+  std::vector<char> seen(static_cast<size_t>(vocab_size));
+  for (const int32_t id : options.token_ids) {
+    if (id < 0 || id >= vocab_size) {
+      return InvalidArgument("token_ids has " + std::to_string(id) + ", which is not one of " +
+                             std::to_string(vocab_size) + " tokens");
+    }
+    if (seen[static_cast<size_t>(id)]++ == 0) continue;
+    return InvalidArgument("token_ids has " + std::to_string(id) + " twice");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<DraftModel>> DraftModel::Create(program::Executor* executor,
+                                                         device::ThreadPool* pool,
+                                                         const Clock* clock,
+                                                         const engine::RunnerLimits& limits,
+                                                         const DraftModelOptions& options) {
+  if (options.first_kv_group >= limits.kv_groups.size()) {
     return InvalidArgument("the draft model has no KV groups");
   }
-  for (size_t g = first_kv_group; g < limits.kv_groups.size(); ++g) {
+  for (size_t g = options.first_kv_group; g < limits.kv_groups.size(); ++g) {
     const std::string& kind = limits.kv_groups[g].kind;
     if (kind == "full" || kind == "mla") continue;
     return InvalidArgument("the draft model has \"" + kind +
                            "\" layers, which drop tokens before it may have read them: choose one "
                            "whose layers all attend to the whole context");
   }
-  if (num_tokens < 1 || num_tokens > limits.vocab_size) {
-    return InvalidArgument("num_tokens is " + std::to_string(num_tokens) +
+  if (options.num_tokens < 1 || options.num_tokens > limits.vocab_size) {
+    return InvalidArgument("num_tokens is " + std::to_string(options.num_tokens) +
                            ", it must be from 1 to " + std::to_string(limits.vocab_size));
   }
-  return std::unique_ptr<DraftModel>(
-      new DraftModel(executor, pool, clock, limits, first_kv_group, num_tokens));
+  if (options.states_width < 0) {
+    return InvalidArgument("states_width is " + std::to_string(options.states_width) +
+                           ", it must be at least 0");
+  }
+  PAGEMILL_RETURN_IF_ERROR(CheckTokenIds(options, limits.vocab_size));
+  return std::unique_ptr<DraftModel>(new DraftModel(executor, pool, clock, limits, options));
 }
 
 DraftModel::DraftModel(program::Executor* executor, device::ThreadPool* pool, const Clock* clock,
-                       const engine::RunnerLimits& limits, size_t first_kv_group,
-                       int32_t num_tokens)
+                       const engine::RunnerLimits& limits, const DraftModelOptions& options)
     : executor_(executor),
       clock_(clock),
       limits_(limits),
-      first_kv_group_(first_kv_group),
-      num_tokens_(num_tokens),
-      sampler_({.num_columns = num_tokens,
+      options_(options),
+      num_readable_(options.token_ids.empty() ? options.num_tokens : limits.vocab_size),
+      sampler_({.num_columns = options.num_tokens,
                 .vocab_size = limits.vocab_size,
+                .token_ids = options_.token_ids,
                 .capabilities = device::DetectCapabilities()},
                pool),
       slots_(static_cast<size_t>(limits.max_num_seqs)),
       complete_(static_cast<size_t>(limits.num_blocks)) {
-  for (size_t g = first_kv_group; g < limits.kv_groups.size(); ++g) {
+  for (size_t g = options.first_kv_group; g < limits.kv_groups.size(); ++g) {
     tables_.emplace_back(limits.kv_groups[g], limits);
   }
+  if (options.states_width == 0) return;
+  states_.emplace(DraftStatesOptions{.width = options.states_width,
+                                     .type = options.states_type,
+                                     .num_slots = limits.max_num_seqs});
 }
 
 void DraftModel::Start(step::RequestIndex index, std::span<const int32_t> tokens) {
@@ -57,8 +88,9 @@ void DraftModel::Start(step::RequestIndex index, std::span<const int32_t> tokens
 void DraftModel::Observe(step::RequestIndex index, std::span<const int32_t> tokens) {
   Slot& slot = At(index);
   // What was computed behind the last known token are drafts, of which all but the last of `tokens`
-  // were accepted.
-  const auto num_kept = static_cast<int32_t>(slot.text.size() + tokens.size()) - 1;
+  // were accepted; a head computed them with its own states.
+  const size_t num_accepted = states_ ? 0 : tokens.size() - 1;
+  const auto num_kept = static_cast<int32_t>(slot.text.size() + num_accepted);
   slot.num_computed = std::min(slot.num_computed, num_kept);
   slot.text.insert(slot.text.end(), tokens.begin(), tokens.end());
 }
@@ -81,11 +113,35 @@ Status DraftModel::Draft(const step::StepPlan& plan) {
   }
   PAGEMILL_RETURN_IF_ERROR(std::move(failure));
   sampler_.Begin(first_draft_.back());
+  if (states_) states_->BeginStep(first_draft_.back());
   if (work_.empty()) return OkStatus();
   Status status = RunPasses();
   while (!passes_.empty()) (void)CollectPass();  // of a step that fails
   last_seconds_ = SecondsBetween(begun_ns, clock_->NowNanos());
   return status;
+}
+
+Status DraftModel::FollowTarget(std::span<const TargetTokens> tokens, const TensorView& states) {
+  const int64_t begun_ns = clock_->NowNanos();
+  last_seconds_ = 0.0;
+  work_.clear();
+  for (const TargetTokens& of : tokens) {
+    if (!states_->Fits(states, of.first_row + of.count)) {
+      return Internal("the model gives no states for the draft head");
+    }
+    Slot& slot = At(of.index);
+    const int32_t index = of.index.value();
+    states_->DropBefore(index, slot.num_computed - 2);
+    states_->Append(index, states, of.first_row, of.count);
+    const int32_t end =
+        std::min(states_->num_tokens(index), static_cast<int32_t>(slot.text.size()));
+    if (end - slot.num_computed <= kMaxWaiting) continue;
+    work_.push_back({.slot = &slot, .index = index, .end = end});
+  }
+  if (work_.empty()) return OkStatus();
+  PAGEMILL_RETURN_IF_ERROR(CatchUp());
+  last_seconds_ = SecondsBetween(begun_ns, clock_->NowNanos());
+  return OkStatus();
 }
 
 Status DraftModel::RunPasses() {
@@ -103,8 +159,8 @@ Status DraftModel::ApplyBlocks(const step::ScheduledRequest& entry) {
     for (BlockTables& table : tables_) table.Reset(index);
   }
   for (size_t t = 0; t < tables_.size(); ++t) {
-    if (first_kv_group_ + t >= entry.new_block_ids.size()) break;
-    const std::vector<step::BlockId>& blocks = entry.new_block_ids[first_kv_group_ + t];
+    if (options_.first_kv_group + t >= entry.new_block_ids.size()) break;
+    const std::vector<step::BlockId>& blocks = entry.new_block_ids[options_.first_kv_group + t];
     PAGEMILL_RETURN_IF_ERROR(tables_[t].Append(index, blocks));
     if (t > 0) continue;
     for (step::BlockId block : blocks) {
@@ -113,7 +169,9 @@ Status DraftModel::ApplyBlocks(const step::ScheduledRequest& entry) {
       slot.pages.push_back(block);
     }
   }
-  if (entry.start != nullptr) SkipCachedTokens(&slot, entry.num_computed_tokens);
+  if (entry.start == nullptr) return OkStatus();
+  SkipCachedTokens(&slot, entry.num_computed_tokens);
+  if (states_) states_->Start(index, entry.num_computed_tokens);
   return OkStatus();
 }
 
@@ -141,7 +199,7 @@ void DraftModel::AddWork(const step::ScheduledRequest& entry) {
     std::copy(entry.token_ids.begin(), entry.token_ids.end(),
               slot.text.begin() + entry.num_computed_tokens);
   }
-  if (num_drafts == 0 && (num_known == 1 || !slot.follows)) return;
+  if (num_drafts == 0 && (states_ || num_known == 1 || !slot.follows)) return;
   slot.num_caught_up = std::max(0, end - slot.num_computed - 1);
   work_.push_back({.slot = &slot,
                    .index = entry.index.value(),
@@ -185,7 +243,9 @@ Status DraftModel::DraftFurther() {
     for (Work& work : work_) {
       if (draft >= work.num_drafts) continue;
       PAGEMILL_ASSIGN_OR_RETURN(const int32_t token, TokenBefore(work, draft));
-      PAGEMILL_RETURN_IF_ERROR(AddTokens(work, std::span(&token, 1), work.end + draft - 1));
+      const size_t before = work.first_draft + static_cast<size_t>(draft) - 1;
+      PAGEMILL_RETURN_IF_ERROR(
+          AddTokens(work, std::span(&token, 1), work.end + draft - 1, before));
       work.slot->num_computed = work.end + draft;
       AddRow(&work, draft);
     }
@@ -215,11 +275,12 @@ void DraftModel::BeginPass() {
   }
   query_start_.push_back(0);
   rows_.clear();
+  if (states_) states_->BeginPass();
   for (BlockTables& table : tables_) table.BeginStep();
 }
 
 Status DraftModel::AddTokens(const Work& work, std::span<const int32_t> token_ids,
-                             int32_t position) {
+                             int32_t position, std::optional<size_t> own_state) {
   const auto count = static_cast<int32_t>(token_ids.size());
   for (BlockTables& table : tables_) {
     if (position + count > table.NumTokens(work.index)) {
@@ -230,7 +291,12 @@ Status DraftModel::AddTokens(const Work& work, std::span<const int32_t> token_id
     table.AddRequest(work.index, position, count);
   }
   // Tokens that only the target knows are read as token 0.
-  for (int32_t id : token_ids) token_ids_.push_back(id < num_tokens_ ? id : 0);
+  for (int32_t id : token_ids) token_ids_.push_back(id < num_readable_ ? id : 0);
+  if (states_ && own_state) {
+    states_->AddOwnToPass(*own_state);
+  } else if (states_) {
+    states_->AddToPass(work.index, position, count);
+  }
   for (int32_t i = 0; i < count; ++i) positions_.push_back(position + i);
   query_start_.push_back(static_cast<int32_t>(token_ids_.size()));
   seq_lens_.push_back(position + count);
@@ -257,22 +323,31 @@ Status DraftModel::EnqueuePass() {
   for (const BlockTables& table : tables_) kv_.push_back(table.View(/*num_common_blocks=*/0));
   const bool greedy = std::all_of(rows_.begin(), rows_.end(),
                                   [](const DraftRow& row) { return row.params->greedy(); });
+  TensorView states;
+  std::span<const TensorView> inputs;
+  if (states_) {
+    states = states_->view();
+    inputs = {&states, 1};
+  }
   const ops::StepBatch batch = {{.num_tokens = static_cast<int32_t>(token_ids_.size()),
                                  .num_requests = static_cast<int32_t>(seq_lens_.size()),
                                  .num_logits_rows = static_cast<int32_t>(logits_rows_.size()),
-                                 .argmax_columns = greedy ? num_tokens_ : 0,
+                                 .argmax_columns = greedy ? options_.num_tokens : 0,
                                  .token_ids = token_ids_.data(),
                                  .positions = positions_.data(),
                                  .query_start = query_start_.data(),
                                  .seq_lens = seq_lens_.data(),
                                  .logits_rows = logits_rows_.data()},
-                                kv_,
-                                /*inputs=*/{}};
+                                kv_, inputs};
   const int64_t begun_ns = clock_->NowNanos();
   PAGEMILL_RETURN_IF_ERROR(executor_->Enqueue(batch));
   ++num_passes_;
   passes_.push_back({.rows = rows_, .num_tokens = batch.num_tokens, .begun_ns = begun_ns});
-  return greedy && most > 1 ? OkStatus() : CollectPasses();
+  return greedy && Chains() ? OkStatus() : CollectPasses();
+}
+
+bool DraftModel::Chains() const {
+  return executor_->max_steps_in_flight() > 1 && !states_ && options_.token_ids.empty();
 }
 
 Status DraftModel::CollectPass() {
@@ -282,15 +357,28 @@ Status DraftModel::CollectPass() {
   PAGEMILL_RETURN_IF_ERROR(executor_->Collect(&output));
   const TensorView logits = output.logits();
   if (output.maxima.empty() && !pass.rows.empty() &&
-      (logits.rank != 2 || logits.shape[1] < num_tokens_)) {
+      (logits.rank != 2 || logits.shape[1] < options_.num_tokens)) {
     return Internal("the draft model has logits of fewer tokens than it may propose");
   }
   sampler_.Run(output, pass.rows);
+  PAGEMILL_RETURN_IF_ERROR(KeepStates(pass, output));
   // Passes run one after the other.
   const int64_t begun_ns = std::max(pass.begun_ns, last_collected_ns_);
   last_collected_ns_ = clock_->NowNanos();
   if (last_collected_ns_ > begun_ns) {
     costs_.Observe(pass.num_tokens, SecondsBetween(begun_ns, last_collected_ns_));
+  }
+  return OkStatus();
+}
+
+Status DraftModel::KeepStates(const Pass& pass, const program::ExecutorOutput& output) {
+  if (!states_ || pass.rows.empty()) return OkStatus();
+  const TensorView own = output.Find(kDraftStates);
+  if (!states_->Fits(own, static_cast<int64_t>(pass.rows.size()))) {
+    return Internal("the draft head gives no states");
+  }
+  for (size_t i = 0; i < pass.rows.size(); ++i) {
+    states_->Keep(pass.rows[i].draft, own, static_cast<int64_t>(i));
   }
   return OkStatus();
 }

@@ -2,9 +2,12 @@
 // A smaller model with the same vocabulary, run as a second program of the runner: it proposes
 // draft tokens, which the target verifies (speculation.h).
 //
-//   DraftModel drafts(executor.get(), &pool, &clock, limits, {.first_kv_group = 1, ...});
-//   PAGEMILL_RETURN_IF_ERROR(drafts.Draft(plan));       // before the target's pass of the same
-//   plan batch.SetDrafts(i, drafts.token_ids(i));      // of entry i
+//   auto drafts = DraftModel::Create(executor.get(), &pool, &clock, limits,
+//                                    {.first_kv_group = 1, .num_tokens = 32000});
+//   PAGEMILL_RETURN_IF_ERROR(drafts->Draft(plan));  // before the target's pass of the same plan
+//   batch.SetDrafts(i, drafts->token_ids(i));       // of entry i
+//   ... the target's pass ...
+//   if (drafts->reads_states()) drafts->FollowTarget(tokens, output.Find(kDraftStates));
 //
 // KV. Its block tables are KV groups of the runner like the target's, on pages of the same arena:
 // the scheduler allocates its blocks with the target's, and prefix hits, preemption, tiers and
@@ -31,6 +34,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -41,41 +45,72 @@
 #include "cc/program/executor.h"
 #include "cc/runner/block_tables.h"
 #include "cc/runner/draft_sampler.h"
+#include "cc/runner/draft_states.h"
 #include "cc/runner/step_costs.h"
 #include "cc/sampling/draft_proposer.h"
 #include "cc/step/request.h"
 #include "cc/step/step_plan.h"
+#include "cc/tensor/dtype.h"
+#include "cc/tensor/tensor_view.h"
 
 namespace pagemill::runner {
 
+struct DraftModelOptions {
+  // The groups of the runner's limits from this one on are the block tables of its program.
+  size_t first_kv_group = 0;
+  // Columns of its logits that it may propose, at most as many as the target has tokens.
+  int32_t num_tokens = 0;
+  // The target's id of each of these columns; empty: the same ids. Not empty, it reads all of the
+  // target's ids.
+  std::vector<int32_t> token_ids = {};
+  // Elements of a token's state, of a head; 0: it reads none.
+  int32_t states_width = 0;
+  DType states_type = DType::kF32;
+};
+
+// Tokens of a step that the target has computed and that stay: known ones and accepted drafts.
+struct TargetTokens {
+  step::RequestIndex index;
+  int64_t first_row = 0;  // of the step's tokens
+  int32_t count = 0;
+};
+
 class DraftModel final : public sampling::DraftProposer {
  public:
-  // kInvalidArgument if its layers are of a kind that cannot lag (only "full" and "mla" can).
-  // `limits` are the runner's: the groups from `first_kv_group` on are the block tables of the
-  // executor's program. It may propose the first `num_tokens` ids, limits.vocab_size at most.
+  // Tokens of one request that wait until a head computes them without drafts.
+  static constexpr int32_t kMaxWaiting = 32;
+
+  // kInvalidArgument if its layers are of a kind that cannot lag (only "full" and "mla" can), or
+  // the options do not fit `limits`, which are the runner's.
   static StatusOr<std::unique_ptr<DraftModel>> Create(program::Executor* executor,
                                                       device::ThreadPool* pool, const Clock* clock,
                                                       const engine::RunnerLimits& limits,
-                                                      size_t first_kv_group, int32_t num_tokens);
+                                                      const DraftModelOptions& options);
 
-  size_t first_kv_group() const { return first_kv_group_; }
+  size_t first_kv_group() const { return options_.first_kv_group; }
+  bool reads_states() const { return states_.has_value(); }
 
   // Start() and Observe() keep the text for tokens that wait.
   void Start(step::RequestIndex index, std::span<const int32_t> tokens) override;
   void Observe(step::RequestIndex index, std::span<const int32_t> tokens) override;
   void Propose(step::RequestIndex index, int32_t max_tokens, std::vector<int32_t>* drafts) override;
-  // Whether to compute the prompt of the slot's request along with the target's.
+  // Whether to compute the prompt of the slot's request along with the target's; a head always
+  // does.
   void Follow(step::RequestIndex index, bool follows) { At(index).follows = follows; }
 
   // Chooses a token for each draft of the plan.
   Status Draft(const step::StepPlan& plan);
+  // Takes the states of a step of the target, `states` [tokens of the step, width], before
+  // Observe() is told of its tokens, and computes the tokens of requests of which too many wait.
+  // Only if it reads_states().
+  Status FollowTarget(std::span<const TargetTokens> tokens, const TensorView& states);
   // Of entry `entry` of that plan.
   std::span<const int32_t> token_ids(size_t entry) const;
   // The distribution that a draft of the plan was drawn from (sampling::LogitsRow); drafts are
   // numbered over all entries.
   const float* probabilities(size_t draft) const { return sampler_.probabilities(draft); }
 
-  // Duration of the last Draft().
+  // Duration of the last Draft() or FollowTarget().
   double last_seconds() const { return last_seconds_; }
   // Expected duration of Draft() with `num_drafts` for each of `num_requests`, one of which has
   // `num_waiting` tokens to catch up with; 0 before any pass was measured.
@@ -117,7 +152,7 @@ class DraftModel final : public sampling::DraftProposer {
   };
 
   DraftModel(program::Executor* executor, device::ThreadPool* pool, const Clock* clock,
-             const engine::RunnerLimits& limits, size_t first_kv_group, int32_t num_tokens);
+             const engine::RunnerLimits& limits, const DraftModelOptions& options);
   Slot& At(step::RequestIndex index) { return slots_[static_cast<size_t>(index.value())]; }
   const Slot& At(step::RequestIndex index) const {
     return slots_[static_cast<size_t>(index.value())];
@@ -132,19 +167,25 @@ class DraftModel final : public sampling::DraftProposer {
   StatusOr<int32_t> TokenBefore(const Work& work, int32_t draft);
   void MarkComplete(Slot* slot);
   void BeginPass();
-  Status AddTokens(const Work& work, std::span<const int32_t> token_ids, int32_t position);
+  // The state of a head's token is that of the text before it, or of its draft `own_state`.
+  Status AddTokens(const Work& work, std::span<const int32_t> token_ids, int32_t position,
+                   std::optional<size_t> own_state = std::nullopt);
   // The last token that was added is followed by draft `draft` of its request.
   void AddRow(Work* work, int32_t draft);
   Status EnqueuePass();
   Status CollectPass();
   Status CollectPasses();
+  // True if a pass may be enqueued before the tokens of the one before it are known.
+  bool Chains() const;
+  Status KeepStates(const Pass& pass, const program::ExecutorOutput& output);
 
   program::Executor* const executor_;
   const Clock* const clock_;
   const engine::RunnerLimits limits_;
-  const size_t first_kv_group_;
-  const int32_t num_tokens_;
+  const DraftModelOptions options_;
+  const int32_t num_readable_;  // ids below it, of the target
   DraftSampler sampler_;
+  std::optional<DraftStates> states_;  // of a head
   std::vector<BlockTables> tables_;
   std::vector<Slot> slots_;
   std::vector<char> complete_;  // of each page of the first table: is all of its block computed?

@@ -6,6 +6,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "cc/runner/speculation.h"
@@ -43,7 +44,8 @@ class DraftModelTest : public testing::Test {
     limits_ = Limits(num_seqs);
     executor_ = std::make_unique<ContextExecutor>(&model_, limits_.num_blocks * 2 * kBlockSize,
                                                   passes_in_flight_);
-    drafts_ = *DraftModel::Create(executor_.get(), &pool_, &clock_, limits_, 1, kVocab);
+    drafts_ = *DraftModel::Create(executor_.get(), &pool_, &clock_, limits_,
+                                  {.first_kv_group = 1, .num_tokens = kVocab});
     executor_->on_enqueue = [this](const ops::StepBatch& batch) {
       clock_.AdvanceNanos(
           static_cast<int64_t>(draft_pass_s_ * 1e9 * (0.9 + 0.1 * batch.num_tokens)));
@@ -313,11 +315,30 @@ TEST_F(DraftModelTest, TokensInPlaceOfRejectedDraftsAreComputedAfterStepsWithout
 TEST_F(DraftModelTest, RefusesLayersThatDropTokens) {
   engine::RunnerLimits limits = Limits(1);
   limits.kv_groups[1].kind = "sliding_window";
-  const auto made = DraftModel::Create(executor_.get(), &pool_, &clock_, limits, 1, kVocab);
+  const auto made = DraftModel::Create(executor_.get(), &pool_, &clock_, limits,
+                                       {.first_kv_group = 1, .num_tokens = kVocab});
   ASSERT_FALSE(made.ok());
   EXPECT_NE(made.status().message().find("\"sliding_window\" layers"), std::string::npos);
-  EXPECT_FALSE(DraftModel::Create(executor_.get(), &pool_, &clock_, Limits(1), 1, kVocab + 1).ok());
-  EXPECT_FALSE(DraftModel::Create(executor_.get(), &pool_, &clock_, Limits(1), 2, kVocab).ok());
+}
+
+TEST_F(DraftModelTest, RefusesOptionsThatDoNotFitTheTarget) {
+  const auto why_not = [&](const DraftModelOptions& options) {
+    const auto made = DraftModel::Create(executor_.get(), &pool_, &clock_, Limits(1), options);
+    return made.ok() ? std::string() : made.status().message();
+  };
+  EXPECT_EQ(why_not({.first_kv_group = 1, .num_tokens = 2, .token_ids = {7, 3}}), "");
+  EXPECT_EQ(why_not({.first_kv_group = 2, .num_tokens = kVocab}),
+            "the draft model has no KV groups");
+  EXPECT_EQ(why_not({.first_kv_group = 1, .num_tokens = kVocab + 1}),
+            "num_tokens is 41, it must be from 1 to 40");
+  EXPECT_EQ(why_not({.first_kv_group = 1, .num_tokens = 2, .token_ids = {7}}),
+            "token_ids has 1 ids for 2 columns");
+  EXPECT_EQ(why_not({.first_kv_group = 1, .num_tokens = 2, .token_ids = {7, 40}}),
+            "token_ids has 40, which is not one of 40 tokens");
+  EXPECT_EQ(why_not({.first_kv_group = 1, .num_tokens = 2, .token_ids = {7, 7}}),
+            "token_ids has 7 twice");
+  EXPECT_EQ(why_not({.first_kv_group = 1, .num_tokens = 2, .states_width = -1}),
+            "states_width is -1, it must be at least 0");
 }
 
 }  // namespace

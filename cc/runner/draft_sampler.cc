@@ -25,7 +25,7 @@ void DraftSampler::Begin(size_t num_drafts) {
 void DraftSampler::Run(const program::ExecutorOutput& output, std::span<const DraftRow> rows) {
   if (!output.maxima.empty()) {
     for (size_t i = 0; i < rows.size(); ++i) {
-      token_ids_[rows[i].draft] = std::max(0, output.maxima[i].column);
+      token_ids_[rows[i].draft] = TokenOf(std::max(0, output.maxima[i].column));
     }
     return;
   }
@@ -43,12 +43,18 @@ void DraftSampler::Run(const program::ExecutorOutput& output, std::span<const Dr
 void DraftSampler::Choose(std::span<const float> logits, const DraftRow& row,
                           std::span<ops::Candidate> storage) {
   const ops::MaxEntry max = ops::ArgMax(passes_, logits);
-  token_ids_[row.draft] = std::max(0, max.token_id);
+  token_ids_[row.draft] = TokenOf(std::max(0, max.token_id));
   if (row.params->greedy() || max.token_id < 0) return;
   std::vector<float>& probabilities = probabilities_[row.draft];
   probabilities.resize(static_cast<size_t>(options_.vocab_size));
   const ops::KeptTokens kept =
       ops::WeighKept(passes_, logits, max, sampling::DrawParamsOf(*row.params), storage);
+  if (!options_.token_ids.empty()) {
+    const auto first = static_cast<size_t>(kept.tokens.data() - storage.data());
+    for (ops::Candidate& token : storage.subspan(first, kept.tokens.size())) {
+      token.token_id = TokenOf(token.token_id);
+    }
+  }
   token_ids_[row.draft] = sampling::DrawDraft(
       kept, sampling::UniformOf(row.params->seed, row.position, sampling::Purpose::kDraft),
       probabilities);

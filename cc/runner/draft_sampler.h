@@ -32,6 +32,8 @@ namespace pagemill::runner {
 struct DraftSamplerOptions {
   int32_t num_columns = 0;  // tokens that both models know: the first columns of the logits
   int32_t vocab_size = 0;   // of the target; at least num_columns
+  // The target's id of each column; empty: the same. Outlives the sampler.
+  std::span<const int32_t> token_ids = {};
   device::Capabilities capabilities = {};
 };
 
@@ -61,6 +63,9 @@ class DraftSampler {
  private:
   void Choose(std::span<const float> logits, const DraftRow& row,
               std::span<ops::Candidate> storage);
+  int32_t TokenOf(int32_t column) const {
+    return options_.token_ids.empty() ? column : options_.token_ids[static_cast<size_t>(column)];
+  }
 
   const DraftSamplerOptions options_;
   device::ThreadPool* const pool_;

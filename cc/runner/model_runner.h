@@ -133,6 +133,8 @@ class ModelRunner final : public engine::Runner {
   void ProposeForced(const StepInFlight& step, step::StepResult* result);
   // Why a request in a slot fails, whatever its step gives: its matcher, its adapter.
   const Status& FailureOf(step::RequestIndex index) const;
+  // A draft head takes the states of the step's tokens.
+  Status FollowWithDrafts(StepInFlight* step, const step::StepResult& result);
   void TakePooled(const StepInFlight& step, step::StepResult* result);
 
   program::Executor* executor_;
@@ -176,6 +178,7 @@ class ModelRunner final : public engine::Runner {
   std::vector<sampling::LogitsRow> rows_;
   std::vector<size_t> sampled_rows_;  // of the step, those in rows_
   std::vector<sampling::RowOutput> row_outputs_;
+  std::vector<TargetTokens> target_tokens_;
   std::deque<StatusOr<step::StepResult>> finished_;  // and not collected
 };
 

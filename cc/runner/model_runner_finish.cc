@@ -72,6 +72,7 @@ Status ModelRunner::Finish(StepInFlight* step, step::StepResult* result) {
   }
   ObserveSamples(*step, *result);
   TakePooled(*step, result);
+  PAGEMILL_RETURN_IF_ERROR(FollowWithDrafts(step, *result));
   if (speculation_) speculation_->EndStep(*step, result);
   if (limits().max_forced_tokens > 0) ProposeForced(*step, result);
   stopwatch_.Lap(&StepTimes::sampling_s, &step->times);
@@ -209,6 +210,27 @@ void ModelRunner::SettleSamples(const StepInFlight& step, const step::StepResult
     if (!sampled.empty()) slot.num_tokens += static_cast<int32_t>(sampled.size()) - 1;
     slot.drafts = result.results[i].draft_token_ids;
   }
+}
+
+Status ModelRunner::FollowWithDrafts(StepInFlight* step, const step::StepResult& result) {
+  if (draft_model_ == nullptr || !draft_model_->reads_states()) return OkStatus();
+  target_tokens_.clear();
+  int64_t first_row = 0;
+  for (size_t i = 0; i < step->entries.size(); ++i) {
+    const StepEntry& entry = step->entries[i];
+    const auto num_sampled = static_cast<int32_t>(result.results[i].sampled_token_ids.size());
+    const int32_t num_accepted = std::max(0, num_sampled - 1);
+    if (Holds(entry)) {
+      target_tokens_.push_back({.index = entry.index,
+                                .first_row = first_row,
+                                .count = entry.num_tokens + num_accepted});
+    }
+    first_row += entry.num_tokens + entry.num_drafts;
+  }
+  PAGEMILL_RETURN_IF_ERROR(
+      draft_model_->FollowTarget(target_tokens_, output_.Find(kDraftStates)));
+  step->draft_seconds += draft_model_->last_seconds();
+  return OkStatus();
 }
 
 // In place of what speculation proposes: these drafts are right, whatever they cost.

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,7 @@ struct World {
   std::vector<Request> requests = {};
   bool drafts = false;
   int32_t steps_in_flight = 1;
+  bool head = false;  // the draft model reads states, and has its tokens in another order
 };
 
 // Times of a step of the target at any size, and of a pass of the draft model: drafts pay off.
@@ -46,6 +48,7 @@ constexpr int64_t kStepNanos = 500'000, kPassNanos = 10'000;
 struct Ran {
   std::map<RequestId, std::vector<int32_t>> outputs;
   engine::EngineStats stats;
+  int64_t num_missing_states = 0;
 };
 
 // Runs the requests of a world concurrently, as far as slots and pages suffice.
@@ -71,8 +74,18 @@ Ran Generate(World world) {
   if (world.drafts) {
     limits.kv_groups.push_back({.block_size = 8});
     limits.max_draft_tokens = 5;
-    parts.draft_model =
-        *DraftModel::Create(&drafter, &pool, &step_clock, limits, 1, limits.vocab_size);
+    runner::DraftModelOptions draft_options = {.first_kv_group = 1,
+                                               .num_tokens = limits.vocab_size};
+    if (world.head) {
+      target.states = ContextExecutor::States::kGives;
+      drafter.states = ContextExecutor::States::kReads;
+      for (int32_t t = 0; t < limits.vocab_size; ++t) {
+        draft_options.token_ids.push_back((t * 7 + 3) % limits.vocab_size);
+      }
+      drafter.column_tokens = draft_options.token_ids;
+      draft_options.states_width = 2;
+    }
+    parts.draft_model = *DraftModel::Create(&drafter, &pool, &step_clock, limits, draft_options);
   }
   auto runner = *ModelRunner::Create(&target, &pool, limits, std::move(parts));
   SteadyClock clock;
@@ -96,6 +109,9 @@ Ran Generate(World world) {
       tokens.insert(tokens.end(), output.new_token_ids.begin(), output.new_token_ids.end());
     }
   }
+  EXPECT_EQ(drafter.num_wrong_states, 0);
+  EXPECT_EQ(drafter.num_stale_contexts, 0);
+  ran.num_missing_states = drafter.num_missing_states;
   ran.stats = engine->stats();
   engine->Shutdown();
   runner->CheckIntegrity();
@@ -128,7 +144,8 @@ World CrowdedWorld(uint64_t seed, float draft_noise) {
   return world;
 }
 
-class GenerationWithADraftModel : public testing::TestWithParam<int32_t> {};  // steps in flight
+// Steps in flight, and whether the draft model is a head.
+class GenerationWithADraftModel : public testing::TestWithParam<std::tuple<int32_t, bool>> {};
 
 TEST_P(GenerationWithADraftModel, GivesTheGreedyTokensOfGenerationWithout) {
   uint64_t accepted = 0, rejected = 0, preemptions = 0, hits = 0;
@@ -147,7 +164,7 @@ TEST_P(GenerationWithADraftModel, GivesTheGreedyTokensOfGenerationWithout) {
     }
     const Ran plain = Generate(world);
     world.drafts = true;
-    world.steps_in_flight = GetParam();
+    std::tie(world.steps_in_flight, world.head) = GetParam();
     const Ran drafted = Generate(world);
     ASSERT_EQ(drafted.outputs, plain.outputs) << seed;
     accepted += drafted.stats.accepted_draft_tokens;
@@ -171,7 +188,7 @@ TEST_P(GenerationWithADraftModel, ADraftModelThatEqualsTheTargetIsAlwaysRight) {
       request.sampling.eos_token_ids.clear();  // drafts after the end would not count as accepted
     }
     world.drafts = true;
-    world.steps_in_flight = GetParam();
+    std::tie(world.steps_in_flight, world.head) = GetParam();
     const Ran ran = Generate(world);
     EXPECT_EQ(ran.stats.draft_tokens, ran.stats.accepted_draft_tokens) << seed;
     accepted += ran.stats.accepted_draft_tokens;
@@ -183,7 +200,7 @@ TEST_P(GenerationWithADraftModel, ADraftModelThatEqualsTheTargetIsAlwaysRight) {
   EXPECT_GT(hits, 100u);
 }
 
-class SamplingWithADraftModel : public testing::TestWithParam<int32_t> {};  // steps in flight
+class SamplingWithADraftModel : public testing::TestWithParam<std::tuple<int32_t, bool>> {};
 
 // Compares the three tokens after a prompt, over 10,000 seeds, with their exact distribution.
 TEST_P(SamplingWithADraftModel, SampledTokensHaveTheDistributionOfTheTarget) {
@@ -195,7 +212,7 @@ TEST_P(SamplingWithADraftModel, SampledTokensHaveTheDistributionOfTheTarget) {
   world.limits.max_model_len = 16;
   world.limits.num_blocks = 400;
   world.drafts = true;
-  world.steps_in_flight = GetParam();
+  std::tie(world.steps_in_flight, world.head) = GetParam();
   const std::vector<int32_t> prompt = {1, 2, 3};
   for (int32_t i = 1; i <= kSamples; ++i) {
     Request& request = world.requests.emplace_back();
@@ -233,9 +250,11 @@ TEST_P(SamplingWithADraftModel, SampledTokensHaveTheDistributionOfTheTarget) {
   EXPECT_LT(chi_square, 211.0);
 }
 
-INSTANTIATE_TEST_SUITE_P(StepsInFlight, GenerationWithADraftModel, testing::Values(1, 2, 4));
+INSTANTIATE_TEST_SUITE_P(StepsInFlight, GenerationWithADraftModel,
+                         testing::Combine(testing::Values(1, 2, 4), testing::Bool()));
 // With more steps, the first drafts come too late for the third token.
-INSTANTIATE_TEST_SUITE_P(StepsInFlight, SamplingWithADraftModel, testing::Values(1, 2));
+INSTANTIATE_TEST_SUITE_P(StepsInFlight, SamplingWithADraftModel,
+                         testing::Combine(testing::Values(1, 2), testing::Bool()));
 
 }  // namespace
 }  // namespace pagemill

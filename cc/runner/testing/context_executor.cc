@@ -1,5 +1,6 @@
 #include "cc/runner/testing/context_executor.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include "cc/ops/sample/row_adjustments.h"
 #include "cc/ops/sample/row_draw.h"
 #include "cc/ops/sample/sample.h"
+#include "cc/runner/draft_states.h"
 #include "cc/tensor/tensor_view.h"
 
 namespace pagemill::runner {
@@ -20,17 +22,52 @@ const ops::RowPasses& Passes() {
 
 }  // namespace
 
-// The tokens up to and including `token`, of its request.
-std::vector<int32_t> ContextExecutor::ContextOf(const ops::BatchView& view, int32_t token) const {
+std::vector<size_t> ContextExecutor::SlotsOf(const ops::BatchView& view, int32_t token) {
   int32_t request = 0;
   while (view.query_start[request + 1] <= token) ++request;
   const int32_t* blocks = view.block_table + request * view.block_table_stride;
-  std::vector<int32_t> context;
+  std::vector<size_t> slots;
   for (int32_t p = 0; p <= view.positions[token]; ++p) {
     const int32_t block = blocks[p / view.block_size];
-    context.push_back(kv_[static_cast<size_t>(block * view.block_size + p % view.block_size)]);
+    slots.push_back(static_cast<size_t>(block * view.block_size + p % view.block_size));
   }
+  return slots;
+}
+
+// The tokens up to and including `token`, of its request.
+std::vector<int32_t> ContextExecutor::ContextOf(const ops::BatchView& view, int32_t token) const {
+  std::vector<int32_t> context;
+  for (const size_t slot : SlotsOf(view, token)) context.push_back(kv_[slot]);
   return context;
+}
+
+void ContextExecutor::ReadStates(const ops::StepBatch& batch) {
+  const ops::BatchView view = batch.View(0);
+  const TensorView& states = batch.inputs[0];
+  for (int32_t t = 0; t < view.num_tokens; ++t) {
+    const std::vector<size_t> slots = SlotsOf(view, t);
+    const auto* state = states.Row<const float>(t);
+    givers_[slots.back()] = state[1];
+    num_missing_states += state[1] == kMissing;
+    if (state[1] == kMissing) continue;
+    num_wrong_states += slots.size() < 2 || state[0] != static_cast<float>(kv_[slots.rbegin()[1]]);
+  }
+  for (int32_t row = 0; row < view.num_logits_rows; ++row) {
+    const std::vector<size_t> slots = SlotsOf(view, view.logits_rows[row]);
+    if (givers_[slots.back()] == kHead) continue;
+    num_stale_contexts += std::any_of(slots.begin(), slots.end(),
+                                      [&](size_t slot) { return givers_[slot] == kHead; });
+  }
+}
+
+void ContextExecutor::GiveStates(const ops::StepBatch& batch, Output* output) const {
+  const bool is_head = states == States::kReads;
+  const int32_t count = is_head ? batch.num_logits_rows : batch.num_tokens;
+  for (int32_t i = 0; i < count; ++i) {
+    const int32_t token = is_head ? batch.logits_rows[i] : i;
+    output->states.push_back(static_cast<float>(last_ids_[static_cast<size_t>(token)]));
+    output->states.push_back(is_head ? kHead : kTarget);
+  }
 }
 
 // With those of the step before in their places.
@@ -59,14 +96,20 @@ Status ContextExecutor::Enqueue(const ops::StepBatch& batch) {
   for (int32_t t = 0; t < view.num_tokens; ++t) {
     kv_[static_cast<size_t>(view.slot_mapping[t])] = ids[static_cast<size_t>(t)];
   }
+  if (states == States::kReads) ReadStates(batch);
   const auto columns = static_cast<size_t>(model_->vocab_size());
   Output& output = steps_.emplace_back();
   output.rows = view.num_logits_rows;
+  if (states != States::kNone) GiveStates(batch, &output);
   for (int32_t row = 0; row < view.num_logits_rows; ++row) {
     const std::vector<int32_t> context = ContextOf(view, view.logits_rows[row]);
     const std::vector<float> logits =
         drafts ? model_->DraftLogits(context) : model_->Logits(context);
     output.logits.insert(output.logits.end(), logits.begin(), logits.end());
+    for (size_t c = 0; c < column_tokens.size(); ++c) {
+      output.logits[output.logits.size() - columns + c] =
+          logits[static_cast<size_t>(column_tokens[c])];
+    }
     if (view.argmax_columns == 0) continue;
     ops::Observe(&output.logits[output.logits.size() - columns], view.argmax_columns, 0,
                  &output.maxima.emplace_back());
@@ -187,6 +230,11 @@ Status ContextExecutor::Collect(program::ExecutorOutput* output) {
   if (collected_.maxima.empty()) {
     outputs_.push_back({"logits", TensorView::Dense(collected_.logits.data(), DType::kF32,
                                                     {collected_.rows, model_->vocab_size()})});
+  }
+  if (states != States::kNone) {
+    const auto rows = static_cast<int64_t>(collected_.states.size() / 2);
+    outputs_.push_back({kDraftStates, TensorView::Dense(collected_.states.data(), DType::kF32,
+                                                        {rows, 2})});
   }
   output->outputs = outputs_;
   output->maxima = collected_.maxima;

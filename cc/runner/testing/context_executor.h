@@ -11,6 +11,10 @@
 // executor of that kind does (program::TokenOfRow()), and counts the steps that overlap. Its own
 // work is done by Enqueue() and Sample().
 //
+// As the target of a draft head it gives states ("draft_states"), as the head it reads them: the
+// state of a token says which token it is and who gave it, so that the head can tell whether it got
+// that of the token before.
+//
 // Thread safety: that of Executor. The model outlives it.
 #ifndef PAGEMILL_CC_RUNNER_TESTING_CONTEXT_EXECUTOR_H_
 #define PAGEMILL_CC_RUNNER_TESTING_CONTEXT_EXECUTOR_H_
@@ -37,7 +41,8 @@ class ContextExecutor final : public program::Executor {
                   int32_t max_steps_in_flight = 1)
       : Executor(max_steps_in_flight, /*samples=*/max_steps_in_flight > 1),
         model_(model),
-        kv_(static_cast<size_t>(num_slots), -1) {}
+        kv_(static_cast<size_t>(num_slots), -1),
+        givers_(static_cast<size_t>(num_slots), kMissing) {}
 
   Status Enqueue(const ops::StepBatch& batch) override;
   Status Collect(program::ExecutorOutput* output) override;
@@ -51,6 +56,14 @@ class ContextExecutor final : public program::Executor {
   std::function<Status(const program::StepDraws& draws)> on_sample;
   int32_t row_without_score = -1;  // its log probability is NaN
   bool drafts = false;  // logits are the model's DraftLogits()
+  // The token of each column of logits; empty: the same.
+  std::vector<int32_t> column_tokens;
+  enum class States : uint8_t { kNone, kGives, kReads };
+  States states = States::kNone;
+  int64_t num_wrong_states = 0;    // of another token than the one before
+  int64_t num_missing_states = 0;  // rows of zeros
+  // Rows of logits behind a state of the target, whose context has states of the head.
+  int64_t num_stale_contexts = 0;
   int64_t num_steps = 0;
   int64_t num_tokens = 0;             // of all steps
   int64_t num_overlapping_steps = 0;  // enqueued while another was not collected
@@ -67,8 +80,13 @@ class ContextExecutor final : public program::Executor {
     std::vector<float> logits;
     std::vector<ops::RowMaximum> maxima;  // instead of logits, if there are any
     std::vector<ops::TokenScores> scores;
+    std::vector<float> states;
     int64_t rows = 0;
   };
+  // Who gave a state: its second element.
+  static constexpr float kMissing = 0.0f, kTarget = 1.0f, kHead = 2.0f;
+  void ReadStates(const ops::StepBatch& batch);
+  void GiveStates(const ops::StepBatch& batch, Output* output) const;
   void Exclude(std::span<const uint32_t> mask, std::span<float> logits, ops::RowMaximum* found);
   void Count(const program::StepDraws& draws);
   void Adjust(const program::StepDraws& draws, Output* output);
@@ -76,9 +94,12 @@ class ContextExecutor final : public program::Executor {
   void Score(const program::StepDraws& draws, std::span<const float> logits, Output* output);
   std::vector<int32_t> TokensOf(const ops::StepBatch& batch);
   std::vector<int32_t> ContextOf(const ops::BatchView& view, int32_t token) const;
+  // The slots of the tokens up to and including `token`, of its request.
+  static std::vector<size_t> SlotsOf(const ops::BatchView& view, int32_t token);
 
   const sampling::HashModel* model_;
   std::vector<int32_t> kv_;                   // the token in each slot
+  std::vector<float> givers_;                 // of the states of these tokens
   std::deque<Output> steps_;                  // enqueued and not collected
   std::vector<int32_t> last_ids_;             // of the step enqueued last
   std::vector<ops::RowMaximum> last_maxima_;  // likewise

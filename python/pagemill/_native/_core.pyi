@@ -509,6 +509,8 @@ class ModelRunner:
         ngram_sizes: tuple[int, int] | None = None,
         draft_executor: NativeExecutor | DeviceExecutor | None = None,
         draft_vocab_size: int = 0,
+        draft_states_width: int = 0,
+        draft_token_ids: list[int] = [],  # noqa: B006
         encoder: NativeExecutor | DeviceExecutor | PythonExecutor | None = None,
         encoder_options: MediaEncoderOptions | None = None,
         adapters: AdapterStore | None = None,
@@ -516,7 +518,9 @@ class ModelRunner:
         """`ngram_sizes`: drafts are what followed the last tokens where the request's own text had
         them before; least and most tokens that match. `draft_executor`: a smaller model, which has
         `executor` as its host, guesses; the last of `limits.kv_groups` are its own, and it knows
-        `draft_vocab_size` tokens. Both None: no drafts. `adapters`: those that requests may name,
+        `draft_vocab_size` tokens. Both None: no drafts. A draft head reads states of this many
+        elements, not 0, the output `draft_states` of both programs; `draft_token_ids`: the model's
+        id of each token that it knows, empty if they are the same. `adapters`: those that requests may name,
         if `limits.max_adapters` is not 0."""
     @property
     def limits(self) -> RunnerLimits: ...
