@@ -32,6 +32,7 @@
 #include "cc/runner/media_encoder.h"
 #include "cc/sampling/draft_proposer.h"
 #include "cc/sampling/ngram_proposer.h"
+#include "cc/sampling/suffix_proposer.h"
 #include "cc/step/kv_group_options.h"
 
 namespace pagemill::bindings {
@@ -88,8 +89,18 @@ void RequireTables(const program::KvLayout& layout, const program::KvLayout* dra
 // (min_n, max_n); null = no drafts.
 using NgramSizes = std::optional<std::pair<int32_t, int32_t>>;
 
+// Null = no drafts of them.
+using SuffixOptions = std::optional<sampling::SuffixProposerOptions>;
+
 std::unique_ptr<sampling::DraftProposer> MakeProposer(const NgramSizes& sizes,
+                                                      const SuffixOptions& suffix_options,
                                                       const RunnerLimits& limits) {
+  if (suffix_options) {
+    sampling::SuffixProposerOptions options = *suffix_options;
+    options.max_num_seqs = limits.max_num_seqs;
+    ThrowIfError(options.Validate());
+    return std::make_unique<sampling::SuffixProposer>(options);
+  }
   if (!sizes) return nullptr;
   const sampling::NgramProposerOptions options = {
       .max_num_seqs = limits.max_num_seqs, .min_n = sizes->first, .max_n = sizes->second};
@@ -443,6 +454,22 @@ StepProfile Profile(const RunnerHolder& self, bool decode) {
   return profile;
 }
 
+void BindSuffixProposerOptions(nb::module_& m) {
+  using sampling::SuffixProposerOptions;
+  nb::class_<SuffixProposerOptions>(m, "SuffixProposerOptions")
+      .def(
+          "__init__",
+          [](SuffixProposerOptions* self, int32_t max_match, double max_factor,
+             double min_probability, int32_t max_cached_texts) {
+            new (self) SuffixProposerOptions{.max_match = max_match,
+                                             .max_factor = max_factor,
+                                             .min_probability = min_probability,
+                                             .max_cached_texts = max_cached_texts};
+          },
+          nb::kw_only(), nb::arg("max_match"), nb::arg("max_factor"), nb::arg("min_probability"),
+          nb::arg("max_cached_texts"));
+}
+
 void BindStepProfile(nb::module_& m) {
   nb::class_<OpTime>(m, "OpTime")
       .def_ro("op", &OpTime::op)
@@ -475,14 +502,16 @@ void BindRunner(nb::module_& m) {
   BindRunnerLimits(m);
   BindMediaEncoderOptions(m);
   BindStepProfile(m);
+  BindSuffixProposerOptions(m);
   nb::class_<RunnerHolder>(m, "ModelRunner", nb::type_slots(CollectableSlots<RunnerHolder>::kSlots))
       .def(
           "__init__",
           [](RunnerHolder* self, nb::object executor, const RunnerLimits& limits,
-             const NgramSizes& ngram_sizes, nb::object draft_executor, int32_t draft_vocab_size,
+             const NgramSizes& ngram_sizes, const SuffixOptions& suffix_options,
+             nb::object draft_executor, int32_t draft_vocab_size,
              int32_t draft_states_width, std::vector<int32_t> draft_token_ids, nb::object encoder,
              const EncoderOptions& encoder_options, nb::object adapters) {
-            Others others = {.proposer = MakeProposer(ngram_sizes, limits),
+            Others others = {.proposer = MakeProposer(ngram_sizes, suffix_options, limits),
                              .draft_executor = std::move(draft_executor),
                              .draft_options = {.num_tokens = draft_vocab_size,
                                                .token_ids = std::move(draft_token_ids),
@@ -502,7 +531,8 @@ void BindRunner(nb::module_& m) {
             }
           },
           nb::arg("executor"), nb::arg("limits"), nb::kw_only(),
-          nb::arg("ngram_sizes") = nb::none(), nb::arg("draft_executor") = nb::none(),
+          nb::arg("ngram_sizes") = nb::none(), nb::arg("suffix_options") = nb::none(),
+          nb::arg("draft_executor") = nb::none(),
           nb::arg("draft_vocab_size") = 0, nb::arg("draft_states_width") = 0,
           nb::arg("draft_token_ids") = std::vector<int32_t>{}, nb::arg("encoder") = nb::none(),
           nb::arg("encoder_options") = nb::none(), nb::arg("adapters") = nb::none())

@@ -29,6 +29,7 @@ void Speculation::Start(step::RequestIndex index, const step::Request& request,
   text_ = request.prompt_token_ids.ToVector();
   text_.insert(text_.end(), output_token_ids.begin(), output_token_ids.end());
   proposer_->Start(index, text_);
+  proposer_->Share(index, request.cache_salt);
   lengths_[index.value()] = sampling::DraftLength();
   num_held_ += !held_[index.value()];
   held_[index.value()] = true;

@@ -1,11 +1,12 @@
-// Drafts from the request's own text: outputs equal those without drafts, in fewer steps,
-// regardless of other events.
+// Drafts from the request's own text or that of others: outputs equal those without drafts, in
+// fewer steps, regardless of other events.
 #include <gtest/gtest.h>
 
 #include <map>
 #include <memory>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "cc/base/clock.h"
@@ -13,6 +14,7 @@
 #include "cc/runner/model_runner.h"
 #include "cc/runner/testing/context_executor.h"
 #include "cc/sampling/ngram_proposer.h"
+#include "cc/sampling/suffix_proposer.h"
 #include "cc/sampling/testing/bracket_matcher.h"
 
 namespace pagemill {
@@ -41,6 +43,7 @@ step::TokenMatcherFactory Brackets() {
 struct World {
   uint64_t seed = 1;
   bool masked = false;
+  bool suffix = false;  // drafts also from the outputs of other requests
 };
 
 struct Ran {
@@ -89,8 +92,14 @@ Ran Generate(const World& world, int32_t max_draft_tokens) {
   limits.max_draft_tokens = max_draft_tokens;
   ContextExecutor executor(&model, limits.num_blocks * limits.block_size);
   device::ThreadPool pool({.num_threads = 2});
-  auto proposer = std::make_unique<sampling::NgramProposer>(
-      sampling::NgramProposerOptions{.max_num_seqs = limits.max_num_seqs, .min_n = 2, .max_n = 4});
+  std::unique_ptr<sampling::DraftProposer> proposer;
+  if (world.suffix) {
+    proposer = std::make_unique<sampling::SuffixProposer>(
+        sampling::SuffixProposerOptions{.max_num_seqs = limits.max_num_seqs, .max_match = 6});
+  } else {
+    proposer = std::make_unique<sampling::NgramProposer>(sampling::NgramProposerOptions{
+        .max_num_seqs = limits.max_num_seqs, .min_n = 2, .max_n = 4});
+  }
   const FakeClock no_time;  // drafts are free: as many as the proposer has are used
   auto runner = *ModelRunner::Create(&executor, &pool, limits,
                                      {.proposer = std::move(proposer), .clock = &no_time});
@@ -122,12 +131,14 @@ Ran Generate(const World& world, int32_t max_draft_tokens) {
   return ran;
 }
 
-class GenerationWithDrafts : public testing::TestWithParam<bool> {};
+// Whether tokens are masked, and whether drafts come from other requests, too.
+class GenerationWithDrafts : public testing::TestWithParam<std::tuple<bool, bool>> {};
 
 TEST_P(GenerationWithDrafts, GivesTheTokensOfGenerationWithout) {
   uint64_t accepted = 0, rejected = 0, preemptions = 0, hits = 0;
   for (uint64_t seed = 1; seed <= 25; ++seed) {
-    const World world{.seed = seed, .masked = GetParam()};
+    const auto [masked, suffix] = GetParam();
+    const World world{.seed = seed, .masked = masked, .suffix = suffix};
     const Ran plain = Generate(world, 0);
     EXPECT_EQ(plain.stats.draft_tokens, 0u);
     for (const int32_t max_draft_tokens : {1, 5}) {
@@ -138,7 +149,7 @@ TEST_P(GenerationWithDrafts, GivesTheTokensOfGenerationWithout) {
       preemptions += drafted.stats.num_preemptions;
       hits += drafted.stats.prefix_cache_hit_tokens;
     }
-    if (!GetParam()) continue;
+    if (!masked) continue;
     for (const auto& [id, tokens] : plain.outputs) {
       auto matcher = *Brackets()();
       for (int32_t token : tokens) ASSERT_TRUE(matcher->Accept(token)) << id.value();
@@ -150,8 +161,8 @@ TEST_P(GenerationWithDrafts, GivesTheTokensOfGenerationWithout) {
   EXPECT_GT(hits, 100u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Masks, GenerationWithDrafts, testing::Bool(),
-                         [](const auto& info) { return info.param ? "Masked" : "Free"; });
+INSTANTIATE_TEST_SUITE_P(Masks, GenerationWithDrafts,
+                         testing::Combine(testing::Bool(), testing::Bool()));
 
 }  // namespace
 }  // namespace pagemill

@@ -498,6 +498,20 @@ class MediaEncoderOptions:
         grid: bool = False,
     ) -> None: ...
 
+class SuffixProposerOptions:
+    """Drafts from the outputs of earlier requests (cc/sampling/suffix_proposer.h)."""
+
+    def __init__(
+        self,
+        *,
+        max_match: int,
+        max_factor: float,
+        min_probability: float,
+        max_cached_texts: int,
+    ) -> None:
+        """Tokens of the longest match that is looked for; drafts for each token of a match; the
+        least probability of a draft, by votes; outputs that are kept."""
+
 class ModelRunner:
     """An executor with batch state and sampling; for one engine. Keeps its executor alive."""
 
@@ -507,6 +521,7 @@ class ModelRunner:
         limits: RunnerLimits,
         *,
         ngram_sizes: tuple[int, int] | None = None,
+        suffix_options: SuffixProposerOptions | None = None,
         draft_executor: NativeExecutor | DeviceExecutor | None = None,
         draft_vocab_size: int = 0,
         draft_states_width: int = 0,
@@ -516,9 +531,10 @@ class ModelRunner:
         adapters: AdapterStore | None = None,
     ) -> None:
         """`ngram_sizes`: drafts are what followed the last tokens where the request's own text had
-        them before; least and most tokens that match. `draft_executor`: a smaller model, which has
+        them before; least and most tokens that match. `suffix_options`: also those of earlier
+        requests. `draft_executor`: a smaller model, which has
         `executor` as its host, guesses; the last of `limits.kv_groups` are its own, and it knows
-        `draft_vocab_size` tokens. Both None: no drafts. A draft head reads states of this many
+        `draft_vocab_size` tokens. All None: no drafts. A draft head reads states of this many
         elements, not 0, the output `draft_states` of both programs; `draft_token_ids`: the model's
         id of each token that it knows, empty if they are the same. `adapters`: those that requests may name,
         if `limits.max_adapters` is not 0."""
