@@ -200,6 +200,7 @@ class Session {
       case 7:
         s->logprobs = Number(in_);
         s->prompt_logprobs = Number(in_);
+        s->logprobs_mode = Number(in_);
         break;
       case 0:
         s->struct_size = StructSize(in_, sizeof(*s));
@@ -218,6 +219,8 @@ class Session {
         break;
       case 4:
         s->min_tokens = Number(in_);
+        s->repetition_max_pattern = Number(in_);
+        s->repetition_min_count = Number(in_);
         break;
       case 5:
         s->max_tokens = Number(in_);
@@ -291,7 +294,7 @@ class Session {
     if (status != PAGEMILL_OK) return false;
     PAGEMILL_CHECK(unfinished_.contains(output.request_id));
     PAGEMILL_CHECK(output.finish_reason >= PAGEMILL_NOT_FINISHED);
-    PAGEMILL_CHECK(output.finish_reason <= PAGEMILL_FINISH_ERROR);
+    PAGEMILL_CHECK(output.finish_reason <= PAGEMILL_FINISH_REPETITION);
     for (size_t i = 0; i < output.num_tokens; ++i) {
       PAGEMILL_CHECK(output.token_ids[i] >= 0 &&
                      output.token_ids[i] < pagemill::capi::BigramModel::kVocab);

@@ -313,6 +313,48 @@ TEST_F(CapiTest, DraftsFromTheTextGiveTheSameTokens) {
   EXPECT_GT(stats.accepted_draft_tokens, 0u);
 }
 
+TEST_F(CapiTest, ARequestSaysWhatIsReportedAndEndsWithARepetition) {
+  Create();
+  pagemill_sampling_params params;
+  pagemill_sampling_params_init(&params, sizeof(params));
+  params.temperature = 0.0f;
+  params.max_tokens = 40;
+  const pagemill_token_value bias = {17, 100.0f};
+  params.logit_bias = &bias;
+  params.num_logit_bias = 1;
+  const int32_t chosen[] = {3, 17};
+  params.logprobs = 0;
+  params.logprob_token_ids = chosen;
+  params.num_logprob_token_ids = 2;
+  params.logprobs_mode = 2;  // processed log probabilities
+  params.repetition_max_pattern = 2;
+  params.repetition_min_count = 5;
+  const int32_t prompt = 5;
+  ASSERT_EQ(pagemill_engine_submit(engine_, 1, &prompt, 1, &params), PAGEMILL_OK);
+  pagemill_output out;
+  pagemill_output_init(&out, sizeof(out));
+  size_t num_tokens = 0;
+  do {
+    ASSERT_EQ(pagemill_engine_next(engine_, 20.0, &out), PAGEMILL_OK);
+    num_tokens += out.num_tokens;
+    ASSERT_EQ(out.num_logprobs, out.num_tokens);
+    for (size_t i = 0; i < out.num_logprobs; ++i) {
+      const pagemill_token_logprobs& logprobs = out.logprobs[i];
+      ASSERT_EQ(logprobs.num_top, 2);
+      EXPECT_EQ(logprobs.top[0].token_id, 3);
+      EXPECT_LT(logprobs.top[0].value, -10.0f);
+      EXPECT_EQ(logprobs.top[1].token_id, 17);
+      EXPECT_NEAR(logprobs.top[1].value, 0.0f, 1e-3f);  // with its bias
+    }
+  } while (out.finish_reason == PAGEMILL_NOT_FINISHED);
+  EXPECT_EQ(out.finish_reason, PAGEMILL_FINISH_REPETITION);
+  EXPECT_EQ(num_tokens, 5u);
+  pagemill_stats stats;
+  pagemill_stats_init(&stats, sizeof(stats));
+  ASSERT_EQ(pagemill_engine_stats(engine_, &stats), PAGEMILL_OK);
+  EXPECT_EQ(stats.finished_repetition, 1u);
+}
+
 TEST_F(CapiTest, ABiasAndAnEndOfSequenceTokenReachTheSampler) {
   Create();
   pagemill_sampling_params params;

@@ -32,6 +32,7 @@ struct EngineStats : scheduler::SchedulerStats, kv_cache::KvConnectorStats {
   uint64_t finished_length = 0;
   uint64_t finished_abort = 0;
   uint64_t finished_error = 0;
+  uint64_t finished_repetition = 0;
   double last_step_s = 0;
   int64_t step_budget_tokens = 0;
   uint64_t heartbeat = 0;
@@ -84,6 +85,8 @@ struct EngineStats : scheduler::SchedulerStats, kv_cache::KvConnectorStats {
                 "step_budget_tokens")
               .InC(27));
     visit("heartbeat", &S::heartbeat, Counter("turns of the engine's loop").InC(19));
+    visit("finished_repetition", &S::finished_repetition,
+          Counter("requests whose output repeated itself (repetition_max_pattern)").InC(34));
     visit("progress_age_s", &S::progress_age_s,
           Gauge("time since the last finished step, or since work came to an idle engine; 0 if "
                 "there is no work or all of it waits for a client",

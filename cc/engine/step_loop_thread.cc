@@ -1,6 +1,7 @@
 // The engine's thread: take the inbox, start steps, finish the oldest, publish.
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -382,7 +383,9 @@ void StepLoop::EndOutput(scheduler::RequestEvent&& event, Tracked* tracked, int6
     queue_.estimator().ObserveOutput(tracked->num_output_tokens);
   }
   uint64_t* const counters[] = {&stats_.finished_stop, &stats_.finished_length,
-                                &stats_.finished_abort, &stats_.finished_error};
+                                &stats_.finished_abort, &stats_.finished_error,
+                                &stats_.finished_repetition};
+  static_assert(std::size(counters) == step::kNumFinishReasons);
   ++*counters[static_cast<size_t>(*event.finish_reason)];
 }
 

@@ -352,8 +352,9 @@ bool ModelRunner::MatchersWait() const {
 ModelRunner::Finder ModelRunner::FinderOf(const step::ScheduledRequest& entry,
                                           const BatchRow& row) const {
   if (row.prompt_token_id >= 0) {
-    const int32_t wanted = batch_.request(entry.index)->sampling.prompt_logprobs;
-    return executor_->samples() && sampling::ScoresSuffice(wanted) ? Finder::kDraw : Finder::kHost;
+    const step::SamplingParams& params = batch_.request(entry.index)->sampling;
+    const bool suffices = sampling::ScoresSuffice(params, /*of_prompt=*/true);
+    return executor_->samples() && suffices ? Finder::kDraw : Finder::kHost;
   }
   const bool greedy = slots_[entry.index.value()].greedy;
   const bool needs_token = sampler_.NeedsOnlyToken(entry.index);

@@ -155,6 +155,44 @@ TEST_F(StepsInFlightTest, AScoredStepBeginsBeforeTheOneBeforeItIsOver) {
   EXPECT_EQ(executor_.num_scored, 2 * static_cast<int64_t>(kSteps));
 }
 
+// What an executor does not report: processed or raw logits, and chosen tokens.
+TEST_F(StepsInFlightTest, OtherLogProbabilitiesAreTheHosts) {
+  const auto processed = MakeAdjustedRequest({1, 2, 1}, 1.5f), chosen = MakeRequest({3});
+  processed->sampling.logprobs = 3;
+  processed->sampling.logprobs_mode = step::SamplingParams::kProcessedLogprobs;
+  chosen->sampling.logprobs = 0;
+  chosen->sampling.logprob_token_ids = {7, 2};
+  const std::vector<sampling::RowOutput> expected[] = {Sample(*processed, 2), Sample(*chosen, 2)};
+  for (int32_t slot = 0; slot < 2; ++slot) {
+    const auto& request = slot == 0 ? processed : chosen;
+    const auto size = static_cast<int32_t>(request->prompt_token_ids.size());
+    for (int32_t i = 0; i < 2; ++i) {
+      ASSERT_TRUE(Begin({i == 0 ? Start(slot, request) : GoOn(slot, size)}).ok());
+      const StatusOr<step::StepResult> result = runner_->Collect();
+      ASSERT_TRUE(result.ok());
+      const sampling::RowOutput& wanted = expected[slot][static_cast<size_t>(i)];
+      EXPECT_EQ(result->results[0].sampled_token_ids, std::vector{wanted.token_id});
+      ExpectEqual(result->results[0].logprobs.at(0), wanted.logprobs);
+    }
+  }
+  EXPECT_EQ(executor_.num_scored, 0);
+}
+
+TEST_F(StepsInFlightTest, LogitsOfPromptsAreTheHosts) {
+  const std::vector<int32_t> prompt = {5, 6};
+  const auto scored = MakeRequest(prompt, 1.0f);
+  scored->sampling.prompt_logprobs = 0;
+  scored->sampling.logprobs_mode = step::SamplingParams::kRawLogits;
+  ScheduledRequest first = Start(0, scored);
+  first.prompt_logprobs = true;
+  ASSERT_TRUE(Begin({first}).ok());
+  const StatusOr<step::StepResult> result = runner_->Collect();
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(executor_.num_scored, 0);
+  const std::vector<float> logits = model_.Logits({prompt.data(), 1});
+  EXPECT_EQ(result->results[0].prompt_logprobs.at(0).logprob, logits[6]);
+}
+
 // A prompt in two parts, beside a request that goes on.
 TEST_F(StepsInFlightTest, PromptsAreScoredInStepsThatTheHostDoesNotSample) {
   const std::vector<int32_t> prompt = {5, 6, 2, 7};

@@ -23,24 +23,6 @@ constexpr float kLowestTemperature =
 constexpr size_t kMaxBiases = 1024;
 constexpr float kLeastRepetition = 1e-3f, kMostRepetition = 1e3f;
 
-// Log probabilities of `token_id` in a row, with `wanted` alternatives (see step::SamplingParams).
-step::TokenLogprobs MakeLogprobs(const ops::RowPasses& passes, std::span<const float> logits,
-                                 const ops::MaxEntry& max, int32_t token_id, int32_t wanted,
-                                 std::span<ops::Candidate> storage) {
-  const double lse = ops::LogSumExp(passes, logits, max.logit, storage);
-  const auto logprob = [lse](float logit) { return static_cast<float>(double{logit} - lse); };
-  step::TokenLogprobs out;
-  out.token_id = token_id;
-  out.logprob = logprob(logits[token_id]);
-  out.rank = ops::RankOf(passes, logits, logits[token_id]);
-  if (wanted == step::SamplingParams::kAllLogprobs) wanted = static_cast<int32_t>(logits.size());
-  if (wanted <= 0) return out;
-  const auto top = ops::TopEntries(passes, logits, wanted, storage);
-  out.top.reserve(top.size());
-  for (const ops::Candidate& c : top) out.top.emplace_back(c.token_id, logprob(c.logit));
-  return out;
-}
-
 // The tokens that min_tokens exclude at first, sorted and distinct.
 std::vector<int32_t> EndsOf(const step::SamplingParams& params) {
   if (params.min_tokens == 0) return {};
@@ -82,8 +64,13 @@ Status NoTokenAllowed() {
 
 }  // namespace
 
-bool ScoresSuffice(int32_t wanted) {
-  return wanted != step::SamplingParams::kAllLogprobs && wanted <= ops::kMaxScoredTop;
+bool ScoresSuffice(const step::SamplingParams& params, bool of_prompt) {
+  const int32_t wanted = of_prompt ? params.prompt_logprobs : params.logprobs;
+  if (wanted == step::SamplingParams::kNoLogprobs) return true;
+  if (wanted == step::SamplingParams::kAllLogprobs || wanted > ops::kMaxScoredTop) return false;
+  if (of_prompt) return !params.reports_logits();
+  return params.logprobs_mode == step::SamplingParams::kRawLogprobs &&
+         params.logprob_token_ids.empty();
 }
 
 Status CheckScored(const ops::RowMaximum& found, const ops::TokenScores& scores) {
@@ -137,7 +124,7 @@ struct Sampler::Slot {
   bool ChangesLogits() const { return BelowMinTokens() || AlwaysChangesLogits(); }
   int32_t FirstAdjusted(int32_t vocab_size) const {
     const step::SamplingParams& params = request->sampling;
-    if (!ScoresSuffice(params.logprobs)) return kNever;
+    if (!ScoresSuffice(params, /*of_prompt=*/false)) return kNever;
     if (biases.size() > kMaxBiases) return kNever;
     const float repetition = params.repetition_penalty;
     if (repetition < kLeastRepetition || repetition > kMostRepetition) return kNever;
@@ -147,7 +134,7 @@ struct Sampler::Slot {
   }
 };
 
-// A row after the steps that change logits, and its maximum (token -1: no token is allowed).
+// A row after steps that change logits, and its maximum (token -1: no token is allowed).
 struct Sampler::Processed {
   std::span<const float> logits;
   ops::MaxEntry max;
@@ -155,6 +142,7 @@ struct Sampler::Processed {
 
 struct Sampler::Scratch {
   std::vector<float> logits;               // [vocab], a row that masks or penalties change
+  std::vector<float> kept;                 // [vocab], Keep()'s; empty before the first
   std::vector<ops::Candidate> candidates;  // [vocab]
 };
 
@@ -303,6 +291,50 @@ int32_t Sampler::Draw(const LogitsRow& row, const Processed& processed, Scratch&
       {.acceptance = uniform(Purpose::kAcceptance), .residual = uniform(Purpose::kResidual)});
 }
 
+// The logits that a token is drawn from: divided by the temperature, -inf if min-p, top-k or top-p
+// excludes the token. A greedy request has neither.
+Sampler::Processed Sampler::Keep(const step::SamplingParams& params, const Processed& processed,
+                                 Scratch& scratch) const {
+  if (params.greedy()) return processed;
+  const ops::DrawParams draw = DrawParamsOf(params);
+  const ops::KeptTokens kept =
+      ops::WeighKept(passes_, processed.logits, processed.max, draw, scratch.candidates);
+  scratch.kept.assign(processed.logits.size(), kExcluded);
+  for (const ops::Candidate& token : kept.tokens) {
+    scratch.kept[token.token_id] = processed.logits[token.token_id] / draw.temperature;
+  }
+  return {scratch.kept, {processed.max.token_id, processed.max.logit / draw.temperature}};
+}
+
+// What the row's request wants to know of `token_id` and others in the logits that it wants to know
+// them of.
+step::TokenLogprobs Sampler::Report(const LogitsRow& row, const Processed& reported,
+                                    int32_t token_id, Scratch& scratch) const {
+  const step::SamplingParams& params = slots_[row.index.value()].request->sampling;
+  const std::span<const float> logits = reported.logits;
+  const std::span<ops::Candidate> storage(scratch.candidates);
+  const bool of_prompt = row.prompt_token_id >= 0;
+  const double subtracted =
+      params.reports_logits() ? 0.0 : ops::LogSumExp(passes_, logits, reported.max.logit, storage);
+  const auto value = [&](float logit) { return static_cast<float>(double{logit} - subtracted); };
+  step::TokenLogprobs out;
+  out.token_id = token_id;
+  out.logprob = value(logits[token_id]);
+  out.rank = ops::RankOf(passes_, logits, logits[token_id]);
+  if (!of_prompt && !params.logprob_token_ids.empty()) {
+    out.top.reserve(params.logprob_token_ids.size());
+    for (int32_t id : params.logprob_token_ids) out.top.emplace_back(id, value(logits[id]));
+    return out;
+  }
+  int32_t wanted = of_prompt ? params.prompt_logprobs : params.logprobs;
+  if (wanted == step::SamplingParams::kAllLogprobs) wanted = options_.vocab_size;
+  if (wanted <= 0) return out;
+  const auto top = ops::TopEntries(passes_, logits, wanted, storage);
+  out.top.reserve(top.size());
+  for (const ops::Candidate& c : top) out.top.emplace_back(c.token_id, value(c.logit));
+  return out;
+}
+
 // Returns true if the request's next row continues the sampled token.
 bool Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) {
   Slot& slot = slots_[row.index.value()];
@@ -313,11 +345,14 @@ bool Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) 
     output.failure = NotFinite();
     return false;
   }
+  Processed reported = {LogitsOf(row), raw_max};
   const bool prompt_row = row.prompt_token_id >= 0;
+  const int32_t wanted = prompt_row ? params.prompt_logprobs : params.logprobs;
+  const bool reports = wanted != step::SamplingParams::kNoLogprobs;
   if (prompt_row) {
     output.token_id = row.prompt_token_id;
   } else {
-    Processed processed = {LogitsOf(row), raw_max};
+    Processed processed = reported;
     if (!row.mask.empty() || slot.ChangesLogits()) processed = Process(row, scratch);
     if (processed.max.token_id < 0) {
       output.failure = NoTokenAllowed();
@@ -326,12 +361,11 @@ bool Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) 
     output.token_id = params.greedy() ? processed.max.token_id : Draw(row, processed, scratch);
     slot.penalties.AddOutput(output.token_id);
     ++slot.num_outputs;
+    if (reports && params.reports_processed()) reported = Keep(params, processed, scratch);
   }
-  const int32_t wanted = prompt_row ? params.prompt_logprobs : params.logprobs;
-  if (wanted != step::SamplingParams::kNoLogprobs) {
+  if (reports) {
     output.has_logprobs = true;
-    output.logprobs =
-        MakeLogprobs(passes_, LogitsOf(row), raw_max, output.token_id, wanted, scratch.candidates);
+    output.logprobs = Report(row, reported, output.token_id, scratch);
   }
   return row.draft_token_id < 0 || output.token_id == row.draft_token_id;
 }

@@ -28,7 +28,7 @@
 //
 // Masks. Tokens that a row's mask excludes are never sampled, regardless of other parameters. If a
 // mask allows no token with a finite logit, the request fails (kInvalidArgument). Log probabilities
-// are those of the logits before the mask.
+// are those of the logits before the mask, unless SamplingParams::logprobs_mode says otherwise.
 //
 // Deterministic: a token depends on the row of logits, its mask, the request's parameters and seed,
 // the tokens sampled before it and, with draft_probabilities, on the draft; not on the other rows,
@@ -56,9 +56,9 @@
 
 namespace pagemill::sampling {
 
-// True if an executor that scores tokens gives as many log probabilities as a request wants, of its
-// sampled tokens or its prompt's.
-bool ScoresSuffice(int32_t wanted);
+// True if an executor that scores tokens gives the log probabilities that a request wants, of its
+// prompt's tokens or of its sampled ones: few of the most likely, from unmodified logits.
+bool ScoresSuffice(const step::SamplingParams& params, bool of_prompt);
 
 // Not OK if the logits of a row that an executor scored are not finite.
 Status CheckScored(const ops::RowMaximum& found, const ops::TokenScores& scores);
@@ -161,6 +161,10 @@ class Sampler {
   std::span<const float> LogitsOf(const LogitsRow& row) const;
   Processed Process(const LogitsRow& row, Scratch& scratch) const;
   int32_t Draw(const LogitsRow& row, const Processed& processed, Scratch& scratch) const;
+  Processed Keep(const step::SamplingParams& params, const Processed& processed,
+                 Scratch& scratch) const;
+  step::TokenLogprobs Report(const LogitsRow& row, const Processed& reported, int32_t token_id,
+                             Scratch& scratch) const;
   bool RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output);
 
   SamplerOptions options_;

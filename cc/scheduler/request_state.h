@@ -21,6 +21,7 @@
 #include "cc/scheduler/admission/queue_ticket.h"
 #include "cc/scheduler/input_chunk.h"
 #include "cc/scheduler/park_reason.h"
+#include "cc/scheduler/repetition_detector.h"
 #include "cc/step/request.h"
 #include "cc/step/step_result.h"
 #include "cc/step/token_sequence.h"
@@ -47,7 +48,11 @@ struct RequestState {
                       : request->media.back().first_token + request->media.back().num_tokens),
         prompt_logprobs_done(pooling || request->sampling.prompt_logprobs ==
                                             step::SamplingParams::kNoLogprobs),
-        blocks(*request) {}
+        blocks(*request) {
+    if (generates && request->sampling.detects_repetition()) {
+      repetition = std::make_unique<RepetitionDetector>(request->sampling);
+    }
+  }
 
   // Replaced by one with a longer prompt when input is appended.
   std::shared_ptr<const step::Request> request;
@@ -67,6 +72,7 @@ struct RequestState {
   ParkReason park_reason = ParkReason::kHeld;  // while parked
 
   std::vector<int32_t> output_token_ids;
+  std::unique_ptr<RepetitionDetector> repetition;  // of them; null = none is wanted
   int32_t num_scheduled_tokens = 0;
   int32_t num_computed_tokens = 0;
   int32_t num_samples_in_flight = 0;  // steps in flight that sample a token of it

@@ -173,7 +173,7 @@ void Scheduler::Finish(RequestState* request, step::FinishReason reason, Request
   event->num_evicted_tokens = request->num_evicted_tokens;
   event->num_draft_tokens = request->num_verified_drafts;
   event->num_accepted_draft_tokens = request->num_accepted_drafts;
-  if (reason == step::FinishReason::kStop || reason == step::FinishReason::kLength) {
+  if (reason != step::FinishReason::kAbort && reason != step::FinishReason::kError) {
     event->kv_transfer_params = loads_->RequestFinished(*request);
   }
   if (request->status == RequestStatus::kRunning) {

@@ -191,6 +191,28 @@ TEST_F(SchedulerTest, APromptMayBeScoredWithoutGenerating) {
   }
 }
 
+TEST_F(SchedulerTest, AnOutputThatRepeatsItselfEndsItsRequest) {
+  Start(SmallOptions());
+  Request request = MakeRequest(1, 2, 20);
+  request.sampling.repetition_max_pattern = 2;
+  request.sampling.repetition_min_count = 3;
+  request.sampling.min_tokens = 8;
+  Add(request);
+  const std::vector<int32_t> output = {3, 4, 5, 4, 5, 4, 5, 4};  // it repeats from the seventh on
+  for (const int32_t token : output) {
+    ASSERT_TRUE(events_.empty() || !events_[0].finish_reason);
+    Schedule();
+    StatusOr<step::StepResult> result = model_->Run(plan_);
+    ASSERT_TRUE(result.ok());
+    result->results[0].sampled_token_ids = std::vector<int32_t>{token};
+    events_.clear();
+    ASSERT_TRUE(scheduler_->Update(std::move(*result), &events_).ok());
+  }
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_EQ(events_[0].finish_reason, step::FinishReason::kRepetition);
+  EXPECT_EQ(events_[0].stop_token_id, std::nullopt);
+}
+
 TEST_F(SchedulerTest, AnAbortedRequestsResultIsDropped) {
   Start(SmallOptions());
   Add(MakeRequest(1, 5, 5));

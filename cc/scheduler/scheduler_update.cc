@@ -28,6 +28,13 @@ Status NoStepInFlight() {
   return FailedPrecondition("no step is in flight: each plan that is not empty has one result");
 }
 
+// Takes the newest token of a request that detects repetition.
+bool EndsByRepetition(RequestState* request) {
+  const bool repeats = request->repetition->Add(request->output_token_ids);
+  const auto num_outputs = static_cast<int32_t>(request->output_token_ids.size());
+  return repeats && num_outputs >= request->request->sampling.min_tokens;
+}
+
 }  // namespace
 
 Status Scheduler::FailStep(const Status& why, std::vector<RequestEvent>* events) {
@@ -142,6 +149,9 @@ std::optional<Stop> Scheduler::AppendTokens(RequestState* request, const Planned
     stop = CheckStop(request->request->sampling, token,
                      static_cast<int32_t>(request->output_token_ids.size()), request->num_tokens(),
                      request_check().max_request_tokens());
+    if (request->repetition != nullptr && EndsByRepetition(request) && !stop) {
+      stop = Stop{FinishReason::kRepetition, std::nullopt};
+    }
   }
   if (kept < event->new_token_ids.size()) {
     // Tokens accepted behind the one that stops are not part of the output.
@@ -165,6 +175,7 @@ void Scheduler::FinishTurn(RequestState* request, const Stop& stop, RequestEvent
     return;
   }
   event->turn_finished = stop.reason;
+  if (request->repetition != nullptr) request->repetition->Restart();
   Park(request, ParkReason::kAwaitingInput);
   request->GrowPrompt({.token_ids = std::exchange(request->output_token_ids, {})});
   request->input_open = true;

@@ -1,6 +1,6 @@
 // File: cc/scheduler/stop_check.h
 // Does a request end with the token it just got? Stop strings are not checked here but by the
-// code that turns tokens into text.
+// code that turns tokens into text, and repetition by RepetitionDetector.
 #ifndef PAGEMILL_CC_SCHEDULER_STOP_CHECK_H_
 #define PAGEMILL_CC_SCHEDULER_STOP_CHECK_H_
 

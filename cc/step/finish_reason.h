@@ -9,15 +9,16 @@
 namespace pagemill::step {
 
 enum class FinishReason : int32_t {
-  kStop = 0,    // EOS, a stop token, or a pooling request that is done
-  kLength = 1,  // max_tokens, or the context is full
-  kAbort = 2,   // the client's wish
-  kError = 3,   // see the status that comes with it
+  kStop = 0,        // EOS, a stop token, or a pooling request that is done
+  kLength = 1,      // max_tokens, or the context is full
+  kAbort = 2,       // the client's wish
+  kError = 3,       // see the status that comes with it
+  kRepetition = 4,  // the output repeats itself (SamplingParams::detects_repetition())
 };
 
-inline constexpr int kNumFinishReasons = 4;
+inline constexpr int kNumFinishReasons = 5;
 
-// "stop", "length", "abort", "error": the spelling of the HTTP surface.
+// "stop", "length", "abort", "error", "repetition": the spelling of the HTTP surface.
 std::string_view FinishReasonName(FinishReason reason);
 
 }  // namespace pagemill::step

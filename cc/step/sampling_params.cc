@@ -74,6 +74,33 @@ Status CheckLengths(const SamplingParams& p) {
   return OkStatus();
 }
 
+Status CheckLogprobTokenIds(const SamplingParams& p, int32_t vocab_size) {
+  if (p.logprob_token_ids.empty()) return OkStatus();
+  if (p.logprob_token_ids.size() > SamplingParams::kMaxLogprobTokenIds) {
+    return Refuse("the length of logprob_token_ids", std::to_string(p.logprob_token_ids.size()),
+                  "at most " + std::to_string(SamplingParams::kMaxLogprobTokenIds));
+  }
+  if (p.logprobs != 0) {
+    return Refuse("logprobs", std::to_string(p.logprobs), "0 together with logprob_token_ids");
+  }
+  for (int32_t id : p.logprob_token_ids) {
+    PAGEMILL_RETURN_IF_ERROR(CheckTokenId("logprob_token_ids has an entry that", id, vocab_size));
+  }
+  return OkStatus();
+}
+
+Status CheckRepetition(const SamplingParams& p) {
+  if (p.repetition_min_pattern > p.repetition_max_pattern) {
+    return Refuse("repetition_min_pattern", std::to_string(p.repetition_min_pattern),
+                  "at most repetition_max_pattern, " + std::to_string(p.repetition_max_pattern));
+  }
+  if (p.detects_repetition() && p.repetition_min_count < 2) {
+    return Refuse("repetition_min_count", std::to_string(p.repetition_min_count),
+                  "at least 2 (set repetition_max_pattern to 0 to detect no repetition)");
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Status SamplingParams::Validate(int32_t vocab_size) const {
@@ -91,7 +118,9 @@ Status SamplingParams::Validate(int32_t vocab_size) const {
     PAGEMILL_RETURN_IF_ERROR(CheckTokenId("stop_token_ids has an entry that", id, vocab_size));
   }
   PAGEMILL_RETURN_IF_ERROR(CheckLogprobs("logprobs", logprobs, vocab_size));
-  return CheckLogprobs("prompt_logprobs", prompt_logprobs, vocab_size);
+  PAGEMILL_RETURN_IF_ERROR(CheckLogprobs("prompt_logprobs", prompt_logprobs, vocab_size));
+  PAGEMILL_RETURN_IF_ERROR(CheckLogprobTokenIds(*this, vocab_size));
+  return CheckRepetition(*this);
 }
 
 }  // namespace pagemill::step

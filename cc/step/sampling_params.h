@@ -5,6 +5,7 @@
 #ifndef PAGEMILL_CC_STEP_SAMPLING_PARAMS_H_
 #define PAGEMILL_CC_STEP_SAMPLING_PARAMS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <utility>
@@ -18,6 +19,15 @@ namespace pagemill::step {
 struct SamplingParams {
   static constexpr int32_t kNoLogprobs = -1;
   static constexpr int32_t kAllLogprobs = -2;  // the whole vocabulary
+  static constexpr size_t kMaxLogprobTokenIds = 128;
+  static constexpr int32_t kMaxRepetitionPattern = 1024;  // tokens
+
+  // What is reported as log probabilities (docs/sampling.md). Raw: of the unmodified logits.
+  // Processed: of those that the token is drawn from. Logits are not normalized.
+  static constexpr int32_t kRawLogprobs = 0;
+  static constexpr int32_t kRawLogits = 1;
+  static constexpr int32_t kProcessedLogprobs = 2;
+  static constexpr int32_t kProcessedLogits = 3;
 
   float temperature = 1.0f;
   int32_t top_k = 0;
@@ -35,6 +45,11 @@ struct SamplingParams {
   std::vector<int32_t> stop_token_ids;
   int32_t logprobs = kNoLogprobs;
   int32_t prompt_logprobs = kNoLogprobs;
+  std::vector<int32_t> logprob_token_ids;
+  int32_t logprobs_mode = kRawLogprobs;
+  int32_t repetition_max_pattern = 0;
+  int32_t repetition_min_pattern = 0;
+  int32_t repetition_min_count = 0;
 
   template <typename Visitor>
   static void Visit(Visitor&& visit) {
@@ -64,9 +79,31 @@ struct SamplingParams {
     visit("logprobs", &P::logprobs,
           Value("alternatives per sampled token; 0 = only the sampled one, -1 = none").InC(12));
     visit("prompt_logprobs", &P::prompt_logprobs, Value("the same for prompt tokens").InC(13));
+    visit("logprob_token_ids", &P::logprob_token_ids,
+          Value("alternatives per sampled token in place of the most likely; needs logprobs = 0")
+              .InC(17));
+    visit("logprobs_mode", &P::logprobs_mode,
+          Value("raw log probabilities, raw logits, processed log probabilities, processed logits")
+              .Between(kRawLogprobs, kProcessedLogits)
+              .InC(18));
+    visit("repetition_max_pattern", &P::repetition_max_pattern,
+          Value("longest pattern of tokens whose repetition ends the output; 0 = off")
+              .Between(0, kMaxRepetitionPattern)
+              .InC(19));
+    visit("repetition_min_pattern", &P::repetition_min_pattern,
+          Value("shortest such pattern; 0 = 1").AtLeast(0).InC(20));
+    visit("repetition_min_count", &P::repetition_min_count,
+          Value("times that the pattern stands at the end; at least 2").AtLeast(0).InC(21));
   }
 
   bool greedy() const { return temperature < 1e-5f; }
+  bool detects_repetition() const { return repetition_max_pattern > 0; }
+  bool reports_processed() const {
+    return logprobs_mode == kProcessedLogprobs || logprobs_mode == kProcessedLogits;
+  }
+  bool reports_logits() const {
+    return logprobs_mode == kRawLogits || logprobs_mode == kProcessedLogits;
+  }
   // kInvalidArgument names the field, its value and its range. `vocab_size` bounds token ids.
   Status Validate(int32_t vocab_size) const;
 };

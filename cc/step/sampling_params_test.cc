@@ -41,6 +41,15 @@ TEST(SamplingParams, BordersAreValid) {
       [](SamplingParams& p) { p.logprobs = SamplingParams::kAllLogprobs; },
       [](SamplingParams& p) { p.prompt_logprobs = kVocabSize; },
       [](SamplingParams& p) { p.stop_token_ids = {kVocabSize - 1}; },
+      [](SamplingParams& p) {
+        p.logprobs = 0;
+        p.logprob_token_ids = std::vector<int32_t>(SamplingParams::kMaxLogprobTokenIds, 999);
+      },
+      [](SamplingParams& p) { p.logprobs_mode = SamplingParams::kProcessedLogits; },
+      [](SamplingParams& p) {
+        p.repetition_max_pattern = p.repetition_min_pattern = SamplingParams::kMaxRepetitionPattern;
+        p.repetition_min_count = 2;
+      },
   };
   for (size_t i = 0; i < changes.size(); ++i) EXPECT_TRUE(ValidateWith(changes[i]).ok()) << i;
 }
@@ -91,6 +100,20 @@ TEST(SamplingParams, RefusalNamesFieldAndValue) {
        "stop_token_ids", "1000"},
       {[](SamplingParams& p) { p.logprobs = -3; }, "logprobs", "-3"},
       {[](SamplingParams& p) { p.prompt_logprobs = 1001; }, "prompt_logprobs", "1001"},
+      {[](SamplingParams& p) { p.logprob_token_ids = {1}; }, "logprobs", "-1"},
+      {[](SamplingParams& p) { p.logprobs = 0, p.logprob_token_ids = {1, 1000}; },
+       "logprob_token_ids", "1000"},
+      {[](SamplingParams& p) {
+         p.logprobs = 0;
+         p.logprob_token_ids.resize(SamplingParams::kMaxLogprobTokenIds + 1);
+       },
+       "logprob_token_ids", "129"},
+      {[](SamplingParams& p) { p.logprobs_mode = 4; }, "logprobs_mode", "4"},
+      {[](SamplingParams& p) { p.repetition_max_pattern = 1025; }, "repetition_max_pattern",
+       "1025"},
+      {[](SamplingParams& p) { p.repetition_min_pattern = 1; }, "repetition_min_pattern", "1"},
+      {[](SamplingParams& p) { p.repetition_max_pattern = 1, p.repetition_min_count = 1; },
+       "repetition_min_count", "1"},
   };
   for (const Case& c : cases) {
     const Status status = ValidateWith(c.change);

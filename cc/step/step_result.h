@@ -13,12 +13,14 @@
 
 namespace pagemill::step {
 
-// Log probabilities (natural log, of the unmodified model distribution) at one position.
+// Log probabilities (natural log, of the unmodified model distribution) at one position, or what
+// SamplingParams::logprobs_mode says.
 struct TokenLogprobs {
   int32_t token_id = 0;
   float logprob = 0.0f;
   int32_t rank = 0;                            // 1 = the most likely token
-  std::vector<std::pair<int32_t, float>> top;  // most likely first
+  // Most likely first, or those of SamplingParams::logprob_token_ids in its order.
+  std::vector<std::pair<int32_t, float>> top;
 };
 
 struct RequestResult {

@@ -31,7 +31,12 @@ Request ExampleRequest() {
   request.sampling.ignore_eos = true;
   request.sampling.eos_token_ids = {1};
   request.sampling.stop_token_ids = {2, 3};
-  request.sampling.logprobs = SamplingParams::kAllLogprobs;
+  request.sampling.logprobs = 0;
+  request.sampling.logprob_token_ids = {9, 4};
+  request.sampling.logprobs_mode = SamplingParams::kProcessedLogits;
+  request.sampling.repetition_max_pattern = 20;
+  request.sampling.repetition_min_pattern = 2;
+  request.sampling.repetition_min_count = 3;
   return request;
 }
 

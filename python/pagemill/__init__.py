@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pagemill.engine.llm import LLM as LLM
     from pagemill.engine.offline_beams import BeamSearchParams as BeamSearchParams
+    from pagemill.engine.sampling import RepetitionDetectionParams as RepetitionDetectionParams
     from pagemill.engine.sampling import SamplingParams as SamplingParams
 
 __version__ = "0.1.0"
-__all__ = ["LLM", "BeamSearchParams", "SamplingParams", "__version__"]
+__all__ = [
+    "LLM",
+    "BeamSearchParams",
+    "RepetitionDetectionParams",
+    "SamplingParams",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -28,6 +35,10 @@ def __getattr__(name: str) -> object:
         from pagemill.engine.offline_beams import BeamSearchParams
 
         return BeamSearchParams
+    if name == "RepetitionDetectionParams":
+        from pagemill.engine.sampling import RepetitionDetectionParams
+
+        return RepetitionDetectionParams
     if name == "SamplingParams":
         from pagemill.engine.sampling import SamplingParams
 

@@ -35,6 +35,10 @@ void MakeSampling(const SimulationSetup& setup, std::mt19937* random, step::Requ
   p.eos_token_ids = {7, 11};
   if (OneIn(2, random)) p.stop_token_ids = {Pick(0, setup.options.vocab_size - 1, random)};
   if (OneIn(5, random)) p.logprobs = Pick(0, 2, random);
+  if (const uint64_t id = request->id.value(); id % 4 == 0) {
+    p.repetition_max_pattern = static_cast<int32_t>(1 + id / 4 % 3);
+    p.repetition_min_count = 2;
+  }
   if (request->streaming_input || !OneIn(7, random)) return;
   p.prompt_logprobs = Pick(0, 2, random);
   if (OneIn(2, random)) p.max_tokens = p.min_tokens = 0;

@@ -23,6 +23,23 @@ ReferenceRequest::ReferenceRequest(step::Request request, const Limits& limits)
   if (!input_open_) turn_ = Expect();
 }
 
+namespace {
+
+bool EndsWithRepetition(const SamplingParams& p, const std::vector<int32_t>& tokens) {
+  const auto size = static_cast<int32_t>(tokens.size());
+  for (int32_t length = std::max(p.repetition_min_pattern, 1); length <= p.repetition_max_pattern;
+       ++length) {
+    const int32_t first = size - length * p.repetition_min_count;
+    if (first >= 0 && std::equal(tokens.begin() + first, tokens.end() - length,
+                                 tokens.begin() + first + length)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 ReferenceRequest::Turn ReferenceRequest::Expect() const {
   if (request_.pooling) return {{}, FinishReason::kStop, std::nullopt};
   Turn turn;
@@ -37,7 +54,12 @@ ReferenceRequest::Turn ReferenceRequest::Expect() const {
     turn.tokens.push_back(token);
     if (static_cast<int32_t>(turn.tokens.size()) < p.min_tokens) continue;
     const bool ends = !p.ignore_eos && has(p.eos_token_ids, token);
-    if (!ends && !has(p.stop_token_ids, token)) continue;
+    if (!ends && !has(p.stop_token_ids, token)) {
+      const bool is_last = static_cast<int32_t>(turn.tokens.size()) == most;
+      if (is_last || !EndsWithRepetition(p, turn.tokens)) continue;
+      turn.reason = FinishReason::kRepetition;
+      return turn;
+    }
     turn.reason = FinishReason::kStop;
     if (!ends) turn.stop_token_id = token;
     return turn;

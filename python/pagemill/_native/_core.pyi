@@ -564,7 +564,8 @@ class SamplingParams:
         """Raises TypeError for what `to_wire` cannot have made."""
 
 class TokenLogprobs:
-    """One position's log probabilities under the unmodified model distribution."""
+    """One position's log probabilities under the unmodified model distribution, or what
+    `SamplingParams.logprobs_mode` says."""
 
     @property
     def token_id(self) -> int: ...
@@ -575,7 +576,7 @@ class TokenLogprobs:
         """1 = the most likely token."""
     @property
     def top(self) -> list[tuple[int, float]]:
-        """The most likely first."""
+        """The most likely first, or `SamplingParams.logprob_token_ids`."""
 
 class MediaItem:
     """`num_tokens` tokens from `first_token` on that stand for `features` [rows, channels]:

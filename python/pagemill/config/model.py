@@ -5,6 +5,7 @@ from typing import Any
 
 from pagemill.config.fields import ConfigError, Range, check, option
 from pagemill.config.load_quantization import ignored_modules
+from pagemill.config.sampling import LOGPROBS_MODES
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,15 @@ class ModelConfig:
         20,
         "Maximum alternatives per token that a request may ask for; -1 = the whole vocabulary.",
         allowed=Range(-1, 2**31 - 1),
+    )
+    logprobs_mode: str = option(
+        "raw_logprobs",
+        "What is reported as log probabilities: raw_logprobs (of the model's own distribution),"
+        " processed_logprobs (of the distribution that tokens are drawn from: after penalties,"
+        " masks, temperature, min_p, top_k and top_p), or the logits of either, raw_logits or"
+        " processed_logits. Tokens of prompts are never processed. Unless it is raw_logprobs,"
+        " steps with log probabilities are sampled on the CPU.",
+        allowed=LOGPROBS_MODES,
     )
     cache_dir: str | None = option(
         None,

@@ -21,6 +21,9 @@ from pagemill.config.fields import Range, check, option
 
 INT32_MAX = 2**31 - 1
 MAX_CHOICES = 128  # `n`, as in the OpenAI API
+MAX_LOGPROB_TOKEN_IDS = 128  # step::SamplingParams::kMaxLogprobTokenIds
+LOGPROBS_MODES = ("raw_logprobs", "raw_logits", "processed_logprobs", "processed_logits")
+"""What is reported of tokens; the native `logprobs_mode` is the index."""
 
 
 class SamplingFields(msgspec.Struct, kw_only=True, frozen=True):
@@ -122,6 +125,15 @@ class SamplingFields(msgspec.Struct, kw_only=True, frozen=True):
     stop_token_ids: Annotated[
         list[Annotated[int, Meta(ge=0, le=INT32_MAX)]],
         Meta(description="Tokens that end the output.", extra={"flag": False}),
+    ] = []
+    logprob_token_ids: Annotated[
+        list[Annotated[int, Meta(ge=0, le=INT32_MAX)]],
+        Meta(
+            max_length=MAX_LOGPROB_TOKEN_IDS,
+            description="At most 128 tokens whose log probabilities are reported in place of the"
+            " likeliest.",
+            extra={"flag": False},
+        ),
     ] = []
     include_stop_str_in_output: Annotated[
         bool,

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import structs
 
+from pagemill.config.sampling import LOGPROBS_MODES
 from pagemill.engine.async_engine import Prompt
 from pagemill.engine.outputs import ChoiceOutput, EngineError, TokenLogprobs
 from pagemill.engine.request_stream import RequestStream
@@ -50,7 +51,9 @@ class BeamOptions:
         logprobs = max(sampling.logprobs or 0, self.num_alternatives)
         if sampling.logprobs == ALL_LOGPROBS:
             logprobs = ALL_LOGPROBS
-        return structs.replace(sampling, n=1, temperature=0.0, logprobs=logprobs)
+        return structs.replace(
+            sampling, n=1, temperature=0.0, logprobs=logprobs, logprobs_mode=LOGPROBS_MODES[0]
+        )
 
     def score(self, beam: Beam, length: int = 0) -> float:
         """The rank of `beam`, or what it would be with as many tokens as `length`."""

@@ -6,16 +6,16 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from pagemill.config.sampling import SamplingFields
+from pagemill.config.sampling import LOGPROBS_MODES, SamplingFields
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.sampling import ALL_LOGPROBS, SamplingParams
 
 _NATIVE_NO_LOGPROBS = -1  # step::SamplingParams::kNoLogprobs
 _NATIVE_ALL_LOGPROBS = -2  # step::SamplingParams::kAllLogprobs
 _SEED_MASK = (1 << 64) - 1
-# The others are about choices and their text.
+# The others are about choices and their text, or not always sent.
 _SAMPLED = frozenset(SamplingFields.__struct_fields__) - {
-    *("n", "seed", "include_stop_str_in_output", "skip_special_tokens")
+    *("n", "seed", "include_stop_str_in_output", "skip_special_tokens", "logprob_token_ids")
 }
 
 
@@ -31,7 +31,8 @@ def child_sampling(
     a seed gets a random one. `sampling` has every field that `SamplingDefaults.fill` sets.
 
     Raises:
-        EngineError: INVALID_ARGUMENT for `n < 1` and for several greedy choices.
+        EngineError: INVALID_ARGUMENT for `n < 1`, for several greedy choices and for an unknown
+            `logprobs_mode`.
     """
     if sampling.n < 1:
         raise EngineError("INVALID_ARGUMENT", f"`n` must be at least 1, got {sampling.n}.", "n")
@@ -53,8 +54,31 @@ def child_sampling(
         "eos_token_ids": list(eos_token_ids),
         "logprobs": _native_logprobs(sampling.logprobs),
         "prompt_logprobs": _native_logprobs(sampling.prompt_logprobs),
+        **_rare_fields(sampling),
     }
     return [fields | {"seed": (seed + child) & _SEED_MASK} for child in range(sampling.n)]
+
+
+def _rare_fields(sampling: SamplingParams) -> dict[str, Any]:
+    """Fields that few requests have, which the messages of the others do without."""
+    fields: dict[str, Any] = {}
+    mode = sampling.logprobs_mode or LOGPROBS_MODES[0]
+    if mode not in LOGPROBS_MODES:
+        known = ", ".join(LOGPROBS_MODES)
+        message = f"`logprobs_mode` must be one of {known}, got {mode!r}."
+        raise EngineError("INVALID_ARGUMENT", message, "logprobs_mode")
+    if mode != LOGPROBS_MODES[0]:
+        fields["logprobs_mode"] = LOGPROBS_MODES.index(mode)
+    if sampling.logprob_token_ids:
+        fields |= {"logprobs": 0, "logprob_token_ids": sampling.logprob_token_ids}
+    repetition = sampling.repetition_detection
+    if repetition is not None and repetition.max_pattern_size > 0:
+        fields |= {
+            "repetition_max_pattern": repetition.max_pattern_size,
+            "repetition_min_pattern": repetition.min_pattern_size,
+            "repetition_min_count": repetition.min_count,
+        }
+    return fields
 
 
 def _native_logprobs(count: int | None) -> int:

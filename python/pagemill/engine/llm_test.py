@@ -1,9 +1,11 @@
 """The offline interface with the real models."""
 
 import io
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import pytest
 import pagemill
 from pagemill.config import ConfigError
 from pagemill.engine.llm import LLM
-from pagemill.engine.outputs import EngineError
+from pagemill.engine.outputs import EngineError, TokenLogprobs
 from pagemill.engine.progress_bar import ProgressBar
 from pagemill.engine.sampling import SamplingParams
 
@@ -88,6 +90,52 @@ def test_n_stop_and_logprobs(llm: LLM) -> None:
     (scored,) = llm.generate("one two three", max_tokens=1, prompt_logprobs=1)
     assert scored.prompt_logprobs is not None
     assert len(scored.prompt_logprobs) == len(scored.prompt_token_ids) - 1
+
+
+@needs_smollm2
+def test_what_is_reported_of_tokens(llm: LLM) -> None:
+    fields: dict[str, Any] = {"temperature": 0.5, "top_k": 3, "max_tokens": 1, "seed": 1}
+
+    def report(model: LLM = llm, **more: Any) -> TokenLogprobs:
+        (out,) = model.generate("The capital of France is", **fields, **more)
+        reports = out.choices[0].logprobs
+        assert reports is not None
+        return reports[0]
+
+    raw = report(logprobs=5)
+    logits = report(logprobs=5, logprobs_mode="raw_logits")
+    shift = logits.logprob - raw.logprob
+    assert [token for token, _ in logits.top] == [token for token, _ in raw.top]
+    assert [v for _, v in logits.top] == pytest.approx([v + shift for _, v in raw.top], abs=1e-4)
+    processed = report(logprobs=5, logprobs_mode="processed_logprobs")
+    values = [value for _, value in processed.top]
+    assert sum(math.exp(value) for value in values[:3]) == pytest.approx(1, abs=1e-5)
+    assert values[3:] == [-math.inf] * 2
+    assert values[0] - values[1] == pytest.approx(2 * (raw.top[0][1] - raw.top[1][1]), abs=1e-4)
+    wanted = [raw.top[2], raw.top[0]]
+    chosen = report(logprob_token_ids=[token for token, _ in wanted])
+    assert chosen.token_id == raw.token_id == processed.token_id
+    assert [token for token, _ in chosen.top] == [token for token, _ in wanted]
+    assert [v for _, v in chosen.top] == pytest.approx([v for _, v in wanted], abs=1e-5)
+    with pytest.raises(EngineError, match="logprob_token_ids"):
+        report(logprob_token_ids=[10**6])
+    with LLM(SMOLLM2, max_model_len=256, max_num_seqs=1, logprobs_mode="processed_logits") as other:
+        ((_, own),) = report(other, logprobs=1).top
+        assert own == pytest.approx(2 * logits.top[0][1], abs=1e-3)
+
+
+@needs_smollm2
+def test_an_output_that_repeats_itself_ends(llm: LLM) -> None:
+    (out,) = llm.generate(
+        "one",
+        temperature=0.0,
+        max_tokens=50,
+        logit_bias={5000: 100.0},
+        repetition_detection=pagemill.RepetitionDetectionParams(max_pattern_size=3, min_count=4),
+    )
+    (choice,) = out.choices
+    assert choice.token_ids == [5000] * 4
+    assert (choice.finish_reason, choice.stop_reason) == ("repetition", "repetition_detected")
 
 
 @needs_smollm2

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
 from pagemill.config import ConfigError, EngineConfig
 from pagemill.config.load_quantization import LoadQuantization
 from pagemill.config.model import ModelConfig
@@ -57,7 +59,7 @@ def load(config: EngineConfig) -> LoadedModel:
         source=source,
         core=EngineCore.create(built, config, weights_dtype(source.config), others, draft, source),
         names=model.served_model_name or (model.model or DEFAULT_MODEL_NAME,),
-        defaults=chosen.defaults,
+        defaults=structs.replace(chosen.defaults, logprobs_mode=model.logprobs_mode),
         max_tokens_cap=chosen.max_tokens_cap,
         hf_overrides=model.hf_overrides,
         at_load=at_load,

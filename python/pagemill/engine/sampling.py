@@ -3,14 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import structs
+import msgspec
+from msgspec import Meta, structs
 
-from pagemill.config.sampling import MODEL_FIELDS, SamplingFields
+from pagemill.config.sampling import INT32_MAX, LOGPROBS_MODES, MODEL_FIELDS, SamplingFields
 
 ALL_LOGPROBS = -1
 """`logprobs = -1`: the whole vocabulary."""
+MAX_PATTERN_SIZE = 1024  # step::SamplingParams::kMaxRepetitionPattern
+
+_PatternSize = Annotated[int, Meta(ge=0, le=MAX_PATTERN_SIZE)]
+
+
+class RepetitionDetectionParams(
+    msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """When an output ends because it repeats itself: it ends with `min_count` times the same
+    tokens in a row, `min_pattern_size` to `max_pattern_size` of them each time."""
+
+    max_pattern_size: _PatternSize = 0
+    """Tokens; 0 = off, at most 1024."""
+    min_pattern_size: _PatternSize = 0
+    """Tokens; 0 = 1."""
+    min_count: Annotated[int, Meta(ge=0, le=INT32_MAX)] = 0
+    """At least 2, unless off."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for sizes or a count that do not fit together."""
+        if self.min_pattern_size > self.max_pattern_size:
+            raise ValueError(
+                f"min_pattern_size is {self.min_pattern_size}, it must be at most"
+                f" max_pattern_size, {self.max_pattern_size}"
+            )
+        if self.max_pattern_size > 0 and self.min_count < 2:
+            raise ValueError(
+                f"min_count is {self.min_count}, it must be at least 2 (a max_pattern_size of 0"
+                " detects no repetition)"
+            )
 
 
 class SamplingParams(SamplingFields, kw_only=True, frozen=True):
@@ -25,7 +56,11 @@ class SamplingParams(SamplingFields, kw_only=True, frozen=True):
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     logprobs: int | None = None
+    """Of the most likely tokens; ignored with `logprob_token_ids`, which are reported then."""
     prompt_logprobs: int | None = None
+    logprobs_mode: str | None = None
+    """One of `LOGPROBS_MODES`."""
+    repetition_detection: RepetitionDetectionParams | None = None
 
     @property
     def greedy(self) -> bool:
@@ -40,6 +75,7 @@ class SamplingDefaults(SamplingFields, kw_only=True, frozen=True):
     """
 
     max_tokens: int | None = None
+    logprobs_mode: str = LOGPROBS_MODES[0]
 
     @classmethod
     def from_generation_config(cls, config: Mapping[str, Any]) -> SamplingDefaults:
@@ -62,6 +98,7 @@ class SamplingDefaults(SamplingFields, kw_only=True, frozen=True):
         }
 
     def fill(self, sampling: SamplingParams) -> SamplingParams:
-        """`sampling` with `values` for what it does not state."""
-        unstated = {k: v for k, v in self.values().items() if getattr(sampling, k) is None}
+        """`sampling` with `values` and `logprobs_mode` for what it does not state."""
+        own = {**self.values(), "logprobs_mode": self.logprobs_mode}
+        unstated = {k: v for k, v in own.items() if getattr(sampling, k) is None}
         return structs.replace(sampling, **unstated)

@@ -1,7 +1,16 @@
 """Defaults and their precedence; the native form of a request's parameters."""
 
+from typing import Any
+
+import pytest
+
 from pagemill.engine.fan_out import child_sampling
-from pagemill.engine.sampling import SamplingDefaults, SamplingParams
+from pagemill.engine.outputs import EngineError
+from pagemill.engine.sampling import (
+    RepetitionDetectionParams,
+    SamplingDefaults,
+    SamplingParams,
+)
 from pagemill.engine.testing.fake_types import FakeSampling
 
 
@@ -46,3 +55,50 @@ def test_no_logprobs() -> None:
     (child,) = child_sampling(params, max_tokens=1, eos_token_ids=[])
     only = FakeSampling(**child)
     assert (only.logprobs, only.prompt_logprobs) == (-1, -1)
+
+
+def native(params: SamplingParams, defaults: SamplingDefaults | None = None) -> dict[str, Any]:
+    filled = (defaults or SamplingDefaults()).fill(params)
+    (child,) = child_sampling(filled, max_tokens=1, eos_token_ids=[])
+    return child
+
+
+def test_chosen_tokens_take_the_place_of_the_most_likely() -> None:
+    for logprobs in (None, 0, 5, -1):
+        child = native(SamplingParams(logprobs=logprobs, logprob_token_ids=[7, 3]))
+        assert (child["logprobs"], child["logprob_token_ids"]) == (0, [7, 3])
+
+
+def test_logprobs_mode_is_the_servers_unless_stated() -> None:
+    server = SamplingDefaults(logprobs_mode="processed_logprobs")
+    assert native(SamplingParams(), server)["logprobs_mode"] == 2
+    assert native(SamplingParams(logprobs_mode="raw_logits"), server)["logprobs_mode"] == 1
+    assert "logprobs_mode" not in native(SamplingParams(logprobs_mode="raw_logprobs"), server)
+    with pytest.raises(EngineError, match="raw_logprobs, raw_logits"):
+        native(SamplingParams(logprobs_mode="logits"))
+
+
+def test_repetition_detection() -> None:
+    repetition = RepetitionDetectionParams(max_pattern_size=20, min_pattern_size=2, min_count=3)
+    child = native(SamplingParams(repetition_detection=repetition))
+    assert child["repetition_max_pattern"] == 20
+    assert child["repetition_min_pattern"] == 2
+    assert child["repetition_min_count"] == 3
+    off = native(SamplingParams(repetition_detection=RepetitionDetectionParams()))
+    assert "repetition_max_pattern" not in off
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"min_pattern_size": 1}, "min_pattern_size is 1"),
+        ({"max_pattern_size": 2, "min_pattern_size": 3, "min_count": 2}, "at most"),
+        ({"max_pattern_size": 2}, "min_count is 0"),
+        ({"max_pattern_size": 2, "min_count": 1}, "min_count is 1"),
+    ],
+)
+def test_repetition_detection_that_does_not_fit_together(
+    fields: dict[str, int], sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        RepetitionDetectionParams(**fields)

@@ -115,7 +115,7 @@ class RequestMetrics:
         self._turned_away = turned_away.labels(*self._label_values)
         self._success_of = {
             reason: success.labels(*self._label_values, reason)
-            for reason in ("stop", "length", "abort", "error")
+            for reason in ("stop", "length", "abort", "error", "repetition")
         }
 
     @property

@@ -199,6 +199,8 @@ class ChoiceAssembler:
         rest: Sequence[Piece] = (Piece(self._detokenizer.flush(), NO_TOKEN, False),)
         delta.finish_reason = output.finish_reason
         delta.stop_reason = output.stop_token_id
+        if output.finish_reason == "repetition":
+            delta.stop_reason = "repetition_detected"
         if self._stop is not None:
             rest, matched = self._stop.push(rest[0])
             if matched is not None:

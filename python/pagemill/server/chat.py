@@ -183,6 +183,8 @@ def check_chat(request: ChatRequest) -> None:
 def _check(request: ChatRequest) -> None:
     if request.top_logprobs and not request.logprobs:
         raise bad_request("`top_logprobs` needs `logprobs: true`.", "top_logprobs")
+    if request.logprob_token_ids and not request.logprobs:
+        raise bad_request("`logprob_token_ids` needs `logprobs: true`.", "logprob_token_ids")
     if request.prompt_logprobs is not None and request.stream:
         raise bad_request("`prompt_logprobs` cannot be streamed.", "prompt_logprobs")
 

@@ -103,6 +103,18 @@ def test_logprobs() -> None:
     run(body)
 
 
+def test_logprobs_of_chosen_tokens() -> None:
+    async def body(server: FakeServer) -> None:
+        payload = {"max_tokens": 2, "seed": 1, "logprobs": True, "logprob_token_ids": [88, 87]}
+        for top in ({}, {"top_logprobs": 1}):
+            got = (await post(server, **payload, **top))["choices"][0]["logprobs"]["content"]
+            for entry in got:
+                tops = [(each["token"], each["logprob"]) for each in entry["top_logprobs"]]
+                assert tops == [("X", -97.0), ("W", -96.0)]
+
+    run(body)
+
+
 def test_echo_and_continuation() -> None:
     async def body(server: FakeServer) -> None:
         messages = [*USER, {"role": "assistant", "content": "Well,"}]
@@ -191,6 +203,7 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
         (400, "response_format", {"response_format": {"type": "json_schema", "json_schema": {}}}),
         (400, "modalities", {"modalities": ["audio"]}),
         (400, "top_logprobs", {"top_logprobs": 2}),
+        (400, "logprob_token_ids", {"logprob_token_ids": [2]}),
         (400, "top_logprobs", {"logprobs": True, "top_logprobs": -2}),
         (400, "chat_template", {"chat_template": "x"}),
         (400, "chat_template_kwargs", {"chat_template_kwargs": {"chat_template": "x"}}),

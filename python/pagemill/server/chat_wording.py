@@ -210,7 +210,8 @@ class ChatWording:
     def _logprobs(self, entries: Sequence[TokenLogprobs] | None) -> ChoiceLogprobs | None:
         if not self._request.logprobs or not entries:
             return None
-        return self._formatter.chat(entries, self._request.top_logprobs)
+        has_chosen = bool(self._request.logprob_token_ids)
+        return self._formatter.chat(entries, -1 if has_chosen else self._request.top_logprobs)
 
     def _prompt_token_ids(self) -> list[int] | UnsetType:
         return self._generation.prompts[0].tolist() if self._request.return_token_ids else UNSET

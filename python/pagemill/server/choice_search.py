@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import structs
 
+from pagemill.config.sampling import LOGPROBS_MODES
 from pagemill.engine.async_engine import Prompt
 from pagemill.engine.beam_search import BeamOptions, BeamSearch
 from pagemill.engine.best_of import BestOf
@@ -52,8 +53,10 @@ _EXCLUDED = (
     *("stream", "logit_bias", "min_tokens", "stop_token_ids", "prompt_logprobs", "best_of"),
     *("allowed_token_ids", "bad_words", "thinking_token_budget", "kv_transfer_params"),
     *("presence_penalty", "frequency_penalty", "repetition_penalty"),
+    *("logprob_token_ids", "repetition_detection"),
 )
 _NEUTRAL = {"repetition_penalty": 1.0}
+_LOGITS = ("raw_logits", "processed_logits")
 
 
 def wanted_search(request: GenerationRequest, best_of: int | None = None) -> ChoiceSearch | None:
@@ -88,9 +91,15 @@ def check_search(
     """Checks what `find_choices` needs. `max_logprobs`: of the server; -1 is the whole vocabulary.
 
     Raises:
-        ApiError: 400: beams cannot be followed for this request.
+        ApiError: 400: beams cannot be followed for this request, or choices not compared.
     """
     if not isinstance(search, Beams):
+        if sampling.logprobs is not None and sampling.logprobs_mode in _LOGITS:
+            raise bad_request(
+                "`best_of` compares log probabilities; this server reports logits"
+                " (--logprobs-mode). Leave out `logprobs` and `logprob_token_ids`.",
+                "best_of",
+            )
         return
     if constraint is not None:
         param = constraint.param
@@ -121,7 +130,9 @@ async def find_choices(
         case None:
             return await submit(prompts, sampling)
         case MostLikely(count):
-            more = structs.replace(sampling, n=count, logprobs=sampling.logprobs or 0)
+            more = structs.replace(sampling, n=count)
+            if not keeps_logprobs:
+                more = structs.replace(more, logprobs=0, logprobs_mode=LOGPROBS_MODES[0])
             stream = await submit(prompts, more)
             return BestOf(stream, sampling.n, count, keeps_logprobs=keeps_logprobs)
         case Beams():

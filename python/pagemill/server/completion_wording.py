@@ -54,7 +54,8 @@ class CompletionWording:
         )
         self._encode = msgspec.json.Encoder().encode
         self._started: set[int] = set()
-        has_more = request.logprobs is not None or request.return_token_ids or request.echo
+        self._has_logprobs = request.logprobs is not None or bool(request.logprob_token_ids)
+        has_more = self._has_logprobs or request.return_token_ids or request.echo
         self._templates: list[EventTemplate] = []
         if not (has_more or self._continuous_usage):
             for index in range(generation.num_choices):
@@ -118,7 +119,7 @@ class CompletionWording:
                 choice.text = self._echo_of(delta.index) + text
             if request.return_token_ids:
                 choice.prompt_token_ids = self._generation.prompt_of(delta.index).tolist()
-        if request.logprobs is not None:
+        if self._has_logprobs:
             choice.logprobs = self._logprobs(delta, is_first)
         if request.return_token_ids:
             choice.token_ids = delta.token_ids

@@ -218,6 +218,35 @@ def test_logprobs() -> None:
     run(body)
 
 
+def test_logprobs_of_chosen_tokens() -> None:
+    async def body(server: FakeServer) -> None:
+        payload = {"prompt": "ab", "seed": 1, "max_tokens": 2, "logprob_token_ids": [88, 87]}
+        text = continued("b", 1, 2)
+        for logprobs in ({}, {"logprobs": 2}):
+            got = (await post(server, **payload, **logprobs))["choices"][0]["logprobs"]
+            assert got["top_logprobs"][0] == {text[0]: -0.5, "X": -97.0, "W": -96.0}
+        parts = [c["choices"][0]["logprobs"] for c in await stream(server, **payload)]
+        assert sum((part["top_logprobs"] for part in parts), []) == got["top_logprobs"]
+
+    run(body)
+
+
+def test_an_output_that_repeats_itself_ends() -> None:
+    async def body(server: FakeServer) -> None:
+        repetition = {"max_pattern_size": 4, "min_count": 3}
+        payload = {"prompt": "a", "max_tokens": 50, "repetition_detection": repetition}
+        choice = (await post(server, **payload))["choices"][0]
+        assert choice["text"] == "xyxyxy"
+        assert choice["finish_reason"] == "repetition"
+        assert choice["stop_reason"] == "repetition_detected"
+        last = (await stream(server, **payload))[-1]["choices"][0]
+        assert last["finish_reason"] == "repetition"
+        choice = (await post(server, **payload | {"repetition_detection": {}}))["choices"][0]
+        assert choice["finish_reason"] == "length"
+
+    run(body, FakeOptions(next_token=lambda last, position, seed: 120 + position % 2))
+
+
 def test_echo_with_logprobs() -> None:
     async def body(server: FakeServer) -> None:
         got = await post(server, prompt="abc", echo=True, logprobs=1, max_tokens=2, seed=1)

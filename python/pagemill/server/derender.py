@@ -118,7 +118,7 @@ def _folded(index: int, choice: GeneratedChoice, assembler: ChoiceAssembler) -> 
     folded = FoldedChoice(index)
     logprobs = None if choice.logprobs is None else _entries(choice.token_ids, choice.logprobs)
     # A stop string ends the output here as it did there; what comes after is not read.
-    by_string = isinstance(choice.stop_reason, str)
+    by_string = choice.finish_reason == "stop" and isinstance(choice.stop_reason, str)
     reason = None if by_string else choice.finish_reason
     stop_token = choice.stop_reason if isinstance(choice.stop_reason, int) else None
     folded.add(assembler.push(_Output(index, choice.token_ids, logprobs, reason, stop_token)))

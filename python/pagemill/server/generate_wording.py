@@ -97,4 +97,5 @@ class GenerateWording:
 
     @property
     def _num_logprobs(self) -> int:
-        return self._request.sampling_params.logprobs or 0
+        sampling = self._request.sampling_params
+        return -1 if sampling.logprob_token_ids else sampling.logprobs or 0

@@ -102,6 +102,12 @@ SAMPLING: Mapping[str, Sequence[Any]] = {
     "allowed_token_ids": (5, "x", {}, [], [-1], ["x"], [1.5], [256]),
     "bad_words": (5, "x", {}, [5], [""], ["x"] * 257, ["x" * 257]),
     "thinking_token_budget": (*NO_INTEGER, -2, 2**31, 5),
+    "logprob_token_ids": (5, "x", {}, [-1], [2**31], ["x"], [1.5], [1] * 129),
+    "repetition_detection": (
+        *(5, "x", [], {"min_count": "x"}, {"max_pattern": 2}, {"min_pattern_size": 1}),
+        *({"max_pattern_size": 2}, {"max_pattern_size": 1025, "min_count": 2}),
+        {"max_pattern_size": 2, "min_count": 1},
+    ),
     "use_beam_search": NO_FLAG,
     "length_penalty": (*NO_NUMBER, 10.5, -10.5),
 }

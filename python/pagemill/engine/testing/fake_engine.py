@@ -224,6 +224,8 @@ class FakeEngine:
             self._stats.finished_stop += 1
         elif output.finish_reason == "length":
             self._stats.finished_length += 1
+        elif output.finish_reason == "repetition":
+            self._stats.finished_repetition += 1
         else:
             self._stats.finished_error += 1
         self._emit(output)

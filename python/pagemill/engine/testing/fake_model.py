@@ -92,11 +92,23 @@ def _generate(
     output.new_token_ids.append(token)
     if sampling.logprobs != -1:
         output.logprobs = [_logprobs(token, sampling.logprobs)]
+        output.logprobs[0].top += [(each, -9.0 - each) for each in sampling.logprob_token_ids]
     if len(state.output) > sampling.min_tokens:
         if token in sampling.eos_token_ids and not sampling.ignore_eos:
             output.finish_reason = "stop"
         elif token in sampling.stop_token_ids:
             output.finish_reason, output.stop_token_id = "stop", token
+        elif _repeats(state.output, sampling):
+            output.finish_reason = "repetition"
+
+
+def _repeats(output: Sequence[int], sampling: FakeSampling) -> bool:
+    """Whether the output ends with a pattern that stands there `repetition_min_count` times."""
+    for size in range(1, sampling.repetition_max_pattern + 1):
+        tail = output[-size * sampling.repetition_min_count :]
+        if len(tail) == size * sampling.repetition_min_count and tail[size:] == tail[:-size]:
+            return True
+    return False
 
 
 def _logprobs(token: int, count: int) -> FakeLogprobs:

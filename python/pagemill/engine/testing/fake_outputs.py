@@ -76,6 +76,7 @@ class FakeStats:
     finished_length: int = 0
     finished_abort: int = 0
     finished_error: int = 0
+    finished_repetition: int = 0
     asleep: bool = False
     progress_age_s: float = 0.0
 

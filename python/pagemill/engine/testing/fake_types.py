@@ -40,6 +40,9 @@ class FakeSampling(types.SimpleNamespace):
     stop_token_ids: Sequence[int] = ()
     logprobs: int = -1
     prompt_logprobs: int = -1
+    logprob_token_ids: Sequence[int] = ()
+    repetition_max_pattern: int = 0
+    repetition_min_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from pagemill.config.sampling import INT32_MAX, SamplingFields
-from pagemill.engine.sampling import ALL_LOGPROBS, SamplingParams
+from pagemill.engine.sampling import ALL_LOGPROBS, RepetitionDetectionParams, SamplingParams
 from pagemill.server.errors import bad_request
 from pagemill.server.protocol.decode import Unsupported, nothing, only
 from pagemill.server.protocol.structured import StructuredOutputs
@@ -53,6 +53,7 @@ class OutputFields(SamplingFields, kw_only=True, frozen=True):
     allowed_token_ids: Annotated[list[TokenId], Meta(min_length=1)] | None = None
     bad_words: Annotated[list[BadWord], Meta(max_length=MAX_BAD_WORDS)] = []
     thinking_token_budget: Annotated[int, Meta(ge=-1, le=INT32_MAX)] | None = None
+    repetition_detection: RepetitionDetectionParams | None = None
 
 
 class GenerationRequest(OutputFields, kw_only=True, frozen=True):
@@ -91,8 +92,6 @@ UNSUPPORTED = {
     "logits_processors": Unsupported(only([]), "requests cannot carry code."),
     "vllm_xargs": Unsupported(only({}), "this server has no plugins."),
     "prompt_embeds": Unsupported(only([]), "prompts are text or token ids."),
-    "repetition_detection": Unsupported(nothing, "use `frequency_penalty` or `stop`."),
-    "logprob_token_ids": Unsupported(nothing, "`logprobs` are of the most likely tokens."),
     "watermarking": Unsupported(only(False), "this server has no watermarks."),
 }
 IGNORED = frozenset(
@@ -116,7 +115,8 @@ def to_sampling(
 
     Args:
         fields: the request.
-        logprobs: alternatives per generated token, None for no log probabilities.
+        logprobs: alternatives per generated token, None for no log probabilities;
+            `logprob_token_ids` take their place.
         prompt_logprobs: the same for prompt tokens.
         max_logprobs: the server's bound on both; -1 is the whole vocabulary.
         logprobs_param: the field that `logprobs` came from.
@@ -133,6 +133,8 @@ def to_sampling(
     shared: dict[str, Any] = {
         name: getattr(fields, name) for name in SamplingFields.__struct_fields__
     }
+    if fields.logprob_token_ids:
+        logprobs = 0
     if fields.seed == -1:
         shared["seed"] = None
     return SamplingParams(
@@ -141,6 +143,7 @@ def to_sampling(
         stop=_stop_strings(fields.stop),
         logprobs=logprobs,
         prompt_logprobs=prompt_logprobs,
+        repetition_detection=fields.repetition_detection,
     )
 
 

@@ -1,0 +1,48 @@
+"""What `best_of` compares, if the server reports other values than log probabilities."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from pagemill.engine.async_engine import Prompt
+from pagemill.engine.request_stream import RequestStream
+from pagemill.engine.sampling import SamplingParams
+from pagemill.server.choice_search import MostLikely, check_search, find_choices
+from pagemill.server.errors import ApiError
+
+
+class SubmittedError(Exception):
+    """Ends `find_choices` with what it submitted."""
+
+
+async def submit(prompts: Sequence[Prompt], sampling: SamplingParams) -> RequestStream:
+    raise SubmittedError(sampling.n, sampling.logprobs, sampling.logprobs_mode)
+
+
+@pytest.mark.parametrize(
+    ("logprobs", "mode", "submitted"),
+    [
+        (None, "raw_logits", (5, 0, "raw_logprobs")),
+        (None, "processed_logprobs", (5, 0, "raw_logprobs")),
+        (2, "processed_logprobs", (5, 2, "processed_logprobs")),
+    ],
+)
+def test_best_of_compares_log_probabilities(
+    logprobs: int | None, mode: str, submitted: tuple[int, int, str]
+) -> None:
+    sampling = SamplingParams(n=2, logprobs=logprobs, logprobs_mode=mode)
+    check_search(MostLikely(5), None, sampling, 20)
+    with pytest.raises(SubmittedError) as raised:
+        asyncio.run(find_choices(MostLikely(5), submit, (), sampling, ()))
+    assert raised.value.args == submitted
+
+
+@pytest.mark.parametrize("mode", ["raw_logits", "processed_logits"])
+def test_best_of_with_reported_logits_is_refused(mode: str) -> None:
+    with pytest.raises(ApiError) as raised:
+        check_search(MostLikely(5), None, SamplingParams(logprobs=0, logprobs_mode=mode), 20)
+    assert (raised.value.status, raised.value.param) == (400, "best_of")
+    assert "--logprobs-mode" in raised.value.message
