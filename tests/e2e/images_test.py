@@ -20,12 +20,19 @@ from tokenizers.decoders import WordPiece
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from tests.e2e.server_process import NAME, ServerProcess, serve
-from tests.parity.tiny_models import LLAVA_PLACEHOLDER, QWEN2_VL_PLACEHOLDER, make
+from tests.parity.tiny_models import (
+    LLAVA_PLACEHOLDER,
+    QWEN2_VL_PLACEHOLDER,
+    SMOLVLM_PLACEHOLDER,
+    SMOLVLM_WORDS,
+    make,
+)
 
-assert LLAVA_PLACEHOLDER == QWEN2_VL_PLACEHOLDER
+assert LLAVA_PLACEHOLDER == QWEN2_VL_PLACEHOLDER == SMOLVLM_PLACEHOLDER
 IMAGE = "<image>"
 # Words of the vocabulary around each message, and an image where the message has one.
 TEMPLATE = (
@@ -37,8 +44,13 @@ TEMPLATE = (
 SETTINGS: dict[str, dict[str, Any]] = {
     "llava": {"size": {"shortest_edge": 24}, "crop_size": {"height": 24, "width": 24}},
     "qwen2_vl": {"patch_size": 4, "min_pixels": 256, "max_pixels": 4096},
+    "smolvlm": {"size": {"longest_edge": 36}, "max_image_size": {"longest_edge": 18}},
 }
-TYPES = {"llava": "CLIPImageProcessor", "qwen2_vl": "Qwen2VLImageProcessor"}
+TYPES = {
+    "llava": "CLIPImageProcessor",
+    "qwen2_vl": "Qwen2VLImageProcessor",
+    "smolvlm": "SmolVLMImageProcessor",
+}
 OPTIONS = {
     "max_model_len": 400,
     "max_num_batched_tokens": 128,
@@ -96,6 +108,13 @@ class Served:
             clip = CLIPImageProcessorPil(**settings)
             found = [[clip(i, return_tensors="np") for i in own] for _, own in prompts]
             images = [[f["pixel_values"][0] for f in own] for own in found]
+        elif self.family == "smolvlm":
+            tiles = Idefics3ImageProcessorPil(**settings, return_row_col_info=True)
+            found = [[tiles(i, return_tensors="np") for i in own] for _, own in prompts]
+            images = [
+                [(f["pixel_values"][0], (1, f["rows"][0][0], f["cols"][0][0])) for f in own]
+                for own in found
+            ]
         else:
             qwen = Qwen2VLImageProcessorPil(**settings)
             found = [[qwen(i, return_tensors="np") for i in own] for _, own in prompts]
@@ -124,11 +143,12 @@ def _part(content: Any) -> dict[str, Any]:
 
 def save_files(family: str, path: Path) -> None:
     """Tokenizer, template and the image processor's settings."""
-    vocab = {IMAGE if i == LLAVA_PLACEHOLDER else f"t{i}": i for i in range(257)}
+    words = {LLAVA_PLACEHOLDER: IMAGE} | (SMOLVLM_WORDS if family == "smolvlm" else {})
+    vocab = {words.get(i, f"t{i}"): i for i in range(257)}
     tokenizer = Tokenizer(WordLevel(vocab, unk_token="t0"))
     tokenizer.pre_tokenizer = Whitespace()
     tokenizer.decoder = WordPiece()
-    tokenizer.add_special_tokens([IMAGE])
+    tokenizer.add_special_tokens([word for word in words.values() if word.strip()])
     tokenizer.save(str(path / "tokenizer.json"))
     (path / "chat_template.jinja").write_text(TEMPLATE)
     settings = {"image_processor_type": TYPES[family]} | SETTINGS[family]

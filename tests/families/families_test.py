@@ -241,10 +241,13 @@ def test_families_without_a_row_are_named() -> None:
     encoders = {name for name, row in ARCHITECTURES.items() if row.task == "embeddings"}
     assert sorted(ARCHITECTURES.keys() - covered - encoders) == [
         "Glm4vMoeForConditionalGeneration",
+        "Idefics3ForConditionalGeneration",
         "LlavaForConditionalGeneration",
         "Qwen2VLForConditionalGeneration",
         "Qwen3VLForConditionalGeneration",
         "Qwen3VLMoeForConditionalGeneration",
         "Qwen3_5ForConditionalGeneration",
         "Qwen3_5MoeForConditionalGeneration",
+        "SmolVLMForConditionalGeneration",
+        "VipLlavaForConditionalGeneration",
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,11 +38,16 @@ def text(seed: int, length: int) -> list[int]:
 class ImageModel:
     """A checkpoint of 257 tokens at `path`, and its reference in `transformers`."""
 
-    def __init__(self, path: Path, reference: Reference) -> None:
+    def __init__(
+        self, path: Path, reference: Reference, words: Mapping[int, str] | None = None
+    ) -> None:
+        """`words`: token ids that are no `t<id>`; those in angle brackets are control tokens."""
         self.path, self.reference = path, reference
-        vocab = {f"t{i}": i for i in range(257)}
+        words = words or {}
+        vocab = {words.get(i, f"t{i}"): i for i in range(257)}
         tokenizer = Tokenizer(WordLevel(vocab, unk_token="t0"))
         tokenizer.decoder = WordPiece()
+        tokenizer.add_special_tokens([word for word in words.values() if word.startswith("<")])
         tokenizer.save(str(path / "tokenizer.json"))
 
     def check_divided(self) -> None:

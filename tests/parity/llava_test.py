@@ -12,12 +12,19 @@ import pytest
 import torch
 from pagemill import _native
 from pagemill.engine.outputs import EngineError
-from pagemill.models.base import Image, ModelConfigError
+from pagemill.models.base import Image
 from pagemill.runner.build import BuildOptions, build
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
-from transformers import PreTrainedModel
+from transformers import (
+    MistralConfig,
+    PreTrainedModel,
+    Qwen2Config,
+    SiglipVisionConfig,
+    VipLlavaConfig,
+    VipLlavaForConditionalGeneration,
+)
 
 from tests.parity.image_model import ImageModel, encoded, text
 from tests.parity.tiny_models import LLAVA_IMAGE, LLAVA_PLACEHOLDER, llava, make, save
@@ -109,6 +116,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "class token": {"vision_feature_select_strategy": "full"},
     "last layer": {"vision_feature_layer": -1},
     "first layer": {"vision_feature_layer": 1},
+    "several layers": {"vision_feature_layer": [-2, 0, -1]},
     "no bias": {"multimodal_projector_bias": False, "projector_hidden_act": "relu"},
 }
 
@@ -144,6 +152,60 @@ def test_encoders_of_both_executors(changes: dict[str, Any], tmp_path: Path) -> 
         TorchExecutor(encoder.program_text, TorchOptions()),
     ):
         np.testing.assert_allclose(run(batch)["embeddings"], expected, rtol=0, atol=2e-5)
+
+
+SIGLIP = SiglipVisionConfig(
+    hidden_size=48,
+    intermediate_size=72,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    image_size=24,
+    patch_size=8,
+)
+
+
+@pytest.mark.parametrize("text_config", [MistralConfig, Qwen2Config])
+@pytest.mark.parametrize("vision", [{}, {"vision_config": SIGLIP}], ids=["clip", "siglip"])
+def test_other_parts(text_config: Any, vision: dict[str, Any], tmp_path: Path) -> None:
+    """SigLIP's tower, and other decoders than Llama."""
+    sizes = {
+        "vocab_size": 257,
+        "hidden_size": 96,
+        "intermediate_size": 136,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 2,
+    }
+    changes = {"vision_feature_select_strategy": "full", "vision_feature_layer": -1} | vision
+    torch.manual_seed(0)
+    model = image_model(
+        tmp_path, save(llava(text_config=text_config(**sizes), **changes), tmp_path)
+    )
+    prompt = text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2)
+    images = [image(1), image(2)]
+    with model.llm(max_num_batched_tokens=24) as llm:
+        (output,) = model.generate(llm, [prompt], [images], logprobs=0)
+        tokens = TOKENS if vision else TOKENS + 1
+        assert output.prompt_token_ids.count(LLAVA_PLACEHOLDER) == tokens * 2
+        model.check(output, images)
+
+
+def test_vip_llava(tmp_path: Path) -> None:
+    """Features of several layers, normalized together."""
+    parts = llava().config
+    config = VipLlavaConfig(
+        vision_config=parts.vision_config,
+        text_config=parts.text_config,
+        image_token_index=LLAVA_PLACEHOLDER,
+        vision_feature_layer=[-2, -1, 1],
+    )
+    torch.manual_seed(0)
+    model = image_model(tmp_path, save(VipLlavaForConditionalGeneration(config), tmp_path))
+    prompt = text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2)
+    images = [image(1), image(2)]
+    with model.llm() as llm:
+        (output,) = model.generate(llm, [prompt], [images], logprobs=0)
+        model.check(output, images)
 
 
 def test_older_checkpoints_have_other_names(model: ImageModel, tmp_path: Path) -> None:
@@ -218,9 +280,3 @@ def test_ranks_get_the_embeddings_of_images(model: ImageModel) -> None:
 
 def test_ranks_and_stages_of_text(model: ImageModel) -> None:
     model.check_divided()
-
-
-def test_what_is_not_supported_is_refused(tmp_path: Path) -> None:
-    save(llava(vision_feature_layer=[-2, -1]), tmp_path)
-    with pytest.raises(ModelConfigError, match="one layer is supported, not several"):
-        build(ModelSource.open(tmp_path), BuildOptions())

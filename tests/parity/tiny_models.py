@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from transformers import (
@@ -22,6 +22,8 @@ from transformers import (
     Gemma3TextConfig,
     GraniteMoeHybridConfig,
     GraniteMoeHybridForCausalLM,
+    Idefics3Config,
+    Idefics3ForConditionalGeneration,
     LlamaConfig,
     LlamaForCausalLM,
     LlavaConfig,
@@ -39,6 +41,8 @@ from transformers import (
     Qwen3ForCausalLM,
     Qwen3MoeConfig,
     Qwen3MoeForCausalLM,
+    SmolVLMConfig,
+    SmolVLMForConditionalGeneration,
 )
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
@@ -373,6 +377,42 @@ def qwen2_vl() -> PreTrainedModel:
     return Qwen2VLForConditionalGeneration(config)
 
 
+SMOLVLM_PLACEHOLDER = 3
+SMOLVLM_TILE = (3, 18, 18)
+SMOLVLM_WORDS = {
+    3: "<image>",
+    4: "<fake_token_around_image>",
+    5: "<global-img>",
+    6: "\n",
+    7: "\n\n",
+    **{230 + 3 * i + j: f"<row_{i + 1}_col_{j + 1}>" for i in range(3) for j in range(3)},
+}
+
+
+def smolvlm(kind: Literal["SmolVLM", "Idefics3"] = "SmolVLM") -> PreTrainedModel:
+    """Tiles of 4 x 4 patches of 4 x 4 pixels, with two pixels behind them; four tokens each."""
+    configs = {"SmolVLM": SmolVLMConfig, "Idefics3": Idefics3Config}
+    models = {
+        "SmolVLM": SmolVLMForConditionalGeneration,
+        "Idefics3": Idefics3ForConditionalGeneration,
+    }
+    config = configs[kind](
+        vision_config={
+            "hidden_size": 48,
+            "intermediate_size": 72,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 3,
+            "image_size": SMOLVLM_TILE[1],
+            "patch_size": 4,
+        },
+        text_config=_llama(pad_token_id=0).config.to_dict(),
+        image_token_id=SMOLVLM_PLACEHOLDER,
+        scale_factor=2,
+    )
+    config._attn_implementation = "eager"
+    return models[kind](config)
+
+
 _MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
     "bert": _bert,
     "deepseek_v2": _deepseek_v2,
@@ -389,6 +429,7 @@ _MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
     "qwen2_vl": qwen2_vl,
     "qwen3": _qwen3,
     "qwen3_moe": _qwen3_moe,
+    "smolvlm": smolvlm,
 }
 DECODERS = (
     "deepseek_v2",

@@ -91,7 +91,7 @@ class EncoderSizes:
             width=traits.width,
             max_items=self.max_items,
             max_step_tokens=self.encoder_tokens,
-            any_size=traits.any_size,
+            any_size=traits.merged,
             grid=traits.grid,
         )
 

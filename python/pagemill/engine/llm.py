@@ -182,8 +182,8 @@ class LLM(OfflineControl):
             sampling: how to sample; `max_tokens` is 16 unless it says otherwise.
             fields: fields of `SamplingParams`, in place of `sampling`.
             images: those of each prompt, pixels [3, height, width] normalized as the model wants
-                them, or for models with a grid patches and how many there are in time, height and
-                width; a prompt has one placeholder token for each.
+                them, or for models with a grid patches or tiles and how many there are in time,
+                height and width; a prompt has one placeholder token for each.
             token_matcher: makes what constrains an output; called for each of them.
             grammar: what each output has to be, such as `structured.grammar.json_schema(...)`.
             adapter: the name of an adapter (`adapters`); "": the model as it is.
@@ -437,7 +437,8 @@ class LLM(OfflineControl):
             raise EngineError("INVALID_ARGUMENT", message, "images")
         encoder = self._loaded.core.built.encoder
         return [
-            place_images(prompt, own, encoder) for prompt, own in zip(prompts, images, strict=True)
+            place_images(prompt, own, encoder, self._control_text)
+            for prompt, own in zip(prompts, images, strict=True)
         ]
 
     def _prompt(self, prompt: Prompt) -> RenderedPrompt:
@@ -447,7 +448,10 @@ class LLM(OfflineControl):
 
     def _conversation(self, messages: Sequence[Message]) -> RenderedPrompt:
         prompt = text_prompt(self._renderer.encode_chat(messages), "messages")
-        return place_images(prompt, (), self._loaded.core.built.encoder)
+        return place_images(prompt, (), self._loaded.core.built.encoder, self._control_text)
+
+    def _control_text(self, text: str) -> list[int]:
+        return self._renderer.encode(text, add_special_tokens=False, parse_special=True)
 
 
 def _finished(batch: TextBatch, progress: TextIO | None) -> list[Output]:

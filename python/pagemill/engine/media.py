@@ -1,6 +1,6 @@
 """Images of a prompt: a placeholder token each, which becomes as many tokens as embeddings.
 
-prompt = place_images(RenderedPrompt.of([1, 32000, 5]), [pixels], built.encoder)
+prompt = place_images(RenderedPrompt.of([1, 32000, 5]), [pixels], built.encoder, encode)
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ import numpy as np
 
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.rendered_prompt import MediaFeatures, MediaItem, RenderedPrompt
-from pagemill.models.base import Image, MediaTraits
+from pagemill.models.base import Image, MediaTraits, TiledModel
 from pagemill.runner.build import BuiltEncoder, media_model
 from pagemill.weights.source import ModelSource
 
 ImageInput = np.ndarray | tuple[np.ndarray, Sequence[int]]
-"""Pixels [3, height, width], or patches [patches, channels] and how many there are in time, height
-and width, as the model's processor gives them."""
+"""Pixels [3, height, width]; or patches [patches, channels], or tiles [tiles, 3, height, width],
+and how many there are in time, height and width; as the model's processor gives them."""
 
 
 class ImageFeatures(NamedTuple):
-    """What front ends need of a model's encoder: its traits, and what makes its input."""
+    """What front ends need of a model's encoder: its traits, what makes its input, and what divides
+    images into tiles."""
 
     traits: MediaTraits
     features: Callable[[Image], MediaFeatures]
+    layout: Callable[[Image], Sequence[Image | str]] | None
 
     @classmethod
     def of(cls, source: ModelSource) -> ImageFeatures | None:
@@ -39,21 +41,25 @@ class ImageFeatures(NamedTuple):
         if model is None:
             return None
         assert model.traits.media is not None
-        return cls(model.traits.media, model.features)
+        layout = model.layout if isinstance(model, TiledModel) else None
+        return cls(model.traits.media, model.features, layout)
 
 
 def place_images(
     prompt: RenderedPrompt,
     images: Sequence[ImageInput],
     encoder: BuiltEncoder | ImageFeatures | None,
+    encode: Callable[[str], Sequence[int]],
 ) -> RenderedPrompt:
-    """The prompt with as many placeholders for each image as it has embeddings, and the images.
+    """The prompt with as many placeholders for each image as it has embeddings, and the images; or
+    their tiles and the texts between these, if the model has tiles.
 
     Args:
         prompt: text with one placeholder token for each image.
-        images: of each, pixels [3, height, width] normalized as the model wants them, or patches
-            and their grid.
+        images: of each, pixels [3, height, width] normalized as the model wants them, or patches or
+            tiles and their grid.
         encoder: the model's; None if it has none.
+        encode: the token ids of a text with control tokens, and no others around it.
 
     Raises:
         EngineError: INVALID_ARGUMENT if the model takes no images, there are more or fewer than
@@ -74,28 +80,35 @@ def place_images(
         return prompt
     expanded: list[int] = []
     items: list[MediaItem] = []
+    rest = iter(enumerate(images))
     for token in prompt.token_ids.tolist():
         if token != traits.placeholder:
             expanded.append(token)
             continue
-        features = _features(images[len(items)], len(items), encoder)
-        items.append(MediaItem(_content_id(features), len(expanded), features))
-        expanded += [token] * features.tokens
+        for part in _parts(*next(rest), encoder):
+            if isinstance(part, str):
+                expanded += encode(part)
+                continue
+            items.append(MediaItem(_content_id(part), len(expanded), part))
+            expanded += [token] * part.tokens
     return RenderedPrompt(np.array(expanded, np.int32), tuple(items))
 
 
-def _features(
-    image: ImageInput, index: int, encoder: BuiltEncoder | ImageFeatures
-) -> MediaFeatures:
+def _parts(
+    index: int, image: ImageInput, encoder: BuiltEncoder | ImageFeatures
+) -> list[MediaFeatures | str]:
+    """Items of an image, and texts between them."""
     pixels, grid = image if isinstance(image, tuple) else (image, None)
     try:
         sizes = None if grid is None else _sizes(grid)
-        features = encoder.features(Image(np.asarray(pixels, np.float32), sizes))
+        whole = Image(np.asarray(pixels, np.float32), sizes)
+        layout = (whole,) if encoder.layout is None else encoder.layout(whole)
+        parts = [each if isinstance(each, str) else encoder.features(each) for each in layout]
     except ValueError as error:
         raise _refusal(f"image {index}: {error}") from error
-    if not np.isfinite(features.rows).all():
+    if not all(isinstance(part, str) or np.isfinite(part.rows).all() for part in parts):
         raise _refusal(f"image {index} has pixels that are not finite")
-    return features
+    return parts
 
 
 def _sizes(grid: Sequence[int]) -> tuple[int, int, int]:

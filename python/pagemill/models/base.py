@@ -47,7 +47,7 @@ class StepInputs:
 
 @dataclass(frozen=True, slots=True)
 class EncoderInputs:
-    """Inputs of an encoder: features and the tokens that `media` lists (MediaTraits.any_size);
+    """Inputs of an encoder: features and the tokens that `media` lists (MediaTraits);
     positions, i32 [T], count up in each item; grid_positions, i32 [T, 3], if items have a grid."""
 
     media: MediaInputs
@@ -61,10 +61,11 @@ class MediaTraits:
     `class_tokens` tokens in front, become embeddings [tokens, width] in place of as many tokens. In
     a prompt one token `placeholder` stands for an item.
 
-    All items are alike, and `MediaInputs` of the encoder has the features as [media_rows,
-    channels]; or they have `any_size`, a multiple of `rows` and as many times `tokens`. Features
-    are then [tokens, channels], and `MediaInputs.tokens` the first row of each embedding. With a
-    `grid`, tokens have positions in time, row and column."""
+    All items are alike, or they have `any_size`, a multiple of `rows` and as many times `tokens`.
+    `MediaInputs` of the encoder has the features as [media_rows, channels]; if embeddings are each
+    `merged` from as many consecutive rows, as those of any size are, features are [tokens,
+    channels], and `MediaInputs.tokens` is the first row of each embedding. With a `grid`, tokens
+    have positions in time, row and column."""
 
     rows: int
     channels: int
@@ -72,14 +73,16 @@ class MediaTraits:
     tokens: int
     width: int
     placeholder: int
+    merged: bool = False
     any_size: bool = False
     grid: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """Pixels of an image, normalized as its model wants them: [3, height, width], or with a `grid`
-    patches [patches, channels] of so many in time, height and width."""
+    """Pixels of an image, normalized as its model wants them: [3, height, width], or with a `grid`,
+    which has numbers in time, height and width, patches [patches, channels] or tiles [tiles, 3,
+    height, width]."""
 
     pixels: np.ndarray
     grid: tuple[int, int, int] | None = None
@@ -184,3 +187,12 @@ class MediaModel(Model, Protocol):
     def features(self, image: Image) -> MediaFeatures: ...
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor: ...
+
+
+@runtime_checkable
+class TiledModel(MediaModel, Protocol):
+    """A model that divides an image into several items: `layout` returns them, as images that
+    `features` takes, with the texts before, between and behind them, which may have control
+    tokens. A ValueError says what it accepts."""
+
+    def layout(self, image: Image) -> Sequence[Image | str]: ...

@@ -72,6 +72,18 @@ class Defaults(Mapping[str, Any]):
         return len(self._config.keys() | self._values.keys())
 
 
+def inner_config(config: Config, key: str) -> Config:
+    """The configuration of a part, such as a vision tower, in its whole model's.
+
+    Raises:
+        ModelConfigError: there is none.
+    """
+    part = config.get(key)
+    if not isinstance(part, Mapping):
+        raise ModelConfigError(f"the configuration needs {key} to be an object")
+    return cast("Config", part)
+
+
 def positive_int(config: Config, key: str, default: int | None = None) -> int:
     """The integer > 0 at `key`, at most 2^31 - 1; `default` if it is absent or null.
 

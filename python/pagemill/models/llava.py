@@ -1,16 +1,19 @@
-"""LLaVA: CLIP's vision tower, a projector of two linear layers, and Llama.
+"""LLaVA: a vision tower of CLIP or SigLIP, a projector of two linear layers, and a decoder; and
+ViP-LLaVA, whose projector has a norm in front.
 
-Weights: `vision_tower.` or `vision_tower.vision_model.` (clip_vision.py),
-`multi_modal_projector.{linear_1,linear_2}`, `language_model.` (llama.py).
+Weights: `vision_tower.` or `vision_tower.vision_model.` (clip_vision.py, siglip_vision.py),
+`multi_modal_projector.{projector_layernorm,linear_1,linear_2}`, `language_model.` (llama.py and
+others).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Self, cast
+from collections.abc import Mapping, Sequence
+from typing import Self
 
 from pagemill import ops
 from pagemill.inputs.rendered_prompt import MediaFeatures
+from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.prefixed import PrefixedWeights
@@ -23,39 +26,52 @@ from pagemill.models.base import (
     ModelTraits,
     StepInputs,
 )
-from pagemill.models.clip_vision import CLASS_TOKENS, ClipVisionTower
-from pagemill.models.config_keys import activation, as_list, flag, token_id
-from pagemill.models.llama import LlamaModel
+from pagemill.models.clip_vision import ClipVisionTower
+from pagemill.models.config_keys import (
+    activation,
+    as_list,
+    epsilon,
+    flag,
+    inner_config,
+    token_id,
+)
+from pagemill.models.decoder_part import decoder_part
+from pagemill.models.siglip_vision import SiglipVisionTower
+from pagemill.ops.concat import MAX_INPUTS as MAX_CONCAT
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
 _TEXT = "language_model."
 _TOWER = r"vision_tower\.(vision_model\.)?"
+_TEXTS = ("llama", "mistral", "qwen2")
+_TOWERS: Mapping[str, type[ClipVisionTower | SiglipVisionTower]] = {
+    "clip_vision_model": ClipVisionTower,
+    "siglip_vision_model": SiglipVisionTower,
+}
 
 
 class LlavaModel:
-    """One LLaVA model."""
+    """One LLaVA model. `default_layers` of the tower are those whose results are used if the
+    configuration names none."""
 
-    ignored = {
-        **{rf"language_model\.(?:{name})": why for name, why in LlamaModel.ignored.items()},
-        rf"{_TOWER}post_layernorm\..*": "it is applied to the class token only",
+    default_layers: Sequence[int] = (-2,)
+    ignored: Mapping[str, str] = {
         rf"{_TOWER}embeddings\.position_ids": "positions count up from 0",
     }
 
     def __init__(self, config: Config) -> None:
-        text = _part(config, "text_config")
-        if text.get("model_type", "llama") != "llama":
-            raise ModelConfigError(
-                f"a language model of type {shown(text['model_type'])} in LLaVA is not supported;"
-                " known: llama"
-            )
-        tied = flag(config, "tie_word_embeddings", flag(text, "tie_word_embeddings", False))
-        self._text = LlamaModel({**text, "tie_word_embeddings": tied})
-        self._tower = ClipVisionTower(_part(config, "vision_config"))
+        self._text = decoder_part(config, _TEXTS)
+        self._tower = _tower(inner_config(config, "vision_config"))
+        unread, why = self._tower.unread
+        self.ignored = {
+            **self.ignored,
+            **{rf"language_model\.(?:{name})": why for name, why in self._text.ignored.items()},
+            rf"{_TOWER}{unread}\..*": why,
+        }
         self._activation = activation(config, "projector_hidden_act", "gelu")
         self._bias = flag(config, "multimodal_projector_bias", True)
-        self._layers = _selected_layers(config, self._tower.layers)
-        self._keeps_class = _keeps_class_token(config)
+        self._depths = _depths(config, self.default_layers, self._tower.layers)
+        self._drops_class = _drops_class_token(config, self._tower.class_tokens)
         key = "image_token_index" if "image_token_index" in config else "image_token_id"
         self._placeholder = token_id(config, key, self._text.traits.vocab_size)
 
@@ -69,10 +85,11 @@ class LlavaModel:
         media = MediaTraits(
             rows=tower.rows,
             channels=tower.channels,
-            class_tokens=CLASS_TOKENS,
+            class_tokens=tower.class_tokens,
             tokens=self._tokens,
             width=text.hidden_size,
             placeholder=self._placeholder,
+            merged=not tower.class_tokens,  # from one row each: every token has features
         )
         return ModelTraits(
             text.vocab_size,
@@ -85,7 +102,7 @@ class LlavaModel:
 
     @property
     def _tokens(self) -> int:
-        return self._tower.rows + (CLASS_TOKENS if self._keeps_class else 0)
+        return self._tower.rows + (0 if self._drops_class else self._tower.class_tokens)
 
     def features(self, image: Image) -> MediaFeatures:
         if image.grid is not None:
@@ -93,12 +110,12 @@ class LlavaModel:
         return MediaFeatures(self._tower.features(image.pixels), self._tokens)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        older = weights.has("vision_tower.vision_model.embeddings.class_embedding")
+        older = weights.has("vision_tower.vision_model.embeddings.patch_embedding.weight")
         prefix = "vision_tower.vision_model." if older else "vision_tower."
         tower = PrefixedWeights(weights, prefix)
-        x = self._tower.hidden(tower, inputs.media, inputs.positions, self._layers)
-        self._tower.claim_rest(tower, self._layers)
-        if not self._keeps_class:
+        x = self._tower.hidden(tower, inputs.media, inputs.positions, self._depths)
+        self._tower.claim_rest(tower, max(self._depths))
+        if self._drops_class:
             x = ops.select_rows(x, inputs.media.tokens)
         return self._project(PrefixedWeights(weights, "multi_modal_projector."), x)
 
@@ -115,34 +132,55 @@ class LlavaModel:
         return self._text.logits(PrefixedWeights(weights, _TEXT), rows)
 
 
-def _part(config: Config, key: str) -> Mapping[str, Any]:
-    part = config.get(key)
-    if not isinstance(part, Mapping):
-        raise ModelConfigError(f"the configuration needs {key} to be an object")
-    return cast("Mapping[str, Any]", part)
+class VipLlavaModel(LlavaModel):
+    """One ViP-LLaVA model."""
+
+    default_layers = (-2, -5, -8, -11, 6)
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._eps = epsilon(config, "projector_layernorm_eps", 1e-5)
+
+    def _project(self, weights: Weights, x: Tensor) -> Tensor:
+        x = norm.layer_norm(weights, "projector_layernorm", x, self._eps)
+        return super()._project(weights, x)
 
 
-def _selected_layers(config: Config, layers: int) -> int:
-    """The number of tower layers whose results are used. `vision_feature_layer` counts the
-    embeddings as 0, or from the end."""
-    value: object = config.get("vision_feature_layer", -2)
-    listed = as_list(value)
-    if listed is not None and len(listed) == 1:
-        value = listed[0]
-    if type(value) is not int:
+def _tower(config: Config) -> ClipVisionTower | SiglipVisionTower:
+    kind: object = config.get("model_type", "clip_vision_model")
+    if not isinstance(kind, str) or kind not in _TOWERS:
         raise ModelConfigError(
-            f"vision_feature_layer is {shown(value)}; one layer is supported, not several"
+            f"a vision tower of type {shown(kind)} in this architecture is not supported; known:"
+            f" {', '.join(_TOWERS)}"
         )
-    selected = value if value >= 0 else layers + 1 + value
-    if not 0 <= selected <= layers:
-        raise ModelConfigError(f"vision_feature_layer is {value}, of {layers} layers")
-    return selected
+    return _TOWERS[kind](config)
 
 
-def _keeps_class_token(config: Config) -> bool:
+def _depths(config: Config, default: Sequence[int], layers: int) -> list[int]:
+    """Numbers of tower layers whose results are used. `vision_feature_layer` counts the embeddings
+    as 0, or from the end."""
+    key = "vision_feature_layers" if "vision_feature_layers" in config else "vision_feature_layer"
+    value: object = config.get(key, list(default))
+    listed = as_list(value) or [value]
+    if len(listed) > MAX_CONCAT or not all(type(layer) is int for layer in listed):
+        raise ModelConfigError(
+            f"{key} is {shown(value)}; it must be a layer, or a list of at most {MAX_CONCAT}"
+        )
+    depths = [layer if layer >= 0 else layers + 1 + layer for layer in listed]
+    if not all(0 <= depth <= layers for depth in depths):
+        raise ModelConfigError(f"{key} is {shown(value)}, of {layers} layers")
+    return depths
+
+
+def _drops_class_token(config: Config, class_tokens: int) -> bool:
     strategy = config.get("vision_feature_select_strategy", "default")
     if strategy not in ("default", "full"):
         raise ModelConfigError(
             f"vision_feature_select_strategy is {shown(strategy)}; known: default, full"
         )
-    return strategy == "full"
+    if strategy == "default" and not class_tokens:
+        raise ModelConfigError(
+            "vision_feature_select_strategy is 'default', which drops the class token, but the"
+            " vision tower has none: it must be 'full'"
+        )
+    return strategy == "default"

@@ -73,6 +73,7 @@ class Qwen2VlModel:
             tokens=1,
             width=self._tower.width,
             placeholder=self._placeholder,
+            merged=True,
             any_size=True,
             grid=True,
         )

@@ -173,6 +173,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "HyperCLOVAXForCausalLM": Architecture(
         "hyperclovax:HyperClovaXModel", "HyperCLOVA X", ("hyperclovax",)
     ),
+    "Idefics3ForConditionalGeneration": Architecture(
+        "idefics3:Idefics3Model", "Idefics3", ("idefics3",), "text and images"
+    ),
     "InternLM2ForCausalLM": Architecture("internlm2:InternLm2Model", "InternLM2", ("internlm2",)),
     "InternLM3ForCausalLM": Architecture("internlm3:InternLm3Model", "InternLM3", ("internlm3",)),
     "InternLMForCausalLM": Architecture("internlm:InternLmModel", "InternLM", ("internlm",)),
@@ -320,6 +323,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "SeedOssForCausalLM": Architecture("seed_oss:SeedOssModel", "Seed-OSS", ("seed_oss",)),
     "SmolLM3ForCausalLM": Architecture("smollm3:SmolLm3Model", "SmolLM3", ("smollm3",)),
+    "SmolVLMForConditionalGeneration": Architecture(
+        "idefics3:Idefics3Model", "SmolVLM", ("smolvlm",), "text and images"
+    ),
     "SolarOpenForCausalLM": Architecture(
         "solar_open:SolarOpenModel", "Solar Open", ("solar_open",)
     ),
@@ -331,6 +337,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "UMT5EncoderModel": Architecture("t5:T5Model", "UMT5, its encoder", ("umt5",), "embeddings"),
     "VaultGemmaForCausalLM": Architecture(
         "vaultgemma:VaultGemmaModel", "VaultGemma", ("vaultgemma",)
+    ),
+    "VipLlavaForConditionalGeneration": Architecture(
+        "llava:VipLlavaModel", "ViP-LLaVA", ("vipllava",), "text and images"
     ),
     "XLMRobertaModel": Architecture(
         "roberta:RobertaModel", "XLM-RoBERTa", ("xlm-roberta",), "embeddings"

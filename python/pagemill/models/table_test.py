@@ -59,6 +59,7 @@ VISION: dict[str, Any] = {
     "patch_size": 4,
 }
 LLAVA = {"text_config": DECODER, "vision_config": VISION, "image_token_index": 99}
+IDEFICS3 = {"text_config": DECODER, "vision_config": VISION, "image_token_id": 99}
 QWEN2_VL_VISION = {"embed_dim": 32, "hidden_size": 64, "depth": 1, "num_heads": 2, "patch_size": 4}
 MROPE = {"type": "mrope", "mrope_section": [2, 3, 3]}
 QWEN2_VL = DECODER | {
@@ -86,6 +87,7 @@ CONFIGS = {
     "Data2VecTextModel": PADDED,
     "DistilBertModel": DECODER | DISTILBERT,
     "Glm4vMoeForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm4v_moe_text"}},
+    "Idefics3ForConditionalGeneration": IDEFICS3,
     "Llama4ForConditionalGeneration": {"text_config": DECODER | {"model_type": "llama4_text"}},
     "LlavaForConditionalGeneration": LLAVA,
     "DeepseekV4ForCausalLM": DECODER | {"num_key_value_heads": 1, "o_groups": 2},
@@ -108,8 +110,10 @@ CONFIGS = {
     "Qwen3_5ForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
     "Qwen3_5MoeForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
     "RobertaModel": PADDED,
+    "SmolVLMForConditionalGeneration": IDEFICS3,
     "T5EncoderModel": T5,
     "UMT5EncoderModel": T5,
+    "VipLlavaForConditionalGeneration": LLAVA | {"vision_feature_layers": [-2, 1]},
     "XLMRobertaModel": PADDED,
     "Zamba2ForCausalLM": DECODER | {"layers_block_type": ["mamba", "hybrid"] * 2},
 }
@@ -173,8 +177,13 @@ def test_an_unknown_architecture_is_compared_with_the_known():
         ),
         (
             "LlavaForConditionalGeneration",
+            {"vision_config": VISION | {"model_type": "pixtral"}},
+            "a vision tower of type 'pixtral'",
+        ),
+        (
+            "LlavaForConditionalGeneration",
             {"vision_config": VISION | {"model_type": "siglip_vision_model"}},
-            "a vision tower of type 'siglip_vision_model'",
+            "which drops the class token, but the vision tower has none",
         ),
         (
             "LlavaForConditionalGeneration",
@@ -183,11 +192,29 @@ def test_an_unknown_architecture_is_compared_with_the_known():
         ),
         ("LlavaForConditionalGeneration", {"image_token_index": 100}, "outside the vocabulary"),
         ("LlavaForConditionalGeneration", {"vision_feature_layer": 4}, "is 4, of 3 layers"),
+        ("LlavaForConditionalGeneration", {"vision_feature_layer": [1] * 9}, "list of at most 8"),
+        ("VipLlavaForConditionalGeneration", {"vision_feature_layers": "all"}, "must be a layer"),
         (
             "LlavaForConditionalGeneration",
             {"vision_feature_select_strategy": "cls"},
             "is 'cls'; known: default, full",
         ),
+        (
+            "Idefics3ForConditionalGeneration",
+            {"text_config": DECODER | {"model_type": "mistral"}},
+            "a language model of type 'mistral' in this .* not supported; known: llama",
+        ),
+        (
+            "SmolVLMForConditionalGeneration",
+            {"vision_config": VISION | {"model_type": "navit"}},
+            "a vision tower of type 'navit'",
+        ),
+        (
+            "SmolVLMForConditionalGeneration",
+            {"scale_factor": 3},
+            "image_size 8 has 2 patches of 4 in a row, which cannot be merged 3 by 3",
+        ),
+        ("Idefics3ForConditionalGeneration", {"image_token_id": 100}, "outside the vocabulary"),
         *(
             (
                 "Qwen2VLForConditionalGeneration",
@@ -385,3 +412,14 @@ def test_older_rotary_keys_of_gpt_neox():
     newer = DECODER | {"rope_parameters": rope}
     assert GptNeoxModel(older).rotary == GptNeoxModel(newer).rotary
     assert GptNeoxModel(DECODER | {"rotary_pct": 0.25}).rotary == GptNeoxModel(DECODER).rotary
+
+
+@pytest.mark.parametrize("kind", ["llama", "mistral"])
+def test_decoders_of_models_with_images_have_their_classes_defaults(kind: str):
+    """Published checkpoints of LLaVA leave out what their decoder's class has as default."""
+    text = {"model_type": kind, "vocab_size": 32064}
+    config = LLAVA | {"text_config": text}
+    traits = model_class("LlavaForConditionalGeneration").from_config(config).traits
+    assert (traits.vocab_size, traits.hidden_size) == (32064, 4096)
+    longest = {"llama": 2048, "mistral": 131072}
+    assert traits.max_model_len == longest[kind]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pagemill.ops.torch_step import TorchStep
 
-_MAX_INPUTS = 8
+MAX_INPUTS = 8
 
 
 def concat(*xs: Tensor, row_shape: Sequence[int] | None = None) -> Tensor:
@@ -24,8 +24,8 @@ def concat(*xs: Tensor, row_shape: Sequence[int] | None = None) -> Tensor:
         ShapeError: they are of another number, have different rows, or are no activations; or their
             rows together do not fit `row_shape`.
     """
-    if not 2 <= len(xs) <= _MAX_INPUTS:
-        raise ShapeError(f"concat: {len(xs)} values; it takes 2 to {_MAX_INPUTS}")
+    if not 2 <= len(xs) <= MAX_INPUTS:
+        raise ShapeError(f"concat: {len(xs)} values; it takes 2 to {MAX_INPUTS}")
     for x in xs:
         require_act("concat", x=x)
         if x.rows != xs[0].rows:

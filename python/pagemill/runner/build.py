@@ -7,7 +7,7 @@ executor = _native.NativeExecutor(built.program_text, options)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -28,6 +28,7 @@ from pagemill.models.base import (
     ModelConfigError,
     ModelTraits,
     StepInputs,
+    TiledModel,
 )
 from pagemill.models.table import architecture_of, find, model_class
 from pagemill.ops.program import ACT, GRID_DIMS, GroupEntry, Program
@@ -73,11 +74,13 @@ class BuildOptions:
 @dataclass(frozen=True, slots=True)
 class BuiltEncoder:
     """The program that computes embeddings of media items; `features` computes its input for an
-    image (`MediaModel.features`)."""
+    image (`MediaModel.features`), which `layout` divides before, if the model has tiles
+    (`TiledModel.layout`)."""
 
     program_text: str
     traits: MediaTraits
     features: Callable[[Image], MediaFeatures]
+    layout: Callable[[Image], Sequence[Image | str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,14 +222,15 @@ def _build_encoder(
     own = WeightBinder(Trace(), source)  # undivided: one rank runs it
     media = _trace_encoder(model, own)
     weights.claim_all(own)
-    return BuiltEncoder(_text_of(own.trace.program, options), media, model.features)
+    layout = model.layout if isinstance(model, TiledModel) else None
+    return BuiltEncoder(_text_of(own.trace.program, options), media, model.features, layout)
 
 
 def _trace_encoder(model: MediaModel, own: Weights) -> MediaTraits:
     media = model.traits.media
     assert media is not None
     trace = own.trace
-    rows = "tokens" if media.any_size else "media_rows"
+    rows = "tokens" if media.merged else "media_rows"
     features = trace.input("features", ACT, (rows, media.channels))
     tokens = trace.input("media_rows", "i32", ("media_rows",))
     positions = trace.input("positions", "i32", ("tokens",))

@@ -192,7 +192,7 @@ def open_images(
         place: puts prepared images into prompts.
     """
     try:
-        from pagemill.render.media.processors import open_processor
+        from pagemill.render.media.processors import KNOWN, open_processor
     except ImportError:
         return NoImages("this server has no Pillow to read images: pip install 'pagemill[images]'")
     try:
@@ -200,7 +200,7 @@ def open_images(
     except RenderError:
         return NoImages(
             "how this model's images are prepared is not known: its folder needs a"
-            " preprocessor_config.json of CLIPImageProcessor or Qwen2VLImageProcessor"
+            f" preprocessor_config.json of {', '.join(KNOWN)}"
         )
     return ImageReader(config, processor, place)
 

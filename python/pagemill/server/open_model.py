@@ -20,7 +20,7 @@ from pagemill.server.fingerprint import system_fingerprint
 from pagemill.server.images import ImageReader, NoImages, open_images
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
-from pagemill.server.rendering import open_renderer, vocabulary
+from pagemill.server.rendering import Renderer, open_renderer, vocabulary
 from pagemill.weights.source import ModelSource
 
 
@@ -53,19 +53,24 @@ async def open_model(
         renderer.tokenizer, model.vocab_size, engine.eos_token_ids
     )
     images = await asyncio.to_thread(
-        _images, files, client.model.max_image_tokens, media or MediaConfig()
+        _images, files, client.model.max_image_tokens, media or MediaConfig(), renderer
     )
     return client, Pipeline(engine, renderer, model, metrics, source.grammars, images)
 
 
-def _images(files: ModelSource, max_tokens: int, config: MediaConfig) -> ImageReader | NoImages:
+def _images(
+    files: ModelSource, max_tokens: int, config: MediaConfig, renderer: Renderer
+) -> ImageReader | NoImages:
     features = ImageFeatures.of(files) if max_tokens else None
     if features is None:
         return NoImages()
 
+    def encode(text: str) -> list[int]:
+        return renderer.encode(text, add_special_tokens=False, parse_special=True)
+
     def place(prompt: RenderedPrompt, images: Sequence[ImageInput]) -> RenderedPrompt:
         try:
-            return place_images(prompt, images, features)
+            return place_images(prompt, images, features, encode)
         except EngineError as error:
             raise from_engine(EngineError(error.code, error.message, "messages")) from error
 

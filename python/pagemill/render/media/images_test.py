@@ -176,7 +176,57 @@ def test_qwen2_vl_images_fit_the_engine(tmp_path: Path, size: tuple[int, int]) -
     assert rows * columns // 4 <= 10
 
 
-@pytest.mark.parametrize("settings", [CLIP, QWEN])
+IDEFICS3 = {
+    "image_processor_type": "Idefics3ImageProcessor",
+    "size": {"longest_edge": 64},
+    "max_image_size": {"longest_edge": 16},
+}
+
+
+@pytest.mark.parametrize(
+    "size", [(40, 24), (24, 40), (33, 33), (5, 3), (1, 1), (300, 20), (500, 400), (7, 110)]
+)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"size": {"longest_edge": 50}, "image_processor_type": "SmolVLMImageProcessorFast"},
+        {"size": {"longest_edge": 12}, "resample": 3},
+        {"do_image_splitting": False},
+        {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.2] * 3},
+    ],
+)
+def test_tiles_are_those_of_transformers(
+    tmp_path: Path, size: tuple[int, int], changes: dict[str, Any]
+) -> None:
+    from transformers.models.idefics3.image_processing_pil_idefics3 import (
+        Idefics3ImageProcessorPil,
+    )
+
+    settings = IDEFICS3 | changes
+    image = picture(*size)
+    mine = processor(tmp_path, **settings)(image)
+    settings.pop("image_processor_type")
+    theirs = Idefics3ImageProcessorPil(**settings)(
+        image, return_tensors="np", return_row_col_info=True
+    )
+    tiles, grid = mine if isinstance(mine, tuple) else (mine[None], (1, 0, 0))
+    assert grid == (1, theirs["rows"][0][0], theirs["cols"][0][0])
+    assert tiles.dtype == np.float32
+    np.testing.assert_allclose(tiles, theirs["pixel_values"][0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("changes", [{}, {"size": {"height": 20, "width": 28}, "resample": 2}])
+def test_siglip_is_that_of_transformers(tmp_path: Path, changes: dict[str, Any]) -> None:
+    from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
+
+    image = picture(50, 31)
+    mine = processor(tmp_path, image_processor_type="SiglipImageProcessor", **changes)(image)
+    (theirs,) = SiglipImageProcessorPil(**changes)(image, return_tensors="np")["pixel_values"]
+    np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("settings", [CLIP, IDEFICS3, QWEN])
 def test_long_thin_images_are_refused(tmp_path: Path, settings: dict[str, Any]) -> None:
     with pytest.raises(RenderError, match="200 times"):
         processor(tmp_path, **settings)(picture(201, 1))
@@ -186,13 +236,16 @@ def test_long_thin_images_are_refused(tmp_path: Path, settings: dict[str, Any]) 
     ("settings", "why"),
     [
         ({}, "no preprocessor_config"),
-        ({"image_processor_type": "SiglipImageProcessor"}, "known: CLIP"),
+        ({"image_processor_type": "ViTImageProcessor"}, "known: CLIP"),
         (CLIP | {"size": {"shortest_edge": 0}}, "not a positive number"),
         (CLIP | {"size": "large"}, "not a positive number"),
         (CLIP | {"crop_size": {"height": 3}}, "cannot be used"),
         (CLIP | {"do_pad": True}, "do_pad"),
         (CLIP | {"image_mean": [1, 2]}, "cannot be used"),
         (CLIP | {"resample": 99}, "cannot be used"),
+        (IDEFICS3 | {"max_image_size": {}}, "not a positive number"),
+        (IDEFICS3 | {"do_resize": False}, "do_resize must be true"),
+        (IDEFICS3 | {"size": {"longest_edge": 5000}}, "at most 4096 pixels"),
         (QWEN | {"patch_size": -1}, "not a positive number"),
     ],
 )

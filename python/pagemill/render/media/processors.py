@@ -18,16 +18,14 @@ import numpy as np
 from PIL import Image
 
 from pagemill.render.errors import RenderError
-from pagemill.render.json_values import as_array, as_object
+from pagemill.render.json_values import as_object
+from pagemill.render.media.pixels import HALF, Colors, check_aspect, positive, resampling, sides
+from pagemill.render.media.tiles import Idefics3Processor
 from pagemill.render.special_tokens import read_json
 
 Prepared = np.ndarray | tuple[np.ndarray, tuple[int, int, int]]
-"""Pixels, float32 [3, height, width], or patches, float32 [patches, channels], and how many there
-are in time, height and width."""
-
-_MAX_ASPECT = 200
-_CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
-_CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+"""Pixels, float32 [3, height, width]; or patches, float32 [patches, channels], or tiles, float32
+[tiles, 3, height, width], and how many there are in time, height and width."""
 
 
 class ImageProcessor(Protocol):
@@ -64,35 +62,10 @@ def open_processor(folder: Path, max_tokens: int) -> ImageProcessor:
 
 
 @dataclass(frozen=True, slots=True)
-class _Colors:
-    """From bytes to numbers: scaled, and then normalized per channel."""
-
-    scale: float
-    mean: np.ndarray
-    std: np.ndarray
-
-    @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> _Colors:
-        scales, normalizes = (settings.get(f"do_{what}", True) for what in ("rescale", "normalize"))
-        mean = settings.get("image_mean", _CLIP_MEAN) if normalizes else (0.0,) * 3
-        std = settings.get("image_std", _CLIP_STD) if normalizes else (1.0,) * 3
-        return cls(
-            float(settings.get("rescale_factor", 1 / 255)) if scales else 1.0,
-            np.array(mean, np.float32).reshape(3, 1, 1),
-            np.array(std, np.float32).reshape(3, 1, 1),
-        )
-
-    def __call__(self, image: Image.Image) -> np.ndarray:
-        """float32 [3, height, width]."""
-        pixels = np.asarray(image).transpose(2, 0, 1).astype(np.float32) * np.float32(self.scale)
-        return (pixels - self.mean) / self.std
-
-
-@dataclass(frozen=True, slots=True)
 class ClipProcessor:
     """Resizes to a `size`, or so that the shorter side has `shortest_edge`; cuts out the center."""
 
-    colors: _Colors
+    colors: Colors
     resample: Image.Resampling
     shortest_edge: int | None
     size: tuple[int, int] | None
@@ -109,18 +82,18 @@ class ClipProcessor:
             given = settings.get("size", {"shortest_edge": 224})
             named = as_object(given)
             edge = given if named is None else named.get("shortest_edge")
-            size = None if edge is not None or named is None else _sides(named)
+            size = None if edge is not None or named is None else sides(named)
         crop = settings.get("crop_size", 224) if settings.get("do_center_crop", True) else None
         return cls(
-            _Colors.of(settings),
-            Image.Resampling(settings.get("resample", Image.Resampling.BICUBIC)),
-            None if edge is None else _positive(edge),
+            Colors.of(settings),
+            resampling(settings, Image.Resampling.BICUBIC),
+            None if edge is None else positive(edge),
             size,
-            None if crop is None else _sides(crop),
+            None if crop is None else sides(crop),
         )
 
     def __call__(self, image: Image.Image) -> np.ndarray:
-        _check_aspect(image)
+        check_aspect(image)
         if self.shortest_edge is not None:
             short, long = sorted(image.size)
             longer = int(self.shortest_edge * long / short)
@@ -146,7 +119,7 @@ class Qwen2VlProcessor:
     """Resizes so that an image has from `min_pixels` to `max_pixels`, keeps its shape about, and
     consists of whole groups of patches; patches of a group to be merged are consecutive."""
 
-    colors: _Colors
+    colors: Colors
     resample: Image.Resampling
     min_pixels: int
     max_pixels: int
@@ -162,7 +135,7 @@ class Qwen2VlProcessor:
             raise ValueError("do_resize must be true")
         size = as_object(settings.get("size")) or {}
         patch, merge = (
-            _positive(settings.get(f"{name}_size", default))
+            positive(settings.get(f"{name}_size", default))
             for name, default in (("patch", 14), ("merge", 2))
         )
         # The older keys win, as in `transformers`.
@@ -170,17 +143,17 @@ class Qwen2VlProcessor:
         most = settings.get("max_pixels", size.get("longest_edge", 28 * 28 * 1280))
         room = max_tokens * (patch * merge) ** 2
         return cls(
-            _Colors.of(settings),
-            Image.Resampling(settings.get("resample", Image.Resampling.BICUBIC)),
-            min(_positive(least), room),
-            min(_positive(most), room),
+            Colors.of(settings),
+            resampling(settings, Image.Resampling.BICUBIC),
+            min(positive(least), room),
+            min(positive(most), room),
             patch,
             merge,
-            _positive(settings.get("temporal_patch_size", 2)),
+            positive(settings.get("temporal_patch_size", 2)),
         )
 
     def __call__(self, image: Image.Image) -> tuple[np.ndarray, tuple[int, int, int]]:
-        _check_aspect(image)
+        check_aspect(image)
         height, width = self._size(image.height, image.width)
         pixels = self.colors(image.resize((width, height), self.resample))
         patch, merge = self.patch, self.merge
@@ -204,29 +177,18 @@ class Qwen2VlProcessor:
         return rows, columns
 
 
+def _siglip(settings: Mapping[str, Any], max_tokens: int) -> ClipProcessor:
+    """Resizes to a `size`; nothing is cut."""
+    defaults = {"size": {"height": 224, "width": 224}, "image_mean": HALF, "image_std": HALF}
+    return ClipProcessor.of({**defaults, **settings, "do_center_crop": False}, max_tokens)
+
+
 _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "CLIPImageProcessor": ClipProcessor.of,
+    "Idefics3ImageProcessor": Idefics3Processor.of,
     "Qwen2VLImageProcessor": Qwen2VlProcessor.of,
+    "SiglipImageProcessor": _siglip,
+    "SmolVLMImageProcessor": Idefics3Processor.of,
 }
-
-
-def _check_aspect(image: Image.Image) -> None:
-    """Long and thin images would become large ones."""
-    short, long = sorted(image.size)
-    if long > _MAX_ASPECT * short:
-        raise RenderError(f"its longer side is more than {_MAX_ASPECT} times the shorter one")
-
-
-def _positive(value: Any) -> int:
-    if type(value) is not int or not 0 < value < 2**31:
-        raise ValueError(f"{value!r} is not a positive number")
-    return value
-
-
-def _sides(value: Any) -> tuple[int, int]:
-    """Height and width of an object, or of a square."""
-    named = as_object(value)
-    if named is not None:
-        return _positive(named["height"]), _positive(named["width"])
-    listed = as_array(value) or [value, value]
-    return _positive(listed[0]), _positive(listed[1])
+KNOWN = tuple(_PROCESSORS)
+"""Types of processors, as `image_processor_type` names them, with or without `Fast` behind."""

@@ -1,0 +1,66 @@
+"""The decoder of a model with images, which `text_config` describes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pagemill.models.base import Config, ModelConfigError
+from pagemill.models.config_keys import flag, inner_config
+from pagemill.models.decoder import Decoder
+from pagemill.models.llama import LlamaModel
+from pagemill.models.mistral import MistralModel
+from pagemill.models.qwen2 import Qwen2Model
+from pagemill.weights.json_file import shown
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """The defaults are those of the configuration's class: published checkpoints leave them
+    out."""
+
+    model: type[Decoder]
+    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+_SIZES_OF_7B = {
+    "vocab_size": 32000,
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+}
+_FAMILIES: Mapping[str, _Family] = {
+    "llama": _Family(
+        LlamaModel,
+        {**_SIZES_OF_7B, "intermediate_size": 11008, "max_position_embeddings": 2048},
+    ),
+    "mistral": _Family(
+        MistralModel,
+        {
+            **_SIZES_OF_7B,
+            "intermediate_size": 14336,
+            "num_key_value_heads": 8,
+            "max_position_embeddings": 131072,
+        },
+    ),
+    "qwen2": _Family(Qwen2Model),
+}
+
+
+def decoder_part(config: Config, known: Sequence[str]) -> Decoder:
+    """The decoder, one of the `known` families; its head is tied if the whole model says so.
+
+    Raises:
+        ModelConfigError: there is no `text_config`, or its family is another one.
+    """
+    text = inner_config(config, "text_config")
+    kind = text.get("model_type", "llama")
+    if kind not in known:
+        raise ModelConfigError(
+            f"a language model of type {shown(kind)} in this architecture is not supported; known:"
+            f" {', '.join(known)}"
+        )
+    family = _FAMILIES[kind]
+    tied = flag(config, "tie_word_embeddings", flag(text, "tie_word_embeddings", False))
+    return family.model({**family.defaults, **text, "tie_word_embeddings": tied})

@@ -1,0 +1,125 @@
+"""Idefics3 and SmolVLM: SigLIP's vision tower, squares of patches merged by a linear layer, Llama.
+
+Weights: `model.vision_model.` (siglip_vision.py), `model.connector.modality_projection.proj`,
+`model.text_model.` and `lm_head` (llama.py).
+
+An image is divided into tiles of the tower's size, and the whole image, resized to one tile, comes
+behind them. Each tile attends to itself alone; texts between tiles say where each one lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Self
+
+from pagemill import ops
+from pagemill.inputs.rendered_prompt import MediaFeatures
+from pagemill.layers.base import Weights
+from pagemill.layers.linear import linear
+from pagemill.layers.prefixed import PrefixedWeights
+from pagemill.models.base import (
+    Config,
+    EncoderInputs,
+    Image,
+    MediaTraits,
+    ModelConfigError,
+    ModelTraits,
+    StepInputs,
+)
+from pagemill.models.config_keys import inner_config, positive_int, token_id
+from pagemill.models.decoder_part import decoder_part
+from pagemill.models.siglip_vision import SiglipVisionTower
+from pagemill.ops.trace import Tensor
+from pagemill.weights.json_file import shown
+
+_TOWERS = ("idefics3", "idefics3_vision", "smolvlm_vision")
+# Defaults of the configuration's class: published checkpoints leave them out.
+_VISION_DEFAULTS = {
+    "hidden_size": 1152,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 16,
+    "image_size": 224,
+    "patch_size": 32,
+}
+_AROUND = "<fake_token_around_image>"
+_WHOLE = "<global-img>"
+
+
+class Idefics3Model:
+    """One model of Idefics3 or SmolVLM: a `TiledModel` (base.py)."""
+
+    ignored: Mapping[str, str] = {}
+
+    def __init__(self, config: Config) -> None:
+        self._text = decoder_part(config, ("llama",))
+        self.ignored = self._text.ignored
+        self._merge = positive_int(config, "scale_factor", 2)
+        vision = inner_config(config, "vision_config")
+        kind = vision.get("model_type", _TOWERS[0])
+        if kind not in _TOWERS:
+            raise ModelConfigError(
+                f"a vision tower of type {shown(kind)} in this architecture is not supported;"
+                f" known: {', '.join(_TOWERS)}"
+            )
+        self._tower = SiglipVisionTower({**_VISION_DEFAULTS, **vision}, merge=self._merge)
+        self._placeholder = token_id(config, "image_token_id", self._text.traits.vocab_size)
+
+    @classmethod
+    def from_config(cls, config: Config) -> Self:
+        return cls(config)
+
+    @property
+    def traits(self) -> ModelTraits:
+        media = MediaTraits(
+            rows=self._tower.rows,
+            channels=self._tower.channels,
+            class_tokens=0,
+            tokens=self._tower.rows // self._merge**2,
+            width=self._text.traits.hidden_size,
+            placeholder=self._placeholder,
+            merged=True,
+        )
+        return replace(self._text.traits, media=media)
+
+    def layout(self, image: Image) -> Sequence[Image | str]:
+        if image.grid is None:
+            return _AROUND + _WHOLE, image, _AROUND
+        time, rows, columns = image.grid
+        expected = (rows * columns + 1, *self._tower.image_shape)
+        if time != 1 or rows < 1 or columns < 1 or image.pixels.shape != expected:
+            raise ValueError(
+                f"an image of 1 x {rows} x {columns} tiles must be {list(expected)}, got a grid of"
+                f" {[time, rows, columns]} and {list(image.pixels.shape)}"
+            )
+        parts: list[Image | str] = []
+        before = ""
+        for row in range(rows):
+            for column in range(columns):
+                parts.append(f"{before}{_AROUND}<row_{row + 1}_col_{column + 1}>")
+                parts.append(Image(image.pixels[row * columns + column]))
+                before = ""
+            before = "\n"
+        return *parts, f"\n\n{_AROUND}{_WHOLE}", Image(image.pixels[-1]), _AROUND
+
+    def features(self, image: Image) -> MediaFeatures:
+        return MediaFeatures(self._tower.features(image.pixels), self._tower.rows // self._merge**2)
+
+    def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
+        tower = PrefixedWeights(weights, "model.vision_model.")
+        x = self._tower.hidden(tower, inputs.media, inputs.positions, (self._tower.layers,))
+        x = self._tower.post_norm(tower, x)
+        x = ops.select_rows(x, inputs.media.tokens, count=self._merge**2)
+        width = self._text.traits.hidden_size
+        return linear(weights, "model.connector.modality_projection.proj", x, (width,))
+
+    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
+        return self._text.hidden(_text_weights(weights), inputs)
+
+    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
+        return self._text.logits(_text_weights(weights), rows)
+
+
+def _text_weights(weights: Weights) -> Weights:
+    return PrefixedWeights(weights, "text_model.", behind="model.")

@@ -1,0 +1,73 @@
+"""The transformer layers that CLIP's and SigLIP's vision towers share.
+
+Weights: `encoder.layers.<i>.{layer_norm1, self_attn.{q,k,v,out}_proj, layer_norm2,
+mlp.{fc1,fc2}}`, all with biases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pagemill import ops
+from pagemill.layers import attention, norm
+from pagemill.layers.base import Weights
+from pagemill.layers.linear import linear
+from pagemill.models.base import Config, ModelConfigError
+from pagemill.models.config_keys import activation, epsilon, positive_int
+from pagemill.ops.trace import Tensor
+
+_MODULES = (
+    "layer_norm1",
+    "self_attn.q_proj",
+    "self_attn.k_proj",
+    "self_attn.v_proj",
+    "self_attn.out_proj",
+    "layer_norm2",
+    "mlp.fc1",
+    "mlp.fc2",
+)
+
+
+class VisionLayers:
+    """The layers of one tower, in which each row of an image attends to all of them."""
+
+    def __init__(self, config: Config, *, eps: float, hidden_act: str) -> None:
+        """`eps` and `hidden_act` are the defaults of the tower's kind."""
+        self.hidden_size = positive_int(config, "hidden_size")
+        self.count = positive_int(config, "num_hidden_layers")
+        self.eps = epsilon(config, "layer_norm_eps", eps)
+        self._intermediate = positive_int(config, "intermediate_size")
+        self._activation = activation(config, "hidden_act", hidden_act)
+        heads = positive_int(config, "num_attention_heads")
+        head_dim, rest = divmod(self.hidden_size, heads)
+        if rest:
+            raise ModelConfigError(f"{heads} heads cannot share {self.hidden_size} features")
+        self._shape = attention.AttentionShape(heads, heads, head_dim, scale=head_dim**-0.5)
+
+    def hidden(self, weights: Weights, x: Tensor, depths: Sequence[int]) -> Tensor:
+        """x [T, hidden] -> what is behind so many layers, for each depth side by side: [T,
+        len(depths) * hidden]. Depth 0 is x itself."""
+        states = [x]
+        for layer in range(max(depths)):
+            states.append(self._layer(weights, f"encoder.layers.{layer}", states[-1]))
+        selected = [states[depth] for depth in depths]
+        return selected[0] if len(selected) == 1 else ops.concat(*selected)
+
+    def claim_rest(self, weights: Weights, layers: int) -> None:
+        """Marks the layers after the first `layers` as used: nothing reads their results."""
+        for layer in range(layers, self.count):
+            for module in _MODULES:
+                weights.claim(f"encoder.layers.{layer}.{module}.weight")
+                weights.claim(f"encoder.layers.{layer}.{module}.bias")
+
+    def _layer(self, weights: Weights, prefix: str, x: Tensor) -> Tensor:
+        inner, hidden = f"{prefix}.self_attn", self.hidden_size
+        y = norm.layer_norm(weights, f"{prefix}.layer_norm1", x, self.eps)
+        names = (f"{inner}.q_proj", f"{inner}.k_proj", f"{inner}.v_proj")
+        q, k, v = attention.project_qkv(weights, names, y, self._shape, bias=True)
+        y = attention.attend_both_ways(q, k, v, self._shape)
+        x = ops.add(x, linear(weights, f"{inner}.out_proj", y, (hidden,), bias=True))
+        y = norm.layer_norm(weights, f"{prefix}.layer_norm2", x, self.eps)
+        y = linear(weights, f"{prefix}.mlp.fc1", y, (self._intermediate,), bias=True)
+        y = ops.activation(y, self._activation)
+        return ops.add(x, linear(weights, f"{prefix}.mlp.fc2", y, (hidden,), bias=True))
