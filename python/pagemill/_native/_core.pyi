@@ -536,8 +536,8 @@ class ModelRunner:
         `executor` as its host, guesses; the last of `limits.kv_groups` are its own, and it knows
         `draft_vocab_size` tokens. All None: no drafts. A draft head reads states of this many
         elements, not 0, the output `draft_states` of both programs; `draft_token_ids`: the model's
-        id of each token that it knows, empty if they are the same. `adapters`: those that requests may name,
-        if `limits.max_adapters` is not 0."""
+        id of each token that it knows, empty if they are the same. `adapters`: those that requests
+        may name, if `limits.max_adapters` is not 0."""
     @property
     def limits(self) -> RunnerLimits: ...
     @property

@@ -21,7 +21,14 @@ from pagemill.config.route import RouteConfig, RouterConfig
 from pagemill.config.sampling import SamplingConfig
 from pagemill.config.scheduler import SchedulerConfig
 from pagemill.config.server import ServerConfig
-from pagemill.config.speculation import ModelDrafts, NgramDrafts, SpeculationConfig
+from pagemill.config.speculation import (
+    HeadDrafts,
+    HeadFiles,
+    ModelDrafts,
+    NgramDrafts,
+    SpeculationConfig,
+    SuffixDrafts,
+)
 
 __all__ = [
     "BatchApiConfig",
@@ -31,6 +38,8 @@ __all__ = [
     "EngineConfig",
     "Environment",
     "ExecutorConfig",
+    "HeadDrafts",
+    "HeadFiles",
     "KvTierConfig",
     "MediaConfig",
     "MetricsConfig",
@@ -47,6 +56,7 @@ __all__ = [
     "ServeConfig",
     "ServerConfig",
     "SpeculationConfig",
+    "SuffixDrafts",
     "TlsConfig",
     "TracesConfig",
     "build",

@@ -4,15 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal, cast
 
 from pagemill.config.fields import ConfigError, check, did_you_mean, option
 
-# Fields of each method besides its name: the most that a number may be, or str.
-_METHODS: Final[Mapping[str, Mapping[str, int | type[str]]]] = {
-    "ngram": {"num_speculative_tokens": 64, "prompt_lookup_min": 16, "prompt_lookup_max": 16},
-    "draft_model": {"num_speculative_tokens": 64, "model": str, "revision": str},
+_Field = tuple[int, int] | tuple[float, float] | type[str]
+
+# Fields of each method besides its name: the range of a whole number, that of a number, or str.
+_MODEL: Final[Mapping[str, _Field]] = {
+    "num_speculative_tokens": (1, 64),
+    "model": str,
+    "revision": str,
 }
+_METHODS: Final[Mapping[str, Mapping[str, _Field]]] = {
+    "ngram": {
+        "num_speculative_tokens": (1, 64),
+        "prompt_lookup_min": (1, 16),
+        "prompt_lookup_max": (1, 16),
+    },
+    "suffix": {
+        "num_speculative_tokens": (1, 64),
+        "suffix_decoding_max_tree_depth": (3, 64),
+        "suffix_decoding_max_cached_requests": (0, 100_000),
+        "suffix_decoding_max_spec_factor": (0.01, 64.0),
+        "suffix_decoding_min_token_prob": (0.0, 1.0),
+    },
+    "draft_model": _MODEL,
+    "eagle": _MODEL,
+    "eagle3": _MODEL,
+    "mtp": {"num_speculative_tokens": (1, 64)},
+}
+_NEEDS: Final[Mapping[str, str]] = {
+    "draft_model": "a smaller model with the same tokens",
+    "eagle": "a head that was made for the model",
+    "eagle3": "a head that was made for the model",
+}
+_MTP_ALIASES: Final = (
+    "deepseek_mtp",
+    "ernie_mtp",
+    "glm4_moe_lite_mtp",
+    "glm4_moe_mtp",
+    "mimo_mtp",
+    "qwen3_5_mtp",
+    "qwen3_next_mtp",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +65,23 @@ class NgramDrafts:
 
 
 @dataclass(frozen=True, slots=True)
+class SuffixDrafts:
+    """Drafts are the tokens that followed the last tokens earlier in the request's own text, or in
+    one of the last `max_cached_requests` outputs.
+
+    `max_tokens` is the maximum number of drafts of one request in one step. Matches are compared
+    over `max_match` tokens, and one of n tokens is worth `max_factor` * n drafts; drafts end where
+    fewer than `min_probability` of the places agree.
+    """
+
+    max_tokens: int
+    max_match: int
+    max_factor: float
+    min_probability: float
+    max_cached_requests: int
+
+
+@dataclass(frozen=True, slots=True)
 class ModelDrafts:
     """Drafts come from `model`, a smaller one with the same tokens, given like the model itself.
     `max_tokens` is the maximum number of drafts of one request in one step."""
@@ -37,6 +89,26 @@ class ModelDrafts:
     max_tokens: int
     model: str
     revision: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeadDrafts:
+    """Drafts come from a head that reads hidden states of the model: its own MTP layer, or an EAGLE
+    or EAGLE-3 head in `model`, which is given like the model itself; None for "mtp". `max_tokens`
+    is the maximum number of drafts of one request in one step."""
+
+    max_tokens: int
+    method: Literal["mtp", "eagle", "eagle3"]
+    model: str | None = None
+    revision: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeadFiles:
+    """The head of `HeadDrafts` on this machine: its folder, None if its weights are the model's."""
+
+    method: Literal["mtp", "eagle", "eagle3"]
+    path: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +121,15 @@ class SpeculationConfig:
         " drafts of the next tokens in one step, at most this many per request. ngram drafts the"
         " tokens that followed the last tokens at an earlier occurrence in prompt or output: faster"
         ' if answers repeat their prompt, as when code is edited. "prompt_lookup_min" and'
-        ' "prompt_lookup_max" (3 and 8) bound the tokens that must match. {"method":'
-        ' "draft_model", "model": "small.gguf", "num_speculative_tokens": 5} drafts with a smaller'
-        ' model with the same tokens, which is given like the model itself ("revision" of a hub'
-        " id). Greedy outputs are the same, others have the same distribution; the number of drafts"
+        ' "prompt_lookup_max" (3 and 8) bound the tokens that must match. {"method": "suffix"} also'
+        " looks in the outputs of earlier requests, for work that repeats itself, as that of agents"
+        ' does. {"method": "draft_model", "model": "small.gguf", "num_speculative_tokens": 5}'
+        " drafts with a smaller model with the same tokens, which is given like the model itself"
+        ' ("revision" of a hub'
+        ' id). {"method": "mtp"} drafts with the MTP layer that the model\'s checkpoint has,'
+        ' {"method": "eagle3", "model": "head"}, or "eagle", with a head that was trained for the'
+        " model; these read the model's hidden states, and draft 1 token (mtp) or 3 by default."
+        " Greedy outputs are the same, others have the same distribution; the number of drafts"
         " depends on how many were accepted and on their cost, down to none.",
     )
 
@@ -68,17 +145,17 @@ class SpeculationConfig:
             return
         fields = _METHODS.get(self._method)
         if fields is None:
-            known = " or ".join(map(repr, _METHODS))
+            known = ", ".join(map(repr, _METHODS))
             raise ConfigError(
-                f"--speculative-config: method is {values.get('method')!r}; it must be {known}"
+                f"--speculative-config: method is {values.get('method')!r}; it is one of {known}"
             )
         for name, value in values.items():
             if name != "method":
                 _check_field(self._method, name, value)
-        if self._method == "draft_model" and "model" not in values:
+        if self._method in _NEEDS and "model" not in values:
             raise ConfigError(
-                '--speculative-config: method "draft_model" needs "model", a smaller model with'
-                " the same tokens"
+                f'--speculative-config: method "{self._method}" needs "model",'
+                f" {_NEEDS[self._method]}"
             )
         ngram = self.ngram
         if ngram is not None and ngram.min_match > ngram.max_match:
@@ -90,7 +167,8 @@ class SpeculationConfig:
     @property
     def _method(self) -> Any:
         values = self.speculative_config
-        return values.get("method", "draft_model" if "model" in values else None)
+        method = values.get("method", "draft_model" if "model" in values else None)
+        return "mtp" if method in _MTP_ALIASES else method
 
     @property
     def ngram(self) -> NgramDrafts | None:
@@ -103,6 +181,20 @@ class SpeculationConfig:
         return NgramDrafts(values.get("num_speculative_tokens", 8), low, high)
 
     @property
+    def suffix(self) -> SuffixDrafts | None:
+        """None if drafts do not come from outputs of earlier requests."""
+        values = self.speculative_config
+        if self._method != "suffix":
+            return None
+        return SuffixDrafts(
+            values.get("num_speculative_tokens", 24),
+            values.get("suffix_decoding_max_tree_depth", 24),
+            float(values.get("suffix_decoding_max_spec_factor", 1.0)),
+            float(values.get("suffix_decoding_min_token_prob", 0.1)),
+            values.get("suffix_decoding_max_cached_requests", 10_000),
+        )
+
+    @property
     def draft_model(self) -> ModelDrafts | None:
         """None if drafts do not come from a model."""
         values = self.speculative_config
@@ -112,24 +204,36 @@ class SpeculationConfig:
         return ModelDrafts(tokens, values["model"], values.get("revision"))
 
     @property
+    def draft_head(self) -> HeadDrafts | None:
+        """None if drafts do not come from a head that reads hidden states."""
+        values, method = self.speculative_config, self._method
+        if method not in ("mtp", "eagle", "eagle3"):
+            return None
+        # An MTP layer is trained for one token, EAGLE heads for several.
+        tokens = values.get("num_speculative_tokens", 1 if method == "mtp" else 3)
+        return HeadDrafts(tokens, method, values.get("model"), values.get("revision"))
+
+    @property
     def max_tokens(self) -> int:
         """The maximum number of drafts of one request in one step; 0 without speculation."""
-        drafts = self.ngram or self.draft_model
+        drafts = self.ngram or self.suffix or self.draft_model or self.draft_head
         return 0 if drafts is None else drafts.max_tokens
 
 
 def _check_field(method: str, name: str, value: object) -> None:
-    limit = _METHODS[method].get(name)
-    if limit is None:
+    field = _METHODS[method].get(name)
+    if field is None:
         known = ["method", *_METHODS[method]]
         raise ConfigError(
             f"--speculative-config: method {method!r} has no field {name!r}"
             f"{did_you_mean(name, known)}"
         )
-    if isinstance(limit, int):
-        if type(value) is not int or not 1 <= value <= limit:
-            raise ConfigError(
-                f"--speculative-config: {name} is {value!r}; it is a whole number from 1 to {limit}"
-            )
-    elif type(value) is not str or not value:
-        raise ConfigError(f"--speculative-config: {name} is {value!r}; it is a text")
+    stated = f"--speculative-config: {name} is {value!r}; it is"
+    if not isinstance(field, tuple):
+        if type(value) is not str or not value:
+            raise ConfigError(f"{stated} a text")
+        return
+    low, high = field
+    kinds, kind = ((int,), "whole number") if type(low) is int else ((int, float), "number")
+    if type(value) not in kinds or not low <= cast("float", value) <= high:
+        raise ConfigError(f"{stated} a {kind} from {low} to {high}")

@@ -5,9 +5,11 @@ import pytest
 from pagemill.config import (
     ConfigError,
     EngineConfig,
+    HeadDrafts,
     ModelDrafts,
     NgramDrafts,
     SpeculationConfig,
+    SuffixDrafts,
     build,
 )
 
@@ -44,10 +46,45 @@ def test_a_draft_model() -> None:
     assert speculation("{}").max_tokens == 0
 
 
+def test_suffixes() -> None:
+    config = speculation('{"method": "suffix"}')
+    assert config.suffix == SuffixDrafts(24, 24, 1.0, 0.1, 10_000)
+    assert config.ngram is None and config.draft_head is None and config.max_tokens == 24
+    config = speculation(
+        '{"method": "suffix", "num_speculative_tokens": 6, "suffix_decoding_max_tree_depth": 8,'
+        ' "suffix_decoding_max_spec_factor": 2, "suffix_decoding_min_token_prob": 0,'
+        ' "suffix_decoding_max_cached_requests": 0}'
+    )
+    assert config.suffix == SuffixDrafts(6, 8, 2.0, 0.0, 0)
+    assert speculation('{"method": "ngram"}').suffix is None
+
+
+def test_heads() -> None:
+    config = speculation('{"method": "mtp"}')
+    assert config.draft_head == HeadDrafts(1, "mtp")
+    assert config.ngram is None and config.draft_model is None and config.max_tokens == 1
+    config = speculation('{"method": "eagle3", "model": "o/m", "revision": "v1"}')
+    assert config.draft_head == HeadDrafts(3, "eagle3", "o/m", "v1")
+    config = speculation('{"method": "eagle", "model": "a", "num_speculative_tokens": 5}')
+    assert config.draft_head == HeadDrafts(5, "eagle", "a") and config.max_tokens == 5
+    assert speculation('{"method": "draft_model", "model": "a"}').draft_head is None
+
+
+@pytest.mark.parametrize("method", ["deepseek_mtp", "glm4_moe_mtp", "mimo_mtp", "qwen3_next_mtp"])
+def test_older_names_of_mtp(method: str) -> None:
+    config = speculation(f'{{"method": "{method}", "num_speculative_tokens": 2}}')
+    assert config.draft_head == HeadDrafts(2, "mtp")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"method": "eagle"}', "method is 'eagle'; it must be 'ngram' or 'draft_model'"),
+        (
+            '{"method": "medusa"}',
+            "method is 'medusa'; it is one of 'ngram', 'suffix', 'draft_model'",
+        ),
+        ('{"method": "eagle"}', 'needs "model", a head that was made for the model'),
+        ('{"method": "mtp", "model": "a"}', "method 'mtp' has no field 'model'"),
         ('{"method": "draft_model"}', 'needs "model", a smaller model'),
         ('{"model": 3}', "model is 3; it is a text"),
         ('{"model": "a", "prompt_lookup_min": 2}', "has no field 'prompt_lookup_min'"),
@@ -64,6 +101,15 @@ def test_a_draft_model() -> None:
             '{"method": "ngram", "prompt_lookup_min": 5, "prompt_lookup_max": 4}',
             "prompt_lookup_min = 5 is more than prompt_lookup_max = 4",
         ),
+        (
+            '{"method": "suffix", "suffix_decoding_max_tree_depth": 2}',
+            "is 2; it is a whole number from 3 to 64",
+        ),
+        (
+            '{"method": "suffix", "suffix_decoding_min_token_prob": 1.5}',
+            "is 1.5; it is a number from 0.0 to 1.0",
+        ),
+        ('{"method": "suffix", "suffix_decoding_max_spec_factor": "2"}', "is '2'; it is a number"),
         ("[1]", "not a JSON object"),
     ],
 )

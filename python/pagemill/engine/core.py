@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pagemill import _native
-from pagemill.config import ConfigError, EngineConfig, KvTierConfig
+from pagemill.config import ConfigError, EngineConfig, KvTierConfig, SpeculationConfig
 from pagemill.config.env import cache_folder
 from pagemill.config.memory import FixedCosts, KvBudget, available_memory_bytes, plan_kv_cache
 from pagemill.config.quantities import format_bytes
@@ -187,8 +187,11 @@ class EngineCore:
             executor,
             limits,
             ngram_sizes=sizes,
+            suffix_options=_suffix_options(config.speculation),
             draft_executor=drafting,
             draft_vocab_size=0 if draft is None else draft.vocab_size,
+            draft_states_width=0 if draft is None else draft.draft_states_width,
+            draft_token_ids=[] if draft is None else list(draft.draft_token_ids),
             encoder=None if encoder is None else _encoder_executor(encoder, wanted, executor),
             encoder_options=None if encoder is None else encoder.media_options(),
             adapters=store,
@@ -361,6 +364,18 @@ def _kv_tiers(
 def _weights(plan: MemoryPlan) -> str:
     activations = plan.activation_bytes + plan.workspace_bytes + plan.output_bytes
     return f"weights {format_bytes(plan.weights_bytes)}, activations {format_bytes(activations)}"
+
+
+def _suffix_options(config: SpeculationConfig) -> _native.SuffixProposerOptions | None:
+    drafts = config.suffix
+    if drafts is None:
+        return None
+    return _native.SuffixProposerOptions(
+        max_match=drafts.max_match,
+        max_factor=drafts.max_factor,
+        min_probability=drafts.min_probability,
+        max_cached_texts=drafts.max_cached_requests,
+    )
 
 
 def _limits(

@@ -1,27 +1,60 @@
-"""The draft model of a configuration: opened, built, and compared with the model it drafts for."""
+"""The draft model of a configuration, or the head that reads the model's hidden states: opened,
+built, and compared with the model it drafts for."""
 
 from __future__ import annotations
 
-from pagemill.config import ConfigError, EngineConfig
+from pagemill.config import ConfigError, EngineConfig, HeadFiles
 from pagemill.config.env import cache_folder
+from pagemill.models.draft_heads.draft_states import DraftStates
 from pagemill.runner.build import BuildOptions, BuiltModel, build
+from pagemill.runner.draft_head import build_head, head_states
 from pagemill.weights.fetch import resolve
 from pagemill.weights.source import ModelSource
 from pagemill.weights.vocabulary import first_difference, vocabulary
 
 
-def build_draft(source: ModelSource, built: BuiltModel, config: EngineConfig) -> BuiltModel | None:
-    """The program of the draft model that the configuration names; None if it names none.
+def open_head(config: EngineConfig) -> HeadFiles | None:
+    """The head that the configuration names, fetched if need be; None if it names none.
+
+    Raises:
+        FetchError: it cannot be found.
+    """
+    drafts = config.speculation.draft_head
+    if drafts is None:
+        return None
+    if drafts.model is None:
+        return HeadFiles(drafts.method)
+    folder = cache_folder(config.model.cache_dir)
+    path = resolve(drafts.model, cache_dir=folder, revision=drafts.revision)
+    return HeadFiles(drafts.method, str(path))
+
+
+def states_for(head: HeadFiles | None) -> DraftStates | None:
+    """What the model's program returns for its head, if it has one.
+
+    Raises:
+        WeightsError, ModelConfigError: the head cannot be read.
+    """
+    return None if head is None else head_states(head.method, head.path)
+
+
+def build_draft(
+    source: ModelSource, built: BuiltModel, config: EngineConfig, head: HeadFiles | None = None
+) -> BuiltModel | None:
+    """The program of the draft model or head that the configuration names; None if it names none.
 
     Args:
         source: the model that it drafts for.
-        built: the program of that.
+        built: the program of that, with the states that the head reads.
         config: everything about the engine.
+        head: that of the configuration, if it names one.
 
     Raises:
         ConfigError: the two do not fit together, or the engine's executor runs one program only.
         FetchError, WeightsError, ModelConfigError: the model cannot be found, read or built.
     """
+    if head is not None:
+        return _build_head(source, built, config, head)
     drafts = config.speculation.draft_model
     if drafts is None:
         return None
@@ -57,3 +90,14 @@ def build_draft(source: ModelSource, built: BuiltModel, config: EngineConfig) ->
             f" {drafted[different]!r}, not {own[different]!r}; use a model of the same family"
         )
     return draft
+
+
+def _build_head(
+    source: ModelSource, built: BuiltModel, config: EngineConfig, head: HeadFiles
+) -> BuiltModel:
+    name = f"--speculative-config: the method {head.method}"
+    if config.executor.executor != "native" or built.module is not None:
+        raise ConfigError(f"{name} needs a natively supported model and --executor native")
+    if built.pooling:
+        raise ConfigError(f"{name} cannot be used: the model generates no text")
+    return build_head(head.method, head.path, source, built.max_model_len)

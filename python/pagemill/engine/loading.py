@@ -7,11 +7,11 @@ from typing import Any
 
 from msgspec import structs
 
-from pagemill.config import ConfigError, EngineConfig
+from pagemill.config import ConfigError, EngineConfig, HeadFiles
 from pagemill.config.load_quantization import LoadQuantization
 from pagemill.config.model import ModelConfig
 from pagemill.engine.core import EngineCore
-from pagemill.engine.draft_model import build_draft
+from pagemill.engine.draft_model import build_draft, open_head, states_for
 from pagemill.engine.executor_sizes import weights_dtype
 from pagemill.engine.generation_config import choose_defaults
 from pagemill.engine.messages import ModelFacts
@@ -40,6 +40,8 @@ class LoadedModel:
     """Keys of the configuration that the operator replaced."""
     at_load: LoadQuantization | None = None
     """How matrices were quantized when it was loaded."""
+    head: HeadFiles | None = None
+    """The head that drafts from its hidden states."""
 
 
 def load(config: EngineConfig) -> LoadedModel:
@@ -52,8 +54,9 @@ def load(config: EngineConfig) -> LoadedModel:
     """
     model = config.model
     source, stored, at_load = open_model(model, build_options(model))
-    built, *others = build_ranks(source, config)
-    draft = build_draft(source, built, config)
+    head = open_head(config)
+    built, *others = build_ranks(source, config, head)
+    draft = build_draft(source, built, config, head)
     chosen = choose_defaults(model, stored)
     return LoadedModel(
         source=source,
@@ -63,6 +66,7 @@ def load(config: EngineConfig) -> LoadedModel:
         max_tokens_cap=chosen.max_tokens_cap,
         hf_overrides=model.hf_overrides,
         at_load=at_load,
+        head=head,
     )
 
 
@@ -72,13 +76,14 @@ def update_weights(
     path: str,
     *,
     at_load: LoadQuantization | None = None,
+    head: HeadFiles | None = None,
     timeout_s: float = 60.0,
 ) -> None:
     """Replaces the weights with those of another checkpoint of the same model.
 
     Builds the program with the tensors at `path`; the engine checks that only their places
     differs, loads them when no step is in flight, and forgets all cached prefixes. Requests under
-    way continue with the new weights; a draft model keeps its own.
+    way continue with the new weights; a draft model or head keeps its own.
 
     Args:
         core: the engine.
@@ -86,6 +91,7 @@ def update_weights(
         path: a directory of safetensors, or a GGUF file, as `source` is. What is replaced there
             later is not seen.
         at_load: how they are to be quantized, as the loaded ones were.
+        head: the head that drafts for the model.
         timeout_s: how long to wait for a step in flight.
 
     Raises:
@@ -101,6 +107,7 @@ def update_weights(
         core.built.pooled,
         adapters=bool(core.built.adapter_targets),
         at_load=at_load,
+        head=head,
     )
     core.engine.update_weights(programs, timeout_s=timeout_s)
 
@@ -113,14 +120,21 @@ def program_texts(
     *,
     adapters: bool,
     at_load: LoadQuantization | None,
+    head: HeadFiles | None,
 ) -> dict[str, str]:
     """The programs of `source` with the weights at `path`, as the engine's operation takes them, of
-    a model that was loaded with these results, with adapters or without, and quantized so.
+    a model that was loaded with these results, with adapters or without, quantized so, and with
+    this head.
 
     Raises:
         WeightsError: see `update_weights`.
     """
-    options = BuildOptions(max_model_len=max_model_len, task=Task.GENERATE, adapters=adapters)
+    options = BuildOptions(
+        max_model_len=max_model_len,
+        task=Task.GENERATE,
+        adapters=adapters,
+        draft_states=states_for(head),
+    )
     if pooled is not None:
         task, kind = pooled.task, None if pooled.task.by_token else pooled.pooling
         options = replace(options, task=task, pooling=kind, normalize=pooled.normalizes)
@@ -142,6 +156,7 @@ def model_facts(loaded: LoadedModel) -> ModelFacts:
         path=str(loaded.source.path),
         hf_overrides=loaded.hf_overrides,
         at_load=loaded.at_load,
+        head=loaded.head,
         max_model_len=built.max_model_len,
         vocab_size=built.vocab_size,
         pooled=built.pooled,
@@ -156,8 +171,11 @@ def model_facts(loaded: LoadedModel) -> ModelFacts:
     )
 
 
-def build_ranks(source: ModelSource, config: EngineConfig) -> tuple[BuiltModel, ...]:
-    """The program of each rank of the configuration's tensor-parallel group, usually of one.
+def build_ranks(
+    source: ModelSource, config: EngineConfig, head: HeadFiles | None = None
+) -> tuple[BuiltModel, ...]:
+    """The program of each rank of the configuration's tensor-parallel group, usually of one, with
+    the states that `head` reads.
 
     Raises:
         ConfigError: the options need one rank.
@@ -165,7 +183,10 @@ def build_ranks(source: ModelSource, config: EngineConfig) -> tuple[BuiltModel, 
     """
     _require_dividable(config)
     ranks = config.executor.tensor_parallel_size
-    options = replace(build_options(config.model), adapters=config.lora.enabled)
+    states = states_for(head)
+    options = replace(
+        build_options(config.model), adapters=config.lora.enabled, draft_states=states
+    )
     return tuple(build(source, replace(options, shard=Shard(rank, ranks))) for rank in range(ranks))
 
 

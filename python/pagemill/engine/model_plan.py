@@ -146,14 +146,15 @@ def built_model(config: EngineConfig) -> PlannedModel:
         not supported.
     """
     from pagemill.engine.devices import choose_device
-    from pagemill.engine.draft_model import build_draft
+    from pagemill.engine.draft_model import build_draft, open_head
     from pagemill.engine.executor_sizes import ExecutorSizes, weights_dtype
     from pagemill.engine.loading import build_options, build_ranks
     from pagemill.engine.model_source import open_model
 
     source, stored, _ = open_model(config.model, build_options(config.model), values=False)
-    ranks = build_ranks(source, config)
-    draft = build_draft(source, ranks[0], config)
+    head = open_head(config)
+    ranks = build_ranks(source, config, head)
+    draft = build_draft(source, ranks[0], config, head)
     dtype = weights_dtype(source.config)
     device = choose_device(ranks[0], config, dtype, draft)
     sizes = ExecutorSizes.of(ranks[0], config, dtype, device)

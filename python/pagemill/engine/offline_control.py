@@ -105,7 +105,13 @@ class OfflineControl:
         """
         with self._native_errors():
             loaded = self._loaded
-            update_weights(loaded.core, loaded.source, os.fspath(path), at_load=loaded.at_load)
+            update_weights(
+                loaded.core,
+                loaded.source,
+                os.fspath(path),
+                at_load=loaded.at_load,
+                head=loaded.head,
+            )
 
     def pause(
         self, mode: PauseMode = "abort", *, clear_cache: bool = True, timeout_s: float = 60.0

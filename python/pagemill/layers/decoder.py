@@ -74,8 +74,11 @@ def rotary_attention(
     rotary: Rotary | None,
     cache_name: str,
     parts: AttentionParts = AttentionParts(),
+    *,
+    width: int | None = None,
 ) -> Tensor:
-    """x [T, H] -> [T, H], attended over a new cache; without `rotary`, keys have no positions.
+    """x [T, H] -> [T, width], by default H, attended over a new cache; without `rotary`, keys have
+    no positions.
 
     Weights: those of `parts` under `prefix`.
     """
@@ -111,9 +114,8 @@ def rotary_attention(
     if parts.gate:
         attended = _gated(weights, f"{prefix}.{parts.gate}", x, attended, shape, parts)
     bias, transposed = parts.output_bias, parts.transposed
-    return attention.output(
-        weights, out, attended, shape, x.width, bias=bias, transposed=transposed
-    )
+    width = x.width if width is None else width
+    return attention.output(weights, out, attended, shape, width, bias=bias, transposed=transposed)
 
 
 def _gated(

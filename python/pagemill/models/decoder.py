@@ -34,6 +34,7 @@ from pagemill.models.base import (
     StepInputs,
 )
 from pagemill.models.config_keys import DecoderSizes, activation, flag, make_rotary_table
+from pagemill.models.mtp_layer import MtpLayer
 from pagemill.ops.trace import Tensor
 
 _MAX_LAYERS_BEHIND = 16
@@ -68,12 +69,14 @@ class Decoder:
       adds, and logits; `logits_cap` bounds logits to cap * tanh(logit / cap), 0 leaves them;
       `head_bias`.
     - `norm_offset` is added to the weights of norms.
+    - `mtp`: where checkpoints have a layer that predicts a further token, which is one of `layer`.
     - `embed`, `norm`, `attention`, `feed_forward`: the parts of a layer; `layer`: how they are
       connected.
     """
 
     ignored: Mapping[str, str] = IGNORED_IN_DECODERS
     names: DecoderNames = DecoderNames()
+    mtp: MtpLayer | None = None
     classifier_pooling = "last"
 
     def __init__(
@@ -232,7 +235,7 @@ class Decoder:
 
 def _layers_behind(config: Config, name: str, layers: int) -> dict[str, str]:
     """The pattern of the layers that a checkpoint has behind its `layers`, to predict further
-    tokens, and why they are not used."""
+    tokens, and why the model does not use them."""
     count = config.get("num_nextn_predict_layers")
     if type(count) is not int or not 0 < count <= _MAX_LAYERS_BEHIND:
         return {}

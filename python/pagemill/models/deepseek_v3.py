@@ -15,11 +15,14 @@ from pagemill.models.config_keys import flag, number
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_grouped_experts
 from pagemill.models.latent_keys import read_latent
+from pagemill.models.mtp_layer import DEEPSEEK_MTP
 from pagemill.ops.trace import Tensor
 
 
 class DeepseekV3Model(Decoder):
     """One DeepSeek-V3 model."""
+
+    mtp = DEEPSEEK_MTP
 
     def __init__(self, config: Config) -> None:
         self._latent = read_latent(config)

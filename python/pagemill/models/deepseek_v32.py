@@ -20,12 +20,15 @@ from pagemill.models.config_keys import as_list, flag, number, positive_int
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_grouped_experts, sparse_layers
 from pagemill.models.latent_keys import read_latent
+from pagemill.models.mtp_layer import DEEPSEEK_MTP
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
 
 class DeepseekV32Model(Decoder):
     """One DeepSeek-V3.2 model."""
+
+    mtp = DEEPSEEK_MTP
 
     def __init__(self, config: Config) -> None:
         self._latent = read_latent(config)

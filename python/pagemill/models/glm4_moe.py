@@ -16,11 +16,14 @@ from pagemill.models.base import Config
 from pagemill.models.config_keys import flag, number
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_grouped_experts
+from pagemill.models.mtp_layer import DEEPSEEK_MTP
 from pagemill.ops.trace import Tensor
 
 
 class Glm4MoeModel(Decoder):
     """One GLM-4 model with experts."""
+
+    mtp = DEEPSEEK_MTP
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, eps=("rms_norm_eps", 1e-5))

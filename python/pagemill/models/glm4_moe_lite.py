@@ -15,11 +15,14 @@ from pagemill.models.config_keys import flag
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_grouped_experts, sparse_layers
 from pagemill.models.latent_keys import read_latent
+from pagemill.models.mtp_layer import DEEPSEEK_MTP
 from pagemill.ops.trace import Tensor
 
 
 class Glm4MoeLiteModel(Decoder):
     """One GLM-4.7-Flash model."""
+
+    mtp = DEEPSEEK_MTP
 
     def __init__(self, config: Config) -> None:
         self._latent = read_latent(config)

@@ -36,7 +36,8 @@ _ENCODERS = (
 
 class LanguagePart:
     """A `Model` (base.py). A subclass says which families there are, by the `model_type` of
-    `text_config`, and what this leaves out."""
+    `text_config`, and what this leaves out. `text` is the language model, `text_config` its
+    configuration."""
 
     families: ClassVar[Mapping[str, type[Decoder]]]
     defaults: ClassVar[Mapping[str, Any]] = {}
@@ -54,8 +55,9 @@ class LanguagePart:
             )
         # The whole model's head is tied or not; text_config may have the default of its class.
         keys = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
-        self._text = self.families[kind]({**self.defaults, **cast("Config", text), **keys})
-        for name, why in self._text.ignored.items():
+        self.text_config: Config = {**self.defaults, **cast("Config", text), **keys}
+        self.text = self.families[kind](self.text_config)
+        for name, why in self.text.ignored.items():
             inner = name.replace(r"model\.", r"model\.language_model\.", 1)
             self.ignored = {**self.ignored, rf"language_model\.(?:{name})": why, inner: why}
 
@@ -65,17 +67,18 @@ class LanguagePart:
 
     @property
     def traits(self) -> ModelTraits:
-        return self._text.traits
+        return self.text.traits
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self._text.hidden(self._named(weights), inputs)
+        return self.text.hidden(self.named(weights), inputs)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(self._named(weights), rows)
+        return self.text.logits(self.named(weights), rows)
 
-    def _named(self, weights: Weights) -> Weights:
+    def named(self, weights: Weights) -> Weights:
+        """The weights of the checkpoint under the names that the language model uses."""
         whole = PrefixedWeights(weights, "language_model.")
-        if whole.has(f"{self._text.names.embedding}.weight"):
+        if whole.has(f"{self.text.names.embedding}.weight"):
             return whole
         return PrefixedWeights(weights, "language_model.", behind="model.")
 

@@ -11,11 +11,13 @@ from pagemill.layers.decoder import AttentionParts
 from pagemill.models.base import IGNORED_IN_DECODERS, Config
 from pagemill.models.config_keys import flag
 from pagemill.models.decoder import Decoder
+from pagemill.models.mtp_layer import MIMO_MTP
 
 
 class MiMoModel(Decoder):
     """One MiMo model."""
 
+    mtp = MIMO_MTP
     ignored: Mapping[str, str] = {
         **IGNORED_IN_DECODERS,
         r"model\.mtp_layers\..*": "further tokens are not predicted",

@@ -27,6 +27,7 @@ from pagemill.models.config_keys import (
 )
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_routing
+from pagemill.models.mtp_layer import QWEN_MTP
 from pagemill.models.state_space_keys import check_delta
 from pagemill.ops import ActivationKind
 from pagemill.ops.shard import Part
@@ -38,6 +39,8 @@ _LINEAR, _FULL = "linear_attention", "full_attention"
 
 class Qwen3NextModel(Decoder):
     """One Qwen3-Next or Qwen3.5 model."""
+
+    mtp = QWEN_MTP
 
     def __init__(self, config: Config) -> None:
         # Models with experts in all layers state no other size.

@@ -30,6 +30,7 @@ from pagemill.models.base import (
     StepInputs,
     TiledModel,
 )
+from pagemill.models.draft_heads.draft_states import DRAFT_STATES, DraftStates
 from pagemill.models.table import architecture_of, find, model_class
 from pagemill.ops.program import ACT, GRID_DIMS, GroupEntry, Program
 from pagemill.ops.program_text import to_text
@@ -57,7 +58,8 @@ class BuildOptions:
     from 0, whose results [tokens, hidden size] each step returns as the outputs `hidden.<layer>`;
     `experts` are layers whose chosen experts [tokens, choices] it returns as `experts.<layer>`;
     with `adapters`, requests may have adapters of the linear layers; `implementation` is "native",
-    "transformers", or "auto": native if there is native support, else by `transformers`."""
+    "transformers", or "auto": native if there is native support, else by `transformers`;
+    `draft_states` are what it returns for a head that drafts, as the output of that name."""
 
     max_model_len: int | None = None
     task: Task | None = None
@@ -69,6 +71,7 @@ class BuildOptions:
     experts: tuple[int, ...] = ()
     adapters: bool = False
     implementation: str = "native"
+    draft_states: DraftStates | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,10 @@ class BuiltModel:
     """Notes for the operator on how the model was read and divided."""
     module: BuiltModule | None = None
     """What runs instead of a program, which is then empty."""
+    draft_states_width: int = 0
+    """Only for a draft head: the numbers of a state that it reads."""
+    draft_token_ids: tuple[int, ...] = ()
+    """Of a draft head with a vocabulary of its own: the target's token of each column."""
 
     @property
     def pooling(self) -> bool:
@@ -128,8 +135,8 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         return _build_by_library(source, options, None)
     if options.implementation == "auto" and (missing := _without_support(source)) is not None:
         return _build_by_library(source, options, missing)
-    source = _with_architecture(source)
-    _check_sizes(source)
+    source = with_architecture(source)
+    check_sizes(source)
     model = model_class(source.architecture).from_config(_limited(source, options))
     if isinstance(model, Classifier):
         source = source.with_prefix(model.base_prefix)
@@ -137,7 +144,14 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     tail = choose_tail(
         source, model, task=options.task, pooling=options.pooling, normalize=options.normalize
     )
-    weights = trace_model(model, source, tail, options.shard, adapters=options.adapters)
+    weights = trace_model(
+        model,
+        source,
+        tail,
+        options.shard,
+        adapters=options.adapters,
+        draft_states=options.draft_states,
+    )
     _return_values(weights.trace, "hidden_states", RESULT, "hidden", options.hidden_states)
     _return_values(weights.trace, "experts", EXPERTS, EXPERTS, options.experts)
     program = weights.trace.program
@@ -147,7 +161,7 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         raise ModelConfigError(
             f"{source.architecture} is not divided among ranks; use --tensor-parallel-size 1"
         )
-    text = _text_of(program, options)
+    text = text_of(program, rewrite=options.rewrite)
     # A row is computed from the tokens of one step. So a prompt must run in one step, unless its
     # last token is all that counts and has seen the others in the KV cache; and a step that skips a
     # cached prefix could not pool over it.
@@ -178,7 +192,7 @@ def supports(source: ModelSource) -> bool:
 def _without_support(source: ModelSource) -> ModelConfigError | None:
     """Why the architecture of `source` cannot run natively; None if it can."""
     try:
-        find(_with_architecture(source).architecture)
+        find(with_architecture(source).architecture)
     except ModelConfigError as error:
         return error
     return None
@@ -190,7 +204,7 @@ def _build_by_library(
     """The model as `transformers` has it; `missing` is why it is not native."""
     reason = "" if missing is None else f"{missing}. "
     if source.tensors:  # otherwise weights are random
-        _check_sizes(source)
+        check_sizes(source)
     try:
         from pagemill.runner.fallback.build import build_module
     except ImportError as error:
@@ -204,9 +218,10 @@ def _build_by_library(
         raise ModelConfigError(f"{reason}{error}") from error
 
 
-def _text_of(program: Program, options: BuildOptions) -> str:
+def text_of(program: Program, *, rewrite: bool = True) -> str:
+    """The program's text, by default with the fusions of the native rewriter."""
     text = to_text(program)
-    if not options.rewrite:
+    if not rewrite:
         return text
     from pagemill import _native
 
@@ -222,8 +237,9 @@ def _build_encoder(
     own = WeightBinder(Trace(), source)  # undivided: one rank runs it
     media = _trace_encoder(model, own)
     weights.claim_all(own)
+    text = text_of(own.trace.program, rewrite=options.rewrite)
     layout = model.layout if isinstance(model, TiledModel) else None
-    return BuiltEncoder(_text_of(own.trace.program, options), media, model.features, layout)
+    return BuiltEncoder(text, media, model.features, layout)
 
 
 def _trace_encoder(model: MediaModel, own: Weights) -> MediaTraits:
@@ -246,12 +262,17 @@ def media_model(source: ModelSource) -> MediaModel | None:
     Raises:
         ModelConfigError: the architecture or one of its settings is not supported.
     """
-    source = _with_architecture(source)
+    source = with_architecture(source)
     model = model_class(source.architecture).from_config(source.config)
     return model if isinstance(model, MediaModel) else None
 
 
-def _with_architecture(source: ModelSource) -> ModelSource:
+def with_architecture(source: ModelSource) -> ModelSource:
+    """`source`, with the architecture that its `model_type` stands for if it names none.
+
+    Raises:
+        ModelConfigError: the type is not known, either.
+    """
     if source.config.get("architectures"):
         return source
     named = {"architectures": [architecture_of(source.config.get("model_type"))]}
@@ -273,12 +294,18 @@ _SIZES = (
 _LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers")
 
 
-def _check_sizes(source: ModelSource) -> None:
+def check_sizes(source: ModelSource, *, vocabulary: bool = True) -> None:
     """Compares the sizes in the configuration with the files before anything is allocated from
-    them. Each weight's exact shape is checked when it is traced."""
+    them, that of the `vocabulary` too, unless its tensors may be elsewhere. Each weight's exact
+    shape is checked when it is traced.
+
+    Raises:
+        WeightsError: one is larger than every tensor.
+    """
     stored = [tensor for tensor in source.tensors if math.prod(tensor.shape)]
     largest = max((max(tensor.shape, default=0) for tensor in stored), default=0)
-    limits = [(key, largest, "the largest dimension of a tensor") for key in _SIZES]
+    keys = _SIZES if vocabulary else _SIZES[1:]
+    limits = [(key, largest, "the largest dimension of a tensor") for key in keys]
     limits += [(key, len(stored), "the number of tensors") for key in _LAYERS]
     for config in (source.config, *_parts(source.config)):
         for key, limit, what in limits:
@@ -288,7 +315,7 @@ def _check_sizes(source: ModelSource) -> None:
                     f"{source.path}: the configuration's {key} is {shown(value)}, but {what} is"
                     f" {limit}"
                 )
-    vocab = source.config.get("vocab_size")
+    vocab = source.config.get("vocab_size") if vocabulary else None
     for token in source.eos_token_ids:
         if type(vocab) is int and not 0 <= token < vocab:
             raise WeightsError(
@@ -309,16 +336,18 @@ def trace_model(
     shard: Shard | None = None,
     *,
     adapters: bool = False,
+    draft_states: DraftStates | None = None,
 ) -> WeightBinder:
     """The binder whose trace holds the program of `model` with the weights of `source`.
 
     Raises:
+        ModelConfigError: the model has not the `draft_states`.
         WeightsError: a weight is missing or of the wrong shape.
     """
     trace = Trace()
     slots = trace.input("adapter_slots", "i32", ("tokens",)) if adapters else None
     weights = WeightBinder(trace, source, shard, slots)
-    _trace(model, weights, tail)
+    _trace(model, weights, tail, draft_states)
     return weights
 
 
@@ -330,7 +359,7 @@ def model_shapes(source: ModelSource, options: BuildOptions) -> dict[str, tuple[
         ModelConfigError: the architecture or one of its settings is not supported.
         WeightsError: the classes of the configuration are wrong.
     """
-    source = _with_architecture(source)
+    source = with_architecture(source)
     model = model_class(source.architecture).from_config(_limited(source, options))
     tail = choose_tail(source, model, task=options.task, pooling=options.pooling)
     weights = ShapeRecorder()
@@ -349,8 +378,8 @@ def matrices_to_quantize(source: ModelSource) -> tuple[StoredMatrix, ...]:
     Raises:
         ModelConfigError, WeightsError: see `build`; the architecture has no native support.
     """
-    named = _with_architecture(source)
-    _check_sizes(named)
+    named = with_architecture(source)
+    check_sizes(named)
     model = model_class(named.architecture).from_config(named.config)
     if isinstance(model, Classifier):
         named = named.with_prefix(model.base_prefix)
@@ -359,8 +388,13 @@ def matrices_to_quantize(source: ModelSource) -> tuple[StoredMatrix, ...]:
     return linear_matrices(weights.trace.program, source.tensors)
 
 
-def _trace(model: Model, weights: Weights, tail: Tail) -> None:
-    trace_tail(weights, model, _trace_hidden(model, weights), tail)
+def _trace(
+    model: Model, weights: Weights, tail: Tail, draft_states: DraftStates | None = None
+) -> None:
+    hidden = _trace_hidden(model, weights)
+    if draft_states is not None:
+        weights.trace.output(DRAFT_STATES, draft_states.trace(hidden))
+    trace_tail(weights, model, hidden, tail)
     weights.trace.program.check_integrity()
 
 

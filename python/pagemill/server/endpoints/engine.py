@@ -166,6 +166,7 @@ def _program_texts(model: ModelFacts, path: str) -> dict[str, str]:
             model.pooled,
             adapters=model.adapters,
             at_load=model.at_load,
+            head=model.head,
         )
     except (WeightsError, OSError) as error:
         raise bad_request(f"`path` cannot be used: {error}", "path") from error

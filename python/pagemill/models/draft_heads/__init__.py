@@ -1,0 +1,1 @@
+"""Heads that draft tokens from the hidden states of the model that verifies them."""

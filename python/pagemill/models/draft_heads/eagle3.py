@@ -1,0 +1,187 @@
+"""EAGLE-3 (arXiv 2503.01840): layers of Llama on hidden states from three places of the target,
+joined by a projection. The first layer's attention reads the embedding of a token beside the state
+of the token before it. The vocabulary may be a part of the target's.
+
+Weights: `fc`, which the target's program reads (draft_states.py); `layers.<i>` as Llama's, the
+first with `hidden_norm` and with q, k and v projections twice as wide; `norm`; `lm_head`, with
+`d2t`, the distance from each of its rows to the target's token, and `embed_tokens`, unless they are
+the target's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+
+from pagemill import ops
+from pagemill.layers import embedding
+from pagemill.layers.base import Weights
+from pagemill.layers.decoder import rotary_attention
+from pagemill.layers.rotary import Rotary, bind_rotaries
+from pagemill.layers.stack import stack
+from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelConfigError, StepInputs
+from pagemill.models.config_keys import as_list, flag, positive_int
+from pagemill.models.decoder import Decoder
+from pagemill.models.draft_heads import eagle_files
+from pagemill.models.draft_heads.base import HeadInputs, HeadResults, HeadWeights
+from pagemill.models.draft_heads.draft_states import Projection
+from pagemill.models.draft_heads.target import DraftTarget
+from pagemill.ops.trace import Tensor
+from pagemill.weights.json_file import shown
+from pagemill.weights.read import read_integers
+from pagemill.weights.source import ModelSource
+
+_LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
+_MAX_STATES = 8  # that ops.concat joins
+
+
+class _Eagle3Layers(Decoder):
+    """Llama's layers, the first of which is `first` instead of `layer`."""
+
+    names = eagle_files.NAMES
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._norm_before_residual = flag(config, "norm_before_residual", False)
+
+    def first(
+        self, weights: Weights, token: Tensor, state: Tensor, rotary: Rotary | None
+    ) -> Tensor:
+        """Embeddings and states of tokens before, [T, H] each -> [T, H]."""
+        prefix = self.prefix(0)
+        token = self.norm(weights, f"{prefix}.{self.names.attention_norm}", token)
+        normalized = self.norm(weights, f"{prefix}.hidden_norm", state)
+        attended = rotary_attention(
+            weights,
+            f"{prefix}.{self.names.attention}",
+            ops.concat(token, normalized),
+            self.sizes.attention(),
+            rotary,
+            "kv0",
+            self.attention_parts,
+            width=state.width,
+        )
+        x = self.add(normalized if self._norm_before_residual else state, attended)
+        y = self.norm(weights, f"{prefix}.{self.names.feed_forward_norm}", x)
+        return self.add(x, self.feed_forward(weights, 0, y))
+
+
+class Eagle3Head:
+    """One EAGLE-3 head."""
+
+    ignored: Mapping[str, str] = {
+        **IGNORED_IN_DECODERS,
+        r"fc\..*": "the target's program reads it",
+        r"d2t|t2d": "the vocabulary is data of the runner",
+    }
+
+    def __init__(self, source: ModelSource, target: DraftTarget) -> None:
+        """`source` is one of `eagle_files.as_heads_read`.
+
+        Raises:
+            ModelConfigError: it is no EAGLE-3 head, or none for this target.
+            WeightsError: its vocabulary cannot be read.
+        """
+        if not source.has(eagle_files.OF_EAGLE3):
+            raise ModelConfigError(
+                f"{source.path} is no head of EAGLE-3, whose first layer has a hidden_norm: for one"
+                ' of EAGLE use "method": "eagle"'
+            )
+        self._layers = _Eagle3Layers(source.config)
+        self._layers.attention_parts = eagle_files.attention_parts(source)
+        sizes = self._layers.sizes
+        eagle_files.require_vocabulary(source, sizes.vocab_size, target)
+        states = positive_int(source.config, "target_hidden_size", sizes.hidden_size)
+        eagle_files.require_hidden_size(source, states, target)
+        self._target = target
+        self.width = sizes.hidden_size
+        has_head = source.has(f"{eagle_files.NAMES.head}.weight")
+        if not has_head or not source.has(f"{eagle_files.NAMES.embedding}.weight"):
+            eagle_files.require_hidden_size(source, sizes.hidden_size, target)
+        self.vocab_size = positive_int(source.config, "draft_vocab_size", sizes.vocab_size)
+        self.token_ids = _token_ids(source, self.vocab_size, sizes.vocab_size)
+        if self.token_ids and not has_head:
+            raise ModelConfigError(
+                f"{source.path} has a vocabulary of its own, d2t, but no lm_head; use a complete"
+                " checkpoint"
+            )
+
+    def hidden(self, weights: HeadWeights, inputs: HeadInputs) -> Tensor:
+        own, layers = weights.own, self._layers
+        if own.has(f"{layers.names.embedding}.weight"):
+            token = layers.embed(own, StepInputs(inputs.token_ids, inputs.positions))
+        else:
+            token = self._target.embed(weights.target, inputs)
+        rotary = bind_rotaries(own, layers.rotary, inputs.positions, interleaved=layers.interleaved)
+
+        def layer(index: int, x: Tensor) -> Tensor:
+            if index == 0:
+                return layers.first(own, token, x, rotary[0])
+            return layers.layer(own, index, x, rotary[index])
+
+        return stack(own, inputs.states, layers.sizes.layers, layer)
+
+    def results(self, weights: HeadWeights, rows: Tensor) -> HeadResults:
+        names = self._layers.names
+        normalized = self._layers.norm(weights.own, names.norm, rows)
+        if weights.own.has(f"{names.head}.weight"):
+            logits = embedding.logits(weights.own, normalized, self.vocab_size, names.head)
+        else:
+            logits = self._target.logits(weights.target, normalized)
+        return HeadResults(logits, rows)
+
+
+def projection(source: ModelSource) -> Projection:
+    """What an EAGLE-3 head reads of its target; `source` is one of `eagle_files.as_heads_read`.
+
+    Raises:
+        ModelConfigError: the configuration states other layers than it can.
+    """
+    config = source.config
+    nested = config.get("eagle_config")
+    offset = 0
+    stated = config.get(_LAYER_IDS)
+    if isinstance(nested, Mapping):
+        inner = cast("Mapping[str, Any]", nested)
+        if inner.get("use_aux_hidden_state") is False:
+            raise ModelConfigError(
+                f"{source.path}: use_aux_hidden_state = false is not supported; use a head that"
+                " reads the hidden states of three layers"
+            )
+        if stated is None:
+            # Here they are the layers whose results are read.
+            stated, offset = inner.get(_LAYER_IDS), 1
+    width = positive_int(config, "hidden_size")
+    if stated is None:
+        return Projection(source, width)
+    layers = as_list(stated) or []
+    if not 1 <= len(layers) <= _MAX_STATES or any(type(layer) is not int for layer in layers):
+        raise ModelConfigError(
+            f"{source.path}: {_LAYER_IDS} must list 1 to {_MAX_STATES} layers, it is"
+            f" {shown(stated)}"
+        )
+    return Projection(source, width, tuple(layer + offset for layer in layers))
+
+
+def _token_ids(source: ModelSource, count: int, vocab_size: int) -> tuple[int, ...]:
+    """The target's token of each of the `count` rows of the head; empty if all are their own."""
+    if not source.has("d2t"):
+        if count != vocab_size:
+            raise ModelConfigError(
+                f"{source.path} has a vocabulary of {count} tokens of {vocab_size}, and no d2t that"
+                " says which; use a complete checkpoint"
+            )
+        return ()
+    distances = source.tensor("d2t")
+    if distances.shape != (count,):
+        raise ModelConfigError(
+            f"{source.path}: d2t has the shape {list(distances.shape)}, draft_vocab_size is {count}"
+        )
+    ids = np.arange(count) + read_integers(distances).astype(np.int64)
+    if ids.min() < 0 or ids.max() >= vocab_size:
+        raise ModelConfigError(f"{source.path}: d2t leaves the vocabulary of {vocab_size} tokens")
+    if count == vocab_size and (ids == np.arange(count)).all():
+        return ()
+    return tuple(ids.tolist())

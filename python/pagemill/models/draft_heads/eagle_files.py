@@ -1,0 +1,89 @@
+"""The files of EAGLE heads, with the names and keys that the heads read.
+
+Published heads have names with or without `model.` in front, and `midlayer` for the first layer;
+those of the speculators library have the layer's configuration in an object of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from pagemill.layers.decoder import AttentionParts
+from pagemill.models.base import ModelConfigError
+from pagemill.models.decoder import DecoderNames
+from pagemill.models.draft_heads.target import DraftTarget
+from pagemill.weights.errors import WeightsError
+from pagemill.weights.json_file import shown
+from pagemill.weights.location import TensorLocation
+from pagemill.weights.source import ModelSource
+
+NAMES = DecoderNames("embed_tokens", "layers", "norm", "lm_head")
+FIRST_ATTENTION = "layers.0.self_attn"
+OF_EAGLE3 = "layers.0.hidden_norm.weight"
+"""A tensor that heads of EAGLE-3 have, and those of EAGLE do not."""
+
+_SPECULATORS = "speculators_model_type"
+_LAYER = "transformer_layer_config"
+
+
+def as_heads_read(source: ModelSource) -> ModelSource:
+    """`source` with the names of `NAMES`, and with one configuration.
+
+    Raises:
+        ModelConfigError: it is a head of another kind.
+        WeightsError: two tensors have one name.
+    """
+    changes: dict[str, Any] = {}
+    kind = source.config.get(_SPECULATORS)
+    if kind is not None:
+        layer = source.config.get(_LAYER)
+        if kind != "eagle3" or not isinstance(layer, Mapping):
+            raise ModelConfigError(
+                f"{source.path}: {_SPECULATORS} is {shown(kind)}; supported is eagle3, with an"
+                f" object {_LAYER}"
+            )
+        changes = {"norm_before_residual": True, **cast("Mapping[str, Any]", layer)}
+        changes |= {key: value for key, value in source.config.items() if key != _LAYER}
+    tensors: dict[str, TensorLocation] = {}
+    for tensor in source.tensors:
+        name = tensor.name.removeprefix("model.")
+        if name.startswith("midlayer."):
+            name = "layers.0." + name.removeprefix("midlayer.")
+        if name in tensors:
+            raise WeightsError(f"{source.path}: {tensor.name} and another tensor are both {name}")
+        tensors[name] = replace(tensor, name=name)
+    return source.with_tensors(tensors, changes)
+
+
+def attention_parts(source: ModelSource) -> AttentionParts:
+    """The biases of a head's attention, which its tensors show."""
+    bias, output = (source.has(f"{FIRST_ATTENTION}.{name}.bias") for name in ("q_proj", "o_proj"))
+    return AttentionParts(bias=bias, output_bias=output)
+
+
+def require_vocabulary(source: ModelSource, vocab_size: int, target: DraftTarget) -> None:
+    """
+    Raises:
+        ModelConfigError: the head was made for another vocabulary than the target's.
+    """
+    expected = target.decoder.sizes.vocab_size
+    if vocab_size != expected:
+        raise ModelConfigError(
+            f"{source.path} has a vocabulary of {vocab_size} tokens, the model of {expected}; use a"
+            " head that was made for this model"
+        )
+
+
+def require_hidden_size(source: ModelSource, hidden_size: int, target: DraftTarget) -> None:
+    """
+    Raises:
+        ModelConfigError: the head was made for hidden states of another size than the target's.
+    """
+    expected = target.decoder.sizes.hidden_size
+    if hidden_size != expected:
+        raise ModelConfigError(
+            f"{source.path} reads hidden states of {hidden_size} numbers, the model's have"
+            f" {expected}; use a head that was made for this model"
+        )

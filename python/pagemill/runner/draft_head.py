@@ -1,0 +1,102 @@
+"""Builds the program of a head that drafts from hidden states, beside that of its target.
+
+built = build(source, BuildOptions(draft_states=head_states("eagle3", path)))
+head = build_head("eagle3", path, source, built.max_model_len)
+"""
+
+from __future__ import annotations
+
+from pagemill import ops
+from pagemill.models.draft_heads import eagle3, eagle_files
+from pagemill.models.draft_heads.base import DraftHead, HeadInputs, HeadWeights
+from pagemill.models.draft_heads.draft_states import DRAFT_STATES, DraftStates
+from pagemill.models.draft_heads.eagle import EagleHead
+from pagemill.models.draft_heads.mtp import MtpHead
+from pagemill.models.draft_heads.target import DraftTarget
+from pagemill.ops.program import ACT
+from pagemill.ops.trace import Trace
+from pagemill.quantization.binder import WeightBinder
+from pagemill.runner.build import BuiltModel, check_sizes, text_of, with_architecture
+from pagemill.weights.source import ModelSource
+
+_ARCHITECTURES = {"eagle": "EAGLE head", "eagle3": "EAGLE-3 head", "mtp": "MTP layer"}
+
+
+def head_states(method: str, path: str | None) -> DraftStates:
+    """What the target's program returns for a head of this `method` ("mtp", "eagle" or "eagle3"),
+    whose files are at `path`, None if they are the target's.
+
+    Raises:
+        ModelConfigError: the head's configuration is not supported.
+        WeightsError: its files cannot be read.
+    """
+    if method != "eagle3":
+        return DraftStates()
+    assert path is not None
+    return DraftStates(eagle3.projection(_open(path)))
+
+
+def build_head(
+    method: str,
+    path: str | None,
+    target_source: ModelSource,
+    max_model_len: int,
+    *,
+    rewrite: bool = True,
+) -> BuiltModel:
+    """The program of the head, undivided, for a target of `target_source` that serves texts of
+    `max_model_len` tokens. `method` and `path` are those of `head_states`.
+
+    Raises:
+        ModelConfigError: the head does not fit the target, or is of another kind.
+        WeightsError: a weight is missing, unused or of the wrong shape.
+    """
+    target_source = with_architecture(target_source)
+    target = DraftTarget.of(target_source.architecture, target_source.config)
+    trace = Trace()
+    of_target = WeightBinder(trace, target_source)
+    if path is None:
+        head: DraftHead = MtpHead(target, of_target)
+        own = of_target
+    else:
+        source = _open(path)
+        head = (EagleHead if method == "eagle" else eagle3.Eagle3Head)(source, target)
+        own = WeightBinder(trace, source)
+    _trace(head, HeadWeights(own, of_target))
+    own.check_all_used(head.ignored)
+    return BuiltModel(
+        program_text=text_of(trace.program, rewrite=rewrite),
+        architecture=_ARCHITECTURES[method],
+        vocab_size=head.vocab_size,
+        output_size=head.vocab_size,
+        max_model_len=max_model_len,
+        pooled=None,
+        chunked_prefill=True,
+        prefix_caching=True,
+        kv_groups=tuple(trace.program.groups),
+        eos_token_ids=(),
+        notes=tuple(own.notes),
+        draft_states_width=head.width,
+        draft_token_ids=head.token_ids,
+    )
+
+
+def _open(path: str) -> ModelSource:
+    source = eagle_files.as_heads_read(ModelSource.open(path))
+    check_sizes(source, vocabulary=False)
+    return source
+
+
+def _trace(head: DraftHead, weights: HeadWeights) -> None:
+    trace = weights.own.trace
+    inputs = HeadInputs(
+        trace.input("token_ids", "i32", ("tokens",)),
+        trace.input("positions", "i32", ("tokens",)),
+        trace.input(DRAFT_STATES, ACT, ("tokens", head.width)),
+    )
+    hidden = head.hidden(weights, inputs)
+    rows = ops.select_rows(hidden, trace.input("logits_rows", "i32", ("logits_rows",)))
+    results = head.results(weights, rows)
+    trace.output("logits", results.logits)
+    trace.output(DRAFT_STATES, results.states)
+    trace.program.check_integrity()

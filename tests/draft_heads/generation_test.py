@@ -1,0 +1,220 @@
+"""Through the engine: greedy tokens with drafts of a head are those without, for random heads and
+for heads that are always right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pagemill import _native
+from pagemill.config import ConfigError, EngineConfig, build
+from pagemill.engine.loading import load, update_weights
+from pagemill.engine.model_plan import plan_model
+from pagemill.models.base import ModelConfigError
+from safetensors.torch import load_file, save_file
+from transformers import LlamaConfig
+
+from tests.draft_heads.eagle_checkpoints import make_eagle, make_eagle3
+from tests.draft_heads.mtp_checkpoints import make_mtp
+from tests.families.families import make
+from tests.parity.drafted_tokens import TOKENS, tokens_of
+
+CYCLE = 40  # tokens of the models whose next token is the last one plus 1
+OPTIONS: Mapping[str, Any] = {
+    "temperatures": (0.0,),
+    "max_num_batched_tokens": 32,
+    "kv_cache_dtype": "f32",
+    "activation_dtype": "f32",
+}
+
+
+def _drafts(method: str, head: Path | None, tokens: int) -> dict[str, Any]:
+    config = {"method": method, "num_speculative_tokens": tokens}
+    return config if head is None else {**config, "model": str(head)}
+
+
+def _llama(path: Path, *, seed: int = 0, **changes: Any) -> LlamaConfig:
+    changes = {"num_hidden_layers": 7, "tie_word_embeddings": False, **changes}
+    return make("llama", path, seed=seed, changes=changes).config
+
+
+@pytest.mark.parametrize(
+    "family", ["deepseek_v3", "deepseek_v32", "glm4_moe", "mimo", "qwen3_next"]
+)
+def test_greedy_tokens_with_an_mtp_layer_are_those_without(family: str, tmp_path: Path) -> None:
+    make_mtp(family, tmp_path)
+    expected, _ = tokens_of(tmp_path, **OPTIONS)
+    tokens, stats = tokens_of(tmp_path, speculative_config=_drafts("mtp", None, 3), **OPTIONS)
+    assert tokens == expected
+    assert stats.draft_tokens > 0
+
+
+@pytest.mark.parametrize("method", ["eagle", "eagle3"])
+def test_greedy_tokens_with_an_eagle_head_are_those_without(method: str, tmp_path: Path) -> None:
+    config = _llama(tmp_path / "target")
+    head = (make_eagle if method == "eagle" else make_eagle3)(tmp_path / "head", config)
+    expected, _ = tokens_of(tmp_path / "target", **OPTIONS)
+    drafts = _drafts(method, head.path, 3)
+    tokens, stats = tokens_of(tmp_path / "target", speculative_config=drafts, **OPTIONS)
+    assert tokens == expected
+    assert stats.draft_tokens > 0
+
+
+def test_ranks_verify_the_drafts_of_a_head(tmp_path: Path) -> None:
+    config = _llama(tmp_path / "target")
+    head = make_eagle3(tmp_path / "head", config)
+    expected, _ = tokens_of(tmp_path / "target", **OPTIONS)
+    drafts = _drafts("eagle3", head.path, 3)
+    tokens, stats = tokens_of(
+        tmp_path / "target", speculative_config=drafts, tensor_parallel_size=2, **OPTIONS
+    )
+    assert tokens == expected
+    assert stats.draft_tokens > 0
+
+
+def _next_in_cycle(tensors: dict[str, torch.Tensor], steps: int = 1) -> torch.Tensor:
+    """A head of the vocabulary for states that are embeddings: the token `steps` after, in the
+    cycle that all tokens are in."""
+    embed = tensors["model.embed_tokens.weight"]
+    return torch.stack([embed[(token - steps) % CYCLE] for token in range(len(embed))])
+
+
+def _count_up(tensors: dict[str, torch.Tensor]) -> None:
+    """The model's next token is the last one plus 1: no layer adds anything to embeddings, which
+    are orthogonal."""
+    for name in tensors:
+        if name.endswith(("o_proj.weight", "down_proj.weight")):
+            tensors[name].zero_()
+        elif name.endswith("norm.weight"):
+            tensors[name].fill_(1)
+    tensors["model.embed_tokens.weight"].copy_(
+        torch.eye(*tensors["model.embed_tokens.weight"].shape)
+    )
+    tensors["lm_head.weight"].copy_(_next_in_cycle(tensors))
+
+
+def _rewrite(path: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
+    tensors = load_file(path / "model.safetensors")
+    change(tensors)
+    save_file({k: v.contiguous() for k, v in tensors.items()}, path / "model.safetensors")
+
+
+PROMPTS = [[3, 4, 5, 6], [17, 18], [38, 39, 0, 1, 2], [*range(CYCLE), *range(20)]]
+
+
+def _check_all_accepted(target: Path, drafts: dict[str, Any]) -> None:
+    options = {**OPTIONS, "kv_cache_memory_bytes": "8MiB"}  # no request is preempted
+    tokens, stats = tokens_of(target, prompts=PROMPTS, speculative_config=drafts, **options)
+    assert tokens == [[(prompt[-1] + 1 + i) % CYCLE for i in range(TOKENS)] for prompt in PROMPTS]
+    assert stats.draft_tokens > 0
+    # A request that ends by length drops the tokens accepted after that.
+    assert stats.accepted_draft_tokens == stats.draft_tokens
+
+
+def test_an_mtp_layer_that_is_right(tmp_path: Path) -> None:
+    """It passes the embedding on, as the model does."""
+
+    def change(tensors: dict[str, torch.Tensor]) -> None:
+        _count_up(tensors)
+        hidden = tensors["model.norm.weight"].shape[0]
+        projection = torch.zeros(hidden, 2 * hidden)
+        projection[:, hidden:] = torch.eye(hidden)  # the embedding is behind the state
+        tensors["model.mtp_layers.0.input_proj.weight"] = projection
+
+    make_mtp("mimo", tmp_path, vocab_size=64)
+    _rewrite(tmp_path, change)
+    _check_all_accepted(tmp_path, _drafts("mtp", None, 3))
+
+
+def test_an_eagle_head_that_is_right(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    config = _llama(target, vocab_size=64)
+    _rewrite(target, _count_up)
+    head = make_eagle(tmp_path / "head", config)
+
+    def change(tensors: dict[str, torch.Tensor]) -> None:
+        for name in tensors:
+            if name.endswith(("o_proj.weight", "down_proj.weight", "fc.bias", "fc.weight")):
+                tensors[name].zero_()
+        hidden = config.hidden_size
+        tensors["fc.weight"][:, :hidden] = torch.eye(hidden)  # the embedding is in front
+
+    _rewrite(head.path, change)
+    _check_all_accepted(target, _drafts("eagle", head.path, 3))
+
+
+def test_an_eagle3_head_that_is_right_about_the_next_token(tmp_path: Path) -> None:
+    """Its state is the embedding of the token before, which is two tokens before the draft; its own
+    vocabulary is in another order. A wrong order, a state of another token or of another request
+    would make drafts wrong."""
+    target = tmp_path / "target"
+    config = _llama(target, vocab_size=64)
+    _rewrite(target, _count_up)
+    head = make_eagle3(tmp_path / "head", config)
+    model = load_file(target / "model.safetensors")
+
+    def change(tensors: dict[str, torch.Tensor]) -> None:
+        for name in tensors:
+            if name.endswith(("o_proj.weight", "down_proj.weight", "fc.weight")):
+                tensors[name].zero_()
+            elif name.endswith("norm.weight"):
+                tensors[name].fill_(1)
+        hidden = config.hidden_size
+        tensors["fc.weight"][:, :hidden] = torch.eye(hidden)  # all three are the embedding
+        order = torch.arange(CYCLE).flip(0)
+        tensors["lm_head.weight"] = _next_in_cycle(model, steps=2)[order]
+        tensors["d2t"] = order - torch.arange(CYCLE)
+
+    _rewrite(head.path, change)
+    fields = json.loads((head.path / "config.json").read_text())
+    (head.path / "config.json").write_text(json.dumps({**fields, "draft_vocab_size": CYCLE}))
+    # Its own next state says nothing of further tokens.
+    _check_all_accepted(target, _drafts("eagle3", head.path, 1))
+
+
+def test_a_plan_counts_the_head(tmp_path: Path) -> None:
+    """Its weights besides the model's, and KV of one more layer."""
+    config = _llama(tmp_path / "target")
+    head = make_eagle(tmp_path / "head", config)
+    options = {"model": str(tmp_path / "target"), "kv_cache_dtype": "f32", **OPTIONS}
+    options.pop("temperatures")
+    drafts = _drafts("eagle", head.path, 3)
+    alone = plan_model(build(EngineConfig, options))
+    plan = plan_model(build(EngineConfig, {**options, "speculative_config": drafts}))
+    own = sum(4 * tensor.numel() for tensor in head.tensors.values())
+    table = 4 * 2 * config.vocab_size * config.hidden_size  # embeddings and the target's head
+    assert own <= plan.weights - alone.weights <= own + 2 * table
+    assert plan.kv_per_token > alone.kv_per_token
+
+
+def test_a_head_needs_the_native_executor(tmp_path: Path) -> None:
+    make_mtp("mimo", tmp_path)
+    with pytest.raises(ConfigError, match="the method mtp needs .* --executor native"):
+        tokens_of(tmp_path, speculative_config=_drafts("mtp", None, 1), executor="torch")
+
+
+def test_a_model_without_an_mtp_layer_is_refused(tmp_path: Path) -> None:
+    _llama(tmp_path)
+    with pytest.raises(ModelConfigError, match="use another method"):
+        tokens_of(tmp_path, speculative_config=_drafts("mtp", None, 1))
+
+
+def test_new_weights_keep_the_head(tmp_path: Path) -> None:
+    """The program of new weights returns the states of the head, too."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    config = _llama(old)
+    _llama(new, seed=5)
+    head = make_eagle3(tmp_path / "head", config)
+    options = {"max_model_len": 128, "kv_cache_memory_bytes": "1MiB"}
+    drafts = _drafts("eagle3", head.path, 3)
+    loaded = load(build(EngineConfig, {"model": str(old), "speculative_config": drafts, **options}))
+    try:
+        update_weights(loaded.core, loaded.source, str(new), head=loaded.head)
+        with pytest.raises(_native.StatusError):
+            update_weights(loaded.core, loaded.source, str(new))
+    finally:
+        loaded.core.bindings.engine.shutdown()

@@ -1,0 +1,88 @@
+"""MTP layers equal a model of `transformers` that runs the same layer on the same states."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pagemill.models.base import ModelConfigError
+from pagemill.runner.build import BuildOptions, build
+from pagemill.weights.errors import UnusedTensorError
+from pagemill.weights.source import ModelSource
+from safetensors.torch import load_file, save_file
+
+from tests.draft_heads.head_run import (
+    KINDS,
+    TOLERANCE,
+    error,
+    head_of,
+    prompts_for,
+    run,
+    states_before,
+    target_program,
+)
+from tests.draft_heads.mtp_checkpoints import LAYOUTS, Checkpoint, make_mtp
+from tests.parity.tiny_models import make
+
+
+@pytest.fixture(name="case", scope="module", params=sorted(LAYOUTS))
+def _case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    return make_mtp(request.param, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_model_returns_its_final_states(case: Checkpoint, kind: str) -> None:
+    prompts = prompts_for(case.vocab_size)
+    text = target_program(case.path, "mtp", None, rewrite=kind == "native")
+    outputs = run(kind, text, prompts)
+    for prompt, states in zip(prompts, outputs["draft_states"], strict=True):
+        assert error(states, case.final_states(prompt)) <= TOLERANCE
+
+
+def test_logits_are_those_without_states(case: Checkpoint) -> None:
+    prompts = prompts_for(case.vocab_size)
+    plain = build(ModelSource.open(case.path), BuildOptions()).program_text
+    text = target_program(case.path, "mtp", None, rewrite=True)
+    expected, actual = run("native", plain, prompts), run("native", text, prompts)
+    for a, b in zip(actual["logits"], expected["logits"], strict=True):
+        assert np.array_equal(a, b)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_layer(case: Checkpoint, kind: str) -> None:
+    prompts = prompts_for(case.vocab_size)
+    built = head_of(case.path, "mtp", None, rewrite=kind == "native")
+    states = [states_before(case.final_states(prompt)) for prompt in prompts]
+    assert built.draft_states_width == states[0].shape[1]
+    assert built.vocab_size == case.vocab_size and not built.draft_token_ids
+    outputs = run(kind, built.program_text, prompts, states)
+    for index, prompt in enumerate(prompts):
+        logits, passed = case.head(prompt, states[index])
+        assert error(outputs["logits"][index], logits) <= TOLERANCE
+        assert error(outputs["draft_states"][index], passed) <= TOLERANCE
+
+
+def test_a_tensor_that_the_layer_does_not_use_is_refused(tmp_path: Path) -> None:
+    make_mtp("glm4_moe", tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors["model.layers.4.other.weight"] = torch.zeros(3)
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(UnusedTensorError, match=r"model\.layers\.4\.other"):
+        head_of(tmp_path, "mtp", None)
+
+
+@pytest.mark.parametrize("family", ["llama", "glm4_moe"])
+def test_models_without_such_a_layer_are_refused(family: str, tmp_path: Path) -> None:
+    if family == "llama":
+        make(family, tmp_path)
+        words = "MTP layers of this architecture are not supported"
+    else:
+        make_mtp(family, tmp_path)
+        tensors = load_file(tmp_path / "model.safetensors")
+        kept = {k: v for k, v in tensors.items() if not k.startswith("model.layers.4.")}
+        save_file(kept, tmp_path / "model.safetensors")
+        words = r"the checkpoint has no MTP layer \(model\.layers\.4\.enorm\.weight is missing\)"
+    with pytest.raises(ModelConfigError, match=words):
+        head_of(tmp_path, "mtp", None)
