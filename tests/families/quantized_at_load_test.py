@@ -114,6 +114,29 @@ def test_modules_that_stay_as_they_are(
         assert difference(make_executor(kind, source), expected) <= EXACT, kind
 
 
+@pytest.mark.parametrize(
+    ("family", "name", "targets"),
+    [
+        ("llama", "fp8", [("gate_proj", "int4"), ("re:.*[kv]_proj", "int8")]),
+        ("qwen3_moe", "int8", [("experts", "int4"), ("self_attn", "fp8_per_block")]),
+        ("llama4", "int4", [("experts", "fp8"), ("q_proj", "int8_w8a8")]),
+    ],
+)
+def test_modules_of_other_formats(
+    name: str, family: str, targets: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    """Also in products of one value, of which each matrix may have another."""
+    model = tmp_path / "model"
+    model.mkdir()
+    make_family(family, model)
+    source = rounded(model, name, tmp_path, (), targets)
+    assert len(source.config["quantization_config"]["config_groups"]) == 3
+    expected = reference(model, source)
+    for kind in EXECUTORS:
+        tolerance = ROUNDED if kind == "native" else EXACT
+        assert difference(make_executor(kind, source), expected) <= tolerance, kind
+
+
 def test_experts_of_a_layer_stay_together(tmp_path: Path) -> None:
     model = _model(tmp_path, "qwen3_moe")
     source = rounded(model, "fp8", tmp_path, ["experts.1"])

@@ -16,9 +16,10 @@ from pagemill.engine.outputs import EngineError
 from tests.adapters.engine_adapters import adapters_of
 from tests.adapters.random_adapter import Kind, save_adapter
 from tests.families.rounded_matrices import reference, rounded
+from tests.parity.converted_checkpoints import FourBits, write_four_bits
 from tests.parity.greedy import wrong_tokens
 from tests.parity.small_engine import generate, generate_one, random_prompt
-from tests.parity.tiny_models import make
+from tests.parity.tiny_models import make, tiny_llama
 
 PROMPT = random_prompt(1, 70, 200)
 TOKENS = 16
@@ -102,3 +103,19 @@ def test_a_draft_model_stays_as_it_is(tmp_path: Path) -> None:
         assert "pack_quantized" not in draft.program_text
         assert _tokens(loaded) == expected
         assert loaded.core.bindings.engine.stats().draft_tokens > 0
+
+
+def test_four_bits_of_bitsandbytes_with_new_weights_and_a_draft(tmp_path: Path) -> None:
+    """All three are converted alike, and such a model may be given its method."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    small = tiny_llama(intermediate_size=160)
+    write_four_bits(small, one, FourBits(nested=True))
+    small.model.layers[1].mlp.down_proj.weight.data.neg_()
+    write_four_bits(small, two, FourBits(nested=True))
+    drafts = {"method": "draft_model", "model": str(two), "num_speculative_tokens": 4}
+    options = {"quantization": "bitsandbytes", "speculative_config": drafts}
+    with _loaded(one, **options) as loaded, _loaded(two) as expected:
+        before = _tokens(loaded)
+        assert loaded.core.bindings.engine.stats().draft_tokens > 0
+        update_weights(loaded.core, loaded.source, str(two), at_load=loaded.at_load)
+        assert before != _tokens(loaded) == _tokens(expected)

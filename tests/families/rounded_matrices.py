@@ -18,11 +18,17 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 
-def rounded(path: Path, name: str, folder: Path, ignored: Sequence[str] = ()) -> ModelSource:
+def rounded(
+    path: Path,
+    name: str,
+    folder: Path,
+    ignored: Sequence[str] = (),
+    targets: Sequence[tuple[str, str]] = (),
+) -> ModelSource:
     """The checkpoint at `path` with matrices in the format `name`, in a file in `folder`; without
-    the modules that `ignored` lists."""
+    the modules that `ignored` lists, and with those of `targets` in their formats."""
     source = ModelSource.open(path)
-    at_load = LoadQuantization(name, str(folder), tuple(ignored))
+    at_load = LoadQuantization(name, str(folder), tuple(ignored), tuple(targets))
     return quantize(source, at_load, lambda: matrices_to_quantize(source), sys.stderr)
 
 

@@ -121,6 +121,28 @@ def test_layers_of_different_schemes(name: str, kind: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kind", EXECUTORS)
+def test_quark_packs_as_awq_under_other_names(kind: str, tmp_path: Path) -> None:
+    reference = write_packed(tmp_path, Scheme("awq", group=64))
+    names = {"qweight": "weight", "qzeros": "weight_zero_point", "scales": "weight_scale"}
+    renamed: dict[str, torch.Tensor] = {}
+    for name, tensor in load_file(tmp_path / "model.safetensors").items():
+        module, _, part = name.rpartition(".")
+        renamed[f"{module}.{names.get(part, part)}"] = tensor
+    save_file(renamed, tmp_path / "model.safetensors")
+    config = json.loads((tmp_path / "config.json").read_text())
+    weight = {"dtype": "uint4", "qscheme": "per_group", "group_size": 64, "symmetric": False}
+    config["quantization_config"] = {
+        "quant_method": "quark",
+        "global_quant_config": {"weight": weight},
+        "exclude": ["lm_head"],
+        "export": {"pack_method": "reorder"},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    tolerance = ROUNDED if kind == "native" else EXACT
+    assert difference(make_executor(kind, ModelSource.open(tmp_path)), reference) <= tolerance
+
+
+@pytest.mark.parametrize("kind", EXECUTORS)
 def test_int8_beside_packed_integers(kind: str, tmp_path: Path) -> None:
     """Both multiply one x in the gated MLP, by different kernels."""
     sizes = {"hidden_size": 128, "intermediate_size": 160, "num_attention_heads": 4}

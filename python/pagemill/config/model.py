@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pagemill.config.fields import ConfigError, Range, check, option
-from pagemill.config.load_quantization import ignored_modules
+from pagemill.config.load_quantization import ignored_modules, target_formats
 from pagemill.config.sampling import LOGPROBS_MODES
 
 
@@ -62,10 +62,11 @@ class ModelConfig:
     )
     quantization_config: dict[str, Any] = option(
         {},
-        'Modules that --quantization leaves as they are, as JSON: {"ignore": ["lm_head",'
-        ' "layers.0.mlp", "re:.*down_proj"]}. An entry is the name of a module, whole components of'
-        " one, or re: and a regular expression that matches names from their beginning. Experts of"
-        " a layer stay together: all or none of them.",
+        "Modules that --quantization leaves as they are, and modules that it rounds to another"
+        ' format, as JSON: {"ignore": ["lm_head", "layers.0.mlp"], "targets": {"re:.*down_proj":'
+        ' "int8"}}. An entry is the name of a module, whole components of one, or re: and a regular'
+        " expression that matches names from their beginning; the first target that lists a module"
+        " counts. Experts of a layer stay together: all or none of them.",
     )
     max_model_len: int | None = option(
         None,
@@ -158,13 +159,18 @@ class ModelConfig:
             ConfigError: `quantization_config` is not valid, or there is no `quantization`.
         """
         check(self)
-        if self.ignored_modules and self.quantization is None:
+        if (self.ignored_modules or self.target_formats) and self.quantization is None:
             raise ConfigError(
-                "--quantization-config lists modules that --quantization leaves as they are: give"
-                " --quantization, too"
+                "--quantization-config lists modules that --quantization leaves as they are, or"
+                " rounds to another format: give --quantization, too"
             )
 
     @property
     def ignored_modules(self) -> tuple[str, ...]:
         """The modules, names or patterns, that `quantization` leaves as they are."""
         return ignored_modules(self.quantization_config)
+
+    @property
+    def target_formats(self) -> tuple[tuple[str, str], ...]:
+        """Modules, names or patterns, that `quantization` rounds to another format, with it."""
+        return target_formats(self.quantization_config)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pagemill.config import ConfigError, EngineConfig, HeadFiles
 from pagemill.config.env import cache_folder
+from pagemill.engine.model_source import as_stored
 from pagemill.models.draft_heads.draft_states import DraftStates
 from pagemill.runner.build import BuildOptions, BuiltModel, build
 from pagemill.runner.draft_head import build_head, head_states
@@ -61,12 +62,9 @@ def build_draft(
     name = f"--speculative-config: the draft model {drafts.model}"
     if config.executor.executor != "native" or built.module is not None:
         raise ConfigError(f"{name} needs a natively supported model and --executor native")
-    path = resolve(
-        drafts.model,
-        cache_dir=cache_folder(config.model.cache_dir),
-        revision=drafts.revision,
-    )
-    draft_source = ModelSource.open(path)
+    folder = cache_folder(config.model.cache_dir)
+    path = resolve(drafts.model, cache_dir=folder, revision=drafts.revision)
+    draft_source = as_stored(ModelSource.open(path), folder).source
     draft = build(draft_source, BuildOptions())
     if draft.pooling or built.pooling:
         which = "it" if draft.pooling else "the model"

@@ -1,5 +1,5 @@
 """The model of a configuration, opened; with random weights if there are to be none, quantized if
-they are to be."""
+they are to be, converted if no kernel multiplies what its files have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pagemill.config.env import cache_folder
 from pagemill.config.load_quantization import LoadQuantization
 from pagemill.engine.executor_sizes import weights_dtype
 from pagemill.quantization.pattern_syntax import PatternError
-from pagemill.quantization.table import METHODS, stated_method
+from pagemill.quantization.table import CONVERTED, METHODS, stated_method
 from pagemill.runner.build import BuildOptions, matrices_to_quantize, model_shapes, supports
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.fetch import resolve
@@ -20,12 +20,13 @@ from pagemill.weights.random_file import random_file
 from pagemill.weights.source import QUANTIZATION, ModelSource
 
 _GGUF = "gguf"
+_FILES = "quantized"
 _DTYPES = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 
 
 class OpenedModel(NamedTuple):
     """`stored` is the model as its files have it; `source` has other matrices if they were
-    quantized here, which `at_load` says, None otherwise."""
+    quantized or converted here, which `at_load` says, None otherwise."""
 
     source: ModelSource
     stored: ModelSource
@@ -38,8 +39,8 @@ def open_model(model: ModelConfig, options: BuildOptions, *, values: bool = True
     With `--load-format dummy`, its tensors are those of a file of random numbers in the cache
     folder, which is written here; a model that `options` give to `transformers` then has no
     tensors: the library makes them. With `--quantization`, matrices are those of a file there that
-    is written here, too, unless the model is quantized that way already. If not `values`, such
-    files have zeros, which take no disk space.
+    is written here, too, unless the model is quantized that way already; see also `as_stored`. If
+    not `values`, such files have zeros, which take no disk space.
 
     Raises:
         ConfigError: dummy weights need a directory with a config.json, unquantized; a model cannot
@@ -48,22 +49,27 @@ def open_model(model: ModelConfig, options: BuildOptions, *, values: bool = True
     """
     wanted, folder = model.quantization, cache_folder(model.cache_dir)
     if wanted is None:
-        source = _open(model, folder, options, values=values)
-        return OpenedModel(source, source, None)
+        return as_stored(_open(model, folder, options, values=values), folder, values=values)
     # Imports take longer than other starts have for them.
     from pagemill.quantization.at_load.formats import FORMATS
 
-    if wanted not in (*FORMATS, *METHODS, _GGUF):
+    for entry, name in model.target_formats:
+        if name not in FORMATS:
+            raise ConfigError(
+                f"--quantization-config: the format {name!r:.60} of the target {entry!r:.60} is not"
+                f" known; known are {', '.join(FORMATS)}"
+            )
+    if wanted not in (*FORMATS, *METHODS, *CONVERTED, _GGUF):
         raise ConfigError(f"--quantization {wanted} is not known; known are {', '.join(FORMATS)}")
     source = _open(model, folder, options, values=values)
     stated = _GGUF if source.kind == _GGUF else stated_method(source.config)
     if wanted == stated:
-        if model.ignored_modules:
+        if model.ignored_modules or model.target_formats:
             raise ConfigError(
                 f"--quantization-config: {source.path} is quantized already ({stated}), so that"
                 " nothing is quantized when it is loaded; leave it out"
             )
-        return OpenedModel(source, source, None)
+        return as_stored(source, folder, values=values)
     if stated is not None:
         raise ConfigError(
             f"--quantization {wanted}: {source.path} is quantized already"
@@ -76,7 +82,8 @@ def open_model(model: ModelConfig, options: BuildOptions, *, values: bool = True
         )
     if options.implementation == "transformers" or not supports(source):
         raise ConfigError(f"--quantization {wanted} needs a model with native support")
-    at_load = LoadQuantization(wanted, str(folder / "quantized"), model.ignored_modules)
+    files, ignored = str(folder / _FILES), model.ignored_modules
+    at_load = LoadQuantization(wanted, files, ignored, model.target_formats)
     try:
         return OpenedModel(quantized(source, at_load, values=values), source, at_load)
     except PatternError as error:
@@ -84,18 +91,37 @@ def open_model(model: ModelConfig, options: BuildOptions, *, values: bool = True
         raise ConfigError(f"--quantization-config: {said}") from error
 
 
+def as_stored(source: ModelSource, folder: Path, *, values: bool = True) -> OpenedModel:
+    """`source` in the formats that its files have, except that matrices in 4 bits of bitsandbytes,
+    and HQQ's, are those of a file in the cache folder `folder`, which is written here; with zeros
+    if not `values`.
+
+    Raises:
+        WeightsError: see `convert`.
+    """
+    method = stated_method(source.config)
+    if method not in CONVERTED:
+        return OpenedModel(source, source, None)
+    at_load = LoadQuantization(method, str(folder / _FILES))
+    converted = quantized(source, at_load, values=values)
+    return OpenedModel(converted, source, None if converted is source else at_load)
+
+
 def quantized(
     source: ModelSource, at_load: LoadQuantization, *, values: bool = True
 ) -> ModelSource:
-    """`source` with the matrices of linear layers quantized; with zeros if not `values`.
+    """`source` with the matrices of linear layers quantized, or converted if the format of
+    `at_load` is that of a checkpoint; with zeros if not `values`.
 
     Raises:
-        WeightsError: see `quantize`.
+        WeightsError: see `quantize` and `convert`.
         PatternError: see `quantize`.
         ModelConfigError: the model is not supported.
     """
-    from pagemill.quantization.at_load.quantized_source import quantize
+    from pagemill.quantization.at_load.quantized_source import convert, quantize
 
+    if at_load.format in CONVERTED:
+        return convert(source, at_load, sys.stderr, values=values)
     return quantize(
         source, at_load, lambda: matrices_to_quantize(source), sys.stderr, values=values
     )

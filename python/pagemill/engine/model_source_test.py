@@ -191,6 +191,21 @@ def test_patterns_that_are_not_supported(tmp_path: Path, pattern: str):
         open_model(_quantized(config, "fp8", pattern).model, BuildOptions())
 
 
+def test_targets_have_formats_that_are_known(tmp_path: Path):
+    config = _quantized(_checkpoint(tmp_path), "fp8")
+    targets = {"targets": {"down_proj": "int7"}}
+    model = replace(config.model, quantization_config=targets)
+    with pytest.raises(ConfigError, match="the format 'int7' of the target 'down_proj' is not"):
+        open_model(model, BuildOptions())
+
+
+def test_a_plan_of_modules_of_another_format(tmp_path: Path):
+    config = _quantized(_config(tmp_path), "fp8")
+    model = replace(config.model, quantization_config={"targets": {"down_proj": "int4"}})
+    saved = plan_model(config).weights - plan_model(replace(config, model=model)).weights
+    assert saved == pytest.approx(2 * 64 * 128 * 3 / 8, rel=0.05)  # CPUs pack int4 as q4_1
+
+
 def test_a_list_of_modules_is_for_quantization_at_load(tmp_path: Path):
     config = _checkpoint(tmp_path, quantization_config={"quant_method": "fp8"})
     with pytest.raises(ConfigError, match=r"quantized already \(fp8\), so that nothing"):

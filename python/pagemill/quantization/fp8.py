@@ -1,6 +1,6 @@
-"""The methods `fp8` and `fbgemm_fp8` of transformers: e4m3 weights with a scale per tensor, row or
-block. With `expert_dtype` fp4, which DeepSeek-V4 has beside the section of `fp8`, experts are in
-MXFP4."""
+"""The methods `fp8` and `fbgemm_fp8` of transformers, and `ptpc_fp8`: e4m3 weights with a scale per
+tensor, row or block. With `expert_dtype` fp4, which DeepSeek-V4 has beside the section of `fp8`,
+experts are in MXFP4."""
 
 from __future__ import annotations
 
@@ -77,3 +77,16 @@ class FbgemmFp8(Fp8):
         names = ModuleNames(section.strings("modules_to_not_convert"))
         notes = () if section.get("activation_scale_ub") is None else (_BOUND,)
         return cls(scheme, scheme, names, notes)
+
+
+class PtpcFp8(Fp8):
+    """With a scale per row; made for activations with a scale per token."""
+
+    @classmethod
+    def from_section(cls, section: Section) -> Self:
+        dynamic = {"dynamic": "dynamic"}
+        section.require("activation_scheme", section.get("activation_scheme", "dynamic"), dynamic)
+        scheme = ScaledScheme(section.method, "f8_e4m3", None, quantized_activations=True)
+        excluded = ("modules_to_not_convert", "ignored_layers")
+        names = ModuleNames([entry for name in excluded for entry in section.strings(name)])
+        return cls(scheme, scheme, names, ())

@@ -1,4 +1,4 @@
-"""The configurations of AWQ, GPTQ, fp8 and FBGEMM name a scheme for each module, or are refused."""
+"""Configurations of AWQ, GPTQ, fp8, FBGEMM, PTPC name a scheme for each module, or are refused."""
 
 from typing import Any
 
@@ -13,6 +13,7 @@ from pagemill.quantization.unquantized import UNQUANTIZED
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True, "version": "gemm"}
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False, "sym": True}
 FP8 = {"quant_method": "fp8"}
+PTPC = {"quant_method": "ptpc_fp8", "activation_scheme": "dynamic"}
 FBGEMM = {"quant_method": "fbgemm_fp8", "activation_scale_ub": 1200.0}
 UP = "model.layers.3.mlp.up_proj"
 
@@ -41,6 +42,7 @@ def scheme(section: object, module: str = UP) -> object:
             ScaledScheme("fp8", "f8_e4m3", (128, 64), quantized_activations=True),
         ),
         (FBGEMM, ScaledScheme("fbgemm_fp8", "f8_e4m3", None, quantized_activations=True)),
+        (PTPC, ScaledScheme("ptpc_fp8", "f8_e4m3", None, quantized_activations=True)),
         (None, UNQUANTIZED),
     ],
 )
@@ -54,6 +56,7 @@ def test_configurations(section: object, expected: object) -> None:
         AWQ | {"modules_to_not_convert": ["lm_head", "mlp.gate"]},
         FP8 | {"modules_to_not_convert": ["lm_head"], "ignored_layers": ["mlp.gate"]},
         FBGEMM | {"modules_to_not_convert": ["lm_head", "model.layers.3.mlp.gate"]},
+        PTPC | {"ignored_layers": ["lm_head", "mlp.gate"]},
         GPTQ | {"dynamic": {"-:lm_head$": {}, r"-:.*\.mlp\.gate$": {}}},
     ],
 )
@@ -112,6 +115,7 @@ def test_a_bound_of_activations_is_noted() -> None:
         (FP8 | {"fmt": "e5m2"}, r"\(fp8\): fmt 'e5m2' is not .* supported: e4m3"),
         (FP8 | {"fmt": ["e4m3"]}, "fmt .* supported: e4m3"),
         (FP8 | {"activation_scheme": "x"}, "activation_scheme 'x'"),
+        (PTPC | {"activation_scheme": "static"}, r"\(ptpc_fp8\): activation_scheme 'static'"),
         (FP8 | {"weight_block_size": [128]}, "weight_block_size .* two sizes"),
         (FP8 | {"weight_block_size": [0, 8]}, "columns a multiple of 4"),
         (FP8 | {"weight_block_size": [1e300, 128]}, "columns a multiple of 4"),

@@ -28,6 +28,7 @@ BLOCK_COLUMNS = 32  # columns divide at multiples of it
 _INTEGERS = ("i32",)
 PARTS = ("qweight", "scales", "qzeros", "g_idx")
 PACK_PARTS = ("weight_packed", "weight_scale", "weight_zero_point", "weight_g_idx")
+_PARTS_OF_LAYOUTS = {"pack_quantized": PACK_PARTS}  # PARTS of others
 _ORDER_NOTE = (
     "matrices that are quantized in the order of activations (desc_act, actorder: an index of"
     " groups that does not count up) are expanded to bf16 by CPUs, to four times the memory of 4"
@@ -52,13 +53,15 @@ class PackedMatrix:
 class PackedScheme:
     """Integers of `bits` bits packed in words, with a scale and perhaps a zero point for each row
     and group of columns. `layout` is that of program text (`cc/tensor/quantized.h`); `group` None:
-    whole rows; `zeros`: every matrix has a tensor of zero points."""
+    whole rows; `zeros`: every matrix has a tensor of zero points; `names`: those of the tensors of
+    values, scales, zero points and indices, if not those that the layout usually has."""
 
     method: str
     layout: str
     bits: int
     group: int | None
     zeros: bool = True
+    names: tuple[str, str, str, str] | None = None
 
     @property
     def name(self) -> str:
@@ -67,10 +70,13 @@ class PackedScheme:
 
     @property
     def _parts(self) -> tuple[str, ...]:
-        return PACK_PARTS if self.layout == "pack_quantized" else PARTS
+        return self.names or _PARTS_OF_LAYOUTS.get(self.layout, PARTS)
 
     def stores(self, tensors: DeclaredTensors, module: str) -> bool:
-        return tensors.has(f"{module}.{self._parts[0]}")
+        location = tensors.peek(f"{module}.{self._parts[0]}")
+        if location is None:
+            return False
+        return not location.name.endswith(".weight") or location.dtype in _INTEGERS
 
     def block_elements(self, tensors: DeclaredTensors, module: str) -> int:
         del tensors, module
@@ -84,7 +90,7 @@ class PackedScheme:
         rows: Part | None,
         columns: Part | None,
     ) -> Tensor:
-        name = f"{module}.weight"
+        name = f"{module}.weight" if self.names is None else f"{module}.weight.packed"
         rows = rows or Part(0, shape[0], shape[0])
         columns = columns or Part(0, shape[1], shape[1])
         key = name

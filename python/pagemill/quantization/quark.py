@@ -1,12 +1,12 @@
-"""AMD's Quark: int8 or e4m3 weights with scales per tensor, row or (e4m3) block, and MXFP4. Modules
-that a wildcard names may have a scheme of their own."""
+"""AMD's Quark: int8 or e4m3 weights with scales per tensor, row or (e4m3) block, integers of 4 bits
+in groups, and MXFP4. Modules that a wildcard names may have a scheme of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Self, cast
 
-from pagemill.quantization import fp4, scaled
+from pagemill.quantization import fp4, packed, scaled
 from pagemill.quantization.base import Scheme
 from pagemill.quantization.module_names import WildcardNames
 from pagemill.quantization.notes import (
@@ -23,6 +23,9 @@ from pagemill.weights.read import is_zero
 # What these change is part of the weights that they leave.
 _ALGORITHMS = ("awq", "autosmoothquant", "gptaq", "gptq", "qronos", "smooth")
 _8_BITS = {"fp8_e4m3": "f8_e4m3", "int8": "i8"}
+_4_BITS = {"fp4": "fp4", "uint4": "uint4 (int4 is stored in two's complement, without an offset)"}
+# Quark packs as AWQ does, under other names.
+_PACKED_PARTS = ("weight", "weight_scale", "weight_zero_point", "weight_g_idx")
 _MAX_MODULES = 1 << 10  # names with a scheme of their own
 _IGNORED = ("input_scale", "input_zero_point")
 _QUERIES = ("*q_proj",)
@@ -32,7 +35,7 @@ class Quark:
     """A module has the scheme of the first wildcard that names it, else that of all modules; none
     if it is excluded."""
 
-    parts = scaled.PARTS
+    parts = frozenset(_PACKED_PARTS) | scaled.PARTS
 
     def __init__(
         self,
@@ -52,6 +55,7 @@ class Quark:
         export = section.section("export")
         stored = export.get("weight_format", "real_quantized")
         export.require("weight_format", stored, {"real_quantized": "real_quantized"})
+        export.require("pack_method", export.get("pack_method", "reorder"), {"reorder": "reorder"})
         if section.section("layer_type_quant_config").entries:
             found = section.get("layer_type_quant_config")
             raise section.refuse("layer_type_quant_config", found, "none")
@@ -109,7 +113,9 @@ def _scheme(group: Section, *, has_results: bool = False) -> tuple[Scheme, tuple
         return UNQUANTIZED, ()
     weight.require("is_dynamic", weight.get("is_dynamic", False), {False: "false"})
     dtype = weight.get("dtype")
-    weight.require("dtype", dtype, {known: known for known in (*_8_BITS, "fp4")})
+    weight.require("dtype", dtype, {known: known for known in _8_BITS} | _4_BITS)
+    if dtype == "uint4":
+        return _packed(group, weight, x)
     if dtype == "fp4":
         weight.require("qscheme", weight.get("qscheme"), {"per_group": "per_group"})
         size = fp4.MXFP4_GROUP
@@ -131,6 +137,16 @@ def _scheme(group: Section, *, has_results: bool = False) -> tuple[Scheme, tuple
         x.require("dtype", x.get("dtype"), {dtype: str(dtype)})
         notes = () if x.get("is_dynamic") else (STATIC_ACTIVATIONS,)
     return scaled.ScaledScheme(group.method, _8_BITS[dtype], block, bool(x.entries)), notes
+
+
+def _packed(group: Section, weight: Section, x: Section) -> tuple[Scheme, tuple[str, ...]]:
+    weight.require("qscheme", weight.get("qscheme"), {"per_group": "per_group"})
+    weight.require("ch_axis", weight.get("ch_axis", -1), {1: "1", -1: "-1"})
+    kinds = {"int32": "int32"}
+    weight.require("zero_point_type", weight.get("zero_point_type") or "int32", kinds)
+    columns = weight.group("group_size", weight.get("group_size"))
+    scheme = packed.PackedScheme(group.method, "awq", 4, columns, names=_PACKED_PARTS)
+    return scheme, (QUANTIZED_ACTIVATIONS,) if x.entries else ()
 
 
 def _numbers(group: Section, name: str) -> Section:

@@ -6,6 +6,7 @@ import pytest
 
 from pagemill.quantization.base import Method
 from pagemill.quantization.fp4 import Fp4Scheme
+from pagemill.quantization.packed import PackedScheme
 from pagemill.quantization.scaled import ScaledScheme
 from pagemill.quantization.section import QuantizationError
 from pagemill.quantization.table import method_of
@@ -15,7 +16,10 @@ METHOD = "quark"
 UP, KEYS = "model.layers.0.mlp.up_proj", "model.layers.0.self_attn.k_proj"
 FP8 = {"dtype": "fp8_e4m3", "qscheme": "per_tensor", "is_dynamic": False}
 INT8 = {"dtype": "int8", "qscheme": "per_channel", "ch_axis": 0, "symmetric": True}
+UINT4 = {"dtype": "uint4", "qscheme": "per_group", "group_size": 128, "ch_axis": -1}
 FP4 = {"dtype": "fp4", "qscheme": "per_group", "group_size": 32, "scale_format": "e8m0"}
+
+PACKED = ("weight", "weight_scale", "weight_zero_point", "weight_g_idx")
 
 
 def group(weight: object, x: object = None, **others: object) -> dict[str, Any]:
@@ -38,6 +42,7 @@ def parse(scheme: object, **section: object) -> Method:
         ),
         (group(INT8, INT8), ScaledScheme(METHOD, "i8", None, quantized_activations=True)),
         (group(FP4, FP4), Fp4Scheme()),
+        (group(UINT4), PackedScheme(METHOD, "awq", 4, 128, names=PACKED)),
         (group(None), UNQUANTIZED),
     ],
 )
@@ -78,7 +83,12 @@ def test_notes() -> None:
         ({"scheme": group("fp8")}, "global_quant_config.weight 'fp8' .* an object"),
         ({"scheme": group([FP8, FP8])}, "weight a list .* one object"),
         ({"scheme": group([3])}, "weight 3 .* an object"),
-        ({"scheme": group(FP8 | {"dtype": "int4"})}, "dtype 'int4' .*: fp8_e4m3, int8, fp4"),
+        ({"scheme": group(FP8 | {"dtype": "int4"})}, "dtype 'int4' .*: fp8_e4m3, int8, fp4, uint4"),
+        ({"scheme": group(UINT4 | {"qscheme": "per_channel"})}, "qscheme 'per_channel'"),
+        ({"scheme": group(UINT4 | {"group_size": 16})}, "group_size 16 .* multiples of 32"),
+        ({"scheme": group(UINT4 | {"ch_axis": 0})}, "ch_axis 0"),
+        ({"scheme": group(UINT4 | {"zero_point_type": "float32"})}, "zero_point_type 'float32'"),
+        ({"scheme": group(UINT4), "export": {"pack_method": "order"}}, "pack_method 'order'"),
         ({"scheme": group(FP8 | {"is_dynamic": True})}, "weight.is_dynamic True"),
         ({"scheme": group(FP8 | {"qscheme": "per_group"})}, "per_tensor, per_channel, per_block"),
         ({"scheme": group(FP8 | {"qscheme": "per_block"})}, "block_size None .* two sizes"),

@@ -1,6 +1,6 @@
 """Matrices of 8-bit elements times scales, stored beside them as `<module>.weight_scale`,
-`weight_scale_inv` or `scale` (all multiply); whole or in parts. Scales are real numbers, or bytes
-that are the exponents of powers of two (e8m0)."""
+`weight_scale_inv` or `scale` (all multiply); whole or in parts. Scales are real numbers, perhaps
+in another unit, or bytes that are the exponents of powers of two (e8m0)."""
 
 from __future__ import annotations
 
@@ -40,12 +40,15 @@ class Scales:
 @dataclass(frozen=True, slots=True)
 class ScaledScheme:
     """`dtype` is "i8" or "f8_e4m3"; `block` is the rows and columns that share a scale, None if a
-    row or the matrix does; `quantized_activations`: made for activations of that type, too."""
+    row or the matrix does; `quantized_activations`: made for activations of that type, too.
+    `suffixes`: names that scales may have; times `unit` they are what multiplies."""
 
     method: str
     dtype: str
     block: tuple[int, int] | None
     quantized_activations: bool = False
+    suffixes: tuple[str, ...] = _SUFFIXES
+    unit: float = 1
 
     @property
     def name(self) -> str:
@@ -72,9 +75,9 @@ class ScaledScheme:
         grid = (-(-shape[0] // block[0]), -(-shape[1] // block[1]))
         values = tensors.matrix(location, rows, columns)
         whole = all(part is None or part.whole for part in (rows, columns))
-        if whole and scales_at.dtype != _EXPONENTS:
+        if whole and scales_at.dtype != _EXPONENTS and self.unit == 1:
             return self._scaled(tensors, values, tensors.small(scales_at, grid), block)
-        stored = Scales(_read_scales(tensors, scales_at).reshape(grid), block)
+        stored = Scales(self._read_scales(tensors, scales_at).reshape(grid), block)
         own = part_of_scales(stored, location, rows, columns)
         scales = tensors.constant(f"{values.name}.scales", own.values)
         return self._scaled(tensors, values, scales, own.block)
@@ -86,7 +89,7 @@ class ScaledScheme:
         location = _locate_values(tensors, module, shape)
         scales_at, block = self._locate_scales(tensors, module, shape)
         grid = (-(-shape[0] // block[0]), -(-shape[1] // block[1]))
-        stored = Scales(_read_scales(tensors, scales_at).reshape(grid), block)
+        stored = Scales(self._read_scales(tensors, scales_at).reshape(grid), block)
         own = scales_of_heads(stored, heads, rows)
         values = tensors.head_matrices(location, heads, rows)
         scales = tensors.constant(f"{values.name}.scales", own.values)
@@ -103,6 +106,16 @@ class ScaledScheme:
             lambda: (self.dtype, _dims(values), form, Parts(values, scales)),
         )
 
+    def _read_scales(
+        self, tensors: DeclaredTensors, location: TensorLocation
+    ) -> npt.NDArray[np.float32]:
+        if location.dtype != _EXPONENTS:
+            return read_f32(location) * np.float32(self.unit)
+        scales = e8m0_values(read_bytes(location))
+        if not np.isfinite(scales).all():
+            raise WeightsError(f"{tensors.path}: {location.name} has a scale that is not a number")
+        return scales
+
     def _locate_scales(
         self, tensors: DeclaredTensors, module: str, shape: tuple[int, int]
     ) -> tuple[TensorLocation, tuple[int, int]]:
@@ -112,12 +125,13 @@ class ScaledScheme:
         Raises:
             WeightsError: there are none, or of another shape than config.json says.
         """
-        names = [f"{module}.{suffix}" for suffix in _SUFFIXES if tensors.has(f"{module}.{suffix}")]
+        suffixes = self.suffixes
+        names = [f"{module}.{suffix}" for suffix in suffixes if tensors.has(f"{module}.{suffix}")]
         if len(names) != 1:
             found = " and ".join(names) or "no scales"
             raise WeightsError(
                 f"{tensors.path}: {module}.weight has {found};"
-                f" it needs one of {', '.join(_SUFFIXES)} beside it"
+                f" it needs one of {', '.join(suffixes)} beside it"
             )
         location = tensors.locate(names[0])
         expected: dict[tuple[int, ...], tuple[int, int]] = {}
@@ -147,15 +161,6 @@ def _locate_values(tensors: DeclaredTensors, module: str, shape: tuple[int, int]
         f"{tensors.path}: {location.name} is {format_shape(location.shape)}, "
         f"the configuration asks for {format_shape(shape)}"
     )
-
-
-def _read_scales(tensors: DeclaredTensors, location: TensorLocation) -> npt.NDArray[np.float32]:
-    if location.dtype != _EXPONENTS:
-        return read_f32(location)
-    scales = e8m0_values(read_bytes(location))
-    if not np.isfinite(scales).all():
-        raise WeightsError(f"{tensors.path}: {location.name} has a scale that is not a number")
-    return scales
 
 
 def _dims(tensor: Tensor) -> tuple[int, ...]:

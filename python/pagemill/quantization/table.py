@@ -18,17 +18,25 @@ from pagemill.weights.json_file import shown
 from pagemill.weights.source import OLDER_QUANTIZATION, QUANTIZATION
 
 METHODS: dict[str, str] = {
+    "auto-round": "pagemill.quantization.auto_round:AutoRound",
     "awq": "pagemill.quantization.awq:Awq",
+    "bitsandbytes": "pagemill.quantization.bitsandbytes:BitsAndBytes",
     "compressed-tensors": "pagemill.quantization.compressed_tensors:CompressedTensors",
     "fbgemm_fp8": "pagemill.quantization.fp8:FbgemmFp8",
     "fp8": "pagemill.quantization.fp8:Fp8",
     "gptq": "pagemill.quantization.gptq:Gptq",
+    "inc": "pagemill.quantization.auto_round:AutoRound",
+    "intel/auto-round": "pagemill.quantization.auto_round:AutoRound",
     "modelopt": "pagemill.quantization.modelopt:ModelOpt",
     "modelopt_fp4": "pagemill.quantization.modelopt:ModelOpt",
     "modelopt_mixed": "pagemill.quantization.modelopt:ModelOpt",
     "mxfp4": "pagemill.quantization.mxfp4:Mxfp4",
+    "ptpc_fp8": "pagemill.quantization.fp8:PtpcFp8",
     "quark": "pagemill.quantization.quark:Quark",
 }
+# Methods of which matrices are converted before a program is built (`at_load.quantized_source`);
+# others of the same checkpoint may be used as they are stored.
+CONVERTED = ("bitsandbytes", "hqq")
 _UNQUANTIZED = "pagemill.quantization.unquantized:Unquantized"
 
 _KEYS = (QUANTIZATION, OLDER_QUANTIZATION)
@@ -49,6 +57,11 @@ def method_of(config: Mapping[str, Any]) -> Method:
             raise QuantizationError(f"{key} is not an object")
         section = cast("Mapping[str, Any]", entry)
         name = section.get("quant_method")
+        if name in CONVERTED and name not in METHODS:
+            raise QuantizationError(
+                f"{key}: the quant_method {shown(name)} is supported in models that are served or"
+                " generate, which convert their matrices first"
+            )
         if not isinstance(name, str) or name not in METHODS:
             raise QuantizationError(
                 f"{key}: the quant_method {shown(name)} is not supported;"

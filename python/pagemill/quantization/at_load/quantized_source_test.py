@@ -19,6 +19,7 @@ from pagemill.quantization.at_load import room, rounded_file
 from pagemill.quantization.at_load.formats import FORMATS
 from pagemill.quantization.at_load.quantized_source import quantize
 from pagemill.quantization.at_load.testing.decoded import read_matrix
+from pagemill.quantization.packed import PackedScheme
 from pagemill.quantization.table import method_of
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.read import read_bytes
@@ -27,6 +28,7 @@ from pagemill.weights.stored_matrix import StoredMatrix
 
 SHAPES = {"a.weight": (300, 256), "b.weight": (40, 96), "odd.weight": (24, 50)}
 STACK = (3, 256, 64)
+Targets = tuple[tuple[str, str], ...]
 
 
 class Model:
@@ -52,13 +54,15 @@ class Model:
     def source(self) -> ModelSource:
         return ModelSource.open(self.path)
 
-    def quantized(self, name: str, *ignored: str, values: bool = True) -> ModelSource:
+    def quantized(
+        self, name: str, *ignored: str, values: bool = True, targets: Targets = ()
+    ) -> ModelSource:
         def matrices() -> Sequence[StoredMatrix]:
             self.searches += 1
             tensors = [tensor for tensor in self.source.tensors if tensor.name != "norm.weight"]
             return [StoredMatrix(tensor, self.transposed) for tensor in tensors]
 
-        at_load = LoadQuantization(name, str(self.folder), ignored)
+        at_load = LoadQuantization(name, str(self.folder), ignored, targets)
         return quantize(self.source, at_load, matrices, io.StringIO(), values=values)
 
     @property
@@ -131,6 +135,34 @@ def test_modules_that_stay_as_they_are(
     assert model.quantized("fp8").tensor("b.weight").file != source.tensor("b.weight").file
     assert model.quantized("fp8", "norm", "re:.*nothing", entry, entry).has(stays)
     assert model.searches == 2
+
+
+def test_modules_of_other_formats(model: Model, caplog: pytest.LogCaptureFixture) -> None:
+    """The first target that lists a module counts; a stack's names all of its matrices."""
+    targets = (("re:experts.up$", "int8"), ("a", "int4"), ("experts", "int4"), ("head", "fp8"))
+    for searches in (1, 1):
+        source = model.quantized("fp8", "odd", targets=targets)
+        assert model.searches == searches
+        method = method_of(source.config)
+        assert method.scheme("b") == method_of(model.quantized("fp8").config).scheme("b")
+        for module, bits in (("experts.up.2", 8), ("a", 4)):
+            assert method.scheme(module) == PackedScheme(
+                "compressed-tensors", "pack_quantized", bits, 32, zeros=bits == 4
+            )
+        for module, shape in (("a", (300, 256)), ("b", (40, 96)), ("experts.up.2", STACK[1:])):
+            name, _, index = module.partition(".up.")
+            stored = model.tensors[f"{name}.up"][int(index)] if index else None
+            expected = model.tensors[f"{module}.weight"] if stored is None else stored
+            values = read_matrix(source, module, shape)
+            assert np.mean((values - expected) ** 2) < 8e-3 * np.mean(expected**2)
+        assert source.tensor("odd.weight") == model.source.tensor("odd.weight")
+        assert "'head' lists no module" in caplog.text and "'experts'" not in caplog.text
+        caplog.clear()
+        model.searches = 1
+    reordered = model.quantized("fp8", "odd", targets=targets[1:] + targets[:1])
+    assert (
+        method_of(reordered.config).scheme("experts.up.0").name.startswith("compressed-tensors (4")
+    )
 
 
 def test_a_list_of_all_modules_is_refused(model: Model) -> None:

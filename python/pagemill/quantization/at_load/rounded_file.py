@@ -1,6 +1,7 @@
 """Writes a safetensors file of matrices that are rounded when a model is loaded.
 
-    write_rounded(path, FORMATS["fp8"], matrices, sys.stderr)   # by all cores
+    fp8 = FORMATS["fp8"]
+    write_rounded(path, [(fp8, matrix) for matrix in matrices], sys.stderr)   # by all cores
 
 Where tensors lie follows from the shapes of matrices. Elements of four bytes come first, then of
 two, then of one, so that each lies at a multiple of its size.
@@ -21,20 +22,21 @@ import numpy.typing as npt
 from tqdm import tqdm
 
 from pagemill.quantization.at_load.room import make_room
-from pagemill.quantization.at_load.rounding import RoundedPart, Rounding
+from pagemill.quantization.at_load.rounding import RoundedPart, Rounding, RowSource
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.new_file import new_file, safetensors_header
-from pagemill.weights.stored_matrix import StoredMatrix
 
 _ELEMENT_BYTES = {"F32": 4, "I32": 4, "F16": 2, "I8": 1, "F8_E4M3": 1}
 _CHUNK = 1 << 18  # elements that a thread rounds at a time: what its core's cache holds
 
 
 class _Place(NamedTuple):
-    """`part` of `matrix`, of which `rows` begin so many bytes behind the header."""
+    """`part` of `matrix`, rounded by `rounding`, of which `rows` begin so many bytes behind the
+    header."""
 
-    matrix: StoredMatrix
+    rounding: Rounding
+    matrix: RowSource
     part: RoundedPart
     rows: int
     begin: int
@@ -54,21 +56,20 @@ class _Place(NamedTuple):
 
 def write_rounded(
     path: Path,
-    rounding: Rounding,
-    matrices: Sequence[StoredMatrix],
+    matrices: Sequence[tuple[Rounding, RowSource]],
     progress: TextIO,
     *,
     values: bool = True,
 ) -> None:
-    """Writes `matrices`, no stacks, to a file that appears at `path` when it is complete; others of
-    the folder may go for it (`make_room`). Without `values` all are zeros, which take no disk
-    space.
+    """Writes `matrices`, no stacks, each in its format, to a file that appears at `path` when it is
+    complete; others of the folder may go for it (`make_room`). Without `values` all are zeros,
+    which take no disk space.
 
     Raises:
         WeightsError: a matrix has a number that is not finite, or the file cannot be written, for
             want of disk space for instance.
     """
-    places = _places(rounding, matrices)
+    places = _places(matrices)
     size = places[-1].end if places else 0
     header = _header(places)
     try:
@@ -77,7 +78,7 @@ def write_rounded(
             make_room(path.parent, size)
         with new_file(path, header, size) as file:
             if values:
-                _write_values(file.fileno(), len(header), rounding, places, progress)
+                _write_values(file.fileno(), len(header), places, progress)
                 os.fsync(file.fileno())
     except OSError as error:
         raise WeightsError(
@@ -86,12 +87,12 @@ def write_rounded(
         ) from error
 
 
-def _places(rounding: Rounding, matrices: Sequence[StoredMatrix]) -> list[_Place]:
-    parts = [(m, part) for m in matrices for part in rounding.parts(m.shape[1])]
+def _places(matrices: Sequence[tuple[Rounding, RowSource]]) -> list[_Place]:
+    parts = [(by, m, part) for by, m in matrices for part in by.parts(m.shape[1])]
     places: list[_Place] = []
     begin = 0
-    for matrix, part in sorted(parts, key=lambda entry: -_ELEMENT_BYTES[entry[1].dtype]):
-        places.append(_Place(matrix, part, -(-matrix.shape[0] // part.row_step), begin))
+    for by, matrix, part in sorted(parts, key=lambda entry: -_ELEMENT_BYTES[entry[2].dtype]):
+        places.append(_Place(by, matrix, part, -(-matrix.shape[0] // part.row_step), begin))
         begin = places[-1].end
     return places
 
@@ -107,14 +108,12 @@ def _header(places: Sequence[_Place]) -> bytes:
     return safetensors_header(entries)
 
 
-def _write_values(
-    file: int, start: int, rounding: Rounding, places: Sequence[_Place], progress: TextIO
-) -> None:
+def _write_values(file: int, start: int, places: Sequence[_Place], progress: TextIO) -> None:
     of_module: dict[str, list[_Place]] = {}
     for place in places:
         of_module.setdefault(place.matrix.module, []).append(place)
 
-    def round_rows(matrix: StoredMatrix, begin: int, count: int) -> int:
+    def round_rows(rounding: Rounding, matrix: RowSource, begin: int, count: int) -> int:
         parts = [part.suffix for part in rounding.parts(matrix.shape[1])]
         rounded = dict(zip(parts, rounding.round(_finite(matrix, begin, count)), strict=True))
         for place in of_module[matrix.module]:
@@ -123,10 +122,10 @@ def _write_values(
             _write_at(file, rounded[place.part.suffix], at)
         return matrix.stored_bytes * count // matrix.shape[0]
 
-    matrices = [found[0].matrix for found in of_module.values()]
+    matrices = [(found[0].rounding, found[0].matrix) for found in of_module.values()]
     pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
     bar = tqdm(
-        total=sum(matrix.stored_bytes for matrix in matrices),
+        total=sum(matrix.stored_bytes for _, matrix in matrices),
         desc="quantizing",
         file=progress,
         unit="B",
@@ -134,16 +133,16 @@ def _write_values(
         disable=None,
     )
     try:
-        for matrix in matrices:  # a few thousand chunks at a time
+        for rounding, matrix in matrices:  # a few thousand chunks at a time
             begins, counts = zip(*_chunks(matrix, rounding.row_step), strict=True)
-            for done in pool.map(round_rows, repeat(matrix), begins, counts):
+            for done in pool.map(round_rows, repeat(rounding), repeat(matrix), begins, counts):
                 bar.update(done)
     finally:
         bar.close()
         pool.shutdown(cancel_futures=True)
 
 
-def _chunks(matrix: StoredMatrix, step: int) -> Iterator[tuple[int, int]]:
+def _chunks(matrix: RowSource, step: int) -> Iterator[tuple[int, int]]:
     """The first rows of parts of the matrix, multiples of `step`, and their numbers of rows."""
     rows, columns = matrix.shape
     size = max(1, _CHUNK // columns // step) * step
@@ -157,7 +156,7 @@ def _check(tensor: TensorLocation, rounded: npt.NDArray[Any]) -> None:
         raise WeightsError(f"{tensor.file}: {tensor.name} has numbers that are too large")
 
 
-def _finite(matrix: StoredMatrix, begin: int, count: int) -> npt.NDArray[np.float32]:
+def _finite(matrix: RowSource, begin: int, count: int) -> npt.NDArray[np.float32]:
     values = matrix.rows(begin, count)
     if not math.isfinite(values.max(initial=0) - values.min(initial=0)):
         tensor = matrix.tensor

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from pagemill.weights.location import TensorLocation
+
 Floats = npt.NDArray[np.float32]
 
 
@@ -19,6 +21,29 @@ class RoundedPart(NamedTuple):
     dtype: str
     row_step: int
     columns: int
+
+
+class RowSource(Protocol):
+    """A matrix that is read some rows at a time, such as `StoredMatrix`; several threads may.
+
+    1. `module` is the name of its module, `shape` [rows, columns].
+    2. `tensor` is what it is read from, for messages, and `stored_bytes` how much that is.
+    3. `rows` reads some of them, f32 [count, columns].
+    """
+
+    @property
+    def module(self) -> str: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def tensor(self) -> TensorLocation: ...
+
+    @property
+    def stored_bytes(self) -> int: ...
+
+    def rows(self, begin: int, count: int) -> Floats: ...
 
 
 class Rounding(Protocol):

@@ -1,4 +1,4 @@
-"""Modules that stay as they are are found by names, components of names, and patterns."""
+"""Modules are found by names, components of names, and patterns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pagemill.quantization.at_load.ignored_modules import IgnoredModules
+from pagemill.quantization.at_load.listed_modules import ListedModules
 from pagemill.quantization.pattern_syntax import PatternError
 
 MODULES = [
@@ -17,7 +17,7 @@ MODULES = [
 
 
 def listed(*entries: str) -> set[str]:
-    ignored = IgnoredModules(entries)
+    ignored = ListedModules(entries)
     assert not ignored.unmatched(MODULES)
     return {module for module in MODULES if module in ignored}
 
@@ -32,18 +32,18 @@ def test_entries() -> None:
 
 def test_entries_that_list_nothing() -> None:
     entries = ["re:.*proj", "lm_head", "down_proj", "re:down_proj", "*.up_proj", "proj"]
-    found = IgnoredModules(entries).unmatched(MODULES)
+    found = ListedModules(entries).unmatched(MODULES)
     assert found == ["lm_head", "re:down_proj", "*.up_proj", "proj"]
-    assert IgnoredModules(["a"]).unmatched([]) == ["a"]
+    assert ListedModules(["a"]).unmatched([]) == ["a"]
 
 
 def test_patterns_that_are_not_supported() -> None:
     with pytest.raises(PatternError, match="'\\('"):
-        IgnoredModules(["lm_head", "re:("])
+        ListedModules(["lm_head", "re:("])
 
 
 def test_lists_with_an_entry_for_each_module_take_little_time() -> None:
     modules = [f"model.layers.{i // 64}.mlp.experts.{i % 64}.up_proj" for i in range(4096)]
     begin = time.process_time()
-    assert not IgnoredModules(modules).unmatched(modules)
+    assert not ListedModules(modules).unmatched(modules)
     assert time.process_time() - begin < 5

@@ -1,6 +1,6 @@
-"""Modules that stay as they are when a model is quantized at load.
+"""Modules that the configuration of quantization at load lists.
 
-ignored = IgnoredModules(["lm_head", "re:.*down_proj"])
+ignored = ListedModules(["lm_head", "re:.*down_proj"])
 "model.layers.0.mlp.down_proj" in ignored                 # True
 ignored.unmatched(["model.layers.0.mlp.down_proj"])       # ["lm_head"]
 """
@@ -12,9 +12,9 @@ from collections.abc import Collection, Sequence
 from pagemill.quantization.module_names import ModuleNames
 
 
-class IgnoredModules:
-    """Modules that `entries` list, as `ignore` of a compressed-tensors checkpoint does (see
-    `ModuleNames`).
+class ListedModules:
+    """Modules that `entries` list, as `ignore` and `targets` of a compressed-tensors checkpoint do
+    (see `ModuleNames`).
 
     Raises:
         PatternError: a pattern is not supported.
@@ -26,6 +26,10 @@ class IgnoredModules:
 
     def __contains__(self, module: str) -> bool:
         return module in self._names
+
+    def first(self, module: str) -> int | None:
+        """The index of the first entry that lists `module`."""
+        return self._names.first(module)
 
     def unmatched(self, modules: Collection[str]) -> list[str]:
         """The entries that list none of `modules`."""
