@@ -22,8 +22,9 @@ With `--api-server-count` each process answers with the counts of all.
 - `--metrics-compatibility vllm` exposes the families of the last column under that name, too.
 - `tenant` and `key` have at most `--max-metrics-tenants` values; further ones are `other`.
 - `handler` and `path` are routes of the server, `none` for a path that is none.
-- [A dashboard](monitoring/grafana_dashboard.json) and [alert rules](monitoring/alerts.yaml) use
-  these names; tests check that.
+- Dashboards of [Grafana](monitoring/grafana_dashboard.json) and of
+  [Perses](monitoring/perses_dashboard.json), and [alert rules](monitoring/alerts.yaml), use these
+  names; tests check that.
 
 | metric | type | labels | meaning | `--metrics-compatibility vllm` |
 |---|---|---|---|---|

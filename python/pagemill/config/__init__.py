@@ -8,6 +8,7 @@ config.scheduler.max_num_seqs
 
 from pagemill.config.batches import BatchApiConfig
 from pagemill.config.cache import CacheConfig
+from pagemill.config.content_log import ContentLogConfig
 from pagemill.config.engine import EngineConfig, ServeConfig
 from pagemill.config.env import Environment, read_environment
 from pagemill.config.executor import ExecutorConfig
@@ -35,6 +36,7 @@ __all__ = [
     "CacheConfig",
     "ConfigError",
     "ConnectionConfig",
+    "ContentLogConfig",
     "EngineConfig",
     "Environment",
     "ExecutorConfig",

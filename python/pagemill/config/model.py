@@ -91,6 +91,11 @@ class ModelConfig:
         " as harmony or mistral; see docs/rendering.md), or auto (by the model's architecture and"
         " files; hf if --chat-template is given).",
     )
+    skip_tokenizer_init: bool = option(
+        False,
+        "Load no tokenizer: prompts and outputs are token ids, and requests with text, such as"
+        " chats, are refused. The model's files need no tokenizer then.",
+    )
     trust_control_tokens: bool = option(
         False,
         "Treat control tokens written in chat messages, such as <|im_end|>, as control tokens."
@@ -156,14 +161,25 @@ class ModelConfig:
         """Checks each field; see `check`.
 
         Raises:
-            ConfigError: `quantization_config` is not valid, or there is no `quantization`.
+            ConfigError: `quantization_config` is not valid, or there is no `quantization`; or an
+                option about text is given with `skip_tokenizer_init`.
         """
         check(self)
+        if self.skip_tokenizer_init:
+            self._check_no_text()
         if (self.ignored_modules or self.target_formats) and self.quantization is None:
             raise ConfigError(
                 "--quantization-config lists modules that --quantization leaves as they are, or"
                 " rounds to another format: give --quantization, too"
             )
+
+    def _check_no_text(self) -> None:
+        for name in ("chat_template", "tool_call_parser", "reasoning_parser"):
+            if getattr(self, name) is not None:
+                raise ConfigError(
+                    f"--{name.replace('_', '-')} is about text, and --skip-tokenizer-init leaves"
+                    " token ids only: give one of them"
+                )
 
     @property
     def ignored_modules(self) -> tuple[str, ...]:

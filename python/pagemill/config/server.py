@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 
 from pagemill.config.batches import BatchApiConfig
+from pagemill.config.content_log import ContentLogConfig
 from pagemill.config.fields import ConfigError, Range, check, option
 from pagemill.config.http import ConnectionConfig, OriginConfig, TlsConfig
 from pagemill.config.media import MediaConfig
@@ -162,6 +163,7 @@ class ServerConfig:
         unit="processes",
         allowed=Range(1, 64),
     )
+    content_log: ContentLogConfig = field(default_factory=ContentLogConfig)
     media: MediaConfig = field(default_factory=MediaConfig)
     batches: BatchApiConfig = field(default_factory=BatchApiConfig)
     connections: ConnectionConfig = field(default_factory=ConnectionConfig)

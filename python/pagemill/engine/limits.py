@@ -45,6 +45,21 @@ def check_prompt(prompt: RenderedPrompt, vocab_size: int, param: str = "prompt")
         )
 
 
+def check_stop(stop: Sequence[str], has_text: bool) -> None:
+    """Refuses stop strings for outputs without text.
+
+    Raises:
+        EngineError: INVALID_ARGUMENT.
+    """
+    if stop and not has_text:
+        raise EngineError(
+            "INVALID_ARGUMENT",
+            "`stop` needs text, and no tokenizer is loaded (--skip-tokenizer-init): use"
+            " `stop_token_ids`.",
+            "stop",
+        )
+
+
 def resolve_max_tokens(
     prompt_tokens: int,
     requested: int | None,

@@ -18,7 +18,7 @@ from typing import Any, TextIO, cast
 
 import numpy as np
 
-from pagemill.config import EngineConfig, build, flatten
+from pagemill.config import EngineConfig, ModelConfig, build, flatten
 from pagemill.config.env import cache_folder
 from pagemill.engine.adapters import Adapters
 from pagemill.engine.enqueued import Enqueued
@@ -43,6 +43,7 @@ from pagemill.observe.snapshot import EngineSnapshot
 from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.formats.table import marker_ids
 from pagemill.render.renderer import Renderer
+from pagemill.render.token_id_renderer import AnyRenderer, TokenIdRenderer
 from pagemill.structured.grammar import Grammar
 from pagemill.structured.vocabulary import Vocabulary
 
@@ -80,15 +81,7 @@ class LLM(OfflineControl):
         self._loaded: LoadedModel = load(config)
         self._engine = self._loaded.core.engine
         try:
-            model = config.model
-            self._renderer = Renderer.open(
-                self._loaded.source,
-                model.chat_template,
-                model.trust_control_tokens,
-                cache_folder(model.cache_dir),
-                mode=model.tokenizer_mode,
-                content_format=model.chat_template_content_format,
-            )
+            self._renderer = _open_renderer(self._loaded, config.model)
         except BaseException:
             self._end_engine()
             raise
@@ -99,11 +92,13 @@ class LLM(OfflineControl):
         self._metrics.watch(self._engine.stats)
         self._model = TextModel(self._loaded, self._renderer, self._queue, self._metrics)
         self._enqueued = Enqueued(self._queue)
-        core.bindings.grammars.open_vocabulary = self._vocabulary
+        renderer = self._renderer
+        if isinstance(renderer, Renderer):
+            core.bindings.grammars.open_vocabulary = lambda: self._vocabulary(renderer)
 
-    def _vocabulary(self) -> Vocabulary:
+    def _vocabulary(self, renderer: Renderer) -> Vocabulary:
         size = self._loaded.core.built.vocab_size
-        tokenizer = self._renderer.tokenizer
+        tokenizer = renderer.tokenizer
         markers = marker_ids(tokenizer.added_token_id, Checkpoint(tokenizer.added_tokens))
         return Vocabulary(tokenizer, size, tuple(self._model.eos_token_ids), markers)
 
@@ -134,7 +129,7 @@ class LLM(OfflineControl):
         return () if workers is None else workers.pids
 
     @property
-    def renderer(self) -> Renderer:
+    def renderer(self) -> AnyRenderer:
         """The model's tokenizer and chat template."""
         return self._renderer
 
@@ -452,6 +447,19 @@ class LLM(OfflineControl):
 
     def _control_text(self, text: str) -> list[int]:
         return self._renderer.encode(text, add_special_tokens=False, parse_special=True)
+
+
+def _open_renderer(loaded: LoadedModel, model: ModelConfig) -> AnyRenderer:
+    if model.skip_tokenizer_init:
+        return TokenIdRenderer.open(loaded.source)
+    return Renderer.open(
+        loaded.source,
+        model.chat_template,
+        model.trust_control_tokens,
+        cache_folder(model.cache_dir),
+        mode=model.tokenizer_mode,
+        content_format=model.chat_template_content_format,
+    )
 
 
 def _finished(batch: TextBatch, progress: TextIO | None) -> list[Output]:

@@ -13,7 +13,7 @@ from pagemill.engine.loading import LoadedModel, update_weights
 from pagemill.engine.native_requests import to_engine_error
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.text_batch import Output
-from pagemill.render.renderer import Renderer
+from pagemill.render.token_id_renderer import AnyRenderer
 
 PauseMode = Literal["abort", "wait", "keep"]
 
@@ -30,7 +30,7 @@ class OfflineControl:
     """The methods of `LLM` that are about all requests."""
 
     _loaded: LoadedModel
-    _renderer: Renderer
+    _renderer: AnyRenderer
 
     def save_session(
         self, path: str | os.PathLike[str], tokens: str | Sequence[int] | Output

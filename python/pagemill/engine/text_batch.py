@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pagemill.engine.fan_out import child_sampling
-from pagemill.engine.limits import check_prompt, resolve_max_tokens
+from pagemill.engine.limits import check_prompt, check_stop, resolve_max_tokens
 from pagemill.engine.loading import LoadedModel
 from pagemill.engine.messages import ChoiceRequest, EngineRequest
 from pagemill.engine.offline_batch import OfflineBatch, OfflineQueue
@@ -25,7 +25,7 @@ from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.observe.choice_account import ChoiceAccount
 from pagemill.observe.metrics import RequestMetrics
 from pagemill.render.assembly import ChoiceAssembler, ChoiceDelta
-from pagemill.render.renderer import Renderer
+from pagemill.render.token_id_renderer import AnyRenderer
 from pagemill.structured.grammar import Grammar
 
 
@@ -56,7 +56,7 @@ class TextModel:
     requests that the engine has not had."""
 
     loaded: LoadedModel
-    renderer: Renderer
+    renderer: AnyRenderer
     queue: OfflineQueue
     metrics: RequestMetrics
     ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -150,6 +150,7 @@ class TextBatch:
         self._model = model
         self._grammar, self._adapter = grammar, adapter
         self._params = model.loaded.defaults.fill(stated)
+        check_stop(self._params.stop, model.renderer.has_text)
         self._running: list[RunningChoice] = []
         self._computed: list[int] = []  # tokens of each prompt that were not cached
         self._room: list[int] = []  # tokens that a choice of each prompt may have

@@ -86,27 +86,39 @@ def open_tokenizer(
         folder = Path(source.path)
         opened, tokens = table.open_vocabulary(row, folder, cache)
         tokenizer = TextTokenizer(opened)
-        generation = read_json(folder / "generation_config.json")
-        ends = [generation.get("eos_token_id"), _id_of(tokenizer, tokens["eos_token"])]
+        ends = [_id_of(tokenizer, tokens["eos_token"])]
     elif source.gguf is not None:
         metadata = source.gguf.metadata
         tokenizer = TextTokenizer.from_gguf(metadata, cache)
         tokens = tokens_from_gguf(metadata)
-        ends = [metadata.get(f"tokenizer.ggml.{key}_token_id") for key in ("eos", "eot", "eom")]
+        ends = []
     else:
         folder = Path(source.path)
         tokenizer = TextTokenizer.from_file(folder / "tokenizer.json")
         settings = read_json(folder / "tokenizer_config.json")
         tokens = tokens_from_config(settings)
-        generation = read_json(folder / "generation_config.json")
-        ends = [generation.get("eos_token_id"), _id_of(tokenizer, tokens.get("eos_token"))]
-    ends.append(source.config.get("eos_token_id"))
+        ends = [_id_of(tokenizer, tokens.get("eos_token"))]
     return OpenedTokenizer(
         tokenizer,
         tokens,
-        [i for value in ends for i in end_ids(value)],
+        [*stated_end_ids(source), *(i for i in ends if i is not None)],
         Checkpoint(tokenizer.added_tokens, settings),
     )
+
+
+def stated_end_ids(source: RenderSource) -> list[int]:
+    """The ids of tokens that end a generation, as an opened model's files state them.
+
+    Raises:
+      RenderError: generation_config.json cannot be read.
+    """
+    if source.gguf is not None:
+        metadata = source.gguf.metadata
+        ends = [metadata.get(f"tokenizer.ggml.{key}_token_id") for key in ("eos", "eot", "eom")]
+    else:
+        ends = [read_json(Path(source.path) / "generation_config.json").get("eos_token_id")]
+    ends.append(source.config.get("eos_token_id"))
+    return [i for value in ends for i in end_ids(value)]
 
 
 def read_template(text_or_path: str) -> str:

@@ -44,6 +44,9 @@ class Renderer:
     Chat templates run in processes of their own; `close` ends them.
     """
 
+    has_text = True
+    """Tokens can be written as text, and read from it."""
+
     def __init__(
         self,
         tokenizer: TextTokenizer,

@@ -8,12 +8,13 @@ from __future__ import annotations
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pagemill.server.endpoints.table import error_shape
+from pagemill.server.endpoints.table import QUEUED_PATHS, error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 from pagemill.server.lifecycle import Lifecycle
 
-_API_PREFIXES = ("/v1/", "/inference/", "/invocations")
+_API_PREFIXES = ("/v1/", "/v2/", "/inference/")
+_ENGINE_PATHS = frozenset(path for _, path in QUEUED_PATHS)
 
 
 class Admission:
@@ -25,7 +26,7 @@ class Admission:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry."""
-        if scope["type"] != "http" or not scope["path"].startswith(_API_PREFIXES):
+        if scope["type"] != "http" or not _is_counted(scope["path"]):
             await self._app(scope, receive, send)
             return
         try:
@@ -37,6 +38,10 @@ class Admission:
             await self._app(scope, receive, send)
         finally:
             self._lifecycle.leave()
+
+
+def _is_counted(path: str) -> bool:
+    return path.startswith(_API_PREFIXES) or path in _ENGINE_PATHS
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:

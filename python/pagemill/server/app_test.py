@@ -193,7 +193,9 @@ def test_head_and_options() -> None:
             for endpoint in ENDPOINTS:
                 path = endpoint.path.replace("{model:path}", "fake")
                 if not server.state.has_task(endpoint.tasks):
-                    check_error(await server.client.options(path), 404)
+                    absent_route = await server.client.options(path)
+                    assert absent_route.status_code == 404
+                    assert "is not served here" in absent_route.text
                     continue
                 got = await server.client.options(path)
                 assert got.status_code == 204 and not got.content
@@ -228,6 +230,19 @@ def test_loading() -> None:
             got = await server.client.post("/v1/completions", json={"prompt": "a"})
             check_error(got, 503)
             assert int(got.headers["retry-after"]) > 0
+
+    asyncio.run(body())
+
+
+def test_models_that_pool_refuse_while_they_drain() -> None:
+    async def body() -> None:
+        async with fake_server(FakeOptions(pooled_size=4)) as server:
+            server.state.lifecycle.begin_drain()
+            rows = [row for row in ENDPOINTS if row.queued and Task.EMBED in row.tasks]
+            assert {"/score", "/v2/embed", "/pooling"} <= {row.path for row in rows}
+            for row in rows:
+                got = await server.client.post(row.path, json={})
+                assert got.status_code == 503, row.path
 
     asyncio.run(body())
 

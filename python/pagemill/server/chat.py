@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 from pagemill.inputs.rendered_prompt import RenderedPrompt
@@ -11,7 +12,7 @@ from pagemill.render.renderers.base import RESPONSE_FORMAT
 from pagemill.server.caller import Caller
 from pagemill.server.chat_sampling import chat_sampling
 from pagemill.server.choice_search import wanted_search
-from pagemill.server.errors import bad_request
+from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.generation import Generation
 from pagemill.server.output_limits import wanted_limits
 from pagemill.server.pipeline import CheckedRequest, GenerationOptions, Pipeline
@@ -46,6 +47,26 @@ async def start_chat(
         pipeline, request, caller, clamps_max_tokens=clamps_max_tokens
     )
     return await pipeline.generate([prompt], sampling, options)
+
+
+async def start_chats(
+    pipeline: Pipeline, requests: Sequence[ChatRequest], caller: Caller
+) -> Generation:
+    """Renders the messages of requests that are otherwise equal, and submits all prompts.
+
+    Raises:
+        ApiError: one of them cannot be served; nothing runs then.
+    """
+    pipeline.check_choices(len(requests), 1, "messages")
+    checked: list[CheckedRequest] = []
+    for index, request in enumerate(requests):
+        try:
+            checked.append(await checked_chat(pipeline, request, caller))
+        except ApiError as error:
+            message = f"Conversation {index}: {error.message}"
+            raise ApiError(error.status, message, error.param, error.type_name) from error
+    prompts = [each.prompt for each in checked]
+    return await pipeline.generate(prompts, checked[0].sampling, checked[0].options)
 
 
 async def render_chat(

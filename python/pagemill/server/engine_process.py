@@ -47,12 +47,13 @@ async def _serve(config: ServeConfig, path: str) -> None:
     follow_parent(stop.set)
     loaded = await asyncio.to_thread(load, config.engine)
     bindings = loaded.core.bindings
-    bindings.grammars.open_vocabulary = lambda: open_vocabulary(
-        loaded.source,
-        config.engine.model,
-        loaded.core.built.vocab_size,
-        loaded.core.built.eos_token_ids,
-    )
+    if not config.engine.model.skip_tokenizer_init:
+        bindings.grammars.open_vocabulary = lambda: open_vocabulary(
+            loaded.source,
+            config.engine.model,
+            loaded.core.built.vocab_size,
+            loaded.core.built.eos_token_ids,
+        )
     server = EngineServer(bindings, model_facts(loaded), _native.output_schema())
     try:
         await server.listen(path)

@@ -3,6 +3,7 @@
 OpenAI's: {"error": {"message": str, "type": str, "param": str | null, "code": int}}
 Anthropic's: {"type": "error", "error": {"type": str, "message": str}}, in some with `details`,
 {"error_code": str}
+Cohere's: {"message": str}
 """
 
 from __future__ import annotations
@@ -47,6 +48,12 @@ class ErrorDetails(msgspec.Struct):
     """What clients of Anthropic's API act upon."""
 
     error_code: str
+
+
+class CohereError(msgspec.Struct):
+    """The error object of Cohere's API."""
+
+    message: str
 
 
 class AnthropicErrorBody(msgspec.Struct):
@@ -98,6 +105,12 @@ def _anthropic(error: ApiError, message: str) -> AnthropicError:
     return AnthropicError(AnthropicErrorBody(kind, message, details))
 
 
+def _cohere(error: ApiError, message: str) -> CohereError:
+    del error
+    return CohereError(message)
+
+
 OPENAI = ErrorShape(ErrorResponse, _openai, "", b":\n\n")
 _PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+COHERE = ErrorShape(CohereError, _cohere, "", b":\n\n")
 ANTHROPIC = ErrorShape(AnthropicError, _anthropic, "error", _PING)

@@ -28,6 +28,7 @@ from pagemill.server.caller import ANONYMOUS, Caller
 from pagemill.server.errors import ApiError, from_engine
 from pagemill.server.limits.limiter import Charge
 from pagemill.server.protocol.usage import PromptTokensDetails, Usage
+from pagemill.server.records.content_log import OutputLog
 from pagemill.server.records.timings import RequestTimings
 
 
@@ -67,6 +68,8 @@ class Generation:
         """Why the request ended early; what was generated before it is in the deltas."""
         self.kv_transfer_params: dict[str, str] = {}
         """Those of the first choice that ended with some."""
+        self.outputs: OutputLog | None = None
+        """What logs the outputs; None: they are not logged."""
 
     def prompt_of(self, index: int) -> np.ndarray:
         """Token ids of the prompt that choice `index` continues."""
@@ -133,6 +136,8 @@ class Generation:
         if self._closed:
             return
         self._closed = True
+        if self.outputs is not None:
+            self.outputs.close()
         if self._charge is not None:
             self._charge.settle(self.usage.total_tokens)
         close_account(
@@ -196,6 +201,8 @@ class Generation:
         if len(times) != len(delta.token_ids):
             times = times[: len(delta.token_ids)]
         choice.add_tokens(self._metrics, times, self._arrived)
+        if self.outputs is not None:
+            self.outputs.add(output.index, delta.token_ids, delta.finish_reason)
         if delta.finish_reason is not None:
             choice.end(self._metrics, output, delta.finish_reason, self._arrived)
         if delta.finish_reason is not None and output.finish_reason is None:

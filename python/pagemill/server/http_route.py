@@ -96,6 +96,7 @@ class HttpRoute(Route):
         sent = {**decode_object(body), **request.path_params}
         fields, request_id = named(sent, request.state.request_id)
         request.state.request_id = request_id
+        request.state.record.request_id = request_id
         work = invoke(server, endpoint, fields, caller)
         return answer_response(await until_disconnect(work, request.receive), endpoint.errors)
 

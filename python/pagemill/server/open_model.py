@@ -20,7 +20,7 @@ from pagemill.server.fingerprint import system_fingerprint
 from pagemill.server.images import ImageReader, NoImages, open_images
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
-from pagemill.server.rendering import Renderer, open_renderer, vocabulary
+from pagemill.server.rendering import Renderer, open_renderer, vocabulary_opener
 from pagemill.weights.source import ModelSource
 
 
@@ -49,8 +49,8 @@ async def open_model(
     metrics = RequestMetrics(model.name, model.max_model_len, observed, flatten(config.cache))
     if config.lora.slots:
         metrics.serve_adapters(config.lora.slots)
-    source.grammars.open_vocabulary = lambda: vocabulary(
-        renderer.tokenizer, model.vocab_size, engine.eos_token_ids
+    source.grammars.open_vocabulary = vocabulary_opener(
+        renderer, model.vocab_size, engine.eos_token_ids
     )
     images = await asyncio.to_thread(
         _images, files, client.model.max_image_tokens, media or MediaConfig(), renderer

@@ -85,8 +85,10 @@ def test_it_names_the_routes_of_the_loaded_model() -> None:
     async def body() -> None:
         generates, embeds = await paths(FakeOptions()), await paths(FakeOptions(pooled_size=4))
         assert {path for path in generates - embeds if "{" not in path} == {
+            "/generative_scoring",
             "/inference/v1/generate",
             "/v1/chat/completions",
+            "/v1/chat/completions/batch",
             "/v1/chat/completions/derender",
             "/v1/chat/completions/render",
             "/v1/completions",
@@ -100,7 +102,7 @@ def test_it_names_the_routes_of_the_loaded_model() -> None:
             "/v1/responses/render",
         }
         scoring = {"/rerank", "/score", "/v1/rerank", "/v1/score", "/v2/rerank"}
-        assert embeds - generates == {"/pooling", "/v1/embeddings"} | scoring
+        assert embeds - generates == {"/pooling", "/v1/embeddings", "/v2/embed"} | scoring
         classifies = await paths(FakeOptions(pooled_size=1, task=Task.CLASSIFY))
         assert classifies - generates == {"/classify", "/pooling"} | scoring
         of_tokens = await paths(FakeOptions(pooled_size=1, task=Task.TOKEN_CLASSIFY))

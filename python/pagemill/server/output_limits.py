@@ -76,6 +76,10 @@ def token_limits(
     budget = None
     if limits.max_reasoning_tokens is not None:
         budget = ReasoningBudget(_reasoning(renderer, begins), limits.max_reasoning_tokens)
+    if limits.bad_words and not renderer.has_text:
+        raise bad_request(
+            "`bad_words` are text, and no tokenizer is loaded (--skip-tokenizer-init).", "bad_words"
+        )
     return TokenLimits(limits.allowed_token_ids, _rows(limits.bad_words, renderer), budget)
 
 

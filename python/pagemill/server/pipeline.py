@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pagemill.engine.async_engine import AsyncEngine, Prompt
-from pagemill.engine.limits import check_prompt, resolve_max_tokens
+from pagemill.engine.limits import check_prompt, check_stop, resolve_max_tokens
 from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
@@ -33,6 +33,7 @@ from pagemill.server.images import Images
 from pagemill.server.limits.limiter import Charge
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.output_limits import NO_LIMITS, OutputLimits, token_limits
+from pagemill.server.records.content_log import ContentLog, Source
 from pagemill.server.records.record import Submission, Work
 from pagemill.server.rendering import Renderer, Rendering
 from pagemill.structured.compiler import GrammarCompiler
@@ -106,6 +107,8 @@ class Pipeline:
         self._row_room = Capacity(MAX_POOLED_NUMBERS)
         self.longest_s: float | None = None
         """Time limit of every request; `timeout_s` can only set a shorter one."""
+        self.content_log: ContentLog | None = None
+        """Where prompts and outputs are logged; None: nowhere."""
 
     def with_adapter(self, name: str) -> Pipeline:
         """The same model computed with the adapter `name`, which is its name in responses."""
@@ -113,13 +116,14 @@ class Pipeline:
         adapted.model = replace(self.model, names=(name,), adapter=name)
         return adapted
 
-    def check_choices(self, num_prompts: int, n: int) -> None:
-        """Raises a 400 ApiError for more choices than fit; called before anything is tokenized."""
+    def check_choices(self, num_prompts: int, n: int, param: str = "n") -> None:
+        """Raises a 400 ApiError, about the field `param`, for more choices than fit; called before
+        anything is tokenized."""
         if num_prompts * n > self.model.max_choices:
             raise bad_request(
                 f"{num_prompts} prompt(s) times `n` = {n} are more choices than this server can"
                 f" hold ({self.model.max_choices}); send fewer at a time.",
-                "n",
+                param,
             )
 
     async def generate(
@@ -135,12 +139,13 @@ class Pipeline:
         """
         sampling = self.model.defaults.fill(sampling)
         try:
+            check_stop(sampling.stop, self.renderer.has_text)
             checked = [self._prompt(prompt, options) for prompt in prompts]
             token_ids = [prompt.rendered.token_ids for prompt in checked]
             parsed = [_parsed(self.renderer, prompt, options.parsed) for prompt in token_ids]
             if options.search is not None:
                 check_search(options.search, options.constraint, sampling, self.model.max_logprobs)
-            # Chats, whose outputs are parsed, have one prompt.
+            _check_beginnings(parsed, options)
             grammar = await self.output_grammar(checked[0], options)
             limits = token_limits(
                 options.limits, self.renderer, self.model.vocab_size, parsed[0].begins
@@ -164,7 +169,7 @@ class Pipeline:
             self.metrics.submitted(len(prompt.rendered), prompt.max_tokens, sampling.n)
         if options.caller.record is not None:
             options.caller.record.submission = _submission(checked, sampling)
-        return Generation(
+        generation = Generation(
             stream,
             assemblers,
             self.metrics,
@@ -174,6 +179,11 @@ class Pipeline:
             charge,
             self.model.adapter,
         )
+        if self.content_log is not None:
+            source = self._source(options.caller)
+            self.content_log.prompts(source, token_ids, _said(checked, sampling))
+            generation.outputs = self.content_log.outputs(source, len(assemblers))
+        return generation
 
     def assembler(
         self, prompt: np.ndarray, sampling: SamplingParams, options: GenerationOptions
@@ -233,6 +243,9 @@ class Pipeline:
             checked = [self._pooling_prompt(prompt, options) for prompt in prompts]
             num_tokens = _most_tokens(checked, 1)
             charge = options.caller.charge(num_tokens)
+            if self.content_log is not None:
+                token_ids = [prompt.rendered.token_ids for prompt in checked]
+                self.content_log.prompts(self._source(options.caller), token_ids, {})
             with _settled_on_error(charge):
                 for start, portion in self._portions(checked):
                     await self._pool_portion(start, portion, options, take)
@@ -306,6 +319,10 @@ class Pipeline:
         finally:
             if options.caller.prepared is not None:
                 options.caller.prepared()
+
+    def _source(self, caller: Caller) -> Source:
+        request_id = "" if caller.record is None else caller.record.request_id
+        return Source(request_id, caller.key_id, self.model.name)
 
     def deadline(self, timeout_s: float | None, caller: Caller) -> float | None:
         """When a request of `caller` with this `timeout` has to have ended, by
@@ -413,6 +430,17 @@ def _submission(prompts: Sequence[Prompt], sampling: SamplingParams) -> Submissi
     return Submission(time.monotonic(), sampling.n, longest, sampling.temperature, sampling.top_p)
 
 
+def _said(prompts: Sequence[Prompt], sampling: SamplingParams) -> dict[str, object]:
+    """What the log says of sampling."""
+    return {
+        "n": sampling.n,
+        "max_tokens": max(prompt.max_tokens for prompt in prompts),
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "seed": sampling.seed,
+    }
+
+
 def _most_tokens(prompts: Sequence[Prompt], n: int) -> int:
     """What `n` choices of each prompt can take: a prompt counts once."""
     return sum(len(prompt.rendered) + n * prompt.max_tokens for prompt in prompts)
@@ -426,6 +454,21 @@ def _settled_on_error(charge: Charge) -> Generator[None]:
     except BaseException:
         charge.settle(0)
         raise
+
+
+def _check_beginnings(parsed: Sequence[ParserOptions], options: GenerationOptions) -> None:
+    """What limits outputs is made for one state in which they begin.
+
+    Raises:
+        ApiError: 400: the prompts leave outputs in several.
+    """
+    is_limited = options.constraint is not None or options.limits is not NO_LIMITS
+    if is_limited and len({each.begins for each in parsed}) > 1:
+        raise bad_request(
+            f"`{options.param}`: some answers begin within reasoning and some do not, so they"
+            " cannot be constrained together: send the conversations one by one.",
+            options.param,
+        )
 
 
 def _parsed(renderer: Renderer, prompt: np.ndarray, parsed: ParserOptions) -> ParserOptions:

@@ -24,8 +24,9 @@ from pagemill.render.formats.table import marker_ids
 from pagemill.render.model_files import RenderSource, chat_row, open_tokenizer
 from pagemill.render.output_machine import FormatNames, Formats
 from pagemill.render.renderer import ChatPrompt
-from pagemill.render.renderer import Renderer as ModelRenderer
+from pagemill.render.renderer import Renderer as TextRenderer
 from pagemill.render.template_process import MAX_PROCESSES
+from pagemill.render.token_id_renderer import AnyRenderer, TokenIdRenderer
 from pagemill.render.token_reach import utf8_bytes
 from pagemill.render.tokenizer import NO_LIMITS, TextLimits, TextPair, TextTokenizer
 from pagemill.server.errors import ApiError, bad_request
@@ -61,6 +62,7 @@ class Detokenizer(Protocol):
 class Renderer(Protocol):
     """The part of `render.Renderer` that the server uses."""
 
+    has_text: bool
     eos_token_ids: tuple[int, ...]
     formats: Formats
     markers: Mapping[str, int]
@@ -208,10 +210,15 @@ class Rendering:
         return num_chars
 
     async def decode(self, token_ids: Sequence[int], skip_special_tokens: bool) -> str:
-        """The text of `token_ids`."""
-        if len(token_ids) <= INLINE_CHARS:
-            return self.renderer.decode(token_ids, skip_special_tokens)
-        return await asyncio.to_thread(self.renderer.decode, token_ids, skip_special_tokens)
+        """The text of `token_ids`.
+
+        Raises:
+            ApiError: 400: the server writes no text.
+        """
+        with _refusals():
+            if len(token_ids) <= INLINE_CHARS:
+                return self.renderer.decode(token_ids, skip_special_tokens)
+            return await asyncio.to_thread(self.renderer.decode, token_ids, skip_special_tokens)
 
     async def _rendered(self, render: Callable[[], ChatPrompt]) -> ChatPrompt:
         if not self._renders.acquire(blocking=False):
@@ -273,16 +280,18 @@ class Rendering:
         return sum(map(utf8_bytes, texts))
 
 
-def open_renderer(source: RenderSource, config: ModelConfig) -> ModelRenderer:
+def open_renderer(source: RenderSource, config: ModelConfig) -> AnyRenderer:
     """The renderer of an opened model; bounds the free memory that this process keeps.
 
     Raises:
         RenderError: the tokenizer or the template cannot be used.
     """
     _bound_free_memory()
+    if config.skip_tokenizer_init:
+        return TokenIdRenderer.open(source)
     cache = cache_folder(config.cache_dir)
     formats = FormatNames(config.reasoning_parser, config.tool_call_parser)
-    return ModelRenderer.open(
+    return TextRenderer.open(
         source,
         config.chat_template,
         config.trust_control_tokens,
@@ -293,10 +302,19 @@ def open_renderer(source: RenderSource, config: ModelConfig) -> ModelRenderer:
     )
 
 
-def vocabulary(
+def vocabulary_opener(
+    renderer: AnyRenderer, vocab_size: int, eos_token_ids: tuple[int, ...]
+) -> Callable[[], Vocabulary] | None:
+    """What opens the vocabulary of a model whose logits have `vocab_size` rows, for grammars; None
+    if no tokenizer is loaded."""
+    if not isinstance(renderer, TextRenderer):
+        return None
+    return lambda: _vocabulary(renderer.tokenizer, vocab_size, eos_token_ids)
+
+
+def _vocabulary(
     tokenizer: TextTokenizer, vocab_size: int, eos_token_ids: tuple[int, ...]
 ) -> Vocabulary:
-    """The vocabulary of a model whose logits have `vocab_size` rows, for grammars."""
     markers = marker_ids(tokenizer.added_token_id, Checkpoint(tokenizer.added_tokens))
     return Vocabulary(tokenizer, vocab_size, eos_token_ids, markers)
 
@@ -319,7 +337,7 @@ def open_vocabulary(
     row = chat_row(source, config.tokenizer_mode, has_own_template=has_own_template)
     opened = open_tokenizer(source, cache_folder(config.cache_dir), row)
     ends = tuple(dict.fromkeys((*eos_token_ids, *opened.eos_token_ids)))
-    return vocabulary(opened.tokenizer, vocab_size, ends)
+    return _vocabulary(opened.tokenizer, vocab_size, ends)
 
 
 def _bound_free_memory() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from pagemill.server.errors import ApiError
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.limits.limiter import KeyLimiter
 from pagemill.server.pipeline import Pipeline
+from pagemill.server.records.content_log import ContentLog
 from pagemill.server.records.count import count
 from pagemill.server.records.record import RequestRecord
 from pagemill.server.registry import ModelRegistry
@@ -102,6 +104,10 @@ class ServerState:
         """The model is loaded: from now on requests are served, while the engine is connected."""
         pipeline.metrics.watch(stats)
         pipeline.longest_s = self.config.request_timeout or None
+        decode = functools.partial(pipeline.renderer.decode, skip_special_tokens=False)
+        pipeline.content_log = ContentLog.of(
+            self.config.content_log, decode if pipeline.renderer.has_text else None
+        )
         self._pipeline = pipeline
         self._models = ModelRegistry(pipeline)
         self._stats = stats

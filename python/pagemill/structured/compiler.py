@@ -86,7 +86,7 @@ class GrammarCompiler:
     def _opened(self, back_end: str) -> GuidanceBackEnd | XgrammarBackEnd:
         if self._tokens is None:
             if self.open_vocabulary is None:
-                raise GrammarError("this engine has no vocabulary to constrain outputs with")
+                raise GrammarError("no tokenizer is loaded, so outputs cannot be constrained")
             self._tokens = TokenTable(self.open_vocabulary())
         if back_end == table.XGRAMMAR:
             self._xgrammar = self._xgrammar or XgrammarBackEnd(self._tokens)

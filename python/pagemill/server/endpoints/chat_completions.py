@@ -1,13 +1,16 @@
-"""`POST /v1/chat/completions`, and its rendering alone."""
+"""`POST /v1/chat/completions`, of one conversation or a batch, and its rendering alone."""
 
 from __future__ import annotations
 
+from msgspec import UNSET
+
 from pagemill.server.answer import Answer
 from pagemill.server.caller import Caller
-from pagemill.server.chat import render_chat, start_chat
+from pagemill.server.chat import render_chat, start_chat, start_chats
 from pagemill.server.chat_wording import ChatWording
 from pagemill.server.derender import derender_chat
 from pagemill.server.protocol.chat import RULES, ChatRequest, ChatResponse
+from pagemill.server.protocol.chat_batch import BatchChatRequest, chats
 from pagemill.server.protocol.decode import decode_fields
 from pagemill.server.protocol.derender import DerenderRequest
 from pagemill.server.protocol.generate import GenerateRequest
@@ -23,6 +26,19 @@ async def create(server: ServerState, body: ChatRequest, caller: Caller) -> Answ
     wording = ChatWording(pipeline, body, name, generation, has_metrics)
     interval = max(server.config.stream_interval, body.stream_interval)
     return await respond(generation, wording, interval if body.stream else None)
+
+
+async def create_batch(server: ServerState, body: BatchChatRequest, caller: Caller) -> Answer:
+    """Answers each of a list of conversations: a choice for each, in their order."""
+    pipeline, _ = server.models.resolve(body.model, caller)
+    requests = chats(body)
+    generation = await start_chats(pipeline, requests, caller)
+    name, has_metrics = f"chatcmpl-{body.request_id}", server.config.enable_per_request_metrics
+    wording = ChatWording(pipeline, requests[0], name, generation, has_metrics)
+    answer = await respond(generation, wording, None)
+    if isinstance(answer, ChatResponse):
+        answer.prompt_token_ids = UNSET  # it has room for those of one prompt
+    return answer
 
 
 async def render(server: ServerState, body: ChatRequest, caller: Caller) -> GenerateRequest:

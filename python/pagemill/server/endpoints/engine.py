@@ -111,6 +111,12 @@ async def save_session(server: ServerState, body: SessionRequest, caller: Caller
     token_ids = body.prompt
     if isinstance(token_ids, str):
         renderer = server.models.resolve(None, caller).model.renderer
+        if not renderer.has_text:
+            raise bad_request(
+                "`prompt` is text, and no tokenizer is loaded (--skip-tokenizer-init): send token"
+                " ids.",
+                "prompt",
+            )
         token_ids = await asyncio.to_thread(renderer.encode, token_ids, True, True)
     if not token_ids:
         raise bad_request("`prompt` is empty.", "prompt")

@@ -17,6 +17,11 @@ async def create(server: ServerState, body: GenerateRequest, caller: Caller) -> 
     pipeline, _ = server.models.resolve(body.model, caller)
     if body.sampling_params.max_tokens == 0:
         raise bad_request("`max_tokens` must be at least 1.", "sampling_params.max_tokens")
+    if body.output_mode == "text" and not pipeline.renderer.has_text:
+        raise bad_request(
+            "`output_mode` is `text`, and no tokenizer is loaded (--skip-tokenizer-init).",
+            "output_mode",
+        )
     request = as_completion(body)
     generation, _ = await start_completion(
         pipeline, request, caller, param="token_ids", reasoning=free_reasoning(body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pagemill.inputs.task import Task
 from pagemill.server.caller import Scope
 from pagemill.server.endpoints.endpoint import Endpoint, Transport
-from pagemill.server.error_shapes import ANTHROPIC, OPENAI, ErrorShape
+from pagemill.server.error_shapes import ANTHROPIC, COHERE, OPENAI, ErrorShape
 
 _GENERATE = (Task.GENERATE,)
 _POOLING = tuple(task for task in Task if task is not Task.GENERATE)
@@ -101,6 +101,18 @@ ENDPOINTS = (
         queued=True,
     ),
     Endpoint(
+        name="chat_completions_batch",
+        method="POST",
+        path="/v1/chat/completions/batch",
+        handler="chat_completions:create_batch",
+        scope=Scope.INFERENCE,
+        tasks=_GENERATE,
+        transport=Transport.JSON,
+        request="chat_batch:BatchChatRequest",
+        response="chat:ChatResponse",
+        queued=True,
+    ),
+    Endpoint(
         name="chat_completions_derender",
         method="POST",
         path="/v1/chat/completions/derender",
@@ -153,6 +165,19 @@ ENDPOINTS = (
         transport=Transport.JSON,
         request="completion:CompletionRequest",
         response="generate:RENDERED",
+    ),
+    Endpoint(
+        name="cohere_embed",
+        method="POST",
+        path="/v2/embed",
+        handler="cohere_embed:create",
+        scope=Scope.INFERENCE,
+        tasks=(Task.EMBED,),
+        transport=Transport.JSON,
+        request="cohere_embed:CohereEmbedRequest",
+        response="cohere_embed:CohereEmbedResponse",
+        errors=COHERE,
+        queued=True,
     ),
     _conversation(
         "conversation", "GET", "/{conversation_id}", "retrieve", "ConversationName", "Conversation"
@@ -279,6 +304,18 @@ ENDPOINTS = (
         request="generate:GenerateRequest",
         response="generate:GenerateResponse",
         event="generate:GenerateResponse",
+        queued=True,
+    ),
+    Endpoint(
+        name="generative_scoring",
+        method="POST",
+        path="/generative_scoring",
+        handler="generative_scoring:create",
+        scope=Scope.INFERENCE,
+        tasks=_GENERATE,
+        transport=Transport.JSON,
+        request="generative_score:GenerativeScoreRequest",
+        response="generative_score:GenerativeScoreResponse",
         queued=True,
     ),
     Endpoint(

@@ -75,8 +75,8 @@ async def _rendered(pipeline: Pipeline, body: InputFields) -> Sequence[RenderedP
     return [await rendered_prompt(pipeline.rendering, chat)]
 
 
-def check_dimensions(size: int | None, pooled: Pooled) -> None:
-    """Checks a size of vectors before any is computed; None = all elements.
+def check_dimensions(size: int | None, pooled: Pooled, param: str = "dimensions") -> None:
+    """Checks a size of vectors, of the field `param`, before any is computed; None = all elements.
 
     Raises:
         ApiError: 400: the model's vectors cannot have this size.
@@ -86,12 +86,11 @@ def check_dimensions(size: int | None, pooled: Pooled) -> None:
         return
     if sizes is None:
         raise bad_request(
-            f"`dimensions` must be {full}: this model's embeddings cannot be shortened.",
-            "dimensions",
+            f"`{param}` must be {full}: this model's embeddings cannot be shortened.", param
         )
     if size > full or (sizes and size not in sizes):
         known = ", ".join(map(str, sizes)) if sizes else f"from 1 to {full}"
-        raise bad_request(f"`dimensions` must be {full}, or {known}.", "dimensions")
+        raise bad_request(f"`{param}` must be {full}, or {known}.", param)
 
 
 def shortened(

@@ -21,10 +21,9 @@ _TOOLS = "send `tools` and `tool_choice`."
 Messages = Annotated[list[dict[str, Any]], Meta(min_length=1, max_length=16384)]
 
 
-class ChatRequest(GenerationRequest, kw_only=True, frozen=True):
-    """The request. Messages keep every key they have, for the template to read."""
+class ChatFields(GenerationRequest, kw_only=True, frozen=True):
+    """The fields beside the messages."""
 
-    messages: Messages
     max_tokens: Positive | None = None
     max_completion_tokens: Positive | None = None
     logprobs: bool = False
@@ -41,6 +40,12 @@ class ChatRequest(GenerationRequest, kw_only=True, frozen=True):
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool = True
     include_reasoning: bool = True
+
+
+class ChatRequest(ChatFields, kw_only=True, frozen=True):
+    """The request. Messages keep every key they have, for the template to read."""
+
+    messages: Messages
 
 
 RULES = FieldRules(

@@ -35,6 +35,7 @@ _CLOSE_TIMEOUT_S = 3.0
 _PATH = "/v1/traces"
 _OPERATIONS = {
     "/classify": "classify",
+    "/generative_scoring": "score",
     "/pooling": "pooling",
     "/rerank": "rerank",
     "/score": "score",
@@ -42,6 +43,7 @@ _OPERATIONS = {
     "/v1/embeddings": "embeddings",
     "/v1/rerank": "rerank",
     "/v1/score": "score",
+    "/v2/embed": "embeddings",
     "/v2/rerank": "rerank",
 }
 _CHAT = "chat"

@@ -82,6 +82,7 @@ class FakeTokenizer:
 class FakeRenderer:
     """Has the methods of `rendering.Renderer`."""
 
+    has_text = True
     eos_token_ids: tuple[int, ...] = (0,)
     special_tokens: Mapping[str, str] = {"eos_token": "<eos>"}
     chat_template: str | None = "{{ messages }}"

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 from pagemill.config import (
     BatchApiConfig,
     ConnectionConfig,
+    ContentLogConfig,
     OriginConfig,
     ServeConfig,
     ServerConfig,
@@ -142,6 +143,7 @@ async def fake_server(
     connections: ConnectionConfig | None = None,
     tls: TlsConfig | None = None,
     tools: Sequence[ToolServer] = (),
+    content_log: ContentLogConfig | None = None,
 ) -> AsyncGenerator[FakeServer, None]:
     """Runs a server in this process; `loaded` False leaves it in its loading phase."""
     options = options or FakeOptions()
@@ -161,6 +163,7 @@ async def fake_server(
         connections=connections or ConnectionConfig(),
         tls=tls or TlsConfig(),
         batches=batches or BatchApiConfig(),
+        content_log=content_log or ContentLogConfig(),
     )
     settings = flatten(ServeConfig(server=config))
     state = ServerState(config, settings=settings, tools=ToolServers(tools))
