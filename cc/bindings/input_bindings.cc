@@ -43,11 +43,13 @@ std::vector<int32_t> ToVector(const Positions& from) {
   return {from.data(), from.data() + from.size()};
 }
 
-std::shared_ptr<const step::MediaFeatures> ToFeatures(
-    const Features& features, const std::optional<ItemPositions>& positions) {
+std::shared_ptr<const step::MediaFeatures> ToFeatures(const Features& features,
+                                                      const std::optional<ItemPositions>& positions,
+                                                      int32_t row_tokens) {
   step::MediaFeatures result = {.rows = static_cast<int32_t>(features.shape(0)),
                                 .channels = static_cast<int32_t>(features.shape(1)),
-                                .values = {features.data(), features.data() + features.size()}};
+                                .values = {features.data(), features.data() + features.size()},
+                                .row_tokens = row_tokens};
   if (positions) {
     const auto& [rows, tokens, next] = *positions;
     result.row_positions = ToVector(rows);
@@ -73,13 +75,14 @@ void BindInputs(nb::module_& m) {
       .def(
           "__init__",
           [](MediaItem* self, std::string content_id, int32_t first_token, int32_t num_tokens,
-             const std::optional<Features>& features,
-             const std::optional<ItemPositions>& positions) {
+             const std::optional<Features>& features, const std::optional<ItemPositions>& positions,
+             int32_t row_tokens) {
             new (self) MediaItem{std::move(content_id), first_token, num_tokens,
-                                 features ? ToFeatures(*features, positions) : nullptr};
+                                 features ? ToFeatures(*features, positions, row_tokens) : nullptr};
           },
           nb::arg("content_id"), nb::arg("first_token"), nb::arg("num_tokens"),
-          nb::arg("features") = nb::none(), nb::arg("positions") = nb::none());
+          nb::arg("features") = nb::none(), nb::arg("positions") = nb::none(),
+          nb::arg("row_tokens") = 0);
   nb::class_<InputChunk>(m, "InputChunk")
       .def(
           "__init__",

@@ -120,7 +120,10 @@ void MediaEncoder::MakeStep(std::span<const step::MediaItem* const> items) {
 Status MediaEncoder::Encode(std::span<const step::MediaItem* const> items) {
   MakeStep(items);
   std::vector<float> values;
+  // Where every token has features, those of class tokens are zeros.
+  const int32_t zeros = options_.format.any_size ? options_.class_tokens : 0;
   for (const step::MediaItem* item : items) {
+    values.resize(values.size() + static_cast<size_t>(zeros) * options_.format.channels);
     values.insert(values.end(), item->features->values.begin(), item->features->values.end());
   }
   const TensorView features =
@@ -145,7 +148,7 @@ Status MediaEncoder::Encode(std::span<const step::MediaItem* const> items) {
 Status MediaEncoder::Keep(std::span<const step::MediaItem* const> items,
                           const TensorView& embeddings) {
   int64_t tokens = 0;
-  for (const step::MediaItem* item : items) tokens += item->num_tokens;
+  for (const step::MediaItem* item : items) tokens += step::NumEmbeddings(*item);
   if (embeddings.rank != 2 || embeddings.shape[1] != options_.width ||
       embeddings.shape[0] != tokens) {
     return Internal("the encoder's output is not an embedding of " +
@@ -156,11 +159,11 @@ Status MediaEncoder::Keep(std::span<const step::MediaItem* const> items,
   for (const step::MediaItem* item : items) {
     TensorView own = embeddings;
     own.data = embeddings.Row<std::byte>(first);
-    own.shape[0] = item->num_tokens;
+    own.shape[0] = step::NumEmbeddings(*item);
     std::vector<float> values(static_cast<size_t>(own.Elements()));
     ToFloat(own, values.data());
     kept_[item->content_id] = std::move(values);
-    first += item->num_tokens;
+    first += own.shape[0];
   }
   num_encoded_items_ += static_cast<int64_t>(items.size());
   return OkStatus();
@@ -197,9 +200,18 @@ Status MediaEncoder::GatherEntry(const step::ScheduledRequest& entry, const step
       return Internal("step plan: media item '" + item.content_id +
                       "' is needed and has not been encoded");
     }
-    const float* values = found->second.data() + int64_t{first - item.first_token} * options_.width;
-    gathered_.insert(gathered_.end(), values, values + int64_t{last - first} * options_.width);
-    for (int32_t p = first; p < last; ++p) media_rows_.push_back(first_token + p - begin);
+    const int32_t row = item.features->row_tokens;
+    for (int32_t p = first; p < last; ++p) {
+      int32_t embedding = p - item.first_token;
+      if (row > 0) {
+        const int32_t column = embedding % (row + 1);
+        if (column == row) continue;  // the end of a row
+        embedding = embedding / (row + 1) * row + column;
+      }
+      const float* values = found->second.data() + int64_t{embedding} * options_.width;
+      gathered_.insert(gathered_.end(), values, values + options_.width);
+      media_rows_.push_back(first_token + p - begin);
+    }
   }
   return OkStatus();
 }

@@ -8,13 +8,13 @@
 //
 // The encoder's step holds items as requests: first class_tokens tokens of no features, then one
 // for each row of its features. Its program has one input besides step arrays, the features, and
-// one output, `embeddings`, with num_tokens rows for each item. The model's program has one input
-// besides step arrays, the embeddings [media_rows, width].
+// one output, `embeddings`, with step::NumEmbeddings() rows for each item. The model's program has
+// one input besides step arrays, the embeddings [media_rows, width].
 //
 // Items of one size (format.any_size = false): media_rows of the encoder's step are the tokens that
 // have features, which are [media_rows, channels]. Items of any size, where an embedding is made of
-// rows that follow each other: features are [tokens, channels], and media_rows are the first token
-// of each embedding.
+// rows that follow each other: features are [tokens, channels], zeros for class tokens, and
+// media_rows are the first token of each embedding.
 //
 // Embeddings are kept by content id until a plan releases them. Which items are encoded and kept,
 // and for how long, is the scheduler's decision (scheduler/resources/encoder_cache.h); it bounds

@@ -301,6 +301,104 @@ TEST(MediaEncoder, ItemsOfAnySizeShareTheStepsOfTheEncoder) {
   }
 }
 
+TEST(MediaEncoder, EndsOfRowsKeepTheirOwnEmbeddings) {
+  MergingEncoder encoder;
+  const auto media = *MediaEncoder::Create(
+      &encoder,
+      {.format = {.rows = 20, .channels = kChannels, .tokens = 10, .any_size = true, .grid = true},
+       .width = kWidth});
+  engine::RunnerLimits limits = SmallLimits();
+  limits.media_format = media->options().format;
+  for (const int32_t border : {3, 6, 7, 8, 11}) {  // of two steps, within rows and between
+    BatchState batch(limits);
+    MediaItem item = ItemOfSize(1, 3, 6);
+    auto features = std::make_shared<step::MediaFeatures>(*item.features);
+    features->row_tokens = 3;
+    features->token_positions.resize(8 * ops::kGridDims);
+    item.features = features;
+    item.num_tokens = 8;
+    std::vector<MediaRow> rows;
+    for (const auto [begin, end] : {std::pair(0, border), std::pair(border, 20)}) {
+      StepPlan plan;
+      const auto request = RequestWith({item});
+      plan.scheduled = {Entry(0, begin == 0 ? request : nullptr, begin, end - begin)};
+      if (begin == 0) plan.scheduled[0].media_to_encode = {0};
+      ASSERT_TRUE(batch.Apply(plan).ok());
+      ASSERT_TRUE(media->Apply(plan, batch).ok());
+      ops::StepBatch step = batch.view();
+      media->AddTo(&step);
+      for (int32_t m = 0; m < step.num_media_rows; ++m) {
+        const float* row = step.inputs[0].Row<const float>(m);
+        rows.push_back({begin + step.media_rows[m], {row, row + kWidth}});
+      }
+    }
+    std::vector<MediaRow> expected;
+    for (int32_t e = 0; e < 6; ++e) {
+      const auto first = static_cast<float>(10 + 2 * e);
+      expected.push_back({3 + e + e / 3, {2 * first + 1, static_cast<float>(2 * e)}});
+    }
+    EXPECT_TRUE(rows == expected) << border;
+  }
+}
+
+// An encoder of items of any size whose class tokens have features, zeros.
+class ClassEncoder final : public program::Executor {
+ public:
+  Status Enqueue(const ops::StepBatch& batch) override {
+    const TensorView& features = batch.inputs[0];
+    EXPECT_EQ(features.shape[0], batch.num_tokens);
+    embeddings_.clear();
+    for (int32_t m = 0; m < batch.num_media_rows; ++m) {
+      const float* row = features.Row<const float>(batch.media_rows[m]);
+      embeddings_.insert(embeddings_.end(), row, row + kWidth);
+    }
+    for (int32_t r = 0; r < batch.num_requests; ++r) {
+      EXPECT_EQ(features.Row<const float>(batch.query_start[r])[0], 0.0f);
+    }
+    return OkStatus();
+  }
+  Status Collect(program::ExecutorOutput* output) override {
+    const auto rows = static_cast<int64_t>(embeddings_.size()) / kWidth;
+    output_ = {"embeddings", TensorView::Dense(embeddings_.data(), DType::kF32, {rows, kWidth})};
+    output->outputs = {&output_, 1};
+    return OkStatus();
+  }
+
+ private:
+  std::vector<float> embeddings_;
+  program::OutputView output_;
+};
+
+TEST(MediaEncoder, ClassTokensOfItemsOfAnySizeHaveFeaturesOfZeros) {
+  ClassEncoder encoder;
+  const auto media = *MediaEncoder::Create(
+      &encoder, {.format = {.rows = 6, .channels = kChannels, .tokens = 3, .any_size = true},
+                 .class_tokens = 1,
+                 .width = kWidth,
+                 .max_items = 2});
+  engine::RunnerLimits limits = SmallLimits();
+  limits.media_format = media->options().format;
+  BatchState batch(limits);
+  std::vector<MediaItem> items = {ItemOfSize(1, 0, 2), ItemOfSize(2, 4, 1)};
+  for (MediaItem& item : items) {
+    auto features = std::make_shared<step::MediaFeatures>(*item.features);
+    features->row_positions.clear();
+    features->token_positions.clear();
+    item.features = features;
+  }
+  StepPlan plan;
+  plan.scheduled = {Entry(0, RequestWith(items), 0, 20, {0, 1})};
+  ASSERT_TRUE(batch.Apply(plan).ok());
+  ASSERT_TRUE(media->Apply(plan, batch).ok());
+  ops::StepBatch step = batch.view();
+  media->AddTo(&step);
+  ASSERT_EQ(step.num_media_rows, 3);
+  const std::vector<float> first = {10, 12, 20};  // every second row of an item
+  for (int32_t m = 0; m < 3; ++m) {
+    EXPECT_EQ(step.inputs[0].Row<const float>(m)[0], first[static_cast<size_t>(m)]);
+  }
+}
+
 TEST(MediaEncoder, OptionsAreChecked) {
   FakeEncoder encoder;
   MediaEncoderOptions options = SmallOptions();

@@ -38,7 +38,19 @@ Status CheckGrid(const MediaItem& item, const MediaFormat& format) {
                          std::to_string(item.num_tokens) + " tokens");
 }
 
+// Tokens of an item with so many embeddings; -1 if it has no whole rows of them.
+int64_t TokensFor(int64_t embeddings, int32_t row_tokens) {
+  if (row_tokens == 0) return embeddings;
+  if (row_tokens < 0 || embeddings % row_tokens != 0) return -1;
+  return embeddings + embeddings / row_tokens;
+}
+
 }  // namespace
+
+int32_t NumEmbeddings(const MediaItem& item) {
+  const int32_t row = item.features->row_tokens;
+  return row == 0 ? item.num_tokens : item.num_tokens / (row + 1) * row;
+}
 
 Status CheckFeatures(const MediaItem& item, const MediaFormat& format) {
   if (format.rows == 0) return OkStatus();
@@ -50,8 +62,13 @@ Status CheckFeatures(const MediaItem& item, const MediaFormat& format) {
                            ", but this model takes " + (format.any_size ? "at most " : "") +
                            Shape(format.rows, format.channels));
   }
-  const int64_t tokens =
+  const int64_t embeddings =
       format.any_size ? int64_t{features.rows} * format.tokens / format.rows : format.tokens;
+  const int64_t tokens = TokensFor(embeddings, features.row_tokens);
+  if (tokens < 0) {
+    return InvalidArgument("has rows of " + std::to_string(features.row_tokens) +
+                           " tokens, which " + std::to_string(embeddings) + " do not fill");
+  }
   if (item.num_tokens != tokens) {
     return InvalidArgument("has " + std::to_string(item.num_tokens) +
                            " tokens, but an item of this model takes the place of " +

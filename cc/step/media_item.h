@@ -12,6 +12,10 @@
 // the item alone, and the KV of its tokens depends on them: so equal content ids must mean equal
 // positions, or prefix caching would mix up items. A content id is a hash of features and
 // positions.
+//
+// Rows. A model may have a token of its own behind each row of an image ([IMG_BREAK]): an item's
+// embeddings then come in rows of MediaFeatures::row_tokens, and the token behind each row, which
+// is one of the item's tokens, keeps its own embedding. A content id is a hash of that number, too.
 #ifndef PAGEMILL_CC_STEP_MEDIA_ITEM_H_
 #define PAGEMILL_CC_STEP_MEDIA_ITEM_H_
 
@@ -35,13 +39,16 @@ struct MediaFeatures {
   std::vector<int32_t> row_positions = {};    // [rows, kMediaGridDims], in the item
   std::vector<int32_t> token_positions = {};  // [num_tokens, kMediaGridDims], from the item's start
   int32_t next_position = 0;                  // of the token behind the item, from the item's start
+  // Embeddings of a row, behind which is a token that keeps its own; 0: the item has no rows.
+  int32_t row_tokens = 0;
 };
 
-// The output of an encoder takes the place of the embeddings of `num_tokens` placeholder tokens.
+// The output of an encoder takes the place of the embeddings of `num_tokens` placeholder tokens,
+// but for those at the end of rows.
 struct MediaItem {
   std::string content_id;   // equal ids = equal encoder output and equal positions; not empty
   int32_t first_token = 0;  // position in the prompt
-  int32_t num_tokens = 0;   // placeholders, and embeddings that the encoder gives
+  int32_t num_tokens = 0;   // placeholders and ends of rows
   // Of this process: they travel neither as text nor between processes. Null if the runner encodes
   // nothing, as in simulations.
   std::shared_ptr<const MediaFeatures> features = nullptr;
@@ -51,10 +58,13 @@ struct MediaItem {
 struct MediaFormat {
   int32_t rows = 0;       // of an item's features; 0: features are not checked
   int32_t channels = 0;   // of its features
-  int32_t tokens = 0;     // of an item
+  int32_t tokens = 0;     // of an item, without ends of rows
   bool any_size = false;  // `rows` and `tokens` are the most; items have both in this proportion
   bool grid = false;      // items have positions of several dimensions
 };
+
+// Embeddings that the encoder gives for the item, which has features.
+int32_t NumEmbeddings(const MediaItem& item);
 
 // kInvalidArgument if the item is not of this format; the message begins with "has".
 Status CheckFeatures(const MediaItem& item, const MediaFormat& format);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace pagemill::step {
 namespace {
@@ -41,6 +42,19 @@ TEST(MediaItemTest, ItemsOfAnySizeHaveRowsAndTokensInProportion) {
   odd.rows = 11;
   odd.values.resize(22);
   EXPECT_NE(Problem(odd, 3).find("has features of 11 rows"), std::string::npos);
+}
+
+TEST(MediaItemTest, RowsOfEmbeddingsEndWithATokenOfTheModel) {
+  const MediaFormat format = {.rows = 40, .channels = 2, .tokens = 10, .any_size = true};
+  MediaFeatures features = {.rows = 24, .channels = 2, .values = std::vector<float>(48)};
+  features.row_tokens = 3;  // two rows of 3 of 6 embeddings
+  EXPECT_EQ(Problem(features, 8, format), "");
+  EXPECT_NE(Problem(features, 6, format).find("takes the place of 8"), std::string::npos);
+  EXPECT_EQ(NumEmbeddings({"id", 0, 8, std::make_shared<MediaFeatures>(features)}), 6);
+  for (const int32_t row_tokens : {4, -3}) {
+    features.row_tokens = row_tokens;
+    EXPECT_NE(Problem(features, 8, format).find("which 6 do not fill"), std::string::npos);
+  }
 }
 
 TEST(MediaItemTest, PositionsLieInTheItem) {

@@ -583,7 +583,8 @@ class MediaItem:
     cc/step/media_item.h. Requests that get the same object share the features.
 
     `positions` of a model with M-RoPE: of the rows, [rows, 3], of the tokens, [num_tokens, 3], and
-    of the token behind the item.
+    of the token behind the item. Behind each `row_tokens` embeddings, if not 0, is a token that
+    keeps its own, which counts among `num_tokens`.
     """
 
     def __init__(
@@ -593,6 +594,7 @@ class MediaItem:
         num_tokens: int,
         features: NDArray[np.float32] | None = None,
         positions: tuple[NDArray[np.int32], NDArray[np.int32], int] | None = None,
+        row_tokens: int = 0,
     ) -> None: ...
 
 class InputChunk:
