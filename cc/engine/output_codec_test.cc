@@ -36,7 +36,9 @@ RequestOutput RandomOutput(Random* random) {
   if (chance()) output.prompt_logprobs = RandomLogprobs(random);
   if (chance()) output.pooled = std::vector<float>((*random)() % 9, -0.25f);
   if (chance()) output.turn_finished = step::FinishReason::kLength;
-  if (chance()) output.finish_reason = static_cast<step::FinishReason>((*random)() % 4);
+  if (chance()) {
+    output.finish_reason = static_cast<step::FinishReason>((*random)() % step::kNumFinishReasons);
+  }
   if (chance()) output.stop_token_id = -static_cast<int32_t>((*random)() % 100);
   if (chance()) output.error = ResourceExhausted("caf\xC3\xA9 is full").WithRetryAfter(7);
   if (chance()) output.kv_transfer_params = {{"peer", ""}, {"", "a"}};

@@ -101,7 +101,7 @@ class DraftModel final : public sampling::DraftProposer {
   // Chooses a token for each draft of the plan.
   Status Draft(const step::StepPlan& plan);
   // Takes the states of a step of the target, `states` [tokens of the step, width], before
-  // Observe() is told of its tokens, and computes the tokens of requests of which too many wait.
+  // Observe() gets its tokens, and computes the tokens of requests of which too many wait.
   // Only if it reads_states().
   Status FollowTarget(std::span<const TargetTokens> tokens, const TensorView& states);
   // Of entry `entry` of that plan.

@@ -35,7 +35,7 @@ class SharedTexts {
  public:
   explicit SharedTexts(const SharedTextsOptions& options) : options_(options) {}
 
-  // Of a longer text than half of all tokens, its end. None with max_texts = 0.
+  // Keeps the end of a text of more than half of all tokens, and nothing with max_texts = 0.
   void Add(std::span<const int32_t> text, std::string_view salt);
   // Calls visit(tokens, behind) for places where `suffix` occurs: tokens[behind] followed.
   template <typename Visit>

@@ -7,7 +7,7 @@ namespace {
 
 constexpr size_t kFirstBuckets = 64;
 
-// Of the run before `end`. The multiplier is one of Steele and Vigna, "Computationally Easy,
+// Hash of the run before `end`. The multiplier is one of Steele and Vigna, "Computationally Easy,
 // Spectrally Good Multipliers", 2021.
 uint64_t HashBefore(std::span<const int32_t> tokens, size_t end) {
   uint64_t hash = 0;

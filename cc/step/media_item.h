@@ -44,7 +44,7 @@ struct MediaFeatures {
 };
 
 // The output of an encoder takes the place of the embeddings of `num_tokens` placeholder tokens,
-// but for those at the end of rows.
+// except those at the end of rows.
 struct MediaItem {
   std::string content_id;   // equal ids = equal encoder output and equal positions; not empty
   int32_t first_token = 0;  // position in the prompt

@@ -21,7 +21,7 @@ from transformers import LlamaConfig
 from tests.draft_heads.eagle_checkpoints import make_eagle, make_eagle3
 from tests.draft_heads.mtp_checkpoints import make_mtp
 from tests.families.families import make
-from tests.parity.drafted_tokens import TOKENS, tokens_of
+from tests.parity.small_engine import DRAFTED_TOKENS, tokens_of
 
 CYCLE = 40  # tokens of the models whose next token is the last one plus 1
 OPTIONS: Mapping[str, Any] = {
@@ -109,7 +109,9 @@ PROMPTS = [[3, 4, 5, 6], [17, 18], [38, 39, 0, 1, 2], [*range(CYCLE), *range(20)
 def _check_all_accepted(target: Path, drafts: dict[str, Any]) -> None:
     options = {**OPTIONS, "kv_cache_memory_bytes": "8MiB"}  # no request is preempted
     tokens, stats = tokens_of(target, prompts=PROMPTS, speculative_config=drafts, **options)
-    assert tokens == [[(prompt[-1] + 1 + i) % CYCLE for i in range(TOKENS)] for prompt in PROMPTS]
+    assert tokens == [
+        [(prompt[-1] + 1 + i) % CYCLE for i in range(DRAFTED_TOKENS)] for prompt in PROMPTS
+    ]
     assert stats.draft_tokens > 0
     # A request that ends by length drops the tokens accepted after that.
     assert stats.accepted_draft_tokens == stats.draft_tokens

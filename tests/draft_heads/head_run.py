@@ -65,12 +65,12 @@ def run(
     call = executor(kind, text)
     batches = SimpleBatch(_BLOCKS, call.table_block_sizes)
     found: dict[str, list[list[Array]]] = {}
-    for begin, end in _spans(prompts):
-        tokens = {i: list(p[begin(p) : end(p)]) for i, p in enumerate(prompts)}
-        tokens = {i: part for i, part in tokens.items() if part}
+    for step in range(3):
+        spans = {i: _spans(len(prompt))[step] for i, prompt in enumerate(prompts)}
+        tokens = {i: list(prompts[i][span]) for i, span in spans.items() if prompts[i][span]}
         batch = batches.step(tokens, all_logits=True)
         if states is not None:
-            rows = [states[i][begin(prompts[i]) : end(prompts[i])] for i in tokens]
+            rows = [states[i][spans[i]] for i in tokens]
             batch["inputs"] = {"draft_states": np.concatenate(rows)}
         outputs, at = call(batch), 0
         for i, part in tokens.items():
@@ -81,11 +81,10 @@ def run(
     return {name: [np.concatenate(p) for p in parts] for name, parts in found.items()}
 
 
-def _spans(prompts: Sequence[Sequence[int]]) -> list[Any]:
-    """The steps, as functions of a prompt that say where its part begins and ends."""
-    del prompts
-    cuts = [lambda p: 0, lambda p: 2 * len(p) // 3, lambda p: len(p) - 1, len]
-    return list(zip(cuts, cuts[1:], strict=False))
+def _spans(length: int) -> tuple[slice, slice, slice]:
+    """The tokens of a prompt in each step; there may be none."""
+    first = 2 * length // 3
+    return slice(0, first), slice(first, length - 1), slice(max(first, length - 1), length)
 
 
 def states_before(states: Array) -> Array:

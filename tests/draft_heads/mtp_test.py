@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +64,27 @@ def test_the_layer(case: Checkpoint, kind: str) -> None:
         logits, passed = case.head(prompt, states[index])
         assert error(outputs["logits"][index], logits) <= TOLERANCE
         assert error(outputs["draft_states"][index], passed) <= TOLERANCE
+
+
+def test_the_layer_of_a_checkpoint_with_images(tmp_path: Path) -> None:
+    """Its language model is nested; the MTP layer lies beside it."""
+    case = make_mtp("qwen3_5", tmp_path)
+    prompts = prompts_for(case.vocab_size)
+    states = [states_before(case.final_states(prompt)) for prompt in prompts]
+    expected = run("native", head_of(tmp_path, "mtp", None).program_text, prompts, states)
+    text = json.loads((tmp_path / "config.json").read_text())
+    config = {"architectures": ["Qwen3_5ForConditionalGeneration"], "text_config": text}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    tensors = {
+        re.sub(r"^model\.", "model.language_model.", name): tensor
+        for name, tensor in load_file(tmp_path / "model.safetensors").items()
+    }
+    save_file(tensors, tmp_path / "model.safetensors")
+    target_program(tmp_path, "mtp", None, rewrite=True)
+    actual = run("native", head_of(tmp_path, "mtp", None).program_text, prompts, states)
+    for name in ("logits", "draft_states"):
+        for a, b in zip(actual[name], expected[name], strict=True):
+            assert np.array_equal(a, b)
 
 
 def test_a_tensor_that_the_layer_does_not_use_is_refused(tmp_path: Path) -> None:

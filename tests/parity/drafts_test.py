@@ -14,8 +14,8 @@ import pytest
 from pagemill import _native
 from pagemill.config import ConfigError
 
-from tests.parity.drafted_tokens import tokens_of
 from tests.parity.executors import require_native
+from tests.parity.small_engine import tokens_of
 from tests.parity.tiny_models import DECODERS, make
 
 DRAFTS = {"method": "ngram", "num_speculative_tokens": 6, "prompt_lookup_min": 1}
@@ -28,6 +28,17 @@ def test_tokens_are_those_without_drafts(family: str, tmp_path: Path) -> None:
     expected, _ = tokens_of(tmp_path)
     tokens, _ = tokens_of(tmp_path, speculative_config=DRAFTS)
     assert tokens == expected
+
+
+def test_tokens_with_drafts_from_other_requests_are_those_without(tmp_path: Path) -> None:
+    """Four requests run at a time, so later ones find the outputs of the first."""
+    require_native()
+    make("llama", tmp_path)
+    prompts = [[5, 9, 100, 7, 3, 120, 8 * i] for i in (1, 2, 1, 2, 2, 1, 1, 2, 1, 2)]
+    expected, _ = tokens_of(tmp_path, prompts=prompts)
+    tokens, stats = tokens_of(tmp_path, prompts=prompts, speculative_config={"method": "suffix"})
+    assert tokens == expected
+    assert stats.accepted_draft_tokens > 0
 
 
 def name_tokens(directory: Path, **changes: str) -> None:

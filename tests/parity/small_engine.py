@@ -1,7 +1,8 @@
-"""The engine with a tiny model, for tests of the KV cache."""
+"""The engine with a tiny model, for tests of the KV cache and of drafts."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,13 +17,24 @@ from pagemill import _native
 from pagemill.config import EngineConfig
 from pagemill.config import build as build_config
 from pagemill.engine.core import EngineCore
+from pagemill.engine.loading import load
 from pagemill.inputs.task import Task
+from pagemill.observe.snapshot import EngineSnapshot
 from pagemill.ops.shard import Shard
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 from transformers import PreTrainedModel
 
 GENERATED, MODEL_LEN = 24, 360  # tokens, by default
+_SHARED = [7 * i % 190 + 2 for i in range(40)]
+DRAFTED_PROMPTS = [
+    [5, 9, 100, 7, 3, 120] * 4,
+    [77],
+    [*_SHARED, 3],
+    [*_SHARED, 11, 12],
+    [*_SHARED, 5, 9, 100],
+]
+DRAFTED_TOKENS = 60
 
 _IDS = count(1)
 
@@ -126,6 +138,46 @@ def generate_one(
     """Greedy tokens, and how many tokens of the prompt were cached."""
     (answer,) = generate(core, [prompt], num_tokens)
     return answer.tokens, answer.cached
+
+
+def tokens_of(
+    directory: Path,
+    temperatures: tuple[float, ...] = (0.0, 0.5),
+    prompts: Sequence[list[int]] = DRAFTED_PROMPTS,
+    **options: Any,
+) -> tuple[list[list[int]], EngineSnapshot]:
+    """Of each prompt at each temperature; and what the engine counted."""
+    config = {
+        "model": str(directory),
+        "max_model_len": 128,
+        "kv_cache_memory_bytes": "1MiB",
+        "max_num_seqs": 4,
+        **options,
+    }
+    core = load(build_config(EngineConfig, config)).core
+    engine = core.bindings.engine
+    try:
+        unfinished = set[int]()
+        for temperature in temperatures:
+            for prompt in prompts:
+                sampling = _native.SamplingParams(
+                    temperature=temperature, seed=3, max_tokens=DRAFTED_TOKENS, ignore_eos=True
+                )
+                engine.submit(len(unfinished), np.array(prompt, np.int32), sampling)
+                unfinished.add(len(unfinished))
+        tokens: list[list[int]] = [[] for _ in unfinished]
+        deadline = time.monotonic() + 60
+        while unfinished:
+            assert time.monotonic() < deadline
+            for output in engine.wait(1.0):
+                assert output.error_message is None, output.error_message
+                tokens[output.request_id] += output.new_token_ids
+                if output.finish_reason is not None:
+                    unfinished.discard(output.request_id)
+        return tokens, engine.stats()
+    finally:
+        engine.shutdown()
+        core.close_ranks()
 
 
 @torch.inference_mode()

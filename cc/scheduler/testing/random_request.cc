@@ -35,7 +35,8 @@ void MakeSampling(const SimulationSetup& setup, std::mt19937* random, step::Requ
   p.eos_token_ids = {7, 11};
   if (OneIn(2, random)) p.stop_token_ids = {Pick(0, setup.options.vocab_size - 1, random)};
   if (OneIn(5, random)) p.logprobs = Pick(0, 2, random);
-  if (const uint64_t id = request->id.value(); id % 4 == 0) {
+  const uint64_t id = request->id.value();
+  if (setup.medium == SimulatedMedium::kNone && id % 4 == 0) {
     p.repetition_max_pattern = static_cast<int32_t>(1 + id / 4 % 3);
     p.repetition_min_count = 2;
   }

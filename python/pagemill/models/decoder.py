@@ -240,4 +240,4 @@ def _layers_behind(config: Config, name: str, layers: int) -> dict[str, str]:
     if type(count) is not int or not 0 < count <= _MAX_LAYERS_BEHIND:
         return {}
     numbers = "|".join(str(layers + i) for i in range(count))
-    return {rf"{re.escape(name)}\.({numbers})\..*": "further tokens are not predicted"}
+    return {rf"{re.escape(name)}\.({numbers})\..*": "drafts alone use it (mtp)"}

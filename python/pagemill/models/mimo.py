@@ -1,6 +1,6 @@
-"""MiMo: Qwen2, with layers for further tokens.
+"""MiMo: Qwen2, with MTP layers.
 
-Weights as Qwen2's; `model.mtp_layers` are not used.
+Weights as Qwen2's; `model.mtp_layers` are those of a draft head.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class MiMoModel(Decoder):
     mtp = MIMO_MTP
     ignored: Mapping[str, str] = {
         **IGNORED_IN_DECODERS,
-        r"model\.mtp_layers\..*": "further tokens are not predicted",
+        r"model\.mtp_layers\..*": "drafts alone use it (mtp)",
     }
 
     def __init__(self, config: Config) -> None:

@@ -48,7 +48,7 @@ class Qwen3NextModel(Decoder):
         config = Defaults(config, {"partial_rotary_factor": 0.25, "intermediate_size": size})
         super().__init__(config)
         layers = self.sizes.layers
-        self.ignored = {**self.ignored, r"mtp\..*": "further tokens are not predicted"}
+        self.ignored = {**self.ignored, r"mtp\..*": "drafts alone use it (mtp)"}
         self.norm_offset = number(config, "norm_weight_offset", 1.0)
         self._bias = flag(config, "attention_bias", False)
         self._types = layer_types(config, layers, (_LINEAR, _FULL)) or _by_interval(config, layers)
