@@ -14,6 +14,7 @@ import httpx
 import numpy as np
 import pytest
 from pagemill.engine.llm import LLM
+from pagemill.engine.sampling import SamplingParams
 from PIL import Image
 from tokenizers import Tokenizer
 from tokenizers.decoders import WordPiece
@@ -203,6 +204,40 @@ def test_answers_are_those_of_the_offline_model(served: Served) -> None:
     usage = reply.json()["usage"]
     count = served.post("/v1/messages/count_tokens", **body).json()["input_tokens"]
     assert count == usage["input_tokens"] + usage["cache_read_input_tokens"] > 10
+
+
+def test_named_images_are_sent_once(served: Served) -> None:
+    def count(what: str) -> float:
+        return served.server.metric(f"mm_cache_{what}_total")
+
+    part = {"type": "image_url", "image_url": {"url": url(CAT)}, "uuid": "cat"}
+    first = served.chat("t50 t51", part)
+    queries, hits = count("queries"), count("hits")
+    again = served.chat("t50 t51", {"type": "image_url", "image_url": None, "uuid": "cat"})
+    assert again.status_code == 200, again.text
+    assert again.json()["choices"][0]["message"] == first.json()["choices"][0]["message"]
+    assert (count("queries") - queries, count("hits") - hits) == (1, 1)
+    refused = served.chat({"type": "image_url", "uuid": "dog"})
+    assert refused.status_code == 400 and "send the image again" in refused.text
+    other = {"type": "image_url", "uuid": "cat"}
+    refused = served.chat(other, cache_salt="of another owner")
+    assert refused.status_code == 400, refused.text
+
+
+def test_offline_images_are_read_as_the_servers(served: Served, tmp_path: Path) -> None:
+    path = tmp_path / "dog.png"
+    DOG.save(path)
+    expected = served.chat("t50", DOG, "t51", CAT).json()["choices"][0]["message"]["content"]
+    text = f"t20 t50 {IMAGE} t51 {IMAGE} t21 t22"
+    content = [{"type": "text", "text": "t50"}, {"type": "image", "image": path}, _part("t51")]
+    messages = [{"role": "user", "content": [*content, _part(CAT)]}]
+    sampling = SamplingParams(temperature=0.0, max_tokens=MAX_TOKENS, ignore_eos=True)
+    with LLM(str(served.path), **OPTIONS) as llm:
+        outputs = llm.generate([text, text], sampling, images=[[path, CAT], [str(path), url(CAT)]])
+        outputs += llm.chat(messages, sampling)
+        streamed = "".join(llm.stream_chat(messages, sampling))
+    assert [output.choices[0].text for output in outputs] == [expected] * 3
+    assert streamed == expected
 
 
 def test_stored_responses_keep_their_images(served: Served) -> None:

@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 import torch
 from pagemill.engine.llm import LLM, Output
 from pagemill.engine.media import ImageInput
-from pagemill.runner.build import BuildOptions
+from pagemill.engine.outputs import EngineError
+from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 from tokenizers import Tokenizer
 from tokenizers.decoders import WordPiece
@@ -62,6 +64,27 @@ class ImageModel:
         source, steps = ModelSource.open(self.path), [{0: ids[:-1]}, {0: ids[-1:]}]
         check_ranks(source, BuildOptions(), steps, distance)
         check_stages(source, BuildOptions(), steps, distance)
+
+    def check_language_model_only(self, tower: str, image: ImageInput) -> None:
+        """Without an encoder, whose tensors have `tower` in their names, text is computed as with
+        it, and images are refused."""
+        source = ModelSource.open(self.path)
+        whole, part = (build(source, BuildOptions(language_only=only)) for only in (False, True))
+        assert whole.encoder is not None and tower in whole.encoder.program_text
+        assert part.encoder is None and tower not in part.program_text
+        prompt = text(1, 30)
+        with self.llm(limit_mm_per_prompt={"image": 0}) as llm:
+            (output,) = self.generate(llm, [prompt], [[]])
+            self.check(output, [])
+            with pytest.raises(EngineError, match="at most 0 are taken"):
+                self.generate(llm, [prompt], [[image]])
+            llm.update_weights(self.path)
+            assert self.generate(llm, [prompt], [[]])[0].choices == output.choices
+        with (
+            self.llm(language_model_only=True) as llm,
+            pytest.raises(EngineError, match="takes no images"),
+        ):
+            self.generate(llm, [prompt], [[image]])
 
     @contextmanager
     def llm(self, **options: Any) -> Iterator[LLM]:

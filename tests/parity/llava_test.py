@@ -69,6 +69,10 @@ def test_tokens_of_several_requests(model: ImageModel, executor: str) -> None:
         assert encoded(llm) == 2, "equal images are encoded once"
 
 
+def test_language_model_only(model: ImageModel) -> None:
+    model.check_language_model_only("vision_tower.", image(1))
+
+
 @pytest.mark.parametrize("step", [11, 16, 17])
 def test_steps_may_end_inside_an_image(model: ImageModel, step: int) -> None:
     prompt = text(1, 8) + IMAGE + text(2, 3) + IMAGE + text(3, 20)

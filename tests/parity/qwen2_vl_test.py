@@ -73,6 +73,10 @@ def test_tokens_of_images_of_several_sizes(model: ImageModel, executor: str) -> 
         assert encoded(llm) == 4, "equal images are encoded once"
 
 
+def test_language_model_only(model: ImageModel) -> None:
+    model.check_language_model_only("visual.", SQUARE)
+
+
 @pytest.mark.parametrize("step", [10, 13, 17])
 def test_steps_may_end_inside_an_image(model: ImageModel, step: int) -> None:
     prompt = text(1, 8) + IMAGE + text(2, 3) + IMAGE + text(3, 20)

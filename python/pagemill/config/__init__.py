@@ -9,7 +9,7 @@ config.scheduler.max_num_seqs
 from pagemill.config.batches import BatchApiConfig
 from pagemill.config.cache import CacheConfig
 from pagemill.config.content_log import ContentLogConfig
-from pagemill.config.engine import EngineConfig, ServeConfig
+from pagemill.config.engine import EngineConfig, OfflineConfig, ServeConfig, for_media
 from pagemill.config.env import Environment, read_environment
 from pagemill.config.executor import ExecutorConfig
 from pagemill.config.fields import ConfigError, Range, build, check, flatten, leaves, option
@@ -49,6 +49,7 @@ __all__ = [
     "ModelDrafts",
     "NgramDrafts",
     "ObserveConfig",
+    "OfflineConfig",
     "OriginConfig",
     "Range",
     "RouteConfig",
@@ -64,6 +65,7 @@ __all__ = [
     "build",
     "check",
     "flatten",
+    "for_media",
     "leaves",
     "option",
     "read_environment",

@@ -1,11 +1,12 @@
 """The whole configuration of an engine, and of a server around one."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pagemill.config.cache import CacheConfig
 from pagemill.config.executor import ExecutorConfig
 from pagemill.config.kv_tiers import KvTierConfig
 from pagemill.config.lora import LoraConfig
+from pagemill.config.media import MediaConfig
 from pagemill.config.model import ModelConfig
 from pagemill.config.observe import MetricsConfig, ObserveConfig, TracesConfig
 from pagemill.config.scheduler import SchedulerConfig
@@ -30,6 +31,14 @@ class EngineConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class OfflineConfig:
+    """All options of an `LLM`."""
+
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    media: MediaConfig = field(default_factory=MediaConfig)
+
+
+@dataclass(frozen=True, slots=True)
 class ServeConfig:
     """All options of `pagemill serve`."""
 
@@ -38,3 +47,10 @@ class ServeConfig:
     observe: ObserveConfig = field(default_factory=ObserveConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     traces: TracesConfig = field(default_factory=TracesConfig)
+
+
+def for_media(engine: EngineConfig, media: MediaConfig) -> EngineConfig:
+    """`engine`, without an encoder if `media` allows no images."""
+    if media.max_images > 0 or engine.model.language_model_only:
+        return engine
+    return replace(engine, model=replace(engine.model, language_model_only=True))

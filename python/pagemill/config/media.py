@@ -23,8 +23,8 @@ class MediaConfig:
     )
     limit_mm_per_prompt: dict[str, int] = option(
         {},
-        'Maximum number of images in a request, as JSON: {"image": 4}. 0 = images are refused.'
-        " Default: 16.",
+        'Maximum number of images in a request, as JSON: {"image": 4}. 0 = images are refused,'
+        " and the model's encoder is not loaded. Default: 16.",
     )
     max_image_bytes: int = option(
         20 * 2**20,
@@ -44,6 +44,15 @@ class MediaConfig:
         "Time limit for fetching an image, from its URL to its last byte.",
         unit="s",
         allowed=Range(0.1, 600),
+    )
+
+    mm_processor_cache_gb: float = option(
+        1.0,
+        "Memory for images that were prepared for the model, so that a chat's next turn, and a"
+        " part with the `uuid` of an earlier one, need not read them again. Each API process has as"
+        " much. 0 = none are kept.",
+        unit="GiB",
+        allowed=Range(0, 4096),
     )
 
     def __post_init__(self) -> None:
@@ -74,6 +83,11 @@ class MediaConfig:
         """Each of `allowed_media_domains`, in lower case."""
         listed = ",".join(self.allowed_media_domains).lower()
         return tuple(filter(None, map(str.strip, listed.split(","))))
+
+    @property
+    def cache_bytes(self) -> int:
+        """Of images that were prepared."""
+        return int(self.mm_processor_cache_gb * 2**30)
 
     @property
     def max_images(self) -> int:

@@ -46,6 +46,11 @@ class ModelConfig:
         " architecture without native support. Code from a model's repository is never run.",
         allowed=("auto", "native", "transformers"),
     )
+    io_processor_plugin: str | None = option(
+        None,
+        "Name of an installed plugin that reads the `data` of requests of /pooling and makes their"
+        " answers (docs/http.md). For models that pool. Default: none.",
+    )
     load_format: str = option(
         "auto",
         "Where weights come from. auto: the model's safetensors or GGUF file. dummy: random numbers"
@@ -154,6 +159,11 @@ class ModelConfig:
         "Keys of the model's configuration (config.json) to replace or add, as JSON:"
         ' {"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}. Objects are merged key by'
         " key.",
+    )
+    language_model_only: bool = option(
+        False,
+        "Serve the language model of a model that takes images without its encoder, which is not"
+        " loaded; images are refused. The same as --limit-mm-per-prompt '{\"image\": 0}'.",
     )
     revision: str | None = option(None, "Branch, tag or commit of a hub id. Default: its main.")
 

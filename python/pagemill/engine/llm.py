@@ -14,26 +14,37 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TextIO, cast
 
 import numpy as np
 
-from pagemill.config import EngineConfig, ModelConfig, build, flatten
+from pagemill.config import (
+    EngineConfig,
+    MediaConfig,
+    ModelConfig,
+    OfflineConfig,
+    build,
+    flatten,
+    for_media,
+)
 from pagemill.config.env import cache_folder
 from pagemill.engine.adapters import Adapters
 from pagemill.engine.enqueued import Enqueued
 from pagemill.engine.limits import text_prompt
 from pagemill.engine.loading import LoadedModel, load
-from pagemill.engine.media import ImageInput, place_images
+from pagemill.engine.media import place_images
 from pagemill.engine.offline_batch import OfflineQueue
 from pagemill.engine.offline_beams import BeamSearchParams, search_beams
 from pagemill.engine.offline_control import OfflineControl
+from pagemill.engine.offline_images import ImageSource, OfflineImages
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.pooled_batch import pool
 from pagemill.engine.progress_bar import ProgressBar
 from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.text_batch import Output, TextBatch, TextModel
 from pagemill.engine.token_matcher import TokenMatcherFactory
+from pagemill.inputs.io_processor import open_io_processor
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.inputs.scoring import activated, likeness, pair_messages, reads_pairs
 from pagemill.inputs.task import Pooled, Task
@@ -61,31 +72,37 @@ class LLM(OfflineControl):
 
         Args:
             model: a .gguf file, a directory, or a hub id.
-            options: any option of `pagemill serve` about the engine, by its name with
-                underscores: `max_model_len=4096`, `kv_cache_memory_bytes="2GiB"`.
+            options: any option of `pagemill serve` about the engine or images, by its name with
+                underscores: `max_model_len=4096`, `kv_cache_memory_bytes="2GiB"`,
+                `allowed_media_domains="images.example.com"`.
 
         Raises:
             ConfigError: an option is unknown, or the model does not fit this machine.
             FetchError, WeightsError, RenderError: the model cannot be found or read.
         """
-        self._open(build(EngineConfig, {**options, "model": model}))
+        config = build(OfflineConfig, {**options, "model": model})
+        self._open(config.engine, config.media)
 
     @classmethod
-    def from_config(cls, config: EngineConfig) -> LLM:
+    def from_config(cls, config: EngineConfig, media: MediaConfig | None = None) -> LLM:
         """Loads what `config` says; raises what the constructor does."""
         llm = cls.__new__(cls)
-        llm._open(config)
+        llm._open(config, media or MediaConfig())
         return llm
 
-    def _open(self, config: EngineConfig) -> None:
-        self._loaded: LoadedModel = load(config)
+    def _open(self, config: EngineConfig, media: MediaConfig) -> None:
+        self._loaded: LoadedModel = load(for_media(config, media))
         self._engine = self._loaded.core.engine
         try:
+            pooled = self._loaded.core.built.pooled
+            self._io_processor = open_io_processor(config.model.io_processor_plugin, pooled)
             self._renderer = _open_renderer(self._loaded, config.model)
         except BaseException:
             self._end_engine()
             raise
         core = self._loaded.core
+        folder = Path(self._loaded.source.path)
+        self._images = OfflineImages(media, folder, core.max_image_tokens)
         self._queue = OfflineQueue(core.bindings, core.max_choices)
         name, max_model_len = self._loaded.names[0], core.built.max_model_len
         self._metrics = RequestMetrics(name, max_model_len, cache_config=flatten(config.cache))
@@ -158,12 +175,16 @@ class LLM(OfflineControl):
         """
         return readings(self._metrics.families())
 
+    def reset_mm_cache(self) -> None:
+        """Forgets images that were prepared (`mm_processor_cache_gb`)."""
+        self._images.reset_cache()
+
     def generate(
         self,
         prompts: Prompt | Sequence[Prompt],
         sampling: SamplingParams | None = None,
         *,
-        images: Sequence[Sequence[ImageInput]] | None = None,
+        images: Sequence[Sequence[ImageSource]] | None = None,
         token_matcher: TokenMatcherFactory | None = None,
         grammar: Grammar | None = None,
         adapter: str = "",
@@ -176,9 +197,10 @@ class LLM(OfflineControl):
             prompts: a text, token ids, or a list of either.
             sampling: how to sample; `max_tokens` is 16 unless it says otherwise.
             fields: fields of `SamplingParams`, in place of `sampling`.
-            images: those of each prompt, pixels [3, height, width] normalized as the model wants
+            images: those of each prompt: paths of files, URLs, images that Pillow has opened, or
+                arrays for the encoder, pixels [3, height, width] normalized as the model wants
                 them, or for models with a grid patches or tiles and how many there are in time,
-                height and width; a prompt has one placeholder token for each.
+                height and width. A prompt has one placeholder token for each.
             token_matcher: makes what constrains an output; called for each of them.
             grammar: what each output has to be, such as `structured.grammar.json_schema(...)`.
             adapter: the name of an adapter (`adapters`); "": the model as it is.
@@ -205,7 +227,8 @@ class LLM(OfflineControl):
         progress: TextIO | None = None,
         **fields: Any,
     ) -> list[Output]:
-        """Answers one conversation, or several; the arguments are those of `generate`.
+        """Answers one conversation, or several; the arguments are those of `generate`. Images are
+        parts of messages (docs/images.md).
 
         Raises:
             RenderError: the model has no chat template, or it refuses the messages.
@@ -224,7 +247,7 @@ class LLM(OfflineControl):
         prompts: Prompt | Sequence[Prompt],
         sampling: SamplingParams | None = None,
         *,
-        images: Sequence[Sequence[ImageInput]] | None = None,
+        images: Sequence[Sequence[ImageSource]] | None = None,
         token_matcher: TokenMatcherFactory | None = None,
         grammar: Grammar | None = None,
         adapter: str = "",
@@ -358,6 +381,21 @@ class LLM(OfflineControl):
         rows = self._pool(pooled, self._rendered_texts(texts), progress)
         return [activated(row, pooled.activation) for row in rows]
 
+    def encode_data(self, data: Any) -> Any:
+        """What the plugin `io_processor_plugin` makes of `data`, with the model's rows for the
+        prompts that it writes.
+
+        Raises:
+            EngineError: a prompt is too long, or the model was opened without a plugin.
+        """
+        processor = self._io_processor
+        if processor is None:
+            message = "open the model with io_processor_plugin, the name of an installed plugin"
+            raise EngineError("FAILED_PRECONDITION", message)
+        parsed = processor.parse_data(data)
+        rows = self.encode(processor.pre_process(parsed, ""))
+        return processor.post_process(parsed, rows, "")
+
     def score(
         self,
         query: str,
@@ -423,7 +461,7 @@ class LLM(OfflineControl):
         return pool(self._loaded.core, self._queue, pooled, prompts, self._model.ids, progress)
 
     def _place(
-        self, prompts: Sequence[RenderedPrompt], images: Sequence[Sequence[ImageInput]] | None
+        self, prompts: Sequence[RenderedPrompt], images: Sequence[Sequence[ImageSource]] | None
     ) -> list[RenderedPrompt]:
         if images is None:
             images = [()] * len(prompts)
@@ -432,7 +470,7 @@ class LLM(OfflineControl):
             raise EngineError("INVALID_ARGUMENT", message, "images")
         encoder = self._loaded.core.built.encoder
         return [
-            place_images(prompt, own, encoder, self._control_text)
+            place_images(prompt, self._images.all_prepared(own), encoder, self._control_text)
             for prompt, own in zip(prompts, images, strict=True)
         ]
 
@@ -442,8 +480,10 @@ class LLM(OfflineControl):
         return text_prompt(prompt, "prompts")
 
     def _conversation(self, messages: Sequence[Message]) -> RenderedPrompt:
+        messages, images = self._images.of_messages(messages)
         prompt = text_prompt(self._renderer.encode_chat(messages), "messages")
-        return place_images(prompt, (), self._loaded.core.built.encoder, self._control_text)
+        encoder = self._loaded.core.built.encoder
+        return place_images(prompt, images, encoder, self._control_text)
 
     def _control_text(self, text: str) -> list[int]:
         return self._renderer.encode(text, add_special_tokens=False, parse_special=True)

@@ -1,9 +1,10 @@
 """The offline interface with the real models."""
 
+import importlib.metadata
 import io
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from pagemill.engine.llm import LLM
 from pagemill.engine.outputs import EngineError, TokenLogprobs
 from pagemill.engine.progress_bar import ProgressBar
 from pagemill.engine.sampling import SamplingParams
+from pagemill.inputs.io_processor import GROUP
+from pagemill.inputs.task import Pooled
 
 SMOLLM2 = os.environ.get("PAGEMILL_TEST_SMOLLM2_GGUF", "")
 MINILM = os.environ.get("PAGEMILL_TEST_MINILM_DIR", "")
@@ -166,6 +169,36 @@ def test_embed() -> None:
         assert vectors[0] @ vectors[1] > 0.5 > 0.2 > vectors[0] @ vectors[2]
         with pytest.raises(EngineError):
             llm.embed("word " * 1000)
+        with pytest.raises(EngineError, match="io_processor_plugin"):
+            llm.encode_data({})
+
+
+class _Pairs:
+    """A plugin that compares two texts."""
+
+    def __init__(self, pooled: Pooled) -> None:
+        assert pooled.width == 384
+
+    def parse_data(self, data: Any) -> list[str]:
+        return [data["a"], data["b"]]
+
+    def pre_process(self, parsed: list[str], request_id: str) -> list[str]:
+        return parsed
+
+    def post_process(self, parsed: list[str], rows: Sequence[np.ndarray], request_id: str) -> Any:
+        return {"texts": parsed, "likeness": float(rows[0] @ rows[1])}
+
+
+@needs_minilm
+def test_a_plugin_reads_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = importlib.metadata.EntryPoint("pairs", f"{__name__}:_Pairs", GROUP)
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [entry])
+    path = Path(MINILM)
+    folder = str(path.parent if path.is_file() else path)
+    with LLM(folder, io_processor_plugin="pairs") as llm:
+        answer = llm.encode_data({"a": "a man eats bread", "b": "a man eats bread"})
+        assert answer["texts"] == ["a man eats bread"] * 2
+        assert answer["likeness"] == pytest.approx(1, abs=1e-5)
 
 
 def test_progress_bar_is_for_terminals() -> None:

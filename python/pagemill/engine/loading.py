@@ -106,6 +106,7 @@ def update_weights(
         core.built.max_model_len,
         core.built.pooled,
         adapters=bool(core.built.adapter_targets),
+        language_only=core.built.encoder is None,
         at_load=at_load,
         head=head,
     )
@@ -119,12 +120,13 @@ def program_texts(
     pooled: Pooled | None,
     *,
     adapters: bool,
+    language_only: bool,
     at_load: LoadQuantization | None,
     head: HeadFiles | None,
 ) -> dict[str, str]:
     """The programs of `source` with the weights at `path`, as the engine's operation takes them, of
-    a model that was loaded with these results, with adapters or without, quantized so, and with
-    this head.
+    a model that was loaded with these results, with adapters, with an encoder or without, quantized
+    so, and with this head.
 
     Raises:
         WeightsError: see `update_weights`.
@@ -134,6 +136,7 @@ def program_texts(
         task=Task.GENERATE,
         adapters=adapters,
         draft_states=states_for(head),
+        language_only=language_only,
     )
     if pooled is not None:
         task, kind = pooled.task, None if pooled.task.by_token else pooled.pooling
@@ -197,6 +200,7 @@ def build_options(config: ModelConfig) -> BuildOptions:
         task=None if config.task == "auto" else Task(config.task),
         pooling=_POOLINGS[config.pooling_type],
         implementation=config.model_impl,
+        language_only=config.language_model_only,
     )
 
 

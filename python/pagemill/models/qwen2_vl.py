@@ -86,7 +86,8 @@ class Qwen2VlModel:
         return self._tower.hidden(PrefixedWeights(weights, "visual."), inputs)
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        assert inputs.grid_positions is not None
+        if inputs.grid_positions is None:  # text alone: a token's three positions are the same
+            return self._text.hidden(weights, inputs)
         rotary = bind_grid_rotary(
             weights, "inv_freq", self._rotary, self._dims, inputs.grid_positions
         )

@@ -13,6 +13,7 @@ _SAME = (
     *("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "engine_sleep_state"),
     *("num_preemptions", "cache_config_info", "prefix_cache_queries", "prefix_cache_hits"),
     *("external_prefix_cache_queries", "external_prefix_cache_hits"),
+    *("mm_cache_queries", "mm_cache_hits"),
     *("prompt_tokens", "prompt_tokens_cached", "prompt_tokens_by_source", "generation_tokens"),
     *("spec_decode_num_drafts", "spec_decode_num_draft_tokens", "spec_decode_num_accepted_tokens"),
     *("request_success", "time_to_first_token_seconds", "inter_token_latency_seconds"),

@@ -126,6 +126,12 @@ FAMILIES = (
     ),
     Family("grammar_compile_seconds", "histogram", "Time to compile a grammar.", buckets=COMPILE_S),
     Family(
+        "mm_cache_queries",
+        "counter",
+        "Images of requests that were looked up among prepared ones (--mm-processor-cache-gb).",
+    ),
+    Family("mm_cache_hits", "counter", "Those of them that were found."),
+    Family(
         "tool_calls",
         "counter",
         "Calls of tools that the server runs, by MCP server and outcome: completed or failed.",

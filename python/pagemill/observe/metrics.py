@@ -182,6 +182,12 @@ class RequestMetrics:
         if compile_s is not None:
             self._of_model("grammar_compile_seconds").observe(compile_s)
 
+    def media_cache(self, queries: int, hits: int) -> None:
+        """Counts images of a request, and those of them that had been prepared before."""
+        counters = self._families.counters
+        counters["mm_cache_queries"].labels(*self._label_values).inc(queries)
+        counters["mm_cache_hits"].labels(*self._label_values).inc(hits)
+
     def tool_called(self, server: str, succeeded: bool, seconds: float) -> None:
         """Counts a call of a tool of the MCP server named `server`."""
         labels = (*self._label_values, server)

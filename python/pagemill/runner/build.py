@@ -59,7 +59,8 @@ class BuildOptions:
     `experts` are layers whose chosen experts [tokens, choices] it returns as `experts.<layer>`;
     with `adapters`, requests may have adapters of the linear layers; `implementation` is "native",
     "transformers", or "auto": native if there is native support, else by `transformers`;
-    `draft_states` are what it returns for a head that drafts, as the output of that name."""
+    `draft_states` are what it returns for a head that drafts, as the output of that name; with
+    `language_only` the model takes no media, and its encoder is not built."""
 
     max_model_len: int | None = None
     task: Task | None = None
@@ -72,6 +73,7 @@ class BuildOptions:
     adapters: bool = False
     implementation: str = "native"
     draft_states: DraftStates | None = None
+    language_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,7 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         options.shard,
         adapters=options.adapters,
         draft_states=options.draft_states,
+        takes_media=not options.language_only,
     )
     _return_values(weights.trace, "hidden_states", RESULT, "hidden", options.hidden_states)
     _return_values(weights.trace, "experts", EXPERTS, EXPERTS, options.experts)
@@ -231,12 +234,15 @@ def text_of(program: Program, *, rewrite: bool = True) -> str:
 def _build_encoder(
     model: Model, source: ModelSource, options: BuildOptions, weights: WeightBinder
 ) -> BuiltEncoder | None:
-    """The encoder of a model with media; the tensors it reads count as used in `weights`."""
+    """The encoder of a model with media, unless it is not wanted; the tensors that it reads count
+    as used in `weights` in any case."""
     if not isinstance(model, MediaModel):
         return None
     own = WeightBinder(Trace(), source)  # undivided: one rank runs it
     media = _trace_encoder(model, own)
     weights.claim_all(own)
+    if options.language_only:
+        return None
     text = text_of(own.trace.program, rewrite=options.rewrite)
     layout = model.layout if isinstance(model, TiledModel) else None
     return BuiltEncoder(text, media, model.features, layout)
@@ -337,8 +343,10 @@ def trace_model(
     *,
     adapters: bool = False,
     draft_states: DraftStates | None = None,
+    takes_media: bool = True,
 ) -> WeightBinder:
-    """The binder whose trace holds the program of `model` with the weights of `source`.
+    """The binder whose trace holds the program of `model` with the weights of `source`. Without
+    `takes_media` it takes token ids alone.
 
     Raises:
         ModelConfigError: the model has not the `draft_states`.
@@ -347,7 +355,7 @@ def trace_model(
     trace = Trace()
     slots = trace.input("adapter_slots", "i32", ("tokens",)) if adapters else None
     weights = WeightBinder(trace, source, shard, slots)
-    _trace(model, weights, tail, draft_states)
+    _trace(model, weights, tail, draft_states, takes_media=takes_media)
     return weights
 
 
@@ -389,22 +397,27 @@ def matrices_to_quantize(source: ModelSource) -> tuple[StoredMatrix, ...]:
 
 
 def _trace(
-    model: Model, weights: Weights, tail: Tail, draft_states: DraftStates | None = None
+    model: Model,
+    weights: Weights,
+    tail: Tail,
+    draft_states: DraftStates | None = None,
+    *,
+    takes_media: bool = True,
 ) -> None:
-    hidden = _trace_hidden(model, weights)
+    hidden = _trace_hidden(model, weights, takes_media=takes_media)
     if draft_states is not None:
         weights.trace.output(DRAFT_STATES, draft_states.trace(hidden))
     trace_tail(weights, model, hidden, tail)
     weights.trace.program.check_integrity()
 
 
-def _trace_hidden(model: Model, weights: Weights) -> Tensor:
-    trace = weights.trace
+def _trace_hidden(model: Model, weights: Weights, *, takes_media: bool = True) -> Tensor:
+    trace, media = weights.trace, model.traits.media if takes_media else None
     inputs = StepInputs(
         trace.input("token_ids", "i32", ("tokens",)),
         trace.input("positions", "i32", ("tokens",)),
-        _media_inputs(trace, model.traits.media),
-        _grid_positions(trace, model.traits.media),
+        _media_inputs(trace, media),
+        _grid_positions(trace, media),
         trace.input("token_types", "i32", ("tokens",)) if model.traits.token_types else None,
     )
     return model.hidden(weights, inputs)

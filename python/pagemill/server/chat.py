@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+from pagemill.inputs.media_owner import MediaOwner
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.output_parser import ParserOptions
 from pagemill.render.renderers.base import RESPONSE_FORMAT
@@ -125,7 +126,7 @@ async def checked_chat(
         pipeline.renderer.formats,
         pipeline.engine.eos_token_ids,
     )
-    prompt = await rendered_prompt(pipeline.rendering, request)
+    prompt = await rendered_prompt(pipeline.rendering, request, caller)
     requested, requested_param = requested_tokens(request)
     default = pipeline.model.defaults.max_tokens
     if clamps_max_tokens:
@@ -150,14 +151,17 @@ async def checked_chat(
     return CheckedRequest(prompt, sampling, options)
 
 
-async def rendered_prompt(rendering: Rendering, request: ChatRequest) -> RenderedPrompt:
-    """The request's messages and tools as a prompt.
+async def rendered_prompt(
+    rendering: Rendering, request: ChatRequest, caller: Caller
+) -> RenderedPrompt:
+    """The messages and tools of `caller`'s request as a prompt.
 
     Raises:
         ApiError: see `Rendering.chat` and `Images`.
     """
     sent = image_parts(request.messages)
-    images = await rendering.images.read(sent)
+    owner = MediaOwner(caller.key_id, caller.tenant, request.cache_salt or "")
+    images = await rendering.images.read(sent, owner)
     render = functools.partial(
         rendering.renderer.render_chat,
         without_urls(request.messages) if sent else request.messages,

@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from pagemill.config import MediaConfig
+from pagemill.inputs.media_owner import MediaOwner
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.errors import RenderError
 from pagemill.server import images
@@ -24,6 +25,7 @@ from pagemill.server.testing.fake_server import fake_server
 
 URL = "https://images.example/cat.png"
 PROMPT = RenderedPrompt.of([1])
+OWNER = MediaOwner("key", "tenant", "salt")
 
 
 def file_of(width: int = 4) -> bytes:
@@ -57,7 +59,7 @@ def sent(*urls: str) -> list[SentImage]:
 
 def test_order_is_that_of_the_parts():
     async def run() -> None:
-        read = await reader().read(sent(data_url(5), URL, data_url(6), URL))
+        read = await reader().read(sent(data_url(5), URL, data_url(6), URL), OWNER)
         assert [int(image.flat[0]) for image in read if isinstance(image, np.ndarray)] == [
             *(5, 9, 6, 9)
         ]
@@ -77,15 +79,15 @@ def test_order_is_that_of_the_parts():
 )
 def test_refusals(urls: list[str], config: MediaConfig, why: str):
     with pytest.raises(ApiError, match=why) as error:
-        asyncio.run(reader(config=config).read(sent(*urls)))
+        asyncio.run(reader(config=config).read(sent(*urls), OWNER))
     assert error.value.status == 400 and error.value.param == "messages"
 
 
 def test_images_together_are_bounded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(images, "MAX_PREPARED_BYTES", 30)
-    asyncio.run(reader().read(sent(data_url(), data_url())))
+    asyncio.run(reader().read(sent(data_url(), data_url()), OWNER))
     with pytest.raises(ApiError, match="too large together"):
-        asyncio.run(reader().read(sent(data_url(), data_url(), data_url())))
+        asyncio.run(reader().read(sent(data_url(), data_url(), data_url()), OWNER))
 
 
 def test_failed_fetch_names_the_part():
@@ -93,7 +95,7 @@ def test_failed_fetch_names_the_part():
         raise RenderError("the host is away")
 
     with pytest.raises(ApiError, match=r"content\[1\]` cannot be read: the host is away"):
-        asyncio.run(reader(fail).read(sent(data_url(), URL)))
+        asyncio.run(reader(fail).read(sent(data_url(), URL), OWNER))
 
 
 def test_requests_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch):
@@ -106,15 +108,15 @@ def test_requests_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch):
 
     async def run() -> None:
         slow = reader(wait)
-        waiting = [asyncio.create_task(slow.read(sent(URL))) for _ in range(2)]
+        waiting = [asyncio.create_task(slow.read(sent(URL), OWNER)) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(ApiError) as error:
-            await slow.read(sent(data_url()))
+            await slow.read(sent(data_url()), OWNER)
         assert error.value.status == 429
-        assert await slow.read([]) == ()
+        assert await slow.read([], OWNER) == ()
         go.set()
         await asyncio.gather(*waiting)
-        assert len(await slow.read(sent(data_url()))) == 1
+        assert len(await slow.read(sent(data_url()), OWNER)) == 1
 
     asyncio.run(run())
 
@@ -131,9 +133,9 @@ def test_cancelled_requests_leave(monkeypatch: pytest.MonkeyPatch):
         slow = reader(wait)
         for _ in range(3):
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(slow.read(sent(URL)), 0.01)
+                await asyncio.wait_for(slow.read(sent(URL), OWNER), 0.01)
         go.set()
-        assert len(await slow.read(sent(data_url()))) == 1
+        assert len(await slow.read(sent(data_url()), OWNER)) == 1
 
     asyncio.run(run())
 
@@ -141,14 +143,14 @@ def test_cancelled_requests_leave(monkeypatch: pytest.MonkeyPatch):
 def test_domains_are_needed_for_urls():
     plain = ImageReader(MediaConfig(), width_of, lambda prompt, _: prompt)
     with pytest.raises(ApiError, match="--allowed-media-domains"):
-        asyncio.run(plain.read(sent(URL)))
+        asyncio.run(plain.read(sent(URL), OWNER))
 
 
 def test_model_without_a_known_processor(tmp_path: Path):
     none = open_images(MediaConfig(), tmp_path, 9, lambda prompt, _: prompt)
     assert isinstance(none, NoImages)
     with pytest.raises(ApiError, match=r"preprocessor_config\.json"):
-        asyncio.run(none.read(sent(URL)))
+        asyncio.run(none.read(sent(URL), OWNER))
     assert asyncio.run(none.place(PROMPT, ())) is PROMPT
 
 

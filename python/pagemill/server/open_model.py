@@ -12,14 +12,16 @@ from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.client import EngineClient, ModelFacts
 from pagemill.engine.media import ImageFeatures, ImageInput, place_images
 from pagemill.engine.outputs import EngineError
+from pagemill.inputs.io_processor import open_io_processor
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.observe.metrics import MetricsOptions, RequestMetrics
 from pagemill.server.engine_source import EngineSource
 from pagemill.server.errors import from_engine
 from pagemill.server.fingerprint import system_fingerprint
-from pagemill.server.images import ImageReader, NoImages, open_images
+from pagemill.server.images import ImageReader, KeptImages, NoImages, open_images
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
+from pagemill.server.pooling.plugin import DataPlugin
 from pagemill.server.rendering import Renderer, open_renderer, vocabulary_opener
 from pagemill.weights.source import ModelSource
 
@@ -52,14 +54,24 @@ async def open_model(
     source.grammars.open_vocabulary = vocabulary_opener(
         renderer, model.vocab_size, engine.eos_token_ids
     )
-    images = await asyncio.to_thread(
-        _images, files, client.model.max_image_tokens, media or MediaConfig(), renderer
-    )
-    return client, Pipeline(engine, renderer, model, metrics, source.grammars, images)
+    media = media or MediaConfig()
+    kept = KeptImages.of(media, "" if observed is None else observed.shared_folder, metrics)
+    most = client.model.max_image_tokens
+    images = await asyncio.to_thread(_images, files, most, media, kept, renderer)
+    if config.model.language_model_only:
+        images = NoImages("this server has no encoder for images (--language-model-only)")
+    pipeline = Pipeline(engine, renderer, model, metrics, source.grammars, images)
+    processor = open_io_processor(config.model.io_processor_plugin, model.pooled)
+    pipeline.plugin = None if processor is None else DataPlugin(processor)
+    return client, pipeline
 
 
 def _images(
-    files: ModelSource, max_tokens: int, config: MediaConfig, renderer: Renderer
+    files: ModelSource,
+    max_tokens: int,
+    config: MediaConfig,
+    kept: KeptImages,
+    renderer: Renderer,
 ) -> ImageReader | NoImages:
     features = ImageFeatures.of(files) if max_tokens else None
     if features is None:
@@ -74,7 +86,7 @@ def _images(
         except EngineError as error:
             raise from_engine(EngineError(error.code, error.message, "messages")) from error
 
-    return open_images(config, Path(files.path), max_tokens, place)
+    return open_images(config, Path(files.path), max_tokens, place, kept)
 
 
 def _model_info(facts: ModelFacts, config: EngineConfig) -> ModelInfo:

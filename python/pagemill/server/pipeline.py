@@ -33,6 +33,7 @@ from pagemill.server.images import Images
 from pagemill.server.limits.limiter import Charge
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.output_limits import NO_LIMITS, OutputLimits, token_limits
+from pagemill.server.pooling.plugin import DataPlugin
 from pagemill.server.records.content_log import ContentLog, Source
 from pagemill.server.records.record import Submission, Work
 from pagemill.server.rendering import Renderer, Rendering
@@ -109,6 +110,8 @@ class Pipeline:
         """Time limit of every request; `timeout_s` can only set a shorter one."""
         self.content_log: ContentLog | None = None
         """Where prompts and outputs are logged; None: nowhere."""
+        self.plugin: DataPlugin | None = None
+        """What reads the `data` of requests; None: they have none."""
 
     def with_adapter(self, name: str) -> Pipeline:
         """The same model computed with the adapter `name`, which is its name in responses."""

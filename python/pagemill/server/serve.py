@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from pagemill import __version__
-from pagemill.config import ServeConfig, ServerConfig, flatten
+from pagemill.config import ServeConfig, ServerConfig, flatten, for_media
 from pagemill.engine.async_engine import AsyncEngine
+from pagemill.inputs.io_processor import find_io_processor
 from pagemill.observe.logging import configure
 from pagemill.observe.metrics import MetricsOptions
 from pagemill.observe.stats_line import StatsLine
@@ -72,10 +73,13 @@ def run(config: ServeConfig) -> int:
         warn_if_open(config.server.host, key_file.keys)
     check_admin_address(config.server.admin_address, key_file.keys)
     check_listeners(config)
+    if config.engine.model.io_processor_plugin is not None:
+        find_io_processor(config.engine.model.io_processor_plugin)
     model = config.engine.model.model or "the default model"
     _LOGGER.info("pagemill %s, %s", __version__, model)
     if config.server.grpc_port is not None:
         import_grpc()
+    config = replace(config, engine=for_media(config.engine, config.server.media))
     with locked_folder(config.server.batches), _response_store(config) as config:
         return _serve(config, key_file)
 

@@ -50,13 +50,7 @@ def decoded(data: bytes, limits: ImageLimits) -> Image.Image:
     """
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-            if image.width * image.height > limits.max_pixels:
-                raise RenderError(
-                    f"it has {image.width} x {image.height} pixels; at most"
-                    f" {limits.max_pixels} are taken: send a smaller one"
-                )
-            image.load()
-            return _rgb(ImageOps.exif_transpose(image))
+            return shown(image, limits)
     except RenderError:
         raise
     except Exception:  # decoders raise what they like
@@ -65,11 +59,26 @@ def decoded(data: bytes, limits: ImageLimits) -> Image.Image:
         ) from None
 
 
+def shown(image: Image.Image, limits: ImageLimits) -> Image.Image:
+    """An opened image as `decoded` returns it.
+
+    Raises:
+      RenderError: it has too many pixels: then nothing was decoded.
+    """
+    if image.width * image.height > limits.max_pixels:
+        raise RenderError(
+            f"it has {image.width} x {image.height} pixels; at most"
+            f" {limits.max_pixels} are taken: send a smaller one"
+        )
+    image.load()
+    return _rgb(ImageOps.exif_transpose(image))
+
+
 def _rgb(image: Image.Image) -> Image.Image:
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
-        shown = image.convert("RGBA")
-        white = Image.new("RGBA", shown.size, "white")
-        return Image.alpha_composite(white, shown).convert("RGB")
+        opened = image.convert("RGBA")
+        white = Image.new("RGBA", opened.size, "white")
+        return Image.alpha_composite(white, opened).convert("RGB")
     return image.convert("RGB")
 
 

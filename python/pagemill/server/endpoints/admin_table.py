@@ -53,6 +53,7 @@ ADMIN_ENDPOINTS = (
         "/v1/load_lora_adapter",
     ),
     _operation("pause", "POST", "PauseRequest", "EngineState"),
+    _operation("reset_mm_cache", "POST", "", "ResetState"),
     _operation("reset_prefix_cache", "POST", "ResetRequest", "ResetState"),
     _operation("restore_session", "POST", "SessionRequest", "SessionState", Transport.JSON),
     _operation("resume", "POST", "", "EngineState"),

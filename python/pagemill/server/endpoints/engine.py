@@ -94,6 +94,14 @@ async def reset_prefix_cache(server: ServerState, body: ResetRequest, caller: Ca
     )
 
 
+async def reset_mm_cache(server: ServerState, body: dict[str, Any], caller: Caller) -> ResetState:
+    """Forgets all images that were prepared for the model."""
+    del body
+    log_operation("reset_mm_cache", caller)
+    server.models.resolve(None, caller).model.rendering.images.reset_cache()
+    return ResetState(True)
+
+
 async def update_weights(server: ServerState, body: WeightsRequest, caller: Caller) -> EngineState:
     """Goes on with the weights of another checkpoint of the same model; all cached prefixes are
     forgotten. While the engine sleeps, `/wake_up` loads them."""
@@ -171,6 +179,7 @@ def _program_texts(model: ModelFacts, path: str) -> dict[str, str]:
             model.max_model_len,
             model.pooled,
             adapters=model.adapters,
+            language_only=model.max_image_tokens == 0,
             at_load=model.at_load,
             head=model.head,
         )

@@ -46,7 +46,7 @@ async def count_tokens(server: ServerState, body: CountTokensRequest, caller: Ca
     pipeline, _ = server.models.resolve(body.model, caller)
     request = chat_request(body)
     check_chat(request)
-    return TokenCount(len(await rendered_prompt(pipeline.rendering, request)))
+    return TokenCount(len(await rendered_prompt(pipeline.rendering, request, caller)))
 
 
 def _chat_request(pipeline: Pipeline, body: MessagesRequest) -> ChatRequest:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import time
 
 from pagemill.inputs.scoring import activated
+from pagemill.inputs.task import Pooled
 from pagemill.server.caller import Caller
 from pagemill.server.errors import bad_request
+from pagemill.server.pipeline import Pipeline
 from pagemill.server.pooling.rows import (
     check_dimensions,
     check_encoding,
     encoded,
     pooled_input,
+    pooling_options,
     shortened,
 )
 from pagemill.server.protocol.pooling import (
+    PluginResponse,
     PooledData,
     PoolingRequest,
     PoolingResponse,
@@ -23,11 +27,16 @@ from pagemill.server.protocol.pooling import (
 from pagemill.server.state import ServerState
 
 
-async def create(server: ServerState, body: PoolingRequest, caller: Caller) -> PoolingResponse:
-    """Gives the rows of one or several texts, or of a chat."""
+async def create(
+    server: ServerState, body: PoolingRequest, caller: Caller
+) -> PoolingResponse | PluginResponse:
+    """Gives the rows of one or several texts, or of a chat; or what the server's plugin makes of
+    `data`."""
     pipeline, _ = server.models.resolve(body.model, caller)
     pooled = pipeline.model.pooled
     assert pooled is not None, "the route is of models that pool"
+    if body.data is not None:
+        return await _by_plugin(pipeline, pooled, body, caller)
     if body.task not in (None, pooled.task):
         raise bad_request(
             f"`task` must be {pooled.task}, for which the model is loaded (`--task`).", "task"
@@ -53,3 +62,26 @@ async def create(server: ServerState, body: PoolingRequest, caller: Caller) -> P
         data=[PooledData(index, encoded(row, body)) for index, row in enumerate(rows)],
         usage=PoolingUsage(num_tokens, num_tokens),
     )
+
+
+async def _by_plugin(
+    pipeline: Pipeline, pooled: Pooled, body: PoolingRequest, caller: Caller
+) -> PluginResponse:
+    plugin = pipeline.plugin
+    if plugin is None:
+        raise bad_request(
+            "`data` is for a plugin, and this server has none (--io-processor-plugin): send"
+            " `input`.",
+            "data",
+        )
+    if body.input is not None or body.messages is not None:
+        raise bad_request("`data` excludes `input` and `messages`.", "data")
+    if body.task not in (None, "plugin"):
+        raise bad_request("`task` must be plugin for `data`.", "task")
+    parsed, texts = await plugin.read(body.data, body.request_id)
+    adds_special = body.add_special_tokens is not False
+    prompts = await pipeline.rendering.prompts(texts, adds_special, False, "data")
+    rows, _ = await pipeline.pool(prompts, pooling_options(body, caller, "data"))
+    rows = [activated(row, pooled.activation) for row in rows]
+    answer = await plugin.write(parsed, rows, body.request_id)
+    return PluginResponse(f"pool-{body.request_id}", int(time.time()), answer)

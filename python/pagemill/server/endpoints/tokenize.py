@@ -25,7 +25,7 @@ from pagemill.server.state import ServerState
 async def create(server: ServerState, body: TokenizeRequest, caller: Caller) -> TokenizeResponse:
     """The tokens of a prompt, as the model would get it."""
     pipeline, _ = server.models.resolve(body.model, caller)
-    tokens = (await _rendered(pipeline, body)).token_ids.tolist()
+    tokens = (await _rendered(pipeline, body, caller)).token_ids.tolist()
     texts = None
     if body.return_token_strs:
         text = pipeline.renderer.token_text
@@ -56,7 +56,7 @@ async def describe(server: ServerState, body: dict[str, Any], caller: Caller) ->
     )
 
 
-async def _rendered(pipeline: Pipeline, body: TokenizeRequest) -> RenderedPrompt:
+async def _rendered(pipeline: Pipeline, body: TokenizeRequest, caller: Caller) -> RenderedPrompt:
     if (body.prompt is None) == (body.messages is None):
         raise bad_request("Send one of `prompt` and `messages`.", "prompt")
     if body.messages is None:
@@ -75,4 +75,4 @@ async def _rendered(pipeline: Pipeline, body: TokenizeRequest) -> RenderedPrompt
         tools=body.tools,
     )
     check_chat(request)
-    return await rendered_prompt(pipeline.rendering, request)
+    return await rendered_prompt(pipeline.rendering, request, caller)

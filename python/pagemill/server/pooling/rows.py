@@ -50,10 +50,12 @@ async def pooled_input(
         ApiError: the request cannot be served.
     """
     options = pooling_options(body, caller, "input" if body.messages is None else "messages")
-    return await pipeline.pool(await _rendered(pipeline, body), options)
+    return await pipeline.pool(await _rendered(pipeline, body, caller), options)
 
 
-async def _rendered(pipeline: Pipeline, body: InputFields) -> Sequence[RenderedPrompt]:
+async def _rendered(
+    pipeline: Pipeline, body: InputFields, caller: Caller
+) -> Sequence[RenderedPrompt]:
     if body.messages is None:
         return await pipeline.rendering.prompts(
             prompts(body.input, "input"),
@@ -70,9 +72,10 @@ async def _rendered(pipeline: Pipeline, body: InputFields) -> Sequence[RenderedP
         continue_final_message=body.continue_final_message,
         add_special_tokens=body.add_special_tokens is True,
         chat_template_kwargs=body.chat_template_kwargs,
+        cache_salt=body.cache_salt,
     )
     check_chat(chat)
-    return [await rendered_prompt(pipeline.rendering, chat)]
+    return [await rendered_prompt(pipeline.rendering, chat, caller)]
 
 
 def check_dimensions(size: int | None, pooled: Pooled, param: str = "dimensions") -> None:

@@ -145,7 +145,8 @@ async def _by_template(
             await _shortened(pipeline, document, documents),
             reading.instruction,
         )
-        prompts.append(await rendered_prompt(pipeline.rendering, ChatRequest(messages=messages)))
+        request = ChatRequest(messages=messages)
+        prompts.append(await rendered_prompt(pipeline.rendering, request, options.caller))
     return prompts
 
 

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from pagemill.render.chat_messages import TEXT_PARTS
 from pagemill.server.errors import bad_request
 from pagemill.server.protocol.decode import FieldRules, Unsupported, nothing, only
-from pagemill.server.protocol.images import image_url
+from pagemill.server.protocol.images import check_uuid, has_no_url, image_url
 from pagemill.server.protocol.sampling import IGNORED, UNSUPPORTED, GenerationRequest, Positive
 from pagemill.server.protocol.usage import Usage
 from pagemill.server.records.timings import RequestTimings
@@ -131,10 +131,11 @@ def _check_part(part: Any, where: str) -> None:
     kind = fields.get("type")
     field = TEXT_PARTS.get(kind) if isinstance(kind, str) else None
     if kind == "image_url":
-        if image_url(fields.get("image_url")) is None:
+        is_named, url = check_uuid(fields, where, "messages"), fields.get("image_url")
+        if image_url(url) is None and not (is_named and has_no_url(url)):
             raise bad_request(
                 f'`{where}.image_url` must be {{"url": URL}}: a data: URL, or one of a host that'
-                " the server allows.",
+                " the server allows. It may be null with the `uuid` of an image sent before.",
                 "messages",
             )
         return

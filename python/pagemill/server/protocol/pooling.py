@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from pagemill.inputs.task import Task
 from pagemill.server.protocol.chat import Messages
 from pagemill.server.protocol.decode import FieldRules, Unsupported, nothing, only
 from pagemill.server.protocol.sampling import Timeout
 
 ElementType = Literal["float32", "float16", "bfloat16"]
+PoolingTask = Literal["embed", "classify", "token_embed", "token_classify", "plugin"]
 Size = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
@@ -51,10 +51,12 @@ class EncodedFields(InputFields, kw_only=True):
 
 class PoolingRequest(EncodedFields, kw_only=True):
     """The request. `task`, if it is given, is the model's; without `use_activation` a classifier
-    gives logits."""
+    gives logits. `data` is in place of `input`, for the server's plugin (`--io-processor-plugin`),
+    with the task "plugin" or none."""
 
-    task: Task | None = None
+    task: PoolingTask | None = None
     use_activation: bool = True
+    data: Any = None
 
 
 COMMON_UNSUPPORTED = {
@@ -66,7 +68,6 @@ RULES = FieldRules(
     unsupported={
         **COMMON_UNSUPPORTED,
         "normalize": Unsupported(only(True), "the model decides."),
-        "data": Unsupported(nothing, "there are no plug-ins that read it; send `input`."),
     },
     ignored=COMMON_IGNORED,
 )
@@ -93,6 +94,14 @@ class PooledData(msgspec.Struct):
     index: int
     data: list[float | list[float]] | str | SparseVector
     object: str = "pooling"
+
+
+class PluginResponse(msgspec.Struct):
+    """The response to `data`, as the server's plugin makes it."""
+
+    request_id: str
+    created_at: int
+    data: msgspec.Raw
 
 
 class PoolingResponse(msgspec.Struct):

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from pagemill.render.chat_messages import TEXT_PARTS
 from pagemill.server.errors import ApiError, bad_request
+from pagemill.server.protocol.images import check_uuid
 from pagemill.server.responses.custom_tools import custom_arguments
 from pagemill.server.responses.ids import new_id
 from pagemill.server.tools.call import ApprovedCall
@@ -219,7 +220,7 @@ def _is_text(part: Any) -> bool:
 def _chat_parts(parts: Sequence[Item]) -> list[Item]:
     """The parts of a message as a chat has them."""
     return [
-        {"type": "image_url", "image_url": part["image_url"]}
+        {"type": "image_url"} | {key: part[key] for key in ("image_url", "uuid") if key in part}
         if part["type"] == _IMAGE
         else {"type": "text", "text": text}
         for part, text in zip(parts, _texts(parts), strict=True)
@@ -299,8 +300,8 @@ def _parts(sent: Any, where: str, kind: str, *, takes_images: bool = False) -> l
 def _check_image(part: Item, where: str) -> None:
     if part.get("file_id") is not None:
         raise bad_request(f"`{where}.file_id` is not read; send `image_url`.", "input")
-    url = part.get("image_url")
-    if not isinstance(url, str) or not url:
+    is_named, url = check_uuid(part, where, "input"), part.get("image_url")
+    if not (isinstance(url, str) and url) and not (is_named and url is None):
         raise _no_string(f"{where}.image_url")
 
 
