@@ -21,8 +21,15 @@ from transformers import (
 )
 
 from tests.families.grok2_reference import Grok1ForCausalLM, Grok2Config
+from tests.families.nemotron_nas_reference import DeciLMForCausalLM, NemotronNasConfig
 from tests.families.plamo2_reference import Plamo2Config, Plamo2ForCausalLM
 from tests.families.reference_parts import ReferenceModel, largest_shares, rotated
+from tests.families.step_reference import (
+    Step3Config,
+    Step3p5ForCausalLM,
+    Step3p7TextConfig,
+    Step3TextForCausalLM,
+)
 
 
 class Grok1Config(PretrainedConfig):
@@ -144,12 +151,17 @@ class Grok1ModelForCausalLM(ReferenceModel):
 
 
 def register() -> None:
-    """Makes the references known to `transformers`, and a model of its own that its table of
-    causal models lacks."""
+    """Makes the references known to `transformers`, and models of its own that its table of causal
+    models lacks."""
     AutoModelForCausalLM.register(Mistral4Config, Mistral4ForCausalLM, exist_ok=True)
     AutoConfig.register("grok-1", Grok1Config, exist_ok=True)
     AutoModelForCausalLM.register(Grok1Config, Grok1ModelForCausalLM, exist_ok=True)
     AutoConfig.register("grok-2", Grok2Config, exist_ok=True)
     AutoModelForCausalLM.register(Grok2Config, Grok1ForCausalLM, exist_ok=True)
+    AutoConfig.register("nemotron-nas", NemotronNasConfig, exist_ok=True)
+    AutoModelForCausalLM.register(NemotronNasConfig, DeciLMForCausalLM, exist_ok=True)
     AutoConfig.register("plamo2", Plamo2Config, exist_ok=True)
     AutoModelForCausalLM.register(Plamo2Config, Plamo2ForCausalLM, exist_ok=True)
+    AutoConfig.register("step3_text", Step3Config, exist_ok=True)
+    AutoModelForCausalLM.register(Step3Config, Step3TextForCausalLM, exist_ok=True)
+    AutoModelForCausalLM.register(Step3p7TextConfig, Step3p5ForCausalLM, exist_ok=True)

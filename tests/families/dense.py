@@ -12,6 +12,7 @@ from tests.families.elsewhere import (
     BAICHUAN_FIRST,
     BLOOM_ALONE,
     CHATGLM,
+    DECILM,
     EXAONE,
     GEMMA3,
     GEMMA3N,
@@ -75,6 +76,15 @@ _GEMMA3N = {
     "final_logit_softcapping": 3.0,
 }
 _GPT = {"n_embd": 96, "n_layer": 4, "n_head": 6, "n_positions": 4096}
+_NAS_BLOCKS = [
+    {"attention": {"n_heads_in_group": 3}, "ffn": {"ffn_mult": 2.0}},
+    {"attention": {"replace_with_linear": True}, "ffn": {"ffn_mult": 5.0}},
+    {"attention": {"no_op": True}, "ffn": {"replace_with_linear": True}},
+    {"attention": {"n_heads_in_group": 1}, "ffn": {"no_op": True}},
+]
+_DECILM_BLOCKS = [
+    {"attention": {"n_heads_in_group": group}, "ffn": {"ffn_mult": 2.0}} for group in (3, 6, 1, 3)
+]
 _NEO_TYPES = [[["global", "local"], 2]]
 
 _LLAMA_BIASES = frozenset({"attention_bias", "mlp_bias"})
@@ -320,6 +330,11 @@ DENSE: Mapping[str, Family] = {
     "nemotron": Family(
         "nemotron", {**PARTIAL, "norm_eps": 0.03, "attention_bias": True, "mlp_bias": True}
     ),
+    "nemotron_nas": Family(
+        "nemotron-nas",
+        {"block_configs": _NAS_BLOCKS, "attention_bias": True, "mlp_bias": True},
+    ),
+    "decilm": Family("nemotron-nas", {"block_configs": _DECILM_BLOCKS}, elsewhere=DECILM),
     "olmo": Family("olmo", {"attention_bias": True}),
     "olmo_clip": Family("olmo", {"clip_qkv": 0.7}),
     "olmo2": Family("olmo2", {"attention_bias": True}),

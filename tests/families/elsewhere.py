@@ -103,6 +103,11 @@ BAICHUAN2 = Elsewhere(
 # As the first checkpoints of both families were saved.
 BLOOM_ALONE = Elsewhere("BloomForCausalLM", names={r"^transformer\.": ""})
 GPT2_ALONE = Elsewhere("GPT2LMHeadModel", names={r"^transformer\.": ""})
+DECILM = Elsewhere(
+    "DeciLMForCausalLM",
+    keys={"block_configs": "of_nemotron_nas"},
+    fields={"num_key_value_heads_per_layer": [2, 1, 6, 2], "intermediate_size": 256},
+)
 EXAONE = Elsewhere(
     "ExaoneForCausalLM",
     names={
@@ -162,6 +167,82 @@ MIMO_V2 = Elsewhere(
         "add_swa_attention_sink_bias": True,
         "add_full_attention_sink_bias": False,
     },
+)
+
+
+def _split_stacks(tensors: Tensors, config: Mapping[str, Any]) -> None:
+    """Stacks of experts become those of published files; a layer behind the last one is added."""
+    del config
+    for name in [key for key in tensors if key.endswith("experts.gate_up_proj")]:
+        gate, up = (part.contiguous() for part in tensors.pop(name).chunk(2, 1))
+        experts = name.removesuffix("gate_up_proj")
+        tensors |= {f"{experts}gate_proj.weight": gate, f"{experts}up_proj.weight": up}
+        tensors[f"{experts}down_proj.weight"] = tensors.pop(f"{experts}down_proj")
+    tensors["model.layers.4.enorm.weight"] = torch.ones(3)
+
+
+STEP3_ENCODER = ("vision_model.conv1", "vit_downsampler2", "vit_large_projector")
+
+
+def _add_encoder(tensors: Tensors, config: Mapping[str, Any]) -> None:
+    del config
+    for name in STEP3_ENCODER:
+        tensors[f"{name}.weight"] = torch.ones(3)
+
+
+STEP3_WITH_IMAGES = Elsewhere(
+    "Step3VLForConditionalGeneration",
+    fields={"model_type": "step3_vl"},
+    nest="text_config",
+    join=_add_encoder,
+)
+# As its first checkpoint was published.
+STEP3P5 = Elsewhere(
+    "Step3p5ForCausalLM",
+    names={
+        r"mlp\.gate\.e_score_correction_bias": "moe.router_bias",
+        r"mlp\.gate\.": "moe.gate.",
+        r"mlp\.experts\.": "moe.",
+        r"mlp\.shared_experts": "share_expert",
+    },
+    keys={
+        "n_routed_experts": "moe_num_experts",
+        "num_key_value_heads": "num_attention_groups",
+        "num_experts_per_tok": "moe_top_k",
+        "max_position_embeddings": "max_seq_len",
+        "mlp_layer_types": "of_transformers",
+        "num_sliding_attention_heads": "of_transformers",
+        "query_pre_attn_scalar": "of_transformers",
+        "rope_parameters": "of_transformers",
+    },
+    fields={
+        "attention_other_setting": {
+            "attention_type": "sliding_attention",
+            "num_attention_heads": 4,
+            "num_attention_groups": 2,
+            "head_dim": 20,
+        },
+        "layer_types": ["sliding_attention", "full_attention"] * 2 + ["full_attention"],
+        "moe_layers_enum": "1,2",
+        "norm_expert_weight": True,
+        "num_nextn_predict_layers": 1,
+        "partial_rotary_factors": [1.0, 0.5] * 2 + [0.5],
+        "rope_theta": [1e4, 1e6] * 2 + [1e6],
+        "rope_scaling": {
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 64,
+        },
+        "swiglu_limits": [0.0, 0.4, 0.0, 0.0, 0.0],
+        "swiglu_limits_shared": [0.3, 0.5, 0.0, 0.0, 0.0],
+        "use_head_wise_attn_gate": True,
+        "use_moe_router_bias": True,
+        "use_rope_layers": [True] * 4,
+        "yarn_only_types": ["full_attention"],
+    },
+    join=_split_stacks,
 )
 MINISTRAL3 = Elsewhere(
     "Mistral3ForConditionalGeneration",

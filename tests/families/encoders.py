@@ -82,6 +82,12 @@ ENCODERS: Mapping[str, EncoderRow] = {
         {"num_key_value_heads": 6, "head_dim": 16, "classifier_pooling": "mean"},
         _TIED,
     ),
+    "eurobert_late": EncoderRow(
+        "eurobert",
+        {"num_key_value_heads": 6, "head_dim": 16, "classifier_pooling": "late"},
+        _TIED,
+        heads=(Task.CLASSIFY,),
+    ),
     "gemma3": EncoderRow(
         "gemma3_text",
         {

@@ -249,5 +249,6 @@ def test_families_without_a_row_are_named() -> None:
         "Qwen3_5ForConditionalGeneration",
         "Qwen3_5MoeForConditionalGeneration",
         "SmolVLMForConditionalGeneration",
+        "Step3p7ForConditionalGeneration",
         "VipLlavaForConditionalGeneration",
     ]

@@ -468,6 +468,21 @@ class Converter:
     settings: Callable[[PretrainedConfig], Mapping[str, Any]] = _nothing
 
 
+def _nemotron_nas_settings(config: PretrainedConfig) -> dict[str, Any]:
+    heads = config.num_attention_heads
+    attentions = [block["attention"] for block in config.block_configs]
+    groups = [attention.get("n_heads_in_group") for attention in attentions]
+    factors = [block["ffn"].get("ffn_mult") or 0.0 for block in config.block_configs]
+    widths = [int(2 * factor * config.hidden_size / 3) for factor in factors]
+    return {
+        "head_count": [0 if attention.get("no_op") else heads for attention in attentions],
+        "head_count_kv": [heads // group if group else 0 for group in groups],
+        "feed_forward_length": [-(-width // 256) * 256 for width in widths],
+        "key_length": config.hidden_size // heads,
+        "rope_freq_base": config.rope_theta,
+    }
+
+
 PLAIN = Converter()
 LLAMA = Converter(_permuted)
 GEMMA = Converter(_plus_one)
@@ -509,6 +524,7 @@ GRANITE_HYBRID = Converter(
 FALCON_H1 = Converter(
     lambda tensors, config: _mixers(_multiplied(tensors, config), config), _mixer_settings
 )
+NEMOTRON_NAS = Converter(_permuted, _nemotron_nas_settings)
 NEMOTRON_H = Converter(_mixers, _nemotron_h_settings)
 NEMOTRON_H_MOE = Converter(_mixers, _nemotron_h_moe_settings)
 HUNYUAN_MOE = Converter(settings=lambda config: {"expert_used_count": config.moe_topk[0]})

@@ -65,6 +65,12 @@ _SCALED = {
     "sliding_attention": {"rope_type": "default", "rope_theta": 1e6},
     "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
 }
+_NAS_BLOCKS = [
+    {"attention": {"n_heads_in_group": 3}, "ffn": {"ffn_mult": 2.0}},
+    {"attention": {"replace_with_linear": True}, "ffn": {"ffn_mult": 5.0}},
+    {"attention": {"no_op": True}, "ffn": {"ffn_mult": 2.0}},
+    {"attention": {"n_heads_in_group": 1}, "ffn": {"no_op": True}},
+]
 _FALCON_H1_NORM = {
     **_NO_BIAS,
     "projectors_bias": False,
@@ -156,6 +162,7 @@ ROWS = [
     Row("nemotron", "nemotron", files.NEMOTRON),
     Row("nemotron_h", "nemotron_h", files.NEMOTRON_H),
     Row("nemotron_h_experts", "nemotron_h_moe", files.NEMOTRON_H_MOE, {"mlp_bias": False}),
+    Row("nemotron_nas", "deci", files.NEMOTRON_NAS, _NO_BIAS | {"block_configs": _NAS_BLOCKS}),
     Row("olmo", "olmo", files.LLAMA),
     Row("olmo2", "olmo2"),
     Row("olmo3", "olmo2", files.WINDOWS, {"rope_parameters": _SCALED}),

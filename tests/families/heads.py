@@ -163,6 +163,16 @@ def rewards(path: Path) -> Headed:
     return Headed(model.base_model, Task.TOKEN_CLASSIFY, head)
 
 
+def internlm2_rewards(path: Path) -> Headed:
+    """A score for each token, as InternLM2's reward models."""
+    model, head = families.make("internlm2", path), _linear(96, 1, bias=False)
+    file = path / "model.safetensors"
+    tensors = {name: t for name, t in load_file(file).items() if not name.startswith("output")}
+    save_file(tensors | _state(head, "v_head."), file)
+    _configure(path, "InternLM2ForRewardModel", {})
+    return Headed(model.base_model, Task.TOKEN_CLASSIFY, head)
+
+
 def _reward_head(path: Path, size: int) -> torch.nn.Sequential:
     head = torch.nn.Sequential(_linear(96, 96), torch.nn.ReLU(), _linear(96, size))
     file = path / "model.safetensors"
@@ -175,6 +185,17 @@ def _configure(path: Path, architecture: str, keys: Mapping[str, Any]) -> None:
     file = path / "config.json"
     config = json.loads(file.read_text()) | {"architectures": [architecture]} | dict(keys)
     file.write_text(json.dumps(config))
+
+
+CALIBRATION = {"logit_mean": 0.4, "logit_sigma": 2.5}
+
+
+def calibrated(path: Path) -> Headed:
+    """A cross-encoder whose logits are calibrated before their sigmoid."""
+    model = make("bert", Task.CLASSIFY, path, labels=1)
+    _configure(path, "BertForSequenceClassification", CALIBRATION)
+    mean, sigma = CALIBRATION.values()
+    return Headed(model, Task.CLASSIFY, lambda x: ((x - mean) / sigma).sigmoid())
 
 
 def splade(path: Path, name: str = "bert", *, modules: bool = True) -> Headed:

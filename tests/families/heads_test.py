@@ -42,6 +42,8 @@ CASES: dict[str, Make] = {
     "step_rewards": heads.step_rewards,
     "steps_by_tokens": partial(heads.step_rewards, tokens=(40, 9)),
     "rewards": heads.rewards,
+    "internlm2_rewards": heads.internlm2_rewards,
+    "calibrated": heads.calibrated,
     "splade": heads.splade,
     "splade_distilbert": partial(heads.splade, name="distilbert"),
     "splade_roberta": partial(heads.splade, name="roberta"),
@@ -66,7 +68,7 @@ def test_rows(name: str, tmp_path: Path) -> None:
             prompts = map(np.array, PROMPTS.values())
             parts = list(map(pooled.rows, np.split(rows, ends), prompts))
         else:
-            parts = list(rows)
+            parts = [pooled.rows(row, np.array([])) for row in rows]
         for part, wanted in zip(parts, expected, strict=True):
             part = activated(part, pooled.activation)
             np.testing.assert_allclose(part, wanted, rtol=0, atol=TOLERANCE)
@@ -127,6 +129,20 @@ def test_layers_that_are_no_matrices_are_refused(shape: tuple[int, ...], tmp_pat
 def test_tokens_that_are_no_classes(keys: dict[str, object], words: str, tmp_path: Path) -> None:
     heads.qwen3_reranker(tmp_path, (40, 9))
     with pytest.raises((ModelConfigError, WeightsError), match=words):
+        build(ModelSource.open(tmp_path, keys), BuildOptions())
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"logit_sigma": 0}, "logit_sigma is 0; it must be greater than 0"),
+        ({"logit_sigma": "2"}, "logit_sigma is '2', not a number of logits"),
+        ({"logit_mean": float("nan")}, "logit_mean is nan, not a number of logits"),
+    ],
+)
+def test_calibrations_that_are_none(keys: dict[str, object], words: str, tmp_path: Path) -> None:
+    heads.calibrated(tmp_path)
+    with pytest.raises(WeightsError, match=words):
         build(ModelSource.open(tmp_path, keys), BuildOptions())
 
 

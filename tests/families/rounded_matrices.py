@@ -12,6 +12,7 @@ from pagemill.config.load_quantization import LoadQuantization
 from pagemill.quantization.at_load.quantized_source import quantize
 from pagemill.quantization.at_load.testing.decoded import read_matrix
 from pagemill.runner.build import matrices_to_quantize
+from pagemill.weights.safetensors import read_directory
 from pagemill.weights.source import ModelSource
 from pagemill.weights.stored_matrix import StoredMatrix
 from safetensors.torch import load_file, save_file
@@ -41,6 +42,8 @@ def write_values(path: Path, source: ModelSource, directory: Path) -> None:
     """Writes to `directory` the checkpoint at `path`, in one file, with the values of `source`, in
     which its matrices are rounded."""
     tensors = load_file(path / "model.safetensors")
+    # Layers may use other names than those of the file.
+    stored = {tensor.offset: name for name, tensor in read_directory(path).items()}
     for matrix in chosen_matrices(path):
         name, shape = matrix.tensor.name, matrix.shape[-2:]
         if source.has(name) and source.tensor(name) == matrix.tensor:
@@ -49,7 +52,9 @@ def write_values(path: Path, source: ModelSource, directory: Path) -> None:
         values = np.stack([read_matrix(source, module, shape) for module in modules])
         if matrix.transposed:
             values = np.ascontiguousarray(values.swapaxes(1, 2))
-        tensors[name] = torch.from_numpy(values.reshape(matrix.tensor.shape))
+        tensors[stored[matrix.tensor.offset]] = torch.from_numpy(
+            values.reshape(matrix.tensor.shape)
+        )
     save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
     (directory / "config.json").write_text((path / "config.json").read_text())
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.families.elsewhere import LLAMA4, MIMO_V2, PHIMOE
+from tests.families.elsewhere import (
+    LLAMA4,
+    MIMO_V2,
+    PHIMOE,
+    STEP3_ENCODER,
+    STEP3_WITH_IMAGES,
+    STEP3P5,
+)
 from tests.families.family import (
     BY_LAYER_TYPE,
     LATENT,
@@ -55,6 +62,29 @@ _MIMO_V2 = {
     "routed_scaling_factor": 2.5,
     "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
     "rope_parameters": _HALVES,
+}
+_STEP3 = {
+    "num_attention_groups": 1,
+    "max_position_embedding": 4096,
+    "share_q_dim": 28,
+    "moe_num_experts": 6,
+    "moe_top_k": 3,
+    "moe_intermediate_size": 24,
+    "share_expert_dim": 40,
+    "norm_expert_weight": True,
+    "moe_layers_enum": "1,2",
+}
+_STEP3P5 = {
+    "num_sliding_attention_heads": 4,
+    "moe_intermediate_size": 24,
+    "share_expert_dim": 40,
+    "n_routed_experts": 6,
+    "num_experts_per_tok": 3,
+    "moe_router_scaling_factor": 2.5,
+    "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+    "swiglu_limits": [None, 0.4, 0.0, None],
+    "swiglu_limits_shared": [0.3, 0.5, None, None],
+    **SLIDING,
 }
 _KINDS = ["sliding", "compressed_sparse", "heavily_compressed", "compressed_sparse"]
 _COMPRESSED = {
@@ -531,5 +561,37 @@ WITH_EXPERTS: Mapping[str, Family] = {
         "solar_open",
         {**_DEEPSEEK_EXPERTS, "attention_bias": True, "intermediate_size": 136},
         frozenset({"intermediate_size", "mlp_bias"}),
+    ),
+    "step3": Family("step3_text", _STEP3, frozenset({"max_position_embedding"})),
+    "step3_with_images": Family(
+        "step3_text",
+        _STEP3,
+        frozenset(f"{name}.weight" for name in STEP3_ENCODER),
+        elsewhere=STEP3_WITH_IMAGES,
+    ),
+    "step3p5": Family(
+        "step3p5",
+        {
+            **_STEP3P5,
+            "query_pre_attn_scalar": 30.0,
+            "attention_bias": True,
+            "mlp_bias": True,
+            "rope_parameters": _HALVES,
+        },
+    ),
+    "step3p5_published": Family(
+        "step3p5",
+        {
+            **_STEP3P5,
+            "rope_parameters": {
+                "sliding_attention": rope(),
+                "full_attention": {
+                    **rope(rope_theta=1e6, partial_rotary_factor=0.5),
+                    **STEP3P5.fields["rope_scaling"],
+                },
+            },
+        },
+        frozenset({"yarn_only_types"}),  # a list of one type has no other order
+        elsewhere=STEP3P5,
     ),
 }

@@ -20,6 +20,8 @@ from transformers import (
     Qwen3VLForConditionalGeneration,
     Qwen3VLMoeConfig,
     Qwen3VLMoeForConditionalGeneration,
+    Step3p7Config,
+    Step3p7ForConditionalGeneration,
 )
 
 from tests.families.divided import check_ranks, check_stages
@@ -87,6 +89,32 @@ def _glm4v_moe() -> PreTrainedModel:
     return Glm4vMoeForConditionalGeneration(config)
 
 
+def _step3p7() -> PreTrainedModel:
+    text: dict[str, Any] = {
+        **_TEXT,
+        "num_sliding_attention_heads": 4,
+        "moe_intermediate_size": 24,
+        "share_expert_dim": 40,
+        "n_routed_experts": 5,
+        "num_experts_per_tok": 2,
+        "swiglu_limits": [0.0, 0.4],
+        "sliding_window": 7,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "mlp_layer_types": ["dense", "sparse"],
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+            "full_attention": {
+                "rope_type": "default",
+                "rope_theta": 1e6,
+                "partial_rotary_factor": 0.5,
+            },
+        },
+    }
+    vision = {"width": 32, "layers": 1, "heads": 2, "patch_size": 4, "image_size": 16}
+    config = Step3p7Config(text_config=text, vision_config=vision, tie_word_embeddings=False)
+    return Step3p7ForConditionalGeneration(config)
+
+
 def _turn_stacks(path: Path) -> None:
     """Writes the experts of each layer transposed, as published checkpoints of Qwen3-VL have
     them."""
@@ -107,7 +135,7 @@ def _save(make: Callable[[], PreTrainedModel], path: Path) -> PreTrainedModel:
     return model
 
 
-_MAKERS = [_qwen3_vl, _qwen3_vl_moe, _glm4v_moe]
+_MAKERS = [_qwen3_vl, _qwen3_vl_moe, _glm4v_moe, _step3p7]
 
 
 @pytest.mark.parametrize("kind", ["native", "torch"])

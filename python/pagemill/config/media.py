@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from typing import Any, cast
 
 from pagemill.config.fields import ConfigError, Range, check, option
 
@@ -46,6 +47,16 @@ class MediaConfig:
         allowed=Range(0.1, 600),
     )
 
+    mm_processor_kwargs: dict[str, Any] = option(
+        {},
+        "Settings of the model's image processor in place of those of its preprocessor_config.json,"
+        ' as JSON: {"max_pixels": 200704}. One that the processor does not read is refused.',
+    )
+    media_io_kwargs: dict[str, Any] = option(
+        {},
+        "How image files are decoded, as JSON: the color behind what is transparent,"
+        ' {"image": {"rgba_background_color": [0, 0, 0]}}. Default: white.',
+    )
     mm_processor_cache_gb: float = option(
         1.0,
         "Memory for images that were prepared for the model, so that a chat's next turn, and a"
@@ -59,7 +70,8 @@ class MediaConfig:
         """Checks each field; see `check`.
 
         Raises:
-          ConfigError: a domain is not one, or a limit is of something unknown or out of range.
+          ConfigError: a domain is not one, a limit is of something unknown or out of range, or
+            `media_io_kwargs` has something else than a color.
         """
         check(self)
         for domain in self.domains:
@@ -78,6 +90,19 @@ class MediaConfig:
                     f"--limit-mm-per-prompt: {name} must be a number from 0 to {_MOST_IMAGES}"
                 )
 
+        if not _are_io_options(self.media_io_kwargs):
+            raise ConfigError(
+                "--media-io-kwargs: write"
+                ' \'{"image": {"rgba_background_color": [RED, GREEN, BLUE]}}\', from 0 to 255'
+            )
+
+    @property
+    def background(self) -> tuple[int, int, int]:
+        """The color behind what is transparent: red, green and blue."""
+        image = self.media_io_kwargs.get("image", {})
+        red, green, blue = image.get("rgba_background_color", (255, 255, 255))
+        return red, green, blue
+
     @property
     def domains(self) -> tuple[str, ...]:
         """Each of `allowed_media_domains`, in lower case."""
@@ -93,3 +118,15 @@ class MediaConfig:
     def max_images(self) -> int:
         """Of a prompt."""
         return self.limit_mm_per_prompt.get("image", 16)
+
+
+def _are_io_options(options: dict[str, Any]) -> bool:
+    image: object = options.get("image", {})
+    if options.keys() - {"image"} or not isinstance(image, dict):
+        return False
+    fields = cast("dict[str, object]", image)
+    color = fields.get("rgba_background_color", [0, 0, 0])
+    if fields.keys() - {"rgba_background_color"} or not isinstance(color, list | tuple):
+        return False
+    parts = cast("list[object]", color)
+    return len(parts) == 3 and all(type(part) is int and 0 <= part <= 255 for part in parts)

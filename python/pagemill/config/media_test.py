@@ -16,6 +16,12 @@ def test_images_are_sixteen_unless_said():
     assert build(MediaConfig, {"limit_mm_per_prompt": '{"image": 0}'}).max_images == 0
 
 
+def test_what_is_transparent_is_white_unless_said():
+    assert MediaConfig().background == (255, 255, 255)
+    options = {"image": {"rgba_background_color": [1, 2, 3]}}
+    assert build(MediaConfig, {"media_io_kwargs": options}).background == (1, 2, 3)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
@@ -26,6 +32,10 @@ def test_images_are_sixteen_unless_said():
         ("limit_mm_per_prompt", '{"image": -1}', "from 0 to 1024"),
         ("limit_mm_per_prompt", '{"image": "4"}', "from 0 to 1024"),
         ("max_image_pixels", "10", "1024"),
+        ("media_io_kwargs", '{"video": {}}', "rgba_background_color"),
+        ("media_io_kwargs", '{"image": {"image_mode": "L"}}', "rgba_background_color"),
+        ("media_io_kwargs", '{"image": {"rgba_background_color": [0, 0, 256]}}', "0 to 255"),
+        ("media_io_kwargs", '{"image": {"rgba_background_color": "black"}}', "0 to 255"),
     ],
 )
 def test_values_that_are_refused(name: str, value: str, why: str):

@@ -111,10 +111,11 @@ class OfflineImages:
             raise EngineError(
                 "UNIMPLEMENTED", "images are read by Pillow: pip install 'pagemill[images]'"
             ) from error
+        background = self._config.background
         limits = ImageLimits(self._config.max_image_bytes, self._config.max_image_pixels)
         try:
             if not isinstance(image, str | os.PathLike):
-                return self._process(lambda: shown(image, limits))
+                return self._process(lambda: shown(image, limits, background))
             source = os.fspath(image)
             scheme = source.partition(":")[0].lower() if isinstance(image, str) else ""
             if scheme not in _SCHEMES:
@@ -126,7 +127,7 @@ class OfflineImages:
             key = content_key("", data)
             kept = self._cache.get(key)
             if kept is None:
-                kept = self._process(lambda: decoded(data, limits))
+                kept = self._process(lambda: decoded(data, limits, background))
                 self._cache.put(key, kept)
             return kept
         except RenderError as error:
@@ -136,7 +137,9 @@ class OfflineImages:
         if self._processor is None:
             from pagemill.render.media.processors import open_processor
 
-            self._processor = open_processor(self._folder, self._max_tokens)
+            self._processor = open_processor(
+                self._folder, self._max_tokens, self._config.mm_processor_kwargs
+            )
         return self._processor(opened())
 
     def _fetched(self, url: str) -> bytes:

@@ -48,6 +48,9 @@ class Pooled(msgspec.Struct, frozen=True, kw_only=True):
     """Of classes, as many as `width`."""
     activation: Activation = "identity"
     """What rows of a classifier do not have yet."""
+    logit_mean: float = 0.0
+    logit_sigma: float = 1.0
+    """Rows of a classifier are logits less their mean, divided by their deviation: calibrated."""
     skipped: int = 0
     """How many tokens in front have no row, of those that have one each."""
     step_tag: int | None = None
@@ -58,9 +61,14 @@ class Pooled(msgspec.Struct, frozen=True, kw_only=True):
         """Whether vectors have a weight for each token of the vocabulary, most of them 0."""
         return self.pooling == "splade"
 
+    @property
+    def _calibrates(self) -> bool:
+        return (self.logit_mean, self.logit_sigma) != (0.0, 1.0)
+
     def rows(self, numbers: np.ndarray, token_ids: np.ndarray) -> np.ndarray:
         """The row of a text, float32 [width], or those of its tokens [tokens, width], from what
-        the engine computed for `token_ids`."""
+        the engine computed for `token_ids`; those of a classifier calibrated."""
+        numbers = (numbers - self.logit_mean) / self.logit_sigma if self._calibrates else numbers
         if not self.task.by_token:
             return numbers.reshape(self.width)
         rows = numbers.reshape(-1, self.width)

@@ -42,9 +42,10 @@ class MlpParts:
     """The linear layers of a feed-forward layer. `up` names two, gate and up; or one with the rows
     of gate and then of up; or, if it is not `gated`, the one there is. All have biases if `bias`,
     and are stored `transposed` if that is set. `gate_scale` multiplies what the activation reads;
-    `limit` bounds gates from above, and what they multiply on both sides, if it is not 0. With
-    `deviations`, gates are first cut by `ops.sparse_relu`; every rank then computes the whole
-    layer, since the cutoff is that of all gates.
+    `limit` bounds gates from above, and what they multiply on both sides, if it is not 0; with
+    `limit_activated`, it bounds what the activation makes of gates instead. With `deviations`,
+    gates are first cut by `ops.sparse_relu`; every rank then computes the whole layer, since the
+    cutoff is that of all gates.
     """
 
     up: tuple[str, ...] = ("gate_proj", "up_proj")
@@ -54,6 +55,7 @@ class MlpParts:
     transposed: bool = False
     gate_scale: float = 1.0
     limit: float = 0.0
+    limit_activated: bool = False
     deviations: float | None = None
 
 
@@ -92,7 +94,8 @@ def mlp(
         gate = ops.scale(project(0), parts.gate_scale)
         if parts.deviations is not None:
             gate = ops.sparse_relu(gate, deviations=parts.deviations)
-        inner = ops.gated_activation(gate, project(1), kind, limit=parts.limit)
+        activated = parts.limit_activated
+        inner = gated(gate, project(1), kind, limit=parts.limit, limit_activated=activated)
     else:
         inner = ops.activation(project(0), kind)
     return row_parallel(
@@ -105,3 +108,12 @@ def mlp(
         row_shape=row_shape,
         transposed=parts.transposed,
     )
+
+
+def gated(
+    gate: Tensor, up: Tensor, kind: ops.ActivationKind, *, limit: float, limit_activated: bool
+) -> Tensor:
+    """act(gate) * up, limited as `MlpParts` says."""
+    if limit and limit_activated:
+        gate, kind = ops.activation(gate, kind), ops.ActivationKind.IDENTITY
+    return ops.gated_activation(gate, up, kind, limit=limit)

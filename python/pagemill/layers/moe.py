@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.mlp import MlpParts, mlp
+from pagemill.layers.mlp import MlpParts, gated, mlp
 from pagemill.layers.stack import EXPERTS, name_in_layer
 from pagemill.ops.expert_layer import ExpertLayer
 from pagemill.ops.shard import Part
@@ -22,7 +22,8 @@ class Experts:
     chosen by `routing` of the `router`'s logits; without gates if `gate` is None. `bias` names the
     vector that is added to scores for the choice, if there is one; `logits_cap` bounds logits to
     cap * tanh(logit / cap), 0 leaves them; `shared` are the features of the layer `shared_name`,
-    which every token has, 0 for none; `limit` is that of `MlpParts`, of the others.
+    which every token has, 0 for none; `limit` and `limit_activated` are those of `MlpParts`, of the
+    others.
     """
 
     count: int
@@ -39,6 +40,7 @@ class Experts:
     shared_name: str = "shared_experts"
     shared_parts: MlpParts = MlpParts()
     limit: float = 0.0
+    limit_activated: bool = False
 
 
 def moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
@@ -94,7 +96,7 @@ def chosen_experts(
         shape = (count, x.width, own.total)
         down = weights.stack(names, f"{experts.down}{rank}", shape, columns=own)
         adapted = _Adapted(weights, experts, Part(begin, end, part.total), prefix)
-        sums.append(run_experts(x, chosen, wide, down, experts.kind, experts.limit, adapted))
+        sums.append(run_experts(x, chosen, wide, down, experts, adapted))
     y = functools.reduce(ops.add, sums)
     return y if part.whole else ops.all_reduce(y, shard=weights.shard)
 
@@ -170,7 +172,7 @@ def packed_experts(
     ]
     down = weights.stack(prefix, names.down, (count, x.width, inner), columns=part)
     adapted = _Adapted(weights, experts, part, prefix, names)
-    y = run_experts(x, chosen, wide_stacks, down, experts.kind, experts.limit, adapted)
+    y = run_experts(x, chosen, wide_stacks, down, experts, adapted)
     return y if part.whole else ops.all_reduce(y, shard=weights.shard)
 
 
@@ -245,22 +247,22 @@ def run_experts(
     chosen: tuple[Tensor, Tensor],
     wide_stacks: Sequence[Tensor],
     down: Tensor,
-    kind: ops.ActivationKind,
-    limit: float = 0.0,
+    experts: Experts,
     adapted: _Adapted | None = None,
 ) -> Tensor:
     """x [N, H] and what `route` returns -> the weighted sum of each row's experts, [N, H].
     `wide_stacks` are gate and up, or up, of all experts, `down` their down; or this rank's part of
-    each. `limit` is that of gates."""
+    each."""
     ids, shares = chosen
     wide: Sequence[Tensor] = ops.grouped_linear(x, ids, *wide_stacks)
     if adapted is not None:
         wide = adapted.wide(ids, x, wide)
     first, *rest = wide
     if rest:
-        inner = ops.gated_activation(first, rest[0], kind, limit=limit)
+        limit, activated = experts.limit, experts.limit_activated
+        inner = gated(first, rest[0], experts.kind, limit=limit, limit_activated=activated)
     else:
-        inner = ops.activation(first, kind)
+        inner = ops.activation(first, experts.kind)
     (y,) = ops.grouped_linear(inner, ids, down)
     if adapted is not None:
         y = adapted.down(ids, inner, y)

@@ -141,7 +141,8 @@ class Classifier(Model, Protocol):
     """A model whose checkpoints may have the head of a classifier.
 
     1. `classify` traces it on the pooled vectors [R, H] of texts, by `classifier_pooling`, and
-       `classify_tokens` on those of all tokens [T, H]: f32, a column for each label.
+       `classify_tokens` on those of all tokens [T, H]: f32, a column for each label. What is pooled
+       is `before_pooling` of the vectors of all tokens.
     2. `base_prefix` is in front of the names of all other weights. Checkpoints without a head may
        leave it out.
     """
@@ -150,6 +151,8 @@ class Classifier(Model, Protocol):
 
     @property
     def base_prefix(self) -> str: ...
+
+    def before_pooling(self, weights: Weights, hidden: Tensor) -> Tensor: ...
 
     def classify(self, weights: Weights, rows: Tensor, labels: int) -> Tensor: ...
 

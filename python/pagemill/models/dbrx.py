@@ -78,7 +78,7 @@ class DbrxModel(Decoder):
         part = weights.shard.part(inner)
         wide = [weights.stack(name, up, (count, inner, x.width), rows=part) for up in ("w1", "v1")]
         down = weights.turned_stack(f"{name}.w2", (count, x.width, inner), columns=part)
-        y = run_experts(x, chosen, wide, down, experts.kind)
+        y = run_experts(x, chosen, wide, down, experts)
         return y if part.whole else ops.all_reduce(y, shard=weights.shard)
 
 

@@ -222,6 +222,10 @@ class Decoder:
         matrix = weights.combined_rows(f"{self._head}.weight", shape, sums)
         return ops.linear(ops.scale(rows, self.logits_scale), matrix, dtype="f32")
 
+    def before_pooling(self, weights: Weights, hidden: Tensor) -> Tensor:
+        del weights
+        return hidden
+
     def classify(self, weights: Weights, rows: Tensor, labels: int) -> Tensor:
         return linear(weights, "score", rows, (labels,), dtype="f32")
 

@@ -259,6 +259,10 @@ class Encoder:
         del weights, rows
         raise ModelConfigError("an encoder has no language model head")
 
+    def before_pooling(self, weights: Weights, hidden: Tensor) -> Tensor:
+        del weights
+        return hidden
+
     def classify(self, weights: Weights, rows: Tensor, labels: int) -> Tensor:
         return self.classify_by(weights, rows, labels, ops.ActivationKind.TANH)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pagemill import ops
 from pagemill.layers import embedding, norm
 from pagemill.layers.base import Weights
+from pagemill.layers.linear import linear
 from pagemill.layers.mlp import mlp
 from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config, ModelConfigError, StepInputs
@@ -74,12 +75,16 @@ class EuroBertModel(Encoder):
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
         return self.norm(weights, self.name(self.names.norm), super().hidden(weights, inputs))
 
+    def before_pooling(self, weights: Weights, hidden: Tensor) -> Tensor:
+        # The mean of the logits of tokens is the logits of the mean of what the last layer reads.
+        if not self._pools_late:
+            return hidden
+        x = linear(weights, "dense", hidden, (hidden.width,), bias=True)
+        return ops.activation(x, ops.ActivationKind.GELU)
+
     def classify(self, weights: Weights, rows: Tensor, labels: int) -> Tensor:
         if self._pools_late:
-            raise ModelConfigError(
-                "classifier_pooling=late, a mean of the logits of tokens, is not supported; bos and"
-                " mean are"
-            )
+            return self.classify_tokens(weights, rows, labels)
         return self.classify_by(
             weights, rows, labels, ops.ActivationKind.GELU, ("dense", "classifier")
         )

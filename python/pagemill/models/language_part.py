@@ -25,12 +25,14 @@ from pagemill.models.mistral4 import Mistral4Model
 from pagemill.models.qwen3 import Qwen3Model
 from pagemill.models.qwen3_moe import Qwen3MoeModel
 from pagemill.models.qwen3_next import Qwen3NextModel
+from pagemill.models.step3 import Step3Model
+from pagemill.models.step3p5 import Step3p5Model
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
 _ENCODERS = (
     r"(model\.)?(vision_tower|vision_model|audio_tower|multi_modal_projector|embed_vision"
-    r"|embed_audio|visual)\..*"
+    r"|embed_audio|visual|vit_downsampler2?|vit_large_projector)\..*"
 )
 
 
@@ -144,3 +146,15 @@ class Qwen35LanguagePart(LanguagePart):
     """Qwen3.5, dense and with experts."""
 
     families = {"qwen3_5_text": Qwen3NextModel, "qwen3_5_moe_text": Qwen3NextModel}
+
+
+class Step3LanguagePart(LanguagePart):
+    """Step 3."""
+
+    families = {"step3_text": Step3Model}
+
+
+class Step3p7LanguagePart(LanguagePart):
+    """Step 3.7."""
+
+    families = {"step3p5": Step3p5Model}

@@ -59,6 +59,9 @@ ARCHITECTURES: dict[str, Architecture] = {
         "data2vec:Data2VecModel", "Data2Vec (text)", ("data2vec-text",), "embeddings"
     ),
     "DbrxForCausalLM": Architecture("dbrx:DbrxModel", "DBRX", ("dbrx",)),
+    "DeciLMForCausalLM": Architecture(
+        "nemotron_nas:NemotronNasModel", "Nemotron-NAS, DeciLM 7B", ("nemotron-nas", "deci")
+    ),
     "DeepseekV2ForCausalLM": Architecture(
         "deepseek_v2:DeepseekV2Model", "DeepSeek V2", ("deepseek_v2",)
     ),
@@ -332,6 +335,14 @@ ARCHITECTURES: dict[str, Architecture] = {
     "StableLmForCausalLM": Architecture("stablelm:StableLmModel", "StableLM", ("stablelm",)),
     "Starcoder2ForCausalLM": Architecture(
         "starcoder2:Starcoder2Model", "StarCoder2", ("starcoder2",)
+    ),
+    "Step3TextForCausalLM": Architecture("step3:Step3Model", "Step 3 (text)", ("step3_text",)),
+    "Step3VLForConditionalGeneration": Architecture(
+        "language_part:Step3LanguagePart", "Step 3; its text", ("step3_vl",)
+    ),
+    "Step3p5ForCausalLM": Architecture("step3p5:Step3p5Model", "Step 3.5", ("step3p5",)),
+    "Step3p7ForConditionalGeneration": Architecture(
+        "language_part:Step3p7LanguagePart", "Step 3.7; its text", ("step3p7",)
     ),
     "T5EncoderModel": Architecture("t5:T5Model", "T5, its encoder", ("t5",), "embeddings"),
     "UMT5EncoderModel": Architecture("t5:T5Model", "UMT5, its encoder", ("umt5",), "embeddings"),

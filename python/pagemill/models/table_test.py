@@ -80,6 +80,10 @@ CHATGLM = {
     "kv_channels": 16,
     "seq_length": 128,
 }
+DECILM = {"num_key_value_heads_per_layer": [4, 2, 1, 2]}
+NAS_BLOCK: dict[str, Any] = {"attention": {"n_heads_in_group": 2}, "ffn": {"ffn_mult": 1.5}}
+STEP3_TEXT = DECODER | {"sliding_window": None, "moe_layers_enum": "2,3", "head_dim": 16}
+STEP3P5 = DECODER | {"mlp_layer_types": ["dense"] * 2 + ["sparse"] * 2, "num_attention_groups": 2}
 T5 = DECODER | {"d_model": 64, "d_ff": 96, "num_layers": 4, "num_heads": 4, "n_positions": 128}
 CONFIGS = {
     "ChatGLMModel": DECODER | CHATGLM,
@@ -90,6 +94,7 @@ CONFIGS = {
     "Idefics3ForConditionalGeneration": IDEFICS3,
     "Llama4ForConditionalGeneration": {"text_config": DECODER | {"model_type": "llama4_text"}},
     "LlavaForConditionalGeneration": LLAVA,
+    "DeciLMForCausalLM": DECODER | DECILM,
     "DeepseekV4ForCausalLM": DECODER | {"num_key_value_heads": 1, "o_groups": 2},
     "LongcatFlashForCausalLM": DECODER | {"num_layers": 4, "ffn_hidden_size": 96},
     "MPNetModel": PADDED,
@@ -111,6 +116,10 @@ CONFIGS = {
     "Qwen3_5MoeForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
     "RobertaModel": PADDED,
     "SmolVLMForConditionalGeneration": IDEFICS3,
+    "Step3TextForCausalLM": STEP3_TEXT,
+    "Step3VLForConditionalGeneration": {"text_config": STEP3_TEXT | {"model_type": "step3_text"}},
+    "Step3p5ForCausalLM": STEP3P5,
+    "Step3p7ForConditionalGeneration": {"text_config": STEP3P5 | {"model_type": "step3p5"}},
     "T5EncoderModel": T5,
     "UMT5EncoderModel": T5,
     "VipLlavaForConditionalGeneration": LLAVA | {"vision_feature_layers": [-2, 1]},
@@ -279,9 +288,43 @@ def test_an_unknown_architecture_is_compared_with_the_known():
         ("NemotronHForCausalLM", {"hybrid_override_pattern": "M*-X"}, r"M, \*, - or E; it is 'M"),
         ("NemotronHForCausalLM", {"hybrid_override_pattern": "M*-"}, "is 4, and 3 are described"),
         ("NemotronHForCausalLM", {"mamba_hidden_act": "gelu"}, "mamba_hidden_act='gelu' is not"),
+        ("DeciLMForCausalLM", {"num_key_value_heads_per_layer": None}, "needs block_configs or"),
+        ("DeciLMForCausalLM", {"num_key_value_heads_per_layer": [3] * 4}, "a divisor of 4 heads"),
+        ("DeciLMForCausalLM", {"block_configs": [NAS_BLOCK]}, "block_configs must list 4 layers"),
+        ("DeciLMForCausalLM", {"block_configs": [{"ffn": {}}] * 4}, "with an object attention"),
+        ("DeciLMForCausalLM", {"position_embedding_type": "rope_llama4"}, "must be rope"),
+        *(
+            (
+                "DeciLMForCausalLM",
+                {"block_configs": [{**NAS_BLOCK, part: {**NAS_BLOCK[part], **wrong}}] * 4},
+                message,
+            )
+            for part, wrong, message in (
+                ("attention", {"n_heads_in_group": 3}, "do not make groups of n_heads_in_group=3"),
+                ("attention", {"window_length": 8}, "window_length=8 is not supported"),
+                ("attention", {"num_sink_tokens": 4}, "num_sink_tokens=4 is not supported"),
+                ("ffn", {"ffn_mult": "3"}, "ffn_mult from"),
+                ("ffn", {"ffn_mult": None}, "intermediate_size > 0"),
+                ("ffn", {"moe": {"num_local_experts": 4}}, "moe=an object is not supported"),
+            )
+        ),
         ("GptOssForCausalLM", {"swiglu_alpha": 1.0}, "swiglu_alpha must be 1.702"),
         ("GptOssForCausalLM", {"swiglu_limit": 0.0}, "swiglu_limit from 0.001 to"),
         ("GptOssForCausalLM", {"hidden_act": "gelu"}, "hidden_act must be silu"),
+        ("Step3TextForCausalLM", {"moe_layers_enum": None}, "must list the layers with experts"),
+        ("Step3TextForCausalLM", {"moe_layers_enum": "2,x"}, "experts, it is '2,x'"),
+        ("Step3TextForCausalLM", {"attention_bias": True}, "attention_bias=True is not supported"),
+        ("Step3p5ForCausalLM", {"swiglu_limits": [0, 0]}, "must list 4 layers, it lists 2"),
+        ("Step3p5ForCausalLM", {"moe_router_activation": "softmax"}, "must be sigmoid, it is 'so"),
+        ("Step3p5ForCausalLM", {"use_moe_router_bias": False}, "use_moe_router_bias must be True"),
+        ("Step3p5ForCausalLM", {"use_rope_layers": [True, False] * 2}, "must be true for all lay"),
+        ("Step3p5ForCausalLM", {"rope_theta": [1e4, 1e6] * 2}, "one number for all layers of ful"),
+        ("Step3p5ForCausalLM", {"num_sliding_attention_heads": 3}, "3 heads cannot share 2"),
+        (
+            "Step3p5ForCausalLM",
+            {"attention_other_setting": {"num_attention_groups": 4}},
+            "attention_other_setting: num_attention_groups must be 2",
+        ),
         ("Qwen3NextForCausalLM", {"linear_num_value_heads": 24}, "not a multiple of linear_num"),
         ("MambaForCausalLM", {"time_step_rank": "all"}, "time_step_rank > 0 and below"),
         ("MambaForCausalLM", {"hidden_act": "gelu"}, "hidden_act='gelu' is not supported"),

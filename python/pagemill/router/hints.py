@@ -8,6 +8,7 @@ import msgspec
 
 from pagemill.config import RouterConfig
 from pagemill.router.fleet import Hint
+from pagemill.server.caller import ANONYMOUS
 from pagemill.server.chat import rendered_prompt
 from pagemill.server.endpoints.table import endpoint_named
 from pagemill.server.errors import ApiError
@@ -78,7 +79,7 @@ async def _prompt(rendering: Rendering, path: str, body: bytes) -> Hint:
             return Hint()  # only the server has what comes before
         request = response_request.chat_request(request, items_of(request.input))
     if isinstance(request, ChatRequest):
-        prompt = await rendered_prompt(rendering, request)
+        prompt = await rendered_prompt(rendering, request, ANONYMOUS)  # it keeps no images
     else:
         assert isinstance(request, CompletionRequest)
         (prompt,) = await rendering.prompts(

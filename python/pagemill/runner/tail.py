@@ -42,7 +42,8 @@ _ACTIVATIONS: Mapping[str, ops.ActivationKind] = {
     "Sigmoid": ops.ActivationKind.SIGMOID,
     "Tanh": ops.ActivationKind.TANH,
 }
-_REWARD = "score.2.weight"  # of the head of Qwen2's reward models
+# The last matrices of reward models, Qwen2's and InternLM2's.
+_REWARDS = ("score.2.weight", "v_head.weight")
 _STEP_TAG = "step_tag_id"
 OTHER_TAILS: Mapping[str, str] = {
     rf"({'|'.join(head.rstrip('.') for head in HEADS)})\..*": "layers of another task"
@@ -83,6 +84,8 @@ class Tail:
                 pooling=self.pooling,
                 labels=self.classes.labels,
                 activation=self.classes.activation,
+                logit_mean=self.classes.mean,
+                logit_sigma=self.classes.sigma,
                 step_tag=self.step_tag,
             )
         sparse = self.pooling == _SPLADE
@@ -199,8 +202,9 @@ def _classifier(source: ModelSource, model: Model, task: Task, pooling: str | No
             f" have: use a checkpoint of an architecture that ends in {end}, or --task embed"
         )
     kind = _ALL if task.by_token else pooling or model.classifier_pooling
-    if task.by_token and source.has(_REWARD):
-        classes = read_classes(source.config, _outputs(source, _REWARD))
+    reward = next((name for name in _REWARDS if source.has(name)), None)
+    if task.by_token and reward is not None:
+        classes = read_classes(source.config, _outputs(source, reward))
     else:
         classes = read_classes(source.config)
     return Tail(task, kind, classes=classes, step_tag=tag)
@@ -255,7 +259,8 @@ def trace_tail(weights: Weights, model: Model, hidden: Tensor, tail: Tail) -> No
         if tail.pooling == _ALL:
             scores = model.classify_tokens(weights, hidden, labels)
         else:
-            scores = model.classify(weights, pool(hidden, tail.pooling, dtype=ACT), labels)
+            rows = pool(model.before_pooling(weights, hidden), tail.pooling, dtype=ACT)
+            scores = model.classify(weights, rows, labels)
         trace.output("pooled", scores)
 
 

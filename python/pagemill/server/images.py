@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from pagemill.config import ConfigError
 from pagemill.config.media import MediaConfig
 from pagemill.inputs.media_owner import MediaOwner
 from pagemill.inputs.rendered_prompt import RenderedPrompt
@@ -172,6 +173,7 @@ class ImageReader:
         from pagemill.render.media.fetch import MediaFetcher
 
         self.most = config.max_images
+        self._background = config.background
         self._limits = ImageLimits(config.max_image_bytes, config.max_image_pixels)
         fetcher = MediaFetcher(
             domains=config.domains,
@@ -272,7 +274,7 @@ class ImageReader:
             work.found[at] = cache.get(key)
         found = work.found[at]
         if found is None:
-            found = self._processor(decoded(data, self._limits))
+            found = self._processor(decoded(data, self._limits, self._background))
             if cache.keeps:
                 cache.put(key, found)
         return found
@@ -289,14 +291,19 @@ def open_images(
         max_tokens: of an image.
         place: puts prepared images into prompts.
         kept: images of earlier requests; None: nothing is kept.
+
+    Raises:
+        ConfigError: the processor has no such settings (`mm_processor_kwargs`).
     """
     try:
         from pagemill.render.media.processors import KNOWN, open_processor
     except ImportError:
         return NoImages("this server has no Pillow to read images: pip install 'pagemill[images]'")
     try:
-        processor = open_processor(folder, max_tokens)
-    except RenderError:
+        processor = open_processor(folder, max_tokens, config.mm_processor_kwargs)
+    except RenderError as error:
+        if config.mm_processor_kwargs:
+            raise ConfigError(f"--mm-processor-kwargs: {error.message}") from error
         return NoImages(
             "how this model's images are prepared is not known: its folder needs a"
             f" preprocessor_config.json of {', '.join(KNOWN)}"

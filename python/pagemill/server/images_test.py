@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pagemill.config import MediaConfig
+from pagemill.config import ConfigError, MediaConfig
 from pagemill.inputs.media_owner import MediaOwner
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.errors import RenderError
@@ -152,6 +152,26 @@ def test_model_without_a_known_processor(tmp_path: Path):
     with pytest.raises(ApiError, match=r"preprocessor_config\.json"):
         asyncio.run(none.read(sent(URL), OWNER))
     assert asyncio.run(none.place(PROMPT, ())) is PROMPT
+
+
+def test_unknown_settings_end_the_start(tmp_path: Path):
+    settings = '{"image_processor_type": "CLIPImageProcessor"}'
+    (tmp_path / "preprocessor_config.json").write_text(settings)
+    config = MediaConfig(mm_processor_kwargs={"crop": 3})
+    with pytest.raises(ConfigError, match="--mm-processor-kwargs: crop cannot be set"):
+        open_images(config, tmp_path, 9, lambda prompt, _: prompt)
+
+
+def test_transparent_images_have_the_servers_background():
+    def first_color(image: Image.Image) -> np.ndarray:
+        return np.asarray(image, np.float32)[:1]
+
+    config = MediaConfig(media_io_kwargs={"image": {"rgba_background_color": [1, 2, 3]}})
+    file = io.BytesIO()
+    Image.new("RGBA", (1, 1)).save(file, "PNG")
+    server = ImageReader(config, first_color, lambda prompt, _: prompt, lambda _: file.getvalue())
+    (image,) = asyncio.run(server.read(sent(URL), OWNER))
+    assert isinstance(image, np.ndarray) and image.tolist() == [[[1, 2, 3]]]
 
 
 def test_parts_of_messages():

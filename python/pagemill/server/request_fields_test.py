@@ -267,6 +267,8 @@ HARMLESS: Mapping[str, Sequence[Any]] = {
     "logits_processors": ([],),
     "vllm_xargs": ({},),
     "prompt_embeds": ([],),
+    "mm_processor_kwargs": ({},),
+    "media_io_kwargs": ({},),
     "watermarking": (False,),
     "functions": ([],),
     "function_call": ("none", "auto"),

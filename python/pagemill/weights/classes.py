@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from pagemill.weights.errors import WeightsError
@@ -15,6 +15,7 @@ _MAX_LABELS = 2**20
 FROM_TOKENS = "classifier_from_token"
 """The key of tokens whose logits are those of classes."""
 _MAX_TOKENS = 64
+_MAX_LOGIT = 1e6
 # By the kind of problem that the model was trained for.
 _BY_PROBLEM: Mapping[str, _Activation] = {
     "regression": "identity",
@@ -32,28 +33,46 @@ _BY_MODULE: Mapping[str, _Activation] = {
 @dataclass(frozen=True, slots=True)
 class Classes:
     """`labels` in the order of the classifier's outputs. If there are `tokens`, outputs are their
-    logits, or if they are `opposed` the second's less the first's."""
+    logits, or if they are `opposed` the second's less the first's. Logits are calibrated by
+    subtracting `mean` and dividing by `sigma`, before the activation."""
 
     labels: tuple[str, ...]
     activation: _Activation
     tokens: tuple[str, ...] = ()
     opposed: bool = False
+    mean: float = 0.0
+    sigma: float = 1.0
 
 
 def read_classes(config: Mapping[str, Any], count: int = _DEFAULT_LABELS) -> Classes:
     """The classes by `classifier_from_token`, `id2label` or `num_labels`. The activation is that of
     `problem_type`, or the one that sentence-transformers states, or else softmax, and sigmoid for a
     single class. A configuration that says nothing of classes has `count`; one of them is a reward,
-    whose logit is the score.
+    whose logit is the score. `logit_mean` and `logit_sigma` calibrate logits.
 
     Raises:
         WeightsError: a key has another type, or names an unknown activation.
     """
+    mean, sigma = _number(config, "logit_mean", 0.0), _number(config, "logit_sigma", 1.0)
+    if sigma <= 0:
+        raise WeightsError(f"config.json: logit_sigma is {sigma:g}; it must be greater than 0")
+    return replace(_uncalibrated(config, count), mean=mean, sigma=sigma)
+
+
+def _uncalibrated(config: Mapping[str, Any], count: int) -> Classes:
     if config.get(FROM_TOKENS) is not None:
         return _of_tokens(config)
     labels = _labels(config, count)
     default = "softmax" if len(labels) > 1 else "identity" if count == 1 else "sigmoid"
     return Classes(labels, _activation(config) or default)
+
+
+def _number(config: Mapping[str, Any], key: str, default: float) -> float:
+    value = config.get(key)
+    value = default if value is None else value
+    if type(value) not in (int, float) or not abs(value) < _MAX_LOGIT:  # false for NaN, too
+        raise WeightsError(f"config.json: {key} is {shown(value)}, not a number of logits")
+    return float(value)
 
 
 def _of_tokens(config: Mapping[str, Any]) -> Classes:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from pagemill.weights.gguf_reader import GgufReader
+from pagemill.weights.gguf_rotary import read_rope
 
 Config = dict[str, Any]
 
@@ -203,6 +204,34 @@ _NEMOTRON_TENSORS = {
     "-": "ffn_up.weight",
     "E": "ffn_up_exps.weight",
 }
+
+
+def nemotron_nas(reader: GgufReader, config: Config) -> Config:
+    """A layer without queries has no attention; one without keys has a linear layer instead."""
+    heads = reader.integer("attention.head_count")
+    head_dim = reader.find_int("attention.key_length") or config["hidden_size"] // heads
+    blocks: list[Config] = []
+    of_layers = (
+        reader.by_layer(key)
+        for key in ("attention.head_count", "attention.head_count_kv", "feed_forward_length")
+    )
+    for queries, keys, width in zip(*of_layers, strict=True):
+        if keys and heads % keys:
+            raise reader.error(f"{heads} heads cannot share {keys} key-value heads")
+        attention = {
+            "no_op": not queries,
+            "replace_with_linear": not keys,
+            "n_heads_in_group": heads // keys if keys else None,
+        }
+        blocks.append(
+            {"attention": attention, "ffn": {"no_op": not width, "intermediate_size": width}}
+        )
+    return {
+        "num_attention_heads": heads,
+        "head_dim": head_dim,
+        "rope_parameters": read_rope(reader, head_dim),
+        "block_configs": blocks,
+    }
 
 
 def nemotron_h(reader: GgufReader, config: Config) -> Config:

@@ -127,6 +127,23 @@ def test_a_number_for_each_layer(tmp_path: Path):
             ModelSource.open(_write(tmp_path / "differ.gguf", "lfm2", keys, tensors))
 
 
+def test_sizes_of_each_layer(tmp_path: Path):
+    keys: dict[str, Any] = {
+        "attention.head_count": [0, 4],
+        "attention.head_count_kv": [0, 2],
+        "feed_forward_length": 256,
+    }
+    tensors = ("token_embd.weight", "blk.1.attn_q.weight")
+    source = ModelSource.open(_write(tmp_path / "m.gguf", "deci", keys, tensors))
+    blocks = source.config["block_configs"]
+    assert [block["attention"]["no_op"] for block in blocks] == [True, False]
+    assert [block["ffn"]["intermediate_size"] for block in blocks] == [256, 256]
+    for wrong in ([0, 3], [0, -2], [2], "2"):
+        keys["attention.head_count_kv"] = wrong
+        with pytest.raises(WeightsError, match="head_count_kv is|cannot share 3"):
+            ModelSource.open(_write(tmp_path / "wrong.gguf", "deci", keys, tensors))
+
+
 def test_sigmoids_of_balanced_experts_make_deepseek_v3(tmp_path: Path):
     keys = {
         "rope.dimension_count": 8,

@@ -140,6 +140,13 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         {"layer_norm_eps": _LAYER_NORM, "logit_scale": "logit_scale"},
         {**_BIAS, "use_qk_norm": "attn_q_norm.weight"},
     ),
+    "deci": GgufFamily(
+        ("DeciLMForCausalLM",),
+        flags={**_BIAS, "mlp_bias": "ffn_up.bias"},
+        fixed={**_INTERLEAVED, "hidden_act": "silu"},
+        more=computed.nemotron_nas,
+        attention=False,
+    ),
     "deepseek2": GgufFamily(
         ("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "Glm4MoeLiteForCausalLM"),
         {**_BALANCED, "kv_lora_rank": "attention.kv_lora_rank"},

@@ -269,6 +269,7 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
     ),
     "cohere2": _llama(_LLAMA),
     "command-r": _llama(_LLAMA | _QK_NORMS),
+    "deci": GgufNames(_LLAMA, _TOP, otherwise={"self_attn.linear_attn": "attn_output"}),
     "deepseek2": GgufNames(
         _NORMS | _LATENT | _MLP | _BALANCED_EXPERTS | _FURTHER, _TOP, rows=_LATENT_ROWS
     ),

@@ -54,6 +54,20 @@ class GgufReader:
             raise self.error(f"the key {self.architecture}.{key} is missing")
         return value
 
+    def by_layer(self, key: str) -> list[int]:
+        """The size or count of each layer, 0 where it does not apply; one number is that of all.
+
+        Raises:
+            WeightsError: it is missing, or not a number for each layer.
+        """
+        value: object = self.find(key)
+        layers = self.layers()
+        entries = cast("list[object]", value) if isinstance(value, list) else [value] * layers
+        counts = [entry for entry in entries if type(entry) is int and entry >= 0]
+        if len(counts) != len(entries) or len(counts) != layers:
+            raise self._wrong(key, cast("object", value))
+        return counts
+
     def layers(self) -> int:
         """The number of layers.
 

@@ -14,6 +14,16 @@ Names = Sequence[tuple[str, str]]
 """Patterns of starts of names, and what replaces them; each is applied to what the ones before it
 have made."""
 
+_STEP: Names = (
+    (r"(model\.layers\.\d+\.)moe\.router_bias$", r"\1mlp.gate.e_score_correction_bias"),
+    (r"(model\.layers\.\d+\.)moe\.gate\.", r"\1mlp.gate."),
+    (r"(model\.layers\.\d+\.)moe\.", r"\1mlp.experts."),
+    (r"(model\.layers\.\d+\.)share_expert\.", r"\1mlp.shared_experts."),
+)
+_STEP_WITH_IMAGES: Names = (
+    *_STEP,
+    (r"model\.(?=embed_tokens\.|layers\.|norm\.)", "model.language_model."),
+)
 _NAMES: Mapping[str, Names] = {
     "deepseek_v4": (
         (r"embed\.", "model.embed_tokens."),
@@ -21,6 +31,10 @@ _NAMES: Mapping[str, Names] = {
         (r"(?=norm\.|layers\.)", "model."),
         (r"(model\.layers\.\d+\.attn)\.kv_norm\.", r"\1.norm."),
     ),
+    "step3_text": _STEP,
+    "step3_vl": _STEP_WITH_IMAGES,
+    "step3p5": _STEP,
+    "step3p7": _STEP_WITH_IMAGES,
     # Jina embeddings 3, whose adapters lie beside the weights.
     "xlm-roberta": ((r"(.+)\.parametrizations\.weight\.original$", r"\1.weight"),),
 }

@@ -32,6 +32,24 @@ def test_deepseek_v4(published: str, used: str) -> None:
     assert name == location.name == used
 
 
+@pytest.mark.parametrize(
+    ("published", "used"),
+    [
+        ("moe.gate.weight", "mlp.gate.weight"),
+        ("moe.router_bias", "mlp.gate.e_score_correction_bias"),
+        ("moe.gate_proj.weight", "mlp.experts.gate_proj.weight"),
+        ("moe.down_proj.weight_scale_inv", "mlp.experts.down_proj.weight_scale_inv"),
+        ("share_expert.up_proj.weight", "mlp.shared_experts.up_proj.weight"),
+        ("mlp.up_proj.weight", "mlp.up_proj.weight"),
+    ],
+)
+def test_step(published: str, used: str) -> None:
+    tensors = _tensors(f"model.layers.3.{published}")
+    ((name, location),) = as_layers_use("step3p5", tensors).items()
+    assert name == location.name == f"model.layers.3.{used}"
+    assert list(as_layers_use("step3p7", tensors)) == [f"model.language_model.layers.3.{used}"]
+
+
 def test_other_models_have_the_names_of_their_files() -> None:
     tensors = _tensors("embed.weight")
     assert as_layers_use("llama", tensors) is tensors

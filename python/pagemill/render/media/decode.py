@@ -14,6 +14,11 @@ from pagemill.render.errors import RenderError
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 
 
+Color = tuple[int, int, int]
+"""Red, green and blue, from 0 to 255."""
+WHITE: Color = (255, 255, 255)
+
+
 class ImageLimits(NamedTuple):
     """Of an image file, and of the image in it."""
 
@@ -41,8 +46,8 @@ def data_of(url: str, limits: ImageLimits) -> bytes:
     return data
 
 
-def decoded(data: bytes, limits: ImageLimits) -> Image.Image:
-    """The first image in a file, in RGB, upright, what is transparent on white.
+def decoded(data: bytes, limits: ImageLimits, background: Color = WHITE) -> Image.Image:
+    """The first image in a file, in RGB, upright, what is transparent on `background`.
 
     Raises:
       RenderError: it is no PNG, JPEG, WebP or GIF, is damaged, or has too many pixels: then nothing
@@ -50,7 +55,7 @@ def decoded(data: bytes, limits: ImageLimits) -> Image.Image:
     """
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-            return shown(image, limits)
+            return shown(image, limits, background)
     except RenderError:
         raise
     except Exception:  # decoders raise what they like
@@ -59,7 +64,7 @@ def decoded(data: bytes, limits: ImageLimits) -> Image.Image:
         ) from None
 
 
-def shown(image: Image.Image, limits: ImageLimits) -> Image.Image:
+def shown(image: Image.Image, limits: ImageLimits, background: Color = WHITE) -> Image.Image:
     """An opened image as `decoded` returns it.
 
     Raises:
@@ -71,14 +76,14 @@ def shown(image: Image.Image, limits: ImageLimits) -> Image.Image:
             f" {limits.max_pixels} are taken: send a smaller one"
         )
     image.load()
-    return _rgb(ImageOps.exif_transpose(image))
+    return _rgb(ImageOps.exif_transpose(image), background)
 
 
-def _rgb(image: Image.Image) -> Image.Image:
+def _rgb(image: Image.Image, background: Color) -> Image.Image:
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
         opened = image.convert("RGBA")
-        white = Image.new("RGBA", opened.size, "white")
-        return Image.alpha_composite(white, opened).convert("RGB")
+        behind = Image.new("RGBA", opened.size, (*background, 255))
+        return Image.alpha_composite(behind, opened).convert("RGB")
     return image.convert("RGB")
 
 

@@ -57,6 +57,12 @@ def test_what_is_transparent_is_white() -> None:
     assert pixels.tolist() == [[[10, 20, 30], [255, 255, 255]]]
 
 
+def test_what_is_transparent_may_have_another_color() -> None:
+    image = Image.new("RGBA", (1, 1), (10, 20, 30, 0))
+    pixels = np.asarray(decoded(file_of(image), LIMITS, (1, 2, 3)))
+    assert pixels.tolist() == [[[1, 2, 3]]]
+
+
 def test_rotated_photographs_are_upright() -> None:
     image = picture(20, 10)
     exif = Image.Exif()
@@ -257,3 +263,27 @@ def test_settings_that_are_refused(tmp_path: Path, settings: dict[str, Any], why
 def test_settings_within_those_of_a_processor(tmp_path: Path) -> None:
     (tmp_path / "processor_config.json").write_text(json.dumps({"image_processor": CLIP}))
     assert open_processor(tmp_path, 9)(picture(30, 30)).shape == (3, 24, 24)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("kind", "overrides", "shape"),
+    [
+        ("CLIPImageProcessor", {"size": 30, "crop_size": 20}, (3, 20, 20)),
+        ("Qwen2VLImageProcessor", {"max_pixels": 10_000}, (36, 1176)),
+    ],
+)
+def test_settings_are_replaced(
+    tmp_path: Path, kind: str, overrides: dict[str, Any], shape: tuple[int, ...]
+) -> None:
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({"image_processor_type": kind}))
+
+    def processed(overrides: dict[str, Any]) -> np.ndarray:
+        found = open_processor(tmp_path, 1000, overrides)(picture(300, 300))
+        return found[0] if isinstance(found, tuple) else found
+
+    assert processed(overrides).shape == shape != processed({}).shape
+    for name in ("num_frames", "image_processor_type"):
+        with pytest.raises(RenderError, match=f"{name} cannot be set: .* image_mean"):
+            open_processor(tmp_path, 1000, {**overrides, name: 1})
+    with pytest.raises(RenderError, match="cannot be used"):
+        open_processor(tmp_path, 1000, dict.fromkeys(overrides, -1))

@@ -9,7 +9,7 @@ The results are those of the processors of `transformers` with these names, with
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -34,12 +34,15 @@ class ImageProcessor(Protocol):
     def __call__(self, image: Image.Image) -> Prepared: ...
 
 
-def open_processor(folder: Path, max_tokens: int) -> ImageProcessor:
+def open_processor(
+    folder: Path, max_tokens: int, overrides: Mapping[str, Any] | None = None
+) -> ImageProcessor:
     """The processor of the checkpoint in `folder`.
 
     Args:
       folder: has preprocessor_config.json, or processor_config.json with `image_processor`.
       max_tokens: of an image; larger ones are made smaller, if the model has images of any size.
+      overrides: settings in place of those of the file; each must be one that the processor reads.
 
     Raises:
       RenderError: there is none, or it does what is not known here.
@@ -55,10 +58,36 @@ def open_processor(folder: Path, max_tokens: int) -> ImageProcessor:
     make = _PROCESSORS.get(kind.removesuffix("Fast").removesuffix("Pil"))
     if make is None:
         raise RenderError(f"image_processor_type is {kind[:60]!r}; known: {', '.join(_PROCESSORS)}")
+    overrides = overrides or {}
+    read = _ReadSettings({**settings, **overrides})
     try:
-        return make(settings, max_tokens)
+        processor = make(read, max_tokens)
     except (KeyError, TypeError, ValueError) as error:
         raise RenderError(f"preprocessor_config.json cannot be used: {error}") from None
+    if unread := sorted(overrides.keys() - read.keys_read):
+        raise RenderError(
+            f"{', '.join(unread)} cannot be set: this model's processor reads"
+            f" {', '.join(sorted(read.keys_read))}"
+        )
+    return processor
+
+
+class _ReadSettings(Mapping[str, Any]):
+    """Settings, and the keys of those that were looked up."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self.keys_read: set[str] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        self.keys_read.add(key)
+        return self._settings[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._settings)
+
+    def __len__(self) -> int:
+        return len(self._settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,13 +92,14 @@ UNSUPPORTED = {
     "logits_processors": Unsupported(only([]), "requests cannot carry code."),
     "vllm_xargs": Unsupported(only({}), "this server has no plugins."),
     "prompt_embeds": Unsupported(only([]), "prompts are text or token ids."),
+    "mm_processor_kwargs": Unsupported(only({}), "start the server with --mm-processor-kwargs."),
+    "media_io_kwargs": Unsupported(only({}), "start the server with --media-io-kwargs."),
     "watermarking": Unsupported(only(False), "this server has no watermarks."),
 }
 IGNORED = frozenset(
     {
         *("store", "user", "metadata", "service_tier", "prompt_cache_key", "safety_identifier"),
-        *("spaces_between_special_tokens", "mm_processor_kwargs"),
-        *("prompt_cache_retention", "session_id"),
+        *("spaces_between_special_tokens", "prompt_cache_retention", "session_id"),
     }
 )
 

@@ -38,7 +38,9 @@ class DetokenizeRequest(msgspec.Struct, kw_only=True, frozen=True):
 RULES = FieldRules(
     unsupported={
         "chat_template": Unsupported(nothing, "start the server with --chat-template."),
-        "mm_processor_kwargs": Unsupported(only({}), "prompts are text."),
+        "mm_processor_kwargs": Unsupported(
+            only({}), "start the server with --mm-processor-kwargs."
+        ),
     },
     ignored=frozenset({"user"}),
 )
