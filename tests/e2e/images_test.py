@@ -21,12 +21,18 @@ from tokenizers.decoders import WordPiece
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from tests.e2e.server_process import NAME, ServerProcess, serve
 from tests.parity.tiny_models import (
+    INTERNVL_PLACEHOLDER,
+    INTERNVL_WORDS,
     LLAVA_PLACEHOLDER,
+    PIXTRAL_PLACEHOLDER,
+    PIXTRAL_WORDS,
     QWEN2_VL_PLACEHOLDER,
     SMOLVLM_PLACEHOLDER,
     SMOLVLM_WORDS,
@@ -34,6 +40,7 @@ from tests.parity.tiny_models import (
 )
 
 assert LLAVA_PLACEHOLDER == QWEN2_VL_PLACEHOLDER == SMOLVLM_PLACEHOLDER
+assert LLAVA_PLACEHOLDER == INTERNVL_PLACEHOLDER == PIXTRAL_PLACEHOLDER
 IMAGE = "<image>"
 # Words of the vocabulary around each message, and an image where the message has one.
 TEMPLATE = (
@@ -43,15 +50,20 @@ TEMPLATE = (
     "{% endfor %}{% endif %} t21 {% endfor %}t22"
 )
 SETTINGS: dict[str, dict[str, Any]] = {
+    "internvl": {"size": {"height": 16, "width": 16}, "max_patches": 6},
     "llava": {"size": {"shortest_edge": 24}, "crop_size": {"height": 24, "width": 24}},
+    "mistral3": {"size": {"longest_edge": 40}, "patch_size": {"height": 8, "width": 8}},
     "qwen2_vl": {"patch_size": 4, "min_pixels": 256, "max_pixels": 4096},
     "smolvlm": {"size": {"longest_edge": 36}, "max_image_size": {"longest_edge": 18}},
 }
 TYPES = {
+    "internvl": "GotOcr2ImageProcessor",
     "llava": "CLIPImageProcessor",
+    "mistral3": "PixtralImageProcessor",
     "qwen2_vl": "Qwen2VLImageProcessor",
     "smolvlm": "SmolVLMImageProcessor",
 }
+WORDS = {"internvl": INTERNVL_WORDS, "mistral3": PIXTRAL_WORDS, "smolvlm": SMOLVLM_WORDS}
 OPTIONS = {
     "max_model_len": 400,
     "max_num_batched_tokens": 128,
@@ -109,6 +121,17 @@ class Served:
             clip = CLIPImageProcessorPil(**settings)
             found = [[clip(i, return_tensors="np") for i in own] for _, own in prompts]
             images = [[f["pixel_values"][0] for f in own] for own in found]
+        elif self.family in ("internvl", "mistral3"):
+            processor = (
+                GotOcr2ImageProcessorPil(**settings, crop_to_patches=True)
+                if self.family == "internvl"
+                else PixtralImageProcessorPil(**settings)
+            )
+            found = [[processor(i, return_tensors="np") for i in own] for _, own in prompts]
+            tiled = self.family == "internvl"
+            images = [
+                [f["pixel_values"] if tiled else f["pixel_values"][0] for f in own] for own in found
+            ]
         elif self.family == "smolvlm":
             tiles = Idefics3ImageProcessorPil(**settings, return_row_col_info=True)
             found = [[tiles(i, return_tensors="np") for i in own] for _, own in prompts]
@@ -144,7 +167,8 @@ def _part(content: Any) -> dict[str, Any]:
 
 def save_files(family: str, path: Path) -> None:
     """Tokenizer, template and the image processor's settings."""
-    words = {LLAVA_PLACEHOLDER: IMAGE} | (SMOLVLM_WORDS if family == "smolvlm" else {})
+    # The template writes the placeholder of any family as IMAGE.
+    words = WORDS.get(family, {}) | {LLAVA_PLACEHOLDER: IMAGE}
     vocab = {words.get(i, f"t{i}"): i for i in range(257)}
     tokenizer = Tokenizer(WordLevel(vocab, unk_token="t0"))
     tokenizer.pre_tokenizer = Whitespace()

@@ -242,6 +242,7 @@ def test_families_without_a_row_are_named() -> None:
     assert sorted(ARCHITECTURES.keys() - covered - encoders) == [
         "Glm4vMoeForConditionalGeneration",
         "Idefics3ForConditionalGeneration",
+        "InternVLForConditionalGeneration",
         "LlavaForConditionalGeneration",
         "Qwen2VLForConditionalGeneration",
         "Qwen3VLForConditionalGeneration",

@@ -37,6 +37,14 @@ def text(seed: int, length: int) -> list[int]:
     return np.random.default_rng(seed).integers(10, 257, length).tolist()
 
 
+def newer_name(name: str) -> str:
+    """The name of a tensor in checkpoints whose parts are all behind `model.`."""
+    if name.startswith("language_model."):
+        inner = name.removeprefix("language_model.")
+        return inner.replace("model.", "model.language_model.", 1)
+    return f"model.{name}"
+
+
 class ImageModel:
     """A checkpoint of 257 tokens at `path`, and its reference in `transformers`."""
 

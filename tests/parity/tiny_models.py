@@ -24,14 +24,21 @@ from transformers import (
     GraniteMoeHybridForCausalLM,
     Idefics3Config,
     Idefics3ForConditionalGeneration,
+    InternVLConfig,
+    InternVLForConditionalGeneration,
     LlamaConfig,
     LlamaForCausalLM,
     LlavaConfig,
     LlavaForConditionalGeneration,
     Mamba2Config,
     Mamba2ForCausalLM,
+    Mistral3Config,
+    Mistral3ForConditionalGeneration,
+    MistralConfig,
     MixtralConfig,
     MixtralForCausalLM,
+    PixtralVisionConfig,
+    PreTrainedConfig,
     PreTrainedModel,
     Qwen2Config,
     Qwen2ForCausalLM,
@@ -413,6 +420,88 @@ def smolvlm(kind: Literal["SmolVLM", "Idefics3"] = "SmolVLM") -> PreTrainedModel
     return models[kind](config)
 
 
+TEXT_SIZES: dict[str, Any] = {
+    "vocab_size": 257,
+    "hidden_size": 96,
+    "intermediate_size": 136,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 4096,
+}
+PIXTRAL_PLACEHOLDER = 3
+PIXTRAL_WORDS = {3: "[IMG]", 4: "[IMG_BREAK]", 5: "[IMG_END]"}
+
+
+def pixtral(**changes: Any) -> PreTrainedModel:
+    """Images of any size, in patches of 4 x 4 pixels; `changes` are fields of its configuration."""
+    fields: dict[str, Any] = {
+        "vision_config": _pixtral_vision(),
+        "text_config": _llama().config,
+        "image_token_index": PIXTRAL_PLACEHOLDER,
+        "vision_feature_layer": -1,
+        "vision_feature_select_strategy": "full",
+    }
+    config = LlavaConfig(**(fields | changes))
+    config._attn_implementation = "eager"
+    return LlavaForConditionalGeneration(config)
+
+
+def mistral3(text: PreTrainedConfig | None = None, merge: int = 2) -> PreTrainedModel:
+    """As `pixtral`, with squares of `merge` x `merge` patches merged."""
+    config = Mistral3Config(
+        vision_config=_pixtral_vision(),
+        text_config=text or MistralConfig(**TEXT_SIZES, sliding_window=None),
+        image_token_index=PIXTRAL_PLACEHOLDER,
+        spatial_merge_size=merge,
+        tie_word_embeddings=False,
+    )
+    config._attn_implementation = "eager"
+    return Mistral3ForConditionalGeneration(config)
+
+
+def _pixtral_vision() -> PixtralVisionConfig:
+    return PixtralVisionConfig(
+        hidden_size=48,
+        intermediate_size=72,
+        num_hidden_layers=3,
+        num_attention_heads=3,
+        image_size=64,
+        patch_size=4,
+        hidden_act="silu",
+    )
+
+
+INTERNVL_PLACEHOLDER = 3
+INTERNVL_TILE = (3, 16, 16)
+INTERNVL_WORDS = {3: "<IMG_CONTEXT>", 4: "<img>", 5: "</img>"}
+
+
+def internvl(
+    text: PreTrainedConfig | None = None, layer: int = -1, **changes: Any
+) -> PreTrainedModel:
+    """Tiles of 4 x 4 patches of 4 x 4 pixels, four tokens each, of the results of a `layer` of the
+    tower; `changes` are fields of its configuration."""
+    vision: dict[str, Any] = {
+        "hidden_size": 48,
+        "intermediate_size": 72,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 3,
+        "image_size": INTERNVL_TILE[1],
+        "patch_size": 4,
+        "attention_bias": True,
+    }
+    config = InternVLConfig(
+        vision_config=vision | changes,
+        text_config=text or Qwen2Config(**TEXT_SIZES, tie_word_embeddings=False),
+        image_token_id=INTERNVL_PLACEHOLDER,
+        vision_feature_layer=layer,
+        tie_word_embeddings=False,
+    )
+    config._attn_implementation = "eager"
+    return InternVLForConditionalGeneration(config)
+
+
 _MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
     "bert": _bert,
     "deepseek_v2": _deepseek_v2,
@@ -420,11 +509,14 @@ _MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
     "gemma3": _gemma3,
     "granite_experts": _granite_experts,
     "granite_hybrid": _granite_hybrid,
+    "internvl": internvl,
     "llama": _tied_llama,
     "llama3": _llama3,
     "llava": llava,
     "mamba2": _mamba2,
+    "mistral3": mistral3,
     "mixtral": _mixtral,
+    "pixtral": pixtral,
     "qwen2": _qwen2,
     "qwen2_vl": qwen2_vl,
     "qwen3": _qwen3,

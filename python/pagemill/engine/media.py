@@ -18,8 +18,8 @@ from pagemill.runner.build import BuiltEncoder, media_model
 from pagemill.weights.source import ModelSource
 
 ImageInput = np.ndarray | tuple[np.ndarray, Sequence[int]]
-"""Pixels [3, height, width]; or patches [patches, channels], or tiles [tiles, 3, height, width],
-and how many there are in time, height and width; as the model's processor gives them."""
+"""Pixels [3, height, width], or tiles [tiles, 3, height, width]; or patches [patches, channels], or
+tiles, and how many there are in time, height and width; as the model's processor gives them."""
 
 
 class ImageFeatures(NamedTuple):
@@ -56,14 +56,14 @@ def place_images(
 
     Args:
         prompt: text with one placeholder token for each image.
-        images: of each, pixels [3, height, width] normalized as the model wants them, or patches or
-            tiles and their grid.
+        images: of each, pixels [3, height, width] or tiles of it normalized as the model wants
+            them, or patches or tiles and their grid.
         encoder: the model's; None if it has none.
         encode: the token ids of a text with control tokens, and no others around it.
 
     Raises:
         EngineError: INVALID_ARGUMENT if the model takes no images, there are more or fewer than
-            placeholders, or one has the wrong size.
+            placeholders, or one has the wrong size; or the tokenizer lacks the ends of rows.
     """
     if encoder is None:
         if images:
@@ -81,6 +81,7 @@ def place_images(
     expanded: list[int] = []
     items: list[MediaItem] = []
     rest = iter(enumerate(images))
+    ends = _row_ends(traits, encode)
     for token in prompt.token_ids.tolist():
         if token != traits.placeholder:
             expanded.append(token)
@@ -90,7 +91,7 @@ def place_images(
                 expanded += encode(part)
                 continue
             items.append(MediaItem(_content_id(part), len(expanded), part))
-            expanded += [token] * part.tokens
+            expanded += _tokens(part, token, ends)
     return RenderedPrompt(np.array(expanded, np.int32), tuple(items))
 
 
@@ -111,6 +112,28 @@ def _parts(
     return parts
 
 
+def _row_ends(
+    traits: MediaTraits, encode: Callable[[str], Sequence[int]]
+) -> tuple[int, int] | None:
+    """The token ids of `MediaTraits.row_ends`."""
+    if traits.row_ends is None:
+        return None
+    between, last = (list(encode(name)) for name in traits.row_ends)
+    if len(between) != 1 or len(last) != 1:
+        raise _refusal(f"{' or '.join(traits.row_ends)} is no token of this model's tokenizer")
+    return between[0], last[0]
+
+
+def _tokens(item: MediaFeatures, placeholder: int, ends: tuple[int, int] | None) -> list[int]:
+    """Placeholders of an item, and the ends of its rows."""
+    if ends is None:
+        return [placeholder] * item.tokens
+    between, last = ends
+    row = [placeholder] * item.row_tokens
+    rows = item.tokens // (item.row_tokens + 1)
+    return (row + [between]) * (rows - 1) + row + [last]
+
+
 def _sizes(grid: Sequence[int]) -> tuple[int, int, int]:
     time, height, width = map(int, grid)
     return time, height, width
@@ -124,6 +147,8 @@ def _content_id(features: MediaFeatures) -> str:
         digest.update(features.positions.rows.tobytes())
         digest.update(features.positions.tokens.tobytes())
         digest.update(features.positions.next.to_bytes(4, "little"))
+    if features.row_tokens:
+        digest.update(features.row_tokens.to_bytes(4, "little"))
     return digest.hexdigest()
 
 

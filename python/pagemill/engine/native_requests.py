@@ -142,7 +142,12 @@ def _native_media(bindings: NativeBindings, prompt: RenderedPrompt) -> list[obje
         positions = None if at is None else (at.rows, at.tokens, at.next)
         items.append(
             bindings.types.MediaItem(
-                item.content_id, item.first_token, features.tokens, features.rows, positions
+                item.content_id,
+                item.first_token,
+                features.tokens,
+                features.rows,
+                positions,
+                features.row_tokens,
             )
         )
     return items

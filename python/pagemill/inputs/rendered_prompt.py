@@ -40,11 +40,13 @@ class GridPositions(msgspec.Struct, array_like=True, frozen=True, eq=False):
 
 class MediaFeatures(msgspec.Struct, array_like=True, frozen=True, eq=False):
     """An encoder's input for an item, float32 [rows, channels], the number of `tokens` that the
-    item stands for, and their positions if it has a grid."""
+    item stands for, and their positions if it has a grid. Behind each `row_tokens` embeddings, if
+    not 0, is a token that keeps its own, which counts among `tokens`."""
 
     rows: np.ndarray
     tokens: int
     positions: GridPositions | None = None
+    row_tokens: int = 0
 
     def __post_init__(self) -> None:
         """Raises ValueError for features of another type or shape."""

@@ -137,6 +137,11 @@ class Weights(Protocol):
         channels, height, width], as a matrix [out, channels * height * width]."""
         ...
 
+    def column_stripe(self, name: str, shape: tuple[int, int], stripe: Stripe) -> Tensor:
+        """Column `stripe.index` of every `stripe.count` columns of the matrix `name` of `shape`:
+        [shape[0], shape[1] / stripe.count]."""
+        ...
+
     def vector(
         self,
         name: str,
@@ -161,8 +166,9 @@ class Weights(Protocol):
         each row times its factor, and if an order is, these rows one after the other."""
         ...
 
-    def vectors(self, names: Sequence[str], length: int) -> Tensor:
-        """Vectors of these names and this length one after the other, f32 [len(names) * length]."""
+    def vectors(self, names: Sequence[str], length: int, *, table: bool = False) -> Tensor:
+        """Vectors of these names and this length one after the other, f32 [len(names) * length],
+        or as a table, f32 [len(names), length]."""
         ...
 
     def shares(self, name: str, length: int, *, stored: tuple[int, ...] | None = None) -> Tensor:

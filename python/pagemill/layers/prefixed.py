@@ -127,6 +127,9 @@ class PrefixedWeights:
     def patches(self, module: str, shape: tuple[int, ...]) -> Tensor:
         return self._whole.patches(self._named(module), shape)
 
+    def column_stripe(self, name: str, shape: tuple[int, int], stripe: Stripe) -> Tensor:
+        return self._whole.column_stripe(self._named(name), shape, stripe)
+
     def vector(
         self,
         name: str,
@@ -149,8 +152,8 @@ class PrefixedWeights:
             self._named(name), shape, row_factors=row_factors, row_order=row_order
         )
 
-    def vectors(self, names: Sequence[str], length: int) -> Tensor:
-        return self._whole.vectors([self._named(name) for name in names], length)
+    def vectors(self, names: Sequence[str], length: int, *, table: bool = False) -> Tensor:
+        return self._whole.vectors([self._named(name) for name in names], length, table=table)
 
     def shares(self, name: str, length: int, *, stored: tuple[int, ...] | None = None) -> Tensor:
         return self._whole.shares(self._named(name), length, stored=stored)

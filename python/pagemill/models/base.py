@@ -64,8 +64,10 @@ class MediaTraits:
     All items are alike, or they have `any_size`, a multiple of `rows` and as many times `tokens`.
     `MediaInputs` of the encoder has the features as [media_rows, channels]; if embeddings are each
     `merged` from as many consecutive rows, as those of any size are, features are [tokens,
-    channels], and `MediaInputs.tokens` is the first row of each embedding. With a `grid`, tokens
-    have positions in time, row and column."""
+    channels], zeros for class tokens, and `MediaInputs.tokens` is the first row of each embedding.
+    With a `grid`, rows have positions in time, row and column, which the encoder reads, and with a
+    `token_grid` so have tokens, and the model reads them. `row_ends` are control tokens that a
+    prompt has behind each row of an item's tokens but the last, and behind the last."""
 
     rows: int
     channels: int
@@ -76,13 +78,15 @@ class MediaTraits:
     merged: bool = False
     any_size: bool = False
     grid: bool = False
+    token_grid: bool = False
+    row_ends: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """Pixels of an image, normalized as its model wants them: [3, height, width], or with a `grid`,
-    which has numbers in time, height and width, patches [patches, channels] or tiles [tiles, 3,
-    height, width]."""
+    """Pixels of an image, normalized as its model wants them: [3, height, width], or tiles [tiles,
+    3, height, width]; or with a `grid`, which has numbers in time, height and width, patches
+    [patches, channels] or tiles."""
 
     pixels: np.ndarray
     grid: tuple[int, int, int] | None = None

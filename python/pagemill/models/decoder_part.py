@@ -6,12 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pagemill.layers.base import Weights
+from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, ModelConfigError
 from pagemill.models.config_keys import flag, inner_config
 from pagemill.models.decoder import Decoder
 from pagemill.models.llama import LlamaModel
+from pagemill.models.ministral3 import Ministral3Model
 from pagemill.models.mistral import MistralModel
+from pagemill.models.mistral4 import Mistral4Model
 from pagemill.models.qwen2 import Qwen2Model
+from pagemill.models.qwen3 import Qwen3Model
+from pagemill.models.qwen3_moe import Qwen3MoeModel
 from pagemill.weights.json_file import shown
 
 
@@ -44,7 +50,11 @@ _FAMILIES: Mapping[str, _Family] = {
             "max_position_embeddings": 131072,
         },
     ),
+    "ministral3": _Family(Ministral3Model),
+    "mistral4": _Family(Mistral4Model),
     "qwen2": _Family(Qwen2Model),
+    "qwen3": _Family(Qwen3Model),
+    "qwen3_moe": _Family(Qwen3MoeModel),
 }
 
 
@@ -64,3 +74,21 @@ def decoder_part(config: Config, known: Sequence[str]) -> Decoder:
     family = _FAMILIES[kind]
     tied = flag(config, "tie_word_embeddings", flag(text, "tie_word_embeddings", False))
     return family.model({**family.defaults, **text, "tie_word_embeddings": tied})
+
+
+def text_weights(weights: Weights, text: Decoder) -> Weights:
+    """The weights of a checkpoint under the names that its decoder `text` uses: they are under
+    `language_model.`, or `language_model.` is behind the first `model.` of their names."""
+    whole = PrefixedWeights(weights, "language_model.")
+    if whole.has(f"{text.names.embedding}.weight"):
+        return whole
+    return PrefixedWeights(weights, "language_model.", behind="model.")
+
+
+def ignored_in_part(text: Decoder) -> dict[str, str]:
+    """`Model.ignored` of the decoder, under the names of the whole checkpoint."""
+    ignored: dict[str, str] = {}
+    for name, why in text.ignored.items():
+        inner = name.replace(r"model\.", r"model\.language_model\.", 1)
+        ignored |= {rf"language_model\.(?:{name})": why, inner: why}
+    return ignored

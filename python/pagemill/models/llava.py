@@ -29,15 +29,16 @@ from pagemill.models.base import (
 from pagemill.models.clip_vision import ClipVisionTower
 from pagemill.models.config_keys import (
     activation,
-    as_list,
     epsilon,
     flag,
     inner_config,
     token_id,
 )
 from pagemill.models.decoder_part import decoder_part
+from pagemill.models.pixtral import KIND as PIXTRAL
+from pagemill.models.pixtral import PixtralModel
 from pagemill.models.siglip_vision import SiglipVisionTower
-from pagemill.ops.concat import MAX_INPUTS as MAX_CONCAT
+from pagemill.models.vision_layers import feature_depths
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
@@ -70,14 +71,16 @@ class LlavaModel:
         }
         self._activation = activation(config, "projector_hidden_act", "gelu")
         self._bias = flag(config, "multimodal_projector_bias", True)
-        self._depths = _depths(config, self.default_layers, self._tower.layers)
+        self._depths = feature_depths(config, self.default_layers, self._tower.layers)
         self._drops_class = _drops_class_token(config, self._tower.class_tokens)
         key = "image_token_index" if "image_token_index" in config else "image_token_id"
         self._placeholder = token_id(config, key, self._text.traits.vocab_size)
 
     @classmethod
-    def from_config(cls, config: Config) -> Self:
-        return cls(config)
+    def from_config(cls, config: Config) -> Self | PixtralModel:
+        """A model with Pixtral's tower, whose images have any size, is of another class."""
+        vision = inner_config(config, "vision_config")
+        return PixtralModel(config) if vision.get("model_type") == PIXTRAL else cls(config)
 
     @property
     def traits(self) -> ModelTraits:
@@ -137,6 +140,10 @@ class VipLlavaModel(LlavaModel):
 
     default_layers = (-2, -5, -8, -11, 6)
 
+    @classmethod
+    def from_config(cls, config: Config) -> Self:
+        return cls(config)
+
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self._eps = epsilon(config, "projector_layernorm_eps", 1e-5)
@@ -154,22 +161,6 @@ def _tower(config: Config) -> ClipVisionTower | SiglipVisionTower:
             f" {', '.join(_TOWERS)}"
         )
     return _TOWERS[kind](config)
-
-
-def _depths(config: Config, default: Sequence[int], layers: int) -> list[int]:
-    """Numbers of tower layers whose results are used. `vision_feature_layer` counts the embeddings
-    as 0, or from the end."""
-    key = "vision_feature_layers" if "vision_feature_layers" in config else "vision_feature_layer"
-    value: object = config.get(key, list(default))
-    listed = as_list(value) or [value]
-    if len(listed) > MAX_CONCAT or not all(type(layer) is int for layer in listed):
-        raise ModelConfigError(
-            f"{key} is {shown(value)}; it must be a layer, or a list of at most {MAX_CONCAT}"
-        )
-    depths = [layer if layer >= 0 else layers + 1 + layer for layer in listed]
-    if not all(0 <= depth <= layers for depth in depths):
-        raise ModelConfigError(f"{key} is {shown(value)}, of {layers} layers")
-    return depths
 
 
 def _drops_class_token(config: Config, class_tokens: int) -> bool:

@@ -76,6 +76,7 @@ class Qwen2VlModel:
             merged=True,
             any_size=True,
             grid=True,
+            token_grid=True,
         )
         return replace(self._text.traits, media=media)
 

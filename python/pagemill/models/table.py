@@ -182,6 +182,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "InternLM2ForCausalLM": Architecture("internlm2:InternLm2Model", "InternLM2", ("internlm2",)),
     "InternLM3ForCausalLM": Architecture("internlm3:InternLm3Model", "InternLM3", ("internlm3",)),
     "InternLMForCausalLM": Architecture("internlm:InternLmModel", "InternLM", ("internlm",)),
+    "InternVLForConditionalGeneration": Architecture(
+        "internvl:InternVlModel", "InternVL 3", ("internvl",), "text and images"
+    ),
     "Jais2ForCausalLM": Architecture("jais2:Jais2Model", "Jais 2", ("jais2",)),
     "JambaForCausalLM": Architecture("jamba:JambaModel", "Jamba", ("jamba",)),
     "JinaEmbeddingsV3Model": Architecture(
@@ -204,7 +207,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         ("llama", "iquestcoder"),
     ),
     "LlavaForConditionalGeneration": Architecture(
-        "llava:LlavaModel", "LLaVA 1.5", ("llava",), "text and images"
+        "llava:LlavaModel", "LLaVA 1.5, Pixtral", ("llava",), "text and images"
     ),
     "LongcatFlashForCausalLM": Architecture(
         "longcat_flash:LongcatFlashModel", "LongCat-Flash", ("longcat_flash",)
@@ -232,9 +235,10 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "MinistralForCausalLM": Architecture("ministral:MinistralModel", "Ministral", ("ministral",)),
     "Mistral3ForConditionalGeneration": Architecture(
-        "language_part:Mistral3LanguagePart",
-        "Mistral Small 3.1, Ministral 3; their text",
+        "pixtral:Mistral3Model",
+        "Mistral Small 3.1, Ministral 3",
         ("mistral3",),
+        "text and images",
     ),
     "Mistral4ForCausalLM": Architecture("mistral4:Mistral4Model", "Mistral 4", ("mistral4",)),
     "MistralForCausalLM": Architecture("mistral:MistralModel", "Mistral", ("mistral",)),

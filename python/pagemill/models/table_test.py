@@ -59,6 +59,11 @@ VISION: dict[str, Any] = {
     "patch_size": 4,
 }
 LLAVA = {"text_config": DECODER, "vision_config": VISION, "image_token_index": 99}
+INTERNVL = {
+    "text_config": DECODER | {"model_type": "qwen2"},
+    "vision_config": VISION,
+    "image_token_id": 99,
+}
 IDEFICS3 = {"text_config": DECODER, "vision_config": VISION, "image_token_id": 99}
 QWEN2_VL_VISION = {"embed_dim": 32, "hidden_size": 64, "depth": 1, "num_heads": 2, "patch_size": 4}
 MROPE = {"type": "mrope", "mrope_section": [2, 3, 3]}
@@ -92,6 +97,7 @@ CONFIGS = {
     "DistilBertModel": DECODER | DISTILBERT,
     "Glm4vMoeForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm4v_moe_text"}},
     "Idefics3ForConditionalGeneration": IDEFICS3,
+    "InternVLForConditionalGeneration": INTERNVL,
     "Llama4ForConditionalGeneration": {"text_config": DECODER | {"model_type": "llama4_text"}},
     "LlavaForConditionalGeneration": LLAVA,
     "DeciLMForCausalLM": DECODER | DECILM,
@@ -186,8 +192,8 @@ def test_an_unknown_architecture_is_compared_with_the_known():
         ),
         (
             "LlavaForConditionalGeneration",
-            {"vision_config": VISION | {"model_type": "pixtral"}},
-            "a vision tower of type 'pixtral'",
+            {"vision_config": VISION | {"model_type": "navit"}},
+            "a vision tower of type 'navit'",
         ),
         (
             "LlavaForConditionalGeneration",
@@ -198,6 +204,16 @@ def test_an_unknown_architecture_is_compared_with_the_known():
             "LlavaForConditionalGeneration",
             {"vision_config": VISION | {"image_size": 9}},
             "image_size is not a multiple of patch_size 4",
+        ),
+        (
+            "LlavaForConditionalGeneration",
+            {"vision_config": VISION | {"model_type": "pixtral"}},
+            "a tower of type pixtral has no class token: it must be 'full'",
+        ),
+        (
+            "VipLlavaForConditionalGeneration",
+            {"vision_config": VISION | {"model_type": "pixtral"}},
+            "a vision tower of type 'pixtral'",
         ),
         ("LlavaForConditionalGeneration", {"image_token_index": 100}, "outside the vocabulary"),
         ("LlavaForConditionalGeneration", {"vision_feature_layer": 4}, "is 4, of 3 layers"),
@@ -224,6 +240,20 @@ def test_an_unknown_architecture_is_compared_with_the_known():
             "image_size 8 has 2 patches of 4 in a row, which cannot be merged 3 by 3",
         ),
         ("Idefics3ForConditionalGeneration", {"image_token_id": 100}, "outside the vocabulary"),
+        *(
+            ("InternVLForConditionalGeneration", changes, message)
+            for changes, message in (
+                ({"image_token_id": 100}, "outside the vocabulary"),
+                ({"text_config": DECODER | {"model_type": "mistral"}}, "known: llama, qwen2"),
+                ({"vision_config": VISION | {"model_type": "navit"}}, "tower of type 'navit'"),
+                ({"vision_config": VISION | {"image_size": [8, 16]}}, "that of a square"),
+                ({"vision_config": VISION | {"image_size": 12}}, "cannot be merged 2 by 2"),
+                ({"vision_config": VISION | {"norm_type": "batch"}}, "norm_type is 'batch'"),
+                ({"downsample_ratio": 0.4}, "must be 1 over a whole number"),
+                ({"vision_feature_select_strategy": "full"}, "must be 'default'"),
+                ({"vision_feature_layer": [1, 2]}, "must be one layer"),
+            )
+        ),
         *(
             (
                 "Qwen2VLForConditionalGeneration",
@@ -379,6 +409,15 @@ def test_an_unknown_architecture_is_compared_with_the_known():
             "Mistral3ForConditionalGeneration",
             {"text_config": DECODER | {"model_type": "llama"}},
             "of type 'llama' .* known: ministral3, mistral",
+        ),
+        (
+            "Mistral3ForConditionalGeneration",
+            {
+                "text_config": DECODER | {"model_type": "mistral", "num_key_value_heads": 2},
+                "vision_config": VISION | {"num_attention_heads": 16},
+                "image_token_id": 99,
+            },
+            "16 heads of 32 features have no rows and columns",
         ),
         ("DbrxForCausalLM", {"attn_config": 1}, "attn_config to be an object"),
         (

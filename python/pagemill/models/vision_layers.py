@@ -13,8 +13,10 @@ from pagemill.layers import attention, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.models.base import Config, ModelConfigError
-from pagemill.models.config_keys import activation, epsilon, positive_int
+from pagemill.models.config_keys import activation, as_list, epsilon, positive_int
+from pagemill.ops.concat import MAX_INPUTS as MAX_CONCAT
 from pagemill.ops.trace import Tensor
+from pagemill.weights.json_file import shown
 
 _MODULES = (
     "layer_norm1",
@@ -71,3 +73,23 @@ class VisionLayers:
         y = linear(weights, f"{prefix}.mlp.fc1", y, (self._intermediate,), bias=True)
         y = ops.activation(y, self._activation)
         return ops.add(x, linear(weights, f"{prefix}.mlp.fc2", y, (hidden,), bias=True))
+
+
+def feature_depths(config: Config, default: Sequence[int], layers: int) -> list[int]:
+    """Numbers of tower layers whose results are used. `vision_feature_layer` counts the embeddings
+    as 0, or from the end.
+
+    Raises:
+        ModelConfigError: there is no such layer, or there are too many of them.
+    """
+    key = "vision_feature_layers" if "vision_feature_layers" in config else "vision_feature_layer"
+    value: object = config.get(key, list(default))
+    listed = as_list(value) or [value]
+    if len(listed) > MAX_CONCAT or not all(type(layer) is int for layer in listed):
+        raise ModelConfigError(
+            f"{key} is {shown(value)}; it must be a layer, or a list of at most {MAX_CONCAT}"
+        )
+    depths = [layer if layer >= 0 else layers + 1 + layer for layer in listed]
+    if not all(0 <= depth <= layers for depth in depths):
+        raise ModelConfigError(f"{key} is {shown(value)}, of {layers} layers")
+    return depths

@@ -325,6 +325,12 @@ class WeightBinder:
         rows = (shape[0], math.prod(shape[1:]))
         return self._tensors.matrix(replace(location, shape=rows))
 
+    def column_stripe(self, name: str, shape: tuple[int, int], stripe: Stripe) -> Tensor:
+        location = self._tensors.locate(name)
+        self._check_unscaled(location)
+        self._check_shape(location, shape)
+        return self._tensors.column_stripe(location, stripe)
+
     def vector(
         self,
         name: str,
@@ -371,8 +377,8 @@ class WeightBinder:
             values = values[np.array(row_order)]
         return self._tensors.constant(f"{name}.changed", values)
 
-    def vectors(self, names: Sequence[str], length: int) -> Tensor:
-        """Vectors of these names and this length one after the other, f32 [len(names) * length].
+    def vectors(self, names: Sequence[str], length: int, *, table: bool = False) -> Tensor:
+        """Vectors of these names and this length, f32 [len(names) * length], or a table of them.
 
         Raises:
             WeightsError: one is missing, or of another shape or type.
@@ -383,7 +389,8 @@ class WeightBinder:
             self._check_unscaled(location)
             self._check_shape(location, (length,))
             values.append(read_f32(location).reshape(length))
-        return self._tensors.constant(f"{names[0]}.and_{len(names) - 1}", np.concatenate(values))
+        joined = (np.stack if table else np.concatenate)(values)
+        return self._tensors.constant(f"{names[0]}.and_{len(names) - 1}", joined)
 
     def shares(self, name: str, length: int, *, stored: tuple[int, ...] | None = None) -> Tensor:
         """1 - v and v of each entry v of a vector: f32 [length, 2], the taps that mix two tokens;

@@ -256,7 +256,8 @@ def _trace_encoder(model: MediaModel, own: Weights) -> MediaTraits:
     features = trace.input("features", ACT, (rows, media.channels))
     tokens = trace.input("media_rows", "i32", ("media_rows",))
     positions = trace.input("positions", "i32", ("tokens",))
-    inputs = EncoderInputs(MediaInputs(features, tokens), positions, _grid_positions(trace, media))
+    grid = _grid_positions(trace) if media.grid else None
+    inputs = EncoderInputs(MediaInputs(features, tokens), positions, grid)
     trace.output("embeddings", model.embeddings(own, inputs))
     trace.program.check_integrity()
     return media
@@ -417,7 +418,7 @@ def _trace_hidden(model: Model, weights: Weights, *, takes_media: bool = True) -
         trace.input("token_ids", "i32", ("tokens",)),
         trace.input("positions", "i32", ("tokens",)),
         _media_inputs(trace, media),
-        _grid_positions(trace, media),
+        _grid_positions(trace) if media is not None and media.token_grid else None,
         trace.input("token_types", "i32", ("tokens",)) if model.traits.token_types else None,
     )
     return model.hidden(weights, inputs)
@@ -432,9 +433,7 @@ def _media_inputs(trace: Trace, media: MediaTraits | None) -> MediaInputs | None
     )
 
 
-def _grid_positions(trace: Trace, media: MediaTraits | None) -> Tensor | None:
-    if media is None or not media.grid:
-        return None
+def _grid_positions(trace: Trace) -> Tensor:
     return trace.input("grid_positions", "i32", ("tokens", GRID_DIMS))
 
 

@@ -146,6 +146,9 @@ class ShapeRecorder:
     def patches(self, module: str, shape: tuple[int, ...]) -> Tensor:
         return self._read(f"{module}.weight", shape, (shape[0], math.prod(shape[1:])))
 
+    def column_stripe(self, name: str, shape: tuple[int, int], stripe: Stripe) -> Tensor:
+        return self._read(name, shape, (shape[0], shape[1] // stripe.count))
+
     def vector(
         self,
         name: str,
@@ -167,10 +170,11 @@ class ShapeRecorder:
         del row_factors
         return self._read(name, shape, (len(row_order) or shape[0], *shape[1:]))
 
-    def vectors(self, names: Sequence[str], length: int) -> Tensor:
+    def vectors(self, names: Sequence[str], length: int, *, table: bool = False) -> Tensor:
         for name in names:
             self.shapes[name] = (length,)
-        return self._made(f"{names[0]} to {names[-1]}", (len(names) * length,))
+        shape = (len(names), length) if table else (len(names) * length,)
+        return self._made(f"{names[0]} to {names[-1]}", shape)
 
     def shares(self, name: str, length: int, *, stored: tuple[int, ...] | None = None) -> Tensor:
         return self._read(name, stored or (length,), (length, 2))

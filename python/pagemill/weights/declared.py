@@ -111,6 +111,22 @@ class DeclaredTensors:
             skipped, shape = columns.begin * stored_row, (shape[0], columns.size)
         return self._declare(key, location, shape, skipped, element, stored_row)
 
+    def column_stripe(self, location: TensorLocation, stripe: Stripe) -> Tensor:
+        """Some columns of a matrix, at equal distances.
+
+        Raises:
+            WeightsError: its type has blocks, which cannot be cut.
+        """
+        block, (rows, width) = DTYPES[location.dtype], location.shape
+        if block.block_elements > 1:
+            raise WeightsError(
+                f"{self.path}: {location.name} is stored as {location.dtype}, in blocks, which this"
+                " family would have to cut; store it as f32, bf16 or f16"
+            )
+        element, key = block.block_bytes, f"{location.name}.stripe{stripe.index}-{stripe.count}"
+        shape, skipped = (rows, width // stripe.count), stripe.index * element
+        return self._declare(key, location, shape, skipped, width * element, stripe.count * element)
+
     def stored_stack(
         self, location: TensorLocation, rows: Part | None = None, columns: Part | None = None
     ) -> Tensor:

@@ -222,6 +222,83 @@ def test_tiles_are_those_of_transformers(
     np.testing.assert_allclose(tiles, theirs["pixel_values"][0], rtol=1e-5, atol=1e-5)
 
 
+INTERNVL = {
+    "image_processor_type": "GotOcr2ImageProcessor",
+    "size": {"height": 16, "width": 16},
+    "crop_to_patches": False,
+}
+
+
+@pytest.mark.parametrize(
+    "size", [(40, 24), (24, 41), (16, 16), (64, 64), (5, 3), (300, 20), (50, 40), (20, 80)]
+)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"max_patches": 5, "min_patches": 3, "image_processor_type": "GotOcr2ImageProcessorFast"},
+        {"size": {"height": 16, "width": 12}, "resample": 2},
+        {"max_patches": 1},
+    ],
+)
+def test_tiles_of_internvl_are_those_of_transformers(
+    tmp_path: Path, size: tuple[int, int], changes: dict[str, Any]
+) -> None:
+    from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
+
+    settings = INTERNVL | changes
+    image = picture(*size)
+    mine = processor(tmp_path, **settings)(image)
+    settings |= {"crop_to_patches": True}  # as the processor of InternVL sets it
+    settings.pop("image_processor_type")
+    theirs = GotOcr2ImageProcessorPil(**settings)(image, return_tensors="np")["pixel_values"]
+    assert isinstance(mine, np.ndarray) and mine.dtype == np.float32
+    np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
+PIXTRAL = {
+    "image_processor_type": "PixtralImageProcessor",
+    "size": {"longest_edge": 64},
+    "patch_size": {"height": 8, "width": 8},
+}
+
+
+@pytest.mark.parametrize("size", [(40, 24), (24, 41), (64, 64), (5, 3), (300, 20), (500, 400)])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"patch_size": 4, "resample": 2},
+        {"size": {"height": 40, "width": 80}, "image_processor_type": "PixtralImageProcessorFast"},
+    ],
+)
+def test_pixtral_is_that_of_transformers(
+    tmp_path: Path, size: tuple[int, int], changes: dict[str, Any]
+) -> None:
+    from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
+
+    settings = PIXTRAL | changes
+    image = picture(*size)
+    mine = processor(tmp_path, **settings)(image)
+    settings.pop("image_processor_type")
+    (theirs,) = PixtralImageProcessorPil(**settings)(image, return_tensors="np")["pixel_values"]
+    assert isinstance(mine, np.ndarray) and mine.dtype == np.float32
+    np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_pixtral_squares_are_those_of_the_whole_processor(tmp_path: Path) -> None:
+    whole = {"patch_size": 4, "spatial_merge_size": 3}
+    (tmp_path / "processor_config.json").write_text(json.dumps(whole))
+    assert processor(tmp_path, **PIXTRAL)(picture(30, 13)).shape == (3, 24, 36)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("size", [(500, 400), (90, 10), (10, 90), (64, 64), (199, 1)])
+def test_pixtral_images_fit_the_engine(tmp_path: Path, size: tuple[int, int]) -> None:
+    pixels = processor(tmp_path, max_tokens=12, **PIXTRAL)(picture(*size))
+    rows, columns = (side // 8 for side in pixels.shape[1:])  # type: ignore[union-attr]
+    assert rows * (columns + 1) <= 12
+
+
 @pytest.mark.parametrize("changes", [{}, {"size": {"height": 20, "width": 28}, "resample": 2}])
 def test_siglip_is_that_of_transformers(tmp_path: Path, changes: dict[str, Any]) -> None:
     from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
@@ -232,7 +309,7 @@ def test_siglip_is_that_of_transformers(tmp_path: Path, changes: dict[str, Any])
     np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("settings", [CLIP, IDEFICS3, QWEN])
+@pytest.mark.parametrize("settings", [CLIP, IDEFICS3, INTERNVL, PIXTRAL, QWEN])
 def test_long_thin_images_are_refused(tmp_path: Path, settings: dict[str, Any]) -> None:
     with pytest.raises(RenderError, match="200 times"):
         processor(tmp_path, **settings)(picture(201, 1))
@@ -252,6 +329,11 @@ def test_long_thin_images_are_refused(tmp_path: Path, settings: dict[str, Any]) 
         (IDEFICS3 | {"max_image_size": {}}, "not a positive number"),
         (IDEFICS3 | {"do_resize": False}, "do_resize must be true"),
         (IDEFICS3 | {"size": {"longest_edge": 5000}}, "at most 4096 pixels"),
+        (INTERNVL | {"do_resize": False}, "do_resize must be true"),
+        (INTERNVL | {"min_patches": 13}, "from the least to 64"),
+        (INTERNVL | {"max_patches": 65}, "from the least to 64"),
+        (PIXTRAL | {"do_resize": False}, "do_resize must be true"),
+        (PIXTRAL | {"size": {"longest_edge": 0}}, "not a positive number"),
         (QWEN | {"patch_size": -1}, "not a positive number"),
     ],
 )

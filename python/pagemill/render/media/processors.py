@@ -20,12 +20,12 @@ from PIL import Image
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_object
 from pagemill.render.media.pixels import HALF, Colors, check_aspect, positive, resampling, sides
-from pagemill.render.media.tiles import Idefics3Processor
+from pagemill.render.media.tiles import Idefics3Processor, InternVlProcessor
 from pagemill.render.special_tokens import read_json
 
 Prepared = np.ndarray | tuple[np.ndarray, tuple[int, int, int]]
-"""Pixels, float32 [3, height, width]; or patches, float32 [patches, channels], or tiles, float32
-[tiles, 3, height, width], and how many there are in time, height and width."""
+"""Pixels, float32 [3, height, width], or tiles, float32 [tiles, 3, height, width]; or patches,
+float32 [patches, channels], or tiles, and how many there are in time, height and width."""
 
 
 class ImageProcessor(Protocol):
@@ -47,19 +47,22 @@ def open_processor(
     Raises:
       RenderError: there is none, or it does what is not known here.
     """
+    whole = read_json(folder / "processor_config.json")
     settings = read_json(folder / "preprocessor_config.json") or as_object(
-        read_json(folder / "processor_config.json").get("image_processor")
+        whole.get("image_processor")
     )
     if not settings:
         raise RenderError(
             f"{folder} has no preprocessor_config.json, which says how images are cut"
         )
     kind = str(settings.get("image_processor_type", ""))
-    make = _PROCESSORS.get(kind.removesuffix("Fast").removesuffix("Pil"))
+    name = kind.removesuffix("Fast").removesuffix("Pil")
+    make = _PROCESSORS.get(name)
     if make is None:
         raise RenderError(f"image_processor_type is {kind[:60]!r}; known: {', '.join(_PROCESSORS)}")
     overrides = overrides or {}
-    read = _ReadSettings({**settings, **overrides})
+    beside = {key: whole[key] for key in _BESIDE.get(name, ()) if key in whole}
+    read = _ReadSettings({**settings, **beside, **overrides})
     try:
         processor = make(read, max_tokens)
     except (KeyError, TypeError, ValueError) as error:
@@ -206,6 +209,53 @@ class Qwen2VlProcessor:
         return rows, columns
 
 
+@dataclass(frozen=True, slots=True)
+class PixtralProcessor:
+    """Makes an image no larger than `most`, keeps its shape about, and resizes it to whole tokens
+    of `unit` pixels."""
+
+    colors: Colors
+    resample: Image.Resampling
+    most: tuple[int, int]
+    """Height and width."""
+    unit: tuple[int, int]
+    max_tokens: int
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], max_tokens: int) -> PixtralProcessor:
+        """Reads the settings; an image becomes no larger than `max_tokens`, of which each row has
+        one more than its patches."""
+        if not settings.get("do_resize", True) or settings.get("do_center_crop"):
+            raise ValueError("do_resize must be true, and do_center_crop false")
+        size = as_object(settings.get("size", {"longest_edge": 1024})) or {}
+        edge = size.get("longest_edge")
+        merge = positive(settings.get("spatial_merge_size", 1))
+        height, width = sides(settings.get("patch_size", 16))
+        return cls(
+            Colors.of(settings),
+            resampling(settings, Image.Resampling.BICUBIC),
+            sides(size if edge is None else edge),
+            (height * merge, width * merge),
+            max_tokens,
+        )
+
+    def __call__(self, image: Image.Image) -> np.ndarray:
+        check_aspect(image)
+        ratio = max(1.0, image.height / self.most[0], image.width / self.most[1])
+        rows, columns = self._tokens(image, ratio)
+        while rows * (columns + 1) > self.max_tokens and rows * columns > 1:
+            ratio *= 1.02
+            rows, columns = self._tokens(image, ratio)
+        size = (columns * self.unit[1], rows * self.unit[0])
+        return self.colors(image.resize(size, self.resample))
+
+    def _tokens(self, image: Image.Image, ratio: float) -> tuple[int, int]:
+        """Rows and columns of the image, made smaller by `ratio`."""
+        height, width = math.floor(image.height / ratio), math.floor(image.width / ratio)
+        rows, columns = -(-height // self.unit[0]), -(-width // self.unit[1])
+        return max(rows, 1), max(columns, 1)
+
+
 def _siglip(settings: Mapping[str, Any], max_tokens: int) -> ClipProcessor:
     """Resizes to a `size`; nothing is cut."""
     defaults = {"size": {"height": 224, "width": 224}, "image_mean": HALF, "image_std": HALF}
@@ -214,10 +264,14 @@ def _siglip(settings: Mapping[str, Any], max_tokens: int) -> ClipProcessor:
 
 _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "CLIPImageProcessor": ClipProcessor.of,
+    "GotOcr2ImageProcessor": InternVlProcessor.of,
     "Idefics3ImageProcessor": Idefics3Processor.of,
+    "PixtralImageProcessor": PixtralProcessor.of,
     "Qwen2VLImageProcessor": Qwen2VlProcessor.of,
     "SiglipImageProcessor": _siglip,
     "SmolVLMImageProcessor": Idefics3Processor.of,
 }
+# Settings of the whole processor that replace those of its image processor.
+_BESIDE = {"PixtralImageProcessor": ("patch_size", "spatial_merge_size")}
 KNOWN = tuple(_PROCESSORS)
 """Types of processors, as `image_processor_type` names them, with or without `Fast` behind."""

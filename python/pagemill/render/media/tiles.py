@@ -11,9 +11,10 @@ import numpy as np
 from PIL import Image
 
 from pagemill.render.json_values import as_object
-from pagemill.render.media.pixels import HALF, Colors, check_aspect, positive, resampling
+from pagemill.render.media.pixels import HALF, Colors, check_aspect, positive, resampling, sides
 
 _MAX_SIDE = 4096
+_MAX_TILES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,7 @@ class Idefics3Processor:
         columns, rows = image.width // tile, image.height // tile
         if not self.splits or columns == rows == 1:
             return self.colors(image.resize((tile, tile), self.resample))
-        cut = [
-            image.crop((column * tile, row * tile, (column + 1) * tile, (row + 1) * tile))
-            for row in range(rows)
-            for column in range(columns)
-        ]
+        cut = _cut(image, (tile, tile))
         cut.append(image.resize((tile, tile), self.resample))
         return np.stack([self.colors(each) for each in cut]), (1, rows, columns)
 
@@ -76,6 +73,80 @@ class Idefics3Processor:
             width = int(height * aspect)
         columns, rows = (math.ceil(side / self.tile) for side in (width, height))
         return columns * self.tile, rows * self.tile
+
+
+@dataclass(frozen=True, slots=True)
+class InternVlProcessor:
+    """Resizes to the number of rows and columns of tiles, from `least` to `most` in all, whose
+    shape is most like the image's; cuts into tiles, row by row. If there are several, the whole
+    image, resized to one tile, comes behind them."""
+
+    colors: Colors
+    resample: Image.Resampling
+    tile: tuple[int, int]
+    """Height and width."""
+    least: int
+    most: int
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], max_tokens: int) -> InternVlProcessor:
+        """Reads the settings; all tiles have the same number of tokens. `crop_to_patches` is not
+        read: the processor of InternVL sets it."""
+        del max_tokens
+        if not settings.get("do_resize", True):
+            raise ValueError("do_resize must be true")
+        least = positive(settings.get("min_patches", 1))
+        most = positive(settings.get("max_patches", 12))
+        if not least <= most <= _MAX_TILES:
+            raise ValueError(
+                f"min_patches is {least} and max_patches {most}; the most must be from the least to"
+                f" {_MAX_TILES}"
+            )
+        return cls(
+            Colors.of(settings),
+            resampling(settings, Image.Resampling.BICUBIC),
+            sides(settings.get("size", 384)),
+            least,
+            most,
+        )
+
+    def __call__(self, image: Image.Image) -> np.ndarray:
+        check_aspect(image)
+        height, width = self.tile
+        rows, columns = self._grid(image)
+        whole = image.resize((columns * width, rows * height), self.resample)
+        cut = _cut(whole, self.tile)
+        if len(cut) > 1:
+            cut.append(image.resize((width, height), self.resample))
+        return np.stack([self.colors(each) for each in cut])
+
+    def _grid(self, image: Image.Image) -> tuple[int, int]:
+        """Rows and columns. Of equally good ones, of which a few tiles come first, more are taken
+        if the image has more than half of their pixels."""
+        aspect, area = image.width / image.height, image.width * image.height
+        grids = [
+            (rows, columns)
+            for columns in range(1, self.most + 1)
+            for rows in range(1, self.most // columns + 1)
+            if rows * columns >= self.least
+        ]
+        best, least = (1, 1), math.inf
+        for rows, columns in sorted(grids, key=math.prod):
+            difference = abs(aspect - columns / rows)
+            enough = area > 0.5 * math.prod(self.tile) * rows * columns
+            if difference < least or (difference == least and enough):
+                best, least = (rows, columns), difference
+        return best
+
+
+def _cut(image: Image.Image, tile: tuple[int, int]) -> list[Image.Image]:
+    """Tiles of this height and width, row by row."""
+    height, width = tile
+    return [
+        image.crop((left, top, left + width, top + height))
+        for top in range(0, image.height - height + 1, height)
+        for left in range(0, image.width - width + 1, width)
+    ]
 
 
 def _longest(size: tuple[int, int], edge: int) -> tuple[int, int]:

@@ -1,0 +1,129 @@
+"""Pixtral's vision transformer: patches of images of any size to vectors, turned by row and column.
+
+Weights: `patch_conv`, `ln_pre`, `transformer.layers.<i>.{attention_norm, attention.{q,k,v,o}_proj,
+ffn_norm, feed_forward.{gate,up,down}_proj}`, all without biases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pagemill import ops
+from pagemill.inputs.rendered_prompt import GridPositions, MediaFeatures
+from pagemill.layers import attention, norm
+from pagemill.layers.base import Weights
+from pagemill.layers.linear import linear
+from pagemill.layers.mlp import mlp
+from pagemill.layers.rotary import Rotary, RotaryTable, bind_grid_rotary, rotary_table
+from pagemill.models.base import Config, EncoderInputs, Image, ModelConfigError
+from pagemill.models.config_keys import Defaults, activation, number, positive_int, rope_parameters
+from pagemill.ops.trace import Tensor
+
+_EPS = 1e-5
+_ROW, _COLUMN = 1, 2  # dimensions of grid positions
+# Those of the configuration's class: published checkpoints leave them out.
+_DEFAULTS = {
+    "hidden_size": 1024,
+    "intermediate_size": 4096,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "patch_size": 16,
+}
+
+
+class PixtralVisionTower:
+    """One tower. With `merge` above 1, patches are in the order in which a model merges them: those
+    of each square of `merge` x `merge` one after the other, squares row by row."""
+
+    def __init__(self, config: Config, *, merge: int = 1) -> None:
+        config = Defaults(config, _DEFAULTS)
+        self.hidden_size = positive_int(config, "hidden_size")
+        self.layers = positive_int(config, "num_hidden_layers")
+        self._merge = merge
+        self._intermediate = positive_int(config, "intermediate_size")
+        self._activation = activation(config, "hidden_act", "gelu")
+        self._colors = positive_int(config, "num_channels", 3)
+        self._patch = positive_int(config, "patch_size")
+        self._theta = number(rope_parameters(config), "rope_theta", 1e4, least=1.0, most=1e12)
+        heads = positive_int(config, "num_attention_heads")
+        head_dim, rest = divmod(self.hidden_size, heads)
+        if rest or head_dim % 4:
+            raise ModelConfigError(
+                f"{heads} heads of {self.hidden_size} features have no rows and columns to turn by"
+            )
+        self._shape = attention.AttentionShape(heads, heads, head_dim, scale=head_dim**-0.5)
+
+    @property
+    def channels(self) -> int:
+        """Elements of a patch."""
+        return self._colors * self._patch**2
+
+    def features(self, image: Image) -> MediaFeatures:
+        """Patches [patches, channels] of pixels [colors, height, width], and their positions. Each
+        row of merged patches is a row of tokens, with one more at its end."""
+        pixels, unit = image.pixels, self._merge * self._patch
+        if image.grid is not None:
+            raise ValueError("an image of this model is an array of pixels, without a grid")
+        if pixels.ndim != 3 or len(pixels) != self._colors:
+            raise ValueError(
+                f"an image must be [{self._colors}, height, width], got {list(pixels.shape)}"
+            )
+        rows, columns = (side // unit for side in pixels.shape[1:])
+        if not rows or not columns or pixels.shape[1:] != (rows * unit, columns * unit):
+            raise ValueError(
+                f"height and width of an image must be multiples of {unit}, got"
+                f" {list(pixels.shape[1:])}"
+            )
+        tokens = rows * (columns + 1)
+        positions = GridPositions(
+            rows=self._positions(rows, columns),
+            tokens=np.repeat(np.arange(tokens, dtype=np.int32)[:, None], 3, axis=1),
+            next=tokens,
+        )
+        return MediaFeatures(self._patches(pixels, rows, columns), tokens, positions, columns)
+
+    def hidden(self, weights: Weights, inputs: EncoderInputs, depths: Sequence[int]) -> Tensor:
+        """Patches [T, channels] -> what is behind so many layers, for each depth side by side: [T,
+        len(depths) * hidden]. Depth 0 is what the first layer reads."""
+        assert inputs.grid_positions is not None
+        rotary = self._rotary(weights, inputs.grid_positions)
+        kernel = (self.hidden_size, self._colors, self._patch, self._patch)
+        x = ops.linear(inputs.media.rows, weights.patches("patch_conv", kernel))
+        states = [norm.rms_norm(weights, "ln_pre", x, _EPS)]
+        for layer in range(max(depths)):
+            states.append(self._layer(weights, f"transformer.layers.{layer}", states[-1], rotary))
+        selected = [states[depth] for depth in depths]
+        return selected[0] if len(selected) == 1 else ops.concat(*selected)
+
+    def _patches(self, pixels: np.ndarray, rows: int, columns: int) -> np.ndarray:
+        merge, patch = self._merge, self._patch
+        cut = pixels.reshape(self._colors, rows, merge, patch, columns, merge, patch)
+        patches = cut.transpose(1, 4, 2, 5, 0, 3, 6).reshape(-1, self.channels)
+        return np.ascontiguousarray(patches, np.float32)
+
+    def _positions(self, rows: int, columns: int) -> np.ndarray:
+        """Time, row and column of each patch in this tower's order, i32 [patches, 3]."""
+        merge = self._merge
+        cells = np.indices((rows, columns, merge, merge), np.int32)
+        row, column = cells[0] * merge + cells[2], cells[1] * merge + cells[3]
+        return np.stack([np.zeros_like(row), row, column], axis=-1).reshape(-1, 3)
+
+    def _rotary(self, weights: Weights, positions: Tensor) -> Rotary:
+        """Every second frequency turns by the row, the others by the column."""
+        whole = rotary_table({"rope_theta": self._theta}, self._shape.head_dim, 1).inv_freq
+        dims = (_ROW,) * len(whole[::2]) + (_COLUMN,) * len(whole[1::2])
+        table = RotaryTable(whole[::2] + whole[1::2])
+        return bind_grid_rotary(weights, "inv_freq", table, dims, positions)
+
+    def _layer(self, weights: Weights, prefix: str, x: Tensor, rotary: Rotary) -> Tensor:
+        inner = f"{prefix}.attention"
+        y = norm.rms_norm(weights, f"{prefix}.attention_norm", x, _EPS)
+        names = (f"{inner}.q_proj", f"{inner}.k_proj", f"{inner}.v_proj")
+        q, k, v = attention.project_qkv(weights, names, y, self._shape)
+        y = attention.attend_both_ways(*rotary(q, k), v, self._shape)
+        x = ops.add(x, linear(weights, f"{inner}.o_proj", y, (self.hidden_size,)))
+        y = norm.rms_norm(weights, f"{prefix}.ffn_norm", x, _EPS)
+        y = mlp(weights, f"{prefix}.feed_forward", y, self._intermediate, self._activation)
+        return ops.add(x, y)

@@ -1,0 +1,204 @@
+"""Images in tiles through the engine: the tokens of InternVL are those of `transformers`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pagemill.engine.outputs import EngineError
+from pagemill.models.base import Image
+from pagemill.runner.build import BuildOptions, build
+from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
+from pagemill.weights.source import ModelSource
+from safetensors.torch import load_file, save_file
+from transformers import LlamaConfig, PreTrainedConfig, PreTrainedModel, Qwen3Config
+
+from tests.parity.image_model import ImageModel, encoded, newer_name, text
+from tests.parity.tiny_models import (
+    INTERNVL_PLACEHOLDER,
+    INTERNVL_TILE,
+    INTERNVL_WORDS,
+    TEXT_SIZES,
+    internvl,
+    make,
+    save,
+)
+
+IMAGE = [INTERNVL_PLACEHOLDER]
+START, END = 4, 5
+TILE_TOKENS = 4
+
+
+def image(seed: int, tiles: int = 0) -> np.ndarray:
+    """Tiles; or without a number of them, pixels."""
+    shape = (tiles, *INTERNVL_TILE) if tiles else INTERNVL_TILE
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+ONE, FEW, MANY = image(1), image(2, 3), image(3, 5)
+
+
+def image_model(path: Path, reference: PreTrainedModel) -> ImageModel:
+    def logits(ids: list[int], images: Sequence[np.ndarray]) -> torch.Tensor:
+        tiles = [each.reshape(-1, *INTERNVL_TILE) for each in images]
+        pixels = torch.tensor(np.concatenate(tiles)) if tiles else None
+        with torch.inference_mode():
+            return reference(torch.tensor([ids]), pixel_values=pixels, use_cache=False).logits[0]
+
+    return ImageModel(path, logits, INTERNVL_WORDS)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> ImageModel:
+    path = tmp_path_factory.mktemp("internvl")
+    return image_model(path, make("internvl", path))
+
+
+PROMPTS = [
+    text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
+    IMAGE + text(4, 4),
+    text(5, 30),
+]
+IMAGES = [[ONE, FEW], [MANY], []]
+
+
+@pytest.mark.parametrize("executor", ["native", "torch"])
+def test_tokens_of_images_of_several_sizes(model: ImageModel, executor: str) -> None:
+    with model.llm(executor=executor) as llm:
+        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
+        for output, own in zip(outputs, IMAGES, strict=True):
+            model.check(output, own)
+        assert encoded(llm) == 1 + 3 + 5, "each tile is an item"
+
+
+def test_tokens_around_an_image(model: ImageModel) -> None:
+    with model.llm() as llm:
+        for own, tiles in ((ONE, 1), (FEW, 3)):
+            (output,) = model.generate(llm, [[20, *IMAGE, 21]], [[own]])
+            expected = [START, *IMAGE * (tiles * TILE_TOKENS), END]
+            assert output.prompt_token_ids == [20, *expected, 21]
+
+
+@pytest.mark.parametrize("step", [5, 10, 17])
+def test_steps_may_end_inside_a_tile(model: ImageModel, step: int) -> None:
+    prompt = text(1, 8) + IMAGE + text(2, 3) + IMAGE + text(3, 20)
+    images = [FEW, MANY]
+    with model.llm(max_num_batched_tokens=step) as llm:
+        (output,) = model.generate(llm, [prompt], [images], logprobs=0)
+        model.check(output, images)
+
+
+def test_prefixes_are_those_of_equal_images(model: ImageModel) -> None:
+    prompt = text(1, 10) + IMAGE + text(2, 40)
+    with model.llm() as llm:
+        cached = []
+        for own in (MANY, MANY[::-1].copy(), MANY):
+            (output,) = model.generate(llm, [prompt], [[own]])
+            model.check(output, [own])
+            cached.append(output.num_cached_tokens)
+        assert cached[:2] == [0, 0] and cached[2] >= 64
+        assert encoded(llm) == 5, "equal tiles are encoded once, in any order"
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "norms of queries and keys": {"use_qk_norm": True, "attention_bias": False},
+    "norms by the root mean square": {"norm_type": "rms_norm", "layer_norm_eps": 1e-3},
+    "last norm": {"use_mean_pooling": False},
+    "inner layer": {"layer": -2, "use_mean_pooling": False},
+    "no positions": {"use_absolute_position_embeddings": False},
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_encoders_of_both_executors(variant: str, tmp_path: Path) -> None:
+    from pagemill import _native
+
+    torch.manual_seed(0)
+    reference = save(internvl(**VARIANTS[variant]), tmp_path)
+    with torch.inference_mode():
+        found = reference.get_image_features(torch.tensor(FEW)).pooler_output
+        expected = found.reshape(-1, found.shape[-1]).numpy()
+    encoder = build(ModelSource.open(tmp_path), BuildOptions()).encoder
+    assert encoder is not None and encoder.layout is not None
+    parts = encoder.layout(Image(FEW))
+    items = [encoder.features(part) for part in parts if isinstance(part, Image)]
+    tokens = np.arange(17 * len(items), dtype=np.int32)
+    features = np.stack([item.rows for item in items])
+    batch = {
+        "token_ids": tokens * 0,
+        "positions": tokens % 17,
+        "query_start": np.arange(len(items) + 1, dtype=np.int32) * 17,
+        "seq_lens": np.full(len(items), 17, np.int32),
+        "logits_rows": tokens[:0],
+        "media_rows": tokens[tokens % 17 % 4 == 1],
+        "kv": [],
+        "inputs": {"features": np.pad(features, ((0, 0), (1, 0), (0, 0))).reshape(len(tokens), -1)},
+    }
+    for run in (
+        _native.NativeExecutor(
+            encoder.program_text, _native.ExecutorOptions(activation_dtype="f32")
+        ),
+        TorchExecutor(encoder.program_text, TorchOptions()),
+    ):
+        np.testing.assert_allclose(run(batch)["embeddings"], expected, rtol=0, atol=2e-5)
+
+
+_TEXTS: dict[str, PreTrainedConfig] = {
+    "llama": LlamaConfig(**TEXT_SIZES),
+    "qwen3": Qwen3Config(**TEXT_SIZES, head_dim=20, tie_word_embeddings=False),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(_TEXTS))
+def test_other_language_models(kind: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = image_model(tmp_path, save(internvl(_TEXTS[kind]), tmp_path))
+    with model.llm() as llm:
+        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
+        for output, own in zip(outputs, IMAGES, strict=True):
+            model.check(output, own)
+
+
+def test_newer_checkpoints_have_other_names(model: ImageModel, tmp_path: Path) -> None:
+    tensors = load_file(model.path / "model.safetensors")
+    assert "language_model.model.norm.weight" in tensors
+    newer = {newer_name(name): tensor for name, tensor in tensors.items()}
+    save_file(newer, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_bytes((model.path / "config.json").read_bytes())
+    built = build(ModelSource.open(tmp_path), BuildOptions())
+    assert built.encoder is not None
+    assert "model.vision_tower." in built.encoder.program_text
+    assert "model.language_model.norm.weight" in built.program_text
+
+
+def test_images_that_do_not_fit_are_refused(model: ImageModel) -> None:
+    with model.llm() as llm:
+
+        def refuse(message: str, *images: Any) -> None:
+            with pytest.raises(EngineError, match=message) as refused:
+                model.generate(llm, [IMAGE], [images])
+            assert refused.value.code == "INVALID_ARGUMENT"
+
+        refuse(
+            r"image 0: an image must be \[3, 16, 16\], or tiles .* got \[3, 16, 8\]", ONE[..., :8]
+        )
+        refuse(r"got \[0, 3, 16, 16\]", FEW[:0])
+        refuse("an array of tiles, without a grid", (FEW, (1, 1, 2)))
+        refuse("image 0 has pixels that are not finite", FEW * np.nan)
+        (output,) = model.generate(llm, [IMAGE + text(1, 3)], [[FEW]])
+        model.check(output, [FEW])
+
+
+def test_ranks_get_the_embeddings_of_tiles(model: ImageModel) -> None:
+    with model.llm(tensor_parallel_size=2, max_num_batched_tokens=13) as llm:
+        for output, own in zip(model.generate(llm, PROMPTS, IMAGES), IMAGES, strict=True):
+            model.check(output, own)
+
+
+def test_ranks_and_stages_of_text(model: ImageModel) -> None:
+    model.check_divided()
