@@ -83,6 +83,7 @@ DraftModel::DraftModel(program::Executor* executor, device::ThreadPool* pool, co
 void DraftModel::Start(step::RequestIndex index, std::span<const int32_t> tokens) {
   At(index) = {};
   At(index).text.assign(tokens.begin(), tokens.end());
+  if (states_) states_->Start(index.value(), 0);
 }
 
 void DraftModel::Observe(step::RequestIndex index, std::span<const int32_t> tokens) {
@@ -125,6 +126,7 @@ Status DraftModel::FollowTarget(std::span<const TargetTokens> tokens, const Tens
   const int64_t begun_ns = clock_->NowNanos();
   last_seconds_ = 0.0;
   work_.clear();
+  bool waits_too_long = false;
   for (const TargetTokens& of : tokens) {
     if (!states_->Fits(states, of.first_row + of.count)) {
       return Internal("the model gives no states for the draft head");
@@ -135,11 +137,14 @@ Status DraftModel::FollowTarget(std::span<const TargetTokens> tokens, const Tens
     states_->Append(index, states, of.first_row, of.count);
     const int32_t end =
         std::min(states_->num_tokens(index), static_cast<int32_t>(slot.text.size()));
-    if (end - slot.num_computed <= kMaxWaiting) continue;
-    work_.push_back({.slot = &slot, .index = index, .end = end});
+    const int32_t waiting = end - slot.num_computed;
+    waits_too_long = waits_too_long || waiting > kMaxWaiting;
+    // Together, so that there are few passes.
+    if (waiting > kMaxWaiting / 2) work_.push_back({.slot = &slot, .index = index, .end = end});
   }
-  if (work_.empty()) return OkStatus();
+  if (!waits_too_long) return OkStatus();
   PAGEMILL_RETURN_IF_ERROR(CatchUp());
+  for (const Work& work : work_) states_->DropBefore(work.index, work.slot->num_computed - 2);
   last_seconds_ = SecondsBetween(begun_ns, clock_->NowNanos());
   return OkStatus();
 }
@@ -175,8 +180,9 @@ Status DraftModel::ApplyBlocks(const step::ScheduledRequest& entry) {
   return OkStatus();
 }
 
-// Tokens of cached blocks are there, up to the first that is incomplete.
-void DraftModel::SkipCachedTokens(Slot* slot, int32_t num_cached) const {
+// Tokens of cached blocks are there, up to the first that is incomplete. A head leaves few tokens
+// out, so many were loaded from elsewhere, with its KV, which it could not compute as well.
+void DraftModel::SkipCachedTokens(Slot* slot, int32_t num_cached) {
   const int32_t block_size = tables_[0].block_size();
   slot->num_complete = 0;
   for (step::BlockId page : slot->pages) {
@@ -185,6 +191,10 @@ void DraftModel::SkipCachedTokens(Slot* slot, int32_t num_cached) const {
     slot->num_complete += block_size;
   }
   slot->num_computed = slot->num_complete;
+  const int32_t most_left_out = kMaxWaiting + limits_.max_draft_tokens + block_size;
+  if (!states_ || num_cached - slot->num_complete <= most_left_out) return;
+  slot->num_computed = num_cached;
+  MarkComplete(slot);
 }
 
 void DraftModel::AddWork(const step::ScheduledRequest& entry) {
@@ -244,8 +254,7 @@ Status DraftModel::DraftFurther() {
       if (draft >= work.num_drafts) continue;
       PAGEMILL_ASSIGN_OR_RETURN(const int32_t token, TokenBefore(work, draft));
       const size_t before = work.first_draft + static_cast<size_t>(draft) - 1;
-      PAGEMILL_RETURN_IF_ERROR(
-          AddTokens(work, std::span(&token, 1), work.end + draft - 1, before));
+      PAGEMILL_RETURN_IF_ERROR(AddTokens(work, std::span(&token, 1), work.end + draft - 1, before));
       work.slot->num_computed = work.end + draft;
       AddRow(&work, draft);
     }
@@ -279,8 +288,8 @@ void DraftModel::BeginPass() {
   for (BlockTables& table : tables_) table.BeginStep();
 }
 
-Status DraftModel::AddTokens(const Work& work, std::span<const int32_t> token_ids,
-                             int32_t position, std::optional<size_t> own_state) {
+Status DraftModel::AddTokens(const Work& work, std::span<const int32_t> token_ids, int32_t position,
+                             std::optional<size_t> own_state) {
   const auto count = static_cast<int32_t>(token_ids.size());
   for (BlockTables& table : tables_) {
     if (position + count > table.NumTokens(work.index)) {
@@ -338,7 +347,8 @@ Status DraftModel::EnqueuePass() {
                                  .query_start = query_start_.data(),
                                  .seq_lens = seq_lens_.data(),
                                  .logits_rows = logits_rows_.data()},
-                                kv_, inputs};
+                                kv_,
+                                inputs};
   const int64_t begun_ns = clock_->NowNanos();
   PAGEMILL_RETURN_IF_ERROR(executor_->Enqueue(batch));
   ++num_passes_;

@@ -25,6 +25,15 @@
 // computes it. (A block that was loaded from elsewhere counts as complete if the page's previous
 // content was. The drafts behind it may be worse, the accepted tokens are not.)
 //
+// A head (EAGLE, MTP) also reads the state of the token before each one (draft_states.h), which is
+// there once the target has computed that. So it follows the target, behind its pass:
+// FollowTarget() takes the states of a step and computes a prompt's tokens with them at once; the
+// few tokens of steps that decode wait for the next drafts, or for kMaxWaiting of one request, when
+// those of others are computed with them. What waits when a request ends is missing in its blocks,
+// and is computed without states after a hit; where more is missing the block was loaded, with the
+// head's KV. Accepted drafts are computed again, with the target's states in place of its own. Each
+// pass is collected before the next one, which reads the states that it gave.
+//
 // Ownership: executor, pool and clock outlive it. Thread safety: used by the engine thread only.
 // Draft(): O(tokens + drafts) besides its passes.
 #ifndef PAGEMILL_CC_RUNNER_DRAFT_MODEL_H_
@@ -78,7 +87,7 @@ struct TargetTokens {
 class DraftModel final : public sampling::DraftProposer {
  public:
   // Tokens of one request that wait until a head computes them without drafts.
-  static constexpr int32_t kMaxWaiting = 32;
+  static constexpr int32_t kMaxWaiting = 16;
 
   // kInvalidArgument if its layers are of a kind that cannot lag (only "full" and "mla" can), or
   // the options do not fit `limits`, which are the runner's.
@@ -158,7 +167,7 @@ class DraftModel final : public sampling::DraftProposer {
     return slots_[static_cast<size_t>(index.value())];
   }
   Status ApplyBlocks(const step::ScheduledRequest& entry);
-  void SkipCachedTokens(Slot* slot, int32_t num_cached) const;
+  void SkipCachedTokens(Slot* slot, int32_t num_cached);
   void AddWork(const step::ScheduledRequest& entry);
   Status RunPasses();
   Status CatchUp();
@@ -198,8 +207,8 @@ class DraftModel final : public sampling::DraftProposer {
   std::vector<int32_t> token_ids_, positions_, query_start_, seq_lens_, logits_rows_;
   std::vector<ops::KvArrays> kv_;
   std::vector<DraftRow> rows_;
-  std::deque<Pass> passes_;      // those before it
-  uint64_t num_passes_ = 0;      // that were enqueued, ever
+  std::deque<Pass> passes_;  // those before it
+  uint64_t num_passes_ = 0;  // that were enqueued, ever
   int64_t last_collected_ns_ = 0;
 };
 

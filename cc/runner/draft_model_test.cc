@@ -312,6 +312,48 @@ TEST_F(DraftModelTest, TokensInPlaceOfRejectedDraftsAreComputedAfterStepsWithout
   EXPECT_EQ(drafts_->token_ids(0)[0], Guessed(text, 1)[0]);
 }
 
+TEST_F(DraftModelTest, AHeadComputesPromptsAtOnceAndFewTokensLater) {
+  executor_->states = ContextExecutor::States::kReads;
+  drafts_ = *DraftModel::Create(executor_.get(), &pool_, &clock_, limits_,
+                                {.first_kv_group = 1, .num_tokens = kVocab, .states_width = 2});
+  const RequestIndex index(0);
+  const auto follow = [&](const std::vector<int32_t>& tokens) {
+    std::vector<float> states;
+    for (const int32_t token : tokens) {
+      states.insert(states.end(), {static_cast<float>(token), 1.0f});
+    }
+    const auto count = static_cast<int32_t>(tokens.size());
+    const TargetTokens of = {.index = index, .count = count};
+    return drafts_->FollowTarget(
+        {&of, 1}, TensorView::Dense(states.data(), DType::kF32, {int64_t{count}, 2}));
+  };
+  for (const size_t prompt : {size_t{DraftModel::kMaxWaiting - 6}, size_t{50}}) {
+    executor_->num_tokens = 0;
+    std::vector<int32_t> text = Random(prompt, 7);
+    step::StepPlan plan;
+    plan.scheduled = {Start(0, text)};
+    drafts_->Start(index, text);
+    ASSERT_TRUE(drafts_->Draft(plan).ok());
+    ASSERT_TRUE(follow(text).ok());
+    EXPECT_EQ(executor_->num_tokens, prompt > DraftModel::kMaxWaiting ? 50 : 0);
+    for (int32_t i = 0; i < 8; ++i) {
+      step::ScheduledRequest next;
+      next.index = index;
+      next.num_computed_tokens = static_cast<int32_t>(text.size());
+      next.token_ids = {i};
+      drafts_->Observe(index, next.token_ids);
+      text.push_back(i);
+      plan.scheduled = {next};
+      ASSERT_TRUE(drafts_->Draft(plan).ok());
+      ASSERT_TRUE(follow({i}).ok());
+    }
+    EXPECT_EQ(executor_->num_tokens, prompt > DraftModel::kMaxWaiting ? 50 : 17);
+    EXPECT_EQ(executor_->num_wrong_states, 0);
+  }
+  EXPECT_EQ(executor_->num_missing_states, 2) << "in front of the first tokens";
+  EXPECT_FALSE(drafts_->FollowTarget(std::vector<TargetTokens>{{index, 0, 1}}, {}).ok());
+}
+
 TEST_F(DraftModelTest, RefusesLayersThatDropTokens) {
   engine::RunnerLimits limits = Limits(1);
   limits.kv_groups[1].kind = "sliding_window";

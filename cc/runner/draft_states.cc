@@ -15,9 +15,7 @@ DraftStates::DraftStates(const DraftStatesOptions& options)
 }
 
 void DraftStates::Start(int32_t slot, int32_t num_computed) {
-  Slot& started = slots_[static_cast<size_t>(slot)];
-  started.first = num_computed;
-  started.rows.clear();
+  slots_[static_cast<size_t>(slot)] = Slot{.first = num_computed, .rows = {}};
 }
 
 void DraftStates::Append(int32_t slot, const TensorView& states, int64_t first_row, int32_t count) {
@@ -34,14 +32,23 @@ void DraftStates::DropBefore(int32_t slot, int32_t token) {
   const int32_t count = std::clamp(token - dropping.first, 0, NumRows(dropping));
   if (count == 0) return;
   dropping.first += count;
-  dropping.rows.erase(
-      dropping.rows.begin(),
-      dropping.rows.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(count) * row_bytes_));
+  std::vector<std::byte>& rows = dropping.rows;
+  const auto kept =
+      rows.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(count) * row_bytes_);
+  if (static_cast<size_t>(rows.end() - kept) < rows.capacity() / 4) {
+    rows = std::vector<std::byte>(kept, rows.end());  // gives memory back
+  } else {
+    rows.erase(rows.begin(), kept);
+  }
 }
 
 int32_t DraftStates::num_tokens(int32_t slot) const {
   const Slot& of = slots_[static_cast<size_t>(slot)];
   return of.first + NumRows(of);
+}
+
+size_t DraftStates::bytes(int32_t slot) const {
+  return slots_[static_cast<size_t>(slot)].rows.capacity();
 }
 
 void DraftStates::BeginStep(size_t num_drafts) { own_.resize(num_drafts * row_bytes_); }

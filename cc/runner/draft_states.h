@@ -6,7 +6,8 @@
 //   DraftStates states({.width = 4096, .type = DType::kBF16, .num_slots = 128});
 //   states.Start(slot, /*num_computed=*/0);
 //   states.Append(slot, target_output, /*first_row=*/0, /*count=*/7);   // of tokens 0..6
-//   states.BeginPass(/*num_drafts=*/4);
+//   states.BeginStep(/*num_drafts=*/4);
+//   states.BeginPass();
 //   states.AddToPass(slot, /*position=*/0, /*count=*/8);  // rows of tokens 0..7: none, 0..6
 //   ... the pass runs with the input view() ...
 //   states.Keep(draft, head_output, row);                 // behind the token before draft + 1
@@ -52,6 +53,8 @@ class DraftStates {
   void DropBefore(int32_t slot, int32_t token);
   // Tokens that the target has computed.
   int32_t num_tokens(int32_t slot) const;
+  // Memory of the slot's rows.
+  size_t bytes(int32_t slot) const;
 
   // `num_drafts` of the step may be kept.
   void BeginStep(size_t num_drafts);

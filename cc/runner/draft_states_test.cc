@@ -69,6 +69,20 @@ TEST(DraftStates, DroppedRowsAreGoneAndOthersKeepTheirTokens) {
   EXPECT_EQ(states.num_tokens(0), 5);
 }
 
+TEST(DraftStates, RowsOfAPromptAreGivenBack) {
+  DraftStates states = Make();
+  const Rows rows(0, 1000);
+  states.Append(0, rows.view, 0, 1000);
+  EXPECT_GE(states.bytes(0), 1000 * kWidth * sizeof(float));
+  states.DropBefore(0, 998);
+  EXPECT_LE(states.bytes(0), 4 * kWidth * sizeof(float));
+  states.BeginPass();
+  states.AddToPass(0, 999, 2);
+  EXPECT_EQ(PassOf(states), (std::vector<float>{998, 999}));
+  states.Start(0, 0);
+  EXPECT_EQ(states.bytes(0), 0u);
+}
+
 TEST(DraftStates, KeepsTheHeadsOwnByDraft) {
   DraftStates states = Make();
   const Rows rows(20, 3);

@@ -30,8 +30,8 @@ namespace pagemill::sampling {
 // 3. Propose() replaces *drafts by at most `max_tokens` tokens that may follow the text; none if it
 //    has no good guess. It has no other visible effect.
 // 4. Proposals depend only on the text of the slot, and on texts of earlier requests that may be
-//    shared with it: those of Share() with the same salt. Any token may be proposed, even one outside the
-//    vocabulary if the text has such: a token that cannot be sampled is not accepted.
+//    shared with it: those of Share() with the same salt. Any token may be proposed, even one
+//    outside the vocabulary if the text has such: a token that cannot be sampled is not accepted.
 //
 // Thread safety: used by one thread at a time.
 class DraftProposer {

@@ -7,10 +7,11 @@
 //   shared.Find(suffix, salt, [](std::span<const int32_t> text, size_t behind) { ... });
 //
 // Texts are found under the salt that they came with only: what a request gets from others is seen
-// in its times, as with the prefix cache, which the same salt divides.
+// in its times, as with the prefix cache, which the same salt divides. All share the room: many
+// texts of one salt make those of others leave.
 //
-// Add(): O(tokens). Memory: at most 24 bytes for each of max_tokens, from when there are as many.
-// Thread safety: none.
+// Add(): O(tokens). Memory: at most 32 bytes for each of max_tokens, salts included. Thread safety:
+// none.
 #ifndef PAGEMILL_CC_SAMPLING_SHARED_TEXTS_H_
 #define PAGEMILL_CC_SAMPLING_SHARED_TEXTS_H_
 
@@ -28,7 +29,7 @@ namespace pagemill::sampling {
 
 struct SharedTextsOptions {
   size_t max_texts = 10000;
-  size_t max_tokens = size_t{1} << 20;  // 25 MB
+  size_t max_tokens = size_t{1} << 20;  // 33 MB
 };
 
 class SharedTexts {
@@ -40,8 +41,9 @@ class SharedTexts {
   // Calls visit(tokens, behind) for places where `suffix` occurs: tokens[behind] followed.
   template <typename Visit>
   void Find(std::span<const int32_t> suffix, std::string_view salt, const Visit& visit) {
+    const uint64_t owner = OwnerOf(salt);
     for (const Generation* generation : {&newer_, &older_}) {
-      generation->index.Find(suffix, &places_);
+      generation->index.Find(suffix, &places_, owner);
       for (const size_t place : places_) {
         if (generation->SaltAt(place) == salt) visit(generation->index.tokens(), place);
       }
@@ -57,6 +59,7 @@ class SharedTexts {
   struct Generation {
     TextIndex index;
     std::vector<Text> texts;
+    size_t salt_tokens = 0;  // that the salts of texts count as
 
     std::string_view SaltAt(size_t place) const {
       const auto behind =
@@ -65,6 +68,8 @@ class SharedTexts {
       return (behind - 1)->salt;
     }
   };
+
+  static uint64_t OwnerOf(std::string_view salt);
 
   const SharedTextsOptions options_;
   Generation newer_, older_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -35,6 +36,23 @@ TEST(SharedTextsTest, ATextIsFoundUnderItsSaltAlone) {
   EXPECT_EQ(Behind(shared, {1, 2, 3}, "a"), (Tokens{7, 5}));
   EXPECT_EQ(Behind(shared, {1, 2, 3}, "c"), Tokens{});
   EXPECT_EQ(Behind(shared, {2, 3, 4}, ""), Tokens{}) << "its end, and the next text";
+}
+
+TEST(SharedTextsTest, ManyTextsOfAnotherSaltHideNone) {
+  SharedTexts shared({.max_texts = 1000});
+  shared.Add(Tokens{1, 2, 3, 4}, "b");
+  for (size_t i = 0; i < 4 * TextIndex::kMostPlaces; ++i) shared.Add(Tokens{1, 2, 3, 5}, "a");
+  EXPECT_EQ(Behind(shared, {1, 2, 3}, "b"), (Tokens{4}));
+}
+
+TEST(SharedTextsTest, SaltsCountAsTokens) {
+  SharedTexts shared({.max_texts = 1000, .max_tokens = 4000});
+  for (int32_t i = 0; i < 100; ++i) {
+    shared.Add(Tokens{1, 2, 3, i}, std::string(1000, 's') + std::to_string(i));
+  }
+  EXPECT_LE(shared.num_texts(), 16u);
+  shared.Add(Tokens{1, 2, 3, 4}, std::string(100000, 's'));  // no room for the salt alone
+  EXPECT_LE(shared.num_texts(), 16u);
 }
 
 TEST(SharedTextsTest, OldTextsLeave) {

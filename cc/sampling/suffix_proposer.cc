@@ -68,6 +68,24 @@ void SuffixProposer::FindVoters(const Slot& slot) {
   });
 }
 
+// The token with the most votes, of those with equally many the first, and their number.
+std::pair<int32_t, size_t> SuffixProposer::MostVoted() {
+  sorted_.clear();
+  for (size_t i = 0; i < votes_.size(); ++i) {
+    if (votes_[i] != TextIndex::kBetweenTexts) sorted_.emplace_back(votes_[i], i);
+  }
+  std::sort(sorted_.begin(), sorted_.end());
+  size_t most = 0, first = 0;
+  for (size_t begin = 0, end = 0; begin < sorted_.size(); begin = end) {
+    while (end < sorted_.size() && sorted_[end].first == sorted_[begin].first) ++end;
+    const size_t place = sorted_[begin].second;
+    if (end - begin < most || (end - begin == most && place > first)) continue;
+    most = end - begin;
+    first = place;
+  }
+  return {most == 0 ? TextIndex::kBetweenTexts : votes_[first], most};
+}
+
 std::optional<std::pair<int32_t, double>> SuffixProposer::Vote(std::span<const int32_t> drafts) {
   votes_.clear();
   for (const Voter& voter : voters_) {
@@ -79,13 +97,7 @@ std::optional<std::pair<int32_t, double>> SuffixProposer::Vote(std::span<const i
     }
     votes_.push_back(next);
   }
-  int32_t chosen = TextIndex::kBetweenTexts;
-  std::ptrdiff_t most = 0;
-  for (const int32_t vote : votes_) {  // of those with equally many, the first
-    if (vote == chosen || vote == TextIndex::kBetweenTexts) continue;
-    const std::ptrdiff_t count = std::count(votes_.begin(), votes_.end(), vote);
-    if (count > most) chosen = vote, most = count;
-  }
+  const auto [chosen, most] = MostVoted();
   if (most == 0) return std::nullopt;
   const double share = static_cast<double>(most) / static_cast<double>(votes_.size());
   size_t kept = 0;

@@ -15,7 +15,8 @@
 //
 // As in Oliaro et al., "SuffixDecoding: Extreme Speculative Decoding for Emerging AI Applications",
 // 2024, with an index of short runs in place of their trees. A proposal looks at
-// TextIndex::kMostPlaces places of the own text and twice as many of others: some microseconds.
+// TextIndex::kMostPlaces places of the own text and twice as many of others. What is kept of a
+// request is its output, however it ended, behind the end of its prompt; adapters do not divide it.
 #ifndef PAGEMILL_CC_SAMPLING_SUFFIX_PROPOSER_H_
 #define PAGEMILL_CC_SAMPLING_SUFFIX_PROPOSER_H_
 
@@ -71,6 +72,7 @@ class SuffixProposer final : public DraftProposer {
     bool own = false;  // its text continues with the drafts
   };
   void FindVoters(const Slot& slot);
+  std::pair<int32_t, size_t> MostVoted();
   // The token that most voters have next, and its share of them; voters of others leave.
   std::optional<std::pair<int32_t, double>> Vote(std::span<const int32_t> drafts);
 
@@ -82,6 +84,7 @@ class SuffixProposer final : public DraftProposer {
   std::vector<Voter> voters_;
   size_t match_ = 0;  // of the voters
   std::vector<int32_t> votes_;
+  std::vector<std::pair<int32_t, size_t>> sorted_;  // votes and their places
 };
 
 }  // namespace pagemill::sampling

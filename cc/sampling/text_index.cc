@@ -6,16 +6,17 @@ namespace pagemill::sampling {
 namespace {
 
 constexpr size_t kFirstBuckets = 64;
+constexpr size_t kMostSeen = 1024;  // places of a search, those of other runs in its bucket too
 
 // Hash of the run before `end`. The multiplier is one of Steele and Vigna, "Computationally Easy,
 // Spectrally Good Multipliers", 2021.
-uint64_t HashBefore(std::span<const int32_t> tokens, size_t end) {
-  uint64_t hash = 0;
+uint32_t HashBefore(std::span<const int32_t> tokens, size_t end, uint64_t owner) {
+  uint64_t hash = owner;
   for (size_t i = 1; i <= TextIndex::kLeastMatch; ++i) {
     hash = (hash ^ static_cast<uint32_t>(tokens[end - i])) * 0xD1342543DE82EF95u;
     hash ^= hash >> 32;
   }
-  return hash;
+  return std::max(uint32_t{1}, static_cast<uint32_t>(hash));
 }
 
 }  // namespace
@@ -32,20 +33,23 @@ size_t MatchBefore(std::span<const int32_t> text, size_t end, std::span<const in
 }
 
 // A run enters when the token behind it is known, so that the end of a text does not find itself.
-void TextIndex::Append(int32_t token) {
+void TextIndex::Append(int32_t token, uint64_t owner) {
   const size_t end = tokens_.size();
   before_.push_back(0);
+  hashes_.push_back(0);
   if (token != kBetweenTexts && end >= kLeastMatch) {
-    if (end >= buckets_.size()) Grow();
-    Insert(end);
+    const std::span<const int32_t> run = tokens().subspan(end - kLeastMatch);
+    if (std::find(run.begin(), run.end(), kBetweenTexts) == run.end()) {
+      hashes_[end] = HashBefore(tokens_, end, owner);
+      if (end >= buckets_.size()) Grow();
+      Insert(end);
+    }
   }
   tokens_.push_back(token);
 }
 
 void TextIndex::Insert(size_t end) {
-  const std::span<const int32_t> run = tokens().subspan(end - kLeastMatch, kLeastMatch);
-  if (std::find(run.begin(), run.end(), kBetweenTexts) != run.end()) return;
-  int32_t& newest = buckets_[HashBefore(tokens_, end) & (buckets_.size() - 1)];
+  int32_t& newest = buckets_[hashes_[end] & (buckets_.size() - 1)];
   before_[end] = newest;
   newest = static_cast<int32_t>(end);
 }
@@ -53,24 +57,28 @@ void TextIndex::Insert(size_t end) {
 void TextIndex::Grow() {
   buckets_.assign(std::max(kFirstBuckets, 2 * buckets_.size()), 0);
   for (size_t end = kLeastMatch; end < tokens_.size(); ++end) {
-    before_[end] = 0;
-    if (tokens_[end] != kBetweenTexts) Insert(end);
+    if (hashes_[end] != 0) Insert(end);
   }
 }
 
-void TextIndex::Find(std::span<const int32_t> suffix, std::vector<size_t>* places) const {
+void TextIndex::Find(std::span<const int32_t> suffix, std::vector<size_t>* places,
+                     uint64_t owner) const {
   places->clear();
   if (suffix.size() < kLeastMatch || buckets_.empty()) return;
-  int32_t end = buckets_[HashBefore(suffix, suffix.size()) & (buckets_.size() - 1)];
-  for (size_t seen = 0; end != 0 && seen < kMostPlaces; ++seen) {
-    const auto at = static_cast<size_t>(end);
-    if (MatchBefore(tokens_, at, suffix, kLeastMatch) == kLeastMatch) places->push_back(at);
-    end = before_[at];
+  const uint32_t hash = HashBefore(suffix, suffix.size(), owner);
+  auto at = static_cast<size_t>(buckets_[hash & (buckets_.size() - 1)]);
+  for (size_t seen = 0; at != 0 && seen < kMostSeen && places->size() < kMostPlaces; ++seen) {
+    if (hashes_[at] == hash && MatchBefore(tokens_, at, suffix, kLeastMatch) == kLeastMatch) {
+      places->push_back(at);
+    }
+    at = static_cast<size_t>(before_[at]);
   }
 }
 
 size_t TextIndex::bytes() const {
-  return (tokens_.capacity() + before_.capacity() + buckets_.capacity()) * sizeof(int32_t);
+  const size_t count =
+      tokens_.capacity() + hashes_.capacity() + before_.capacity() + buckets_.capacity();
+  return count * sizeof(int32_t);
 }
 
 }  // namespace pagemill::sampling

@@ -11,6 +11,7 @@ from pagemill import _native
 from pagemill.config import EngineConfig, build
 from pagemill.engine.draft_model import build_draft
 from pagemill.engine.loading import LoadedModel, load, update_weights
+from pagemill.engine.model_plan import built_model
 from pagemill.engine.outputs import EngineError
 
 from tests.adapters.engine_adapters import adapters_of
@@ -119,3 +120,13 @@ def test_four_bits_of_bitsandbytes_with_new_weights_and_a_draft(tmp_path: Path) 
         assert loaded.core.bindings.engine.stats().draft_tokens > 0
         update_weights(loaded.core, loaded.source, str(two), at_load=loaded.at_load)
         assert before != _tokens(loaded) == _tokens(expected)
+
+
+def test_a_plan_converts_no_draft_model(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    write_four_bits(tiny_llama(intermediate_size=160), model, FourBits())
+    drafts = {"method": "draft_model", "model": str(model), "num_speculative_tokens": 4}
+    planned = built_model(_config(model, speculative_config=drafts))
+    assert planned.draft is not None
+    files = list((tmp_path / "cache" / "quantized").iterdir())
+    assert files and all(file.name.endswith(".empty.safetensors") for file in files)

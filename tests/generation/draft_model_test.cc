@@ -48,7 +48,7 @@ constexpr int64_t kStepNanos = 500'000, kPassNanos = 10'000;
 struct Ran {
   std::map<RequestId, std::vector<int32_t>> outputs;
   engine::EngineStats stats;
-  int64_t num_missing_states = 0;
+  int64_t num_missing_states = 0, num_head_tokens = 0;
 };
 
 // Runs the requests of a world concurrently, as far as slots and pages suffice.
@@ -112,6 +112,7 @@ Ran Generate(World world) {
   EXPECT_EQ(drafter.num_wrong_states, 0);
   EXPECT_EQ(drafter.num_stale_contexts, 0);
   ran.num_missing_states = drafter.num_missing_states;
+  ran.num_head_tokens = drafter.num_tokens;
   ran.stats = engine->stats();
   engine->Shutdown();
   runner->CheckIntegrity();
@@ -191,6 +192,8 @@ TEST_P(GenerationWithADraftModel, ADraftModelThatEqualsTheTargetIsAlwaysRight) {
     std::tie(world.steps_in_flight, world.head) = GetParam();
     const Ran ran = Generate(world);
     EXPECT_EQ(ran.stats.draft_tokens, ran.stats.accepted_draft_tokens) << seed;
+    // Those in front of a request, and behind prefixes that were hit.
+    if (world.head) EXPECT_LT(ran.num_missing_states, ran.num_head_tokens / 5) << seed;
     accepted += ran.stats.accepted_draft_tokens;
     preemptions += ran.stats.num_preemptions;
     hits += ran.stats.prefix_cache_hit_tokens;
@@ -198,6 +201,23 @@ TEST_P(GenerationWithADraftModel, ADraftModelThatEqualsTheTargetIsAlwaysRight) {
   EXPECT_GT(accepted, 500u);
   EXPECT_GT(preemptions, 5u);
   EXPECT_GT(hits, 100u);
+}
+
+TEST(GenerationWithAHead, OnlyTheFirstTokenOfARequestHasNoState) {
+  for (const int32_t steps_in_flight : {1, 2, 4}) {
+    World world = CrowdedWorld(/*seed=*/5, /*draft_noise=*/0.5f);
+    world.limits.num_blocks = 1000;  // none is preempted
+    world.limits.prefix_caching = false;
+    world.drafts = world.head = true;
+    world.steps_in_flight = steps_in_flight;
+    const auto num_requests = static_cast<int64_t>(world.requests.size());
+    const Ran ran = Generate(std::move(world));
+    EXPECT_GT(ran.stats.accepted_draft_tokens, 20u);
+    EXPECT_EQ(ran.stats.num_preemptions, 0u);
+    // It is computed once, or never of a request that has no drafts.
+    EXPECT_LE(ran.num_missing_states, num_requests);
+    EXPECT_GT(ran.num_missing_states, 0);
+  }
 }
 
 class SamplingWithADraftModel : public testing::TestWithParam<std::tuple<int32_t, bool>> {};

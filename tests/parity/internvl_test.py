@@ -83,6 +83,14 @@ def test_tokens_around_an_image(model: ImageModel) -> None:
             assert output.prompt_token_ids == [20, *expected, 21]
 
 
+def test_tokens_around_an_image_need_a_tokenizer(model: ImageModel) -> None:
+    with model.llm(skip_tokenizer_init=True) as llm:
+        with pytest.raises(EngineError, match="leave out skip_tokenizer_init") as refused:
+            model.generate(llm, [[20, *IMAGE, 21]], [[FEW]])
+        assert refused.value.code == "INVALID_ARGUMENT"
+        model.generate(llm, [[20, 21]], [[]])
+
+
 @pytest.mark.parametrize("step", [5, 10, 17])
 def test_steps_may_end_inside_a_tile(model: ImageModel, step: int) -> None:
     prompt = text(1, 8) + IMAGE + text(2, 3) + IMAGE + text(3, 20)

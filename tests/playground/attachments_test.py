@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator, Sequence
 
 import pytest
+from pagemill.inputs.media_owner import MediaOwner
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.server.images import NoImages
 from pagemill.server.protocol.images import SentImage
@@ -39,7 +40,7 @@ class Seen(NoImages):
         self.most = 4
         self.urls: list[str] = []
 
-    async def read(self, sent: Sequence[SentImage]) -> Sequence[str]:
+    async def read(self, sent: Sequence[SentImage], owner: MediaOwner) -> Sequence[str]:
         self.urls += [image.url for image in sent]
         return ()
 

@@ -28,6 +28,7 @@ def test_a_sampling_field_is_in_the_struct_the_sampler_and_the_schema_of_request
     assert [path for path in found if not path.startswith(_OPS)] == [
         "cc/sampling/sampler.cc",
         "cc/step/sampling_params.h",
+        "python/pagemill/config/model.py",  # the help of --logprobs-mode
         "python/pagemill/config/sampling.py",
     ]
 

@@ -110,7 +110,7 @@ class EngineCore:
         if draft is not None:
             draft_plan = wanted.plan_draft(built, draft, config)
             fixed_bytes += draft_plan.total_bytes - draft_plan.kv_bytes
-            fixed_bytes += wanted.draft_distribution_bytes(built, config)
+            fixed_bytes += wanted.draft_host_bytes(built, draft, config)
             _LOGGER.info("draft model %s: %s", draft.architecture, _weights(draft_plan))
         fixed = FixedCosts(
             fixed_bytes + (0 if encoder is None else encoder.memory().total_bytes),

@@ -40,7 +40,12 @@ def states_for(head: HeadFiles | None) -> DraftStates | None:
 
 
 def build_draft(
-    source: ModelSource, built: BuiltModel, config: EngineConfig, head: HeadFiles | None = None
+    source: ModelSource,
+    built: BuiltModel,
+    config: EngineConfig,
+    head: HeadFiles | None = None,
+    *,
+    values: bool = True,
 ) -> BuiltModel | None:
     """The program of the draft model or head that the configuration names; None if it names none.
 
@@ -49,6 +54,7 @@ def build_draft(
         built: the program of that, with the states that the head reads.
         config: everything about the engine.
         head: that of the configuration, if it names one.
+        values: if false, a draft model whose matrices are converted has zeros: it is never run.
 
     Raises:
         ConfigError: the two do not fit together, or the engine's executor runs one program only.
@@ -64,7 +70,7 @@ def build_draft(
         raise ConfigError(f"{name} needs a natively supported model and --executor native")
     folder = cache_folder(config.model.cache_dir)
     path = resolve(drafts.model, cache_dir=folder, revision=drafts.revision)
-    draft_source = as_stored(ModelSource.open(path), folder).source
+    draft_source = as_stored(ModelSource.open(path), folder, values=values).source
     draft = build(draft_source, BuildOptions())
     if draft.pooling or built.pooling:
         which = "it" if draft.pooling else "the model"

@@ -45,6 +45,9 @@ _MAX_DRAFTING_SEQS: Final = 16
 time grows with its tokens on a CPU, so that few drafts are worth it; a row of a large vocabulary
 takes 0.6 MB."""
 
+_MAX_WAITING: Final = 16
+"""Tokens of a request that wait for a draft head (kMaxWaiting in cc/runner/draft_model.h)."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSizes:
@@ -197,12 +200,16 @@ class ExecutorSizes:
             host=host,
         )
 
-    def draft_distribution_bytes(self, built: BuiltModel, config: EngineConfig) -> int:
-        """Bytes of the distributions of drafts, float32 `[drafts of a step, vocab_size]`, beside
-        the KV cache: they are in the host's memory."""
+    def draft_host_bytes(self, built: BuiltModel, draft: BuiltModel, config: EngineConfig) -> int:
+        """Bytes that drafts take of the host's memory, beside the KV cache if that is there: their
+        distributions, float32 `[drafts of a step, vocab_size]`; for a head also the states of a
+        step's tokens, twice, and of those that wait."""
         if self.device is not None:
             return 0
-        return 4 * _num_draft_rows(config) * built.vocab_size
+        distributions = 4 * _num_draft_rows(config) * built.vocab_size
+        waiting = _MAX_WAITING + config.speculation.max_tokens
+        rows = 2 * self.max_num_tokens + config.scheduler.max_num_seqs * waiting
+        return distributions + 4 * rows * draft.draft_states_width
 
     def kv_groups(
         self, built: BuiltModel, config: EngineConfig, draft: BuiltModel | None = None

@@ -486,6 +486,13 @@ class LLM(OfflineControl):
         return place_images(prompt, images, encoder, self._control_text)
 
     def _control_text(self, text: str) -> list[int]:
+        """The token ids of a text that the model has beside images."""
+        if not self._renderer.has_text:
+            message = (
+                f"images of this model need the tokens of {text!r}, and no tokenizer is loaded:"
+                " leave out skip_tokenizer_init"
+            )
+            raise EngineError("INVALID_ARGUMENT", message, "images")
         return self._renderer.encode(text, add_special_tokens=False, parse_special=True)
 
 

@@ -97,7 +97,8 @@ def test_n_stop_and_logprobs(llm: LLM) -> None:
 
 @needs_smollm2
 def test_what_is_reported_of_tokens(llm: LLM) -> None:
-    fields: dict[str, Any] = {"temperature": 0.5, "top_k": 3, "max_tokens": 1, "seed": 1}
+    fields: dict[str, Any] = {"temperature": 0.5, "top_k": 3, "top_p": 1.0}
+    fields |= {"max_tokens": 1, "seed": 1}
 
     def report(model: LLM = llm, **more: Any) -> TokenLogprobs:
         (out,) = model.generate("The capital of France is", **fields, **more)

@@ -154,7 +154,7 @@ def built_model(config: EngineConfig) -> PlannedModel:
     source, stored, _ = open_model(config.model, build_options(config.model), values=False)
     head = open_head(config)
     ranks = build_ranks(source, config, head)
-    draft = build_draft(source, ranks[0], config, head)
+    draft = build_draft(source, ranks[0], config, head, values=False)
     dtype = weights_dtype(source.config)
     device = choose_device(ranks[0], config, dtype, draft)
     sizes = ExecutorSizes.of(ranks[0], config, dtype, device)
@@ -181,7 +181,7 @@ def plan_model(config: EngineConfig) -> ModelPlan:
     distributions = 0
     if model.draft is not None:
         memories.append(model.sizes.plan_draft(built, model.draft, config))
-        distributions = model.sizes.draft_distribution_bytes(built, config)
+        distributions = model.sizes.draft_host_bytes(built, model.draft, config)
     device = model.sizes.device
     available = available_memory_bytes() if device is None else device.free_bytes
     most_requests = 1 if device is None else config.scheduler.max_num_seqs

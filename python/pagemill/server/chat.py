@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from pagemill.inputs.media_owner import MediaOwner
 from pagemill.inputs.rendered_prompt import RenderedPrompt
@@ -16,7 +19,12 @@ from pagemill.server.choice_search import wanted_search
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.generation import Generation
 from pagemill.server.output_limits import wanted_limits
-from pagemill.server.pipeline import CheckedRequest, GenerationOptions, Pipeline
+from pagemill.server.pipeline import (
+    CheckedFields,
+    CheckedRequest,
+    GenerationOptions,
+    Pipeline,
+)
 from pagemill.server.protocol.chat import (
     ChatRequest,
     check_messages,
@@ -24,11 +32,17 @@ from pagemill.server.protocol.chat import (
     tool_schemas,
 )
 from pagemill.server.protocol.generate import GenerateRequest, as_generate_request
-from pagemill.server.protocol.images import image_parts, without_urls
+from pagemill.server.protocol.images import SentImage, image_parts, without_urls
 from pagemill.server.protocol.sampling import transfer_params
 from pagemill.server.protocol.structured import wanted_output
 from pagemill.server.rendering import Rendering
 from pagemill.server.tool_choice import ToolChoice, call_constraint, read_tool_choice
+
+if TYPE_CHECKING:  # Pillow is an extra
+    from pagemill.render.media.processors import Prepared
+
+MAX_SHARED_BYTES = 2**26
+"""Of the template's variables times the conversations of a batch: each is rendered with them."""
 
 
 async def start_chat(
@@ -59,15 +73,30 @@ async def start_chats(
         ApiError: one of them cannot be served; nothing runs then.
     """
     pipeline.check_choices(len(requests), 1, "messages")
-    checked: list[CheckedRequest] = []
     for index, request in enumerate(requests):
-        try:
-            checked.append(await checked_chat(pipeline, request, caller))
-        except ApiError as error:
-            message = f"Conversation {index}: {error.message}"
-            raise ApiError(error.status, message, error.param, error.type_name) from error
-    prompts = [each.prompt for each in checked]
-    return await pipeline.generate(prompts, checked[0].sampling, checked[0].options)
+        with _conversation(index):
+            check_messages(request.messages)
+    sampling, options = _checked(pipeline, requests[0], caller)
+    rendering = pipeline.rendering
+    variables = _template_variables(requests[0], rendering.renderer.chat_variables)
+    num_bytes = len(msgspec.json.encode(variables))
+    if num_bytes * len(requests) > MAX_SHARED_BYTES:
+        raise bad_request(
+            f"The template's variables have {num_bytes} bytes, and each of {len(requests)}"
+            f" conversations is rendered with them; at most {MAX_SHARED_BYTES} bytes are read at a"
+            " time: send fewer conversations.",
+            "messages",
+        )
+    # Read together: the limits on images are those of a request.
+    sent = [_images_of(index, request) for index, request in enumerate(requests)]
+    every = [image for images in sent for image in images]
+    read = iter(await rendering.images.read(every, _media_owner(requests[0], caller)))
+    prompts: list[RenderedPrompt] = []
+    for index, request in enumerate(requests):
+        images = [next(read) for _ in sent[index]]
+        with _conversation(index):
+            prompts.append(await _prompt(rendering, request, variables, images))
+    return await pipeline.generate(prompts, sampling, options)
 
 
 async def render_chat(
@@ -113,6 +142,15 @@ async def checked_chat(
     Raises:
         ApiError: the request cannot be served.
     """
+    sampling, options = _checked(pipeline, request, caller, clamps_max_tokens)
+    prompt = await rendered_prompt(pipeline.rendering, request, caller)
+    return CheckedRequest(prompt, sampling, options)
+
+
+def _checked(
+    pipeline: Pipeline, request: ChatRequest, caller: Caller, clamps_max_tokens: bool = False
+) -> CheckedFields:
+    """All of a request but its prompt."""
     _check(request)
     check_chat(request)
     choice = read_tool_choice(request)
@@ -126,7 +164,6 @@ async def checked_chat(
         pipeline.renderer.formats,
         pipeline.engine.eos_token_ids,
     )
-    prompt = await rendered_prompt(pipeline.rendering, request, caller)
     requested, requested_param = requested_tokens(request)
     default = pipeline.model.defaults.max_tokens
     if clamps_max_tokens:
@@ -148,7 +185,7 @@ async def checked_chat(
         search=wanted_search(request),
         parsed=parsed,
     )
-    return CheckedRequest(prompt, sampling, options)
+    return CheckedFields(sampling, options)
 
 
 async def rendered_prompt(
@@ -160,15 +197,25 @@ async def rendered_prompt(
         ApiError: see `Rendering.chat` and `Images`.
     """
     sent = image_parts(request.messages)
-    owner = MediaOwner(caller.key_id, caller.tenant, request.cache_salt or "")
-    images = await rendering.images.read(sent, owner)
+    images = await rendering.images.read(sent, _media_owner(request, caller))
+    variables = _template_variables(request, rendering.renderer.chat_variables)
+    return await _prompt(rendering, request, variables, images)
+
+
+async def _prompt(
+    rendering: Rendering,
+    request: ChatRequest,
+    variables: dict[str, Any],
+    images: Sequence[Prepared],
+) -> RenderedPrompt:
+    """The prompt with the request's `images`, which have been read."""
     render = functools.partial(
         rendering.renderer.render_chat,
-        without_urls(request.messages) if sent else request.messages,
+        without_urls(request.messages) if images else request.messages,
         request.tools or None,
         request.add_generation_prompt,
         request.continue_final_message,
-        _template_variables(request, rendering.renderer.chat_variables),
+        variables,
     )
     prompt = await rendering.chat(render, request.add_special_tokens)
     return await rendering.images.place(prompt, images)
@@ -203,6 +250,28 @@ def check_chat(request: ChatRequest) -> None:
             " `add_generation_prompt: false`.",
             "continue_final_message",
         )
+
+
+@contextlib.contextmanager
+def _conversation(index: int) -> Generator[None]:
+    """Refusals in here name the conversation of a batch."""
+    try:
+        yield
+    except ApiError as error:
+        message = f"Conversation {index}: {error.message}"
+        raise ApiError(error.status, message, error.param, error.type_name) from error
+
+
+def _images_of(index: int, request: ChatRequest) -> list[SentImage]:
+    """The images of a batch's conversation, named as parts of the batch."""
+    return [
+        image._replace(where=f"messages[{index}]{image.where.removeprefix('messages')}")
+        for image in image_parts(request.messages)
+    ]
+
+
+def _media_owner(request: ChatRequest, caller: Caller) -> MediaOwner:
+    return MediaOwner(caller.key_id, caller.tenant, request.cache_salt or "")
 
 
 def _check(request: ChatRequest) -> None:

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from pagemill.inputs.media_owner import MediaOwner
+from pagemill.inputs.rendered_prompt import RenderedPrompt
+from pagemill.server import chat
 from pagemill.server.caller import ANONYMOUS
+from pagemill.server.errors import bad_request
+from pagemill.server.protocol.images import SentImage
+from pagemill.server.protocol.structured import wanted_output
 from pagemill.server.testing.fake_renderer import MARKED, FakeRenderer
 from pagemill.server.testing.fake_server import FakeServer, fake_server
 
 ROUTE = "/v1/chat/completions/batch"
+
+
+class BeginsInReasoning(FakeRenderer):
+    """An answer begins within reasoning if the prompt ends with "x"."""
+
+    def decode(self, token_ids: Any, skip_special_tokens: bool = True) -> str:
+        text = super().decode(token_ids, skip_special_tokens)
+        return text + "<think>" if text.endswith("x") else text
 
 
 def user(content: str) -> list[dict[str, str]]:
@@ -103,9 +117,85 @@ def test_answers_that_begin_differently_are_not_constrained_together() -> None:
         )
         assert "one by one" in refused["error"]["message"]
 
-    class Renderer(FakeRenderer):
-        def decode(self, token_ids: Any, skip_special_tokens: bool = True) -> str:
-            text = super().decode(token_ids, skip_special_tokens)
-            return text + "<think>" if text.endswith("x") else text
+    run(body, renderer=BeginsInReasoning(MARKED))
 
-    run(body, renderer=Renderer(MARKED))
+
+def test_images_are_limited_by_request() -> None:
+    class Images:
+        """Each image is as wide as its URL says; two of a request are taken."""
+
+        most = 2
+
+        async def read(self, sent: Sequence[SentImage], owner: MediaOwner) -> Sequence[Any]:
+            if len(sent) > self.most:
+                raise bad_request(f"{[image.where for image in sent]}", "messages")
+            return [image.url for image in sent]
+
+        def reset_cache(self) -> None: ...
+
+        async def place(self, prompt: RenderedPrompt, images: Sequence[Any]) -> RenderedPrompt:
+            return RenderedPrompt.of([*prompt.token_ids.tolist(), *map(int, images)])
+
+    def shown(*urls: str) -> list[dict[str, Any]]:
+        parts = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+        return [{"role": "user", "content": [{"type": "text", "text": "x"}, *parts]}]
+
+    async def body(server: FakeServer) -> None:
+        pipeline = server.state.models.resolve(None, ANONYMOUS).model
+        pipeline.rendering.images = Images()
+        await post(server, messages=[shown("1"), user("Hi"), shown("2")], max_tokens=1)
+        ends = [int(state.prompt[-1]) for state in server.engine.submitted]
+        assert (ends[0], ends[2]) == (1, 2) and ends[1] > 2
+        refused = await post(server, 400, messages=[shown("1"), shown("2", "3")])
+        assert "messages[1][0].content[2]" in refused["error"]["message"]
+        assert len(server.engine.submitted) == 3
+
+    run(body)
+
+
+def test_what_conversations_share_is_read_once_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def counted(*arguments: Any) -> Any:
+        asked.append(arguments)
+        return wanted_output(*arguments)
+
+    async def body(server: FakeServer) -> None:
+        messages = [user("Hi")] * 3
+        schema = {"type": "json_object"}
+        await post(server, messages=messages, response_format=schema, max_tokens=1)
+        assert len(asked) == 1
+        monkeypatch.setattr(chat, "MAX_SHARED_BYTES", 90)
+        kwargs = {"x": "y" * 20}
+        await post(server, messages=messages, chat_template_kwargs=kwargs, max_tokens=1)
+        kwargs = {"x": "y" * 25}
+        refused = await post(server, 400, messages=messages, chat_template_kwargs=kwargs)
+        assert "33 bytes" in refused["error"]["message"]
+
+    monkeypatch.setattr(chat, "wanted_output", counted)
+    run(body)
+
+
+def test_tokens_are_forbidden_wherever_answers_begin() -> None:
+    async def body(server: FakeServer) -> None:
+        messages = [user("Hi"), [*user("Hi"), {"role": "system", "content": "x"}]]
+        fields = {"max_tokens": 1, "add_generation_prompt": False, "allowed_token_ids": [65]}
+        await post(server, messages=messages, **fields)
+        await post(server, messages=messages, bad_words=["no"], max_tokens=1)
+        refused = await post(
+            server, 400, messages=messages, add_generation_prompt=False, thinking_token_budget=3
+        )
+        assert "one by one" in refused["error"]["message"]
+
+    run(body, renderer=BeginsInReasoning(MARKED))
+
+
+def test_invocations_take_what_has_several_generations() -> None:
+    async def body(server: FakeServer) -> None:
+        got = await post(server, route="/invocations", messages=[user("a"), user("b")])
+        assert [choice["index"] for choice in got["choices"]] == [0, 1]
+        fields = {"query": "a", "items": ["b"], "label_token_ids": [5]}
+        got = await post(server, route="/invocations", **fields)
+        assert got["id"].startswith("generative-scoring-")
+
+    run(body)

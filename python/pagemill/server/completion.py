@@ -42,8 +42,10 @@ async def start_completion(
         raise bad_request("`max_tokens` must be at least 1 unless `echo` is set.", "max_tokens")
     prompt_logprobs = request.prompt_logprobs
     if request.echo and prompt_logprobs is None:
-        # The engine scores a prompt without generating only to return its logprobs.
-        prompt_logprobs = 0 if request.max_tokens == 0 else None
+        # The engine scores a prompt without generating only to return its logprobs; in the lists
+        # of `logprobs` the prompt's tokens come first.
+        is_scored = request.max_tokens == 0 or bool(request.logprob_token_ids)
+        prompt_logprobs = 0 if is_scored else None
         prompt_logprobs = request.logprobs if request.logprobs is not None else prompt_logprobs
     sampling = to_sampling(
         request,

@@ -227,6 +227,24 @@ def test_logprobs_of_chosen_tokens() -> None:
             assert got["top_logprobs"][0] == {text[0]: -0.5, "X": -97.0, "W": -96.0}
         parts = [c["choices"][0]["logprobs"] for c in await stream(server, **payload)]
         assert sum((part["top_logprobs"] for part in parts), []) == got["top_logprobs"]
+        for logprobs in ({}, {"logprobs": 0}):
+            got = (await post(server, **payload, **logprobs, echo=True))["choices"][0]["logprobs"]
+            assert got["tokens"] == ["a", "b", *text]
+            assert got["token_logprobs"] == [None, -0.5, -0.5, -0.5]
+            assert got["text_offset"] == [0, 1, 2, 3] and len(got["top_logprobs"]) == 4
+
+    run(body)
+
+
+def test_chosen_tokens_are_as_few_as_the_likeliest() -> None:
+    async def body(server: FakeServer) -> None:
+        ids = list(range(21))
+        await post(server, prompt="ab", max_tokens=1, logprob_token_ids=ids[1:])
+        refused = await server.client.post(
+            "/v1/completions", json={"prompt": "ab", "logprob_token_ids": ids}
+        )
+        assert refused.status_code == 400
+        assert refused.json()["error"]["param"] == "logprob_token_ids"
 
     run(body)
 

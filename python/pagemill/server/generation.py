@@ -137,7 +137,7 @@ class Generation:
             return
         self._closed = True
         if self.outputs is not None:
-            self.outputs.close()
+            self.outputs.close("abort" if self.failure is None else "error")
         if self._charge is not None:
             self._charge.settle(self.usage.total_tokens)
         close_account(

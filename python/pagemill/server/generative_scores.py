@@ -11,18 +11,22 @@ from dataclasses import replace
 
 import numpy as np
 
+from pagemill.config.sampling import LOGPROBS_MODES
 from pagemill.engine.sampling import SamplingParams
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.server.caller import Caller
-from pagemill.server.errors import bad_request
+from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.generation import Generation
 from pagemill.server.output_limits import OutputLimits
 from pagemill.server.pipeline import GenerationOptions, Pipeline
 from pagemill.server.protocol.generative_score import GenerativeScoreRequest
 from pagemill.server.protocol.usage import PromptTokensDetails, Usage
+from pagemill.server.rendering import MAX_PAIR_CHARS
 from pagemill.server.respond import FoldedChoice, read_all
 
-_ONE_TOKEN = SamplingParams(temperature=0.0, logprobs=0, ignore_eos=True)
+_ONE_TOKEN = SamplingParams(
+    temperature=0.0, logprobs=0, ignore_eos=True, logprobs_mode=LOGPROBS_MODES[0]
+)
 
 
 async def label_logprobs(
@@ -36,23 +40,32 @@ async def label_logprobs(
     """
     labels = _labels(body, pipeline.model.vocab_size)
     pipeline.check_choices(len(body.items), 1, "items")
+    _check_size(body, pipeline.model.max_model_len)
+    deadline = pipeline.deadline(body.timeout, caller)
     prompts = await _prompts(pipeline, body)
+    charge = caller.charge(len(labels) * sum(len(prompt) + 1 for prompt in prompts))
     options = GenerationOptions(
         max_tokens=1,
         default_max_tokens=None,
         cache_salt=body.cache_salt or "",
         priority=body.priority,
-        timeout_s=body.timeout,
-        caller=caller,
+        deadline=deadline,
+        caller=replace(caller, admitted=None),  # charged above, for all labels at once
         param="items",
     )
     rows: list[list[float]] = []
     usage = Usage(0, 0, 0, PromptTokensDetails(0))
-    for label in labels:
-        limited = replace(options, limits=OutputLimits(allowed_token_ids=(label,)))
-        generation = await pipeline.generate(prompts, _ONE_TOKEN, limited)
-        rows.append(await _logprobs(generation))
-        usage = _sum(usage, generation.usage)
+    try:
+        for label in labels:
+            limited = replace(options, limits=OutputLimits(allowed_token_ids=(label,)))
+            generation = await pipeline.generate(prompts, _ONE_TOKEN, limited)
+            try:
+                rows.append(await _logprobs(generation))
+            finally:
+                generation.close()
+                usage = _sum(usage, generation.usage)
+    finally:
+        charge.settle(usage.total_tokens)
     return np.array(rows), usage
 
 
@@ -78,6 +91,24 @@ def _labels(body: GenerativeScoreRequest, vocab_size: int) -> list[int]:
     return labels if body.apply_softmax else labels[:1]
 
 
+def _check_size(body: GenerativeScoreRequest, max_model_len: int) -> None:
+    """Refuses what is too much with the query joined to each item."""
+    if isinstance(body.query, list) and len(body.query) > max_model_len:
+        raise bad_request(
+            f"`query` has {len(body.query)} tokens; the model's maximum context length is"
+            f" {max_model_len}.",
+            "query",
+        )
+    size = len(body.items) * len(body.query) + sum(map(len, body.items))
+    if size > MAX_PAIR_CHARS:
+        unit = "characters" if isinstance(body.query, str) else "tokens"
+        raise bad_request(
+            f"`items`, each with the query, have {size} {unit}; at most {MAX_PAIR_CHARS} are read"
+            " at a time: send fewer items.",
+            "items",
+        )
+
+
 async def _prompts(pipeline: Pipeline, body: GenerativeScoreRequest) -> list[RenderedPrompt]:
     """Each item behind the query, or in front of it."""
     prompts: list[str | list[int]] = []
@@ -98,13 +129,12 @@ async def _prompts(pipeline: Pipeline, body: GenerativeScoreRequest) -> list[Ren
 async def _logprobs(generation: Generation) -> list[float]:
     """The log probability of the only token of each choice."""
     choices = [FoldedChoice(index) for index in range(generation.num_choices)]
-    try:
-        await read_all(generation, lambda delta: choices[delta.index].add(delta))
-        if generation.failure is not None:
-            raise generation.failure
-        return [choice.logprobs[0].logprob for choice in choices]
-    finally:
-        generation.close()
+    await read_all(generation, lambda delta: choices[delta.index].add(delta))
+    if generation.failure is not None:
+        raise generation.failure
+    if not all(choice.logprobs for choice in choices):
+        raise ApiError(503, "The server ended the request before all items had a score; try again.")
+    return [choice.logprobs[0].logprob for choice in choices]
 
 
 def _sum(one: Usage, other: Usage) -> Usage:

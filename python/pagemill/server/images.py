@@ -258,9 +258,10 @@ class ImageReader:
             prepared.append(found)
             size += prepared_bytes(found)
             if size > MAX_PREPARED_BYTES:
+                remedy = "fewer" if _is_tiled(found) else "smaller ones, or fewer"
                 raise bad_request(
-                    f"`{image.where}` and the images before it are too large together: send"
-                    " smaller ones, or fewer.",
+                    f"`{image.where}` and the images before it are too large together: prepared"
+                    f" images of a prompt have at most {MAX_PREPARED_BYTES} bytes; send {remedy}.",
                     "messages",
                 )
         return prepared
@@ -313,6 +314,11 @@ def open_images(
 
 def _is_data(image: SentImage) -> bool:
     return image.url[:5].lower() == "data:"
+
+
+def _is_tiled(image: Prepared) -> bool:
+    """True: its size does not depend on how many pixels it had."""
+    return (image[0] if isinstance(image, tuple) else image).ndim == 4
 
 
 def _refusal(image: SentImage, error: RenderError) -> ApiError:

@@ -86,8 +86,21 @@ def test_refusals(urls: list[str], config: MediaConfig, why: str):
 def test_images_together_are_bounded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(images, "MAX_PREPARED_BYTES", 30)
     asyncio.run(reader().read(sent(data_url(), data_url()), OWNER))
-    with pytest.raises(ApiError, match="too large together"):
+    with pytest.raises(ApiError, match="at most 30 bytes; send smaller ones, or fewer"):
         asyncio.run(reader().read(sent(data_url(), data_url(), data_url()), OWNER))
+
+
+@pytest.mark.parametrize("grid", [None, (1, 1, 1)])
+def test_fewer_tiled_images_are_wanted(
+    grid: tuple[int, int, int] | None, monkeypatch: pytest.MonkeyPatch
+):
+    """Smaller images are made of as many tiles."""
+    monkeypatch.setattr(images, "MAX_PREPARED_BYTES", 30)
+    tiles = np.zeros((2, 3, 1, 1), np.float32)
+    prepared = tiles if grid is None else (tiles, grid)
+    tiled = ImageReader(MediaConfig(), lambda _: prepared, lambda prompt, _: prompt)
+    with pytest.raises(ApiError, match="at most 30 bytes; send fewer"):
+        asyncio.run(tiled.read(sent(data_url(), data_url()), OWNER))
 
 
 def test_failed_fetch_names_the_part():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from typing import Any
+from types import UnionType
+from typing import Any, get_args
 
 import msgspec
 
@@ -35,7 +36,7 @@ def document(endpoints: tuple[Endpoint, ...], root_path: str = "") -> bytes:
     types: set[Any] = {_OBJECT}
     for endpoint in endpoints:
         errors = endpoint.errors.kind
-        types |= {errors, endpoint.response_type(), endpoint.event_type() or errors}
+        types |= {errors, *_answers(endpoint), endpoint.event_type() or errors}
         types.add(_body(endpoint))
     ordered = sorted(types, key=str)
     found, components = msgspec.json.schema_components(
@@ -73,6 +74,12 @@ def _body(endpoint: Endpoint) -> Any:
     return _OBJECT if body is None else body.kind
 
 
+def _answers(endpoint: Endpoint) -> tuple[Any, ...]:
+    """The types of answers: msgspec describes no union of structs."""
+    kind = endpoint.response_type()
+    return get_args(kind) if isinstance(kind, UnionType) else (kind,)
+
+
 def _file_schema(kind: type[Any]) -> dict[str, Any]:
     """The schema of a part that is a file, the only type that msgspec does not know."""
     if kind is not UploadedFile:
@@ -93,7 +100,9 @@ def _event(payloads: list[Any]) -> dict[str, Any]:
 def _operation(
     endpoint: Endpoint, schemas: dict[Any, Any], parameters: list[str]
 ) -> dict[str, Any]:
-    content = {endpoint.media_type: {"schema": schemas[endpoint.response_type()]}}
+    answers = [schemas[kind] for kind in _answers(endpoint)]
+    answer = answers[0] if len(answers) == 1 else {"anyOf": answers}
+    content = {endpoint.media_type: {"schema": answer}}
     event = endpoint.event_type()
     if event is not None:
         payloads = [schemas[event], schemas[endpoint.errors.kind]]

@@ -75,6 +75,10 @@ def test_it_names_every_route(document: dict[str, Any]) -> None:
         "text/plain"
     }
     assert "Retry-After" in chat["429"]["headers"]
+    pooled = document["paths"]["/pooling"]["post"]["responses"]["200"]["content"]
+    names = ("PoolingResponse", "PluginResponse")
+    answers = [{"$ref": f"#/components/schemas/{name}"} for name in names]
+    assert pooled == {"application/json": {"schema": {"anyOf": answers}}}
 
 
 def test_it_names_the_routes_of_the_loaded_model() -> None:

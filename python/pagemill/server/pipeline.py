@@ -54,7 +54,8 @@ class GenerationOptions:
     and `max_tokens` came from. `truncation_side` is the end of the prompt that
     `truncate_prompt_tokens` cuts: "left" or "right". `priority`, `cache_salt` and
     `kv_transfer_params` are `AsyncEngine.submit`'s, as is the tenant of `caller`. `timeout_s` is
-    from the arrival of `caller`'s request to its end.
+    from the arrival of `caller`'s request to its end; `deadline`, `Pipeline.deadline`'s, takes its
+    place for one of several generations that answer a request together.
     """
 
     max_tokens: int | None
@@ -64,6 +65,7 @@ class GenerationOptions:
     truncation_side: str = "left"
     cache_salt: str = ""
     timeout_s: float | None = None
+    deadline: float | None = None
     priority: int = 0
     caller: Caller = ANONYMOUS
     kv_transfer_params: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -82,6 +84,13 @@ class CheckedRequest(NamedTuple):
     """A request with one prompt, as `Pipeline.generate` takes it."""
 
     prompt: RenderedPrompt
+    sampling: SamplingParams
+    options: GenerationOptions
+
+
+class CheckedFields(NamedTuple):
+    """All of a request but its prompt."""
+
     sampling: SamplingParams
     options: GenerationOptions
 
@@ -184,7 +193,11 @@ class Pipeline:
         )
         if self.content_log is not None:
             source = self._source(options.caller)
-            self.content_log.prompts(source, token_ids, _said(checked, sampling))
+            try:
+                self.content_log.prompts(source, token_ids, _said(checked, sampling))
+            except BaseException:
+                generation.close()
+                raise
             generation.outputs = self.content_log.outputs(source, len(assemblers))
         return generation
 
@@ -246,10 +259,10 @@ class Pipeline:
             checked = [self._pooling_prompt(prompt, options) for prompt in prompts]
             num_tokens = _most_tokens(checked, 1)
             charge = options.caller.charge(num_tokens)
-            if self.content_log is not None:
-                token_ids = [prompt.rendered.token_ids for prompt in checked]
-                self.content_log.prompts(self._source(options.caller), token_ids, {})
             with _settled_on_error(charge):
+                if self.content_log is not None:
+                    token_ids = [prompt.rendered.token_ids for prompt in checked]
+                    self.content_log.prompts(self._source(options.caller), token_ids, {})
                 for start, portion in self._portions(checked):
                     await self._pool_portion(start, portion, options, take)
         except EngineError as error:
@@ -316,7 +329,7 @@ class Pipeline:
                 kv_transfer_params=options.kv_transfer_params,
                 grammar=grammar,
                 limits=limits,
-                deadline=self.deadline(options.timeout_s, options.caller),
+                deadline=options.deadline or self.deadline(options.timeout_s, options.caller),
                 adapter=self.model.adapter,
             )
         finally:
@@ -460,12 +473,12 @@ def _settled_on_error(charge: Charge) -> Generator[None]:
 
 
 def _check_beginnings(parsed: Sequence[ParserOptions], options: GenerationOptions) -> None:
-    """What limits outputs is made for one state in which they begin.
+    """A grammar and a bound of reasoning are made for one state in which outputs begin.
 
     Raises:
         ApiError: 400: the prompts leave outputs in several.
     """
-    is_limited = options.constraint is not None or options.limits is not NO_LIMITS
+    is_limited = options.constraint or options.limits.max_reasoning_tokens is not None
     if is_limited and len({each.begins for each in parsed}) > 1:
         raise bad_request(
             f"`{options.param}`: some answers begin within reasoning and some do not, so they"

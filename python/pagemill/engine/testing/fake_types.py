@@ -54,6 +54,7 @@ class FakeMediaItem:
     num_tokens: int
     features: np.ndarray | None = None
     positions: tuple[np.ndarray, np.ndarray, int] | None = None
+    row_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from pagemill.ops.dtypes import tensor_bytes
 from pagemill.weights.errors import WeightsError
-from pagemill.weights.json_file import parse_json, shown
+from pagemill.weights.json_file import MAX_JSON_BYTES, parse_json, shown
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.read import read_bytes, read_f32
 from pagemill.weights.source import ModelSource
@@ -31,6 +31,8 @@ from pagemill.weights.stored_matrix import module_of
 _STATE = ".quant_state.bitsandbytes__"
 _KINDS = ("nf4", "fp4")
 _MAX_BLOCK = 1 << 20
+_MAX_SIDE = 1 << 31
+_MAX_F32 = float(np.finfo(np.float32).max)
 _OF_BLOCKS = 32  # elements; columns and blocks are multiples of it
 
 Floats = npt.NDArray[np.float32]
@@ -109,6 +111,8 @@ def _open(source: ModelSource, state_name: str) -> FourBitMatrix:
     if kind not in _KINDS:
         raise _refusal(source, state_name, "its type", kind, " or ".join(_KINDS))
     location = source.tensor(state_name)
+    if _bytes(source, location) > MAX_JSON_BYTES:
+        raise WeightsError(f"{source.path}: {state_name} has more than {MAX_JSON_BYTES} bytes")
     state = _State(source, state_name, parse_json(bytes(read_bytes(location)), state_name))
     shape, block = state.shape(), state.size("blocksize")
     tensor = source.tensor(stem)
@@ -151,14 +155,14 @@ class _State:
 
     def number(self, key: str) -> float:
         value = self._entries.get(key)
-        if isinstance(value, int | float) and math.isfinite(value):
+        if isinstance(value, int | float) and abs(value) <= _MAX_F32:
             return float(value)
-        raise _refusal(self._source, self._name, key, value, "a finite number")
+        raise _refusal(self._source, self._name, key, value, "numbers that f32 holds")
 
     def shape(self) -> tuple[int, int]:
         value = self._entries.get("shape")
         match value:
-            case [int(rows), int(columns)] if min(rows, columns) > 0:
+            case [int(rows), int(columns)] if 0 < rows < _MAX_SIDE and 0 < columns < _MAX_SIDE:
                 return rows, columns
             case _:
                 pass

@@ -12,9 +12,12 @@ import pytest
 from safetensors.numpy import save_file
 
 from pagemill.config.load_quantization import LoadQuantization
+from pagemill.quantization.at_load import four_bits
 from pagemill.quantization.at_load.four_bits import four_bit_matrices
 from pagemill.quantization.at_load.quantized_source import convert
 from pagemill.weights.errors import WeightsError
+from pagemill.weights.json_file import MAX_JSON_BYTES
+from pagemill.weights.location import TensorLocation
 from pagemill.weights.source import ModelSource
 
 NAME = "a.weight"
@@ -96,6 +99,7 @@ def test_magnitudes_that_are_codes(model: Model) -> None:
         ({"shape": [6, 96, 1]}, "shape a list .* supported: .rows, columns"),
         ({"shape": [-6, -96]}, "shape a list"),
         ({"shape": None}, "shape None"),
+        ({"shape": [10**4000, 10**4000]}, "shape a list"),
         ({"shape": [6, 64]}, "has 288 bytes, but the 384 elements"),
     ],
 )
@@ -117,6 +121,27 @@ def test_states_that_do_not_fit(model: Model, state: dict[str, Any], message: st
 def test_tensors_that_do_not_fit(model: Model, name: str, tensor: Any, message: str) -> None:
     model.tensors[f"{NAME}.{name}"] = tensor
     with pytest.raises(WeightsError, match=message):
+        four_bit_matrices(model.source)
+
+
+OFFSETS = {"digits": 10**400, "negative": -(10**400), "f64": 1e39, "nan": float("nan"), "text": "1"}
+
+
+@pytest.mark.parametrize("offset", OFFSETS.values(), ids=OFFSETS.keys())
+def test_offsets_that_are_no_f32(model: Model, offset: object) -> None:
+    model.state |= {"nested_blocksize": 256, "nested_offset": offset}
+    model.tensors[f"{NAME}.nested_absmax"] = np.zeros(1, np.float32)
+    with pytest.raises(WeightsError, match=r"nested_offset .* supported: numbers that f32 holds"):
+        four_bit_matrices(model.source)
+
+
+def test_a_large_state_is_not_read(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(location: TensorLocation) -> np.ndarray:
+        raise AssertionError(location.name)
+
+    model.state["shape"] = " " * MAX_JSON_BYTES
+    monkeypatch.setattr(four_bits, "read_bytes", read)
+    with pytest.raises(WeightsError, match=r"__nf4 has more than \d+ bytes"):
         four_bit_matrices(model.source)
 
 

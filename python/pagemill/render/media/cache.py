@@ -94,12 +94,18 @@ class PreparedCache:
                 self._drop(next(iter(self._images)))
 
     def reset(self) -> None:
-        """Forgets everything, in all processes that share `resets`."""
+        """Forgets everything, in all processes that share `resets`.
+
+        Raises:
+            OSError: `resets` cannot be written; this process alone has forgotten.
+        """
         with self._lock:
-            if self._resets is not None:
-                with self._resets.open("ab") as file:
-                    file.write(b"\n")
-            self._clear()
+            try:
+                if self._resets is not None:
+                    with self._resets.open("ab") as file:
+                        file.write(b"\n")
+            finally:
+                self._clear()
 
     def _drop(self, key: MediaKey) -> None:
         image = self._images.pop(key, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from pagemill.inputs.media_owner import MediaOwner
 from pagemill.render.media.cache import PreparedCache, content_key, uuid_key
@@ -65,6 +66,15 @@ def test_a_reset_reaches_the_caches_of_other_processes(tmp_path: Path):
         first.reset()
         assert first.get(key) is None and second.get(key) is None
         assert second.num_bytes == 0
+
+
+def test_a_reset_that_cannot_be_written_clears_its_own_process(tmp_path: Path):
+    cache = PreparedCache(300_000, tmp_path)
+    key = uuid_key(OWNER, "a")
+    cache.put(key, IMAGE)
+    with pytest.raises(IsADirectoryError):
+        cache.reset()
+    assert cache.get(key) is None and cache.num_bytes == 0
 
 
 def test_without_bytes_nothing_is_kept():

@@ -39,12 +39,18 @@ class Idefics3Processor:
         longest = positive(size.get("longest_edge"))
         if longest > _MAX_SIDE:
             raise ValueError(f"longest_edge is {longest}; at most {_MAX_SIDE} pixels are known")
-        tile = as_object(settings.get("max_image_size", {"longest_edge": 364})) or {}
+        named = as_object(settings.get("max_image_size", {"longest_edge": 364})) or {}
+        tile = positive(named.get("longest_edge"))
+        if tile > _MAX_SIDE or math.ceil(longest / tile) ** 2 > _MAX_TILES:
+            raise ValueError(
+                f"tiles of {tile} pixels (max_image_size) for a longest_edge of {longest}: they may"
+                f" have {_MAX_SIDE}, and an image {_MAX_TILES} of them"
+            )
         return cls(
             Colors.of(settings, HALF, HALF),
             resampling(settings, Image.Resampling.LANCZOS),
             longest,
-            positive(tile.get("longest_edge")),
+            tile,
             bool(settings.get("do_image_splitting", True)),
         )
 
@@ -102,10 +108,16 @@ class InternVlProcessor:
                 f"min_patches is {least} and max_patches {most}; the most must be from the least to"
                 f" {_MAX_TILES}"
             )
+        height, width = tile = sides(settings.get("size", 384))
+        if max(tile) > _MAX_SIDE or most * height * width > _MAX_SIDE**2:
+            raise ValueError(
+                f"size is {width} x {height} and max_patches {most}; a side may have {_MAX_SIDE}"
+                f" pixels, and all tiles of an image {_MAX_SIDE} x {_MAX_SIDE}"
+            )
         return cls(
             Colors.of(settings),
             resampling(settings, Image.Resampling.BICUBIC),
-            sides(settings.get("size", 384)),
+            tile,
             least,
             most,
         )

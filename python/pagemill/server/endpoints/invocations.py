@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from pagemill.server.answer import Answer
 from pagemill.server.caller import Caller
@@ -16,10 +16,12 @@ _ENDPOINTS_OF_FIELD = {
     "messages": ("chat_completions", "embeddings", "classify", "pooling"),
     "prompt": ("completions",),
     "input": ("embeddings", "classify", "pooling"),
+    "items": ("generative_scoring",),  # with a `query`
     "query": ("rerank",),
     "queries": ("score",),
     "text_1": ("score",),
     "data_1": ("score",),
+    "data": ("pooling",),
 }
 
 
@@ -28,10 +30,19 @@ async def create(server: ServerState, body: dict[str, Any], caller: Caller) -> A
     for field, names in _ENDPOINTS_OF_FIELD.items():
         if body.get(field) is None:
             continue
+        if field == "messages" and _is_batch(body[field]):
+            names = ("chat_completions_batch",)
         rows = [endpoint_named(name) for name in names]
         row = next((row for row in rows if server.has_task(row.tasks)), rows[0])
         return await invoke(server, row, body, caller)
     raise bad_request(
         "The body needs `messages` (chat), `prompt` (completions), `input` (embeddings, classes),"
-        " `query` (rerank) or `queries` (score)."
+        " `items` (generative scoring), `query` (rerank), `queries` (score) or `data` (a plugin)."
+    )
+
+
+def _is_batch(messages: Any) -> bool:
+    """Whether they are conversations, each of them a list."""
+    return isinstance(messages, list) and isinstance(
+        next(iter(cast(list[Any], messages)), None), list
     )

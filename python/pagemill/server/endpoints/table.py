@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pagemill.inputs.task import Task
 from pagemill.server.caller import Scope
 from pagemill.server.endpoints.endpoint import Endpoint, Transport
@@ -443,7 +445,10 @@ ENDPOINTS = (
         scope=Scope.OPEN,
         response="status:Status",
     ),
-    _pools("pooling", "/pooling", _POOLING, "pooling:create", "pooling", "Pooling"),
+    replace(
+        _pools("pooling", "/pooling", _POOLING, "pooling:create", "pooling", "Pooling"),
+        response="pooling:POOLED",
+    ),
     Endpoint(
         name="ready",
         method="GET",

@@ -92,6 +92,8 @@ def test_a_plugin_answers():
         answer = await post(server, 200, data=data, request_id="7", task="plugin")
         assert answer["data"] == {"best": best, "of": 3}
         assert answer["request_id"] == "pool-7" and answer["created_at"] > 0
+        invoked = await server.client.post("/invocations", json={"data": data})
+        assert invoked.json()["data"] == answer["data"]
         # Other requests are computed as before.
         assert (await post(server, 200, input="o"))["object"] == "list"
 

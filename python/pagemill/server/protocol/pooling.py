@@ -113,3 +113,7 @@ class PoolingResponse(msgspec.Struct):
     data: list[PooledData]
     usage: PoolingUsage
     object: str = "list"
+
+
+POOLED = PoolingResponse | PluginResponse
+"""The second one if the request has `data`."""

@@ -127,6 +127,7 @@ def to_sampling(
     """
     for name, count in ((logprobs_param, logprobs), ("prompt_logprobs", prompt_logprobs)):
         _check_logprobs(name, count, max_logprobs)
+    _check_logprobs("logprob_token_ids", len(fields.logprob_token_ids), max_logprobs)
     if fields.stream_options is not None and not fields.stream:
         raise bad_request(
             "`stream_options` may only be given with `stream: true`.", "stream_options"

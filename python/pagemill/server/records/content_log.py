@@ -16,6 +16,9 @@ from pagemill.config.content_log import ContentLogConfig
 
 _LOGGER = logging.getLogger("pagemill.contents")
 _DEFAULT_LEN = 2048
+_REQUEST_TOKENS = 2**15
+"""That are written of all prompts of a request, or of all its outputs, unless one may have more:
+the event loop waits for them."""
 
 Decode = Callable[[Sequence[int]], str]
 """Token ids to text, control tokens included."""
@@ -55,7 +58,13 @@ class ContentLog:
         """Logs each prompt of a request, if prompts are wanted; `said` are its other fields."""
         if not self._config.enable_log_requests:
             return
+        left = max(self._most, _REQUEST_TOKENS)
         for index, prompt in enumerate(prompts):
+            if left < min(self._most, len(prompt)):
+                more = {"index": index, "prompt": f"{len(prompts) - index} more prompts"}
+                self._write("prompt", source, more)
+                return
+            left -= min(self._most, len(prompt))
             number = {"index": index} if len(prompts) > 1 else {}
             fields = {**number, "prompt_tokens": len(prompt), **said}
             fields["prompt"] = self._shown(prompt[: self._most].tolist(), len(prompt))
@@ -94,6 +103,7 @@ class OutputLog:
         """`write` gets index, first tokens, number of tokens and finish reason of a choice."""
         self._write = write
         self._most = most
+        self._left = max(most, _REQUEST_TOKENS)
         self._tokens: list[list[int]] = [[] for _ in range(num_choices)]
         self._counts = [0] * num_choices
         self._ended: set[int] = set()
@@ -101,16 +111,18 @@ class OutputLog:
     def add(self, index: int, token_ids: Sequence[int], finish_reason: str | None) -> None:
         """Adds tokens of a choice, and logs it if they are its last."""
         kept = self._tokens[index]
-        kept += token_ids[: self._most - len(kept)]
+        added = token_ids[: min(self._most - len(kept), self._left)]
+        self._left -= len(added)
+        kept += added
         self._counts[index] += len(token_ids)
         if finish_reason is not None:
             self._end(index, finish_reason)
 
-    def close(self) -> None:
-        """Logs choices that did not come to their end."""
+    def close(self, reason: str) -> None:
+        """Logs choices that did not come to their end, with `reason`."""
         for index in range(len(self._counts)):
             if index not in self._ended:
-                self._end(index, "abort")
+                self._end(index, reason)
 
     def _end(self, index: int, reason: str) -> None:
         self._ended.add(index)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable
@@ -15,6 +16,7 @@ from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.observe.logging import JsonFormatter
 from pagemill.server.caller import Caller
 from pagemill.server.keys import ApiKey
+from pagemill.server.records import content_log
 from pagemill.server.records.content_log import OutputLog
 from pagemill.server.testing.fake_server import FakeServer, fake_server
 
@@ -83,20 +85,51 @@ def test_lines_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
     prompt, output = _lines(caplog, config, _completion())
     assert prompt["prompt"] == "sno..." and len(output["output"]) == 6
     assert (prompt["prompt_tokens"], output["completion_tokens"]) == (7, 4)
-    log = OutputLog(lambda *_: None, 1, 3)
+    reasons: list[str] = []
+    log = OutputLog(lambda *line: reasons.append(line[3]), 1, 3)
     for _ in range(100):
         log.add(0, [1, 2], None)
     assert log._tokens == [[1, 2, 1]]  # pyright: ignore[reportPrivateUsage]
+    log.close("abort")
+    assert reasons == ["abort"]
 
 
-def test_an_output_that_is_aborted_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_request_is_bounded(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content_log, "_REQUEST_TOKENS", 5)
+    config = ContentLogConfig(enable_log_requests=True, enable_log_outputs=True, max_log_len=3)
+    lines = _lines(caplog, config, _completion(prompt=["abcd", "ab", "c", "d"]))
+    prompts = [line["prompt"] for line in lines if line["message"] == "prompt"]
+    assert prompts == ["abc...", "ab", "2 more prompts"]
+    outputs = [line["output"] for line in lines if line["message"] == "output"]
+    assert sum(len(output.removesuffix("...")) for output in outputs) == 5
+
+
+def test_a_request_whose_prompt_cannot_be_logged_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise RuntimeError("disk full")
+
+    async def run() -> None:
+        config = ContentLogConfig(enable_log_requests=True)
+        async with fake_server(FakeOptions(step_s=0.01), content_log=config) as server:
+            payload = {"prompt": "a", "max_tokens": 200}
+            with contextlib.suppress(RuntimeError):
+                await server.client.post("/v1/completions", json=payload)
+            assert len(server.engine.submitted) == 1 and server.async_engine.num_live == 0
+
+    monkeypatch.setattr(content_log.ContentLog, "prompts", fail)
+    asyncio.run(run())
+
+
+def test_an_output_that_failed_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def body(server: FakeServer) -> None:
         payload = {"prompt": "a", "max_tokens": 200, "stream": True, "timeout": 0.05}
         await server.client.post("/v1/completions", json=payload, headers=_HEADERS)
 
     options = FakeOptions(step_s=0.01)
     (line,) = _lines(caplog, ContentLogConfig(enable_log_outputs=True), body, options)
-    assert line["finish_reason"] == "abort" and 0 < line["completion_tokens"] < 200
+    assert line["finish_reason"] == "error" and 0 < line["completion_tokens"] < 200
 
 
 def test_texts_that_are_embedded(caplog: pytest.LogCaptureFixture) -> None:
