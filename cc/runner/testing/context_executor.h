@@ -11,9 +11,9 @@
 // executor of that kind does (program::TokenOfRow()), and counts the steps that overlap. Its own
 // work is done by Enqueue() and Sample().
 //
-// As the target of a draft head it gives states ("draft_states"), as the head it reads them: the
-// state of a token says which token it is and who gave it, so that the head can tell whether it got
-// that of the token before.
+// As the target of a draft head it gives states ("draft_states"), as the head it reads them. The
+// state of a token names the token and which of the two gave it, so the head notices a state that
+// is not of the token before.
 //
 // Thread safety: that of Executor. The model outlives it.
 #ifndef PAGEMILL_CC_RUNNER_TESTING_CONTEXT_EXECUTOR_H_

@@ -8,7 +8,6 @@ from pagemill.config.env import cache_folder
 from pagemill.engine.model_source import as_stored
 from pagemill.models.draft_heads.draft_states import DraftStates
 from pagemill.runner.build import BuildOptions, BuiltModel, build
-from pagemill.runner.draft_head import build_head, head_states
 from pagemill.weights.fetch import resolve
 from pagemill.weights.source import ModelSource
 from pagemill.weights.vocabulary import first_difference, vocabulary
@@ -36,7 +35,11 @@ def states_for(head: HeadFiles | None) -> DraftStates | None:
     Raises:
         WeightsError, ModelConfigError: the head cannot be read.
     """
-    return None if head is None else head_states(head.method, head.path)
+    if head is None:
+        return None
+    from pagemill.runner.draft_head import head_states
+
+    return head_states(head.method, head.path)
 
 
 def build_draft(
@@ -104,4 +107,6 @@ def _build_head(
         raise ConfigError(f"{name} needs a natively supported model and --executor native")
     if built.pooling:
         raise ConfigError(f"{name} cannot be used: the model generates no text")
+    from pagemill.runner.draft_head import build_head
+
     return build_head(head.method, head.path, source, built.max_model_len)

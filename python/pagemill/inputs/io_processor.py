@@ -15,7 +15,6 @@ A package names its plugins by entry points, and `--io-processor-plugin sentence
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -59,7 +58,9 @@ def find_io_processor(name: str) -> MakeIOProcessor:
     Raises:
         ConfigError: no package has it, or it cannot be imported.
     """
-    entries = {entry.name: entry for entry in importlib.metadata.entry_points(group=GROUP)}
+    from importlib.metadata import entry_points
+
+    entries = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in entries:
         known = ", ".join(sorted(entries)) or "none"
         raise ConfigError(
