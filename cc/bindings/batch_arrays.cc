@@ -126,6 +126,7 @@ void BatchArrays::CheckStep() const {
   const ops::StepBatch& b = batch_;
   RequireRange("logits_rows", b.logits_rows, b.num_logits_rows, 0, b.num_tokens);
   RequireRange("media_rows", b.media_rows, b.num_media_rows, 0, b.num_tokens);
+  RequireRange("text_rows", b.text_rows, b.num_text_rows, 0, b.num_tokens);
   RequireRange("seq_lens", b.seq_lens, b.num_requests, 1, int64_t{INT32_MAX} + 1);
   Require(b.query_start[0] == 0 && b.query_start[b.num_requests] == b.num_tokens &&
               std::is_sorted(b.query_start, b.query_start + b.num_requests + 1),
@@ -183,6 +184,7 @@ BatchArrays::BatchArrays(const nb::dict& arrays, const program::Program& program
   batch_.num_requests = rows("seq_lens");
   batch_.num_logits_rows = rows("logits_rows");
   batch_.num_media_rows = rows("media_rows");
+  if (arrays.contains("text_rows")) batch_.num_text_rows = rows("text_rows");
   Read(arrays, static_cast<ops::StepArrays*>(&batch_));
   CheckStep();
   const std::vector<int32_t> block_sizes = layout.TableBlockSizes();

@@ -40,6 +40,7 @@ struct StepArrays {
   int32_t num_requests = 0;
   int32_t num_logits_rows = 0;
   int32_t num_media_rows = 0;
+  int32_t num_text_rows = 0;
   // If not 0, the caller reads only the maximum over the first `argmax_columns` columns of each row
   // of logits, and the lowest column that has it. An executor may then skip the logits
   // (program/executor.h).
@@ -52,6 +53,8 @@ struct StepArrays {
   // [media_rows] likewise: the tokens that stand for media. Row i of the program's media input is
   // the embedding of token media_rows[i], or in an encoder the features of its patch.
   const int32_t* media_rows = nullptr;
+  // [text_rows] if the program declares it: all other tokens, ascending.
+  const int32_t* text_rows = nullptr;
   // [tokens, kGridDims] if the program declares it: the position of a token in time and in an
   // image, for rotary embeddings of several dimensions. All three are equal for text: `positions`,
   // or less after media, which may take fewer positions than tokens (step/media_item.h).
@@ -92,7 +95,7 @@ struct StepBatch : StepArrays {
 };
 
 // Symbolic sizes of dimension 0 of a value or an array.
-enum class Dim : uint8_t { kNone, kTokens, kRequests, kLogitsRows, kMediaRows };
+enum class Dim : uint8_t { kNone, kTokens, kRequests, kLogitsRows, kMediaRows, kTextRows };
 
 // The size of each dimension in a step, or its bound.
 struct StepSizes {
@@ -100,6 +103,7 @@ struct StepSizes {
   int64_t requests = 0;
   int64_t logits_rows = 0;
   int64_t media_rows = 0;
+  int64_t text_rows = 0;
   friend bool operator==(const StepSizes&, const StepSizes&) = default;
 };
 
@@ -114,6 +118,7 @@ inline constexpr DimInfo kDims[] = {
     {Dim::kRequests, "requests", &StepArrays::num_requests, &StepSizes::requests},
     {Dim::kLogitsRows, "logits_rows", &StepArrays::num_logits_rows, &StepSizes::logits_rows},
     {Dim::kMediaRows, "media_rows", &StepArrays::num_media_rows, &StepSizes::media_rows},
+    {Dim::kTextRows, "text_rows", &StepArrays::num_text_rows, &StepSizes::text_rows},
 };
 inline StepSizes SizesOf(const StepArrays& step) {
   StepSizes sizes;
@@ -153,6 +158,7 @@ inline constexpr NumberInfo<StepArrays> kStepNumbers[] = {
     {"num_requests", &StepArrays::num_requests},
     {"num_logits_rows", &StepArrays::num_logits_rows},
     {"num_media_rows", &StepArrays::num_media_rows},
+    {"num_text_rows", &StepArrays::num_text_rows},
     {"argmax_columns", &StepArrays::argmax_columns},
 };
 inline constexpr ArrayInfo<StepArrays> kStepArrays[] = {
@@ -162,6 +168,11 @@ inline constexpr ArrayInfo<StepArrays> kStepArrays[] = {
     {"seq_lens", &StepArrays::seq_lens, Dim::kRequests, 0, false, Padding::kOne},
     {"logits_rows", &StepArrays::logits_rows, Dim::kLogitsRows, 0, false, Padding::kCount},
     {"media_rows", &StepArrays::media_rows, Dim::kMediaRows},
+    {.name = "text_rows",
+     .data = &StepArrays::text_rows,
+     .dim = Dim::kTextRows,
+     .padding = Padding::kCount,
+     .if_declared = true},
     {.name = "grid_positions",
      .data = &StepArrays::grid_positions,
      .dim = Dim::kTokens,

@@ -6,7 +6,8 @@
 namespace pagemill::program {
 
 Status CheckOps(const Program& program, std::span<const ops::OpDefinition> ops, DType kv) {
-  constexpr StepSizes kSizes = {.tokens = 61, .requests = 7, .logits_rows = 11, .media_rows = 13};
+  constexpr StepSizes kSizes = {
+      .tokens = 61, .requests = 7, .logits_rows = 11, .media_rows = 13, .text_rows = 17};
   PAGEMILL_ASSIGN_OR_RETURN(
       const KvLayout layout,
       PlanKvLayout(program, {.num_blocks = 5, .block_size = 16, .dtype = kv}));
@@ -19,7 +20,8 @@ Status CheckOps(const Program& program, std::span<const ops::OpDefinition> ops, 
     const Status status = (*definition)->check(operands.call());
     if (!status.ok()) {
       return {status.code(), LinePrefix(op.line) + status.message() +
-                                 " (tokens = 61, requests = 7, logits_rows = 11, media_rows = 13)"};
+                                 " (tokens = 61, requests = 7, logits_rows = 11, media_rows = 13,"
+                                 " text_rows = 17)"};
     }
   }
   return OkStatus();

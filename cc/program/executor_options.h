@@ -47,7 +47,8 @@ struct ExecutorOptions {
 
   StepSizes max_sizes() const {
     // Each media row is a token of the step.
-    return {max_num_tokens, max_num_seqs, max_num_logits_rows, /*media_rows=*/max_num_tokens};
+    return {max_num_tokens, max_num_seqs, max_num_logits_rows, /*media_rows=*/max_num_tokens,
+            /*text_rows=*/max_num_tokens};
   }
   // kInvalidArgument names the field, its value and its range.
   Status Validate() const;

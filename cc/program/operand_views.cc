@@ -77,10 +77,9 @@ OperandViews::OperandViews(const Program& program, const Op& op, const StepSizes
   };
   add(op.inputs, &inputs_);
   add(op.outputs, &outputs_);
-  batch_.num_tokens = static_cast<int32_t>(sizes.tokens);
-  batch_.num_requests = static_cast<int32_t>(sizes.requests);
-  batch_.num_logits_rows = static_cast<int32_t>(sizes.logits_rows);
-  batch_.num_media_rows = static_cast<int32_t>(sizes.media_rows);
+  for (const ops::DimInfo& info : ops::kDims) {
+    batch_.*info.size = static_cast<int32_t>(sizes.*info.bound);
+  }
   call_ = {.inputs = inputs_, .outputs = outputs_, .attributes = &op.attributes, .batch = &batch_};
 }
 

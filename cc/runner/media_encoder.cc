@@ -177,6 +177,7 @@ Status MediaEncoder::Gather(const step::StepPlan& plan, const BatchState& batch)
     PAGEMILL_RETURN_IF_ERROR(GatherEntry(entry, *batch.request(entry.index), first_token));
     first_token += entry.num_tokens();
   }
+  if (options_.text_rows) ListTextRows(first_token);
   if (options_.embeddings_type == DType::kF32) {
     const auto rows = static_cast<int64_t>(media_rows_.size());
     embeddings_ = TensorView::Dense(gathered_.data(), DType::kF32, {rows, options_.width});
@@ -216,9 +217,26 @@ Status MediaEncoder::GatherEntry(const step::ScheduledRequest& entry, const step
   return OkStatus();
 }
 
+// The tokens that are not in media_rows_.
+void MediaEncoder::ListTextRows(int32_t num_tokens) {
+  text_rows_.clear();
+  auto media = media_rows_.begin();
+  for (int32_t token = 0; token < num_tokens; ++token) {
+    if (media != media_rows_.end() && *media == token) {
+      ++media;
+    } else {
+      text_rows_.push_back(token);
+    }
+  }
+}
+
 void MediaEncoder::AddTo(ops::StepBatch* batch) const {
   batch->num_media_rows = static_cast<int32_t>(media_rows_.size());
   batch->media_rows = media_rows_.data();
+  if (options_.text_rows) {
+    batch->num_text_rows = static_cast<int32_t>(text_rows_.size());
+    batch->text_rows = text_rows_.data();
+  }
   batch->inputs = {&embeddings_, 1};
 }
 

@@ -16,6 +16,9 @@
 // rows that follow each other: features are [tokens, channels], zeros for class tokens, and
 // media_rows are the first token of each embedding.
 //
+// A model may compute media tokens in another way than the others (`text_rows`): an encoder-decoder
+// has only their keys and values.
+//
 // Embeddings are kept by content id until a plan releases them. Which items are encoded and kept,
 // and for how long, is the scheduler's decision (scheduler/resources/encoder_cache.h); it bounds
 // the memory, encoder_cache_tokens * width * 4 bytes.
@@ -51,6 +54,7 @@ struct MediaEncoderOptions {
   int32_t max_step_tokens = 0;          // of one step of the encoder; 0: those of max_items
   DType features_type = DType::kF32;    // of the encoder's input: f32, bf16 or f16
   DType embeddings_type = DType::kF32;  // of the input of the model's program, likewise
+  bool text_rows = false;               // whether the model's program reads them
 
   // kInvalidArgument names the field and its value.
   Status Validate() const;
@@ -83,6 +87,7 @@ class MediaEncoder {
   Status Gather(const step::StepPlan& plan, const BatchState& batch);
   Status GatherEntry(const step::ScheduledRequest& entry, const step::Request& request,
                      int32_t first_token);
+  void ListTextRows(int32_t num_tokens);
 
   program::Executor* const executor_;
   const MediaEncoderOptions options_;
@@ -94,7 +99,7 @@ class MediaEncoder {
   std::vector<int32_t> grid_positions_;
   std::vector<std::byte> features_;
   // Arrays of a step of the model: the tokens that stand for media, and their embeddings.
-  std::vector<int32_t> media_rows_;
+  std::vector<int32_t> media_rows_, text_rows_;
   std::vector<float> gathered_;
   std::vector<std::byte> narrow_;  // gathered_ in embeddings_type, unless that is f32
   TensorView embeddings_;

@@ -128,9 +128,14 @@ class Fixture {
     return media->Apply(plan, batch_);
   }
 
-  std::vector<MediaRow> Rows() const {
+  ops::StepBatch Step() const {
     ops::StepBatch batch = batch_.view();
     media->AddTo(&batch);
+    return batch;
+  }
+
+  std::vector<MediaRow> Rows() const {
+    const ops::StepBatch batch = Step();
     const TensorView& input = batch.inputs[0];
     EXPECT_EQ(input.shape[0], batch.num_media_rows);
     std::vector<float> values(static_cast<size_t>(input.Elements()));
@@ -299,6 +304,24 @@ TEST(MediaEncoder, ItemsOfAnySizeShareTheStepsOfTheEncoder) {
       EXPECT_EQ(embeddings[row * kWidth + 1], static_cast<float>(2 * t)) << item.content_id;
     }
   }
+}
+
+TEST(MediaEncoder, TextRowsAreAllOtherTokens) {
+  MediaEncoderOptions options = SmallOptions();
+  options.text_rows = true;
+  Fixture fixture(options);
+  const auto text_rows = [&fixture] {
+    const ops::StepBatch step = fixture.Step();
+    return std::vector<int32_t>(step.text_rows, step.text_rows + step.num_text_rows);
+  };
+  StepPlan plan;
+  plan.scheduled = {Entry(0, RequestWith({}, 2), 0, 2),
+                    Entry(1, RequestWith({Item(1, 1)}, kRows + 3), 0, kRows + 3, {0})};
+  ASSERT_TRUE(fixture.Apply(plan).ok());
+  EXPECT_EQ(text_rows(), (std::vector<int32_t>{0, 1, 2, 3 + kRows, 4 + kRows}));
+  plan.scheduled = {Entry(0, nullptr, 2, 1), Entry(1, nullptr, kRows + 3, 1)};
+  ASSERT_TRUE(fixture.Apply(plan).ok());
+  EXPECT_EQ(text_rows(), (std::vector<int32_t>{0, 1})) << "a step without media";
 }
 
 TEST(MediaEncoder, EndsOfRowsKeepTheirOwnEmbeddings) {

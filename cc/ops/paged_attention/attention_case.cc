@@ -72,6 +72,8 @@ AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedR
   attributes_.Set("window", options.window);
   attributes_.Set("chunked", options.chunked ? 1 : 0);
   attributes_.Set("causal", options.causal ? 1 : 0);
+  attributes_.Set("keys_from", options.keys_from);
+  attributes_.Set("keys_until", options.keys_until);
   attributes_.Set("soft_cap", options.soft_cap);
   attributes_.Set("grows_from", options.grows_from);
   attributes_.Set("k_scale", options.kv_scales.k);
@@ -102,10 +104,12 @@ AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedR
 
 void AttentionCase::StoreContext(int64_t request, int32_t id) {
   const PagedRequest& r = batch_.requests()[request];
-  const int32_t end = r.context + r.tokens;
+  const int32_t last = r.context + r.tokens;
+  const int32_t end = options_.keys_until > 0 ? std::min(last, options_.keys_until) : last;
   const int32_t begin = options_.chunked      ? r.context / options_.window * options_.window
                         : options_.window > 0 ? std::max(0, r.context + 1 - options_.window)
-                                              : 0;
+                        : r.context >= options_.keys_from ? options_.keys_from
+                                                          : 0;
   const int64_t size = options_.kv_heads * options_.head_dim;
   for (int32_t position = begin; position < end; ++position) {
     const int32_t owner = position < options_.common_blocks * options_.block_size ? -1 : id;

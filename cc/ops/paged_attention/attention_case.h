@@ -28,6 +28,8 @@ struct AttentionOptions {
   int32_t window = 0;
   bool chunked = false;
   bool causal = true;
+  int32_t keys_from = 0;
+  int32_t keys_until = 0;
   double soft_cap = 0;
   int32_t grows_from = 0;
   bool sinks = false;          // of all sizes, below and above the scores

@@ -31,6 +31,8 @@ struct AttentionShape {
   int32_t window = 0;
   bool chunked = false;
   bool causal = true;
+  int32_t keys_from = 0;   // 0: all
+  int32_t keys_until = 0;  // 0: all
   float query_scale = 1;  // queries, or scores, are multiplied by it, so that ...
   float soft_cap = 0;     // ... scores are in units of log2(e), or, if this is not 0, tanh(score) *
                           // soft_cap is
@@ -47,13 +49,16 @@ struct AttentionShape {
 
 // The first key that the query at `position` sees.
 inline int32_t FirstKey(const AttentionShape& shape, int32_t position) {
-  if (shape.window == 0) return 0;
+  if (shape.window == 0) return position >= shape.keys_from ? shape.keys_from : 0;
   return shape.chunked ? position - position % shape.window : position + 1 - shape.window;
 }
 
 // One more than the last key that the query at `position` sees, of a context of `seq_len`.
 inline int32_t EndOfKeys(const AttentionShape& shape, int32_t position, int32_t seq_len) {
-  if (shape.causal) return position + 1;
+  if (shape.causal) {
+    const bool ends = shape.keys_until > 0 && shape.keys_until <= position;
+    return ends ? shape.keys_until : position + 1;
+  }
   const bool ends = shape.window > 0 && shape.window < seq_len - position;
   return ends ? position + shape.window : seq_len;
 }

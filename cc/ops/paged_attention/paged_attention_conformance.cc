@@ -312,6 +312,16 @@ void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabi
       CheckCase(op, caps, both_ways, {{0, 530}});  // more keys than a split has
     }
   }
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kI8}) {
+    for (int32_t position : conformance::FewIfEmulated({5, 64, 300})) {
+      AttentionOptions parts{.q_heads = 4, .kv_heads = 2, .head_dim = 32, .dtype = dtype};
+      parts.keys_until = position;
+      CheckCase(op, caps, parts, mixed);
+      parts.keys_until = 0;
+      parts.keys_from = position;
+      CheckCase(op, caps, parts, mixed);
+    }
+  }
   CheckCase(op, caps, {.q_heads = 4, .kv_heads = 2, .head_dim = 32, .soft_cap = 3}, mixed);
   for (double soft_cap : {0.0, 3.0}) {
     AttentionOptions growing{.q_heads = 4, .kv_heads = 2, .head_dim = 40, .dtype = DType::kF32};
@@ -379,6 +389,11 @@ void CheckPagedAttentionInvariance(const OpDefinition& op, const device::Capabil
   AttentionOptions chunked{.q_heads = 3, .kv_heads = 1, .head_dim = 32, .window = 70};
   chunked.chunked = true;
   CheckInvariance(op, caps, chunked, 300, 7);
+  AttentionOptions part{.q_heads = 3, .kv_heads = 1, .head_dim = 32, .keys_until = 70};
+  CheckInvariance(op, caps, part, 300, 7);
+  part.keys_until = 0;
+  part.keys_from = 70;
+  CheckInvariance(op, caps, part, 300, 7);
   // Products with weights are below the smallest normal number.
   CheckInvariance(op, caps,
                   {.q_heads = 3, .kv_heads = 1, .head_dim = 32, .value_factor = 0x1p-124f}, 300, 7);

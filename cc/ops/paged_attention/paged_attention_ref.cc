@@ -52,6 +52,8 @@ class Query {
     low_ = args.chunked      ? position_ / args.window * args.window
            : args.window > 0 ? std::max<int64_t>(0, position_ + 1 - args.window)
                              : 0;
+    if (position_ >= args.keys_from) low_ = std::max<int64_t>(low_, args.keys_from);
+    if (args.keys_until > 0) high_ = std::min<int64_t>(high_, args.keys_until);
   }
 
   void Run() const {

@@ -49,6 +49,8 @@ Status CheckBatch(const ops::StepBatch& batch, const Program& program, const Bou
                                  options.max_num_logits_rows, "max_num_logits_rows"));
   PAGEMILL_RETURN_IF_ERROR(
       check("media rows", batch.num_media_rows, batch.num_tokens, "its tokens"));
+  PAGEMILL_RETURN_IF_ERROR(
+      check("text rows", batch.num_text_rows, batch.num_tokens, "its tokens"));
   if (batch.kv.size() != layout.tables.size()) {
     return InvalidArgument("a step with " + std::to_string(batch.kv.size()) +
                            " block tables on a cache with " + std::to_string(layout.tables.size()));

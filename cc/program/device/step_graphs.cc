@@ -26,7 +26,10 @@ std::optional<ops::StepSizes> StepGraphs::BucketOf(const ops::StepSizes& step) c
   if (step.tokens == step.requests && step.logits_rows == step.requests) {
     const int64_t size =
         std::min({RoundUp(step.requests), max_tokens, max.requests, max.logits_rows});
-    return ops::StepSizes{.tokens = size, .requests = size, .logits_rows = size};
+    return ops::StepSizes{.tokens = size,
+                          .requests = size,
+                          .logits_rows = size,
+                          .text_rows = step.text_rows > 0 ? size : 0};
   }
   ops::StepSizes bucket;
   bucket.requests = std::min(RoundUp(step.requests + 1), max.requests);
@@ -34,6 +37,7 @@ std::optional<ops::StepSizes> StepGraphs::BucketOf(const ops::StepSizes& step) c
   bucket.tokens = std::min(RoundUp(std::max(kLeastMixedTokens, step.tokens + padding)), max_tokens);
   const int64_t rows = step.logits_rows <= bucket.requests ? bucket.requests : bucket.tokens;
   bucket.logits_rows = std::min(rows, max.logits_rows);
+  if (step.text_rows > 0) bucket.text_rows = bucket.tokens;  // all: there are no media
   const int64_t last = bucket.tokens - step.tokens - (padding - 1);  // tokens of the last request
   if (padding == 0 || last < 1 || last > options_.max_padding_tokens ||
       step.logits_rows > bucket.logits_rows) {

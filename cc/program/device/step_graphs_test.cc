@@ -68,6 +68,8 @@ TEST(StepGraphs, OtherStepsHaveAPaddingRequest) {
   EXPECT_EQ(graphs.BucketOf({64, 3, 3}), std::nullopt) << "no room for a token";
   EXPECT_EQ(graphs.BucketOf({65, 3, 3}), std::nullopt);
   EXPECT_EQ(graphs.BucketOf({8, 2, 2, 1}), std::nullopt) << "media";
+  EXPECT_EQ(graphs.BucketOf({5, 5, 5, 0, 5}), (StepSizes{6, 6, 6, 0, 6})) << "all is text";
+  EXPECT_EQ(graphs.BucketOf({30, 3, 2, 0, 30}), (StepSizes{32, 4, 4, 0, 32}));
   EXPECT_EQ(graphs.BucketOf({0, 0, 0}), std::nullopt);
   StepGraphOptions short_tables = kOptions;
   short_tables.max_padding_tokens = 4;

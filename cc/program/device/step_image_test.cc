@@ -80,6 +80,31 @@ TEST(StepImageTest, PaddingHasNoAdapter) {
   EXPECT_EQ(std::vector<int32_t>(slots, slots + 3), (std::vector<int32_t>{1, -1, -1}));
 }
 
+TEST(StepImageTest, PaddingIsText) {
+  StepImage image(Parse("input text_rows i32 text_rows\n"), KvLayout(), /*max_blocks=*/1);
+  const StepSizes sizes = {.tokens = 4, .requests = 4, .logits_rows = 4, .text_rows = 4};
+  const int32_t counted[] = {0, 1, 2}, ones[] = {1, 1};
+  const ops::StepBatch batch = {{.num_tokens = 2,
+                                 .num_requests = 2,
+                                 .num_logits_rows = 2,
+                                 .num_text_rows = 2,
+                                 .token_ids = counted,
+                                 .positions = counted,
+                                 .query_start = counted,
+                                 .seq_lens = ones,
+                                 .logits_rows = counted,
+                                 .text_rows = counted},
+                                /*kv=*/{},
+                                /*inputs=*/{}};
+  std::vector<std::byte> memory(static_cast<size_t>(image.Bytes(sizes)), std::byte{0xee});
+  StepImage::Staging staging{.data = memory.data()};
+  image.Write(batch, sizes, &staging);
+  const ops::StepBatch view = image.View(sizes, memory.data());
+  ASSERT_EQ(view.num_text_rows, 4);
+  EXPECT_EQ(std::vector<int32_t>(view.text_rows, view.text_rows + 4),
+            (std::vector<int32_t>{0, 1, 2, 3}));
+}
+
 TEST(StepImageTest, TheLastPaddingRequestHasTheTokensThatAreLeft) {
   KvLayout layout;
   layout.tables = {{.group = 0, .block_size = 3}};

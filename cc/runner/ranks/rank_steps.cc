@@ -271,6 +271,7 @@ Status CheckHeader(const Header& header, const StepBounds& bounds) {
   PAGEMILL_RETURN_IF_ERROR(
       check(header.step.num_logits_rows, "rows of logits", bounds.max_num_logits_rows));
   PAGEMILL_RETURN_IF_ERROR(check(header.step.num_media_rows, "media rows", header.step.num_tokens));
+  PAGEMILL_RETURN_IF_ERROR(check(header.step.num_text_rows, "text rows", header.step.num_tokens));
   for (const ops::KvArrays& table : header.tables) {
     PAGEMILL_RETURN_IF_ERROR(
         check(table.block_table_stride - table.recent_states, "blocks of a request",

@@ -31,6 +31,7 @@ struct AttentionParams {
   int64_t window;  // 0: none
   int32_t grows_from;  // 0: scores do not grow with the position
   bool chunked, causal;
+  int32_t keys_from, keys_until;  // 0: all
 };
 
 inline AttentionParams ParamsOf(const ops::PagedAttentionArgs& args) {
@@ -52,7 +53,9 @@ inline AttentionParams ParamsOf(const ops::PagedAttentionArgs& args) {
           .window = args.window,
           .grows_from = args.grows_from,
           .chunked = args.chunked,
-          .causal = args.causal};
+          .causal = args.causal,
+          .keys_from = args.keys_from,
+          .keys_until = args.keys_until};
 }
 
 struct KeyRange {
@@ -62,6 +65,8 @@ struct KeyRange {
 // The keys of a query, for plans and kernels. Neither end is before that of an earlier query.
 constexpr KeyRange VisibleKeys(const AttentionParams& p, int64_t position, int64_t seq_len) {
   KeyRange keys = {0, p.causal ? position + 1 : seq_len};
+  if (position >= p.keys_from) keys.low = p.keys_from;
+  if (p.keys_until > 0 && p.keys_until < keys.high) keys.high = p.keys_until;
   if (p.window == 0) return keys;
   if (!p.causal && position + p.window < seq_len) keys.high = position + p.window;
   if (p.chunked) {

@@ -496,6 +496,7 @@ class MediaEncoderOptions:
         max_step_tokens: int = 0,
         any_size: bool = False,
         grid: bool = False,
+        text_rows: bool = False,
     ) -> None: ...
 
 class SuffixProposerOptions:

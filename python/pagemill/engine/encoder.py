@@ -93,6 +93,7 @@ class EncoderSizes:
             max_step_tokens=self.encoder_tokens,
             any_size=traits.merged,
             grid=traits.grid,
+            text_rows=traits.encoder_decoder,
         )
 
     def memory(self) -> EncoderMemory:

@@ -36,13 +36,15 @@ class StepInputs:
     """The step's arrays that every model reads: token_ids and positions, i32 [T]; embeddings in
     place of those of placeholder tokens for a model with media; grid_positions, i32 [T, 3], in
     time, row and column, if its items have a grid; token_types, i32 [T], 1 for the second text of
-    a pair, if the model has token types."""
+    a pair, if the model has token types; text_rows, i32 [text_rows], the tokens that are not media,
+    if the model reads them."""
 
     token_ids: Tensor
     positions: Tensor
     media: MediaInputs | None = None
     grid_positions: Tensor | None = None
     token_types: Tensor | None = None
+    text_rows: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,8 @@ class MediaTraits:
     channels], zeros for class tokens, and `MediaInputs.tokens` is the first row of each embedding.
     With a `grid`, rows have positions in time, row and column, which the encoder reads, and with a
     `token_grid` so have tokens, and the model reads them. `row_ends` are control tokens that a
-    prompt has behind each row of an item's tokens but the last, and behind the last."""
+    prompt has behind each row of an item's tokens but the last, and behind the last. With
+    `encoder_decoder` a prompt begins with its only item, and the model reads `text_rows`."""
 
     rows: int
     channels: int
@@ -80,6 +83,7 @@ class MediaTraits:
     grid: bool = False
     token_grid: bool = False
     row_ends: tuple[str, str] | None = None
+    encoder_decoder: bool = False
 
 
 @dataclass(frozen=True, slots=True)

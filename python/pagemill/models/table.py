@@ -23,7 +23,7 @@ class Architecture:
     location: str
     title: str
     model_types: tuple[str, ...]
-    task: Literal["text", "text and images", "embeddings"] = "text"
+    task: Literal["text", "text and images", "text of audio", "embeddings"] = "text"
     tensor_parallel: Literal["yes", "partly"] = "yes"
     cuts: Literal["any layer", "some layers"] = "any layer"
 
@@ -361,6 +361,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "XverseForCausalLM": Architecture("llama:LlamaModel", "XVERSE", ("xverse",)),
     "YoutuForCausalLM": Architecture("youtu:YoutuModel", "Youtu-LLM", ("youtu",)),
+    "WhisperForConditionalGeneration": Architecture(
+        "whisper:WhisperModel", "Whisper", ("whisper",), "text of audio"
+    ),
     "Zamba2ForCausalLM": Architecture("zamba2:Zamba2Model", "Zamba2", ("zamba2",)),
 }
 

@@ -29,14 +29,14 @@ def _attention_by_hand(q, keys, values, visible, distances, attributes, sinks, s
     """Double precision, one head and query at a time."""
     output = np.zeros(q.shape)
     group = q.shape[1] // keys.shape[1]
-    soft_cap = attributes["soft_cap"]
+    soft_cap, grows_from = attributes.get("soft_cap", 0), attributes.get("grows_from", 0)
     for token in range(q.shape[0]):
         for head in range(q.shape[1]):
             seen = visible[token]
             scores = keys[seen, head // group] @ q[token, head] * attributes["scale"]
             if soft_cap:
                 scores = soft_cap * np.tanh(scores / soft_cap)
-            position, grows_from = -distances[token, 0], attributes["grows_from"]
+            position = -distances[token, 0]
             if grows_from and position > grows_from:
                 scores = scores * np.log(position) / np.log(grows_from)
             if slopes is not None:
@@ -49,28 +49,31 @@ def _attention_by_hand(q, keys, values, visible, distances, attributes, sinks, s
 
 @pytest.mark.parametrize(("sinks", "slopes"), [(0, 0), (1, 0), (0, 1), (1, 1)])
 @pytest.mark.parametrize(
-    ("window", "chunked", "causal", "soft_cap", "grows_from"),
+    "features",
     [
-        (0, 0, 1, 0, 0),
-        (5, 0, 1, 0, 0),
-        (4, 1, 1, 0, 0),
-        (0, 0, 0, 0, 0),
-        (3, 0, 1, 2, 0),
-        (0, 0, 1, 2, 0),
-        (0, 0, 1, 0, 3),
-        (0, 0, 1, 2, 3),
+        {},
+        {"window": 5},
+        {"window": 4, "chunked": 1},
+        {"causal": 0},
+        {"window": 3, "soft_cap": 2},
+        {"soft_cap": 2},
+        {"grows_from": 3},
+        {"soft_cap": 2, "grows_from": 3},
+        {"keys_from": 8},
+        {"keys_until": 8},
     ],
+    ids=str,
 )
-def test_paged_attention_over_shuffled_blocks(
-    window, chunked, causal, soft_cap, grows_from, sinks, slopes
-):
+def test_paged_attention_over_shuffled_blocks(features, sinks, slopes):
+    attributes = {"scale": 0.4, "causal": 1} | features
+    window, causal = attributes.get("window", 0), attributes["causal"]
     block_size, heads, kv_heads, head_dim = 4, 6, 2, 8
     # Three requests: decode at length 11, a chunk of 5 after 6, a whole prompt of 9.
     new, lengths = (1, 5, 9), (11, 11, 9)
     if not causal:
         new, lengths = (1, 5, 9), (1, 5, 9)  # bidirectional prompts run whole
     table = np.array([[7, 2, 5], [1, 9, 3], [8, 4, 6]], np.int32)
-    rng = np.random.default_rng(window + soft_cap)
+    rng = np.random.default_rng(window)
     keys, values = rng.normal(size=(2, 3, 12, kv_heads, head_dim)).astype(np.float32)
     cache = TorchCache(*(torch.full((40, kv_heads, head_dim), 1e6) for _ in range(2)))
     slots = (table[:, :, None] * block_size + np.arange(block_size)).reshape(3, -1)
@@ -95,8 +98,6 @@ def test_paged_attention_over_shuffled_blocks(
         ],
     }
     q = torch.from_numpy(rng.normal(size=(starts[-1], heads, head_dim)).astype(np.float32))
-    attributes = {"scale": 0.4, "window": window, "causal": causal, "soft_cap": soft_cap}
-    attributes |= {"chunked": chunked, "grows_from": grows_from}
     step = make_step(batch, DEVICE)
     sink_logits = torch.linspace(-2.0, 3.0, heads) if sinks else None
     head_slopes = torch.tensor([0.5**i for i in range(heads)]) if slopes else None
@@ -109,8 +110,12 @@ def test_paged_attention_over_shuffled_blocks(
         if causal:
             visible = key_positions <= positions
             if window:
-                first = positions // window * window if chunked else positions - window + 1
+                chunk = positions // window * window
+                first = chunk if "chunked" in features else positions - window + 1
                 visible &= key_positions >= first
+            if keys_from := features.get("keys_from"):
+                visible &= (key_positions >= keys_from) | (positions < keys_from)
+            visible &= key_positions < features.get("keys_until", length)
         rows = slice(starts[request], starts[request + 1])
         expected = _attention_by_hand(
             q[rows].double().numpy(),

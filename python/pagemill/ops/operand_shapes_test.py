@@ -121,9 +121,16 @@ GOOD: list[tuple[Callable[[Values], Tensor], tuple[int | str, ...]]] = [
     (lambda v: ops.split(v.act("tokens", 3, 8), 6, row_shapes=((9, 2), None))[0], ("tokens", 9, 2)),
     (lambda v: ops.split(v.act("tokens", 3, 8), 6, row_shapes=((9, 2), None))[1], ("tokens", 3, 2)),
     (lambda v: ops.select_rows(v.act("tokens", 5), v.i32("logits_rows")), ("logits_rows", 5)),
+    (lambda v: ops.select_rows(v.act("tokens", 2, 3), v.i32("logits_rows")), ("logits_rows", 6)),
     (
         lambda v: ops.scatter_rows(v.act("tokens", 5), v.act("media_rows", 5), v.i32("media_rows")),
         ("tokens", 5),
+    ),
+    (
+        lambda v: ops.scatter_rows(
+            v.act("tokens", 6), v.act("text_rows", 2, 3), v.i32("text_rows")
+        ),
+        ("tokens", 2, 3),
     ),
     (
         lambda v: ops.attention(
@@ -478,6 +485,18 @@ BAD: list[tuple[Callable[[Values], object], str]] = [
     (
         lambda v: ops.paged_attention(v.act("tokens", 6, 16), v.cache, scale=1, chunked=True),
         "chunks need a cache with a window",
+    ),
+    (
+        lambda v: ops.paged_attention(
+            v.act("tokens", 6, 16), v.cache, scale=1, keys_from=3, keys_until=3
+        ),
+        "either keys_from or keys_until",
+    ),
+    (
+        lambda v: ops.paged_attention(
+            v.act("tokens", 6, 16), v.cache, scale=1, causal=False, keys_from=3
+        ),
+        "without a window and causal",
     ),
     (
         lambda v: ops.moe_route(v.f32("tokens", 4), ops.Routing(3, groups=2, group_choices=1)),

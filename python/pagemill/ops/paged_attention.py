@@ -24,6 +24,8 @@ def paged_attention(
     scale: float,
     chunked: bool = False,
     causal: bool = True,
+    keys_from: int = 0,
+    keys_until: int = 0,
     soft_cap: float = 0.0,
     grows_from: int = 0,
     sinks: Tensor | None = None,
@@ -35,7 +37,8 @@ def paged_attention(
 
     A query at position p attends to keys in (p - window, p] of its request, with the cache's
     `window` (0 = all); if `chunked`, the window begins anew at each multiple of it; with `causal`
-    false, to all of them. If soft_cap > 0, scores become
+    false, to all of them; with `keys_until` to those before this position, and with `keys_from`,
+    from this position on, to those that are not before it. If soft_cap > 0, scores become
     soft_cap * tanh(score / soft_cap). If grows_from > 0, those of a query at a later position are
     then multiplied by ln(position) / ln(grows_from). Then slopes [Hq], if given, adds
     slope * (position of the key - position of the query) to a head's scores (ALiBi); sinks [Hq] are
@@ -57,11 +60,18 @@ def paged_attention(
         )
     if chunked and not (cache.window and causal):
         raise ShapeError("paged_attention: chunks need a cache with a window, and causal attention")
+    if (keys_from or keys_until) and (cache.window or not causal or (keys_from and keys_until)):
+        raise ShapeError(
+            "paged_attention: either keys_from or keys_until may be set, for a cache without a"
+            " window and causal attention"
+        )
     require_vector("paged_attention", "sinks", sinks, heads)
     require_vector("paged_attention", "slopes", slopes, heads)
     attributes = [("scale", scale), ("window", cache.window), ("causal", int(causal))]
     if chunked:
         attributes.append(("chunked", 1))
+    parts = [("keys_from", keys_from), ("keys_until", keys_until)]
+    attributes += [(name, position) for name, position in parts if position]
     if soft_cap:
         attributes.append(("soft_cap", soft_cap))
     if grows_from:
@@ -143,6 +153,10 @@ def _visible(
     if not causal:
         return key_positions >= positions * 0
     visible = key_positions <= positions
+    if keys_from := attributes.get("keys_from"):
+        visible = visible & ((key_positions >= keys_from) | (positions < keys_from))
+    if keys_until := attributes.get("keys_until"):
+        visible = visible & (key_positions < keys_until)
     window = int(attributes.get("window", 0.0))
     if not window:
         return visible

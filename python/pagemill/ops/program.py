@@ -11,7 +11,7 @@ from typing import NamedTuple
 Dim = int | str  # a dimension of the step (DIMS) only as dimension 0
 Shape = tuple[Dim, ...]
 
-DIMS = ("tokens", "requests", "logits_rows", "media_rows")
+DIMS = ("tokens", "requests", "logits_rows", "media_rows", "text_rows")
 GRID_DIMS = 3  # of the input grid_positions: time, row and column
 ACT = "act"  # the dtype of activations, which each target binds
 KV = "kv"  # the dtype of cached keys and values, which `kv_cache_dtype` binds

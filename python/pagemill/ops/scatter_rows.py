@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 
 def scatter_rows(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
-    """x [T, H], y [M, H], rows i32 [M] -> x, but row rows[m] is y[m]: [T, H].
+    """x [T, ...], y [M, ...], rows i32 [M] -> x, but row rows[m] is y[m], in rows of y's shape.
 
     Raises:
         ShapeError: the operands do not fit.
     """
     require_act("scatter_rows", x=x, y=y)
-    require_rank("scatter_rows", "x", x, 2)
     require_rank("scatter_rows", "rows", rows, 1)
     require_dtype("scatter_rows", "rows", rows, ("i32",))
-    if y.shape != (rows.rows, *x.shape[1:]):
+    if y.rows != rows.rows or y.width != x.width:
         raise ShapeError(
             f"scatter_rows: x is {format_shape(x.shape)}, y {format_shape(y.shape)}, rows"
             f" {format_shape(rows.shape)}"
         )
-    return x.trace.emit("scatter_rows", [x, y, rows], [(x.shape, x.dtype)])[0]
+    shape = (x.rows, *y.shape[1:])
+    return x.trace.emit("scatter_rows", [x, y, rows], [(shape, x.dtype)])[0]
 
 
 def reference(
@@ -39,6 +39,6 @@ def reference(
     """The op in torch."""
     del attributes, step
     x, y, rows = inputs
-    result = x.clone()
+    result = x.reshape(len(x), *y.shape[1:]).clone()
     result[rows] = y
     return (result,)

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def select_rows(x: Tensor, rows: Tensor, *, count: int = 1) -> Tensor:
-    """x [T, H], rows i32 [L] -> [L, count * H]: x[rows[l]] and the rows after it, side by side.
+    """x [T, ...], rows i32 [L] -> [L, count * H]: x[rows[l]] and the rows after it, of H elements
+    each, side by side.
 
     Raises:
         ShapeError: the operands do not fit.
     """
     require_act("select_rows", x=x)
-    require_rank("select_rows", "x", x, 2)
     require_rank("select_rows", "rows", rows, 1)
     require_dtype("select_rows", "rows", rows, ("i32",))
     shape = (rows.rows, count * x.width)
@@ -34,7 +34,7 @@ def reference(
 ) -> tuple[torch.Tensor, ...]:
     """The op in torch."""
     del step
-    x, rows = inputs
+    x, rows = inputs[0].flatten(1), inputs[1]
     count = int(attributes.get("count", 1))
     padded = x.new_zeros(len(x) + count - 1, x.shape[1])
     padded[: len(x)] = x

@@ -420,6 +420,9 @@ def _trace_hidden(model: Model, weights: Weights, *, takes_media: bool = True) -
         _media_inputs(trace, media),
         _grid_positions(trace) if media is not None and media.token_grid else None,
         trace.input("token_types", "i32", ("tokens",)) if model.traits.token_types else None,
+        trace.input("text_rows", "i32", ("text_rows",))
+        if media is not None and media.encoder_decoder
+        else None,
     )
     return model.hidden(weights, inputs)
 

@@ -34,6 +34,8 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
                                     .window = args.window,
                                     .chunked = args.chunked,
                                     .causal = args.causal,
+                                    .keys_from = args.keys_from,
+                                    .keys_until = args.keys_until,
                                     .soft_cap = args.soft_cap,
                                     .grows_from = args.grows_from});
 }

@@ -30,6 +30,8 @@ inline VisibleKeys VisibleTo(const PagedAttentionParams& p, int32_t request, int
   } else if (p.window > 0) {
     keys.low = sycl::max(0, position + 1 - p.window);
   }
+  if (position >= p.keys_from) keys.low = sycl::max(keys.low, p.keys_from);
+  if (p.keys_until > 0) keys.high = sycl::min(keys.high, p.keys_until);
   return {position, keys};
 }
 
