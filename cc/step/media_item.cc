@@ -18,7 +18,7 @@ bool InGrid(const std::vector<int32_t>& positions, int32_t rows, int32_t limit) 
 
 bool RowsFit(int32_t rows, const MediaFormat& format) {
   if (!format.any_size) return rows == format.rows;
-  return rows > 0 && rows <= format.rows && int64_t{rows} * format.tokens % format.rows == 0;
+  return rows >= format.rows / format.tokens && rows <= format.rows;
 }
 
 Status CheckGrid(const MediaItem& item, const MediaFormat& format) {

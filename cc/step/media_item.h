@@ -59,7 +59,9 @@ struct MediaFormat {
   int32_t rows = 0;       // of an item's features; 0: features are not checked
   int32_t channels = 0;   // of its features
   int32_t tokens = 0;     // of an item, without ends of rows
-  bool any_size = false;  // `rows` and `tokens` are the most; items have both in this proportion
+  // `rows` and `tokens` are the most; items have both in this proportion. An embedding is made of
+  // rows / tokens rows; the encoder reads fewer at the end of an item, too, and makes none of them.
+  bool any_size = false;
   bool grid = false;      // items have positions of several dimensions
 };
 

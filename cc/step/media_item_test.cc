@@ -38,10 +38,17 @@ TEST(MediaItemTest, ItemsOfAnySizeHaveRowsAndTokensInProportion) {
             std::string::npos);
   EXPECT_NE(Problem(Features(0), 0).find("has features of 0 rows"), std::string::npos);
   EXPECT_NE(Problem(Features(3), 4).find("has 4 tokens"), std::string::npos);
-  MediaFeatures odd = Features(3);
-  odd.rows = 11;
-  odd.values.resize(22);
-  EXPECT_NE(Problem(odd, 3).find("has features of 11 rows"), std::string::npos);
+  MediaFeatures few = Features(1);
+  few.rows = 3;
+  few.values.resize(6);
+  EXPECT_NE(Problem(few, 0).find("has features of 3 rows"), std::string::npos);
+}
+
+TEST(MediaItemTest, RowsThatMakeNoWholeEmbeddingAreTaken) {
+  const MediaFormat format = {.rows = 40, .channels = 2, .tokens = 10, .any_size = true};
+  const MediaFeatures odd = {.rows = 15, .channels = 2, .values = std::vector<float>(30)};
+  EXPECT_EQ(Problem(odd, 3, format), "");
+  EXPECT_NE(Problem(odd, 4, format).find("takes the place of 3"), std::string::npos);
 }
 
 TEST(MediaItemTest, RowsOfEmbeddingsEndWithATokenOfTheModel) {

@@ -246,6 +246,7 @@ def test_families_without_a_row_are_named() -> None:
         "Idefics3ForConditionalGeneration",
         "InternVLForConditionalGeneration",
         "LlavaForConditionalGeneration",
+        "Qwen2AudioForConditionalGeneration",
         "Qwen2VLForConditionalGeneration",
         "Qwen3VLForConditionalGeneration",
         "Qwen3VLMoeForConditionalGeneration",
@@ -254,4 +255,5 @@ def test_families_without_a_row_are_named() -> None:
         "SmolVLMForConditionalGeneration",
         "Step3p7ForConditionalGeneration",
         "VipLlavaForConditionalGeneration",
+        "VoxtralForConditionalGeneration",
     ]

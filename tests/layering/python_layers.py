@@ -38,7 +38,7 @@ _EVERYWHERE = {"config", "observe"}
 COMPOSERS = {
     "python/pagemill/engine/llm.py",
     "python/pagemill/engine/offline_control.py",
-    "python/pagemill/engine/offline_images.py",
+    "python/pagemill/engine/offline_media.py",
     "python/pagemill/engine/text_batch.py",
     "python/pagemill/server/generation.py",
     "python/pagemill/server/pipeline.py",

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from pagemill.engine.outputs import EngineError
-from pagemill.models.base import Image
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.runner.build import BuildOptions, build
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
@@ -131,8 +131,8 @@ def test_encoders_of_both_executors(model: ImageModel) -> None:
 
     encoder = build(ModelSource.open(model.path), BuildOptions()).encoder
     assert encoder is not None and encoder.layout is not None
-    parts = encoder.layout(Image(*WIDE))
-    items = [encoder.features(part) for part in parts if isinstance(part, Image)]
+    parts = encoder.layout(PreparedMedia("image", *WIDE))
+    items = [encoder.features(part) for part in parts if isinstance(part, PreparedMedia)]
     tokens = np.arange(16 * len(items), dtype=np.int32)
     batch = {
         "token_ids": tokens * 0,

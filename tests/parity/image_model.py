@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pytest
 import torch
 from pagemill.engine.llm import LLM, Output
-from pagemill.engine.media import ImageInput
+from pagemill.engine.offline_media import ImageInput
 from pagemill.engine.outputs import EngineError
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
@@ -46,7 +46,10 @@ def newer_name(name: str) -> str:
 
 
 class ImageModel:
-    """A checkpoint of 257 tokens at `path`, and its reference in `transformers`."""
+    """A checkpoint of 257 tokens at `path`, and its reference in `transformers`. `argument` of
+    `LLM.generate` has its media."""
+
+    argument = "images"
 
     def __init__(
         self, path: Path, reference: Reference, words: Mapping[int, str] | None = None
@@ -118,7 +121,7 @@ class ImageModel:
         """The most likely tokens behind each prompt."""
         return llm.generate(
             prompts,
-            images=images,
+            **{self.argument: images},
             temperature=0.0,
             max_tokens=GENERATED,
             ignore_eos=True,

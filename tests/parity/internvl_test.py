@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from pagemill.engine.outputs import EngineError
-from pagemill.models.base import Image
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.runner.build import BuildOptions, build
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
@@ -133,8 +133,8 @@ def test_encoders_of_both_executors(variant: str, tmp_path: Path) -> None:
         expected = found.reshape(-1, found.shape[-1]).numpy()
     encoder = build(ModelSource.open(tmp_path), BuildOptions()).encoder
     assert encoder is not None and encoder.layout is not None
-    parts = encoder.layout(Image(FEW))
-    items = [encoder.features(part) for part in parts if isinstance(part, Image)]
+    parts = encoder.layout(PreparedMedia("image", FEW))
+    items = [encoder.features(part) for part in parts if isinstance(part, PreparedMedia)]
     tokens = np.arange(17 * len(items), dtype=np.int32)
     features = np.stack([item.rows for item in items])
     batch = {

@@ -12,7 +12,7 @@ import pytest
 import torch
 from pagemill import _native
 from pagemill.engine.outputs import EngineError
-from pagemill.models.base import Image
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.runner.build import BuildOptions, build
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
@@ -147,7 +147,11 @@ def test_encoders_of_both_executors(changes: dict[str, Any], tmp_path: Path) -> 
         "logits_rows": tokens[:0],
         "media_rows": tokens[tokens % 10 != 0],
         "kv": [],
-        "inputs": {"features": np.concatenate([encoder.features(Image(p)).rows for p in pixels])},
+        "inputs": {
+            "features": np.concatenate(
+                [encoder.features(PreparedMedia("image", p)).rows for p in pixels]
+            )
+        },
     }
     for run in (
         _native.NativeExecutor(

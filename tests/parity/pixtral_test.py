@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pagemill.engine.media import ImageFeatures, place_images
+from pagemill.engine.media import MediaFrontEnd, place_media
 from pagemill.engine.outputs import EngineError
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import RenderedPrompt
-from pagemill.models.base import Image
 from pagemill.runner.build import BuildOptions, build
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
@@ -185,7 +185,7 @@ def test_encoders_of_both_executors(variant: str, tmp_path: Path) -> None:
         expected = torch.cat(list(found)).numpy()
     encoder = build(ModelSource.open(tmp_path), BuildOptions()).encoder
     assert encoder is not None
-    items = [encoder.features(Image(each)) for each in images]
+    items = [encoder.features(PreparedMedia("image", each)) for each in images]
     sizes = [len(item.rows) for item in items]
     ends = np.cumsum([0, *sizes]).astype(np.int32)
     tokens = np.arange(ends[-1], dtype=np.int32)
@@ -242,9 +242,9 @@ def test_images_that_do_not_fit_are_refused(merging: ImageModel) -> None:
 
 def test_a_tokenizer_without_ends_of_rows(tmp_path: Path) -> None:
     make("mistral3", tmp_path)
-    features = ImageFeatures.of(ModelSource.open(tmp_path))
+    features = MediaFrontEnd.of(ModelSource.open(tmp_path))
     with pytest.raises(EngineError, match=r"\[IMG_END\] is no token"):
-        place_images(
+        place_media(
             RenderedPrompt.of(IMAGE), [SQUARE], features, lambda name: [ord(c) for c in name]
         )
 

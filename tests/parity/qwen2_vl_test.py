@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from pagemill.engine.outputs import EngineError
-from pagemill.models.base import Image
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.runner.build import BuildOptions, build
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
@@ -159,7 +159,7 @@ def test_encoders_of_both_executors(model: ImageModel) -> None:
 
     encoder = build(ModelSource.open(model.path), BuildOptions()).encoder
     assert encoder is not None
-    items = [encoder.features(Image(*each)) for each in (SQUARE, TALL)]
+    items = [encoder.features(PreparedMedia("image", *each)) for each in (SQUARE, TALL)]
     sizes = [len(item.rows) for item in items]
     ends = np.cumsum([0, *sizes]).astype(np.int32)
     tokens = np.arange(ends[-1], dtype=np.int32)

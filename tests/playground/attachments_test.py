@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 from pagemill.inputs.media_owner import MediaOwner
 from pagemill.inputs.rendered_prompt import RenderedPrompt
-from pagemill.server.images import NoImages
-from pagemill.server.protocol.images import SentImage
+from pagemill.server.media import NoMedia
+from pagemill.server.protocol.media import SentMedia
 from PIL import Image
 from playwright.sync_api import Browser, expect
 
@@ -32,15 +32,15 @@ def _opened() -> Iterator[Browser]:
         yield found
 
 
-class Seen(NoImages):
+class Seen(NoMedia):
     """Takes images and only notes them."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.most = 4
+        self.kinds = ("image",)
         self.urls: list[str] = []
 
-    async def read(self, sent: Sequence[SentImage], owner: MediaOwner) -> Sequence[str]:
+    async def read(self, sent: Sequence[SentMedia], owner: MediaOwner) -> Sequence[str]:
         self.urls += [image.url for image in sent]
         return ()
 

@@ -15,8 +15,8 @@ from pagemill.render.formats.reasoning_formats import THINK
 from pagemill.render.output_machine import Formats
 from pagemill.server.caller import Caller
 from pagemill.server.http_server import HttpServer, listen
-from pagemill.server.images import Images
 from pagemill.server.keys import ApiKey
+from pagemill.server.media import Media
 from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.server.testing.fake_server import EOS, FakeServer, fake_server
 
@@ -44,7 +44,7 @@ def scripted_server(
     step_s: float = 0.0005,
     fail_at: int = -1,
     keys: Sequence[ApiKey] = (),
-    images: Images | None = None,
+    images: Media | None = None,
 ) -> Iterator[tuple[str, FakeServer]]:
     """Runs a server whose model writes `outputs`; yields its URL and its parts.
 
@@ -67,7 +67,7 @@ def scripted_server(
         async with fake_server(options, renderer=renderer, max_model_len=2048, keys=keys) as server:
             if images is not None:
                 resolved = server.state.models.resolve("fake", Caller("test"))
-                resolved.model.rendering.images = images
+                resolved.model.rendering.media = images
             http = HttpServer(server.app, ConnectionConfig())
             serving = asyncio.create_task(http.serve([listener]))
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -21,7 +21,8 @@ last column are read, too. A row also stands for the same model with the head of
 (`...ForSequenceClassification`, `...ForTokenClassification`) or without any (`...Model`). All embed
 and classify as `--task` and their files say ([tasks](http.md#models-that-pool)). Each row runs on
 the native executor and on torch, and has a test that compares it with `transformers`;
-[how to add one](add_a_model.md). [Images](images.md) says what images the rows take that have them.
+[how to add one](add_a_model.md). [Images](images.md) and [audio](audio.md) say what the rows take that
+have them.
 
 *Ranks* says whether `--tensor-parallel-size` [divides](tensor_parallel.md) the model: "partly" if
 every rank computes some layers or projections whole. *Cuts* says
@@ -52,7 +53,7 @@ works](decisions/0075-other-architectures-run-in-place.md).
 ## Missing
 
 RWKV-5 to RWKV-7; Phi-3-small and Phi-4-mini-flash; decoders of T5; encoders of images and sound
-except those of the table's models with images. Layers that predict further tokens (`mtp`,
+except those of the table's models with them. Layers that predict further tokens (`mtp`,
 `num_nextn_predict_layers`) are used for [drafts](sampling.md#drafts), those of the families named
 there; others are not used.
 

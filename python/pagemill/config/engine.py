@@ -28,6 +28,8 @@ class EngineConfig:
     speculation: SpeculationConfig = field(default_factory=SpeculationConfig)
     lora: LoraConfig = field(default_factory=LoraConfig)
     executor: ExecutorConfig = field(default_factory=ExecutorConfig)
+    refused_media: frozenset[str] = frozenset()
+    """Kinds of media that no prompt has (`for_media`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,5 @@ class ServeConfig:
 
 
 def for_media(engine: EngineConfig, media: MediaConfig) -> EngineConfig:
-    """`engine`, without an encoder if `media` allows no images."""
-    if media.max_images > 0 or engine.model.language_model_only:
-        return engine
-    return replace(engine, model=replace(engine.model, language_model_only=True))
+    """`engine`, without an encoder if it reads only what `media` refuses."""
+    return replace(engine, refused_media=media.refused_kinds)

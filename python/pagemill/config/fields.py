@@ -9,7 +9,8 @@ A configuration is a tree of frozen dataclasses. A leaf is a field made by `opti
 
     config = build(CacheConfig, {"block_size": "32"})    # or {"block-size": 32}
 
-Leaf names are unique within a tree, because a flag or a YAML key is the leaf's name alone.
+Fields that are neither are set by the program. Leaf names are unique within a tree, because a flag
+or a YAML key is the leaf's name alone.
 """
 
 import dataclasses
@@ -169,9 +170,9 @@ def flatten(config: Any) -> dict[str, Any]:
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         spec = field.metadata.get(_METADATA_KEY)
-        if spec is None:
+        if dataclasses.is_dataclass(value):
             flat.update(flatten(value))
-        elif spec.kind != "secret":
+        elif spec is not None and spec.kind != "secret":
             flat[field.name] = value
     return flat
 
@@ -215,7 +216,7 @@ def _construct(cls: type[T], parsed: dict[str, Any]) -> T:
     hints = typing.get_type_hints(cls)
     arguments: dict[str, Any] = {}
     for field in dataclasses.fields(typing.cast(Any, cls)):
-        if _METADATA_KEY not in field.metadata:
+        if dataclasses.is_dataclass(hints[field.name]):
             arguments[field.name] = _construct(hints[field.name], parsed)
         elif field.name in parsed:
             arguments[field.name] = parsed[field.name]

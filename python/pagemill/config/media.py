@@ -1,4 +1,4 @@
-"""Options of images in requests."""
+"""Options of media in requests: images and audio."""
 
 import re
 from dataclasses import dataclass
@@ -7,25 +7,26 @@ from typing import Any, cast
 from pagemill.config.fields import ConfigError, Range, check, option
 
 _DOMAIN = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?")
-_MODALITIES = ("image",)
-_MOST_IMAGES = 1024
+_KINDS = ("image", "audio")
+_MOST_ITEMS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class MediaConfig:
-    """Images in requests: where they may come from, and their limits."""
+    """Images and audio in requests: where they may come from, and their limits."""
 
     allowed_media_domains: tuple[str, ...] = option(
         (),
-        "Host from which images are fetched that requests name by an http or https URL; may be"
+        "Host from which media are fetched that requests name by an http or https URL; may be"
         " repeated, or a list with commas. *.example.com is every name below example.com,"
         " example.com:8443 allows that port instead of 80 and 443. Addresses that are not public"
-        " are refused, and so are redirects. Default: none; images come as data: URLs.",
+        " are refused, and so are redirects. Default: none; media come as data: URLs.",
     )
     limit_mm_per_prompt: dict[str, int] = option(
         {},
-        'Maximum number of images in a request, as JSON: {"image": 4}. 0 = images are refused,'
-        " and the model's encoder is not loaded. Default: 16.",
+        'Maximum number of images, and of audio parts, in a request, as JSON: {"image": 4, "audio":'
+        " 1}. 0 = they are refused, and an encoder that reads nothing else is not loaded. Default:"
+        " 16.",
     )
     max_image_bytes: int = option(
         20 * 2**20,
@@ -40,9 +41,21 @@ class MediaConfig:
         unit="pixels",
         allowed=Range(1024, 2**27),
     )
+    max_audio_bytes: int = option(
+        25 * 2**20,
+        "Largest audio file, as it is sent or fetched; a larger one is refused.",
+        unit="bytes",
+        allowed=Range(1024, 2**30),
+    )
+    max_audio_seconds: float = option(
+        1200.0,
+        "Longest audio file; a longer one is refused before it is decoded.",
+        unit="s",
+        allowed=Range(1, 7200),
+    )
     media_fetch_timeout: float = option(
         5.0,
-        "Time limit for fetching an image, from its URL to its last byte.",
+        "Time limit for fetching a file, from its URL to its last byte.",
         unit="s",
         allowed=Range(0.1, 600),
     )
@@ -59,7 +72,7 @@ class MediaConfig:
     )
     mm_processor_cache_gb: float = option(
         1.0,
-        "Memory for images that were prepared for the model, so that a chat's next turn, and a"
+        "Memory for media that were prepared for the model, so that a chat's next turn, and a"
         " part with the `uuid` of an earlier one, need not read them again. Each API process has as"
         " much. 0 = none are kept.",
         unit="GiB",
@@ -81,13 +94,14 @@ class MediaConfig:
                     " *.example.com or example.com:8443"
                 )
         for name, limit in self.limit_mm_per_prompt.items():
-            if name not in _MODALITIES:
+            if name not in _KINDS:
                 raise ConfigError(
-                    f"--limit-mm-per-prompt: {name!r} is not known; write '{{\"image\": 4}}'"
+                    f"--limit-mm-per-prompt: {name!r} is not known; write"
+                    ' \'{"image": 4, "audio": 1}\''
                 )
-            if type(limit) is not int or not 0 <= limit <= _MOST_IMAGES:
+            if type(limit) is not int or not 0 <= limit <= _MOST_ITEMS:
                 raise ConfigError(
-                    f"--limit-mm-per-prompt: {name} must be a number from 0 to {_MOST_IMAGES}"
+                    f"--limit-mm-per-prompt: {name} must be a number from 0 to {_MOST_ITEMS}"
                 )
 
         if not _are_io_options(self.media_io_kwargs):
@@ -111,13 +125,17 @@ class MediaConfig:
 
     @property
     def cache_bytes(self) -> int:
-        """Of images that were prepared."""
+        """Of media that were prepared."""
         return int(self.mm_processor_cache_gb * 2**30)
 
+    def max_items(self, kind: str) -> int:
+        """Of a prompt: images, or audio."""
+        return self.limit_mm_per_prompt.get(kind, 16)
+
     @property
-    def max_images(self) -> int:
-        """Of a prompt."""
-        return self.limit_mm_per_prompt.get("image", 16)
+    def refused_kinds(self) -> frozenset[str]:
+        """Those of which a prompt may have none."""
+        return frozenset(kind for kind in _KINDS if not self.max_items(kind))
 
 
 def _are_io_options(options: dict[str, Any]) -> bool:

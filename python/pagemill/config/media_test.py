@@ -12,8 +12,9 @@ def test_domains_are_a_list_or_several():
 
 
 def test_images_are_sixteen_unless_said():
-    assert MediaConfig().max_images == 16
-    assert build(MediaConfig, {"limit_mm_per_prompt": '{"image": 0}'}).max_images == 0
+    assert MediaConfig().max_items("image") == 16
+    none = build(MediaConfig, {"limit_mm_per_prompt": '{"image": 0}'})
+    assert none.max_items("image") == 0 and none.refused_kinds == {"image"}
 
 
 def test_what_is_transparent_is_white_unless_said():

@@ -162,8 +162,9 @@ class ModelConfig:
     )
     language_model_only: bool = option(
         False,
-        "Serve the language model of a model that takes images without its encoder, which is not"
-        " loaded; images are refused. The same as --limit-mm-per-prompt '{\"image\": 0}'.",
+        "Serve the language model of a model that takes media without its encoder, which is not"
+        " loaded; media are refused. The same as a limit of 0 for each kind of them"
+        " (--limit-mm-per-prompt).",
     )
     revision: str | None = option(None, "Branch, tag or commit of a hub id. Default: its main.")
 

@@ -53,8 +53,8 @@ class EngineCore:
     """Requests that the engine holds when it is otherwise idle."""
     max_unfinished: int
     """Requests that run or wait, at most."""
-    max_image_tokens: int
-    """Of one image; 0: the model takes none."""
+    max_item_tokens: int
+    """Of one image or another item; 0: the model takes no media."""
     workers: RankWorkers | None = None
     """The other ranks, if there are several."""
 
@@ -207,14 +207,18 @@ class EngineCore:
             adapters = Adapters(reader, engine, store, config.lora, cache_dir)
             for name, path in config.lora.modules:
                 adapters.load_adapter(name, path)
-        bindings = NativeBindings(engine, _native, grammars, adapters)
+        bindings = NativeBindings(engine, _native, grammars, adapters, _front_tokens(built))
         held = config.scheduler.max_num_queued_reqs
         unfinished = config.scheduler.max_num_seqs + held
-        image = 0 if encoder is None else encoder.max_item_tokens
+        item = 0 if encoder is None else encoder.max_item_tokens
         held_choices = max(1, held)
-        return cls(
-            built, bindings, engine, runner, budget, held_choices, unfinished, image, workers
-        )
+        return cls(built, bindings, engine, runner, budget, held_choices, unfinished, item, workers)
+
+
+def _front_tokens(built: BuiltModel) -> int:
+    """See `NativeBindings`."""
+    traits = None if built.encoder is None else built.encoder.traits
+    return traits.tokens if traits is not None and traits.encoder_decoder else 0
 
 
 def _device_of_ranks(

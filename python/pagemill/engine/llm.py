@@ -33,11 +33,11 @@ from pagemill.engine.adapters import Adapters
 from pagemill.engine.enqueued import Enqueued
 from pagemill.engine.limits import text_prompt
 from pagemill.engine.loading import LoadedModel, load
-from pagemill.engine.media import place_images
+from pagemill.engine.media import media_param, place_media
 from pagemill.engine.offline_batch import OfflineQueue
 from pagemill.engine.offline_beams import BeamSearchParams, search_beams
 from pagemill.engine.offline_control import OfflineControl
-from pagemill.engine.offline_images import ImageSource, OfflineImages
+from pagemill.engine.offline_media import AudioSource, ImageSource, MediaSource, OfflineMedia
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.pooled_batch import pool
 from pagemill.engine.progress_bar import ProgressBar
@@ -45,6 +45,7 @@ from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.text_batch import Output, TextBatch, TextModel
 from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.inputs.io_processor import open_io_processor
+from pagemill.inputs.prepared_media import MediaKind, PreparedMedia
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.inputs.scoring import activated, likeness, pair_messages, reads_pairs
 from pagemill.inputs.task import Pooled, Task
@@ -72,7 +73,7 @@ class LLM(OfflineControl):
 
         Args:
             model: a .gguf file, a directory, or a hub id.
-            options: any option of `pagemill serve` about the engine or images, by its name with
+            options: any option of `pagemill serve` about the engine or media, by its name with
                 underscores: `max_model_len=4096`, `kv_cache_memory_bytes="2GiB"`,
                 `allowed_media_domains="images.example.com"`.
 
@@ -102,7 +103,7 @@ class LLM(OfflineControl):
             raise
         core = self._loaded.core
         folder = Path(self._loaded.source.path)
-        self._images = OfflineImages(media, folder, core.max_image_tokens)
+        self._media = OfflineMedia(media, folder, core.max_item_tokens)
         self._queue = OfflineQueue(core.bindings, core.max_choices)
         name, max_model_len = self._loaded.names[0], core.built.max_model_len
         self._metrics = RequestMetrics(name, max_model_len, cache_config=flatten(config.cache))
@@ -176,8 +177,8 @@ class LLM(OfflineControl):
         return readings(self._metrics.families())
 
     def reset_mm_cache(self) -> None:
-        """Forgets images that were prepared (`mm_processor_cache_gb`)."""
-        self._images.reset_cache()
+        """Forgets media that were prepared (`mm_processor_cache_gb`)."""
+        self._media.reset_cache()
 
     def generate(
         self,
@@ -185,6 +186,7 @@ class LLM(OfflineControl):
         sampling: SamplingParams | None = None,
         *,
         images: Sequence[Sequence[ImageSource]] | None = None,
+        audios: Sequence[Sequence[AudioSource]] | None = None,
         token_matcher: TokenMatcherFactory | None = None,
         grammar: Grammar | None = None,
         adapter: str = "",
@@ -201,6 +203,8 @@ class LLM(OfflineControl):
                 arrays for the encoder, pixels [3, height, width] normalized as the model wants
                 them, or for models with a grid patches or tiles and how many there are in time,
                 height and width. A prompt has one placeholder token for each.
+            audios: those of each prompt: paths of files, URLs, or samples, f32 [samples] from -1 to
+                1 at the model's rate, or with their rate. A prompt has one placeholder for each.
             token_matcher: makes what constrains an output; called for each of them.
             grammar: what each output has to be, such as `structured.grammar.json_schema(...)`.
             adapter: the name of an adapter (`adapters`); "": the model as it is.
@@ -210,7 +214,7 @@ class LLM(OfflineControl):
         Raises:
             EngineError: a request is refused or fails; the others are aborted.
         """
-        rendered = self._place([self._prompt(prompt) for prompt in _as_list(prompts)], images)
+        rendered = self._place(prompts, images, audios)
         stated = _stated(sampling, fields)
         limit = _DEFAULT_COMPLETION_TOKENS
         batch = TextBatch(self._model, rendered, stated, limit, token_matcher, grammar, adapter)
@@ -227,8 +231,8 @@ class LLM(OfflineControl):
         progress: TextIO | None = None,
         **fields: Any,
     ) -> list[Output]:
-        """Answers one conversation, or several; the arguments are those of `generate`. Images are
-        parts of messages (docs/images.md).
+        """Answers one conversation, or several; the arguments are those of `generate`. Images and
+        audio are parts of messages (docs/images.md, docs/audio.md).
 
         Raises:
             RenderError: the model has no chat template, or it refuses the messages.
@@ -248,6 +252,7 @@ class LLM(OfflineControl):
         sampling: SamplingParams | None = None,
         *,
         images: Sequence[Sequence[ImageSource]] | None = None,
+        audios: Sequence[Sequence[AudioSource]] | None = None,
         token_matcher: TokenMatcherFactory | None = None,
         grammar: Grammar | None = None,
         adapter: str = "",
@@ -263,7 +268,7 @@ class LLM(OfflineControl):
         Raises:
             EngineError: a request is refused, or too many are held; none is enqueued then.
         """
-        rendered = self._place([self._prompt(prompt) for prompt in _as_list(prompts)], images)
+        rendered = self._place(prompts, images, audios)
         stated = _stated(sampling, fields)
         limit = _DEFAULT_COMPLETION_TOKENS
         return self._enqueued.submit(
@@ -298,7 +303,7 @@ class LLM(OfflineControl):
         Raises:
             EngineError: see `generate`.
         """
-        rendered = self._place([self._prompt(prompt) for prompt in _as_list(prompts)], None)
+        rendered = self._place(prompts)
         return search_beams(self._model, rendered, params, adapter)
 
     def stream(
@@ -316,7 +321,7 @@ class LLM(OfflineControl):
             EngineError: see `generate`.
         """
         stated = _one_choice(_stated(sampling, fields))
-        (rendered,) = self._place([self._prompt(prompt)], None)
+        (rendered,) = self._place([prompt])
         limit = _DEFAULT_COMPLETION_TOKENS
         return _texts(TextBatch(self._model, [rendered], stated, limit, adapter=adapter))
 
@@ -377,7 +382,7 @@ class LLM(OfflineControl):
         Raises:
             EngineError: a text is too long, or the model generates.
         """
-        pooled = self._pooled(*(task for task in Task if task is not Task.GENERATE))
+        pooled = self._pooled(*(task for task in Task if task.pools))
         rows = self._pool(pooled, self._rendered_texts(texts), progress)
         return [activated(row, pooled.activation) for row in rows]
 
@@ -461,18 +466,36 @@ class LLM(OfflineControl):
         return pool(self._loaded.core, self._queue, pooled, prompts, self._model.ids, progress)
 
     def _place(
-        self, prompts: Sequence[RenderedPrompt], images: Sequence[Sequence[ImageSource]] | None
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        images: Sequence[Sequence[ImageSource]] | None = None,
+        audios: Sequence[Sequence[AudioSource]] | None = None,
     ) -> list[RenderedPrompt]:
-        if images is None:
-            images = [()] * len(prompts)
-        if len(images) != len(prompts):
-            message = f"there are images of {len(images)} prompts, but {len(prompts)} prompts"
-            raise EngineError("INVALID_ARGUMENT", message, "images")
+        rendered = [self._prompt(prompt) for prompt in _as_list(prompts)]
+        media: list[list[PreparedMedia]] = [[] for _ in rendered]
+        self._prepare("image", images, media)
+        self._prepare("audio", audios, media)
         encoder = self._loaded.core.built.encoder
         return [
-            place_images(prompt, self._images.all_prepared(own), encoder, self._control_text)
-            for prompt, own in zip(prompts, images, strict=True)
+            place_media(prompt, own, encoder, self._control_text)
+            for prompt, own in zip(rendered, media, strict=True)
         ]
+
+    def _prepare(
+        self,
+        kind: MediaKind,
+        sources: Sequence[Sequence[MediaSource]] | None,
+        media: Sequence[list[PreparedMedia]],
+    ) -> None:
+        """Adds those of a kind to the `media` of each prompt."""
+        if sources is None:
+            return
+        if len(sources) != len(media):
+            named = media_param(kind)
+            message = f"there are {named} of {len(sources)} prompts, but {len(media)} prompts"
+            raise EngineError("INVALID_ARGUMENT", message, named)
+        for own, added in zip(sources, media, strict=True):
+            added += self._media.all_prepared(kind, own)
 
     def _prompt(self, prompt: Prompt) -> RenderedPrompt:
         if isinstance(prompt, str):
@@ -480,16 +503,16 @@ class LLM(OfflineControl):
         return text_prompt(prompt, "prompts")
 
     def _conversation(self, messages: Sequence[Message]) -> RenderedPrompt:
-        messages, images = self._images.of_messages(messages)
+        messages, media = self._media.of_messages(messages)
         prompt = text_prompt(self._renderer.encode_chat(messages), "messages")
         encoder = self._loaded.core.built.encoder
-        return place_images(prompt, images, encoder, self._control_text)
+        return place_media(prompt, media, encoder, self._control_text)
 
     def _control_text(self, text: str) -> list[int]:
         """The token ids of a text that the model has beside images."""
         if not self._renderer.has_text:
             message = (
-                f"images of this model need the tokens of {text!r}, and no tokenizer is loaded:"
+                f"media of this model need the tokens of {text!r}, and no tokenizer is loaded:"
                 " leave out skip_tokenizer_init"
             )
             raise EngineError("INVALID_ARGUMENT", message, "images")

@@ -168,7 +168,7 @@ def model_facts(loaded: LoadedModel) -> ModelFacts:
         max_tokens_cap=loaded.max_tokens_cap,
         max_choices=loaded.core.max_choices,
         max_unfinished=loaded.core.max_unfinished,
-        max_image_tokens=loaded.core.max_image_tokens,
+        max_item_tokens=loaded.core.max_item_tokens,
         adapters=adapters is not None,
         adapters_on_demand=adapters is not None and adapters.on_demand,
     )
@@ -188,7 +188,10 @@ def build_ranks(
     ranks = config.executor.tensor_parallel_size
     states = states_for(head)
     options = replace(
-        build_options(config.model), adapters=config.lora.enabled, draft_states=states
+        build_options(config.model),
+        adapters=config.lora.enabled,
+        draft_states=states,
+        refused_media=config.refused_media,
     )
     return tuple(build(source, replace(options, shard=Shard(rank, ranks))) for rank in range(ranks))
 

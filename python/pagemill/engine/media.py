@@ -1,38 +1,38 @@
-"""Images of a prompt: a placeholder token each, which becomes as many tokens as embeddings.
+"""Media of a prompt: a placeholder token each, which becomes as many tokens as embeddings.
 
-prompt = place_images(RenderedPrompt.of([1, 32000, 5]), [pixels], built.encoder, encode)
+media = [PreparedMedia("image", pixels)]
+prompt = place_media(RenderedPrompt.of([1, 32000, 5]), media, built.encoder, encode)
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from pagemill.engine.outputs import EngineError
+from pagemill.inputs.prepared_media import MediaKind, PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures, MediaItem, RenderedPrompt
-from pagemill.models.base import Image, MediaTraits, TiledModel
+from pagemill.models.base import MediaTraits, TiledModel
 from pagemill.runner.build import BuiltEncoder, media_model
 from pagemill.weights.source import ModelSource
 
-ImageInput = np.ndarray | tuple[np.ndarray, Sequence[int]]
-"""Pixels [3, height, width], or tiles [tiles, 3, height, width]; or patches [patches, channels], or
-tiles, and how many there are in time, height and width; as the model's processor gives them."""
+_VALUES: Mapping[MediaKind, str] = {"image": "pixels", "audio": "samples"}
 
 
-class ImageFeatures(NamedTuple):
+class MediaFrontEnd(NamedTuple):
     """What front ends need of a model's encoder: its traits, what makes its input, and what divides
-    images into tiles."""
+    an image or audio into several items."""
 
     traits: MediaTraits
-    features: Callable[[Image], MediaFeatures]
-    layout: Callable[[Image], Sequence[Image | str]] | None
+    features: Callable[[PreparedMedia], MediaFeatures]
+    layout: Callable[[PreparedMedia], Sequence[PreparedMedia | str]] | None
 
     @classmethod
-    def of(cls, source: ModelSource) -> ImageFeatures | None:
-        """Those of the model of `source`, by its configuration alone; None if it takes no images.
+    def of(cls, source: ModelSource) -> MediaFrontEnd | None:
+        """Those of the model of `source`, by its configuration alone; None if it takes no media.
 
         Raises:
             ModelConfigError: the model is not known.
@@ -45,48 +45,45 @@ class ImageFeatures(NamedTuple):
         return cls(model.traits.media, model.features, layout)
 
 
-def place_images(
+def place_media(
     prompt: RenderedPrompt,
-    images: Sequence[ImageInput],
-    encoder: BuiltEncoder | ImageFeatures | None,
+    media: Sequence[PreparedMedia],
+    encoder: BuiltEncoder | MediaFrontEnd | None,
     encode: Callable[[str], Sequence[int]],
 ) -> RenderedPrompt:
-    """The prompt with as many placeholders for each image as it has embeddings, and the images; or
-    their tiles and the texts between these, if the model has tiles.
+    """The prompt with as many placeholders for each of `media` as it has embeddings, and the media;
+    or the items that the model divides them into, and the texts between these.
 
     Args:
-        prompt: text with one placeholder token for each image.
-        images: of each, pixels [3, height, width] or tiles of it normalized as the model wants
-            them, or patches or tiles and their grid.
+        prompt: text with one placeholder token for each of `media`, that of its kind.
+        media: in the order of their placeholders; only the order among those of a kind counts.
         encoder: the model's; None if it has none.
         encode: the token ids of a text with control tokens, and no others around it.
 
     Raises:
-        EngineError: INVALID_ARGUMENT if the model takes no images, there are more or fewer than
-            placeholders, or one has the wrong size; or the tokenizer lacks the ends of rows.
+        EngineError: INVALID_ARGUMENT if the model takes no media of a kind, there are more or fewer
+            than placeholders, or one has the wrong size; or the tokenizer lacks the ends of rows.
     """
-    if encoder is None:
-        if images:
-            raise _refusal(f"this model takes no images, but the prompt has {len(images)}")
-        return prompt
-    traits = encoder.traits
-    num_placeholders = int(np.count_nonzero(prompt.token_ids == traits.placeholder))
-    if num_placeholders != len(images):
-        raise _refusal(
-            f"the prompt has {num_placeholders} placeholders (token {traits.placeholder}) for"
-            f" {len(images)} images: each image needs one"
-        )
-    if not images:
+    placeholders = dict[MediaKind, int]() if encoder is None else encoder.traits.placeholders
+    by_kind: dict[MediaKind, list[PreparedMedia]] = {kind: [] for kind in placeholders}
+    for each in media:
+        if each.kind not in by_kind:
+            named = media_param(each.kind)
+            raise _refusal(each.kind, f"this model takes no {named}, but the prompt has some")
+        by_kind[each.kind].append(each)
+    for kind, placeholder in placeholders.items():
+        _check_number(prompt, kind, len(by_kind[kind]), placeholder)
+    if encoder is None or not media:
         return prompt
     expanded: list[int] = []
     items: list[MediaItem] = []
-    rest = iter(enumerate(images))
-    ends = _row_ends(traits, encode)
+    rest = {placeholders[kind]: iter(enumerate(own)) for kind, own in by_kind.items()}
+    ends = _row_ends(encoder.traits, encode)
     for token in prompt.token_ids.tolist():
-        if token != traits.placeholder:
+        if token not in rest:
             expanded.append(token)
             continue
-        for part in _parts(*next(rest), encoder):
+        for part in _parts(*next(rest[token]), encoder):
             if isinstance(part, str):
                 expanded += encode(part)
                 continue
@@ -95,20 +92,33 @@ def place_images(
     return RenderedPrompt(np.array(expanded, np.int32), tuple(items))
 
 
+def media_param(kind: MediaKind) -> str:
+    """The argument of an `LLM`'s methods that has media of this kind."""
+    return f"{kind}s"
+
+
+def _check_number(prompt: RenderedPrompt, kind: MediaKind, number: int, placeholder: int) -> None:
+    num_placeholders = int(np.count_nonzero(prompt.token_ids == placeholder))
+    if num_placeholders != number:
+        raise _refusal(
+            kind,
+            f"the prompt has {num_placeholders} placeholders (token {placeholder}) for"
+            f" {number} {media_param(kind)}: each {kind} needs one",
+        )
+
+
 def _parts(
-    index: int, image: ImageInput, encoder: BuiltEncoder | ImageFeatures
+    index: int, media: PreparedMedia, encoder: BuiltEncoder | MediaFrontEnd
 ) -> list[MediaFeatures | str]:
-    """Items of an image, and texts between them."""
-    pixels, grid = image if isinstance(image, tuple) else (image, None)
+    """Items of an image or audio, and texts between them."""
+    kind = media.kind
     try:
-        sizes = None if grid is None else _sizes(grid)
-        whole = Image(np.asarray(pixels, np.float32), sizes)
-        layout = (whole,) if encoder.layout is None else encoder.layout(whole)
+        layout = (media,) if encoder.layout is None else encoder.layout(media)
         parts = [each if isinstance(each, str) else encoder.features(each) for each in layout]
     except ValueError as error:
-        raise _refusal(f"image {index}: {error}") from error
+        raise _refusal(kind, f"{kind} {index}: {error}") from error
     if not all(isinstance(part, str) or np.isfinite(part.rows).all() for part in parts):
-        raise _refusal(f"image {index} has pixels that are not finite")
+        raise _refusal(kind, f"{kind} {index} has {_VALUES[kind]} that are not finite")
     return parts
 
 
@@ -120,7 +130,9 @@ def _row_ends(
         return None
     between, last = (list(encode(name)) for name in traits.row_ends)
     if len(between) != 1 or len(last) != 1:
-        raise _refusal(f"{' or '.join(traits.row_ends)} is no token of this model's tokenizer")
+        raise _refusal(
+            "image", f"{' or '.join(traits.row_ends)} is no token of this model's tokenizer"
+        )
     return between[0], last[0]
 
 
@@ -132,11 +144,6 @@ def _tokens(item: MediaFeatures, placeholder: int, ends: tuple[int, int] | None)
     row = [placeholder] * item.row_tokens
     rows = item.tokens // (item.row_tokens + 1)
     return (row + [between]) * (rows - 1) + row + [last]
-
-
-def _sizes(grid: Sequence[int]) -> tuple[int, int, int]:
-    time, height, width = map(int, grid)
-    return time, height, width
 
 
 def _content_id(features: MediaFeatures) -> str:
@@ -152,5 +159,5 @@ def _content_id(features: MediaFeatures) -> str:
     return digest.hexdigest()
 
 
-def _refusal(message: str) -> EngineError:
-    return EngineError("INVALID_ARGUMENT", message, "images")
+def _refusal(kind: MediaKind, message: str) -> EngineError:
+    return EngineError("INVALID_ARGUMENT", message, media_param(kind))

@@ -112,8 +112,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that the engine holds if it is otherwise idle."""
     max_unfinished: int = 2048
     """Requests that run or wait in the engine, at most."""
-    max_image_tokens: int = 0
-    """Of one image; 0: the model takes none."""
+    max_item_tokens: int = 0
+    """Of one image or another item; 0: the model takes no media."""
     adapters: bool = False
     """Whether requests may name adapters; the engine knows which."""
     adapters_on_demand: bool = False

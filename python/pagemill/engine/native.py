@@ -144,6 +144,9 @@ class NativeBindings:
     """What joins the engine with a tokenizer sets `open_vocabulary`."""
     adapters: NativeAdapters | None = None
     """None: requests cannot name any."""
+    front_tokens: int = 0
+    """Tokens of the only media item of a prompt, which it begins with; 0: of a model whose prompts
+    may have any."""
 
     @property
     def status_error(self) -> type[Exception]:

@@ -62,9 +62,10 @@ def native_requests(
     `new_token_matcher` makes what constrains it if `request` has no grammar.
 
     Raises:
-        EngineError: a field does not fit the native type, the grammar is none, or no adapter has
-            the name.
+        EngineError: a field does not fit the native type, the grammar is none, no adapter has the
+            name, or the prompt does not begin with what it has to.
     """
+    _check_front(bindings, request.prompt)
     if request.grammar is not None:
         new_token_matcher = _matcher_factory(bindings, request.grammar)
     adapter = _adapter_id(bindings, request.adapter)
@@ -99,6 +100,30 @@ def native_requests(
         ) from error
 
 
+def _check_front(bindings: NativeBindings, prompt: RenderedPrompt) -> None:
+    """Compares a prompt with `NativeBindings.front_tokens`."""
+    if not bindings.front_tokens:
+        return
+    if len(prompt.media) != 1:
+        raise _no_front(f"has one recording, this one has {len(prompt.media)}")
+    first, tokens = prompt.media[0].first_token, prompt.media[0].features.tokens
+    if first != 0 or tokens != bindings.front_tokens:
+        raise _no_front(
+            f"begins with its recording, of {bindings.front_tokens} tokens; that of this one has"
+            f" {tokens} and begins at token {first}"
+        )
+    if len(prompt) <= tokens:
+        raise _no_front("has tokens behind its recording")
+
+
+def _no_front(what: str) -> EngineError:
+    return EngineError(
+        "INVALID_ARGUMENT",
+        f"A prompt of this model {what}: send audio to /v1/audio/transcriptions.",
+        "prompt",
+    )
+
+
 def _adapter_id(bindings: NativeBindings, name: str) -> int:
     if not name:
         return 0  # the model as it is
@@ -118,8 +143,10 @@ def native_chunk(bindings: NativeBindings, chunk: InputChunk) -> object:
     """A chunk as the native engine takes it.
 
     Raises:
-        EngineError: it does not fit the native type.
+        EngineError: it does not fit the native type, or the model takes no more media.
     """
+    if bindings.front_tokens and chunk.prompt.media:
+        raise _no_front("has its recording in front, and no other one")
     try:
         return bindings.types.InputChunk(
             chunk.prompt.token_ids.tolist(),

@@ -14,9 +14,9 @@ import pytest
 from PIL import Image
 
 from pagemill.config import MediaConfig
-from pagemill.engine.offline_images import OfflineImages
+from pagemill.engine.offline_media import OfflineMedia
 from pagemill.engine.outputs import EngineError
-from pagemill.render.media import processors
+from pagemill.render.media import image_files
 
 PIXELS = np.zeros((3, 4, 4), np.float32)
 
@@ -46,27 +46,30 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def opened(folder: Path, **options: Any) -> OfflineImages:
+def opened(folder: Path, **options: Any) -> OfflineMedia:
     """Those of a model with a processor in `folder`."""
-    return OfflineImages(MediaConfig(**options), folder, 16)
+    return OfflineMedia(MediaConfig(**options), folder, 16)
 
 
 def test_files_urls_and_opened_images_are_the_same(folder: Path):
     path = folder / "cat.png"
     path.write_bytes(file_of(picture()))
     sources = [path, str(path), data_url(picture()), picture(), Image.open(path)]
-    first, *others = opened(folder).all_prepared(sources)
-    assert isinstance(first, np.ndarray) and first.shape == (3, 4, 4)
+    first, *others = opened(folder).all_prepared("image", sources)
+    assert first.values.shape == (3, 4, 4)
     for other in others:
-        np.testing.assert_array_equal(other, first)
+        np.testing.assert_array_equal(other.values, first.values)
 
 
 def test_arrays_stay_as_they_are(folder: Path):
     grid = PIXELS[0], (1, 2, 2)
-    none = OfflineImages(MediaConfig(), folder, 0)
-    assert none.all_prepared([PIXELS, grid]) == [PIXELS, grid]
+    none = OfflineMedia(MediaConfig(), folder, 0)
+    pixels, patches = none.all_prepared("image", [PIXELS, grid])
+    assert pixels.values is PIXELS and pixels.grid is None
+    np.testing.assert_array_equal(patches.values, PIXELS[0])
+    assert patches.grid == (1, 2, 2)
     with pytest.raises(EngineError, match="image 0: this model takes no images"):
-        none.all_prepared([picture()])
+        none.all_prepared("image", [picture()])
 
 
 def test_equal_files_are_prepared_once(folder: Path, monkeypatch: pytest.MonkeyPatch):
@@ -76,13 +79,13 @@ def test_equal_files_are_prepared_once(folder: Path, monkeypatch: pytest.MonkeyP
         prepared.append(image.width)
         return PIXELS
 
-    monkeypatch.setattr(processors, "open_processor", lambda *_: process)
+    monkeypatch.setattr(image_files, "open_processor", lambda *_: process)
     images = opened(folder)
     for _ in range(2):
-        images.all_prepared([data_url(picture(8)), data_url(picture(9))])
+        images.all_prepared("image", [data_url(picture(8)), data_url(picture(9))])
     assert prepared == [8, 9]
     images.reset_cache()
-    images.all_prepared([data_url(picture(8))])
+    images.all_prepared("image", [data_url(picture(8))])
     assert prepared == [8, 9, 8]
 
 
@@ -93,7 +96,7 @@ def test_equal_files_are_prepared_once(folder: Path, monkeypatch: pytest.MonkeyP
         ("preprocessor_config.json", {}, "cannot be decoded"),
         ("preprocessor_config.json", {"max_image_bytes": 1024}, "cannot be decoded"),
         ("large", {"max_image_bytes": 1024}, "large is larger than 1024 bytes"),
-        ("https://images.example/cat.png", {}, "images are not fetched from images.example"),
+        ("https://images.example/cat.png", {}, "media are not fetched from images.example"),
         ("data:,x", {}, "a data: URL must be"),
         (picture(40), {"max_image_pixels": 1024}, "40 x 40 pixels; at most 1024"),
     ],
@@ -108,14 +111,14 @@ def test_refusals(
     monkeypatch.chdir(folder)
     Path("large").write_bytes(bytes(2000))
     with pytest.raises(EngineError, match="image 1: .*" + re.escape(why)) as error:
-        opened(folder, **options).all_prepared([PIXELS, source])
+        opened(folder, **options).all_prepared("image", [PIXELS, source])
     assert error.value.code == "INVALID_ARGUMENT"
 
 
 def test_numbers_are_bounded(folder: Path):
     images = opened(folder, limit_mm_per_prompt={"image": 1})
     with pytest.raises(EngineError, match="2 images; at most 1"):
-        images.all_prepared([PIXELS, PIXELS])
+        images.all_prepared("image", [PIXELS, PIXELS])
     part = {"type": "image", "image": PIXELS}
     with pytest.raises(EngineError, match="2 images; at most 1"):
         images.of_messages([{"role": "user", "content": [part]}] * 2)
@@ -138,8 +141,8 @@ def test_parts_of_messages(folder: Path):
         system,
         {"role": "user", "content": [content[0], bare, "b", bare, bare, bare]},
     ]
-    assert len(images) == 4 and images[3] is PIXELS
-    np.testing.assert_array_equal(images[0], images[1])
+    assert len(images) == 4 and images[3].values is PIXELS
+    np.testing.assert_array_equal(images[0].values, images[1].values)
 
 
 @pytest.mark.parametrize("url", ["/etc/hostname", "file:///etc/hostname", None, {"url": 7}])

@@ -13,13 +13,20 @@ Activation = Literal["identity", "relu", "sigmoid", "softmax"]
 
 
 class Task(StrEnum):
-    """What a model is loaded for; a program has one."""
+    """What a model is loaded for; a program has one. One that generates may do so from text, from
+    speech, or from both."""
 
     GENERATE = "generate"
+    TRANSCRIBE = "transcribe"
     EMBED = "embed"
     CLASSIFY = "classify"
     TOKEN_EMBED = "token_embed"
     TOKEN_CLASSIFY = "token_classify"
+
+    @property
+    def pools(self) -> bool:
+        """Whether it gives rows of numbers, and no text."""
+        return self not in (Task.GENERATE, Task.TRANSCRIBE)
 
     @property
     def classifies(self) -> bool:

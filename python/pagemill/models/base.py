@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
 
-import numpy as np
-
+from pagemill.inputs.prepared_media import MediaKind, PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.ops.trace import Tensor
@@ -60,8 +59,9 @@ class EncoderInputs:
 @dataclass(frozen=True, slots=True)
 class MediaTraits:
     """The media items of a model: features [rows, channels], to which its encoder adds
-    `class_tokens` tokens in front, become embeddings [tokens, width] in place of as many tokens. In
-    a prompt one token `placeholder` stands for an item.
+    `class_tokens` tokens in front, become embeddings [tokens, width] in place of as many tokens.
+    `placeholders` has the kinds that the model takes: of each the token that stands for an item in
+    a prompt.
 
     All items are alike, or they have `any_size`, a multiple of `rows` and as many times `tokens`.
     `MediaInputs` of the encoder has the features as [media_rows, channels]; if embeddings are each
@@ -77,23 +77,13 @@ class MediaTraits:
     class_tokens: int
     tokens: int
     width: int
-    placeholder: int
+    placeholders: Mapping[MediaKind, int]
     merged: bool = False
     any_size: bool = False
     grid: bool = False
     token_grid: bool = False
     row_ends: tuple[str, str] | None = None
     encoder_decoder: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Image:
-    """Pixels of an image, normalized as its model wants them: [3, height, width], or tiles [tiles,
-    3, height, width]; or with a `grid`, which has numbers in time, height and width, patches
-    [patches, channels] or tiles."""
-
-    pixels: np.ndarray
-    grid: tuple[int, int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,23 +177,24 @@ class MaskedModel(Model, Protocol):
 
 @runtime_checkable
 class MediaModel(Model, Protocol):
-    """A model that takes images; its traits have `media`.
+    """A model that takes images or audio; its traits have `media`.
 
-    1. `features` computes the encoder's input for one image. A ValueError says what it accepts.
+    1. `features` computes the encoder's input for one item of the kinds that its traits name. A
+       ValueError says what it accepts.
     2. `embeddings` traces the encoder from features to a row for each token that an item stands
        for.
     3. `hidden` uses `inputs.media` instead of the embeddings of tokens.
     """
 
-    def features(self, image: Image) -> MediaFeatures: ...
+    def features(self, media: PreparedMedia, /) -> MediaFeatures: ...
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor: ...
 
 
 @runtime_checkable
 class TiledModel(MediaModel, Protocol):
-    """A model that divides an image into several items: `layout` returns them, as images that
-    `features` takes, with the texts before, between and behind them, which may have control
+    """A model that divides an image or audio into several items: `layout` returns them, as
+    `features` takes them, with the texts before, between and behind them, which may have control
     tokens. A ValueError says what it accepts."""
 
-    def layout(self, image: Image) -> Sequence[Image | str]: ...
+    def layout(self, media: PreparedMedia, /) -> Sequence[PreparedMedia | str]: ...

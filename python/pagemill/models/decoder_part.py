@@ -1,4 +1,4 @@
-"""The decoder of a model with images, which `text_config` describes."""
+"""The decoder of a model with media, which `text_config` describes."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Self
 
 from pagemill import ops
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
@@ -21,7 +22,6 @@ from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
-    Image,
     MediaTraits,
     ModelConfigError,
     ModelTraits,
@@ -78,33 +78,33 @@ class Idefics3Model:
             class_tokens=0,
             tokens=self._tower.rows // self._merge**2,
             width=self._text.traits.hidden_size,
-            placeholder=self._placeholder,
+            placeholders={"image": self._placeholder},
             merged=True,
         )
         return replace(self._text.traits, media=media)
 
-    def layout(self, image: Image) -> Sequence[Image | str]:
+    def layout(self, image: PreparedMedia) -> Sequence[PreparedMedia | str]:
         if image.grid is None:
             return _AROUND + _WHOLE, image, _AROUND
         time, rows, columns = image.grid
         expected = (rows * columns + 1, *self._tower.image_shape)
-        if time != 1 or rows < 1 or columns < 1 or image.pixels.shape != expected:
+        if time != 1 or rows < 1 or columns < 1 or image.values.shape != expected:
             raise ValueError(
                 f"an image of 1 x {rows} x {columns} tiles must be {list(expected)}, got a grid of"
-                f" {[time, rows, columns]} and {list(image.pixels.shape)}"
+                f" {[time, rows, columns]} and {list(image.values.shape)}"
             )
-        parts: list[Image | str] = []
+        parts: list[PreparedMedia | str] = []
         before = ""
         for row in range(rows):
             for column in range(columns):
                 parts.append(f"{before}{_AROUND}<row_{row + 1}_col_{column + 1}>")
-                parts.append(Image(image.pixels[row * columns + column]))
+                parts.append(PreparedMedia("image", image.values[row * columns + column]))
                 before = ""
             before = "\n"
-        return *parts, f"\n\n{_AROUND}{_WHOLE}", Image(image.pixels[-1]), _AROUND
+        return *parts, f"\n\n{_AROUND}{_WHOLE}", PreparedMedia("image", image.values[-1]), _AROUND
 
-    def features(self, image: Image) -> MediaFeatures:
-        return MediaFeatures(self._tower.features(image.pixels), self._tower.rows // self._merge**2)
+    def features(self, image: PreparedMedia) -> MediaFeatures:
+        return MediaFeatures(self._tower.features(image.values), self._tower.rows // self._merge**2)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         tower = PrefixedWeights(weights, "model.vision_model.")

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Self
 
 from pagemill import ops
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
@@ -24,7 +25,6 @@ from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
-    Image,
     MediaTraits,
     ModelConfigError,
     ModelTraits,
@@ -93,7 +93,7 @@ class InternVlModel:
             class_tokens=self._tower.class_tokens,
             tokens=self._tokens,
             width=self._text.traits.hidden_size,
-            placeholder=self._placeholder,
+            placeholders={"image": self._placeholder},
             merged=True,
         )
         return replace(self._text.traits, media=media)
@@ -103,8 +103,8 @@ class InternVlModel:
         """Of a tile."""
         return self._tower.rows // self._merge**2
 
-    def layout(self, image: Image) -> Sequence[Image | str]:
-        pixels, shape = image.pixels, self._tower.tile_shape
+    def layout(self, image: PreparedMedia) -> Sequence[PreparedMedia | str]:
+        pixels, shape = image.values, self._tower.tile_shape
         if image.grid is not None:
             raise ValueError("an image of this model is an array of tiles, without a grid")
         tiles = pixels if pixels.ndim == len(shape) + 1 else pixels[None]
@@ -113,10 +113,10 @@ class InternVlModel:
                 f"an image must be {list(shape)}, or tiles [tiles, {', '.join(map(str, shape))}],"
                 f" got {list(pixels.shape)}"
             )
-        return _START, *(Image(tile) for tile in tiles), _END
+        return _START, *(PreparedMedia("image", tile) for tile in tiles), _END
 
-    def features(self, image: Image) -> MediaFeatures:
-        return MediaFeatures(self._tower.features(image.pixels), self._tokens)
+    def features(self, image: PreparedMedia) -> MediaFeatures:
+        return MediaFeatures(self._tower.features(image.values), self._tokens)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         prefix = "model." if weights.has("model.vision_tower.embeddings.cls_token") else ""

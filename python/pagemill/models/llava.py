@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from pagemill import ops
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
@@ -20,7 +21,6 @@ from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
-    Image,
     MediaTraits,
     ModelConfigError,
     ModelTraits,
@@ -91,7 +91,7 @@ class LlavaModel:
             class_tokens=tower.class_tokens,
             tokens=self._tokens,
             width=text.hidden_size,
-            placeholder=self._placeholder,
+            placeholders={"image": self._placeholder},
             merged=not tower.class_tokens,  # from one row each: every token has features
         )
         return ModelTraits(
@@ -107,10 +107,10 @@ class LlavaModel:
     def _tokens(self) -> int:
         return self._tower.rows + (0 if self._drops_class else self._tower.class_tokens)
 
-    def features(self, image: Image) -> MediaFeatures:
+    def features(self, image: PreparedMedia) -> MediaFeatures:
         if image.grid is not None:
             raise ValueError("an image of this model is an array of pixels, without a grid")
-        return MediaFeatures(self._tower.features(image.pixels), self._tokens)
+        return MediaFeatures(self._tower.features(image.values), self._tokens)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         older = weights.has("vision_tower.vision_model.embeddings.patch_embedding.weight")

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Self
 
 from pagemill import ops
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
@@ -21,7 +22,6 @@ from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
-    Image,
     MediaTraits,
     ModelConfigError,
     ModelTraits,
@@ -74,7 +74,7 @@ class PixtralModel:
             class_tokens=0,
             tokens=1,
             width=self._text.traits.hidden_size,
-            placeholder=self._placeholder,
+            placeholders={"image": self._placeholder},
             merged=True,
             any_size=True,
             grid=True,
@@ -82,7 +82,7 @@ class PixtralModel:
         )
         return replace(self._text.traits, media=media)
 
-    def features(self, image: Image) -> MediaFeatures:
+    def features(self, image: PreparedMedia) -> MediaFeatures:
         return self._tower.features(image)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from pagemill import ops
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import GridPositions, MediaFeatures
 from pagemill.layers import attention, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.mlp import mlp
 from pagemill.layers.rotary import Rotary, RotaryTable, bind_grid_rotary, rotary_table
-from pagemill.models.base import Config, EncoderInputs, Image, ModelConfigError
+from pagemill.models.base import Config, EncoderInputs, ModelConfigError
 from pagemill.models.config_keys import Defaults, activation, number, positive_int, rope_parameters
 from pagemill.ops.trace import Tensor
 
@@ -60,10 +61,10 @@ class PixtralVisionTower:
         """Elements of a patch."""
         return self._colors * self._patch**2
 
-    def features(self, image: Image) -> MediaFeatures:
+    def features(self, image: PreparedMedia) -> MediaFeatures:
         """Patches [patches, channels] of pixels [colors, height, width], and their positions. Each
         row of merged patches is a row of tokens, with one more at its end."""
-        pixels, unit = image.pixels, self._merge * self._patch
+        pixels, unit = image.values, self._merge * self._patch
         if image.grid is not None:
             raise ValueError("an image of this model is an array of pixels, without a grid")
         if pixels.ndim != 3 or len(pixels) != self._colors:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self, cast
 
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.prefixed import PrefixedWeights
@@ -16,7 +17,6 @@ from pagemill.layers.rotary import bind_grid_rotary
 from pagemill.models.base import (
     Config,
     EncoderInputs,
-    Image,
     MediaTraits,
     ModelConfigError,
     ModelTraits,
@@ -72,7 +72,7 @@ class Qwen2VlModel:
             class_tokens=0,
             tokens=1,
             width=self._tower.width,
-            placeholder=self._placeholder,
+            placeholders={"image": self._placeholder},
             merged=True,
             any_size=True,
             grid=True,
@@ -80,7 +80,7 @@ class Qwen2VlModel:
         )
         return replace(self._text.traits, media=media)
 
-    def features(self, image: Image) -> MediaFeatures:
+    def features(self, image: PreparedMedia) -> MediaFeatures:
         return self._tower.features(image)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from pagemill import ops
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import GridPositions, MediaFeatures
 from pagemill.layers import attention, norm
 from pagemill.layers.base import Weights
@@ -20,7 +21,6 @@ from pagemill.layers.rotary import Rotary, RotaryTable, bind_grid_rotary, rotary
 from pagemill.models.base import (
     Config,
     EncoderInputs,
-    Image,
     ModelConfigError,
 )
 from pagemill.models.config_keys import activation, number, positive_int, rope_parameters
@@ -64,7 +64,7 @@ class Qwen2VlVisionTower:
         """Elements of a patch."""
         return int(np.prod(self._patch))
 
-    def features(self, image: Image) -> MediaFeatures:
+    def features(self, image: PreparedMedia) -> MediaFeatures:
         """Patches [patches, channels] with their grid."""
         if image.grid is None:
             raise ValueError(
@@ -78,8 +78,8 @@ class Qwen2VlVisionTower:
                 f" {[time, height, width]}"
             )
         expected = (height * width, self.channels)
-        if image.pixels.shape != expected:
-            raise ValueError(f"patches must be {list(expected)}, got {list(image.pixels.shape)}")
+        if image.values.shape != expected:
+            raise ValueError(f"patches must be {list(expected)}, got {list(image.values.shape)}")
         groups = _grid(height // merge, width // merge)
         patches = groups[:, None] * (1, merge, merge) + _grid(merge, merge)
         positions = GridPositions(
@@ -87,7 +87,7 @@ class Qwen2VlVisionTower:
             tokens=groups,
             next=max(height, width) // merge,
         )
-        return MediaFeatures(np.ascontiguousarray(image.pixels, np.float32), len(groups), positions)
+        return MediaFeatures(np.ascontiguousarray(image.values, np.float32), len(groups), positions)
 
     def hidden(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         """Patches [T, channels] -> [media_rows, width]."""

@@ -23,7 +23,9 @@ class Architecture:
     location: str
     title: str
     model_types: tuple[str, ...]
-    task: Literal["text", "text and images", "text of audio", "embeddings"] = "text"
+    task: Literal["text", "text and images", "text and audio", "text of audio", "embeddings"] = (
+        "text"
+    )
     tensor_parallel: Literal["yes", "partly"] = "yes"
     cuts: Literal["any layer", "some layers"] = "any layer"
 
@@ -287,6 +289,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "Plamo3ForCausalLM": Architecture("plamo3:Plamo3Model", "PLaMo 3", ("plamo3",)),
     "QWenLMHeadModel": Architecture("qwen:QwenModel", "Qwen", ("qwen",)),
+    "Qwen2AudioForConditionalGeneration": Architecture(
+        "qwen2_audio:Qwen2AudioModel", "Qwen2-Audio", ("qwen2_audio",), "text and audio"
+    ),
     "Qwen2ForCausalLM": Architecture("qwen2:Qwen2Model", "Qwen2 and Qwen2.5", ("qwen2",)),
     "Qwen2MoeForCausalLM": Architecture(
         "qwen2_moe:Qwen2MoeModel", "Qwen2, experts", ("qwen2_moe",)
@@ -355,6 +360,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "VipLlavaForConditionalGeneration": Architecture(
         "llava:VipLlavaModel", "ViP-LLaVA", ("vipllava",), "text and images"
+    ),
+    "VoxtralForConditionalGeneration": Architecture(
+        "voxtral:VoxtralModel", "Voxtral", ("voxtral",), "text and audio"
     ),
     "XLMRobertaModel": Architecture(
         "roberta:RobertaModel", "XLM-RoBERTa", ("xlm-roberta",), "embeddings"

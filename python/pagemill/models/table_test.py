@@ -90,6 +90,32 @@ NAS_BLOCK: dict[str, Any] = {"attention": {"n_heads_in_group": 2}, "ffn": {"ffn_
 STEP3_TEXT = DECODER | {"sliding_window": None, "moe_layers_enum": "2,3", "head_dim": 16}
 STEP3P5 = DECODER | {"mlp_layer_types": ["dense"] * 2 + ["sparse"] * 2, "num_attention_groups": 2}
 T5 = DECODER | {"d_model": 64, "d_ff": 96, "num_layers": 4, "num_heads": 4, "n_positions": 128}
+AUDIO = {
+    "d_model": 32,
+    "encoder_layers": 2,
+    "encoder_attention_heads": 2,
+    "encoder_ffn_dim": 64,
+    "num_mel_bins": 8,
+    "max_source_positions": 20,
+}
+QWEN2_AUDIO = {
+    "text_config": DECODER | {"model_type": "qwen2", "num_key_value_heads": 2},
+    "audio_config": AUDIO,
+    "audio_token_index": 99,
+}
+VOXTRAL_AUDIO = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 128,
+    "num_mel_bins": 8,
+    "max_source_positions": 20,
+}
+VOXTRAL = {
+    "text_config": DECODER | {"num_key_value_heads": 2},
+    "audio_config": VOXTRAL_AUDIO,
+    "audio_token_id": 99,
+}
 CONFIGS = {
     "ChatGLMModel": DECODER | CHATGLM,
     "CamembertModel": PADDED,
@@ -107,6 +133,7 @@ CONFIGS = {
     "MT5EncoderModel": T5,
     "NemotronHForCausalLM": DECODER | {"hybrid_override_pattern": "M*-M"},
     "QWenLMHeadModel": DECODER | {"kv_channels": 16, "seq_length": 128},
+    "Qwen2AudioForConditionalGeneration": QWEN2_AUDIO,
     "Qwen2VLForConditionalGeneration": QWEN2_VL,
     "Gemma3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "gemma3_text"}},
     "Gemma3nForCausalLM": GEMMA3N,
@@ -129,6 +156,7 @@ CONFIGS = {
     "T5EncoderModel": T5,
     "UMT5EncoderModel": T5,
     "VipLlavaForConditionalGeneration": LLAVA | {"vision_feature_layers": [-2, 1]},
+    "VoxtralForConditionalGeneration": VOXTRAL,
     "XLMRobertaModel": PADDED,
     "Zamba2ForCausalLM": DECODER | {"layers_block_type": ["mamba", "hybrid"] * 2},
 }
@@ -262,6 +290,18 @@ def test_an_unknown_architecture_is_compared_with_the_known():
             )
             for wrong in ([2, 3, 4], [2, 6], [2, 3, "3"], None)
         ),
+        (
+            "Qwen2AudioForConditionalGeneration",
+            {"audio_config": AUDIO | {"encoder_attention_heads": 3}},
+            "3 heads cannot share 32 features",
+        ),
+        ("Qwen2AudioForConditionalGeneration", {"text_config": DECODER}, "known: qwen2"),
+        (
+            "VoxtralForConditionalGeneration",
+            {"audio_config": VOXTRAL_AUDIO | {"intermediate_size": 96}},
+            "20 vectors of 32 do not make whole rows of 96",
+        ),
+        ("VoxtralForConditionalGeneration", {"audio_token_id": 100}, "outside the vocabulary"),
         ("Qwen2VLForConditionalGeneration", {"image_token_id": 100}, "outside the vocabulary"),
         ("Qwen2VLForConditionalGeneration", {"vision_config": 1}, "vision_config to be an object"),
         (

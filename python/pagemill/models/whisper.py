@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Self
 
 from pagemill import ops
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers import attention, embedding, norm
 from pagemill.layers.attention import AttentionShape
@@ -24,13 +25,13 @@ from pagemill.layers.stack import stack
 from pagemill.models.base import (
     Config,
     EncoderInputs,
-    Image,
     MediaTraits,
     ModelConfigError,
     ModelTraits,
     StepInputs,
 )
 from pagemill.models.config_keys import activation, flag, positive_int, token_id
+from pagemill.models.log_mel import HOP, SAMPLING_RATE, log_mel, padded
 from pagemill.models.whisper_encoder import WhisperEncoder
 from pagemill.ops.trace import Tensor
 
@@ -75,7 +76,7 @@ class WhisperModel:
             class_tokens=0,
             tokens=self.front,
             width=self._hidden_size,
-            placeholder=self._placeholder,
+            placeholders={"audio": self._placeholder},
             merged=True,
             encoder_decoder=True,
         )
@@ -88,8 +89,16 @@ class WhisperModel:
             media=media,
         )
 
-    def features(self, image: Image) -> MediaFeatures:
-        return MediaFeatures(self._encoder.features(image.pixels), self.front)
+    def features(self, audio: PreparedMedia) -> MediaFeatures:
+        """Samples [samples], with silence behind them."""
+        samples, most = audio.values, self._encoder.max_frames * HOP
+        if samples.ndim != 1 or not 0 < len(samples) <= most:
+            raise ValueError(
+                f"audio of this model must be [samples], at most {most} of them"
+                f" ({most / SAMPLING_RATE:g} s), got {list(samples.shape)}"
+            )
+        mel = log_mel(padded(samples, most), self._encoder.bins)
+        return MediaFeatures(self._encoder.features(mel), self.front)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         encoder = PrefixedWeights(weights, "model.encoder.")

@@ -128,7 +128,7 @@ FAMILIES = (
     Family(
         "mm_cache_queries",
         "counter",
-        "Images of requests that were looked up among prepared ones (--mm-processor-cache-gb).",
+        "Media of requests that were looked up among prepared ones (--mm-processor-cache-gb).",
     ),
     Family("mm_cache_hits", "counter", "Those of them that were found."),
     Family(

@@ -240,9 +240,7 @@ class WeightBinder:
         Raises:
             WeightsError: they are missing, or of another shape or type.
         """
-        location = self._tensors.locate(name)
-        self._check_unscaled(location)
-        self._check_shape(location, (shape[0], stripe.count * shape[1]))
+        location = self._located(name, (shape[0], stripe.count * shape[1]))
         part = part or Part(0, shape[1], shape[1])
         values = read_f32(location)[:, stripe.index :: stripe.count]
         key = f"{name}.{stripe.index}.part{part.begin}-{part.end}"
@@ -319,17 +317,20 @@ class WeightBinder:
         Raises:
             WeightsError: it is missing, or of another shape or type.
         """
-        location = self._tensors.locate(f"{module}.weight")
-        self._check_unscaled(location)
-        self._check_shape(location, shape)
+        location = self._located(f"{module}.weight", shape)
         rows = (shape[0], math.prod(shape[1:]))
         return self._tensors.matrix(replace(location, shape=rows))
 
-    def column_stripe(self, name: str, shape: tuple[int, int], stripe: Stripe) -> Tensor:
-        location = self._tensors.locate(name)
-        self._check_unscaled(location)
-        self._check_shape(location, shape)
-        return self._tensors.column_stripe(location, stripe)
+    def column_stripe(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        stripe: Stripe,
+        *,
+        stored: tuple[int, ...] | None = None,
+    ) -> Tensor:
+        location = self._located(name, stored or shape)
+        return self._tensors.column_stripe(replace(location, shape=shape), stripe)
 
     def vector(
         self,
@@ -345,9 +346,7 @@ class WeightBinder:
         Raises:
             WeightsError: it is missing, or of another shape or type.
         """
-        location = self._tensors.locate(name)
-        self._check_unscaled(location)
-        self._check_shape(location, stored or (length,))
+        location = self._located(name, stored or (length,))
         return self._tensors.vector(location, part or Part(0, length, length))
 
     def small(
@@ -364,9 +363,7 @@ class WeightBinder:
         Raises:
             WeightsError: it is missing, or of another shape or type.
         """
-        location = self._tensors.locate(name)
-        self._check_unscaled(location)
-        self._check_shape(location, shape)
+        location = self._located(name, shape)
         if all(factor == 1 for factor in row_factors) and not row_order:
             return self._tensors.small(location, shape)
         values = read_f32(location).reshape(shape)
@@ -399,9 +396,7 @@ class WeightBinder:
         Raises:
             WeightsError: it is missing, or of another shape or type.
         """
-        location = self._tensors.locate(name)
-        self._check_unscaled(location)
-        self._check_shape(location, stored or (length,))
+        location = self._located(name, stored or (length,))
         values = read_f32(location).reshape(length)
         return self._tensors.constant(f"{name}.shares", np.stack([1 - values, values], axis=1))
 
@@ -414,9 +409,7 @@ class WeightBinder:
         Raises:
             WeightsError: it is missing, or of another shape or type.
         """
-        location = self._tensors.locate(name)
-        self._check_unscaled(location)
-        self._check_shape(location, shape)
+        location = self._located(name, shape)
         values = read_f32(location)[np.array(rows), columns.begin : columns.end].T
         key = f"{name}.columns{columns.begin}-{columns.end}"
         return self._tensors.constant(key, np.ascontiguousarray(values))
@@ -435,9 +428,7 @@ class WeightBinder:
         Raises:
             WeightsError: it is missing, or of another shape or type.
         """
-        location = self._tensors.locate(name)
-        self._check_unscaled(location)
-        self._check_shape(location, shape)
+        location = self._located(name, shape)
         rows = read_bytes(location).reshape(shape[0], -1)
         norms = np.empty(shape[0], np.float32)
         for begin in range(0, shape[0], _ROWS_AT_ONCE):  # a head in f32 may have gigabytes
@@ -452,9 +443,7 @@ class WeightBinder:
         Raises:
             WeightsError: the matrix is missing or of another shape.
         """
-        location = self._tensors.locate(name)
-        self._check_unscaled(location)
-        self._check_shape(location, shape)
+        location = self._located(name, shape)
         return self._tensors.constant(f"{name}[{index}]", read_f32(location)[index])
 
     def combined_rows(
@@ -466,9 +455,7 @@ class WeightBinder:
         Raises:
             WeightsError: the matrix is missing or of another shape, or has no such row.
         """
-        location = self._tensors.locate(name)
-        self._check_unscaled(location)
-        self._check_shape(location, shape)
+        location = self._located(name, shape)
         result = np.zeros((len(sums), shape[1]), np.float32)
         row_bytes = tensor_bytes(location.dtype, (1, shape[1]))
         for into, factors in zip(result, sums, strict=True):
@@ -562,6 +549,13 @@ class WeightBinder:
         raise MissingTensorError(
             f"{self._source.path}: the tensor '{module}.weight' is missing{says if beside else ''}"
         )
+
+    def _located(self, name: str, shape: tuple[int, ...]) -> TensorLocation:
+        """The tensor `name`, of this shape and without scales beside it."""
+        location = self._tensors.locate(name)
+        self._check_unscaled(location)
+        self._check_shape(location, shape)
+        return location
 
     def _check_unscaled(self, location: TensorLocation) -> None:
         """Only the matrices of linear layers may have scales beside them."""

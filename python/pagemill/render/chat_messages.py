@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
+from pagemill.inputs.prepared_media import MediaKind
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_array, as_object
 
@@ -30,8 +31,8 @@ def prepared(message: Message, *, takes_parts: bool, takes_null: bool) -> dict[s
       takes_null: the template compares contents with none.
 
     Raises:
-      RenderError: a content part is neither text nor an image, or the template takes no parts and
-        there is an image.
+      RenderError: a content part is neither text nor media, or the template takes no parts and
+        there are media.
     """
     fields = {key: value for key, value in message.items() if value is not None}
     parts = as_array(fields.get("content"))
@@ -53,9 +54,10 @@ def prepared(message: Message, *, takes_parts: bool, takes_null: bool) -> dict[s
 
 
 def _template_part(part: Any) -> dict[str, str]:
-    # Images are {"type": "image"}: what they show does not matter to a template.
-    if (as_object(part) or {}).get("type") == "image":
-        return {"type": "image"}
+    # Images are {"type": "image"}: what they show does not matter to a template. Audio is alike.
+    kind: Any = (as_object(part) or {}).get("type")
+    if kind in get_args(MediaKind):
+        return {"type": kind}
     (text,) = part_texts([part])
     return {"type": "text", "text": text}
 

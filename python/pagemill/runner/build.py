@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.inputs.task import Pooled, Task
 from pagemill.layers.base import Weights
@@ -20,7 +21,6 @@ from pagemill.models.base import (
     Classifier,
     Config,
     EncoderInputs,
-    Image,
     MediaInputs,
     MediaModel,
     MediaTraits,
@@ -60,7 +60,8 @@ class BuildOptions:
     with `adapters`, requests may have adapters of the linear layers; `implementation` is "native",
     "transformers", or "auto": native if there is native support, else by `transformers`;
     `draft_states` are what it returns for a head that drafts, as the output of that name; with
-    `language_only` the model takes no media, and its encoder is not built."""
+    `language_only`, or if it takes no other kinds than those of `refused_media`, the model takes no
+    media, and its encoder is not built."""
 
     max_model_len: int | None = None
     task: Task | None = None
@@ -74,18 +75,19 @@ class BuildOptions:
     implementation: str = "native"
     draft_states: DraftStates | None = None
     language_only: bool = False
+    refused_media: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltEncoder:
-    """The program that computes embeddings of media items; `features` computes its input for an
-    image (`MediaModel.features`), which `layout` divides before, if the model has tiles
+    """The program that computes embeddings of media items; `features` computes its input for
+    an image or audio (`MediaModel.features`), which `layout` divides before, if the model has tiles
     (`TiledModel.layout`)."""
 
     program_text: str
     traits: MediaTraits
-    features: Callable[[Image], MediaFeatures]
-    layout: Callable[[Image], Sequence[Image | str]] | None = None
+    features: Callable[[PreparedMedia], MediaFeatures]
+    layout: Callable[[PreparedMedia], Sequence[PreparedMedia | str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,7 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     tail = choose_tail(
         source, model, task=options.task, pooling=options.pooling, normalize=options.normalize
     )
+    takes_media = _takes_media(traits.media, options)
     weights = trace_model(
         model,
         source,
@@ -153,12 +156,12 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         options.shard,
         adapters=options.adapters,
         draft_states=options.draft_states,
-        takes_media=not options.language_only,
+        takes_media=takes_media,
     )
     _return_values(weights.trace, "hidden_states", RESULT, "hidden", options.hidden_states)
     _return_values(weights.trace, "experts", EXPERTS, EXPERTS, options.experts)
     program = weights.trace.program
-    encoder = _build_encoder(model, source, options, weights)
+    encoder = _build_encoder(model, source, options, weights, takes_media)
     weights.check_all_used({**model.ignored, **OTHER_TAILS})
     if options.shard.ranks > 1 and not any("ranks" in dict(op.attributes) for op in program.ops):
         raise ModelConfigError(
@@ -231,8 +234,18 @@ def text_of(program: Program, *, rewrite: bool = True) -> str:
     return _native.rewrite_program(text)
 
 
+def _takes_media(media: MediaTraits | None, options: BuildOptions) -> bool:
+    if media is None or options.language_only:
+        return False
+    return not media.placeholders.keys() <= options.refused_media
+
+
 def _build_encoder(
-    model: Model, source: ModelSource, options: BuildOptions, weights: WeightBinder
+    model: Model,
+    source: ModelSource,
+    options: BuildOptions,
+    weights: WeightBinder,
+    takes_media: bool,
 ) -> BuiltEncoder | None:
     """The encoder of a model with media, unless it is not wanted; the tensors that it reads count
     as used in `weights` in any case."""
@@ -241,7 +254,7 @@ def _build_encoder(
     own = WeightBinder(Trace(), source)  # undivided: one rank runs it
     media = _trace_encoder(model, own)
     weights.claim_all(own)
-    if options.language_only:
+    if not takes_media:
         return None
     text = text_of(own.trace.program, rewrite=options.rewrite)
     layout = model.layout if isinstance(model, TiledModel) else None
@@ -264,7 +277,7 @@ def _trace_encoder(model: MediaModel, own: Weights) -> MediaTraits:
 
 
 def media_model(source: ModelSource) -> MediaModel | None:
-    """The model of `source`, without its weights, if it takes images.
+    """The model of `source`, without its weights, if it takes media.
 
     Raises:
         ModelConfigError: the architecture or one of its settings is not supported.
@@ -297,8 +310,11 @@ _SIZES = (
     "dim",
     "hidden_dim",
     "n_heads",
+    "d_model",
+    "encoder_ffn_dim",
+    "max_source_positions",
 )
-_LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers")
+_LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers", "encoder_layers")
 
 
 def check_sizes(source: ModelSource, *, vocabulary: bool = True) -> None:
@@ -332,8 +348,12 @@ def check_sizes(source: ModelSource, *, vocabulary: bool = True) -> None:
 
 def _parts(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Configurations of models that the model is made of."""
-    parts = (config.get(key) for key in ("text_config", "vision_config"))
-    return [cast("Mapping[str, Any]", part) for part in parts if isinstance(part, Mapping)]
+    values = (config.get(key) for key in ("text_config", "vision_config"))
+    parts = [cast("Mapping[str, Any]", part) for part in values if isinstance(part, Mapping)]
+    audio = config.get("audio_config")
+    if isinstance(audio, Mapping):  # an encoder has no vocabulary, and some of these state one
+        parts.append({**cast("Mapping[str, Any]", audio), "vocab_size": None})
+    return parts
 
 
 def trace_model(

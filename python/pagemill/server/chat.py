@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from pagemill.inputs.media_owner import MediaOwner
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.output_parser import ParserOptions
 from pagemill.render.renderers.base import RESPONSE_FORMAT
@@ -32,14 +33,11 @@ from pagemill.server.protocol.chat import (
     tool_schemas,
 )
 from pagemill.server.protocol.generate import GenerateRequest, as_generate_request
-from pagemill.server.protocol.images import SentImage, image_parts, without_urls
+from pagemill.server.protocol.media import SentMedia, media_parts, without_urls
 from pagemill.server.protocol.sampling import transfer_params
 from pagemill.server.protocol.structured import wanted_output
 from pagemill.server.rendering import Rendering
 from pagemill.server.tool_choice import ToolChoice, call_constraint, read_tool_choice
-
-if TYPE_CHECKING:  # Pillow is an extra
-    from pagemill.render.media.processors import Prepared
 
 MAX_SHARED_BYTES = 2**26
 """Of the template's variables times the conversations of a batch: each is rendered with them."""
@@ -87,15 +85,15 @@ async def start_chats(
             " time: send fewer conversations.",
             "messages",
         )
-    # Read together: the limits on images are those of a request.
-    sent = [_images_of(index, request) for index, request in enumerate(requests)]
-    every = [image for images in sent for image in images]
-    read = iter(await rendering.images.read(every, _media_owner(requests[0], caller)))
+    # Read together: the limits on media are those of a request.
+    sent = [_media_of(index, request) for index, request in enumerate(requests)]
+    every = [item for media in sent for item in media]
+    read = iter(await rendering.media.read(every, _media_owner(requests[0], caller)))
     prompts: list[RenderedPrompt] = []
     for index, request in enumerate(requests):
-        images = [next(read) for _ in sent[index]]
+        media = [next(read) for _ in sent[index]]
         with _conversation(index):
-            prompts.append(await _prompt(rendering, request, variables, images))
+            prompts.append(await _prompt(rendering, request, variables, media))
     return await pipeline.generate(prompts, sampling, options)
 
 
@@ -116,7 +114,7 @@ async def render_chat(
     )
     if prompt.media:
         raise bad_request(
-            "`messages` with images cannot be rendered: token ids do not say what the images are.",
+            "`messages` with media cannot be rendered: token ids do not say what the media are.",
             "messages",
         )
     (fitted,) = pipeline.fit([prompt], options)
@@ -194,31 +192,31 @@ async def rendered_prompt(
     """The messages and tools of `caller`'s request as a prompt.
 
     Raises:
-        ApiError: see `Rendering.chat` and `Images`.
+        ApiError: see `Rendering.chat` and `Media`.
     """
-    sent = image_parts(request.messages)
-    images = await rendering.images.read(sent, _media_owner(request, caller))
+    sent = media_parts(request.messages)
+    media = await rendering.media.read(sent, _media_owner(request, caller))
     variables = _template_variables(request, rendering.renderer.chat_variables)
-    return await _prompt(rendering, request, variables, images)
+    return await _prompt(rendering, request, variables, media)
 
 
 async def _prompt(
     rendering: Rendering,
     request: ChatRequest,
     variables: dict[str, Any],
-    images: Sequence[Prepared],
+    media: Sequence[PreparedMedia],
 ) -> RenderedPrompt:
-    """The prompt with the request's `images`, which have been read."""
+    """The prompt with the request's `media`, which have been read."""
     render = functools.partial(
         rendering.renderer.render_chat,
-        without_urls(request.messages) if images else request.messages,
+        without_urls(request.messages) if media else request.messages,
         request.tools or None,
         request.add_generation_prompt,
         request.continue_final_message,
         variables,
     )
     prompt = await rendering.chat(render, request.add_special_tokens)
-    return await rendering.images.place(prompt, images)
+    return await rendering.media.place(prompt, media)
 
 
 def requested_tokens(request: ChatRequest) -> tuple[int | None, str]:
@@ -262,11 +260,11 @@ def _conversation(index: int) -> Generator[None]:
         raise ApiError(error.status, message, error.param, error.type_name) from error
 
 
-def _images_of(index: int, request: ChatRequest) -> list[SentImage]:
-    """The images of a batch's conversation, named as parts of the batch."""
+def _media_of(index: int, request: ChatRequest) -> list[SentMedia]:
+    """The media of a batch's conversation, named as parts of the batch."""
     return [
-        image._replace(where=f"messages[{index}]{image.where.removeprefix('messages')}")
-        for image in image_parts(request.messages)
+        item._replace(where=f"messages[{index}]{item.where.removeprefix('messages')}")
+        for item in media_parts(request.messages)
     ]
 
 

@@ -14,7 +14,7 @@ from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.server import chat
 from pagemill.server.caller import ANONYMOUS
 from pagemill.server.errors import bad_request
-from pagemill.server.protocol.images import SentImage
+from pagemill.server.protocol.media import SentMedia
 from pagemill.server.protocol.structured import wanted_output
 from pagemill.server.testing.fake_renderer import MARKED, FakeRenderer
 from pagemill.server.testing.fake_server import FakeServer, fake_server
@@ -124,10 +124,10 @@ def test_images_are_limited_by_request() -> None:
     class Images:
         """Each image is as wide as its URL says; two of a request are taken."""
 
-        most = 2
+        kinds = ("image",)
 
-        async def read(self, sent: Sequence[SentImage], owner: MediaOwner) -> Sequence[Any]:
-            if len(sent) > self.most:
+        async def read(self, sent: Sequence[SentMedia], owner: MediaOwner) -> Sequence[Any]:
+            if len(sent) > 2:
                 raise bad_request(f"{[image.where for image in sent]}", "messages")
             return [image.url for image in sent]
 
@@ -142,7 +142,7 @@ def test_images_are_limited_by_request() -> None:
 
     async def body(server: FakeServer) -> None:
         pipeline = server.state.models.resolve(None, ANONYMOUS).model
-        pipeline.rendering.images = Images()
+        pipeline.rendering.media = Images()
         await post(server, messages=[shown("1"), user("Hi"), shown("2")], max_tokens=1)
         ends = [int(state.prompt[-1]) for state in server.engine.submitted]
         assert (ends[0], ends[2]) == (1, 2) and ends[1] > 2

@@ -45,5 +45,5 @@ def no_such_route(models: ModelRegistry, path: str) -> ApiError:
 
 def served_paths(endpoints: Sequence[Endpoint], models: ModelRegistry) -> str:
     """The routes of the loaded model's task."""
-    takes_json = [e for e in endpoints if e.transport is Transport.JSON]
-    return " or ".join(e.path for e in takes_json if models.task in e.tasks)
+    work = [e for e in endpoints if e.transport in (Transport.JSON, Transport.AUDIO_FORM)]
+    return " or ".join(e.path for e in work if not models.tasks.isdisjoint(e.tasks))

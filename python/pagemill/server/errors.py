@@ -29,6 +29,7 @@ TYPE_OF_STATUS: Mapping[int, str] = {
     408: "RequestTimeoutError",
     409: "ConflictError",
     413: "PayloadTooLargeError",
+    422: "UnprocessableEntityError",
     426: "UpgradeRequiredError",
     429: "RateLimitError",
     431: "HeadersTooLargeError",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
@@ -13,17 +13,17 @@ from pagemill.server.errors import ApiError, invalid_body
 
 FILE = "file"
 """The name of the part that is a file."""
-_MAX_FIELDS = 16
+_MAX_FIELDS = 32
 _MAX_FIELD_BYTES = 4096
 # What a form has beside its file: fields, boundaries, headers of parts.
 _MAX_OTHER_BYTES = 128 * 1024
-_NESTED = re.compile(r"(\w+)\[(\w+)\]")
+_NESTED = re.compile(r"(\w+)\[(\w*)\]")
 
 
 class FileSink(Protocol):
-    """Where the file goes."""
+    """Where the file goes. `filename` None: its part has no name, as that of text."""
 
-    async def begin(self, filename: str) -> None: ...
+    async def begin(self, filename: str | None) -> None: ...
 
     async def write(self, data: bytes) -> None: ...
 
@@ -31,7 +31,8 @@ class FileSink(Protocol):
 async def read_form(request: Request, max_file_bytes: int, flag: str, file: FileSink) -> Any:
     """The fields of the form, with `file` as the field FILE if it has one.
 
-    `a[b]` is the field `b` of the object `a`. `flag` sets `max_file_bytes`.
+    `a[b]` is the field `b` of the object `a`, and `a[]` an item of the list `a`. `flag` sets
+    `max_file_bytes`.
 
     Raises:
         ApiError: 400 for another content type or a form that is not well-formed, 413 for a file
@@ -56,7 +57,7 @@ async def read_form(request: Request, max_file_bytes: int, flag: str, file: File
         file_bytes += len(data)
         if file_bytes > max_file_bytes or all_bytes - file_bytes > _MAX_OTHER_BYTES:
             raise too_large
-        if form.filename is not None and not begun:
+        if form.has_file and not begun:
             begun = True
             await file.begin(form.filename)
         if data:
@@ -71,7 +72,7 @@ def _boundary(content_type: str) -> bytes:
         raise ApiError(
             400,
             "The header Content-Type must be multipart/form-data with a boundary, not"
-            f" {content_type[:100]!r}; with curl: -F file=@NAME -F purpose=batch.",
+            f" {content_type[:100]!r}; with curl: -F file=@NAME, and -F FIELD=VALUE for others.",
         )
     return options[b"boundary"]
 
@@ -80,6 +81,7 @@ class _Form:
     """What came of the form. The parser's callbacks have its own types of arguments."""
 
     def __init__(self, boundary: bytes) -> None:
+        self.has_file = False
         self.filename: str | None = None
         self._fields: dict[str, Any] = {}
         self._num_fields = 0
@@ -150,9 +152,11 @@ class _Form:
         self._name = options[b"name"].decode("utf-8", "replace")
         self._is_file = self._name == FILE
         if self._is_file:
-            if self.filename is not None:
+            if self.has_file:
                 raise invalid_body(f"The form has more than one `{FILE}`.", FILE)
-            self.filename = options.get(b"filename", b"upload").decode("utf-8", "replace")
+            self.has_file = True
+            if b"filename" in options:
+                self.filename = options[b"filename"].decode("utf-8", "replace")
 
     def _on_part_data(self, data: bytes, start: int, end: int) -> None:
         if self._is_file:
@@ -177,9 +181,17 @@ class _Form:
             self._fields[self._name] = text
             return
         outer, inner = nested[1][:100], nested[2]
-        if isinstance(self._fields.setdefault(outer, {}), str):
-            raise invalid_body(f"The field {outer!r} is both text and an object.", outer)
-        self._fields[outer][inner] = text
+        found: object = self._fields.setdefault(outer, {} if inner else [])
+        if isinstance(found, dict) and inner:
+            cast(dict[str, str], found)[inner] = text
+        elif isinstance(found, list) and not inner:
+            cast(list[str], found).append(text)
+        else:
+            raise invalid_body(
+                f"The field {outer!r} has values of several kinds: text, a list ({outer}[]) or an"
+                f" object ({outer}[name]).",
+                outer,
+            )
 
     def _on_end(self) -> None:
         self._is_complete = True

@@ -28,15 +28,16 @@ GOOD = part("file", FILE, '; filename="a b.jsonl"') + part("purpose", b"batch") 
 
 class Sink:
     def __init__(self) -> None:
-        self.filename = ""
+        self.begun = 0
+        self.filename: str | None = None
         self.content = b""
 
-    async def begin(self, filename: str) -> None:
-        assert not self.filename
+    async def begin(self, filename: str | None) -> None:
+        self.begun += 1
         self.filename = filename
 
     async def write(self, data: bytes) -> None:
-        assert self.filename
+        assert self.begun == 1
         self.content += data
 
 
@@ -76,7 +77,13 @@ def test_pieces_of_any_size() -> None:
 
 def test_objects_and_forms_without_a_file() -> None:
     fields, sink = read([part("a[b]", b"1") + part("a[c]", b"2") + part("d", "é".encode()) + END])
-    assert fields == {"a": {"b": "1", "c": "2"}, "d": "é"} and not sink.filename
+    assert fields == {"a": {"b": "1", "c": "2"}, "d": "é"} and not sink.begun
+
+
+def test_lists_and_files_without_a_name() -> None:
+    fields, sink = read([part("a[]", b"1") + part("file", b"x") + part("a[]", b"2") + END])
+    assert fields == {"a": ["1", "2"], "file": sink}
+    assert (sink.begun, sink.filename, sink.content) == (1, None, b"x")
 
 
 @pytest.mark.parametrize(
@@ -88,8 +95,9 @@ def test_objects_and_forms_without_a_file() -> None:
         (part("file", b"a") * 2 + END, "more than one"),
         (part("a", b"\xff") + END, "UTF-8"),
         (part("a", b"x" * 5000) + END, "too long"),
-        (part("a", b"x") * 17 + END, "more than 16"),
-        (part("a", b"x") + part("a[b]", b"x") + END, "both text"),
+        (part("a", b"x") * 33 + END, "more than 32"),
+        (part("a", b"x") + part("a[b]", b"x") + END, "several kinds"),
+        (part("a[]", b"x") + part("a[b]", b"x") + END, "several kinds"),
         (part("", b"x") + END, "no name"),
         (b"--xyz\r\n" + b"A: b\r\n" * 100 + b"\r\n", "not a valid form"),
         (b"--xyz\r\n" + b"A" * 100_000, "not a valid form"),

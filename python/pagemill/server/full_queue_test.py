@@ -21,6 +21,7 @@ from pagemill.server.keys import ApiKey
 from pagemill.server.limits.limiter import KeyLimits
 from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.server.testing.fake_server import FakeServer, fake_server
+from pagemill.server.testing.fake_speech import fake_speech
 
 ONE = FakeOptions(max_running=1, max_waiting=0, retry_after_s=9)
 BODY = {"prompt": "abcd", "max_tokens": 4, "ignore_eos": True}
@@ -43,6 +44,8 @@ FIELDS: dict[str, dict[str, Any]] = {
     "/invocations": BODY,
     "/v1/messages": {"messages": MESSAGES, "max_tokens": 4, "model": "fake"},
     "/v1/responses": {"input": "a"},
+    "/v1/audio/transcriptions": {"language": "en", "max_completion_tokens": "4"},
+    "/v1/audio/translations": {"language": "de", "max_completion_tokens": "4"},
 }
 """A request of each route that takes a place in the queue."""
 KEYS = (
@@ -72,7 +75,11 @@ class CountingRenderer(FakeRenderer):
 async def post(
     fake: FakeServer, path: str, body: object = BODY, key: str = "free"
 ) -> httpx.Response:
-    return await fake.client.post(path, json=body, headers={"X-API-Key": key})
+    headers = {"X-API-Key": key}
+    if path.startswith("/v1/audio/"):
+        fields = body if isinstance(body, dict) else {}
+        return await fake.client.post(path, files={"file": b"a"}, data=fields, headers=headers)
+    return await fake.client.post(path, json=body, headers=headers)
 
 
 async def engine_is(fake: FakeServer, running: int) -> None:
@@ -85,13 +92,17 @@ def while_full(
     check: Callable[[FakeServer, CountingRenderer], Awaitable[None]],
     after: Callable[[FakeServer], Awaitable[None]] | None = None,
     options: FakeOptions = ONE,
+    *,
+    transcribes: bool = False,
 ) -> None:
     """Runs `check` while one request has all the room there is, and `after` when it has ended."""
     renderer = CountingRenderer()
     path = "/pooling" if options.pooled_size else "/v1/completions"
+    path = "/v1/audio/transcriptions" if transcribes else path
 
     async def main() -> None:
-        async with fake_server(options, keys=KEYS, renderer=renderer) as fake:
+        speech = fake_speech() if transcribes else None
+        async with fake_server(options, keys=KEYS, renderer=renderer, speech=speech) as fake:
             fake.engine.paused = True
             first = asyncio.create_task(post(fake, path, FIELDS[path]))
             await engine_is(fake, 1)
@@ -107,13 +118,14 @@ def while_full(
 
 def test_every_route_that_submits_is_queued() -> None:
     assert {row.path for row in ENDPOINTS if row.queued} == set(FIELDS)
-    assert all(row.transport is Transport.JSON for row in ENDPOINTS if row.queued)
+    bodies = (Transport.JSON, Transport.AUDIO_FORM)
+    assert all(row.transport in bodies for row in ENDPOINTS if row.queued)
 
 
 @pytest.mark.parametrize("row", [row for row in ENDPOINTS if row.queued], ids=lambda row: row.name)
 def test_a_full_queue_refuses_before_anything_is_rendered(row: Endpoint) -> None:
     options = ONE
-    if row.tasks and Task.GENERATE not in row.tasks:
+    if row.tasks and row.tasks[0].pools:
         options = replace(ONE, pooled_size=1, task=row.tasks[0])
 
     async def check(fake: FakeServer, renderer: CountingRenderer) -> None:
@@ -133,7 +145,7 @@ def test_a_full_queue_refuses_before_anything_is_rendered(row: Endpoint) -> None
     async def after(fake: FakeServer) -> None:
         assert (await post(fake, row.path, FIELDS[row.path])).status_code == 200
 
-    while_full(check, after, options)
+    while_full(check, after, options, transcribes=Task.TRANSCRIBE in row.tasks)
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])

@@ -92,6 +92,8 @@ class HttpRoute(Route):
             return answer_response(answer, endpoint.errors)
         if endpoint.transport is Transport.FORM:
             return await self._answer_form(request, caller)
+        if endpoint.transport is Transport.AUDIO_FORM:
+            return await self._answer_audio(request, caller)
         body = await read_body(request, server.config.max_body_bytes)
         sent = {**decode_object(body), **request.path_params}
         fields, request_id = named(sent, request.state.request_id)
@@ -110,6 +112,16 @@ class HttpRoute(Route):
             return answer_response(await invoke(self._server, self.row, fields, caller))
         finally:
             await upload.discard()
+
+    async def _answer_audio(self, request: Request, caller: Caller) -> Response:
+        caller.require(self.row.scope)  # before anything is read
+        speech = self._server.models.speech
+        limit = speech.max_bytes
+        async with speech.uploads.upload(limit) as upload:
+            fields = await read_form(request, limit, "--max-audio-bytes", upload)
+            work = invoke(self._server, self.row, fields, caller)
+            answer = await until_disconnect(work, request.receive)
+        return answer_response(answer, self.row.errors)
 
 
 def _of(caller: Caller) -> str:

@@ -15,12 +15,17 @@ from PIL import Image
 
 from pagemill.config import ConfigError, MediaConfig
 from pagemill.inputs.media_owner import MediaOwner
+from pagemill.inputs.prepared_media import MediaKind
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.errors import RenderError
-from pagemill.server import images
+from pagemill.render.media.decode import ImageLimits
+from pagemill.render.media.image_files import ImageFiles
+from pagemill.render.media.media_files import MediaFiles
+from pagemill.render.media.processors import Prepared
+from pagemill.server import media
 from pagemill.server.errors import ApiError
-from pagemill.server.images import ImageReader, NoImages, open_images
-from pagemill.server.protocol.images import SentImage, image_parts, without_urls
+from pagemill.server.media import MediaReader, NoMedia, open_media
+from pagemill.server.protocol.media import SentMedia, media_parts, without_urls
 from pagemill.server.testing.fake_server import fake_server
 
 URL = "https://images.example/cat.png"
@@ -45,24 +50,34 @@ def width_of(image: Image.Image) -> np.ndarray:
     return np.full((3, 1, 1), image.width, np.float32)
 
 
+def reader_of(
+    processor: Callable[[Image.Image], Prepared],
+    config: MediaConfig | None = None,
+    fetch: Callable[[str], bytes] | None = None,
+) -> MediaReader:
+    """One whose images `processor` prepares."""
+    config = config or MediaConfig()
+    limits = ImageLimits(config.max_image_bytes, config.max_image_pixels)
+    files: dict[MediaKind, MediaFiles] = {"image": ImageFiles(limits, processor, config.background)}
+    return MediaReader(config, files, lambda prompt, _: prompt, fetch)
+
+
 def reader(
     fetch: Callable[[str], bytes] = lambda url: file_of(9), config: MediaConfig | None = None
-) -> ImageReader:
+) -> MediaReader:
     """One whose images are their widths."""
-    return ImageReader(config or MediaConfig(), width_of, lambda prompt, _: prompt, fetch)
+    return reader_of(width_of, config, fetch)
 
 
-def sent(*urls: str) -> list[SentImage]:
+def sent(*urls: str) -> list[SentMedia]:
     """Parts of a message."""
-    return [SentImage(f"messages[0].content[{at}]", url) for at, url in enumerate(urls)]
+    return [SentMedia("image", f"messages[0].content[{at}]", url) for at, url in enumerate(urls)]
 
 
 def test_order_is_that_of_the_parts():
     async def run() -> None:
         read = await reader().read(sent(data_url(5), URL, data_url(6), URL), OWNER)
-        assert [int(image.flat[0]) for image in read if isinstance(image, np.ndarray)] == [
-            *(5, 9, 6, 9)
-        ]
+        assert [int(image.values.flat[0]) for image in read] == [5, 9, 6, 9]
 
     asyncio.run(run())
 
@@ -84,7 +99,7 @@ def test_refusals(urls: list[str], config: MediaConfig, why: str):
 
 
 def test_images_together_are_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(images, "MAX_PREPARED_BYTES", 30)
+    monkeypatch.setattr(media, "MAX_PREPARED_BYTES", 30)
     asyncio.run(reader().read(sent(data_url(), data_url()), OWNER))
     with pytest.raises(ApiError, match="at most 30 bytes; send smaller ones, or fewer"):
         asyncio.run(reader().read(sent(data_url(), data_url(), data_url()), OWNER))
@@ -95,10 +110,10 @@ def test_fewer_tiled_images_are_wanted(
     grid: tuple[int, int, int] | None, monkeypatch: pytest.MonkeyPatch
 ):
     """Smaller images are made of as many tiles."""
-    monkeypatch.setattr(images, "MAX_PREPARED_BYTES", 30)
+    monkeypatch.setattr(media, "MAX_PREPARED_BYTES", 30)
     tiles = np.zeros((2, 3, 1, 1), np.float32)
     prepared = tiles if grid is None else (tiles, grid)
-    tiled = ImageReader(MediaConfig(), lambda _: prepared, lambda prompt, _: prompt)
+    tiled = reader_of(lambda _: prepared)
     with pytest.raises(ApiError, match="at most 30 bytes; send fewer"):
         asyncio.run(tiled.read(sent(data_url(), data_url()), OWNER))
 
@@ -112,7 +127,7 @@ def test_failed_fetch_names_the_part():
 
 
 def test_requests_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(images, "MAX_WAITING", 2)
+    monkeypatch.setattr(media, "MAX_WAITING", 2)
     go = threading.Event()
 
     def wait(url: str) -> bytes:
@@ -135,7 +150,7 @@ def test_requests_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_cancelled_requests_leave(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(images, "MAX_WAITING", 1)
+    monkeypatch.setattr(media, "MAX_WAITING", 1)
     go = threading.Event()
 
     def wait(url: str) -> bytes:
@@ -154,14 +169,14 @@ def test_cancelled_requests_leave(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_domains_are_needed_for_urls():
-    plain = ImageReader(MediaConfig(), width_of, lambda prompt, _: prompt)
+    plain = reader_of(width_of)
     with pytest.raises(ApiError, match="--allowed-media-domains"):
         asyncio.run(plain.read(sent(URL), OWNER))
 
 
 def test_model_without_a_known_processor(tmp_path: Path):
-    none = open_images(MediaConfig(), tmp_path, 9, lambda prompt, _: prompt)
-    assert isinstance(none, NoImages)
+    none = open_media(MediaConfig(), ("image",), tmp_path, 9, lambda prompt, _: prompt)
+    assert isinstance(none, NoMedia)
     with pytest.raises(ApiError, match=r"preprocessor_config\.json"):
         asyncio.run(none.read(sent(URL), OWNER))
     assert asyncio.run(none.place(PROMPT, ())) is PROMPT
@@ -172,7 +187,7 @@ def test_unknown_settings_end_the_start(tmp_path: Path):
     (tmp_path / "preprocessor_config.json").write_text(settings)
     config = MediaConfig(mm_processor_kwargs={"crop": 3})
     with pytest.raises(ConfigError, match="--mm-processor-kwargs: crop cannot be set"):
-        open_images(config, tmp_path, 9, lambda prompt, _: prompt)
+        open_media(config, ("image",), tmp_path, 9, lambda prompt, _: prompt)
 
 
 def test_transparent_images_have_the_servers_background():
@@ -182,9 +197,9 @@ def test_transparent_images_have_the_servers_background():
     config = MediaConfig(media_io_kwargs={"image": {"rgba_background_color": [1, 2, 3]}})
     file = io.BytesIO()
     Image.new("RGBA", (1, 1)).save(file, "PNG")
-    server = ImageReader(config, first_color, lambda prompt, _: prompt, lambda _: file.getvalue())
+    server = reader_of(first_color, config, lambda _: file.getvalue())
     (image,) = asyncio.run(server.read(sent(URL), OWNER))
-    assert isinstance(image, np.ndarray) and image.tolist() == [[[1, 2, 3]]]
+    assert image.values.tolist() == [[[1, 2, 3]]]
 
 
 def test_parts_of_messages():
@@ -193,9 +208,9 @@ def test_parts_of_messages():
         {"role": "system", "content": "a"},
         {"role": "user", "content": ["b", image, {"type": "image_url", "image_url": "data:,"}]},
     ]
-    assert image_parts(messages) == [
-        SentImage("messages[1].content[1]", URL),
-        SentImage("messages[1].content[2]", "data:,"),
+    assert media_parts(messages) == [
+        SentMedia("image", "messages[1].content[1]", URL),
+        SentMedia("image", "messages[1].content[2]", "data:,"),
     ]
     bare = {"role": "user", "content": ["b", {"type": "image"}, {"type": "image"}]}
     assert without_urls(messages) == [messages[0], bare]

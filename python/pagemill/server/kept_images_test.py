@@ -13,16 +13,20 @@ from PIL import Image
 
 from pagemill.config import MediaConfig
 from pagemill.inputs.media_owner import MediaOwner
+from pagemill.inputs.prepared_media import MediaKind
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.observe.metrics import RequestMetrics
 from pagemill.render.media.cache import PreparedCache
+from pagemill.render.media.decode import ImageLimits
+from pagemill.render.media.image_files import ImageFiles
+from pagemill.render.media.media_files import MediaFiles
 from pagemill.server.caller import OPERATOR, Caller
 from pagemill.server.chat import rendered_prompt
 from pagemill.server.endpoints.engine import reset_mm_cache
 from pagemill.server.errors import ApiError
-from pagemill.server.images import ImageReader, KeptImages
+from pagemill.server.media import KeptMedia, MediaReader
 from pagemill.server.protocol.chat import ChatRequest, check_messages
-from pagemill.server.protocol.images import SentImage, image_parts
+from pagemill.server.protocol.media import SentMedia, media_parts
 from pagemill.server.responses.input import items_of, messages_of
 from pagemill.server.testing.fake_server import fake_server
 
@@ -37,15 +41,15 @@ def file_of(width: int) -> bytes:
     return file.getvalue()
 
 
-def sent(width: int, uuid: str = "") -> SentImage:
+def sent(width: int, uuid: str = "") -> SentMedia:
     """An image in a data: URL."""
     url = "data:image/png;base64," + base64.b64encode(file_of(width)).decode()
-    return SentImage("messages[0].content[0]", url, uuid)
+    return SentMedia("image", "messages[0].content[0]", url, uuid)
 
 
-def only_named(uuid: str) -> SentImage:
+def only_named(uuid: str) -> SentMedia:
     """A part without data."""
-    return SentImage("messages[0].content[0]", "", uuid)
+    return SentMedia("image", "messages[0].content[0]", "", uuid)
 
 
 class Server:
@@ -55,10 +59,11 @@ class Server:
         self.prepared: list[int] = []
         self.fetched: list[str] = []
         self.metrics = RequestMetrics("m", 100)
-        kept = KeptImages(PreparedCache(max_bytes), self.metrics)
-        self.reader = ImageReader(
-            MediaConfig(), self._prepare, lambda prompt, _: prompt, self._fetch, kept
-        )
+        kept = KeptMedia(PreparedCache(max_bytes), self.metrics)
+        files: dict[MediaKind, MediaFiles] = {
+            "image": ImageFiles(ImageLimits(2**20, 2**20), self._prepare)
+        }
+        self.reader = MediaReader(MediaConfig(), files, lambda prompt, _: prompt, self._fetch, kept)
 
     def _prepare(self, image: Image.Image) -> np.ndarray:
         self.prepared.append(image.width)
@@ -68,10 +73,10 @@ class Server:
         self.fetched.append(url)
         return file_of(9)
 
-    def read(self, *images: SentImage, owner: MediaOwner = OWNER) -> list[int]:
+    def read(self, *images: SentMedia, owner: MediaOwner = OWNER) -> list[int]:
         """The widths of the images that were read."""
         read = asyncio.run(self.reader.read(images, owner))
-        return [int(image.flat[0]) for image in read if isinstance(image, np.ndarray)]
+        return [int(image.values.flat[0]) for image in read]
 
     def counts(self) -> tuple[float, float]:
         """Queries and hits."""
@@ -98,10 +103,12 @@ def test_equal_files_are_prepared_once():
 
 def test_a_named_image_is_sent_once():
     server = Server()
-    assert server.read(SentImage("messages[0].content[0]", URL, "cat"), sent(5, "dog")) == [9, 5]
+    assert server.read(
+        SentMedia("image", "messages[0].content[0]", URL, "cat"), sent(5, "dog")
+    ) == [9, 5]
     assert server.read(only_named("dog"), sent(7), only_named("cat")) == [5, 7, 9]
     # The name says what the image is: its URL is not read again.
-    assert server.read(SentImage("messages[0].content[0]", URL, "cat")) == [9]
+    assert server.read(SentMedia("image", "messages[0].content[0]", URL, "cat")) == [9]
     assert server.fetched == [URL] and server.prepared == [9, 5, 7]
     assert server.counts() == (6, 3)
 
@@ -111,7 +118,7 @@ def test_no_other_owner_finds_a_name(field: str):
     server = Server()
     server.read(sent(5, "dog"))
     other = OWNER._replace(**{field: "other"})
-    with pytest.raises(ApiError, match=r"`messages\[0\].content\[0\]` has no `image_url`") as error:
+    with pytest.raises(ApiError, match=r"`messages\[0\].content\[0\]` has no file") as error:
         server.read(only_named("dog"), owner=other)
     assert error.value.status == 400
     # What another owner sends under the name does not change the image.
@@ -120,7 +127,7 @@ def test_no_other_owner_finds_a_name(field: str):
 
 
 def test_what_is_forgotten_has_to_be_sent_again(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("pagemill.server.images.MAX_WAITING", 1)
+    monkeypatch.setattr("pagemill.server.media.MAX_WAITING", 1)
     server = Server()
     server.read(sent(5, "dog"))
     server.reader.reset_cache()
@@ -148,7 +155,7 @@ def part(**fields: Any) -> list[dict[str, Any]]:
 def test_parts_may_have_a_name_alone(url: dict[str, Any]):
     messages = part(uuid="a", **url)
     check_messages(messages)
-    assert image_parts(messages) == [SentImage("messages[0].content[0]", "", "a")]
+    assert media_parts(messages) == [SentMedia("image", "messages[0].content[0]", "", "a")]
 
 
 @pytest.mark.parametrize(
@@ -172,7 +179,7 @@ def test_images_of_responses_have_names():
     (item,) = items_of([{"role": "user", "content": content}])
     assert item["content"] == content
     chat = messages_of(None, [item])
-    assert image_parts(chat) == [SentImage("messages[0].content[0]", "", "a")]
+    assert media_parts(chat) == [SentMedia("image", "messages[0].content[0]", "", "a")]
     with pytest.raises(ApiError, match=r"content\[0\].uuid`"):
         items_of([{"role": "user", "content": [{"type": "input_image", "uuid": 1}]}])
 
@@ -182,7 +189,7 @@ def test_a_request_is_its_callers():
     empties the cache."""
 
     class Recorder:
-        most = 1
+        kinds = ("image",)
         owners: list[MediaOwner]
         resets = 0
 
@@ -199,7 +206,7 @@ def test_a_request_is_its_callers():
     async def run() -> None:
         async with fake_server() as fake:
             model = fake.state.models.resolve(None, OPERATOR).model
-            model.rendering.images = recorder = Recorder()
+            model.rendering.media = recorder = Recorder()
             request = ChatRequest(messages=part(uuid="a"), cache_salt="s")
             await rendered_prompt(model.rendering, request, Caller("k", tenant="t"))
             assert recorder.owners == [MediaOwner("k", "t", "s")]

@@ -33,11 +33,13 @@ class ModelInfo:
     """Whether requests may name adapters."""
     fingerprint: str = ""
     """`system_fingerprint` of responses."""
+    generates: frozenset[Task] = frozenset({Task.GENERATE})
+    """What it is for if it does not pool."""
 
     @property
-    def task(self) -> Task:
+    def tasks(self) -> frozenset[Task]:
         """What it is for."""
-        return Task.GENERATE if self.pooled is None else self.pooled.task
+        return self.generates if self.pooled is None else frozenset({self.pooled.task})
 
     @property
     def name(self) -> str:

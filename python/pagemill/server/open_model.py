@@ -5,24 +5,27 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pagemill.config import EngineConfig, MediaConfig, flatten
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.client import EngineClient, ModelFacts
-from pagemill.engine.media import ImageFeatures, ImageInput, place_images
+from pagemill.engine.media import MediaFrontEnd, place_media
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.io_processor import open_io_processor
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.observe.metrics import MetricsOptions, RequestMetrics
 from pagemill.server.engine_source import EngineSource
 from pagemill.server.errors import from_engine
 from pagemill.server.fingerprint import system_fingerprint
-from pagemill.server.images import ImageReader, KeptImages, NoImages, open_images
+from pagemill.server.media import KeptMedia, MediaReader, NoMedia, open_media
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.pooling.plugin import DataPlugin
 from pagemill.server.rendering import Renderer, open_renderer, vocabulary_opener
+from pagemill.server.speech.speech import generating_tasks, open_speech
 from pagemill.weights.source import ModelSource
 
 
@@ -54,39 +57,43 @@ async def open_model(
     source.grammars.open_vocabulary = vocabulary_opener(
         renderer, model.vocab_size, engine.eos_token_ids
     )
-    media = media or MediaConfig()
-    kept = KeptImages.of(media, "" if observed is None else observed.shared_folder, metrics)
-    most = client.model.max_image_tokens
-    images = await asyncio.to_thread(_images, files, most, media, kept, renderer)
-    if config.model.language_model_only:
-        images = NoImages("this server has no encoder for images (--language-model-only)")
-    pipeline = Pipeline(engine, renderer, model, metrics, source.grammars, images)
+    limits = media or MediaConfig()
+    kept = KeptMedia.of(limits, "" if observed is None else observed.shared_folder, metrics)
+    most = client.model.max_item_tokens
+    opened = await asyncio.to_thread(_media, files, most, limits, kept, renderer)
+    if most == 0 and (config.model.language_model_only or config.refused_media):
+        opened = NoMedia("this server has no encoder of media (--language-model-only)")
+    speech = open_speech(files, renderer, opened)
+    model = replace(model, generates=generating_tasks(files, speech))
+    pipeline = Pipeline(engine, renderer, model, metrics, source.grammars, opened)
+    pipeline.speech = speech
     processor = open_io_processor(config.model.io_processor_plugin, model.pooled)
     pipeline.plugin = None if processor is None else DataPlugin(processor)
     return client, pipeline
 
 
-def _images(
+def _media(
     files: ModelSource,
     max_tokens: int,
     config: MediaConfig,
-    kept: KeptImages,
+    kept: KeptMedia,
     renderer: Renderer,
-) -> ImageReader | NoImages:
-    features = ImageFeatures.of(files) if max_tokens else None
-    if features is None:
-        return NoImages()
+) -> MediaReader | NoMedia:
+    front_end = MediaFrontEnd.of(files) if max_tokens else None
+    if front_end is None:
+        return NoMedia()
 
     def encode(text: str) -> list[int]:
         return renderer.encode(text, add_special_tokens=False, parse_special=True)
 
-    def place(prompt: RenderedPrompt, images: Sequence[ImageInput]) -> RenderedPrompt:
+    def place(prompt: RenderedPrompt, media: Sequence[PreparedMedia]) -> RenderedPrompt:
         try:
-            return place_images(prompt, images, features, encode)
+            return place_media(prompt, media, front_end, encode)
         except EngineError as error:
             raise from_engine(EngineError(error.code, error.message, "messages")) from error
 
-    return open_images(config, Path(files.path), max_tokens, place, kept)
+    kinds = tuple(front_end.traits.placeholders)
+    return open_media(config, kinds, Path(files.path), max_tokens, place, kept)
 
 
 def _model_info(facts: ModelFacts, config: EngineConfig) -> ModelInfo:

@@ -15,12 +15,14 @@ from pagemill.server.caller import Scope
 from pagemill.server.endpoints.endpoint import Endpoint, Transport
 from pagemill.server.errors import RETRY_AFTER_S, TYPE_OF_STATUS
 from pagemill.server.protocol.file import UploadedFile
+from pagemill.server.protocol.transcription import UploadedAudio
 
 _JSON = "application/json"
 _MEDIA_TYPES = {
     Transport.JSON: _JSON,
     Transport.PATH_AND_JSON: _JSON,
     Transport.FORM: "multipart/form-data",
+    Transport.AUDIO_FORM: "multipart/form-data",
 }
 _ERRORS_OF_ALL = frozenset({403, 408, 431, 500, 503})
 _ERRORS_OF_KEYS = frozenset({401})
@@ -81,8 +83,8 @@ def _answers(endpoint: Endpoint) -> tuple[Any, ...]:
 
 
 def _file_schema(kind: type[Any]) -> dict[str, Any]:
-    """The schema of a part that is a file, the only type that msgspec does not know."""
-    if kind is not UploadedFile:
+    """The schema of a part that is a file; msgspec knows all other types."""
+    if kind not in (UploadedFile, UploadedAudio):
         raise NotImplementedError
     return {"type": "string", "format": "binary"}
 

@@ -29,14 +29,15 @@ from pagemill.server.constraint import Constraint
 from pagemill.server.constraint_compiler import ConstraintCompiler
 from pagemill.server.errors import bad_request, from_engine
 from pagemill.server.generation import Generation
-from pagemill.server.images import Images
 from pagemill.server.limits.limiter import Charge
+from pagemill.server.media import Media
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.output_limits import NO_LIMITS, OutputLimits, token_limits
 from pagemill.server.pooling.plugin import DataPlugin
 from pagemill.server.records.content_log import ContentLog, Source
 from pagemill.server.records.record import Submission, Work
 from pagemill.server.rendering import Renderer, Rendering
+from pagemill.server.speech.speech import Speech
 from pagemill.structured.compiler import GrammarCompiler
 from pagemill.structured.grammar import Grammar
 
@@ -105,12 +106,12 @@ class Pipeline:
         model: ModelInfo,
         metrics: RequestMetrics,
         grammars: GrammarCompiler,
-        images: Images | None = None,
+        media: Media | None = None,
     ) -> None:
         self.engine = engine
         self._constraints = ConstraintCompiler(grammars, renderer.formats, metrics)
         self.renderer = renderer
-        self.rendering = Rendering(renderer, model.max_model_len, images)
+        self.rendering = Rendering(renderer, model.max_model_len, media)
         self.model = model
         self.metrics = metrics
         # Rows that the engine has for this process and this process has not read.
@@ -121,6 +122,8 @@ class Pipeline:
         """Where prompts and outputs are logged; None: nowhere."""
         self.plugin: DataPlugin | None = None
         """What reads the `data` of requests; None: they have none."""
+        self.speech: Speech | None = None
+        """What reads audio to transcribe; None: the model transcribes nothing."""
 
     def with_adapter(self, name: str) -> Pipeline:
         """The same model computed with the adapter `name`, which is its name in responses."""
@@ -423,7 +426,7 @@ class Pipeline:
         if prompt.media:
             raise EngineError(
                 "INVALID_ARGUMENT",
-                f"`{options.param}` has {len(prompt)} tokens, and a prompt with images is not"
+                f"`{options.param}` has {len(prompt)} tokens, and a prompt with media is not"
                 f" truncated to {kept}: send fewer of them.",
                 "truncate_prompt_tokens",
             )

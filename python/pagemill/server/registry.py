@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pagemill.config.lora import MAX_NAME_CHARS
 from pagemill.engine.outputs import EngineError
+from pagemill.inputs.prepared_media import MediaKind
 from pagemill.inputs.task import Task
 from pagemill.server.caller import Caller
 from pagemill.server.errors import ApiError, from_engine
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
+from pagemill.server.speech.speech import Speech
 
 _VERBS: Mapping[Task, str] = {
     Task.GENERATE: "generates text",
+    Task.TRANSCRIBE: "transcribes speech",
     Task.EMBED: "makes embeddings",
     Task.CLASSIFY: "classifies texts",
     Task.TOKEN_EMBED: "makes embeddings of tokens",
@@ -40,17 +43,24 @@ class ModelRegistry:
     def __init__(self, model: Pipeline) -> None:
         self._model = model
         self.names = model.model.names
-        self.task = model.model.task
+        self.tasks = model.model.tasks
 
     @property
     def summary(self) -> str:
         """What the server does, for refusals."""
-        return f"The model `{self.names[0]}` {_VERBS[self.task]}"
+        verbs = " and ".join(_VERBS[task] for task in sorted(self.tasks))
+        return f"The model `{self.names[0]}` {verbs}"
 
     @property
-    def takes_images(self) -> bool:
-        """Whether messages may have images."""
-        return self._model.rendering.images.most > 0
+    def media_kinds(self) -> Sequence[MediaKind]:
+        """Those of the media that messages may have."""
+        return self._model.rendering.media.kinds
+
+    @property
+    def speech(self) -> Speech:
+        """What reads audio, of a model that transcribes."""
+        assert self._model.speech is not None, "there are no routes of transcriptions then"
+        return self._model.speech
 
     @property
     def base(self) -> ModelInfo:

@@ -30,7 +30,7 @@ from pagemill.render.token_id_renderer import AnyRenderer, TokenIdRenderer
 from pagemill.render.token_reach import utf8_bytes
 from pagemill.render.tokenizer import NO_LIMITS, TextLimits, TextPair, TextTokenizer
 from pagemill.server.errors import ApiError, bad_request
-from pagemill.server.images import Images, NoImages
+from pagemill.server.media import Media, NoMedia
 from pagemill.server.text_gate import TextGate
 from pagemill.structured.vocabulary import Vocabulary
 
@@ -105,12 +105,10 @@ class Renderer(Protocol):
 class Rendering:
     """A model's renderer for the requests of one server. Belongs to one event loop."""
 
-    def __init__(
-        self, renderer: Renderer, max_model_len: int, images: Images | None = None
-    ) -> None:
-        """`images` None: the model takes none."""
+    def __init__(self, renderer: Renderer, max_model_len: int, media: Media | None = None) -> None:
+        """`media` None: the model takes none."""
         self.renderer = renderer
-        self.images: Images = images or NoImages()
+        self.media: Media = media or NoMedia()
         self._max_model_len = max_model_len
         self._gate = TextGate(MAX_BYTES_AT_ONCE)
         self._renders = threading.BoundedSemaphore(MAX_RENDERS)

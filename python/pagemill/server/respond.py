@@ -203,7 +203,7 @@ async def respond(
     """
     if stream_interval is not None:
         return ResponseEvents(generation, wording, stream_interval)
-    return await _whole_response(generation, wording)
+    return wording.whole(await whole_choices(generation))
 
 
 async def read_all(source: Source[D], add: Callable[[D], object], portion: int = 0) -> None:
@@ -227,12 +227,17 @@ async def read_all(source: Source[D], add: Callable[[D], object], portion: int =
     await ended
 
 
-async def _whole_response(generation: Generation, wording: Wording) -> msgspec.Struct:
+async def whole_choices(generation: Generation) -> list[FoldedChoice]:
+    """The choices of `generation`, which is closed.
+
+    Raises:
+        ApiError: one of them failed.
+    """
     choices = [FoldedChoice(index) for index in range(generation.num_choices)]
     try:
         await read_all(generation, lambda delta: choices[delta.index].add(delta))
         if generation.failure is not None:
             raise generation.failure
-        return wording.whole(choices)
+        return choices
     finally:
         generation.close()

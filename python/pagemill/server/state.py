@@ -149,7 +149,7 @@ class ServerState:
     def has_task(self, tasks: Collection[Task]) -> bool:
         """Whether the model is for one of `tasks`, of which none means any; all may be until it is
         loaded."""
-        return not tasks or self._models is None or self._models.task in tasks
+        return not tasks or self._models is None or not self._models.tasks.isdisjoint(tasks)
 
     def check_progress(self) -> None:
         """Raises a 503 ApiError if the engine is stuck (`--engine-stuck-timeout`)."""

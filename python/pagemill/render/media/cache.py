@@ -1,11 +1,11 @@
-"""Prepared images that are kept for later requests, within a bound of bytes.
+"""Prepared media that are kept for later requests, within a bound of bytes.
 
 cache = PreparedCache(max_bytes=2**30)
-key = content_key(owner.cache_salt, data)
-image = cache.get(key)
-if image is None:
-    image = processor(decoded(data, limits))
-    cache.put(key, image)
+key = content_key("image", owner.cache_salt, data)
+media = cache.get(key)
+if media is None:
+    media = files.read(data)
+    cache.put(key, media)
 """
 
 from __future__ import annotations
@@ -15,49 +15,49 @@ from collections import OrderedDict
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pagemill.inputs.media_owner import MediaOwner
-
-if TYPE_CHECKING:  # Pillow is an extra
-    from pagemill.render.media.processors import Prepared
+from pagemill.inputs.prepared_media import MediaKind, PreparedMedia
 
 _ENTRY_BYTES = 1024  # of an entry beside its array, about, without its key
 
 
 class MediaKey(NamedTuple):
-    """What an image is found by: the digest of its file, or the name that its owner gave it."""
+    """What an item is found by: its kind, and the digest of its file or the name that its owner
+    gave it."""
 
+    kind: MediaKind
     owner: tuple[str, ...]
     name: str | bytes
 
 
-def content_key(cache_salt: str, data: bytes) -> MediaKey:
+def content_key(kind: MediaKind, cache_salt: str, data: bytes) -> MediaKey:
     """The key of a file: equal files of requests with equal salts are prepared once."""
-    return MediaKey((cache_salt,), sha256(data).digest())
+    return MediaKey(kind, (cache_salt,), sha256(data).digest())
 
 
-def uuid_key(owner: MediaOwner, uuid: str) -> MediaKey:
-    """The key of an image that its owner names: no other owner finds it."""
-    return MediaKey(tuple(owner), uuid)
+def uuid_key(kind: MediaKind, owner: MediaOwner, uuid: str) -> MediaKey:
+    """The key of an item that its owner names: no other owner finds it."""
+    return MediaKey(kind, tuple(owner), uuid)
 
 
 class PreparedCache:
-    """Keeps the images that were used last. Thread-safe. Its arrays must not be changed."""
+    """Keeps the media that were used last. Thread-safe. Its arrays must not be changed."""
 
     def __init__(self, max_bytes: int, resets: Path | None = None) -> None:
         """Keeps at most `max_bytes`; with 0 nothing.
 
         Args:
-            max_bytes: of all images and their keys.
+            max_bytes: of all media and their keys.
             resets: a file that the processes of a server share; one that calls `reset` empties the
-                caches of all. The others notice at their next image.
+                caches of all. The others notice at their next item.
         """
         self._max_bytes = max_bytes
         self._resets = resets
         self._seen_resets = self._num_resets()
         self._num_bytes = 0
-        self._images: OrderedDict[MediaKey, Prepared] = OrderedDict()
+        self._media: OrderedDict[MediaKey, PreparedMedia] = OrderedDict()
         self._lock = Lock()
 
     @property
@@ -70,28 +70,28 @@ class PreparedCache:
         """Of what is kept."""
         return self._num_bytes
 
-    def get(self, key: MediaKey) -> Prepared | None:
-        """The image of `key`; None if there is none."""
+    def get(self, key: MediaKey) -> PreparedMedia | None:
+        """The item of `key`; None if there is none."""
         with self._lock:
             self._follow_resets()
-            image = self._images.get(key)
-            if image is not None:
-                self._images.move_to_end(key)
-            return image
+            media = self._media.get(key)
+            if media is not None:
+                self._media.move_to_end(key)
+            return media
 
-    def put(self, key: MediaKey, image: Prepared) -> None:
-        """Keeps `image`, unless it alone is larger than the cache, and evicts what was used longest
+    def put(self, key: MediaKey, media: PreparedMedia) -> None:
+        """Keeps `media`, unless it alone is larger than the cache, and evicts what was used longest
         ago."""
-        size = _size(key, image)
+        size = _size(key, media)
         with self._lock:
             self._follow_resets()
             self._drop(key)
             if size > self._max_bytes:
                 return
-            self._images[key] = image
+            self._media[key] = media
             self._num_bytes += size
             while self._num_bytes > self._max_bytes:
-                self._drop(next(iter(self._images)))
+                self._drop(next(iter(self._media)))
 
     def reset(self) -> None:
         """Forgets everything, in all processes that share `resets`.
@@ -108,12 +108,12 @@ class PreparedCache:
                 self._clear()
 
     def _drop(self, key: MediaKey) -> None:
-        image = self._images.pop(key, None)
-        if image is not None:
-            self._num_bytes -= _size(key, image)
+        media = self._media.pop(key, None)
+        if media is not None:
+            self._num_bytes -= _size(key, media)
 
     def _clear(self) -> None:
-        self._images.clear()
+        self._media.clear()
         self._num_bytes = 0
         self._seen_resets = self._num_resets()
 
@@ -131,11 +131,6 @@ class PreparedCache:
             return 0
 
 
-def prepared_bytes(image: Prepared) -> int:
-    """Bytes of the array of `image`."""
-    return (image[0] if isinstance(image, tuple) else image).nbytes
-
-
-def _size(key: MediaKey, image: Prepared) -> int:
+def _size(key: MediaKey, media: PreparedMedia) -> int:
     characters = sum(map(len, key.owner)) + len(key.name)
-    return _ENTRY_BYTES + 4 * characters + prepared_bytes(image)
+    return _ENTRY_BYTES + 4 * characters + media.values.nbytes

@@ -8,58 +8,68 @@ import numpy as np
 import pytest
 
 from pagemill.inputs.media_owner import MediaOwner
-from pagemill.render.media.cache import PreparedCache, content_key, uuid_key
+from pagemill.inputs.prepared_media import PreparedMedia
+from pagemill.render.media.cache import MediaKey, PreparedCache, content_key, uuid_key
 
 OWNER = MediaOwner("key", "tenant", "salt")
-IMAGE = np.zeros((3, 100, 100), np.float32)
+IMAGE = PreparedMedia("image", np.zeros((3, 100, 100), np.float32))
+BYTES = IMAGE.values.nbytes
+
+
+def of_size(size: int) -> PreparedMedia:
+    return PreparedMedia("image", np.zeros(size, np.float32))
+
+
+def long_name(number: int) -> MediaKey:
+    return uuid_key("image", OWNER, f"{number:0256}")
 
 
 def test_names_belong_to_their_owner_and_contents_to_their_salt():
     others = [OWNER._replace(**{field: "other"}) for field in OWNER._fields]
-    assert len({uuid_key(owner, "a") for owner in (OWNER, *others)}) == 4
-    assert content_key("salt", b"a") == content_key("salt", b"a")
-    assert content_key("salt", b"a") != content_key("other", b"a")
+    assert len({uuid_key("image", owner, "a") for owner in (OWNER, *others)}) == 4
+    assert content_key("image", "salt", b"a") == content_key("image", "salt", b"a")
+    assert content_key("image", "salt", b"a") != content_key("image", "other", b"a")
     # A name is never the digest of a file.
-    digest = content_key("", b"a").name
+    digest = content_key("image", "", b"a").name
     assert isinstance(digest, bytes)
-    assert uuid_key(MediaOwner(), digest.hex()).name != digest
+    assert uuid_key("image", MediaOwner(), digest.hex()).name != digest
 
 
 def test_what_was_used_longest_ago_goes_first():
     cache = PreparedCache(300_000)
-    a, b, c = (uuid_key(OWNER, name) for name in "abc")
+    a, b, c = (uuid_key("image", OWNER, name) for name in "abc")
     for key in (a, b):
         cache.put(key, IMAGE)
     assert cache.get(a) is IMAGE
-    cache.put(c, (IMAGE, (1, 2, 2)))
+    cache.put(c, IMAGE._replace(grid=(1, 2, 2)))
     assert cache.get(b) is None and cache.get(a) is IMAGE and cache.get(c) is not None
-    assert 2 * IMAGE.nbytes < cache.num_bytes <= 300_000
+    assert 2 * BYTES < cache.num_bytes <= 300_000
 
 
 def test_bytes_are_counted_once():
     cache = PreparedCache(300_000)
-    key = uuid_key(OWNER, "a")
+    key = uuid_key("image", OWNER, "a")
     cache.put(key, IMAGE)
     before = cache.num_bytes
     cache.put(key, IMAGE)
     assert cache.num_bytes == before
     # One that does not fit takes the place of none but its own.
-    cache.put(uuid_key(OWNER, "b"), np.zeros(10**5, np.float32))
+    cache.put(uuid_key("image", OWNER, "b"), of_size(10**5))
     assert cache.get(key) is IMAGE
-    cache.put(key, np.zeros(10**5, np.float32))
+    cache.put(key, of_size(10**5))
     assert cache.get(key) is None and cache.num_bytes == 0
 
 
 def test_long_names_count():
     cache = PreparedCache(10_000)
     for number in range(100):
-        cache.put(uuid_key(OWNER, f"{number:0256}"), np.zeros(1, np.float32))
-    assert len([n for n in range(100) if cache.get(uuid_key(OWNER, f"{n:0256}")) is not None]) == 4
+        cache.put(long_name(number), of_size(1))
+    assert len([n for n in range(100) if cache.get(long_name(n)) is not None]) == 4
 
 
 def test_a_reset_reaches_the_caches_of_other_processes(tmp_path: Path):
     first, second = (PreparedCache(300_000, tmp_path / "resets") for _ in range(2))
-    key = uuid_key(OWNER, "a")
+    key = uuid_key("image", OWNER, "a")
     for _ in range(2):
         first.put(key, IMAGE)
         second.put(key, IMAGE)
@@ -70,7 +80,7 @@ def test_a_reset_reaches_the_caches_of_other_processes(tmp_path: Path):
 
 def test_a_reset_that_cannot_be_written_clears_its_own_process(tmp_path: Path):
     cache = PreparedCache(300_000, tmp_path)
-    key = uuid_key(OWNER, "a")
+    key = uuid_key("image", OWNER, "a")
     cache.put(key, IMAGE)
     with pytest.raises(IsADirectoryError):
         cache.reset()
@@ -79,5 +89,5 @@ def test_a_reset_that_cannot_be_written_clears_its_own_process(tmp_path: Path):
 
 def test_without_bytes_nothing_is_kept():
     cache = PreparedCache(0)
-    cache.put(uuid_key(OWNER, "a"), IMAGE)
-    assert not cache.keeps and cache.get(uuid_key(OWNER, "a")) is None
+    cache.put(uuid_key("image", OWNER, "a"), IMAGE)
+    assert not cache.keeps and cache.get(uuid_key("image", OWNER, "a")) is None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import io
 from typing import NamedTuple
 
@@ -24,26 +22,6 @@ class ImageLimits(NamedTuple):
 
     max_bytes: int
     max_pixels: int
-
-
-def data_of(url: str, limits: ImageLimits) -> bytes:
-    """What a data: URL holds, which must be base64.
-
-    Raises:
-      RenderError: it is not one, or is too large.
-    """
-    head, comma, text = url.partition(",")
-    if not comma or not head.lower().endswith(";base64"):
-        raise RenderError("a data: URL must be data:image/png;base64, and the file in base64")
-    if len(text) > limits.max_bytes * 4 // 3 + 4:
-        raise _too_large(limits)
-    try:
-        data = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise RenderError("a data: URL does not hold base64") from None
-    if len(data) > limits.max_bytes:
-        raise _too_large(limits)
-    return data
 
 
 def decoded(data: bytes, limits: ImageLimits, background: Color = WHITE) -> Image.Image:
@@ -85,7 +63,3 @@ def _rgb(image: Image.Image, background: Color) -> Image.Image:
         behind = Image.new("RGBA", opened.size, (*background, 255))
         return Image.alpha_composite(behind, opened).convert("RGB")
     return image.convert("RGB")
-
-
-def _too_large(limits: ImageLimits) -> RenderError:
-    return RenderError(f"it is larger than {limits.max_bytes} bytes")

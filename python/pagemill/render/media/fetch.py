@@ -1,4 +1,4 @@
-"""Images from other hosts: those that the operator allows, at public addresses only.
+"""Media from other hosts: those that the operator allows, at public addresses only.
 
     fetcher = MediaFetcher(("images.example.com",), max_bytes=2**20, timeout_s=5.0)
     data = fetcher.fetch("https://images.example.com/cat.png")
@@ -66,7 +66,7 @@ class MediaFetcher:
         """What the host answers to a GET.
 
         Raises:
-          RenderError: the URL is not allowed, or the image cannot be had within the limits.
+          RenderError: the URL is not allowed, or the file cannot be had within the limits.
         """
         place = self._place(url)
         deadline = time.monotonic() + self.timeout_s
@@ -75,26 +75,26 @@ class MediaFetcher:
         except (OSError, http.client.HTTPException):
             if time.monotonic() >= deadline:
                 raise RenderError(
-                    f"the image at {place.host} did not come within {self.timeout_s:g} s"
+                    f"the file at {place.host} did not come within {self.timeout_s:g} s"
                 ) from None
-            raise RenderError(f"the image cannot be fetched from {place.host}") from None
+            raise RenderError(f"the file cannot be fetched from {place.host}") from None
 
     def _place(self, url: str) -> _Place:
         if len(url) > _MAX_URL_CHARS:
-            raise RenderError(f"the URL of an image has more than {_MAX_URL_CHARS} characters")
+            raise RenderError(f"the URL of a file has more than {_MAX_URL_CHARS} characters")
         try:
             parts = urlsplit(url)
             port = parts.port
         except ValueError:
-            raise RenderError("the URL of an image is not a URL") from None
+            raise RenderError("the URL of a file is not a URL") from None
         scheme, host = parts.scheme.lower(), (parts.hostname or "").lower().rstrip(".")
         if scheme not in _PORTS or not host:
-            raise RenderError("the URL of an image must begin with https://, http:// or data:")
+            raise RenderError("the URL of a file must begin with https://, http:// or data:")
         if parts.username is not None or parts.password is not None:
-            raise RenderError("the URL of an image must not hold a user name or a password")
+            raise RenderError("the URL of a file must not hold a user name or a password")
         if not any(_allows(domain, host, port) for domain in self.domains):
             raise RenderError(
-                f"images are not fetched from {_shown(host, port)}: send the image as a data: URL,"
+                f"media are not fetched from {_shown(host, port)}: send the file as a data: URL,"
                 " or start the server with --allowed-media-domains"
             )
         return _Place(scheme, host, port or _PORTS[scheme], _target(parts))
@@ -102,9 +102,7 @@ class MediaFetcher:
     def _addresses(self, place: _Place) -> Sequence[str]:
         addresses = self.resolve(place.host, place.port)
         if not addresses or not all(map(is_public, addresses)):
-            raise RenderError(
-                f"images are not fetched from {place.host}: its address is not public"
-            )
+            raise RenderError(f"media are not fetched from {place.host}: its address is not public")
         return addresses
 
     def _connected(self, place: _Place, addresses: Sequence[str], deadline: float) -> socket.socket:
@@ -146,7 +144,7 @@ class MediaFetcher:
         while chunk := response.read(_CHUNK_BYTES):
             body += chunk
             if len(body) > self.max_bytes:
-                raise RenderError(f"the image is larger than {self.max_bytes} bytes")
+                raise RenderError(f"the file is larger than {self.max_bytes} bytes")
         if time.monotonic() >= deadline:
             raise TimeoutError
         return bytes(body)
@@ -168,7 +166,7 @@ def _headers(place: _Place) -> dict[str, str]:
     return {
         "Host": place.host + port,
         "User-Agent": "pagemill",
-        "Accept": "image/*",
+        "Accept": "*/*",
         "Accept-Encoding": "identity",
         "Connection": "close",
     }

@@ -21,13 +21,13 @@ class Upload(UploadedFile):
         self._writer: FileWriter | None = None
         self._buffer = bytearray()
 
-    async def begin(self, filename: str) -> None:
+    async def begin(self, filename: str | None) -> None:
         """The client sends a file.
 
         Raises:
             ApiError: there is no room for another one.
         """
-        self._writer = await self._files.create(self._owner, "batch", filename, UPLOAD)
+        self._writer = await self._files.create(self._owner, "batch", filename or "upload", UPLOAD)
 
     async def write(self, data: bytes) -> None:
         """Appends `data`, which reaches the file in portions.

@@ -28,12 +28,17 @@ class Transport(Enum):
     """A JSON object: the body of a POST, or a line of a batch file."""
     FORM = auto()
     """A form with a file (multipart/form-data), which is stored while it is read."""
+    AUDIO_FORM = auto()
+    """A form with a file of audio, which is kept in memory."""
     PATH = auto()
     """The parameters of an HTTP path and its query; such an endpoint exists over HTTP only."""
     PATH_AND_JSON = auto()
     """Both the path and a JSON object, of what one server stores; over HTTP only."""
     WEBSOCKET = auto()
     """Those of PATH, of a request that becomes a WebSocket."""
+
+
+_WORK = (Transport.JSON, Transport.AUDIO_FORM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ class Endpoint:
     @property
     def is_metered(self) -> bool:
         """Whether it counts against a key's limits: it is work for the model or its tokenizer."""
-        return self.scope is Scope.INFERENCE and self.transport is Transport.JSON
+        return self.scope is Scope.INFERENCE and self.transport in _WORK
 
     def load(self) -> Handler:
         """The handler."""

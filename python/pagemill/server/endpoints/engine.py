@@ -95,10 +95,10 @@ async def reset_prefix_cache(server: ServerState, body: ResetRequest, caller: Ca
 
 
 async def reset_mm_cache(server: ServerState, body: dict[str, Any], caller: Caller) -> ResetState:
-    """Forgets all images that were prepared for the model."""
+    """Forgets all media that were prepared for the model."""
     del body
     log_operation("reset_mm_cache", caller)
-    server.models.resolve(None, caller).model.rendering.images.reset_cache()
+    server.models.resolve(None, caller).model.rendering.media.reset_cache()
     return ResetState(True)
 
 
@@ -179,7 +179,7 @@ def _program_texts(model: ModelFacts, path: str) -> dict[str, str]:
             model.max_model_len,
             model.pooled,
             adapters=model.adapters,
-            language_only=model.max_image_tokens == 0,
+            language_only=model.max_item_tokens == 0,
             at_load=model.at_load,
             head=model.head,
         )

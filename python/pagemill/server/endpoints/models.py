@@ -55,5 +55,5 @@ def _card_of(models: ModelRegistry, model: ModelInfo, name: str) -> ModelCard:
         display_name=name,
         max_input_tokens=model.max_model_len,
         max_tokens=model.max_model_len,
-        input_modalities=("text", "image") if models.takes_images else ("text",),
+        input_modalities=("text", *models.media_kinds),
     )

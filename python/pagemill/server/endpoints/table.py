@@ -10,7 +10,7 @@ from pagemill.server.endpoints.endpoint import Endpoint, Transport
 from pagemill.server.error_shapes import ANTHROPIC, COHERE, OPENAI, ErrorShape
 
 _GENERATE = (Task.GENERATE,)
-_POOLING = tuple(task for task in Task if task is not Task.GENERATE)
+_POOLING = tuple(task for task in Task if task.pools)
 _SCORE = (Task.CLASSIFY, Task.EMBED, Task.TOKEN_EMBED)
 
 
@@ -28,6 +28,24 @@ def _conversation(
         transport=Transport.PATH_AND_JSON if method == "POST" else Transport.PATH,
         request=f"conversations:{request}",
         response=f"conversations:{response}",
+    )
+
+
+def _speech(name: str, path: str, handler: str, request: str) -> Endpoint:
+    """A route of models that transcribe."""
+    return Endpoint(
+        name=name,
+        method="POST",
+        path=path,
+        handler=f"speech:{handler}",
+        scope=Scope.INFERENCE,
+        tasks=(Task.TRANSCRIBE,),
+        transport=Transport.AUDIO_FORM,
+        request=f"transcription:{request}",
+        response="transcription:ANSWER",
+        event="transcription:SpeechChunk",
+        queued=True,
+        statuses=(422,),
     )
 
 
@@ -556,6 +574,8 @@ ENDPOINTS = (
         scope=Scope.INFERENCE,
         response="tokenize:TokenizerInfo",
     ),
+    _speech("transcriptions", "/v1/audio/transcriptions", "transcribe", "TranscriptionRequest"),
+    _speech("translations", "/v1/audio/translations", "translate", "TranslationRequest"),
     Endpoint(
         name="version",
         method="GET",

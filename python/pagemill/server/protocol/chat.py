@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from pagemill.render.chat_messages import TEXT_PARTS
 from pagemill.server.errors import bad_request
 from pagemill.server.protocol.decode import FieldRules, Unsupported, nothing, only
-from pagemill.server.protocol.images import check_uuid, has_no_url, image_url
+from pagemill.server.protocol.media import MEDIA_PARTS, check_media, media_kind
 from pagemill.server.protocol.sampling import IGNORED, UNSUPPORTED, GenerationRequest, Positive
 from pagemill.server.protocol.usage import Usage
 from pagemill.server.records.timings import RequestTimings
@@ -130,19 +130,13 @@ def _check_part(part: Any, where: str) -> None:
     fields = cast(dict[str, Any], part)
     kind = fields.get("type")
     field = TEXT_PARTS.get(kind) if isinstance(kind, str) else None
-    if kind == "image_url":
-        is_named, url = check_uuid(fields, where, "messages"), fields.get("image_url")
-        if image_url(url) is None and not (is_named and has_no_url(url)):
-            raise bad_request(
-                f'`{where}.image_url` must be {{"url": URL}}: a data: URL, or one of a host that'
-                " the server allows. It may be null with the `uuid` of an image sent before.",
-                "messages",
-            )
+    if media_kind(fields) is not None:
+        check_media(fields, where, "messages")
         return
     if field is None:
         raise bad_request(
-            f"`{where}.type` is {str(kind)[:40]!r}; parts are of type `text`, or `image_url` if the"
-            " model takes images.",
+            f"`{where}.type` is {str(kind)[:40]!r}; parts are of type `text`, or of those of media"
+            f" that the model takes: {', '.join(MEDIA_PARTS)}.",
             "messages",
         )
     if not isinstance(fields.get(field), str):

@@ -22,8 +22,8 @@ class ModelCard(msgspec.Struct):
     """One served name, with the fields of both OpenAI's and Anthropic's API.
 
     `created` and `created_at` are the same time. `max_input_tokens` and `max_tokens` are
-    `max_model_len`, the bound of both together. `input_modalities`: "text", and "image" if messages
-    may have images.
+    `max_model_len`, the bound of both together. `input_modalities`: "text", and the kinds
+    of media that messages may have, such as "image".
     """
 
     id: str

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from pagemill.render.chat_messages import TEXT_PARTS
 from pagemill.server.errors import ApiError, bad_request
-from pagemill.server.protocol.images import check_uuid
+from pagemill.server.protocol.media import check_uuid
 from pagemill.server.responses.custom_tools import custom_arguments
 from pagemill.server.responses.ids import new_id
 from pagemill.server.tools.call import ApprovedCall

@@ -25,7 +25,7 @@ from pagemill.engine.messages import ModelFacts
 from pagemill.engine.sampling import SamplingDefaults
 from pagemill.engine.testing.fake_engine import FakeEngine, fake_bindings
 from pagemill.engine.testing.fake_model import FakeOptions
-from pagemill.inputs.task import Pooled
+from pagemill.inputs.task import Pooled, Task
 from pagemill.observe.metrics import MetricsOptions, RequestMetrics
 from pagemill.server.app import create_app
 from pagemill.server.key_ring import KeyRing
@@ -33,6 +33,7 @@ from pagemill.server.keys import ApiKey, plain_keys
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.records.record import OnEnd
+from pagemill.server.speech.speech import Speech
 from pagemill.server.state import ServerState
 from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.server.tools.servers import ToolServers
@@ -63,8 +64,10 @@ async def make_pipeline(
     renderer: FakeRenderer | None = None,
     observed: MetricsOptions | None = None,
     max_unfinished: int = 2048,
+    speech: Speech | None = None,
 ) -> Pipeline:
-    """The pipeline over `engine`; its AsyncEngine is started on the running loop."""
+    """The pipeline over `engine`; its AsyncEngine is started on the running loop. With `speech` the
+    model transcribes, and does nothing else."""
     facts = ModelFacts(
         names=("fake", "alias"),
         path="",
@@ -86,9 +89,12 @@ async def make_pipeline(
         created=1700000000,
         defaults=SamplingDefaults(),
         fingerprint="fp_fake",
+        generates=frozenset({Task.GENERATE if speech is None else Task.TRANSCRIBE}),
     )
     metrics = RequestMetrics("fake", max_model_len, observed)
-    return Pipeline(async_engine, renderer, model, metrics, grammars)
+    pipeline = Pipeline(async_engine, renderer, model, metrics, grammars)
+    pipeline.speech = speech
+    return pipeline
 
 
 def _pooled(options: FakeOptions) -> Pooled | None:
@@ -144,6 +150,7 @@ async def fake_server(
     tls: TlsConfig | None = None,
     tools: Sequence[ToolServer] = (),
     content_log: ContentLogConfig | None = None,
+    speech: Speech | None = None,
 ) -> AsyncGenerator[FakeServer, None]:
     """Runs a server in this process; `loaded` False leaves it in its loading phase."""
     options = options or FakeOptions()
@@ -175,6 +182,7 @@ async def fake_server(
         renderer=renderer,
         observed=observed,
         max_unfinished=max_unfinished,
+        speech=speech,
     )
     if loaded:
         state.serve(pipeline, engine.stats)

@@ -1,0 +1,221 @@
+"""Media of an `LLM`: files, URLs, opened images and arrays as the model's encoder takes them.
+
+    media = OfflineMedia(MediaConfig(), Path("llava-1.5-7b-hf"), max_tokens=2048)
+    pixels = media.prepared("image", "cat.png", "image 0")
+
+Limits and results are those of media over HTTP.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+
+from pagemill.config import MediaConfig
+from pagemill.engine.media import media_param
+from pagemill.engine.outputs import EngineError
+from pagemill.inputs.prepared_media import MediaKind, PreparedMedia
+from pagemill.render.errors import RenderError
+from pagemill.render.json_values import as_object
+from pagemill.render.media.cache import PreparedCache, content_key
+from pagemill.render.media.data_url import audio_url, data_of
+from pagemill.render.media.fetch import MediaFetcher
+from pagemill.render.media.media_files import MediaFiles, MissingPackageError, open_files
+
+if TYPE_CHECKING:  # Pillow is an extra
+    from PIL.Image import Image
+
+ImageInput = np.ndarray | tuple[np.ndarray, Sequence[int]]
+"""Pixels [3, height, width], or tiles [tiles, 3, height, width]; or patches [patches, channels], or
+tiles, and how many there are in time, height and width; as the model's processor gives them."""
+ImageSource: TypeAlias = "ImageInput | str | os.PathLike[str] | Image"
+"""What an encoder takes, as it is; the path of an image file; a URL (https:, http: or data:); or an
+image that Pillow has opened."""
+AudioSource: TypeAlias = "np.ndarray | tuple[np.ndarray, int] | str | os.PathLike[str]"
+"""Samples of one channel at the model's rate; samples [samples] or [samples, channels] and how many
+there are in a second; the path of an audio file; or a URL."""
+MediaSource: TypeAlias = "ImageSource | AudioSource"
+
+Message = Mapping[str, Any]
+
+_SCHEMES = ("http", "https", "data")
+# Types of parts: what they have, and whether it is a URL.
+_PARTS: Mapping[str, tuple[MediaKind, bool]] = {
+    "audio": ("audio", False),
+    "audio_url": ("audio", True),
+    "input_audio": ("audio", True),
+    "image": ("image", False),
+    "image_pil": ("image", False),
+    "image_url": ("image", True),
+}
+
+
+class OfflineMedia:
+    """Reads media within the limits of `config`. Not thread-safe."""
+
+    def __init__(self, config: MediaConfig, folder: Path, max_tokens: int) -> None:
+        """Reads nothing yet.
+
+        Args:
+            config: limits, and the hosts of URLs that are fetched.
+            folder: the checkpoint.
+            max_tokens: of an item; 0 for a model that takes no media.
+        """
+        self._config = config
+        self._folder = folder
+        self._max_tokens = max_tokens
+        self._cache = PreparedCache(config.cache_bytes)
+        self._files: dict[MediaKind, MediaFiles] = {}
+
+    def reset_cache(self) -> None:
+        """Forgets media that were prepared."""
+        self._cache.reset()
+
+    def all_prepared(self, kind: MediaKind, media: Sequence[MediaSource]) -> list[PreparedMedia]:
+        """The media of one kind of one prompt.
+
+        Raises:
+            EngineError: INVALID_ARGUMENT: there are too many, or one cannot be read.
+        """
+        self._check_number(kind, len(media))
+        return [self.prepared(kind, each, f"{kind} {at}") for at, each in enumerate(media)]
+
+    def of_messages(self, messages: Sequence[Message]) -> tuple[list[Message], list[PreparedMedia]]:
+        """The messages as a chat template reads them, and their media. A part of type `image_url`
+        has a URL, of type `image` anything that an image can be, of type `image_pil` one of Pillow;
+        `audio_url` and `audio` are alike, and `input_audio` has a file in base64.
+
+        Raises:
+            EngineError: INVALID_ARGUMENT: there are too many of a kind, or one cannot be read.
+        """
+        found: list[tuple[MediaKind, MediaSource, str]] = []
+
+        def bare(part: Any, where: str) -> Any:
+            media = _media_of(part, where)
+            if media is None:
+                return part
+            kind, source = media
+            found.append((kind, source, where))
+            return {"type": kind}
+
+        changed: list[Message] = []
+        for at, message in enumerate(messages):
+            content: Any = message.get("content")
+            if isinstance(content, list):
+                parts = cast("list[Any]", content)
+                where = f"messages[{at}].content"
+                content = [bare(part, f"{where}[{n}]") for n, part in enumerate(parts)]
+                message = {**message, "content": content}
+            changed.append(message)
+        kinds: list[MediaKind] = [kind for kind, _, _ in found]
+        for kind in set(kinds):
+            self._check_number(kind, kinds.count(kind))
+        return changed, [self.prepared(*each) for each in found]
+
+    def prepared(self, kind: MediaKind, media: MediaSource, where: str) -> PreparedMedia:
+        """The item as the model takes it; `where` begins the messages of errors.
+
+        Raises:
+            EngineError: INVALID_ARGUMENT: it cannot be read, or how the model's media are prepared
+                is not known. UNIMPLEMENTED: the package that reads it is not installed.
+        """
+        if isinstance(media, np.ndarray):
+            return PreparedMedia(kind, np.asarray(media, np.float32))
+        if kind == "image" and isinstance(media, tuple):
+            values, grid = media
+            return PreparedMedia(kind, np.asarray(values, np.float32), _sizes(grid, where))
+        if self._max_tokens == 0:
+            raise _refusal(kind, where, f"this model takes no {media_param(kind)}")
+        try:
+            return self._read(kind, media)
+        except MissingPackageError as error:
+            raise EngineError("UNIMPLEMENTED", error.message) from error
+        except RenderError as error:
+            raise _refusal(kind, where, error.message) from error
+
+    def _read(self, kind: MediaKind, media: MediaSource) -> PreparedMedia:
+        if kind not in self._files:
+            self._files[kind] = open_files(kind, self._config, self._folder, self._max_tokens)
+        files = self._files[kind]
+        if not isinstance(media, str | os.PathLike):
+            return files.read_opened(media)
+        data = self._data(media, files.max_bytes)
+        key = content_key(kind, "", data)
+        kept = self._cache.get(key)
+        if kept is None:
+            kept = files.read(data)
+            self._cache.put(key, kept)
+        return kept
+
+    def _data(self, media: str | os.PathLike[str], max_bytes: int) -> bytes:
+        """The file at a path or a URL."""
+        source = os.fspath(media)
+        scheme = source.partition(":")[0].lower() if isinstance(media, str) else ""
+        if scheme not in _SCHEMES:
+            return _file(source, max_bytes)
+        if scheme == "data":
+            return data_of(source, max_bytes)
+        fetcher = MediaFetcher(
+            domains=self._config.domains,
+            max_bytes=max_bytes,
+            timeout_s=self._config.media_fetch_timeout,
+        )
+        return fetcher.fetch(source)
+
+    def _check_number(self, kind: MediaKind, number: int) -> None:
+        most = self._config.max_items(kind)
+        if number > most:
+            named = media_param(kind)
+            raise EngineError(
+                "INVALID_ARGUMENT",
+                f"a prompt has {number} {named}; at most {most} are taken (limit_mm_per_prompt)",
+                named,
+            )
+
+
+def _media_of(part: Any, where: str) -> tuple[MediaKind, MediaSource] | None:
+    """The kind and the source of a part; None if it is no media."""
+    fields = as_object(part) or {}
+    name = fields.get("type")
+    if not isinstance(name, str) or name not in _PARTS:
+        return None
+    kind, is_url = _PARTS[name]
+    value: Any = fields.get(name)
+    if name == "input_audio":
+        value = audio_url(as_object(value) or {})
+        if not value:
+            raise _refusal(kind, where, "input_audio must have a file in base64 as `data`")
+    if not is_url:
+        return kind, value
+    url = (as_object(value) or {"url": value}).get("url")
+    if not isinstance(url, str) or url.partition(":")[0].lower() not in _SCHEMES:
+        why = f"{name} must be an https:, http: or data: URL; files are parts of type {kind}"
+        raise _refusal(kind, where, why)
+    return kind, url
+
+
+def _sizes(grid: Any, where: str) -> tuple[int, int, int]:
+    try:
+        time, height, width = map(int, grid)
+    except (TypeError, ValueError) as error:
+        raise _refusal("image", where, f"its grid must be 3 numbers: {error}") from error
+    return time, height, width
+
+
+def _file(path: str, max_bytes: int) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(max_bytes + 1)
+    except OSError as error:
+        raise RenderError(f"the file {path} cannot be read: {error.strerror}") from None
+    if len(data) > max_bytes:
+        raise RenderError(f"the file {path} is larger than {max_bytes} bytes")
+    return data
+
+
+def _refusal(kind: MediaKind, where: str, why: str) -> EngineError:
+    return EngineError("INVALID_ARGUMENT", f"{where}: {why}", media_param(kind))

@@ -1,0 +1,30 @@
+"""One image or recording of a prompt, as files are read for a model: what its family makes an
+encoder's input of.
+
+    media = PreparedMedia("image", pixels)
+    media = PreparedMedia("audio", samples)
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+MediaKind = Literal["image", "audio"]
+"""As limits, chat templates and placeholders tell media apart."""
+
+
+class PreparedMedia(NamedTuple):
+    """`values`, float32, are:
+
+    - of an image, pixels [3, height, width], normalized as its model wants them, or tiles [tiles,
+      3, height, width]; or with a `grid`, which has numbers in time, height and width, patches
+      [patches, channels] or tiles;
+    - of audio, samples [samples] of one channel at the model's sampling rate, from -1 to 1; or log-
+      mel frames [bins, frames] of a part of it.
+    """
+
+    kind: MediaKind
+    values: np.ndarray
+    grid: tuple[int, int, int] | None = None

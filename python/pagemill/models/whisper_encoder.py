@@ -1,0 +1,144 @@
+"""Whisper's encoder: log-mel frames of audio to a vector for each two of them.
+
+Weights: `conv1`, `conv2`, `embed_positions`, `layers.<i>.{self_attn_layer_norm, self_attn.{q,k,v,
+out}_proj, final_layer_norm, fc1, fc2}`, with biases except that of `k_proj`, and `layer_norm`.
+
+The two convolutions are sums of linear layers: a token has all five frames that its vector is made
+of, so that no token reads another one's before attention.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pagemill import ops
+from pagemill.layers import attention, norm
+from pagemill.layers.base import Weights
+from pagemill.layers.embedding import add_positions
+from pagemill.layers.linear import linear
+from pagemill.models.base import Config, ModelConfigError
+from pagemill.models.config_keys import activation, positive_int
+from pagemill.ops import ActivationKind
+from pagemill.ops.shard import Stripe
+from pagemill.ops.trace import Tensor
+
+_EPS = 1e-5
+_TAPS = 3  # of both convolutions
+_STRIDE = 2  # of the second one
+_FRAMES = 5  # that an output of both is made of
+# Added to what the first convolution makes of frames before the beginning: GELU makes 0 of it,
+# which is what the second one pads with.
+_OUTSIDE = -1e4
+
+
+class WhisperEncoder:
+    """One encoder, of a configuration with the keys of Whisper, or with the usual ones."""
+
+    def __init__(self, config: Config) -> None:
+        self.hidden_size = _size(config, "d_model", "hidden_size")
+        self.layers = _size(config, "encoder_layers", "num_hidden_layers")
+        self.bins = positive_int(config, "num_mel_bins", 80)
+        self.max_tokens = positive_int(config, "max_source_positions", 1500)
+        self._intermediate = _size(config, "encoder_ffn_dim", "intermediate_size")
+        self._activation = activation(config, "activation_function", "gelu")
+        heads = _size(config, "encoder_attention_heads", "num_attention_heads")
+        head_dim, rest = divmod(self.hidden_size, heads)
+        if rest:
+            raise ModelConfigError(f"{heads} heads cannot share {self.hidden_size} features")
+        self._shape = attention.AttentionShape(heads, heads, head_dim, scale=head_dim**-0.5)
+
+    @property
+    def channels(self) -> int:
+        """Elements of a row of `features`."""
+        return _FRAMES * self.bins + 1
+
+    @property
+    def max_frames(self) -> int:
+        """Of the audio that the encoder has positions for."""
+        return _STRIDE * self.max_tokens
+
+    def features(self, mel: np.ndarray, tokens: int | None = None) -> np.ndarray:
+        """Log-mel frames [bins, frames], an even number of at most `max_frames`, as rows [frames /
+        2, channels], or the first `tokens` of them.
+
+        Raises:
+            ValueError: the frames are others.
+        """
+        bins, frames = mel.shape
+        if bins != self.bins or frames % _STRIDE or not 0 < frames <= self.max_frames:
+            raise ValueError(
+                f"audio must be [{self.bins}, frames], an even number of at most"
+                f" {self.max_frames}, got {list(mel.shape)}"
+            )
+        count = frames // _STRIDE if tokens is None else tokens
+        around = np.pad(mel, ((0, 0), (_FRAMES // 2, _FRAMES // 2))).T
+        windows = np.arange(count)[:, None] * _STRIDE + np.arange(_FRAMES)
+        rows = np.zeros((count, self.channels), np.float32)
+        rows[:, :-1] = around[windows].reshape(count, -1)
+        rows[0, -1] = 1  # its first frame of the second convolution is outside
+        return rows
+
+    def hidden(self, weights: Weights, rows: Tensor, positions: Tensor) -> Tensor:
+        """`features` [T, channels] and positions i32 [T], from 0 in each audio -> [T, hidden],
+        normalized."""
+        return self.normalized(weights, self.states(weights, rows, positions))
+
+    def states(self, weights: Weights, rows: Tensor, positions: Tensor) -> Tensor:
+        """As `hidden`, but not normalized."""
+        x = self._convolved(weights, rows)
+        x = add_positions(weights, "embed_positions", x, positions, self.max_tokens)
+        for layer in range(self.layers):
+            x = self._layer(weights, f"layers.{layer}", x)
+        return x
+
+    def normalized(self, weights: Weights, x: Tensor) -> Tensor:
+        """x [N, hidden], what `states` returns, normalized."""
+        return norm.layer_norm(weights, "layer_norm", x, _EPS)
+
+    def _convolved(self, weights: Weights, rows: Tensor) -> Tensor:
+        hidden = self.hidden_size
+        frames: list[Tensor] = []
+        for _ in range(_FRAMES):
+            frame, rows = ops.split(rows, self.bins)
+            frames.append(frame)
+        outside = weights.constant("outside", [[_OUTSIDE]] * hidden)
+        inner: list[Tensor] = []
+        for first in range(_TAPS):
+            x = _convolution(weights, "conv1", frames[first : first + _TAPS], hidden)
+            if first == 0:
+                x = ops.add(x, ops.linear(rows, outside))
+            inner.append(ops.activation(x, ActivationKind.GELU))
+        x = _convolution(weights, "conv2", inner, hidden)
+        return ops.activation(x, ActivationKind.GELU)
+
+    def _layer(self, weights: Weights, prefix: str, x: Tensor) -> Tensor:
+        inner, hidden = f"{prefix}.self_attn", self.hidden_size
+        heads = (self._shape.heads, self._shape.head_dim)
+        y = norm.layer_norm(weights, f"{prefix}.self_attn_layer_norm", x, _EPS)
+        q = linear(weights, f"{inner}.q_proj", y, heads, bias=True)
+        k = linear(weights, f"{inner}.k_proj", y, heads)
+        v = linear(weights, f"{inner}.v_proj", y, heads, bias=True)
+        y = attention.attend_both_ways(q, k, v, self._shape)
+        x = ops.add(x, linear(weights, f"{inner}.out_proj", y, (hidden,), bias=True))
+        y = norm.layer_norm(weights, f"{prefix}.final_layer_norm", x, _EPS)
+        y = linear(weights, f"{prefix}.fc1", y, (self._intermediate,), bias=True)
+        y = ops.activation(y, self._activation)
+        return ops.add(x, linear(weights, f"{prefix}.fc2", y, (hidden,), bias=True))
+
+
+def _convolution(weights: Weights, module: str, taps: list[Tensor], width: int) -> Tensor:
+    """The output of a convolution, whose `taps` see these rows [T, in]: [T, width]."""
+    total: Tensor | None = None
+    for index, rows in enumerate(taps):
+        stored = (width, rows.width, len(taps))
+        shape, stripe = (width, rows.width * len(taps)), Stripe(index, len(taps))
+        weight = weights.column_stripe(f"{module}.weight", shape, stripe, stored=stored)
+        bias = weights.vector(f"{module}.bias", width) if total is None else None
+        y = ops.linear(rows, weight, bias)
+        total = y if total is None else ops.add(total, y)
+    assert total is not None
+    return total
+
+
+def _size(config: Config, key: str, usual: str) -> int:
+    return positive_int(config, key if key in config else usual)

@@ -1,0 +1,120 @@
+"""Audio files as samples of one channel at a model's rate.
+
+files = AudioFiles.open(MediaConfig(), Path("Qwen2-Audio-7B-Instruct"))
+samples = files.read(data).values     # f32 [samples], 16,000 a second
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile  # pyright: ignore[reportMissingTypeStubs]
+import soxr  # pyright: ignore[reportMissingTypeStubs]
+
+from pagemill.config import MediaConfig
+from pagemill.inputs.prepared_media import PreparedMedia
+from pagemill.render.errors import RenderError
+from pagemill.render.json_values import as_object
+from pagemill.render.special_tokens import read_json
+
+FORMATS = "WAV, FLAC, Ogg (Opus or Vorbis) and MP3"
+_BEGINNINGS = (b"RIFF", b"fLaC", b"OggS", b"ID3")
+_RATES = range(2_000, 768_001)  # samples a second that are resampled
+_MAX_CHANNELS = 32
+_BLOCK = 2**16  # samples of each channel that are decoded at a time
+
+_EXTRACTOR = "WhisperFeatureExtractor"
+# Its settings that the log-mel frames of models are made with (models/log_mel.py).
+_SETTINGS = {"sampling_rate": 16_000, "n_fft": 400, "hop_length": 160, "dither": 0.0}
+
+
+@dataclass(frozen=True, slots=True)
+class AudioFiles:
+    """Implements `MediaFiles`. `max_seconds` of a file; `rate` in samples a second."""
+
+    max_bytes: int
+    max_seconds: float
+    rate: int = 16_000
+
+    @classmethod
+    def open(cls, config: MediaConfig, folder: Path) -> AudioFiles:
+        """See `open_files`."""
+        if config.mm_processor_kwargs:
+            raise RenderError("a processor of audio has no settings")
+        settings = read_json(folder / "preprocessor_config.json") or (
+            as_object(read_json(folder / "processor_config.json").get("feature_extractor")) or {}
+        )
+        kind = str(settings.get("feature_extractor_type"))
+        if kind != _EXTRACTOR:
+            raise RenderError(f"feature_extractor_type is {kind[:60]!r}; known: {_EXTRACTOR}")
+        for key, value in _SETTINGS.items():
+            if settings.get(key, value) != value:
+                raise RenderError(f"{key} of its feature extractor must be {value}")
+        return cls(config.max_audio_bytes, config.max_audio_seconds)
+
+    def read(self, data: bytes) -> PreparedMedia:
+        """See `MediaFiles.read`."""
+        if not _is_known(data):
+            raise _undecodable()
+        try:
+            with soundfile.SoundFile(io.BytesIO(data)) as file:
+                self._check(file.frames, file.samplerate, file.channels)
+                samples = self._mono(file)
+                rate: int = file.samplerate
+        except RenderError:
+            raise
+        except Exception:  # decoders raise what they like
+            raise _undecodable() from None
+        return self._resampled(samples, rate)
+
+    def read_opened(self, media: Any, /) -> PreparedMedia:
+        """See `MediaFiles.read_opened`; samples [samples] or [samples, channels], and how many
+        there are in a second."""
+        samples, rate = media
+        values = np.asarray(samples, np.float32)
+        if values.ndim not in (1, 2):
+            raise RenderError(f"samples must be [samples, channels], got {list(values.shape)}")
+        self._check(len(values), int(rate), values[:1].size or 1)
+        return self._resampled(values if values.ndim == 1 else values.mean(1), int(rate))
+
+    def _check(self, frames: int, rate: int, channels: int) -> None:
+        if rate not in _RATES or channels > _MAX_CHANNELS:
+            raise RenderError(
+                f"it has {channels} channels of {rate} samples a second; at most {_MAX_CHANNELS} of"
+                f" {_RATES.start} to {_RATES.stop - 1} are taken"
+            )
+        if frames > self.max_seconds * rate:
+            raise self._too_long()
+
+    def _mono(self, file: soundfile.SoundFile) -> np.ndarray:
+        """The mean of all channels. What a header says of a length need not be true."""
+        blocks: list[np.ndarray] = []
+        count = 0
+        for block in file.blocks(_BLOCK, dtype="float32", always_2d=True):
+            blocks.append(block.mean(axis=1))
+            count += len(block)
+            if count > self.max_seconds * file.samplerate:
+                raise self._too_long()
+        return np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
+
+    def _resampled(self, samples: np.ndarray, rate: int) -> PreparedMedia:
+        if rate != self.rate:
+            samples = soxr.resample(samples, rate, self.rate)
+        return PreparedMedia("audio", np.ascontiguousarray(samples, np.float32))
+
+    def _too_long(self) -> RenderError:
+        return RenderError(f"it is longer than {self.max_seconds:g} s; send a shorter one")
+
+
+def _is_known(data: bytes) -> bool:
+    """Whether it begins as a file of FORMATS; parsers of others see nothing of it."""
+    is_mpeg = len(data) > 1 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0
+    return is_mpeg or data.startswith(_BEGINNINGS)
+
+
+def _undecodable() -> RenderError:
+    return RenderError(f"it cannot be decoded; files of type {FORMATS} are taken")

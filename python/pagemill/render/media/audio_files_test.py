@@ -1,0 +1,155 @@
+"""Audio files: what is read of them, how it is resampled, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from pagemill.config import MediaConfig
+from pagemill.render.errors import RenderError
+from pagemill.render.media.audio_files import AudioFiles
+from pagemill.render.media.data_url import audio_url, data_of
+from pagemill.render.media.media_files import open_files
+
+FILES = AudioFiles(max_bytes=2**20, max_seconds=2)
+
+
+def tone(seconds: float = 0.5, rate: int = 16_000) -> np.ndarray:
+    """440 Hz."""
+    times = np.arange(int(seconds * rate)) / rate
+    return (0.4 * np.sin(2 * np.pi * 440 * times)).astype(np.float32)
+
+
+def file_of(samples: np.ndarray, rate: int = 16_000, kind: str = "WAV", subtype: str = "") -> bytes:
+    """A file of samples [samples] or [samples, channels]."""
+    file = io.BytesIO()
+    soundfile.write(file, samples, rate, format=kind, subtype=subtype or None)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "subtype", "bound"),
+    [
+        ("WAV", "FLOAT", 0),
+        ("WAV", "PCM_16", 1e-4),
+        ("FLAC", "", 1e-4),
+        ("OGG", "VORBIS", 0.05),
+        ("OGG", "OPUS", 0.05),
+        ("MP3", "", 0.05),
+    ],
+)
+def test_formats(kind: str, subtype: str, bound: float):
+    audio = FILES.read(file_of(tone(), kind=kind, subtype=subtype))
+    assert audio.kind == "audio" and audio.values.dtype == np.float32
+    # Some formats have silence around.
+    assert abs(len(audio.values) - 8000) <= (1200 if kind in ("MP3", "OGG") else 0)
+    middle, expected = audio.values[2000:6000], tone()[2000:6000]
+    if kind in ("WAV", "FLAC"):
+        np.testing.assert_allclose(middle, expected, atol=bound)
+    assert abs(np.abs(middle).max() - 0.4) < 0.05
+    assert np.abs(np.fft.rfft(middle)).argmax() == 110, "440 Hz"
+
+
+@pytest.mark.parametrize("rate", [8_000, 22_050, 44_100, 48_000])
+def test_rates(rate: int):
+    audio = FILES.read(file_of(tone(1.0, rate), rate, subtype="FLOAT"))
+    assert len(audio.values) == 16_000
+    np.testing.assert_allclose(audio.values[1000:-1000], tone(1.0)[1000:-1000], atol=1e-3)
+    opened = FILES.read_opened((tone(1.0, rate), rate))
+    np.testing.assert_allclose(opened.values, audio.values, atol=1e-6)
+
+
+def test_channels_are_averaged():
+    both = np.stack([tone(), np.zeros_like(tone())], axis=1)
+    for audio in (FILES.read(file_of(both, subtype="FLOAT")), FILES.read_opened((both, 16_000))):
+        np.testing.assert_allclose(audio.values, tone() / 2, atol=1e-6)
+
+
+def test_an_empty_file_has_no_samples():
+    assert FILES.read(file_of(tone(0))).values.shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "cannot be decoded; files of type WAV, FLAC"),
+        (b"RIFF0000WAVE", "cannot be decoded"),
+        (b"ID3" + bytes(100), "cannot be decoded"),
+        (file_of(tone(), kind="AIFF"), "cannot be decoded"),
+        (file_of(tone(2.1)), "longer than 2 s"),
+        (file_of(tone(2.1), kind="MP3"), "longer than 2 s"),
+        (file_of(np.zeros((10, 33))), "33 channels"),
+        (file_of(tone(), 1_000), "1000 samples a second"),
+    ],
+)
+def test_refusals(data: bytes, why: str):
+    with pytest.raises(RenderError, match=why):
+        FILES.read(data)
+
+
+@pytest.mark.parametrize(
+    ("samples", "rate", "why"),
+    [
+        (tone(2.1), 16_000, "longer than 2 s"),
+        (tone(), 1, "1 samples a second"),
+        (np.zeros((4, 33)), 16_000, "33 channels"),
+        (np.zeros((2, 2, 2)), 16_000, r"\[samples, channels\], got \[2, 2, 2\]"),
+    ],
+)
+def test_refused_samples(samples: np.ndarray, rate: int, why: str):
+    with pytest.raises(RenderError, match=why):
+        FILES.read_opened((samples, rate))
+
+
+def test_lengths_in_headers_are_not_believed():
+    """A header that says less than there is, and one that says more than memory holds."""
+    data = bytearray(file_of(tone(2.1)))
+    at = data.index(b"data") + 4
+    for length in (2**32 - 1, 2**31):
+        data[at : at + 4] = length.to_bytes(4, "little")
+        with pytest.raises(RenderError, match="longer than 2 s"):
+            FILES.read(bytes(data))
+
+
+SETTINGS: dict[str, Any] = {"feature_extractor_type": "WhisperFeatureExtractor", "feature_size": 80}
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("preprocessor_config.json", SETTINGS),
+        ("processor_config.json", {"feature_extractor": SETTINGS}),
+    ],
+)
+def test_readers_of_models(file: str, content: dict[str, Any], tmp_path: Path):
+    (tmp_path / file).write_text(json.dumps(content))
+    config = MediaConfig(max_audio_bytes=2000, max_audio_seconds=3)
+    assert open_files("audio", config, tmp_path, 10) == AudioFiles(2000, 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "why"),
+    [
+        ({"feature_extractor_type": "Other"}, {}, "'Other'; known: WhisperFeatureExtractor"),
+        ({"sampling_rate": 8000}, {}, "sampling_rate of its feature extractor must be 16000"),
+        ({"hop_length": 100}, {}, "hop_length"),
+        ({}, {"mm_processor_kwargs": {"a": 1}}, "has no settings"),
+    ],
+)
+def test_models_with_other_extractors(
+    changes: dict[str, Any], options: dict[str, Any], why: str, tmp_path: Path
+):
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(SETTINGS | changes))
+    with pytest.raises(RenderError, match=why):
+        open_files("audio", MediaConfig(**options), tmp_path, 10)
+
+
+def test_files_in_parts():
+    assert data_of(audio_url({"data": "YWJj", "format": "wav"}), 3) == b"abc"
+    assert audio_url({"data": ""}) == audio_url({"format": "wav"}) == ""

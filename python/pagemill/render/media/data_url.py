@@ -1,0 +1,46 @@
+"""data: URLs, which hold files in base64."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any
+
+from pagemill.render.errors import RenderError
+
+
+def is_data_url(url: str) -> bool:
+    """Whether `url` holds its file."""
+    return url[:5].lower() == "data:"
+
+
+def audio_url(audio: Mapping[str, Any]) -> str:
+    """The object of a part of type `input_audio` as a data: URL; "" if it has no file. Its format
+    does not matter: files say what they are."""
+    data = audio.get("data")
+    return f"data:audio/*;base64,{data}" if isinstance(data, str) and data else ""
+
+
+def data_of(url: str, max_bytes: int) -> bytes:
+    """What a data: URL holds, which must be base64.
+
+    Raises:
+      RenderError: it is not one, or is too large.
+    """
+    head, comma, text = url.partition(",")
+    if not comma or not head.lower().endswith(";base64"):
+        raise RenderError("a data: URL must be data:TYPE;base64, and the file in base64")
+    if len(text) > max_bytes * 4 // 3 + 4:
+        raise _too_large(max_bytes)
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise RenderError("a data: URL does not hold base64") from None
+    if len(data) > max_bytes:
+        raise _too_large(max_bytes)
+    return data
+
+
+def _too_large(max_bytes: int) -> RenderError:
+    return RenderError(f"it is larger than {max_bytes} bytes")

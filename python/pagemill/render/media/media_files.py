@@ -1,0 +1,72 @@
+"""Files of media as an encoder takes them: one reader for each kind that a model takes.
+
+readers = {kind: open_files(kind, MediaConfig(), folder, max_tokens) for kind in kinds}
+media = readers["image"].read(data)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from pagemill.config import MediaConfig
+from pagemill.inputs.prepared_media import MediaKind, PreparedMedia
+from pagemill.render.errors import RenderError
+
+
+class MediaFiles(Protocol):
+    """Reads files of one kind of media, within limits. Thread-safe. `max_bytes`: of a file."""
+
+    @property
+    def max_bytes(self) -> int: ...
+
+    def read(self, data: bytes) -> PreparedMedia:
+        """What the file `data` holds, prepared for the model.
+
+        Raises:
+          RenderError: it cannot be read, or exceeds a limit: then nothing was decoded.
+        """
+        ...
+
+    def read_opened(self, media: Any, /) -> PreparedMedia:
+        """What a caller has opened, such as an image of Pillow, as `read` returns it.
+
+        Raises:
+          RenderError: it exceeds a limit.
+        """
+        ...
+
+
+class MissingPackageError(RenderError):
+    """A package that reads files of this kind is not installed."""
+
+
+def open_files(kind: MediaKind, config: MediaConfig, folder: Path, max_tokens: int) -> MediaFiles:
+    """The reader of files of `kind` for the model in `folder`.
+
+    Args:
+      kind: of the media.
+      config: limits, and settings of the model's processor.
+      folder: the checkpoint.
+      max_tokens: of one item.
+
+    Raises:
+      MissingPackageError: the extra of this kind is not installed.
+      RenderError: how the model's media are prepared is not known, or `mm_processor_kwargs` are
+        not.
+    """
+    if kind == "audio":
+        try:
+            from pagemill.render.media.audio_files import AudioFiles
+        except (ImportError, OSError):  # soundfile's library is not there
+            raise _missing("audio is read by soundfile and soxr", "audio") from None
+        return AudioFiles.open(config, folder)
+    try:
+        from pagemill.render.media.image_files import ImageFiles
+    except ImportError:
+        raise _missing("images are read by Pillow", "images") from None
+    return ImageFiles.open(config, folder, max_tokens)
+
+
+def _missing(what: str, extra: str) -> MissingPackageError:
+    return MissingPackageError(f"{what}: pip install 'pagemill[{extra}]'")

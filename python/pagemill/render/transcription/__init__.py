@@ -1,0 +1,1 @@
+"""How families of models are asked for what is said in audio."""

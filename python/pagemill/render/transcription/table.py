@@ -1,0 +1,41 @@
+"""Families that transcribe, by the architecture of a configuration. To add one: a module with a
+class that implements `Transcription`, and a row here."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pagemill.render.json_values import as_array
+from pagemill.render.transcription.base import SpeechCheckpoint, Transcription
+
+
+class Row(NamedTuple):
+    """`path` is "module:Class" in this package. `chats`: it answers text, too."""
+
+    path: str
+    chats: bool
+
+
+FAMILIES: Mapping[str, Row] = {
+    "VoxtralForConditionalGeneration": Row("voxtral:Voxtral", chats=True),
+    "WhisperForConditionalGeneration": Row("whisper:Whisper", chats=False),
+}
+
+
+def find(config: Mapping[str, Any]) -> Row | None:
+    """The row of a model with this configuration; None: it transcribes nothing."""
+    names = as_array(config.get("architectures")) or [None]
+    return FAMILIES.get(names[0]) if isinstance(names[0], str) else None
+
+
+def open_transcription(row: Row, checkpoint: SpeechCheckpoint) -> Transcription:
+    """What is known of a model.
+
+    Raises:
+        RenderError: its files lack something that is needed.
+    """
+    module, _, name = row.path.partition(":")
+    family = getattr(importlib.import_module(f"{__package__}.{module}"), name)
+    return family.open(checkpoint)

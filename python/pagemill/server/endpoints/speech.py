@@ -1,0 +1,38 @@
+"""`/v1/audio/transcriptions` and `/v1/audio/translations`."""
+
+from __future__ import annotations
+
+from pagemill.server.answer import Answer
+from pagemill.server.caller import Caller
+from pagemill.server.protocol.transcription import (
+    SpeechRequest,
+    TranscriptionRequest,
+    TranslationRequest,
+)
+from pagemill.server.respond import ResponseEvents, whole_choices
+from pagemill.server.speech.start import start_speech
+from pagemill.server.speech.wording import SpeechStream, whole_answer
+from pagemill.server.state import ServerState
+
+
+async def transcribe(server: ServerState, body: TranscriptionRequest, caller: Caller) -> Answer:
+    """Writes what is said in a file of audio."""
+    return await _answer(server, body, caller, "trsc")
+
+
+async def translate(server: ServerState, body: TranslationRequest, caller: Caller) -> Answer:
+    """Writes what is said in a file of audio, in another language."""
+    return await _answer(server, body, caller, "trsl")
+
+
+async def _answer(server: ServerState, body: SpeechRequest, caller: Caller, prefix: str) -> Answer:
+    pipeline, _ = server.models.resolve(body.model, caller)
+    speech = server.models.speech
+    started = await start_speech(pipeline, speech, body, caller)
+    generation = started.generation
+    if body.stream:
+        request_id = "" if caller.record is None else caller.record.request_id
+        wording = SpeechStream(pipeline, body, f"{prefix}-{request_id}", started)
+        return ResponseEvents(generation, wording, server.config.stream_interval)
+    choices = await whole_choices(generation)
+    return whole_answer(body, started, choices, pipeline.renderer, speech.family)

@@ -1,0 +1,384 @@
+"""Media of requests: fetched or decoded in threads, kept, and placed in prompts.
+
+sent = media_parts(request.messages)
+prepared = await media.read(sent, owner)
+prompt = await media.place(prompt, prepared)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from pagemill.config import ConfigError
+from pagemill.config.media import MediaConfig
+from pagemill.inputs.media_owner import MediaOwner
+from pagemill.inputs.prepared_media import MediaKind, PreparedMedia
+from pagemill.inputs.rendered_prompt import RenderedPrompt
+from pagemill.observe.metrics import RequestMetrics
+from pagemill.render.errors import RenderError
+from pagemill.render.media.cache import MediaKey, PreparedCache, content_key, uuid_key
+from pagemill.render.media.data_url import data_of, is_data_url
+from pagemill.render.media.fetch import MediaFetcher
+from pagemill.render.media.media_files import MediaFiles, MissingPackageError, open_files
+from pagemill.server.capacity import Capacity
+from pagemill.server.errors import ApiError, bad_request
+from pagemill.server.protocol.media import SentMedia
+
+MAX_WAITING = 256
+"""Requests whose media are read or wait for it."""
+MAX_PREPARED_BYTES = 2**27
+"""Of all media of a prompt: they travel to the engine in one message."""
+_MAX_FETCHED_BYTES = 2**28  # of all requests, by the most that each may fetch
+_FETCH_THREADS = 8
+_DECODE_THREADS = min(4, os.cpu_count() or 1)
+
+Place = Callable[[RenderedPrompt, Sequence[PreparedMedia]], RenderedPrompt]
+"""The prompt with prepared media in place of their placeholders; raises ApiError."""
+
+
+class Media(Protocol):
+    """What a server does with the media of requests. Belongs to one event loop. `kinds`: those that
+    requests may have."""
+
+    @property
+    def kinds(self) -> Sequence[MediaKind]: ...
+
+    async def read(self, sent: Sequence[SentMedia], owner: MediaOwner) -> Sequence[PreparedMedia]:
+        """The media as the model takes them.
+
+        Raises:
+            ApiError: 400 naming the part, 429 if too many requests wait.
+        """
+        ...
+
+    async def read_file(self, kind: MediaKind, data: bytes, param: str) -> PreparedMedia:
+        """What the file `data`, a request's field `param`, holds, as the model takes it.
+
+        Raises:
+            ApiError: 400 naming the field.
+        """
+        ...
+
+    def max_bytes(self, kind: MediaKind, param: str) -> int:
+        """Of a file that is a request's field `param`.
+
+        Raises:
+            ApiError: 400: there may be none of this kind.
+        """
+        ...
+
+    def reset_cache(self) -> None:
+        """Forgets media of earlier requests, in all processes of the server."""
+        ...
+
+    async def place(self, prompt: RenderedPrompt, media: Sequence[PreparedMedia]) -> RenderedPrompt:
+        """The prompt with `media` in place of its placeholders.
+
+        Raises:
+            ApiError: 400 if the template wrote more or fewer placeholders, or an item does not fit
+                the model.
+        """
+        ...
+
+
+class NoMedia:
+    """Of a model that takes no media, or a server that cannot prepare them."""
+
+    def __init__(self, why: str = "this model takes parts of type `text` only") -> None:
+        """`why` is the sentence of refusals."""
+        self._why = why
+        self.kinds: Sequence[MediaKind] = ()
+
+    async def read(self, sent: Sequence[SentMedia], owner: MediaOwner) -> Sequence[PreparedMedia]:
+        """Refuses the first item."""
+        if sent:
+            raise _wrong_kind(sent[0], self._why)
+        return ()
+
+    async def read_file(self, kind: MediaKind, data: bytes, param: str) -> PreparedMedia:
+        """Refuses the file."""
+        del data
+        raise _no_files(kind, param, self._why)
+
+    def max_bytes(self, kind: MediaKind, param: str) -> int:
+        """Refuses files."""
+        raise _no_files(kind, param, self._why)
+
+    def reset_cache(self) -> None:
+        """There is none."""
+
+    async def place(self, prompt: RenderedPrompt, media: Sequence[PreparedMedia]) -> RenderedPrompt:
+        """Text stays as it is."""
+        return prompt
+
+
+class KeptMedia:
+    """Media of earlier requests. `metrics` counts how many media of requests were among them; None:
+    they are not counted."""
+
+    def __init__(self, cache: PreparedCache, metrics: RequestMetrics | None = None) -> None:
+        self.cache = cache
+        self._metrics = metrics
+
+    @classmethod
+    def of(cls, config: MediaConfig, shared_folder: str, metrics: RequestMetrics) -> KeptMedia:
+        """Those of a process; the server's share a folder, unless there is one ("")."""
+        resets = Path(shared_folder) / "media_resets" if shared_folder else None
+        return cls(PreparedCache(config.cache_bytes, resets), metrics)
+
+    def named(self, media: SentMedia, owner: MediaOwner) -> PreparedMedia | None:
+        """The item that `owner` sent before by the name that `media` has; None if there is none.
+
+        Raises:
+            ApiError: 400: there is none, and the part has no file.
+        """
+        if not media.uuid:
+            return None
+        key = uuid_key(media.kind, owner, media.uuid)
+        found = self.cache.get(key) if self.cache.keeps else None
+        if found is None and not media.url:
+            raise bad_request(
+                f"`{media.where}` has no file, and this server does not have the {media.kind} of"
+                f" its `uuid` (any longer): send the {media.kind} again.",
+                "messages",
+            )
+        return found
+
+    def count(self, work: _Work) -> None:
+        """Counts the media of a request."""
+        if self._metrics is not None and self.cache.keeps:
+            num_found = sum(media is not None for media in work.found)
+            self._metrics.media_cache(len(work.sent), num_found)
+
+
+class _Work(NamedTuple):
+    """Media of a request, and those of them that were `found`."""
+
+    sent: Sequence[SentMedia]
+    owner: MediaOwner
+    found: list[PreparedMedia | None]
+
+    def to_fetch(self) -> list[SentMedia]:
+        """The media at URLs."""
+        return [
+            media
+            for media, found in zip(self.sent, self.found, strict=True)
+            if found is None and not is_data_url(media.url)
+        ]
+
+    def key(self, at: int, data: bytes) -> MediaKey:
+        """What item `at`, whose file is `data`, is kept by."""
+        kind, uuid = self.sent[at].kind, self.sent[at].uuid
+        if uuid:
+            return uuid_key(kind, self.owner, uuid)
+        return content_key(kind, self.owner.cache_salt, data)
+
+
+class MediaReader:
+    """Of a model that takes media."""
+
+    def __init__(
+        self,
+        config: MediaConfig,
+        files: Mapping[MediaKind, MediaFiles],
+        place: Place,
+        fetch: Callable[[str], bytes] | None = None,
+        kept: KeptMedia | None = None,
+    ) -> None:
+        """Joins the limits, what reads files of each kind, and what places media in prompts.
+        `fetch`, for tests, is in place of `MediaFetcher.fetch`; `kept` None: nothing is kept."""
+        self.kinds: Sequence[MediaKind] = tuple(kind for kind in files if config.max_items(kind))
+        self._most = {kind: config.max_items(kind) for kind in files}
+        self._files = files
+        self._fetch = {
+            kind: fetch
+            or MediaFetcher(
+                domains=config.domains,
+                max_bytes=each.max_bytes,
+                timeout_s=config.media_fetch_timeout,
+            ).fetch
+            for kind, each in files.items()
+        }
+        self._place = place
+        self._kept = kept or KeptMedia(PreparedCache(0))
+        self._num_waiting = 0
+        self._room = Capacity(_MAX_FETCHED_BYTES)
+        self._fetching = ThreadPoolExecutor(_FETCH_THREADS, "media-fetch")
+        self._decoding = ThreadPoolExecutor(_DECODE_THREADS, "media-decode")
+
+    async def read(self, sent: Sequence[SentMedia], owner: MediaOwner) -> Sequence[PreparedMedia]:
+        """See `Media.read`."""
+        if not sent:
+            return ()
+        self._check_numbers(sent)
+        if self._num_waiting >= MAX_WAITING:
+            raise ApiError(429, "Too many requests wait for their media; try again.")
+        work = _Work(sent, owner, [self._kept.named(media, owner) for media in sent])
+        self._num_waiting += 1
+        fetched = sum(self._files[media.kind].max_bytes for media in work.to_fetch())
+        try:
+            await self._room.take(fetched)
+            try:
+                return await self._prepared(work)
+            finally:
+                self._room.give(fetched)
+        finally:
+            self._num_waiting -= 1
+            self._kept.count(work)
+
+    async def read_file(self, kind: MediaKind, data: bytes, param: str) -> PreparedMedia:
+        """See `Media.read_file`."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._decoding, self._files[kind].read, data)
+        except RenderError as error:
+            raise bad_request(f"`{param}` cannot be read: {error.message}.", param) from error
+
+    def max_bytes(self, kind: MediaKind, param: str) -> int:
+        """See `Media.max_bytes`."""
+        if kind not in self.kinds:
+            why = f"there may be none with this model (--limit-mm-per-prompt, {kind})"
+            raise _no_files(kind, param, why)
+        return self._files[kind].max_bytes
+
+    async def place(self, prompt: RenderedPrompt, media: Sequence[PreparedMedia]) -> RenderedPrompt:
+        """See `Media.place`."""
+        if not media:
+            return self._place(prompt, media)
+        loop = asyncio.get_running_loop()
+        placed = await loop.run_in_executor(self._decoding, self._place, prompt, media)
+        size = sum(item.features.rows.nbytes for item in placed.media)
+        if size > MAX_PREPARED_BYTES:
+            raise bad_request(
+                f"The media of `messages` are too large together: what the model reads of them has"
+                f" {size} bytes, and may have {MAX_PREPARED_BYTES}; send less.",
+                "messages",
+            )
+        return placed
+
+    def reset_cache(self) -> None:
+        """See `Media.reset_cache`."""
+        self._kept.cache.reset()
+
+    def _check_numbers(self, sent: Sequence[SentMedia]) -> None:
+        for media in sent:
+            if media.kind not in self._files:
+                raise _wrong_kind(media, f"this model takes {' and '.join(self.kinds)}")
+        for kind, most in self._most.items():
+            number = sum(media.kind == kind for media in sent)
+            if number > most:
+                raise bad_request(
+                    f"`messages` has {number} {kind}s; at most {most} are taken"
+                    " (--limit-mm-per-prompt).",
+                    "messages",
+                )
+
+    async def _prepared(self, work: _Work) -> Sequence[PreparedMedia]:
+        loop = asyncio.get_running_loop()
+        files = await asyncio.gather(
+            *(
+                loop.run_in_executor(self._fetching, self._fetched, media)
+                for media in work.to_fetch()
+            )
+        )
+        return await loop.run_in_executor(self._decoding, self._decoded, work, files)
+
+    def _fetched(self, media: SentMedia) -> bytes:
+        try:
+            return self._fetch[media.kind](media.url)
+        except RenderError as error:
+            raise _refusal(media, error) from error
+
+    def _decoded(self, work: _Work, fetched: Sequence[bytes]) -> Sequence[PreparedMedia]:
+        files = iter(fetched)
+        prepared: list[PreparedMedia] = []
+        size = 0
+        for at, media in enumerate(work.sent):
+            found = work.found[at]
+            if found is None:
+                try:
+                    data = self._in_url(media) if is_data_url(media.url) else next(files)
+                    found = self._prepare(work, at, data)
+                except RenderError as error:
+                    raise _refusal(media, error) from error
+            prepared.append(found)
+            size += found.values.nbytes
+            if size > MAX_PREPARED_BYTES:
+                remedy = "fewer" if _is_tiled(found) else "smaller ones, or fewer"
+                raise bad_request(
+                    f"`{media.where}` and the media before it are too large together: prepared"
+                    f" media of a prompt have at most {MAX_PREPARED_BYTES} bytes; send {remedy}.",
+                    "messages",
+                )
+        return prepared
+
+    def _in_url(self, media: SentMedia) -> bytes:
+        return data_of(media.url, self._files[media.kind].max_bytes)
+
+    def _prepare(self, work: _Work, at: int, data: bytes) -> PreparedMedia:
+        """The item of the file `data`, which is kept."""
+        cache, key = self._kept.cache, work.key(at, data)
+        if cache.keeps and not work.sent[at].uuid:
+            work.found[at] = cache.get(key)
+        found = work.found[at]
+        if found is None:
+            found = self._files[work.sent[at].kind].read(data)
+            if cache.keeps:
+                cache.put(key, found)
+        return found
+
+
+def open_media(
+    config: MediaConfig,
+    kinds: Sequence[MediaKind],
+    folder: Path,
+    max_tokens: int,
+    place: Place,
+    kept: KeptMedia | None = None,
+) -> MediaReader | NoMedia:
+    """The media of a model with an encoder, whose files are in `folder`.
+
+    Args:
+        config: limits.
+        kinds: those that the model takes.
+        folder: the checkpoint.
+        max_tokens: of an item.
+        place: puts prepared media into prompts.
+        kept: media of earlier requests; None: nothing is kept.
+
+    Raises:
+        ConfigError: the processor has no such settings (`mm_processor_kwargs`).
+    """
+    try:
+        files: dict[MediaKind, MediaFiles] = {
+            kind: open_files(kind, config, folder, max_tokens) for kind in kinds
+        }
+    except MissingPackageError as error:
+        return NoMedia(f"on this server {error.message}")
+    except RenderError as error:
+        if config.mm_processor_kwargs:
+            raise ConfigError(f"--mm-processor-kwargs: {error.message}") from error
+        return NoMedia(f"how this model's media are prepared is not known: {error.message}")
+    return MediaReader(config, files, place, kept=kept)
+
+
+def _is_tiled(media: PreparedMedia) -> bool:
+    """True: its size does not depend on how many pixels it had."""
+    return media.values.ndim == 4
+
+
+def _wrong_kind(media: SentMedia, why: str) -> ApiError:
+    return bad_request(f"`{media.where}` has the type of {media.kind}; {why}.", "messages")
+
+
+def _no_files(kind: MediaKind, param: str, why: str) -> ApiError:
+    return bad_request(f"`{param}`: files of {kind} cannot be read: {why}.", param)
+
+
+def _refusal(media: SentMedia, error: RenderError) -> ApiError:
+    return bad_request(f"`{media.where}` cannot be read: {error.message}.", "messages")

@@ -1,0 +1,207 @@
+"""Bodies of `/v1/audio/transcriptions` and `/v1/audio/translations`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from pagemill.config.sampling import SamplingFields
+from pagemill.engine.sampling import SamplingParams
+from pagemill.server.errors import bad_request
+from pagemill.server.protocol.decode import FieldRules, Unsupported, nothing, only
+from pagemill.server.protocol.sampling import Positive, StreamOptions
+from pagemill.server.protocol.usage import Usage
+
+MAX_PROMPT_CHARS = 4096
+Format = Literal["json", "text", "verbose_json", "srt", "vtt"]
+TIMED_FORMATS = ("verbose_json", "srt", "vtt")
+Language = Annotated[str, Meta(max_length=16)]
+
+
+class UploadedAudio(ABC):
+    """The part of a form that is a file, and is in memory."""
+
+    @abstractmethod
+    def content(self) -> bytes:
+        """All of it, until it is discarded."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Makes room for others. Idempotent."""
+
+
+class SpeechRequest(SamplingFields, kw_only=True, frozen=True):
+    """The fields of both forms."""
+
+    file: UploadedAudio
+    model: str | None = None
+    prompt: Annotated[str, Meta(max_length=MAX_PROMPT_CHARS)] = ""
+    response_format: Format = "json"
+    timestamp_granularities: list[Literal["segment", "word"]] = []
+    language: Language | None = None
+    max_completion_tokens: Positive | None = None
+    stream: bool = False
+    stream_include_usage: bool = False
+    stream_continuous_usage_stats: bool = False
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the answer says when something is said."""
+        return self.response_format in TIMED_FORMATS
+
+    @property
+    def stream_options(self) -> StreamOptions:
+        """What the stream says of usage."""
+        wants = self.stream_include_usage or self.stream_continuous_usage_stats
+        return StreamOptions(
+            include_usage=wants, continuous_usage_stats=self.stream_continuous_usage_stats
+        )
+
+
+class TranscriptionRequest(SpeechRequest, kw_only=True, frozen=True):
+    """Text in the language of the audio."""
+
+
+class TranslationRequest(SpeechRequest, kw_only=True, frozen=True):
+    """Text in another language than that of the audio."""
+
+    to_language: Language = "en"
+
+
+RULES = FieldRules(
+    unsupported={
+        "hotwords": Unsupported(nothing, "write the words in `prompt`."),
+        "length_penalty": Unsupported(only("1", "1.0"), "outputs are sampled one by one."),
+        "n": Unsupported(only("1"), "audio has one transcription."),
+        "logprob_token_ids": Unsupported(nothing, "a transcription lists no log probabilities."),
+        "include": Unsupported(nothing, "send `response_format=verbose_json` for averages."),
+        "use_beam_search": Unsupported(only("false"), "outputs are sampled one by one."),
+        "vllm_xargs": Unsupported(only("{}"), "this server has no plugins."),
+        "watermarking": Unsupported(only("false"), "this server has no watermarks."),
+    },
+    ignored=frozenset({"chunking_strategy", "user"}),
+)
+
+
+def check_speech(request: SpeechRequest) -> None:
+    """Compares fields with each other.
+
+    Raises:
+        ApiError: 400 naming one.
+    """
+    if "word" in request.timestamp_granularities:
+        raise bad_request(
+            "`timestamp_granularities[]`: times of words are not known; send `segment`.",
+            "timestamp_granularities",
+        )
+    if request.timestamp_granularities and request.response_format != "verbose_json":
+        raise bad_request(
+            "`timestamp_granularities[]` needs `response_format=verbose_json`.",
+            "timestamp_granularities",
+        )
+    if request.stream and request.is_timed:
+        raise bad_request(
+            f"`response_format={request.response_format}` cannot be streamed: send `json` or"
+            " `text`, or leave out `stream`.",
+            "response_format",
+        )
+
+
+def speech_sampling(request: SpeechRequest, biases: Mapping[int, float]) -> SamplingParams:
+    """The request's fields as the engine's parameters; greedy unless it has a temperature."""
+    shared: dict[str, Any] = {
+        name: getattr(request, name) for name in SamplingFields.__struct_fields__
+    }
+    if request.temperature is None:
+        shared["temperature"] = 0.0
+    if request.seed == -1:
+        shared["seed"] = None
+    return SamplingParams(
+        **shared,
+        logit_bias=dict(biases),
+        logprobs=0 if request.response_format == "verbose_json" else None,
+        logprobs_mode="raw_logprobs",
+    )
+
+
+def probe_sampling(token: int | None) -> SamplingParams:
+    """Of one token that says what is spoken, with the probability of `token` in its place."""
+    return SamplingParams(
+        temperature=0.0,
+        logprob_token_ids=[] if token is None else [token],
+        logprobs_mode="raw_logprobs",
+    )
+
+
+class Duration(msgspec.Struct, tag_field="type", tag="duration"):
+    """`usage` of audio: seconds, rounded up."""
+
+    seconds: int
+
+
+class Transcription(msgspec.Struct):
+    """An answer in the format `json`."""
+
+    text: str
+    usage: Duration
+
+
+class Segment(msgspec.Struct):
+    """A part of the audio in which something is said, from `start` to `end` in seconds. `seek` is
+    where its clip begins, in hundredths of a second. `avg_logprob` and `no_speech_prob` are of its
+    clip."""
+
+    id: int
+    seek: int
+    start: float
+    end: float
+    text: str
+    tokens: list[int]
+    temperature: float
+    avg_logprob: float
+    compression_ratio: float
+    no_speech_prob: float | UnsetType = UNSET
+
+
+class VerboseTranscription(msgspec.Struct):
+    """An answer in the format `verbose_json`; `duration` in seconds."""
+
+    task: Literal["transcribe", "translate"]
+    language: str | None
+    duration: float
+    text: str
+    segments: list[Segment]
+    usage: Duration
+
+
+ANSWER = Transcription | VerboseTranscription
+
+
+class SpeechDelta(msgspec.Struct):
+    """Text that the audio goes on with."""
+
+    content: str
+
+
+class SpeechChoice(msgspec.Struct):
+    """The only one of an event."""
+
+    delta: SpeechDelta
+    index: int = 0
+    finish_reason: str | None = None
+    stop_reason: str | int | None = None
+
+
+class SpeechChunk(msgspec.Struct):
+    """One event of a stream."""
+
+    id: str
+    created: int
+    model: str
+    choices: list[SpeechChoice]
+    object: Literal["transcription.chunk", "translation.chunk"] = "transcription.chunk"
+    usage: Usage | UnsetType = UNSET

@@ -1,0 +1,1 @@
+"""Audio to text: the routes of transcriptions and translations."""

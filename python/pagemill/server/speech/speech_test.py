@@ -1,0 +1,304 @@
+"""Transcriptions and translations over a fake engine: forms, clips, formats and streams."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.server.caller import Caller
+from pagemill.server.endpoints.table import ENDPOINTS
+from pagemill.server.keys import ApiKey
+from pagemill.server.limits.limiter import KeyLimits
+from pagemill.server.speech import upload
+from pagemill.server.testing.fake_server import EOS, FakeServer, fake_server
+from pagemill.server.testing.fake_speech import MAX_FILE_BYTES, fake_speech
+
+PATH = "/v1/audio/transcriptions"
+RATE = 16_000
+SECOND = bytes([64]) * RATE
+SHORT = SECOND + SECOND[: RATE // 2]
+# Two clips: it is quiet from 1.5 s to 1.6 s.
+LONG = SHORT + bytes(RATE // 10) + SECOND + SECOND[: 4 * RATE // 10]
+
+
+def clips_of(*outputs: str, language: str = "d") -> FakeOptions:
+    """A model that finds `language`, and writes the next of `outputs` for each clip, which differ
+    in each character: it goes on with the one that has the character before."""
+    written = [[*output.encode(), EOS] for output in outputs]
+    num_begun = 0
+
+    def next_token(previous: int, position: int, seed: int) -> int:
+        nonlocal num_begun
+        if previous == ord("?"):
+            return ord(language)
+        if position == 0:
+            num_begun += 1
+            return written[(num_begun - 1) % len(written)][0]
+        return next(t[position] for t in written if t[position - 1 : position] == [previous])
+
+    return FakeOptions(next_token=next_token)
+
+
+class Served:
+    """A server whose model transcribes."""
+
+    def __init__(self, fake: FakeServer) -> None:
+        self.fake = fake
+
+    async def post(
+        self, audio: bytes = SHORT, path: str = PATH, file: bool = True, **fields: Any
+    ) -> httpx.Response:
+        """A form with a file, unless not `file`; `a_LIST` is the field `a[]`."""
+        data = {name.replace("_LIST", "[]"): value for name, value in fields.items()}
+        files = {"file": ("a.wav", audio)} if file else {"unread": b""}
+        return await self.fake.client.post(path, files=files, data=data)
+
+
+def serve(options: FakeOptions, check: Callable[[Served], Awaitable[None]], **more: Any) -> None:
+    async def main() -> None:
+        async with fake_server(options, speech=fake_speech(), **more) as fake:
+            await check(Served(fake))
+
+    asyncio.run(main())
+
+
+def events(text: str) -> list[Any]:
+    """The data of a stream, which ends as streams do."""
+    data = [line[6:] for line in text.splitlines() if line.startswith("data: ")]
+    assert data[-1] == "[DONE]"
+    return [json.loads(each) for each in data[:-1]]
+
+
+def test_a_transcription() -> None:
+    async def check(served: Served) -> None:
+        answer = await served.post(language="en", model="fake")
+        assert answer.status_code == 200, answer.text
+        assert answer.json() == {
+            "text": "hello",
+            "usage": {"type": "duration", "seconds": 2},
+        }
+        plain = await served.post(language="en", response_format="text")
+        assert plain.text == "hello" and plain.headers["content-type"].startswith("text/plain")
+
+    serve(clips_of(" hello"), check)
+
+
+def test_long_audio_is_cut_and_joined() -> None:
+    async def check(served: Served) -> None:
+        answer = await served.post(LONG, language="en")
+        assert answer.json()["text"] == "one two"
+        assert answer.json()["usage"]["seconds"] == 3
+        assert served.fake.engine.stats().num_submitted == 2
+
+    serve(clips_of("one", " two"), check)
+
+
+def test_segments_count_from_the_beginning_of_the_file() -> None:
+    async def check(served: Served) -> None:
+        answer = (
+            await served.post(
+                LONG, response_format="verbose_json", timestamp_granularities_LIST="segment"
+            )
+        ).json()
+        assert answer["task"] == "transcribe" and answer["language"] == "de"
+        assert (answer["duration"], answer["text"]) == (3.0, "a b c")
+        found = [(s["id"], s["start"], s["end"], s["text"], s["seek"]) for s in answer["segments"]]
+        assert found == [
+            (0, 0.0, 0.5, "a", 0),
+            (1, 0.5, 1.0, " b", 0),
+            (2, 1.55, 2.05, " c", 155),
+        ]
+        first = answer["segments"][0]
+        assert first["tokens"] == [*b"a"] and first["avg_logprob"] == -0.5
+        assert 0 < first["no_speech_prob"] < 1e-9 and first["compression_ratio"] < 1
+        srt = await served.post(LONG, response_format="srt")
+        assert srt.text.startswith("1\n00:00:00,000 --> 00:00:00,500\n")
+        vtt = await served.post(LONG, response_format="vtt")
+        assert vtt.headers["content-type"].startswith("text/vtt")
+        assert vtt.text.startswith("WEBVTT\n\n00:00:00.000 --> 00:00:00.500\n")
+
+    serve(clips_of("a| b|", " c|"), check)
+
+
+def test_the_language_is_found_once() -> None:
+    async def check(served: Served) -> None:
+        assert (await served.post(LONG)).status_code == 200
+        assert served.fake.engine.stats().num_submitted == 3, "one more than clips"
+        assert (await served.post(LONG, language="EN")).status_code == 200
+        assert served.fake.engine.stats().num_submitted == 5
+
+    serve(clips_of("a"), check)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"), [(PATH, "transcription"), ("/v1/audio/translations", "translation")]
+)
+def test_a_stream_has_the_text_of_clips_in_their_order(path: str, kind: str) -> None:
+    async def check(served: Served) -> None:
+        answer = await served.post(
+            LONG, path, language="de", stream="true", stream_include_usage="true"
+        )
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        *chunks, last = events(answer.text)
+        assert {chunk["object"] for chunk in chunks} == {f"{kind}.chunk"}
+        assert "".join(c["choices"][0]["delta"]["content"] for c in chunks) == "long first then"
+        assert [c["choices"][0]["finish_reason"] for c in chunks][-2:] == [None, "stop"]
+        assert last["choices"] == [] and last["usage"]["completion_tokens"] == 17
+
+    serve(clips_of("long first", " then"), check)
+
+
+def test_usage_is_in_streams_that_want_it() -> None:
+    async def check(served: Served) -> None:
+        plain = events((await served.post(language="en", stream="true")).text)
+        assert not any("usage" in chunk for chunk in plain)
+        fields = {"stream": "true", "stream_continuous_usage_stats": "true"}
+        counted = events((await served.post(language="en", **fields)).text)
+        assert all("usage" in chunk for chunk in counted)
+
+    serve(clips_of(" abc"), check)
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "param"),
+    [
+        ({"file": False}, 400, "file"),
+        ({"audio": b""}, 400, "file"),
+        ({"language": "xx"}, 400, "language"),
+        ({"response_format": "pdf"}, 400, "response_format"),
+        ({"stream": "1", "response_format": "srt"}, 400, "response_format"),
+        ({"timestamp_granularities_LIST": ["segment"]}, 400, "timestamp_granularities"),
+        (
+            {"timestamp_granularities_LIST": ["word"], "response_format": "verbose_json"},
+            400,
+            "timestamp_granularities",
+        ),
+        ({"temperature": "hot"}, 400, "temperature"),
+        ({"temperature": "101"}, 400, "temperature"),
+        ({"max_completion_tokens": "0"}, 400, "max_completion_tokens"),
+        ({"max_completion_tokens": "1000"}, 400, "max_completion_tokens"),
+        ({"n": "2"}, 400, "n"),
+        ({"model": "other"}, 404, "model"),
+        ({"audio": bytes(MAX_FILE_BYTES + 1)}, 413, None),
+    ],
+)
+def test_refusals(fields: dict[str, Any], status: int, param: str | None) -> None:
+    async def check(served: Served) -> None:
+        answer = await served.post(**({"language": "en"} | fields))
+        assert answer.status_code == status, answer.text
+        assert answer.json()["error"]["param"] == param
+        assert served.fake.engine.stats().num_submitted == 0
+
+    serve(clips_of("a"), check)
+
+
+def test_a_file_sent_as_text_is_refused() -> None:
+    async def check(served: Served) -> None:
+        answer = await served.fake.client.post(PATH, files={"file": (None, "hello")})
+        assert answer.status_code == 422 and "-F file=@NAME" in answer.text
+
+    serve(clips_of("a"), check)
+
+
+def test_other_routes_name_these() -> None:
+    async def check(served: Served) -> None:
+        for path in ("/v1/chat/completions", "/v1/completions", "/v1/embeddings"):
+            answer = await served.fake.client.post(path, json={})
+            assert answer.status_code == 404
+            message = answer.json()["error"]["message"]
+            assert "transcribes speech" in message and PATH in message
+        paths = (await served.fake.client.get("/openapi.json")).json()["paths"]
+        body = paths[PATH]["post"]["requestBody"]["content"]
+        assert list(body) == ["multipart/form-data"]
+
+    serve(clips_of("a"), check)
+
+
+def test_models_of_text_refuse_audio() -> None:
+    async def main() -> None:
+        async with fake_server() as fake:
+            answer = await fake.client.post(PATH, files={"file": b"a"})
+            assert answer.status_code == 404 and "generates text" in answer.text
+
+    asyncio.run(main())
+
+
+def test_uploads_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upload, "MAX_WAITING", 1)
+
+    async def main() -> None:
+        uploads = upload.AudioUploads()
+        async with uploads.upload(10) as first:
+            with pytest.raises(Exception, match="Too many requests send audio"):
+                async with uploads.upload(10):
+                    pass
+            await first.write(b"abc")
+            assert first.content() == b"abc"
+            first.discard()  # what was read makes room while it is transcribed
+            async with uploads.upload(10) as second:
+                assert second.content() == b""
+
+    asyncio.run(main())
+
+
+def test_transcriptions_count_against_the_limits_of_a_key() -> None:
+    key = ApiKey.of("k", Caller("web", limits=KeyLimits(requests_per_minute=1)))
+
+    async def main() -> None:
+        async with fake_server(clips_of("a"), speech=fake_speech(), keys=[key]) as fake:
+            statuses = [
+                (
+                    await fake.client.post(PATH, files={"file": SHORT}, headers={"X-API-Key": "k"})
+                ).status_code
+                for _ in range(2)
+            ]
+            assert statuses == [200, 429]
+
+    asyncio.run(main())
+
+
+def test_a_failure_ends_a_stream() -> None:
+    options = FakeOptions(fail_at_position=2)
+
+    async def check(served: Served) -> None:
+        answer = await served.post(language="en", stream="true")
+        assert "error" in events(answer.text)[-1]
+        whole = await served.post(language="en")
+        assert whole.status_code == 500
+
+    serve(options, check)
+
+
+def test_the_openai_client() -> None:
+    async def main() -> None:
+        async with fake_server(clips_of(" a| b|"), speech=fake_speech()) as fake:
+            client = openai.AsyncOpenAI(
+                api_key="none", base_url="http://fake/v1", http_client=fake.client
+            )
+            create = client.audio.transcriptions.create
+            whole = await create(model="fake", file=SHORT, language="de")
+            assert whole.text == "a| b|"
+            verbose = await create(model="fake", file=SHORT, response_format="verbose_json")
+            assert verbose.segments is not None and verbose.duration == 1.5
+            assert [s.text for s in verbose.segments] == [" a", " b"]
+            subtitles = await create(model="fake", file=SHORT, response_format="srt")
+            assert subtitles.startswith("1\n")
+            translated = await client.audio.translations.create(model="fake", file=SHORT)
+            assert translated.text == "a| b|"
+            stream: Any = await create(model="fake", file=SHORT, stream=True)
+            text = "".join([c.choices[0]["delta"]["content"] async for c in stream])
+            assert text == "a| b|"
+
+    asyncio.run(main())
+
+
+def test_the_routes_take_forms_only() -> None:
+    rows = [row for row in ENDPOINTS if row.path.startswith("/v1/audio/")]
+    assert len(rows) == 2 and all(row.queued and row.is_metered for row in rows)

@@ -1,0 +1,117 @@
+"""A transcription as a generation: one prompt a clip, all submitted together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pagemill.render.errors import RenderError
+from pagemill.render.transcription.base import LanguageProbe, SpeechTask
+from pagemill.server.caller import Caller
+from pagemill.server.errors import bad_request
+from pagemill.server.generation import Generation
+from pagemill.server.output_limits import NO_LIMITS, OutputLimits
+from pagemill.server.pipeline import GenerationOptions, Pipeline
+from pagemill.server.protocol.transcription import (
+    SpeechRequest,
+    TranslationRequest,
+    check_speech,
+    probe_sampling,
+    speech_sampling,
+)
+from pagemill.server.respond import whole_choices
+from pagemill.server.speech.speech import Sound, Speech
+
+
+@dataclass(frozen=True, slots=True)
+class StartedSpeech:
+    """What was submitted. `language` of the audio is None if it is not known; `no_speech` is the
+    probability that nothing is said in each of `sounds`, None: not known."""
+
+    generation: Generation
+    sounds: Sequence[Sound]
+    language: str | None
+    no_speech: Sequence[float | None]
+
+    @property
+    def duration_s(self) -> float:
+        """Of all audio."""
+        return sum(sound.duration_s for sound in self.sounds)
+
+
+async def start_speech(
+    pipeline: Pipeline, speech: Speech, request: SpeechRequest, caller: Caller
+) -> StartedSpeech:
+    """Reads the audio, finds the language if the request does not say it, and submits.
+
+    Raises:
+        ApiError: the request cannot be served.
+    """
+    check_speech(request)
+    task = _checked(speech, request)
+    sounds = await speech.sounds(request.file)
+    pipeline.check_choices(len(sounds), 1, "file")
+    options = GenerationOptions(
+        max_tokens=request.max_completion_tokens,
+        default_max_tokens=None,
+        max_tokens_param="max_completion_tokens",
+        deadline=pipeline.deadline(None, caller),
+        caller=caller,
+        param="file",
+    )
+    probe, no_speech = speech.family.probe, list[float | None]()
+    if probe is not None:
+        is_listed = request.response_format == "verbose_json" and probe.no_speech is not None
+        is_unknown = task.language is None and bool(probe.languages)
+        if is_listed or is_unknown:
+            probed = sounds if is_listed else sounds[:1]
+            language, no_speech = await _probed(pipeline, probe, probed, options)
+            task = task._replace(language=task.language or language)
+    prompts = [sound.within(speech.family.around(task)) for sound in sounds]
+    sampling = speech_sampling(request, speech.family.token_biases)
+    generation = await pipeline.generate(prompts, sampling, options)
+    no_speech += [None] * (len(sounds) - len(no_speech))
+    return StartedSpeech(generation, sounds, task.language, no_speech)
+
+
+def _checked(speech: Speech, request: SpeechRequest) -> SpeechTask:
+    to_language = request.to_language if isinstance(request, TranslationRequest) else None
+    task = SpeechTask(
+        None if request.language is None else request.language.lower(),
+        to_language,
+        request.prompt,
+        request.is_timed,
+    )
+    try:
+        return speech.family.checked(task)
+    except RenderError as error:
+        message = error.message[:1].upper() + error.message[1:]
+        raise bad_request(message, error.param) from error
+
+
+async def _probed(
+    pipeline: Pipeline,
+    probe: LanguageProbe,
+    sounds: Sequence[Sound],
+    options: GenerationOptions,
+) -> tuple[str | None, list[float | None]]:
+    """The language of the first of `sounds`, and how likely nothing is said in each."""
+    languages = tuple(sorted(probe.languages))
+    limits = OutputLimits(allowed_token_ids=languages) if languages else NO_LIMITS
+    generation = await pipeline.generate(
+        [sound.within(probe.around) for sound in sounds],
+        probe_sampling(probe.no_speech),
+        replace(options, max_tokens=1, limits=limits),
+    )
+    choices = await whole_choices(generation)
+    first = choices[0].token_ids
+    language = probe.languages.get(first[0]) if first else None
+    return language, [_probability(choice.logprobs, probe.no_speech) for choice in choices]
+
+
+def _probability(entries: Sequence[Any], token: int | None) -> float | None:
+    """That of `token` in place of the first one."""
+    found = dict(entries[0].top).get(token) if entries else None
+    return None if found is None else math.exp(found)

@@ -1,0 +1,164 @@
+"""How the routes of transcriptions and translations write what was said."""
+
+from __future__ import annotations
+
+import math
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from msgspec import UNSET
+
+from pagemill.render.assembly import ChoiceDelta
+from pagemill.render.events import Text as TextEvent
+from pagemill.render.transcription.base import Transcription as Family
+from pagemill.server.answer import Text
+from pagemill.server.errors import ApiError
+from pagemill.server.pipeline import Pipeline
+from pagemill.server.protocol.transcription import (
+    Duration,
+    Segment,
+    SpeechChoice,
+    SpeechChunk,
+    SpeechDelta,
+    SpeechRequest,
+    Transcription,
+    TranslationRequest,
+    VerboseTranscription,
+)
+from pagemill.server.rendering import Renderer
+from pagemill.server.respond import FoldedChoice
+from pagemill.server.speech.start import StartedSpeech
+from pagemill.server.speech.subtitles import Line, srt, vtt
+from pagemill.server.sse import event, last_events, usage_events
+
+_PLAIN = "text/plain; charset=utf-8"
+_LENGTH = "length"
+
+
+def whole_answer(
+    request: SpeechRequest,
+    started: StartedSpeech,
+    choices: Sequence[FoldedChoice],
+    renderer: Renderer,
+    family: Family,
+) -> Transcription | VerboseTranscription | Text:
+    """The answer in the format of `request`; `choices` are those of the clips."""
+    usage = Duration(math.ceil(started.duration_s))
+    if not request.is_timed:
+        text = "".join(choice.message.text for choice in choices).strip()
+        if request.response_format == "text":
+            return Text(text.encode(), _PLAIN)
+        return Transcription(text, usage)
+    temperature = request.temperature or 0.0
+    segments = list(_segments(started, choices, renderer, family, temperature))
+    lines = [Line(segment.start, segment.end, segment.text) for segment in segments]
+    if request.response_format == "srt":
+        return Text(srt(lines).encode(), _PLAIN)
+    if request.response_format == "vtt":
+        return Text(vtt(lines).encode(), "text/vtt; charset=utf-8")
+    return VerboseTranscription(
+        "translate" if isinstance(request, TranslationRequest) else "transcribe",
+        started.language,
+        round(started.duration_s, 3),
+        "".join(segment.text for segment in segments).strip(),
+        segments,
+        usage,
+    )
+
+
+def _segments(
+    started: StartedSpeech,
+    choices: Sequence[FoldedChoice],
+    renderer: Renderer,
+    family: Family,
+    temperature: float,
+) -> Iterator[Segment]:
+    number = 0
+    for choice, sound, no_speech in zip(choices, started.sounds, started.no_speech, strict=True):
+        for span in family.spans(choice.token_ids, sound.duration_s):
+            tokens = [choice.token_ids[at] for at in span.at]
+            text = renderer.decode(tokens)
+            logprobs = [choice.logprobs[at].logprob for at in span.at] if choice.logprobs else [0.0]
+            data = text.encode()
+            yield Segment(
+                number,
+                round(100 * sound.start_s),
+                round(sound.start_s + span.start_s, 3),
+                round(sound.start_s + span.end_s, 3),
+                text,
+                tokens,
+                temperature,
+                sum(logprobs) / len(logprobs),
+                len(data) / len(zlib.compress(data)),
+                UNSET if no_speech is None else no_speech,
+            )
+            number += 1
+
+
+class SpeechStream:
+    """Implements `respond.StreamWording`: text in the order of clips, whichever is faster."""
+
+    def __init__(
+        self, pipeline: Pipeline, request: SpeechRequest, name: str, started: StartedSpeech
+    ) -> None:
+        self._generation = started.generation
+        self._final_usage, self._continuous_usage = usage_events(request.stream_options)
+        is_translated = isinstance(request, TranslationRequest)
+        self._head = SpeechChunk(
+            name,
+            int(time.time()),
+            pipeline.model.name,
+            [],
+            "translation.chunk" if is_translated else "transcription.chunk",
+        )
+        self._encode = msgspec.json.Encoder().encode
+        self._held = [""] * len(started.sounds)
+        self._reasons: list[str | None] = [None] * len(started.sounds)
+        self._current = 0  # the clip whose text is written as it comes
+        self._has_text = False
+
+    def begin(self) -> bytes:
+        """See `respond.StreamWording`."""
+        return b""
+
+    def delta(self, delta: ChoiceDelta) -> bytes:
+        """See `respond.StreamWording`."""
+        at = delta.index
+        self._held[at] += "".join(e.text for e in delta.events if isinstance(e, TextEvent))
+        self._reasons[at] = delta.finish_reason or self._reasons[at]
+        if at != self._current:
+            return b""
+        text = ""
+        while self._current < len(self._held):
+            text += self._held[self._current]
+            self._held[self._current] = ""
+            if self._reasons[self._current] is None:
+                break
+            self._current += 1
+        if not self._has_text:
+            text = text.lstrip()
+        is_last = self._current == len(self._held)
+        if not (text or is_last):
+            return b""
+        self._has_text = True
+        return self._event(text, self._reason if is_last else None)
+
+    def end(self, failure: ApiError | None) -> bytes:
+        """See `respond.StreamWording`."""
+        if not self._final_usage:
+            return last_events(None, failure)
+        self._head.choices, self._head.usage = [], self._generation.usage
+        return last_events(self._head, failure)
+
+    @property
+    def _reason(self) -> str | None:
+        """Why the output ended: for its length if that of one clip did."""
+        return _LENGTH if _LENGTH in self._reasons else self._reasons[-1]
+
+    def _event(self, text: str, reason: str | None) -> bytes:
+        self._head.choices = [SpeechChoice(SpeechDelta(text), finish_reason=reason)]
+        if self._continuous_usage:
+            self._head.usage = self._generation.usage
+        return event(self._encode(self._head))

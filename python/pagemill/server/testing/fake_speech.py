@@ -1,0 +1,96 @@
+"""A family that transcribes without a vocabulary, and files of audio without a format.
+
+A file is samples of one byte. A prompt is `(` and three tokens of audio, `[language][task]=`, or
+`?` to find the language. In outputs `|` ends what is said in half a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from pagemill.inputs.media_owner import MediaOwner
+from pagemill.inputs.prepared_media import MediaKind, PreparedMedia
+from pagemill.inputs.rendered_prompt import MediaFeatures, MediaItem, RenderedPrompt
+from pagemill.render.errors import RenderError
+from pagemill.render.transcription.base import Around, LanguageProbe, Span, SpeechTask
+from pagemill.server.errors import bad_request
+from pagemill.server.protocol.media import SentMedia
+from pagemill.server.speech.speech import Speech
+
+AUDIO = 0xF0
+AUDIO_TOKENS = 3
+MAX_FILE_BYTES = 200_000
+LANGUAGES = {ord("d"): "de", ord("e"): "en"}
+
+
+class FakeFamily:
+    """Implements `Transcription`: clips of 2 seconds, in German or English."""
+
+    placeholder = AUDIO
+    max_clip_s: int | None = 2
+    token_biases: Mapping[int, float] = {1: -100.0}
+    probe: LanguageProbe | None = LanguageProbe(Around([*b"("], [*b"?"]), LANGUAGES, ord("n"))
+
+    def checked(self, task: SpeechTask) -> SpeechTask:
+        """Refuses other languages."""
+        if task.language not in (None, "de", "en"):
+            raise RenderError("`language` is not known", "language")
+        return task
+
+    def around(self, task: SpeechTask) -> Around:
+        """The prompt of a task."""
+        assert task.language is not None
+        kind = "t" if task.to_language is None else "T"
+        return Around([*b"("], [*f"{task.prompt}{task.language[0]}{kind}=".encode()])
+
+    def spans(self, token_ids: Sequence[int], clip_s: float) -> list[Span]:
+        """Half a second each."""
+        found: list[Span] = []
+        at: list[int] = []
+        for index, token in enumerate(token_ids):
+            if token != ord("|"):
+                at.append(index)
+                continue
+            start = len(found) / 2
+            found.append(Span(start, min(start + 0.5, clip_s), at))
+            at = []
+        return found
+
+
+class FakeMedia:
+    """Implements `Media` for files of audio."""
+
+    kinds: Sequence[MediaKind] = ("audio",)
+
+    async def read(self, sent: Sequence[SentMedia], owner: MediaOwner) -> Sequence[PreparedMedia]:
+        """There are none in messages."""
+        return ()
+
+    async def read_file(self, kind: MediaKind, data: bytes, param: str) -> PreparedMedia:
+        """Samples of one byte; an empty file is refused."""
+        if not data:
+            raise bad_request(f"`{param}` cannot be read: it is empty.", param)
+        return PreparedMedia(kind, np.frombuffer(data, np.int8).astype(np.float32) / 128)
+
+    def max_bytes(self, kind: MediaKind, param: str) -> int:
+        """Of a file."""
+        return MAX_FILE_BYTES
+
+    def reset_cache(self) -> None:
+        """There is none."""
+
+    async def place(self, prompt: RenderedPrompt, media: Sequence[PreparedMedia]) -> RenderedPrompt:
+        """Three tokens for audio; the features are its number of samples."""
+        if not media:
+            return prompt
+        assert prompt.token_ids.tolist() == [AUDIO]
+        rows = np.full((AUDIO_TOKENS, 1), len(media[0].values), np.float32)
+        item = MediaItem(str(len(media[0].values)), 0, MediaFeatures(rows, AUDIO_TOKENS))
+        return RenderedPrompt(np.full(AUDIO_TOKENS, AUDIO, np.int32), (item,))
+
+
+def fake_speech() -> Speech:
+    """What reads audio."""
+    return Speech(FakeFamily(), FakeMedia())
