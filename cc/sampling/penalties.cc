@@ -22,6 +22,9 @@ void Penalties::Start(const step::Request& request, int32_t vocab_size) {
   num_counted_ = kNothing;
   if (p.repetition_penalty == 1.0f) return;
   prompt_ids_ = request.prompt_token_ids.ToVector();
+  for (const step::MediaItem& item : request.media) {  // placeholders, not tokens that occurred
+    std::fill_n(prompt_ids_.begin() + item.first_token, item.num_tokens, -1);
+  }
   std::erase_if(prompt_ids_, [vocab_size](int32_t id) { return id < 0 || id >= vocab_size; });
   std::sort(prompt_ids_.begin(), prompt_ids_.end());
   prompt_ids_.erase(std::unique(prompt_ids_.begin(), prompt_ids_.end()), prompt_ids_.end());

@@ -19,7 +19,7 @@ namespace pagemill::sampling {
 class Penalties {
  public:
   // Records the tokens that the penalties of `request` need; ignores prompt ids outside [0,
-  // vocab_size).
+  // vocab_size), and those of media items.
   void Start(const step::Request& request, int32_t vocab_size);
   void AddOutput(int32_t token_id);
 

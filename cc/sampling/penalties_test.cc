@@ -47,6 +47,20 @@ TEST(PenaltiesTest, ChangeOnlyTokensThatOccurred) {
   }
 }
 
+TEST(PenaltiesTest, PlaceholdersOfMediaDidNotOccur) {
+  step::Request request = RequestOf({1, 2, 2, 5, 2, 2}, 1.5f, 0.0f, 0.0f);
+  request.media = {{.content_id = "a", .first_token = 1, .num_tokens = 2},
+                   {.content_id = "b", .first_token = 4, .num_tokens = 2}};
+  Penalties penalties;
+  penalties.Start(request, kVocab);
+  const std::vector<float> row = Row();
+  std::vector<float> changed = row;
+  penalties.Apply(changed);
+  EXPECT_EQ(changed[2], row[2]);
+  EXPECT_EQ(changed[1], -2 * 1.5f);
+  EXPECT_EQ(changed[5], 2 / 1.5f);
+}
+
 TEST(PenaltiesTest, FrequencyAndPresenceAreOfOutputsOnly) {
   Penalties penalties;
   penalties.Start(RequestOf({1, 2, 3}, 1.0f, 1.0f, 1.0f), kVocab);

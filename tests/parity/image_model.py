@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from pagemill.engine.llm import LLM, Output
+from pagemill.engine.llm import LLM, Output, Prompt
 from pagemill.engine.offline_media import ImageInput
 from pagemill.engine.outputs import EngineError
 from pagemill.runner.build import BuildOptions, build
@@ -114,7 +114,7 @@ class ImageModel:
     def generate(
         self,
         llm: LLM,
-        prompts: Sequence[list[int]],
+        prompts: Sequence[Prompt],
         images: Sequence[Sequence[ImageInput]],
         **fields: Any,
     ) -> list[Output]:
@@ -130,7 +130,7 @@ class ImageModel:
         )
 
     def generate_together(
-        self, llm: LLM, prompts: Sequence[list[int]], images: Sequence[Sequence[ImageInput]]
+        self, llm: LLM, prompts: Sequence[Prompt], images: Sequence[Sequence[ImageInput]]
     ) -> list[Output]:
         """`generate`, where no step runs until all requests wait: how often they are preempted
         does not depend on how fast they are submitted."""

@@ -166,6 +166,11 @@ class ModelConfig:
         " loaded; media are refused. The same as a limit of 0 for each kind of them"
         " (--limit-mm-per-prompt).",
     )
+    enable_prompt_embeds: bool = option(
+        False,
+        "Let prompts of /v1/completions be embeddings (`prompt_embeds`) in place of token ids. For"
+        " models of text; a model that takes images needs --language-model-only, too.",
+    )
     revision: str | None = option(None, "Branch, tag or commit of a hub id. Default: its main.")
 
     def __post_init__(self) -> None:

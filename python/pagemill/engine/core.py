@@ -210,7 +210,7 @@ class EngineCore:
         bindings = NativeBindings(engine, _native, grammars, adapters, _front_tokens(built))
         held = config.scheduler.max_num_queued_reqs
         unfinished = config.scheduler.max_num_seqs + held
-        item = 0 if encoder is None else encoder.max_item_tokens
+        item = encoder.max_item_tokens if encoder is not None and built.takes_media else 0
         held_choices = max(1, held)
         return cls(built, bindings, engine, runner, budget, held_choices, unfinished, item, workers)
 

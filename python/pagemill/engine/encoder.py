@@ -13,6 +13,7 @@ from typing import Any
 from pagemill import _native
 from pagemill.config import EngineConfig
 from pagemill.engine.executor_sizes import ExecutorSizes
+from pagemill.inputs.prompt_embeds import ROWS_PER_ITEM
 from pagemill.runner.build import BuiltEncoder, BuiltModel
 
 # Tokens of a step of the encoder, unless one item has more: enough to fill the machine.
@@ -55,6 +56,8 @@ class EncoderSizes:
             return None
         traits = built.encoder.traits
         items = max(1, sizes.max_num_tokens // traits.tokens)
+        if built.embeds_width:
+            items = max(items, ROWS_PER_ITEM)
         step_tokens = items * traits.tokens
         item_tokens = traits.rows + traits.class_tokens
         # An item of any size may be as large as a step.

@@ -33,7 +33,7 @@ from pagemill.engine.adapters import Adapters
 from pagemill.engine.enqueued import Enqueued
 from pagemill.engine.limits import text_prompt
 from pagemill.engine.loading import LoadedModel, load
-from pagemill.engine.media import media_param, place_media
+from pagemill.engine.media import MediaFrontEnd, media_param, place_media
 from pagemill.engine.offline_batch import OfflineQueue
 from pagemill.engine.offline_beams import BeamSearchParams, search_beams
 from pagemill.engine.offline_control import OfflineControl
@@ -46,6 +46,7 @@ from pagemill.engine.text_batch import Output, TextBatch, TextModel
 from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.inputs.io_processor import open_io_processor
 from pagemill.inputs.prepared_media import MediaKind, PreparedMedia
+from pagemill.inputs.prompt_embeds import embeds_prompt
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.inputs.scoring import activated, likeness, pair_messages, reads_pairs
 from pagemill.inputs.task import Pooled, Task
@@ -60,7 +61,11 @@ from pagemill.structured.grammar import Grammar
 from pagemill.structured.vocabulary import Vocabulary
 
 Message = Mapping[str, Any]
-Prompt = str | Sequence[int]
+Text = str | Sequence[int]
+"""A text, or token ids."""
+Prompt = Text | Mapping[str, Any]
+"""A text, token ids, or `{"prompt_embeds": rows}`, float32 [tokens, hidden size], for a model that
+was opened with enable_prompt_embeds."""
 
 _DEFAULT_COMPLETION_TOKENS = 16  # as the HTTP API has it; a chat gets all the room there is
 
@@ -104,6 +109,7 @@ class LLM(OfflineControl):
         core = self._loaded.core
         folder = Path(self._loaded.source.path)
         self._media = OfflineMedia(media, folder, core.max_item_tokens)
+        self._front_end = MediaFrontEnd.of_encoder(core.built.encoder)
         self._queue = OfflineQueue(core.bindings, core.max_choices)
         name, max_model_len = self._loaded.names[0], core.built.max_model_len
         self._metrics = RequestMetrics(name, max_model_len, cache_config=flatten(config.cache))
@@ -196,7 +202,7 @@ class LLM(OfflineControl):
         """Continues each prompt; outputs come in the order of the prompts.
 
         Args:
-            prompts: a text, token ids, or a list of either.
+            prompts: a text, token ids, or embeddings (`Prompt`), or a list of them.
             sampling: how to sample; `max_tokens` is 16 unless it says otherwise.
             fields: fields of `SamplingParams`, in place of `sampling`.
             images: those of each prompt: paths of files, URLs, images that Pillow has opened, or
@@ -350,9 +356,7 @@ class LLM(OfflineControl):
         pooled = self._loaded.core.built.pooled
         return () if pooled is None else pooled.labels
 
-    def embed(
-        self, texts: Prompt | Sequence[Prompt], *, progress: TextIO | None = None
-    ) -> np.ndarray:
+    def embed(self, texts: Text | Sequence[Text], *, progress: TextIO | None = None) -> np.ndarray:
         """Embeds each text: float32 `[texts, dim]`.
 
         Raises:
@@ -362,7 +366,7 @@ class LLM(OfflineControl):
         return np.stack(self._pool(pooled, self._rendered_texts(texts), progress))
 
     def classify(
-        self, texts: Prompt | Sequence[Prompt], *, progress: TextIO | None = None
+        self, texts: Text | Sequence[Text], *, progress: TextIO | None = None
     ) -> np.ndarray:
         """The probability of each class of `labels`, for each text: float32 `[texts, classes]`.
 
@@ -374,7 +378,7 @@ class LLM(OfflineControl):
         return activated(logits, pooled.activation)
 
     def encode(
-        self, texts: Prompt | Sequence[Prompt], *, progress: TextIO | None = None
+        self, texts: Text | Sequence[Text], *, progress: TextIO | None = None
     ) -> list[np.ndarray]:
         """What a model that pools gives for each text: float32, a row, or one for each token.
         Vectors, or of a classifier probabilities.
@@ -453,11 +457,11 @@ class LLM(OfflineControl):
             )
         return pooled
 
-    def _rendered_texts(self, texts: Prompt | Sequence[Prompt]) -> list[RenderedPrompt]:
+    def _rendered_texts(self, texts: Text | Sequence[Text]) -> list[RenderedPrompt]:
         encode = self._renderer.encode
         return [
             text_prompt(encode(text) if isinstance(text, str) else text, "texts")
-            for text in _as_list(texts)
+            for text in cast(Sequence[Text], _as_list(texts))
         ]
 
     def _pool(
@@ -475,9 +479,8 @@ class LLM(OfflineControl):
         media: list[list[PreparedMedia]] = [[] for _ in rendered]
         self._prepare("image", images, media)
         self._prepare("audio", audios, media)
-        encoder = self._loaded.core.built.encoder
         return [
-            place_media(prompt, own, encoder, self._control_text)
+            place_media(prompt, own, self._front_end, self._control_text)
             for prompt, own in zip(rendered, media, strict=True)
         ]
 
@@ -498,15 +501,30 @@ class LLM(OfflineControl):
             added += self._media.all_prepared(kind, own)
 
     def _prompt(self, prompt: Prompt) -> RenderedPrompt:
+        if isinstance(prompt, Mapping):
+            return self._embeds_prompt(prompt)
         if isinstance(prompt, str):
             prompt = self._renderer.encode(prompt, parse_special=True)
         return text_prompt(prompt, "prompts")
 
+    def _embeds_prompt(self, prompt: Mapping[str, Any]) -> RenderedPrompt:
+        if set(prompt) != {"prompt_embeds"}:
+            message = 'a prompt is a text, token ids, or {"prompt_embeds": rows}'
+            raise EngineError("INVALID_ARGUMENT", message, "prompts")
+        width = self._loaded.core.built.embeds_width
+        if not width:
+            message = "open the model with enable_prompt_embeds=True"
+            raise EngineError("FAILED_PRECONDITION", message, "prompts")
+        try:
+            return embeds_prompt(np.asarray(prompt["prompt_embeds"], np.float32, order="C"), width)
+        except (TypeError, ValueError, RuntimeError) as error:  # the last is of torch
+            message = f"prompt_embeds {error}"
+            raise EngineError("INVALID_ARGUMENT", message, "prompts") from error
+
     def _conversation(self, messages: Sequence[Message]) -> RenderedPrompt:
         messages, media = self._media.of_messages(messages)
         prompt = text_prompt(self._renderer.encode_chat(messages), "messages")
-        encoder = self._loaded.core.built.encoder
-        return place_media(prompt, media, encoder, self._control_text)
+        return place_media(prompt, media, self._front_end, self._control_text)
 
     def _control_text(self, text: str) -> list[int]:
         """The token ids of a text that the model has beside images."""
@@ -548,7 +566,7 @@ def _texts(batch: TextBatch) -> Generator[str]:
 
 
 def _as_list(prompts: Prompt | Sequence[Prompt]) -> Sequence[Prompt]:
-    if isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], int)):
+    if isinstance(prompts, str | Mapping) or (len(prompts) > 0 and isinstance(prompts[0], int)):
         return [cast(Prompt, prompts)]
     return cast(Sequence[Prompt], prompts)
 

@@ -106,7 +106,8 @@ def update_weights(
         core.built.max_model_len,
         core.built.pooled,
         adapters=bool(core.built.adapter_targets),
-        language_only=core.built.encoder is None,
+        language_only=not core.built.takes_media,
+        prompt_embeds=core.built.embeds_width > 0,
         at_load=at_load,
         head=head,
     )
@@ -121,12 +122,13 @@ def program_texts(
     *,
     adapters: bool,
     language_only: bool,
+    prompt_embeds: bool,
     at_load: LoadQuantization | None,
     head: HeadFiles | None,
 ) -> dict[str, str]:
     """The programs of `source` with the weights at `path`, as the engine's operation takes them, of
-    a model that was loaded with these results, with adapters, with an encoder or without, quantized
-    so, and with this head.
+    a model that was loaded with these results, with adapters, with an encoder or without, with
+    embeddings as prompts, quantized so, and with this head.
 
     Raises:
         WeightsError: see `update_weights`.
@@ -137,6 +139,7 @@ def program_texts(
         adapters=adapters,
         draft_states=states_for(head),
         language_only=language_only,
+        prompt_embeds=prompt_embeds,
     )
     if pooled is not None:
         task, kind = pooled.task, None if pooled.task.by_token else pooled.pooling
@@ -169,6 +172,7 @@ def model_facts(loaded: LoadedModel) -> ModelFacts:
         max_choices=loaded.core.max_choices,
         max_unfinished=loaded.core.max_unfinished,
         max_item_tokens=loaded.core.max_item_tokens,
+        embeds_width=built.embeds_width,
         adapters=adapters is not None,
         adapters_on_demand=adapters is not None and adapters.on_demand,
     )
@@ -204,6 +208,7 @@ def build_options(config: ModelConfig) -> BuildOptions:
         pooling=_POOLINGS[config.pooling_type],
         implementation=config.model_impl,
         language_only=config.language_model_only,
+        prompt_embeds=config.enable_prompt_embeds,
     )
 
 

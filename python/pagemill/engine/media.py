@@ -1,7 +1,7 @@
 """Media of a prompt: a placeholder token each, which becomes as many tokens as embeddings.
 
-media = [PreparedMedia("image", pixels)]
-prompt = place_media(RenderedPrompt.of([1, 32000, 5]), media, built.encoder, encode)
+media, model = [PreparedMedia("image", pixels)], MediaFrontEnd.of_encoder(built.encoder)
+prompt = place_media(RenderedPrompt.of([1, 32000, 5]), media, model, encode)
 """
 
 from __future__ import annotations
@@ -44,11 +44,18 @@ class MediaFrontEnd(NamedTuple):
         layout = model.layout if isinstance(model, TiledModel) else None
         return cls(model.traits.media, model.features, layout)
 
+    @classmethod
+    def of_encoder(cls, encoder: BuiltEncoder | None) -> MediaFrontEnd | None:
+        """Those of a model that was built with this encoder; None if it takes no media."""
+        if encoder is None or encoder.features is None:
+            return None
+        return cls(encoder.traits, encoder.features, encoder.layout)
+
 
 def place_media(
     prompt: RenderedPrompt,
     media: Sequence[PreparedMedia],
-    encoder: BuiltEncoder | MediaFrontEnd | None,
+    encoder: MediaFrontEnd | None,
     encode: Callable[[str], Sequence[int]],
 ) -> RenderedPrompt:
     """The prompt with as many placeholders for each of `media` as it has embeddings, and the media;
@@ -57,7 +64,7 @@ def place_media(
     Args:
         prompt: text with one placeholder token for each of `media`, that of its kind.
         media: in the order of their placeholders; only the order among those of a kind counts.
-        encoder: the model's; None if it has none.
+        encoder: of the model's encoder; None if it takes no media.
         encode: the token ids of a text with control tokens, and no others around it.
 
     Raises:
@@ -107,9 +114,7 @@ def _check_number(prompt: RenderedPrompt, kind: MediaKind, number: int, placehol
         )
 
 
-def _parts(
-    index: int, media: PreparedMedia, encoder: BuiltEncoder | MediaFrontEnd
-) -> list[MediaFeatures | str]:
+def _parts(index: int, media: PreparedMedia, encoder: MediaFrontEnd) -> list[MediaFeatures | str]:
     """Items of an image or audio, and texts between them."""
     kind = media.kind
     try:

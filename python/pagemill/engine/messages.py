@@ -114,6 +114,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that run or wait in the engine, at most."""
     max_item_tokens: int = 0
     """Of one image or another item; 0: the model takes no media."""
+    embeds_width: int = 0
+    """Of the rows of embeddings that prompts may be; 0: they are token ids."""
     adapters: bool = False
     """Whether requests may name adapters; the engine knows which."""
     adapters_on_demand: bool = False

@@ -41,6 +41,7 @@ class AfmoeModel(Decoder):
         self.rotary = self.rotary_in_windows()
         if flag(config, "mup_enabled", False):
             self.embedding_scale = self.sizes.hidden_size**0.5
+            self.scales_media = True
         self._dense_layers = number(config, "num_dense_layers", 1, least=0)
         count = expert_count(config, 64)
         size = positive_int(config, "moe_intermediate_size", 1408)

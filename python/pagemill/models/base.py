@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
 
+from pagemill import ops
 from pagemill.inputs.prepared_media import MediaKind, PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
@@ -32,11 +33,11 @@ class MediaInputs:
 
 @dataclass(frozen=True, slots=True)
 class StepInputs:
-    """The step's arrays that every model reads: token_ids and positions, i32 [T]; embeddings in
-    place of those of placeholder tokens for a model with media; grid_positions, i32 [T, 3], in
-    time, row and column, if its items have a grid; token_types, i32 [T], 1 for the second text of
-    a pair, if the model has token types; text_rows, i32 [text_rows], the tokens that are not media,
-    if the model reads them."""
+    """The step's arrays that every model reads: token_ids and positions, i32 [T]; `media`,
+    embeddings in place of those of placeholder tokens, for a model with media or whose prompts may
+    be embeddings; grid_positions, i32 [T, 3], in time, row and column, if its items have a grid;
+    token_types, i32 [T], 1 for the second text of a pair, if the model has token types; text_rows,
+    i32 [text_rows], the tokens that are not media, if the model reads them."""
 
     token_ids: Tensor
     positions: Tensor
@@ -44,6 +45,13 @@ class StepInputs:
     grid_positions: Tensor | None = None
     token_types: Tensor | None = None
     text_rows: Tensor | None = None
+
+    def with_media(self, x: Tensor, scale: float = 1.0) -> Tensor:
+        """x [T, H], the embeddings of `token_ids`, with those of `media`, times `scale`, in place
+        of placeholders'."""
+        if self.media is None:
+            return x
+        return ops.scatter_rows(x, ops.scale(self.media.rows, scale), self.media.tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,8 +66,9 @@ class Decoder:
     - `activation` and `mlp_parts`: names and biases of the feed-forward layers; `parallel`: they
       read the same norm as the attention; `parallel_norms`: they read another norm of the same x.
     - `embedding_scale`, `residual_scale` and `logits_scale` multiply embeddings, what a branch
-      adds, and logits; `logits_cap` bounds logits to cap * tanh(logit / cap), 0 leaves them;
-      `head_bias`.
+      adds, and logits; `scales_media`: also embeddings that take the place of those of tokens, as
+      `inputs_embeds` of `transformers`; `logits_cap` bounds logits to cap * tanh(logit / cap), 0
+      leaves them; `head_bias`.
     - `norm_offset` is added to the weights of norms.
     - `mtp`: where checkpoints have a layer that predicts a further token, which is one of `layer`.
     - `embed`, `norm`, `attention`, `feed_forward`: the parts of a layer; `layer`: how they are
@@ -119,6 +120,7 @@ class Decoder:
         self.parallel_norms = False
         self.norm_offset = 0.0
         self.embedding_scale = 1.0
+        self.scales_media = False
         self.residual_scale = 1.0
         self.logits_scale = 1.0
         self.logits_cap = 0.0
@@ -147,10 +149,11 @@ class Decoder:
         return [table if window else None for table, window in layers]
 
     def embed(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        """Token ids -> [T, H]: what the first layer reads."""
+        """Token ids, and embeddings in their place -> [T, H]: what the first layer reads."""
         table = (self.sizes.vocab_size, self.sizes.hidden_size)
         name, scale = self.names.embedding, self.embedding_scale
-        return embedding.embedding(weights, name, inputs.token_ids, table, scale=scale)
+        x = embedding.embedding(weights, name, inputs.token_ids, table, scale=scale)
+        return inputs.with_media(x, scale if self.scales_media else 1.0)
 
     def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
         """x [T, H] normalized by the norm `name`, of a layer or the final one."""
@@ -194,8 +197,6 @@ class Decoder:
     ) -> Tensor:
         """As `hidden`, with these rotary embeddings, one for each layer."""
         x = self.embed(weights, inputs)
-        if inputs.media is not None:
-            x = ops.scatter_rows(x, inputs.media.rows, inputs.media.tokens)
         layers = self.sizes.layers
         x = stack(weights, x, layers, lambda i, x: self.layer(weights, i, x, rotary[i]))
         return self.norm(weights, self.names.norm, x)

@@ -17,5 +17,6 @@ class GraniteModel(Decoder):
         super().__init__(config)
         self.attention_scale = number(config, "attention_multiplier", 1.0)
         self.embedding_scale = number(config, "embedding_multiplier", 1.0)
+        self.scales_media = True
         self.residual_scale = number(config, "residual_multiplier", 1.0)
         self.logits_scale = 1 / number(config, "logits_scaling", 1.0, least=1e-6)

@@ -45,6 +45,7 @@ class GraniteHybridModel(Decoder):
             self.mlp_parts = MlpParts(up=("input_linear",), down="output_linear")
         self.attention_scale = number(config, "attention_multiplier", 1.0)
         self.embedding_scale = number(config, "embedding_multiplier", 1.0)
+        self.scales_media = True
         self.residual_scale = number(config, "residual_multiplier", 1.0)
         self.logits_scale = 1 / number(config, "logits_scaling", 1.0, least=1e-6)
         if config.get("position_embedding_type") != "rope":

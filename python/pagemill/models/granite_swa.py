@@ -39,6 +39,7 @@ class GraniteSwaModel(Decoder):
         self.attention_parts = replace(self.attention_parts, sinks="sinks")
         self.attention_scale = number(config, "attention_multiplier", 1.0)
         self.embedding_scale = number(config, "embedding_multiplier", 1.0)
+        self.scales_media = True
         self.residual_scale = number(config, "residual_multiplier", 1.0)
         self.logits_scale = 1 / number(config, "logits_scaling", 1.0, least=1e-6)
         self.windows = _windows(config, self.sizes.layers)

@@ -20,6 +20,7 @@ class HyperClovaXModel(Decoder):
         super().__init__(config)
         self.attention_scale = number(config, "attention_multiplier", self.sizes.head_dim**-0.5)
         self.embedding_scale = number(config, "embedding_multiplier", 1.0)
+        self.scales_media = True
         self.residual_scale = number(config, "residual_multiplier", 1.0)
         self.logits_scale = number(config, "logits_scaling", 1.0)
         self._post_norm = flag(config, "use_post_norm", True)

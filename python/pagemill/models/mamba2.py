@@ -61,6 +61,7 @@ class Mamba2Model:
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
         table = (self._vocab_size, self._hidden_size)
         x = embedding.embedding(weights, _EMBEDDING, inputs.token_ids, table)
+        x = inputs.with_media(x)
         x = stack(weights, x, self._layers, lambda i, x: self._layer(weights, i, x))
         return norm.rms_norm(weights, "backbone.norm_f", x, self._eps)
 

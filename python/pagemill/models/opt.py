@@ -56,6 +56,7 @@ class OptModel(Decoder):
     def embed(self, weights: Weights, inputs: StepInputs) -> Tensor:
         table = (self.sizes.vocab_size, self._width)
         x = embedding.embedding(weights, self.names.embedding, inputs.token_ids, table)
+        x = inputs.with_media(x)
         if self._width != self.sizes.hidden_size:
             x = linear(weights, "model.decoder.project_in", x, (self.sizes.hidden_size,))
         return embedding.add_positions(

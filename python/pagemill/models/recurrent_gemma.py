@@ -64,6 +64,7 @@ class RecurrentGemmaModel(Decoder):
         self.activation = activation(config, "hidden_activation", "gelu_pytorch_tanh")
         self.norm_offset = 1.0
         self.embedding_scale = _as_bf16(hidden**0.5)
+        self.scales_media = True
         self.logits_cap = number(config, "logits_soft_cap", 30.0, least=0.0)
         width = positive_int(config, "lru_width", hidden)
         if width % self.sizes.heads:

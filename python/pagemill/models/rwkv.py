@@ -60,6 +60,7 @@ class RwkvModel:
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
         table = (self._vocab_size, self._hidden_size)
         x = embedding.embedding(weights, _EMBEDDING, inputs.token_ids, table)
+        x = inputs.with_media(x)
         x = layer_norm(weights, "rwkv.blocks.0.pre_ln", x, self._eps)
         x = stack(weights, x, self._layers, lambda i, x: self._layer(weights, i, x))
         return layer_norm(weights, "rwkv.ln_out", x, _FINAL_EPS)

@@ -39,6 +39,7 @@ from pagemill.ops.trace import Tensor, Trace
 from pagemill.quantization.binder import WeightBinder
 from pagemill.runner.fallback.module import BuiltModule
 from pagemill.runner.linear_matrices import linear_matrices
+from pagemill.runner.prompt_embeds import check_reads_embeds, embeds_traits, identity_program
 from pagemill.runner.recorded_shapes import ShapeRecorder
 from pagemill.runner.tail import OTHER_TAILS, Tail, choose_tail, trace_tail
 from pagemill.weights.adapter_target import AdapterTarget
@@ -61,7 +62,8 @@ class BuildOptions:
     "transformers", or "auto": native if there is native support, else by `transformers`;
     `draft_states` are what it returns for a head that drafts, as the output of that name; with
     `language_only`, or if it takes no other kinds than those of `refused_media`, the model takes no
-    media, and its encoder is not built."""
+    media, and its encoder is not built; with `prompt_embeds` it takes rows of embeddings in place
+    of token ids, and no other media."""
 
     max_model_len: int | None = None
     task: Task | None = None
@@ -76,17 +78,19 @@ class BuildOptions:
     draft_states: DraftStates | None = None
     language_only: bool = False
     refused_media: frozenset[str] = frozenset()
+    prompt_embeds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltEncoder:
     """The program that computes embeddings of media items; `features` computes its input for
     an image or audio (`MediaModel.features`), which `layout` divides before, if the model has tiles
-    (`TiledModel.layout`)."""
+    (`TiledModel.layout`). `features` None: items are rows of embeddings, which the program returns
+    as they are."""
 
     program_text: str
     traits: MediaTraits
-    features: Callable[[PreparedMedia], MediaFeatures]
+    features: Callable[[PreparedMedia], MediaFeatures] | None
     layout: Callable[[PreparedMedia], Sequence[PreparedMedia | str]] | None = None
 
 
@@ -107,7 +111,7 @@ class BuiltModel:
     kv_groups: tuple[GroupEntry, ...]
     eos_token_ids: tuple[int, ...]
     encoder: BuiltEncoder | None = None
-    """Only for a model with media."""
+    """Only for a model with media, or whose prompts may be embeddings."""
     adapter_targets: tuple[AdapterTarget, ...] = ()
     """What adapters may change, of a program that has them."""
     notes: tuple[str, ...] = ()
@@ -123,6 +127,18 @@ class BuiltModel:
     def pooling(self) -> bool:
         """Whether it pools prompts instead of generating."""
         return self.pooled is not None
+
+    @property
+    def takes_media(self) -> bool:
+        """Whether prompts may have images or audio."""
+        return self.encoder is not None and self.encoder.features is not None
+
+    @property
+    def embeds_width(self) -> int:
+        """Of the rows of embeddings that prompts may be; 0: they are token ids."""
+        if self.encoder is None or self.encoder.features is not None:
+            return 0
+        return self.encoder.traits.width
 
 
 def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
@@ -148,7 +164,6 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     tail = choose_tail(
         source, model, task=options.task, pooling=options.pooling, normalize=options.normalize
     )
-    takes_media = _takes_media(traits.media, options)
     weights = trace_model(
         model,
         source,
@@ -156,12 +171,14 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         options.shard,
         adapters=options.adapters,
         draft_states=options.draft_states,
-        takes_media=takes_media,
+        media=_media_traits(model, source, options),
     )
     _return_values(weights.trace, "hidden_states", RESULT, "hidden", options.hidden_states)
     _return_values(weights.trace, "experts", EXPERTS, EXPERTS, options.experts)
     program = weights.trace.program
-    encoder = _build_encoder(model, source, options, weights, takes_media)
+    if options.prompt_embeds:
+        check_reads_embeds(program, source.architecture)
+    encoder = _build_encoder(model, source, options, weights)
     weights.check_all_used({**model.ignored, **OTHER_TAILS})
     if options.shard.ranks > 1 and not any("ranks" in dict(op.attributes) for op in program.ops):
         raise ModelConfigError(
@@ -240,25 +257,50 @@ def _takes_media(media: MediaTraits | None, options: BuildOptions) -> bool:
     return not media.placeholders.keys() <= options.refused_media
 
 
+def _media_traits(model: Model, source: ModelSource, options: BuildOptions) -> MediaTraits | None:
+    """What the model's program takes in place of token ids.
+
+    Raises:
+        ModelConfigError: embeddings are wanted of a model that does not take them, or a model is
+            wanted without the encoder that its decoder attends to.
+    """
+    media = model.traits.media
+    takes_media = _takes_media(media, options)
+    if media is not None and media.encoder_decoder and not takes_media:
+        raise ModelConfigError(
+            f"{source.architecture} writes what it hears, so it cannot be loaded without its encoder"
+            " (--language-model-only, --limit-mm-per-prompt)"
+        )
+    if not options.prompt_embeds:
+        return media if takes_media else None
+    if takes_media:
+        raise ModelConfigError(
+            f"{source.architecture} takes media: --enable-prompt-embeds needs"
+            " --language-model-only, too"
+        )
+    return embeds_traits(model, source.architecture)
+
+
 def _build_encoder(
     model: Model,
     source: ModelSource,
     options: BuildOptions,
     weights: WeightBinder,
-    takes_media: bool,
 ) -> BuiltEncoder | None:
     """The encoder of a model with media, unless it is not wanted; the tensors that it reads count
     as used in `weights` in any case."""
-    if not isinstance(model, MediaModel):
+    if isinstance(model, MediaModel):
+        own = WeightBinder(Trace(), source)  # undivided: one rank runs it
+        media = _trace_encoder(model, own)
+        weights.claim_all(own)
+        if _takes_media(model.traits.media, options):
+            text = text_of(own.trace.program, rewrite=options.rewrite)
+            layout = model.layout if isinstance(model, TiledModel) else None
+            return BuiltEncoder(text, media, model.features, layout)
+    if not options.prompt_embeds:
         return None
-    own = WeightBinder(Trace(), source)  # undivided: one rank runs it
-    media = _trace_encoder(model, own)
-    weights.claim_all(own)
-    if not takes_media:
-        return None
-    text = text_of(own.trace.program, rewrite=options.rewrite)
-    layout = model.layout if isinstance(model, TiledModel) else None
-    return BuiltEncoder(text, media, model.features, layout)
+    media = embeds_traits(model, source.architecture)
+    return BuiltEncoder(text_of(identity_program(media), rewrite=options.rewrite), media, None)
 
 
 def _trace_encoder(model: MediaModel, own: Weights) -> MediaTraits:
@@ -364,10 +406,10 @@ def trace_model(
     *,
     adapters: bool = False,
     draft_states: DraftStates | None = None,
-    takes_media: bool = True,
+    media: MediaTraits | None = None,
 ) -> WeightBinder:
     """The binder whose trace holds the program of `model` with the weights of `source`. Without
-    `takes_media` it takes token ids alone.
+    `media` it takes token ids alone.
 
     Raises:
         ModelConfigError: the model has not the `draft_states`.
@@ -376,7 +418,7 @@ def trace_model(
     trace = Trace()
     slots = trace.input("adapter_slots", "i32", ("tokens",)) if adapters else None
     weights = WeightBinder(trace, source, shard, slots)
-    _trace(model, weights, tail, draft_states, takes_media=takes_media)
+    _trace(model, weights, tail, draft_states, media)
     return weights
 
 
@@ -422,18 +464,17 @@ def _trace(
     weights: Weights,
     tail: Tail,
     draft_states: DraftStates | None = None,
-    *,
-    takes_media: bool = True,
+    media: MediaTraits | None = None,
 ) -> None:
-    hidden = _trace_hidden(model, weights, takes_media=takes_media)
+    hidden = _trace_hidden(model, weights, media)
     if draft_states is not None:
         weights.trace.output(DRAFT_STATES, draft_states.trace(hidden))
     trace_tail(weights, model, hidden, tail)
     weights.trace.program.check_integrity()
 
 
-def _trace_hidden(model: Model, weights: Weights, *, takes_media: bool = True) -> Tensor:
-    trace, media = weights.trace, model.traits.media if takes_media else None
+def _trace_hidden(model: Model, weights: Weights, media: MediaTraits | None = None) -> Tensor:
+    trace = weights.trace
     inputs = StepInputs(
         trace.input("token_ids", "i32", ("tokens",)),
         trace.input("positions", "i32", ("tokens",)),

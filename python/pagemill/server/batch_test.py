@@ -146,6 +146,8 @@ def test_invocations_need_a_known_field() -> None:
             assert got.status_code == 400 and "`messages`" in got.text
             got = await server.client.post("/invocations", json=EMBEDDING)
             assert got.status_code == 404 and "/v1/completions" in got.text
+            got = await server.client.post("/invocations", json={"prompt_embeds": "AAAA"})
+            assert got.status_code == 400 and "--enable-prompt-embeds" in got.text
             got = await server.client.post("/invocations", json={**CHAT, "stream": True})
             assert got.text.endswith("data: [DONE]\n\n")
 

@@ -16,6 +16,7 @@ from pagemill.server.errors import bad_request
 from pagemill.server.generation import Generation
 from pagemill.server.output_limits import wanted_limits
 from pagemill.server.pipeline import GenerationOptions, Pipeline
+from pagemill.server.prompt_embeds import PARAM
 from pagemill.server.protocol.completion import DEFAULT_MAX_TOKENS, CompletionRequest, prompts
 from pagemill.server.protocol.sampling import to_sampling, transfer_params
 from pagemill.server.protocol.structured import wanted_output
@@ -47,6 +48,9 @@ async def start_completion(
         is_scored = request.max_tokens == 0 or bool(request.logprob_token_ids)
         prompt_logprobs = 0 if is_scored else None
         prompt_logprobs = request.logprobs if request.logprobs is not None else prompt_logprobs
+    if request.embeds:
+        _check_embeds(request, prompt_logprobs)
+        param = param if request.prompt is not None else PARAM
     sampling = to_sampling(
         request,
         logprobs=request.logprobs,
@@ -92,14 +96,26 @@ def _constraint(
 async def rendered_prompts(
     pipeline: Pipeline, request: CompletionRequest, param: str = "prompt"
 ) -> tuple[list[RenderedPrompt], list[str | None]]:
-    """The prompts, and their texts if they came as text.
+    """The prompts, those that are embeddings first, and their texts if they came as text.
 
     Raises:
-        ApiError: 400 that names `param`.
+        ApiError: 400 that names `param`, or `prompt_embeds`.
     """
-    sent = prompts(request.prompt, param)
-    pipeline.check_choices(len(sent), max(request.n, request.best_of or 1))
-    rendered = await pipeline.rendering.prompts(
+    embeds = request.embeds
+    sent = prompts(request.prompt, param) if request.prompt is not None or not embeds else []
+    pipeline.check_choices(len(embeds) + len(sent), max(request.n, request.best_of or 1))
+    rendered = await pipeline.embeds(embeds) if embeds else []
+    rendered += await pipeline.rendering.prompts(
         sent, request.add_special_tokens, request.parse_special, param
     )
-    return rendered, [prompt if isinstance(prompt, str) else None for prompt in sent]
+    texts = [prompt if isinstance(prompt, str) else None for prompt in sent]
+    return rendered, [*(None for _ in embeds), *texts]
+
+
+def _check_embeds(request: CompletionRequest, prompt_logprobs: int | None) -> None:
+    """Raises a 400 ApiError for what needs the tokens of prompts that are embeddings."""
+    for name, wanted in (("echo", request.echo), ("prompt_logprobs", prompt_logprobs is not None)):
+        if wanted:
+            raise bad_request(
+                f"`{name}` needs the tokens of prompts, and `{PARAM}` has none.", name
+            )

@@ -25,6 +25,8 @@ class ModelInfo:
     max_choices: int = 1024
     """Prompts times `n` of one request: what the engine can hold when it is otherwise idle."""
     max_logprobs: int = 20
+    embeds_width: int = 0
+    """Of the rows of embeddings that prompts may be; 0: they are token ids."""
     root: str = ""
     """Where the model came from."""
     adapter: str = ""

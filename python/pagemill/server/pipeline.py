@@ -141,6 +141,21 @@ class Pipeline:
                 param,
             )
 
+    async def embeds(self, sent: Sequence[str]) -> list[RenderedPrompt]:
+        """The prompts of a request's `prompt_embeds`.
+
+        Raises:
+            ApiError: 400: the model takes none, or one does not fit it.
+        """
+        width = self.model.embeds_width
+        if not width:
+            raise bad_request(
+                "`prompt_embeds`: this server takes prompts as texts and token ids only; start it"
+                " with --enable-prompt-embeds.",
+                "prompt_embeds",
+            )
+        return await self.rendering.embeds(sent, width)
+
     async def generate(
         self,
         prompts: Sequence[RenderedPrompt],
@@ -426,8 +441,8 @@ class Pipeline:
         if prompt.media:
             raise EngineError(
                 "INVALID_ARGUMENT",
-                f"`{options.param}` has {len(prompt)} tokens, and a prompt with media is not"
-                f" truncated to {kept}: send fewer of them.",
+                f"`{options.param}` has {len(prompt)} tokens, and a prompt with media or"
+                f" embeddings is not truncated to {kept}: send fewer of them.",
                 "truncate_prompt_tokens",
             )
         right = options.truncation_side == "right"

@@ -52,7 +52,7 @@ def test_media_of_a_prompt_reach_the_engine() -> None:
 
 def test_a_prompt_with_media_is_not_truncated() -> None:
     async def body(pipeline: Pipeline, engine: FakeEngine) -> None:
-        with pytest.raises(ApiError, match="a prompt with images is not truncated to 3") as error:
+        with pytest.raises(ApiError, match="or embeddings is not truncated to 3") as error:
             await pipeline.generate([PROMPT], SamplingParams(), _options(3))
         assert (error.value.status, error.value.param) == (400, "truncate_prompt_tokens")
         assert engine.submitted == []

@@ -31,6 +31,7 @@ from pagemill.render.token_reach import utf8_bytes
 from pagemill.render.tokenizer import NO_LIMITS, TextLimits, TextPair, TextTokenizer
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.media import Media, NoMedia
+from pagemill.server.prompt_embeds import decoded_embeds
 from pagemill.server.text_gate import TextGate
 from pagemill.structured.vocabulary import Vocabulary
 
@@ -166,6 +167,15 @@ class Rendering:
         with _refusals():
             token_ids = await self._tokenized(texts, encode, param)
         return [_text_prompt(ids, param) for ids in token_ids]
+
+    async def embeds(self, sent: Sequence[str], width: int) -> list[RenderedPrompt]:
+        """Each prompt of `prompt_embeds`, for a model whose embeddings have `width` numbers.
+
+        Raises:
+            ApiError: 400 if one cannot be read, or does not fit the model.
+        """
+        size = sum(map(len, sent))
+        return await self._gate.run(size, lambda: decoded_embeds(sent, width, self._max_model_len))
 
     async def pairs(
         self, pairs: Sequence[tuple[str, str | None]], param: str, limits: TextLimits

@@ -135,6 +135,7 @@ BAD: Mapping[str, Mapping[str, Sequence[Any]]] = {
         **SAMPLING,
         "best_of": (*NO_INTEGER, 0, 2**31),
         "prompt": (5, {}, [], [[]], [""], "", [1, "a"], [[1], [True]], [1.5], [-1], [256]),
+        "prompt_embeds": (5, {}, [5], "AAAA", ["AAAA"]),
         "max_tokens": (*NO_INTEGER, -1, 0, 2**31, 256),
         "logprobs": (*NO_INTEGER, 21, -1, -2),
         "echo": NO_FLAG,

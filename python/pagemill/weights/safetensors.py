@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 from pagemill.ops.dtypes import tensor_bytes
 from pagemill.weights.errors import WeightsError
@@ -84,12 +84,23 @@ def read_file(path: Path) -> dict[str, TensorLocation]:
         OSError: the file cannot be read.
     """
     with open(path, "rb") as file:
-        size = file.seek(0, 2)
-        file.seek(0)
-        header_bytes = int.from_bytes(file.read(8), "little")
-        if size < 8 or header_bytes > min(size - 8, MAX_JSON_BYTES):
-            raise WeightsError(f"{path}: cut short or no safetensors file ({size} bytes)")
-        header = file.read(header_bytes)
+        return read_tensors(file, str(path))
+
+
+def read_tensors(
+    file: BinaryIO, path: str, max_header_bytes: int = MAX_JSON_BYTES
+) -> dict[str, TensorLocation]:
+    """As `read_file`, of what is in `file`, which errors call `path`.
+
+    Raises:
+        WeightsError: as `read_file`, or the header is larger than `max_header_bytes`.
+    """
+    size = file.seek(0, 2)
+    file.seek(0)
+    header_bytes = int.from_bytes(file.read(8), "little")
+    if size < 8 or header_bytes > min(size - 8, max_header_bytes):
+        raise WeightsError(f"{path}: cut short or no safetensors file ({size} bytes)")
+    header = file.read(header_bytes)
     entries = parse_json(header, f"the header of {path}")
     if not isinstance(entries, dict):
         raise WeightsError(f"{path}: the header is not a JSON object")
@@ -105,7 +116,7 @@ def read_file(path: Path) -> dict[str, TensorLocation]:
             entry.name,
             _DTYPES.get(entry.dtype, entry.dtype.lower()),
             entry.shape,
-            str(path),
+            path,
             start + entry.begin,
         )
         for entry in found
@@ -123,7 +134,7 @@ class _Entry:
     end: int
 
 
-def _entry(path: Path, name: str, entry: Any) -> _Entry:
+def _entry(path: str, name: str, entry: Any) -> _Entry:
     try:
         dtype, shape = entry["dtype"], entry["shape"]
         begin, end = entry["data_offsets"]
@@ -155,7 +166,7 @@ def _entry(path: Path, name: str, entry: Any) -> _Entry:
     return _Entry(name, dtype, dims, begin, end)
 
 
-def _check_layout(path: Path, entries: list[_Entry], data_bytes: int) -> None:
+def _check_layout(path: str, entries: list[_Entry], data_bytes: int) -> None:
     """Checks that each byte after the header belongs to exactly one tensor."""
     at, before = 0, "the header"
     for entry in sorted(entries, key=lambda entry: (entry.begin, entry.end)):

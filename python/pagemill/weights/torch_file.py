@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import math
 import pickletools
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import shown
@@ -26,8 +28,14 @@ _ADVICE = (
     " weights_only=True), NEW_FILE)"
 )
 _MAX_PICKLE_BYTES = 2**25  # as of JSON headers: 10^5 tensors take 20 MB
+_MAX_TENSOR_PICKLE_BYTES = 4096  # one tensor takes about 200
 _MAX_ENTRIES = 2**20
 _LOCAL_HEADER_BYTES = 30
+# What zipfile raises for archives that are damaged, or packed in another way.
+_DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, EOFError),
+    *(ValueError, OverflowError, NotImplementedError, RuntimeError),
+)
 _DTYPES: Mapping[str, tuple[str, int]] = {
     "BFloat16Storage": ("bf16", 2),
     "BoolStorage": ("bool", 1),
@@ -51,29 +59,21 @@ def read_torch_file(path: Path) -> dict[str, TensorLocation]:
             other.
         OSError: it cannot be read.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            entries = {entry.filename: entry for entry in archive.infolist()}
-            pickles = [name for name in entries if name.endswith("/data.pkl")]
-            if len(pickles) != 1 or len(entries) > _MAX_ENTRIES:
-                raise WeightsError(f"{path}: no file of torch.save{_ADVICE}")
-            if entries[pickles[0]].file_size > _MAX_PICKLE_BYTES:
-                raise WeightsError(f"{path}: more than {_MAX_PICKLE_BYTES} bytes of pickle")
-            found = _dictionary(path, archive.read(pickles[0]))
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-        raise WeightsError(f"{path}: no zip archive of torch.save: {error}{_ADVICE}") from error
-    folder = pickles[0].removesuffix("data.pkl")
-    offsets: dict[str, int] = {}
     with open(path, "rb") as file:
-        tensors: dict[str, TensorLocation] = {}
-        for name, tensor in found.items():
-            entry = entries.get(f"{folder}data/{tensor.storage.key}")
-            if entry is None or entry.compress_type != zipfile.ZIP_STORED:
-                raise WeightsError(f"{path}: the numbers of {shown(name)} are missing or packed")
-            if entry.filename not in offsets:
-                offsets[entry.filename] = _data_offset(file, entry)
-            tensors[name] = _located(path, name, tensor, entry, offsets[entry.filename])
-    return tensors
+        archive = _Archive.read(file, str(path), _MAX_PICKLE_BYTES)
+        return {name: archive.located(name, tensor) for name, tensor in archive.tensors().items()}
+
+
+def read_torch_tensor(file: BinaryIO, path: str) -> TensorLocation:
+    """The one tensor that was saved without a dictionary; `path` is what errors call `file`.
+
+    Raises:
+        WeightsError: as `read_torch_file`, or it is anything but a tensor.
+    """
+    archive = _Archive.read(file, path, _MAX_TENSOR_PICKLE_BYTES)
+    if not isinstance(archive.value, _Tensor):
+        raise WeightsError(f"{path}: no tensor, but another value of torch.save")
+    return archive.located("the tensor", archive.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +99,65 @@ class _Tensor:
     strides: tuple[int, ...]
 
 
-def _dictionary(path: Path, data: bytes) -> dict[str, _Tensor]:
-    try:
-        value = _run(data)
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError) as error:
-        raise WeightsError(f"{path}: no dictionary of tensors: {error!s:.100}{_ADVICE}") from error
-    if not isinstance(value, dict):
-        raise WeightsError(f"{path}: no dictionary of tensors{_ADVICE}")
-    found: dict[str, _Tensor] = {}
-    for name, tensor in cast("dict[Any, Any]", value).items():
-        if not isinstance(name, str) or not isinstance(tensor, _Tensor):
-            raise WeightsError(f"{path}: {shown(name)} is no tensor{_ADVICE}")
-        found[name] = tensor
-    return found
+@dataclass(frozen=True, slots=True)
+class _Archive:
+    """An archive in `file`, which errors call `path`, and the `value` of its pickle."""
+
+    file: BinaryIO
+    path: str
+    entries: Mapping[str, zipfile.ZipInfo]
+    folder: str
+    value: object
+
+    @classmethod
+    def read(cls, file: BinaryIO, path: str, max_pickle_bytes: int) -> _Archive:
+        """Raises WeightsError if it is none, or has anything besides containers of tensors."""
+        try:
+            with zipfile.ZipFile(file) as archive:
+                entries = {entry.filename: entry for entry in archive.infolist()}
+                pickles = [name for name in entries if name.endswith("/data.pkl")]
+                if len(pickles) != 1 or len(entries) > _MAX_ENTRIES:
+                    raise WeightsError(f"{path}: no file of torch.save{_ADVICE}")
+                if entries[pickles[0]].file_size > max_pickle_bytes:
+                    raise WeightsError(f"{path}: more than {max_pickle_bytes} bytes of pickle")
+                data = archive.read(pickles[0])
+        except WeightsError:
+            raise
+        except _DAMAGE as error:
+            message = f"{path}: no zip archive of torch.save: {error!s:.100}{_ADVICE}"
+            raise WeightsError(message) from error
+        try:
+            value = _run(data)
+        except (ValueError, IndexError, KeyError, TypeError, AttributeError) as error:
+            message = f"{path}: no dictionary of tensors: {error!s:.100}{_ADVICE}"
+            raise WeightsError(message) from error
+        return cls(file, path, entries, pickles[0].removesuffix("data.pkl"), value)
+
+    def tensors(self) -> dict[str, _Tensor]:
+        """Those of a dictionary.
+
+        Raises:
+            WeightsError: it is none, or has other values.
+        """
+        if not isinstance(self.value, dict):
+            raise WeightsError(f"{self.path}: no dictionary of tensors{_ADVICE}")
+        found: dict[str, _Tensor] = {}
+        for name, tensor in cast("dict[Any, Any]", self.value).items():
+            if not isinstance(name, str) or not isinstance(tensor, _Tensor):
+                raise WeightsError(f"{self.path}: {shown(name)} is no tensor{_ADVICE}")
+            found[name] = tensor
+        return found
+
+    def located(self, name: str, tensor: _Tensor) -> TensorLocation:
+        """Where the numbers of `tensor` are.
+
+        Raises:
+            WeightsError: they are not in the archive, or not in rows one after the other.
+        """
+        entry = self.entries.get(f"{self.folder}data/{tensor.storage.key}")
+        if entry is None or entry.compress_type != zipfile.ZIP_STORED:
+            raise WeightsError(f"{self.path}: the numbers of {shown(name)} are missing or packed")
+        return _located(self.path, name, tensor, entry, _data_offset(self.file, entry))
 
 
 def _run(data: bytes) -> object:
@@ -203,6 +249,8 @@ def _called(called: object, arguments: tuple[Any, ...]) -> object:
         case _Global("torch._utils._rebuild_tensor_v2"):
             storage, offset, shape, strides, *_ = arguments
             if isinstance(storage, _Storage) and isinstance(offset, int):
+                if len(shape) != len(strides):
+                    raise ValueError("strides of other dimensions than the shape's")
                 return _Tensor(storage, offset, _numbers(shape), _numbers(strides))
         case _Global("torch._utils._rebuild_parameter"):
             if isinstance(arguments[0], _Tensor):
@@ -219,7 +267,7 @@ def _numbers(values: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(values)
 
 
-def _data_offset(file: Any, entry: zipfile.ZipInfo) -> int:
+def _data_offset(file: BinaryIO, entry: zipfile.ZipInfo) -> int:
     """Where the bytes of `entry` begin: behind its local header, whose extra field may be another
     than that of the directory."""
     file.seek(entry.header_offset)
@@ -229,7 +277,7 @@ def _data_offset(file: Any, entry: zipfile.ZipInfo) -> int:
 
 
 def _located(
-    path: Path, name: str, tensor: _Tensor, entry: zipfile.ZipInfo, offset: int
+    path: str, name: str, tensor: _Tensor, entry: zipfile.ZipInfo, offset: int
 ) -> TensorLocation:
     if tensor.storage.kind not in _DTYPES:
         known = ", ".join(sorted(_DTYPES))
@@ -245,4 +293,4 @@ def _located(
     if tensor.offset < 0 or end > entry.file_size:
         raise WeightsError(f"{path}: {shown(name)} ends behind its storage (cut short?)")
     begin = offset + tensor.offset * element_bytes
-    return TensorLocation(name, dtype, tensor.shape, str(path), begin)
+    return TensorLocation(name, dtype, tensor.shape, path, begin)

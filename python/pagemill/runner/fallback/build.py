@@ -90,6 +90,7 @@ def _check_options(source: ModelSource, options: BuildOptions) -> None:
         "GGUF files need native support": source.kind != "hf",
         "--tensor-parallel-size must be 1": options.shard.ranks > 1,
         "it has no adapters": options.adapters,
+        "its prompts are token ids": options.prompt_embeds,
         "it returns no hidden states and experts": bool(options.hidden_states or options.experts),
     }
     for reason, holds in refused.items():

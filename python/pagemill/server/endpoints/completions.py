@@ -31,6 +31,8 @@ async def render(server: ServerState, body: CompletionRequest, caller: Caller) -
     pipeline, _ = server.models.resolve(body.model, caller)
     if body.max_tokens == 0:
         raise bad_request("`max_tokens` must be at least 1.", "max_tokens")
+    if body.embeds:
+        raise bad_request("`prompt_embeds` has no tokens.", "prompt_embeds")
     rendered, _ = await rendered_prompts(pipeline, body)
     options = GenerationOptions(
         max_tokens=body.max_tokens,

@@ -180,6 +180,7 @@ def _program_texts(model: ModelFacts, path: str) -> dict[str, str]:
             model.pooled,
             adapters=model.adapters,
             language_only=model.max_item_tokens == 0,
+            prompt_embeds=model.embeds_width > 0,
             at_load=model.at_load,
             head=model.head,
         )

@@ -15,6 +15,7 @@ from pagemill.server.state import ServerState
 _ENDPOINTS_OF_FIELD = {
     "messages": ("chat_completions", "embeddings", "classify", "pooling"),
     "prompt": ("completions",),
+    "prompt_embeds": ("completions",),
     "input": ("embeddings", "classify", "pooling"),
     "items": ("generative_scoring",),  # with a `query`
     "query": ("rerank",),
@@ -36,8 +37,9 @@ async def create(server: ServerState, body: dict[str, Any], caller: Caller) -> A
         row = next((row for row in rows if server.has_task(row.tasks)), rows[0])
         return await invoke(server, row, body, caller)
     raise bad_request(
-        "The body needs `messages` (chat), `prompt` (completions), `input` (embeddings, classes),"
-        " `items` (generative scoring), `query` (rerank), `queries` (score) or `data` (a plugin)."
+        "The body needs `messages` (chat), `prompt` or `prompt_embeds` (completions), `input`"
+        " (embeddings, classes), `items` (generative scoring), `query` (rerank), `queries` (score)"
+        " or `data` (a plugin)."
     )
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from pagemill.server.errors import bad_request, invalid_body
 from pagemill.server.protocol.chat import PromptLogprobs
@@ -26,9 +26,11 @@ MAX_PROMPTS = 2048
 
 
 class CompletionRequest(GenerationRequest, kw_only=True, frozen=True):
-    """The request. `prompt` has four shapes; `prompts` sorts them out."""
+    """The request. `prompt` has four shapes; `prompts` sorts them out. `prompt_embeds` has prompts
+    that are embeddings, in place of others or in front of them."""
 
-    prompt: Any
+    prompt: Any = None
+    prompt_embeds: str | Annotated[list[str], Meta(max_length=MAX_PROMPTS)] = []
     max_tokens: Count | None = None
     logprobs: Logprobs | None = None
     best_of: Positive | None = None
@@ -36,10 +38,16 @@ class CompletionRequest(GenerationRequest, kw_only=True, frozen=True):
     add_special_tokens: bool = True
     parse_special: bool = True
 
+    @property
+    def embeds(self) -> list[str]:
+        """The tensors of `prompt_embeds`, each in base64."""
+        sent = self.prompt_embeds
+        return [sent] if isinstance(sent, str) else sent
+
 
 RULES = FieldRules(
     unsupported={
-        **UNSUPPORTED,
+        **{name: rule for name, rule in UNSUPPORTED.items() if name != "prompt_embeds"},
         "suffix": Unsupported(only(""), "this model does not fill in the middle."),
     },
     ignored=IGNORED,

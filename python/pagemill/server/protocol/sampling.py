@@ -91,7 +91,7 @@ UNSUPPORTED = {
     "structural_tag": Unsupported(nothing, "send `structured_outputs`."),
     "logits_processors": Unsupported(only([]), "requests cannot carry code."),
     "vllm_xargs": Unsupported(only({}), "this server has no plugins."),
-    "prompt_embeds": Unsupported(only([]), "prompts are text or token ids."),
+    "prompt_embeds": Unsupported(only([]), "send it to /v1/completions."),
     "mm_processor_kwargs": Unsupported(only({}), "start the server with --mm-processor-kwargs."),
     "media_io_kwargs": Unsupported(only({}), "start the server with --media-io-kwargs."),
     "watermarking": Unsupported(only(False), "this server has no watermarks."),
