@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from pagemill.config import ModelConfig
+from pagemill.config import build as build_config
+from pagemill.engine.model_source import open_model
 from pagemill.quantization.at_load.formats import FORMATS
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.errors import WeightsError
@@ -109,6 +112,23 @@ def test_modules_that_stay_as_they_are(
     source = rounded(model, name, tmp_path, ignored)
     kept = {tensor.name: tensor for tensor in source.tensors if stays in tensor.name}
     assert kept == {t.name: t for t in ModelSource.open(model).tensors if stays in t.name} != {}
+    expected = reference(model, source)
+    for kind in EXECUTORS:
+        assert difference(make_executor(kind, source), expected) <= EXACT, kind
+
+
+def test_experts_alone(tmp_path: Path) -> None:
+    """Shared ones, which all tokens have, are no experts that tokens choose."""
+    model = tmp_path / "model"
+    model.mkdir()
+    make_family("qwen2_moe", model, changes={"moe_intermediate_size": 32})
+    config = {"model": str(model), "quantization": "experts_int8", "cache_dir": str(tmp_path)}
+    source = open_model(build_config(ModelConfig, config), BuildOptions()).source
+    names = {tensor.name for tensor in source.tensors}
+    kept = names & {tensor.name for tensor in ModelSource.open(model).tensors}
+    packed = {name for name in names if name.endswith("weight_packed")}
+    assert packed and all(".experts." in name for name in packed)
+    assert not any(".experts." in name for name in kept)
     expected = reference(model, source)
     for kind in EXECUTORS:
         assert difference(make_executor(kind, source), expected) <= EXACT, kind

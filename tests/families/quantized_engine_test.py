@@ -13,12 +13,14 @@ from pagemill.engine.draft_model import build_draft
 from pagemill.engine.loading import LoadedModel, load, update_weights
 from pagemill.engine.model_plan import built_model
 from pagemill.engine.outputs import EngineError
+from transformers import PreTrainedModel
 
 from tests.adapters.engine_adapters import adapters_of
 from tests.adapters.random_adapter import Kind, save_adapter
 from tests.families.rounded_matrices import reference, rounded
-from tests.parity.converted_checkpoints import FourBits, write_four_bits
+from tests.parity.converted_checkpoints import FourBits, write_four_bits, write_torchao
 from tests.parity.greedy import wrong_tokens
+from tests.parity.scaled_checkpoints import SCHEMES, write_scaled
 from tests.parity.small_engine import generate, generate_one, random_prompt
 from tests.parity.tiny_models import make, tiny_llama
 
@@ -120,6 +122,30 @@ def test_four_bits_of_bitsandbytes_with_new_weights_and_a_draft(tmp_path: Path) 
         assert loaded.core.bindings.engine.stats().draft_tokens > 0
         update_weights(loaded.core, loaded.source, str(two), at_load=loaded.at_load)
         assert before != _tokens(loaded) == _tokens(expected)
+
+
+def _write(name: str, directory: Path) -> PreTrainedModel:
+    model = tiny_llama(intermediate_size=160)
+    if directory.name == "two":
+        model.model.layers[1].mlp.down_proj.weight.data.neg_()
+    if name == "mxfp8":
+        return write_scaled(model, directory, SCHEMES[name])
+    return write_torchao(model, directory, name)
+
+
+@pytest.mark.parametrize("name", ["int8", "float8", "mxfp8"])
+def test_elements_of_8_bits_as_stored(name: str, tmp_path: Path) -> None:
+    """Of torchao, and MXFP8, whose scales are converted, of new weights, too."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    references = _write(name, one), _write(name, two)
+    with _loaded(one) as loaded:
+        assert (loaded.at_load is not None) == (name == "mxfp8")
+        tokens = [_tokens(loaded)]
+        update_weights(loaded.core, loaded.source, str(two), at_load=loaded.at_load)
+        tokens.append(_tokens(loaded))
+    assert tokens[0] != tokens[1]
+    for reference_model, found in zip(references, tokens, strict=True):
+        assert not wrong_tokens(reference_model, PROMPT, found, _NEAR_TIE)
 
 
 def test_a_plan_converts_no_draft_model(tmp_path: Path) -> None:

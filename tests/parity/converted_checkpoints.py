@@ -1,4 +1,5 @@
-"""Checkpoints of bitsandbytes and HQQ, written from a model by the rules of these libraries."""
+"""Checkpoints of bitsandbytes, HQQ and torchao, written from a model by the rules of these
+libraries."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import copy
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,24 @@ TABLES = {
     "fp4": np.array([*_FP4_HALF, *(-number for number in _FP4_HALF)], np.float32),
 }
 _LARGEST_CODES = np.linspace(-1, 1, 256, dtype=np.float32)
+
+
+class _TorchAo(NamedTuple):
+    """Classes of a tensor and of a configuration, its fields, and the largest number of `dtype`."""
+
+    tensor: str
+    config: str
+    fields: dict[str, Any]
+    dtype: torch.dtype = torch.int8
+    largest: float = 127
+
+
+_E4M3 = {"weight_dtype": {"_type": "torch.dtype", "_data": "float8_e4m3fn"}}
+_TORCHAO = {
+    "int4": _TorchAo("Int4Tensor", "Int4WeightOnlyConfig", {"group_size": 32}, largest=15),
+    "int8": _TorchAo("Int8Tensor", "Int8WeightOnlyConfig", {}),
+    "float8": _TorchAo("Float8Tensor", "Float8WeightOnlyConfig", _E4M3, torch.float8_e4m3fn, 448),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +119,39 @@ def write_hqq(model: PreTrainedModel, directory: Path, axis: int) -> PreTrainedM
     return _write(model, directory, quantize, section)
 
 
+def write_torchao(model: PreTrainedModel, directory: Path, kind: str) -> PreTrainedModel:
+    """As `write_four_bits`, in torchao's tensors: "int8" and "float8", with a scale for each row;
+    "int4", with a scale and the number in the middle for 32 columns."""
+    texts: dict[str, str] = {}
+    of = _TORCHAO[kind]
+
+    def quantize(name: str, weight: Floats, tensors: dict[str, torch.Tensor]) -> Floats:
+        stem = name.removesuffix("weight") + "_weight_"
+        block = 32 if kind == "int4" else weight.shape[1]
+        fields = {"block_size": [1, block], "shape": list(weight.shape)}
+        texts[name] = json.dumps({"_type": of.tensor, "_data": fields})
+        groups = torch.from_numpy(weight).reshape(len(weight), -1, block)
+        low, high = groups.amin(2, keepdim=True), groups.amax(2, keepdim=True)
+        if kind != "int4":
+            scale = torch.maximum(-low, high) / of.largest
+            scaled = groups / scale
+            q = (scaled.round() if kind == "int8" else scaled).to(of.dtype)
+            tensors |= {f"{stem}qdata": q.reshape(weight.shape), f"{stem}scale": scale[:, 0]}
+            return (q.float() * scale).reshape(weight.shape).numpy()
+        scale = ((high - low) / of.largest).bfloat16().float()
+        middle = (low + 8 * scale).bfloat16().float()
+        q = ((groups - middle) / scale).round().clamp(-8, 7)
+        codes = q.reshape(weight.shape).to(torch.int8)
+        tensors[f"{stem}qdata"] = codes[:, 1::2] << 4 | codes[:, 0::2] & 15
+        for part, numbers in (("scale", scale), ("zero_point", middle)):
+            tensors[stem + part] = numbers[:, :, 0].T.bfloat16()
+        return (q * scale + middle).reshape(weight.shape).numpy()
+
+    stated = {"_type": of.config, "_version": 2, "_data": of.fields}
+    section = {"quant_method": "torchao", "quant_type": {"default": stated}}
+    return _write(model, directory, quantize, section, texts)
+
+
 def add_four_bits(
     name: str, weight: Floats, scheme: FourBits, tensors: dict[str, torch.Tensor]
 ) -> Floats:
@@ -141,7 +193,11 @@ def add_four_bits(
 
 
 def _write(
-    model: PreTrainedModel, directory: Path, quantize: Any, section: dict[str, Any]
+    model: PreTrainedModel,
+    directory: Path,
+    quantize: Any,
+    section: dict[str, Any],
+    texts: dict[str, str] | None = None,
 ) -> PreTrainedModel:
     reference = copy.deepcopy(model).float()
     tensors: dict[str, torch.Tensor] = {}
@@ -162,5 +218,6 @@ def _write(
     save_file(
         {name: tensor.contiguous() for name, tensor in tensors.items()},
         directory / "model.safetensors",
+        texts,
     )
     return reference.eval()

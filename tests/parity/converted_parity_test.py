@@ -1,5 +1,5 @@
-"""Logits of checkpoints of bitsandbytes and HQQ equal those of `transformers` on the values that
-they hold."""
+"""Logits of checkpoints of bitsandbytes, HQQ and torchao equal those of `transformers` on the
+values that they hold."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from tests.parity.converted_checkpoints import (
     write_four_bits,
     write_hqq,
     write_int8,
+    write_torchao,
 )
 from tests.parity.executors import EXECUTORS, make_executor
 from tests.parity.one_request import OneRequest, difference
@@ -73,6 +74,25 @@ def test_hqq(axis: int, tmp_path: Path) -> None:
     source = as_stored(ModelSource.open(tmp_path / "model"), tmp_path).source
     for kind in EXECUTORS:
         assert difference(make_executor(kind, source), reference) <= ROUNDED
+
+
+@pytest.mark.parametrize(("name", "bound"), [("int8", EXACT), ("float8", EXACT), ("int4", ROUNDED)])
+def test_torchao(name: str, bound: float, tmp_path: Path) -> None:
+    reference = write_torchao(tiny_llama(attention_bias=True, **SIZES), tmp_path / "model", name)
+    source = as_stored(ModelSource.open(tmp_path / "model"), tmp_path).source
+    for kind in EXECUTORS:
+        assert difference(make_executor(kind, source), reference) <= bound
+    assert (tmp_path / "quantized").exists() == (name == "int4")
+
+
+def test_ranks_divide_torchao(tmp_path: Path) -> None:
+    request = OneRequest(write_torchao(tiny_llama(), tmp_path, "float8"))
+    check_ranks(
+        ModelSource.open(tmp_path),
+        BuildOptions(),
+        request.steps,
+        lambda logits: request.difference(logits) / EXACT,
+    )
 
 
 @pytest.mark.parametrize("name", SCHEMES)

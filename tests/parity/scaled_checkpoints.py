@@ -23,8 +23,8 @@ _TORCH = {"i8": torch.int8, "f8_e4m3": torch.float8_e4m3fn}
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """`strategy`: tensor, channel or block (of `block` rows and columns); `method` fp8, modelopt or
-    compressed-tensors; `dtype` i8 or f8_e4m3."""
+    """`strategy`: tensor, channel, or block or group (of `block` rows and columns); `method` fp8,
+    modelopt or compressed-tensors; `dtype` i8 or f8_e4m3. Scales in uint8 are exponents, e8m0."""
 
     dtype: str
     strategy: str
@@ -43,6 +43,7 @@ SCHEMES = {
     "fp8-block": Scheme("f8_e4m3", "block", "fp8", (32, 48)),
     "fp8-block-modelopt": Scheme("f8_e4m3", "block", "modelopt"),
     "fp8-block-channel": Scheme("f8_e4m3", "block", block=(20, 32), scale_dtype=torch.bfloat16),
+    "mxfp8": Scheme("f8_e4m3", "group", block=(1, 32), scale_dtype=torch.uint8),
 }
 
 
@@ -99,7 +100,7 @@ def add_matrix(
     suffix = "_scale_inv" if scheme.strategy == "block" and scheme.method == "fp8" else "_scale"
     tensors[name] = quantized
     tensors[name + suffix] = scales[:, None, :, None] if scheme.method == "modelopt" else scales
-    return quantized.float() * _spread(scales.float(), weight.shape, scheme)
+    return quantized.float() * _spread(_numbers(scales), weight.shape, scheme)
 
 
 def _quantize(weight: torch.Tensor, scheme: Scheme) -> tuple[torch.Tensor, torch.Tensor]:
@@ -114,16 +115,25 @@ def _quantize(weight: torch.Tensor, scheme: Scheme) -> tuple[torch.Tensor, torch
         padded = torch.zeros(-(-m // rows) * rows, -(-k // columns) * columns)
         padded[:m, :k] = weight.abs()
         largest = padded.reshape(-1, rows, padded.shape[1] // columns, columns).amax((1, 3))
-    scales = (largest / _LARGEST[scheme.dtype]).to(scheme.scale_dtype)
-    scaled = weight / _spread(scales.float(), weight.shape, scheme)
+    if scheme.scale_dtype == torch.uint8:
+        scales = (largest.log2().floor() - 8 + 127).to(torch.uint8)  # e4m3 goes up to 1.75 * 2^8
+    else:
+        scales = (largest / _LARGEST[scheme.dtype]).to(scheme.scale_dtype)
+    scaled = weight / _spread(_numbers(scales), weight.shape, scheme)
     limit = _LARGEST[scheme.dtype]
     scaled = scaled.clamp(-limit, limit)
     return (scaled.round() if scheme.dtype == "i8" else scaled).to(_TORCH[scheme.dtype]), scales
 
 
+def _numbers(scales: torch.Tensor) -> torch.Tensor:
+    if scales.dtype == torch.uint8:
+        return torch.exp2(scales.float() - 127)
+    return scales.float()
+
+
 def _spread(scales: torch.Tensor, shape: torch.Size, scheme: Scheme) -> torch.Tensor:
     """A scale for each element."""
-    if scheme.strategy == "block":
+    if scheme.strategy in ("block", "group"):
         rows, columns = scheme.block
         scales = scales.repeat_interleave(rows, 0).repeat_interleave(columns, 1)
         return scales[: shape[0], : shape[1]]
@@ -146,6 +156,8 @@ def section(scheme: Scheme) -> dict[str, Any]:
     weights = numbers | {"strategy": scheme.strategy, "dynamic": False}
     if scheme.strategy == "block":
         weights["block_structure"] = list(scheme.block)
+    if scheme.strategy == "group":
+        weights["group_size"] = scheme.block[1]
     group = {
         "targets": ["Linear"],
         "weights": weights,
@@ -153,7 +165,7 @@ def section(scheme: Scheme) -> dict[str, Any]:
     }
     return {
         "quant_method": "compressed-tensors",
-        "format": f"{kind}-quantized",
+        "format": f"{'mxfp8' if scheme.strategy == 'group' else kind}-quantized",
         "ignore": ignored,
         "config_groups": {"group_0": group},
     }

@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from pagemill.engine.model_source import as_stored
 from pagemill.ops.program_text import from_text
+from pagemill.ops.shard import Shard
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights import WeightsError
 from pagemill.weights.source import ModelSource
@@ -44,6 +46,26 @@ def test_prompt_and_decode(name: str, kind: str, tmp_path: Path) -> None:
     assert difference(make_executor(kind, ModelSource.open(tmp_path)), reference) <= EXACT
 
 
+def test_scales_of_groups_are_used_in_a_file(tmp_path: Path) -> None:
+    """MXFP8's, which the checkpoint has as bytes."""
+    request = OneRequest(_checkpoint(tmp_path / "model", "mxfp8"))
+    opened = as_stored(ModelSource.open(tmp_path / "model"), tmp_path)
+    (file,) = (tmp_path / "quantized").iterdir()
+    # Ranks use those of their rows; of columns, those of down_proj, a program has copies.
+    for shard, count in ((Shard(), 7), (Shard(1, 2), 6)):
+        built = build(opened.source, BuildOptions(shard=shard))
+        program = from_text(built.program_text)
+        used = [entry for entry in program.weights if program.files[entry.file] == str(file)]
+        assert {entry.dtype for entry in used} == {"f32"} and len(used) == 3 * count
+    check_ranks(
+        opened.source,
+        BuildOptions(),
+        request.steps,
+        lambda logits: request.difference(logits) / EXACT,
+        partly=True,  # there is a note, of activations
+    )
+
+
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
 @pytest.mark.parametrize("name", SCHEMES)
 def test_rounded_activations(name: str, precision: str, tmp_path: Path) -> None:
@@ -55,7 +77,7 @@ def test_rounded_activations(name: str, precision: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", EXECUTORS)
-@pytest.mark.parametrize("name", ["w8a8", "fp8-channel", "fp8-block"])
+@pytest.mark.parametrize("name", ["w8a8", "fp8-channel", "fp8-block", "mxfp8"])
 def test_experts_are_stacks(name: str, kind: str, tmp_path: Path) -> None:
     """Values with values, scales with scales."""
     make("qwen3_moe", tmp_path)

@@ -19,12 +19,14 @@ _MAX_CHARS = 1024  # of one
 class LoadQuantization:
     """`format` is a name of `pagemill.quantization.at_load.formats`; files lie in `folder`.
     Modules that `ignored` lists stay as they are: names, or patterns that begin with "re:".
-    Modules that an entry of `targets` lists have its format; the first such entry counts."""
+    Modules that an entry of `targets` lists have its format; the first such entry counts. With
+    `only_experts`, all that are no experts stay as they are."""
 
     format: str
     folder: str
     ignored: tuple[str, ...] = ()
     targets: tuple[tuple[str, str], ...] = ()
+    only_experts: bool = False
 
 
 def ignored_modules(config: Mapping[str, Any]) -> tuple[str, ...]:

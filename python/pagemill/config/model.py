@@ -62,8 +62,9 @@ class ModelConfig:
         None,
         "Rounds the matrices of linear layers when the model is loaded: fp8 or fp8_per_block (8"
         " bits; GPUs that multiply fp8 round activations, too), int8 (8.5 bits), int8_w8a8 (8 bits,"
-        " activations in int8), int4 (4.6 bits). The result is kept in the cache folder. A"
-        " checkpoint that is quantized needs no flag, but may be given its own method.",
+        " activations in int8), int4 (4.6 bits), experts_int8 (int8, of experts alone). The result"
+        " is kept in the cache folder. A checkpoint that is quantized needs no flag, but may be"
+        " given its own method.",
     )
     quantization_config: dict[str, Any] = option(
         {},

@@ -4,6 +4,7 @@ they are to be, converted if no kernel multiplies what its files have."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,12 +13,14 @@ from pagemill.config.env import cache_folder
 from pagemill.config.load_quantization import LoadQuantization
 from pagemill.engine.executor_sizes import weights_dtype
 from pagemill.quantization.pattern_syntax import PatternError
-from pagemill.quantization.table import CONVERTED, METHODS, stated_method
+from pagemill.quantization.scaled import group_scales
+from pagemill.quantization.table import CONVERTED, GROUP_SCALES, METHODS, OTHER_NAMES, stated_method
 from pagemill.runner.build import BuildOptions, matrices_to_quantize, model_shapes, supports
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.fetch import resolve
 from pagemill.weights.random_file import random_file
 from pagemill.weights.source import QUANTIZATION, ModelSource
+from pagemill.weights.stored_matrix import StoredMatrix
 
 _GGUF = "gguf"
 _FILES = "quantized"
@@ -51,19 +54,20 @@ def open_model(model: ModelConfig, options: BuildOptions, *, values: bool = True
     if wanted is None:
         return as_stored(_open(model, folder, options, values=values), folder, values=values)
     # Imports take longer than other starts have for them.
-    from pagemill.quantization.at_load.formats import FORMATS
+    from pagemill.quantization.at_load.formats import FORMATS, OF_EXPERTS
 
+    formats = (*FORMATS, *OF_EXPERTS)
     for entry, name in model.target_formats:
         if name not in FORMATS:
             raise ConfigError(
                 f"--quantization-config: the format {name!r:.60} of the target {entry!r:.60} is not"
                 f" known; known are {', '.join(FORMATS)}"
             )
-    if wanted not in (*FORMATS, *METHODS, *CONVERTED, _GGUF):
-        raise ConfigError(f"--quantization {wanted} is not known; known are {', '.join(FORMATS)}")
+    if wanted not in (*formats, *METHODS, *OTHER_NAMES, *CONVERTED, _GGUF):
+        raise ConfigError(f"--quantization {wanted} is not known; known are {', '.join(formats)}")
     source = _open(model, folder, options, values=values)
     stated = _GGUF if source.kind == _GGUF else stated_method(source.config)
-    if wanted == stated:
+    if stated is not None and stated in (wanted, *OTHER_NAMES.get(wanted, ())):
         if model.ignored_modules or model.target_formats:
             raise ConfigError(
                 f"--quantization-config: {source.path} is quantized already ({stated}), so that"
@@ -75,15 +79,32 @@ def open_model(model: ModelConfig, options: BuildOptions, *, values: bool = True
             f"--quantization {wanted}: {source.path} is quantized already"
             f" ({stated or 'it does not say how'}); leave it out"
         )
-    if wanted not in FORMATS:
+    if wanted not in formats:
         raise ConfigError(
             f"--quantization {wanted}: {source.path} is not quantized; it can be quantized to"
-            f" {', '.join(FORMATS)}"
+            f" {', '.join(formats)}"
         )
+    at_load = LoadQuantization(
+        OF_EXPERTS.get(wanted, wanted),
+        str(folder / _FILES),
+        model.ignored_modules,
+        model.target_formats,
+        only_experts=wanted in OF_EXPERTS,
+    )
+    return _quantized_at_load(source, at_load, wanted, options, values=values)
+
+
+def _quantized_at_load(
+    source: ModelSource,
+    at_load: LoadQuantization,
+    wanted: str,
+    options: BuildOptions,
+    *,
+    values: bool,
+) -> OpenedModel:
+    """`source` with matrices in the format that --quantization calls `wanted`."""
     if options.implementation == "transformers" or not supports(source):
         raise ConfigError(f"--quantization {wanted} needs a model with native support")
-    files, ignored = str(folder / _FILES), model.ignored_modules
-    at_load = LoadQuantization(wanted, files, ignored, model.target_formats)
     try:
         return OpenedModel(quantized(source, at_load, values=values), source, at_load)
     except PatternError as error:
@@ -93,16 +114,18 @@ def open_model(model: ModelConfig, options: BuildOptions, *, values: bool = True
 
 def as_stored(source: ModelSource, folder: Path, *, values: bool = True) -> OpenedModel:
     """`source` in the formats that its files have, except that matrices in 4 bits of bitsandbytes,
-    and HQQ's, are those of a file in the cache folder `folder`, which is written here; with zeros
-    if not `values`.
+    HQQ's, packed ones of torchao, and scales of MXFP8, are those of a file in the cache folder
+    `folder`, which is written here; with zeros if not `values`.
 
     Raises:
         WeightsError: see `convert`.
     """
-    method = stated_method(source.config)
-    if method not in CONVERTED:
-        return OpenedModel(source, source, None)
-    at_load = LoadQuantization(method, str(folder / _FILES))
+    conversion = stated_method(source.config)
+    if conversion not in CONVERTED:
+        if not group_scales(source):
+            return OpenedModel(source, source, None)
+        conversion = GROUP_SCALES
+    at_load = LoadQuantization(conversion, str(folder / _FILES))
     converted = quantized(source, at_load, values=values)
     return OpenedModel(converted, source, None if converted is source else at_load)
 
@@ -118,13 +141,16 @@ def quantized(
         PatternError: see `quantize`.
         ModelConfigError: the model is not supported.
     """
-    from pagemill.quantization.at_load.quantized_source import convert, quantize
+    from pagemill.quantization.at_load.converted_source import convert
+    from pagemill.quantization.at_load.quantized_source import quantize
 
-    if at_load.format in CONVERTED:
+    if at_load.format in (*CONVERTED, GROUP_SCALES):
         return convert(source, at_load, sys.stderr, values=values)
-    return quantize(
-        source, at_load, lambda: matrices_to_quantize(source), sys.stderr, values=values
-    )
+
+    def matrices() -> Sequence[StoredMatrix]:
+        return matrices_to_quantize(source, only_experts=at_load.only_experts)
+
+    return quantize(source, at_load, matrices, sys.stderr, values=values)
 
 
 def _open(model: ModelConfig, folder: Path, options: BuildOptions, *, values: bool) -> ModelSource:

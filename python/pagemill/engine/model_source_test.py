@@ -17,6 +17,7 @@ from pagemill.engine.model_plan import plan_model
 from pagemill.engine.model_source import open_model
 from pagemill.models.base import ModelConfigError
 from pagemill.runner.build import BuildOptions
+from pagemill.weights.errors import WeightsError
 from pagemill.weights.source import ModelSource
 
 CONFIG = {
@@ -158,13 +159,16 @@ def _checkpoint(directory: Path, **changes: object) -> EngineConfig:
         ({}, "fp8", "it does not say how"),
         (None, "awq", "not quantized; it can be quantized to fp8, fp8_per_block, int8, "),
         (None, "int7", "int7 is not known; known are fp8, fp8_per_block, int8, "),
+        (None, "experts_int8", "no matrix of experts can be quantized to int8"),
+        (None, "moe_wna16", "not quantized; it can be quantized to fp8, fp8_per_block, int8, "),
+        ({"quant_method": "fp8"}, "moe_wna16", r"quantized already \(fp8\); leave it out"),
     ],
 )
 def test_what_cannot_be_quantized(
     tmp_path: Path, stated: dict[str, str] | None, wanted: str, message: str
 ):
     config = _checkpoint(tmp_path, quantization_config=stated)
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises((ConfigError, WeightsError), match=message):
         open_model(_quantized(config, wanted).model, BuildOptions())
 
 
@@ -175,9 +179,13 @@ def test_only_native_models_are_quantized(tmp_path: Path, options: BuildOptions)
         open_model(_quantized(config, "fp8").model, options)
 
 
-def test_a_quantized_checkpoint_may_be_given_its_method(tmp_path: Path):
-    config = _checkpoint(tmp_path, quantization_config={"quant_method": "fp8"})
-    opened = open_model(_quantized(config, "fp8").model, BuildOptions())
+@pytest.mark.parametrize(
+    ("method", "name"), [("fp8", "fp8"), ("gptq", "moe_wna16"), ("awq", "awq_marlin")]
+)
+def test_a_quantized_checkpoint_may_be_given_its_method(tmp_path: Path, method: str, name: str):
+    """By its own name, or by another system's."""
+    config = _checkpoint(tmp_path, quantization_config={"quant_method": method})
+    opened = open_model(_quantized(config, name).model, BuildOptions())
     assert opened.at_load is None
     assert {tensor.file for tensor in opened.source.tensors} == {f"{tmp_path}/model.safetensors"}
 

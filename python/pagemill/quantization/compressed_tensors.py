@@ -1,6 +1,6 @@
 """The compressed-tensors library: int8 or e4m3 weights with scales per tensor, row or (e4m3) block;
-packed integers of 4 or 8 bits with scales per row or group of columns; MXFP4 and NVFP4. Groups of
-modules may have different schemes."""
+packed integers of 4 or 8 bits with scales per row or group of columns; MXFP4, MXFP8 and NVFP4.
+Groups of modules may have different schemes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from pagemill.weights.location import TensorLocation
 from pagemill.weights.read import is_zero
 
 _MXFP4, _NVFP4, _PACKED = "mxfp4-pack-quantized", "nvfp4-pack-quantized", "pack-quantized"
-_FORMATS = ("float-quantized", "int-quantized", "naive-quantized", _MXFP4, _NVFP4, _PACKED)
+_MXFP8 = "mxfp8-quantized"
+_FORMATS = ("float-quantized", "int-quantized", "naive-quantized", _MXFP4, _MXFP8, _NVFP4, _PACKED)
 _FACTOR = "weight_global_scale"  # of NVFP4
 _MAX_GROUPS = 64
 _CLASS = "Linear"  # as a target, every linear layer that no other target names
@@ -83,7 +84,8 @@ def _scheme(group: Section, section: Section) -> tuple[Scheme, tuple[str, ...]]:
     section.require("format", stored, {known: known for known in _FORMATS})
     if group.get("output_activations") is not None:
         raise group.refuse("output_activations", "present", "none")
-    return {_PACKED: _packed, _MXFP4: _mxfp4, _NVFP4: _nvfp4}.get(stored, _scaled)(group)
+    readers = {_PACKED: _packed, _MXFP4: _mxfp4, _MXFP8: _mxfp8, _NVFP4: _nvfp4}
+    return readers.get(stored, _scaled)(group)
 
 
 def _scaled(group: Section) -> tuple[Scheme, tuple[str, ...]]:
@@ -132,21 +134,26 @@ def _packed(group: Section) -> tuple[Scheme, tuple[str, ...]]:
 
 
 def _mxfp4(group: Section) -> tuple[Scheme, tuple[str, ...]]:
-    notes = _check_fp4(group, "group", fp4.MXFP4_GROUP)
+    notes = _check_floats(group, 4, "group", fp4.MXFP4_GROUP)
     return fp4.Fp4Scheme("weight_packed"), (CONVERTED_MXFP4, *notes)
 
 
+def _mxfp8(group: Section) -> tuple[Scheme, tuple[str, ...]]:
+    notes = _check_floats(group, 8, "group", scaled.MXFP8_GROUP)
+    return scaled.mxfp8(group.method), notes
+
+
 def _nvfp4(group: Section) -> tuple[Scheme, tuple[str, ...]]:
-    notes = _check_fp4(group, "tensor_group", fp4.NVFP4_GROUP)
+    notes = _check_floats(group, 4, "tensor_group", fp4.NVFP4_GROUP)
     factor = fp4.Factor(_FACTOR, divides=True)
     return fp4.Fp4Scheme("weight_packed", factor=factor), (CONVERTED_NVFP4, *notes)
 
 
-def _check_fp4(group: Section, strategy: str, size: int) -> tuple[str, ...]:
-    """Refuses what is not supported of floats of 4 bits; returns the notes on activations."""
+def _check_floats(group: Section, bits: int, strategy: str, size: int) -> tuple[str, ...]:
+    """Refuses what is not supported of floats of so many bits; returns the notes on activations."""
     weights = group.section("weights")
     weights.require("type", weights.get("type"), {"float": "float"})
-    weights.require("num_bits", weights.get("num_bits"), {4: "4"})
+    weights.require("num_bits", weights.get("num_bits"), {bits: str(bits)})
     weights.require("strategy", weights.get("strategy"), {strategy: strategy})
     weights.require("group_size", weights.get("group_size"), {size: str(size)})
     return (QUANTIZED_ACTIVATIONS,) if group.get("input_activations") else ()

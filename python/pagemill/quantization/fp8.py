@@ -1,6 +1,6 @@
-"""The methods `fp8` and `fbgemm_fp8` of transformers, and `ptpc_fp8`: e4m3 weights with a scale per
-tensor, row or block. With `expert_dtype` fp4, which DeepSeek-V4 has beside the section of `fp8`,
-experts are in MXFP4."""
+"""The methods `fp8` and `fbgemm_fp8` of transformers, `ptpc_fp8` and `mxfp8`: e4m3 weights with a
+scale per tensor, row or block. With `expert_dtype` fp4, which DeepSeek-V4 has beside the section of
+`fp8`, experts are in MXFP4."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from typing import Self
 from pagemill.quantization.base import Scheme
 from pagemill.quantization.fp4 import Fp4Scheme
 from pagemill.quantization.module_names import ModuleNames
-from pagemill.quantization.notes import CACHE_SCALES, CONVERTED_MXFP4, STATIC_ACTIVATIONS
-from pagemill.quantization.scaled import PARTS, ScaledScheme
+from pagemill.quantization.notes import (
+    CACHE_SCALES,
+    CONVERTED_MXFP4,
+    QUANTIZED_ACTIVATIONS,
+    STATIC_ACTIVATIONS,
+)
+from pagemill.quantization.scaled import MXFP8_GROUP, PARTS, ScaledScheme, mxfp8
 from pagemill.quantization.section import Section
 from pagemill.quantization.unquantized import UNQUANTIZED
 from pagemill.weights.location import TensorLocation
@@ -49,8 +54,7 @@ class Fp8:
         section.require("activation_scheme", activations, known)
         block = section.block("weight_block_size")
         scheme = ScaledScheme("fp8", "f8_e4m3", block, quantized_activations=True)
-        excluded = ("modules_to_not_convert", "ignored_layers")
-        names = ModuleNames([entry for name in excluded for entry in section.strings(name)])
+        names = _excluded(section)
         notes = (CACHE_SCALES,) if section.get("kv_cache_scheme") else ()
         notes += (STATIC_ACTIVATIONS,) if activations == "static" else ()
         experts = section.get("expert_dtype") or "fp8"
@@ -87,6 +91,20 @@ class PtpcFp8(Fp8):
         dynamic = {"dynamic": "dynamic"}
         section.require("activation_scheme", section.get("activation_scheme", "dynamic"), dynamic)
         scheme = ScaledScheme(section.method, "f8_e4m3", None, quantized_activations=True)
-        excluded = ("modules_to_not_convert", "ignored_layers")
-        names = ModuleNames([entry for name in excluded for entry in section.strings(name)])
-        return cls(scheme, scheme, names, ())
+        return cls(scheme, scheme, _excluded(section), ())
+
+
+class Mxfp8(Fp8):
+    """With a scale for 32 columns of a row, a power of two; made for activations of this kind."""
+
+    @classmethod
+    def from_section(cls, section: Section) -> Self:
+        block = section.block("weight_block_size") or (1, MXFP8_GROUP)
+        section.require("weight_block_size", block, {(1, MXFP8_GROUP): f"[1, {MXFP8_GROUP}]"})
+        scheme = mxfp8(section.method)
+        return cls(scheme, scheme, _excluded(section), (QUANTIZED_ACTIVATIONS,))
+
+
+def _excluded(section: Section) -> ModuleNames:
+    fields = ("modules_to_not_convert", "ignored_layers")
+    return ModuleNames([entry for field in fields for entry in section.strings(field)])

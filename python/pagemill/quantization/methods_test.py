@@ -13,6 +13,7 @@ from pagemill.quantization.unquantized import UNQUANTIZED
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True, "version": "gemm"}
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False, "sym": True}
 FP8 = {"quant_method": "fp8"}
+MXFP8 = {"quant_method": "mxfp8", "activation_scheme": "dynamic", "scale_fmt": "ue8m0"}
 PTPC = {"quant_method": "ptpc_fp8", "activation_scheme": "dynamic"}
 FBGEMM = {"quant_method": "fbgemm_fp8", "activation_scale_ub": 1200.0}
 UP = "model.layers.3.mlp.up_proj"
@@ -41,6 +42,12 @@ def scheme(section: object, module: str = UP) -> object:
             FP8 | {"weight_block_size": [128, 64], "activation_scheme": "static"},
             ScaledScheme("fp8", "f8_e4m3", (128, 64), quantized_activations=True),
         ),
+        (
+            FP8 | {"weight_block_size": [128, 128], "scale_fmt": "ue8m0"},
+            ScaledScheme("fp8", "f8_e4m3", (128, 128), quantized_activations=True),
+        ),
+        (MXFP8, ScaledScheme("mxfp8", "f8_e4m3", (1, 32))),
+        (MXFP8 | {"weight_block_size": [1, 32]}, ScaledScheme("mxfp8", "f8_e4m3", (1, 32))),
         (FBGEMM, ScaledScheme("fbgemm_fp8", "f8_e4m3", None, quantized_activations=True)),
         (PTPC, ScaledScheme("ptpc_fp8", "f8_e4m3", None, quantized_activations=True)),
         (None, UNQUANTIZED),
@@ -57,6 +64,7 @@ def test_configurations(section: object, expected: object) -> None:
         FP8 | {"modules_to_not_convert": ["lm_head"], "ignored_layers": ["mlp.gate"]},
         FBGEMM | {"modules_to_not_convert": ["lm_head", "model.layers.3.mlp.gate"]},
         PTPC | {"ignored_layers": ["lm_head", "mlp.gate"]},
+        MXFP8 | {"modules_to_not_convert": ["lm_head", "mlp.gate"]},
         GPTQ | {"dynamic": {"-:lm_head$": {}, r"-:.*\.mlp\.gate$": {}}},
     ],
 )
@@ -112,6 +120,7 @@ def test_a_bound_of_activations_is_noted() -> None:
         (GPTQ | {"dynamic": {"x": 8}}, r"dynamic\.x 8 .* an object"),
         (GPTQ | {"dynamic": {"x": {"pack_dtype": "int8"}}}, r"x\.pack_dtype 'int8' .* bits"),
         (GPTQ | {"dynamic": {"+:(": {}}}, r"pattern '\(' is not supported; supported: balanced"),
+        (MXFP8 | {"weight_block_size": [1, 64]}, r"weight_block_size .* supported: \[1, 32\]"),
         (FP8 | {"fmt": "e5m2"}, r"\(fp8\): fmt 'e5m2' is not .* supported: e4m3"),
         (FP8 | {"fmt": ["e4m3"]}, "fmt .* supported: e4m3"),
         (FP8 | {"activation_scheme": "x"}, "activation_scheme 'x'"),

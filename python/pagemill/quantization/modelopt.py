@@ -17,7 +17,7 @@ from pagemill.quantization.notes import (
     QUANTIZED_ACTIVATIONS,
     STATIC_ACTIVATIONS,
 )
-from pagemill.quantization.scaled import PARTS, ScaledScheme
+from pagemill.quantization.scaled import MXFP8_GROUP, PARTS, ScaledScheme, mxfp8
 from pagemill.quantization.section import Section
 from pagemill.quantization.unquantized import UNQUANTIZED
 from pagemill.weights.location import TensorLocation
@@ -31,12 +31,19 @@ _SCHEMES: Final[Mapping[str, Scheme]] = {
     "FP8": _FP8,
     "FP8_PER_CHANNEL_PER_TOKEN": _FP8,
     "FP8_PB_WO": ScaledScheme(_METHOD, "f8_e4m3", (_BLOCK, _BLOCK)),  # activations as they are
+    "MXFP8": mxfp8(_METHOD),
     "NVFP4": _NVFP4,
     "W4A16_NVFP4": _NVFP4,
 }
-_GROUPS = {"FP8_PB_WO": _BLOCK, "NVFP4": NVFP4_GROUP, "W4A16_NVFP4": NVFP4_GROUP}
+_GROUPS = {
+    "FP8_PB_WO": _BLOCK,
+    "MXFP8": MXFP8_GROUP,
+    "NVFP4": NVFP4_GROUP,
+    "W4A16_NVFP4": NVFP4_GROUP,
+}
 _NOTES = {
     "FP8": (STATIC_ACTIVATIONS,),
+    "MXFP8": (QUANTIZED_ACTIVATIONS,),
     "NVFP4": (CONVERTED_NVFP4, QUANTIZED_ACTIVATIONS),
     "W4A16_NVFP4": (CONVERTED_NVFP4,),
 }

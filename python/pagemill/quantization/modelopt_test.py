@@ -29,6 +29,7 @@ def parse(**section: object) -> Method:
         ("FP8_PER_CHANNEL_PER_TOKEN", FP8),
         ("FP8_PB_WO", BLOCKS),
         ("fp8_pb_wo", BLOCKS),
+        ("MXFP8", ScaledScheme(METHOD, "f8_e4m3", (1, 32))),
         ("NVFP4", NVFP4),
         ("W4A16_NVFP4", NVFP4),
     ],
@@ -103,7 +104,8 @@ def test_notes() -> None:
         ({"quant_algo": "NVFP4", "group_size": 32}, "group_size 32 .* supported: none, 16"),
         ({"quant_algo": ["FP8"]}, "quant_algo a list"),
         ({"quantization": "FP8"}, "quantization 'FP8' .* an object"),
-        ({"quantization": {"quant_algo": "MXFP8"}}, "quantization.quant_algo 'MXFP8'"),
+        ({"quantization": {"quant_algo": "MXFP6"}}, "quantization.quant_algo 'MXFP6'"),
+        ({"quant_algo": "MXFP8", "group_size": 16}, "group_size 16 .* supported: none, 32"),
         ({"quant_algo": "FP8_PB_WO", "group_size": 64}, "group_size 64 .* supported: none, 128"),
         ({"quant_algo": "FP8", "ignore": "lm_head"}, "ignore 'lm_head' .* a list of module names"),
         ({"quant_algo": "FP8", "kv_cache_quant_algo": "NVFP4"}, "kv_cache_quant_algo 'NVFP4'"),
@@ -114,8 +116,8 @@ def test_notes() -> None:
         ),
         ({"quant_algo": "MIXED_PRECISION"}, "quantized_layers None .* modules"),
         (
-            {"quant_algo": "MIXED_PRECISION", "quantized_layers": {UP: {"quant_algo": "MXFP8"}}},
-            r"quantized_layers\.model.*up_proj\.quant_algo 'MXFP8' .*: FP8, .*, W4A16_NVFP4$",
+            {"quant_algo": "MIXED_PRECISION", "quantized_layers": {UP: {"quant_algo": "MXFP6"}}},
+            r"quantized_layers\.model.*up_proj\.quant_algo 'MXFP6' .*: FP8, .*, W4A16_NVFP4$",
         ),
     ],
 )

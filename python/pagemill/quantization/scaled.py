@@ -4,7 +4,7 @@ in another unit, or bytes that are the exponents of powers of two (e8m0)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,12 @@ from pagemill.weights.declared import DeclaredTensors
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.read import REAL_DTYPES, e8m0_values, read_bytes, read_f32
+from pagemill.weights.source import ModelSource
 
 _SUFFIXES = ("weight_scale", "weight_scale_inv", "scale")
 _EXPONENTS = "u8"
 PARTS = frozenset(_SUFFIXES)
+MXFP8_GROUP = 32  # columns that share a scale
 # Rows of a block as high as any matrix: one scale for all of them, and the same attribute for
 # matrices of any height, so that one op can multiply them.
 _ALL_ROWS = 1 << 30
@@ -27,6 +29,21 @@ _HEADS_NOTE = (
     "matrices of 8 bits that are multiplied head by head are expanded to bf16 by CPUs, to twice"
     " their memory"
 )
+
+
+def group_scales(source: ModelSource) -> list[TensorLocation]:
+    """The scales of `source` that are exponents in bytes, several for each row of a matrix: too
+    many for the constants of a program."""
+    found: list[TensorLocation] = []
+    for tensor in source.tensors if source.gguf is None else ():
+        module, _, kind = tensor.name.rpartition(".")
+        if kind not in _SUFFIXES or tensor.dtype != _EXPONENTS or len(tensor.shape) != 2:
+            continue
+        if source.has(name := f"{module}.weight"):
+            matrix = source.tensor(name)
+            by_row = matrix.shape[:1] == tensor.shape[:1] and tensor.shape[1] > 1
+            found += [tensor] if by_row and matrix.dtype == "f8_e4m3" else []
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +58,8 @@ class Scales:
 class ScaledScheme:
     """`dtype` is "i8" or "f8_e4m3"; `block` is the rows and columns that share a scale, None if a
     row or the matrix does; `quantized_activations`: made for activations of that type, too.
-    `suffixes`: names that scales may have; times `unit` they are what multiplies."""
+    `suffixes`: names that scales may have; times `unit` they are what multiplies. `values`: the
+    name of the elements."""
 
     method: str
     dtype: str
@@ -49,13 +67,14 @@ class ScaledScheme:
     quantized_activations: bool = False
     suffixes: tuple[str, ...] = _SUFFIXES
     unit: float = 1
+    values: str = "weight"
 
     @property
     def name(self) -> str:
         return f"{self.method} ({self.dtype} with scales)"
 
     def stores(self, tensors: DeclaredTensors, module: str) -> bool:
-        location = tensors.peek(f"{module}.weight")
+        location = tensors.peek(f"{module}.{self.values}")
         return location is not None and location.dtype == self.dtype
 
     def block_elements(self, tensors: DeclaredTensors, module: str) -> int:
@@ -70,13 +89,16 @@ class ScaledScheme:
         rows: Part | None,
         columns: Part | None,
     ) -> Tensor:
-        location = _locate_values(tensors, module, shape)
+        location = _locate_values(tensors, f"{module}.{self.values}", shape)
         scales_at, block = self._locate_scales(tensors, module, shape)
         grid = (-(-shape[0] // block[0]), -(-shape[1] // block[1]))
         values = tensors.matrix(location, rows, columns)
         whole = all(part is None or part.whole for part in (rows, columns))
         if whole and scales_at.dtype != _EXPONENTS and self.unit == 1:
             return self._scaled(tensors, values, tensors.small(scales_at, grid), block)
+        if self._has_rows(scales_at, block, columns):
+            own_rows = tensors.matrix(replace(scales_at, shape=grid), rows)
+            return self._scaled(tensors, values, own_rows, block)
         stored = Scales(self._read_scales(tensors, scales_at).reshape(grid), block)
         own = part_of_scales(stored, location, rows, columns)
         scales = tensors.constant(f"{values.name}.scales", own.values)
@@ -86,7 +108,7 @@ class ScaledScheme:
         self, tensors: DeclaredTensors, module: str, width: int, heads: Part, rows: Part
     ) -> Tensor:
         shape = (heads.total * rows.total, width)
-        location = _locate_values(tensors, module, shape)
+        location = _locate_values(tensors, f"{module}.{self.values}", shape)
         scales_at, block = self._locate_scales(tensors, module, shape)
         grid = (-(-shape[0] // block[0]), -(-shape[1] // block[1]))
         stored = Scales(self._read_scales(tensors, scales_at).reshape(grid), block)
@@ -105,6 +127,13 @@ class ScaledScheme:
             f"{values.name}.scaled",
             lambda: (self.dtype, _dims(values), form, Parts(values, scales)),
         )
+
+    def _has_rows(
+        self, scales: TensorLocation, block: tuple[int, int], columns: Part | None
+    ) -> bool:
+        """True if the scales of some rows can be used in their file."""
+        whole = columns is None or columns.whole
+        return whole and block[0] == 1 and scales.dtype == "f32" and self.unit == 1
 
     def _read_scales(
         self, tensors: DeclaredTensors, location: TensorLocation
@@ -130,7 +159,7 @@ class ScaledScheme:
         if len(names) != 1:
             found = " and ".join(names) or "no scales"
             raise WeightsError(
-                f"{tensors.path}: {module}.weight has {found};"
+                f"{tensors.path}: {module}.{self.values} has {found};"
                 f" it needs one of {', '.join(suffixes)} beside it"
             )
         location = tensors.locate(names[0])
@@ -153,8 +182,13 @@ class ScaledScheme:
         return location, expected[location.shape]
 
 
-def _locate_values(tensors: DeclaredTensors, module: str, shape: tuple[int, int]) -> TensorLocation:
-    location = tensors.locate(f"{module}.weight")
+def mxfp8(method: str) -> ScaledScheme:
+    """e4m3 with a scale for 32 columns of a row, a power of two. Activations are not rounded so."""
+    return ScaledScheme(method, "f8_e4m3", (1, MXFP8_GROUP))
+
+
+def _locate_values(tensors: DeclaredTensors, name: str, shape: tuple[int, int]) -> TensorLocation:
+    location = tensors.locate(name)
     if location.shape == shape:
         return location
     raise WeightsError(

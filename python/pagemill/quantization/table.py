@@ -30,13 +30,26 @@ METHODS: dict[str, str] = {
     "modelopt": "pagemill.quantization.modelopt:ModelOpt",
     "modelopt_fp4": "pagemill.quantization.modelopt:ModelOpt",
     "modelopt_mixed": "pagemill.quantization.modelopt:ModelOpt",
+    "modelopt_mxfp8": "pagemill.quantization.modelopt:ModelOpt",
     "mxfp4": "pagemill.quantization.mxfp4:Mxfp4",
+    "mxfp8": "pagemill.quantization.fp8:Mxfp8",
     "ptpc_fp8": "pagemill.quantization.fp8:PtpcFp8",
     "quark": "pagemill.quantization.quark:Quark",
+    "torchao": "pagemill.quantization.torchao:TorchAo",
+}
+# Names that other systems give to methods of checkpoints, by the kernels that they choose there.
+OTHER_NAMES: dict[str, tuple[str, ...]] = {
+    "auto_awq": ("awq",),
+    "auto_gptq": ("gptq",),
+    "awq_marlin": ("awq",),
+    "gptq_marlin": ("gptq",),
+    "moe_wna16": ("awq", "gptq"),
 }
 # Methods of which matrices are converted before a program is built (`at_load.quantized_source`);
 # others of the same checkpoint may be used as they are stored.
-CONVERTED = ("bitsandbytes", "hqq")
+CONVERTED = ("bitsandbytes", "hqq", "torchao")
+# The name of the conversion of scales (`scaled.group_scales`), whatever the method.
+GROUP_SCALES = "scales in bytes"
 _UNQUANTIZED = "pagemill.quantization.unquantized:Unquantized"
 
 _KEYS = (QUANTIZATION, OLDER_QUANTIZATION)

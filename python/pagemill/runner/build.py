@@ -268,7 +268,7 @@ def _media_traits(model: Model, source: ModelSource, options: BuildOptions) -> M
     takes_media = _takes_media(media, options)
     if media is not None and media.encoder_decoder and not takes_media:
         raise ModelConfigError(
-            f"{source.architecture} writes what it hears, so it cannot be loaded without its encoder"
+            f"{source.architecture} writes what it hears: it cannot be loaded without its encoder"
             " (--language-model-only, --limit-mm-per-prompt)"
         )
     if not options.prompt_embeds:
@@ -442,9 +442,11 @@ def model_shapes(source: ModelSource, options: BuildOptions) -> dict[str, tuple[
     return weights.shapes
 
 
-def matrices_to_quantize(source: ModelSource) -> tuple[StoredMatrix, ...]:
+def matrices_to_quantize(
+    source: ModelSource, *, only_experts: bool = False
+) -> tuple[StoredMatrix, ...]:
     """The matrices of linear layers (`linear_matrices`) among the tensors of `source`, without
-    those of any head.
+    those of any head; perhaps only those of experts.
 
     Raises:
         ModelConfigError, WeightsError: see `build`; the architecture has no native support.
@@ -456,7 +458,7 @@ def matrices_to_quantize(source: ModelSource) -> tuple[StoredMatrix, ...]:
         named = named.with_prefix(model.base_prefix)
     weights = WeightBinder(Trace(), named)
     _trace_hidden(model, weights)
-    return linear_matrices(weights.trace.program, source.tensors)
+    return linear_matrices(weights.trace.program, source.tensors, only_experts=only_experts)
 
 
 def _trace(

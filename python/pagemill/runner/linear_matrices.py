@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from pagemill.ops.dtypes import DTYPES
 from pagemill.ops.program import OpEntry, Program, WeightEntry
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.stored_matrix import StoredMatrix
 
-_PRODUCTS = ("linear", "grouped_linear")
+_OF_EXPERTS = "grouped_linear"
+_PRODUCTS = ("linear", _OF_EXPERTS)
 _CHOICE = "moe_route"
 _FEWEST_ROWS = 16  # of fewer, which choose or scale, bytes do not count and errors do
 
 
 def linear_matrices(
-    program: Program, tensors: Iterable[TensorLocation]
+    program: Program, tensors: Iterable[TensorLocation], *, only_experts: bool = False
 ) -> tuple[StoredMatrix, ...]:
     """Those of `tensors` that are matrices, called `<module>.weight`, or stacks of them [experts,
     ...], as they are or transposed, which only linear layers of `program` read: no embedding and
-    no router of experts. Tensors that have the rows of two matrices in turn are none."""
-    of_layers = set(_read_by_layers(program))
+    no router of experts; or only layers of which tokens choose some experts. Tensors that have the
+    rows of two matrices in turn are none."""
+    of_layers = set(_read_by_layers(program, (_OF_EXPERTS,) if only_experts else _PRODUCTS))
     layouts: dict[TensorLocation, set[bool | None]] = {}
     for entry, tensor in _places(program, tensors):
         layout = _is_transposed(entry) if entry.name in of_layers else None
@@ -62,8 +64,8 @@ def _places(
             yield entry, by_file[file][index]
 
 
-def _read_by_layers(program: Program) -> Iterator[str]:
-    """The stored weights that nothing reads but linear layers."""
+def _read_by_layers(program: Program, products: Sequence[str]) -> Iterator[str]:
+    """The stored weights that nothing reads but linear layers, ops of these names."""
     readers: dict[str, list[OpEntry]] = {}
     for op in program.ops:
         for name in op.inputs:
@@ -73,7 +75,7 @@ def _read_by_layers(program: Program) -> Iterator[str]:
     routers = _routers(program)
     for entry in program.weights:
         found = readers.get(stacks.get(entry.name, entry.name), [])
-        layers = [op for op in found if op.op in _PRODUCTS and op not in routers]
+        layers = [op for op in found if op.op in products and op not in routers]
         if found and len(layers) == len(found):
             yield entry.name
 

@@ -31,7 +31,7 @@ def embeds_traits(model: Model, architecture: str) -> MediaTraits:
         class_tokens=0,
         tokens=1,
         width=width,
-        placeholder=0,
+        placeholders={},
         merged=True,
         any_size=True,
     )

@@ -7,6 +7,7 @@ data_offsets}, then the data. Several files form one model through `model.safete
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -18,6 +19,7 @@ from pagemill.weights.location import TensorLocation
 from pagemill.weights.rank_files import read_rank_files
 
 _MAX_DIMENSIONS = 8
+_METADATA = "__metadata__"
 _DTYPES = {
     "BF16": "bf16",
     "F16": "f16",
@@ -40,6 +42,11 @@ _OTHER_BYTES = {
     "U32": 4,
     "U64": 8,
 }
+_STATES = "model-rank-*-part-*.safetensors"
+_OF_STATES = (
+    f"; {_STATES} are the sharded state of another server, with tensors as its kernels take them:"
+    " use the checkpoint that it was made of, of which each rank reads its own part"
+)
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 
@@ -57,7 +64,8 @@ def read_directory(directory: Path) -> dict[str, TensorLocation]:
     if not index.exists():
         single = directory / SINGLE_FILE
         if not single.exists():
-            raise WeightsError(f"{directory} has neither {SINGLE_FILE} nor {INDEX_FILE}")
+            instead = _OF_STATES if any(directory.glob(_STATES)) else ""
+            raise WeightsError(f"{directory} has neither {SINGLE_FILE} nor {INDEX_FILE}{instead}")
         return read_file(single)
     weight_map = _read_index(index)
     tensors: dict[str, TensorLocation] = {}
@@ -95,21 +103,8 @@ def read_tensors(
     Raises:
         WeightsError: as `read_file`, or the header is larger than `max_header_bytes`.
     """
-    size = file.seek(0, 2)
-    file.seek(0)
-    header_bytes = int.from_bytes(file.read(8), "little")
-    if size < 8 or header_bytes > min(size - 8, max_header_bytes):
-        raise WeightsError(f"{path}: cut short or no safetensors file ({size} bytes)")
-    header = file.read(header_bytes)
-    entries = parse_json(header, f"the header of {path}")
-    if not isinstance(entries, dict):
-        raise WeightsError(f"{path}: the header is not a JSON object")
-    found = [
-        _entry(path, name, entry)
-        for name, entry in cast("dict[str, Any]", entries).items()
-        if name != "__metadata__"
-    ]
-    start = 8 + header_bytes
+    entries, start, size = _read_header(file, path, max_header_bytes)
+    found = [_entry(path, name, entry) for name, entry in entries.items() if name != _METADATA]
     _check_layout(path, found, size - start)
     return {
         entry.name: TensorLocation(
@@ -121,6 +116,39 @@ def read_tensors(
         )
         for entry in found
     }
+
+
+def read_metadata(path: Path) -> Mapping[str, str]:
+    """The texts that the header of a file has beside its tensors, by their keys.
+
+    Raises:
+        WeightsError: the header is corrupt.
+        OSError: the file cannot be read.
+    """
+    with open(path, "rb") as file:
+        entries, _, _ = _read_header(file, str(path))
+    found = entries.get(_METADATA, {})
+    if not isinstance(found, dict) or not all(
+        isinstance(value, str) for value in cast("dict[str, Any]", found).values()
+    ):
+        raise WeightsError(f"{path}: {_METADATA} must map names to texts")
+    return cast("dict[str, str]", found)
+
+
+def _read_header(
+    file: BinaryIO, path: str, max_header_bytes: int = MAX_JSON_BYTES
+) -> tuple[dict[str, Any], int, int]:
+    """Its entries, the bytes before the data, and the bytes of the file."""
+    size = file.seek(0, 2)
+    file.seek(0)
+    header_bytes = int.from_bytes(file.read(8), "little")
+    if size < 8 or header_bytes > min(size - 8, max_header_bytes):
+        raise WeightsError(f"{path}: cut short or no safetensors file ({size} bytes)")
+    header = file.read(header_bytes)
+    entries = parse_json(header, f"the header of {path}")
+    if not isinstance(entries, dict):
+        raise WeightsError(f"{path}: the header is not a JSON object")
+    return cast("dict[str, Any]", entries), 8 + header_bytes, size
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from pagemill.ops.dtypes import DTYPES
 from pagemill.weights import WeightsError
 from pagemill.weights.read import read_f32
-from pagemill.weights.safetensors import INDEX_FILE, read_directory, read_file
+from pagemill.weights.safetensors import INDEX_FILE, read_directory, read_file, read_metadata
 
 TENSORS = {
     "a": torch.arange(6, dtype=torch.float32).reshape(2, 3),
@@ -52,6 +52,32 @@ def test_shards(tmp_path: Path):
     (tmp_path / INDEX_FILE).write_text(json.dumps(index))
     with pytest.raises(WeightsError, match="not a plain file name"):
         read_directory(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("model-rank-1-part-0.safetensors", "sharded state .* use the checkpoint that it was"),
+        ("other.safetensors", "nor model.safetensors.index.json$"),
+    ],
+)
+def test_files_that_are_not_read(name: str, message: str, tmp_path: Path):
+    (tmp_path / name).touch()
+    with pytest.raises(WeightsError, match=message):
+        read_directory(tmp_path)
+
+
+def test_texts_of_a_header(tmp_path: Path):
+    path = tmp_path / "model.safetensors"
+    save_file(TENSORS, path, metadata={"format": "pt"})
+    assert read_metadata(path) == {"format": "pt"}
+    save_file(TENSORS, path)
+    assert not read_metadata(path)
+    for texts in (["format"], {"format": 3}):
+        with pytest.raises(WeightsError, match="__metadata__ must map names to texts"):
+            read_metadata(_write(path, {"__metadata__": texts}))
+    with pytest.raises(WeightsError, match="the header is not a JSON object"):
+        read_metadata(_write(path, []))
 
 
 def _write(path: Path, header: object, data: bytes = bytes(16)) -> Path:

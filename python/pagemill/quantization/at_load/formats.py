@@ -16,3 +16,5 @@ FORMATS: dict[str, Rounding] = {
     "int8_w8a8": ScaledRounding("i8"),
     "int4": Int4Rounding(),
 }
+# Names that stand for one of these formats, of matrices of experts alone.
+OF_EXPERTS = {"experts_int8": "int8"}

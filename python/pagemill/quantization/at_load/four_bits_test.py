@@ -13,8 +13,8 @@ from safetensors.numpy import save_file
 
 from pagemill.config.load_quantization import LoadQuantization
 from pagemill.quantization.at_load import four_bits
+from pagemill.quantization.at_load.converted_source import convert
 from pagemill.quantization.at_load.four_bits import four_bit_matrices
-from pagemill.quantization.at_load.quantized_source import convert
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import MAX_JSON_BYTES
 from pagemill.weights.location import TensorLocation

@@ -12,8 +12,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from pagemill.config.load_quantization import LoadQuantization
+from pagemill.quantization.at_load.converted_source import convert
 from pagemill.quantization.at_load.hqq import hqq_matrices
-from pagemill.quantization.at_load.quantized_source import convert
 from pagemill.quantization.at_load.testing.decoded import read_matrix
 from pagemill.weights.errors import MissingTensorError, WeightsError
 from pagemill.weights.source import ModelSource

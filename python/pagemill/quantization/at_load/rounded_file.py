@@ -22,7 +22,7 @@ import numpy.typing as npt
 from tqdm import tqdm
 
 from pagemill.quantization.at_load.room import make_room
-from pagemill.quantization.at_load.rounding import RoundedPart, Rounding, RowSource
+from pagemill.quantization.at_load.rounding import RoundedPart, RowSource, RowWriter
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.new_file import new_file, safetensors_header
@@ -35,7 +35,7 @@ class _Place(NamedTuple):
     """`part` of `matrix`, rounded by `rounding`, of which `rows` begin so many bytes behind the
     header."""
 
-    rounding: Rounding
+    rounding: RowWriter
     matrix: RowSource
     part: RoundedPart
     rows: int
@@ -56,7 +56,7 @@ class _Place(NamedTuple):
 
 def write_rounded(
     path: Path,
-    matrices: Sequence[tuple[Rounding, RowSource]],
+    matrices: Sequence[tuple[RowWriter, RowSource]],
     progress: TextIO,
     *,
     values: bool = True,
@@ -87,7 +87,7 @@ def write_rounded(
         ) from error
 
 
-def _places(matrices: Sequence[tuple[Rounding, RowSource]]) -> list[_Place]:
+def _places(matrices: Sequence[tuple[RowWriter, RowSource]]) -> list[_Place]:
     parts = [(by, m, part) for by, m in matrices for part in by.parts(m.shape[1])]
     places: list[_Place] = []
     begin = 0
@@ -113,7 +113,7 @@ def _write_values(file: int, start: int, places: Sequence[_Place], progress: Tex
     for place in places:
         of_module.setdefault(place.matrix.module, []).append(place)
 
-    def round_rows(rounding: Rounding, matrix: RowSource, begin: int, count: int) -> int:
+    def round_rows(rounding: RowWriter, matrix: RowSource, begin: int, count: int) -> int:
         parts = [part.suffix for part in rounding.parts(matrix.shape[1])]
         rounded = dict(zip(parts, rounding.round(_finite(matrix, begin, count)), strict=True))
         for place in of_module[matrix.module]:

@@ -46,25 +46,31 @@ class RowSource(Protocol):
     def rows(self, begin: int, count: int) -> Floats: ...
 
 
-class Rounding(Protocol):
-    """A format of matrices. Pure; several threads may use one.
+class RowWriter(Protocol):
+    """What becomes of matrices in a file. Pure; several threads may use one.
+
+    1. `parts` are the tensors of a matrix with rows of `columns`.
+    2. `round` makes those of some rows, f32 [rows, columns], all finite. They begin at a multiple
+       of `row_step`, the rows that are rounded together.
+    """
+
+    @property
+    def row_step(self) -> int: ...
+
+    def parts(self, columns: int) -> Sequence[RoundedPart]: ...
+
+    def round(self, values: Floats) -> Sequence[npt.NDArray[Any]]: ...
+
+
+class Rounding(RowWriter, Protocol):
+    """A format of matrices.
 
     1. `section` is what a checkpoint in this format has as `quantization_config`.
     2. `refusal` says why a matrix [rows, columns], or a stack of such, cannot have this format; ""
        if it can.
-    3. `parts` are the tensors of a matrix with rows of `columns`.
-    4. `round` makes those of some rows, f32 [rows, columns], all finite. They begin at a multiple
-       of `row_step`, the rows that are rounded together.
     """
 
     @property
     def section(self) -> Mapping[str, Any]: ...
 
-    @property
-    def row_step(self) -> int: ...
-
     def refusal(self, shape: Sequence[int]) -> str: ...
-
-    def parts(self, columns: int) -> Sequence[RoundedPart]: ...
-
-    def round(self, values: Floats) -> Sequence[npt.NDArray[Any]]: ...
