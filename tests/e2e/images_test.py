@@ -27,6 +27,7 @@ from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImag
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from tests.e2e.server_process import NAME, ServerProcess, serve
+from tests.parity.qwen_vl_models import MAKERS, make_image_model
 from tests.parity.tiny_models import (
     INTERNVL_PLACEHOLDER,
     INTERNVL_WORDS,
@@ -54,6 +55,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "llava": {"size": {"shortest_edge": 24}, "crop_size": {"height": 24, "width": 24}},
     "mistral3": {"size": {"longest_edge": 40}, "patch_size": {"height": 8, "width": 8}},
     "qwen2_vl": {"patch_size": 4, "min_pixels": 256, "max_pixels": 4096},
+    "qwen3_vl": {"patch_size": 4, "size": {"shortest_edge": 256, "longest_edge": 4096}},
     "smolvlm": {"size": {"longest_edge": 36}, "max_image_size": {"longest_edge": 18}},
 }
 TYPES = {
@@ -61,6 +63,7 @@ TYPES = {
     "llava": "CLIPImageProcessor",
     "mistral3": "PixtralImageProcessor",
     "qwen2_vl": "Qwen2VLImageProcessor",
+    "qwen3_vl": "Qwen2VLImageProcessorFast",
     "smolvlm": "SmolVLMImageProcessor",
 }
 WORDS = {"internvl": INTERNVL_WORDS, "mistral3": PIXTRAL_WORDS, "smolvlm": SMOLVLM_WORDS}
@@ -186,7 +189,10 @@ def served(
 ) -> Iterator[Served]:
     family: str = request.param
     path = tmp_path_factory.mktemp(family)
-    make(family, path)
+    if family in MAKERS:
+        make_image_model(family, path)
+    else:
+        make(family, path)
     save_files(family, path)
     options = [f"--{name.replace('_', '-')}={value}" for name, value in OPTIONS.items()]
     if family == "llava":

@@ -4,12 +4,10 @@ positions in three dimensions, regardless of preemption and caching."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.runner.build import BuildOptions, build
@@ -17,44 +15,17 @@ from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
 
 from tests.parity.image_model import ImageModel, encoded, text
+from tests.parity.qwen_vl_models import image, image_model
 from tests.parity.tiny_models import QWEN2_VL_PLACEHOLDER, make
 
 IMAGE = [QWEN2_VL_PLACEHOLDER]
-CHANNELS = 3 * 2 * 4 * 4
-Patches = tuple[np.ndarray, tuple[int, int, int]]
-
-
-def image(seed: int, height: int, width: int) -> Patches:
-    """An image of height x width patches; a quarter as many tokens."""
-    values = np.random.default_rng(seed).normal(size=(height * width, CHANNELS))
-    return values.astype(np.float32), (1, height, width)
-
-
 SQUARE, WIDE, TALL, SMALL = image(1, 6, 6), image(2, 4, 10), image(3, 8, 2), image(4, 2, 2)
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> ImageModel:
     path = tmp_path_factory.mktemp("qwen2_vl")
-    reference = make("qwen2_vl", path)
-
-    def logits(ids: list[int], images: Sequence[Patches]) -> torch.Tensor:
-        row = torch.tensor([ids])
-        pixels = torch.tensor(np.concatenate([p for p, _ in images])) if images else None
-        grid = torch.tensor([g for _, g in images]) if images else None
-        kinds = (row == QWEN2_VL_PLACEHOLDER).int()
-        # It keeps the position offset of the previous call.
-        reference.model.rope_deltas = None
-        with torch.inference_mode():
-            return reference(
-                row,
-                pixel_values=pixels,
-                image_grid_thw=grid,
-                mm_token_type_ids=kinds,
-                use_cache=False,
-            ).logits[0]
-
-    return ImageModel(path, logits)
+    return image_model(path, make("qwen2_vl", path))
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])

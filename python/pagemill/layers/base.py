@@ -137,16 +137,9 @@ class Weights(Protocol):
         channels, height, width], as a matrix [out, channels * height * width]."""
         ...
 
-    def column_stripe(
-        self,
-        name: str,
-        shape: tuple[int, int],
-        stripe: Stripe,
-        *,
-        stored: tuple[int, ...] | None = None,
-    ) -> Tensor:
-        """Column `stripe.index` of every `stripe.count` columns of the matrix `name` of `shape`:
-        [shape[0], shape[1] / stripe.count]; `stored` in this shape, by default as a matrix."""
+    def column_stripe(self, name: str, shape: tuple[int, ...], stripe: Stripe) -> Tensor:
+        """Column `stripe.index` of every `stripe.count` columns of the matrix `name` of `shape`, or
+        of a convolution's as `patches` has it: [shape[0], columns / stripe.count]."""
         ...
 
     def vector(

@@ -127,15 +127,8 @@ class PrefixedWeights:
     def patches(self, module: str, shape: tuple[int, ...]) -> Tensor:
         return self._whole.patches(self._named(module), shape)
 
-    def column_stripe(
-        self,
-        name: str,
-        shape: tuple[int, int],
-        stripe: Stripe,
-        *,
-        stored: tuple[int, ...] | None = None,
-    ) -> Tensor:
-        return self._whole.column_stripe(self._named(name), shape, stripe, stored=stored)
+    def column_stripe(self, name: str, shape: tuple[int, ...], stripe: Stripe) -> Tensor:
+        return self._whole.column_stripe(self._named(name), shape, stripe)
 
     def vector(
         self,

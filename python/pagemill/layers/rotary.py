@@ -108,6 +108,8 @@ def bind_grid_rotary(
     table: RotaryTable,
     dims: Sequence[int],
     positions: Tensor,
+    *,
+    interleaved: bool = False,
 ) -> Rotary:
     """As `bind_rotary`, with positions i32 [T, 3] in time, row and column: `dims` has, for each
     frequency of `table`, the dimension by which it rotates."""
@@ -115,7 +117,7 @@ def bind_grid_rotary(
         [f if of == dim else 0.0 for f, of in zip(table.inv_freq, dims, strict=True)]
         for dim in range(GRID_DIMS)
     ]
-    return Rotary(positions, weights.constant(name, rows), table.mscale, interleaved=False)
+    return Rotary(positions, weights.constant(name, rows), table.mscale, interleaved=interleaved)
 
 
 def rotary_table(rope: Mapping[str, Any], head_dim: int, max_positions: int) -> RotaryTable:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from pagemill import ops
@@ -23,12 +23,14 @@ from pagemill.layers import embedding, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts, rotary_attention
 from pagemill.layers.linear import linear
+from pagemill.layers.media_rows import add_rows, side_by_side
 from pagemill.layers.mlp import MlpParts, mlp
 from pagemill.layers.rotary import Rotary, RotaryTable, bind_rotaries
 from pagemill.layers.stack import stack
 from pagemill.models.base import (
     IGNORED_IN_DECODERS,
     Config,
+    MediaInputs,
     ModelConfigError,
     ModelTraits,
     StepInputs,
@@ -196,9 +198,19 @@ class Decoder:
         self, weights: Weights, inputs: StepInputs, rotary: Sequence[Rotary | None]
     ) -> Tensor:
         """As `hidden`, with these rotary embeddings, one for each layer."""
+        media, added = inputs.media, list[Tensor]()
+        if media is not None:
+            embeddings, *added = side_by_side(media.rows, self.sizes.hidden_size)
+            inputs = replace(inputs, media=MediaInputs(embeddings, media.tokens))
         x = self.embed(weights, inputs)
-        layers = self.sizes.layers
-        x = stack(weights, x, layers, lambda i, x: self.layer(weights, i, x, rotary[i]))
+
+        def layer(index: int, x: Tensor) -> Tensor:
+            x = self.layer(weights, index, x, rotary[index])
+            if media is None or index >= len(added):
+                return x
+            return add_rows(x, added[index], media.tokens)
+
+        x = stack(weights, x, self.sizes.layers, layer)
         return self.norm(weights, self.names.norm, x)
 
     @property

@@ -17,6 +17,7 @@ from pagemill.models.decoder import Decoder
 from pagemill.models.gemma3 import Gemma3Model
 from pagemill.models.gemma3n import Gemma3nModel
 from pagemill.models.gemma4 import Gemma4Model
+from pagemill.models.glm4 import Glm4Model
 from pagemill.models.glm4_moe import Glm4MoeModel
 from pagemill.models.llama4 import Llama4Model
 from pagemill.models.ministral3 import Ministral3Model
@@ -130,10 +131,11 @@ class Mistral3LanguagePart(LanguagePart):
     }
 
 
-class Glm4vMoeLanguagePart(LanguagePart):
-    """GLM-4.5V and 4.6V."""
+class Glm4vLanguagePart(LanguagePart):
+    """GLM-4.1V, dense, and GLM-4.5V and 4.6V, with experts; the default is that of both classes."""
 
-    families = {"glm4v_moe_text": Glm4MoeModel}
+    families = {"glm4v_moe_text": Glm4MoeModel, "glm4v_text": Glm4Model}
+    defaults = {"rms_norm_eps": 1e-5}
 
 
 class Qwen3VlLanguagePart(LanguagePart):

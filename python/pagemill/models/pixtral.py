@@ -18,6 +18,7 @@ from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
+from pagemill.layers.patch_merger import merge_patches
 from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
@@ -32,7 +33,6 @@ from pagemill.models.decoder_part import decoder_part, ignored_in_part, text_wei
 from pagemill.models.language_part import LanguagePart, Mistral3LanguagePart
 from pagemill.models.pixtral_vision import PixtralVisionTower
 from pagemill.models.vision_layers import feature_depths
-from pagemill.ops.shard import Stripe
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
@@ -143,18 +143,8 @@ class Mistral3Model(PixtralModel):
         return positive_int(config, "spatial_merge_size", 2)
 
     def _merged(self, weights: Weights, x: Tensor, inputs: EncoderInputs) -> Tensor:
-        """The columns of the merging layer are those of each channel, of the patches of a square
-        one after the other: each patch has a stripe of them."""
         hidden, count = self._tower.hidden_size, self._merge**2
         x = norm.rms_norm(weights, "norm", x, self._text.sizes.norm_eps)
-        rest = ops.select_rows(x, inputs.media.tokens, count=count)
-        total: Tensor | None = None
-        for index in range(count):
-            patch = rest
-            if index < count - 1:
-                patch, rest = ops.split(rest, hidden)
-            name, shape = "patch_merger.merging_layer.weight", (hidden, count * hidden)
-            y = ops.linear(patch, weights.column_stripe(name, shape, Stripe(index, count)))
-            total = y if total is None else ops.add(total, y)
-        assert total is not None
-        return total
+        x = ops.select_rows(x, inputs.media.tokens, count=count)
+        name, shape = "patch_merger.merging_layer", (hidden, count * hidden)
+        return merge_patches(weights, name, x, shape, count=count)

@@ -1,13 +1,15 @@
-"""Qwen2-VL: a vision tower for images of any size, and Qwen2 with positions of three dimensions.
+"""Qwen2-VL and Qwen2.5-VL: a vision tower for images of any size, and Qwen2 with positions of three
+dimensions.
 
-Weights: `visual.` (qwen2_vl_vision.py), and Qwen2's.
+Weights: `visual.` (qwen2_vl_vision.py, qwen2_5_vl_vision.py), and Qwen2's; or all but the head
+behind `model.`, Qwen2's with `language_model.` behind it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Self, cast
+from typing import ClassVar, Self, cast
 
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
@@ -22,8 +24,13 @@ from pagemill.models.base import (
     ModelTraits,
     StepInputs,
 )
-from pagemill.models.config_keys import as_list, flag, rope_parameters, token_id
+from pagemill.models.config_keys import as_list, flag, inner_config, rope_parameters, token_id
+from pagemill.models.decoder import Decoder
+from pagemill.models.decoder_part import ignored_in_part, text_weights
+from pagemill.models.grid_vision import GridVisionTower
+from pagemill.models.language_part import LanguagePart
 from pagemill.models.qwen2 import Qwen2Model
+from pagemill.models.qwen2_5_vl_vision import Qwen25VlVisionTower
 from pagemill.models.qwen2_vl_vision import Qwen2VlVisionTower
 from pagemill.ops.program import GRID_DIMS
 from pagemill.ops.trace import Tensor
@@ -31,37 +38,43 @@ from pagemill.weights.json_file import shown
 
 
 class Qwen2VlModel:
-    """One Qwen2-VL model."""
+    """One Qwen2-VL model. A subclass changes `tower`, and `part`, which knows its language models,
+    and is what a configuration without a tower describes."""
 
-    ignored = Qwen2Model.ignored
+    tower: ClassVar[type[GridVisionTower]] = Qwen2VlVisionTower
+    part: ClassVar[type[LanguagePart] | None] = None
+    ignored: Mapping[str, str] = {}
 
     def __init__(self, config: Config) -> None:
         text = _text_config(config)
         rope = dict(rope_parameters(text))
         sections = rope.pop("mrope_section", None)
+        in_turn = flag(rope, "mrope_interleaved", False)
         # Older configurations list M-RoPE as a scaling rule.
         if rope.get("rope_type") == "mrope":
             rope["rope_type"] = "default"
         tied = flag(config, "tie_word_embeddings", flag(text, "tie_word_embeddings", False))
-        self._text = Qwen2Model({**text, "rope_parameters": rope, "tie_word_embeddings": tied})
+        self._text = _decoder(
+            self.part, {**text, "rope_parameters": rope, "tie_word_embeddings": tied}
+        )
+        self.ignored = {**self._text.ignored, **ignored_in_part(self._text)}
         table = self._text.rotary[0]
         assert table is not None
         self._rotary = table
-        self._dims = _dims_of_pairs(sections, len(table.inv_freq))
-        vision = config.get("vision_config")
-        if not isinstance(vision, Mapping):
-            raise ModelConfigError("the configuration needs vision_config to be an object")
-        self._tower = Qwen2VlVisionTower(cast("Mapping[str, Any]", vision))
+        self._dims = _dims_of_pairs(sections, len(table.inv_freq), in_turn=in_turn)
+        self._tower = self.tower(inner_config(config, "vision_config"))
         traits = self._text.traits
         if self._tower.width != traits.hidden_size:
             raise ModelConfigError(
-                f"vision_config's hidden_size is {self._tower.width}, but the language model has"
-                f" {traits.hidden_size}"
+                f"vision_config's {self.tower.width_key} is {self._tower.width}, but the language"
+                f" model has {traits.hidden_size}"
             )
         self._placeholder = token_id(config, "image_token_id", traits.vocab_size)
 
     @classmethod
-    def from_config(cls, config: Config) -> Self:
+    def from_config(cls, config: Config) -> Self | LanguagePart:
+        if cls.part is not None and config.get("vision_config") is None:
+            return cls.part(config)
         return cls(config)
 
     @property
@@ -71,7 +84,7 @@ class Qwen2VlModel:
             channels=self._tower.channels,
             class_tokens=0,
             tokens=1,
-            width=self._tower.width,
+            width=self._tower.result_width,
             placeholders={"image": self._placeholder},
             merged=True,
             any_size=True,
@@ -84,18 +97,37 @@ class Qwen2VlModel:
         return self._tower.features(image)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        return self._tower.hidden(PrefixedWeights(weights, "visual."), inputs)
+        tower = PrefixedWeights(weights, "model.visual.")
+        if not tower.has("patch_embed.proj.weight"):
+            tower = PrefixedWeights(weights, "visual.")
+        return self._tower.hidden(tower, inputs)
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
+        weights = self._text_weights(weights)
         if inputs.grid_positions is None:  # text alone: a token's three positions are the same
             return self._text.hidden(weights, inputs)
         rotary = bind_grid_rotary(
-            weights, "inv_freq", self._rotary, self._dims, inputs.grid_positions
+            weights,
+            "inv_freq",
+            self._rotary,
+            self._dims,
+            inputs.grid_positions,
+            interleaved=self._text.interleaved,
         )
         return self._text.hidden_by(weights, inputs, [rotary] * self._text.sizes.layers)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(weights, rows)
+        return self._text.logits(self._text_weights(weights), rows)
+
+    def _text_weights(self, weights: Weights) -> Weights:
+        part = text_weights(weights, self._text)
+        return part if part.has(f"{self._text.names.embedding}.weight") else weights
+
+
+class Qwen25VlModel(Qwen2VlModel):
+    """One Qwen2.5-VL model."""
+
+    tower = Qwen25VlVisionTower
 
 
 def _text_config(config: Config) -> Config:
@@ -104,9 +136,13 @@ def _text_config(config: Config) -> Config:
     return cast("Config", text) if isinstance(text, Mapping) else config
 
 
-def _dims_of_pairs(sections: object, pairs: int) -> list[int]:
+def _decoder(part: type[LanguagePart] | None, config: Config) -> Decoder:
+    return Qwen2Model(config) if part is None else part({"text_config": config}).text
+
+
+def _dims_of_pairs(sections: object, pairs: int, *, in_turn: bool) -> list[int]:
     """The position dimension by which each pair rotates: `sections` has the numbers of pairs for
-    time, rows and columns."""
+    time, rows and columns, which follow each other, or take turns while rows and columns last."""
     counts = as_list(sections) or []
     valid = len(counts) == GRID_DIMS and all(type(n) is int and n >= 0 for n in counts)
     if not valid or sum(counts) != pairs:
@@ -114,4 +150,7 @@ def _dims_of_pairs(sections: object, pairs: int) -> list[int]:
             f"mrope_section must have {GRID_DIMS} numbers whose sum is {pairs}, it is"
             f" {shown(sections)}"
         )
-    return [dim for dim, count in enumerate(counts) for _ in range(count)]
+    if not in_turn:
+        return [dim for dim, count in enumerate(counts) for _ in range(count)]
+    turns = (divmod(pair, GRID_DIMS) for pair in range(pairs))
+    return [dim if turn < counts[dim] else 0 for turn, dim in turns]

@@ -139,8 +139,11 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Glm4MoeLiteForCausalLM": Architecture(
         "glm4_moe_lite:Glm4MoeLiteModel", "GLM-4.7-Flash", ("glm4_moe_lite",)
     ),
+    "Glm4vForConditionalGeneration": Architecture(
+        "glm4v:Glm4vModel", "GLM-4.1V", ("glm4v",), "text and images"
+    ),
     "Glm4vMoeForConditionalGeneration": Architecture(
-        "language_part:Glm4vMoeLanguagePart", "GLM-4.5V and 4.6V; their text", ("glm4v_moe",)
+        "glm4v:Glm4vModel", "GLM-4.5V and 4.6V", ("glm4v_moe",), "text and images"
     ),
     "GlmForCausalLM": Architecture("glm:GlmModel", "GLM-4", ("glm",)),
     "GlmMoeDsaForCausalLM": Architecture(
@@ -299,6 +302,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Qwen2VLForConditionalGeneration": Architecture(
         "qwen2_vl:Qwen2VlModel", "Qwen2-VL", ("qwen2_vl",), "text and images"
     ),
+    "Qwen2_5_VLForConditionalGeneration": Architecture(
+        "qwen2_vl:Qwen25VlModel", "Qwen2.5-VL", ("qwen2_5_vl",), "text and images"
+    ),
     "Qwen3ForCausalLM": Architecture("qwen3:Qwen3Model", "Qwen3", ("qwen3",)),
     "Qwen3MoeForCausalLM": Architecture(
         "qwen3_moe:Qwen3MoeModel", "Qwen3, experts", ("qwen3_moe",)
@@ -307,10 +313,10 @@ ARCHITECTURES: dict[str, Architecture] = {
         "qwen3_next:Qwen3NextModel", "Qwen3-Next", ("qwen3_next",)
     ),
     "Qwen3VLForConditionalGeneration": Architecture(
-        "language_part:Qwen3VlLanguagePart", "Qwen3-VL; its text", ("qwen3_vl",)
+        "qwen3_vl:Qwen3VlModel", "Qwen3-VL", ("qwen3_vl",), "text and images"
     ),
     "Qwen3VLMoeForConditionalGeneration": Architecture(
-        "language_part:Qwen3VlLanguagePart", "Qwen3-VL, experts; its text", ("qwen3_vl_moe",)
+        "qwen3_vl:Qwen3VlModel", "Qwen3-VL, experts", ("qwen3_vl_moe",), "text and images"
     ),
     "Qwen3_5ForCausalLM": Architecture(
         "qwen3_next:Qwen3NextModel", "Qwen3.5 (text)", ("qwen3_5_text",)

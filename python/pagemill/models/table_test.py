@@ -72,6 +72,19 @@ QWEN2_VL = DECODER | {
     "vision_config": QWEN2_VL_VISION,
     "image_token_id": 99,
 }
+QWEN2_5_VL_VISION = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "out_hidden_size": 64,
+    "depth": 1,
+    "num_heads": 2,
+    "patch_size": 4,
+}
+QWEN3_VL = {
+    "text_config": DECODER
+    | {"model_type": "qwen3_vl_text", "rope_scaling": MROPE | {"mrope_interleaved": True}},
+    "image_token_id": 99,
+}
 GEMMA3N = DECODER | {
     "model_type": "gemma3n_text",
     "layer_types": ["sliding_attention", "full_attention"] * 2,
@@ -121,6 +134,7 @@ CONFIGS = {
     "CamembertModel": PADDED,
     "Data2VecTextModel": PADDED,
     "DistilBertModel": DECODER | DISTILBERT,
+    "Glm4vForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm4v_text"}},
     "Glm4vMoeForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm4v_moe_text"}},
     "Idefics3ForConditionalGeneration": IDEFICS3,
     "InternVLForConditionalGeneration": INTERNVL,
@@ -135,6 +149,7 @@ CONFIGS = {
     "QWenLMHeadModel": DECODER | {"kv_channels": 16, "seq_length": 128},
     "Qwen2AudioForConditionalGeneration": QWEN2_AUDIO,
     "Qwen2VLForConditionalGeneration": QWEN2_VL,
+    "Qwen2_5_VLForConditionalGeneration": QWEN2_VL | {"vision_config": QWEN2_5_VL_VISION},
     "Gemma3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "gemma3_text"}},
     "Gemma3nForCausalLM": GEMMA3N,
     "Gemma3nForConditionalGeneration": {"text_config": GEMMA3N},
@@ -318,6 +333,42 @@ def test_an_unknown_architecture_is_compared_with_the_known():
             "Qwen2VLForConditionalGeneration",
             {"vision_config": QWEN2_VL_VISION | {"num_heads": 16}},
             "16 heads of 32 features have no rows and columns",
+        ),
+        *(
+            ("Qwen2_5_VLForConditionalGeneration", {"vision_config": vision}, message)
+            for vision, message in (
+                (QWEN2_VL_VISION | {"model_type": "qwen2_vl"}, "known: qwen2_5_vl_vision"),
+                (QWEN2_5_VL_VISION | {"out_hidden_size": 32}, "out_hidden_size is 32, but the"),
+                (QWEN2_5_VL_VISION | {"window_size": 7}, "7 has no square of 8 pixels"),
+                (QWEN2_5_VL_VISION | {"fullatt_block_indexes": 1}, "must list layers"),
+            )
+        ),
+        (
+            "Glm4vForConditionalGeneration",
+            {"text_config": DECODER | {"model_type": "glm4v_text", "rope_scaling": MROPE}}
+            | {"vision_config": QWEN2_5_VL_VISION | {"image_size": 3}},
+            "image_size 3 has no patch of 4 pixels",
+        ),
+        *(
+            (
+                "Qwen3VLForConditionalGeneration",
+                {"vision_config": QWEN2_5_VL_VISION | {"deepstack_visual_indexes": [0]} | changes}
+                | QWEN3_VL,
+                message,
+            )
+            for changes, message in (
+                ({"model_type": "qwen2_vl"}, "known: qwen3_vl_vision, qwen3_vl, qwen3_vl_moe"),
+                ({"num_position_embeddings": 2**30}, "must be the square .* at most 256"),
+                ({"num_position_embeddings": 8}, "num_position_embeddings 8 must be the square"),
+                ({"deepstack_visual_indexes": [1]}, "layers of 1 in ascending order"),
+                ({"deepstack_visual_indexes": [0, 0]}, "layers of 1 in ascending order"),
+                ({"deepstack_visual_indexes": [0] * 8}, "must list at most 7 layers"),
+                ({"deepstack_visual_indexes": "0"}, "must list at most 7 layers"),
+                (
+                    {"depth": 8, "deepstack_visual_indexes": list(range(5))},
+                    "has 5 layers, but the language model has 4",
+                ),
+            )
         ),
         (
             "LlamaForCausalLM",

@@ -130,9 +130,8 @@ def _convolution(weights: Weights, module: str, taps: list[Tensor], width: int) 
     """The output of a convolution, whose `taps` see these rows [T, in]: [T, width]."""
     total: Tensor | None = None
     for index, rows in enumerate(taps):
-        stored = (width, rows.width, len(taps))
-        shape, stripe = (width, rows.width * len(taps)), Stripe(index, len(taps))
-        weight = weights.column_stripe(f"{module}.weight", shape, stripe, stored=stored)
+        shape, stripe = (width, rows.width, len(taps)), Stripe(index, len(taps))
+        weight = weights.column_stripe(f"{module}.weight", shape, stripe)
         bias = weights.vector(f"{module}.bias", width) if total is None else None
         y = ops.linear(rows, weight, bias)
         total = y if total is None else ops.add(total, y)

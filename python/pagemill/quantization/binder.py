@@ -321,16 +321,12 @@ class WeightBinder:
         rows = (shape[0], math.prod(shape[1:]))
         return self._tensors.matrix(replace(location, shape=rows))
 
-    def column_stripe(
-        self,
-        name: str,
-        shape: tuple[int, int],
-        stripe: Stripe,
-        *,
-        stored: tuple[int, ...] | None = None,
-    ) -> Tensor:
-        location = self._located(name, stored or shape)
-        return self._tensors.column_stripe(replace(location, shape=shape), stripe)
+    def column_stripe(self, name: str, shape: tuple[int, ...], stripe: Stripe) -> Tensor:
+        location = self._tensors.locate(name)
+        self._check_unscaled(location)
+        self._check_shape(location, shape)
+        rows = (shape[0], math.prod(shape[1:]))
+        return self._tensors.column_stripe(replace(location, shape=rows), stripe)
 
     def vector(
         self,

@@ -146,15 +146,8 @@ class ShapeRecorder:
     def patches(self, module: str, shape: tuple[int, ...]) -> Tensor:
         return self._read(f"{module}.weight", shape, (shape[0], math.prod(shape[1:])))
 
-    def column_stripe(
-        self,
-        name: str,
-        shape: tuple[int, int],
-        stripe: Stripe,
-        *,
-        stored: tuple[int, ...] | None = None,
-    ) -> Tensor:
-        return self._read(name, stored or shape, (shape[0], shape[1] // stripe.count))
+    def column_stripe(self, name: str, shape: tuple[int, ...], stripe: Stripe) -> Tensor:
+        return self._read(name, shape, (shape[0], math.prod(shape[1:]) // stripe.count))
 
     def vector(
         self,

@@ -156,17 +156,56 @@ QWEN = {
 }
 
 
+# As Qwen3-VL's checkpoints have it.
+QWEN3 = {
+    "image_processor_type": "Qwen2VLImageProcessorFast",
+    "size": {"longest_edge": 16777216, "shortest_edge": 65536},
+    "patch_size": 16,
+    "merge_size": 2,
+    "temporal_patch_size": 2,
+    "image_mean": [0.5, 0.5, 0.5],
+    "image_std": [0.5, 0.5, 0.5],
+}
+
+
+@pytest.mark.parametrize("stated", [QWEN, QWEN3])
 @pytest.mark.parametrize("size", [(40, 24), (33, 17), (5, 3), (1, 1), (300, 20), (500, 400)])
-def test_qwen2_vl_is_that_of_transformers(tmp_path: Path, size: tuple[int, int]) -> None:
+def test_qwen2_vl_is_that_of_transformers(
+    tmp_path: Path, size: tuple[int, int], stated: dict[str, Any]
+) -> None:
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-    settings = dict(QWEN)
+    settings = dict(stated)
     image = picture(*size)
     patches, grid = processor(tmp_path, **settings)(image)
     settings.pop("image_processor_type")
     theirs = Qwen2VLImageProcessorPil(**settings)(image, return_tensors="np")
     assert grid == tuple(theirs["image_grid_thw"][0])
     np.testing.assert_allclose(patches, theirs["pixel_values"], rtol=1e-5, atol=1e-5)
+
+
+GLM = {
+    "image_processor_type": "Glm4vImageProcessor",
+    "size": {"shortest_edge": 16 * 16, "longest_edge": 64 * 64},
+    "patch_size": 4,
+}
+
+
+@pytest.mark.parametrize("size", [(40, 24), (33, 17), (5, 3), (1, 1), (300, 20), (500, 400)])
+def test_glm4v_is_that_of_transformers(tmp_path: Path, size: tuple[int, int]) -> None:
+    from transformers.models.glm4v.image_processing_pil_glm4v import Glm4vImageProcessorPil
+
+    image = picture(*size)
+    patches, grid = processor(tmp_path, **GLM)(image)
+    theirs = Glm4vImageProcessorPil(size=GLM["size"], patch_size=4)(image, return_tensors="np")
+    assert grid == tuple(theirs["image_grid_thw"][0])
+    np.testing.assert_allclose(patches, theirs["pixel_values"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [(500, 400), (90, 10), (2, 3)])
+def test_glm4v_images_fit_the_engine(tmp_path: Path, size: tuple[int, int]) -> None:
+    _, (_, rows, columns) = processor(tmp_path, max_tokens=10, **GLM)(picture(*size))
+    assert rows * columns // 4 <= 10
 
 
 def test_qwen2_vl_sizes_by_their_newer_names(tmp_path: Path) -> None:
@@ -310,7 +349,7 @@ def test_siglip_is_that_of_transformers(tmp_path: Path, changes: dict[str, Any])
     np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("settings", [CLIP, IDEFICS3, INTERNVL, PIXTRAL, QWEN])
+@pytest.mark.parametrize("settings", [CLIP, GLM, IDEFICS3, INTERNVL, PIXTRAL, QWEN])
 def test_long_thin_images_are_refused(tmp_path: Path, settings: dict[str, Any]) -> None:
     with pytest.raises(RenderError, match="200 times"):
         processor(tmp_path, **settings)(picture(201, 1))
@@ -340,6 +379,8 @@ def test_long_thin_images_are_refused(tmp_path: Path, settings: dict[str, Any]) 
         (PIXTRAL | {"do_resize": False}, "do_resize must be true"),
         (PIXTRAL | {"size": {"longest_edge": 0}}, "not a positive number"),
         (QWEN | {"patch_size": -1}, "not a positive number"),
+        (GLM | {"size": {"longest_edge": "large"}}, "not a positive number"),
+        (GLM | {"do_resize": False}, "do_resize must be true"),
     ],
 )
 def test_settings_that_are_refused(tmp_path: Path, settings: dict[str, Any], why: str) -> None:

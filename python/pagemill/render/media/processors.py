@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -153,32 +153,41 @@ class Qwen2VlProcessor:
 
     colors: Colors
     resample: Image.Resampling
-    min_pixels: int
-    max_pixels: int
+    min_pixels: float
+    max_pixels: float
     patch: int
     merge: int
     frames: int
     """Images that a patch spans; all are the same one."""
+    enlarges: bool = False
+    """Whether an image that is narrower than a group is first made as wide as one."""
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], max_tokens: int) -> Qwen2VlProcessor:
         """Reads the settings; an image becomes no larger than `max_tokens`."""
+        size = as_object(settings.get("size")) or {}
+        # The older keys win, as in `transformers`.
+        least = settings.get("min_pixels", size.get("shortest_edge", 56 * 56))
+        most = settings.get("max_pixels", size.get("longest_edge", 28 * 28 * 1280))
+        return cls.within(settings, max_tokens, positive(least), positive(most))
+
+    @classmethod
+    def within(
+        cls, settings: Mapping[str, Any], max_tokens: int, least: float, most: float
+    ) -> Qwen2VlProcessor:
+        """As `of`, from `least` to `most` pixels."""
         if not settings.get("do_resize", True):
             raise ValueError("do_resize must be true")
-        size = as_object(settings.get("size")) or {}
         patch, merge = (
             positive(settings.get(f"{name}_size", default))
             for name, default in (("patch", 14), ("merge", 2))
         )
-        # The older keys win, as in `transformers`.
-        least = settings.get("min_pixels", size.get("shortest_edge", 56 * 56))
-        most = settings.get("max_pixels", size.get("longest_edge", 28 * 28 * 1280))
         room = max_tokens * (patch * merge) ** 2
         return cls(
             Colors.of(settings),
             resampling(settings, Image.Resampling.BICUBIC),
-            min(positive(least), room),
-            min(positive(most), room),
+            min(least, room),
+            min(most, room),
             patch,
             merge,
             positive(settings.get("temporal_patch_size", 2)),
@@ -197,6 +206,9 @@ class Qwen2VlProcessor:
 
     def _size(self, height: int, width: int) -> tuple[int, int]:
         factor = self.patch * self.merge
+        if self.enlarges and min(height, width) < factor:
+            ratio = max(factor / height, factor / width)
+            height, width = int(height * ratio), int(width * ratio)
         rows, columns = (round(side / factor) * factor for side in (height, width))
         if rows * columns > self.max_pixels:
             ratio = math.sqrt(height * width / self.max_pixels)
@@ -256,6 +268,15 @@ class PixtralProcessor:
         return max(rows, 1), max(columns, 1)
 
 
+def _glm4v(settings: Mapping[str, Any], max_tokens: int) -> Qwen2VlProcessor:
+    """The bounds count the pixels of all frames of a patch."""
+    size = as_object(settings.get("size")) or {}
+    least, most = size.get("shortest_edge", 112 * 112), size.get("longest_edge", 28 * 28 * 15000)
+    frames = positive(settings.get("temporal_patch_size", 2))
+    bounds = positive(least) / frames, positive(most) / frames
+    return replace(Qwen2VlProcessor.within(settings, max_tokens, *bounds), enlarges=True)
+
+
 def _siglip(settings: Mapping[str, Any], max_tokens: int) -> ClipProcessor:
     """Resizes to a `size`; nothing is cut."""
     defaults = {"size": {"height": 224, "width": 224}, "image_mean": HALF, "image_std": HALF}
@@ -264,6 +285,7 @@ def _siglip(settings: Mapping[str, Any], max_tokens: int) -> ClipProcessor:
 
 _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "CLIPImageProcessor": ClipProcessor.of,
+    "Glm4vImageProcessor": _glm4v,
     "GotOcr2ImageProcessor": InternVlProcessor.of,
     "Idefics3ImageProcessor": Idefics3Processor.of,
     "PixtralImageProcessor": PixtralProcessor.of,

@@ -1,0 +1,77 @@
+"""Learned embeddings of places in a square, for images of any size: each cell of an image reads
+those around it, times shares that are a product of the shares of rows and of columns.
+
+    shares = concatenate([linear_shares(rows, height, side), linear_shares(columns, width, side)])
+    x = place_embeddings(weights, "pos_embed", shares, hidden_size)
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pagemill import ops
+from pagemill.layers.base import Weights
+from pagemill.layers.linear import linear
+from pagemill.models.base import ModelConfigError
+from pagemill.ops.trace import Tensor
+
+_MAX_SIDE = 256
+_CUBIC = np.float32(-0.75)  # the kernel's slope
+
+
+def side_of(places: int, what: str) -> int:
+    """The rows of a square of `places`.
+
+    Raises:
+        ModelConfigError: they are not those of a square, or too many; `what` is their name.
+    """
+    side = math.isqrt(places)
+    if side**2 != places or side > _MAX_SIDE:
+        raise ModelConfigError(
+            f"{what} {places} must be the square of a whole number, at most {_MAX_SIDE}"
+        )
+    return side
+
+
+def linear_shares(cells: np.ndarray, size: int, side: int) -> np.ndarray:
+    """How much of each of `side` places is in these cells of a line of `size` cells, whose first
+    and last cells are the first and last place: f32 [cells, side], linear between places."""
+    at = cells.astype(np.float32) * np.float32(side - 1) / np.float32(max(size - 1, 1))
+    distance = np.abs(at[:, None] - np.arange(side, dtype=np.float32))
+    return np.maximum(np.float32(1) - distance, np.float32(0))
+
+
+def cubic_shares(cells: np.ndarray, size: int, side: int) -> np.ndarray:
+    """As `linear_shares`, where a line of cells is as long as that of places, by the cubic kernel
+    of four places around a cell (Keys, 1981); beyond the ends are more of the last place."""
+    at = (cells.astype(np.float32) + np.float32(0.5)) * np.float32(side) / np.float32(size)
+    at -= np.float32(0.5)
+    first = np.floor(at).astype(np.int32) - 1
+    shares = np.zeros((len(cells), side), np.float32)
+    for place in (first, first + 1, first + 2, first + 3):
+        share = _cubic(np.abs(at - place.astype(np.float32)))
+        np.add.at(shares, (np.arange(len(cells)), np.clip(place, 0, side - 1)), share)
+    return shares
+
+
+def place_embeddings(weights: Weights, name: str, shares: Tensor, hidden: int) -> Tensor:
+    """shares [T, 2 * side], of rows and of columns -> [T, hidden], from the table `<name>.weight`
+    [side * side, hidden]."""
+    side = shares.width // 2
+    rows, columns = ops.split(shares, side)
+    identity = [[float(i == j) for j in range(side)] for i in range(side)]
+    # In f32, as `mix_streams` reads weights.
+    factors = ops.linear(
+        rows, weights.constant("identity", identity), row_shape=(side, 1), dtype="f32"
+    )
+    products = ops.mix_streams(columns, factors)
+    return linear(weights, name, products, (hidden,), transposed=True)
+
+
+def _cubic(distance: np.ndarray) -> np.ndarray:
+    a = _CUBIC
+    near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
+    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    return np.where(distance <= 1, near, far)

@@ -1,0 +1,162 @@
+"""Tiny models of GLM-4V, Qwen2.5-VL and Qwen3-VL, and the images that they and Qwen2-VL take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import (
+    Glm4vConfig,
+    Glm4vForConditionalGeneration,
+    Glm4vMoeConfig,
+    Glm4vMoeForConditionalGeneration,
+    PreTrainedModel,
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen3VLConfig,
+    Qwen3VLForConditionalGeneration,
+    Qwen3VLMoeConfig,
+    Qwen3VLMoeForConditionalGeneration,
+)
+
+from tests.parity.image_model import ImageModel
+from tests.parity.tiny_models import QWEN2_VL_PLACEHOLDER, save
+
+Patches = tuple[np.ndarray, tuple[int, int, int]]
+CHANNELS = 3 * 2 * 4 * 4
+_TEXT: dict[str, Any] = {
+    "vocab_size": 257,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 3, 3]},
+    "bos_token_id": None,
+    "eos_token_id": None,
+}
+VISION: dict[str, Any] = {
+    "depth": 3,
+    "hidden_size": 48,
+    "intermediate_size": 72,
+    "out_hidden_size": 64,
+    "num_heads": 3,
+    "patch_size": 4,
+}
+_TOKENS = {"image_token_id": QWEN2_VL_PLACEHOLDER, "video_token_id": 4}
+
+
+def image(seed: int, height: int, width: int) -> Patches:
+    """An image of height x width patches; a quarter as many tokens."""
+    values = np.random.default_rng(seed).normal(size=(height * width, CHANNELS))
+    return values.astype(np.float32), (1, height, width)
+
+
+def qwen2_5_vl(full_layers: Sequence[int] = (1,)) -> PreTrainedModel:
+    """All but the full layers of the tower attend within windows of 6 x 6 patches."""
+    config = Qwen2_5_VLConfig(
+        text_config=_TEXT,
+        vision_config=VISION | {"window_size": 24, "fullatt_block_indexes": list(full_layers)},
+        **_TOKENS,
+    )
+    config._attn_implementation = "eager"
+    return Qwen2_5_VLForConditionalGeneration(config)
+
+
+_TEXT_3 = _TEXT | {
+    "head_dim": 24,
+    "rope_parameters": {
+        "rope_type": "default",
+        "rope_theta": 1e4,
+        "mrope_interleaved": True,
+        "mrope_section": [6, 3, 3],
+    },
+}
+_VISION_3 = VISION | {"deepstack_visual_indexes": [0, 1], "num_position_embeddings": 25}
+
+
+def _qwen3_vl() -> PreTrainedModel:
+    config = Qwen3VLConfig(text_config=_TEXT_3, vision_config=_VISION_3, **_TOKENS)
+    config._attn_implementation = "eager"
+    return Qwen3VLForConditionalGeneration(config)
+
+
+def _qwen3_vl_moe() -> PreTrainedModel:
+    experts = {"moe_intermediate_size": 24, "num_experts": 5, "num_experts_per_tok": 2}
+    config = Qwen3VLMoeConfig(text_config=_TEXT_3 | experts, vision_config=_VISION_3, **_TOKENS)
+    config._attn_implementation = "eager"
+    return Qwen3VLMoeForConditionalGeneration(config)
+
+
+_TEXT_GLM = _TEXT | {
+    "head_dim": 16,
+    "pad_token_id": 0,
+    "rope_parameters": {
+        "rope_type": "default",
+        "rope_theta": 1e4,
+        "partial_rotary_factor": 0.5,
+        "mrope_section": [1, 1, 2],
+    },
+}
+_VISION_GLM = VISION | {"image_size": 20}
+_TOKENS_GLM = _TOKENS | {
+    "image_start_token_id": 5,
+    "image_end_token_id": 6,
+    "video_start_token_id": 7,
+    "video_end_token_id": 8,
+}
+
+
+def _glm4v() -> PreTrainedModel:
+    config = Glm4vConfig(text_config=_TEXT_GLM, vision_config=_VISION_GLM, **_TOKENS_GLM)
+    config._attn_implementation = "eager"
+    return Glm4vForConditionalGeneration(config)
+
+
+def _glm4v_moe() -> PreTrainedModel:
+    experts = {"moe_intermediate_size": 24, "n_routed_experts": 5, "num_experts_per_tok": 2}
+    vision = _VISION_GLM | {"attention_bias": True}
+    config = Glm4vMoeConfig(text_config=_TEXT_GLM | experts, vision_config=vision, **_TOKENS_GLM)
+    config._attn_implementation = "eager"
+    return Glm4vMoeForConditionalGeneration(config)
+
+
+MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
+    "glm4v": _glm4v,
+    "glm4v_moe": _glm4v_moe,
+    "qwen2_5_vl": qwen2_5_vl,
+    "qwen3_vl": _qwen3_vl,
+    "qwen3_vl_moe": _qwen3_vl_moe,
+}
+
+
+def make_image_model(family: str, path: Path) -> ImageModel:
+    """The model of `MAKERS`, saved at `path`."""
+    torch.manual_seed(0)
+    return image_model(path, save(MAKERS[family](), path))
+
+
+def image_model(path: Path, reference: PreTrainedModel) -> ImageModel:
+    """A model of this layout with its `reference`."""
+
+    def logits(ids: list[int], images: Sequence[Patches]) -> torch.Tensor:
+        row = torch.tensor([ids])
+        pixels = torch.tensor(np.concatenate([p for p, _ in images])) if images else None
+        grid = torch.tensor([g for _, g in images]) if images else None
+        kinds = (row == QWEN2_VL_PLACEHOLDER).int()
+        # It keeps the position offset of the previous call.
+        reference.model.rope_deltas = None
+        with torch.inference_mode():
+            return reference(
+                row,
+                pixel_values=pixels,
+                image_grid_thw=grid,
+                mm_token_type_ids=kinds,
+                use_cache=False,
+            ).logits[0]
+
+    return ImageModel(path, logits)

@@ -1,0 +1,206 @@
+"""Images of several sizes through the engine: tokens of GLM-4V, Qwen2.5-VL and Qwen3-VL are those
+of `transformers`. What they share with Qwen2-VL is in qwen2_vl_test.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pagemill.engine.outputs import EngineError
+from pagemill.inputs.prepared_media import PreparedMedia
+from pagemill.inputs.rendered_prompt import MediaFeatures
+from pagemill.models.qwen2_5_vl_vision import Qwen25VlVisionTower
+from pagemill.runner.build import BuildOptions, build
+from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
+from pagemill.weights.source import ModelSource
+from safetensors.torch import load_file, save_file
+
+from tests.parity.image_model import ImageModel, text
+from tests.parity.qwen_vl_models import (
+    MAKERS,
+    VISION,
+    Patches,
+    image,
+    make_image_model,
+    qwen2_5_vl,
+)
+from tests.parity.tiny_models import QWEN2_VL_PLACEHOLDER, save
+
+IMAGE = [QWEN2_VL_PLACEHOLDER]
+# One window of Qwen2.5-VL; two; parts of windows; 3 x 3 windows, of which the last are parts.
+SQUARE, WIDE, SMALL, LARGE = image(1, 6, 6), image(2, 4, 10), image(4, 2, 2), image(5, 14, 16)
+
+
+@pytest.fixture(scope="module", params=sorted(MAKERS))
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ImageModel:
+    return make_image_model(request.param, tmp_path_factory.mktemp(request.param))
+
+
+PROMPTS = [
+    text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
+    IMAGE + text(4, 4),
+    text(5, 30),
+    text(6, 7) + IMAGE + text(7, 1) + IMAGE + text(8, 1) + IMAGE,
+]
+IMAGES = [[SQUARE, WIDE], [LARGE], [], [SMALL, WIDE, SQUARE]]
+
+
+@pytest.mark.parametrize("executor", ["native", "torch"])
+def test_tokens_of_images_of_several_sizes(model: ImageModel, executor: str) -> None:
+    with model.llm(executor=executor) as llm:
+        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
+        for output, own in zip(outputs, IMAGES, strict=True):
+            model.check(output, own)
+
+
+@pytest.mark.parametrize("step", [56, 57, 61])
+def test_steps_may_end_inside_an_image(model: ImageModel, step: int) -> None:
+    prompt = text(1, 8) + IMAGE + text(2, 3) + IMAGE + text(3, 20)
+    images = [LARGE, WIDE]
+    with model.llm(max_num_batched_tokens=step) as llm:
+        (output,) = model.generate(llm, [prompt], [images], logprobs=0)
+        model.check(output, images)
+
+
+def test_language_model_only(model: ImageModel) -> None:
+    model.check_language_model_only("visual.", SQUARE)
+
+
+def test_ranks_and_stages_of_text(model: ImageModel) -> None:
+    model.check_divided()
+
+
+def test_ranks_get_embeddings_and_positions(model: ImageModel) -> None:
+    with model.llm(tensor_parallel_size=2) as llm:
+        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
+        for output, own in zip(outputs, IMAGES, strict=True):
+            model.check(output, own)
+
+
+def test_prefixes_are_those_of_equal_images(model: ImageModel) -> None:
+    """Equal patches in another grid are another image."""
+    prompt = text(1, 10) + IMAGE + text(2, 40)
+    turned = (WIDE[0], (1, 10, 4))
+    with model.llm() as llm:
+        cached = []
+        for own in (WIDE, turned, WIDE):
+            (output,) = model.generate(llm, [prompt], [[own]])
+            model.check(output, [own])
+            cached.append(output.num_cached_tokens)
+        assert cached == [0, 0, 48]
+
+
+def run_encoder(
+    path: Path, items: Sequence[MediaFeatures], executor: str, dtype: str = "f32"
+) -> np.ndarray:
+    """The embeddings of items, by the encoder of the checkpoint at `path`."""
+    from pagemill import _native
+
+    encoder = build(ModelSource.open(path), BuildOptions()).encoder
+    assert encoder is not None
+    sizes = [len(item.rows) for item in items]
+    tokens = np.arange(sum(sizes), dtype=np.int32)
+    batch = {
+        "token_ids": tokens * 0,
+        "positions": np.concatenate([np.arange(size, dtype=np.int32) for size in sizes]),
+        "query_start": np.cumsum([0, *sizes]).astype(np.int32),
+        "seq_lens": np.array(sizes, np.int32),
+        "logits_rows": tokens[:0],
+        "media_rows": tokens[::4],
+        "grid_positions": np.concatenate([i.positions.rows for i in items if i.positions]),
+        "kv": [],
+        "inputs": {"features": np.concatenate([item.rows for item in items])},
+    }
+    if executor == "torch":
+        return TorchExecutor(encoder.program_text, TorchOptions())(batch)["embeddings"]
+    options = _native.ExecutorOptions(activation_dtype=dtype)
+    return _native.NativeExecutor(encoder.program_text, options)(batch)["embeddings"]
+
+
+def features(path: Path, patches: Patches) -> MediaFeatures:
+    encoder = build(ModelSource.open(path), BuildOptions()).encoder
+    assert encoder is not None
+    return encoder.features(PreparedMedia("image", *patches))
+
+
+def test_encoders_of_both_executors(model: ImageModel) -> None:
+    items = [features(model.path, each) for each in (SQUARE, LARGE, SMALL)]
+    native, by_torch = (run_encoder(model.path, items, name) for name in ("native", "torch"))
+    assert len(native) == 9 + 56 + 1
+    np.testing.assert_allclose(native, by_torch, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "int8"])
+def test_windows_do_not_see_each_other(dtype: str, tmp_path: Path) -> None:
+    """Other windows have the same bits if one changes, however large its numbers are."""
+    torch.manual_seed(0)
+    save(qwen2_5_vl(full_layers=[]), tmp_path)
+    patches, grid = LARGE
+    changed = patches.copy()
+    # In the last window of the second row of windows.
+    square = 4 * 8 + 7
+    changed[square * 4 : square * 4 + 4] *= 50
+    before, after = (
+        run_encoder(tmp_path, [features(tmp_path, (each, grid))], "native", dtype)
+        for each in (patches, changed)
+    )
+    differs = np.any(before != after, axis=1).reshape(7, 8)
+    expected = np.zeros((7, 8), bool)
+    expected[3:6, 6:] = True
+    np.testing.assert_array_equal(differs, expected)
+
+
+def test_published_experts_are_transposed(tmp_path: Path) -> None:
+    model = make_image_model("qwen3_vl_moe", tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    turned = {
+        name: tensor.mT.contiguous() if tensor.ndim == 3 and ".experts." in name else tensor
+        for name, tensor in tensors.items()
+    }
+    assert any(turned[name] is not tensors[name] for name in tensors)
+    save_file(turned, tmp_path / "model.safetensors")
+    with model.llm() as llm:
+        (output,) = model.generate(llm, [PROMPTS[0]], [IMAGES[0]], logprobs=0)
+        model.check(output, IMAGES[0])
+
+
+def test_images_of_too_many_windows_are_refused() -> None:
+    tower = Qwen25VlVisionTower(VISION | {"window_size": 8})
+    with pytest.raises(ValueError, match="at most 65536 windows of 2 x 2 patches, got 257 x 256"):
+        tower.places(np.zeros((1, 2), np.int32), 514, 512)
+
+
+def test_newer_checkpoints_have_other_names(model: ImageModel, tmp_path: Path) -> None:
+    tensors = load_file(model.path / "model.safetensors")
+    renamed = {_newer_name(name): tensor for name, tensor in tensors.items()}
+    save_file(renamed, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_bytes((model.path / "config.json").read_bytes())
+    built = build(ModelSource.open(tmp_path), BuildOptions())
+    assert built.encoder is not None
+    assert " model.visual." in built.encoder.program_text
+    assert " model.language_model.norm.weight" in built.program_text
+
+
+def _newer_name(name: str) -> str:
+    if name.startswith(("lm_head.", "model.language_model.", "model.visual.")):
+        return name
+    if name.startswith("visual."):
+        return f"model.{name}"
+    return name.replace("model.", "model.language_model.", 1)
+
+
+def test_images_that_do_not_fit_are_refused(model: ImageModel) -> None:
+    with model.llm() as llm:
+
+        def refuse(message: str, *images: object) -> None:
+            with pytest.raises(EngineError, match=message) as refused:
+                model.generate(llm, [IMAGE], [images])
+            assert refused.value.code == "INVALID_ARGUMENT"
+
+        refuse("image 0: an image of this model has a grid", SQUARE[0])
+        refuse(r"got \[2, 6, 6\]", (SQUARE[0], (2, 6, 6)))
+        refuse(r"patches must be \[24, 96\], got \[36, 96\]", (SQUARE[0], (1, 6, 4)))
+        refuse("has pixels that are not finite", (SQUARE[0] * np.nan, (1, 6, 6)))
