@@ -84,6 +84,7 @@ def test_kinds_are_counted_apart(folder: Path):
         ({"type": "input_audio", "input_audio": {"data": ""}}, {}, "must have a file in base64"),
         ({"type": "audio", "audio": "nowhere.wav"}, {}, "nowhere.wav cannot be read"),
         ({"type": "audio", "audio": (SAMPLES, 0)}, {}, "of 0 samples a second"),
+        ({"type": "audio", "audio": np.zeros(900, np.int16)}, {}, "samples are int16"),
         ({"type": "audio_url", "audio_url": URL}, {"max_audio_bytes": 1024}, "1024 bytes"),
         (
             {"type": "audio", "audio": (np.zeros(33_000), 16_000)},

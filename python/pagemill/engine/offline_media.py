@@ -23,7 +23,6 @@ from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_object
 from pagemill.render.media.cache import PreparedCache, content_key
 from pagemill.render.media.data_url import audio_url, data_of
-from pagemill.render.media.fetch import MediaFetcher
 from pagemill.render.media.media_files import MediaFiles, MissingPackageError, open_files
 
 if TYPE_CHECKING:  # Pillow is an extra
@@ -124,6 +123,8 @@ class OfflineMedia:
                 is not known. UNIMPLEMENTED: the package that reads it is not installed.
         """
         if isinstance(media, np.ndarray):
+            if kind == "audio" and not np.issubdtype(media.dtype, np.floating):
+                raise _refusal(kind, where, f"samples are {media.dtype}; they must be from -1 to 1")
             return PreparedMedia(kind, np.asarray(media, np.float32))
         if kind == "image" and isinstance(media, tuple):
             values, grid = media
@@ -159,6 +160,8 @@ class OfflineMedia:
             return _file(source, max_bytes)
         if scheme == "data":
             return data_of(source, max_bytes)
+        from pagemill.render.media.fetch import MediaFetcher
+
         fetcher = MediaFetcher(
             domains=self._config.domains,
             max_bytes=max_bytes,

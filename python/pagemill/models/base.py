@@ -71,7 +71,8 @@ class MediaTraits:
     `placeholders` has the kinds that the model takes: of each the token that stands for an item in
     a prompt.
 
-    All items are alike, or they have `any_size`, a multiple of `rows` and as many times `tokens`.
+    All items are alike, or they have `any_size`, a multiple of `rows` and as many times `tokens`;
+    fewer rows may be at the end, which are read and make no embedding.
     `MediaInputs` of the encoder has the features as [media_rows, channels]; if embeddings are each
     `merged` from as many consecutive rows, as those of any size are, features are [tokens,
     channels], zeros for class tokens, and `MediaInputs.tokens` is the first row of each embedding.

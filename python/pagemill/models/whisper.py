@@ -59,7 +59,7 @@ class WhisperModel:
         heads = positive_int(config, "decoder_attention_heads")
         if self._hidden_size % heads:
             raise ModelConfigError(
-                f"d_model {self._hidden_size} is no multiple of decoder_attention_heads {heads}"
+                f"d_model {self._hidden_size} is not a multiple of decoder_attention_heads {heads}"
             )
         head_dim = self._hidden_size // heads
         self._shape = AttentionShape(heads, heads, head_dim, head_dim**-0.5)

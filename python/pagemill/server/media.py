@@ -23,7 +23,6 @@ from pagemill.observe.metrics import RequestMetrics
 from pagemill.render.errors import RenderError
 from pagemill.render.media.cache import MediaKey, PreparedCache, content_key, uuid_key
 from pagemill.render.media.data_url import data_of, is_data_url
-from pagemill.render.media.fetch import MediaFetcher
 from pagemill.render.media.media_files import MediaFiles, MissingPackageError, open_files
 from pagemill.server.capacity import Capacity
 from pagemill.server.errors import ApiError, bad_request
@@ -192,6 +191,8 @@ class MediaReader:
     ) -> None:
         """Joins the limits, what reads files of each kind, and what places media in prompts.
         `fetch`, for tests, is in place of `MediaFetcher.fetch`; `kept` None: nothing is kept."""
+        from pagemill.render.media.fetch import MediaFetcher
+
         self.kinds: Sequence[MediaKind] = tuple(kind for kind in files if config.max_items(kind))
         self._most = {kind: config.max_items(kind) for kind in files}
         self._files = files

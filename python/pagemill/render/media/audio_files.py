@@ -75,9 +75,12 @@ class AudioFiles:
         """See `MediaFiles.read_opened`; samples [samples] or [samples, channels], and how many
         there are in a second."""
         samples, rate = media
-        values = np.asarray(samples, np.float32)
-        if values.ndim not in (1, 2):
-            raise RenderError(f"samples must be [samples, channels], got {list(values.shape)}")
+        values = np.asarray(samples)
+        if values.ndim not in (1, 2) or not np.issubdtype(values.dtype, np.floating):
+            raise RenderError(
+                "samples must be [samples, channels], numbers from -1 to 1, got"
+                f" {values.dtype} {list(values.shape)}"
+            )
         self._check(len(values), int(rate), values[:1].size or 1)
         return self._resampled(values if values.ndim == 1 else values.mean(1), int(rate))
 

@@ -99,7 +99,8 @@ def test_refusals(data: bytes, why: str):
         (tone(2.1), 16_000, "longer than 2 s"),
         (tone(), 1, "1 samples a second"),
         (np.zeros((4, 33)), 16_000, "33 channels"),
-        (np.zeros((2, 2, 2)), 16_000, r"\[samples, channels\], got \[2, 2, 2\]"),
+        (np.zeros((2, 2, 2)), 16_000, r"\[samples, channels\], .* got float64 \[2, 2, 2\]"),
+        (np.zeros(9, np.int16), 16_000, r"from -1 to 1, got int16 \[9\]"),
     ],
 )
 def test_refused_samples(samples: np.ndarray, rate: int, why: str):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pagemill.render.errors import RenderError
-from pagemill.render.testing.speech_tokenizers import (
+from pagemill.render.transcription.testing.speech_tokenizers import (
     VOXTRAL_CONTROL,
     byte_tokenizer,
     checkpoint,

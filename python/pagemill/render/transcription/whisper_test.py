@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pagemill.render.errors import RenderError
-from pagemill.render.testing.speech_tokenizers import (
+from pagemill.render.transcription.testing.speech_tokenizers import (
     WHISPER_CONTROL,
     byte_tokenizer,
     checkpoint,

@@ -10,6 +10,7 @@ from pagemill.server.endpoints.endpoint import Endpoint, Transport
 from pagemill.server.error_shapes import ANTHROPIC, COHERE, OPENAI, ErrorShape
 
 _GENERATE = (Task.GENERATE,)
+_CLASSIFY = (Task.CLASSIFY,)
 _POOLING = tuple(task for task in Task if task.pools)
 _SCORE = (Task.CLASSIFY, Task.EMBED, Task.TOKEN_EMBED)
 
@@ -31,12 +32,12 @@ def _conversation(
     )
 
 
-def _speech(name: str, path: str, handler: str, request: str) -> Endpoint:
+def _speech(name: str, handler: str, request: str) -> Endpoint:
     """A route of models that transcribe."""
     return Endpoint(
         name=name,
         method="POST",
-        path=path,
+        path=f"/v1/audio/{name}",
         handler=f"speech:{handler}",
         scope=Scope.INFERENCE,
         tasks=(Task.TRANSCRIBE,),
@@ -155,12 +156,7 @@ ENDPOINTS = (
         response="generate:GenerateRequest",
     ),
     _pools(
-        "classify",
-        "/classify",
-        (Task.CLASSIFY,),
-        "classify:create",
-        "classification",
-        "Classification",
+        "classify", "/classify", _CLASSIFY, "classify:create", "classification", "Classification"
     ),
     Endpoint(
         name="completions",
@@ -574,8 +570,8 @@ ENDPOINTS = (
         scope=Scope.INFERENCE,
         response="tokenize:TokenizerInfo",
     ),
-    _speech("transcriptions", "/v1/audio/transcriptions", "transcribe", "TranscriptionRequest"),
-    _speech("translations", "/v1/audio/translations", "translate", "TranslationRequest"),
+    _speech("transcriptions", "transcribe", "TranscriptionRequest"),
+    _speech("translations", "translate", "TranslationRequest"),
     Endpoint(
         name="version",
         method="GET",

@@ -30,7 +30,7 @@ from pagemill.server.media import MAX_PREPARED_BYTES, Media
 from pagemill.server.protocol.transcription import UploadedAudio
 from pagemill.server.speech.upload import AudioUploads
 
-_READ_AT_ONCE = 8  # files whose samples are in memory
+_READ_AT_ONCE = 4  # files whose samples are in memory
 
 
 class Sound(NamedTuple):

@@ -1,0 +1,207 @@
+"""Transcriptions over HTTP: what a server writes of audio files is what `transformers` finds, with
+the features of its extractor."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import string
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import numpy as np
+import openai
+import pytest
+import soundfile
+import torch
+from pagemill.render.transcription.testing.speech_tokenizers import WHISPER_LANGUAGES, whisper_tokenizer
+from pagemill.render.transcription.clips import cut
+from transformers import WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration
+
+from tests.e2e.server_process import NAME, ServerProcess, serve
+from tests.parity.tiny_models import save
+
+RATE = 16_000
+BINS = 8
+TOKENIZER = whisper_tokenizer()
+END = TOKENIZER.token_to_id("<|endoftext|>")
+TIMES = TOKENIZER.token_to_id("<|0.00|>")
+# Outputs are small letters, spaces and times.
+SUPPRESSED = [
+    *(i for i in range(END) if TOKENIZER.id_to_token(i) not in {*string.ascii_lowercase, "Ġ"}),
+    *range(END + 1, TIMES),
+]
+MAX_TOKENS = 9
+PATH = "/v1/audio/transcriptions"
+_EXTRACTOR = WhisperFeatureExtractor(feature_size=BINS)
+
+
+def ids(*names: str) -> list[int]:
+    return [TOKENIZER.token_to_id(f"<|{name}|>") for name in names]
+
+
+def audio(seed: int, seconds: float) -> np.ndarray:
+    """Noise, whose loudness changes, as 16 bits hold it."""
+    samples = np.random.default_rng(seed).normal(size=int(seconds * RATE))
+    loudness = 0.1 + 0.09 * np.sin(np.arange(len(samples)) / 3000)
+    return (np.round(samples * loudness * 2**13).clip(-(2**15), 2**15 - 1) / 2**15).astype("f4")
+
+
+def wav(samples: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, samples, RATE, format="WAV", subtype="PCM_16")
+    return file.getvalue()
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running server, and its model in `transformers`."""
+
+    server: ServerProcess
+    reference: WhisperForConditionalGeneration
+
+    def post(self, samples: np.ndarray, path: str = PATH, **fields: Any) -> httpx.Response:
+        files = {"file": ("a.wav", wav(samples))}
+        data = {"model": NAME, "max_completion_tokens": MAX_TOKENS} | fields
+        return httpx.post(f"{self.server.base_url}{path}", files=files, data=data, timeout=120)
+
+    def answer(self, samples: np.ndarray, path: str = PATH, **fields: Any) -> dict[str, Any]:
+        response = self.post(samples, path, **fields)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def logits(self, samples: np.ndarray, tokens: Sequence[int]) -> torch.Tensor:
+        """Of what follows `tokens` behind a clip: [vocabulary]."""
+        found = _EXTRACTOR(samples, sampling_rate=RATE, return_tensors="pt")
+        with torch.no_grad():
+            inputs = torch.tensor([list(tokens)])
+            out = self.reference(found["input_features"], decoder_input_ids=inputs)
+        return out.logits[0, -1].clone()
+
+    def greedy(self, samples: np.ndarray, prompt: Sequence[int]) -> list[int]:
+        """The likeliest tokens behind a clip and `prompt`, without those that are suppressed."""
+        tokens: list[int] = []
+        while len(tokens) < MAX_TOKENS and tokens[-1:] != [END]:
+            logits = self.logits(samples, [*prompt, *tokens])
+            logits[SUPPRESSED] -= 100.0
+            tokens.append(int(logits.argmax()))
+        return tokens
+
+    def language(self, samples: np.ndarray) -> str:
+        logits = self.logits(samples, ids("startoftranscript"))
+        return max(WHISPER_LANGUAGES, key=lambda name: float(logits[ids(name)[0]]))
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("whisper")
+    config = WhisperConfig(
+        vocab_size=TOKENIZER.get_vocab_size(),
+        num_mel_bins=BINS,
+        d_model=32,
+        encoder_layers=1,
+        encoder_attention_heads=2,
+        encoder_ffn_dim=48,
+        decoder_layers=2,
+        decoder_attention_heads=2,
+        decoder_ffn_dim=48,
+        max_target_positions=40,
+        pad_token_id=END,
+        bos_token_id=END,
+        eos_token_id=END,
+        decoder_start_token_id=ids("startoftranscript")[0],
+    )
+    torch.manual_seed(1)
+    reference = save(WhisperForConditionalGeneration(config), folder)
+    with torch.no_grad():  # so that not each token follows itself, and few are times
+        reference.model.decoder.embed_tokens.weight *= 0.3
+        reference.model.decoder.embed_tokens.weight[TIMES:] *= 0.5
+        reference.model.decoder.embed_positions.weight *= 3
+    reference.save_pretrained(folder)
+    TOKENIZER.save(str(folder / "tokenizer.json"))
+    _EXTRACTOR.save_pretrained(folder)
+    generation = {"suppress_tokens": SUPPRESSED, "eos_token_id": END}
+    (folder / "generation_config.json").write_text(json.dumps(generation))
+    options = ("--kv-cache-dtype", "f32", "--activation-dtype", "f32", "--max-num-seqs", "4")
+    options += ("--max-audio-seconds", "100")
+    with serve(str(folder), tmp_path_factory.mktemp("server"), options) as server:
+        yield Served(server, reference)
+        server.wait_until_idle()
+
+
+def text_tokens(answer: dict[str, Any]) -> list[int]:
+    return [token for segment in answer["segments"] for token in segment["tokens"]]
+
+
+def test_tokens_and_probabilities(served: Served) -> None:
+    samples = audio(1, 4.0)
+    answer = served.answer(samples, response_format="verbose_json")
+    language = served.language(samples)
+    assert (answer["language"], answer["duration"]) == (language, 4.0)
+    prompt = ids("startoftranscript", language, "transcribe")
+    found = served.greedy(samples, prompt)
+    assert text_tokens(answer) == [token for token in found if token < END]
+    start = served.logits(samples, prompt[:1]).log_softmax(-1)
+    expected = math.exp(float(start[ids("nospeech")[0]]))
+    assert answer["segments"][0]["no_speech_prob"] == pytest.approx(expected, rel=1e-2)
+    assert all(0 <= s["start"] <= s["end"] <= 4.0 for s in answer["segments"])
+
+
+@pytest.mark.parametrize(
+    ("path", "task"), [(PATH, "transcribe"), ("/v1/audio/translations", "translate")]
+)
+def test_text(served: Served, path: str, task: str) -> None:
+    samples = audio(2, 2.0)
+    prompt = ids("startofprev") + TOKENIZER.encode(" as before").ids
+    prompt += ids("startoftranscript", "de", task, "notimestamps")
+    found = [token for token in served.greedy(samples, prompt) if token != END]
+    fields = {"language": "de", "prompt": "as before"}
+    answer = served.answer(samples, path, **fields)
+    text = TOKENIZER.decode(found).strip()
+    assert text
+    assert answer == {"text": text, "usage": {"type": "duration", "seconds": 2}}
+    streamed = served.post(samples, path, stream="true", **fields).text
+    chunks = [json.loads(line[6:]) for line in streamed.splitlines() if line.startswith("data: {")]
+    assert "".join(c["choices"][0]["delta"]["content"] for c in chunks).strip() == text
+
+
+def test_long_audio(served: Served) -> None:
+    samples = audio(3, 70.0)
+    samples[int(29.2 * RATE) : int(29.3 * RATE)] = 0
+    answer = served.answer(samples, language="en", response_format="verbose_json")
+    prompt = ids("startoftranscript", "en", "transcribe")
+    clips = cut(samples, RATE, 30)
+    assert len(clips) == 3 and clips[1].start_s == pytest.approx(29.25)
+    found = [token for clip in clips for token in served.greedy(clip.samples, prompt)]
+    assert text_tokens(answer) == [token for token in found if token < END]
+    seeks = sorted({segment["seek"] for segment in answer["segments"]})
+    assert set(seeks) <= {round(100 * clip.start_s) for clip in clips}
+    assert answer["duration"] == 70.0 and answer["usage"]["seconds"] == 70
+
+
+def test_the_openai_client(served: Served) -> None:
+    client = openai.OpenAI(base_url=f"{served.server.base_url}/v1", api_key="none")
+    file = ("a.wav", wav(audio(2, 2.0)))
+    create = client.audio.transcriptions.create
+    whole = create(model=NAME, file=file, language="de")
+    with client.audio.transcriptions.with_streaming_response.create(
+        model=NAME, file=file, language="de", response_format="text"
+    ) as response:
+        assert response.read().decode() == whole.text
+    subtitles = create(model=NAME, file=file, language="de", response_format="vtt")
+    assert subtitles.startswith("WEBVTT\n")
+
+
+def test_refusals(served: Served) -> None:
+    url = served.server.base_url
+    for path in ("/v1/chat/completions", "/v1/completions", "/inference/v1/generate"):
+        refused = httpx.post(f"{url}{path}", json={"prompt": "a", "model": NAME})
+        assert refused.status_code == 404 and PATH in refused.json()["error"]["message"]
+    refused = httpx.post(f"{url}{PATH}", files={"file": b"not audio"})
+    assert refused.status_code == 400 and "WAV" in refused.json()["error"]["message"]
+    assert served.post(audio(1, 101.0)).status_code == 400
+    assert served.post(audio(1, 1.0), max_completion_tokens=100).status_code == 400
+    assert served.post(audio(1, 1.0), language="fr").status_code == 400
