@@ -35,6 +35,7 @@ std::span<const ops::OpKernels> GpuKernels() {
       {"layer_norm", LayerNormKernels()},
       {"linear", LinearKernels()},
       {"mask_tokens", MaskTokensKernels()},
+      {"matrix_wkv", MatrixWkvKernels()},
       {"merge_attention", MergeAttentionKernels()},
       {"mix_streams", MixStreamsKernels()},
       {"moe_combine", MoeCombineKernels()},

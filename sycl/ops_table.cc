@@ -33,6 +33,7 @@ const ops::OpKernels kRows[] = {
     {"layer_norm", {&kLayerNorm, 1}},
     {"linear", LinearKernels()},
     {"mask_tokens", {&kMaskTokens, 1}},
+    {"matrix_wkv", {&kMatrixWkv, 1}},
     {"merge_attention", {&kMergeAttention, 1}},
     {"mix_streams", {&kMixStreams, 1}},
     {"moe_combine", {&kMoeCombine, 1}},

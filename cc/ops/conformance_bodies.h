@@ -45,6 +45,7 @@ void CheckLayerNormConformance(const OpDefinition& op, const device::Capabilitie
 void CheckLinearConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckScaledConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckMaskTokensConformance(const OpDefinition& op, const device::Capabilities& caps);
+void CheckMatrixWkvConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckMergeAttentionConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckMixStreamsConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckMoeCombineConformance(const OpDefinition& op, const device::Capabilities& caps);

@@ -28,6 +28,7 @@
 #include "cc/ops/layer_norm/layer_norm.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/mask_tokens/mask_tokens.h"
+#include "cc/ops/matrix_wkv/matrix_wkv.h"
 #include "cc/ops/merge_attention/merge_attention.h"
 #include "cc/ops/mix_streams/mix_streams.h"
 #include "cc/ops/moe_combine/moe_combine.h"
@@ -83,6 +84,7 @@ std::span<const OpDefinition> CpuOps() {
       LayerNormOp(),
       LinearOp(),
       MaskTokensOp(),
+      MatrixWkvOp(),
       MergeAttentionOp(),
       MixStreamsOp(),
       MoeCombineOp(),

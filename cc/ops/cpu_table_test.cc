@@ -56,6 +56,7 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "sparse_relu",
                                     "split",
                                     "compress_tokens",
+                                    "matrix_wkv",
                                     "merge_attention",
                                     "mix_streams",
                                     "stream_weights",

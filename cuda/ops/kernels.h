@@ -35,6 +35,7 @@ std::span<const ops::Kernel> LatentWriteKernels();
 std::span<const ops::Kernel> LayerNormKernels();
 std::span<const ops::Kernel> LinearKernels();
 std::span<const ops::Kernel> MaskTokensKernels();
+std::span<const ops::Kernel> MatrixWkvKernels();
 std::span<const ops::Kernel> MergeAttentionKernels();
 std::span<const ops::Kernel> MixStreamsKernels();
 std::span<const ops::Kernel> MoeCombineKernels();

@@ -101,6 +101,7 @@ constexpr OpBody kBodies[] = {
     {"layer_norm", ops::CheckLayerNormConformance},
     {"linear", ops::CheckLinearConformance},
     {"mask_tokens", ops::CheckMaskTokensConformance},
+    {"matrix_wkv", ops::CheckMatrixWkvConformance},
     {"merge_attention", ops::CheckMergeAttentionConformance},
     {"mix_streams", ops::CheckMixStreamsConformance},
     {"moe_combine", ops::CheckMoeCombineConformance},

@@ -36,6 +36,7 @@ extern const ops::Kernel kLatentAttention;
 extern const ops::Kernel kLatentWrite;
 extern const ops::Kernel kLayerNorm;
 extern const ops::Kernel kMaskTokens;
+extern const ops::Kernel kMatrixWkv;
 extern const ops::Kernel kMergeAttention;
 extern const ops::Kernel kMixStreams;
 extern const ops::Kernel kMoeCombine;

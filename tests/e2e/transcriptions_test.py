@@ -17,8 +17,11 @@ import openai
 import pytest
 import soundfile
 import torch
-from pagemill.render.transcription.testing.speech_tokenizers import WHISPER_LANGUAGES, whisper_tokenizer
 from pagemill.render.transcription.clips import cut
+from pagemill.render.transcription.testing.speech_tokenizers import (
+    WHISPER_LANGUAGES,
+    whisper_tokenizer,
+)
 from transformers import WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration
 
 from tests.e2e.server_process import NAME, ServerProcess, serve

@@ -24,6 +24,14 @@ from tests.families.grok2_reference import Grok1ForCausalLM, Grok2Config
 from tests.families.nemotron_nas_reference import DeciLMForCausalLM, NemotronNasConfig
 from tests.families.plamo2_reference import Plamo2Config, Plamo2ForCausalLM
 from tests.families.reference_parts import ReferenceModel, largest_shares, rotated
+from tests.families.rwkv_references import (
+    Rwkv5Config,
+    Rwkv5ForCausalLM,
+    Rwkv6Config,
+    Rwkv6ForCausalLM,
+    Rwkv7Config,
+    RWKV7ForCausalLM,
+)
 from tests.families.step_reference import (
     Step3Config,
     Step3p5ForCausalLM,
@@ -162,6 +170,12 @@ def register() -> None:
     AutoModelForCausalLM.register(NemotronNasConfig, DeciLMForCausalLM, exist_ok=True)
     AutoConfig.register("plamo2", Plamo2Config, exist_ok=True)
     AutoModelForCausalLM.register(Plamo2Config, Plamo2ForCausalLM, exist_ok=True)
+    AutoConfig.register("rwkv5", Rwkv5Config, exist_ok=True)
+    AutoModelForCausalLM.register(Rwkv5Config, Rwkv5ForCausalLM, exist_ok=True)
+    AutoConfig.register("rwkv6", Rwkv6Config, exist_ok=True)
+    AutoModelForCausalLM.register(Rwkv6Config, Rwkv6ForCausalLM, exist_ok=True)
+    AutoConfig.register("rwkv7", Rwkv7Config, exist_ok=True)
+    AutoModelForCausalLM.register(Rwkv7Config, RWKV7ForCausalLM, exist_ok=True)
     AutoConfig.register("step3_text", Step3Config, exist_ok=True)
     AutoModelForCausalLM.register(Step3Config, Step3TextForCausalLM, exist_ok=True)
     AutoModelForCausalLM.register(Step3p7TextConfig, Step3p5ForCausalLM, exist_ok=True)

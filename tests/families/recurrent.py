@@ -66,6 +66,13 @@ _ZAMBA2 = {
     "adapter_rank": 7,
     "time_step_min": 1e-30,  # which `transformers` takes for a limit
 }
+_RWKV7 = {
+    "head_dim": 24,
+    "decay_low_rank_dim": 9,
+    "a_low_rank_dim": 10,
+    "v_low_rank_dim": 11,
+    "gate_low_rank_dim": 13,
+}
 # Buffers that follow from the layer, which `transformers` saves.
 _DECAYS = frozenset({"slope_rate", "query_decay", "key_decay", "diagonal_decay"})
 _MINIMAX_TYPES = ["linear_attention", "linear_attention", "full_attention", "linear_attention"]
@@ -302,6 +309,19 @@ RECURRENT: Mapping[str, Family] = {
         "rwkv",
         # The states of the reference have as many channels as its tokens.
         {"attention_hidden_size": 72, "rescale_every": 2, "use_cache": False},
+    ),
+    "rwkv5": Family("rwkv5", {"head_size": 12, "head_size_divisor": 50, "rescale_every": 2}),
+    "rwkv6": Family("rwkv6", {"head_size": 24, "head_size_divisor": 50, "rescale_every": 2}),
+    "rwkv7": Family("rwkv7", {**_RWKV7, "norm_eps": 0.03}),
+    "rwkv7_without_biases": Family(
+        "rwkv7",
+        {
+            **_RWKV7,
+            "norm_first": False,
+            "norm_bias": False,
+            "intermediate_size": None,
+            "hidden_ratio": 1.5,
+        },
     ),
     "zamba2": Family(
         "zamba2",

@@ -13,7 +13,7 @@ from tests.parity.engine_model import MODEL_LEN, Model
 from tests.parity.executors import require_native
 
 # One for each op with a state, alone or beside attention.
-FAMILIES = ("lfm2", "mamba", "mamba2", "minimax", "qwen3_next", "recurrent_gemma", "rwkv")
+FAMILIES = ("lfm2", "mamba", "mamba2", "minimax", "qwen3_next", "recurrent_gemma", "rwkv", "rwkv7")
 DRAFTS = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_min": 1}
 TOKENS = 48  # generated
 

@@ -75,25 +75,28 @@ class StateRunner {
     const auto is_state = [](const StateCase::Input& in) { return in.role == Role::kState; };
     state_dims_ = std::find_if(c.inputs.begin(), c.inputs.end(), is_state)->dims;
     states_.push_back(Flat(kSequences * stride + 1, state_dims_, options_));
-    outputs_.resize(static_cast<size_t>(TotalLength() * c.output_width));
+    outputs_.resize(static_cast<size_t>(TotalLength() * c.output_width * c.num_outputs));
   }
 
   void Run(const Step& step) {
-    WithCall(step, [&](const OpCall& call, const TestTensor& y) {
+    WithCall(step, [&](const OpCall& call, const std::vector<TestTensor>& results) {
       const Status status = c_.op.check(call);
       ASSERT_TRUE(status.ok()) << status.ToString();
       const std::vector<float> before = states().ToFloat();
       RunKernel(kernel_, call, pool_);
-      EXPECT_TRUE(y.GuardsIntact() && states().GuardsIntact()) << kernel_.name;
+      EXPECT_TRUE(states().GuardsIntact()) << kernel_.name;
+      for (const TestTensor& result : results) {
+        EXPECT_TRUE(result.GuardsIntact()) << kernel_.name;
+      }
       CheckUntouched(step, before);
-      KeepResults(step, y.ToFloat());
+      KeepResults(step, results);
     });
   }
 
   // The kernels that support a step.
   std::vector<const Kernel*> Supported(const Step& step, const device::Capabilities& caps) {
     std::vector<const Kernel*> kernels;
-    WithCall(step, [&](const OpCall& call, const TestTensor&) {
+    WithCall(step, [&](const OpCall& call, const std::vector<TestTensor>&) {
       kernels = SupportedKernels(c_.op, caps, call);
     });
     return kernels;
@@ -120,7 +123,7 @@ class StateRunner {
     for (size_t i = 0; i < c_.inputs.size(); ++i) {
       if (c_.inputs[i].role == Role::kRows) rows |= 1u << i;
     }
-    WithCall(step, [&](const OpCall& call, const TestTensor&) {
+    WithCall(step, [&](const OpCall& call, const std::vector<TestTensor>&) {
       CheckActTypes({.op = c_.op,
                      .caps = caps,
                      .call = call,
@@ -138,17 +141,21 @@ class StateRunner {
  private:
   TestTensor& states() { return states_[0]; }
 
-  // Calls visit(call, y); y is the call's output.
+  // Calls visit(call, results); those are the call's outputs.
   template <typename Visit>
   void WithCall(const Step& step, const Visit& visit) {
     BuildBatch(step);
     std::vector<TestTensor> tensors;
     std::vector<TensorView> inputs;
     for (const StateCase::Input& input : c_.inputs) inputs.push_back(View(input, &tensors));
-    TestTensor y = Flat(batch_.num_tokens, {c_.output_width}, options_, act_);
-    const TensorView outputs[] = {y.view()};
+    std::vector<TestTensor> results;
+    std::vector<TensorView> outputs;
+    for (int64_t i = 0; i < c_.num_outputs; ++i) {
+      results.push_back(Flat(batch_.num_tokens, {c_.output_width}, options_, act_));
+      outputs.push_back(results.back().view());
+    }
     visit({.inputs = inputs, .outputs = outputs, .attributes = &c_.attributes, .batch = &batch_},
-          y);
+          results);
   }
 
   void BuildBatch(const Step& step) {
@@ -249,18 +256,24 @@ class StateRunner {
     }
   }
 
-  void KeepResults(const Step& step, const std::vector<float>& y) {
-    for (size_t i = 0; i < rows_.size(); ++i) {
-      std::copy_n(y.begin() + static_cast<std::ptrdiff_t>(i) * c_.output_width, c_.output_width,
-                  outputs_.begin() + rows_[i] * c_.output_width);
+  void KeepResults(const Step& step, const std::vector<TestTensor>& results) {
+    const int64_t width = c_.output_width;
+    auto first = outputs_.begin();  // of the output's rows
+    for (const TestTensor& result : results) {
+      const std::vector<float> y = result.ToFloat();
+      for (size_t i = 0; i < rows_.size(); ++i) {
+        std::copy_n(y.begin() + static_cast<std::ptrdiff_t>(i) * width, width,
+                    first + rows_[i] * width);
+      }
+      first += TotalLength() * width;
     }
     const std::vector<float> all = states().ToFloat();
-    const std::ptrdiff_t width = states().view().RowElements();
+    const std::ptrdiff_t size = states().view().RowElements();
     for (const auto& [sequence, count] : step) {
       const int32_t begin = done_[sequence], end = begin + count;
       for (const auto& [tokens, page] : Written(sequence, begin, end)) {
-        const auto first = all.begin() + page * width;
-        kept_[{sequence, tokens}] = std::vector<float>(first, first + width);
+        const auto state = all.begin() + page * size;
+        kept_[{sequence, tokens}] = std::vector<float>(state, state + size);
       }
       done_[sequence] = end;
     }

@@ -46,6 +46,7 @@ struct StateCase {
   const OpDefinition& op;
   std::vector<Input> inputs = {};
   int64_t output_width = 0;
+  int64_t num_outputs = 1;  // of this width each
   Attributes attributes = {};
   double tolerance = 0;  // relative to the largest |expected|
   Random random = Random(1);

@@ -94,6 +94,7 @@ constexpr OpBody kBodies[] = {
     {"layer_norm", CheckLayerNormConformance},
     {"linear", CheckLinearConformance},
     {"mask_tokens", CheckMaskTokensConformance},
+    {"matrix_wkv", CheckMatrixWkvConformance},
     {"merge_attention", CheckMergeAttentionConformance},
     {"mix_streams", CheckMixStreamsConformance},
     {"moe_combine", CheckMoeCombineConformance},

@@ -149,22 +149,21 @@ class StateTile {
   float elements_[kStateRows][2];
 };
 
-// Calls body.template operator()<kRows>(shape) with the least kRows for matrices [rows, columns],
-// and blocks (head and columns, request) for a matrix of each head and request.
-template <typename Body>
+// Calls body.template operator()<kRows>(shape) with the least kRows for matrices [rows, columns], a
+// power of two of at least kFewest, and blocks (head and columns, request) for a matrix of each head
+// and request.
+template <int kFewest = kMaxStateRows / 2, typename Body>
 void WithStateTiles(int64_t rows, int64_t columns, int64_t heads, int64_t requests,
                     const Body& body) {
-  const auto call = [&]<int kRows>() {
-    const uint32_t blocks = DivideUp(columns, StateTile<kRows>::kColumns);
-    body.template operator()<kRows>(LaunchShape{
-        .blocks = {static_cast<uint32_t>(heads) * blocks, static_cast<uint32_t>(requests)},
-        .threads = {kStateThreads}});
-  };
-  if (rows <= kMaxStateRows / 2) {
-    call.template operator()<kMaxStateRows / 2>();
-  } else {
-    call.template operator()<kMaxStateRows>();
+  if constexpr (kFewest < kMaxStateRows) {
+    if (rows > kFewest) {
+      return WithStateTiles<2 * kFewest>(rows, columns, heads, requests, body);
+    }
   }
+  const uint32_t blocks = DivideUp(columns, StateTile<kFewest>::kColumns);
+  body.template operator()<kFewest>(LaunchShape{
+      .blocks = {static_cast<uint32_t>(heads) * blocks, static_cast<uint32_t>(requests)},
+      .threads = {kStateThreads}});
 }
 
 }  // namespace pagemill::gpu

@@ -171,9 +171,9 @@ class Weights(Protocol):
         or as a table, f32 [len(names), length]."""
         ...
 
-    def shares(self, name: str, length: int, *, stored: tuple[int, ...] | None = None) -> Tensor:
-        """1 - v and v of each entry v of a vector: f32 [length, 2], the taps that mix two tokens;
-        `stored` in this shape, by default as a vector."""
+    def shares(self, name: str, length: int, *, of_previous: bool = False) -> Tensor:
+        """1 - v and v of each entry v of a vector, or v and 1 - v if they are `of_previous`: f32
+        [length, 2], the taps that mix a token with the previous one."""
         ...
 
     def small_columns(

@@ -155,8 +155,8 @@ class PrefixedWeights:
     def vectors(self, names: Sequence[str], length: int, *, table: bool = False) -> Tensor:
         return self._whole.vectors([self._named(name) for name in names], length, table=table)
 
-    def shares(self, name: str, length: int, *, stored: tuple[int, ...] | None = None) -> Tensor:
-        return self._whole.shares(self._named(name), length, stored=stored)
+    def shares(self, name: str, length: int, *, of_previous: bool = False) -> Tensor:
+        return self._whole.shares(self._named(name), length, of_previous=of_previous)
 
     def small_columns(
         self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]

@@ -1,5 +1,5 @@
 """The blocks of RWKV-4: a weighted mean of earlier values in place of attention, and a feed-forward
-layer, both of which read each token mixed with the one before it.
+layer, which RWKV-5 and RWKV-6 have, too. Both read each token mixed with the previous one.
 
 Every rank computes whole ones.
 """
@@ -7,6 +7,7 @@ Every rank computes whole ones.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from pagemill import ops
 from pagemill.layers.base import Weights
@@ -18,15 +19,49 @@ from pagemill.ops.wkv import STATE_ROWS
 Mix = Callable[[str], Tensor]
 
 
+@dataclass(frozen=True, slots=True)
+class TokenShift:
+    """How the shares that mix tokens are stored, one for each channel: under names that begin with
+    `stem`, as shares of the token itself, or if `of_previous` of the previous one."""
+
+    stem: str
+    of_previous: bool
+
+    def mixed(self, weights: Weights, prefix: str, x: Tensor, cache: str) -> Mix:
+        """Makes what the projection `name` reads of x [T, H]: a convolution of two taps. Caches of
+        states have names that begin with `cache`."""
+
+        def mix(name: str) -> Tensor:
+            share = f"{prefix}.{self.stem}{name}"
+            return ops.causal_conv(
+                x,
+                weights.shares(share, x.width, of_previous=self.of_previous),
+                None,
+                state_cache(x.trace, f"{cache}.{name}", (1, x.width)),
+                ops.ActivationKind.IDENTITY,
+            )
+
+        return mix
+
+
+RWKV4_SHIFT = TokenShift("time_mix_", of_previous=False)
+"""That of RWKV-5, too."""
+
+
+def note_whole_layers(weights: Weights) -> None:
+    """Notes that ranks do not divide these layers, if there are several."""
+    if weights.shard.ranks > 1:
+        weights.note("every rank computes whole RWKV layers")
+
+
 def wkv_mixer(weights: Weights, prefix: str, x: Tensor, width: int, layer: int) -> Tensor:
     """x [T, H] -> [T, H] by `width` channels; the states of layer `layer` have their own caches.
 
     Weights: `<prefix>.{key, value, receptance, output}`, `time_mix_{key, value, receptance}`,
     `time_decay` and `time_first`.
     """
-    if weights.shard.ranks > 1:
-        weights.note("every rank computes whole RWKV layers")
-    mixed = _token_shift(weights, prefix, x, f"mixer{layer}")
+    note_whole_layers(weights)
+    mixed = RWKV4_SHIFT.mixed(weights, prefix, x, f"mixer{layer}")
 
     def project(name: str) -> Tensor:
         return linear(weights, f"{prefix}.{name}", mixed(name), (width,))
@@ -42,30 +77,15 @@ def wkv_mixer(weights: Weights, prefix: str, x: Tensor, width: int, layer: int) 
     return linear(weights, f"{prefix}.output", y, (x.width,))
 
 
-def shifted_mlp(weights: Weights, prefix: str, x: Tensor, size: int, layer: int) -> Tensor:
-    """x [T, H] -> [T, H] by `size` features; the states of layer `layer` have their own caches.
+def shifted_mlp(
+    weights: Weights, prefix: str, of_key: Tensor, of_receptance: Tensor, size: int
+) -> Tensor:
+    """What key and receptance read, both [T, H] -> [T, H] by `size` features.
 
-    Weights: `<prefix>.{key, receptance, value}` and `time_mix_{key, receptance}`.
+    Weights: `<prefix>.{key, receptance, value}`.
     """
-    mixed = _token_shift(weights, prefix, x, f"mlp{layer}")
-    y = linear(weights, f"{prefix}.key", mixed("key"), (size,))
+    y = linear(weights, f"{prefix}.key", of_key, (size,))
     y = ops.activation(y, ops.ActivationKind.RELU_SQUARED)
-    y = linear(weights, f"{prefix}.value", y, (x.width,))
-    gate = linear(weights, f"{prefix}.receptance", mixed("receptance"), (x.width,))
+    y = linear(weights, f"{prefix}.value", y, (of_key.width,))
+    gate = linear(weights, f"{prefix}.receptance", of_receptance, (of_key.width,))
     return ops.gated_activation(gate, y, ops.ActivationKind.SIGMOID)
-
-
-def _token_shift(weights: Weights, prefix: str, x: Tensor, cache: str) -> Mix:
-    """Makes what the projection `name` reads of x: of each channel a part is that of the token
-    before, a convolution of two taps."""
-
-    def mixed(name: str) -> Tensor:
-        return ops.causal_conv(
-            x,
-            weights.shares(f"{prefix}.time_mix_{name}", x.width, stored=(1, 1, x.width)),
-            None,
-            state_cache(x.trace, f"{cache}.{name}", (1, x.width)),
-            ops.ActivationKind.IDENTITY,
-        )
-
-    return mixed

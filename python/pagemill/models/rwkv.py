@@ -1,92 +1,32 @@
 """RWKV-4: recurrent layers only.
 
-Weights: `rwkv.blocks.<i>.{ln1, attention.*, ln2, feed_forward.*}` (`layers.wkv`),
-`rwkv.{embeddings, blocks.0.pre_ln, ln_out}`, `head` unless tied.
+Weights: those of `models.rwkv_decoder`, with the layers of `layers.wkv`.
 """
 
 from __future__ import annotations
 
-from typing import Self
-
-from pagemill import ops
-from pagemill.layers import embedding
 from pagemill.layers.base import Weights
-from pagemill.layers.norm import layer_norm
-from pagemill.layers.stack import stack
-from pagemill.layers.wkv import shifted_mlp, wkv_mixer
-from pagemill.models.base import (
-    IGNORED_IN_DECODERS,
-    Config,
-    ModelConfigError,
-    ModelTraits,
-    StepInputs,
-)
-from pagemill.models.config_keys import epsilon, flag, number, positive_int
+from pagemill.layers.wkv import RWKV4_SHIFT, shifted_mlp, wkv_mixer
+from pagemill.models.base import Config
+from pagemill.models.config_keys import positive_int
+from pagemill.models.rwkv_decoder import RwkvDecoder
 from pagemill.ops.trace import Tensor
 
-_EMBEDDING = "rwkv.embeddings"
-# For models that state none: states have no positions, but tables of checkpoints have a size.
-# `context_length` is that of texts in training.
-_MAX_MODEL_LEN = 2**17
-_FINAL_EPS = 1e-5  # of ln_out, which has no key
 
-
-class RwkvModel:
+class RwkvModel(RwkvDecoder):
     """One RWKV-4 model."""
 
-    ignored = IGNORED_IN_DECODERS
-
     def __init__(self, config: Config) -> None:
-        self._vocab_size = positive_int(config, "vocab_size")
-        self._hidden_size = positive_int(config, "hidden_size")
-        self._layers = positive_int(config, "num_hidden_layers")
-        self._channels = positive_int(config, "attention_hidden_size", self._hidden_size)
-        self._intermediate_size = positive_int(config, "intermediate_size", 4 * self._hidden_size)
-        self._max_model_len = positive_int(config, "max_position_embeddings", _MAX_MODEL_LEN)
-        self._eps = epsilon(config, "layer_norm_epsilon", 1e-5)
-        self._rescale_every = _rescale_every(config)
-        self._tied = flag(config, "tie_word_embeddings", False)
+        super().__init__(config)
+        size = 4 * self.hidden_size
+        self._intermediate_size = positive_int(config, "intermediate_size", size)
+        self._channels = positive_int(config, "attention_hidden_size", self.hidden_size)
 
-    @classmethod
-    def from_config(cls, config: Config) -> Self:
-        return cls(config)
+    def mixer(self, weights: Weights, prefix: str, layer: int, x: Tensor) -> Tensor:
+        return wkv_mixer(weights, prefix, x, self._channels, layer)
 
-    @property
-    def traits(self) -> ModelTraits:
-        return ModelTraits(
-            self._vocab_size, self._hidden_size, self._max_model_len, causal=True, generates=True
+    def feed_forward(self, weights: Weights, prefix: str, layer: int, x: Tensor) -> Tensor:
+        mixed = RWKV4_SHIFT.mixed(weights, prefix, x, f"mlp{layer}")
+        return shifted_mlp(
+            weights, prefix, mixed("key"), mixed("receptance"), self._intermediate_size
         )
-
-    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        table = (self._vocab_size, self._hidden_size)
-        x = embedding.embedding(weights, _EMBEDDING, inputs.token_ids, table)
-        x = inputs.with_media(x)
-        x = layer_norm(weights, "rwkv.blocks.0.pre_ln", x, self._eps)
-        x = stack(weights, x, self._layers, lambda i, x: self._layer(weights, i, x))
-        return layer_norm(weights, "rwkv.ln_out", x, _FINAL_EPS)
-
-    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        head = _EMBEDDING if self._tied else "head"
-        return embedding.logits(weights, rows, self._vocab_size, head)
-
-    def _layer(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        prefix = f"rwkv.blocks.{layer}"
-        # The residual stream is halved every few layers, so that it fits f16, and so is what is
-        # added to it.
-        every = self._rescale_every
-        scale = 0.5 ** (layer // every) if every > 0 else 1.0
-        y = layer_norm(weights, f"{prefix}.ln1", x, self._eps)
-        y = wkv_mixer(weights, f"{prefix}.attention", y, self._channels, layer)
-        x = ops.add(x, ops.scale(y, scale))
-        y = layer_norm(weights, f"{prefix}.ln2", x, self._eps)
-        y = shifted_mlp(weights, f"{prefix}.feed_forward", y, self._intermediate_size, layer)
-        x = ops.add(x, ops.scale(y, scale))
-        return ops.scale(x, 0.5) if every > 0 and (layer + 1) % every == 0 else x
-
-
-def _rescale_every(config: Config) -> int:
-    """Layers after which the residual stream is halved; 0 or less for never."""
-    value = number(config, "rescale_every", 6)
-    if not value.is_integer():
-        raise ModelConfigError(f"rescale_every must be a number of layers, it is {value:g}")
-    return int(value)

@@ -332,10 +332,19 @@ ARCHITECTURES: dict[str, Architecture] = {
         "Qwen3.5 with images, experts; its text",
         ("qwen3_5_moe",),
     ),
+    "RWKV7ForCausalLM": Architecture(
+        "rwkv7:Rwkv7Model", "RWKV-7", ("rwkv7",), tensor_parallel="partly"
+    ),
     "RecurrentGemmaForCausalLM": Architecture(
         "recurrent_gemma:RecurrentGemmaModel", "RecurrentGemma", ("recurrent_gemma",)
     ),
     "RobertaModel": Architecture("roberta:RobertaModel", "RoBERTa", ("roberta",), "embeddings"),
+    "Rwkv5ForCausalLM": Architecture(
+        "rwkv5:Rwkv5Model", "RWKV-5", ("rwkv5",), tensor_parallel="partly"
+    ),
+    "Rwkv6ForCausalLM": Architecture(
+        "rwkv6:Rwkv6Model", "RWKV-6", ("rwkv6",), tensor_parallel="partly"
+    ),
     "RwkvForCausalLM": Architecture(
         "rwkv:RwkvModel", "RWKV-4", ("rwkv",), tensor_parallel="partly"
     ),

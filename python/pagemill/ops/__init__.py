@@ -25,6 +25,7 @@ from pagemill.ops.latent_attention import latent_attention, latent_attention_wit
 from pagemill.ops.latent_write import latent_write
 from pagemill.ops.layer_norm import layer_norm
 from pagemill.ops.linear import linear
+from pagemill.ops.matrix_wkv import KeyRemoval, matrix_wkv, matrix_wkv_with_removal
 from pagemill.ops.merge_attention import merge_attention
 from pagemill.ops.mix_streams import mix_streams
 from pagemill.ops.moe_combine import moe_combine
@@ -46,6 +47,7 @@ from pagemill.ops.wkv import wkv
 
 __all__ = [
     "ActivationKind",
+    "KeyRemoval",
     "PoolKind",
     "Routing",
     "Scoring",
@@ -71,6 +73,8 @@ __all__ = [
     "latent_write",
     "layer_norm",
     "linear",
+    "matrix_wkv",
+    "matrix_wkv_with_removal",
     "merge_attention",
     "mix_streams",
     "moe_combine",

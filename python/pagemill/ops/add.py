@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_act, require_equal_shapes, require_f32, require_vector
+from pagemill.ops.checks import require_act, require_equal_rows, require_f32, require_vector
 from pagemill.ops.trace import Tensor
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add(a: Tensor, b: Tensor) -> Tensor:
-    """a [N, ...] with rows of H elements, b like a, or an f32 weight [H] -> a + b.
+    """a [N, ...] with rows of H elements, b likewise, or an f32 weight [H] -> a + b, as a.
 
     Raises:
         ShapeError: the operands do not fit.
@@ -26,7 +26,7 @@ def add(a: Tensor, b: Tensor) -> Tensor:
         require_vector("add", "b", b, a.width)
     else:
         require_act("add", b=b)
-        require_equal_shapes("add", a, b)
+        require_equal_rows("add", a, b)
     return a.trace.emit("add", [a, b], [(a.shape, a.dtype)])[0]
 
 
@@ -36,4 +36,4 @@ def reference(
     """The op in torch."""
     del attributes, step
     a, b = inputs
-    return (a + (b.reshape(a.shape[1:]) if b.ndim == 1 else b),)
+    return (a + b.reshape(a.shape[1:] if b.ndim == 1 else a.shape),)

@@ -68,6 +68,15 @@ def require_equal_shapes(op: str, left: Tensor, right: Tensor) -> None:
         )
 
 
+def require_equal_rows(op: str, left: Tensor, right: Tensor) -> None:
+    """Both have the same rows, in any shape."""
+    if (left.rows, left.width) != (right.rows, right.width):
+        raise ShapeError(
+            f"{op}: {left.name} is {format_shape(left.shape)} "
+            f"but {right.name} is {format_shape(right.shape)}"
+        )
+
+
 def last_dim(op: str, name: str, tensor: Tensor) -> int:
     """The last dimension, which must be a number."""
     last = tensor.shape[-1]

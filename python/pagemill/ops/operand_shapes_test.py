@@ -237,6 +237,21 @@ def test_wkv_keeps_the_shape_of_rows():
     assert (y.shape, y.dtype) == (("tokens", 2, 3), "act")
 
 
+def _matrix_wkv(v: Values, *, decay: Tensor | None = None, rate: int = 10) -> list[Tensor]:
+    """Of two heads, five keys and three values."""
+    rows = v.act("tokens", 2, 5), decay or v.weight("f32", 10), v.act("tokens", 10)
+    operands = [*rows, v.act("tokens", 6), v.weight("f32", 10)]
+    removal = ops.KeyRemoval(v.act("tokens", rate), *(v.weight("f32", 10) for _ in range(2)))
+    state = v.state(2, 5, 3)
+    y = ops.matrix_wkv(*operands, state)
+    return [y, *ops.matrix_wkv_with_removal(*operands, removal, state)]
+
+
+def test_matrix_wkv_has_rows_of_heads():
+    for y in _matrix_wkv(Values()):
+        assert (y.shape, y.dtype) == (("tokens", 2, 3), "act")
+
+
 def test_gated_recurrence_keeps_the_shape_of_rows():
     v = Values()
     x, gate = v.act("tokens", 2, 3), v.act("tokens", 2, 3)
@@ -305,6 +320,24 @@ BAD: list[tuple[Callable[[Values], object], str]] = [
             v.state(2, 6),
         ),
         r"holds state \(2, 6\), it must be state \(3, 6\)",
+    ),
+    (
+        lambda v: _matrix_wkv(v, decay=v.act("tokens", 9)),
+        r"decay \(.*\) is \[tokens, 9\], it must have as many rows and elements as key",
+    ),
+    (
+        lambda v: _matrix_wkv(v, decay=v.weight("f32", 9)),
+        "decay",
+    ),
+    (
+        lambda v: _matrix_wkv(v, rate=9),
+        "rate",
+    ),
+    (
+        lambda v: ops.matrix_wkv(
+            *(v.act("tokens", 10) for _ in range(4)), v.weight("f32", 10), v.state(2, 5, 3)
+        ),
+        "must have rows of 10 and 6 elements",
     ),
     (
         lambda v: ops.scale_columns(v.act("tokens", 6), v.weight("f32", 5)),

@@ -170,6 +170,69 @@ def test_wkv_is_a_weighted_mean_of_values():
     np.testing.assert_allclose(torch.cat(rows).numpy(), expected, atol=2e-5)
 
 
+def _matrix_wkv_by_hand(r, w, k, v, bonus, removal):
+    """The recurrence as the papers have it, with a state [H, V, K]: what each token reads, what its
+    bonus adds, and the last state. `removal`: rates, removal and boost of RWKV-7."""
+    state = np.zeros((v.shape[1], v.shape[2], k.shape[2]))
+    y, own = np.zeros(v.shape), np.zeros(v.shape)
+    for t in range(v.shape[0]):
+        for head in range(v.shape[1]):
+            key, value, read = k[t, head], v[t, head], r[t, head]
+            y[t, head] = state[head] @ read
+            if removal is None:
+                transition = np.diag(np.exp(-np.exp(w[t, head])))
+            else:
+                rate, x = 1 / (1 + np.exp(-removal[0][t, head])), removal[1][head] * key
+                x = x / np.linalg.norm(x)
+                decay = np.exp(-np.exp(-0.5) / (1 + np.exp(-w[t, head])))
+                transition = np.diag(decay) - np.outer(x, rate * x)
+                key = key * (1 + removal[2][head] * (rate - 1))
+            state[head] = state[head] @ transition + np.outer(value, key)
+            own[t, head] = (read * bonus[head] * key).sum() * value
+            if removal is not None:
+                y[t, head] = state[head] @ read
+    return y, own, state
+
+
+@pytest.mark.parametrize("version", [5, 6, 7])
+def test_matrix_wkv_goes_on_from_its_state(version: int):
+    tokens, heads, keys, values = 45, 3, 5, 4
+
+    def rows(seed: int, width: int) -> torch.Tensor:
+        """Not those of another seed."""
+        return _random(seed, tokens, heads * width)[-1]
+
+    r, w, k, v = rows(1, keys), rows(2, keys), rows(3, keys), rows(4, values)
+    if version == 5:
+        w = w[0].clone()
+    vectors = list(_random(3, heads * keys))
+    rate = rows(5, keys)
+    removes = version == 7
+
+    def wide(x: torch.Tensor) -> np.ndarray:
+        return x.double().reshape(-1, heads, x.shape[-1] // heads).numpy()
+
+    by_hand = [wide(rate), wide(vectors[1])[0], wide(vectors[2])[0]] if removes else None
+    decays = np.broadcast_to(wide(w), (tokens, heads, keys))
+    y, own, last = _matrix_wkv_by_hand(
+        wide(r), decays, wide(k), wide(v), wide(vectors[0])[0], by_hand
+    )
+    expected = [y, own] if removes else [y + own]
+    pages = torch.full((14, heads, keys, values), math.nan)
+    table = [[1, 0, 3, 4, 5, 6, 7, 0, 0, 10, 11, 12]]
+    results = []
+    for begin, end in [(0, 2), (2, 3), (3, 40), (40, 45)]:
+        step, own_rows = _state_step([end], [end - begin], table), slice(begin, end)
+        decay = w if version == 5 else w[own_rows]
+        removal = [rate[own_rows], *vectors[1:]] if removes else [None] * 3
+        inputs = [r[own_rows], decay, k[own_rows], v[own_rows], vectors[0], *removal]
+        results.append(reference("matrix_wkv")([*inputs, TorchState(pages)], {}, step))
+    for parts, right in zip(zip(*results, strict=True), expected, strict=True):
+        np.testing.assert_allclose(torch.cat(parts).numpy(), right, atol=2e-5)
+    np.testing.assert_allclose(pages[12].mT.numpy(), last, atol=2e-5)
+    assert pages[[2, 8, 9]].isnan().all()
+
+
 def test_gated_recurrence_goes_on_from_its_state():
     tokens, channels = 45, 6
     x, gate, rate = _random(tokens, channels), _random(channels, tokens).T, _random(1, channels)[0]

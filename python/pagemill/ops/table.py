@@ -34,6 +34,7 @@ OPS: dict[str, str] = {
     "layer_norm": "pagemill.ops.layer_norm",
     "linear": "pagemill.ops.linear",
     "mask_tokens": "pagemill.ops.mask_tokens",
+    "matrix_wkv": "pagemill.ops.matrix_wkv",
     "merge_attention": "pagemill.ops.merge_attention",
     "mix_streams": "pagemill.ops.mix_streams",
     "moe_combine": "pagemill.ops.moe_combine",

@@ -385,16 +385,17 @@ class WeightBinder:
         joined = (np.stack if table else np.concatenate)(values)
         return self._tensors.constant(f"{names[0]}.and_{len(names) - 1}", joined)
 
-    def shares(self, name: str, length: int, *, stored: tuple[int, ...] | None = None) -> Tensor:
-        """1 - v and v of each entry v of a vector: f32 [length, 2], the taps that mix two tokens;
-        `stored` in this shape, by default as a vector.
+    def shares(self, name: str, length: int, *, of_previous: bool = False) -> Tensor:
+        """1 - v and v of each entry v of a vector, or v and 1 - v if they are `of_previous`: f32
+        [length, 2], the taps that mix a token with the previous one.
 
         Raises:
             WeightsError: it is missing, or of another shape or type.
         """
-        location = self._located(name, stored or (length,))
+        location = self._located(name, (length,))
         values = read_f32(location).reshape(length)
-        return self._tensors.constant(f"{name}.shares", np.stack([1 - values, values], axis=1))
+        taps = [values, 1 - values] if of_previous else [1 - values, values]
+        return self._tensors.constant(f"{name}.shares", np.stack(taps, axis=1))
 
     def small_columns(
         self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]

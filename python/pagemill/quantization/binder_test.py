@@ -111,8 +111,10 @@ def test_vectors_one_after_the_other(binder: WeightBinder) -> None:
 
 
 def test_shares_of_a_vector(binder: WeightBinder) -> None:
-    shares = _values(binder.trace.program, binder.shares("row", 12, stored=(1, 12)))
+    shares = _values(binder.trace.program, binder.shares("row", 12))
     assert shares.reshape(12, 2).tolist() == [[1 - v, v] for v in range(12)]
+    shares = _values(binder.trace.program, binder.shares("vector", 12, of_previous=True))
+    assert shares.reshape(12, 2).tolist() == [[v, 1 - v] for v in range(12)]
 
 
 def test_columns_of_a_small_matrix(binder: WeightBinder) -> None:

@@ -176,8 +176,9 @@ class ShapeRecorder:
         shape = (len(names), length) if table else (len(names) * length,)
         return self._made(f"{names[0]} to {names[-1]}", shape)
 
-    def shares(self, name: str, length: int, *, stored: tuple[int, ...] | None = None) -> Tensor:
-        return self._read(name, stored or (length,), (length, 2))
+    def shares(self, name: str, length: int, *, of_previous: bool = False) -> Tensor:
+        del of_previous
+        return self._read(name, (length,), (length, 2))
 
     def small_columns(
         self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]

@@ -50,6 +50,18 @@ def test_step(published: str, used: str) -> None:
     assert list(as_layers_use("step3p7", tensors)) == [f"model.language_model.layers.3.{used}"]
 
 
+def test_rwkv6_has_matrices_without_modules() -> None:
+    attention = "rwkv.blocks.3.attention"
+    tensors = _tensors(
+        f"{attention}.time_maa_w2", f"{attention}.time_decay_w1", f"{attention}.time_maa_w"
+    )
+    assert list(as_layers_use("rwkv6", tensors)) == [
+        f"{attention}.time_maa_w2.weight",
+        f"{attention}.time_decay_w1.weight",
+        f"{attention}.time_maa_w",
+    ]
+
+
 def test_other_models_have_the_names_of_their_files() -> None:
     tensors = _tensors("embed.weight")
     assert as_layers_use("llama", tensors) is tensors

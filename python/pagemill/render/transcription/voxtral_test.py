@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from pagemill.render.errors import RenderError
+from pagemill.render.transcription.base import SpeechTask, Transcription
+from pagemill.render.transcription.table import find, open_transcription
 from pagemill.render.transcription.testing.speech_tokenizers import (
     VOXTRAL_CONTROL,
     byte_tokenizer,
     checkpoint,
 )
-from pagemill.render.transcription.base import SpeechTask, Transcription
-from pagemill.render.transcription.table import find, open_transcription
 
 TOKENIZER = byte_tokenizer(VOXTRAL_CONTROL, first=True)
 

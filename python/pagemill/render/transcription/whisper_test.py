@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from pagemill.render.errors import RenderError
+from pagemill.render.transcription.base import Span, SpeechTask
+from pagemill.render.transcription.table import find, open_transcription
 from pagemill.render.transcription.testing.speech_tokenizers import (
     WHISPER_CONTROL,
     byte_tokenizer,
     checkpoint,
     whisper_tokenizer,
 )
-from pagemill.render.transcription.base import Span, SpeechTask
-from pagemill.render.transcription.table import find, open_transcription
 from pagemill.render.transcription.whisper import Whisper
 
 TOKENIZER = whisper_tokenizer()

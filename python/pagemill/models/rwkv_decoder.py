@@ -1,0 +1,119 @@
+"""What RWKV-4, RWKV-5 and RWKV-6 have in common.
+
+Weights: `rwkv.blocks.<i>.{ln1, attention.*, ln2, feed_forward.*}`, `rwkv.{embeddings,
+blocks.0.pre_ln, ln_out}`, `head` unless tied.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Self
+
+from pagemill import ops
+from pagemill.layers import embedding
+from pagemill.layers.base import Weights
+from pagemill.layers.matrix_wkv import WkvHeads
+from pagemill.layers.norm import layer_norm
+from pagemill.layers.stack import stack
+from pagemill.models.base import (
+    IGNORED_IN_DECODERS,
+    Config,
+    ModelConfigError,
+    ModelTraits,
+    StepInputs,
+)
+from pagemill.models.config_keys import epsilon, flag, number, positive_int
+from pagemill.ops.trace import Tensor
+
+_EMBEDDING = "rwkv.embeddings"
+# For models that state none: states have no positions, but tables of checkpoints have a size.
+# `context_length` is that of texts in training.
+_MAX_MODEL_LEN = 2**17
+_FINAL_EPS = 1e-5  # of ln_out, which has no key
+
+
+class RwkvDecoder(ABC):
+    """One RWKV model, whose layers a family adds."""
+
+    ignored = IGNORED_IN_DECODERS
+
+    def __init__(self, config: Config) -> None:
+        self.hidden_size = positive_int(config, "hidden_size")
+        self._vocab_size = positive_int(config, "vocab_size")
+        self._layers = positive_int(config, "num_hidden_layers")
+        self._max_model_len = positive_int(config, "max_position_embeddings", _MAX_MODEL_LEN)
+        self._eps = epsilon(config, "layer_norm_epsilon", 1e-5)
+        self._rescale_every = _rescale_every(config)
+        self._tied = flag(config, "tie_word_embeddings", False)
+
+    @classmethod
+    def from_config(cls, config: Config) -> Self:
+        return cls(config)
+
+    @abstractmethod
+    def mixer(self, weights: Weights, prefix: str, layer: int, x: Tensor) -> Tensor:
+        """What stands in place of attention, of x [T, H]."""
+
+    @abstractmethod
+    def feed_forward(self, weights: Weights, prefix: str, layer: int, x: Tensor) -> Tensor:
+        """The feed-forward layer, of x [T, H]."""
+
+    @property
+    def traits(self) -> ModelTraits:
+        return ModelTraits(
+            self._vocab_size, self.hidden_size, self._max_model_len, causal=True, generates=True
+        )
+
+    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
+        table = (self._vocab_size, self.hidden_size)
+        x = inputs.with_media(embedding.embedding(weights, _EMBEDDING, inputs.token_ids, table))
+        x = layer_norm(weights, "rwkv.blocks.0.pre_ln", x, self._eps)
+        x = stack(weights, x, self._layers, lambda i, x: self._layer(weights, i, x))
+        return layer_norm(weights, "rwkv.ln_out", x, _FINAL_EPS)
+
+    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
+        head = _EMBEDDING if self._tied else "head"
+        return embedding.logits(weights, rows, self._vocab_size, head)
+
+    def _layer(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
+        prefix = f"rwkv.blocks.{layer}"
+        # The residual stream is halved every few layers, so that it fits f16, and so is what is
+        # added to it.
+        every = self._rescale_every
+        scale = 0.5 ** (layer // every) if every > 0 else 1.0
+        y = layer_norm(weights, f"{prefix}.ln1", x, self._eps)
+        y = self.mixer(weights, f"{prefix}.attention", layer, y)
+        x = ops.add(x, ops.scale(y, scale))
+        y = layer_norm(weights, f"{prefix}.ln2", x, self._eps)
+        y = self.feed_forward(weights, f"{prefix}.feed_forward", layer, y)
+        x = ops.add(x, ops.scale(y, scale))
+        return ops.scale(x, 0.5) if every > 0 and (layer + 1) % every == 0 else x
+
+
+def wkv_heads(config: Config) -> WkvHeads:
+    """The heads of RWKV-5 and RWKV-6. Their results are divided by `head_size_divisor` before they
+    are normalized, which the norm's eps stands for.
+
+    Raises:
+        ModelConfigError: heads of `head_size` do not divide the features of attention.
+    """
+    width = positive_int(config, "attention_hidden_size", positive_int(config, "hidden_size"))
+    size = positive_int(config, "head_size", 64)
+    if width % size:
+        raise ModelConfigError(f"head_size={size} does not divide {width} features of attention")
+    divisor = positive_int(config, "head_size_divisor", 8)
+    return WkvHeads(width // size, size, eps=1e-5 * divisor**2)
+
+
+def intermediate_size(config: Config) -> int:
+    """That of RWKV-5 and RWKV-6: by default 3.5 times the hidden size, in whole blocks of 32."""
+    default = positive_int(config, "hidden_size") * 7 // 2 // 32 * 32
+    return positive_int(config, "intermediate_size", default)
+
+
+def _rescale_every(config: Config) -> int:
+    """Layers after which the residual stream is halved; 0 or less for never."""
+    value = number(config, "rescale_every", 6)
+    if not value.is_integer():
+        raise ModelConfigError(f"rescale_every must be a number of layers, it is {value:g}")
+    return int(value)
