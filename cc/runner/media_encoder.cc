@@ -8,7 +8,9 @@
 namespace pagemill::runner {
 namespace {
 
-constexpr std::string_view kEmbeddings = "embeddings";  // the encoder's output
+// The encoder's outputs.
+constexpr std::string_view kEmbeddings = "embeddings";
+constexpr std::string_view kRowEnds = "row_end";
 
 Status CheckAtLeast(const char* field, int32_t value, int32_t least) {
   if (value >= least) return OkStatus();
@@ -35,8 +37,10 @@ Status MediaEncoderOptions::Validate() const {
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("class_tokens", class_tokens, 0));
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("width", width, 1));
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_items", max_items, 1));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("tile_rows", tile_rows, 0));
   if (max_step_tokens == 0) return OkStatus();
-  return CheckAtLeast("max_step_tokens", max_step_tokens, class_tokens + format.rows);
+  const int32_t most = tile_rows > 0 ? tile_rows : format.rows;
+  return CheckAtLeast("max_step_tokens", max_step_tokens, class_tokens + most);
 }
 
 StatusOr<std::unique_ptr<MediaEncoder>> MediaEncoder::Create(program::Executor* executor,
@@ -50,56 +54,63 @@ MediaEncoder::MediaEncoder(program::Executor* executor, const MediaEncoderOption
 
 Status MediaEncoder::Apply(const step::StepPlan& plan, const BatchState& batch) {
   for (const std::string& id : plan.released_media) kept_.erase(id);
-  Items items;
+  std::vector<Part> parts;
   for (const step::ScheduledRequest& entry : plan.scheduled) {
     const step::GrowingList<step::MediaItem>& media = batch.request(entry.index)->media;
     for (int32_t index : entry.media_to_encode) {
       if (index < 0 || static_cast<size_t>(index) >= media.size()) {
         return Internal("step plan: it encodes a media item that the request does not have");
       }
-      items.push_back(&media[static_cast<size_t>(index)]);
+      // Admission has checked it against the same format.
+      const step::MediaItem& item = media[static_cast<size_t>(index)];
+      const Status fits = step::CheckFeatures(item, options_.format);
+      if (!fits.ok()) return Internal("media item '" + item.content_id + "' " + fits.message());
+      AppendParts(item, &parts);
     }
   }
-  // Admission has checked them against the same format.
-  for (const step::MediaItem* item : items) {
-    const Status fits = step::CheckFeatures(*item, options_.format);
-    if (!fits.ok()) return Internal("media item '" + item->content_id + "' " + fits.message());
-  }
-  for (std::span<const step::MediaItem* const> rest = items; !rest.empty();) {
-    const size_t count = ItemsOfStep(rest);
+  for (std::span<const Part> rest = parts; !rest.empty();) {
+    const size_t count = PartsOfStep(rest);
     PAGEMILL_RETURN_IF_ERROR(Encode(rest.first(count)));
     rest = rest.subspan(count);
   }
   return Gather(plan, batch);
 }
 
-int32_t MediaEncoder::EncoderTokens(const step::MediaItem& item) const {
-  return options_.class_tokens + item.features->rows;
+int32_t MediaEncoder::EncoderTokens(const Part& part) const {
+  return options_.class_tokens + part.rows;
 }
 
-size_t MediaEncoder::ItemsOfStep(std::span<const step::MediaItem* const> items) const {
-  const auto most = std::min(items.size(), static_cast<size_t>(options_.max_items));
+void MediaEncoder::AppendParts(const step::MediaItem& item, std::vector<Part>* parts) const {
+  const int32_t rows = item.features->rows;
+  const int32_t each = options_.tile_rows > 0 ? options_.tile_rows : rows;
+  for (int32_t first = 0; first < rows; first += each) {
+    parts->push_back({&item, first, std::min(each, rows - first)});
+  }
+}
+
+size_t MediaEncoder::PartsOfStep(std::span<const Part> parts) const {
+  const auto most = std::min(parts.size(), static_cast<size_t>(options_.max_items));
   if (options_.max_step_tokens == 0) return most;
   size_t count = 0;
   int64_t tokens = 0;
   while (count < most) {
-    tokens += EncoderTokens(*items[count]);
+    tokens += EncoderTokens(parts[count]);
     if (tokens > options_.max_step_tokens) break;
     ++count;
   }
   return count;
 }
 
-void MediaEncoder::MakeStep(std::span<const step::MediaItem* const> items) {
+void MediaEncoder::MakeStep(std::span<const Part> parts) {
   for (std::vector<int32_t>* array :
        {&positions_, &query_start_, &seq_lens_, &patch_rows_, &grid_positions_}) {
     array->clear();
   }
   const int32_t apart =
-      options_.format.any_size ? options_.format.rows / options_.format.tokens : 1;
+      options_.format.any_size ? std::max(1, options_.format.rows / options_.format.tokens) : 1;
   query_start_.push_back(0);
-  for (const step::MediaItem* item : items) {
-    const int32_t count = EncoderTokens(*item);
+  for (const Part& part : parts) {
+    const int32_t count = EncoderTokens(part);
     for (int32_t p = 0; p < count; ++p) {
       const int32_t row = p - options_.class_tokens;
       const bool whole = row + apart <= item->features->rows;
@@ -109,8 +120,10 @@ void MediaEncoder::MakeStep(std::span<const step::MediaItem* const> items) {
     if (options_.format.grid) {
       const auto class_elements = static_cast<size_t>(options_.class_tokens) * ops::kGridDims;
       grid_positions_.resize(grid_positions_.size() + class_elements);
-      grid_positions_.insert(grid_positions_.end(), item->features->row_positions.begin(),
-                             item->features->row_positions.end());
+      const int32_t* rows =
+          part.item->features->row_positions.data() + int64_t{part.first_row} * ops::kGridDims;
+      grid_positions_.insert(grid_positions_.end(), rows,
+                             rows + int64_t{part.rows} * ops::kGridDims);
     }
     query_start_.push_back(query_start_.back() + count);
     seq_lens_.push_back(count);
@@ -118,20 +131,21 @@ void MediaEncoder::MakeStep(std::span<const step::MediaItem* const> items) {
   token_ids_.assign(positions_.size(), 0);
 }
 
-Status MediaEncoder::Encode(std::span<const step::MediaItem* const> items) {
-  MakeStep(items);
+Status MediaEncoder::Encode(std::span<const Part> parts) {
+  MakeStep(parts);
   std::vector<float> values;
+  const int64_t channels = options_.format.channels;
   // Where every token has features, those of class tokens are zeros.
   const int32_t zeros = options_.format.any_size ? options_.class_tokens : 0;
-  for (const step::MediaItem* item : items) {
-    values.resize(values.size() + static_cast<size_t>(zeros) * options_.format.channels);
-    values.insert(values.end(), item->features->values.begin(), item->features->values.end());
+  for (const Part& part : parts) {
+    values.resize(values.size() + static_cast<size_t>(zeros * channels));
+    const float* rows = part.item->features->values.data() + part.first_row * channels;
+    values.insert(values.end(), rows, rows + part.rows * channels);
   }
-  const TensorView features =
-      Store(values, options_.format.channels, options_.features_type, &features_);
+  const TensorView features = Store(values, channels, options_.features_type, &features_);
   const ops::StepBatch batch = {
       {.num_tokens = static_cast<int32_t>(positions_.size()),
-       .num_requests = static_cast<int32_t>(items.size()),
+       .num_requests = static_cast<int32_t>(parts.size()),
        .num_media_rows = static_cast<int32_t>(patch_rows_.size()),
        .token_ids = token_ids_.data(),
        .positions = positions_.data(),
@@ -143,13 +157,13 @@ Status MediaEncoder::Encode(std::span<const step::MediaItem* const> items) {
       {&features, 1}};
   program::ExecutorOutput output;
   PAGEMILL_RETURN_IF_ERROR(executor_->Execute(batch, &output));
-  return Keep(items, output.Find(kEmbeddings));
+  return Keep(parts, output);
 }
 
-Status MediaEncoder::Keep(std::span<const step::MediaItem* const> items,
-                          const TensorView& embeddings) {
+Status MediaEncoder::Keep(std::span<const Part> parts, const program::ExecutorOutput& output) {
+  const TensorView embeddings = output.Find(kEmbeddings);
   int64_t tokens = 0;
-  for (const step::MediaItem* item : items) tokens += step::NumEmbeddings(*item);
+  for (const Part& part : parts) tokens += step::NumEmbeddings(part.rows, options_.format);
   if (embeddings.rank != 2 || embeddings.shape[1] != options_.width ||
       embeddings.shape[0] != tokens) {
     return Internal("the encoder's output is not an embedding of " +
@@ -157,16 +171,46 @@ Status MediaEncoder::Keep(std::span<const step::MediaItem* const> items,
                     " tokens");
   }
   int64_t first = 0;
-  for (const step::MediaItem* item : items) {
+  for (const Part& part : parts) {
     TensorView own = embeddings;
     own.data = embeddings.Row<std::byte>(first);
-    own.shape[0] = step::NumEmbeddings(*item);
-    std::vector<float> values(static_cast<size_t>(own.Elements()));
-    ToFloat(own, values.data());
-    kept_[item->content_id] = std::move(values);
+    own.shape[0] = step::NumEmbeddings(part.rows, options_.format);
+    std::vector<float>& kept = kept_[part.item->content_id];
+    if (part.first_row == 0) kept.clear();
+    const size_t before = kept.size();
+    kept.resize(before + static_cast<size_t>(own.Elements()));
+    ToFloat(own, kept.data() + before);
     first += own.shape[0];
+    if (!part.last()) continue;
+    PAGEMILL_RETURN_IF_ERROR(Place(*part.item, output.Find(kRowEnds), &kept));
+    ++num_encoded_items_;
   }
-  num_encoded_items_ += static_cast<int64_t>(items.size());
+  return OkStatus();
+}
+
+Status MediaEncoder::Place(const step::MediaItem& item, const TensorView& row_end,
+                           std::vector<float>* values) {
+  const std::vector<int32_t>& placement = item.features->placement;
+  if (placement.empty()) return OkStatus();
+  const int64_t width = options_.width;
+  std::vector<float> end;
+  if (row_end.rank == 2 && row_end.shape[0] > 0 && row_end.shape[1] == width) {
+    TensorView one = row_end;
+    one.shape[0] = 1;
+    end.resize(static_cast<size_t>(width));
+    ToFloat(one, end.data());
+  }
+  std::vector<float> placed;
+  placed.reserve(placement.size() * static_cast<size_t>(width));
+  for (int32_t index : placement) {
+    if (index == step::kRowEnd && end.empty()) {
+      return Internal("media item '" + item.content_id +
+                      "' has ends of rows, but its encoder has no embedding for them");
+    }
+    const float* from = index == step::kRowEnd ? end.data() : values->data() + index * width;
+    placed.insert(placed.end(), from, from + width);
+  }
+  *values = std::move(placed);
   return OkStatus();
 }
 

@@ -11,6 +11,10 @@
 // one output, `embeddings`, with step::NumEmbeddings() rows for each item. The model's program has
 // one input besides step arrays, the embeddings [media_rows, width].
 //
+// Tiles: with options.tile_rows each so many rows of an item are a request of the encoder's step,
+// behind class tokens of their own; tiles of an item may be in several steps. Items whose placement
+// has ends of rows need a second output, `row_end` [tokens, width], of equal rows.
+//
 // Items of one size (format.any_size = false): media_rows of the encoder's step are the tokens that
 // have features, which are [media_rows, channels]. Items of any size, where an embedding is made of
 // rows that follow each other: features are [tokens, channels], zeros for class tokens, and
@@ -51,11 +55,12 @@ struct MediaEncoderOptions {
   step::MediaFormat format;             // of every item
   int32_t class_tokens = 0;             // of the encoder, in front of an item's rows
   int32_t width = 0;                    // of an embedding
-  int32_t max_items = 1;                // of one step of the encoder
+  int32_t max_items = 1;                // of one step of the encoder, or tiles of them
   int32_t max_step_tokens = 0;          // of one step of the encoder; 0: those of max_items
   DType features_type = DType::kF32;    // of the encoder's input: f32, bf16 or f16
   DType embeddings_type = DType::kF32;  // of the input of the model's program, likewise
   bool text_rows = false;               // whether the model's program reads them
+  int32_t tile_rows = 0;                // of a tile; 0: items have no tiles
 
   // kInvalidArgument names the field and its value.
   Status Validate() const;
@@ -76,15 +81,25 @@ class MediaEncoder {
   int64_t num_encoded_items() const { return num_encoded_items_; }  // since the beginning
 
  private:
-  using Items = std::vector<const step::MediaItem*>;
+  // Rows of an item that attend to each other: all, or those of a tile.
+  struct Part {
+    const step::MediaItem* item;
+    int32_t first_row;
+    int32_t rows;
+
+    bool last() const { return first_row + rows == item->features->rows; }
+  };
 
   MediaEncoder(program::Executor* executor, const MediaEncoderOptions& options);
-  int32_t EncoderTokens(const step::MediaItem& item) const;
-  // How many of the first items a step of the encoder takes, at least one.
-  size_t ItemsOfStep(std::span<const step::MediaItem* const> items) const;
-  Status Encode(std::span<const step::MediaItem* const> items);
-  void MakeStep(std::span<const step::MediaItem* const> items);
-  Status Keep(std::span<const step::MediaItem* const> items, const TensorView& embeddings);
+  int32_t EncoderTokens(const Part& part) const;
+  void AppendParts(const step::MediaItem& item, std::vector<Part>* parts) const;
+  // How many of the first parts a step of the encoder takes, at least one.
+  size_t PartsOfStep(std::span<const Part> parts) const;
+  Status Encode(std::span<const Part> parts);
+  void MakeStep(std::span<const Part> parts);
+  Status Keep(std::span<const Part> parts, const program::ExecutorOutput& output);
+  // Puts the embeddings of a whole item where its tokens are.
+  Status Place(const step::MediaItem& item, const TensorView& row_end, std::vector<float>* values);
   Status Gather(const step::StepPlan& plan, const BatchState& batch);
   Status GatherEntry(const step::ScheduledRequest& entry, const step::Request& request,
                      int32_t first_token);

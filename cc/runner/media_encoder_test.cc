@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -362,6 +364,103 @@ TEST(MediaEncoder, EndsOfRowsKeepTheirOwnEmbeddings) {
     }
     EXPECT_TRUE(rows == expected) << border;
   }
+}
+
+// Gives a row the embedding {its first channel, its position}, and ends of rows {-7, width}.
+class TilesEncoder final : public program::Executor {
+ public:
+  Status Enqueue(const ops::StepBatch& batch) override {
+    requests_of_steps.push_back(batch.num_requests);
+    embeddings_.clear();
+    row_ends_.clear();
+    for (int32_t m = 0; m < batch.num_media_rows; ++m) {
+      const int32_t token = batch.media_rows[m];
+      embeddings_.push_back(batch.inputs[0].Row<const float>(token)[0]);
+      embeddings_.push_back(static_cast<float>(batch.positions[token]));
+    }
+    for (int32_t t = 0; t < batch.num_tokens; ++t) {
+      row_ends_.insert(row_ends_.end(), {-7.0f, static_cast<float>(kWidth)});
+    }
+    return OkStatus();
+  }
+  Status Collect(program::ExecutorOutput* output) override {
+    const auto view = [](std::vector<float>* values) {
+      return TensorView::Dense(values->data(), DType::kF32,
+                               {static_cast<int64_t>(values->size()) / kWidth, kWidth});
+    };
+    outputs_ = {{{"embeddings", view(&embeddings_)}, {"row_end", view(&row_ends_)}}};
+    output->outputs = std::span<const program::OutputView>(outputs_).first(has_row_end ? 2 : 1);
+    return OkStatus();
+  }
+
+  bool has_row_end = true;
+  std::vector<int32_t> requests_of_steps;
+
+ private:
+  std::vector<float> embeddings_, row_ends_;
+  std::array<program::OutputView, 2> outputs_;
+};
+
+// Three tiles of two rows; row r has the first channel r. The second and third lie side by side.
+MediaItem ItemOfTiles(int32_t first_token) {
+  auto features = std::make_shared<step::MediaFeatures>();
+  features->rows = 6;
+  features->channels = kChannels;
+  for (int32_t r = 0; r < 6; ++r) {
+    features->values.insert(features->values.end(), {static_cast<float>(r), 0.0f});
+  }
+  features->placement = {0, 1, 2, 4, step::kRowEnd, 3, 5, step::kRowEnd};
+  return {"tiles", first_token, 8, features};
+}
+
+TEST(MediaEncoder, TilesAreEncodedOneByOneAndPlacedRowByRow) {
+  for (const int32_t max_items : {1, 2, 4}) {
+    TilesEncoder encoder;
+    const auto media = *MediaEncoder::Create(
+        &encoder,
+        {.format = {.rows = 8, .channels = kChannels, .tokens = 8, .any_size = true},
+         .class_tokens = 1,
+         .width = kWidth,
+         .max_items = max_items,
+         .tile_rows = 2});
+    BatchState batch(SmallLimits());
+    const auto request = RequestWith({ItemOfTiles(3)});
+    std::vector<MediaRow> rows;
+    for (const auto [begin, end] : {std::pair(0, 6), std::pair(6, 20)}) {
+      StepPlan plan;
+      plan.scheduled = {Entry(0, begin == 0 ? request : nullptr, begin, end - begin)};
+      if (begin == 0) plan.scheduled[0].media_to_encode = {0};
+      ASSERT_TRUE(batch.Apply(plan).ok());
+      ASSERT_TRUE(media->Apply(plan, batch).ok());
+      ops::StepBatch step = batch.view();
+      media->AddTo(&step);
+      for (int32_t m = 0; m < step.num_media_rows; ++m) {
+        const float* row = step.inputs[0].Row<const float>(m);
+        rows.push_back({begin + step.media_rows[m], {row, row + kWidth}});
+      }
+    }
+    const std::vector<float> end = {-7, kWidth};
+    const std::vector<MediaRow> expected = {{3, {0, 1}}, {4, {1, 2}}, {5, {2, 1}}, {6, {4, 1}},
+                                            {7, end},    {8, {3, 2}}, {9, {5, 2}}, {10, end}};
+    EXPECT_TRUE(rows == expected) << max_items;
+    const auto steps = static_cast<size_t>((3 + max_items - 1) / max_items);
+    EXPECT_EQ(encoder.requests_of_steps.size(), steps);
+    EXPECT_EQ(media->num_encoded_items(), 1);
+  }
+}
+
+TEST(MediaEncoder, EndsOfRowsNeedAnEmbedding) {
+  TilesEncoder encoder;
+  encoder.has_row_end = false;
+  const auto media = *MediaEncoder::Create(
+      &encoder, {.format = {.rows = 8, .channels = kChannels, .tokens = 8, .any_size = true},
+                 .width = kWidth,
+                 .tile_rows = 2});
+  BatchState batch(SmallLimits());
+  StepPlan plan;
+  plan.scheduled = {Entry(0, RequestWith({ItemOfTiles(3)}), 0, 20, {0})};
+  ASSERT_TRUE(batch.Apply(plan).ok());
+  EXPECT_NE(media->Apply(plan, batch).message().find("no embedding for them"), std::string::npos);
 }
 
 // An encoder of items of any size whose class tokens have features, zeros.

@@ -45,11 +45,26 @@ int64_t TokensFor(int64_t embeddings, int32_t row_tokens) {
   return embeddings + embeddings / row_tokens;
 }
 
+Status CheckPlacement(const MediaItem& item, int32_t embeddings, const MediaFormat& format) {
+  const std::vector<int32_t>& placement = item.features->placement;
+  if (placement.size() != static_cast<size_t>(item.num_tokens) ||
+      item.num_tokens > format.tokens || item.features->row_tokens != 0) {
+    return InvalidArgument("has places for " + std::to_string(placement.size()) +
+                           " tokens, but it has " + std::to_string(item.num_tokens) +
+                           " of at most " + std::to_string(format.tokens));
+  }
+  if (std::all_of(placement.begin(), placement.end(),
+                  [embeddings](int32_t p) { return p >= kRowEnd && p < embeddings; })) {
+    return OkStatus();
+  }
+  return InvalidArgument("has places of other embeddings than its " + std::to_string(embeddings));
+}
+
 }  // namespace
 
-int32_t NumEmbeddings(const MediaItem& item) {
-  const int32_t row = item.features->row_tokens;
-  return row == 0 ? item.num_tokens : item.num_tokens / (row + 1) * row;
+int32_t NumEmbeddings(int32_t rows, const MediaFormat& format) {
+  if (!format.any_size) return format.tokens;
+  return static_cast<int32_t>(int64_t{rows} * format.tokens / format.rows);
 }
 
 Status CheckFeatures(const MediaItem& item, const MediaFormat& format) {
@@ -62,8 +77,11 @@ Status CheckFeatures(const MediaItem& item, const MediaFormat& format) {
                            ", but this model takes " + (format.any_size ? "at most " : "") +
                            Shape(format.rows, format.channels));
   }
-  const int64_t embeddings =
-      format.any_size ? int64_t{features.rows} * format.tokens / format.rows : format.tokens;
+  const int32_t embeddings = NumEmbeddings(features.rows, format);
+  if (!features.placement.empty()) {
+    PAGEMILL_RETURN_IF_ERROR(CheckPlacement(item, embeddings, format));
+    return CheckGrid(item, format);
+  }
   const int64_t tokens = TokensFor(embeddings, features.row_tokens);
   if (tokens < 0) {
     return InvalidArgument("has rows of " + std::to_string(features.row_tokens) +

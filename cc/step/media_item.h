@@ -16,6 +16,10 @@
 // Rows. A model may have a token of its own behind each row of an image ([IMG_BREAK]): an item's
 // embeddings then come in rows of MediaFeatures::row_tokens, and the token behind each row, which
 // is one of the item's tokens, keeps its own embedding. A content id is a hash of that number, too.
+//
+// Placement. An item may be an image in tiles that are encoded one by one, while its tokens go row
+// by row across tiles, and some embeddings are left out: MediaFeatures::placement lists, for each
+// token, the embedding that takes its place. A content id is a hash of it, too.
 #ifndef PAGEMILL_CC_STEP_MEDIA_ITEM_H_
 #define PAGEMILL_CC_STEP_MEDIA_ITEM_H_
 
@@ -29,6 +33,7 @@
 namespace pagemill::step {
 
 inline constexpr int32_t kMediaGridDims = 3;  // time, row and column
+inline constexpr int32_t kRowEnd = -1;        // in MediaFeatures::placement
 
 // What an encoder reads of a media item, such as the patches of an image.
 struct MediaFeatures {
@@ -41,6 +46,9 @@ struct MediaFeatures {
   int32_t next_position = 0;                  // of the token behind the item, from the item's start
   // Embeddings of a row, behind which is a token that keeps its own; 0: the item has no rows.
   int32_t row_tokens = 0;
+  // [num_tokens], each the number of an embedding in the encoder's order, or kRowEnd for the one
+  // that the encoder has for ends of rows; empty: all embeddings in order. Not with row_tokens.
+  std::vector<int32_t> placement = {};
 };
 
 // The output of an encoder takes the place of the embeddings of `num_tokens` placeholder tokens,
@@ -65,8 +73,8 @@ struct MediaFormat {
   bool grid = false;      // items have positions of several dimensions
 };
 
-// Embeddings that the encoder gives for the item, which has features.
-int32_t NumEmbeddings(const MediaItem& item);
+// Embeddings that the encoder gives for so many rows of an item of this format.
+int32_t NumEmbeddings(int32_t rows, const MediaFormat& format);
 
 // kInvalidArgument if the item is not of this format; the message begins with "has".
 Status CheckFeatures(const MediaItem& item, const MediaFormat& format);

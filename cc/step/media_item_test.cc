@@ -57,11 +57,29 @@ TEST(MediaItemTest, RowsOfEmbeddingsEndWithATokenOfTheModel) {
   features.row_tokens = 3;  // two rows of 3 of 6 embeddings
   EXPECT_EQ(Problem(features, 8, format), "");
   EXPECT_NE(Problem(features, 6, format).find("takes the place of 8"), std::string::npos);
-  EXPECT_EQ(NumEmbeddings({"id", 0, 8, std::make_shared<MediaFeatures>(features)}), 6);
+  EXPECT_EQ(NumEmbeddings(features.rows, format), 6);
   for (const int32_t row_tokens : {4, -3}) {
     features.row_tokens = row_tokens;
     EXPECT_NE(Problem(features, 8, format).find("which 6 do not fill"), std::string::npos);
   }
+}
+
+TEST(MediaItemTest, APlacementHasAnEmbeddingForEachToken) {
+  const MediaFormat format = {.rows = 40, .channels = 2, .tokens = 10, .any_size = true};
+  MediaFeatures features = {.rows = 24, .channels = 2, .values = std::vector<float>(48)};
+  features.placement = {0, 5, kRowEnd, 2, 2, kRowEnd, 0};  // of 6 embeddings
+  EXPECT_EQ(Problem(features, 7, format), "");
+  EXPECT_NE(Problem(features, 6, format).find("places for 7 tokens, but it has 6"),
+            std::string::npos);
+  features.placement.resize(11);
+  EXPECT_NE(Problem(features, 11, format).find("of at most 10"), std::string::npos);
+  for (const int32_t wrong : {6, -2}) {
+    features.placement = {0, wrong};
+    EXPECT_NE(Problem(features, 2, format).find("other embeddings than its 6"), std::string::npos);
+  }
+  features.placement = {0, 1};
+  features.row_tokens = 1;
+  EXPECT_NE(Problem(features, 2, format), "");
 }
 
 TEST(MediaItemTest, PositionsLieInTheItem) {

@@ -242,11 +242,14 @@ def test_families_without_a_row_are_named() -> None:
     covered = {_architecture(family) for family in FAMILIES.values()}
     encoders = {name for name, row in ARCHITECTURES.items() if row.task == "embeddings"}
     assert sorted(ARCHITECTURES.keys() - covered - encoders) == [
+        "AyaVisionForConditionalGeneration",
+        "Cohere2VisionForConditionalGeneration",
         "Glm4vForConditionalGeneration",
         "Glm4vMoeForConditionalGeneration",
         "Idefics3ForConditionalGeneration",
         "InternVLForConditionalGeneration",
         "LlavaForConditionalGeneration",
+        "LlavaNextForConditionalGeneration",
         "Qwen2AudioForConditionalGeneration",
         "Qwen2VLForConditionalGeneration",
         "Qwen2_5_VLForConditionalGeneration",

@@ -139,6 +139,8 @@ def test_encoders_of_both_executors(changes: dict[str, Any], tmp_path: Path) -> 
     assert encoder is not None
     assert encoder.traits.tokens * 2 == len(expected)
     tokens = np.arange(20, dtype=np.int32)
+    rows = np.stack([encoder.features(PreparedMedia("image", p)).rows for p in pixels])
+    with_class_tokens = np.pad(rows, ((0, 0), (1, 0), (0, 0))).reshape(20, -1)
     batch = {
         "token_ids": tokens * 0,
         "positions": tokens % 10,
@@ -147,11 +149,7 @@ def test_encoders_of_both_executors(changes: dict[str, Any], tmp_path: Path) -> 
         "logits_rows": tokens[:0],
         "media_rows": tokens[tokens % 10 != 0],
         "kv": [],
-        "inputs": {
-            "features": np.concatenate(
-                [encoder.features(PreparedMedia("image", p)).rows for p in pixels]
-            )
-        },
+        "inputs": {"features": with_class_tokens},
     }
     for run in (
         _native.NativeExecutor(
@@ -255,7 +253,7 @@ def test_images_that_do_not_fit_are_refused(model: ImageModel) -> None:
         good = np.zeros((9, 192), np.float32)
         for num_tokens, features, message in (
             (9, None, "has no features"),
-            (9, good[:8], "features of 8 rows of 192 channels, but this model"),
+            (10, np.zeros((10, 192), np.float32), "features of 10 rows of 192 channels, but this"),
             (8, good, "has 8 tokens, but an item of this model takes the place of 9"),
         ):
             with pytest.raises(status_error, match=message):

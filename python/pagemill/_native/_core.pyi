@@ -497,6 +497,7 @@ class MediaEncoderOptions:
         any_size: bool = False,
         grid: bool = False,
         text_rows: bool = False,
+        tile_rows: int = 0,
     ) -> None: ...
 
 class SuffixProposerOptions:
@@ -585,7 +586,8 @@ class MediaItem:
 
     `positions` of a model with M-RoPE: of the rows, [rows, 3], of the tokens, [num_tokens, 3], and
     of the token behind the item. Behind each `row_tokens` embeddings, if not 0, is a token that
-    keeps its own, which counts among `num_tokens`.
+    keeps its own, which counts among `num_tokens`. `placement` [num_tokens] has the embedding of
+    each token, as the encoder counts them, or -1 for that of ends of rows; None: all in order.
     """
 
     def __init__(
@@ -596,6 +598,7 @@ class MediaItem:
         features: NDArray[np.float32] | None = None,
         positions: tuple[NDArray[np.int32], NDArray[np.int32], int] | None = None,
         row_tokens: int = 0,
+        placement: NDArray[np.int32] | None = None,
     ) -> None: ...
 
 class InputChunk:

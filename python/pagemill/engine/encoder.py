@@ -13,7 +13,6 @@ from typing import Any
 from pagemill import _native
 from pagemill.config import EngineConfig
 from pagemill.engine.executor_sizes import ExecutorSizes
-from pagemill.inputs.prompt_embeds import ROWS_PER_ITEM
 from pagemill.runner.build import BuiltEncoder, BuiltModel
 
 # Tokens of a step of the encoder, unless one item has more: enough to fill the machine.
@@ -55,13 +54,13 @@ class EncoderSizes:
         if built.encoder is None:
             return None
         traits = built.encoder.traits
-        items = max(1, sizes.max_num_tokens // traits.tokens)
-        if built.embeds_width:
-            items = max(items, ROWS_PER_ITEM)
+        most = max(sizes.max_num_tokens // traits.tokens, -(-traits.most_tokens // traits.tokens))
+        items = max(1, most)
         step_tokens = items * traits.tokens
         item_tokens = traits.rows + traits.class_tokens
-        # An item of any size may be as large as a step.
-        together = items if traits.any_size else min(items, max(1, _STEP_TOKENS // item_tokens))
+        # An item of any size may be as large as a step, but its tiles need not be encoded together.
+        whole = traits.any_size and not traits.tiles
+        together = items if whole else min(items, max(1, _STEP_TOKENS // item_tokens))
         tokens = together * item_tokens
         return cls(built.encoder, min(together, _STEP_ITEMS), tokens, step_tokens, sizes, config)
 
@@ -97,6 +96,7 @@ class EncoderSizes:
             any_size=traits.merged,
             grid=traits.grid,
             text_rows=traits.encoder_decoder,
+            tile_rows=traits.rows if traits.tiles else 0,
         )
 
     def memory(self) -> EncoderMemory:

@@ -161,6 +161,8 @@ def _content_id(features: MediaFeatures) -> str:
         digest.update(features.positions.next.to_bytes(4, "little"))
     if features.row_tokens:
         digest.update(features.row_tokens.to_bytes(4, "little"))
+    if features.placement is not None:
+        digest.update(features.placement.tobytes())
     return digest.hexdigest()
 
 

@@ -32,7 +32,11 @@ DECODER = client_messages()
 def prompt() -> RenderedPrompt:
     grid = np.arange(6, dtype=np.int32).reshape(2, 3)
     features = MediaFeatures(
-        np.arange(8, dtype=np.float32).reshape(2, 4), 2, GridPositions(grid, grid, 3), 1
+        np.arange(8, dtype=np.float32).reshape(2, 4),
+        2,
+        GridPositions(grid, grid, 3),
+        1,
+        np.array([1, -1], np.int32),
     )
     return RenderedPrompt(np.arange(5, dtype=np.int32), (MediaItem("sha", 1, features),))
 
@@ -50,6 +54,7 @@ def test_a_request_arrives_as_it_was() -> None:
     (item,), (sent,) = request.prompt.media, prompt().media
     assert (item.content_id, item.first_token, item.features.tokens) == ("sha", 1, 2)
     assert item.features.row_tokens == 1
+    assert item.features.placement is not None and item.features.placement.tolist() == [1, -1]
     assert np.array_equal(item.features.rows, sent.features.rows)
     assert item.features.positions is not None and item.features.positions.next == 3
     assert item.features.positions.tokens.tolist() == [[0, 1, 2], [3, 4, 5]]

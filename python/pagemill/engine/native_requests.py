@@ -175,6 +175,7 @@ def _native_media(bindings: NativeBindings, prompt: RenderedPrompt) -> list[obje
                 features.rows,
                 positions,
                 features.row_tokens,
+                features.placement,
             )
         )
     return items

@@ -17,6 +17,8 @@ import msgspec
 import numpy as np
 
 MAX_MEDIA_ITEMS = 4096
+ROW_END = -1
+"""In a placement: the embedding that an encoder has for the ends of rows."""
 _GRID_DIMS = 3  # time, row and column
 _INT32 = np.iinfo(np.int32)
 
@@ -41,16 +43,20 @@ class GridPositions(msgspec.Struct, array_like=True, frozen=True, eq=False):
 class MediaFeatures(msgspec.Struct, array_like=True, frozen=True, eq=False):
     """An encoder's input for an item, float32 [rows, channels], the number of `tokens` that the
     item stands for, and their positions if it has a grid. Behind each `row_tokens` embeddings, if
-    not 0, is a token that keeps its own, which counts among `tokens`."""
+    not 0, is a token that keeps its own, which counts among `tokens`. `placement`, int32 [tokens],
+    has the embedding of each token, as the encoder counts them, or ROW_END; None: all in order."""
 
     rows: np.ndarray
     tokens: int
     positions: GridPositions | None = None
     row_tokens: int = 0
+    placement: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        """Raises ValueError for features of another type or shape."""
+        """Raises ValueError for features or a placement of another type or shape."""
         _check("features", self.rows, np.float32, (None, None))
+        if self.placement is not None:
+            _check("places", self.placement, np.int32, (self.tokens,))
 
 
 class MediaItem(msgspec.Struct, array_like=True, frozen=True, eq=False):

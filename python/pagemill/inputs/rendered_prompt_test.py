@@ -44,6 +44,10 @@ def test_arrays_of_wide_ids_are_compared_too() -> None:
         (lambda: RenderedPrompt(array(np.int32, 3, 1)), r"must be int32 \[n\]"),
         (lambda: MediaFeatures(array(np.float64, 3, 1), 1), r"must be float32 \[n, n\]"),
         (lambda: MediaFeatures(array(np.float32, 3), 1), r"features are float32 \[3\]"),
+        (
+            lambda: MediaFeatures(array(np.float32, 1, 1), 2, placement=array(np.int32, 3)),
+            r"places are int32 \[3\]; they must be int32 \[2\]",
+        ),
         (lambda: GridPositions(array(np.int32, 4, 2), array(np.int32, 4, 3), 1), r"\[n, 3\]"),
         (lambda: GridPositions(array(np.int32, 4, 3), array(np.float32, 4, 3), 1), "of tokens"),
     ],

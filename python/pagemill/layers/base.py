@@ -166,9 +166,9 @@ class Weights(Protocol):
         each row times its factor, and if an order is, these rows one after the other."""
         ...
 
-    def vectors(self, names: Sequence[str], length: int, *, table: bool = False) -> Tensor:
+    def vectors(self, names: Sequence[str | None], length: int, *, table: bool = False) -> Tensor:
         """Vectors of these names and this length one after the other, f32 [len(names) * length],
-        or as a table, f32 [len(names), length]."""
+        or as a table, f32 [len(names), length]. None is one of zeros, and not the first."""
         ...
 
     def shares(self, name: str, length: int, *, of_previous: bool = False) -> Tensor:

@@ -152,8 +152,9 @@ class PrefixedWeights:
             self._named(name), shape, row_factors=row_factors, row_order=row_order
         )
 
-    def vectors(self, names: Sequence[str], length: int, *, table: bool = False) -> Tensor:
-        return self._whole.vectors([self._named(name) for name in names], length, table=table)
+    def vectors(self, names: Sequence[str | None], length: int, *, table: bool = False) -> Tensor:
+        named = [None if name is None else self._named(name) for name in names]
+        return self._whole.vectors(named, length, table=table)
 
     def shares(self, name: str, length: int, *, of_previous: bool = False) -> Tensor:
         return self._whole.shares(self._named(name), length, of_previous=of_previous)

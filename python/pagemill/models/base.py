@@ -79,7 +79,11 @@ class MediaTraits:
     With a `grid`, rows have positions in time, row and column, which the encoder reads, and with a
     `token_grid` so have tokens, and the model reads them. `row_ends` are control tokens that a
     prompt has behind each row of an item's tokens but the last, and behind the last. With
-    `encoder_decoder` a prompt begins with its only item, and the model reads `text_rows`."""
+    `encoder_decoder` a prompt begins with its only item, and the model reads `text_rows`.
+
+    The largest item of any size has `most_tokens` tokens, or as many as a step if that is more. If
+    items have `tiles`, each `rows` rows attend to themselves alone, behind class tokens of their
+    own, and embeddings have places in an item's tokens (`MediaFeatures.placement`)."""
 
     rows: int
     channels: int
@@ -93,6 +97,8 @@ class MediaTraits:
     token_grid: bool = False
     row_ends: tuple[str, str] | None = None
     encoder_decoder: bool = False
+    tiles: bool = False
+    most_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +204,14 @@ class MediaModel(Model, Protocol):
     def features(self, media: PreparedMedia, /) -> MediaFeatures: ...
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor: ...
+
+
+@runtime_checkable
+class RowEndModel(MediaModel, Protocol):
+    """A model whose encoder has an embedding for the ends of rows: `row_end` traces it as equal
+    rows [T, width], one for each token of the encoder."""
+
+    def row_end(self, weights: Weights, inputs: EncoderInputs) -> Tensor: ...
 
 
 @runtime_checkable

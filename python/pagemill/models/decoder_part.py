@@ -9,9 +9,13 @@ from typing import Any
 from pagemill.layers.base import Weights
 from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, ModelConfigError
+from pagemill.models.cohere import CohereModel
+from pagemill.models.cohere2 import Cohere2Model
 from pagemill.models.config_keys import flag, inner_config
 from pagemill.models.decoder import Decoder
+from pagemill.models.granite import GraniteModel
 from pagemill.models.llama import LlamaModel
+from pagemill.models.llama4 import Llama4Model
 from pagemill.models.ministral3 import Ministral3Model
 from pagemill.models.mistral import MistralModel
 from pagemill.models.mistral4 import Mistral4Model
@@ -36,11 +40,26 @@ _SIZES_OF_7B = {
     "num_hidden_layers": 32,
     "num_attention_heads": 32,
 }
+_SIZES_OF_COMMAND_R = {
+    "vocab_size": 256000,
+    "hidden_size": 8192,
+    "intermediate_size": 22528,
+    "num_hidden_layers": 40,
+    "num_attention_heads": 64,
+    "max_position_embeddings": 8192,
+}
 _FAMILIES: Mapping[str, _Family] = {
+    "cohere": _Family(CohereModel, _SIZES_OF_COMMAND_R),
+    "cohere2": _Family(Cohere2Model, {**_SIZES_OF_COMMAND_R, "sliding_window": 4096}),
+    "granite": _Family(
+        GraniteModel,
+        {**_SIZES_OF_7B, "intermediate_size": 11008, "max_position_embeddings": 2048},
+    ),
     "llama": _Family(
         LlamaModel,
         {**_SIZES_OF_7B, "intermediate_size": 11008, "max_position_embeddings": 2048},
     ),
+    "llama4_text": _Family(Llama4Model),
     "mistral": _Family(
         MistralModel,
         {

@@ -22,7 +22,6 @@ from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
-    MediaTraits,
     ModelConfigError,
     ModelTraits,
     StepInputs,
@@ -72,39 +71,25 @@ class Idefics3Model:
 
     @property
     def traits(self) -> ModelTraits:
-        media = MediaTraits(
-            rows=self._tower.rows,
-            channels=self._tower.channels,
-            class_tokens=0,
-            tokens=self._tower.rows // self._merge**2,
-            width=self._text.traits.hidden_size,
-            placeholders={"image": self._placeholder},
-            merged=True,
-        )
+        width = self._text.traits.hidden_size
+        media = self._tower.grid.media_traits(width=width, placeholder=self._placeholder)
         return replace(self._text.traits, media=media)
 
     def layout(self, image: PreparedMedia) -> Sequence[PreparedMedia | str]:
-        if image.grid is None:
-            return _AROUND + _WHOLE, image, _AROUND
-        time, rows, columns = image.grid
-        expected = (rows * columns + 1, *self._tower.image_shape)
-        if time != 1 or rows < 1 or columns < 1 or image.values.shape != expected:
-            raise ValueError(
-                f"an image of 1 x {rows} x {columns} tiles must be {list(expected)}, got a grid of"
-                f" {[time, rows, columns]} and {list(image.values.shape)}"
-            )
+        tile_rows, whole = self._tower.grid.tile_rows(image)
+        if not tile_rows:
+            return _AROUND + _WHOLE, whole, _AROUND
         parts: list[PreparedMedia | str] = []
         before = ""
-        for row in range(rows):
-            for column in range(columns):
-                parts.append(f"{before}{_AROUND}<row_{row + 1}_col_{column + 1}>")
-                parts.append(PreparedMedia("image", image.values[row * columns + column]))
+        for row, tiles in enumerate(tile_rows, 1):
+            for column, tile in enumerate(tiles, 1):
+                parts += f"{before}{_AROUND}<row_{row}_col_{column}>", tile
                 before = ""
             before = "\n"
-        return *parts, f"\n\n{_AROUND}{_WHOLE}", PreparedMedia("image", image.values[-1]), _AROUND
+        return *parts, f"\n\n{_AROUND}{_WHOLE}", whole, _AROUND
 
     def features(self, image: PreparedMedia) -> MediaFeatures:
-        return MediaFeatures(self._tower.features(image.values), self._tower.rows // self._merge**2)
+        return self._tower.grid.features(image)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         tower = PrefixedWeights(weights, "model.vision_model.")

@@ -25,14 +25,14 @@ from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
-    MediaTraits,
     ModelConfigError,
     ModelTraits,
     StepInputs,
 )
-from pagemill.models.config_keys import activation, inner_config, number, token_id
+from pagemill.models.config_keys import activation, inner_config, token_id
 from pagemill.models.decoder_part import decoder_part, ignored_in_part, text_weights
 from pagemill.models.internvl_vision import InternVlVisionTower
+from pagemill.models.patch_grid import merged_side
 from pagemill.models.vision_layers import feature_depths
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
@@ -41,7 +41,6 @@ _TEXTS = ("llama", "qwen2", "qwen3", "qwen3_moe")
 _TOWER = "internvl_vision"
 _START, _END = "<img>", "</img>"
 _EPS = 1e-5
-_MAX_MERGE = 8
 
 
 class InternVlModel:
@@ -51,7 +50,7 @@ class InternVlModel:
 
     def __init__(self, config: Config) -> None:
         self._text = decoder_part(config, _TEXTS)
-        self._merge = _merge(config)
+        self._merge = merged_side(config, "downsample_ratio")
         vision = inner_config(config, "vision_config")
         kind = vision.get("model_type", _TOWER)
         if kind != _TOWER:
@@ -87,36 +86,18 @@ class InternVlModel:
 
     @property
     def traits(self) -> ModelTraits:
-        media = MediaTraits(
-            rows=self._tower.rows,
-            channels=self._tower.channels,
-            class_tokens=self._tower.class_tokens,
-            tokens=self._tokens,
+        media = self._tower.grid.media_traits(
             width=self._text.traits.hidden_size,
-            placeholders={"image": self._placeholder},
-            merged=True,
+            placeholder=self._placeholder,
+            class_tokens=self._tower.class_tokens,
         )
         return replace(self._text.traits, media=media)
 
-    @property
-    def _tokens(self) -> int:
-        """Of a tile."""
-        return self._tower.rows // self._merge**2
-
     def layout(self, image: PreparedMedia) -> Sequence[PreparedMedia | str]:
-        pixels, shape = image.values, self._tower.tile_shape
-        if image.grid is not None:
-            raise ValueError("an image of this model is an array of tiles, without a grid")
-        tiles = pixels if pixels.ndim == len(shape) + 1 else pixels[None]
-        if not len(tiles) or tiles.shape[1:] != shape:
-            raise ValueError(
-                f"an image must be {list(shape)}, or tiles [tiles, {', '.join(map(str, shape))}],"
-                f" got {list(pixels.shape)}"
-            )
-        return _START, *(PreparedMedia("image", tile) for tile in tiles), _END
+        return _START, *self._tower.grid.tiles(image), _END
 
     def features(self, image: PreparedMedia) -> MediaFeatures:
-        return MediaFeatures(self._tower.features(image.values), self._tokens)
+        return self._tower.grid.features(image)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         prefix = "model." if weights.has("model.vision_tower.embeddings.cls_token") else ""
@@ -135,12 +116,3 @@ class InternVlModel:
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
         return self._text.logits(text_weights(weights, self._text), rows)
-
-
-def _merge(config: Config) -> int:
-    """The side of squares of patches that are merged: `downsample_ratio` is 1 over it."""
-    ratio = number(config, "downsample_ratio", 0.5, least=1 / _MAX_MERGE, most=1.0)
-    merge = round(1 / ratio)
-    if merge * ratio != 1:
-        raise ModelConfigError(f"downsample_ratio is {ratio:g}; it must be 1 over a whole number")
-    return merge

@@ -8,14 +8,13 @@ far as the configuration has them.
 
 from __future__ import annotations
 
-import numpy as np
-
 from pagemill import ops
 from pagemill.layers import attention, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError
 from pagemill.models.config_keys import Defaults, activation, as_list, epsilon, flag, positive_int
+from pagemill.models.patch_grid import PatchGrid
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
@@ -34,8 +33,7 @@ _DEFAULTS = {
 
 
 class InternVlVisionTower:
-    """One tower. Patches are in the order in which a model merges them: those of each square of
-    `merge` x `merge` one after the other, squares row by row."""
+    """One tower. Patches are in the order of its `grid`; a model merges `merge` x `merge`."""
 
     class_tokens = 1
 
@@ -51,45 +49,17 @@ class InternVlVisionTower:
         self._qk_norm = flag(config, "use_qk_norm", False)
         self._has_positions = flag(config, "use_absolute_position_embeddings", True)
         self._last_norm = not flag(config, "use_mean_pooling", True)
-        self._merge = merge
-        self._colors = positive_int(config, "num_channels", 3)
-        self._patch, size = _square(config, "patch_size"), _square(config, "image_size")
-        self._side, rest = divmod(size, self._patch)
-        if rest or not self._side or self._side % merge:
-            raise ModelConfigError(
-                f"image_size {size} has {size / self._patch:g} patches of {self._patch} in a row,"
-                f" which cannot be merged {merge} by {merge}"
-            )
+        self.grid = PatchGrid(
+            colors=positive_int(config, "num_channels", 3),
+            size=_square(config, "image_size"),
+            patch=_square(config, "patch_size"),
+            merge=merge,
+        )
         heads = positive_int(config, "num_attention_heads")
         head_dim, rest = divmod(self.hidden_size, heads)
         if rest:
             raise ModelConfigError(f"{heads} heads cannot share {self.hidden_size} features")
         self._shape = attention.AttentionShape(heads, heads, head_dim, scale=head_dim**-0.5)
-
-    @property
-    def rows(self) -> int:
-        """Patches of a tile."""
-        return self._side**2
-
-    @property
-    def channels(self) -> int:
-        """Elements of a patch."""
-        return self._colors * self._patch**2
-
-    @property
-    def tile_shape(self) -> tuple[int, int, int]:
-        """Colors, height and width."""
-        return self._colors, self._side * self._patch, self._side * self._patch
-
-    def features(self, pixels: np.ndarray) -> np.ndarray:
-        """A tile of `tile_shape` as its patches [rows, channels]."""
-        if pixels.shape != self.tile_shape:
-            expected = list(self.tile_shape)
-            raise ValueError(f"a tile must be {expected}, got {list(pixels.shape)}")
-        squares, merge, patch = self._side // self._merge, self._merge, self._patch
-        cut = pixels.reshape(self._colors, squares, merge, patch, squares, merge, patch)
-        patches = cut.transpose(1, 4, 2, 5, 0, 3, 6).reshape(self.rows, self.channels)
-        return np.ascontiguousarray(patches, np.float32)
 
     def hidden(self, weights: Weights, inputs: EncoderInputs, depth: int) -> Tensor:
         """Patches [T, channels], zeros for class tokens -> what is behind `depth` layers, and
@@ -104,24 +74,17 @@ class InternVlVisionTower:
     def _embed(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         prefix, hidden = "embeddings", self.hidden_size
         projection = f"{prefix}.patch_embeddings.projection"
-        kernel = (hidden, self._colors, self._patch, self._patch)
-        x = ops.linear(inputs.media.rows, weights.patches(projection, kernel))
+        x = ops.linear(inputs.media.rows, weights.patches(projection, self.grid.kernel(hidden)))
         # What is added to the class token, which is the first of each tile, and to the others.
         names = (f"{prefix}.cls_token", f"{projection}.bias")
         kinds = weights.vectors(names, hidden, table=True)
         x = ops.add(x, ops.embedding(inputs.positions, kinds, outside=1))
         if not self._has_positions:
             return x
-        table = (1 + self.rows, hidden)
-        order = [0, *(1 + self._order()).tolist()]
+        table = (1 + self.grid.rows, hidden)
+        order = [0, *(1 + self.grid.order()).tolist()]
         placed = weights.small(f"{prefix}.position_embeddings", table, row_order=order)
         return ops.add(x, ops.embedding(inputs.positions, placed))
-
-    def _order(self) -> np.ndarray:
-        """For each patch in this tower's order its number row by row, [rows]."""
-        squares, merge = self._side // self._merge, self._merge
-        numbers = np.arange(self.rows).reshape(squares, merge, squares, merge)
-        return numbers.transpose(0, 2, 1, 3).reshape(-1)
 
     def _layer(self, weights: Weights, prefix: str, x: Tensor) -> Tensor:
         hidden = self.hidden_size

@@ -44,7 +44,6 @@ from pagemill.weights.json_file import shown
 
 _TEXT = "language_model."
 _TOWER = r"vision_tower\.(vision_model\.)?"
-_TEXTS = ("llama", "mistral", "qwen2")
 _TOWERS: Mapping[str, type[ClipVisionTower | SiglipVisionTower]] = {
     "clip_vision_model": ClipVisionTower,
     "siglip_vision_model": SiglipVisionTower,
@@ -52,16 +51,17 @@ _TOWERS: Mapping[str, type[ClipVisionTower | SiglipVisionTower]] = {
 
 
 class LlavaModel:
-    """One LLaVA model. `default_layers` of the tower are those whose results are used if the
-    configuration names none."""
+    """One LLaVA model. `texts` are the families of its decoder; `default_layers` of the tower are
+    those whose results are used if the configuration names none."""
 
+    texts: Sequence[str] = ("llama", "mistral", "qwen2")
     default_layers: Sequence[int] = (-2,)
     ignored: Mapping[str, str] = {
         rf"{_TOWER}embeddings\.position_ids": "positions count up from 0",
     }
 
     def __init__(self, config: Config) -> None:
-        self._text = decoder_part(config, _TEXTS)
+        self._text = decoder_part(config, self.texts)
         self._tower = _tower(inner_config(config, "vision_config"))
         unread, why = self._tower.unread
         self.ignored = {
@@ -86,13 +86,13 @@ class LlavaModel:
     def traits(self) -> ModelTraits:
         text, tower = self._text.traits, self._tower
         media = MediaTraits(
-            rows=tower.rows,
-            channels=tower.channels,
+            rows=tower.grid.rows,
+            channels=tower.grid.channels,
             class_tokens=tower.class_tokens,
             tokens=self._tokens,
             width=text.hidden_size,
             placeholders={"image": self._placeholder},
-            merged=not tower.class_tokens,  # from one row each: every token has features
+            merged=True,  # from one row each: every token has features
         )
         return ModelTraits(
             text.vocab_size,
@@ -105,12 +105,12 @@ class LlavaModel:
 
     @property
     def _tokens(self) -> int:
-        return self._tower.rows + (0 if self._drops_class else self._tower.class_tokens)
+        return self._tower.grid.rows + (0 if self._drops_class else self._tower.class_tokens)
 
     def features(self, image: PreparedMedia) -> MediaFeatures:
         if image.grid is not None:
             raise ValueError("an image of this model is an array of pixels, without a grid")
-        return MediaFeatures(self._tower.features(image.values), self._tokens)
+        return MediaFeatures(self._tower.grid.patches(image.values), self._tokens)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         older = weights.has("vision_tower.vision_model.embeddings.patch_embedding.weight")

@@ -36,6 +36,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "ApertusForCausalLM": Architecture("apertus:ApertusModel", "Apertus", ("apertus",)),
     "AquilaForCausalLM": Architecture("llama:LlamaModel", "Aquila", ("aquila",)),
     "ArceeForCausalLM": Architecture("arcee:ArceeModel", "Arcee", ("arcee",)),
+    "AyaVisionForConditionalGeneration": Architecture(
+        "cohere_vision:AyaVisionModel", "Aya Vision", ("aya_vision",), "text and images"
+    ),
     "BaiChuanForCausalLM": Architecture(
         "baichuan:BaichuanModel", "Baichuan, as 7B was first saved", ()
     ),
@@ -54,6 +57,12 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Cohere2ForCausalLM": Architecture("cohere2:Cohere2Model", "Command R7B and A", ("cohere2",)),
     "Cohere2MoeForCausalLM": Architecture(
         "cohere2_moe:Cohere2MoeModel", "Command A, experts", ("cohere2_moe",)
+    ),
+    "Cohere2VisionForConditionalGeneration": Architecture(
+        "cohere_vision:Cohere2VisionModel",
+        "Command A Vision",
+        ("cohere2_vision",),
+        "text and images",
     ),
     "CohereForCausalLM": Architecture("cohere:CohereModel", "Command R", ("cohere",)),
     "CwmForCausalLM": Architecture("cwm:CwmModel", "CWM", ("cwm",)),
@@ -204,7 +213,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Lfm2MoeForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2, experts", ("lfm2_moe",)),
     "Llama4ForCausalLM": Architecture("llama4:Llama4Model", "Llama 4 (text)", ("llama4_text",)),
     "Llama4ForConditionalGeneration": Architecture(
-        "language_part:Llama4LanguagePart", "Llama 4 with images; its text", ("llama4",)
+        "llama4_media:Llama4MediaModel", "Llama 4", ("llama4",), "text and images"
     ),
     "LlamaForCausalLM": Architecture(
         "llama:LlamaModel",
@@ -213,6 +222,12 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "LlavaForConditionalGeneration": Architecture(
         "llava:LlavaModel", "LLaVA 1.5, Pixtral", ("llava",), "text and images"
+    ),
+    "LlavaNextForConditionalGeneration": Architecture(
+        "llava_next:LlavaNextModel",
+        "LLaVA-Next, Granite Vision",
+        ("llava_next",),
+        "text and images",
     ),
     "LongcatFlashForCausalLM": Architecture(
         "longcat_flash:LongcatFlashModel", "LongCat-Flash", ("longcat_flash",)

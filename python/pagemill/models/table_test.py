@@ -64,6 +64,20 @@ INTERNVL = {
     "vision_config": VISION,
     "image_token_id": 99,
 }
+AYA = {"text_config": DECODER | {"model_type": "cohere2"}, "vision_config": VISION}
+AYA |= {"image_token_index": 99, "image_token_id": 99}
+LLAMA4_VISION = VISION | {
+    "intermediate_size": 128,
+    "vision_output_dim": 40,
+    "projector_input_dim": 40,
+    "projector_output_dim": 40,
+}
+LLAMA4 = {
+    "text_config": DECODER | {"model_type": "llama4_text"},
+    "vision_config": LLAMA4_VISION,
+    "image_token_index": 99,
+}
+LLAVA_NEXT = LLAVA | {"image_grid_pinpoints": [[8, 16], [16, 8]]}
 IDEFICS3 = {"text_config": DECODER, "vision_config": VISION, "image_token_id": 99}
 QWEN2_VL_VISION = {"embed_dim": 32, "hidden_size": 64, "depth": 1, "num_heads": 2, "patch_size": 4}
 MROPE = {"type": "mrope", "mrope_section": [2, 3, 3]}
@@ -130,6 +144,8 @@ VOXTRAL = {
     "audio_token_id": 99,
 }
 CONFIGS = {
+    "AyaVisionForConditionalGeneration": AYA,
+    "Cohere2VisionForConditionalGeneration": AYA,
     "ChatGLMModel": DECODER | CHATGLM,
     "CamembertModel": PADDED,
     "Data2VecTextModel": PADDED,
@@ -138,8 +154,9 @@ CONFIGS = {
     "Glm4vMoeForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm4v_moe_text"}},
     "Idefics3ForConditionalGeneration": IDEFICS3,
     "InternVLForConditionalGeneration": INTERNVL,
-    "Llama4ForConditionalGeneration": {"text_config": DECODER | {"model_type": "llama4_text"}},
+    "Llama4ForConditionalGeneration": LLAMA4,
     "LlavaForConditionalGeneration": LLAVA,
+    "LlavaNextForConditionalGeneration": LLAVA_NEXT,
     "DeciLMForCausalLM": DECODER | DECILM,
     "DeepseekV4ForCausalLM": DECODER | {"num_key_value_heads": 1, "o_groups": 2},
     "LongcatFlashForCausalLM": DECODER | {"num_layers": 4, "ffn_hidden_size": 96},
@@ -245,8 +262,8 @@ def test_an_unknown_architecture_is_compared_with_the_known():
         ),
         (
             "LlavaForConditionalGeneration",
-            {"vision_config": VISION | {"image_size": 9}},
-            "image_size is not a multiple of patch_size 4",
+            {"vision_config": VISION | {"image_size": 3}},
+            "image_size 3 has 0 patches of 4 in a row",
         ),
         (
             "LlavaForConditionalGeneration",
@@ -295,6 +312,45 @@ def test_an_unknown_architecture_is_compared_with_the_known():
                 ({"downsample_ratio": 0.4}, "must be 1 over a whole number"),
                 ({"vision_feature_select_strategy": "full"}, "must be 'default'"),
                 ({"vision_feature_layer": [1, 2]}, "must be one layer"),
+            )
+        ),
+        *(
+            ("AyaVisionForConditionalGeneration", changes, message)
+            for changes, message in (
+                ({"image_token_index": 100}, "outside the vocabulary"),
+                ({"text_config": DECODER | {"model_type": "qwen2"}}, "known: cohere, cohere2"),
+                ({"vision_config": VISION | {"model_type": "navit"}}, "tower of type 'navit'"),
+                ({"downsample_factor": 3}, "cannot be merged 3 by 3"),
+                ({"alignment_intermediate_size": 7}, "alignment_intermediate_size is 7"),
+                ({"vision_feature_select_strategy": "default"}, "must be 'full'"),
+                ({"vision_feature_layer": [1, 2]}, "must be one layer"),
+            )
+        ),
+        *(
+            ("Llama4ForConditionalGeneration", changes, message)
+            for changes, message in (
+                ({"image_token_index": 100}, "outside the vocabulary"),
+                ({"text_config": DECODER}, "known: llama4_text"),
+                *(
+                    ({"vision_config": LLAMA4_VISION | wrong}, message)
+                    for wrong, message in (
+                        ({"intermediate_size": 96}, "it must be 4 times hidden_size, 32"),
+                        ({"projector_input_dim": 41}, "projector_input_dim and projector_output"),
+                        ({"vision_output_dim": 41}, "vision_output_dim and projector_output_dim"),
+                        ({"num_attention_heads": 16}, "no rows and columns to turn by"),
+                        ({"pixel_shuffle_ratio": 0.4}, "must be 1 over a whole number"),
+                    )
+                ),
+            )
+        ),
+        *(
+            ("LlavaNextForConditionalGeneration", changes, message)
+            for changes, message in (
+                ({"vision_feature_select_strategy": "full"}, "it must be 'default'"),
+                ({"image_grid_pinpoints": [[8, 12]]}, "has a list; each must be a height and"),
+                ({"image_grid_pinpoints": [8]}, "has 8; each must be"),
+                ({"image_grid_pinpoints": []}, "must list 1 to 64 sizes"),
+                ({"image_grid_pinpoints": [[72, 64]]}, "at most 64 tiles each"),
             )
         ),
         *(

@@ -370,18 +370,19 @@ class WeightBinder:
             values = values[np.array(row_order)]
         return self._tensors.constant(f"{name}.changed", values)
 
-    def vectors(self, names: Sequence[str], length: int, *, table: bool = False) -> Tensor:
-        """Vectors of these names and this length, f32 [len(names) * length], or a table of them.
+    def vectors(self, names: Sequence[str | None], length: int, *, table: bool = False) -> Tensor:
+        """Vectors of this length, f32 [len(names) * length], or a table of them; None: zeros.
 
         Raises:
             WeightsError: one is missing, or of another shape or type.
         """
-        values: list[np.ndarray] = []
-        for name in names:
-            location = self._tensors.locate(name)
-            self._check_unscaled(location)
-            self._check_shape(location, (length,))
-            values.append(read_f32(location).reshape(length))
+        values = [np.zeros(length, np.float32)] * len(names)
+        for index, name in enumerate(names):
+            if name is not None:
+                location = self._tensors.locate(name)
+                self._check_unscaled(location)
+                self._check_shape(location, (length,))
+                values[index] = read_f32(location).reshape(length)
         joined = (np.stack if table else np.concatenate)(values)
         return self._tensors.constant(f"{names[0]}.and_{len(names) - 1}", joined)
 

@@ -17,6 +17,13 @@ from pagemill.render.special_tokens import (
 from pagemill.render.template_wire import MAX_TEMPLATE_CHARS
 from pagemill.render.tokenizer import TextTokenizer
 
+# By the `model_type` of a model: what its template writes for an image, and the token of an image's
+# embeddings, if that is another.
+_IMAGE_TEXTS = {
+    "aya_vision": ("<image>", "<|IMG_PATCH|>"),
+    "llama4": ("<|image|>", "<|patch|>"),
+}
+
 
 class GgufMetadata(Protocol):
     """The part of `weights.GgufFile` that is used here."""
@@ -151,18 +158,29 @@ def template_sources(source: RenderSource, replacement: str | None) -> dict[str,
     Raises:
       RenderError: a file cannot be read.
     """
-    if replacement is not None:
-        return {"default": read_template(replacement)}
     if source.gguf is not None:
         found: Any = source.gguf.metadata.get("tokenizer.chat_template")
+        return _named(found if replacement is None else read_template(replacement))
+    folder = Path(source.path)
+    if replacement is not None:
+        found = read_template(replacement)
+    elif (file := folder / "chat_template.jinja").is_file():
+        found = read_template(str(file))
     else:
-        folder = Path(source.path)
-        if (file := folder / "chat_template.jinja").is_file():
-            return {"default": read_template(str(file))}
-        found = read_json(folder / "tokenizer_config.json").get("chat_template")
-    several = as_array(found)
+        # A processor's template knows images; the tokenizer's may be an older one for text.
+        found = read_json(folder / "chat_template.json").get("chat_template")
+        if found is None:
+            found = read_json(folder / "tokenizer_config.json").get("chat_template")
+    named = _named(found)
+    replaced = _IMAGE_TEXTS.get(str(source.config.get("model_type")))
+    return {name: text.replace(*replaced) for name, text in named.items()} if replaced else named
+
+
+def _named(templates: Any) -> dict[str, str]:
+    """Templates by name, of one or of a list of them."""
+    several = as_array(templates)
     if several is None:
-        return {"default": found} if isinstance(found, str) else {}
+        return {"default": templates} if isinstance(templates, str) else {}
     entries = [entry for entry in map(as_object, several) if entry is not None]
     named = {str(entry.get("name")): entry.get("template") for entry in entries}
     texts = {name: text for name, text in named.items() if isinstance(text, str)}

@@ -196,6 +196,22 @@ def test_a_template_file_of_its_own_wins(folder: Path) -> None:
         Renderer.open(source, str(folder / "none.jinja"))
 
 
+def test_the_template_of_a_processor_wins(folder: Path) -> None:
+    (folder / "chat_template.json").write_text(json.dumps({"chat_template": "P"}))
+    assert Renderer.open(Source(path=folder)).render_chat(HI).text == "P"
+
+
+def test_a_template_may_write_an_image_as_another_token(folder: Path) -> None:
+    template = "<|image|>{{ messages[0].content }}"
+    (folder / "chat_template.jinja").write_text(template)
+    for override in (None, template):
+        source = Source(path=folder, config={"model_type": "llama4"})
+        prompt = Renderer.open(source, override).render_chat(
+            [{"role": "user", "content": "not <|image|>"}]
+        )
+        assert prompt.text == "<|patch|>not <|image|>"
+
+
 def test_named_templates(folder: Path) -> None:
     named = [{"name": "default", "template": "D"}, {"name": "tool_use", "template": "T"}]
     (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}))

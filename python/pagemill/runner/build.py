@@ -27,6 +27,7 @@ from pagemill.models.base import (
     Model,
     ModelConfigError,
     ModelTraits,
+    RowEndModel,
     StepInputs,
     TiledModel,
 )
@@ -314,6 +315,8 @@ def _trace_encoder(model: MediaModel, own: Weights) -> MediaTraits:
     grid = _grid_positions(trace) if media.grid else None
     inputs = EncoderInputs(MediaInputs(features, tokens), positions, grid)
     trace.output("embeddings", model.embeddings(own, inputs))
+    if isinstance(model, RowEndModel):
+        trace.output("row_end", model.row_end(own, inputs))
     trace.program.check_integrity()
     return media
 

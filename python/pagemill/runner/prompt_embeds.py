@@ -8,6 +8,7 @@ check_reads_embeds(program_of_the_model, source.architecture)
 from __future__ import annotations
 
 from pagemill import ops
+from pagemill.inputs.prompt_embeds import ROWS_PER_ITEM
 from pagemill.models.base import MediaTraits, Model, ModelConfigError
 from pagemill.ops.program import ACT, Program
 from pagemill.ops.trace import Trace
@@ -34,6 +35,7 @@ def embeds_traits(model: Model, architecture: str) -> MediaTraits:
         placeholders={},
         merged=True,
         any_size=True,
+        most_tokens=ROWS_PER_ITEM,
     )
 
 

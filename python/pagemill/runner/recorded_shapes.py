@@ -170,8 +170,8 @@ class ShapeRecorder:
         del row_factors
         return self._read(name, shape, (len(row_order) or shape[0], *shape[1:]))
 
-    def vectors(self, names: Sequence[str], length: int, *, table: bool = False) -> Tensor:
-        for name in names:
+    def vectors(self, names: Sequence[str | None], length: int, *, table: bool = False) -> Tensor:
+        for name in filter(None, names):
             self.shapes[name] = (length,)
         shape = (len(names), length) if table else (len(names) * length,)
         return self._made(f"{names[0]} to {names[-1]}", shape)

@@ -55,6 +55,7 @@ class FakeMediaItem:
     features: np.ndarray | None = None
     positions: tuple[np.ndarray, np.ndarray, int] | None = None
     row_tokens: int = 0
+    placement: np.ndarray | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -296,6 +296,100 @@ def test_tiles_of_internvl_are_those_of_transformers(
     np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
 
 
+COHERE2_VISION = {"image_processor_type": "Cohere2VisionImageProcessorFast", "size": 16}
+
+
+@pytest.mark.parametrize(
+    ("size", "grid"),
+    [
+        ((16, 16), (1, 1)),
+        ((5, 3), (1, 1)),
+        ((17, 16), (1, 2)),  # enlarged least by 32 / 17, to 1 x 2
+        ((40, 24), (2, 3)),
+        ((24, 40), (3, 2)),
+        ((48, 64), (4, 3)),
+        ((300, 20), (1, 12)),
+        ((500, 400), (3, 4)),  # too large for all
+    ],
+)
+def test_tiles_enlarge_an_image_of_cohere_least(
+    tmp_path: Path, size: tuple[int, int], grid: tuple[int, int]
+) -> None:
+    image = picture(*size)
+    tiles = processor(tmp_path, **COHERE2_VISION)(image)
+    assert isinstance(tiles, np.ndarray) and tiles.dtype == np.float32
+    rows, columns = grid
+    one = {"size": {"height": rows * 16, "width": columns * 16}, "max_patches": 1}
+    whole = processor(tmp_path, **(COHERE2_VISION | one))(image)[0]
+    split = whole.reshape(3, rows, 16, columns, 16).transpose(1, 3, 0, 2, 4).reshape(-1, 3, 16, 16)
+    assert np.array_equal(tiles[: rows * columns], split)
+    assert len(tiles) == (rows * columns + 1 if rows * columns > 1 else 1)
+    (last,) = processor(tmp_path, **COHERE2_VISION, crop_to_patches=False)(image)
+    assert np.array_equal(tiles[-1], last)
+
+
+LLAMA4 = {"image_processor_type": "Llama4ImageProcessorFast", "size": 16, "max_patches": 6}
+
+
+@pytest.mark.parametrize(
+    ("size", "grid", "inner"),
+    [
+        ((16, 16), (1, 1), (16, 16)),
+        ((5, 3), (1, 1), (16, 9)),  # made as large as a tile
+        ((20, 10), (1, 2), (20, 10)),  # not enlarged, though there is room
+        ((33, 17), (2, 3), (33, 17)),
+        ((40, 80), (3, 2), (24, 48)),  # 40 / 80 of 48: too large for all
+        ((500, 400), (2, 3), (40, 32)),  # likewise
+    ],
+)
+def test_llama4_puts_an_image_into_black_tiles(
+    tmp_path: Path, size: tuple[int, int], grid: tuple[int, int], inner: tuple[int, int]
+) -> None:
+    image = picture(*size)
+    made = processor(tmp_path, **LLAMA4)(image)
+    tiles, (_, rows, columns) = made if isinstance(made, tuple) else (made[None], (1, 1, 1))
+    assert (rows, columns) == grid and tiles.dtype == np.float32
+    canvas = Image.new("RGB", (columns * 16, rows * 16))
+    canvas.paste(image.resize(inner, Image.Resampling.BILINEAR))
+    whole = np.asarray(canvas, np.float32).transpose(2, 0, 1) / 127.5 - 1
+    split = whole.reshape(3, rows, 16, columns, 16).transpose(1, 3, 0, 2, 4).reshape(-1, 3, 16, 16)
+    np.testing.assert_allclose(tiles[: rows * columns], split, atol=1e-6)
+    if rows * columns > 1:
+        last = np.asarray(image.resize((16, 16), Image.Resampling.BILINEAR), np.float32)
+        assert len(tiles) == rows * columns + 1
+        np.testing.assert_allclose(tiles[-1], last.transpose(2, 0, 1) / 127.5 - 1, atol=1e-6)
+
+
+LLAVA_NEXT = {
+    "image_processor_type": "LlavaNextImageProcessor",
+    "size": {"shortest_edge": 16},
+    "crop_size": {"height": 16, "width": 16},
+    "image_grid_pinpoints": [[16, 32], [32, 16], [32, 32], [48, 16], [16, 48]],
+}
+
+
+@pytest.mark.parametrize(
+    "size", [(40, 24), (24, 41), (16, 16), (64, 64), (5, 3), (300, 20), (20, 90), (31, 33)]
+)
+@pytest.mark.parametrize(
+    "changes", [{}, {"resample": 2, "image_grid_pinpoints": [[64, 32], [32, 48]]}]
+)
+def test_llava_next_is_that_of_transformers(
+    tmp_path: Path, size: tuple[int, int], changes: dict[str, Any]
+) -> None:
+    from transformers.models.llava_next.image_processing_pil_llava_next import (
+        LlavaNextImageProcessorPil,
+    )
+
+    settings = LLAVA_NEXT | changes
+    image = picture(*size)
+    tiles, grid = processor(tmp_path, **settings)(image)
+    settings.pop("image_processor_type")
+    theirs = LlavaNextImageProcessorPil(**settings)(image, return_tensors="np")
+    assert grid == (1, *theirs["image_sizes"][0]) and tiles.dtype == np.float32
+    np.testing.assert_allclose(tiles, theirs["pixel_values"][0], rtol=1e-5, atol=1e-5)
+
+
 PIXTRAL = {
     "image_processor_type": "PixtralImageProcessor",
     "size": {"longest_edge": 64},
@@ -349,7 +443,9 @@ def test_siglip_is_that_of_transformers(tmp_path: Path, changes: dict[str, Any])
     np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("settings", [CLIP, GLM, IDEFICS3, INTERNVL, PIXTRAL, QWEN])
+@pytest.mark.parametrize(
+    "settings", [CLIP, COHERE2_VISION, GLM, IDEFICS3, INTERNVL, LLAMA4, LLAVA_NEXT, PIXTRAL, QWEN]
+)
 def test_long_thin_images_are_refused(tmp_path: Path, settings: dict[str, Any]) -> None:
     with pytest.raises(RenderError, match="200 times"):
         processor(tmp_path, **settings)(picture(201, 1))
@@ -366,6 +462,7 @@ def test_long_thin_images_are_refused(tmp_path: Path, settings: dict[str, Any]) 
         (CLIP | {"do_pad": True}, "do_pad"),
         (CLIP | {"image_mean": [1, 2]}, "cannot be used"),
         (CLIP | {"resample": 99}, "cannot be used"),
+        (COHERE2_VISION | {"max_patches": 65}, "from the least to 64"),
         (IDEFICS3 | {"max_image_size": {}}, "not a positive number"),
         (IDEFICS3 | {"do_resize": False}, "do_resize must be true"),
         (IDEFICS3 | {"size": {"longest_edge": 5000}}, "at most 4096 pixels"),
@@ -376,6 +473,13 @@ def test_long_thin_images_are_refused(tmp_path: Path, settings: dict[str, Any]) 
         (INTERNVL | {"size": 2000}, "size is 2000 x 2000 and max_patches 12"),
         (INTERNVL | {"min_patches": 13}, "from the least to 64"),
         (INTERNVL | {"max_patches": 65}, "from the least to 64"),
+        (LLAMA4 | {"resize_to_max_canvas": True}, "resize_to_max_canvas false"),
+        (LLAMA4 | {"size": {"height": 16, "width": 8}}, "a tile must be a square"),
+        (LLAMA4 | {"max_patches": 65}, "may have 64 of them"),
+        (LLAVA_NEXT | {"size": {"shortest_edge": 8}}, "shortest_edge of a square crop_size"),
+        (LLAVA_NEXT | {"image_grid_pinpoints": []}, "must be 1 to 64 sizes"),
+        (LLAVA_NEXT | {"image_grid_pinpoints": [[8192, 16]]}, "at most 4096 pixels"),
+        (LLAVA_NEXT | {"image_grid_pinpoints": [[32, 24]]}, "multiples of 16"),
         (PIXTRAL | {"do_resize": False}, "do_resize must be true"),
         (PIXTRAL | {"size": {"longest_edge": 0}}, "not a positive number"),
         (QWEN | {"patch_size": -1}, "not a positive number"),

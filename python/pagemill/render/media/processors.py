@@ -3,7 +3,8 @@
     processor = open_processor(Path("llava-1.5-7b-hf"), max_tokens=2048)
     pixels = processor(image)
 
-The results are those of the processors of `transformers` with these names, with Pillow.
+The results are those of the processors of `transformers` with these names, with Pillow; what has
+none with Pillow is resized with it all the same.
 """
 
 from __future__ import annotations
@@ -20,12 +21,18 @@ from PIL import Image
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_object
 from pagemill.render.media.pixels import HALF, Colors, check_aspect, positive, resampling, sides
-from pagemill.render.media.tiles import Idefics3Processor, InternVlProcessor
+from pagemill.render.media.tiles import (
+    GridProcessor,
+    Idefics3Processor,
+    Llama4Processor,
+    LlavaNextProcessor,
+)
 from pagemill.render.special_tokens import read_json
 
 Prepared = np.ndarray | tuple[np.ndarray, tuple[int, int, int]]
 """Pixels, float32 [3, height, width], or tiles, float32 [tiles, 3, height, width]; or patches,
-float32 [patches, channels], or tiles, and how many there are in time, height and width."""
+float32 [patches, channels], or tiles, and three numbers in time, height and width: of patches or
+tiles, or of pixels that the image had."""
 
 
 class ImageProcessor(Protocol):
@@ -285,9 +292,12 @@ def _siglip(settings: Mapping[str, Any], max_tokens: int) -> ClipProcessor:
 
 _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "CLIPImageProcessor": ClipProcessor.of,
+    "Cohere2VisionImageProcessor": GridProcessor.cohere2_vision,
     "Glm4vImageProcessor": _glm4v,
-    "GotOcr2ImageProcessor": InternVlProcessor.of,
+    "GotOcr2ImageProcessor": GridProcessor.got_ocr2,
     "Idefics3ImageProcessor": Idefics3Processor.of,
+    "Llama4ImageProcessor": Llama4Processor.of,
+    "LlavaNextImageProcessor": LlavaNextProcessor.of,
     "PixtralImageProcessor": PixtralProcessor.of,
     "Qwen2VLImageProcessor": Qwen2VlProcessor.of,
     "SiglipImageProcessor": _siglip,

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from pagemill.render.json_values import as_object
+from pagemill.render.json_values import as_array, as_object
 from pagemill.render.media.pixels import HALF, Colors, check_aspect, positive, resampling, sides
 
+Size = tuple[int, int]
+"""Height and width, or rows and columns."""
+Tiles = tuple[np.ndarray, tuple[int, int, int]]
+"""Tiles, float32 [tiles, 3, height, width], and three numbers in time, height and width, such as
+how many tiles there are."""
+_LLAVA_NEXT_SIZES = [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]]
 _MAX_SIDE = 4096
 _MAX_TILES = 64
 
@@ -54,7 +60,7 @@ class Idefics3Processor:
             bool(settings.get("do_image_splitting", True)),
         )
 
-    def __call__(self, image: Image.Image) -> np.ndarray | tuple[np.ndarray, tuple[int, int, int]]:
+    def __call__(self, image: Image.Image) -> np.ndarray | Tiles:
         check_aspect(image)
         image = image.resize(_longest(image.size, self.longest_edge), self.resample)
         tile = self.tile
@@ -82,73 +88,200 @@ class Idefics3Processor:
 
 
 @dataclass(frozen=True, slots=True)
-class InternVlProcessor:
-    """Resizes to the number of rows and columns of tiles, from `least` to `most` in all, whose
-    shape is most like the image's; cuts into tiles, row by row. If there are several, the whole
-    image, resized to one tile, comes behind them."""
+class GridProcessor:
+    """Resizes to the number of rows and columns of tiles, from `least` to `most` in all, that
+    `choose` finds among them; cuts into tiles, row by row. If there are several, the whole image,
+    resized to one tile, comes behind them."""
 
     colors: Colors
     resample: Image.Resampling
-    tile: tuple[int, int]
-    """Height and width."""
+    tile: Size
     least: int
     most: int
+    choose: Callable[[Size, Size, Sequence[Size]], Size]
+    """Of the sizes of an image and of a tile, and grids, those of few tiles first."""
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], max_tokens: int) -> InternVlProcessor:
+    def got_ocr2(cls, settings: Mapping[str, Any], max_tokens: int) -> GridProcessor:
         """Reads the settings; all tiles have the same number of tokens. `crop_to_patches` is not
-        read: the processor of InternVL sets it."""
+        read: the processors of InternVL and Aya Vision set it."""
         del max_tokens
+        most = positive(settings.get("max_patches", 12))
+        return cls._of(settings, 384, positive(settings.get("min_patches", 1)), most, _most_alike)
+
+    @classmethod
+    def cohere2_vision(cls, settings: Mapping[str, Any], max_tokens: int) -> GridProcessor:
+        """Reads the settings; all tiles have the same number of tokens."""
+        del max_tokens
+        splits = settings.get("crop_to_patches", True)
+        most = positive(settings.get("max_patches", 12)) if splits else 1
+        return cls._of(settings, 512, 1, most, _least_enlarged)
+
+    @classmethod
+    def _of(
+        cls,
+        settings: Mapping[str, Any],
+        size: int,
+        least: int,
+        most: int,
+        choose: Callable[[Size, Size, Sequence[Size]], Size],
+    ) -> GridProcessor:
         if not settings.get("do_resize", True):
             raise ValueError("do_resize must be true")
-        least = positive(settings.get("min_patches", 1))
-        most = positive(settings.get("max_patches", 12))
         if not least <= most <= _MAX_TILES:
             raise ValueError(
                 f"min_patches is {least} and max_patches {most}; the most must be from the least to"
                 f" {_MAX_TILES}"
             )
-        height, width = tile = sides(settings.get("size", 384))
+        height, width = tile = sides(settings.get("size", size))
         if max(tile) > _MAX_SIDE or most * height * width > _MAX_SIDE**2:
             raise ValueError(
                 f"size is {width} x {height} and max_patches {most}; a side may have {_MAX_SIDE}"
                 f" pixels, and all tiles of an image {_MAX_SIDE} x {_MAX_SIDE}"
             )
-        return cls(
-            Colors.of(settings),
-            resampling(settings, Image.Resampling.BICUBIC),
-            tile,
-            least,
-            most,
-        )
+        resample = resampling(settings, Image.Resampling.BICUBIC)
+        return cls(Colors.of(settings), resample, tile, least, most, choose)
 
     def __call__(self, image: Image.Image) -> np.ndarray:
         check_aspect(image)
         height, width = self.tile
-        rows, columns = self._grid(image)
+        grids = _all_grids(self.least, self.most)
+        rows, columns = self.choose((image.height, image.width), self.tile, grids)
         whole = image.resize((columns * width, rows * height), self.resample)
         cut = _cut(whole, self.tile)
         if len(cut) > 1:
             cut.append(image.resize((width, height), self.resample))
         return np.stack([self.colors(each) for each in cut])
 
-    def _grid(self, image: Image.Image) -> tuple[int, int]:
-        """Rows and columns. Of equally good ones, of which a few tiles come first, more are taken
-        if the image has more than half of their pixels."""
-        aspect, area = image.width / image.height, image.width * image.height
-        grids = [
-            (rows, columns)
-            for columns in range(1, self.most + 1)
-            for rows in range(1, self.most // columns + 1)
-            if rows * columns >= self.least
-        ]
-        best, least = (1, 1), math.inf
-        for rows, columns in sorted(grids, key=math.prod):
-            difference = abs(aspect - columns / rows)
-            enough = area > 0.5 * math.prod(self.tile) * rows * columns
-            if difference < least or (difference == least and enough):
-                best, least = (rows, columns), difference
-        return best
+
+@dataclass(frozen=True, slots=True)
+class Llama4Processor:
+    """Puts the image at the upper left of rows and columns of black tiles, at most `most`: those
+    that hold it if it is enlarged least. It is made no larger than it is, or a tile is. Cuts into
+    tiles, row by row; if there are several, the whole image, resized to one tile, comes behind
+    them."""
+
+    colors: Colors
+    resample: Image.Resampling
+    tile: int
+    most: int
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], max_tokens: int) -> Llama4Processor:
+        """Reads the settings; all tiles have the same number of tokens."""
+        del max_tokens
+        if not settings.get("do_resize", True) or settings.get("resize_to_max_canvas"):
+            raise ValueError("do_resize must be true, and resize_to_max_canvas false")
+        height, width = sides(settings.get("size", 336))
+        most = positive(settings.get("max_patches", 16))
+        if height != width or most > _MAX_TILES or most * height**2 > _MAX_SIDE**2:
+            raise ValueError(
+                f"size is {width} x {height} and max_patches {most}; a tile must be a square, and"
+                f" an image may have {_MAX_TILES} of them and {_MAX_SIDE} x {_MAX_SIDE} pixels"
+            )
+        resample = resampling(settings, Image.Resampling.BILINEAR)
+        return cls(Colors.of(settings, HALF, HALF), resample, height, most)
+
+    def __call__(self, image: Image.Image) -> np.ndarray | Tiles:
+        check_aspect(image)
+        tile = self.tile
+        size = image.height, image.width
+        rows, columns = _least_enlarged(size, (tile, tile), _all_grids(1, self.most))
+        most = min(max(size[0], tile), rows * tile), min(max(size[1], tile), columns * tile)
+        canvas = Image.new("RGB", (columns * tile, rows * tile))
+        canvas.paste(image.resize(_inside(image.size, most), self.resample))
+        if rows == columns == 1:
+            return self.colors(canvas)
+        cut = [*_cut(canvas, (tile, tile)), image.resize((tile, tile), self.resample)]
+        return np.stack([self.colors(each) for each in cut]), (1, rows, columns)
+
+
+@dataclass(frozen=True, slots=True)
+class LlavaNextProcessor:
+    """Resizes to one of `sizes`, keeping the shape, with black margins at two sides: that in which
+    most of the image's pixels are kept. Cuts into tiles, row by row; the whole image, resized to
+    one tile, comes in front of them."""
+
+    colors: Colors
+    resample: Image.Resampling
+    tile: int
+    sizes: tuple[Size, ...]
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], max_tokens: int) -> LlavaNextProcessor:
+        """Reads the settings; sizes are those that the model knows."""
+        del max_tokens
+        resizes = settings.get("do_resize", True) and settings.get("do_center_crop", True)
+        edge = as_object(settings.get("size", {"shortest_edge": 224})) or {}
+        tile = sides(settings.get("crop_size", 224))
+        if not resizes or (edge.get("shortest_edge"),) * 2 != tile:
+            raise ValueError("size must be the shortest_edge of a square crop_size")
+        listed = as_array(settings.get("image_grid_pinpoints", _LLAVA_NEXT_SIZES)) or []
+        sizes = tuple(sides(size) for size in listed[: _MAX_TILES + 1])
+        largest = max(map(max, sizes), default=0)
+        if not 0 < len(sizes) <= _MAX_TILES or largest > _MAX_SIDE:
+            raise ValueError(
+                f"image_grid_pinpoints must be 1 to {_MAX_TILES} sizes, with sides of at most"
+                f" {_MAX_SIDE} pixels"
+            )
+        if any(side % tile[0] for size in sizes for side in size):
+            raise ValueError(f"image_grid_pinpoints must be multiples of {tile[0]}")
+        resample = resampling(settings, Image.Resampling.BICUBIC)
+        return cls(Colors.of(settings), resample, tile[0], sizes)
+
+    def __call__(self, image: Image.Image) -> Tiles:
+        check_aspect(image)
+        tile = self.tile
+        height, width = max(self.sizes, key=lambda size: _pixels_kept(size, image.size))
+        inner = _inside(image.size, (height, width), math.ceil)
+        canvas = Image.new("RGB", (width, height))
+        corner = (width - inner[0]) // 2, (height - inner[1]) // 2
+        canvas.paste(image.resize(inner, self.resample), corner)
+        cut = [image.resize((tile, tile), self.resample), *_cut(canvas, (tile, tile))]
+        return np.stack([self.colors(each) for each in cut]), (1, image.height, image.width)
+
+
+def _pixels_kept(size: Size, image: tuple[int, int]) -> tuple[int, int]:
+    """How many pixels of an image of this width and height are kept if it is made to fit; and how
+    much smaller the size is than others."""
+    scale = min(size[1] / image[0], size[0] / image[1])
+    kept = min(int(image[0] * scale) * int(image[1] * scale), math.prod(image))
+    return kept, -math.prod(size)
+
+
+def _all_grids(least: int, most: int) -> list[Size]:
+    """Rows and columns of `least` to `most` tiles; of as many tiles, fewer columns first."""
+    grids = [
+        (rows, columns)
+        for columns in range(1, most + 1)
+        for rows in range(1, most // columns + 1)
+        if rows * columns >= least
+    ]
+    return sorted(grids, key=math.prod)
+
+
+def _most_alike(image: Size, tile: Size, grids: Sequence[Size]) -> Size:
+    """The grid whose shape is most like the image's. Of equally good ones more tiles are taken if
+    the image has more than half of their pixels."""
+    aspect, area = image[1] / image[0], math.prod(image)
+    best, least = (1, 1), math.inf
+    for rows, columns in grids:
+        difference = abs(aspect - columns / rows)
+        enough = area > 0.5 * math.prod(tile) * rows * columns
+        if difference < least or (difference == least and enough):
+            best, least = (rows, columns), difference
+    return best
+
+
+def _least_enlarged(image: Size, tile: Size, grids: Sequence[Size]) -> Size:
+    """The grid that holds the image, keeping its shape, if it is enlarged least; if the image is
+    too large for all, the one for which it is made smaller least."""
+
+    def scale(grid: Size) -> float:
+        return min(grid[0] * tile[0] / image[0], grid[1] * tile[1] / image[1])
+
+    large = [grid for grid in grids if scale(grid) >= 1]
+    return min(large, key=scale) if large else max(grids, key=scale)
 
 
 def _cut(image: Image.Image, tile: tuple[int, int]) -> list[Image.Image]:
@@ -170,3 +303,15 @@ def _longest(size: tuple[int, int], edge: int) -> tuple[int, int]:
         return edge, max(height + height % 2, 1)
     width = int(edge * aspect)
     return max(width + width % 2, 1), edge
+
+
+def _inside(
+    size: tuple[int, int], most: Size, whole: Callable[[float], int] = math.floor
+) -> tuple[int, int]:
+    """Width and height of an image of `size` that keeps its shape within the height and width
+    `most` and reaches one of them; the other is made a whole number."""
+    width, height = size
+    by_height, by_width = most[0] / height, most[1] / width
+    if by_width < by_height:
+        return most[1], max(min(whole(height * by_width), most[0]), 1)
+    return max(min(whole(width * by_height), most[1]), 1), most[0]

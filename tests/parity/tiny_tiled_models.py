@@ -1,0 +1,150 @@
+"""Tiny random-weight models whose images are divided into tiles; see tiny_models.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import (
+    AyaVisionConfig,
+    AyaVisionForConditionalGeneration,
+    CLIPVisionConfig,
+    Cohere2Config,
+    Cohere2VisionConfig,
+    Cohere2VisionForConditionalGeneration,
+    Llama4Config,
+    Llama4ForConditionalGeneration,
+    LlavaNextConfig,
+    LlavaNextForConditionalGeneration,
+    MistralConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+
+from tests.parity.tiny_models import SLIDING_WINDOW, TEXT_SIZES
+
+COHERE_PLACEHOLDER = 3
+COHERE_TILE = (3, 18, 18)
+COHERE_WORDS = {
+    3: "<|IMG_PATCH|>",
+    4: "<|START_OF_IMG|>",
+    5: "<|END_OF_IMG|>",
+    6: "<|IMG_LINE_BREAK|>",
+    7: "TILE_GLOBAL",
+    **{200 + i: f"TILE_{i}" for i in range(1, 7)},
+}
+_COHERE_VISION: dict[str, Any] = {
+    "model_type": "siglip_vision_model",
+    "hidden_size": 48,
+    "intermediate_size": 72,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "image_size": COHERE_TILE[1],
+    "patch_size": 4,
+}
+
+
+def cohere2_vision() -> PreTrainedModel:
+    """Tiles of 4 x 4 patches of 4 x 4 pixels, with two pixels behind them; four tokens each."""
+    config = Cohere2VisionConfig(
+        vision_config=dict(_COHERE_VISION),
+        text_config=cohere2_text(),
+        image_token_id=COHERE_PLACEHOLDER,
+        alignment_intermediate_size=104,
+    )
+    config._attn_implementation = "eager"
+    return Cohere2VisionForConditionalGeneration(config)
+
+
+def aya_vision(text: PreTrainedConfig | None = None, layer: int = -1) -> PreTrainedModel:
+    """As `cohere2_vision`, of the results of a `layer` of the tower."""
+    config = AyaVisionConfig(
+        vision_config=_COHERE_VISION | {"vision_use_head": False},
+        text_config=text or cohere2_text(),
+        image_token_index=COHERE_PLACEHOLDER,
+        vision_feature_layer=layer,
+    )
+    config._attn_implementation = "eager"
+    return AyaVisionForConditionalGeneration(config)
+
+
+def cohere2_text() -> Cohere2Config:
+    """Two layers, the first of which has a window."""
+    return Cohere2Config(
+        **TEXT_SIZES,
+        sliding_window=SLIDING_WINDOW,
+        layer_types=["sliding_attention", "full_attention"],
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+
+
+LLAMA4_PLACEHOLDER = 3
+LLAMA4_TILE = (3, 16, 16)
+LLAMA4_WORDS = {
+    3: "<|patch|>",
+    4: "<|image_start|>",
+    5: "<|image_end|>",
+    6: "<|image|>",
+    7: "<|tile_x_separator|>",
+    8: "<|tile_y_separator|>",
+}
+
+
+def llama4() -> PreTrainedModel:
+    """Tiles of 4 x 4 patches of 4 x 4 pixels, four tokens each."""
+    vision: dict[str, Any] = {
+        "hidden_size": 48,
+        "intermediate_size": 4 * 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 3,
+        "image_size": LLAMA4_TILE[1],
+        "patch_size": 4,
+        "vision_output_dim": 56,
+        "projector_input_dim": 56,
+        "projector_output_dim": 56,
+    }
+    text = TEXT_SIZES | {
+        "head_dim": 16,
+        "intermediate_size_mlp": 88,
+        "num_local_experts": 3,
+        "moe_layers": [1],
+        "no_rope_layers": [1, 0],
+        "attention_chunk_size": 32,
+        "pad_token_id": 0,
+    }
+    config = Llama4Config(
+        vision_config=vision,
+        text_config=text,
+        image_token_index=LLAMA4_PLACEHOLDER,
+        boi_token_index=4,
+        eoi_token_index=5,
+    )
+    config._attn_implementation = "eager"
+    return Llama4ForConditionalGeneration(config)
+
+
+LLAVA_NEXT_PLACEHOLDER = 3
+LLAVA_NEXT_TILE = (3, 16, 16)
+LLAVA_NEXT_SIZES = [[16, 32], [32, 16], [32, 32], [48, 16], [16, 48]]
+
+
+def llava_next(**changes: Any) -> PreTrainedModel:
+    """Tiles of 4 x 4 patches of 4 x 4 pixels; `changes` are fields of its configuration."""
+    vision = CLIPVisionConfig(
+        hidden_size=48,
+        intermediate_size=72,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        image_size=LLAVA_NEXT_TILE[1],
+        patch_size=4,
+    )
+    fields: dict[str, Any] = {
+        "vision_config": vision,
+        "text_config": MistralConfig(**TEXT_SIZES, sliding_window=None),
+        "image_token_index": LLAVA_NEXT_PLACEHOLDER,
+        "image_grid_pinpoints": LLAVA_NEXT_SIZES,
+    }
+    config = LlavaNextConfig(**(fields | changes))
+    config._attn_implementation = "eager"
+    return LlavaNextForConditionalGeneration(config)
