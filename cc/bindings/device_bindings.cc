@@ -117,13 +117,16 @@ program::DeviceExecutorOptions DeviceOptions(const Program& program,
 // workspace.
 program::MemoryPlan PlanOnDevice(const DeviceHolder& device, const std::string& text,
                                  const program::ExecutorOptions& options, int32_t max_model_len,
-                                 int32_t vocab_size, int32_t max_adapter_rank, bool drafts) {
+                                 int32_t vocab_size, int32_t max_adapter_rank, bool drafts,
+                                 int64_t offload_bytes) {
   const Program program = ParseFor(text, options, device.target());
-  const program::DevicePlan plan = ValueOrThrow(
-      program::PlanDevice(program, device.target(), options,
-                          DeviceOptions(program, options, max_model_len, vocab_size,
-                                        max_adapter_rank, drafts)));
+  program::DeviceExecutorOptions device_options =
+      DeviceOptions(program, options, max_model_len, vocab_size, max_adapter_rank, drafts);
+  device_options.upload.offload_bytes = offload_bytes;
+  const program::DevicePlan plan =
+      ValueOrThrow(program::PlanDevice(program, device.target(), options, device_options));
   program::MemoryPlan made = {.weights_bytes = plan.weight_bytes,
+                              .offloaded_bytes = plan.host_weight_bytes,
                               .activation_bytes = plan.activations.arena_bytes,
                               .output_bytes = plan.output_bytes,
                               .kv = plan.kv()};
@@ -135,13 +138,14 @@ program::MemoryPlan PlanOnDevice(const DeviceHolder& device, const std::string& 
 void InitExecutor(DeviceExecutorHolder* self, const DeviceHolder& device, const std::string& text,
                   const program::ExecutorOptions& options, comm::SharedMemoryWorld* world,
                   int32_t max_model_len, int32_t vocab_size, int32_t max_adapter_rank,
-                  const DeviceExecutorHolder* host) {
+                  const DeviceExecutorHolder* host, int64_t offload_bytes) {
   nb::gil_scoped_release release;  // uploads weights, and waits for other ranks
   program::Target target = device.target();
   if (world != nullptr) target.groups = world->groups();
   Program program = ParseFor(text, options, target);
-  const program::DeviceExecutorOptions device_options = DeviceOptions(
+  program::DeviceExecutorOptions device_options = DeviceOptions(
       program, options, max_model_len, vocab_size, max_adapter_rank, host != nullptr);
+  device_options.upload.offload_bytes = offload_bytes;
   const bool samples = world == nullptr || world->rank() == 0;
   const int32_t num_threads = !samples                  ? 1
                               : options.num_threads > 0 ? options.num_threads
@@ -192,11 +196,12 @@ void BindDevices(nb::module_& m) {
       .def("__init__", &InitExecutor, nb::arg("device"), nb::arg("text"), nb::arg("options"),
            nb::arg("world").none() = nb::none(), nb::kw_only(), nb::arg("max_model_len"),
            nb::arg("vocab_size"), nb::arg("max_adapter_rank") = 1,
-           nb::arg("host").none() = nb::none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 9>())
+           nb::arg("host").none() = nb::none(), nb::arg("offload_bytes") = 0,
+           nb::keep_alive<1, 2>(), nb::keep_alive<1, 9>())
       .def("kv_fingerprint", &KvFingerprint);
   m.def("plan_on_device", &PlanOnDevice, nb::arg("device"), nb::arg("text"), nb::arg("options"),
         nb::kw_only(), nb::arg("max_model_len"), nb::arg("vocab_size"),
-        nb::arg("max_adapter_rank") = 1, nb::arg("drafts") = false);
+        nb::arg("max_adapter_rank") = 1, nb::arg("drafts") = false, nb::arg("offload_bytes") = 0);
 }
 
 }  // namespace pagemill::bindings

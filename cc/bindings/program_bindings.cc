@@ -156,6 +156,7 @@ void BindMemoryPlan(nb::module_& m) {
   nb::class_<MemoryPlan>(m, "MemoryPlan")
       .def_ro("weights_bytes", &MemoryPlan::weights_bytes)
       .def_ro("packed_bytes", &MemoryPlan::packed_bytes)
+      .def_ro("offloaded_bytes", &MemoryPlan::offloaded_bytes)
       .def_ro("activation_bytes", &MemoryPlan::activation_bytes)
       .def_ro("workspace_bytes", &MemoryPlan::workspace_bytes)
       .def_ro("output_bytes", &MemoryPlan::output_bytes)

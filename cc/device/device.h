@@ -68,6 +68,8 @@ class Device {
   // Host memory whose copies from and to the device run while the host continues. Copies of other
   // host memory are correct, but may wait. The system cannot swap it, so it is scarce.
   virtual StatusOr<HostMemory> AllocateHost(int64_t bytes, const char* purpose) = 0;
+  // As AllocateHost(). Kernels read this memory, too: over the bus, at the same addresses.
+  virtual StatusOr<HostMemory> AllocateMapped(int64_t bytes, const char* purpose) = 0;
   // The device's memory; that of the system if both share it.
   virtual MemoryBytes CountMemory() = 0;
   virtual StatusOr<std::unique_ptr<Stream>> NewStream() = 0;

@@ -66,14 +66,23 @@ StatusOr<device::DeviceMemory> GpuDevice::Allocate(int64_t bytes, const char* pu
 }
 
 StatusOr<device::HostMemory> GpuDevice::AllocateHost(int64_t bytes, const char* purpose) {
+  return AllocateLocked(bytes, purpose, PAGEMILL_GPU(HostAllocDefault));
+}
+
+// With unified addressing, which every GPU of a 64-bit system has, the addresses are the host's.
+StatusOr<device::HostMemory> GpuDevice::AllocateMapped(int64_t bytes, const char* purpose) {
+  return AllocateLocked(bytes, purpose, PAGEMILL_GPU(HostAllocMapped));
+}
+
+StatusOr<device::HostMemory> GpuDevice::AllocateLocked(int64_t bytes, const char* purpose,
+                                                       unsigned flags) {
   PAGEMILL_RETURN_IF_ERROR(ToStatus(PAGEMILL_GPU(SetDevice)(index_), "to be selected"));
   if (bytes == 0) return device::HostMemory();
   void* address = nullptr;
-  const auto error = PAGEMILL_GPU(HostAlloc)(&address, static_cast<size_t>(bytes),
-                                             PAGEMILL_GPU(HostAllocDefault));
+  const auto error = PAGEMILL_GPU(HostAlloc)(&address, static_cast<size_t>(bytes), flags);
   if (error != PAGEMILL_GPU(Success)) {
     return ToRefusal(error, "the system does not lock " + std::to_string(bytes) + " bytes of " +
-                                purpose + " in its memory for copies of the GPU");
+                                purpose + " in its memory for the GPU");
   }
   return device::HostMemory(this, {static_cast<std::byte*>(address), static_cast<size_t>(bytes)});
 }

@@ -27,6 +27,7 @@ class GpuDevice final : public device::Device {
   StatusOr<device::DeviceMemory> Allocate(int64_t bytes, const char* purpose) override;
   // Page-locked. kResourceExhausted if the system does not lock as much.
   StatusOr<device::HostMemory> AllocateHost(int64_t bytes, const char* purpose) override;
+  StatusOr<device::HostMemory> AllocateMapped(int64_t bytes, const char* purpose) override;
   device::MemoryBytes CountMemory() override;
   StatusOr<std::unique_ptr<device::Stream>> NewStream() override;
   std::unique_ptr<device::Event> NewEvent() override;
@@ -35,6 +36,7 @@ class GpuDevice final : public device::Device {
 
  private:
   GpuDevice(int32_t index, device::GpuCapabilities capabilities);
+  StatusOr<device::HostMemory> AllocateLocked(int64_t bytes, const char* purpose, unsigned flags);
   void Free(std::span<std::byte> bytes) override;
   void FreeHost(std::span<std::byte> bytes) override;
 

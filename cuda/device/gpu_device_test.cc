@@ -87,6 +87,17 @@ TEST(GpuDevice, CopiesHostMemoryOfItsOwn) {
   EXPECT_EQ(out.bytes().back(), std::byte{7});
 }
 
+TEST(GpuDevice, KernelsReadHostMemoryThatIsMapped) {
+  Fixture f;
+  const device::HostMemory mapped = *f.gpu->AllocateMapped(sizeof(Numbers), "a test");
+  EXPECT_TRUE(f.gpu->AllocateMapped(0, "nothing")->bytes().empty());
+  float* const x = reinterpret_cast<float*>(mapped.data());
+  std::fill_n(x, 64, 3.0f);
+  Launch(*f.stream, kOneBlock, Multiply, x, 2.0f);
+  ASSERT_TRUE(f.Finish().ok());
+  EXPECT_EQ(x[63], 6);
+}
+
 TEST(GpuDevice, KernelsRunInTheOrderOfTheStream) {
   Fixture f;
   float* const x = f.NewNumbers();

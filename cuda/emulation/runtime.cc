@@ -264,8 +264,11 @@ emulatedError_t emulatedIpcCloseMemHandle(void* address) {
   return emulatedSuccess;
 }
 
-emulatedError_t emulatedHostAlloc(void** address, size_t bytes, unsigned) {
-  auto memory = EmulatedGpu::memory().AllocateHost(static_cast<int64_t>(bytes), "the host");
+emulatedError_t emulatedHostAlloc(void** address, size_t bytes, unsigned flags) {
+  pagemill::device::Device& device = EmulatedGpu::memory();
+  const auto size = static_cast<int64_t>(bytes);
+  auto memory = flags == emulatedHostAllocMapped ? device.AllocateMapped(size, "the host")
+                                                 : device.AllocateHost(size, "the host");
   if (!memory.ok()) return Report(emulatedErrorMemoryAllocation, memory.status().ToString());
   *address = memory->data();
   std::lock_guard lock(allocating);

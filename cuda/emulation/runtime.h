@@ -8,8 +8,9 @@
 //   EmulatedGpu::memory().num_replays();
 //
 // Unlike the libraries that it stands for, it knows which memory is the device's: a kernel whose
-// pointers are not, also when a graph is replayed, is an error, as is a kernel that breaks a rule
-// (launch.h). EmulatedGpu::memory() counts copies of host memory that is not from HostAlloc. There
+// pointers are not, nor those of HostAlloc with HostAllocMapped, also when a graph is replayed, is an
+// error, as is a kernel that breaks a rule (launch.h). EmulatedGpu::memory() counts copies of host
+// memory that is not from HostAlloc. There
 // are kDevices GPUs of kMemoryBytes, which by default access each other's memory, also that of
 // other processes. Functions are thread-safe; a stream is used by one thread.
 #ifndef PAGEMILL_CUDA_EMULATION_RUNTIME_H_
@@ -88,6 +89,7 @@ inline constexpr emulatedError_t emulatedErrorLaunchFailure = 719;
 inline constexpr unsigned emulatedStreamNonBlocking = 1;
 inline constexpr unsigned emulatedEventDisableTiming = 2;
 inline constexpr unsigned emulatedHostAllocDefault = 0;
+inline constexpr unsigned emulatedHostAllocMapped = 2;
 inline constexpr unsigned emulatedIpcMemLazyEnablePeerAccess = 1;
 enum emulatedMemcpyKind { emulatedMemcpyHostToDevice = 1, emulatedMemcpyDeviceToHost = 2 };
 enum emulatedStreamCaptureMode { emulatedStreamCaptureModeThreadLocal = 1 };

@@ -186,6 +186,11 @@ StatusOr<device::HostMemory> SyclDevice::AllocateHost(int64_t bytes, const char*
   return device::HostMemory(this, memory);
 }
 
+// Kernels read all host USM.
+StatusOr<device::HostMemory> SyclDevice::AllocateMapped(int64_t bytes, const char* purpose) {
+  return AllocateHost(bytes, purpose);
+}
+
 device::MemoryBytes SyclDevice::CountMemory() {
   device::MemoryBytes memory;
   (void)Guarded([&] {

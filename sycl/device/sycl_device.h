@@ -51,6 +51,7 @@ class SyclDevice final : public device::Device {
 
   StatusOr<device::DeviceMemory> Allocate(int64_t bytes, const char* purpose) override;
   StatusOr<device::HostMemory> AllocateHost(int64_t bytes, const char* purpose) override;
+  StatusOr<device::HostMemory> AllocateMapped(int64_t bytes, const char* purpose) override;
   // All of it is free if the driver does not say.
   device::MemoryBytes CountMemory() override;
   StatusOr<std::unique_ptr<device::Stream>> NewStream() override;

@@ -244,9 +244,8 @@ def test_a_tokenizer_without_ends_of_rows(tmp_path: Path) -> None:
     make("mistral3", tmp_path)
     features = MediaFrontEnd.of(ModelSource.open(tmp_path))
     with pytest.raises(EngineError, match=r"\[IMG_END\] is no token"):
-        place_media(
-            RenderedPrompt.of(IMAGE), [SQUARE], features, lambda name: [ord(c) for c in name]
-        )
+        media = [PreparedMedia("image", SQUARE)]
+        place_media(RenderedPrompt.of(IMAGE), media, features, lambda name: [ord(c) for c in name])
 
 
 def test_ranks_get_the_embeddings_of_images(merging: ImageModel) -> None:

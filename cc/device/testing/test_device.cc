@@ -64,8 +64,9 @@ class TestGraph final : public Graph {
 std::byte* TestWorker::Find(const void* address, int64_t bytes) const {
   const std::byte* const wanted = static_cast<const std::byte*>(address);
   std::lock_guard lock(device_.mutex_);
-  const std::span<std::byte> memory =
-      FindIn(device_.allocations_, wanted, static_cast<size_t>(bytes));
+  const size_t size = static_cast<size_t>(bytes);
+  std::span<std::byte> memory = FindIn(device_.allocations_, wanted, size);
+  if (memory.data() == nullptr) memory = FindIn(device_.mapped_, wanted, size);
   return memory.data() == nullptr ? nullptr : memory.data() + (wanted - memory.data());
 }
 
@@ -283,8 +284,16 @@ StatusOr<HostMemory> TestDevice::AllocateHost(int64_t bytes, const char*) {
   return HostMemory(this, memory);
 }
 
+StatusOr<HostMemory> TestDevice::AllocateMapped(int64_t bytes, const char* purpose) {
+  PAGEMILL_ASSIGN_OR_RETURN(HostMemory memory, AllocateHost(bytes, purpose));
+  std::lock_guard lock(mutex_);
+  if (bytes > 0) mapped_.emplace(memory.data(), memory.bytes());
+  return memory;
+}
+
 void TestDevice::FreeHost(std::span<std::byte> bytes) {
   std::lock_guard lock(mutex_);
+  mapped_.erase(bytes.data());
   PAGEMILL_CHECK(host_allocations_.erase(bytes.data()) == 1);
   host_bytes_ -= static_cast<int64_t>(bytes.size());
   std::free(bytes.data());

@@ -2,7 +2,7 @@
 // A fake device, made of this process's memory and a thread per stream, that behaves like a GPU in
 // the relevant ways: work executes later than it is enqueued, graphs replay recorded addresses, and
 // device memory is accessible only while a stream has work to execute: before and after, a
-// dereference by the host faults.
+// dereference by the host faults. Of the host's memory, kernels find only what is mapped.
 //
 //   TestDevice device;
 //   std::unique_ptr<Stream> stream = *device.NewStream();
@@ -44,7 +44,8 @@ class TestWorker {
  public:
   TestWorker(const TestDevice& device, ThreadPool& pool) : device_(device), pool_(pool) {}
 
-  // `address`, to be written to; null unless all of these bytes are in one live allocation.
+  // `address`, to be written to; null unless all of these bytes are in one live allocation, of the
+  // device or mapped.
   std::byte* Find(const void* address, int64_t bytes) const;
   ThreadPool& pool() { return pool_; }  // of one thread
 
@@ -70,6 +71,7 @@ class TestDevice final : public Device {
 
   StatusOr<DeviceMemory> Allocate(int64_t bytes, const char* purpose) override;
   StatusOr<HostMemory> AllocateHost(int64_t bytes, const char* purpose) override;
+  StatusOr<HostMemory> AllocateMapped(int64_t bytes, const char* purpose) override;
   MemoryBytes CountMemory() override;
   StatusOr<std::unique_ptr<Stream>> NewStream() override;
   std::unique_ptr<Event> NewEvent() override;
@@ -89,7 +91,7 @@ class TestDevice final : public Device {
   int64_t num_replays() const;
   // Copies between the device and host memory that is not from AllocateHost().
   int64_t num_pageable_copies() const;
-  int64_t most_host_bytes() const;  // from AllocateHost(), at the same time
+  int64_t most_host_bytes() const;  // of the host's memory, at the same time
 
  private:
   friend class TestWorker;
@@ -120,6 +122,7 @@ class TestDevice final : public Device {
   size_t num_reserved_bytes_used_ = 0;
   std::map<const std::byte*, std::span<std::byte>> allocations_;       // by address
   std::map<const std::byte*, std::span<std::byte>> host_allocations_;  // likewise
+  std::map<const std::byte*, std::span<std::byte>> mapped_;            // of these, for kernels too
 };
 
 }  // namespace pagemill::device::testing

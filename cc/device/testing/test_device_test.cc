@@ -105,6 +105,21 @@ TEST(TestDevice, CopiesOfOtherHostMemoryAreCounted) {
   ASSERT_TRUE(f.Finish().ok());
 }
 
+TEST(TestDevice, KernelsFindHostMemoryThatIsMapped) {
+  Fixture f;
+  const HostMemory host = *f.device.AllocateHost(64, "a test");
+  const HostMemory mapped = *f.device.AllocateMapped(64, "a test");
+  EXPECT_TRUE(f.device.AllocateMapped(0, "nothing")->bytes().empty());
+  static_cast<TestStream&>(*f.stream).Enqueue([&](TestWorker& worker) {
+    EXPECT_EQ(worker.Find(mapped.data() + 16, 48), mapped.data() + 16);
+    EXPECT_EQ(worker.Find(mapped.data() + 16, 49), nullptr);
+    EXPECT_EQ(worker.Find(host.data(), 64), nullptr);
+    return OkStatus();
+  });
+  ASSERT_TRUE(f.Finish().ok());
+  EXPECT_EQ(f.device.most_host_bytes(), 128);
+}
+
 TEST(TestDevice, HasAsMuchMemoryAsItIsMadeWith) {
   TestDevice device(1000);
   const DeviceMemory half = *device.Allocate(500, "a half");

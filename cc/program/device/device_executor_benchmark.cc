@@ -49,6 +49,9 @@ class IdleDevice final : public device::Device {
   StatusOr<device::HostMemory> AllocateHost(int64_t bytes, const char*) override {
     return device::HostMemory(this, New(bytes));
   }
+  StatusOr<device::HostMemory> AllocateMapped(int64_t bytes, const char* purpose) override {
+    return AllocateHost(bytes, purpose);
+  }
   device::MemoryBytes CountMemory() override {
     return {.free = int64_t{1} << 40, .total = int64_t{1} << 40};
   }

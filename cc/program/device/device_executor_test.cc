@@ -13,6 +13,7 @@
 #include "cc/ops/sample/row_draw.h"
 #include "cc/ops/testing/test_device_ops.h"
 #include "cc/program/device/testing/executor_steps.h"
+#include "cc/program/device/weight_arena.h"
 #include "cc/program/testing/batch_builder.h"
 #include "cc/program/testing/tiny_llama.h"
 
@@ -35,6 +36,34 @@ TEST_P(DeviceExecutorTest, GivesTheBitsOfTheCpu) {
   }
   EXPECT_EQ(device.num_replays(), GetParam() == 0 ? 0 : 3) << "all but the first decode";
   EXPECT_EQ(device.num_pageable_copies(), 0);
+}
+
+TEST_P(DeviceExecutorTest, GivesTheSameBitsWithWeightsOnTheHost) {
+  for (const DType dtype : {DType::kF32, DType::kQ8_0}) {
+    const std::string text = testing::TinyLlamaText({.seed = 3, .weight_dtype = dtype});
+    const auto reference = OnCpu(text);
+    TestDevice other;
+    const auto without = *OnDevice(text, other, {.max_blocks = kBlocks});
+    const WeightArena arena(without->program(), without->plan().kernels.kernels, 0);
+    for (const int64_t offload_bytes : {int64_t{1}, arena.bytes() / 2, arena.offloadable_bytes()}) {
+      TestDevice device;
+      const auto executor = *OnDevice(text, device, {.max_blocks = kBlocks,
+                                                     .max_graph_tokens = GetParam(),
+                                                     .upload = {.offload_bytes = offload_bytes}});
+      EXPECT_GE(executor->plan().host_weight_bytes, offload_bytes);
+      const int64_t free = device.CountMemory().free;
+      for (int loads = 0; loads < 2; ++loads) {
+        for (const BatchBuilder& step : Steps(/*requests=*/3, /*decodes=*/3)) {
+          EXPECT_TRUE(ops::conformance::BitEqual(MustRun(*executor, step.view()),
+                                                 MustRun(*reference, step.view())));
+        }
+        executor->UnloadWeights();
+        ASSERT_TRUE(executor->LoadWeights().ok());
+        EXPECT_EQ(device.CountMemory().free, free);
+      }
+      EXPECT_EQ(device.num_replays(), GetParam() == 0 ? 0 : 2 * 2);
+    }
+  }
 }
 
 TEST_P(DeviceExecutorTest, KeepsTwoStepsInFlight) {

@@ -17,6 +17,7 @@ Status DeviceExecutorOptions::Validate() const {
   PAGEMILL_RETURN_IF_ERROR(check("token_columns", token_columns, 0));
   PAGEMILL_RETURN_IF_ERROR(check("max_adapter_rank", max_adapter_rank, 1));
   PAGEMILL_RETURN_IF_ERROR(check("exchange_bytes", exchange_bytes, 1));
+  PAGEMILL_RETURN_IF_ERROR(check("upload.offload_bytes", upload.offload_bytes, 0));
   return check("upload.buffer_bytes", upload.buffer_bytes, 1);
 }
 

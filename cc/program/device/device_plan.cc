@@ -25,6 +25,12 @@ std::string Mib(int64_t bytes) {
   return text;
 }
 
+std::string Gib(int64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.4g GiB", static_cast<double>(bytes) / (1 << 30));
+  return text;
+}
+
 struct Part {
   const char* name;
   int64_t bytes;
@@ -69,7 +75,8 @@ int64_t DevicePlan::host_bytes() const {
   if (tokens) {
     slot += tokens->host_bytes() + tokens->adjuster.host_bytes() + tokens->scorer.step_bytes();
   }
-  return std::max(upload_bytes, num_slots * slot + adapters.upload_bytes + copy_bytes);
+  return host_weight_bytes +
+         std::max(upload_bytes, num_slots * slot + adapters.upload_bytes + copy_bytes);
 }
 
 std::string DevicePlan::ToString() const {
@@ -77,6 +84,7 @@ std::string DevicePlan::ToString() const {
   lines.insert(lines.end(), {{"graphs", graph_bytes},
                              {"total", total_bytes()},
                              {"a kv page", kv().page_bytes},
+                             {"host weights", host_weight_bytes},
                              {"on the host", host_bytes()}});
   std::string text;
   for (const Part& line : lines) {
@@ -111,7 +119,15 @@ StatusOr<DevicePlan> PlanDevice(const Program& program, const Target& target,
         plan.tokens,
         PlanTokens(program, target, options, device_options.token_columns, num_slots));
   }
-  plan.weight_bytes = WeightArena(program, plan.kernels.kernels).bytes();
+  const int64_t offload_bytes = device_options.upload.offload_bytes;
+  const WeightArena arena(program, plan.kernels.kernels, offload_bytes);
+  if (offload_bytes > arena.offloadable_bytes()) {
+    return InvalidArgument("--cpu-offload-gb is " + Gib(offload_bytes) +
+                           ", and the program has " + Gib(arena.offloadable_bytes()) +
+                           " of weights that may stay in the host's memory: lower it");
+  }
+  plan.weight_bytes = arena.bytes();
+  plan.host_weight_bytes = arena.host_bytes();
   for (const Output& output : program.outputs()) {
     plan.output_bytes += program.value(output.value).Bytes(sizes);
   }
@@ -155,7 +171,8 @@ Status CheckFits(const DevicePlan& plan, const device::MemoryBytes& memory) {
           : "without a KV cache it lacks " + Mib(-left) +
                 ": lower --max-num-batched-tokens" +
                 (plan.adapters.matrix_bytes > 0 ? ", --max-loras or --max-lora-rank" : "") +
-                ", or use a smaller or more quantized model";
+                ", keep weights in the host's memory (--cpu-offload-gb), or use a smaller or more"
+                " quantized model";
   return ResourceExhausted("the program takes " + Mib(plan.total_bytes()) +
                            " of the device's memory (" + parts + "), " + Mib(memory.free) +
                            " of its " + Mib(memory.total) + " are free: " + remedy);

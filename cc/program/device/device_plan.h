@@ -33,6 +33,7 @@ struct DevicePlan {
   std::vector<int64_t> input_offsets;  // of Program::TensorInputs(), in the memory of inputs
 
   int64_t weight_bytes = 0;
+  int64_t host_weight_bytes = 0;  // of weights that kernels read from the host's memory
   int64_t kv_bytes = 0;      // of the KV cache; 0 if it lies in another executor's
   int64_t output_bytes = 0;  // of the largest step, as the following two
   int64_t array_bytes = 0;   // the kernels' plans of a step, and behind them its arrays
@@ -59,8 +60,8 @@ struct DevicePlan {
   // Everything that is allocated on the device.
   int64_t allocated_bytes() const;
   int64_t total_bytes() const { return allocated_bytes() + graph_bytes; }
-  // Of AllocateHost(), at most, until it is created. Loading weights later takes upload_bytes more,
-  // and a host tier what it asks DevicePages for.
+  // At most, of the host's memory, until it is created. Loading weights later takes upload_bytes
+  // more, and a host tier what it asks DevicePages for.
   int64_t host_bytes() const;
   // One line each, in MiB.
   std::string ToString() const;
@@ -69,7 +70,8 @@ struct DevicePlan {
 DeviceAdapterOptions AdapterOptions(const ExecutorOptions& options,
                                     const DeviceExecutorOptions& device_options);
 
-// Opens no file. Returns the errors of SelectKernels() and PlanTokens(), and those of the options.
+// Opens no file. Returns the errors of SelectKernels() and PlanTokens(), and those of the options:
+// kInvalidArgument also if more weights are to be offloaded than may be.
 StatusOr<DevicePlan> PlanDevice(const Program& program, const Target& target,
                                 const ExecutorOptions& options,
                                 const DeviceExecutorOptions& device_options);

@@ -55,7 +55,30 @@ INSTANTIATE_TEST_SUITE_P(
              {.max_blocks = 4, .max_steps_in_flight = 3, .token_columns = 80}},
         Case{testing::TinyLlamaText({.media = true}),
              {.max_blocks = 4, .token_columns = 83, .upload = {.buffer_bytes = 4096}}},
-        Case{testing::TinyLlamaText({.pooled = true}), {.max_graph_tokens = 0}}));
+        Case{testing::TinyLlamaText({.pooled = true}), {.max_graph_tokens = 0}},
+        Case{testing::TinyLlamaText({}),
+             {.max_blocks = 4, .upload = {.buffer_bytes = 4096, .offload_bytes = 50'000}}},
+        Case{testing::TinyLlamaText({.weight_dtype = DType::kQ8_0}),
+             {.max_blocks = 4, .token_columns = 80, .upload = {.offload_bytes = 50'000}}}));
+
+TEST(DevicePlan, KeepsAsManyWeightsOnTheHostAsItIsAskedFor) {
+  const Program program = *Program::Parse(testing::TinyLlamaText({}));
+  const auto plan = [&](int64_t offload_bytes) {
+    return PlanDevice(program, TheTarget(), Options(8),
+                      {.upload = {.offload_bytes = offload_bytes}});
+  };
+  const DevicePlan none = *plan(0);
+  EXPECT_EQ(none.host_weight_bytes, 0);
+  const DevicePlan some = *plan(50'000);
+  EXPECT_GE(some.host_weight_bytes, 50'000);
+  EXPECT_LT(some.host_weight_bytes, 100'000);
+  EXPECT_NEAR(static_cast<double>(some.weight_bytes + some.host_weight_bytes),
+              static_cast<double>(none.weight_bytes), 256);
+  EXPECT_EQ(none.total_bytes() - some.total_bytes(), none.weight_bytes - some.weight_bytes);
+  const Status status = plan(none.weight_bytes + 1).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("--cpu-offload-gb is "), std::string::npos);
+}
 
 TEST(DevicePlan, HasNoCacheOfAProgramThatSharesOne) {
   const Program program = *Program::Parse(testing::TinyLlamaText({}));

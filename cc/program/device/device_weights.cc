@@ -54,29 +54,43 @@ StatusOr<DeviceWeights> DeviceWeights::Upload(const Program& program,
                                               device::Device& device) {
   const SteadyClock clock;
   const int64_t start = clock.NowNanos();
-  const WeightArena arena(program, kernels.kernels);
+  const WeightArena arena(program, kernels.kernels, options.offload_bytes);
   const Weights weights = Weights::Load(program, files);
   device::ThreadPool pool({.num_threads = kernels.num_threads});
   PAGEMILL_RETURN_IF_ERROR(
       CheckStoredWeights(program, arena.packed().stored_quantized(), weights, pool));
   DeviceWeights result;
   PAGEMILL_ASSIGN_OR_RETURN(result.memory_, device.Allocate(arena.bytes(), "weights"));
+  PAGEMILL_ASSIGN_OR_RETURN(result.host_memory_,
+                            device.AllocateMapped(arena.host_bytes(), "weights (--cpu-offload-gb)"));
   PAGEMILL_ASSIGN_OR_RETURN(
       StagedUpload upload,
       StagedUpload::Begin(device, result.memory_.bytes(), options.buffer_bytes));
   PieceReader reader(program, weights, pool);
+  int64_t end = 0, host_end = 0;  // of what is sent
   for (const Piece& piece : arena.pieces()) {
     PAGEMILL_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, reader.Read(piece));
-    PAGEMILL_RETURN_IF_ERROR(upload.Write(piece.offset, bytes, pool));
-    if (options.on_progress) options.on_progress(piece.offset + piece.bytes, arena.bytes());
+    const auto& [on_host, offset] = piece.place;
+    if (on_host) {
+      CopyInParallel(bytes, result.host_memory_.data() + offset, pool);
+    } else {
+      PAGEMILL_RETURN_IF_ERROR(upload.Write(offset, bytes, pool));
+    }
+    (on_host ? host_end : end) = offset + piece.bytes;
+    if (options.on_progress) {
+      options.on_progress(end + host_end, arena.bytes() + arena.host_bytes());
+    }
   }
   PAGEMILL_RETURN_IF_ERROR(upload.Finish());
-  const std::byte* const base = result.memory_.data();
+  const auto address = [&](size_t piece) -> const std::byte* {
+    const auto& [on_host, offset] = arena.pieces()[piece].place;
+    return (on_host ? result.host_memory_.data() : result.memory_.data()) + offset;
+  };
   for (const auto& [key, operand] : arena.operands()) {
-    result.operands_[key] = {.data = operand.offset ? base + *operand.offset : nullptr,
+    result.operands_[key] = {.data = operand.piece ? address(*operand.piece) : nullptr,
                              .reordered = operand.reordered};
   }
-  for (const auto& [part, offset] : arena.parts()) result.parts_[part] = base + offset;
+  for (const auto& [part, piece] : arena.parts()) result.parts_[part] = address(piece);
   weights.DropPages();
   result.seconds_ = SecondsBetween(start, clock.NowNanos());
   return result;

@@ -1,7 +1,8 @@
 // File: cc/program/device/device_weights.h
-// The weights of a program in a device's memory (weight_arena.h says where). They go there from
-// their mapped files through two buffers: no more of them is in the host's memory at a time than
-// these, and the largest copy in a packed layout, if kernels require any.
+// The weights of a program in a device's memory, and those that are offloaded in mapped memory of
+// the host (weight_arena.h says where). They go to the device from their mapped files through two
+// buffers: no more of them is in the host's memory at a time than these, and the largest copy in a
+// packed layout, if kernels require any.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(Weights::Files files, Weights::Open(program));
 //   PAGEMILL_ASSIGN_OR_RETURN(DeviceWeights weights,
@@ -43,11 +44,15 @@ class DeviceWeights {
     const auto found = parts_.find(id);
     return found == parts_.end() ? nullptr : found->second;
   }
-  int64_t bytes() const { return static_cast<int64_t>(memory_.bytes().size()); }
+  // Of both memories.
+  int64_t bytes() const {
+    return static_cast<int64_t>(memory_.bytes().size() + host_memory_.bytes().size());
+  }
   double seconds() const { return seconds_; }  // that the upload took
 
  private:
   device::DeviceMemory memory_;
+  device::HostMemory host_memory_;  // mapped
   std::map<std::pair<size_t, size_t>, WeightOperand> operands_;
   std::map<ValueId, const std::byte*> parts_;
   double seconds_ = 0;

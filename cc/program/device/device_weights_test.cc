@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -24,8 +25,8 @@ namespace {
 using device::testing::TestDevice;
 
 struct Uploaded {
-  explicit Uploaded(int64_t buffer_bytes) {
-    UploadOptions options = {.buffer_bytes = buffer_bytes};
+  explicit Uploaded(int64_t buffer_bytes, int64_t offload_bytes = 0) {
+    UploadOptions options = {.buffer_bytes = buffer_bytes, .offload_bytes = offload_bytes};
     options.on_progress = [this](int64_t done, int64_t total) {
       EXPECT_GT(done, sent);
       sent = done;
@@ -77,6 +78,20 @@ TEST(DeviceWeights, GoThroughTwoBuffers) {
   EXPECT_EQ(small.Fetch(), large.Fetch());
 }
 
+TEST(DeviceWeights, AreReadFromTheHostIfTheyStayThere) {
+  constexpr int64_t kBufferBytes = 1000;
+  Uploaded none(kBufferBytes);
+  for (const int64_t offload_bytes : {int64_t{1}, none.weights.bytes() / 2, int64_t{1} << 40}) {
+    Uploaded some(kBufferBytes, offload_bytes);
+    const device::MemoryBytes memory = some.device.CountMemory();
+    const int64_t host_bytes = some.device.most_host_bytes() - 2 * kBufferBytes;
+    EXPECT_EQ(some.sent, some.weights.bytes());
+    EXPECT_EQ(some.weights.bytes(), memory.total - memory.free + host_bytes);
+    EXPECT_GE(host_bytes, std::min(offload_bytes, none.weights.bytes() * 9 / 10));
+    EXPECT_EQ(some.Fetch(), none.Fetch());
+  }
+}
+
 int64_t OneLine(const TensorView&) { return 64; }
 Status PackFirst(const TensorView& weight, std::byte* packed, device::ThreadPool&) {
   std::memcpy(packed, weight.data, sizeof(float));
@@ -119,13 +134,17 @@ TEST(DeviceWeights, MatricesOfAnOpFollowEachOther) {
   EXPECT_EQ(offset(4), 256 + 64);
 }
 
-TEST(DeviceWeights, StacksAndPackedMatricesAreMadeOnTheWay) {
+class StackedWeights : public ::testing::TestWithParam<int64_t> {};  // offload_bytes
+INSTANTIATE_TEST_SUITE_P(Memories, StackedWeights, ::testing::Values(0, 1, 1 << 20));
+
+TEST_P(StackedWeights, StacksAndPackedMatricesAreMadeOnTheWay) {
   const Program program = *Program::Parse(testing::kTransposedWeights);
   KernelSelection kernels;
   kernels.kernels = {&kPlain, &kPacks, &kPlain};
   TestDevice device;
-  const auto weights = DeviceWeights::Upload(program, *Weights::Open(program), kernels,
-                                             {.buffer_bytes = 32}, device);
+  const auto weights =
+      DeviceWeights::Upload(program, *Weights::Open(program), kernels,
+                            {.buffer_bytes = 32, .offload_bytes = GetParam()}, device);
   ASSERT_TRUE(weights.ok()) << weights.status().ToString();
   const auto fetch = [&](size_t op, size_t count) {
     std::vector<float> values(count);

@@ -10,6 +10,13 @@ constexpr int64_t kGrain = int64_t{1} << 20;  // bytes that a thread copies at a
 
 }  // namespace
 
+void CopyInParallel(std::span<const std::byte> from, std::byte* to, device::ThreadPool& pool) {
+  const auto bytes = static_cast<int64_t>(from.size());
+  pool.ParallelFor(bytes, kGrain, [&](int64_t begin, int64_t end, int) {
+    std::memcpy(to + begin, from.data() + begin, static_cast<size_t>(end - begin));
+  });
+}
+
 StatusOr<StagedUpload> StagedUpload::Begin(device::Device& device, std::span<std::byte> to,
                                            int64_t buffer_bytes) {
   StagedUpload upload;
@@ -31,10 +38,8 @@ Status StagedUpload::Write(int64_t offset, std::span<const std::byte> bytes,
     if (filled_ == 0) begin_ = offset;
     const int64_t at = offset - begin_;
     const int64_t count = std::min(static_cast<int64_t>(bytes.size()), capacity - at);
-    std::byte* const target = buffers_[current_].memory.data() + at;
-    pool.ParallelFor(count, kGrain, [&](int64_t begin, int64_t end, int) {
-      std::memcpy(target + begin, bytes.data() + begin, static_cast<size_t>(end - begin));
-    });
+    CopyInParallel(bytes.first(static_cast<size_t>(count)),
+                   buffers_[current_].memory.data() + at, pool);
     filled_ = at + count;
     offset += count;
     bytes = bytes.subspan(static_cast<size_t>(count));

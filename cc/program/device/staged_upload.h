@@ -23,6 +23,9 @@
 
 namespace pagemill::program {
 
+// Copies within the host's memory, with the threads of `pool`.
+void CopyInParallel(std::span<const std::byte> from, std::byte* to, device::ThreadPool& pool);
+
 class StagedUpload {
  public:
   // `buffer_bytes`: of each of the two buffers. What lies between bytes that are written, within

@@ -77,6 +77,9 @@ class MemoryPlan:
     def packed_bytes(self) -> int:
         """Of the weights, held as copies of our own instead of mapped."""
     @property
+    def offloaded_bytes(self) -> int:
+        """Of further weights, which a device reads from the host's memory; not in the total."""
+    @property
     def activation_bytes(self) -> int: ...
     @property
     def workspace_bytes(self) -> int: ...
@@ -297,9 +300,11 @@ class DeviceExecutor:
         vocab_size: int,
         max_adapter_rank: int = 1,
         host: DeviceExecutor | None = None,
+        offload_bytes: int = 0,
     ) -> None:
         """Each of options.max_adapters slots has memory for an adapter of `max_adapter_rank` in
-        all layers."""
+        all layers. Weights of at least `offload_bytes` stay in the host's memory, where kernels
+        read them."""
     def kv_fingerprint(self) -> str:
         """As that of a NativeExecutor."""
 
@@ -312,6 +317,7 @@ def plan_on_device(
     vocab_size: int,
     max_adapter_rank: int = 1,
     drafts: bool = False,
+    offload_bytes: int = 0,
 ) -> MemoryPlan:
     """What a DeviceExecutor takes of the device's memory; with `drafts` one that has a host, whose
     pages count as its own here. Opens no weight file."""

@@ -41,6 +41,7 @@ def _table(plan: ModelPlan) -> str:
         ("", f"{plan.architecture}, {plan.max_model_len:,} tokens of context"),
         ("device", plan.device),
         ("weights", _size(plan.weights) + _packed(plan)),
+        *_offloaded(plan),
         ("activations", _size(plan.activations)),
         ("workspace", _size(plan.workspace)),
         ("logits", _size(plan.logits)),
@@ -101,6 +102,12 @@ def _tokens(count: int) -> str:
 
 def _packed(plan: ModelPlan) -> str:
     return f"   {format_bytes(plan.packed)} of them repacked in memory" if plan.packed else ""
+
+
+def _offloaded(plan: ModelPlan) -> list[tuple[str, str]]:
+    if not plan.offloaded:
+        return []
+    return [("", f"{_size(plan.offloaded)}   more in host memory, for the device to read")]
 
 
 def _size(count: int) -> str:

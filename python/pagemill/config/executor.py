@@ -25,6 +25,16 @@ class ExecutorConfig:
         " this model with these options, else the CPU; a line of the log says why. `pagemill"
         " doctor` lists plugins and devices.",
     )
+    cpu_offload_gb: float = option(
+        0.0,
+        "GiB of each device's weights that stay in pinned host memory, where kernels read them over"
+        " the bus in every step: the device has at least this much more room, and steps take"
+        " longer. Embeddings go first, of which a step reads a row per token, unless the head"
+        " shares them; then experts, of which it reads those that are chosen; then the largest"
+        " matrices. Weights of draft models and encoders stay on the device.",
+        unit="GiB",
+        allowed=Range(0, 2**20),
+    )
     threads: int = option(
         0,
         "Compute threads; 0 = one for each physical core that this process may use. With several"
@@ -102,6 +112,11 @@ class ExecutorConfig:
         " faster. A name without any kernel in the model is refused with the list of names."
         " `pagemill doctor` shows the chosen kernels.",
     )
+
+    @property
+    def offload_bytes(self) -> int:
+        """`cpu_offload_gb` in bytes."""
+        return int(self.cpu_offload_gb * 2**30)
 
     def __post_init__(self) -> None:
         """Checks each field; see `check`."""

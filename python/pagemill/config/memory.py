@@ -97,11 +97,11 @@ def available_memory_bytes(root: Path = Path("/")) -> int:
 def check_offloading(
     cache: CacheConfig, offloading_bytes: int, flag: str, available_bytes: int
 ) -> None:
-    """Checks that KV blocks in host memory fit there, for a device with memory of its own.
+    """Checks that what is in host memory fits there, for a device with memory of its own.
 
     Args:
       cache: the options.
-      offloading_bytes: host memory for KV blocks, which `flag` sets.
+      offloading_bytes: host memory for KV blocks or weights, which `flag` sets.
       flag: named by the error.
       available_bytes: of host memory, see `available_memory_bytes`.
 
@@ -181,8 +181,9 @@ def _refuse(cache: CacheConfig, max_model_len: int, costs: FixedCosts, limit: in
     if fitting > 0:
         raise ConfigError(f"{head}: set --max-model-len {fitting}, or raise --memory-utilization")
     raise ConfigError(
-        f"{head}: lower --max-num-batched-tokens, raise --memory-utilization, or use a smaller"
-        " or more strongly quantized model"
+        f"{head}: lower --max-num-batched-tokens, raise --memory-utilization, on a device keep"
+        " weights in host memory (--cpu-offload-gb), or use a smaller or more strongly quantized"
+        " model"
     )
 
 

@@ -115,7 +115,7 @@ class EngineCore:
         fixed = FixedCosts(
             fixed_bytes + (0 if encoder is None else encoder.memory().total_bytes),
             wanted.kv_pages((built, *others), config, plans, draft),
-            wanted.offloading_bytes(config),
+            wanted.offloading_bytes(config, plan),
             config.kv_tiers.host_bytes_flag,
         )
         budget = plan_kv_cache(
@@ -232,6 +232,7 @@ def _device_of_ranks(
         built.max_model_len,
         built.vocab_size,
         config.lora.max_lora_rank,
+        config.executor.offload_bytes,
     )
 
 
@@ -260,6 +261,7 @@ def _executor(
             max_model_len=limits.max_model_len,
             vocab_size=limits.vocab_size,
             max_adapter_rank=config.lora.max_lora_rank,
+            offload_bytes=config.executor.offload_bytes,
         )
     if built.module is not None:
         return _module_executor(built.module, sizes, num_blocks, config.cache.block_size)
@@ -367,7 +369,10 @@ def _kv_tiers(
 
 def _weights(plan: MemoryPlan) -> str:
     activations = plan.activation_bytes + plan.workspace_bytes + plan.output_bytes
-    return f"weights {format_bytes(plan.weights_bytes)}, activations {format_bytes(activations)}"
+    weights = format_bytes(plan.weights_bytes)
+    if plan.offloaded_bytes:
+        weights += f" and {format_bytes(plan.offloaded_bytes)} in host memory"
+    return f"weights {weights}, activations {format_bytes(activations)}"
 
 
 def _suffix_options(config: SpeculationConfig) -> _native.SuffixProposerOptions | None:

@@ -76,10 +76,11 @@ def choose_device(
 
     Raises:
         ConfigError: `--device` names a device that does not exist, or that cannot run this model
-            with these options.
+            with these options; or what runs it is the CPU, and weights should be offloaded.
     """
     wanted = config.executor.device
     if wanted == "cpu":
+        _require_nothing_offloaded(config, "--device cpu")
         return None
     missing = _missing(built, config)
     if wanted != "auto":
@@ -111,7 +112,9 @@ def choose_device(
             continue
         _LOGGER.info("device: %s", describe(device))
         return device
-    _LOGGER.info("device: CPU (%s)", "; ".join(reasons) or "no device plugin is installed")
+    reason = "; ".join(reasons) or "no device plugin is installed"
+    _require_nothing_offloaded(config, reason)
+    _LOGGER.info("device: CPU (%s)", reason)
     return None
 
 
@@ -176,6 +179,15 @@ def open_device(wanted: str, ranks: int = 1) -> _native.Device:
         f"--device {wanted}: no plugin {vendor} is installed"
         + (f", only {', '.join(known)}" if known else f": `pip install pagemill-{vendor}`")
     )
+
+
+def _require_nothing_offloaded(config: EngineConfig, reason: str) -> None:
+    if config.executor.offload_bytes:
+        raise ConfigError(
+            f"--cpu-offload-gb {config.executor.cpu_offload_gb:g} is for a device, and the model"
+            f" runs on the CPU ({reason}), whose weights are in the host's memory anyway: leave it"
+            " out"
+        )
 
 
 def _missing(built: BuiltModel, config: EngineConfig) -> str:

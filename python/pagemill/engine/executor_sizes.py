@@ -107,17 +107,21 @@ class ExecutorSizes:
         """At most, enqueued and not collected."""
         return 1 if self.device is None else 2
 
-    def offloading_bytes(self, config: EngineConfig) -> int:
+    def offloading_bytes(self, config: EngineConfig, plan: MemoryPlan) -> int:
         """What KV blocks outside the pool take of the memory that has the pool: nothing if that is
-        a device's.
+        a device's. `plan` is that of a rank.
 
         Raises:
-            ConfigError: they do not fit into the host's memory, beside a device's.
+            ConfigError: they and the weights that ranks read from there do not fit into the host's
+                memory, beside a device's.
         """
         tiers = config.kv_tiers
-        if self.device is None or not tiers.host_bytes:
+        if self.device is None or not (tiers.host_bytes or plan.offloaded_bytes):
             return tiers.host_bytes
-        available = available_memory_bytes()
+        available, ranks = available_memory_bytes(), config.executor.tensor_parallel_size
+        weights = plan.offloaded_bytes
+        check_offloading(config.cache, weights, "--cpu-offload-gb", available // ranks)
+        available -= ranks * weights
         check_offloading(config.cache, tiers.host_bytes, tiers.host_bytes_flag, available)
         return 0
 
@@ -138,6 +142,7 @@ class ExecutorSizes:
                 max_model_len=built.max_model_len,
                 vocab_size=built.vocab_size,
                 max_adapter_rank=config.lora.max_lora_rank,
+                offload_bytes=config.executor.offload_bytes,
             )
         rows = self.max_num_logits_rows if built.pooled is None else self.max_num_tokens
         return built.module.memory(

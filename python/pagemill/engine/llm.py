@@ -530,7 +530,7 @@ class LLM(OfflineControl):
         """The token ids of a text that the model has beside images."""
         if not self._renderer.has_text:
             message = (
-                f"media of this model need the tokens of {text!r}, and no tokenizer is loaded:"
+                f"images of this model need the tokens of {text!r}, and no tokenizer is loaded:"
                 " leave out skip_tokenizer_init"
             )
             raise EngineError("INVALID_ARGUMENT", message, "images")

@@ -58,6 +58,8 @@ class ModelPlan:
     max_model_len: int
     weights: int
     packed: int
+    offloaded: int
+    """Further weights of a device, which are in the host's memory."""
     activations: int
     workspace: int
     logits: int
@@ -99,6 +101,7 @@ class ModelPlan:
             "bytes": {
                 "weights": self.weights,
                 "weights_packed": self.packed,
+                "weights_offloaded": self.offloaded,
                 "activations": self.activations,
                 "workspace": self.workspace,
                 "logits": self.logits,
@@ -198,7 +201,7 @@ def plan_model(config: EngineConfig) -> ModelPlan:
         activations += memory.plan.activation_bytes + memory.plan.output_bytes + memory.kept_bytes
     refusal = ""
     try:
-        offloading = model.sizes.offloading_bytes(config)
+        offloading = model.sizes.offloading_bytes(config, memories[0])
     except ConfigError as error:
         offloading, refusal = 0, str(error)
     costs = FixedCosts(
@@ -222,6 +225,7 @@ def plan_model(config: EngineConfig) -> ModelPlan:
         max_model_len=built.max_model_len,
         weights=weights,
         packed=sum(memory.packed_bytes for memory in memories),
+        offloaded=memories[0].offloaded_bytes,
         activations=activations,
         workspace=workspace,
         logits=logits,

@@ -78,4 +78,5 @@ def _on_device(
         max_model_len=device["max_model_len"],
         vocab_size=device["vocab_size"],
         max_adapter_rank=device["max_adapter_rank"],
+        offload_bytes=device["offload_bytes"],
     )

@@ -50,6 +50,7 @@ class RankDevice:
     max_model_len: int
     vocab_size: int
     max_adapter_rank: int
+    offload_bytes: int
 
 
 class RankWorkers:

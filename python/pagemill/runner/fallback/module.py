@@ -107,6 +107,8 @@ class MemoryPlan(Protocol):
     @property
     def packed_bytes(self) -> int: ...
     @property
+    def offloaded_bytes(self) -> int: ...
+    @property
     def activation_bytes(self) -> int: ...
     @property
     def workspace_bytes(self) -> int: ...
@@ -131,6 +133,7 @@ class ModuleMemory:
     output_bytes: int
     kv_page_bytes: int
     packed_bytes: int = 0
+    offloaded_bytes: int = 0
 
     @property
     def kv_bytes(self) -> int:
