@@ -113,7 +113,7 @@ void MediaEncoder::MakeStep(std::span<const Part> parts) {
     const int32_t count = EncoderTokens(part);
     for (int32_t p = 0; p < count; ++p) {
       const int32_t row = p - options_.class_tokens;
-      const bool whole = row + apart <= item->features->rows;
+      const bool whole = row + apart <= part.rows;
       if (row >= 0 && row % apart == 0 && whole) patch_rows_.push_back(query_start_.back() + p);
       positions_.push_back(p);
     }

@@ -312,18 +312,17 @@ TEST(MediaEncoder, TextRowsAreAllOtherTokens) {
   MediaEncoderOptions options = SmallOptions();
   options.text_rows = true;
   Fixture fixture(options);
-  const auto text_rows = [&fixture] {
+  const auto text_rows = [&fixture](const ScheduledRequest& first, const ScheduledRequest& second) {
+    StepPlan plan;
+    plan.scheduled = {first, second};
+    EXPECT_TRUE(fixture.Apply(plan).ok());
     const ops::StepBatch step = fixture.Step();
     return std::vector<int32_t>(step.text_rows, step.text_rows + step.num_text_rows);
   };
-  StepPlan plan;
-  plan.scheduled = {Entry(0, RequestWith({}, 2), 0, 2),
-                    Entry(1, RequestWith({Item(1, 1)}, kRows + 3), 0, kRows + 3, {0})};
-  ASSERT_TRUE(fixture.Apply(plan).ok());
-  EXPECT_EQ(text_rows(), (std::vector<int32_t>{0, 1, 2, 3 + kRows, 4 + kRows}));
-  plan.scheduled = {Entry(0, nullptr, 2, 1), Entry(1, nullptr, kRows + 3, 1)};
-  ASSERT_TRUE(fixture.Apply(plan).ok());
-  EXPECT_EQ(text_rows(), (std::vector<int32_t>{0, 1})) << "a step without media";
+  const auto media = Entry(1, RequestWith({Item(1, 1)}, kRows + 3), 0, kRows + 3, {0});
+  EXPECT_EQ(text_rows(Entry(0, RequestWith({}, 2), 0, 2), media), (std::vector<int32_t>{0, 1, 2, 3 + kRows, 4 + kRows}));
+  EXPECT_EQ(text_rows(Entry(0, nullptr, 2, 1), Entry(1, nullptr, kRows + 3, 1)),
+            (std::vector<int32_t>{0, 1}));
 }
 
 TEST(MediaEncoder, EndsOfRowsKeepTheirOwnEmbeddings) {

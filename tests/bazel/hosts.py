@@ -69,6 +69,13 @@ class _Walk:
             if file not in self.seen:
                 self.seen.add(file)
                 self._visit_loads(file)
+                self._visit_lists(file)
+
+    def _visit_lists(self, path: str) -> None:
+        """Lists of packages that a .bzl file has for BUILD files."""
+        for statement in ast.parse(self.tree[path]).body:
+            if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.List):
+                self._visit_labels(statement, path)
 
     def _visit_package(self, package: str) -> None:
         path = f"{package}/BUILD.bazel".removeprefix("/")
@@ -76,7 +83,10 @@ class _Walk:
             return
         self.seen.add(path)
         self._visit_loads(path)
-        for label in _labels(ast.parse(self.tree[path])):
+        self._visit_labels(ast.parse(self.tree[path]), path)
+
+    def _visit_labels(self, node: ast.AST, path: str) -> None:
+        for label in _labels(node):
             self._use(label, path)
             if label.startswith("//"):
                 self._visit_package(label.removeprefix("//").partition(":")[0])

@@ -20,7 +20,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 from tests.e2e.server_process import NAME, ServerProcess, serve
-from tests.parity.audio_models import PLACEHOLDER, audio, voxtral
+from tests.media.audio_models import PLACEHOLDER, audio, voxtral
 
 TEMPLATE = (
     "{% for message in messages %}t20 {% if message['content'] is string %}"

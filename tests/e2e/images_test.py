@@ -27,7 +27,7 @@ from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImag
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from tests.e2e.server_process import NAME, ServerProcess, serve
-from tests.parity.qwen_vl_models import MAKERS, make_image_model
+from tests.media.qwen_vl_models import MAKERS, make_image_model
 from tests.parity.tiny_models import (
     INTERNVL_PLACEHOLDER,
     INTERNVL_WORDS,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.parity.image_model import ImageModel, encoded, text
+from tests.media.image_model import ImageModel, encoded, text
 from tests.parity.tiny_models import (
     LLAVA_IMAGE,
     LLAVA_PLACEHOLDER,

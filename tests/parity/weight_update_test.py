@@ -21,7 +21,7 @@ from pagemill.weights.errors import WeightsError
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 
-from tests.parity.image_model import ImageModel, encoded, text
+from tests.media.image_model import ImageModel, encoded, text
 from tests.parity.small_engine import engine, generate_one, random_prompt
 from tests.parity.tiny_models import LLAVA_IMAGE, LLAVA_PLACEHOLDER, make
 

@@ -282,6 +282,21 @@ void CheckKeysInRows(const OpDefinition& op, const device::Capabilities& caps) {
   }
 }
 
+// Keys before a position, and from it on.
+void CheckParts(const OpDefinition& op, const device::Capabilities& caps,
+                const std::vector<PagedRequest>& requests) {
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kI8}) {
+    for (int32_t position : conformance::FewIfEmulated({5, 64, 300})) {
+      AttentionOptions parts{.q_heads = 4, .kv_heads = 2, .head_dim = 32, .dtype = dtype};
+      parts.keys_until = position;
+      CheckCase(op, caps, parts, requests);
+      parts.keys_until = 0;
+      parts.keys_from = position;
+      CheckCase(op, caps, parts, requests);
+    }
+  }
+}
+
 }  // namespace
 
 void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabilities& caps) {
@@ -312,16 +327,7 @@ void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabi
       CheckCase(op, caps, both_ways, {{0, 530}});  // more keys than a split has
     }
   }
-  for (DType dtype : {DType::kF32, DType::kBF16, DType::kI8}) {
-    for (int32_t position : conformance::FewIfEmulated({5, 64, 300})) {
-      AttentionOptions parts{.q_heads = 4, .kv_heads = 2, .head_dim = 32, .dtype = dtype};
-      parts.keys_until = position;
-      CheckCase(op, caps, parts, mixed);
-      parts.keys_until = 0;
-      parts.keys_from = position;
-      CheckCase(op, caps, parts, mixed);
-    }
-  }
+  CheckParts(op, caps, mixed);
   CheckCase(op, caps, {.q_heads = 4, .kv_heads = 2, .head_dim = 32, .soft_cap = 3}, mixed);
   for (double soft_cap : {0.0, 3.0}) {
     AttentionOptions growing{.q_heads = 4, .kv_heads = 2, .head_dim = 40, .dtype = DType::kF32};

@@ -394,14 +394,14 @@ ARCHITECTURES: dict[str, Architecture] = {
     "VoxtralForConditionalGeneration": Architecture(
         "voxtral:VoxtralModel", "Voxtral", ("voxtral",), "text and audio"
     ),
+    "WhisperForConditionalGeneration": Architecture(
+        "whisper:WhisperModel", "Whisper", ("whisper",), "text of audio"
+    ),
     "XLMRobertaModel": Architecture(
         "roberta:RobertaModel", "XLM-RoBERTa", ("xlm-roberta",), "embeddings"
     ),
     "XverseForCausalLM": Architecture("llama:LlamaModel", "XVERSE", ("xverse",)),
     "YoutuForCausalLM": Architecture("youtu:YoutuModel", "Youtu-LLM", ("youtu",)),
-    "WhisperForConditionalGeneration": Architecture(
-        "whisper:WhisperModel", "Whisper", ("whisper",), "text of audio"
-    ),
     "Zamba2ForCausalLM": Architecture("zamba2:Zamba2Model", "Zamba2", ("zamba2",)),
 }
 

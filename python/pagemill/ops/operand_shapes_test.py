@@ -1,6 +1,7 @@
 """Ops return the shapes of their contract, and reject operands that violate it."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -237,6 +238,10 @@ def test_wkv_keeps_the_shape_of_rows():
     assert (y.shape, y.dtype) == (("tokens", 2, 3), "act")
 
 
+def _paged_attention(v: Values, **options: Any) -> Tensor:
+    return ops.paged_attention(v.act("tokens", 6, 16), v.cache, scale=1, **options)
+
+
 def _matrix_wkv(v: Values, *, decay: Tensor | None = None, rate: int = 10) -> list[Tensor]:
     """Of two heads, five keys and three values."""
     rows = v.act("tokens", 2, 5), decay or v.weight("f32", 10), v.act("tokens", 10)
@@ -461,18 +466,8 @@ BAD: list[tuple[Callable[[Values], object], str]] = [
         lambda v: ops.paged_attention(v.act("tokens", 5, 16), v.cache, scale=1),
         r"holds kv \(2, 16\)",
     ),
-    (
-        lambda v: ops.paged_attention(
-            v.act("tokens", 6, 16), v.cache, scale=1, sinks=v.weight("f32", 5)
-        ),
-        "sinks .* must be .6.",
-    ),
-    (
-        lambda v: ops.paged_attention(
-            v.act("tokens", 6, 16), v.cache, scale=1, slopes=v.weight("f32", 2)
-        ),
-        "slopes .* must be .6.",
-    ),
+    (lambda v: _paged_attention(v, sinks=v.weight("f32", 5)), "sinks .* must be .6."),
+    (lambda v: _paged_attention(v, slopes=v.weight("f32", 2)), "slopes .* must be .6."),
     (
         lambda v: ops.rotary(
             v.act("tokens", 2, 8), v.act("tokens", 2, 8), v.i32("tokens"), v.weight("f32", 5)
@@ -515,22 +510,9 @@ BAD: list[tuple[Callable[[Values], object], str]] = [
         ),
         "SparseMixer has no groups",
     ),
-    (
-        lambda v: ops.paged_attention(v.act("tokens", 6, 16), v.cache, scale=1, chunked=True),
-        "chunks need a cache with a window",
-    ),
-    (
-        lambda v: ops.paged_attention(
-            v.act("tokens", 6, 16), v.cache, scale=1, keys_from=3, keys_until=3
-        ),
-        "either keys_from or keys_until",
-    ),
-    (
-        lambda v: ops.paged_attention(
-            v.act("tokens", 6, 16), v.cache, scale=1, causal=False, keys_from=3
-        ),
-        "without a window and causal",
-    ),
+    (lambda v: _paged_attention(v, chunked=True), "chunks need a cache with a window"),
+    (lambda v: _paged_attention(v, keys_from=3, keys_until=3), "either keys_from or keys_until"),
+    (lambda v: _paged_attention(v, causal=False, keys_from=3), "without a window and causal"),
     (
         lambda v: ops.moe_route(v.f32("tokens", 4), ops.Routing(3, groups=2, group_choices=1)),
         "cannot choose 3 of 2 experts",

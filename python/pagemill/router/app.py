@@ -41,7 +41,9 @@ def create_app(
     """The application. Requests to endpoints of scope `inference` with a body are passed on, and no
     others: what is for operators, and what is stored, is of one server, not of the fleet."""
     passed = tuple(
-        row for row in ENDPOINTS if row.scope is Scope.INFERENCE and row.transport is Transport.JSON
+        row
+        for row in ENDPOINTS
+        if row.scope is Scope.INFERENCE and row.transport in (Transport.JSON, Transport.AUDIO_FORM)
     )
     own = OwnRoutes(fleet, lifecycle, RouterMetrics(fleet, config.router.policy), passed)
     proxy = Proxy(fleet, hints, config.listen.max_body_bytes)

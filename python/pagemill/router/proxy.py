@@ -12,13 +12,15 @@ from pagemill.router.headers import to_server
 from pagemill.router.hints import HintReader
 from pagemill.router.relay import relay
 from pagemill.router.upstream import Reply, UpstreamError
-from pagemill.server.admission import read_body
+from pagemill.server.admission import FORM, JSON, read_body
 from pagemill.server.disconnect import until_disconnect
-from pagemill.server.endpoints.table import error_shape
+from pagemill.server.endpoints.endpoint import Transport
+from pagemill.server.endpoints.table import ENDPOINTS, error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 
 _TRIES = 2
+_FORMS = frozenset(row.path for row in ENDPOINTS if row.transport is Transport.AUDIO_FORM)
 
 
 class Proxy:
@@ -37,7 +39,8 @@ class Proxy:
         """ASGI entry."""
         request = Request(scope, receive)
         try:
-            body = await read_body(request, self._max_body_bytes)
+            content = FORM if scope["path"] in _FORMS else JSON
+            body = await read_body(request, self._max_body_bytes, content)
             hint = await self._hints.read(scope["path"], request.headers, body)
             await until_disconnect(self._answer(request, body, hint, send), receive)
         except ApiError as error:

@@ -62,6 +62,25 @@ def test_requests_and_refusals_pass() -> None:
     asyncio.run(test())
 
 
+def test_forms_of_audio_pass() -> None:
+    path, files = "/v1/audio/transcriptions", {"file": bytes(300)}
+    fields = {"language": "en", "max_completion_tokens": "3"}
+
+    async def test() -> None:
+        for policy in ("round_robin", "prefix_aware", "session"):
+            async with fake_fleet(policy=policy, transcribes=True) as fleet:
+                got = await fleet.client.post(path, files=files, data=fields)
+                assert got.status_code == 200 and len(got.json()["text"]) == 3
+                refused = await fleet.client.post(path, json={})
+                assert refused.status_code == 400 and "-F file=@NAME" in refused.text
+                assert sum(served(fleet)) == 1
+        async with fake_fleet(max_body_bytes=1024, transcribes=True) as fleet:
+            refused = await fleet.client.post(path, files={"file": bytes(2000)}, data=fields)
+            assert refused.status_code == 413
+
+    asyncio.run(test())
+
+
 def test_a_stream_is_the_servers() -> None:
     async def test() -> None:
         async with fake_fleet(1) as fleet:

@@ -13,6 +13,8 @@ from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 from pagemill.server.lifecycle import Lifecycle
 
+JSON, FORM = "application/json", "multipart/form-data"
+_CURL = {JSON: f"-H 'Content-Type: {JSON}'", FORM: "-F file=@NAME"}
 _API_PREFIXES = ("/v1/", "/v2/", "/inference/")
 _ENGINE_PATHS = frozenset(path for _, path in QUEUED_PATHS)
 
@@ -44,20 +46,20 @@ def _is_counted(path: str) -> bool:
     return path.startswith(_API_PREFIXES) or path in _ENGINE_PATHS
 
 
-async def read_body(request: Request, max_bytes: int) -> bytes:
-    """The whole body of a JSON request.
+async def read_body(request: Request, max_bytes: int, content: str = JSON) -> bytes:
+    """The whole body of a request, of the content type `content`: JSON or FORM.
 
     Raises:
-        ApiError: 400 for another content type or none (a page may send those to another origin
+        ApiError: 400 for another one or none (a page may send those to another origin
             without asking first), 413 for more than `max_bytes`.
         ClientDisconnect: the client went away.
     """
     content_type = request.headers.get("content-type", "")
-    if content_type.partition(";")[0].strip().lower() != "application/json":
+    if content_type.partition(";")[0].strip().lower() != content:
         raise ApiError(
             400,
-            f"The header Content-Type must be application/json, not {content_type[:100]!r}; with"
-            " curl: -H 'Content-Type: application/json'.",
+            f"The header Content-Type must be {content}, not {content_type[:100]!r}; with curl:"
+            f" {_CURL[content]}.",
         )
     declared = request.headers.get("content-length", "0")
     too_large = ApiError(

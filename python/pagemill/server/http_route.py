@@ -117,7 +117,9 @@ class HttpRoute(Route):
         caller.require(self.row.scope)  # before anything is read
         speech = self._server.models.speech
         limit = speech.max_bytes
-        async with speech.uploads.upload(limit) as upload:
+        declared = request.headers.get("content-length", "")
+        most = min(limit, int(declared)) if declared.isdigit() else limit
+        async with speech.uploads.upload(most) as upload:
             fields = await read_form(request, limit, "--max-audio-bytes", upload)
             work = invoke(self._server, self.row, fields, caller)
             answer = await until_disconnect(work, request.receive)

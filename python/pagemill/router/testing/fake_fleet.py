@@ -23,6 +23,7 @@ from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.rendering import Rendering
 from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.server.testing.fake_server import FakeServer, fake_server
+from pagemill.server.testing.fake_speech import fake_speech
 
 MAX_MODEL_LEN = 4096
 
@@ -62,14 +63,19 @@ async def fake_fleet(
     policy: str = "round_robin",
     server_keys: tuple[ApiKey, ...] = (),
     keys: tuple[ApiKey, ...] = (),
+    transcribes: bool = False,
     **settings: object,
 ) -> AsyncGenerator[FakeFleet]:
-    """Runs `num_servers` servers and a router, which probes often; all are available."""
+    """Runs `num_servers` servers and a router, which probes often; all are available.
+    `transcribes`: their model does, and nothing else."""
     async with contextlib.AsyncExitStack() as stack:
         servers: list[FakeServer] = []
         urls: list[str] = []
         for _ in range(num_servers):
-            made = fake_server(options, keys=server_keys, max_model_len=MAX_MODEL_LEN)
+            speech = fake_speech() if transcribes else None
+            made = fake_server(
+                options, keys=server_keys, max_model_len=MAX_MODEL_LEN, speech=speech
+            )
             servers.append(await stack.enter_async_context(made))
             urls.append(await stack.enter_async_context(listening(servers[-1].app)))
         running = running_router(urls, policy=policy, keys=keys, **settings)

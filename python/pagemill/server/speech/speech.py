@@ -33,12 +33,18 @@ from pagemill.server.speech.upload import AudioUploads
 _READ_AT_ONCE = 4  # files whose samples are in memory
 
 
-class Sound(NamedTuple):
-    """A clip: its tokens and features, when it begins in its file, and how long it is."""
+class ClipTimes(NamedTuple):
+    """When a clip begins in its file, and how long it is."""
 
-    tokens: RenderedPrompt
     start_s: float
     duration_s: float
+
+
+class Sound(NamedTuple):
+    """A clip as a part of prompts: its tokens and features, which may be megabytes."""
+
+    tokens: RenderedPrompt
+    times: ClipTimes
 
     def within(self, around: Around) -> RenderedPrompt:
         """A prompt of the clip."""
@@ -102,7 +108,7 @@ class Speech:
             placed = await self._media.place(prompt, [PreparedMedia("audio", clip.samples)])
         except ApiError as error:
             raise bad_request(error.message, "file") from error
-        return Sound(placed, clip.start_s, clip.duration_s)
+        return Sound(placed, ClipTimes(clip.start_s, clip.duration_s))
 
 
 def open_speech(source: RenderSource, renderer: AnyRenderer, media: Media) -> Speech | None:

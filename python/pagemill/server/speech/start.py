@@ -22,23 +22,23 @@ from pagemill.server.protocol.transcription import (
     speech_sampling,
 )
 from pagemill.server.respond import whole_choices
-from pagemill.server.speech.speech import Sound, Speech
+from pagemill.server.speech.speech import ClipTimes, Sound, Speech
 
 
 @dataclass(frozen=True, slots=True)
 class StartedSpeech:
     """What was submitted. `language` of the audio is None if it is not known; `no_speech` is the
-    probability that nothing is said in each of `sounds`, None: not known."""
+    probability that nothing is said in each of `clips`, None: not known."""
 
     generation: Generation
-    sounds: Sequence[Sound]
+    clips: Sequence[ClipTimes]
     language: str | None
     no_speech: Sequence[float | None]
 
     @property
     def duration_s(self) -> float:
         """Of all audio."""
-        return sum(sound.duration_s for sound in self.sounds)
+        return sum(clip.duration_s for clip in self.clips)
 
 
 async def start_speech(
@@ -73,7 +73,8 @@ async def start_speech(
     sampling = speech_sampling(request, speech.family.token_biases)
     generation = await pipeline.generate(prompts, sampling, options)
     no_speech += [None] * (len(sounds) - len(no_speech))
-    return StartedSpeech(generation, sounds, task.language, no_speech)
+    times = [sound.times for sound in sounds]  # without features, which the engine has now
+    return StartedSpeech(generation, times, task.language, no_speech)
 
 
 def _checked(speech: Speech, request: SpeechRequest) -> SpeechTask:

@@ -76,17 +76,17 @@ def _segments(
     temperature: float,
 ) -> Iterator[Segment]:
     number = 0
-    for choice, sound, no_speech in zip(choices, started.sounds, started.no_speech, strict=True):
-        for span in family.spans(choice.token_ids, sound.duration_s):
+    for choice, clip, no_speech in zip(choices, started.clips, started.no_speech, strict=True):
+        for span in family.spans(choice.token_ids, clip.duration_s):
             tokens = [choice.token_ids[at] for at in span.at]
             text = renderer.decode(tokens)
             logprobs = [choice.logprobs[at].logprob for at in span.at] if choice.logprobs else [0.0]
             data = text.encode()
             yield Segment(
                 number,
-                round(100 * sound.start_s),
-                round(sound.start_s + span.start_s, 3),
-                round(sound.start_s + span.end_s, 3),
+                round(100 * clip.start_s),
+                round(clip.start_s + span.start_s, 3),
+                round(clip.start_s + span.end_s, 3),
                 text,
                 tokens,
                 temperature,
@@ -114,8 +114,8 @@ class SpeechStream:
             "translation.chunk" if is_translated else "transcription.chunk",
         )
         self._encode = msgspec.json.Encoder().encode
-        self._held = [""] * len(started.sounds)
-        self._reasons: list[str | None] = [None] * len(started.sounds)
+        self._held = [""] * len(started.clips)
+        self._reasons: list[str | None] = [None] * len(started.clips)
         self._current = 0  # the clip whose text is written as it comes
         self._has_text = False
 

@@ -21,7 +21,7 @@ from transformers import (
     WhisperFeatureExtractor,
 )
 
-from tests.parity.image_model import ImageModel
+from tests.media.image_model import ImageModel
 from tests.parity.tiny_models import save
 
 BINS, FRAMES = 7, 40  # of log-mel; of the audio that an encoder takes

@@ -21,7 +21,7 @@ from pagemill.models.base import ModelConfigError
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 
-from tests.parity.image_model import ImageModel, encoded, text
+from tests.media.image_model import ImageModel, encoded, text
 from tests.parity.tiny_models import make
 
 Rows = dict[str, np.ndarray]

@@ -11,8 +11,8 @@ from pagemill.engine.outputs import EngineError
 from pagemill.models.log_mel import HOP, log_mel, padded
 from transformers import WhisperFeatureExtractor
 
-from tests.parity.audio_models import FRAMES, MOST, PLACEHOLDER, audio, qwen2_audio, voxtral
-from tests.parity.image_model import ImageModel, encoded, text
+from tests.media.audio_models import FRAMES, MOST, PLACEHOLDER, audio, qwen2_audio, voxtral
+from tests.media.image_model import ImageModel, encoded, text
 
 AUDIO = [PLACEHOLDER]
 

@@ -16,14 +16,14 @@ from pagemill.models.llava_next import LlavaNextModel
 from transformers import GraniteConfig, PreTrainedModel, SiglipVisionConfig
 from transformers.models.llava_next.processing_llava_next import LlavaNextProcessor
 
-from tests.parity.image_model import ImageModel, encoded, text
-from tests.parity.tiny_models import TEXT_SIZES, save
-from tests.parity.tiny_tiled_models import (
+from tests.media.image_model import ImageModel, encoded, text
+from tests.media.tiny_tiled_models import (
     LLAVA_NEXT_PLACEHOLDER,
     LLAVA_NEXT_SIZES,
     LLAVA_NEXT_TILE,
     llava_next,
 )
+from tests.parity.tiny_models import TEXT_SIZES, save
 
 IMAGE = [LLAVA_NEXT_PLACEHOLDER]
 TILE_TOKENS = 16

@@ -26,7 +26,7 @@ from transformers import (
     VipLlavaForConditionalGeneration,
 )
 
-from tests.parity.image_model import ImageModel, encoded, text
+from tests.media.image_model import ImageModel, encoded, text
 from tests.parity.tiny_models import LLAVA_IMAGE, LLAVA_PLACEHOLDER, llava, make, save
 
 TOKENS = 9  # of an image

@@ -17,7 +17,7 @@ from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, PreTrainedConfig, PreTrainedModel, Qwen3Config
 
-from tests.parity.image_model import ImageModel, encoded, newer_name, text
+from tests.media.image_model import ImageModel, encoded, newer_name, text
 from tests.parity.tiny_models import (
     INTERNVL_PLACEHOLDER,
     INTERNVL_TILE,

@@ -18,15 +18,15 @@ from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 from transformers import CohereConfig, PreTrainedModel
 
-from tests.parity.image_model import ImageModel, encoded, text
-from tests.parity.tiny_models import TEXT_SIZES, save
-from tests.parity.tiny_tiled_models import (
+from tests.media.image_model import ImageModel, encoded, text
+from tests.media.tiny_tiled_models import (
     COHERE_PLACEHOLDER,
     COHERE_TILE,
     COHERE_WORDS,
     aya_vision,
     cohere2_vision,
 )
+from tests.parity.tiny_models import TEXT_SIZES, save
 
 IMAGE = [COHERE_PLACEHOLDER]
 START, END, BEHIND_TILE, WHOLE, TILE_0 = 4, 5, 6, 7, 200

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 from transformers.models.smolvlm.processing_smolvlm import get_image_prompt_string
 
-from tests.parity.image_model import ImageModel, encoded, text
+from tests.media.image_model import ImageModel, encoded, text
 from tests.parity.tiny_models import (
     SMOLVLM_PLACEHOLDER,
     SMOLVLM_TILE,

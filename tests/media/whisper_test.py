@@ -13,7 +13,7 @@ from pagemill.engine.outputs import EngineError
 from pagemill.models.log_mel import HOP
 from transformers import WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration
 
-from tests.parity.image_model import ImageModel, encoded, text
+from tests.media.image_model import ImageModel, encoded, text
 from tests.parity.tiny_models import save
 
 BINS, FRONT = 7, 21  # of log-mel; rows of the encoder

@@ -22,7 +22,7 @@ from transformers import (
     Qwen3VLMoeForConditionalGeneration,
 )
 
-from tests.parity.image_model import ImageModel
+from tests.media.image_model import ImageModel
 from tests.parity.tiny_models import QWEN2_VL_PLACEHOLDER, save
 
 Patches = tuple[np.ndarray, tuple[int, int, int]]

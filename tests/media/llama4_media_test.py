@@ -15,9 +15,9 @@ from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
 from transformers import PreTrainedModel
 
-from tests.parity.image_model import ImageModel, encoded, text
+from tests.media.image_model import ImageModel, encoded, text
+from tests.media.tiny_tiled_models import LLAMA4_PLACEHOLDER, LLAMA4_TILE, LLAMA4_WORDS, llama4
 from tests.parity.tiny_models import save
-from tests.parity.tiny_tiled_models import LLAMA4_PLACEHOLDER, LLAMA4_TILE, LLAMA4_WORDS, llama4
 
 IMAGE = [LLAMA4_PLACEHOLDER]
 START, END, WHOLE, BEHIND_TILE, BEHIND_ROW = 4, 5, 6, 7, 8

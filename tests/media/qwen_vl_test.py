@@ -18,8 +18,8 @@ from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 
-from tests.parity.image_model import ImageModel, text
-from tests.parity.qwen_vl_models import (
+from tests.media.image_model import ImageModel, text
+from tests.media.qwen_vl_models import (
     MAKERS,
     VISION,
     Patches,

@@ -20,7 +20,7 @@ from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 from transformers import Ministral3Config, Mistral4Config, PreTrainedConfig, PreTrainedModel
 
-from tests.parity.image_model import ImageModel, encoded, newer_name, text
+from tests.media.image_model import ImageModel, encoded, newer_name, text
 from tests.parity.tiny_models import (
     PIXTRAL_PLACEHOLDER,
     PIXTRAL_WORDS,

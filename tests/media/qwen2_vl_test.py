@@ -14,8 +14,8 @@ from pagemill.runner.build import BuildOptions, build
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
 
-from tests.parity.image_model import ImageModel, encoded, text
-from tests.parity.qwen_vl_models import image, image_model
+from tests.media.image_model import ImageModel, encoded, text
+from tests.media.qwen_vl_models import image, image_model
 from tests.parity.tiny_models import QWEN2_VL_PLACEHOLDER, make
 
 IMAGE = [QWEN2_VL_PLACEHOLDER]

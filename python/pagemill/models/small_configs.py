@@ -1,0 +1,212 @@
+"""Configurations of small models for tests of the table of architectures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+DECODER: dict[str, Any] = {
+    "vocab_size": 100,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 128,
+    "sliding_window": 8,
+}
+# The same sizes under the names of older families.
+OTHER_NAMES: dict[str, Any] = {
+    "n_embd": 64,
+    "n_layer": 4,
+    "n_head": 4,
+    "n_positions": 128,
+    "num_layers": 4,
+    "num_heads": 4,
+    "attention_types": [[["global", "local"], 2]],
+    "ffn_dim": 96,
+    "d_model": 64,
+    "n_layers": 4,
+    "n_heads": 4,
+    "max_seq_len": 128,
+    "seq_length": 128,
+}
+HAS_OTHER_NAMES = (
+    "Bloom",
+    "CodeGen",
+    "Dbrx",
+    "ExaoneForCausalLM",
+    "GPT",
+    "MPT",
+    "Mpt",
+    "OPT",
+    "OpenAIGPT",
+)
+DISTILBERT = {"dim": 64, "hidden_dim": 96, "n_layers": 4, "n_heads": 4}
+PADDED = DECODER | {"max_position_embeddings": 128 + 2}  # the first two are not of tokens
+
+
+VISION: dict[str, Any] = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "image_size": 8,
+    "patch_size": 4,
+}
+LLAVA = {"text_config": DECODER, "vision_config": VISION, "image_token_index": 99}
+INTERNVL = {
+    "text_config": DECODER | {"model_type": "qwen2"},
+    "vision_config": VISION,
+    "image_token_id": 99,
+}
+AYA = {
+    "text_config": DECODER | {"model_type": "cohere2"},
+    "vision_config": VISION,
+    "image_token_index": 99,
+    "image_token_id": 99,
+}
+LLAMA4_VISION = VISION | {
+    "intermediate_size": 128,
+    "vision_output_dim": 40,
+    "projector_input_dim": 40,
+    "projector_output_dim": 40,
+}
+LLAMA4 = {
+    "text_config": DECODER | {"model_type": "llama4_text"},
+    "vision_config": LLAMA4_VISION,
+    "image_token_index": 99,
+}
+LLAVA_NEXT = LLAVA | {"image_grid_pinpoints": [[8, 16], [16, 8]]}
+IDEFICS3 = {"text_config": DECODER, "vision_config": VISION, "image_token_id": 99}
+QWEN2_VL_VISION = {"embed_dim": 32, "hidden_size": 64, "depth": 1, "num_heads": 2, "patch_size": 4}
+MROPE = {"type": "mrope", "mrope_section": [2, 3, 3]}
+QWEN2_VL = DECODER | {
+    "rope_scaling": MROPE,
+    "vision_config": QWEN2_VL_VISION,
+    "image_token_id": 99,
+}
+QWEN2_5_VL_VISION = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "out_hidden_size": 64,
+    "depth": 1,
+    "num_heads": 2,
+    "patch_size": 4,
+}
+QWEN3_VL = {
+    "text_config": DECODER
+    | {"model_type": "qwen3_vl_text", "rope_scaling": MROPE | {"mrope_interleaved": True}},
+    "image_token_id": 99,
+}
+GEMMA3N = DECODER | {
+    "model_type": "gemma3n_text",
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "num_kv_shared_layers": 2,
+}
+QWEN3_5_TEXT = DECODER | {"model_type": "qwen3_5_text"}
+CHATGLM = {
+    "padded_vocab_size": 100,
+    "ffn_hidden_size": 96,
+    "num_layers": 4,
+    "kv_channels": 16,
+    "seq_length": 128,
+}
+DECILM = {"num_key_value_heads_per_layer": [4, 2, 1, 2]}
+NAS_BLOCK: dict[str, Any] = {"attention": {"n_heads_in_group": 2}, "ffn": {"ffn_mult": 1.5}}
+STEP3_TEXT = DECODER | {"sliding_window": None, "moe_layers_enum": "2,3", "head_dim": 16}
+STEP3P5 = DECODER | {"mlp_layer_types": ["dense"] * 2 + ["sparse"] * 2, "num_attention_groups": 2}
+T5 = DECODER | {"d_model": 64, "d_ff": 96, "num_layers": 4, "num_heads": 4, "n_positions": 128}
+AUDIO = {
+    "d_model": 32,
+    "encoder_layers": 2,
+    "encoder_attention_heads": 2,
+    "encoder_ffn_dim": 64,
+    "num_mel_bins": 8,
+    "max_source_positions": 20,
+}
+QWEN2_AUDIO = {
+    "text_config": DECODER | {"model_type": "qwen2", "num_key_value_heads": 2},
+    "audio_config": AUDIO,
+    "audio_token_index": 99,
+}
+VOXTRAL_AUDIO = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 128,
+    "num_mel_bins": 8,
+    "max_source_positions": 20,
+}
+VOXTRAL = {
+    "text_config": DECODER | {"num_key_value_heads": 2},
+    "audio_config": VOXTRAL_AUDIO,
+    "audio_token_id": 99,
+}
+WHISPER = {
+    "vocab_size": 100,
+    "d_model": 64,
+    "encoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "encoder_ffn_dim": 96,
+    "decoder_layers": 2,
+    "decoder_attention_heads": 4,
+    "decoder_ffn_dim": 96,
+    "max_source_positions": 28,
+    "max_target_positions": 100,
+    "pad_token_id": 99,
+}
+CONFIGS = {
+    "AyaVisionForConditionalGeneration": AYA,
+    "Cohere2VisionForConditionalGeneration": AYA,
+    "ChatGLMModel": DECODER | CHATGLM,
+    "CamembertModel": PADDED,
+    "Data2VecTextModel": PADDED,
+    "DistilBertModel": DECODER | DISTILBERT,
+    "Glm4vForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm4v_text"}},
+    "Glm4vMoeForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm4v_moe_text"}},
+    "Idefics3ForConditionalGeneration": IDEFICS3,
+    "InternVLForConditionalGeneration": INTERNVL,
+    "Llama4ForConditionalGeneration": LLAMA4,
+    "LlavaForConditionalGeneration": LLAVA,
+    "LlavaNextForConditionalGeneration": LLAVA_NEXT,
+    "DeciLMForCausalLM": DECODER | DECILM,
+    "DeepseekV4ForCausalLM": DECODER | {"num_key_value_heads": 1, "o_groups": 2},
+    "LongcatFlashForCausalLM": DECODER | {"num_layers": 4, "ffn_hidden_size": 96},
+    "MPNetModel": PADDED,
+    "MT5EncoderModel": T5,
+    "NemotronHForCausalLM": DECODER | {"hybrid_override_pattern": "M*-M"},
+    "QWenLMHeadModel": DECODER | {"kv_channels": 16, "seq_length": 128},
+    "Qwen2AudioForConditionalGeneration": QWEN2_AUDIO,
+    "Qwen2VLForConditionalGeneration": QWEN2_VL,
+    "Qwen2_5_VLForConditionalGeneration": QWEN2_VL | {"vision_config": QWEN2_5_VL_VISION},
+    "Gemma3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "gemma3_text"}},
+    "Gemma3nForCausalLM": GEMMA3N,
+    "Gemma3nForConditionalGeneration": {"text_config": GEMMA3N},
+    "Gemma4ForConditionalGeneration": {"text_config": DECODER | {"model_type": "gemma4_text"}},
+    "MiMoV2FlashForCausalLM": DECODER | {"num_key_value_heads": 2},
+    "Mistral3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "mistral"}},
+    "Qwen3VLForConditionalGeneration": {"text_config": DECODER | {"model_type": "qwen3_vl_text"}},
+    "Qwen3VLMoeForConditionalGeneration": {
+        "text_config": DECODER | {"model_type": "qwen3_vl_moe_text"}
+    },
+    "Qwen3_5ForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
+    "Qwen3_5MoeForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
+    "RobertaModel": PADDED,
+    "SmolVLMForConditionalGeneration": IDEFICS3,
+    "Step3TextForCausalLM": STEP3_TEXT,
+    "Step3VLForConditionalGeneration": {"text_config": STEP3_TEXT | {"model_type": "step3_text"}},
+    "Step3p5ForCausalLM": STEP3P5,
+    "Step3p7ForConditionalGeneration": {"text_config": STEP3P5 | {"model_type": "step3p5"}},
+    "T5EncoderModel": T5,
+    "UMT5EncoderModel": T5,
+    "VipLlavaForConditionalGeneration": LLAVA | {"vision_feature_layers": [-2, 1]},
+    "VoxtralForConditionalGeneration": VOXTRAL,
+    "WhisperForConditionalGeneration": WHISPER,
+    "XLMRobertaModel": PADDED,
+    "Zamba2ForCausalLM": DECODER | {"layers_block_type": ["mamba", "hybrid"] * 2},
+}
+
+
+def config(architecture: str) -> dict[str, Any]:
+    """That of a small model."""
+    other = OTHER_NAMES if architecture.startswith(HAS_OTHER_NAMES) else {}
+    return CONFIGS.get(architecture, DECODER | other)
