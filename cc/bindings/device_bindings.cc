@@ -143,8 +143,8 @@ void InitExecutor(DeviceExecutorHolder* self, const DeviceHolder& device, const 
   program::Target target = device.target();
   if (world != nullptr) target.groups = world->groups();
   Program program = ParseFor(text, options, target);
-  program::DeviceExecutorOptions device_options = DeviceOptions(
-      program, options, max_model_len, vocab_size, max_adapter_rank, host != nullptr);
+  program::DeviceExecutorOptions device_options =
+      DeviceOptions(program, options, max_model_len, vocab_size, max_adapter_rank, host != nullptr);
   device_options.upload.offload_bytes = offload_bytes;
   const bool samples = world == nullptr || world->rank() == 0;
   const int32_t num_threads = !samples                  ? 1

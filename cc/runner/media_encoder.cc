@@ -38,6 +38,16 @@ Status MediaEncoderOptions::Validate() const {
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("width", width, 1));
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_items", max_items, 1));
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("tile_rows", tile_rows, 0));
+  if (format.any_size && format.rows > format.tokens && format.rows % format.tokens != 0) {
+    return InvalidArgument("media encoder: rows must be a multiple of tokens, got " +
+                           std::to_string(format.rows) + " and " + std::to_string(format.tokens));
+  }
+  if (tile_rows > 0 &&
+      (!format.any_size || !format.placed || tile_rows > format.rows ||
+       format.tokens > format.rows || tile_rows % (format.rows / format.tokens) != 0)) {
+    return InvalidArgument("media encoder: tiles of " + std::to_string(tile_rows) +
+                           " rows need items of any size that are placed, and whole embeddings");
+  }
   if (max_step_tokens == 0) return OkStatus();
   const int32_t most = tile_rows > 0 ? tile_rows : format.rows;
   return CheckAtLeast("max_step_tokens", max_step_tokens, class_tokens + most);
@@ -70,7 +80,11 @@ Status MediaEncoder::Apply(const step::StepPlan& plan, const BatchState& batch) 
   }
   for (std::span<const Part> rest = parts; !rest.empty();) {
     const size_t count = PartsOfStep(rest);
-    PAGEMILL_RETURN_IF_ERROR(Encode(rest.first(count)));
+    const Status encoded = Encode(rest.first(count));
+    if (!encoded.ok()) {
+      for (const Part& part : parts) kept_.erase(part.item->content_id);
+      return encoded;
+    }
     rest = rest.subspan(count);
   }
   return Gather(plan, batch);
@@ -135,7 +149,7 @@ Status MediaEncoder::Encode(std::span<const Part> parts) {
   MakeStep(parts);
   std::vector<float> values;
   const int64_t channels = options_.format.channels;
-  // Where every token has features, those of class tokens are zeros.
+  // If every token has features, those of class tokens are zeros.
   const int32_t zeros = options_.format.any_size ? options_.class_tokens : 0;
   for (const Part& part : parts) {
     values.resize(values.size() + static_cast<size_t>(zeros * channels));

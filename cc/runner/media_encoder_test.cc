@@ -320,7 +320,8 @@ TEST(MediaEncoder, TextRowsAreAllOtherTokens) {
     return std::vector<int32_t>(step.text_rows, step.text_rows + step.num_text_rows);
   };
   const auto media = Entry(1, RequestWith({Item(1, 1)}, kRows + 3), 0, kRows + 3, {0});
-  EXPECT_EQ(text_rows(Entry(0, RequestWith({}, 2), 0, 2), media), (std::vector<int32_t>{0, 1, 2, 3 + kRows, 4 + kRows}));
+  EXPECT_EQ(text_rows(Entry(0, RequestWith({}, 2), 0, 2), media),
+            (std::vector<int32_t>{0, 1, 2, 3 + kRows, 4 + kRows}));
   EXPECT_EQ(text_rows(Entry(0, nullptr, 2, 1), Entry(1, nullptr, kRows + 3, 1)),
             (std::vector<int32_t>{0, 1}));
 }
@@ -400,6 +401,9 @@ class TilesEncoder final : public program::Executor {
   std::array<program::OutputView, 2> outputs_;
 };
 
+constexpr step::MediaFormat kTiles = {
+    .rows = 8, .channels = kChannels, .tokens = 8, .any_size = true, .placed = true};
+
 // Three tiles of two rows; row r has the first channel r. The second and third lie side by side.
 MediaItem ItemOfTiles(int32_t first_token) {
   auto features = std::make_shared<step::MediaFeatures>();
@@ -415,13 +419,11 @@ MediaItem ItemOfTiles(int32_t first_token) {
 TEST(MediaEncoder, TilesAreEncodedOneByOneAndPlacedRowByRow) {
   for (const int32_t max_items : {1, 2, 4}) {
     TilesEncoder encoder;
-    const auto media = *MediaEncoder::Create(
-        &encoder,
-        {.format = {.rows = 8, .channels = kChannels, .tokens = 8, .any_size = true},
-         .class_tokens = 1,
-         .width = kWidth,
-         .max_items = max_items,
-         .tile_rows = 2});
+    const auto media = *MediaEncoder::Create(&encoder, {.format = kTiles,
+                                                        .class_tokens = 1,
+                                                        .width = kWidth,
+                                                        .max_items = max_items,
+                                                        .tile_rows = 2});
     BatchState batch(SmallLimits());
     const auto request = RequestWith({ItemOfTiles(3)});
     std::vector<MediaRow> rows;
@@ -451,10 +453,8 @@ TEST(MediaEncoder, TilesAreEncodedOneByOneAndPlacedRowByRow) {
 TEST(MediaEncoder, EndsOfRowsNeedAnEmbedding) {
   TilesEncoder encoder;
   encoder.has_row_end = false;
-  const auto media = *MediaEncoder::Create(
-      &encoder, {.format = {.rows = 8, .channels = kChannels, .tokens = 8, .any_size = true},
-                 .width = kWidth,
-                 .tile_rows = 2});
+  const auto media =
+      *MediaEncoder::Create(&encoder, {.format = kTiles, .width = kWidth, .tile_rows = 2});
   BatchState batch(SmallLimits());
   StepPlan plan;
   plan.scheduled = {Entry(0, RequestWith({ItemOfTiles(3)}), 0, 20, {0})};

@@ -22,7 +22,8 @@ void Penalties::Start(const step::Request& request, int32_t vocab_size) {
   num_counted_ = kNothing;
   if (p.repetition_penalty == 1.0f) return;
   prompt_ids_ = request.prompt_token_ids.ToVector();
-  for (const step::MediaItem& item : request.media) {  // placeholders, not tokens that occurred
+  // Placeholders, and what the model writes at the ends of their rows, are not the prompt's words.
+  for (const step::MediaItem& item : request.media) {
     std::fill_n(prompt_ids_.begin() + item.first_token, item.num_tokens, -1);
   }
   std::erase_if(prompt_ids_, [vocab_size](int32_t id) { return id < 0 || id >= vocab_size; });

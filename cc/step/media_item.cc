@@ -17,8 +17,9 @@ bool InGrid(const std::vector<int32_t>& positions, int32_t rows, int32_t limit) 
 }
 
 bool RowsFit(int32_t rows, const MediaFormat& format) {
-  if (!format.any_size) return rows == format.rows;
-  return rows >= format.rows / format.tokens && rows <= format.rows;
+  // With more tokens than rows, class tokens have embeddings: all items have as many.
+  if (!format.any_size || format.tokens > format.rows) return rows == format.rows;
+  return NumEmbeddings(rows, format) > 0 && rows <= format.rows;
 }
 
 Status CheckGrid(const MediaItem& item, const MediaFormat& format) {
@@ -47,8 +48,9 @@ int64_t TokensFor(int64_t embeddings, int32_t row_tokens) {
 
 Status CheckPlacement(const MediaItem& item, int32_t embeddings, const MediaFormat& format) {
   const std::vector<int32_t>& placement = item.features->placement;
-  if (placement.size() != static_cast<size_t>(item.num_tokens) ||
-      item.num_tokens > format.tokens || item.features->row_tokens != 0) {
+  if (!format.placed) return InvalidArgument("has places, but this model takes none");
+  if (placement.size() != static_cast<size_t>(item.num_tokens) || item.num_tokens > format.tokens ||
+      item.features->row_tokens != 0) {
     return InvalidArgument("has places for " + std::to_string(placement.size()) +
                            " tokens, but it has " + std::to_string(item.num_tokens) +
                            " of at most " + std::to_string(format.tokens));

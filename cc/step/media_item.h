@@ -64,13 +64,14 @@ struct MediaItem {
 
 // The media items that a model takes.
 struct MediaFormat {
-  int32_t rows = 0;       // of an item's features; 0: features are not checked
-  int32_t channels = 0;   // of its features
-  int32_t tokens = 0;     // of an item, without ends of rows
+  int32_t rows = 0;      // of an item's features; 0: features are not checked
+  int32_t channels = 0;  // of its features
+  int32_t tokens = 0;    // of an item, without ends of rows
   // `rows` and `tokens` are the most; items have both in this proportion. An embedding is made of
   // rows / tokens rows; the encoder reads fewer at the end of an item, too, and makes none of them.
   bool any_size = false;
-  bool grid = false;      // items have positions of several dimensions
+  bool grid = false;    // items have positions of several dimensions
+  bool placed = false;  // items may have a placement; the encoder has an embedding for ends of rows
 };
 
 // Embeddings that the encoder gives for so many rows of an item of this format.

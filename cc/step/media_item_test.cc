@@ -65,7 +65,7 @@ TEST(MediaItemTest, RowsOfEmbeddingsEndWithATokenOfTheModel) {
 }
 
 TEST(MediaItemTest, APlacementHasAnEmbeddingForEachToken) {
-  const MediaFormat format = {.rows = 40, .channels = 2, .tokens = 10, .any_size = true};
+  MediaFormat format = {.rows = 40, .channels = 2, .tokens = 10, .any_size = true, .placed = true};
   MediaFeatures features = {.rows = 24, .channels = 2, .values = std::vector<float>(48)};
   features.placement = {0, 5, kRowEnd, 2, 2, kRowEnd, 0};  // of 6 embeddings
   EXPECT_EQ(Problem(features, 7, format), "");
@@ -78,6 +78,9 @@ TEST(MediaItemTest, APlacementHasAnEmbeddingForEachToken) {
     EXPECT_NE(Problem(features, 2, format).find("other embeddings than its 6"), std::string::npos);
   }
   features.placement = {0, 1};
+  format.placed = false;
+  EXPECT_NE(Problem(features, 2, format).find("takes none"), std::string::npos);
+  format.placed = true;
   features.row_tokens = 1;
   EXPECT_NE(Problem(features, 2, format), "");
 }

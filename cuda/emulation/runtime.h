@@ -8,11 +8,11 @@
 //   EmulatedGpu::memory().num_replays();
 //
 // Unlike the libraries that it stands for, it knows which memory is the device's: a kernel whose
-// pointers are not, nor those of HostAlloc with HostAllocMapped, also when a graph is replayed, is an
-// error, as is a kernel that breaks a rule (launch.h). EmulatedGpu::memory() counts copies of host
-// memory that is not from HostAlloc. There
-// are kDevices GPUs of kMemoryBytes, which by default access each other's memory, also that of
-// other processes. Functions are thread-safe; a stream is used by one thread.
+// pointers are not, nor those of HostAlloc with HostAllocMapped, also when a graph is replayed, is
+// an error, as is a kernel that breaks a rule (launch.h). EmulatedGpu::memory() counts copies of
+// host memory that is not from HostAlloc. There are kDevices GPUs of kMemoryBytes, which by default
+// access each other's memory, also that of other processes. Functions are thread-safe; a stream is
+// used by one thread.
 #ifndef PAGEMILL_CUDA_EMULATION_RUNTIME_H_
 #define PAGEMILL_CUDA_EMULATION_RUNTIME_H_
 

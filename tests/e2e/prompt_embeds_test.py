@@ -71,7 +71,7 @@ def test_tokens(model: Path, tmp_path: Path, more: list[str]) -> None:
 
 def _post_what_is_refused(server: ServerProcess, sent: str) -> None:
     for fields, param, words in (
-        ({"prompt_embeds": []}, "prompt", "must be a string"),
+        ({"prompt_embeds": []}, "prompt", "is required"),
         ({"prompt_embeds": _by_torch(torch.zeros(3, 5))}, "prompt_embeds", "takes [tokens, 96]"),
         ({"prompt_embeds": "%"}, "prompt_embeds", "not base64"),
         ({"prompt_embeds": sent, "echo": True}, "echo", "needs the tokens"),

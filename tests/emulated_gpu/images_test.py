@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.media.image_model import ImageModel, encoded, text
+from tests.media.media_model import MediaTestModel, encoded, text
 from tests.parity.tiny_models import (
     LLAVA_IMAGE,
     LLAVA_PLACEHOLDER,
@@ -42,7 +42,7 @@ def test_images_of_one_size(ranks: int, tmp_path: Path) -> None:
     random, image = np.random.default_rng(1), [LLAVA_PLACEHOLDER]
     a, b = (random.normal(size=LLAVA_IMAGE).astype(np.float32) for _ in range(2))
     prompts = [text(1, 3) + image + text(2, 5) + image, text(5, 9), image + text(4, 4)]
-    model, images = ImageModel(tmp_path, logits), [[a, b], [], [b]]
+    model, images = MediaTestModel(tmp_path, logits), [[a, b], [], [b]]
     # An image is longer than what is left of a step.
     options = {"device": "emulated", "dtype": "f32", "tensor_parallel_size": ranks}
     with model.llm(max_num_batched_tokens=17, **options) as llm:
@@ -77,7 +77,7 @@ def test_images_of_several_sizes(ranks: int, tmp_path: Path) -> None:
         for h, w in ((4, 4), (2, 6))
     )
     prompts = [text(1, 3) + image + text(2, 5) + image, text(5, 9)]
-    model, images = ImageModel(tmp_path, logits), [[square, wide], []]
+    model, images = MediaTestModel(tmp_path, logits), [[square, wide], []]
     with model.llm(device="emulated", dtype="f32", tensor_parallel_size=ranks) as llm:
         for output, own in zip(model.generate(llm, prompts, images), images, strict=True):
             model.check(output, own)
@@ -86,7 +86,7 @@ def test_images_of_several_sizes(ranks: int, tmp_path: Path) -> None:
 def test_activations_of_two_bytes(tmp_path: Path) -> None:
     """The automatic type on a device."""
     make("llava", tmp_path)
-    model = ImageModel(tmp_path, lambda ids, images: torch.zeros(0))
+    model = MediaTestModel(tmp_path, lambda ids, images: torch.zeros(0))
     image = np.random.default_rng(1).normal(size=LLAVA_IMAGE).astype(np.float32)
     prompt = text(1, 3) + [LLAVA_PLACEHOLDER] + text(2, 5)
     with model.llm(device="emulated") as llm:

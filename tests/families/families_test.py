@@ -261,4 +261,5 @@ def test_families_without_a_row_are_named() -> None:
         "Step3p7ForConditionalGeneration",
         "VipLlavaForConditionalGeneration",
         "VoxtralForConditionalGeneration",
+        "WhisperForConditionalGeneration",
     ]

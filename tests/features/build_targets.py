@@ -46,5 +46,8 @@ class _Unknown:
     def __getitem__(self, key: object) -> _Unknown:
         return self
 
+    def __radd__(self, items: list[object]) -> list[object]:
+        return items
+
     def __iter__(self) -> Iterator[object]:
         return iter(())

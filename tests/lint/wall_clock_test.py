@@ -33,6 +33,7 @@ _SHOWN = {
     "python/pagemill/server/open_model.py": "`created`",
     "python/pagemill/server/responses/request.py": "`created_at`",
     "python/pagemill/server/responses/wording.py": "`completed_at`",
+    "python/pagemill/server/speech/wording.py": "`created`",
 }
 
 

@@ -21,7 +21,7 @@ from transformers import (
     WhisperFeatureExtractor,
 )
 
-from tests.media.image_model import ImageModel
+from tests.media.media_model import MediaTestModel
 from tests.parity.tiny_models import save
 
 BINS, FRAMES = 7, 40  # of log-mel; of the audio that an encoder takes
@@ -40,7 +40,7 @@ _TEXT = {
 _EXTRACTOR = WhisperFeatureExtractor(feature_size=BINS)
 
 
-class AudioModel(ImageModel):
+class AudioModel(MediaTestModel):
     """One whose media are samples [samples]."""
 
     argument = "audios"
@@ -52,7 +52,7 @@ def audio(seed: int, samples: int) -> np.ndarray:
     return (noise * np.linspace(0.01, 0.3, samples)).astype(np.float32)
 
 
-def qwen2_audio(path: Path) -> ImageModel:
+def qwen2_audio(path: Path) -> MediaTestModel:
     """A checkpoint whose encoder takes 0.4 s."""
     encoder = Qwen2AudioEncoderConfig(
         num_mel_bins=BINS,
@@ -86,7 +86,7 @@ def qwen2_audio(path: Path) -> ImageModel:
     return AudioModel(path, logits)
 
 
-def voxtral(path: Path) -> ImageModel:
+def voxtral(path: Path) -> MediaTestModel:
     """A checkpoint whose encoder takes 0.4 s at a time."""
     encoder = VoxtralEncoderConfig(
         num_mel_bins=BINS,

@@ -7,23 +7,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pagemill.engine.llm import LLM
 from pagemill.engine.outputs import EngineError
 from pagemill.models.log_mel import HOP, log_mel, padded
 from transformers import WhisperFeatureExtractor
 
 from tests.media.audio_models import FRAMES, MOST, PLACEHOLDER, audio, qwen2_audio, voxtral
-from tests.media.image_model import ImageModel, encoded, text
+from tests.media.media_model import MediaTestModel, encoded, text
 
 AUDIO = [PLACEHOLDER]
 
 
 @pytest.fixture(scope="module", name="qwen")
-def _qwen(tmp_path_factory: pytest.TempPathFactory) -> ImageModel:
+def _qwen(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
     return qwen2_audio(tmp_path_factory.mktemp("qwen2_audio"))
 
 
 @pytest.fixture(scope="module", name="vox")
-def _vox(tmp_path_factory: pytest.TempPathFactory) -> ImageModel:
+def _vox(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
     return voxtral(tmp_path_factory.mktemp("voxtral"))
 
 
@@ -37,23 +38,32 @@ def test_log_mel_is_that_of_the_extractor() -> None:
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
-@pytest.mark.parametrize(
-    "samples", [3 * HOP, 7 * HOP, 7 * HOP + 1, 9 * HOP - 1, 10 * HOP, 25 * HOP, MOST]
-)
-def test_qwen2_audio(qwen: ImageModel, samples: int, executor: str) -> None:
+def test_qwen2_audio(qwen: MediaTestModel, executor: str) -> None:
     """Also audio of an odd number of the encoder's vectors, of which the last one makes no pair."""
-    audios = [audio(1, samples), audio(2, MOST)]
+    lengths = [2 * HOP + 1, 3 * HOP, 7 * HOP, 7 * HOP + 1, 9 * HOP - 1, 10 * HOP, 25 * HOP, MOST]
     prompt = text(1, 3) + AUDIO + text(2, 5) + AUDIO + text(3, 4)
+    audios = [[audio(1, samples), audio(2, MOST)] for samples in lengths]
     with qwen.llm(executor=executor) as llm:
-        (output,) = qwen.generate(llm, [prompt], [audios], logprobs=0)
-        frames = -(-samples // HOP)
-        tokens = ((frames - 1) // 2 + 1) // 2
-        assert output.prompt_token_ids.count(PLACEHOLDER) == tokens + FRAMES // 4
-        qwen.check(output, audios)
+        outputs = qwen.generate(llm, [prompt] * len(lengths), audios, logprobs=0)
+        for output, own in zip(outputs, audios, strict=True):
+            frames = -(-len(own[0]) // HOP)
+            tokens = ((frames - 1) // 2 + 1) // 2
+            assert output.prompt_token_ids.count(PLACEHOLDER) == tokens + FRAMES // 4
+            qwen.check(output, own)
+
+
+def test_audio_may_be_longer_than_a_step(qwen: MediaTestModel) -> None:
+    """Its tokens are those of the longest audio, also where a step has more or fewer."""
+    prompt, longest = AUDIO + text(1, 5), audio(1, MOST)
+    for step in (4, 64):
+        with qwen.llm(max_num_batched_tokens=step) as llm:
+            assert llm._loaded.core.max_item_tokens == FRAMES // 4
+            (output,) = qwen.generate(llm, [prompt], [[longest]])
+            qwen.check(output, [longest])
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
-def test_voxtral(vox: ImageModel, executor: str) -> None:
+def test_voxtral(vox: MediaTestModel, executor: str) -> None:
     """Audio that is longer than the encoder takes is encoded in parts."""
     a, b, c = audio(1, 1000), audio(2, 2 * MOST + 500), audio(3, MOST)
     prompts = [
@@ -71,16 +81,11 @@ def test_voxtral(vox: ImageModel, executor: str) -> None:
         assert encoded(llm) == 1 + 3 + 1, "equal audio is encoded once"
 
 
-def test_language_model_only(vox: ImageModel) -> None:
+def test_language_model_only(vox: MediaTestModel) -> None:
     with vox.llm(limit_mm_per_prompt={"image": 0}) as llm:
         (output,) = vox.generate(llm, [AUDIO + text(1, 9)], [[audio(1, 900)]])
         vox.check(output, [audio(1, 900)])
-    with vox.llm(limit_mm_per_prompt={"audio": 0}) as llm:
-        assert llm._loaded.core.built.encoder is None
-        (output,) = vox.generate(llm, [text(1, 9)], [[]])
-        vox.check(output, [])
-        with pytest.raises(EngineError, match="1 audios; at most 0 are taken"):
-            vox.generate(llm, [AUDIO + text(1, 9)], [[audio(1, 900)]])
+    vox.check_language_model_only("audio_tower.", audio(1, 900))
 
 
 @pytest.mark.parametrize("family", ["qwen", "vox"])
@@ -88,18 +93,21 @@ def test_ranks_and_stages_of_text(family: str, request: pytest.FixtureRequest) -
     request.getfixturevalue(family).check_divided()
 
 
-def test_audio_that_does_not_fit_is_refused(qwen: ImageModel, vox: ImageModel) -> None:
-    def refuse(model: ImageModel, message: str, **media: Any) -> None:
-        with model.llm() as llm, pytest.raises(EngineError, match=message) as refused:
+def test_audio_that_does_not_fit_is_refused(qwen: MediaTestModel, vox: MediaTestModel) -> None:
+    def refuse(llm: LLM, message: str, **media: Any) -> None:
+        with pytest.raises(EngineError, match=message) as refused:
             llm.generate([AUDIO], **media)
         assert refused.value.code == "INVALID_ARGUMENT"
 
     stereo, long = np.zeros((900, 2), np.float32), audio(1, MOST + 1)
-    refuse(qwen, r"audio 0: .* 6400 of them \(0.4 s\), got \[6401\]", audios=[[long]])
-    refuse(qwen, r"audio 0: .*, got \[900, 2\]", audios=[[stereo]])
-    refuse(vox, r"audio 0: .*, got \[900, 2\]", audios=[[stereo]])
-    refuse(vox, r"audio 0: .*, got \[0\]", audios=[[stereo[:0, 0]]])
-    refuse(vox, "audio 0 has samples that are not finite", audios=[[audio(1, 9) * np.nan]])
-    refuse(vox, "1 placeholders .token 3. for 2 audios", audios=[[audio(1, 9)] * 2])
-    refuse(vox, "takes no images", images=[[np.zeros((3, 8, 8), np.float32)]])
-    refuse(vox, "audios of 2 prompts, but 1", audios=[[], []])
+    with qwen.llm() as llm:
+        refuse(llm, r"audio 0: .* 6400 of them \(0.4 s\), got \[6401\]", audios=[[long]])
+        refuse(llm, r"audio 0: .* from 321 to .*, got \[320\]", audios=[[long[: 2 * HOP]]])
+        refuse(llm, r"audio 0: .*, got \[900, 2\]", audios=[[stereo]])
+    with vox.llm() as llm:
+        refuse(llm, r"audio 0: .*, got \[900, 2\]", audios=[[stereo]])
+        refuse(llm, r"audio 0: .*, got \[0\]", audios=[[stereo[:0, 0]]])
+        refuse(llm, "audio 0 has samples that are not finite", audios=[[audio(1, 9) * np.nan]])
+        refuse(llm, "1 placeholders .token 3. for 2 audios", audios=[[audio(1, 9)] * 2])
+        refuse(llm, "takes no images", images=[[np.zeros((3, 8, 8), np.float32)]])
+        refuse(llm, "audios of 2 prompts, but 1", audios=[[], []])

@@ -18,7 +18,7 @@ from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 from transformers import CohereConfig, PreTrainedModel
 
-from tests.media.image_model import ImageModel, encoded, text
+from tests.media.media_model import MediaTestModel, encoded, text
 from tests.media.tiny_tiled_models import (
     COHERE_PLACEHOLDER,
     COHERE_TILE,
@@ -43,7 +43,7 @@ def image(seed: int, tiles: int = 0) -> np.ndarray:
 ONE, FEW, MANY = image(1), image(2, 3), image(3, 5)
 
 
-def image_model(path: Path, reference: PreTrainedModel) -> ImageModel:
+def image_model(path: Path, reference: PreTrainedModel) -> MediaTestModel:
     # `transformers` leaves out what its language model does to logits (no logit_scale).
     scale = reference.config.text_config.logit_scale
 
@@ -54,11 +54,13 @@ def image_model(path: Path, reference: PreTrainedModel) -> ImageModel:
             found = reference(torch.tensor([ids]), pixel_values=pixels, use_cache=False).logits[0]
         return found * scale
 
-    return ImageModel(path, logits, COHERE_WORDS)
+    return MediaTestModel(path, logits, COHERE_WORDS)
 
 
 @pytest.fixture(scope="module", params=sorted(MAKERS))
-def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ImageModel:
+def model(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> MediaTestModel:
     path = tmp_path_factory.mktemp(request.param)
     torch.manual_seed(0)
     return image_model(path, save(MAKERS[request.param](), path))
@@ -73,7 +75,7 @@ IMAGES = [[ONE, FEW], [MANY], []]
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
-def test_tokens_of_images_of_several_sizes(model: ImageModel, executor: str) -> None:
+def test_tokens_of_images_of_several_sizes(model: MediaTestModel, executor: str) -> None:
     with model.llm(executor=executor) as llm:
         outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
         for output, own in zip(outputs, IMAGES, strict=True):
@@ -82,7 +84,7 @@ def test_tokens_of_images_of_several_sizes(model: ImageModel, executor: str) -> 
 
 
 @pytest.mark.parametrize("step", [5, 17])
-def test_steps_may_end_inside_a_tile(model: ImageModel, step: int) -> None:
+def test_steps_may_end_inside_a_tile(model: MediaTestModel, step: int) -> None:
     prompt = text(1, 8) + IMAGE + text(2, 3) + IMAGE + text(3, 20)
     images = [FEW, MANY]
     with model.llm(max_num_batched_tokens=step) as llm:
@@ -90,7 +92,7 @@ def test_steps_may_end_inside_a_tile(model: ImageModel, step: int) -> None:
         model.check(output, images)
 
 
-def test_texts_around_tiles(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_texts_around_tiles(model: MediaTestModel, request: pytest.FixtureRequest) -> None:
     tokens = IMAGE * TILE_TOKENS
     expected = {
         "aya_vision": (
@@ -102,13 +104,11 @@ def test_texts_around_tiles(tmp_path_factory: pytest.TempPathFactory) -> None:
             [START, *[*tokens, BEHIND_TILE] * 3, END],
         ),
     }
-    for family, make in MAKERS.items():
-        path = tmp_path_factory.mktemp(family)
-        model = image_model(path, save(make(), path))
-        with model.llm() as llm:
-            for own, around in zip((ONE, FEW), expected[family], strict=True):
-                (output,) = model.generate(llm, [[20, *IMAGE, 21]], [[own]])
-                assert output.prompt_token_ids == [20, *around, 21]
+    family = request.node.callspec.params["model"]
+    with model.llm() as llm:
+        for own, around in zip((ONE, FEW), expected[family], strict=True):
+            (output,) = model.generate(llm, [[20, *IMAGE, 21]], [[own]])
+            assert output.prompt_token_ids == [20, *around, 21]
 
 
 def test_command_r_with_an_inner_layer_of_the_tower(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_command_r_with_an_inner_layer_of_the_tower(tmp_path: Path) -> None:
             model.check(output, own)
 
 
-def test_encoders_of_both_executors(model: ImageModel) -> None:
+def test_encoders_of_both_executors(model: MediaTestModel) -> None:
     from pagemill import _native
 
     encoder = build(ModelSource.open(model.path), BuildOptions()).encoder
@@ -147,7 +147,7 @@ def test_encoders_of_both_executors(model: ImageModel) -> None:
     np.testing.assert_allclose(native(batch)["embeddings"], expected, rtol=0, atol=2e-5)
 
 
-def test_published_towers_have_other_names(model: ImageModel, tmp_path: Path) -> None:
+def test_published_towers_have_other_names(model: MediaTestModel, tmp_path: Path) -> None:
     tensors = load_file(model.path / "model.safetensors")
     published = {
         name.replace("vision_tower.", "vision_tower.vision_model."): tensor
@@ -160,7 +160,7 @@ def test_published_towers_have_other_names(model: ImageModel, tmp_path: Path) ->
     assert "vision_tower.vision_model.encoder." in built.encoder.program_text
 
 
-def test_images_that_do_not_fit_are_refused(model: ImageModel) -> None:
+def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
     with model.llm() as llm:
 
         def refuse(message: str, *images: Any) -> None:
@@ -174,5 +174,5 @@ def test_images_that_do_not_fit_are_refused(model: ImageModel) -> None:
         refuse("image 0 has pixels that are not finite", FEW * np.nan)
 
 
-def test_ranks_and_stages_of_text(model: ImageModel) -> None:
+def test_ranks_and_stages_of_text(model: MediaTestModel) -> None:
     model.check_divided()

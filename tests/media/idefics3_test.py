@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 from transformers.models.smolvlm.processing_smolvlm import get_image_prompt_string
 
-from tests.media.image_model import ImageModel, encoded, text
+from tests.media.media_model import MediaTestModel, encoded, text
 from tests.parity.tiny_models import (
     SMOLVLM_PLACEHOLDER,
     SMOLVLM_TILE,
@@ -44,18 +44,18 @@ def image(seed: int, rows: int = 0, columns: int = 0) -> Tiles:
 ONE, WIDE, TALL = image(1), image(2, 1, 3), image(3, 2, 2)
 
 
-def image_model(path: Path, reference: PreTrainedModel) -> ImageModel:
+def image_model(path: Path, reference: PreTrainedModel) -> MediaTestModel:
     def logits(ids: list[int], images: Sequence[Tiles]) -> torch.Tensor:
         tiles = [each[0] if isinstance(each, tuple) else each[None] for each in images]
         pixels = torch.tensor(np.concatenate(tiles)[None]) if tiles else None
         with torch.inference_mode():
             return reference(torch.tensor([ids]), pixel_values=pixels, use_cache=False).logits[0]
 
-    return ImageModel(path, logits, SMOLVLM_WORDS)
+    return MediaTestModel(path, logits, SMOLVLM_WORDS)
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> ImageModel:
+def model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
     path = tmp_path_factory.mktemp("smolvlm")
     return image_model(path, make("smolvlm", path))
 
@@ -69,7 +69,7 @@ IMAGES = [[ONE, WIDE], [TALL], []]
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
-def test_tokens_of_images_of_several_sizes(model: ImageModel, executor: str) -> None:
+def test_tokens_of_images_of_several_sizes(model: MediaTestModel, executor: str) -> None:
     with model.llm(executor=executor) as llm:
         outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
         for output, own in zip(outputs, IMAGES, strict=True):
@@ -87,7 +87,7 @@ def test_idefics3(tmp_path: Path) -> None:
             model.check(output, own)
 
 
-def test_texts_around_tiles(model: ImageModel) -> None:
+def test_texts_around_tiles(model: MediaTestModel) -> None:
     tokenizer = Tokenizer.from_file(str(model.path / "tokenizer.json"))
     with model.llm() as llm:
         for own, rows, columns in ((ONE, 0, 0), (WIDE, 1, 3), (TALL, 2, 2)):
@@ -104,7 +104,7 @@ def test_texts_around_tiles(model: ImageModel) -> None:
 
 
 @pytest.mark.parametrize("step", [5, 10, 17])
-def test_steps_may_end_inside_a_tile(model: ImageModel, step: int) -> None:
+def test_steps_may_end_inside_a_tile(model: MediaTestModel, step: int) -> None:
     prompt = text(1, 8) + IMAGE + text(2, 3) + IMAGE + text(3, 20)
     images = [WIDE, TALL]
     with model.llm(max_num_batched_tokens=step) as llm:
@@ -112,7 +112,7 @@ def test_steps_may_end_inside_a_tile(model: ImageModel, step: int) -> None:
         model.check(output, images)
 
 
-def test_prefixes_are_those_of_equal_images(model: ImageModel) -> None:
+def test_prefixes_are_those_of_equal_images(model: MediaTestModel) -> None:
     prompt = text(1, 10) + IMAGE + text(2, 40)
     other = (TALL[0][::-1].copy(), (1, 2, 2))
     with model.llm() as llm:
@@ -126,7 +126,7 @@ def test_prefixes_are_those_of_equal_images(model: ImageModel) -> None:
         assert encoded(llm) == 5, "equal tiles are encoded once, in any order"
 
 
-def test_encoders_of_both_executors(model: ImageModel) -> None:
+def test_encoders_of_both_executors(model: MediaTestModel) -> None:
     from pagemill import _native
 
     encoder = build(ModelSource.open(model.path), BuildOptions()).encoder
@@ -152,7 +152,7 @@ def test_encoders_of_both_executors(model: ImageModel) -> None:
     np.testing.assert_allclose(native(batch)["embeddings"], expected, rtol=0, atol=2e-5)
 
 
-def test_images_that_do_not_fit_are_refused(model: ImageModel) -> None:
+def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
     with model.llm() as llm:
 
         def refuse(message: str, *images: Tiles) -> None:
@@ -171,11 +171,11 @@ def test_images_that_do_not_fit_are_refused(model: ImageModel) -> None:
         model.check(output, [TALL])
 
 
-def test_ranks_get_the_embeddings_of_tiles(model: ImageModel) -> None:
+def test_ranks_get_the_embeddings_of_tiles(model: MediaTestModel) -> None:
     with model.llm(tensor_parallel_size=2, max_num_batched_tokens=13) as llm:
         for output, own in zip(model.generate(llm, PROMPTS, IMAGES), IMAGES, strict=True):
             model.check(output, own)
 
 
-def test_ranks_and_stages_of_text(model: ImageModel) -> None:
+def test_ranks_and_stages_of_text(model: MediaTestModel) -> None:
     model.check_divided()

@@ -17,7 +17,7 @@ from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, PreTrainedConfig, PreTrainedModel, Qwen3Config
 
-from tests.media.image_model import ImageModel, encoded, newer_name, text
+from tests.media.media_model import MediaTestModel, encoded, newer_name, text
 from tests.parity.tiny_models import (
     INTERNVL_PLACEHOLDER,
     INTERNVL_TILE,
@@ -42,18 +42,18 @@ def image(seed: int, tiles: int = 0) -> np.ndarray:
 ONE, FEW, MANY = image(1), image(2, 3), image(3, 5)
 
 
-def image_model(path: Path, reference: PreTrainedModel) -> ImageModel:
+def image_model(path: Path, reference: PreTrainedModel) -> MediaTestModel:
     def logits(ids: list[int], images: Sequence[np.ndarray]) -> torch.Tensor:
         tiles = [each.reshape(-1, *INTERNVL_TILE) for each in images]
         pixels = torch.tensor(np.concatenate(tiles)) if tiles else None
         with torch.inference_mode():
             return reference(torch.tensor([ids]), pixel_values=pixels, use_cache=False).logits[0]
 
-    return ImageModel(path, logits, INTERNVL_WORDS)
+    return MediaTestModel(path, logits, INTERNVL_WORDS)
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> ImageModel:
+def model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
     path = tmp_path_factory.mktemp("internvl")
     return image_model(path, make("internvl", path))
 
@@ -67,7 +67,7 @@ IMAGES = [[ONE, FEW], [MANY], []]
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
-def test_tokens_of_images_of_several_sizes(model: ImageModel, executor: str) -> None:
+def test_tokens_of_images_of_several_sizes(model: MediaTestModel, executor: str) -> None:
     with model.llm(executor=executor) as llm:
         outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
         for output, own in zip(outputs, IMAGES, strict=True):
@@ -75,7 +75,7 @@ def test_tokens_of_images_of_several_sizes(model: ImageModel, executor: str) -> 
         assert encoded(llm) == 1 + 3 + 5, "each tile is an item"
 
 
-def test_tokens_around_an_image(model: ImageModel) -> None:
+def test_tokens_around_an_image(model: MediaTestModel) -> None:
     with model.llm() as llm:
         for own, tiles in ((ONE, 1), (FEW, 3)):
             (output,) = model.generate(llm, [[20, *IMAGE, 21]], [[own]])
@@ -83,7 +83,7 @@ def test_tokens_around_an_image(model: ImageModel) -> None:
             assert output.prompt_token_ids == [20, *expected, 21]
 
 
-def test_tokens_around_an_image_need_a_tokenizer(model: ImageModel) -> None:
+def test_tokens_around_an_image_need_a_tokenizer(model: MediaTestModel) -> None:
     with model.llm(skip_tokenizer_init=True) as llm:
         with pytest.raises(EngineError, match="leave out skip_tokenizer_init") as refused:
             model.generate(llm, [[20, *IMAGE, 21]], [[FEW]])
@@ -92,7 +92,7 @@ def test_tokens_around_an_image_need_a_tokenizer(model: ImageModel) -> None:
 
 
 @pytest.mark.parametrize("step", [5, 10, 17])
-def test_steps_may_end_inside_a_tile(model: ImageModel, step: int) -> None:
+def test_steps_may_end_inside_a_tile(model: MediaTestModel, step: int) -> None:
     prompt = text(1, 8) + IMAGE + text(2, 3) + IMAGE + text(3, 20)
     images = [FEW, MANY]
     with model.llm(max_num_batched_tokens=step) as llm:
@@ -100,7 +100,7 @@ def test_steps_may_end_inside_a_tile(model: ImageModel, step: int) -> None:
         model.check(output, images)
 
 
-def test_prefixes_are_those_of_equal_images(model: ImageModel) -> None:
+def test_prefixes_are_those_of_equal_images(model: MediaTestModel) -> None:
     prompt = text(1, 10) + IMAGE + text(2, 40)
     with model.llm() as llm:
         cached = []
@@ -172,7 +172,7 @@ def test_other_language_models(kind: str, tmp_path: Path) -> None:
             model.check(output, own)
 
 
-def test_newer_checkpoints_have_other_names(model: ImageModel, tmp_path: Path) -> None:
+def test_newer_checkpoints_have_other_names(model: MediaTestModel, tmp_path: Path) -> None:
     tensors = load_file(model.path / "model.safetensors")
     assert "language_model.model.norm.weight" in tensors
     newer = {newer_name(name): tensor for name, tensor in tensors.items()}
@@ -184,7 +184,7 @@ def test_newer_checkpoints_have_other_names(model: ImageModel, tmp_path: Path) -
     assert "model.language_model.norm.weight" in built.program_text
 
 
-def test_images_that_do_not_fit_are_refused(model: ImageModel) -> None:
+def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
     with model.llm() as llm:
 
         def refuse(message: str, *images: Any) -> None:
@@ -202,11 +202,11 @@ def test_images_that_do_not_fit_are_refused(model: ImageModel) -> None:
         model.check(output, [FEW])
 
 
-def test_ranks_get_the_embeddings_of_tiles(model: ImageModel) -> None:
+def test_ranks_get_the_embeddings_of_tiles(model: MediaTestModel) -> None:
     with model.llm(tensor_parallel_size=2, max_num_batched_tokens=13) as llm:
         for output, own in zip(model.generate(llm, PROMPTS, IMAGES), IMAGES, strict=True):
             model.check(output, own)
 
 
-def test_ranks_and_stages_of_text(model: ImageModel) -> None:
+def test_ranks_and_stages_of_text(model: MediaTestModel) -> None:
     model.check_divided()

@@ -15,7 +15,7 @@ from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
 from transformers import PreTrainedModel
 
-from tests.media.image_model import ImageModel, encoded, text
+from tests.media.media_model import MediaTestModel, encoded, text
 from tests.media.tiny_tiled_models import LLAMA4_PLACEHOLDER, LLAMA4_TILE, LLAMA4_WORDS, llama4
 from tests.parity.tiny_models import save
 
@@ -35,18 +35,18 @@ def image(seed: int, rows: int = 0, columns: int = 0) -> Tiles:
 ONE, WIDE, TALL = image(1), image(2, 1, 3), image(3, 2, 2)
 
 
-def image_model(path: Path, reference: PreTrainedModel) -> ImageModel:
+def image_model(path: Path, reference: PreTrainedModel) -> MediaTestModel:
     def logits(ids: list[int], images: Sequence[Tiles]) -> torch.Tensor:
         tiles = [each[0] if isinstance(each, tuple) else each[None] for each in images]
         pixels = torch.tensor(np.concatenate(tiles)) if tiles else None
         with torch.inference_mode():
             return reference(torch.tensor([ids]), pixel_values=pixels, use_cache=False).logits[0]
 
-    return ImageModel(path, logits, LLAMA4_WORDS)
+    return MediaTestModel(path, logits, LLAMA4_WORDS)
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> ImageModel:
+def model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
     path = tmp_path_factory.mktemp("llama4")
     torch.manual_seed(0)
     return image_model(path, save(llama4(), path))
@@ -61,7 +61,7 @@ IMAGES = [[ONE, WIDE], [TALL], []]
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
-def test_tokens_of_images_of_several_sizes(model: ImageModel, executor: str) -> None:
+def test_tokens_of_images_of_several_sizes(model: MediaTestModel, executor: str) -> None:
     with model.llm(executor=executor) as llm:
         outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
         for output, own in zip(outputs, IMAGES, strict=True):
@@ -69,7 +69,7 @@ def test_tokens_of_images_of_several_sizes(model: ImageModel, executor: str) -> 
         assert encoded(llm) == 1 + 4 + 5, "each tile is an item"
 
 
-def test_tokens_around_tiles(model: ImageModel) -> None:
+def test_tokens_around_tiles(model: MediaTestModel) -> None:
     tile = IMAGE * TILE_TOKENS
     whole = [WHOLE, *tile, END]
     row = [*tile, BEHIND_TILE, *tile, BEHIND_ROW]
@@ -80,7 +80,7 @@ def test_tokens_around_tiles(model: ImageModel) -> None:
 
 
 @pytest.mark.parametrize("step", [5, 17])
-def test_steps_may_end_inside_a_tile(model: ImageModel, step: int) -> None:
+def test_steps_may_end_inside_a_tile(model: MediaTestModel, step: int) -> None:
     prompt = text(1, 8) + IMAGE + text(2, 3) + IMAGE + text(3, 20)
     images = [WIDE, TALL]
     with model.llm(max_num_batched_tokens=step) as llm:
@@ -88,7 +88,7 @@ def test_steps_may_end_inside_a_tile(model: ImageModel, step: int) -> None:
         model.check(output, images)
 
 
-def test_encoders_of_both_executors(model: ImageModel) -> None:
+def test_encoders_of_both_executors(model: MediaTestModel) -> None:
     from pagemill import _native
 
     encoder = build(ModelSource.open(model.path), BuildOptions()).encoder
@@ -117,7 +117,7 @@ def test_encoders_of_both_executors(model: ImageModel) -> None:
     np.testing.assert_allclose(native(batch)["embeddings"], expected, rtol=0, atol=2e-5)
 
 
-def test_images_that_do_not_fit_are_refused(model: ImageModel) -> None:
+def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
     with model.llm() as llm:
 
         def refuse(message: str, *images: Tiles) -> None:
@@ -131,15 +131,15 @@ def test_images_that_do_not_fit_are_refused(model: ImageModel) -> None:
         refuse("image 0 has pixels that are not finite", (tiles * np.nan, (1, 1, 3)))
 
 
-def test_ranks_get_the_embeddings_of_tiles(model: ImageModel) -> None:
+def test_ranks_get_the_embeddings_of_tiles(model: MediaTestModel) -> None:
     with model.llm(tensor_parallel_size=2, max_num_batched_tokens=13) as llm:
         for output, own in zip(model.generate(llm, PROMPTS, IMAGES), IMAGES, strict=True):
             model.check(output, own)
 
 
-def test_ranks_and_stages_of_text(model: ImageModel) -> None:
+def test_ranks_and_stages_of_text(model: MediaTestModel) -> None:
     model.check_divided()
 
 
-def test_language_model_only(model: ImageModel) -> None:
+def test_language_model_only(model: MediaTestModel) -> None:
     model.check_language_model_only("vision_model.", ONE)

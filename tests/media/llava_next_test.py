@@ -16,7 +16,7 @@ from pagemill.models.llava_next import LlavaNextModel
 from transformers import GraniteConfig, PreTrainedModel, SiglipVisionConfig
 from transformers.models.llava_next.processing_llava_next import LlavaNextProcessor
 
-from tests.media.image_model import ImageModel, encoded, text
+from tests.media.media_model import MediaTestModel, encoded, text
 from tests.media.tiny_tiled_models import (
     LLAVA_NEXT_PLACEHOLDER,
     LLAVA_NEXT_SIZES,
@@ -48,7 +48,7 @@ WIDE, TALL, SQUARE, LONG = (
 
 def image_model(
     path: Path, reference: PreTrainedModel, *, logits_scaling: float = 1.0
-) -> ImageModel:
+) -> MediaTestModel:
     """`logits_scaling` divides logits, which `transformers` leaves out."""
 
     def logits(ids: list[int], images: Sequence[Tiles]) -> torch.Tensor:
@@ -65,11 +65,11 @@ def image_model(
                 / logits_scaling
             )
 
-    return ImageModel(path, logits)
+    return MediaTestModel(path, logits)
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> ImageModel:
+def model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
     path = tmp_path_factory.mktemp("llava_next")
     torch.manual_seed(0)
     return image_model(path, save(llava_next(), path))
@@ -84,7 +84,7 @@ PROMPTS = [
 IMAGES = [[WIDE, TALL], [SQUARE], [LONG], []]
 
 
-def check(model: ImageModel, **options: Any) -> int:
+def check(model: MediaTestModel, **options: Any) -> int:
     """All prompts through the engine; returns how many items were encoded."""
     with model.llm(**options) as llm:
         outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
@@ -94,7 +94,7 @@ def check(model: ImageModel, **options: Any) -> int:
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
-def test_tokens_of_images_of_several_sizes(model: ImageModel, executor: str) -> None:
+def test_tokens_of_images_of_several_sizes(model: MediaTestModel, executor: str) -> None:
     assert check(model, executor=executor) == 4, "an image is an item"
 
 
@@ -124,7 +124,7 @@ def test_granite_behind_several_layers_of_siglip(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", [5, 17])
-def test_steps_may_end_inside_an_image(model: ImageModel, step: int) -> None:
+def test_steps_may_end_inside_an_image(model: MediaTestModel, step: int) -> None:
     prompt = text(1, 8) + IMAGE + text(2, 3) + IMAGE + text(3, 20)
     images = [SQUARE, LONG]
     with model.llm(max_num_batched_tokens=step) as llm:
@@ -132,7 +132,7 @@ def test_steps_may_end_inside_an_image(model: ImageModel, step: int) -> None:
         model.check(output, images)
 
 
-def test_prefixes_are_those_of_equal_images(model: ImageModel) -> None:
+def test_prefixes_are_those_of_equal_images(model: MediaTestModel) -> None:
     prompt = text(1, 10) + IMAGE + text(2, 40)
     other = SQUARE[0], (1, 60, 55)  # the same tiles with other margins
     with model.llm() as llm:
@@ -145,8 +145,7 @@ def test_prefixes_are_those_of_equal_images(model: ImageModel) -> None:
 
 
 def test_numbers_of_tokens_are_those_of_the_processor() -> None:
-    config = llava_next().config.to_dict()
-    made = LlavaNextModel.from_config(config | {"text_config": config["text_config"]})
+    made = LlavaNextModel.from_config(llava_next().config.to_dict())
     processor = LlavaNextProcessor.__new__(LlavaNextProcessor)
     processor.image_processor = type("", (), {"image_grid_pinpoints": LLAVA_NEXT_SIZES})()
     processor.patch_size, processor.num_additional_image_tokens = 4, 0
@@ -167,7 +166,7 @@ def test_numbers_of_tokens_are_those_of_the_processor() -> None:
             pytest.fail("no number of tiles is right")
 
 
-def test_images_that_do_not_fit_are_refused(model: ImageModel) -> None:
+def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
     with model.llm() as llm:
 
         def refuse(message: str, *images: Any) -> None:
@@ -183,10 +182,10 @@ def test_images_that_do_not_fit_are_refused(model: ImageModel) -> None:
         refuse("image 0 has pixels that are not finite", (tiles * np.nan, WIDE[1]))
 
 
-def test_ranks_get_the_embeddings_of_images(model: ImageModel) -> None:
+def test_ranks_get_the_embeddings_of_images(model: MediaTestModel) -> None:
     check(model, tensor_parallel_size=2, max_num_batched_tokens=13)
 
 
-def test_ranks_stages_and_text_alone(model: ImageModel) -> None:
+def test_ranks_stages_and_text_alone(model: MediaTestModel) -> None:
     model.check_divided()
     model.check_language_model_only("vision_tower.", WIDE)

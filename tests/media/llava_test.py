@@ -26,7 +26,7 @@ from transformers import (
     VipLlavaForConditionalGeneration,
 )
 
-from tests.media.image_model import ImageModel, encoded, text
+from tests.media.media_model import MediaTestModel, encoded, text
 from tests.parity.tiny_models import LLAVA_IMAGE, LLAVA_PLACEHOLDER, llava, make, save
 
 TOKENS = 9  # of an image
@@ -37,23 +37,23 @@ def image(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=LLAVA_IMAGE).astype(np.float32)
 
 
-def image_model(path: Path, reference: PreTrainedModel) -> ImageModel:
+def image_model(path: Path, reference: PreTrainedModel) -> MediaTestModel:
     def logits(ids: list[int], images: Sequence[np.ndarray]) -> torch.Tensor:
         pixels = torch.tensor(np.stack(images)) if images else None
         with torch.inference_mode():
             return reference(torch.tensor([ids]), pixel_values=pixels, use_cache=False).logits[0]
 
-    return ImageModel(path, logits)
+    return MediaTestModel(path, logits)
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> ImageModel:
+def model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
     path = tmp_path_factory.mktemp("llava")
     return image_model(path, make("llava", path))
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
-def test_tokens_of_several_requests(model: ImageModel, executor: str) -> None:
+def test_tokens_of_several_requests(model: MediaTestModel, executor: str) -> None:
     a, b = image(1), image(2)
     prompts = [
         text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
@@ -69,12 +69,12 @@ def test_tokens_of_several_requests(model: ImageModel, executor: str) -> None:
         assert encoded(llm) == 2, "equal images are encoded once"
 
 
-def test_language_model_only(model: ImageModel) -> None:
+def test_language_model_only(model: MediaTestModel) -> None:
     model.check_language_model_only("vision_tower.", image(1))
 
 
 @pytest.mark.parametrize("step", [11, 16, 17])
-def test_steps_may_end_inside_an_image(model: ImageModel, step: int) -> None:
+def test_steps_may_end_inside_an_image(model: MediaTestModel, step: int) -> None:
     prompt = text(1, 8) + IMAGE + text(2, 3) + IMAGE + text(3, 20)
     images = [image(1), image(2)]
     with model.llm(max_num_batched_tokens=step) as llm:
@@ -82,7 +82,7 @@ def test_steps_may_end_inside_an_image(model: ImageModel, step: int) -> None:
         model.check(output, images)
 
 
-def test_prefixes_are_those_of_equal_images(model: ImageModel) -> None:
+def test_prefixes_are_those_of_equal_images(model: MediaTestModel) -> None:
     prompt = text(1, 10) + IMAGE + text(2, 40)
     with model.llm() as llm:
         cached = []
@@ -94,7 +94,7 @@ def test_prefixes_are_those_of_equal_images(model: ImageModel) -> None:
         assert encoded(llm) == 2, "tokens of a cached prefix need no embeddings"
 
 
-def test_preempted_requests_get_their_images_again(model: ImageModel) -> None:
+def test_preempted_requests_get_their_images_again(model: MediaTestModel) -> None:
     prompts = [text(i, 40) + IMAGE + text(i + 9, 30) for i in range(4)]
     images = [[image(i)] for i in range(4)]
     page = 2 * 2 * 16 * 16 * 4 * 3  # bytes: keys and values of three layers
@@ -106,7 +106,7 @@ def test_preempted_requests_get_their_images_again(model: ImageModel) -> None:
         assert llm._engine.stats().num_preemptions > 0
 
 
-def test_a_small_encoder_cache_encodes_again(model: ImageModel) -> None:
+def test_a_small_encoder_cache_encodes_again(model: MediaTestModel) -> None:
     """Steps of 9 tokens: one image is encoded in a step, and one is kept."""
     images = [image(1), image(2), image(1)]
     prompt = IMAGE + text(1, 9) + IMAGE + text(2, 9) + IMAGE + text(3, 3)
@@ -214,7 +214,7 @@ def test_vip_llava(tmp_path: Path) -> None:
         model.check(output, images)
 
 
-def test_older_checkpoints_have_other_names(model: ImageModel, tmp_path: Path) -> None:
+def test_older_checkpoints_have_other_names(model: MediaTestModel, tmp_path: Path) -> None:
     tensors = load_file(model.path / "model.safetensors")
     older = {
         name.replace("vision_tower.", "vision_tower.vision_model."): tensor
@@ -227,7 +227,7 @@ def test_older_checkpoints_have_other_names(model: ImageModel, tmp_path: Path) -
     assert "vision_tower.vision_model.encoder.layers.0" in built.encoder.program_text
 
 
-def test_images_that_do_not_fit_are_refused(model: ImageModel) -> None:
+def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
     with model.llm() as llm:
 
         def refuse(message: str, prompt: list[int], images: list[np.ndarray]) -> None:
@@ -269,7 +269,7 @@ def test_a_model_without_an_encoder_refuses_images(tmp_path: Path) -> None:
         other.generate(llm, [text(1, 3)], [[image(1)]])
 
 
-def test_ranks_get_the_embeddings_of_images(model: ImageModel) -> None:
+def test_ranks_get_the_embeddings_of_images(model: MediaTestModel) -> None:
     """Rank 0 encodes; a prompt is longer than a step, and steps of text come between."""
     prompts = [
         text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 20),
@@ -284,5 +284,5 @@ def test_ranks_get_the_embeddings_of_images(model: ImageModel) -> None:
         model.check(again, [image(3)])
 
 
-def test_ranks_and_stages_of_text(model: ImageModel) -> None:
+def test_ranks_and_stages_of_text(model: MediaTestModel) -> None:
     model.check_divided()

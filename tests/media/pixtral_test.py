@@ -20,7 +20,7 @@ from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 from transformers import Ministral3Config, Mistral4Config, PreTrainedConfig, PreTrainedModel
 
-from tests.media.image_model import ImageModel, encoded, newer_name, text
+from tests.media.media_model import MediaTestModel, encoded, newer_name, text
 from tests.parity.tiny_models import (
     PIXTRAL_PLACEHOLDER,
     PIXTRAL_WORDS,
@@ -54,23 +54,25 @@ def padded(images: Sequence[np.ndarray]) -> dict[str, torch.Tensor]:
     return {"pixel_values": torch.tensor(pixels), "image_sizes": torch.tensor(sizes)}
 
 
-def image_model(path: Path, reference: PreTrainedModel) -> ImageModel:
+def image_model(path: Path, reference: PreTrainedModel) -> MediaTestModel:
     def logits(ids: list[int], images: Sequence[np.ndarray]) -> torch.Tensor:
         inputs = padded(images) if images else {}
         with torch.inference_mode():
             return reference(torch.tensor([ids]), use_cache=False, **inputs).logits[0]
 
-    return ImageModel(path, logits, PIXTRAL_WORDS)
+    return MediaTestModel(path, logits, PIXTRAL_WORDS)
 
 
 @pytest.fixture(scope="module", params=sorted(UNIT))
-def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ImageModel:
+def model(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> MediaTestModel:
     path = tmp_path_factory.mktemp(request.param)
     return image_model(path, make(request.param, path))
 
 
 @pytest.fixture(scope="module")
-def merging(tmp_path_factory: pytest.TempPathFactory) -> ImageModel:
+def merging(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
     path = tmp_path_factory.mktemp("mistral3")
     return image_model(path, make("mistral3", path))
 
@@ -85,7 +87,7 @@ IMAGES = [[SQUARE, WIDE], [TALL], [], [SMALL, WIDE, SQUARE]]
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
-def test_tokens_of_images_of_several_sizes(model: ImageModel, executor: str) -> None:
+def test_tokens_of_images_of_several_sizes(model: MediaTestModel, executor: str) -> None:
     with model.llm(executor=executor, max_num_batched_tokens=128) as llm:
         outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
         for output, own in zip(outputs, IMAGES, strict=True):
@@ -105,7 +107,7 @@ def test_rows_have_ends(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", [14, 15, 19, 23])
-def test_steps_may_end_inside_an_image(merging: ImageModel, step: int) -> None:
+def test_steps_may_end_inside_an_image(merging: MediaTestModel, step: int) -> None:
     prompt = text(1, 8) + IMAGE + text(2, 3) + IMAGE + text(3, 20)
     images = [WIDE, SQUARE]
     with merging.llm(max_num_batched_tokens=step) as llm:
@@ -113,7 +115,7 @@ def test_steps_may_end_inside_an_image(merging: ImageModel, step: int) -> None:
         merging.check(output, images)
 
 
-def test_prefixes_are_those_of_equal_images(merging: ImageModel) -> None:
+def test_prefixes_are_those_of_equal_images(merging: MediaTestModel) -> None:
     """Equal patches in other rows are another image."""
     prompt = text(1, 10) + IMAGE + text(2, 40)
     one = np.ones((3, 16, 32), np.float32)
@@ -209,7 +211,7 @@ def test_encoders_of_both_executors(variant: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(run(batch)["embeddings"], expected, rtol=0, atol=2e-5)
 
 
-def test_newer_checkpoints_have_other_names(merging: ImageModel, tmp_path: Path) -> None:
+def test_newer_checkpoints_have_other_names(merging: MediaTestModel, tmp_path: Path) -> None:
     tensors = load_file(merging.path / "model.safetensors")
     assert "language_model.model.norm.weight" in tensors
     newer = {newer_name(name): tensor for name, tensor in tensors.items()}
@@ -221,7 +223,7 @@ def test_newer_checkpoints_have_other_names(merging: ImageModel, tmp_path: Path)
     assert "model.language_model.norm.weight" in built.program_text
 
 
-def test_images_that_do_not_fit_are_refused(merging: ImageModel) -> None:
+def test_images_that_do_not_fit_are_refused(merging: MediaTestModel) -> None:
     with merging.llm() as llm:
 
         def refuse(message: str, *images: Any) -> None:
@@ -248,11 +250,11 @@ def test_a_tokenizer_without_ends_of_rows(tmp_path: Path) -> None:
         place_media(RenderedPrompt.of(IMAGE), media, features, lambda name: [ord(c) for c in name])
 
 
-def test_ranks_get_the_embeddings_of_images(merging: ImageModel) -> None:
+def test_ranks_get_the_embeddings_of_images(merging: MediaTestModel) -> None:
     with merging.llm(tensor_parallel_size=2, max_num_batched_tokens=30) as llm:
         for output, own in zip(merging.generate(llm, PROMPTS, IMAGES), IMAGES, strict=True):
             merging.check(output, own)
 
 
-def test_ranks_and_stages_of_text(merging: ImageModel) -> None:
+def test_ranks_and_stages_of_text(merging: MediaTestModel) -> None:
     merging.check_divided()

@@ -21,13 +21,13 @@ from pagemill.models.base import ModelConfigError
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 
-from tests.media.image_model import ImageModel, encoded, text
+from tests.media.media_model import MediaTestModel, encoded, text
 from tests.parity.tiny_models import make
 
 Rows = dict[str, np.ndarray]
 
 
-class EmbedsModel(ImageModel):
+class EmbedsModel(MediaTestModel):
     """A model of text, and its table of embeddings."""
 
     def __init__(self, family: str, path: Path, seed: int = 0) -> None:

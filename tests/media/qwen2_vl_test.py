@@ -14,7 +14,7 @@ from pagemill.runner.build import BuildOptions, build
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
 
-from tests.media.image_model import ImageModel, encoded, text
+from tests.media.media_model import MediaTestModel, encoded, text
 from tests.media.qwen_vl_models import image, image_model
 from tests.parity.tiny_models import QWEN2_VL_PLACEHOLDER, make
 
@@ -23,13 +23,13 @@ SQUARE, WIDE, TALL, SMALL = image(1, 6, 6), image(2, 4, 10), image(3, 8, 2), ima
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> ImageModel:
+def model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
     path = tmp_path_factory.mktemp("qwen2_vl")
     return image_model(path, make("qwen2_vl", path))
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
-def test_tokens_of_images_of_several_sizes(model: ImageModel, executor: str) -> None:
+def test_tokens_of_images_of_several_sizes(model: MediaTestModel, executor: str) -> None:
     prompts = [
         text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
         IMAGE + text(4, 4),
@@ -44,12 +44,12 @@ def test_tokens_of_images_of_several_sizes(model: ImageModel, executor: str) -> 
         assert encoded(llm) == 4, "equal images are encoded once"
 
 
-def test_language_model_only(model: ImageModel) -> None:
+def test_language_model_only(model: MediaTestModel) -> None:
     model.check_language_model_only("visual.", SQUARE)
 
 
 @pytest.mark.parametrize("step", [10, 13, 17])
-def test_steps_may_end_inside_an_image(model: ImageModel, step: int) -> None:
+def test_steps_may_end_inside_an_image(model: MediaTestModel, step: int) -> None:
     prompt = text(1, 8) + IMAGE + text(2, 3) + IMAGE + text(3, 20)
     images = [WIDE, SQUARE]
     with model.llm(max_num_batched_tokens=step) as llm:
@@ -57,7 +57,7 @@ def test_steps_may_end_inside_an_image(model: ImageModel, step: int) -> None:
         model.check(output, images)
 
 
-def test_prefixes_are_those_of_equal_images(model: ImageModel) -> None:
+def test_prefixes_are_those_of_equal_images(model: MediaTestModel) -> None:
     """Equal patches in another grid are another image."""
     prompt = text(1, 10) + IMAGE + text(2, 40)
     turned = (WIDE[0], (1, 10, 4))
@@ -71,7 +71,7 @@ def test_prefixes_are_those_of_equal_images(model: ImageModel) -> None:
         assert encoded(llm) == 2, "tokens of a cached prefix need no embeddings"
 
 
-def test_preempted_requests_keep_their_positions(model: ImageModel) -> None:
+def test_preempted_requests_keep_their_positions(model: MediaTestModel) -> None:
     prompts = [text(i, 40) + IMAGE + text(i + 9, 30) for i in range(4)]
     images = [[image(i, 4, 4 + 2 * i)] for i in range(4)]
     page = 2 * 2 * 16 * 16 * 4 * 3  # bytes: keys and values of three layers
@@ -83,7 +83,7 @@ def test_preempted_requests_keep_their_positions(model: ImageModel) -> None:
         assert llm._engine.stats().num_preemptions > 0
 
 
-def test_sessions_keep_their_positions(model: ImageModel, tmp_path: Path) -> None:
+def test_sessions_keep_their_positions(model: MediaTestModel, tmp_path: Path) -> None:
     """A session saves only text, whose positions have one dimension."""
     prompt = text(1, 50)
     with model.llm() as llm:
@@ -98,7 +98,7 @@ def test_sessions_keep_their_positions(model: ImageModel, tmp_path: Path) -> Non
         model.check(output, [])
 
 
-def test_drafts_behind_an_image(model: ImageModel) -> None:
+def test_drafts_behind_an_image(model: MediaTestModel) -> None:
     """Drafts have the positions of the tokens that they predict."""
     prompt = text(2, 4) + IMAGE + list(range(5, 257))  # so that any token has a follower
     drafts = {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_min": 1}
@@ -108,11 +108,11 @@ def test_drafts_behind_an_image(model: ImageModel) -> None:
         assert llm._engine.stats().draft_tokens > 0
 
 
-def test_ranks_and_stages_of_text(model: ImageModel) -> None:
+def test_ranks_and_stages_of_text(model: MediaTestModel) -> None:
     model.check_divided()
 
 
-def test_ranks_get_embeddings_and_positions(model: ImageModel) -> None:
+def test_ranks_get_embeddings_and_positions(model: MediaTestModel) -> None:
     prompts = [
         text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
         text(5, 30),
@@ -125,7 +125,7 @@ def test_ranks_get_embeddings_and_positions(model: ImageModel) -> None:
             model.check(output, own)
 
 
-def test_encoders_of_both_executors(model: ImageModel) -> None:
+def test_encoders_of_both_executors(model: MediaTestModel) -> None:
     from pagemill import _native
 
     encoder = build(ModelSource.open(model.path), BuildOptions()).encoder
@@ -157,7 +157,7 @@ def test_encoders_of_both_executors(model: ImageModel) -> None:
         native(batch)
 
 
-def test_images_that_do_not_fit_are_refused(model: ImageModel) -> None:
+def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
     with model.llm() as llm:
 
         def refuse(message: str, *images: object) -> None:
@@ -179,7 +179,7 @@ def test_images_that_do_not_fit_are_refused(model: ImageModel) -> None:
 
 
 def test_configurations_of_hubs_have_the_language_model_in_their_own_keys(
-    model: ImageModel, tmp_path: Path
+    model: MediaTestModel, tmp_path: Path
 ) -> None:
     config = json.loads((model.path / "config.json").read_text())
     text_config = config.pop("text_config")

@@ -22,7 +22,7 @@ from transformers import (
     Qwen3VLMoeForConditionalGeneration,
 )
 
-from tests.media.image_model import ImageModel
+from tests.media.media_model import MediaTestModel
 from tests.parity.tiny_models import QWEN2_VL_PLACEHOLDER, save
 
 Patches = tuple[np.ndarray, tuple[int, int, int]]
@@ -134,13 +134,13 @@ MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
 }
 
 
-def make_image_model(family: str, path: Path) -> ImageModel:
+def make_image_model(family: str, path: Path) -> MediaTestModel:
     """The model of `MAKERS`, saved at `path`."""
     torch.manual_seed(0)
     return image_model(path, save(MAKERS[family](), path))
 
 
-def image_model(path: Path, reference: PreTrainedModel) -> ImageModel:
+def image_model(path: Path, reference: PreTrainedModel) -> MediaTestModel:
     """A model of this layout with its `reference`."""
 
     def logits(ids: list[int], images: Sequence[Patches]) -> torch.Tensor:
@@ -159,4 +159,4 @@ def image_model(path: Path, reference: PreTrainedModel) -> ImageModel:
                 use_cache=False,
             ).logits[0]
 
-    return ImageModel(path, logits)
+    return MediaTestModel(path, logits)

@@ -18,7 +18,7 @@ from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 
-from tests.media.image_model import ImageModel, text
+from tests.media.media_model import MediaTestModel, text
 from tests.media.qwen_vl_models import (
     MAKERS,
     VISION,
@@ -35,7 +35,9 @@ SQUARE, WIDE, SMALL, LARGE = image(1, 6, 6), image(2, 4, 10), image(4, 2, 2), im
 
 
 @pytest.fixture(scope="module", params=sorted(MAKERS))
-def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ImageModel:
+def model(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> MediaTestModel:
     return make_image_model(request.param, tmp_path_factory.mktemp(request.param))
 
 
@@ -49,7 +51,7 @@ IMAGES = [[SQUARE, WIDE], [LARGE], [], [SMALL, WIDE, SQUARE]]
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
-def test_tokens_of_images_of_several_sizes(model: ImageModel, executor: str) -> None:
+def test_tokens_of_images_of_several_sizes(model: MediaTestModel, executor: str) -> None:
     with model.llm(executor=executor) as llm:
         outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
         for output, own in zip(outputs, IMAGES, strict=True):
@@ -57,7 +59,7 @@ def test_tokens_of_images_of_several_sizes(model: ImageModel, executor: str) -> 
 
 
 @pytest.mark.parametrize("step", [56, 57, 61])
-def test_steps_may_end_inside_an_image(model: ImageModel, step: int) -> None:
+def test_steps_may_end_inside_an_image(model: MediaTestModel, step: int) -> None:
     prompt = text(1, 8) + IMAGE + text(2, 3) + IMAGE + text(3, 20)
     images = [LARGE, WIDE]
     with model.llm(max_num_batched_tokens=step) as llm:
@@ -65,22 +67,22 @@ def test_steps_may_end_inside_an_image(model: ImageModel, step: int) -> None:
         model.check(output, images)
 
 
-def test_language_model_only(model: ImageModel) -> None:
+def test_language_model_only(model: MediaTestModel) -> None:
     model.check_language_model_only("visual.", SQUARE)
 
 
-def test_ranks_and_stages_of_text(model: ImageModel) -> None:
+def test_ranks_and_stages_of_text(model: MediaTestModel) -> None:
     model.check_divided()
 
 
-def test_ranks_get_embeddings_and_positions(model: ImageModel) -> None:
+def test_ranks_get_embeddings_and_positions(model: MediaTestModel) -> None:
     with model.llm(tensor_parallel_size=2) as llm:
         outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
         for output, own in zip(outputs, IMAGES, strict=True):
             model.check(output, own)
 
 
-def test_prefixes_are_those_of_equal_images(model: ImageModel) -> None:
+def test_prefixes_are_those_of_equal_images(model: MediaTestModel) -> None:
     """Equal patches in another grid are another image."""
     prompt = text(1, 10) + IMAGE + text(2, 40)
     turned = (WIDE[0], (1, 10, 4))
@@ -126,7 +128,7 @@ def features(path: Path, patches: Patches) -> MediaFeatures:
     return encoder.features(PreparedMedia("image", *patches))
 
 
-def test_encoders_of_both_executors(model: ImageModel) -> None:
+def test_encoders_of_both_executors(model: MediaTestModel) -> None:
     items = [features(model.path, each) for each in (SQUARE, LARGE, SMALL)]
     native, by_torch = (run_encoder(model.path, items, name) for name in ("native", "torch"))
     assert len(native) == 9 + 56 + 1
@@ -173,7 +175,7 @@ def test_images_of_too_many_windows_are_refused() -> None:
         tower.places(np.zeros((1, 2), np.int32), 514, 512)
 
 
-def test_newer_checkpoints_have_other_names(model: ImageModel, tmp_path: Path) -> None:
+def test_newer_checkpoints_have_other_names(model: MediaTestModel, tmp_path: Path) -> None:
     tensors = load_file(model.path / "model.safetensors")
     renamed = {_newer_name(name): tensor for name, tensor in tensors.items()}
     save_file(renamed, tmp_path / "model.safetensors")
@@ -192,7 +194,7 @@ def _newer_name(name: str) -> str:
     return name.replace("model.", "model.language_model.", 1)
 
 
-def test_images_that_do_not_fit_are_refused(model: ImageModel) -> None:
+def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
     with model.llm() as llm:
 
         def refuse(message: str, *images: object) -> None:

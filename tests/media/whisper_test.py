@@ -2,87 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from pagemill.engine.outputs import EngineError
-from pagemill.models.log_mel import HOP
-from transformers import WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration
+from pagemill.models.base import ModelConfigError
+from pagemill.runner.build import BuildOptions, build, model_shapes
+from pagemill.weights.errors import WeightsError
+from pagemill.weights.source import ModelSource
+from transformers import (
+    WhisperForConditionalGeneration,
+)
 
-from tests.media.image_model import ImageModel, encoded, text
-from tests.parity.tiny_models import save
-
-BINS, FRONT = 7, 21  # of log-mel; rows of the encoder
-MOST = 2 * FRONT * HOP  # samples of a recording
-PLACEHOLDER = 3
-AUDIO = [PLACEHOLDER]
-_EXTRACTOR = WhisperFeatureExtractor(feature_size=BINS)
-
-
-class WhisperModel(ImageModel):
-    argument = "audios"
-
-
-def config(**changes: Any) -> WhisperConfig:
-    sizes: dict[str, Any] = {
-        "vocab_size": 257,
-        "num_mel_bins": BINS,
-        "d_model": 40,
-        "encoder_layers": 2,
-        "decoder_layers": 3,
-        "encoder_attention_heads": 2,
-        "decoder_attention_heads": 4,
-        "encoder_ffn_dim": 56,
-        "decoder_ffn_dim": 72,
-        "max_source_positions": FRONT,
-        "max_target_positions": 90,
-        "pad_token_id": PLACEHOLDER,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-        "decoder_start_token_id": 4,
-    }
-    return WhisperConfig(**(sizes | changes))
-
-
-def whisper(path: Path, **changes: Any) -> ImageModel:
-    torch.manual_seed(0)
-    reference = WhisperForConditionalGeneration(config(**changes))
-    with torch.no_grad():
-        for name, parameter in reference.named_parameters():
-            if parameter.ndim > 1 or "bias" in name:
-                parameter.normal_(std=0.2)
-    save(reference, path)
-
-    def logits(ids: list[int], audios: Sequence[np.ndarray]) -> torch.Tensor:
-        """The ids of a prompt begin with the tokens of its recording."""
-        assert ids[:FRONT] == AUDIO * FRONT
-        found = _EXTRACTOR(list(audios), sampling_rate=16000, return_tensors="pt", max_length=MOST)[
-            "input_features"
-        ]
-        with torch.inference_mode():
-            decoded = torch.tensor([ids[FRONT:]])
-            rows = reference(found, decoder_input_ids=decoded, use_cache=False).logits[0]
-        return torch.cat([torch.zeros(FRONT, rows.shape[1]), rows])
-
-    return WhisperModel(path, logits)
-
-
-def recording(seed: int, samples: int = MOST) -> np.ndarray:
-    noise = np.random.default_rng(seed).normal(size=samples)
-    return (noise * np.linspace(0.01, 0.3, samples)).astype(np.float32)
+from tests.families.rounded_matrices import chosen_matrices, rounded, write_values
+from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.whisper_models import AUDIO, FRONT, MOST, recording, whisper, with_reference
 
 
 @pytest.fixture(scope="module", name="model")
-def _model(tmp_path_factory: pytest.TempPathFactory) -> ImageModel:
+def _model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
     return whisper(tmp_path_factory.mktemp("whisper"))
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
-def test_tokens_of_several_requests(model: ImageModel, executor: str) -> None:
+def test_tokens_of_several_requests(model: MediaTestModel, executor: str) -> None:
     prompts = [AUDIO + text(1, 4), AUDIO + text(2, 1), AUDIO + text(3, 17), AUDIO + text(4, 2)]
     audios = [[recording(1)], [recording(2, 999)], [recording(3)], [recording(1)]]
     with model.llm(executor=executor, max_model_len=FRONT + 90) as llm:
@@ -93,7 +38,7 @@ def test_tokens_of_several_requests(model: ImageModel, executor: str) -> None:
 
 
 @pytest.mark.parametrize("step", [21, 22, 23, 32])
-def test_steps_of_media_of_text_and_of_both(model: ImageModel, step: int) -> None:
+def test_steps_of_media_of_text_and_of_both(model: MediaTestModel, step: int) -> None:
     """A step of a recording alone, which ends where the text begins, and longer ones."""
     prompts = [AUDIO + text(1, 9), AUDIO + text(2, 3)]
     audios = [[recording(1)], [recording(2)]]
@@ -103,7 +48,7 @@ def test_steps_of_media_of_text_and_of_both(model: ImageModel, step: int) -> Non
             model.check(output, own)
 
 
-def test_prefixes_are_those_of_equal_recordings(model: ImageModel) -> None:
+def test_prefixes_are_those_of_equal_recordings(model: MediaTestModel) -> None:
     """Also where another text follows; KV of a block depends on the recording."""
     first, other = text(1, 20), text(2, 20)
     with model.llm(max_model_len=FRONT + 90) as llm:
@@ -115,7 +60,7 @@ def test_prefixes_are_those_of_equal_recordings(model: ImageModel) -> None:
         assert cached == [0, 0, 32, 16]
 
 
-def test_preempted_requests_hear_again(model: ImageModel) -> None:
+def test_preempted_requests_hear_again(model: MediaTestModel) -> None:
     prompts = [AUDIO + text(i, 40) for i in range(4)]
     audios = [[recording(i)] for i in range(4)]
     page = 2 * 40 * 16 * 4 * 3  # bytes: keys and values of three layers
@@ -128,20 +73,26 @@ def test_preempted_requests_hear_again(model: ImageModel) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_caches_and_activations_in_16_bits(model: ImageModel, dtype: str) -> None:
+def test_caches_and_activations_in_16_bits(model: MediaTestModel, dtype: str) -> None:
     """The largest error of a log probability is that of 8 bits of precision, in few layers."""
     prompt, own = AUDIO + text(1, 6), [recording(1)]
+    tokens: list[list[int]] = []
     log_probabilities: list[np.ndarray] = []
     for options in ({}, {"kv_cache_dtype": "bf16", "dtype": dtype}):
         with model.llm(max_model_len=FRONT + 90, **options) as llm:
             (output,) = model.generate(llm, [prompt], [own], logprobs=0)
             found = output.choices[0].logprobs
             assert found is not None
-            log_probabilities.append(np.array([each.logprob for each in found[:1]]))
-    np.testing.assert_allclose(*log_probabilities, rtol=0, atol=0.2)
+            tokens.append(output.choices[0].token_ids)
+            log_probabilities.append(np.array([each.logprob for each in found]))
+    # Behind the first other token, texts differ.
+    alike = int(np.cumprod(np.equal(*tokens)).sum())
+    assert alike > 1
+    expected, found = (each[:alike] for each in log_probabilities)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=0.2)
 
 
-def test_ranks(model: ImageModel) -> None:
+def test_ranks(model: MediaTestModel) -> None:
     """Rank 0 hears, both decode."""
     prompts = [AUDIO + text(1, 9), AUDIO + text(2, 3)]
     audios = [[recording(1)], [recording(2)]]
@@ -151,16 +102,68 @@ def test_ranks(model: ImageModel) -> None:
             model.check(output, own)
 
 
-def test_what_is_no_recording_is_refused(model: ImageModel) -> None:
-    def refuse(message: str, prompt: list[int], audios: list[np.ndarray]) -> None:
-        with (
-            model.llm(max_model_len=FRONT + 90) as llm,
-            pytest.raises(EngineError, match=message) as refused,
-        ):
-            model.generate(llm, [prompt], [audios])
-        assert refused.value.code == "INVALID_ARGUMENT"
+def test_what_is_no_recording_is_refused(model: MediaTestModel) -> None:
+    with model.llm(max_model_len=FRONT + 90) as llm:
 
-    refuse("has one recording, this one has 0", text(1, 3), [])
-    refuse("begin", text(1, 3) + AUDIO, [recording(1)])
-    refuse("has one recording, this one has 2", AUDIO + AUDIO, [recording(1), recording(2)])
-    refuse("at most 6720", AUDIO, [recording(1, MOST + 1)])
+        def refuse(message: str, prompt: list[int], *audios: np.ndarray) -> None:
+            with pytest.raises(EngineError, match=message) as refused:
+                model.generate(llm, [prompt], [audios])
+            assert refused.value.code == "INVALID_ARGUMENT"
+
+        refuse("has one recording, this one has 0", text(1, 3))
+        refuse("begin", text(1, 3) + AUDIO, recording(1))
+        refuse("has tokens behind its recording", AUDIO, recording(1))
+        refuse("has one recording, this one has 2", AUDIO + AUDIO, recording(1), recording(2))
+        refuse(r"at most 6720 .* got \[6721\]", AUDIO, recording(1, MOST + 1))
+        refuse(r"at most 6720 .* got \[0\]", AUDIO, recording(1, 0))
+        refuse(r"at most 6720 .* got \[900, 2\]", AUDIO, recording(1, 1800).reshape(900, 2))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"language_only": True}, "needs its encoder: leave out --language-model-only"),
+        ({"refused_media": frozenset({"audio"})}, "allow audio in --limit-mm-per-prompt"),
+        ({"prompt_embeds": True}, "takes no prompt embeddings"),
+        ({"prompt_embeds": True, "language_only": True}, "takes no prompt embeddings"),
+        ({"adapters": True}, "takes no adapters"),
+    ],
+)
+def test_options_that_it_cannot_have(
+    model: MediaTestModel, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ModelConfigError, match=message):
+        build(ModelSource.open(model.path), BuildOptions(**options))
+
+
+def test_tensors_are_known_without_files(model: MediaTestModel) -> None:
+    source = ModelSource.open(model.path)
+    shapes = model_shapes(source, BuildOptions())
+    assert shapes.keys() == {tensor.name for tensor in source.tensors}
+
+
+@pytest.mark.parametrize("key", ["decoder_layers", "decoder_ffn_dim", "max_target_positions"])
+def test_sizes_larger_than_the_files_are_refused(model: MediaTestModel, key: str) -> None:
+    source = ModelSource.open(model.path, {key: 2**30})
+    with pytest.raises(WeightsError, match=f"the configuration's {key} is 1073741824"):
+        build(source, BuildOptions())
+
+
+@pytest.mark.parametrize("name", ["fp8", "int8"])
+def test_quantized_at_load(name: str, tmp_path: Path) -> None:
+    """The decoder's matrices are those that are rounded."""
+    sizes = {"d_model": 64, "encoder_ffn_dim": 64, "decoder_ffn_dim": 96}
+    (tmp_path / "values").mkdir()
+    (tmp_path / "model").mkdir()
+    model = whisper(tmp_path / "model", **sizes)
+    source = rounded(model.path, name, tmp_path)
+    names = {matrix.tensor.name for matrix in chosen_matrices(model.path)}
+    assert len(names) == 3 * 10 and all(".decoder.layers." in each for each in names)
+    write_values(model.path, source, tmp_path / "values")
+    reference = WhisperForConditionalGeneration.from_pretrained(tmp_path / "values")
+    exact = with_reference(model.path, reference)
+    prompt, own = AUDIO + text(1, 6), [recording(1)]
+    options = {"quantization": name, "cache_dir": str(tmp_path)}
+    with model.llm(max_model_len=FRONT + 90, **options) as llm:
+        (output,) = model.generate(llm, [prompt], [own], logprobs=0)
+        exact.check(output, own)

@@ -122,7 +122,7 @@ def test_four_bits(name: str, tmp_path: Path) -> None:
 def test_four_bits_are_converted_once(tmp_path: Path) -> None:
     write_four_bits(tiny_llama(**SIZES), tmp_path / "model", FourBits())
     stored = ModelSource.open(tmp_path / "model")
-    with pytest.raises(QuantizationError, match="4 bits are supported in models that are served"):
+    with pytest.raises(QuantizationError, match="4 bits only in models that are served"):
         build(stored, BuildOptions())
     planned = as_stored(stored, tmp_path, values=False)
     first, second = as_stored(stored, tmp_path), as_stored(stored, tmp_path)

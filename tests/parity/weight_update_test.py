@@ -21,7 +21,7 @@ from pagemill.weights.errors import WeightsError
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 
-from tests.media.image_model import ImageModel, encoded, text
+from tests.media.media_model import MediaTestModel, encoded, text
 from tests.parity.small_engine import engine, generate_one, random_prompt
 from tests.parity.tiny_models import LLAVA_IMAGE, LLAVA_PLACEHOLDER, make
 
@@ -156,7 +156,7 @@ def test_another_configuration_is_not_read(tmp_path: Path) -> None:
 
 def test_images_are_encoded_again_by_the_new_weights(tmp_path: Path) -> None:
     paths = made("llava", tmp_path / "one", 1), made("llava", tmp_path / "two", 2)
-    one, two = (ImageModel(path, lambda ids, images: torch.zeros(0)) for path in paths)
+    one, two = (MediaTestModel(path, lambda ids, images: torch.zeros(0)) for path in paths)
     prompt = [text(1, 3) + [LLAVA_PLACEHOLDER] + text(2, 5)]
     image = [[np.random.default_rng(1).normal(size=LLAVA_IMAGE).astype(np.float32)]]
     with two.llm() as llm:

@@ -47,7 +47,8 @@ def test_a_clip(tmp_path: Path) -> None:
         )
     *heard, end = output.choices[0].token_ids
     assert end == AUDIO  # which is also the end of a text
-    assert heard == expected.tolist()[-len(heard) :]
+    written = expected.tolist()  # some versions of `transformers` return the beginning, too
+    assert heard == (written[len(START) :] if written[: len(START)] == START else written)
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
     text = tokenizer.decode(heard, skip_special_tokens=True)
     assert "ever tried ever failed" in text.lower().replace(".", "").replace(",", ""), text

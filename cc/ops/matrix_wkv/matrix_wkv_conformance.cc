@@ -10,8 +10,8 @@ enum class Version { kRwkv5, kRwkv6, kRwkv7 };
 struct Sizes {
   int64_t heads, keys, values;
 };
-constexpr Sizes kSizes[] = {{1, 3, 1},   {3, 5, 7},   {2, 16, 64}, {2, 33, 19},
-                            {1, 64, 64}, {1, 65, 40}, {1, 132, 20}};
+constexpr Sizes kSizes[] = {{1, 3, 1},   {3, 5, 7},   {2, 16, 64},  {2, 33, 19},
+                            {1, 64, 64}, {1, 65, 40}, {1, 132, 20}, {1, 256, 9}};
 
 conformance::StateCase CaseOf(const OpDefinition& op, Version version, const Sizes& s) {
   const bool removes = version == Version::kRwkv7;

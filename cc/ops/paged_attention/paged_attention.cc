@@ -39,8 +39,8 @@ void CheckAttributes(const OpCall& call, OperandCheck& check) {
   const bool from = attributes.GetInt("keys_from", 0) > 0;
   const bool until = attributes.GetInt("keys_until", 0) > 0;
   check.Require(!(from && until), "attributes keys_from and keys_until exclude each other");
-  check.Require(!(from || until) || (attributes.GetInt("window", 0) == 0 &&
-                                     attributes.GetInt("causal", 1) != 0),
+  check.Require(!(from || until) ||
+                    (attributes.GetInt("window", 0) == 0 && attributes.GetInt("causal", 1) != 0),
                 "keys_from and keys_until need causal=1, and no window");
   const double scale = attributes.Get("scale", 0);
   check.Require(scale > 0 && std::isfinite(scale), "attribute scale must be a number above 0");

@@ -14,17 +14,17 @@
 //   batch    query_start, seq_lens, block_table, block_size (also needed by the check)
 //   attributes  scale > 0; window = 0 (none); chunked = 0, 1 only with a window and causal = 1;
 //               causal = 1; keys_from = keys_until = 0 (all), only with causal = 1, without a
-//               window, and one of them; soft_cap = 0 (none); grows_from = 0 (nothing grows), else a position
-//               of at least 2; k_scale, v_scale = 1 of an f8_e4m3 cache
+//               window, and one of them; soft_cap = 0 (none); grows_from = 0 (nothing grows), else
+//               a position of at least 2; k_scale, v_scale = 1 of an f8_e4m3 cache
 //               (cc/ops/kv_write/kv_scales.h); keys_in_rows = 0 (cc/ops/kv_write/key_layout.h)
 //   aliasing    none
 //
 // A query at position p sees keys (p - window, p], from 0 without a window; with causal = 0 keys
 // (p - window, p + window) of seq_len, without a window all; with chunked = 1 the window begins
-// anew at each multiple of it: keys [floor(p / window) window, p]. With keys_until a query sees
-// those of its keys that are before that position; with keys_from > 0 a query from that position on
-// sees those of its keys that are not before it. So the tokens in front of a position may be those
-// of an encoder, and the attention to them and to the others are two calls. Scores are q k^T scale, then
+// anew at each multiple of it: keys [floor(p / window) window, p]. With keys_until it sees
+// [0, min(p + 1, keys_until)), and with keys_from, if p >= keys_from, [keys_from, p]: the tokens in
+// front of a position may stand for an encoder's rows, and the attention to them and to the others
+// are two calls. Scores are q k^T scale, then
 // soft_cap tanh(score / soft_cap), then, of a query at p > grows_from, score ln p / ln grows_from,
 // as in Grok-2, then score + slope d, with d = position of the key - position of the query, and
 // score + bias[reach + d], with d from -reach to reach. Weights are e^score over the sum of those

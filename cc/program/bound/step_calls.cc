@@ -49,8 +49,14 @@ Status CheckBatch(const ops::StepBatch& batch, const Program& program, const Bou
                                  options.max_num_logits_rows, "max_num_logits_rows"));
   PAGEMILL_RETURN_IF_ERROR(
       check("media rows", batch.num_media_rows, batch.num_tokens, "its tokens"));
-  PAGEMILL_RETURN_IF_ERROR(
-      check("text rows", batch.num_text_rows, batch.num_tokens, "its tokens"));
+  PAGEMILL_RETURN_IF_ERROR(check("text rows", batch.num_text_rows, batch.num_tokens, "its tokens"));
+  const auto text_rows = static_cast<size_t>(ops::Dim::kTextRows) - 1;
+  if (!bound.by_dim[text_rows].empty() &&
+      batch.num_text_rows != batch.num_tokens - batch.num_media_rows) {
+    return InvalidArgument("a step of " + std::to_string(batch.num_tokens) + " tokens with " +
+                           std::to_string(batch.num_media_rows) + " media rows and " +
+                           std::to_string(batch.num_text_rows) + " text rows");
+  }
   if (batch.kv.size() != layout.tables.size()) {
     return InvalidArgument("a step with " + std::to_string(batch.kv.size()) +
                            " block tables on a cache with " + std::to_string(layout.tables.size()));

@@ -47,9 +47,10 @@ TEST_P(DeviceExecutorTest, GivesTheSameBitsWithWeightsOnTheHost) {
     const WeightArena arena(without->program(), without->plan().kernels.kernels, 0);
     for (const int64_t offload_bytes : {int64_t{1}, arena.bytes() / 2, arena.offloadable_bytes()}) {
       TestDevice device;
-      const auto executor = *OnDevice(text, device, {.max_blocks = kBlocks,
-                                                     .max_graph_tokens = GetParam(),
-                                                     .upload = {.offload_bytes = offload_bytes}});
+      const auto executor = *OnDevice(text, device,
+                                      {.max_blocks = kBlocks,
+                                       .max_graph_tokens = GetParam(),
+                                       .upload = {.offload_bytes = offload_bytes}});
       EXPECT_GE(executor->plan().host_weight_bytes, offload_bytes);
       const int64_t free = device.CountMemory().free;
       for (int loads = 0; loads < 2; ++loads) {

@@ -13,7 +13,7 @@ namespace pagemill::program {
 // How weights go to the device.
 struct UploadOptions {
   int64_t buffer_bytes = int64_t{32} << 20;  // of each of the two that they go through
-  // Of weights that stay in the host's memory, from where kernels read them, at least
+  // At least so much of the weights stays in the host's memory, from where kernels read it
   // (weight_arena.h says which).
   int64_t offload_bytes = 0;
   // Called while they are sent, in ascending order.

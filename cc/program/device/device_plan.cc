@@ -122,8 +122,8 @@ StatusOr<DevicePlan> PlanDevice(const Program& program, const Target& target,
   const int64_t offload_bytes = device_options.upload.offload_bytes;
   const WeightArena arena(program, plan.kernels.kernels, offload_bytes);
   if (offload_bytes > arena.offloadable_bytes()) {
-    return InvalidArgument("--cpu-offload-gb is " + Gib(offload_bytes) +
-                           ", and the program has " + Gib(arena.offloadable_bytes()) +
+    return InvalidArgument("--cpu-offload-gb is " + Gib(offload_bytes) + ", and the program has " +
+                           Gib(arena.offloadable_bytes()) +
                            " of weights that may stay in the host's memory: lower it");
   }
   plan.weight_bytes = arena.bytes();
@@ -166,10 +166,8 @@ Status CheckFits(const DevicePlan& plan, const device::MemoryBytes& memory) {
   const int64_t left = memory.free - (plan.total_bytes() - plan.kv_bytes);
   const std::string remedy =
       left >= 2 * plan.kv().page_bytes && plan.kv_bytes > 0
-          ? "lower the KV cache to " + std::to_string(left >> 20) +
-                "MiB (--kv-cache-memory-bytes)"
-          : "without a KV cache it lacks " + Mib(-left) +
-                ": lower --max-num-batched-tokens" +
+          ? "lower the KV cache to " + std::to_string(left >> 20) + "MiB (--kv-cache-memory-bytes)"
+          : "without a KV cache it lacks " + Mib(-left) + ": lower --max-num-batched-tokens" +
                 (plan.adapters.matrix_bytes > 0 ? ", --max-loras or --max-lora-rank" : "") +
                 ", keep weights in the host's memory (--cpu-offload-gb), or use a smaller or more"
                 " quantized model";

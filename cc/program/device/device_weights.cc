@@ -61,8 +61,8 @@ StatusOr<DeviceWeights> DeviceWeights::Upload(const Program& program,
       CheckStoredWeights(program, arena.packed().stored_quantized(), weights, pool));
   DeviceWeights result;
   PAGEMILL_ASSIGN_OR_RETURN(result.memory_, device.Allocate(arena.bytes(), "weights"));
-  PAGEMILL_ASSIGN_OR_RETURN(result.host_memory_,
-                            device.AllocateMapped(arena.host_bytes(), "weights (--cpu-offload-gb)"));
+  PAGEMILL_ASSIGN_OR_RETURN(
+      result.host_memory_, device.AllocateMapped(arena.host_bytes(), "weights (--cpu-offload-gb)"));
   PAGEMILL_ASSIGN_OR_RETURN(
       StagedUpload upload,
       StagedUpload::Begin(device, result.memory_.bytes(), options.buffer_bytes));

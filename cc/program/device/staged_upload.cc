@@ -38,8 +38,8 @@ Status StagedUpload::Write(int64_t offset, std::span<const std::byte> bytes,
     if (filled_ == 0) begin_ = offset;
     const int64_t at = offset - begin_;
     const int64_t count = std::min(static_cast<int64_t>(bytes.size()), capacity - at);
-    CopyInParallel(bytes.first(static_cast<size_t>(count)),
-                   buffers_[current_].memory.data() + at, pool);
+    CopyInParallel(bytes.first(static_cast<size_t>(count)), buffers_[current_].memory.data() + at,
+                   pool);
     filled_ = at + count;
     offset += count;
     bytes = bytes.subspan(static_cast<size_t>(count));

@@ -37,7 +37,7 @@ std::optional<ops::StepSizes> StepGraphs::BucketOf(const ops::StepSizes& step) c
   bucket.tokens = std::min(RoundUp(std::max(kLeastMixedTokens, step.tokens + padding)), max_tokens);
   const int64_t rows = step.logits_rows <= bucket.requests ? bucket.requests : bucket.tokens;
   bucket.logits_rows = std::min(rows, max.logits_rows);
-  if (step.text_rows > 0) bucket.text_rows = bucket.tokens;  // all: there are no media
+  if (step.text_rows > 0) bucket.text_rows = bucket.tokens;          // all: there are no media
   const int64_t last = bucket.tokens - step.tokens - (padding - 1);  // tokens of the last request
   if (padding == 0 || last < 1 || last > options_.max_padding_tokens ||
       step.logits_rows > bucket.logits_rows) {

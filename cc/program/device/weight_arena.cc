@@ -51,9 +51,8 @@ WeightArena::WeightArena(const Program& program, std::span<const ops::Kernel* co
 void WeightArena::AddPieces(std::span<const ops::Kernel* const> kernels) {
   for (const PackedCopy& copy : packed_.copies()) AddCopy(copy);
   for (const PackedUse& use : packed_.uses()) {
-    operands_[{use.op, use.input}] = {
-        .piece = copies_[use.copy],
-        .reordered = packed_.copies()[use.copy].packing != nullptr};
+    operands_[{use.op, use.input}] = {.piece = copies_[use.copy],
+                                      .reordered = packed_.copies()[use.copy].packing != nullptr};
   }
   for (size_t op = 0; op < kernels.size(); ++op) {
     const std::vector<ValueId>& inputs = program_.ops()[op].inputs;
@@ -126,9 +125,8 @@ void WeightArena::AddOperand(size_t op, size_t input, const ops::Kernel& kernel,
 size_t WeightArena::Store(ValueId weight, int64_t alignment) {
   const auto [found, is_new] = stored_.try_emplace(StoredRange(program_, weight));
   if (is_new) {
-    found->second = Append({.weight = weight,
-                            .bytes = program_.value(weight).SpanBytes(),
-                            .alignment = alignment});
+    found->second = Append(
+        {.weight = weight, .bytes = program_.value(weight).SpanBytes(), .alignment = alignment});
   }
   return found->second;
 }
@@ -174,9 +172,8 @@ std::vector<WeightArena::OpPieces> WeightArena::PiecesOfOps() const {
 void WeightArena::Offload(int64_t offload_bytes) {
   std::vector<OpPieces> ops = PiecesOfOps();
   std::erase_if(ops, [](const OpPieces& op) { return !op.has_matrix; });
-  std::ranges::stable_sort(ops, {}, [](const OpPieces& op) {
-    return std::pair(op.read_class, -op.bytes);
-  });
+  std::ranges::stable_sort(ops, {},
+                           [](const OpPieces& op) { return std::pair(op.read_class, -op.bytes); });
   std::set<size_t> seen;
   for (const OpPieces& op : ops) {
     const bool on_host = offloadable_bytes_ < offload_bytes;

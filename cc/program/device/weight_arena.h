@@ -1,14 +1,15 @@
 // File: cc/program/device/weight_arena.h
-// Where the weights of a program lie in a piece of device memory, and what their bytes are: stored
+// Where the weights of a program lie in a block of device memory, and what their bytes are: stored
 // ones as they are in their files, each range once, stacks matrix by matrix, and copies in the
-// packed layouts that kernels require. Matrices of an op follow each other, as do parts of one kind,
-// such as scales, without a gap if their bytes are a multiple of 64: a kernel may read several as one.
+// packed layouts that kernels require. Matrices of an op follow each other, as do parts of one
+// kind, such as scales, without a gap if their bytes are a multiple of 64: a kernel may read
+// several as one.
 //
 //   const WeightArena arena(program, kernels, /*offload_bytes=*/0);
 //   device.Allocate(arena.bytes(), "weights");
 //   for (const WeightArena::Piece& piece : arena.pieces()) Send(piece);   // offsets ascend
 //
-// Some may be offloaded: they lie in a piece of the host's memory that kernels read over the bus.
+// Some may be offloaded: they lie in a block of the host's memory that kernels read over the bus.
 // Ops that have a matrix are offloaded with all of their weights, in the order of what a step reads
 // of them. Embeddings are first, of which it reads a row per token; then experts, of which it reads
 // those that are chosen; then all others, the largest first. Vectors of other ops stay.

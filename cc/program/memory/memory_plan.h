@@ -20,7 +20,7 @@ namespace pagemill::program {
 struct MemoryPlan {
   int64_t weights_bytes = 0;  // in kernel layout; mapped from files, except packed_bytes
   int64_t packed_bytes = 0;   // of weights_bytes: copied (weights.h) or packed (packed_weights.h)
-  int64_t offloaded_bytes = 0;  // further weights, which a device reads from the host's memory
+  int64_t offloaded_bytes = 0;   // further weights, which a device reads from the host's memory
   int64_t activation_bytes = 0;  // the arena, for the largest step
   int64_t workspace_bytes = 0;   // plans of a step, and the maximum over ops
   int64_t output_bytes = 0;      // the program's outputs, for the largest step

@@ -226,10 +226,11 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
     // Heads of the published models have 64 rows.
     WithStateTiles<64>(args.keys, args.values, args.heads, args.batch->num_requests,
                        [&]<int kRows>(const LaunchShape& shape) {
-      Launch(*context.stream, shape,
-             args.removes() ? WkvHead<T, kRows, true> : WkvHead<T, kRows, false>,
-             OperandsOf<T>(args), static_cast<int>(args.heads), StepTokensOf(*args.batch));
-    });
+                         Launch(*context.stream, shape,
+                                args.removes() ? WkvHead<T, kRows, true> : WkvHead<T, kRows, false>,
+                                OperandsOf<T>(args), static_cast<int>(args.heads),
+                                StepTokensOf(*args.batch));
+                       });
   });
 }
 

@@ -1,7 +1,7 @@
-#include "cuda/ops/kernels.h"
+#include "cc/ops/matrix_wkv/matrix_wkv.h"
 
 #include "cc/ops/conformance_bodies.h"
-#include "cc/ops/matrix_wkv/matrix_wkv.h"
+#include "cuda/ops/kernels.h"
 #include "cuda/ops/testing/gpu_conformance.h"
 
 namespace pagemill::gpu {

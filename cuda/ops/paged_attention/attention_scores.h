@@ -36,26 +36,26 @@ struct AttentionParams {
 
 inline AttentionParams ParamsOf(const ops::PagedAttentionArgs& args) {
   const int64_t head_dim = args.q.shape[2];
-  return {.block_size = args.batch->block_size,
-          .head_dim = head_dim,
-          .q_heads = args.q.shape[1],
-          .kv_heads = args.kv_heads,
-          .key = ops::KeyStridesOf(args.keys_in_rows, head_dim, args.batch->block_size),
-          .scales_offset =
-              ops::KvScalesOffsetBytes({args.kv_heads, head_dim}, args.batch->block_size),
-          .sinks = args.sinks,
-          .slopes = args.slopes,
-          .biases = args.biases,
-          .bias_reach = args.bias_reach,
-          .scale = args.scale * args.kv_scales.k,
-          .v_scale = args.kv_scales.v,
-          .soft_cap = args.soft_cap,
-          .window = args.window,
-          .grows_from = args.grows_from,
-          .chunked = args.chunked,
-          .causal = args.causal,
-          .keys_from = args.keys_from,
-          .keys_until = args.keys_until};
+  return {
+      .block_size = args.batch->block_size,
+      .head_dim = head_dim,
+      .q_heads = args.q.shape[1],
+      .kv_heads = args.kv_heads,
+      .key = ops::KeyStridesOf(args.keys_in_rows, head_dim, args.batch->block_size),
+      .scales_offset = ops::KvScalesOffsetBytes({args.kv_heads, head_dim}, args.batch->block_size),
+      .sinks = args.sinks,
+      .slopes = args.slopes,
+      .biases = args.biases,
+      .bias_reach = args.bias_reach,
+      .scale = args.scale * args.kv_scales.k,
+      .v_scale = args.kv_scales.v,
+      .soft_cap = args.soft_cap,
+      .window = args.window,
+      .grows_from = args.grows_from,
+      .chunked = args.chunked,
+      .causal = args.causal,
+      .keys_from = args.keys_from,
+      .keys_until = args.keys_until};
 }
 
 struct KeyRange {

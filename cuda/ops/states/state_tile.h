@@ -150,8 +150,8 @@ class StateTile {
 };
 
 // Calls body.template operator()<kRows>(shape) with the least kRows for matrices [rows, columns], a
-// power of two of at least kFewest, and blocks (head and columns, request) for a matrix of each head
-// and request.
+// power of two of at least kFewest, and blocks (head and columns, request) for a matrix of each
+// head and request.
 template <int kFewest = kMaxStateRows / 2, typename Body>
 void WithStateTiles(int64_t rows, int64_t columns, int64_t heads, int64_t requests,
                     const Body& body) {

@@ -303,7 +303,7 @@ class DeviceExecutor:
         offload_bytes: int = 0,
     ) -> None:
         """Each of options.max_adapters slots has memory for an adapter of `max_adapter_rank` in
-        all layers. Weights of at least `offload_bytes` stay in the host's memory, where kernels
+        all layers. At least `offload_bytes` of the weights stay in the host's memory, where kernels
         read them."""
     def kv_fingerprint(self) -> str:
         """As that of a NativeExecutor."""

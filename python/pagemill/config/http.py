@@ -35,7 +35,8 @@ class ConnectionConfig:
     )
     body_timeout: float = option(
         30.0,
-        "Longest pause between two bytes of a request's body; then HTTP status 408.",
+        "Longest pause between two bytes of a request's body; then HTTP status 408. A form with a"
+        " file may also take no longer than this, and a second for each 16 KiB.",
         unit="s",
         allowed=Range(0.1, 86400),
     )

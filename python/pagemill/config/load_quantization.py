@@ -20,7 +20,7 @@ class LoadQuantization:
     """`format` is a name of `pagemill.quantization.at_load.formats`; files lie in `folder`.
     Modules that `ignored` lists stay as they are: names, or patterns that begin with "re:".
     Modules that an entry of `targets` lists have its format; the first such entry counts. With
-    `only_experts`, all that are no experts stay as they are."""
+    `only_experts`, only experts are quantized."""
 
     format: str
     folder: str

@@ -49,7 +49,8 @@ class MediaConfig:
     )
     max_audio_seconds: float = option(
         1200.0,
-        "Longest audio file; a longer one is refused before it is decoded.",
+        "Longest audio file; a longer one is refused, by its header before it is decoded, or as"
+        " soon as more of it has been decoded.",
         unit="s",
         allowed=Range(1, 7200),
     )

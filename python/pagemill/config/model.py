@@ -170,7 +170,7 @@ class ModelConfig:
     enable_prompt_embeds: bool = option(
         False,
         "Let prompts of /v1/completions be embeddings (`prompt_embeds`) in place of token ids. For"
-        " models of text; a model that takes images needs --language-model-only, too.",
+        " models of text; a model that takes media needs --language-model-only, too.",
     )
     revision: str | None = option(None, "Branch, tag or commit of a hub id. Default: its main.")
 

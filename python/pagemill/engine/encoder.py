@@ -37,7 +37,7 @@ class EncoderMemory:
 @dataclass(frozen=True, slots=True)
 class EncoderSizes:
     """`max_items` of `encoder_tokens` are encoded together; a step of the model computes
-    `step_tokens` embeddings, and as many are kept. Items of any size have at most as many."""
+    `step_tokens` embeddings, and as many are kept."""
 
     encoder: BuiltEncoder
     max_items: int
@@ -68,7 +68,9 @@ class EncoderSizes:
     def max_item_tokens(self) -> int:
         """Tokens of the largest item."""
         traits = self.encoder.traits
-        return self.step_tokens if traits.any_size else traits.tokens
+        if not traits.any_size:
+            return traits.tokens
+        return traits.most_tokens or self.step_tokens
 
     def executor_options(self) -> _native.ExecutorOptions:
         """Those of a program without KV cache and logits."""
@@ -84,7 +86,7 @@ class EncoderSizes:
     def media_options(self) -> _native.MediaEncoderOptions:
         """What the runner needs of the encoder."""
         traits = self.encoder.traits
-        largest = self.max_item_tokens // traits.tokens
+        largest = -(-self.max_item_tokens // traits.tokens)
         return _native.MediaEncoderOptions(
             rows=traits.rows * largest,
             channels=traits.channels,
@@ -93,6 +95,8 @@ class EncoderSizes:
             width=traits.width,
             max_items=self.max_items,
             max_step_tokens=self.encoder_tokens,
+            # With the native option, embeddings are each of as many rows, and items of fewer rows
+            # fit, too. Items of one size are the largest of these.
             any_size=traits.merged,
             grid=traits.grid,
             text_rows=traits.encoder_decoder,

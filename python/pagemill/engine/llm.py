@@ -45,7 +45,8 @@ from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.text_batch import Output, TextBatch, TextModel
 from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.inputs.io_processor import open_io_processor
-from pagemill.inputs.prepared_media import MediaKind, PreparedMedia
+from pagemill.inputs.media_kind import MediaKind
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.prompt_embeds import embeds_prompt
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.inputs.scoring import activated, likeness, pair_messages, reads_pairs
@@ -206,9 +207,9 @@ class LLM(OfflineControl):
             sampling: how to sample; `max_tokens` is 16 unless it says otherwise.
             fields: fields of `SamplingParams`, in place of `sampling`.
             images: those of each prompt: paths of files, URLs, images that Pillow has opened, or
-                arrays for the encoder, pixels [3, height, width] normalized as the model wants
-                them, or for models with a grid patches or tiles and how many there are in time,
-                height and width. A prompt has one placeholder token for each.
+                arrays for the encoder (`ImageInput`), pixels [3, height, width] normalized as the
+                model wants them, or for models with a grid patches or tiles and the grid. A prompt
+                has one placeholder token for each.
             audios: those of each prompt: paths of files, URLs, or samples, f32 [samples] from -1 to
                 1 at the model's rate, or with their rate. A prompt has one placeholder for each.
             token_matcher: makes what constrains an output; called for each of them.
@@ -527,7 +528,7 @@ class LLM(OfflineControl):
         return place_media(prompt, media, self._front_end, self._control_text)
 
     def _control_text(self, text: str) -> list[int]:
-        """The token ids of a text that the model has beside images."""
+        """The token ids of a text that the model has beside media."""
         if not self._renderer.has_text:
             message = (
                 f"images of this model need the tokens of {text!r}, and no tokenizer is loaded:"

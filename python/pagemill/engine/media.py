@@ -1,7 +1,7 @@
 """Media of a prompt: a placeholder token each, which becomes as many tokens as embeddings.
 
-media, model = [PreparedMedia("image", pixels)], MediaFrontEnd.of_encoder(built.encoder)
-prompt = place_media(RenderedPrompt.of([1, 32000, 5]), media, model, encode)
+media, front_end = [PreparedMedia("image", pixels)], MediaFrontEnd.of_encoder(built.encoder)
+prompt = place_media(RenderedPrompt.of([1, 32000, 5]), media, front_end, encode)
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from pagemill.engine.outputs import EngineError
-from pagemill.inputs.prepared_media import MediaKind, PreparedMedia
+from pagemill.inputs.media_kind import MediaKind
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures, MediaItem, RenderedPrompt
-from pagemill.models.base import MediaTraits, TiledModel
+from pagemill.models.base import MediaTraits, ModelConfigError, TiledModel
 from pagemill.runner.build import BuiltEncoder, media_model
 from pagemill.weights.source import ModelSource
 
@@ -52,10 +53,18 @@ class MediaFrontEnd(NamedTuple):
         return cls(encoder.traits, encoder.features, encoder.layout)
 
 
+def has_media(source: ModelSource) -> bool:
+    """Whether the model of `source` takes media if it is loaded with its encoder."""
+    try:
+        return media_model(source) is not None
+    except ModelConfigError:  # one of the fallback, which has no encoders
+        return False
+
+
 def place_media(
     prompt: RenderedPrompt,
     media: Sequence[PreparedMedia],
-    encoder: MediaFrontEnd | None,
+    front_end: MediaFrontEnd | None,
     encode: Callable[[str], Sequence[int]],
 ) -> RenderedPrompt:
     """The prompt with as many placeholders for each of `media` as it has embeddings, and the media;
@@ -64,14 +73,14 @@ def place_media(
     Args:
         prompt: text with one placeholder token for each of `media`, that of its kind.
         media: in the order of their placeholders; only the order among those of a kind counts.
-        encoder: of the model's encoder; None if it takes no media.
+        front_end: of the model's encoder; None if it takes no media.
         encode: the token ids of a text with control tokens, and no others around it.
 
     Raises:
         EngineError: INVALID_ARGUMENT if the model takes no media of a kind, there are more or fewer
             than placeholders, or one has the wrong size; or the tokenizer lacks the ends of rows.
     """
-    placeholders = dict[MediaKind, int]() if encoder is None else encoder.traits.placeholders
+    placeholders = dict[MediaKind, int]() if front_end is None else front_end.traits.placeholders
     by_kind: dict[MediaKind, list[PreparedMedia]] = {kind: [] for kind in placeholders}
     for each in media:
         if each.kind not in by_kind:
@@ -80,17 +89,17 @@ def place_media(
         by_kind[each.kind].append(each)
     for kind, placeholder in placeholders.items():
         _check_number(prompt, kind, len(by_kind[kind]), placeholder)
-    if encoder is None or not media:
+    if front_end is None or not media:
         return prompt
     expanded: list[int] = []
     items: list[MediaItem] = []
     rest = {placeholders[kind]: iter(enumerate(own)) for kind, own in by_kind.items()}
-    ends = _row_ends(encoder.traits, encode)
+    ends = _row_ends(front_end.traits, encode)
     for token in prompt.token_ids.tolist():
         if token not in rest:
             expanded.append(token)
             continue
-        for part in _parts(*next(rest[token]), encoder):
+        for part in _parts(*next(rest[token]), front_end):
             if isinstance(part, str):
                 expanded += encode(part)
                 continue
@@ -114,12 +123,12 @@ def _check_number(prompt: RenderedPrompt, kind: MediaKind, number: int, placehol
         )
 
 
-def _parts(index: int, media: PreparedMedia, encoder: MediaFrontEnd) -> list[MediaFeatures | str]:
+def _parts(index: int, media: PreparedMedia, front_end: MediaFrontEnd) -> list[MediaFeatures | str]:
     """Items of an image or audio, and texts between them."""
     kind = media.kind
     try:
-        layout = (media,) if encoder.layout is None else encoder.layout(media)
-        parts = [each if isinstance(each, str) else encoder.features(each) for each in layout]
+        layout = (media,) if front_end.layout is None else front_end.layout(media)
+        parts = [each if isinstance(each, str) else front_end.features(each) for each in layout]
     except ValueError as error:
         raise _refusal(kind, f"{kind} {index}: {error}") from error
     if not all(isinstance(part, str) or np.isfinite(part.rows).all() for part in parts):
@@ -152,7 +161,7 @@ def _tokens(item: MediaFeatures, placeholder: int, ends: tuple[int, int] | None)
 
 
 def _content_id(features: MediaFeatures) -> str:
-    # The KV cache finds blocks by it: colliding contents would mix up images.
+    # The KV cache finds blocks by it: colliding contents would mix up media.
     # KV depends on positions as well, which equal patches have others of in another grid.
     digest = hashlib.sha256(features.rows.tobytes())
     if features.positions is not None:

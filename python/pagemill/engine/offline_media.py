@@ -18,7 +18,8 @@ import numpy as np
 from pagemill.config import MediaConfig
 from pagemill.engine.media import media_param
 from pagemill.engine.outputs import EngineError
-from pagemill.inputs.prepared_media import MediaKind, PreparedMedia
+from pagemill.inputs.media_kind import MediaKind
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_object
 from pagemill.render.media.cache import PreparedCache, content_key
@@ -30,7 +31,7 @@ if TYPE_CHECKING:  # Pillow is an extra
 
 ImageInput = np.ndarray | tuple[np.ndarray, Sequence[int]]
 """Pixels [3, height, width], or tiles [tiles, 3, height, width]; or patches [patches, channels], or
-tiles, and how many there are in time, height and width; as the model's processor gives them."""
+tiles, and their grid (`PreparedMedia.grid`); as the model's processor gives them."""
 ImageSource: TypeAlias = "ImageInput | str | os.PathLike[str] | Image"
 """What an encoder takes, as it is; the path of an image file; a URL (https:, http: or data:); or an
 image that Pillow has opened."""

@@ -1,6 +1,6 @@
 """Attention of decoders whose first tokens stand for the rows of an encoder.
 
-    rows = DecoderRows.of(weights, inputs, width)
+    rows = DecoderRows.of(weights, text_rows, media.tokens, token_ids, width)
     x = ops.select_rows(x, rows.text)                                   # [text_rows, H]
     ops.kv_write(rows.joined(k, media_k), rows.joined(v, media_v), cache)
     own = attend(rows, q, cache, shape, front=1500)                     # among text

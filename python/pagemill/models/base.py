@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
 
 from pagemill import ops
-from pagemill.inputs.prepared_media import MediaKind, PreparedMedia
+from pagemill.inputs.media_kind import MediaKind
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.ops.trace import Tensor
@@ -81,9 +82,10 @@ class MediaTraits:
     prompt has behind each row of an item's tokens but the last, and behind the last. With
     `encoder_decoder` a prompt begins with its only item, and the model reads `text_rows`.
 
-    The largest item of any size has `most_tokens` tokens, or as many as a step if that is more. If
-    items have `tiles`, each `rows` rows attend to themselves alone, behind class tokens of their
-    own, and embeddings have places in an item's tokens (`MediaFeatures.placement`)."""
+    An item of any size has at most `most_tokens` tokens, or if that is 0, as many as a step; a step
+    is made large enough for such an item. If items have `tiles`, each `rows` rows attend to
+    themselves alone, behind class tokens of their own, and embeddings have places in an item's
+    tokens (`MediaFeatures.placement`)."""
 
     rows: int
     channels: int

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self, cast
 
 from pagemill.layers.base import Weights
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, ModelConfigError, ModelTraits, StepInputs
 from pagemill.models.decoder import Decoder
+from pagemill.models.decoder_part import ignored_in_part, text_weights
 from pagemill.models.gemma3 import Gemma3Model
 from pagemill.models.gemma3n import Gemma3nModel
 from pagemill.models.gemma4 import Gemma4Model
@@ -60,9 +60,7 @@ class LanguagePart:
         keys = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
         self.text_config: Config = {**self.defaults, **cast("Config", text), **keys}
         self.text = self.families[kind](self.text_config)
-        for name, why in self.text.ignored.items():
-            inner = name.replace(r"model\.", r"model\.language_model\.", 1)
-            self.ignored = {**self.ignored, rf"language_model\.(?:{name})": why, inner: why}
+        self.ignored = {**self.ignored, **ignored_in_part(self.text)}
 
     @classmethod
     def from_config(cls, config: Config) -> Self:
@@ -80,10 +78,7 @@ class LanguagePart:
 
     def named(self, weights: Weights) -> Weights:
         """The weights of the checkpoint under the names that the language model uses."""
-        whole = PrefixedWeights(weights, "language_model.")
-        if whole.has(f"{self.text.names.embedding}.weight"):
-            return whole
-        return PrefixedWeights(weights, "language_model.", behind="model.")
+        return text_weights(weights, self.text)
 
 
 class Gemma3LanguagePart(LanguagePart):

@@ -9,6 +9,7 @@ others).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Self
 
 from pagemill import ops
@@ -84,24 +85,17 @@ class LlavaModel:
 
     @property
     def traits(self) -> ModelTraits:
-        text, tower = self._text.traits, self._tower
+        tower = self._tower
         media = MediaTraits(
             rows=tower.grid.rows,
             channels=tower.grid.channels,
             class_tokens=tower.class_tokens,
             tokens=self._tokens,
-            width=text.hidden_size,
+            width=self._text.traits.hidden_size,
             placeholders={"image": self._placeholder},
             merged=True,  # from one row each: every token has features
         )
-        return ModelTraits(
-            text.vocab_size,
-            text.hidden_size,
-            text.max_model_len,
-            causal=True,
-            generates=True,
-            media=media,
-        )
+        return replace(self._text.traits, media=media)
 
     @property
     def _tokens(self) -> int:

@@ -86,12 +86,7 @@ class LlavaNextModel(LlavaModel):
     def row_end(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         width = self._text.traits.hidden_size
         newline = weights.vectors(("image_newline",), width, table=True)
-        x = ops.embedding(inputs.positions, newline, outside=0)
-        return ops.scale(x, self._text.embedding_scale)
-
-    def _project(self, weights: Weights, x: Tensor) -> Tensor:
-        # Granite multiplies all that its first layer reads.
-        return ops.scale(super()._project(weights, x), self._text.embedding_scale)
+        return ops.embedding(inputs.positions, newline, outside=0)
 
     def _grids(self) -> list[Size]:
         """Rows and columns of tiles of each size."""

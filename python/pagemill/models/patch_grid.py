@@ -10,6 +10,7 @@ from pagemill.models.base import Config, MediaTraits, ModelConfigError
 from pagemill.models.config_keys import number
 
 _MAX_MERGE = 8
+_MAX_SIDE = 1024  # patches in a row
 
 
 class PatchGrid:
@@ -21,11 +22,16 @@ class PatchGrid:
         """`size` and `patch` are sides in pixels.
 
         Raises:
-            ModelConfigError: an image has no patch, or they cannot be merged.
+            ModelConfigError: an image has no patch or too many, or they cannot be merged.
         """
         self._colors, self._size, self._patch, self._merge = colors, size, patch, merge
         self.side = size // patch
         """Patches in a row."""
+        if self.side > _MAX_SIDE:
+            raise ModelConfigError(
+                f"image_size {size} has {self.side} patches of patch_size {patch} in a row; at most"
+                f" {_MAX_SIDE} are supported"
+            )
         if not self.side or self.side % merge:
             raise ModelConfigError(
                 f"image_size {size} has {self.side} patches of {patch} in a row, which cannot be"

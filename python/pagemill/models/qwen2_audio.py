@@ -27,6 +27,7 @@ from pagemill.models.whisper_encoder import WhisperEncoder
 from pagemill.ops.trace import Tensor
 
 _PAIR = 2  # vectors of the encoder that are averaged
+_LEAST_FRAMES = 3  # of which the encoder makes a pair
 # Those of the configuration's classes: published checkpoints leave some out.
 _ENCODER = {
     "num_mel_bins": 128,
@@ -74,6 +75,7 @@ class Qwen2AudioModel:
             placeholders={"audio": self._placeholder},
             merged=True,
             any_size=True,
+            most_tokens=-(-self._encoder.max_tokens // _PAIR),  # a last single one is read, too
         )
         return replace(self._text.traits, media=media)
 
@@ -103,9 +105,10 @@ class Qwen2AudioModel:
         """Log-mel frames of as much audio as the encoder takes, and how many have sound."""
         most = self._encoder.max_frames
         frames = -(-len(samples) // HOP) if samples.ndim == 1 else 0
-        if not 3 <= frames <= most:
+        if not _LEAST_FRAMES <= frames <= most:
+            least = (_LEAST_FRAMES - 1) * HOP + 1  # the last frame may have one sample
             raise ValueError(
-                f"audio of this model must be [samples], from {3 * HOP} to {most * HOP} of them"
+                f"audio of this model must be [samples], from {least} to {most * HOP} of them"
                 f" ({most * HOP / SAMPLING_RATE:g} s), got {list(samples.shape)}"
             )
         return log_mel(padded(samples, most * HOP), self._encoder.bins), frames

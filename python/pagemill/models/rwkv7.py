@@ -25,6 +25,7 @@ from pagemill.models.base import (
     StepInputs,
 )
 from pagemill.models.config_keys import epsilon, flag, number, positive_int, refuse
+from pagemill.models.rwkv_decoder import MAX_MODEL_LEN
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
@@ -42,7 +43,7 @@ class Rwkv7Model:
         self._hidden_size = positive_int(config, "hidden_size")
         self._layers = positive_int(config, "num_hidden_layers")
         self._intermediate_size = _intermediate_size(config, self._hidden_size)
-        self._max_model_len = positive_int(config, "max_position_embeddings", 2048)
+        self._max_model_len = positive_int(config, "max_position_embeddings", MAX_MODEL_LEN)
         self._eps = epsilon(config, "norm_eps", 1e-5)
         self._norm_bias = flag(config, "norm_bias", True)
         self._norm_first = flag(config, "norm_first", True)
@@ -124,5 +125,5 @@ def _intermediate_size(config: Config, hidden: int) -> int:
         raise ModelConfigError(f"hidden_act={shown(kind)} is not supported, only sqrelu")
     if config.get("intermediate_size") is not None:
         return positive_int(config, "intermediate_size")
-    ratio = number(config, "hidden_ratio", 4.0, least=0.0)
-    return positive_int(config, "intermediate_size", -(-int(hidden * ratio) // 32) * 32)
+    ratio = number(config, "hidden_ratio", 4.0, least=1 / hidden)
+    return max(1, -(-int(hidden * ratio) // 32)) * 32

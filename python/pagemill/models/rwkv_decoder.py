@@ -25,10 +25,10 @@ from pagemill.models.base import (
 from pagemill.models.config_keys import epsilon, flag, number, positive_int
 from pagemill.ops.trace import Tensor
 
+MAX_MODEL_LEN = 2**17
+"""Of models that state none: states have no positions, but tables of checkpoints have a size.
+`context_length` is that of texts in training."""
 _EMBEDDING = "rwkv.embeddings"
-# For models that state none: states have no positions, but tables of checkpoints have a size.
-# `context_length` is that of texts in training.
-_MAX_MODEL_LEN = 2**17
 _FINAL_EPS = 1e-5  # of ln_out, which has no key
 
 
@@ -41,7 +41,7 @@ class RwkvDecoder(ABC):
         self.hidden_size = positive_int(config, "hidden_size")
         self._vocab_size = positive_int(config, "vocab_size")
         self._layers = positive_int(config, "num_hidden_layers")
-        self._max_model_len = positive_int(config, "max_position_embeddings", _MAX_MODEL_LEN)
+        self._max_model_len = positive_int(config, "max_position_embeddings", MAX_MODEL_LEN)
         self._eps = epsilon(config, "layer_norm_epsilon", 1e-5)
         self._rescale_every = _rescale_every(config)
         self._tied = flag(config, "tie_word_embeddings", False)

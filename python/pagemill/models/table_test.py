@@ -93,6 +93,11 @@ def test_an_unknown_architecture_is_compared_with_the_known():
         ),
         (
             "LlavaForConditionalGeneration",
+            {"vision_config": VISION | {"image_size": 2**30}},
+            "image_size 1073741824 has 268435456 patches of patch_size 4 in a row; at most 1024",
+        ),
+        (
+            "LlavaForConditionalGeneration",
             {"vision_config": VISION | {"model_type": "pixtral"}},
             "a tower of type pixtral has no class token: it must be 'full'",
         ),
@@ -337,6 +342,11 @@ def test_an_unknown_architecture_is_compared_with_the_known():
         ("RWKV7ForCausalLM", {"head_dim": 8, "num_heads": 3}, "into num_heads"),
         ("RWKV7ForCausalLM", {"hidden_act": "relu", "head_dim": 8}, "hidden_act='relu' is not su"),
         ("RWKV7ForCausalLM", {"attn": {"layers": [1]}}, "attn=.* is not supported"),
+        (
+            "RWKV7ForCausalLM",
+            {"intermediate_size": None, "hidden_ratio": 0, "head_dim": 8},
+            "hidden_ratio",
+        ),
         ("JambaForCausalLM", {"attn_layer_offset": 8}, "must be less than attn_layer_period, 8"),
         ("Qwen3_5ForConditionalGeneration", {"text_config": 1}, "text_config to be an object"),
         ("KimiLinearForCausalLM", {"linear_attn_config": 1}, "linear_attn_config to be an object"),

@@ -37,8 +37,8 @@ def paged_attention(
 
     A query at position p attends to keys in (p - window, p] of its request, with the cache's
     `window` (0 = all); if `chunked`, the window begins anew at each multiple of it; with `causal`
-    false, to all of them; with `keys_until` to those before this position, and with `keys_from`,
-    from this position on, to those that are not before it. If soft_cap > 0, scores become
+    false, to all of them. `keys_until`: only keys before this position. `keys_from`: queries at or
+    after this position see no keys before it. If soft_cap > 0, scores become
     soft_cap * tanh(score / soft_cap). If grows_from > 0, those of a query at a later position are
     then multiplied by ln(position) / ln(grows_from). Then slopes [Hq], if given, adds
     slope * (position of the key - position of the query) to a head's scores (ALiBi); sinks [Hq] are

@@ -10,6 +10,7 @@ from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 from pagemill.quantization.base import Scheme
 from pagemill.quantization.module_names import ModuleNames
+from pagemill.quantization.notes import UNCONVERTED
 from pagemill.quantization.scaled import ScaledScheme
 from pagemill.quantization.section import Section
 from pagemill.quantization.unquantized import UNQUANTIZED
@@ -70,7 +71,7 @@ class BitsAndBytes:
 
     @classmethod
     def from_section(cls, section: Section) -> Self:
-        known = {True: "true (4 bits are supported in models that are served or generate)"}
+        known = {True: f"true (4 bits {UNCONVERTED})"}
         section.require("load_in_8bit", section.get("load_in_8bit", False), known)
         rows = ScaledScheme(section.method, "i8", None, suffixes=(_MAXIMA,), unit=1 / _LARGEST)
         return cls(Int8RowsScheme(rows), ModuleNames(section.strings("llm_int8_skip_modules")))

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from pagemill.quantization.base import Method
+from pagemill.quantization.notes import UNCONVERTED
 from pagemill.quantization.section import QuantizationError, Section
 from pagemill.weights.json_file import shown
 from pagemill.weights.source import OLDER_QUANTIZATION, QUANTIZATION
@@ -45,7 +46,7 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "gptq_marlin": ("gptq",),
     "moe_wna16": ("awq", "gptq"),
 }
-# Methods of which matrices are converted before a program is built (`at_load.quantized_source`);
+# Methods of which matrices are converted before a program is built (`at_load.converted_source`);
 # others of the same checkpoint may be used as they are stored.
 CONVERTED = ("bitsandbytes", "hqq", "torchao")
 # The name of the conversion of scales (`scaled.group_scales`), whatever the method.
@@ -72,8 +73,7 @@ def method_of(config: Mapping[str, Any]) -> Method:
         name = section.get("quant_method")
         if name in CONVERTED and name not in METHODS:
             raise QuantizationError(
-                f"{key}: the quant_method {shown(name)} is supported in models that are served or"
-                " generate, which convert their matrices first"
+                f"{key}: the quant_method {shown(name)} is supported {UNCONVERTED}"
             )
         if not isinstance(name, str) or name not in METHODS:
             raise QuantizationError(

@@ -39,7 +39,10 @@ def test_the_table_is_sorted_and_every_row_loads() -> None:
     ("section", "message"),
     [
         ({"quant_method": "aqlm"}, "the quant_method 'aqlm' is not supported; supported: auto-rou"),
-        ({"quant_method": "hqq"}, "the quant_method 'hqq' is supported in models that are served"),
+        (
+            {"quant_method": "hqq"},
+            "the quant_method 'hqq' is supported only in models that are served",
+        ),
         ({"quant_method": ["awq"]}, "the quant_method a list is not supported"),
         ({}, "quant_method None is not supported; supported: .*compressed-tensors"),
         ([], "quantization_config is not an object"),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Self, cast
 
 from pagemill.quantization.base import Scheme
-from pagemill.quantization.notes import STATIC_ACTIVATIONS
+from pagemill.quantization.notes import STATIC_ACTIVATIONS, UNCONVERTED
 from pagemill.quantization.patterns import Patterns
 from pagemill.quantization.scaled import ScaledScheme
 from pagemill.quantization.section import Section
@@ -34,7 +34,7 @@ _PATTERN = "re:"
 _MAX_ENTRIES = 1 << 16
 _SUPPORTED = (
     f"{', '.join(_TYPES)}; the packed integers of Int4WeightOnlyConfig, IntxWeightOnlyConfig and"
-    " Int8DynamicActivationIntxWeightConfig in models that are served or generate"
+    f" Int8DynamicActivationIntxWeightConfig {UNCONVERTED}"
 )
 
 

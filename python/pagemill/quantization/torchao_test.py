@@ -104,7 +104,11 @@ def test_the_first_pattern_that_matches_as_a_whole_counts() -> None:
 @pytest.mark.parametrize(
     ("stated", "section", "message"),
     [
-        (config("Int4WeightOnlyConfig"), {}, "_type 'Int4WeightOnlyConfig' is not .* that are ser"),
+        (
+            config("Int4WeightOnlyConfig"),
+            {},
+            "_type 'Int4WeightOnlyConfig' is not .*`pagemill export`",
+        ),
         (INT8, {"include_input_output_embeddings": True}, "embeddings True is not .*: false"),
         (INT8, {"quant_type": "int4_weight_only"}, "quant_type 'int4_weight_only' .* torchao 0.15"),
         (None, {}, "_type None is not supported"),

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-from pagemill.inputs.prepared_media import MediaKind
+from pagemill.inputs.media_kind import MediaKind
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_array, as_object
 

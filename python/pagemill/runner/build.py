@@ -262,16 +262,13 @@ def _media_traits(model: Model, source: ModelSource, options: BuildOptions) -> M
     """What the model's program takes in place of token ids.
 
     Raises:
-        ModelConfigError: embeddings are wanted of a model that does not take them, or a model is
-            wanted without the encoder that its decoder attends to.
+        ModelConfigError: embeddings are wanted of a model that does not take them, or a model with
+            an encoder that its decoder attends to is wanted without it, or with adapters.
     """
     media = model.traits.media
     takes_media = _takes_media(media, options)
-    if media is not None and media.encoder_decoder and not takes_media:
-        raise ModelConfigError(
-            f"{source.architecture} writes what it hears: it cannot be loaded without its encoder"
-            " (--language-model-only, --limit-mm-per-prompt)"
-        )
+    if media is not None and media.encoder_decoder:
+        _check_encoder_decoder(source.architecture, media, options)
     if not options.prompt_embeds:
         return media if takes_media else None
     if takes_media:
@@ -280,6 +277,24 @@ def _media_traits(model: Model, source: ModelSource, options: BuildOptions) -> M
             " --language-model-only, too"
         )
     return embeds_traits(model, source.architecture)
+
+
+def _check_encoder_decoder(name: str, media: MediaTraits, options: BuildOptions) -> None:
+    if options.prompt_embeds:
+        raise ModelConfigError(
+            f"{name} takes no prompt embeddings: leave out --enable-prompt-embeds"
+        )
+    if not _takes_media(media, options):
+        kinds = " and ".join(media.placeholders)
+        raise ModelConfigError(
+            f"{name} needs its encoder: leave out --language-model-only, and allow {kinds} in"
+            " --limit-mm-per-prompt"
+        )
+    if options.adapters:
+        raise ModelConfigError(
+            f"{name} takes no adapters: its decoder computes the rows of text alone, and adapters"
+            " are of all tokens; leave out --enable-lora"
+        )
 
 
 def _build_encoder(
@@ -357,9 +372,18 @@ _SIZES = (
     "n_heads",
     "d_model",
     "encoder_ffn_dim",
+    "decoder_ffn_dim",
     "max_source_positions",
+    "max_target_positions",
 )
-_LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers", "encoder_layers")
+_LAYERS = (
+    "num_hidden_layers",
+    "n_layers",
+    "n_layer",
+    "num_layers",
+    "encoder_layers",
+    "decoder_layers",
+)
 
 
 def check_sizes(source: ModelSource, *, vocabulary: bool = True) -> None:
@@ -409,7 +433,7 @@ def trace_model(
     *,
     adapters: bool = False,
     draft_states: DraftStates | None = None,
-    media: MediaTraits | None = None,
+    media: MediaTraits | None,
 ) -> WeightBinder:
     """The binder whose trace holds the program of `model` with the weights of `source`. Without
     `media` it takes token ids alone.
@@ -421,7 +445,7 @@ def trace_model(
     trace = Trace()
     slots = trace.input("adapter_slots", "i32", ("tokens",)) if adapters else None
     weights = WeightBinder(trace, source, shard, slots)
-    _trace(model, weights, tail, draft_states, media)
+    _trace(model, weights, tail, media, draft_states)
     return weights
 
 
@@ -437,7 +461,7 @@ def model_shapes(source: ModelSource, options: BuildOptions) -> dict[str, tuple[
     model = model_class(source.architecture).from_config(_limited(source, options))
     tail = choose_tail(source, model, task=options.task, pooling=options.pooling)
     weights = ShapeRecorder()
-    _trace(model, weights, tail)
+    _trace(model, weights, tail, model.traits.media)
     if isinstance(model, MediaModel):
         encoder = ShapeRecorder()
         _trace_encoder(model, encoder)
@@ -449,7 +473,7 @@ def matrices_to_quantize(
     source: ModelSource, *, only_experts: bool = False
 ) -> tuple[StoredMatrix, ...]:
     """The matrices of linear layers (`linear_matrices`) among the tensors of `source`, without
-    those of any head; perhaps only those of experts.
+    those of any head; with `only_experts`, those of experts alone.
 
     Raises:
         ModelConfigError, WeightsError: see `build`; the architecture has no native support.
@@ -460,7 +484,7 @@ def matrices_to_quantize(
     if isinstance(model, Classifier):
         named = named.with_prefix(model.base_prefix)
     weights = WeightBinder(Trace(), named)
-    _trace_hidden(model, weights)
+    _trace_hidden(model, weights, model.traits.media)
     return linear_matrices(weights.trace.program, source.tensors, only_experts=only_experts)
 
 
@@ -468,8 +492,8 @@ def _trace(
     model: Model,
     weights: Weights,
     tail: Tail,
+    media: MediaTraits | None,
     draft_states: DraftStates | None = None,
-    media: MediaTraits | None = None,
 ) -> None:
     hidden = _trace_hidden(model, weights, media)
     if draft_states is not None:
@@ -478,7 +502,7 @@ def _trace(
     weights.trace.program.check_integrity()
 
 
-def _trace_hidden(model: Model, weights: Weights, media: MediaTraits | None = None) -> Tensor:
+def _trace_hidden(model: Model, weights: Weights, media: MediaTraits | None) -> Tensor:
     trace = weights.trace
     inputs = StepInputs(
         trace.input("token_ids", "i32", ("tokens",)),

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import io
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,13 @@ import pytest
 import soundfile
 
 from pagemill.config import MediaConfig
+from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.media_owner import MediaOwner
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures, MediaItem, RenderedPrompt
+from pagemill.render.errors import RenderError
 from pagemill.render.media.cache import PreparedCache
+from pagemill.render.media.media_files import MediaFiles, open_files
 from pagemill.server import media
 from pagemill.server.errors import ApiError
 from pagemill.server.media import KeptMedia, MediaReader, open_media
@@ -112,6 +116,12 @@ def test_audio_is_read_and_kept(tmp_path: Path) -> None:
         ([inner(base64_of())], {"max_audio_bytes": 1024}, "larger than 1024 bytes"),
         ([inner(base64_of())] * 2, {"limit_mm_per_prompt": {"audio": 1}}, "2 audios; at most 1"),
         ([inner(base64_of())], {"limit_mm_per_prompt": {"audio": 0}}, "1 audios; at most 0"),
+        (
+            [{"type": "image_url", "image_url": {"url": "data:,"}}],
+            {"limit_mm_per_prompt": {"audio": 0}},
+            "takes audio, and this server none .--limit-mm-per-prompt",
+        ),
+        ([inner(base64_of(level=np.nan))], {}, "samples that are not finite"),
     ],
 )
 def test_refusals(
@@ -121,6 +131,45 @@ def test_refusals(
     with pytest.raises(ApiError, match=why) as error:
         read(reader, *parts)
     assert error.value.status == 400
+
+
+def test_a_cancelled_request_waits_for_its_threads(tmp_path: Path) -> None:
+    """What it has fetched counts until then."""
+    release = threading.Event()
+    begun: list[str] = []
+
+    def fetch(url: str) -> bytes:
+        begun.append(url)
+        if url == "https://a.example/none":
+            raise RenderError("there is none")
+        release.wait(10)
+        return b""
+
+    opened(tmp_path)
+    files: dict[MediaKind, MediaFiles] = {"audio": open_files("audio", MediaConfig(), tmp_path, 9)}
+
+    async def main() -> None:
+        reader = MediaReader(MediaConfig(), files, lambda prompt, _: prompt, fetch)
+        for last in ("a", "none"):
+            begun.clear()
+            release.clear()
+            urls = ["https://a.example/1", f"https://a.example/{last}"]
+            sent = [SentMedia("audio", "part", url) for url in urls]
+            reading = asyncio.create_task(reader.read(sent, OWNER))
+            while len(begun) < 2:
+                await asyncio.sleep(0.001)
+            if last == "a":
+                reading.cancel()
+            await asyncio.sleep(0.02)
+            assert not reading.done()
+            release.set()
+            with pytest.raises(asyncio.CancelledError if last == "a" else ApiError):
+                await reading
+
+    try:
+        asyncio.run(main())
+    finally:
+        release.set()
 
 
 def test_what_the_model_reads_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

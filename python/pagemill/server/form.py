@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from typing import Any, Protocol, cast
+import time
+from typing import Any, NamedTuple, Protocol, cast
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect, Request
+from starlette.types import Message
 
 from pagemill.server.errors import ApiError, invalid_body
 
 FILE = "file"
 """The name of the part that is a file."""
+LEAST_BYTES_PER_S = 16 * 1024
+"""At which forms have to come, on average."""
 _MAX_FIELDS = 32
 _MAX_FIELD_BYTES = 4096
 # What a form has beside its file: fields, boundaries, headers of parts.
@@ -28,26 +33,33 @@ class FileSink(Protocol):
     async def write(self, data: bytes) -> None: ...
 
 
-async def read_form(request: Request, max_file_bytes: int, flag: str, file: FileSink) -> Any:
+class FileLimit(NamedTuple):
+    """The largest file, and the flag that sets it."""
+
+    max_bytes: int
+    flag: str
+
+
+async def read_form(request: Request, limit: FileLimit, file: FileSink, patience_s: float) -> Any:
     """The fields of the form, with `file` as the field FILE if it has one.
 
-    `a[b]` is the field `b` of the object `a`, and `a[]` an item of the list `a`. `flag` sets
-    `max_file_bytes`.
+    `a[b]` is the field `b` of the object `a`, and `a[]` an item of the list `a`. All in all the
+    form may be waited for `patience_s` longer than it takes at `LEAST_BYTES_PER_S`.
 
     Raises:
-        ApiError: 400 for another content type or a form that is not well-formed, 413 for a file
-            that is too large; what `file` raises.
+        ApiError: 400 for another content type or a form that is not well-formed, 408 for one that
+            comes too slowly, 413 for a file that is too large; what `file` raises.
         ClientDisconnect: the client went away.
     """
     form = _Form(_boundary(request.headers.get("content-type", "")))
-    too_large = ApiError(413, f"The file is larger than {max_file_bytes} bytes ({flag}).")
-    declared = request.headers.get("content-length", "0")
-    if declared.isdigit() and int(declared) > max_file_bytes + _MAX_OTHER_BYTES:
+    too_large = ApiError(413, f"The file is larger than {limit.max_bytes} bytes ({limit.flag}).")
+    if declared_bytes(request) > limit.max_bytes + _MAX_OTHER_BYTES:
         raise too_large
+    pace = _Pace(request, patience_s)
     begun, file_bytes, all_bytes = False, 0, 0
     more = True
     while more:
-        message = await request.receive()
+        message = await pace.receive(all_bytes)
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         body, more = message.get("body", b""), message.get("more_body", False)
@@ -55,7 +67,7 @@ async def read_form(request: Request, max_file_bytes: int, flag: str, file: File
         all_bytes += len(body)
         data = form.take_file()
         file_bytes += len(data)
-        if file_bytes > max_file_bytes or all_bytes - file_bytes > _MAX_OTHER_BYTES:
+        if file_bytes > limit.max_bytes or all_bytes - file_bytes > _MAX_OTHER_BYTES:
             raise too_large
         if form.has_file and not begun:
             begun = True
@@ -64,6 +76,42 @@ async def read_form(request: Request, max_file_bytes: int, flag: str, file: File
             await file.write(data)
     fields = form.end()
     return {**fields, FILE: file} if begun else fields
+
+
+def declared_bytes(request: Request) -> int:
+    """How long the request's body is by its header; 0 if it does not say that."""
+    declared = request.headers.get("content-length", "")
+    return int(declared) if declared.isdigit() else 0
+
+
+class _Pace:
+    """Waits for a client as long as it sends fast enough. What the server does in between takes
+    none of its time."""
+
+    def __init__(self, request: Request, patience_s: float) -> None:
+        self._request = request
+        self._patience_s = patience_s
+        self._waited_s = 0.0
+
+    async def receive(self, num_bytes: int) -> Message:
+        """The next message, after `num_bytes` have come.
+
+        Raises:
+            ApiError: 408: the client is too slow.
+        """
+        begun = time.monotonic()
+        left_s = self._patience_s + num_bytes / LEAST_BYTES_PER_S - self._waited_s
+        try:
+            async with asyncio.timeout(left_s):
+                message = await self._request.receive()
+        except TimeoutError:
+            raise ApiError(
+                408,
+                f"The form comes more slowly than {LEAST_BYTES_PER_S} bytes a second, for more than"
+                f" {self._patience_s:g} s (--body-timeout).",
+            ) from None
+        self._waited_s += time.monotonic() - begun
+        return message
 
 
 def _boundary(content_type: str) -> bytes:

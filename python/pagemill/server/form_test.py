@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from starlette.requests import ClientDisconnect, Request
 
+from pagemill.server import form
 from pagemill.server.errors import ApiError
-from pagemill.server.form import read_form
+from pagemill.server.form import FileLimit, read_form
 
 TYPE = "multipart/form-data; boundary=xyz"
 FILE = bytes(range(256)) * 20 + b"\r\n--xy\r\n--xyy\r\n"
@@ -58,7 +59,7 @@ def read(
     ]
     request = Request({"type": "http", "headers": headers}, receive)
     sink = Sink()
-    return asyncio.run(read_form(request, limit, "--flag", sink)), sink
+    return asyncio.run(read_form(request, FileLimit(limit, "--flag"), sink, 1.0)), sink
 
 
 def test_pieces_of_any_size() -> None:
@@ -133,4 +134,33 @@ def test_a_client_that_goes_away() -> None:
 
     request = Request({"type": "http", "headers": [(b"content-type", TYPE.encode())]}, receive)
     with pytest.raises(ClientDisconnect):
-        asyncio.run(read_form(request, 100, "--flag", Sink()))
+        asyncio.run(read_form(request, FileLimit(100, "--flag"), Sink(), 1.0))
+
+
+def test_a_client_that_sends_slowly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though it never pauses for long."""
+    monkeypatch.setattr(form, "LEAST_BYTES_PER_S", 1000)
+
+    async def received(pause_s: float, size: int) -> int:
+        left = GOOD
+        num_pieces = 0
+
+        async def receive() -> dict[str, Any]:
+            nonlocal left, num_pieces
+            await asyncio.sleep(pause_s)
+            num_pieces += 1
+            piece, left = left[:size], left[size:]
+            return {"type": "http.request", "body": piece, "more_body": bool(left)}
+
+        request = Request({"type": "http", "headers": [(b"content-type", TYPE.encode())]}, receive)
+        try:
+            await read_form(request, FileLimit(10_000, "--flag"), Sink(), 0.1)
+        except ApiError as error:
+            assert error.status == 408 and "more slowly than 1000 bytes a second" in error.message
+            assert num_pieces * pause_s < 0.3
+            return 408
+        return 200
+
+    assert asyncio.run(received(0.01, 1)) == 408
+    assert asyncio.run(received(0.01, 500)) == 200
+    assert asyncio.run(received(10, 500)) == 408

@@ -70,6 +70,8 @@ class Generation:
         """Those of the first choice that ended with some."""
         self.outputs: OutputLog | None = None
         """What logs the outputs; None: they are not logged."""
+        self.on_close: Callable[[], None] | None = None
+        """Called when the request has ended: what its prompts took is not used any more."""
 
     def prompt_of(self, index: int) -> np.ndarray:
         """Token ids of the prompt that choice `index` continues."""
@@ -136,6 +138,8 @@ class Generation:
         if self._closed:
             return
         self._closed = True
+        if self.on_close is not None:
+            self.on_close()
         if self.outputs is not None:
             self.outputs.close("abort" if self.failure is None else "error")
         if self._charge is not None:

@@ -19,7 +19,7 @@ from pagemill.server.disconnect import until_disconnect
 from pagemill.server.dispatch import invoke
 from pagemill.server.endpoints.endpoint import Endpoint, Transport
 from pagemill.server.errors import ApiError
-from pagemill.server.form import read_form
+from pagemill.server.form import FileLimit, declared_bytes, read_form
 from pagemill.server.http_answer import answer_response, error_response
 from pagemill.server.load_report import REQUEST_HEADER, RESPONSE_HEADER, load_report
 from pagemill.server.protocol.decode import decode_object
@@ -102,13 +102,17 @@ class HttpRoute(Route):
         work = invoke(server, endpoint, fields, caller)
         return answer_response(await until_disconnect(work, request.receive), endpoint.errors)
 
+    @property
+    def _body_timeout(self) -> float:
+        return self._server.config.connections.body_timeout
+
     async def _answer_form(self, request: Request, caller: Caller) -> Response:
         caller.require(self.row.scope)  # before anything is stored
         store = self._server.batch_store
         upload = Upload(store.files, caller.key_id)
         try:
-            limit = store.config.batch_file_bytes
-            fields = await read_form(request, limit, "--batch-file-bytes", upload)
+            limit = FileLimit(store.config.batch_file_bytes, "--batch-file-bytes")
+            fields = await read_form(request, limit, upload, self._body_timeout)
             return answer_response(await invoke(self._server, self.row, fields, caller))
         finally:
             await upload.discard()
@@ -116,11 +120,10 @@ class HttpRoute(Route):
     async def _answer_audio(self, request: Request, caller: Caller) -> Response:
         caller.require(self.row.scope)  # before anything is read
         speech = self._server.models.speech
-        limit = speech.max_bytes
-        declared = request.headers.get("content-length", "")
-        most = min(limit, int(declared)) if declared.isdigit() else limit
-        async with speech.uploads.upload(most) as upload:
-            fields = await read_form(request, limit, "--max-audio-bytes", upload)
+        limit = FileLimit(speech.max_bytes, "--max-audio-bytes")
+        expected = min(declared_bytes(request), limit.max_bytes)
+        async with speech.uploads.upload(expected) as upload:
+            fields = await read_form(request, limit, upload, self._body_timeout)
             work = invoke(self._server, self.row, fields, caller)
             answer = await until_disconnect(work, request.receive)
         return answer_response(answer, self.row.errors)

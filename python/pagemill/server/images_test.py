@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from pagemill.config import ConfigError, MediaConfig
+from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.media_owner import MediaOwner
-from pagemill.inputs.prepared_media import MediaKind
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.errors import RenderError
 from pagemill.render.media.decode import ImageLimits
@@ -160,9 +160,15 @@ def test_cancelled_requests_leave(monkeypatch: pytest.MonkeyPatch):
     async def run() -> None:
         slow = reader(wait)
         for _ in range(3):
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(slow.read(sent(URL), OWNER), 0.01)
-        go.set()
+            go.clear()
+            reading = asyncio.ensure_future(slow.read(sent(URL), OWNER))
+            await asyncio.sleep(0.01)
+            reading.cancel()
+            with pytest.raises(ApiError, match="Too many"):  # its thread still works
+                await slow.read(sent(data_url()), OWNER)
+            go.set()
+            with pytest.raises(asyncio.CancelledError):
+                await reading
         assert len(await slow.read(sent(data_url()), OWNER)) == 1
 
     asyncio.run(run())

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from pagemill.config import MediaConfig
+from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.media_owner import MediaOwner
-from pagemill.inputs.prepared_media import MediaKind
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.observe.metrics import RequestMetrics
 from pagemill.render.media.cache import PreparedCache

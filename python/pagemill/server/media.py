@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from pagemill.config import ConfigError
 from pagemill.config.media import MediaConfig
+from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.media_owner import MediaOwner
-from pagemill.inputs.prepared_media import MediaKind, PreparedMedia
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.observe.metrics import RequestMetrics
 from pagemill.render.errors import RenderError
@@ -27,6 +27,7 @@ from pagemill.render.media.media_files import MediaFiles, MissingPackageError, o
 from pagemill.server.capacity import Capacity
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.protocol.media import SentMedia
+from pagemill.server.threads import Threads
 
 MAX_WAITING = 256
 """Requests whose media are read or wait for it."""
@@ -209,8 +210,8 @@ class MediaReader:
         self._kept = kept or KeptMedia(PreparedCache(0))
         self._num_waiting = 0
         self._room = Capacity(_MAX_FETCHED_BYTES)
-        self._fetching = ThreadPoolExecutor(_FETCH_THREADS, "media-fetch")
-        self._decoding = ThreadPoolExecutor(_DECODE_THREADS, "media-decode")
+        self._fetching = Threads(_FETCH_THREADS, "media-fetch")
+        self._decoding = Threads(_DECODE_THREADS, "media-decode")
 
     async def read(self, sent: Sequence[SentMedia], owner: MediaOwner) -> Sequence[PreparedMedia]:
         """See `Media.read`."""
@@ -234,9 +235,8 @@ class MediaReader:
 
     async def read_file(self, kind: MediaKind, data: bytes, param: str) -> PreparedMedia:
         """See `Media.read_file`."""
-        loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._decoding, self._files[kind].read, data)
+            return await self._decoding.run(self._files[kind].read, data)
         except RenderError as error:
             raise bad_request(f"`{param}` cannot be read: {error.message}.", param) from error
 
@@ -251,8 +251,7 @@ class MediaReader:
         """See `Media.place`."""
         if not media:
             return self._place(prompt, media)
-        loop = asyncio.get_running_loop()
-        placed = await loop.run_in_executor(self._decoding, self._place, prompt, media)
+        placed = await self._decoding.run(self._place, prompt, media)
         size = sum(item.features.rows.nbytes for item in placed.media)
         if size > MAX_PREPARED_BYTES:
             raise bad_request(
@@ -269,7 +268,7 @@ class MediaReader:
     def _check_numbers(self, sent: Sequence[SentMedia]) -> None:
         for media in sent:
             if media.kind not in self._files:
-                raise _wrong_kind(media, f"this model takes {' and '.join(self.kinds)}")
+                raise _wrong_kind(media, self._taken())
         for kind, most in self._most.items():
             number = sum(media.kind == kind for media in sent)
             if number > most:
@@ -279,15 +278,24 @@ class MediaReader:
                     "messages",
                 )
 
+    def _taken(self) -> str:
+        if not self.kinds:
+            files = " and ".join(self._files)
+            return f"this model takes {files}, and this server none (--limit-mm-per-prompt)"
+        return f"this model takes {' and '.join(self.kinds)}"
+
     async def _prepared(self, work: _Work) -> Sequence[PreparedMedia]:
-        loop = asyncio.get_running_loop()
-        files = await asyncio.gather(
-            *(
-                loop.run_in_executor(self._fetching, self._fetched, media)
-                for media in work.to_fetch()
-            )
-        )
-        return await loop.run_in_executor(self._decoding, self._decoded, work, files)
+        fetches = [
+            asyncio.ensure_future(self._fetching.run(self._fetched, media))
+            for media in work.to_fetch()
+        ]
+        try:
+            files = await asyncio.gather(*fetches)
+        finally:
+            for fetch in fetches:
+                fetch.cancel()
+            await asyncio.gather(*fetches, return_exceptions=True)
+        return await self._decoding.run(self._decoded, work, files)
 
     def _fetched(self, media: SentMedia) -> bytes:
         try:

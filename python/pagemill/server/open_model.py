@@ -11,7 +11,7 @@ from pathlib import Path
 from pagemill.config import EngineConfig, MediaConfig, flatten
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.client import EngineClient, ModelFacts
-from pagemill.engine.media import MediaFrontEnd, place_media
+from pagemill.engine.media import MediaFrontEnd, has_media, place_media
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.io_processor import open_io_processor
 from pagemill.inputs.prepared_media import PreparedMedia
@@ -61,8 +61,8 @@ async def open_model(
     kept = KeptMedia.of(limits, "" if observed is None else observed.shared_folder, metrics)
     most = client.model.max_item_tokens
     opened = await asyncio.to_thread(_media, files, most, limits, kept, renderer)
-    if most == 0 and (config.model.language_model_only or config.refused_media):
-        opened = NoMedia("this server has no encoder of media (--language-model-only)")
+    if most == 0:
+        opened = await asyncio.to_thread(no_media, files, config)
     speech = open_speech(files, renderer, opened)
     model = replace(model, generates=generating_tasks(files, speech))
     pipeline = Pipeline(engine, renderer, model, metrics, source.grammars, opened)
@@ -94,6 +94,16 @@ def _media(
 
     kinds = tuple(front_end.traits.placeholders)
     return open_media(config, kinds, Path(files.path), max_tokens, place, kept)
+
+
+def no_media(files: ModelSource, config: EngineConfig) -> NoMedia:
+    """Names the option that left out the encoder of a model with media."""
+    option = "--language-model-only" if config.model.language_model_only else ""
+    if not option and config.refused_media:
+        option = "--limit-mm-per-prompt"
+    if not option or not has_media(files):
+        return NoMedia()
+    return NoMedia(f"this server has no encoder of media ({option})")
 
 
 def _model_info(facts: ModelFacts, config: EngineConfig) -> ModelInfo:

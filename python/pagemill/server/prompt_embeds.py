@@ -6,10 +6,12 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from pagemill.inputs.prompt_embeds import check_shape, embeds_prompt
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.server.errors import ApiError, bad_request
+from pagemill.server.media import MAX_PREPARED_BYTES
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.sent_tensor import SentTensor
 
@@ -20,22 +22,43 @@ def decoded_embeds(sent: Sequence[str], width: int, max_model_len: int) -> list[
     """A prompt for each tensor [tokens, width], as safetensors or torch.save wrote it.
 
     Raises:
-        ApiError: 400: one is no such tensor, or has more rows than `max_model_len`.
+        ApiError: 400: one is no such tensor, or has more rows than `max_model_len`, or all
+            together are too large.
     """
-    return [
-        _decoded(text, f"`{PARAM}[{at}]`", width, max_model_len) for at, text in enumerate(sent)
-    ]
+    prompts: list[RenderedPrompt] = []
+    most = MAX_PREPARED_BYTES // (4 * width)
+    for at, text in enumerate(sent):
+        room = _Room(max_model_len, most - sum(map(len, prompts)), most)
+        prompts.append(_decoded(text, f"`{PARAM}[{at}]`", width, room))
+    return prompts
 
 
-def _decoded(text: str, name: str, width: int, max_model_len: int) -> RenderedPrompt:
+class _Room(NamedTuple):
+    """How many rows a tensor may have: `longest` of any, and `left` of the `most` that a request
+    may have."""
+
+    longest: int
+    left: int
+    most: int
+
+    def check(self, count: int) -> None:
+        """Raises ValueError for more than that."""
+        if count > self.longest:
+            raise ValueError(
+                f"are {count} rows; this model's maximum context length is {self.longest} tokens"
+            )
+        if count > self.left:
+            raise ValueError(
+                f"and those before are more than {self.most} rows, which have"
+                f" {MAX_PREPARED_BYTES} bytes in f32; send fewer at a time"
+            )
+
+
+def _decoded(text: str, name: str, width: int, room: _Room) -> RenderedPrompt:
     try:
         tensor = SentTensor.read(base64.b64decode(text, validate=True))
         check_shape(tensor.shape, width)
-        if tensor.shape[0] > max_model_len:
-            raise ValueError(
-                f"are {tensor.shape[0]} rows; this model's maximum context length is"
-                f" {max_model_len} tokens"
-            )
+        room.check(tensor.shape[0])
         return embeds_prompt(tensor.as_f32(), width)
     except binascii.Error as error:
         raise _refusal(f"{name} is not base64: {error}") from error

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
+from pagemill.server import prompt_embeds
 from pagemill.server.errors import ApiError
 from pagemill.server.prompt_embeds import decoded_embeds
 
@@ -47,3 +48,11 @@ def test_refusals(text: str, words: str) -> None:
     with pytest.raises(ApiError, match=rf"^`prompt_embeds\[1\]` {words}") as error:
         decoded_embeds([sent(rows(2)), text], WIDTH, LONGEST)
     assert (error.value.status, error.value.param) == (400, "prompt_embeds")
+
+
+def test_all_prompts_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompt_embeds, "MAX_PREPARED_BYTES", 10 * WIDTH * 4)
+    halves = [sent(rows(count).astype(np.float16)) for count in (4, 6, 1)]
+    assert len(decoded_embeds(halves[:2], WIDTH, LONGEST)) == 2
+    with pytest.raises(ApiError, match=r"`prompt_embeds\[2\]` and those .* more than 10 rows"):
+        decoded_embeds(halves, WIDTH, LONGEST)

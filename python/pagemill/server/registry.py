@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pagemill.config.lora import MAX_NAME_CHARS
 from pagemill.engine.outputs import EngineError
-from pagemill.inputs.prepared_media import MediaKind
+from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.task import Task
 from pagemill.server.caller import Caller
 from pagemill.server.errors import ApiError, from_engine

@@ -65,7 +65,7 @@ def _located(data: bytes) -> TensorLocation:
     if not data.startswith(_ZIP):
         found = list(read_tensors(io.BytesIO(data), _NAME, _MAX_HEADER_BYTES).values())
         if len(found) != 1:
-            raise WeightsError(f"{len(found)} tensors, where there must be one")
+            raise WeightsError(f"{len(found)} tensors, there must be exactly one")
         return found[0]
     # Before zipfile reads a directory that may be as large as the data.
     if data.count(_ZIP_ENTRY) > _MAX_ZIP_ENTRIES:

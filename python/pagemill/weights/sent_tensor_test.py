@@ -44,11 +44,29 @@ def many_entries() -> bytes:
     return file.getvalue()
 
 
-def swollen_pickle() -> bytes:
-    """An archive whose pickle unpacks to much more than it takes."""
+def large_pickle() -> bytes:
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("a/data.pkl", b"\x80\x02" + b"N" * 2**20)
+    return file.getvalue()
+
+
+def compressed_pickle(method: int, said_bytes: int = 1000) -> bytes:
+    """An archive whose pickle unpacks to more than it says."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        archive.writestr("a/data.pkl", b"\x80\x02" + b"N" * 2**20)
+        archive.infolist()[0].file_size = said_bytes
+    return file.getvalue()
+
+
+def far_storage() -> bytes:
+    """The numbers are said to begin behind what an offset can be."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(saved(ROWS))) as old, zipfile.ZipFile(file, "w") as new:
+        for entry in old.infolist():
+            new.writestr(entry.filename, old.read(entry))
+        next(e for e in new.infolist() if e.filename.endswith("/data/0")).header_offset = 2**64 - 1
     return file.getvalue()
 
 
@@ -65,7 +83,12 @@ def swollen_pickle() -> bytes:
         (save({"a": ROWS.int()}), "is of i32"),
         (save({"a" * 5000: ROWS}), "no safetensors file"),
         (many_entries(), "no file of torch.save"),
-        (swollen_pickle(), "more than 4096 bytes of pickle"),
+        (large_pickle(), "more than 4096 bytes of pickle"),
+        (compressed_pickle(zipfile.ZIP_DEFLATED), "'a/data.pkl' is compressed"),
+        (compressed_pickle(zipfile.ZIP_BZIP2), "'a/data.pkl' is compressed"),
+        (compressed_pickle(zipfile.ZIP_LZMA), "'a/data.pkl' is compressed"),
+        (compressed_pickle(zipfile.ZIP_STORED), "'a/data.pkl' is compressed"),
+        (far_storage(), "cannot be read"),
     ],
 )
 def test_refusals(data: bytes, words: str) -> None:

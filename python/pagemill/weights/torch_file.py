@@ -13,7 +13,6 @@ import math
 import pickletools
 import struct
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,10 +29,11 @@ _ADVICE = (
 _MAX_PICKLE_BYTES = 2**25  # as of JSON headers: 10^5 tensors take 20 MB
 _MAX_TENSOR_PICKLE_BYTES = 4096  # one tensor takes about 200
 _MAX_ENTRIES = 2**20
+_MAX_DIMENSIONS = 8
 _LOCAL_HEADER_BYTES = 30
-# What zipfile raises for archives that are damaged, or packed in another way.
+# What comes of archives that are damaged or compressed.
 _DAMAGE = (
-    *(zipfile.BadZipFile, zlib.error, struct.error, EOFError),
+    *(zipfile.BadZipFile, struct.error, EOFError),
     *(ValueError, OverflowError, NotImplementedError, RuntimeError),
 )
 _DTYPES: Mapping[str, tuple[str, int]] = {
@@ -115,12 +115,12 @@ class _Archive:
         try:
             with zipfile.ZipFile(file) as archive:
                 entries = {entry.filename: entry for entry in archive.infolist()}
-                pickles = [name for name in entries if name.endswith("/data.pkl")]
-                if len(pickles) != 1 or len(entries) > _MAX_ENTRIES:
-                    raise WeightsError(f"{path}: no file of torch.save{_ADVICE}")
-                if entries[pickles[0]].file_size > max_pickle_bytes:
-                    raise WeightsError(f"{path}: more than {max_pickle_bytes} bytes of pickle")
-                data = archive.read(pickles[0])
+            pickles = [name for name in entries if name.endswith("/data.pkl")]
+            if len(pickles) != 1 or len(entries) > _MAX_ENTRIES:
+                raise WeightsError(f"{path}: no file of torch.save{_ADVICE}")
+            if entries[pickles[0]].file_size > max_pickle_bytes:
+                raise WeightsError(f"{path}: more than {max_pickle_bytes} bytes of pickle")
+            data = _stored(file, entries[pickles[0]])
         except WeightsError:
             raise
         except _DAMAGE as error:
@@ -155,9 +155,14 @@ class _Archive:
             WeightsError: they are not in the archive, or not in rows one after the other.
         """
         entry = self.entries.get(f"{self.folder}data/{tensor.storage.key}")
-        if entry is None or entry.compress_type != zipfile.ZIP_STORED:
-            raise WeightsError(f"{self.path}: the numbers of {shown(name)} are missing or packed")
-        return _located(self.path, name, tensor, entry, _data_offset(self.file, entry))
+        if entry is None:
+            raise WeightsError(f"{self.path}: the numbers of {shown(name)} are missing")
+        try:
+            offset = _data_offset(self.file, entry)
+        except _DAMAGE as error:
+            message = f"{self.path}: the numbers of {shown(name)} cannot be read: {error!s:.100}"
+            raise WeightsError(message) from error
+        return _located(self.path, name, tensor, entry, offset)
 
 
 def _run(data: bytes) -> object:
@@ -251,6 +256,8 @@ def _called(called: object, arguments: tuple[Any, ...]) -> object:
             if isinstance(storage, _Storage) and isinstance(offset, int):
                 if len(shape) != len(strides):
                     raise ValueError("strides of other dimensions than the shape's")
+                if len(shape) > _MAX_DIMENSIONS:
+                    raise ValueError(f"{len(shape)} dimensions; at most {_MAX_DIMENSIONS} are read")
                 return _Tensor(storage, offset, _numbers(shape), _numbers(strides))
         case _Global("torch._utils._rebuild_parameter"):
             if isinstance(arguments[0], _Tensor):
@@ -267,9 +274,21 @@ def _numbers(values: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(values)
 
 
+def _stored(file: BinaryIO, entry: zipfile.ZipInfo) -> bytes:
+    """The content of `entry`; raises as `_data_offset`."""
+    file.seek(_data_offset(file, entry))
+    return file.read(entry.file_size)
+
+
 def _data_offset(file: BinaryIO, entry: zipfile.ZipInfo) -> int:
     """Where the bytes of `entry` begin: behind its local header, whose extra field may be another
-    than that of the directory."""
+    than that of the directory.
+
+    Raises:
+        ValueError, OverflowError: it is compressed, or outside the file.
+    """
+    if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
+        raise ValueError(f"{entry.filename[:60]!r} is compressed")
     file.seek(entry.header_offset)
     header = file.read(_LOCAL_HEADER_BYTES)
     name, extra = (int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
@@ -285,12 +304,14 @@ def _located(
             f"{path}: {shown(name)} is of {shown(tensor.storage.kind)}; known: {known}"
         )
     dtype, element_bytes = _DTYPES[tensor.storage.kind]
-    rows = [math.prod(tensor.shape[axis + 1 :]) for axis in range(len(tensor.shape))]
-    strides = zip(tensor.shape, tensor.strides, rows, strict=True)
-    if any(stride != expected for size, stride, expected in strides if size > 1):
-        raise WeightsError(f"{path}: the rows of {shown(name)} do not follow each other{_ADVICE}")
     end = (tensor.offset + math.prod(tensor.shape)) * element_bytes
     if tensor.offset < 0 or end > entry.file_size:
         raise WeightsError(f"{path}: {shown(name)} ends behind its storage (cut short?)")
+    expected = 1
+    for size, stride in zip(reversed(tensor.shape), reversed(tensor.strides), strict=True):
+        if size > 1 and stride != expected:
+            message = f"{path}: the rows of {shown(name)} do not follow each other{_ADVICE}"
+            raise WeightsError(message)
+        expected *= size
     begin = offset + tensor.offset * element_bytes
     return TensorLocation(name, dtype, tensor.shape, path, begin)

@@ -68,10 +68,11 @@ def convert(
     parts = {name for _, matrix in pairs for name in matrix.parts}
     before = [tensor for tensor in source.tensors if tensor.name in parts]
     kept = {tensor.name: tensor for tensor in source.tensors if tensor.name not in parts}
+    matrices = f"{len(pairs)} matrices"
+    of_scales = at_load.format == GROUP_SCALES
     _LOGGER.info(
-        "%d matrices of %s are converted: %s become %s",
-        len(pairs),
-        at_load.format,
+        "%s are converted: %s become %s",
+        f"scales of {matrices}" if of_scales else f"{matrices} of {at_load.format}",
         *(format_bytes(bytes_of(tensors)) for tensors in (before, found.values())),
     )
     return source.with_tensors(kept | found, changes)

@@ -41,11 +41,13 @@ def model(path: Path, scales: torch.Tensor) -> ModelSource:
     return ModelSource.open(path)
 
 
-def test_those_of_groups_are_converted(tmp_path: Path) -> None:
+def test_those_of_groups_are_converted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     source = model(tmp_path, BYTES)
     assert [tensor.name for tensor in group_scales(source)] == ["a.weight_scale"]
     at_load = LoadQuantization(GROUP_SCALES, str(tmp_path / "quantized"))
-    converted = convert(source, at_load, io.StringIO())
+    with caplog.at_level("INFO", "pagemill.quantization"):
+        converted = convert(source, at_load, io.StringIO())
+    assert "scales of 1 matrices are converted: " in caplog.text
     changed = set(converted.tensors) - set(source.tensors)
     assert [tensor.name for tensor in changed] == ["a.weight_scale"]
     values = np.ldexp(np.float32(1), BYTES.numpy().astype(int) - 127)

@@ -7,6 +7,7 @@ samples = files.read(data).values     # f32 [samples], 16,000 a second
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,9 @@ _BEGINNINGS = (b"RIFF", b"fLaC", b"OggS", b"ID3")
 _RATES = range(2_000, 768_001)  # samples a second that are resampled
 _MAX_CHANNELS = 32
 _BLOCK = 2**16  # samples of each channel that are decoded at a time
+_UNKNOWN_FRAMES = 2**63 - 1  # what libsndfile says of FLAC that was written to a pipe
+# Numbers that are decoded for a second of the longest file: of all channels.
+_MAX_NUMBERS_A_SECOND = 2 * 192_000
 
 _EXTRACTOR = "WhisperFeatureExtractor"
 # Its settings that the log-mel frames of models are made with (models/log_mel.py).
@@ -62,14 +66,15 @@ class AudioFiles:
             raise _undecodable()
         try:
             with soundfile.SoundFile(io.BytesIO(data)) as file:
-                self._check(file.frames, file.samplerate, file.channels)
-                samples = self._mono(file)
-                rate: int = file.samplerate
+                self._check_form(file.samplerate, file.channels)
+                if file.frames == _UNKNOWN_FRAMES:
+                    raise RenderError("it does not say how long it is; write it anew, to a file")
+                self._check_length(file.frames, file.samplerate, file.channels)
+                return self._prepared(self._blocks(file), file.samplerate)
         except RenderError:
             raise
         except Exception:  # decoders raise what they like
             raise _undecodable() from None
-        return self._resampled(samples, rate)
 
     def read_opened(self, media: Any, /) -> PreparedMedia:
         """See `MediaFiles.read_opened`; samples [samples] or [samples, channels], and how many
@@ -81,36 +86,60 @@ class AudioFiles:
                 "samples must be [samples, channels], numbers from -1 to 1, got"
                 f" {values.dtype} {list(values.shape)}"
             )
-        self._check(len(values), int(rate), values[:1].size or 1)
-        return self._resampled(values if values.ndim == 1 else values.mean(1), int(rate))
+        channels = values[:1].size or 1
+        self._check_form(int(rate), channels)
+        self._check_length(len(values), int(rate), channels)
+        return self._prepared([values if values.ndim == 1 else values.mean(1)], int(rate))
 
-    def _check(self, frames: int, rate: int, channels: int) -> None:
+    def _check_form(self, rate: int, channels: int) -> None:
         if rate not in _RATES or channels > _MAX_CHANNELS:
             raise RenderError(
                 f"it has {channels} channels of {rate} samples a second; at most {_MAX_CHANNELS} of"
                 f" {_RATES.start} to {_RATES.stop - 1} are taken"
             )
+
+    def _check_length(self, frames: int, rate: int, channels: int) -> None:
+        """`frames` are samples of each channel."""
         if frames > self.max_seconds * rate:
-            raise self._too_long()
+            raise RenderError(f"it is longer than {self.max_seconds:g} s; send a shorter one")
+        most = int(self.max_seconds * _MAX_NUMBERS_A_SECOND)
+        if frames * channels > most:
+            raise RenderError(
+                f"it has more than {most} samples in its channels; send it with fewer of both"
+            )
 
-    def _mono(self, file: soundfile.SoundFile) -> np.ndarray:
+    def _blocks(self, file: soundfile.SoundFile) -> Iterator[np.ndarray]:
         """The mean of all channels. What a header says of a length need not be true."""
-        blocks: list[np.ndarray] = []
-        count = 0
+        frames = 0
         for block in file.blocks(_BLOCK, dtype="float32", always_2d=True):
-            blocks.append(block.mean(axis=1))
-            count += len(block)
-            if count > self.max_seconds * file.samplerate:
-                raise self._too_long()
-        return np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
+            frames += len(block)
+            self._check_length(frames, file.samplerate, file.channels)
+            yield block.mean(axis=1)
 
-    def _resampled(self, samples: np.ndarray, rate: int) -> PreparedMedia:
+    def _prepared(self, blocks: Iterable[np.ndarray], rate: int) -> PreparedMedia:
+        """`blocks` [samples] follow each other, `rate` a second. Only resampled ones are kept."""
+        stream = None
         if rate != self.rate:
-            samples = soxr.resample(samples, rate, self.rate)
-        return PreparedMedia("audio", np.ascontiguousarray(samples, np.float32))
+            stream = soxr.ResampleStream(rate, self.rate, num_channels=1, dtype="float32")
+        kept = [_resampled(stream, _checked(block)) for block in blocks]
+        if stream is not None:
+            kept.append(stream.resample_chunk(np.zeros(0, np.float32), last=True))
+        return PreparedMedia("audio", np.concatenate([np.zeros(0, np.float32), *kept]))
 
-    def _too_long(self) -> RenderError:
-        return RenderError(f"it is longer than {self.max_seconds:g} s; send a shorter one")
+
+def _checked(samples: np.ndarray) -> np.ndarray:
+    """Samples, float32 from -1 to 1; louder ones are clipped.
+
+    Raises:
+        RenderError: some are not finite.
+    """
+    if not np.isfinite(samples).all():
+        raise RenderError("it has samples that are not finite")
+    return np.clip(samples, -1, 1).astype(np.float32)
+
+
+def _resampled(stream: soxr.ResampleStream | None, samples: np.ndarray) -> np.ndarray:
+    return samples if stream is None else stream.resample_chunk(samples)
 
 
 def _is_known(data: bytes) -> bool:

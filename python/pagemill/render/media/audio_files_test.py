@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
+import soxr
 
 from pagemill.config import MediaConfig
 from pagemill.render.errors import RenderError
@@ -17,7 +19,9 @@ from pagemill.render.media.audio_files import AudioFiles
 from pagemill.render.media.data_url import audio_url, data_of
 from pagemill.render.media.media_files import open_files
 
+RATE = 16_000
 FILES = AudioFiles(max_bytes=2**20, max_seconds=2)
+FILES_OF_5_S = AudioFiles(max_bytes=2**20, max_seconds=5)
 
 
 def tone(seconds: float = 0.5, rate: int = 16_000) -> np.ndarray:
@@ -71,6 +75,42 @@ def test_channels_are_averaged():
         np.testing.assert_allclose(audio.values, tone() / 2, atol=1e-6)
 
 
+def test_resampling_in_blocks_is_that_of_the_whole():
+    samples = np.random.default_rng(0).uniform(-1, 1, 88_200).astype(np.float32)
+    audio = FILES.read(file_of(samples, 44_100, subtype="FLOAT"))
+    expected = soxr.resample(samples, 44_100, 16_000)
+    np.testing.assert_allclose(audio.values, expected, atol=1e-6)
+
+
+def test_louder_samples_are_clipped():
+    samples = np.array([3e38, -1e20, 0.5, 1.25], np.float32)
+    for audio in (
+        FILES.read(file_of(samples, subtype="FLOAT")),
+        FILES.read_opened((samples, RATE)),
+    ):
+        np.testing.assert_array_equal(audio.values, [1, -1, 0.5, 1])
+
+
+def test_the_rate_of_a_file_does_not_decide_what_is_kept():
+    """While it is decoded, either."""
+    data = file_of(np.zeros((25 * 2**16, 1), np.int16), 655_350, "FLAC", "PCM_16")
+    FILES_OF_5_S.read(data)  # once, so that modules are loaded
+    tracemalloc.start()
+    audio = FILES_OF_5_S.read(data)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(audio.values) == pytest.approx(25 * 2**16 * RATE / 655_350, abs=2)
+    assert peak < 2**21, "all samples at the file's rate have 6.5 MB"
+
+
+def unmeasured_flac() -> bytes:
+    """Of an encoder that wrote to a pipe."""
+    data = bytearray(file_of(tone(), kind="FLAC"))
+    data[21] &= 0xF0  # 36 bits: the number of samples
+    data[22:26] = bytes(4)
+    return bytes(data)
+
+
 def test_an_empty_file_has_no_samples():
     assert FILES.read(file_of(tone(0))).values.shape == (0,)
 
@@ -86,6 +126,10 @@ def test_an_empty_file_has_no_samples():
         (file_of(tone(2.1), kind="MP3"), "longer than 2 s"),
         (file_of(np.zeros((10, 33))), "33 channels"),
         (file_of(tone(), 1_000), "1000 samples a second"),
+        (file_of(np.zeros((30_000, 32), np.int16)), "more than 768000 samples in its channels"),
+        (file_of(np.array([0, np.nan]), subtype="FLOAT"), "samples that are not finite"),
+        (file_of(np.array([0, -np.inf]), subtype="DOUBLE"), "samples that are not finite"),
+        (unmeasured_flac(), "does not say how long it is"),
     ],
 )
 def test_refusals(data: bytes, why: str):
@@ -99,6 +143,9 @@ def test_refusals(data: bytes, why: str):
         (tone(2.1), 16_000, "longer than 2 s"),
         (tone(), 1, "1 samples a second"),
         (np.zeros((4, 33)), 16_000, "33 channels"),
+        (np.zeros((30_000, 32)), 16_000, "more than 768000 samples in its channels"),
+        (np.array([0, np.nan]), 16_000, "not finite"),
+        (np.array([0, np.inf]), 16_000, "not finite"),
         (np.zeros((2, 2, 2)), 16_000, r"\[samples, channels\], .* got float64 \[2, 2, 2\]"),
         (np.zeros(9, np.int16), 16_000, r"from -1 to 1, got int16 \[9\]"),
     ],

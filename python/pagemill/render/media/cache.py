@@ -17,8 +17,9 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
+from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.media_owner import MediaOwner
-from pagemill.inputs.prepared_media import MediaKind, PreparedMedia
+from pagemill.inputs.prepared_media import PreparedMedia
 
 _ENTRY_BYTES = 1024  # of an entry beside its array, about, without its key
 

@@ -15,11 +15,16 @@ def is_data_url(url: str) -> bool:
     return url[:5].lower() == "data:"
 
 
+def has_audio(audio: Mapping[str, Any]) -> bool:
+    """Whether the object of a part of type `input_audio` has a file."""
+    data = audio.get("data")
+    return isinstance(data, str) and data != ""
+
+
 def audio_url(audio: Mapping[str, Any]) -> str:
     """The object of a part of type `input_audio` as a data: URL; "" if it has no file. Its format
     does not matter: files say what they are."""
-    data = audio.get("data")
-    return f"data:audio/*;base64,{data}" if isinstance(data, str) and data else ""
+    return f"data:audio/*;base64,{audio['data']}" if has_audio(audio) else ""
 
 
 def data_of(url: str, max_bytes: int) -> bytes:

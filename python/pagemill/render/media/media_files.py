@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pagemill.config import MediaConfig
-from pagemill.inputs.prepared_media import MediaKind, PreparedMedia
+from pagemill.inputs.media_kind import MediaKind
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.render.errors import RenderError
 
 
@@ -24,7 +25,8 @@ class MediaFiles(Protocol):
         """What the file `data` holds, prepared for the model.
 
         Raises:
-          RenderError: it cannot be read, or exceeds a limit: then nothing was decoded.
+          RenderError: it cannot be read, or exceeds a limit. What its header says is compared with
+            limits before anything is decoded.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""How a family is asked for what is said in audio, and how its answers are read.
+"""Prompts by which a family of models transcribes audio, and how its outputs are read.
 
 family = table.open_transcription(row, checkpoint)
 wanted = family.checked(SpeechTask(language="de"))
@@ -67,8 +67,8 @@ class Transcription(Protocol):
 
     1. `checked` returns the task with what the family makes of it, or raises a RenderError about a
        field of the request.
-    2. `around` returns the prompt of a checked task whose language is known, or None if the family
-       needs none.
+    2. `around` returns the prompt of a checked task, whose language is known unless the family has
+       no probe.
     3. `spans` divides an output that has timestamps.
     """
 

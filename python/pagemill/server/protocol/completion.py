@@ -60,8 +60,10 @@ def prompts(prompt: object, param: str = "prompt") -> list[TextOrIds]:
     """The prompts of a request: a string, token ids, or a list of either.
 
     Raises:
-        ApiError: 400 for another shape, or more than MAX_PROMPTS.
+        ApiError: 400 for none, another shape, or more than MAX_PROMPTS.
     """
+    if prompt is None:
+        raise invalid_body(f"`{param}` is required.", param)
     if isinstance(prompt, str):
         return [prompt]
     items = cast(list[Any], prompt) if isinstance(prompt, list) else []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
-from pagemill.inputs.prepared_media import MediaKind
-from pagemill.render.media.data_url import audio_url
+from pagemill.inputs.media_kind import MediaKind
+from pagemill.render.media.data_url import audio_url, has_audio
 from pagemill.server.errors import bad_request
 
 MAX_UUID_CHARS = 256
@@ -83,7 +83,7 @@ def check_media(part: Mapping[str, Any], where: str, param: str) -> None:
     """
     field = part["type"]
     is_named, value = check_uuid(part, where, param), part.get(field)
-    if _url_of(part) or (is_named and has_no_url(value)):
+    if _has_file(part) or (is_named and has_no_url(value)):
         return
     form = '{"url": URL}: a data: URL, or one of a host that the server allows'
     if field == _FILE_PART:
@@ -113,6 +113,14 @@ def check_uuid(part: Mapping[str, Any], where: str, param: str) -> bool:
 def has_no_url(value: Any) -> bool:
     """Whether a part's field such as `image_url` is left out, for media that the server has."""
     return value is None or value == {} or value == {"url": None}
+
+
+def _has_file(part: Mapping[str, Any]) -> bool:
+    """Whether `_url_of` is not empty; the file, which may be megabytes, is not copied."""
+    value = part.get(part["type"])
+    if part["type"] == _FILE_PART:
+        return isinstance(value, dict) and has_audio(cast(dict[str, Any], value))
+    return file_url(value) is not None
 
 
 def _url_of(part: Mapping[str, Any]) -> str:

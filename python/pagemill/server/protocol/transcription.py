@@ -26,8 +26,8 @@ class UploadedAudio(ABC):
     """The part of a form that is a file, and is in memory."""
 
     @abstractmethod
-    def content(self) -> bytes:
-        """All of it, until it is discarded."""
+    def take(self) -> bytes:
+        """All of it, once. It counts as in memory until it is discarded."""
 
     @abstractmethod
     def discard(self) -> None:

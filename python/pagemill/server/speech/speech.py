@@ -1,13 +1,17 @@
 """Files of audio as parts of prompts: decoded, cut into clips, and encoded as a model's tokens.
 
-async with speech.uploads.upload(speech.max_bytes) as file:
+async with speech.uploads.upload(expected_bytes) as file:
     ...
-    sounds = await speech.sounds(file)
-prompts = [sound.within(speech.family.around(task)) for sound in sounds]
+    sounds = await speech.sounds(file, check_number)
+prompts = [sound.within(speech.family.around(task)) for sound in sounds.clips]
+...
+sounds.release()
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +34,12 @@ from pagemill.server.media import MAX_PREPARED_BYTES, Media
 from pagemill.server.protocol.transcription import UploadedAudio
 from pagemill.server.speech.upload import AudioUploads
 
-_READ_AT_ONCE = 4  # files whose samples are in memory
+_LOGGER = logging.getLogger("pagemill.server")
+
+READ_AT_ONCE = 4
+"""Files whose samples are in memory."""
+MAX_FEATURE_BYTES = 2**29
+"""Of all requests, from when they are read to the end of what is generated."""
 
 
 class ClipTimes(NamedTuple):
@@ -58,6 +67,21 @@ class Sound(NamedTuple):
         )
 
 
+class Sounds:
+    """All clips of a file, and the room that their features take."""
+
+    def __init__(self, clips: Sequence[Sound], released: Callable[[], None]) -> None:
+        """`released` is called once."""
+        self.clips = clips
+        self._released: Callable[[], None] | None = released
+
+    def release(self) -> None:
+        """The features are not used any more. Idempotent."""
+        if self._released is not None:
+            self._released()
+            self._released = None
+
+
 class Speech:
     """Of one model that transcribes. Belongs to one event loop."""
 
@@ -66,7 +90,8 @@ class Speech:
         self.family = family
         self.uploads = AudioUploads()
         self._media = media
-        self._room = Capacity(_READ_AT_ONCE)
+        self._room = Capacity(READ_AT_ONCE)
+        self._features = Capacity(MAX_FEATURE_BYTES)
 
     @property
     def max_bytes(self) -> int:
@@ -77,30 +102,31 @@ class Speech:
         """
         return self._media.max_bytes("audio", "file")
 
-    async def sounds(self, file: UploadedAudio) -> list[Sound]:
-        """The clips of `file`, which is discarded.
+    async def sounds(self, file: UploadedAudio, check_number: Callable[[int], None]) -> Sounds:
+        """The clips of `file`, which is discarded. The caller releases the result.
+
+        `check_number` is called with how many there are before any is encoded.
 
         Raises:
-            ApiError: 400: it cannot be read, or is too long.
+            ApiError: 400: it cannot be read, or is too long; what `check_number` raises.
         """
         await self._room.take(1)
         try:
-            audio = await self._media.read_file("audio", file.content(), "file")
+            audio = await self._media.read_file("audio", file.take(), "file")
+            file.discard()
+            clips = cut(audio.values, RATE, self.family.max_clip_s)
+            check_number(len(clips))
             sounds: list[Sound] = []
             size = 0
-            for clip in cut(audio.values, RATE, self.family.max_clip_s):
+            for clip in clips:
                 sounds.append(await self._sound(clip))
                 size += sum(item.features.rows.nbytes for item in sounds[-1].tokens.media)
-                if size > MAX_PREPARED_BYTES:
-                    raise bad_request(
-                        f"`file` has {len(audio.values) / RATE:.0f} seconds of audio, of which"
-                        f" {clip.start_s:.0f} can be read at once: send it in parts.",
-                        "file",
-                    )
-            return sounds
+                _check_size(size * len(clips) / len(sounds), len(audio.values) / RATE)
+            # The next file is read when there is room for the features of this one.
+            await self._features.take(size)
+            return Sounds(sounds, lambda: self._features.give(size))
         finally:
             self._room.give(1)
-            file.discard()
 
     async def _sound(self, clip: Clip) -> Sound:
         prompt = RenderedPrompt.of([self.family.placeholder])
@@ -111,12 +137,23 @@ class Speech:
         return Sound(placed, ClipTimes(clip.start_s, clip.duration_s))
 
 
+def _check_size(feature_bytes: float, duration_s: float) -> None:
+    """`feature_bytes` are those of the file, by its clips so far."""
+    if feature_bytes > MAX_PREPARED_BYTES:
+        longest_s = duration_s * MAX_PREPARED_BYTES / feature_bytes
+        raise bad_request(
+            f"`file` has {duration_s:.0f} seconds of audio, of which {longest_s:.0f} can be read"
+            " at once: send it in parts.",
+            "file",
+        )
+
+
 def open_speech(source: RenderSource, renderer: AnyRenderer, media: Media) -> Speech | None:
-    """What reads audio for the model of `source`; None if it transcribes nothing.
+    """What reads audio for the model of `source`; None if it transcribes nothing, or if its files
+    lack something that is needed for it and it chats.
 
     Raises:
-        RenderError: its files lack something that is needed, or no tokenizer is loaded and it does
-            nothing else.
+        RenderError: they lack something, or no tokenizer is loaded, and it does nothing else.
     """
     row = find(source.config)
     if row is None:
@@ -126,7 +163,13 @@ def open_speech(source: RenderSource, renderer: AnyRenderer, media: Media) -> Sp
             return None
         raise RenderError("--skip-tokenizer-init: a model that transcribes needs its tokenizer")
     checkpoint = SpeechCheckpoint(renderer.tokenizer, source.config, Path(source.path))
-    return Speech(open_transcription(row, checkpoint), media)
+    try:
+        return Speech(open_transcription(row, checkpoint), media)
+    except RenderError as error:
+        if not row.chats:
+            raise
+        _LOGGER.warning("no transcriptions: %s", error.message)
+        return None
 
 
 def generating_tasks(source: RenderSource, speech: Speech | None) -> frozenset[Task]:

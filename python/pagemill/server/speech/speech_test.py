@@ -16,7 +16,6 @@ from pagemill.server.caller import Caller
 from pagemill.server.endpoints.table import ENDPOINTS
 from pagemill.server.keys import ApiKey
 from pagemill.server.limits.limiter import KeyLimits
-from pagemill.server.speech import upload
 from pagemill.server.testing.fake_server import EOS, FakeServer, fake_server
 from pagemill.server.testing.fake_speech import MAX_FILE_BYTES, fake_speech
 
@@ -226,24 +225,6 @@ def test_models_of_text_refuse_audio() -> None:
         async with fake_server() as fake:
             answer = await fake.client.post(PATH, files={"file": b"a"})
             assert answer.status_code == 404 and "generates text" in answer.text
-
-    asyncio.run(main())
-
-
-def test_uploads_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upload, "MAX_WAITING", 1)
-
-    async def main() -> None:
-        uploads = upload.AudioUploads()
-        async with uploads.upload(10) as first:
-            with pytest.raises(Exception, match="Too many requests send audio"):
-                async with uploads.upload(10):
-                    pass
-            await first.write(b"abc")
-            assert first.content() == b"abc"
-            first.discard()  # what was read makes room while it is transcribed
-            async with uploads.upload(10) as second:
-                assert second.content() == b""
 
     asyncio.run(main())
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 from pagemill.render.errors import RenderError
 from pagemill.render.transcription.base import LanguageProbe, SpeechTask
 from pagemill.server.caller import Caller
-from pagemill.server.errors import bad_request
+from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.generation import Generation
 from pagemill.server.output_limits import NO_LIMITS, OutputLimits
 from pagemill.server.pipeline import GenerationOptions, Pipeline
@@ -22,7 +24,7 @@ from pagemill.server.protocol.transcription import (
     speech_sampling,
 )
 from pagemill.server.respond import whole_choices
-from pagemill.server.speech.speech import ClipTimes, Sound, Speech
+from pagemill.server.speech.speech import ClipTimes, Sound, Sounds, Speech
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,6 @@ async def start_speech(
     """
     check_speech(request)
     task = _checked(speech, request)
-    sounds = await speech.sounds(request.file)
-    pipeline.check_choices(len(sounds), 1, "file")
     options = GenerationOptions(
         max_tokens=request.max_completion_tokens,
         default_max_tokens=None,
@@ -61,20 +61,55 @@ async def start_speech(
         caller=caller,
         param="file",
     )
-    probe, no_speech = speech.family.probe, list[float | None]()
-    if probe is not None:
-        is_listed = request.response_format == "verbose_json" and probe.no_speech is not None
-        is_unknown = task.language is None and bool(probe.languages)
-        if is_listed or is_unknown:
-            probed = sounds if is_listed else sounds[:1]
-            language, no_speech = await _probed(pipeline, probe, probed, options)
+    sounds = await _read(pipeline, speech, request, options.deadline)
+    try:
+        probed = _to_probe(speech.family.probe, request, task, sounds.clips)
+        no_speech = list[float | None]()
+        if probed is not None:
+            language, no_speech = await _probed(pipeline, *probed, options)
             task = task._replace(language=task.language or language)
-    prompts = [sound.within(speech.family.around(task)) for sound in sounds]
-    sampling = speech_sampling(request, speech.family.token_biases)
-    generation = await pipeline.generate(prompts, sampling, options)
-    no_speech += [None] * (len(sounds) - len(no_speech))
-    times = [sound.times for sound in sounds]  # without features, which the engine has now
+        prompts = [sound.within(speech.family.around(task)) for sound in sounds.clips]
+        sampling = speech_sampling(request, speech.family.token_biases)
+        generation = await pipeline.generate(prompts, sampling, options)
+    except BaseException:
+        sounds.release()
+        raise
+    generation.on_close = sounds.release
+    no_speech += [None] * (len(prompts) - len(no_speech))
+    times = [sound.times for sound in sounds.clips]
     return StartedSpeech(generation, times, task.language, no_speech)
+
+
+async def _read(
+    pipeline: Pipeline, speech: Speech, request: SpeechRequest, deadline: float | None
+) -> Sounds:
+    """The audio; waits for its turn and reads it until `deadline`."""
+    left_s = None if deadline is None else deadline - time.monotonic()
+    try:
+        async with asyncio.timeout(left_s):
+            return await speech.sounds(
+                request.file, lambda number: pipeline.check_choices(number, 1, "file")
+            )
+    except TimeoutError:
+        raise ApiError(
+            504, "The audio was not read within the request's time (--request-timeout)."
+        ) from None
+
+
+def _to_probe(
+    probe: LanguageProbe | None,
+    request: SpeechRequest,
+    task: SpeechTask,
+    sounds: Sequence[Sound],
+) -> tuple[LanguageProbe, Sequence[Sound]] | None:
+    """The probe and the clips that it is for; None if nothing of it is needed."""
+    if probe is None:
+        return None
+    if request.response_format == "verbose_json" and probe.no_speech is not None:
+        return probe, sounds
+    if task.language is None and probe.languages:
+        return probe, sounds[:1]
+    return None
 
 
 def _checked(speech: Speech, request: SpeechRequest) -> SpeechTask:

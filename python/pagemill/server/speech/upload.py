@@ -3,23 +3,71 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 
-from pagemill.server.capacity import Capacity
 from pagemill.server.errors import ApiError
 from pagemill.server.protocol.transcription import UploadedAudio
 
 MAX_WAITING = 256
 """Requests that send audio, or whose audio is read."""
-_MAX_BYTES = 2**28  # of all of them, by the most that each may send
+MAX_BYTES = 2**28
+"""Of what all of them have sent, or more of a single one."""
+
+
+class AudioUploads:
+    """All uploads of a server. Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._num_waiting = 0
+        self._num_bytes = 0
+
+    @contextlib.asynccontextmanager
+    async def upload(self, expected_bytes: int) -> AsyncGenerator[AudioUpload]:
+        """A file, discarded at the end. Only what has come of its `expected_bytes`, 0 if they are
+        not known, takes room.
+
+        Raises:
+            ApiError: 429: too many wait, or there is no room for the file.
+        """
+        if self._num_waiting >= MAX_WAITING:
+            raise ApiError(429, "Too many requests send audio, or wait to; try again.")
+        self._check_room(0, expected_bytes)
+        self._num_waiting += 1
+        upload = AudioUpload(self)
+        try:
+            yield upload
+        finally:
+            upload.discard()
+
+    def grow(self, has: int, size: int) -> None:
+        """A file that `has` so many bytes has `size` more.
+
+        Raises:
+            ApiError: 429: there is no room.
+        """
+        self._check_room(has, size)
+        self._num_bytes += size
+
+    def discarded(self, size: int) -> None:
+        """A file of `size` bytes is gone."""
+        self._num_waiting -= 1
+        self._num_bytes -= size
+
+    def _check_room(self, has: int, size: int) -> None:
+        is_alone = self._num_bytes == has
+        if self._num_bytes + size > MAX_BYTES and not is_alone:
+            raise ApiError(
+                429, f"Requests send more than {MAX_BYTES} bytes of audio at once; try again."
+            )
 
 
 class AudioUpload(UploadedAudio):
     """A file, as its bytes come."""
 
-    def __init__(self, discarded: Callable[[], None]) -> None:
+    def __init__(self, uploads: AudioUploads) -> None:
+        self._uploads = uploads
         self._content = bytearray()
-        self._discarded = discarded
+        self._size = 0
         self._is_discarded = False
 
     async def begin(self, filename: str | None) -> None:
@@ -34,49 +82,24 @@ class AudioUpload(UploadedAudio):
             )
 
     async def write(self, data: bytes) -> None:
-        """Appends `data`."""
+        """Appends `data`.
+
+        Raises:
+            ApiError: 429: there is no room.
+        """
+        self._uploads.grow(self._size, len(data))
+        self._size += len(data)
         self._content += data
 
-    def content(self) -> bytes:
+    def take(self) -> bytes:
         """See `UploadedAudio`."""
-        return bytes(self._content)
+        content = bytes(self._content)
+        self._content = bytearray()
+        return content
 
     def discard(self) -> None:
         """See `UploadedAudio`."""
         if not self._is_discarded:
             self._is_discarded = True
             self._content = bytearray()
-            self._discarded()
-
-
-class AudioUploads:
-    """All uploads of a server. Belongs to one event loop."""
-
-    def __init__(self) -> None:
-        self._num_waiting = 0
-        self._room = Capacity(_MAX_BYTES)
-
-    @contextlib.asynccontextmanager
-    async def upload(self, max_bytes: int) -> AsyncGenerator[AudioUpload]:
-        """A file of at most `max_bytes`, which the caller sees to; discarded at the end.
-
-        Raises:
-            ApiError: 429: too many wait.
-        """
-        if self._num_waiting >= MAX_WAITING:
-            raise ApiError(429, "Too many requests send audio, or wait to; try again.")
-        self._num_waiting += 1
-        try:
-            await self._room.take(max_bytes)
-        except BaseException:
-            self._num_waiting -= 1
-            raise
-        upload = AudioUpload(lambda: self._discarded(max_bytes))
-        try:
-            yield upload
-        finally:
-            upload.discard()
-
-    def _discarded(self, max_bytes: int) -> None:
-        self._num_waiting -= 1
-        self._room.give(max_bytes)
+            self._uploads.discarded(self._size)

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.media_owner import MediaOwner
-from pagemill.inputs.prepared_media import MediaKind, PreparedMedia
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures, MediaItem, RenderedPrompt
 from pagemill.render.errors import RenderError
 from pagemill.render.transcription.base import Around, LanguageProbe, Span, SpeechTask

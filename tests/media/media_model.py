@@ -1,4 +1,4 @@
-"""A tiny model with images on disk, run through the engine and compared with `transformers`."""
+"""A tiny model with media on disk, run through the engine and compared with `transformers`."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ from tokenizers.models import WordLevel
 
 from tests.families.divided import check_ranks, check_stages
 
+Item = ImageInput
+"""An image, or samples of audio."""
 GENERATED = 6
 _TOLERANCE = 1e-4  # as in tests/families
 
-# Logits [tokens, vocabulary] of token ids with images, by `transformers`.
+# Logits [tokens, vocabulary] of token ids with media, by `transformers`.
 Reference = Callable[[list[int], Sequence[Any]], torch.Tensor]
 
 
@@ -45,7 +47,7 @@ def newer_name(name: str) -> str:
     return f"model.{name}"
 
 
-class ImageModel:
+class MediaTestModel:
     """A checkpoint of 257 tokens at `path`, and its reference in `transformers`. `argument` of
     `LLM.generate` has its media."""
 
@@ -64,7 +66,7 @@ class ImageModel:
         tokenizer.save(str(path / "tokenizer.json"))
 
     def check_divided(self) -> None:
-        """Ranks and stages compute the logits of a text without images."""
+        """Ranks and stages compute the logits of a text without media."""
         ids = text(7, 45)
         expected = self.reference(ids, []).numpy()
 
@@ -76,26 +78,26 @@ class ImageModel:
         check_ranks(source, BuildOptions(), steps, distance)
         check_stages(source, BuildOptions(), steps, distance)
 
-    def check_language_model_only(self, tower: str, image: ImageInput) -> None:
+    def check_language_model_only(self, tower: str, item: Item) -> None:
         """Without an encoder, whose tensors have `tower` in their names, text is computed as with
-        it, and images are refused."""
+        it, and media are refused."""
         source = ModelSource.open(self.path)
         whole, part = (build(source, BuildOptions(language_only=only)) for only in (False, True))
         assert whole.encoder is not None and tower in whole.encoder.program_text
         assert part.encoder is None and tower not in part.program_text
         prompt = text(1, 30)
-        with self.llm(limit_mm_per_prompt={"image": 0}) as llm:
+        with self.llm(limit_mm_per_prompt={self.argument.removesuffix("s"): 0}) as llm:
             (output,) = self.generate(llm, [prompt], [[]])
             self.check(output, [])
             with pytest.raises(EngineError, match="at most 0 are taken"):
-                self.generate(llm, [prompt], [[image]])
+                self.generate(llm, [prompt], [[item]])
             llm.update_weights(self.path)
             assert self.generate(llm, [prompt], [[]])[0].choices == output.choices
         with (
             self.llm(language_model_only=True) as llm,
-            pytest.raises(EngineError, match="takes no images"),
+            pytest.raises(EngineError, match=f"takes no {self.argument}"),
         ):
-            self.generate(llm, [prompt], [[image]])
+            self.generate(llm, [prompt], [[item]])
 
     @contextmanager
     def llm(self, **options: Any) -> Iterator[LLM]:
@@ -115,13 +117,13 @@ class ImageModel:
         self,
         llm: LLM,
         prompts: Sequence[Prompt],
-        images: Sequence[Sequence[ImageInput]],
+        media: Sequence[Sequence[Item]],
         **fields: Any,
     ) -> list[Output]:
         """The most likely tokens behind each prompt."""
         return llm.generate(
             prompts,
-            **{self.argument: images},
+            **{self.argument: media},
             temperature=0.0,
             max_tokens=GENERATED,
             ignore_eos=True,
@@ -130,25 +132,25 @@ class ImageModel:
         )
 
     def generate_together(
-        self, llm: LLM, prompts: Sequence[Prompt], images: Sequence[Sequence[ImageInput]]
+        self, llm: LLM, prompts: Sequence[Prompt], media: Sequence[Sequence[Item]]
     ) -> list[Output]:
         """`generate`, where no step runs until all requests wait: how often they are preempted
         does not depend on how fast they are submitted."""
         engine = llm._engine
         engine.pause("keep")
         with ThreadPoolExecutor(1) as thread:
-            outputs = thread.submit(self.generate, llm, prompts, images)
+            outputs = thread.submit(self.generate, llm, prompts, media)
             while engine.stats().num_waiting < len(prompts) and not outputs.done():
                 time.sleep(0.001)
             engine.resume()
             return outputs.result()
 
-    def check(self, output: Output, images: Sequence[ImageInput]) -> None:
+    def check(self, output: Output, media: Sequence[Item]) -> None:
         """Each token of the output is what `transformers` chooses there, and its log probabilities,
         if there are any, are those of `transformers`."""
         choice = output.choices[0]
         tokens = choice.token_ids
-        logits = self.reference(output.prompt_token_ids + tokens[:-1], images)
+        logits = self.reference(output.prompt_token_ids + tokens[:-1], media)
         rows = logits[len(output.prompt_token_ids) - 1 :]
         assert tokens == rows.argmax(-1).tolist() and len(tokens) == GENERATED
         if choice.logprobs is None:

@@ -1,0 +1,8 @@
+"""Kinds of media in prompts."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+MediaKind = Literal["image", "audio"]
+"""As limits, chat templates and placeholders tell media apart."""

@@ -1,0 +1,70 @@
+"""Tests of pagemill.server.threads."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from pagemill.server.threads import Threads
+
+
+async def _settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0.001)
+
+
+def _run(test: Callable[[Threads, threading.Event], Awaitable[None]]) -> None:
+    """Runs `test` with one thread, and what its work waits for."""
+    release = threading.Event()
+    try:
+        asyncio.run(asyncio.wait_for(test(Threads(1, "test"), release), 20))
+    finally:
+        release.set()
+
+
+def test_results_and_failures() -> None:
+    async def body(threads: Threads, _: threading.Event) -> None:
+        assert await threads.run(max, 1, 2) == 2
+        with pytest.raises(ZeroDivisionError):
+            await threads.run(divmod, 1, 0)
+        assert await threads.run(max, 3, 2) == 3
+
+    _run(body)
+
+
+def test_work_that_has_begun_is_waited_for() -> None:
+    async def body(threads: Threads, release: threading.Event) -> None:
+        begun = asyncio.create_task(threads.run(release.wait, 5))
+        await _settle()
+        for _ in range(2):
+            begun.cancel()
+            await _settle()
+            assert not begun.done()
+        after = asyncio.create_task(threads.run(max, 1, 2))
+        await _settle()
+        assert not after.done(), "the thread is in use"
+        release.set()
+        with pytest.raises(asyncio.CancelledError):
+            await begun
+        assert await after == 2
+
+    _run(body)
+
+
+def test_work_that_has_not_begun_never_does() -> None:
+    async def body(threads: Threads, release: threading.Event) -> None:
+        first = asyncio.create_task(threads.run(release.wait, 5))
+        await _settle()
+        ran: list[int] = []
+        waiting = asyncio.create_task(threads.run(ran.append, 1))
+        await _settle()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        release.set()
+        assert await first
+        await threads.run(ran.append, 2)
+        assert ran == [2]
+
+    _run(body)
