@@ -13,12 +13,11 @@ import torch
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.runner.build import BuildOptions, build
-from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 from transformers import CohereConfig, PreTrainedModel
 
-from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.media_model import MediaTestModel, encoded, encoder_outputs, text
 from tests.media.tiny_tiled_models import (
     COHERE_PLACEHOLDER,
     COHERE_TILE,
@@ -122,29 +121,13 @@ def test_command_r_with_an_inner_layer_of_the_tower(tmp_path: Path) -> None:
 
 
 def test_encoders_of_both_executors(model: MediaTestModel) -> None:
-    from pagemill import _native
-
     encoder = build(ModelSource.open(model.path), BuildOptions()).encoder
     assert encoder is not None and encoder.layout is not None
     parts = encoder.layout(PreparedMedia("image", FEW))
     items = [encoder.features(part) for part in parts if isinstance(part, PreparedMedia)]
-    tokens = np.arange(16 * len(items), dtype=np.int32)
-    batch = {
-        "token_ids": tokens * 0,
-        "positions": tokens % 16,
-        "query_start": np.arange(len(items) + 1, dtype=np.int32) * 16,
-        "seq_lens": np.full(len(items), 16, np.int32),
-        "logits_rows": tokens[:0],
-        "media_rows": tokens[::4],
-        "kv": [],
-        "inputs": {"features": np.concatenate([item.rows for item in items])},
-    }
-    native = _native.NativeExecutor(
-        encoder.program_text, _native.ExecutorOptions(activation_dtype="f32")
-    )
-    expected = TorchExecutor(encoder.program_text, TorchOptions())(batch)["embeddings"]
+    native, expected = encoder_outputs(encoder, items)
     assert len(expected) == sum(item.tokens for item in items) == 12
-    np.testing.assert_allclose(native(batch)["embeddings"], expected, rtol=0, atol=2e-5)
+    np.testing.assert_allclose(native, expected, rtol=0, atol=2e-5)
 
 
 def test_published_towers_have_other_names(model: MediaTestModel, tmp_path: Path) -> None:

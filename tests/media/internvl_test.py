@@ -12,12 +12,11 @@ import torch
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.runner.build import BuildOptions, build
-from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, PreTrainedConfig, PreTrainedModel, Qwen3Config
 
-from tests.media.media_model import MediaTestModel, encoded, newer_name, text
+from tests.media.media_model import MediaTestModel, encoded, encoder_outputs, newer_name, text
 from tests.parity.tiny_models import (
     INTERNVL_PLACEHOLDER,
     INTERNVL_TILE,
@@ -124,36 +123,18 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_encoders_of_both_executors(variant: str, tmp_path: Path) -> None:
-    from pagemill import _native
 
     torch.manual_seed(0)
     reference = save(internvl(**VARIANTS[variant]), tmp_path)
     with torch.inference_mode():
-        found = reference.get_image_features(torch.tensor(FEW)).pooler_output
-        expected = found.reshape(-1, found.shape[-1]).numpy()
+        rows = reference.get_image_features(torch.tensor(FEW)).pooler_output
+        expected = rows.reshape(-1, rows.shape[-1]).numpy()
     encoder = build(ModelSource.open(tmp_path), BuildOptions()).encoder
     assert encoder is not None and encoder.layout is not None
     parts = encoder.layout(PreparedMedia("image", FEW))
     items = [encoder.features(part) for part in parts if isinstance(part, PreparedMedia)]
-    tokens = np.arange(17 * len(items), dtype=np.int32)
-    features = np.stack([item.rows for item in items])
-    batch = {
-        "token_ids": tokens * 0,
-        "positions": tokens % 17,
-        "query_start": np.arange(len(items) + 1, dtype=np.int32) * 17,
-        "seq_lens": np.full(len(items), 17, np.int32),
-        "logits_rows": tokens[:0],
-        "media_rows": tokens[tokens % 17 % 4 == 1],
-        "kv": [],
-        "inputs": {"features": np.pad(features, ((0, 0), (1, 0), (0, 0))).reshape(len(tokens), -1)},
-    }
-    for run in (
-        _native.NativeExecutor(
-            encoder.program_text, _native.ExecutorOptions(activation_dtype="f32")
-        ),
-        TorchExecutor(encoder.program_text, TorchOptions()),
-    ):
-        np.testing.assert_allclose(run(batch)["embeddings"], expected, rtol=0, atol=2e-5)
+    for found in encoder_outputs(encoder, items):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
 
 
 _TEXTS: dict[str, PreTrainedConfig] = {

@@ -11,11 +11,10 @@ import torch
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.runner.build import BuildOptions, build
-from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
 from transformers import PreTrainedModel
 
-from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.media_model import MediaTestModel, encoded, encoder_outputs, text
 from tests.media.tiny_tiled_models import LLAMA4_PLACEHOLDER, LLAMA4_TILE, LLAMA4_WORDS, llama4
 from tests.parity.tiny_models import save
 
@@ -89,32 +88,13 @@ def test_steps_may_end_inside_a_tile(model: MediaTestModel, step: int) -> None:
 
 
 def test_encoders_of_both_executors(model: MediaTestModel) -> None:
-    from pagemill import _native
-
     encoder = build(ModelSource.open(model.path), BuildOptions()).encoder
     assert encoder is not None and encoder.layout is not None
     parts = encoder.layout(PreparedMedia("image", *WIDE))
     items = [encoder.features(part) for part in parts if isinstance(part, PreparedMedia)]
-    tokens = np.arange(17 * len(items), dtype=np.int32)
-    features = np.stack([item.rows for item in items])
-    positions = np.stack([item.positions.rows for item in items if item.positions is not None])
-    batch = {
-        "token_ids": tokens * 0,
-        "positions": tokens % 17,
-        "grid_positions": np.pad(positions, ((0, 0), (1, 0), (0, 0))).reshape(-1, 3),
-        "query_start": np.arange(len(items) + 1, dtype=np.int32) * 17,
-        "seq_lens": np.full(len(items), 17, np.int32),
-        "logits_rows": tokens[:0],
-        "media_rows": tokens[tokens % 17 % 4 == 1],
-        "kv": [],
-        "inputs": {"features": np.pad(features, ((0, 0), (1, 0), (0, 0))).reshape(len(tokens), -1)},
-    }
-    native = _native.NativeExecutor(
-        encoder.program_text, _native.ExecutorOptions(activation_dtype="f32")
-    )
-    expected = TorchExecutor(encoder.program_text, TorchOptions())(batch)["embeddings"]
+    native, expected = encoder_outputs(encoder, items)
     assert len(expected) == sum(item.tokens for item in items) == 16
-    np.testing.assert_allclose(native(batch)["embeddings"], expected, rtol=0, atol=2e-5)
+    np.testing.assert_allclose(native, expected, rtol=0, atol=2e-5)
 
 
 def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:

@@ -14,7 +14,6 @@ from pagemill import _native
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.runner.build import BuildOptions, build
-from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 from transformers import (
@@ -26,7 +25,7 @@ from transformers import (
     VipLlavaForConditionalGeneration,
 )
 
-from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.media_model import MediaTestModel, encoded, encoder_outputs, text
 from tests.parity.tiny_models import LLAVA_IMAGE, LLAVA_PLACEHOLDER, llava, make, save
 
 TOKENS = 9  # of an image
@@ -127,7 +126,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 def test_encoders_of_both_executors(changes: dict[str, Any], tmp_path: Path) -> None:
-    from pagemill import _native
 
     torch.manual_seed(0)
     reference = save(llava(**changes), tmp_path)
@@ -138,26 +136,9 @@ def test_encoders_of_both_executors(changes: dict[str, Any], tmp_path: Path) -> 
     encoder = build(ModelSource.open(tmp_path), BuildOptions()).encoder
     assert encoder is not None
     assert encoder.traits.tokens * 2 == len(expected)
-    tokens = np.arange(20, dtype=np.int32)
-    rows = np.stack([encoder.features(PreparedMedia("image", p)).rows for p in pixels])
-    with_class_tokens = np.pad(rows, ((0, 0), (1, 0), (0, 0))).reshape(20, -1)
-    batch = {
-        "token_ids": tokens * 0,
-        "positions": tokens % 10,
-        "query_start": np.array([0, 10, 20], np.int32),
-        "seq_lens": np.array([10, 10], np.int32),
-        "logits_rows": tokens[:0],
-        "media_rows": tokens[tokens % 10 != 0],
-        "kv": [],
-        "inputs": {"features": with_class_tokens},
-    }
-    for run in (
-        _native.NativeExecutor(
-            encoder.program_text, _native.ExecutorOptions(activation_dtype="f32")
-        ),
-        TorchExecutor(encoder.program_text, TorchOptions()),
-    ):
-        np.testing.assert_allclose(run(batch)["embeddings"], expected, rtol=0, atol=2e-5)
+    items = [encoder.features(PreparedMedia("image", p)) for p in pixels]
+    for found in encoder_outputs(encoder, items):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
 
 
 SIGLIP = SiglipVisionConfig(

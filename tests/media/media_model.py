@@ -14,10 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from pagemill import _native
 from pagemill.engine.llm import LLM, Output, Prompt
 from pagemill.engine.offline_media import ImageInput
 from pagemill.engine.outputs import EngineError
-from pagemill.runner.build import BuildOptions, build
+from pagemill.inputs.rendered_prompt import MediaFeatures
+from pagemill.runner.build import BuildOptions, BuiltEncoder, build
+from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
 from tokenizers import Tokenizer
 from tokenizers.decoders import WordPiece
@@ -162,3 +165,34 @@ class MediaTestModel:
 def encoded(llm: LLM) -> int:
     """The number of media items encoded so far."""
     return llm._loaded.core.runner.num_encoded_media
+
+
+def encoder_outputs(
+    encoder: BuiltEncoder, items: Sequence[MediaFeatures]
+) -> Iterator[npt.NDArray[np.float32]]:
+    """The embeddings of items of one size, one after the other, by each executor."""
+    traits = encoder.traits
+    each = traits.class_tokens + traits.rows
+    tokens = np.arange(each * len(items), dtype=np.int32)
+    row = tokens % each - traits.class_tokens
+
+    def with_class_tokens(rows: Sequence[np.ndarray]) -> np.ndarray:
+        padded = np.pad(np.stack(rows), ((0, 0), (traits.class_tokens, 0), (0, 0)))
+        return padded.reshape(len(tokens), -1)
+
+    batch = {
+        "token_ids": tokens * 0,
+        "positions": tokens % each,
+        "query_start": np.arange(len(items) + 1, dtype=np.int32) * each,
+        "seq_lens": np.full(len(items), each, np.int32),
+        "logits_rows": tokens[:0],
+        "media_rows": tokens[(row >= 0) & (row % max(1, traits.rows // traits.tokens) == 0)],
+        "kv": [],
+        "inputs": {"features": with_class_tokens([item.rows for item in items])},
+    }
+    if traits.grid:
+        positions = [item.positions.rows for item in items if item.positions is not None]
+        batch["grid_positions"] = with_class_tokens(positions)
+    options = _native.ExecutorOptions(activation_dtype="f32")
+    yield _native.NativeExecutor(encoder.program_text, options)(batch)["embeddings"]
+    yield TorchExecutor(encoder.program_text, TorchOptions())(batch)["embeddings"]

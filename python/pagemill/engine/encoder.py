@@ -97,7 +97,7 @@ class EncoderSizes:
             max_step_tokens=self.encoder_tokens,
             # With the native option, embeddings are each of as many rows, and items of fewer rows
             # fit, too. Items of one size are the largest of these.
-            any_size=traits.merged,
+            any_size=True,
             grid=traits.grid,
             text_rows=traits.encoder_decoder,
             tile_rows=traits.rows if traits.tiles else 0,

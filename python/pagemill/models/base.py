@@ -25,8 +25,8 @@ class ModelConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class MediaInputs:
-    """`rows` [media_rows, ...] of media: features for an encoder, embeddings for the model;
-    `tokens`, i32 [media_rows], is the step's token of each row."""
+    """`rows` of media: features [tokens, channels] for an encoder, embeddings [media_rows, width]
+    for the model; `tokens`, i32 [media_rows], are those that stand for media (`MediaTraits`)."""
 
     rows: Tensor
     tokens: Tensor
@@ -74,9 +74,8 @@ class MediaTraits:
 
     All items are alike, or they have `any_size`, a multiple of `rows` and as many times `tokens`;
     fewer rows may be at the end, which are read and make no embedding.
-    `MediaInputs` of the encoder has the features as [media_rows, channels]; if embeddings are each
-    `merged` from as many consecutive rows, as those of any size are, features are [tokens,
-    channels], zeros for class tokens, and `MediaInputs.tokens` is the first row of each embedding.
+    `MediaInputs` of the encoder has the features as [tokens, channels], zeros for class tokens, and
+    `MediaInputs.tokens` is the first of the consecutive rows that each embedding is made of.
     With a `grid`, rows have positions in time, row and column, which the encoder reads, and with a
     `token_grid` so have tokens, and the model reads them. `row_ends` are control tokens that a
     prompt has behind each row of an item's tokens but the last, and behind the last. With
@@ -93,7 +92,6 @@ class MediaTraits:
     tokens: int
     width: int
     placeholders: Mapping[MediaKind, int]
-    merged: bool = False
     any_size: bool = False
     grid: bool = False
     token_grid: bool = False

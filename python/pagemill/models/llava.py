@@ -93,7 +93,6 @@ class LlavaModel:
             tokens=self._tokens,
             width=self._text.traits.hidden_size,
             placeholders={"image": self._placeholder},
-            merged=True,  # from one row each: every token has features
         )
         return replace(self._text.traits, media=media)
 

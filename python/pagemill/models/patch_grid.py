@@ -141,7 +141,6 @@ class PatchGrid:
             tokens=self.tokens,
             width=width,
             placeholders={"image": placeholder},
-            merged=True,
             grid=grid,
         )
 

@@ -75,7 +75,6 @@ class PixtralModel:
             tokens=1,
             width=self._text.traits.hidden_size,
             placeholders={"image": self._placeholder},
-            merged=True,
             any_size=True,
             grid=True,
             row_ends=_ROW_ENDS,

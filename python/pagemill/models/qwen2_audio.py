@@ -73,7 +73,6 @@ class Qwen2AudioModel:
             tokens=1,
             width=self._text.traits.hidden_size,
             placeholders={"audio": self._placeholder},
-            merged=True,
             any_size=True,
             most_tokens=-(-self._encoder.max_tokens // _PAIR),  # a last single one is read, too
         )

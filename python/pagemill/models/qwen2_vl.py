@@ -86,7 +86,6 @@ class Qwen2VlModel:
             tokens=1,
             width=self._tower.result_width,
             placeholders={"image": self._placeholder},
-            merged=True,
             any_size=True,
             grid=True,
             token_grid=True,

@@ -94,7 +94,6 @@ class VoxtralModel:
             tokens=self._tokens,
             width=self._text.traits.hidden_size,
             placeholders={"audio": self._placeholder},
-            merged=True,
         )
         return replace(self._text.traits, media=media)
 

@@ -77,7 +77,6 @@ class WhisperModel:
             tokens=self.front,
             width=self._hidden_size,
             placeholders={"audio": self._placeholder},
-            merged=True,
             encoder_decoder=True,
         )
         return ModelTraits(

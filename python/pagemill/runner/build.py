@@ -323,8 +323,7 @@ def _trace_encoder(model: MediaModel, own: Weights) -> MediaTraits:
     media = model.traits.media
     assert media is not None
     trace = own.trace
-    rows = "tokens" if media.merged else "media_rows"
-    features = trace.input("features", ACT, (rows, media.channels))
+    features = trace.input("features", ACT, ("tokens", media.channels))
     tokens = trace.input("media_rows", "i32", ("media_rows",))
     positions = trace.input("positions", "i32", ("tokens",))
     grid = _grid_positions(trace) if media.grid else None

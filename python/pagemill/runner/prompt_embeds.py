@@ -33,7 +33,6 @@ def embeds_traits(model: Model, architecture: str) -> MediaTraits:
         tokens=1,
         width=width,
         placeholders={},
-        merged=True,
         any_size=True,
         most_tokens=ROWS_PER_ITEM,
     )
