@@ -7,6 +7,7 @@
 #include <memory>
 #include <numeric>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "sycl/device/onednn.h"
@@ -99,6 +100,37 @@ TEST_F(SyclDeviceTest, AGraphIsDoneWhenReplayed) {
   EXPECT_EQ(*Fetch(), ValuesPlus(0));
   for (int i = 0; i < 3; ++i) stream_->Replay(**graph);
   EXPECT_EQ(*Fetch(), ValuesPlus(6));
+}
+
+// All use the same kernel, with memory of their own.
+TEST_F(SyclDeviceTest, StreamsOfSeveralThreadsRecordAndReplayAtOnce) {
+  constexpr int kRounds = 100, kLaunches = 10;
+  const auto run = [](int32_t first) {
+    const device::DeviceMemory memory = *device().Allocate(sizeof(int32_t), "a test");
+    const auto stream = *device().NewStream();
+    const auto done = device().NewEvent();
+    const auto add_one = [&] {
+      LaunchKernel(*stream, {.module = kModule, .kernel = "add_one", .groups = 1, .group_size = 32},
+                   AddOneParams{.x = reinterpret_cast<int32_t*>(memory.data()), .size = 1});
+    };
+    for (int round = 0; round < kRounds; ++round) {
+      int32_t value = first;
+      stream->CopyToDevice(memory.data(), std::as_bytes(std::span(&value, 1)));
+      add_one();
+      stream->BeginCapture();
+      for (int i = 0; i < kLaunches; ++i) add_one();
+      const auto graph = stream->EndCapture();
+      ASSERT_TRUE(graph.ok()) << graph.status().ToString();
+      for (int i = 0; i < 2; ++i) stream->Replay(**graph);
+      stream->CopyToHost(std::as_writable_bytes(std::span(&value, 1)), memory.data());
+      stream->Record(*done);
+      ASSERT_TRUE(done->Synchronize().ok());
+      ASSERT_EQ(value, first + 1 + 2 * kLaunches) << "round " << round;
+    }
+  };
+  std::thread other(run, 1000);
+  run(0);
+  other.join();
 }
 
 TEST_F(SyclDeviceTest, AnErrorIsReportedByAllLaterEvents) {

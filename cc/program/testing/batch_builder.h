@@ -53,7 +53,7 @@ class BatchBuilder {
     logits_rows_.push_back(static_cast<int32_t>(token_ids_.size()) - 1);
   }
 
-  // Valid until the next call of a member function.
+  // Valid until the next call of a member function. Threads need a builder each.
   ops::StepBatch view() const {
     kv_.clear();
     for (const Table& table : tables_) {

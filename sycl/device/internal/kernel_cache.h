@@ -22,6 +22,9 @@ class KernelCache {
   // kInternal with the compiler's messages if the module cannot be compiled.
   StatusOr<::sycl::kernel> Find(const KernelModule& module, const std::string& kernel);
   Status Compile(const KernelModule& module);  // as the first Find() does
+  // Held while kernels get their parameters. All streams of a device use the same kernels, which
+  // the runtime does not lock when it finalizes or replays a graph of them.
+  std::unique_lock<std::mutex> LockParameters() { return std::unique_lock(parameters_mutex_); }
 
  private:
   using Bundle = ::sycl::kernel_bundle<::sycl::bundle_state::executable>;
@@ -29,7 +32,8 @@ class KernelCache {
   StatusOr<Bundle*> BundleOf(const KernelModule& module);
 
   const ::sycl::context context_;
-  std::mutex mutex_;
+  std::mutex parameters_mutex_;
+  std::mutex mutex_;  // of what follows
   std::map<const KernelModule*, Bundle> bundles_;
   std::map<std::pair<const KernelModule*, std::string>, ::sycl::kernel> kernels_;
 };

@@ -84,6 +84,7 @@ void QueueStream::EndPiece() {
   Enqueue([&] { recording_->end_recording(); });
   if (errors_->first().ok() && graph_status_.ok()) {
     graph_status_ = Guarded([&] {
+      const auto lock = kernels_.LockParameters();
       if (!recording_->get_nodes().empty()) pieces_.emplace_back(recording_->finalize());
     });
   }
@@ -95,7 +96,10 @@ void QueueStream::Replay(const device::Graph& graph) {
     if (const auto* exchange = std::get_if<Exchange>(&piece)) {
       Gather(exchange->from, exchange->bytes);
     } else {
-      Enqueue([&] { queue_.ext_oneapi_graph(std::get<Recorded>(piece)); });
+      Enqueue([&] {
+        const auto lock = kernels_.LockParameters();
+        queue_.ext_oneapi_graph(std::get<Recorded>(piece));
+      });
     }
   }
   ++num_replays_;
@@ -129,6 +133,7 @@ void QueueStream::Launch(const KernelLaunch& launch, std::span<const std::byte> 
   if (!kernel.ok()) return errors_->Add(kernel.status());
   const auto size = static_cast<size_t>(launch.group_size);
   Enqueue([&] {
+    const auto lock = kernels_.LockParameters();
     queue_.submit([&](::sycl::handler& handler) {
       handler.set_arg(0, experimental::raw_kernel_arg(params.data(), params.size()));
       handler.parallel_for(::sycl::nd_range<1>(static_cast<size_t>(launch.groups) * size, size),

@@ -176,9 +176,9 @@ StatusOr<DeviceLogits> RunDevice(const Program& program, const ExecutorOptions& 
                   std::to_string(second) + " times");
 }
 
-// The same, of a rank's part of a program.
+// The same, of a rank's part of a program. Each rank has steps of its own.
 StatusOr<DeviceLogits> RunRank(const std::string& text, const ExecutorOptions& options,
-                               const std::vector<BatchBuilder>& steps,
+                               const std::vector<BatchBuilder> steps,
                                const DeviceUnderTest& under_test,
                                std::shared_ptr<comm::SharedSegment> segment, int32_t rank) {
   PAGEMILL_ASSIGN_OR_RETURN(Program program, Program::Parse(text));
