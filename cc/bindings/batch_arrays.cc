@@ -134,6 +134,10 @@ void BatchArrays::CheckStep() const {
   for (int32_t r = 0; r < b.num_requests; ++r) {
     Require(b.query_start[r + 1] - b.query_start[r] <= b.seq_lens[r],
             "a request runs more tokens than its seq_lens");
+    if (b.item_ends == nullptr) continue;
+    const int32_t first = b.query_start[r];
+    RequireRange("item_ends", b.item_ends + first, b.query_start[r + 1] - first, 0,
+                 int64_t{b.seq_lens[r]} + 1);
   }
 }
 

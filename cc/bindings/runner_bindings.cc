@@ -338,7 +338,7 @@ void BindMediaEncoderOptions(nb::module_& m) {
           "__init__",
           [](MediaEncoderOptions* self, int32_t rows, int32_t channels, int32_t tokens,
              int32_t class_tokens, int32_t width, int32_t max_items, int32_t max_step_tokens,
-             bool any_size, bool grid, bool text_rows, int32_t tile_rows) {
+             bool any_size, bool grid, bool text_rows, bool item_ends, int32_t tile_rows) {
             new (self) MediaEncoderOptions{.format = {.rows = rows,
                                                       .channels = channels,
                                                       .tokens = tokens,
@@ -350,12 +350,13 @@ void BindMediaEncoderOptions(nb::module_& m) {
                                            .max_items = max_items,
                                            .max_step_tokens = max_step_tokens,
                                            .text_rows = text_rows,
+                                           .item_ends = item_ends,
                                            .tile_rows = tile_rows};
           },
           nb::kw_only(), nb::arg("rows"), nb::arg("channels"), nb::arg("tokens"),
           nb::arg("class_tokens") = 0, nb::arg("width"), nb::arg("max_items") = 1,
           nb::arg("max_step_tokens") = 0, nb::arg("any_size") = false, nb::arg("grid") = false,
-          nb::arg("text_rows") = false, nb::arg("tile_rows") = 0);
+          nb::arg("text_rows") = false, nb::arg("item_ends") = false, nb::arg("tile_rows") = 0);
 }
 
 void BindKvGroupOptions(nb::module_& m) {

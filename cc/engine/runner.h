@@ -39,6 +39,7 @@ struct RunnerLimits {
   int32_t encoder_cache_tokens = 0;     // embeddings kept; 0 = max_encoder_tokens
   step::MediaFormat media_format = {};  // what an item must be
   bool chunked_prefill = true;          // false: a prompt runs in one step (bidirectional models)
+  bool chunked_media_input = true;      // false: the tokens of a media item run in one step
   bool prefix_caching = true;           // false: KV of equal prefixes is not interchangeable
   // It replaces step::kPlaceholderTokenId, and runs such a token at the place that it has: several
   // decode steps of a request may be in flight, with drafts or without.

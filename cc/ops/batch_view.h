@@ -65,6 +65,10 @@ struct StepArrays {
   // [tokens] if the program declares it: 1 for tokens of the second text of a pair, which the model
   // reads together with a first one; otherwise 0 (step/request.h).
   const int32_t* token_types = nullptr;
+  // [tokens] if the program declares it: of a token of a media item whose tokens see each other,
+  // the position behind the item's last one; otherwise 0. The step has all tokens of an item that
+  // are not in the cache.
+  const int32_t* item_ends = nullptr;
 };
 
 // Arrays of the layers that share a block table.
@@ -186,6 +190,7 @@ inline constexpr ArrayInfo<StepArrays> kStepArrays[] = {
      .data = &StepArrays::token_types,
      .dim = Dim::kTokens,
      .if_declared = true},
+    {.name = "item_ends", .data = &StepArrays::item_ends, .dim = Dim::kTokens, .if_declared = true},
 };
 inline constexpr NumberInfo<KvArrays> kKvNumbers[] = {
     {"block_size", &KvArrays::block_size},

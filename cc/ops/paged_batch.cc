@@ -54,6 +54,16 @@ void PagedBatch::ShareBlocks(int32_t count) {
   view_.num_common_blocks = count;
 }
 
+void PagedBatch::SetItems(int32_t begin, int32_t end) {
+  for (const PagedRequest& request : requests_) {
+    const int32_t last = request.context + request.tokens;
+    for (int32_t p = request.context; p < last; ++p) {
+      item_ends_.push_back(p >= begin && p < end ? std::min(end, last) : 0);
+    }
+  }
+  view_.item_ends = item_ends_.data();
+}
+
 void PagedBatch::ForgetBlock(int64_t request, int32_t index) {
   block_table_[request * stride_ + index] = 1 << 30;
 }

@@ -1,9 +1,28 @@
 #include "cc/program/check_ops.h"
 
+#include <string>
+
+#include "cc/ops/batch_view.h"
 #include "cc/program/kv/kv_layout.h"
 #include "cc/program/operand_views.h"
 
 namespace pagemill::program {
+
+namespace {
+
+// An attribute with the name of an optional step array says that the op reads it.
+Status CheckStepArrays(const Program& program, const Op& op) {
+  for (const auto& info : ops::kStepArrays) {
+    if (!info.if_declared || op.attributes.GetInt(info.name, 0) == 0) continue;
+    if (program.Find(info.name).has_value()) continue;
+    const std::string name(info.name);
+    return InvalidArgument(LinePrefix(op.line) + op.name + ": the attribute " + name +
+                           " needs the input " + name);
+  }
+  return OkStatus();
+}
+
+}  // namespace
 
 Status CheckOps(const Program& program, std::span<const ops::OpDefinition> ops, DType kv) {
   constexpr StepSizes kSizes = {
@@ -16,6 +35,7 @@ Status CheckOps(const Program& program, std::span<const ops::OpDefinition> ops, 
     if (!definition.ok()) {
       return {definition.status().code(), LinePrefix(op.line) + definition.status().message()};
     }
+    PAGEMILL_RETURN_IF_ERROR(CheckStepArrays(program, op));
     const OperandViews operands(program, op, kSizes, layout);
     const Status status = (*definition)->check(operands.call());
     if (!status.ok()) {

@@ -237,6 +237,7 @@ Status MediaEncoder::Gather(const step::StepPlan& plan, const BatchState& batch)
     first_token += entry.num_tokens();
   }
   if (options_.text_rows) ListTextRows(first_token);
+  if (options_.item_ends) PAGEMILL_RETURN_IF_ERROR(ListItemEnds(plan, batch));
   if (options_.embeddings_type == DType::kF32) {
     const auto rows = static_cast<int64_t>(media_rows_.size());
     embeddings_ = TensorView::Dense(gathered_.data(), DType::kF32, {rows, options_.width});
@@ -290,6 +291,26 @@ void MediaEncoder::ListTextRows(int32_t num_tokens) {
   }
 }
 
+Status MediaEncoder::ListItemEnds(const step::StepPlan& plan, const BatchState& batch) {
+  item_ends_.clear();
+  for (const step::ScheduledRequest& entry : plan.scheduled) {
+    const int32_t begin = entry.num_computed_tokens, end = begin + entry.num_tokens();
+    const size_t first_token = item_ends_.size();
+    item_ends_.resize(first_token + static_cast<size_t>(end - begin), 0);
+    for (const step::MediaItem& item : batch.request(entry.index)->media) {
+      const int32_t item_end = item.first_token + item.num_tokens;
+      if (item_end <= begin || item.first_token >= end) continue;
+      if (item_end > end) {
+        return Internal("step plan: media item '" + item.content_id + "' is divided at token " +
+                        std::to_string(end) + ", but its tokens see each other");
+      }
+      const auto from = item_ends_.begin() + static_cast<std::ptrdiff_t>(first_token);
+      std::fill(from + std::max(item.first_token - begin, 0), from + (item_end - begin), item_end);
+    }
+  }
+  return OkStatus();
+}
+
 void MediaEncoder::AddTo(ops::StepBatch* batch) const {
   batch->num_media_rows = static_cast<int32_t>(media_rows_.size());
   batch->media_rows = media_rows_.data();
@@ -297,6 +318,7 @@ void MediaEncoder::AddTo(ops::StepBatch* batch) const {
     batch->num_text_rows = static_cast<int32_t>(text_rows_.size());
     batch->text_rows = text_rows_.data();
   }
+  if (options_.item_ends) batch->item_ends = item_ends_.data();
   batch->inputs = {&embeddings_, 1};
 }
 

@@ -22,7 +22,8 @@
 // embedding are read, too.
 //
 // A model may compute media tokens in another way than the others (`text_rows`): an encoder-decoder
-// has only their keys and values.
+// has only their keys and values. Tokens of an item may see each other (`item_ends`): a plan then
+// has all of them in one step, except those that are in the cache.
 //
 // Embeddings are kept by content id until a plan releases them. Which items are encoded and kept,
 // and for how long, is the scheduler's decision (scheduler/resources/encoder_cache.h); it bounds
@@ -59,7 +60,8 @@ struct MediaEncoderOptions {
   int32_t max_step_tokens = 0;          // of one step of the encoder; 0: those of max_items
   DType features_type = DType::kF32;    // of the encoder's input: f32, bf16 or f16
   DType embeddings_type = DType::kF32;  // of the input of the model's program, likewise
-  bool text_rows = false;               // whether the model's program reads them
+  bool text_rows = false;               // whether the model's program reads them, and these
+  bool item_ends = false;
   int32_t tile_rows = 0;                // of a tile; 0: items have no tiles
 
   // kInvalidArgument names the field and its value.
@@ -104,6 +106,7 @@ class MediaEncoder {
   Status GatherEntry(const step::ScheduledRequest& entry, const step::Request& request,
                      int32_t first_token);
   void ListTextRows(int32_t num_tokens);
+  Status ListItemEnds(const step::StepPlan& plan, const BatchState& batch);
 
   program::Executor* const executor_;
   const MediaEncoderOptions options_;
@@ -115,7 +118,7 @@ class MediaEncoder {
   std::vector<int32_t> grid_positions_;
   std::vector<std::byte> features_;
   // Arrays of a step of the model: the tokens that stand for media, and their embeddings.
-  std::vector<int32_t> media_rows_, text_rows_;
+  std::vector<int32_t> media_rows_, text_rows_, item_ends_;
   std::vector<float> gathered_;
   std::vector<std::byte> narrow_;  // gathered_ in embeddings_type, unless that is f32
   TensorView embeddings_;

@@ -60,7 +60,10 @@ engine::RunnerLimits Completed(engine::RunnerLimits limits, const program::Execu
                                const MediaEncoder* media) {
   limits.token_masks = true;
   limits.placeholders = executor.max_steps_in_flight() > 1;
-  if (media != nullptr) limits.media_format = media->options().format;
+  if (media != nullptr) {
+    limits.media_format = media->options().format;
+    limits.chunked_media_input = !media->options().item_ends;
+  }
   return limits;
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from transformers import (
     AyaVisionConfig,
     AyaVisionForConditionalGeneration,
@@ -11,6 +12,8 @@ from transformers import (
     Cohere2Config,
     Cohere2VisionConfig,
     Cohere2VisionForConditionalGeneration,
+    Gemma3Config,
+    Gemma3ForConditionalGeneration,
     Llama4Config,
     Llama4ForConditionalGeneration,
     LlavaNextConfig,
@@ -77,6 +80,45 @@ def cohere2_text() -> Cohere2Config:
         bos_token_id=1,
         eos_token_id=2,
     )
+
+
+GEMMA3_PLACEHOLDER = 3
+GEMMA3_TILE = (3, 18, 18)
+GEMMA3_WORDS = {
+    3: "<image_soft_token>",
+    4: "<start_of_image>",
+    5: "<end_of_image>",
+    6: "\n",
+    7: "\n\n",
+    8: "\n\n\n",
+    9: "\n\n\n\n",
+}
+
+
+def gemma3() -> PreTrainedModel:
+    """Images of 4 x 4 patches of 4 x 4 pixels, with two pixels behind them; four tokens each. The
+    window of the first layer is narrower than two images."""
+    vision = _COHERE_VISION | {"vision_use_head": False, "layer_norm_eps": 1e-5}
+    text = TEXT_SIZES | {
+        "model_type": "gemma3_text",
+        "head_dim": 32,
+        "query_pre_attn_scalar": 48,
+        "sliding_window": SLIDING_WINDOW,
+        "layer_types": ["sliding_attention", "full_attention"],
+    }
+    config = Gemma3Config(
+        vision_config=vision,
+        text_config=text,
+        mm_tokens_per_image=4,
+        image_token_index=GEMMA3_PLACEHOLDER,
+        boi_token_index=4,
+        eoi_token_index=5,
+    )
+    config._attn_implementation = "eager"
+    model = Gemma3ForConditionalGeneration(config)
+    # It begins with zeros.
+    torch.nn.init.normal_(model.model.multi_modal_projector.mm_input_projection_weight)
+    return model
 
 
 LLAMA4_PLACEHOLDER = 3

@@ -74,6 +74,8 @@ AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedR
   attributes_.Set("causal", options.causal ? 1 : 0);
   attributes_.Set("keys_from", options.keys_from);
   attributes_.Set("keys_until", options.keys_until);
+  if (options.item_end > 0) batch_.SetItems(options.item_begin, options.item_end);
+  attributes_.Set("item_ends", options.item_end > 0 ? 1 : 0);
   attributes_.Set("soft_cap", options.soft_cap);
   attributes_.Set("grows_from", options.grows_from);
   attributes_.Set("k_scale", options.kv_scales.k);

@@ -30,6 +30,8 @@ struct AttentionOptions {
   bool causal = true;
   int32_t keys_from = 0;
   int32_t keys_until = 0;
+  int32_t item_begin = 0;  // positions of an item in each request, unless item_end is 0
+  int32_t item_end = 0;
   double soft_cap = 0;
   int32_t grows_from = 0;
   bool sinks = false;          // of all sizes, below and above the scores

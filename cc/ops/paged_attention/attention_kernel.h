@@ -53,16 +53,6 @@ inline int32_t FirstKey(const AttentionShape& shape, int32_t position) {
   return shape.chunked ? position - position % shape.window : position + 1 - shape.window;
 }
 
-// One more than the last key that the query at `position` sees, of a context of `seq_len`.
-inline int32_t EndOfKeys(const AttentionShape& shape, int32_t position, int32_t seq_len) {
-  if (shape.causal) {
-    const bool ends = shape.keys_until > 0 && shape.keys_until <= position;
-    return ends ? shape.keys_until : position + 1;
-  }
-  const bool ends = shape.window > 0 && shape.window < seq_len - position;
-  return ends ? position + shape.window : seq_len;
-}
-
 // Rows [first_row, first_row + rows) of one request.
 struct AttentionTile {
   const float* q = nullptr;  // the request's first token, head 0 of the KV head's group
@@ -75,7 +65,21 @@ struct AttentionTile {
   int32_t rows = 0;
   int32_t first_position = 0;  // of the request's first token of the step
   int32_t seq_len = 0;
+  const int32_t* item_ends = nullptr;  // from the request's first token on, or null
 };
+
+// One more than the last key that the query at `position` sees.
+inline int32_t EndOfKeys(const AttentionShape& shape, const AttentionTile& tile, int32_t position) {
+  if (shape.causal) {
+    if (tile.item_ends != nullptr) {
+      return std::max(position + 1, tile.item_ends[position - tile.first_position]);
+    }
+    const bool ends = shape.keys_until > 0 && shape.keys_until <= position;
+    return ends ? shape.keys_until : position + 1;
+  }
+  const bool ends = shape.window > 0 && shape.window < tile.seq_len - position;
+  return ends ? position + shape.window : tile.seq_len;
+}
 
 // Softmax state: acc = sum 2^(score - max) v, sum = sum 2^(score - max), spread over 16 lanes by
 // key.

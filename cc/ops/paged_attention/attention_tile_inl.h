@@ -15,7 +15,7 @@ constexpr int kSumLanes = kAttentionKeyGroup;
 inline KeyRange VisibleKeys(const AttentionShape& shape, const AttentionTile& tile, int row,
                             int32_t begin, int size = kAttentionChunk) {
   const int32_t position = tile.first_position + (tile.first_row + row) / shape.group;
-  const int32_t high = EndOfKeys(shape, position, tile.seq_len);
+  const int32_t high = EndOfKeys(shape, tile, position);
   const int32_t low = FirstKey(shape, position);
   return {.low = low > begin ? low - begin : 0, .high = high - begin < size ? high - begin : size};
 }

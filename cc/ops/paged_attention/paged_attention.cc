@@ -29,6 +29,7 @@ void CheckAttributes(const OpCall& call, OperandCheck& check) {
   check.IntegerAttribute("grows_from", /*fallback=*/0, 0, INT32_MAX);
   check.IntegerAttribute("keys_from", /*fallback=*/0, 0, INT32_MAX);
   check.IntegerAttribute("keys_until", /*fallback=*/0, 0, INT32_MAX);
+  check.IntegerAttribute("item_ends", /*fallback=*/0, 0, 1);
   if (!check.ok()) return;
   const Attributes& attributes = *call.attributes;
   check.Require(attributes.GetInt("grows_from", 0) != 1,
@@ -42,6 +43,10 @@ void CheckAttributes(const OpCall& call, OperandCheck& check) {
   check.Require(!(from || until) ||
                     (attributes.GetInt("window", 0) == 0 && attributes.GetInt("causal", 1) != 0),
                 "keys_from and keys_until need causal=1, and no window");
+  check.Require(attributes.GetInt("item_ends", 0) == 0 ||
+                    (attributes.GetInt("causal", 1) != 0 && !(from || until) &&
+                     attributes.GetInt("chunked", 0) == 0),
+                "item_ends needs causal=1, and excludes keys_from, keys_until and chunked");
   const double scale = attributes.Get("scale", 0);
   check.Require(scale > 0 && std::isfinite(scale), "attribute scale must be a number above 0");
   const double soft_cap = attributes.Get("soft_cap", 0);
@@ -175,6 +180,7 @@ PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call) {
   args.causal = call.attributes->GetInt("causal", 1) != 0;
   args.keys_from = static_cast<int32_t>(call.attributes->GetInt("keys_from", 0));
   args.keys_until = static_cast<int32_t>(call.attributes->GetInt("keys_until", 0));
+  args.item_ends = call.attributes->GetInt("item_ends", 0) != 0;
   args.soft_cap = static_cast<float>(call.attributes->Get("soft_cap", 0));
   args.grows_from = static_cast<int32_t>(call.attributes->GetInt("grows_from", 0));
   args.kv_scales = KvScalesOf(*call.attributes, args.cache.dtype);

@@ -11,10 +11,12 @@
 //            slopes f32 [Hq], optional: ALiBi
 //            biases f32 [Hq, 2 * reach + 1], optional: by the distance from a query to a key
 //   outputs  y      act [T, Hq, D]
-//   batch    query_start, seq_lens, block_table, block_size (also needed by the check)
+//   batch    query_start, seq_lens, block_table, block_size (also needed by the check); item_ends
+//            if the attribute is 1
 //   attributes  scale > 0; window = 0 (none); chunked = 0, 1 only with a window and causal = 1;
 //               causal = 1; keys_from = keys_until = 0 (all), only with causal = 1, without a
-//               window, and one of them; soft_cap = 0 (none); grows_from = 0 (nothing grows), else
+//               window, and one of them; item_ends = 0, 1 only with causal = 1, without chunked,
+//               keys_from and keys_until; soft_cap = 0 (none); grows_from = 0 (nothing grows), else
 //               a position of at least 2; k_scale, v_scale = 1 of an f8_e4m3 cache
 //               (cc/ops/kv_write/kv_scales.h); keys_in_rows = 0 (cc/ops/kv_write/key_layout.h)
 //   aliasing    none
@@ -24,13 +26,14 @@
 // anew at each multiple of it: keys [floor(p / window) window, p]. With keys_until it sees
 // [0, min(p + 1, keys_until)), and with keys_from, if p >= keys_from, [keys_from, p]: the tokens in
 // front of a position may stand for an encoder's rows, and the attention to them and to the others
-// are two calls. Scores are q k^T scale, then
-// soft_cap tanh(score / soft_cap), then, of a query at p > grows_from, score ln p / ln grows_from,
-// as in Grok-2, then score + slope d, with d = position of the key - position of the query, and
-// score + bias[reach + d], with d from -reach to reach. Weights are e^score over the sum of those
-// of the visible keys, to which e^sink is added. Head h of q reads head h / (Hq / Hk) of the cache.
-// Slots that a query does not see may hold anything, NaN included, and blocks that no
-// query of the request sees are not read (their entries in the block table may be anything).
+// are two calls. With item_ends = 1 the query of token t also sees keys behind its own, those in
+// front of batch.item_ends[t]. Scores are q k^T scale, then soft_cap tanh(score / soft_cap), then,
+// of a query at p > grows_from, score ln p / ln grows_from, as in Grok-2, then score + slope d,
+// with d = position of the key - position of the query, and score + bias[reach + d], with d from
+// -reach to reach. Weights are e^score over the sum of those of the visible keys, to which e^sink
+// is added. Head h of q reads head h / (Hq / Hk) of the cache. Slots that a query does not see may
+// hold anything, NaN included, and blocks that no query of the request sees are not read (their
+// entries in the block table may be anything).
 //
 // Result: the bits of one query's output depend on its q, its position and the keys and values it
 // sees: not on the other queries and requests of the call, on how the prompt was divided into
@@ -82,6 +85,7 @@ struct PagedAttentionArgs {
   bool causal = true;
   int32_t keys_from = 0;   // 0: all
   int32_t keys_until = 0;  // 0: all
+  bool item_ends = false;  // those of the batch are read
   float soft_cap = 0;
   int32_t grows_from = 0;  // 0: nothing grows
   KvScales kv_scales = {};

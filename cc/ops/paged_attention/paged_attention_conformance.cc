@@ -297,6 +297,22 @@ void CheckParts(const OpDefinition& op, const device::Capabilities& caps,
   }
 }
 
+// Items of which nothing, a part and all is in the cache, in one tile and in several splits.
+void CheckItems(const OpDefinition& op, const device::Capabilities& caps) {
+  const std::vector<PagedRequest> requests = {{0, 40}, {20, 60}, {90, 1}, {3, 9}, {0, 330}};
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kI8}) {
+    for (int32_t window : {0, 30}) {
+      AttentionOptions items{.q_heads = 4, .kv_heads = 2, .head_dim = 32, .dtype = dtype};
+      items.window = window;
+      for (const auto& [begin, end] : {std::pair(5, 30), std::pair(17, 280)}) {
+        items.item_begin = begin;
+        items.item_end = end;
+        CheckCase(op, caps, items, requests);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabilities& caps) {
@@ -328,6 +344,7 @@ void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabi
     }
   }
   CheckParts(op, caps, mixed);
+  CheckItems(op, caps);
   CheckCase(op, caps, {.q_heads = 4, .kv_heads = 2, .head_dim = 32, .soft_cap = 3}, mixed);
   for (double soft_cap : {0.0, 3.0}) {
     AttentionOptions growing{.q_heads = 4, .kv_heads = 2, .head_dim = 40, .dtype = DType::kF32};

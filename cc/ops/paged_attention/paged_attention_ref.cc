@@ -54,6 +54,7 @@ class Query {
                              : 0;
     if (position_ >= args.keys_from) low_ = std::max<int64_t>(low_, args.keys_from);
     if (args.keys_until > 0) high_ = std::min<int64_t>(high_, args.keys_until);
+    if (args.item_ends) high_ = std::max<int64_t>(high_, args.batch->item_ends[token]);
   }
 
   void Run() const {

@@ -64,10 +64,13 @@ class Planner {
       const int32_t rows = tokens * group_, seq_len = batch_.seq_lens[request];
       const int32_t tile_rows = rows <= tiles_.few_rows ? kWarpRows : tiles_.many_rows;
       for (int32_t row = 0; row < rows; row += tile_rows) {
-        const int32_t first = seq_len - tokens + row / group_;
-        const int32_t last = seq_len - tokens + (std::min(row + tile_rows, rows) - 1) / group_;
-        const int64_t low = VisibleKeys(params_, first, seq_len).low;
-        const int64_t high = VisibleKeys(params_, last, seq_len).high;
+        const auto keys = [&](int32_t token) {
+          return VisibleKeys(params_, {.token = batch_.query_start[request] + token,
+                                       .position = seq_len - tokens + token,
+                                       .seq_len = seq_len});
+        };
+        const int64_t low = keys(row / group_).low;
+        const int64_t high = keys((std::min(row + tile_rows, rows) - 1) / group_).high;
         body({.request = request,
               .first_row = row,
               .first_split = static_cast<int32_t>(low / kSplitKeys),

@@ -60,7 +60,8 @@ struct RequestRows {
   PAGEMILL_DEVICE TileRow Row(int row) const {
     if (row >= NumRows()) return {};
     const int token = row / group, position = seq_len - tokens + token;
-    const KeyRange keys = VisibleKeys(p, position, seq_len);
+    const KeyRange keys =
+        VisibleKeys(p, {.token = first_token + token, .position = position, .seq_len = seq_len});
     return {.token = first_token + token,
             .head = kv_head * group + row % group,
             .position = position,

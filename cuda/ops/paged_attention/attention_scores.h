@@ -3,7 +3,7 @@
 // cc/ops/paged_attention/paged_attention.h), for every kernel of the op.
 //
 //   const AttentionParams p = ParamsOf(args);
-//   const KeyRange keys = VisibleKeys(p, position, seq_len);
+//   const KeyRange keys = VisibleKeys(p, {.token = t, .position = position, .seq_len = seq_len});
 //   const float score = Score(p, dot, head, Growth(p, position), key - position);
 #ifndef PAGEMILL_CUDA_OPS_PAGED_ATTENTION_ATTENTION_SCORES_H_
 #define PAGEMILL_CUDA_OPS_PAGED_ATTENTION_ATTENTION_SCORES_H_
@@ -32,6 +32,7 @@ struct AttentionParams {
   int32_t grows_from;  // 0: scores do not grow with the position
   bool chunked, causal;
   int32_t keys_from, keys_until;  // 0: all
+  const int32_t* item_ends;       // of the step's tokens, or null
 };
 
 inline AttentionParams ParamsOf(const ops::PagedAttentionArgs& args) {
@@ -55,16 +56,26 @@ inline AttentionParams ParamsOf(const ops::PagedAttentionArgs& args) {
       .chunked = args.chunked,
       .causal = args.causal,
       .keys_from = args.keys_from,
-      .keys_until = args.keys_until};
+      .keys_until = args.keys_until,
+      .item_ends = args.item_ends ? args.batch->item_ends : nullptr};
 }
 
 struct KeyRange {
   int64_t low, high;
 };
 
+// A query: its token's number in the step, its position, and the length of its request.
+struct QueryPlace {
+  int64_t token, position, seq_len;
+};
+
 // The keys of a query, for plans and kernels. Neither end is before that of an earlier query.
-constexpr KeyRange VisibleKeys(const AttentionParams& p, int64_t position, int64_t seq_len) {
+constexpr KeyRange VisibleKeys(const AttentionParams& p, const QueryPlace& query) {
+  const int64_t position = query.position, seq_len = query.seq_len;
   KeyRange keys = {0, p.causal ? position + 1 : seq_len};
+  if (p.item_ends != nullptr && p.item_ends[query.token] > keys.high) {
+    keys.high = p.item_ends[query.token];
+  }
   if (position >= p.keys_from) keys.low = p.keys_from;
   if (p.keys_until > 0 && p.keys_until < keys.high) keys.high = p.keys_until;
   if (p.window == 0) return keys;

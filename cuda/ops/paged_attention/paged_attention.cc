@@ -24,11 +24,6 @@ constexpr int kTile = kThreads;  // keys, which begin at multiples of it: a thre
 constexpr int kMaxHeadDim = 512;
 constexpr int kDimsPerThread = kMaxHeadDim / kThreads;
 
-// A token's place in its request.
-struct TokenPlace {
-  int32_t position, seq_len;
-};
-
 // The scale of row `row` of an int8 block: rows of K by head and token, then those of V.
 template <typename C>
 PAGEMILL_DEVICE float RowScale(const AttentionParams& p, const C* block, int64_t row) {
@@ -67,15 +62,15 @@ PAGEMILL_KERNEL AttendHead(AttentionParams p, StepTokens batch, Rows<const T> q,
       RequestOf(batch.query_start, batch.num_requests, static_cast<int32_t>(t));
   if (request == batch.num_requests) return;
   const int32_t seq_len = batch.seq_lens[request];
-  const TokenPlace place = {seq_len - batch.query_start[request + 1] + static_cast<int32_t>(t),
-                            seq_len};
+  const QueryPlace place = {
+      .token = t, .position = seq_len - batch.query_start[request + 1] + t, .seq_len = seq_len};
   const int32_t* const table = batch.data + request * batch.table_stride;
   const int64_t kv_head = head / (p.q_heads / p.kv_heads);
   for (int64_t d = thread; d < p.head_dim; d += kThreads) {
     query[d] = ToFloat(q[t][head * p.head_dim + d]);
   }
   SyncBlock();
-  const KeyRange keys = VisibleKeys(p, place.position, place.seq_len);
+  const KeyRange keys = VisibleKeys(p, place);
   const float growth = Growth(p, place.position);
   float most = p.sinks == nullptr ? -INFINITY : p.sinks[head];
   float sum = p.sinks == nullptr || thread > 0 ? 0 : 1;  // of this thread's weights

@@ -503,6 +503,7 @@ class MediaEncoderOptions:
         any_size: bool = False,
         grid: bool = False,
         text_rows: bool = False,
+        item_ends: bool = False,
         tile_rows: int = 0,
     ) -> None: ...
 

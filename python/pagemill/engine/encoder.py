@@ -100,6 +100,7 @@ class EncoderSizes:
             any_size=True,
             grid=traits.grid,
             text_rows=traits.encoder_decoder,
+            item_ends=traits.item_ends,
             tile_rows=traits.rows if traits.tiles else 0,
         )
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pagemill.engine.newlines import NONE_JOINED, append_joined, joined_newlines
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.prepared_media import PreparedMedia
@@ -91,17 +92,21 @@ def place_media(
         _check_number(prompt, kind, len(by_kind[kind]), placeholder)
     if front_end is None or not media:
         return prompt
+    joined = joined_newlines(encode) if front_end.traits.joins_newlines else NONE_JOINED
+    behind_text = False
     expanded: list[int] = []
     items: list[MediaItem] = []
     rest = {placeholders[kind]: iter(enumerate(own)) for kind, own in by_kind.items()}
     ends = _row_ends(front_end.traits, encode)
     for token in prompt.token_ids.tolist():
         if token not in rest:
-            expanded.append(token)
+            append_joined(expanded, [token], joined if behind_text else NONE_JOINED)
+            behind_text = False
             continue
         for part in _parts(*next(rest[token]), front_end):
+            behind_text = isinstance(part, str)
             if isinstance(part, str):
-                expanded += encode(part)
+                append_joined(expanded, encode(part), joined)
                 continue
             items.append(MediaItem(_content_id(part), len(expanded), part))
             expanded += _tokens(part, token, ends)

@@ -145,7 +145,8 @@ def attend(
 ) -> Tensor:
     """Store k and v in a new cache of this name and attend: [T, heads, values]. `scales` are
     those of keys and values in an fp8 cache; `sinks` [heads] join the softmax; `slopes` [heads] are
-    those of ALiBi. If `both_ways`, nothing is stored, and there are neither sinks nor slopes."""
+    those of ALiBi. If `both_ways`, nothing is stored, and there are neither sinks nor slopes. If
+    the program reads `item_ends` (`MediaTraits`), the tokens of a media item see each other."""
     if shape.both_ways:
         return attend_both_ways(q, k, v, shape)
     kv_heads = shape.features(shape.kv_heads).size // shape.head_dim
@@ -158,6 +159,7 @@ def attend(
         cache,
         scale=shape.scale,
         chunked=shape.chunked,
+        item_ends=q.trace.declares_input("item_ends"),
         soft_cap=shape.soft_cap,
         grows_from=shape.grows_from,
         sinks=sinks,

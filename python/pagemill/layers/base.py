@@ -53,6 +53,10 @@ class Weights(Protocol):
         """The weight `name` of `embedding`, [out, in], as it is stored, or a part of it."""
         ...
 
+    def turned_matrix(self, name: str, shape: tuple[int, int]) -> Tensor:
+        """The matrix `name`, [out, in], which is stored as [in, out]."""
+        ...
+
     def stack(
         self,
         experts: str,

@@ -55,6 +55,9 @@ class PrefixedWeights:
     ) -> Tensor:
         return self._whole.matrix(self._named(name), shape, rows=rows, columns=columns)
 
+    def turned_matrix(self, name: str, shape: tuple[int, int]) -> Tensor:
+        return self._whole.turned_matrix(self._named(name), shape)
+
     def stack(
         self,
         experts: str,

@@ -84,7 +84,9 @@ class MediaTraits:
     An item of any size has at most `most_tokens` tokens, or if that is 0, as many as a step; a step
     is made large enough for such an item. If items have `tiles`, each `rows` rows attend to
     themselves alone, behind class tokens of their own, and embeddings have places in an item's
-    tokens (`MediaFeatures.placement`)."""
+    tokens (`MediaFeatures.placement`). With `item_ends` the tokens of an item see each other in the
+    model's attention, which reads the step's array of that name. If it `joins_newlines`, those at
+    the ends of texts around an item form tokens with those of the prompt, as in a text."""
 
     rows: int
     channels: int
@@ -98,6 +100,8 @@ class MediaTraits:
     row_ends: tuple[str, str] | None = None
     encoder_decoder: bool = False
     tiles: bool = False
+    item_ends: bool = False
+    joins_newlines: bool = False
     most_tokens: int = 0
 
 

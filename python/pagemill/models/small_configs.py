@@ -53,6 +53,12 @@ VISION: dict[str, Any] = {
     "patch_size": 4,
 }
 LLAVA = {"text_config": DECODER, "vision_config": VISION, "image_token_index": 99}
+GEMMA3 = {
+    "text_config": DECODER | {"model_type": "gemma3_text"},
+    "vision_config": VISION,
+    "image_token_index": 99,
+    "mm_tokens_per_image": 1,
+}
 INTERNVL = {
     "text_config": DECODER | {"model_type": "qwen2"},
     "vision_config": VISION,
@@ -178,7 +184,7 @@ CONFIGS = {
     "Qwen2AudioForConditionalGeneration": QWEN2_AUDIO,
     "Qwen2VLForConditionalGeneration": QWEN2_VL,
     "Qwen2_5_VLForConditionalGeneration": QWEN2_VL | {"vision_config": QWEN2_5_VL_VISION},
-    "Gemma3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "gemma3_text"}},
+    "Gemma3ForConditionalGeneration": GEMMA3,
     "Gemma3nForCausalLM": GEMMA3N,
     "Gemma3nForConditionalGeneration": {"text_config": GEMMA3N},
     "Gemma4ForConditionalGeneration": {"text_config": DECODER | {"model_type": "gemma4_text"}},

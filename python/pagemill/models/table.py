@@ -117,7 +117,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Gemma2ForCausalLM": Architecture("gemma2:Gemma2Model", "Gemma 2", ("gemma2",)),
     "Gemma3ForCausalLM": Architecture("gemma3:Gemma3Model", "Gemma 3 (text)", ("gemma3_text",)),
     "Gemma3ForConditionalGeneration": Architecture(
-        "language_part:Gemma3LanguagePart", "Gemma 3 with images; its text", ("gemma3",)
+        "gemma3_media:Gemma3MediaModel", "Gemma 3", ("gemma3",), "text and images"
     ),
     "Gemma3nForCausalLM": Architecture(
         "gemma3n:Gemma3nModel",

@@ -61,6 +61,8 @@ def _attention_by_hand(q, keys, values, visible, distances, attributes, sinks, s
         {"soft_cap": 2, "grows_from": 3},
         {"keys_from": 8},
         {"keys_until": 8},
+        {"item_ends": 1},
+        {"item_ends": 1, "window": 5},
     ],
     ids=str,
 )
@@ -97,6 +99,10 @@ def test_paged_attention_over_shuffled_blocks(features, sinks, slopes):
             }
         ],
     }
+    # An item at the positions 2 to 8 of all requests.
+    places = np.concatenate([np.arange(n - m, n) for n, m in zip(lengths, new, strict=True)])
+    item_ends = np.where((places >= 2) & (places < 9), 9, 0).astype(np.int32)
+    batch["item_ends"] = item_ends
     q = torch.from_numpy(rng.normal(size=(starts[-1], heads, head_dim)).astype(np.float32))
     step = make_step(batch, DEVICE)
     sink_logits = torch.linspace(-2.0, 3.0, heads) if sinks else None
@@ -109,6 +115,8 @@ def test_paged_attention_over_shuffled_blocks(features, sinks, slopes):
         visible = np.ones((new[request], length), bool)
         if causal:
             visible = key_positions <= positions
+            if "item_ends" in features:
+                visible |= key_positions < item_ends[starts[request] : starts[request + 1], None]
             if window:
                 chunk = positions // window * window
                 first = chunk if "chunked" in features else positions - window + 1

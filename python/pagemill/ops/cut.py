@@ -59,7 +59,10 @@ def cut(program: Program, after: str) -> tuple[Program, Program]:
 
 
 def _operands(ops: Iterable[OpEntry]) -> set[str]:
-    return {name for op in ops for name in op.inputs if name is not None}
+    """The names of what the ops read; an attribute with the name of an input reads it."""
+    ops = list(ops)
+    operands = {name for op in ops for name in op.inputs if name is not None}
+    return operands | {name for op in ops for name, value in op.attributes if value}
 
 
 def _part(

@@ -26,6 +26,7 @@ def paged_attention(
     causal: bool = True,
     keys_from: int = 0,
     keys_until: int = 0,
+    item_ends: bool = False,
     soft_cap: float = 0.0,
     grows_from: int = 0,
     sinks: Tensor | None = None,
@@ -38,9 +39,10 @@ def paged_attention(
     A query at position p attends to keys in (p - window, p] of its request, with the cache's
     `window` (0 = all); if `chunked`, the window begins anew at each multiple of it; with `causal`
     false, to all of them. `keys_until`: only keys before this position. `keys_from`: queries at or
-    after this position see no keys before it. If soft_cap > 0, scores become
-    soft_cap * tanh(score / soft_cap). If grows_from > 0, those of a query at a later position are
-    then multiplied by ln(position) / ln(grows_from). Then slopes [Hq], if given, adds
+    after this position see no keys before it. With `item_ends`, queries of a media item also attend
+    to the keys of the item behind them, by the step array of this name. If soft_cap > 0, scores
+    become soft_cap * tanh(score / soft_cap). If grows_from > 0, those of a query at a later
+    position are then multiplied by ln(position) / ln(grows_from). Then slopes [Hq], if given, adds
     slope * (position of the key - position of the query) to a head's scores (ALiBi); sinks [Hq] are
     logits added to the softmax's denominator (attention sinks). Heads are grouped: Hq is a multiple
     of the cache's heads. k_scale and v_scale are those of `kv_write`. The step's own keys and
@@ -65,13 +67,18 @@ def paged_attention(
             "paged_attention: either keys_from or keys_until may be set, for a cache without a"
             " window and causal attention"
         )
+    if item_ends and (chunked or not causal or keys_from or keys_until):
+        raise ShapeError(
+            "paged_attention: item_ends needs causal attention without chunks, keys_from and"
+            " keys_until"
+        )
     require_vector("paged_attention", "sinks", sinks, heads)
     require_vector("paged_attention", "slopes", slopes, heads)
     attributes = [("scale", scale), ("window", cache.window), ("causal", int(causal))]
     if chunked:
         attributes.append(("chunked", 1))
-    parts = [("keys_from", keys_from), ("keys_until", keys_until)]
-    attributes += [(name, position) for name, position in parts if position]
+    parts = [("keys_from", keys_from), ("keys_until", keys_until), ("item_ends", int(item_ends))]
+    attributes += [(name, value) for name, value in parts if value]
     if soft_cap:
         attributes.append(("soft_cap", soft_cap))
     if grows_from:
@@ -121,7 +128,8 @@ def reference(
         group, slots = step.decode, table.decode_slots
         key_positions = torch.arange(slots.shape[1], device=q.device)
         # With one token, a request sees all that it has: padding is masked in either mode.
-        visible = _visible(group.positions, key_positions, attributes, causal=True).unsqueeze(1)
+        ends = _item_ends(step, attributes, group.rows)
+        visible = _visible(group.positions, key_positions, attributes, ends).unsqueeze(1)
         distances = (key_positions - group.positions).unsqueeze(1)
         queries = q[group.rows].unsqueeze(1)
         keys, values = cache.key[slots], cache.value[slots]
@@ -131,8 +139,12 @@ def reference(
         key_positions = torch.arange(span.context, device=q.device)
         first = span.context - (span.end - span.begin)
         positions = key_positions[first:].unsqueeze(1)
-        causal = attributes.get("causal", 1.0) != 0.0
-        visible = _visible(positions, key_positions, attributes, causal=causal).unsqueeze(0)
+        if attributes.get("causal", 1.0) == 0.0:
+            visible = key_positions >= positions * 0
+        else:
+            ends = _item_ends(step, attributes, slice(span.begin, span.end))
+            visible = _visible(positions, key_positions, attributes, ends)
+        visible = visible.unsqueeze(0)
         distances = (key_positions - positions).unsqueeze(0)
         keys, values = cache.key[slots], cache.value[slots]
         queries = q[span.begin : span.end]
@@ -141,18 +153,26 @@ def reference(
     return (output,)
 
 
+def _item_ends(
+    step: TorchStep, attributes: Mapping[str, float], rows: torch.Tensor | slice
+) -> torch.Tensor | None:
+    """The step's `item_ends` of some tokens, [N, 1]; None if the op does not read them."""
+    if not attributes.get("item_ends"):
+        return None
+    return step.inputs["item_ends"][rows].unsqueeze(1)
+
+
 def _visible(
     positions: torch.Tensor,
     key_positions: torch.Tensor,
     attributes: Mapping[str, float],
-    *,
-    causal: bool,
+    item_ends: torch.Tensor | None,
 ) -> torch.Tensor:
-    """True for keys that a query attends to. positions [..., 1], key_positions [C] ->
-    bool [..., C]."""
-    if not causal:
-        return key_positions >= positions * 0
+    """True for keys that a query of causal attention attends to. positions and item_ends [..., 1],
+    key_positions [C] -> bool [..., C]."""
     visible = key_positions <= positions
+    if item_ends is not None:
+        visible = visible | (key_positions < item_ends)
     if keys_from := attributes.get("keys_from"):
         visible = visible & ((key_positions >= keys_from) | (positions < keys_from))
     if keys_until := attributes.get("keys_until"):

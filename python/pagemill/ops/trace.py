@@ -266,6 +266,9 @@ class Trace:
         (entry,) = (entry for entry in self.program.inputs if entry.name == name)
         return Tensor(entry.name, entry.dtype, entry.shape, self)
 
+    def declares_input(self, name: str) -> bool:
+        return any(entry.name == name for entry in self.program.inputs)
+
     def output(self, name: str, value: Tensor) -> None:
         """Return `value` from each step as "logits" (f32 [logits_rows, vocabulary]), "pooled"
         (f32 [requests, dimension]) or under a name of the caller's."""

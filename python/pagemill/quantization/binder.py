@@ -123,19 +123,28 @@ class WeightBinder:
         transposed: bool = False,
     ) -> Tensor:
         """The weight of the linear layer `module`, [out, in], as it is stored; or some of its rows
-        or columns. A part that covers everything is the whole weight. If `transposed`, it is stored
-        as [in, out], unless it is quantized.
+        or columns, perhaps all. If `transposed`, it is stored as [in, out], unless it is quantized.
 
         Raises:
             WeightsError: it is missing, or of another shape or type than the configuration says, or
                 the columns would cut a block of its type.
         """
         if transposed and not self._is_quantized(module):
-            location = self._tensors.locate(f"{module}.weight")
-            self._check_unscaled(location)
-            self._check_shape(location, (shape[1], shape[0]))
-            return self._tensors.transposed(location, rows, columns)
+            return self.turned_matrix(f"{module}.weight", shape, rows=rows, columns=columns)
         return self._scheme(module).operand(self._tensors, module, shape, rows, columns)
+
+    def turned_matrix(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        location = self._tensors.locate(name)
+        self._check_unscaled(location)
+        self._check_shape(location, (shape[1], shape[0]))
+        return self._tensors.transposed(location, rows, columns)
 
     def matrix(
         self,

@@ -503,6 +503,8 @@ def _trace(
 
 def _trace_hidden(model: Model, weights: Weights, media: MediaTraits | None) -> Tensor:
     trace = weights.trace
+    if media is not None and media.item_ends:
+        trace.input("item_ends", "i32", ("tokens",))
     inputs = StepInputs(
         trace.input("token_ids", "i32", ("tokens",)),
         trace.input("positions", "i32", ("tokens",)),

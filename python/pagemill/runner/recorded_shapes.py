@@ -71,6 +71,9 @@ class ShapeRecorder:
     ) -> Tensor:
         return self._read(name, shape, _part(shape, rows, columns))
 
+    def turned_matrix(self, name: str, shape: tuple[int, int]) -> Tensor:
+        return self._read(name, (shape[1], shape[0]), shape)
+
     def stack(
         self,
         experts: str,

@@ -81,6 +81,7 @@ class SimpleBatch:
             "logits_rows": logits_rows,
             "media_rows": [],
             "token_types": token_types,
+            "item_ends": [0] * len(token_ids),
         }
         batch = {name: np.array(values, np.int32) for name, values in arrays.items()}
         kv = [

@@ -36,6 +36,7 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
                                     .causal = args.causal,
                                     .keys_from = args.keys_from,
                                     .keys_until = args.keys_until,
+                                    .item_ends = args.item_ends ? batch.item_ends : nullptr,
                                     .soft_cap = args.soft_cap,
                                     .grows_from = args.grows_from});
 }

@@ -32,6 +32,7 @@ inline VisibleKeys VisibleTo(const PagedAttentionParams& p, int32_t request, int
   }
   if (position >= p.keys_from) keys.low = sycl::max(keys.low, p.keys_from);
   if (p.keys_until > 0) keys.high = sycl::min(keys.high, p.keys_until);
+  if (p.item_ends != nullptr) keys.high = sycl::max(keys.high, p.item_ends[token]);
   return {position, keys};
 }
 

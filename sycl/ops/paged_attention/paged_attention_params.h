@@ -28,6 +28,7 @@ struct PagedAttentionParams {
   int32_t window = 0;  // 0: none
   bool chunked = false, causal = true;
   int32_t keys_from = 0, keys_until = 0;  // 0: all
+  const int32_t* item_ends = nullptr;     // [tokens], or null
   float soft_cap = 0;      // 0: none
   int32_t grows_from = 0;  // 0: nothing grows
 };

@@ -48,7 +48,8 @@ bool SupportsFlashInfer(const device::Capabilities& caps, const ops::OpCall& cal
   const ops::PagedAttentionArgs args = ops::ToPagedAttentionArgs(call);
   const bool plain = args.sinks == nullptr && args.slopes == nullptr && args.biases == nullptr &&
                      args.window == 0 && args.causal && args.keys_from == 0 &&
-                     args.keys_until == 0 && args.soft_cap == 0 && args.grows_from == 0;
+                     args.keys_until == 0 && !args.item_ends && args.soft_cap == 0 &&
+                     args.grows_from == 0;
   const int64_t head_dim = args.q.shape[2];
   return OnEveryGpu(caps, call) && HasTensorCores(caps) && plain && args.keys_in_rows &&
          args.q.dtype == DType::kBF16 && args.cache.dtype == DType::kBF16 &&

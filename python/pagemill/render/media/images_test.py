@@ -443,8 +443,44 @@ def test_siglip_is_that_of_transformers(tmp_path: Path, changes: dict[str, Any])
     np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
 
 
+GEMMA3 = {"image_processor_type": "Gemma3ImageProcessor", "size": {"height": 20, "width": 28}}
+CROPS = {
+    "do_pan_and_scan": True,
+    "pan_and_scan_min_crop_size": 12,
+    "pan_and_scan_max_num_crops": 4,
+    "pan_and_scan_min_ratio_to_activate": 1.2,
+}
+
+
 @pytest.mark.parametrize(
-    "settings", [CLIP, COHERE2_VISION, GLM, IDEFICS3, INTERNVL, LLAMA4, LLAVA_NEXT, PIXTRAL, QWEN]
+    ("size", "crops"),
+    [
+        ((50, 31), 2),
+        ((50, 48), 0),  # almost square
+        ((20, 75), 4),  # crops of 19 pixels
+        ((100, 13), 4),  # at most
+        ((40, 30), 2),  # at least
+        ((22, 11), 0),  # crops would be too small
+    ],
+)
+def test_gemma3_crops_long_images(tmp_path: Path, size: tuple[int, int], crops: int) -> None:
+    from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
+
+    image = picture(*size)
+    theirs = Gemma3ImageProcessorPil(size=GEMMA3["size"])
+    (whole,) = theirs(image, return_tensors="np")["pixel_values"]
+    mine = processor(tmp_path, **GEMMA3)(image)
+    np.testing.assert_allclose(mine, whole, rtol=1e-5, atol=1e-5)
+    mine = processor(tmp_path, **GEMMA3, **CROPS)(image)
+    expected = theirs(image, **CROPS, return_tensors="np")
+    assert expected["num_crops"] == [crops]
+    tiles = mine if crops else mine[None]  # type: ignore[index]
+    np.testing.assert_allclose(tiles, expected["pixel_values"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [CLIP, COHERE2_VISION, GEMMA3, GLM, IDEFICS3, INTERNVL, LLAMA4, LLAVA_NEXT, PIXTRAL, QWEN],
 )
 def test_long_thin_images_are_refused(tmp_path: Path, settings: dict[str, Any]) -> None:
     with pytest.raises(RenderError, match="200 times"):

@@ -22,6 +22,7 @@ from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_object
 from pagemill.render.media.pixels import HALF, Colors, check_aspect, positive, resampling, sides
 from pagemill.render.media.tiles import (
+    Gemma3Processor,
     GridProcessor,
     Idefics3Processor,
     Llama4Processor,
@@ -293,6 +294,7 @@ def _siglip(settings: Mapping[str, Any], max_tokens: int) -> ClipProcessor:
 _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "CLIPImageProcessor": ClipProcessor.of,
     "Cohere2VisionImageProcessor": GridProcessor.cohere2_vision,
+    "Gemma3ImageProcessor": Gemma3Processor.of,
     "Glm4vImageProcessor": _glm4v,
     "GotOcr2ImageProcessor": GridProcessor.got_ocr2,
     "Idefics3ImageProcessor": Idefics3Processor.of,

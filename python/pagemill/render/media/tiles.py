@@ -241,6 +241,62 @@ class LlavaNextProcessor:
         return np.stack([self.colors(each) for each in cut]), (1, image.height, image.width)
 
 
+@dataclass(frozen=True, slots=True)
+class Gemma3Processor:
+    """Resizes to a `size`. With `most_crops` (pan and scan) crops of a long image, one after the
+    other, are resized likewise and come behind the whole."""
+
+    colors: Colors
+    resample: Image.Resampling
+    size: Size
+    most_crops: int
+    least_crop: int
+    """The shortest side of a crop, in pixels."""
+    least_ratio: float
+    """Of the longer side to the shorter one."""
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], max_tokens: int) -> Gemma3Processor:
+        """Reads the settings; all crops have the same number of tokens."""
+        del max_tokens
+        if not settings.get("do_resize", True):
+            raise ValueError("do_resize must be true")
+        most = 0
+        if settings.get("do_pan_and_scan"):
+            most = positive(settings.get("pan_and_scan_max_num_crops") or 4)
+            if not 2 <= most <= _MAX_TILES:
+                raise ValueError(f"pan_and_scan_max_num_crops must be 2 to {_MAX_TILES}")
+        return cls(
+            Colors.of(settings, HALF, HALF),
+            resampling(settings, Image.Resampling.BILINEAR),
+            sides(settings.get("size", 224)),
+            most,
+            positive(settings.get("pan_and_scan_min_crop_size") or 256),
+            max(1.0, float(settings.get("pan_and_scan_min_ratio_to_activate") or 1.2)),
+        )
+
+    def __call__(self, image: Image.Image) -> np.ndarray:
+        check_aspect(image)
+        height, width = self.size
+        cut = [image, *(self._crops(image) if self.most_crops else [])]
+        tiles = [self.colors(each.resize((width, height), self.resample)) for each in cut]
+        return np.stack(tiles) if len(tiles) > 1 else tiles[0]
+
+    def _crops(self, image: Image.Image) -> list[Image.Image]:
+        across, along = sorted(image.size)
+        if along < self.least_ratio * across:
+            return []
+        count = min(math.floor(along / across + 0.5), along // self.least_crop)
+        count = min(max(count, 2), self.most_crops)
+        length = math.ceil(along / count)
+        if min(length, across) < self.least_crop:
+            return []
+        ends = [(first, min(first + length, along)) for first in range(0, along, length)]
+        if image.width >= image.height:
+            return [image.crop((first, 0, end, across)) for first, end in ends]
+        return [image.crop((0, first, across, end)) for first, end in ends]
+
+
 def _pixels_kept(size: Size, image: tuple[int, int]) -> tuple[int, int]:
     """How many pixels of an image of this width and height are kept if it is made to fit; and how
     much smaller the size is than others."""
