@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -39,18 +40,21 @@ using Positions =
 // Positions of the rows, of the tokens, and of the token behind the item.
 using ItemPositions = std::tuple<Positions, Positions, int32_t>;
 
-// [tokens].
-using Placement = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+// [tokens], or with shares [tokens, n].
+using Placement = nb::ndarray<const int32_t, nb::c_contig, nb::device::cpu>;
+// [tokens, n].
+using Shares = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 template <typename Array>
-std::vector<int32_t> ToVector(const Array& from) {
+std::vector<std::remove_const_t<typename Array::Scalar>> ToVector(const Array& from) {
   return {from.data(), from.data() + from.size()};
 }
 
 std::shared_ptr<const step::MediaFeatures> ToFeatures(const Features& features,
                                                       const std::optional<ItemPositions>& positions,
                                                       int32_t row_tokens,
-                                                      const std::optional<Placement>& placement) {
+                                                      const std::optional<Placement>& placement,
+                                                      const std::optional<Shares>& shares) {
   step::MediaFeatures result = {.rows = static_cast<int32_t>(features.shape(0)),
                                 .channels = static_cast<int32_t>(features.shape(1)),
                                 .values = {features.data(), features.data() + features.size()},
@@ -62,6 +66,7 @@ std::shared_ptr<const step::MediaFeatures> ToFeatures(const Features& features,
     result.next_position = next;
   }
   if (placement) result.placement = ToVector(*placement);
+  if (shares) result.shares = ToVector(*shares);
   return std::make_shared<step::MediaFeatures>(std::move(result));
 }
 
@@ -82,14 +87,17 @@ void BindInputs(nb::module_& m) {
           "__init__",
           [](MediaItem* self, std::string content_id, int32_t first_token, int32_t num_tokens,
              const std::optional<Features>& features, const std::optional<ItemPositions>& positions,
-             int32_t row_tokens, const std::optional<Placement>& placement) {
+             int32_t row_tokens, const std::optional<Placement>& placement,
+             const std::optional<Shares>& shares) {
             new (self) MediaItem{
                 std::move(content_id), first_token, num_tokens,
-                features ? ToFeatures(*features, positions, row_tokens, placement) : nullptr};
+                features ? ToFeatures(*features, positions, row_tokens, placement, shares)
+                         : nullptr};
           },
           nb::arg("content_id"), nb::arg("first_token"), nb::arg("num_tokens"),
           nb::arg("features") = nb::none(), nb::arg("positions") = nb::none(),
-          nb::arg("row_tokens") = 0, nb::arg("placement") = nb::none());
+          nb::arg("row_tokens") = 0, nb::arg("placement") = nb::none(),
+          nb::arg("shares") = nb::none());
   nb::class_<InputChunk>(m, "InputChunk")
       .def(
           "__init__",

@@ -214,15 +214,19 @@ Status MediaEncoder::Place(const step::MediaItem& item, const TensorView& row_en
     end.resize(static_cast<size_t>(width));
     ToFloat(one, end.data());
   }
-  std::vector<float> placed;
-  placed.reserve(placement.size() * static_cast<size_t>(width));
-  for (int32_t index : placement) {
+  const std::vector<float>& shares = item.features->shares;
+  const size_t each = placement.size() / static_cast<size_t>(item.num_tokens);
+  std::vector<float> placed(placement.size() / each * static_cast<size_t>(width));
+  for (size_t place = 0; place < placement.size(); ++place) {
+    const int32_t index = placement[place];
     if (index == step::kRowEnd && end.empty()) {
       return Internal("media item '" + item.content_id +
                       "' has ends of rows, but its encoder has no embedding for them");
     }
     const float* from = index == step::kRowEnd ? end.data() : values->data() + index * width;
-    placed.insert(placed.end(), from, from + width);
+    float* to = placed.data() + static_cast<int64_t>(place / each) * width;
+    const float share = shares.empty() ? 1.0f : shares[place];
+    for (int64_t i = 0; i < width; ++i) to[i] += share * from[i];
   }
   *values = std::move(placed);
   return OkStatus();

@@ -326,6 +326,27 @@ TEST(MediaEncoder, TextRowsAreAllOtherTokens) {
             (std::vector<int32_t>{0, 1}));
 }
 
+// What the 20 tokens of a request get in two steps; the first has `border` and encodes the items.
+std::vector<MediaRow> RowsOfTwoSteps(const std::vector<MediaItem>& items,
+                                     const std::vector<int32_t>& numbers, int32_t border,
+                                     BatchState* batch, MediaEncoder* media) {
+  std::vector<MediaRow> rows;
+  for (const auto [begin, end] : {std::pair(0, border), std::pair(border, 20)}) {
+    StepPlan plan;
+    plan.scheduled = {begin == 0 ? Entry(0, RequestWith(items), 0, end, numbers)
+                                 : Entry(0, nullptr, begin, end - begin)};
+    EXPECT_TRUE(batch->Apply(plan).ok());
+    EXPECT_TRUE(media->Apply(plan, *batch).ok());
+    ops::StepBatch step = batch->view();
+    media->AddTo(&step);
+    for (int32_t m = 0; m < step.num_media_rows; ++m) {
+      const float* row = step.inputs[0].Row<const float>(m);
+      rows.push_back({begin + step.media_rows[m], {row, row + kWidth}});
+    }
+  }
+  return rows;
+}
+
 TEST(MediaEncoder, EndsOfRowsKeepTheirOwnEmbeddings) {
   MergingEncoder encoder;
   const auto media = *MediaEncoder::Create(
@@ -342,21 +363,7 @@ TEST(MediaEncoder, EndsOfRowsKeepTheirOwnEmbeddings) {
     features->token_positions.resize(8 * ops::kGridDims);
     item.features = features;
     item.num_tokens = 8;
-    std::vector<MediaRow> rows;
-    for (const auto [begin, end] : {std::pair(0, border), std::pair(border, 20)}) {
-      StepPlan plan;
-      const auto request = RequestWith({item});
-      plan.scheduled = {Entry(0, begin == 0 ? request : nullptr, begin, end - begin)};
-      if (begin == 0) plan.scheduled[0].media_to_encode = {0};
-      ASSERT_TRUE(batch.Apply(plan).ok());
-      ASSERT_TRUE(media->Apply(plan, batch).ok());
-      ops::StepBatch step = batch.view();
-      media->AddTo(&step);
-      for (int32_t m = 0; m < step.num_media_rows; ++m) {
-        const float* row = step.inputs[0].Row<const float>(m);
-        rows.push_back({begin + step.media_rows[m], {row, row + kWidth}});
-      }
-    }
+    const auto rows = RowsOfTwoSteps({item}, {0}, border, &batch, media.get());
     std::vector<MediaRow> expected;
     for (int32_t e = 0; e < 6; ++e) {
       const auto first = static_cast<float>(10 + 2 * e);
@@ -370,7 +377,7 @@ TEST(MediaEncoder, EndsOfRowsKeepTheirOwnEmbeddings) {
 class TilesEncoder final : public program::Executor {
  public:
   Status Enqueue(const ops::StepBatch& batch) override {
-    requests_of_steps.push_back(batch.num_requests);
+    ++num_steps;
     embeddings_.clear();
     row_ends_.clear();
     for (int32_t m = 0; m < batch.num_media_rows; ++m) {
@@ -394,7 +401,7 @@ class TilesEncoder final : public program::Executor {
   }
 
   bool has_row_end = true;
-  std::vector<int32_t> requests_of_steps;
+  int32_t num_steps = 0;
 
  private:
   std::vector<float> embeddings_, row_ends_;
@@ -409,11 +416,17 @@ MediaItem ItemOfTiles(int32_t first_token) {
   auto features = std::make_shared<step::MediaFeatures>();
   features->rows = 6;
   features->channels = kChannels;
-  for (int32_t r = 0; r < 6; ++r) {
-    features->values.insert(features->values.end(), {static_cast<float>(r), 0.0f});
-  }
+  features->values = {0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0};
   features->placement = {0, 1, 2, 4, step::kRowEnd, 3, 5, step::kRowEnd};
   return {"tiles", first_token, 8, features};
+}
+
+// Two tokens, of a quarter of the first row and three of the fifth, and an end of a row.
+MediaItem ItemOfShares(int32_t first_token) {
+  auto features = std::make_shared<step::MediaFeatures>(*ItemOfTiles(0).features);
+  features->placement = {0, 4, step::kRowEnd, 0};
+  features->shares = {0.25f, 0.75f, 1.0f, 0.0f};
+  return {"shares", first_token, 2, features};
 }
 
 TEST(MediaEncoder, TilesAreEncodedOneByOneAndPlacedRowByRow) {
@@ -425,28 +438,15 @@ TEST(MediaEncoder, TilesAreEncodedOneByOneAndPlacedRowByRow) {
                                                         .max_items = max_items,
                                                         .tile_rows = 2});
     BatchState batch(SmallLimits());
-    const auto request = RequestWith({ItemOfTiles(3)});
-    std::vector<MediaRow> rows;
-    for (const auto [begin, end] : {std::pair(0, 6), std::pair(6, 20)}) {
-      StepPlan plan;
-      plan.scheduled = {Entry(0, begin == 0 ? request : nullptr, begin, end - begin)};
-      if (begin == 0) plan.scheduled[0].media_to_encode = {0};
-      ASSERT_TRUE(batch.Apply(plan).ok());
-      ASSERT_TRUE(media->Apply(plan, batch).ok());
-      ops::StepBatch step = batch.view();
-      media->AddTo(&step);
-      for (int32_t m = 0; m < step.num_media_rows; ++m) {
-        const float* row = step.inputs[0].Row<const float>(m);
-        rows.push_back({begin + step.media_rows[m], {row, row + kWidth}});
-      }
-    }
+    const auto rows =
+        RowsOfTwoSteps({ItemOfTiles(3), ItemOfShares(11)}, {0, 1}, 6, &batch, media.get());
     const std::vector<float> end = {-7, kWidth};
     const std::vector<MediaRow> expected = {{3, {0, 1}}, {4, {1, 2}}, {5, {2, 1}}, {6, {4, 1}},
-                                            {7, end},    {8, {3, 2}}, {9, {5, 2}}, {10, end}};
+                                            {7, end},    {8, {3, 2}}, {9, {5, 2}}, {10, end},
+                                            {11, {3, 1}}, {12, end}};
     EXPECT_TRUE(rows == expected) << max_items;
-    const auto steps = static_cast<size_t>((3 + max_items - 1) / max_items);
-    EXPECT_EQ(encoder.requests_of_steps.size(), steps);
-    EXPECT_EQ(media->num_encoded_items(), 1);
+    EXPECT_EQ(encoder.num_steps, (6 + max_items - 1) / max_items);
+    EXPECT_EQ(media->num_encoded_items(), 2);
   }
 }
 

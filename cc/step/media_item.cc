@@ -46,14 +46,27 @@ int64_t TokensFor(int64_t embeddings, int32_t row_tokens) {
   return embeddings + embeddings / row_tokens;
 }
 
+// True if the placement, and shares if there are any, have as many for each token.
+bool PlacesFit(const MediaItem& item) {
+  const std::vector<float>& shares = item.features->shares;
+  const size_t places = item.features->placement.size();
+  const auto tokens = static_cast<size_t>(item.num_tokens);
+  if (shares.empty()) return places == tokens;
+  return item.num_tokens > 0 && shares.size() == places && places % tokens == 0 &&
+         places / tokens <= kMaxShares;
+}
+
 Status CheckPlacement(const MediaItem& item, int32_t embeddings, const MediaFormat& format) {
   const std::vector<int32_t>& placement = item.features->placement;
   if (!format.placed) return InvalidArgument("has places, but this model takes none");
-  if (placement.size() != static_cast<size_t>(item.num_tokens) || item.num_tokens > format.tokens ||
-      item.features->row_tokens != 0) {
+  if (!PlacesFit(item) || item.num_tokens > format.tokens || item.features->row_tokens != 0) {
     return InvalidArgument("has places for " + std::to_string(placement.size()) +
                            " tokens, but it has " + std::to_string(item.num_tokens) +
                            " of at most " + std::to_string(format.tokens));
+  }
+  const std::vector<float>& shares = item.features->shares;
+  if (!std::all_of(shares.begin(), shares.end(), [](float s) { return s >= 0.0f && s <= 1.0f; })) {
+    return InvalidArgument("has shares that are not from 0 to 1");
   }
   if (std::all_of(placement.begin(), placement.end(),
                   [embeddings](int32_t p) { return p >= kRowEnd && p < embeddings; })) {
@@ -80,7 +93,7 @@ Status CheckFeatures(const MediaItem& item, const MediaFormat& format) {
                            Shape(format.rows, format.channels));
   }
   const int32_t embeddings = NumEmbeddings(features.rows, format);
-  if (!features.placement.empty()) {
+  if (!features.placement.empty() || !features.shares.empty()) {
     PAGEMILL_RETURN_IF_ERROR(CheckPlacement(item, embeddings, format));
     return CheckGrid(item, format);
   }

@@ -19,10 +19,13 @@
 //
 // Placement. An item may be an image in tiles that are encoded one by one, while its tokens go row
 // by row across tiles, and some embeddings are left out: MediaFeatures::placement lists, for each
-// token, the embedding that takes its place. A content id is a hash of it, too.
+// token, the embedding that takes its place. If the image has more embeddings than tokens, a token
+// is interpolated between several of them: MediaFeatures::shares says how much of each it takes. A
+// content id is a hash of both, too.
 #ifndef PAGEMILL_CC_STEP_MEDIA_ITEM_H_
 #define PAGEMILL_CC_STEP_MEDIA_ITEM_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -34,6 +37,7 @@ namespace pagemill::step {
 
 inline constexpr int32_t kMediaGridDims = 3;  // time, row and column
 inline constexpr int32_t kRowEnd = -1;        // in MediaFeatures::placement
+inline constexpr size_t kMaxShares = 4;       // of a token, as bilinear interpolation has them
 
 // What an encoder reads of a media item, such as the patches of an image.
 struct MediaFeatures {
@@ -49,6 +53,9 @@ struct MediaFeatures {
   // [num_tokens], each the number of an embedding in the encoder's order, or kRowEnd for the one
   // that the encoder has for ends of rows; empty: all embeddings in order. Not with row_tokens.
   std::vector<int32_t> placement = {};
+  // [num_tokens, n], as `placement` is then: a token is the sum of n embeddings, each times its
+  // share, from 0 to 1; n is at most kMaxShares. Empty: each token is one embedding.
+  std::vector<float> shares = {};
 };
 
 // The output of an encoder takes the place of the embeddings of `num_tokens` placeholder tokens,

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -71,6 +72,23 @@ TEST(MediaItemTest, APlacementHasAnEmbeddingForEachToken) {
   EXPECT_EQ(Problem(features, 7, format), "");
   EXPECT_NE(Problem(features, 6, format).find("places for 7 tokens, but it has 6"),
             std::string::npos);
+  features.shares.assign(7, 0.5f);
+  EXPECT_EQ(Problem(features, 7, format), "");
+  features.shares[3] = 1.5f;
+  EXPECT_NE(Problem(features, 7, format).find("not from 0 to 1"), std::string::npos);
+  features.shares[3] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_NE(Problem(features, 7, format).find("not from 0 to 1"), std::string::npos);
+  features.shares.resize(6);
+  EXPECT_NE(Problem(features, 7, format).find("places for 7"), std::string::npos);
+  features.placement.assign(10, 1);
+  features.shares.assign(10, 0.5f);
+  EXPECT_EQ(Problem(features, 5, format), "");
+  for (const int32_t tokens : {0, 2, 3}) {
+    EXPECT_NE(Problem(features, tokens, format).find("places for 10"), std::string::npos);
+  }
+  features.placement.clear();
+  EXPECT_NE(Problem(features, 6, format).find("places for 0"), std::string::npos);
+  features.shares.clear();
   features.placement.resize(11);
   EXPECT_NE(Problem(features, 11, format).find("of at most 10"), std::string::npos);
   for (const int32_t wrong : {6, -2}) {

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,15 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+from transformers.models.llava_onevision.image_processing_pil_llava_onevision import (
+    LlavaOnevisionImageProcessorPil,
+)
 from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from tests.e2e.server_process import NAME, ServerProcess, serve
 from tests.media.qwen_vl_models import MAKERS, make_image_model
+from tests.media.tiny_tiled_models import LLAVA_NEXT_PLACEHOLDER, LLAVA_NEXT_SIZES, llava_onevision
 from tests.parity.tiny_models import (
     INTERNVL_PLACEHOLDER,
     INTERNVL_WORDS,
@@ -38,10 +43,12 @@ from tests.parity.tiny_models import (
     SMOLVLM_PLACEHOLDER,
     SMOLVLM_WORDS,
     make,
+    save,
 )
 
 assert LLAVA_PLACEHOLDER == QWEN2_VL_PLACEHOLDER == SMOLVLM_PLACEHOLDER
 assert LLAVA_PLACEHOLDER == INTERNVL_PLACEHOLDER == PIXTRAL_PLACEHOLDER
+assert LLAVA_PLACEHOLDER == LLAVA_NEXT_PLACEHOLDER
 IMAGE = "<image>"
 # Words of the vocabulary around each message, and an image where the message has one.
 TEMPLATE = (
@@ -53,6 +60,10 @@ TEMPLATE = (
 SETTINGS: dict[str, dict[str, Any]] = {
     "internvl": {"size": {"height": 16, "width": 16}, "max_patches": 6},
     "llava": {"size": {"shortest_edge": 24}, "crop_size": {"height": 24, "width": 24}},
+    "llava_onevision": {
+        "size": {"height": 16, "width": 16},
+        "image_grid_pinpoints": [*LLAVA_NEXT_SIZES, [48, 48]],
+    },
     "mistral3": {"size": {"longest_edge": 40}, "patch_size": {"height": 8, "width": 8}},
     "qwen2_vl": {"patch_size": 4, "min_pixels": 256, "max_pixels": 4096},
     "qwen3_vl": {"patch_size": 4, "size": {"shortest_edge": 256, "longest_edge": 4096}},
@@ -61,10 +72,20 @@ SETTINGS: dict[str, dict[str, Any]] = {
 TYPES = {
     "internvl": "GotOcr2ImageProcessor",
     "llava": "CLIPImageProcessor",
+    "llava_onevision": "LlavaOnevisionImageProcessorFast",
     "mistral3": "PixtralImageProcessor",
     "qwen2_vl": "Qwen2VLImageProcessor",
     "qwen3_vl": "Qwen2VLImageProcessorFast",
     "smolvlm": "SmolVLMImageProcessor",
+}
+PROCESSORS: dict[str, Callable[..., Any]] = {
+    "internvl": partial(GotOcr2ImageProcessorPil, crop_to_patches=True),
+    "llava": CLIPImageProcessorPil,
+    "llava_onevision": LlavaOnevisionImageProcessorPil,
+    "mistral3": PixtralImageProcessorPil,
+    "qwen2_vl": Qwen2VLImageProcessorPil,
+    "qwen3_vl": Qwen2VLImageProcessorPil,
+    "smolvlm": partial(Idefics3ImageProcessorPil, return_row_col_info=True),
 }
 WORDS = {"internvl": INTERNVL_WORDS, "mistral3": PIXTRAL_WORDS, "smolvlm": SMOLVLM_WORDS}
 OPTIONS = {
@@ -118,36 +139,7 @@ class Served:
 
     def answers(self, *prompts: tuple[str, list[Image.Image]]) -> list[str]:
         """Texts of the offline model, with images by `transformers`."""
-        settings = SETTINGS[self.family]
-        images: list[list[Any]]
-        if self.family == "llava":
-            clip = CLIPImageProcessorPil(**settings)
-            found = [[clip(i, return_tensors="np") for i in own] for _, own in prompts]
-            images = [[f["pixel_values"][0] for f in own] for own in found]
-        elif self.family in ("internvl", "mistral3"):
-            processor = (
-                GotOcr2ImageProcessorPil(**settings, crop_to_patches=True)
-                if self.family == "internvl"
-                else PixtralImageProcessorPil(**settings)
-            )
-            found = [[processor(i, return_tensors="np") for i in own] for _, own in prompts]
-            tiled = self.family == "internvl"
-            images = [
-                [f["pixel_values"] if tiled else f["pixel_values"][0] for f in own] for own in found
-            ]
-        elif self.family == "smolvlm":
-            tiles = Idefics3ImageProcessorPil(**settings, return_row_col_info=True)
-            found = [[tiles(i, return_tensors="np") for i in own] for _, own in prompts]
-            images = [
-                [(f["pixel_values"][0], (1, f["rows"][0][0], f["cols"][0][0])) for f in own]
-                for own in found
-            ]
-        else:
-            qwen = Qwen2VLImageProcessorPil(**settings)
-            found = [[qwen(i, return_tensors="np") for i in own] for _, own in prompts]
-            images = [
-                [(f["pixel_values"], tuple(f["image_grid_thw"][0])) for f in own] for own in found
-            ]
+        images = [[_processed(self.family, image) for image in own] for _, own in prompts]
         with LLM(str(self.path), **OPTIONS) as llm:
             outputs = llm.generate(
                 [text for text, _ in prompts],
@@ -158,6 +150,19 @@ class Served:
                 progress=io.StringIO(),
             )
         return [output.choices[0].text for output in outputs]
+
+
+def _processed(family: str, image: Image.Image) -> Any:
+    """What the encoder takes, by `transformers`."""
+    found = PROCESSORS[family](**SETTINGS[family])(image, return_tensors="np")
+    pixels = found["pixel_values"]
+    if "image_grid_thw" in found:
+        return pixels, tuple(found["image_grid_thw"][0])
+    if "rows" in found:
+        return pixels[0], (1, found["rows"][0][0], found["cols"][0][0])
+    if family == "llava_onevision":
+        return pixels[0], (1, *found["image_sizes"][0])
+    return pixels if family == "internvl" else pixels[0]
 
 
 def _part(content: Any) -> dict[str, Any]:
@@ -191,6 +196,8 @@ def served(
     path = tmp_path_factory.mktemp(family)
     if family in MAKERS:
         make_image_model(family, path)
+    elif family == "llava_onevision":
+        save(llava_onevision(), path)
     else:
         make(family, path)
     save_files(family, path)

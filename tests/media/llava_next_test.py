@@ -13,10 +13,11 @@ import torch
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.models.llava_next import LlavaNextModel
+from safetensors.torch import load_file, save_file
 from transformers import GraniteConfig, PreTrainedModel, SiglipVisionConfig
 from transformers.models.llava_next.processing_llava_next import LlavaNextProcessor
 
-from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.media_model import MediaTestModel, encoded, newer_name, text
 from tests.media.tiny_tiled_models import (
     LLAVA_NEXT_PLACEHOLDER,
     LLAVA_NEXT_SIZES,
@@ -164,6 +165,15 @@ def test_numbers_of_tokens_are_those_of_the_processor() -> None:
             break
         else:
             pytest.fail("no number of tiles is right")
+
+
+def test_newer_checkpoints_have_other_names(model: MediaTestModel, tmp_path: Path) -> None:
+    tensors = load_file(model.path / "model.safetensors")
+    newer = {newer_name(name): tensor for name, tensor in tensors.items()}
+    assert "model.image_newline" in newer and "lm_head.weight" in newer
+    save_file(newer, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_bytes((model.path / "config.json").read_bytes())
+    check(MediaTestModel(tmp_path, model.reference))
 
 
 def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:

@@ -25,7 +25,7 @@ from transformers import (
     VipLlavaForConditionalGeneration,
 )
 
-from tests.media.media_model import MediaTestModel, encoded, encoder_outputs, text
+from tests.media.media_model import MediaTestModel, encoded, encoder_outputs, newer_name, text
 from tests.parity.tiny_models import LLAVA_IMAGE, LLAVA_PLACEHOLDER, llava, make, save
 
 TOKENS = 9  # of an image
@@ -206,6 +206,23 @@ def test_older_checkpoints_have_other_names(model: MediaTestModel, tmp_path: Pat
     built = build(ModelSource.open(tmp_path), BuildOptions())
     assert built.encoder is not None
     assert "vision_tower.vision_model.encoder.layers.0" in built.encoder.program_text
+
+
+def test_newer_checkpoints_have_other_names(model: MediaTestModel, tmp_path: Path) -> None:
+    """All parts are behind `model.`, with or without `vision_model.` in the tower's names."""
+    tensors = load_file(model.path / "model.safetensors")
+    for tower in ("vision_tower.", "vision_tower.vision_model."):
+        newer = {
+            newer_name(name).replace("vision_tower.", tower): tensor
+            for name, tensor in tensors.items()
+        }
+        assert {name.split(".")[0] for name in newer} == {"model", "lm_head"}
+        save_file(newer, tmp_path / "model.safetensors")
+        (tmp_path / "config.json").write_bytes((model.path / "config.json").read_bytes())
+        built = build(ModelSource.open(tmp_path), BuildOptions())
+        assert built.encoder is not None
+        assert f"model.{tower}encoder.layers.0" in built.encoder.program_text
+        assert "model.language_model.norm.weight" in built.program_text
 
 
 def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:

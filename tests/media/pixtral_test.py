@@ -18,7 +18,15 @@ from pagemill.runner.build import BuildOptions, build
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
-from transformers import Ministral3Config, Mistral4Config, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    LightOnOcrConfig,
+    LightOnOcrForConditionalGeneration,
+    Ministral3Config,
+    Mistral4Config,
+    PreTrainedConfig,
+    PreTrainedModel,
+    Qwen3Config,
+)
 
 from tests.media.media_model import MediaTestModel, encoded, newer_name, text
 from tests.parity.tiny_models import (
@@ -28,6 +36,7 @@ from tests.parity.tiny_models import (
     make,
     mistral3,
     pixtral,
+    pixtral_vision,
     save,
 )
 
@@ -104,6 +113,28 @@ def test_rows_have_ends(name: str, tmp_path: Path) -> None:
     row = IMAGE * columns
     expected = (row + [BREAK]) * (rows - 1) + row + [END]
     assert output.prompt_token_ids == [20, *expected, 21]
+
+
+@pytest.mark.parametrize("executor", ["native", "torch"])
+def test_lighton_ocr_has_no_ends_of_rows(executor: str, tmp_path: Path) -> None:
+    config = LightOnOcrConfig(
+        vision_config=pixtral_vision(),
+        text_config=Qwen3Config(**TEXT_SIZES, head_dim=16, tie_word_embeddings=True),
+        image_token_id=PIXTRAL_PLACEHOLDER,
+    )
+    config._attn_implementation = "eager"
+    torch.manual_seed(0)
+    model = image_model(tmp_path, save(LightOnOcrForConditionalGeneration(config), tmp_path))
+    with model.llm(executor=executor, max_num_batched_tokens=128) as llm:
+        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
+        for output, own in zip(outputs, IMAGES, strict=True):
+            model.check(output, own)
+            tokens = sum(image.shape[1] * image.shape[2] // 64 for image in own)
+            assert output.prompt_token_ids.count(PIXTRAL_PLACEHOLDER) == tokens
+            assert BREAK not in output.prompt_token_ids and END not in output.prompt_token_ids
+    if executor == "native":
+        model.check_language_model_only("vision_encoder.", SQUARE)
+        model.check_divided()
 
 
 @pytest.mark.parametrize("step", [14, 15, 19, 23])

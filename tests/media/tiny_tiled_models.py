@@ -18,9 +18,13 @@ from transformers import (
     Llama4ForConditionalGeneration,
     LlavaNextConfig,
     LlavaNextForConditionalGeneration,
+    LlavaOnevisionConfig,
+    LlavaOnevisionForConditionalGeneration,
     MistralConfig,
     PreTrainedConfig,
     PreTrainedModel,
+    Qwen2Config,
+    SiglipVisionConfig,
 )
 
 from tests.parity.tiny_models import SLIDING_WINDOW, TEXT_SIZES
@@ -190,3 +194,27 @@ def llava_next(**changes: Any) -> PreTrainedModel:
     config = LlavaNextConfig(**(fields | changes))
     config._attn_implementation = "eager"
     return LlavaNextForConditionalGeneration(config)
+
+
+def llava_onevision(**changes: Any) -> PreTrainedModel:
+    """Tiles as those of `llava_next`, of which an image has as many tokens as two have; `changes`
+    are fields of its configuration."""
+    vision = SiglipVisionConfig(
+        hidden_size=48,
+        intermediate_size=72,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        image_size=LLAVA_NEXT_TILE[1],
+        patch_size=4,
+        vision_use_head=False,
+    )
+    fields: dict[str, Any] = {
+        "vision_config": vision,
+        "text_config": Qwen2Config(**TEXT_SIZES),
+        "image_token_index": LLAVA_NEXT_PLACEHOLDER,
+        "image_grid_pinpoints": [*LLAVA_NEXT_SIZES, [48, 48]],
+        "vision_aspect_ratio": "anyres_max_2",
+    }
+    config = LlavaOnevisionConfig(**(fields | changes))
+    config._attn_implementation = "eager"
+    return LlavaOnevisionForConditionalGeneration(config)

@@ -436,7 +436,7 @@ PIXTRAL_WORDS = {3: "[IMG]", 4: "[IMG_BREAK]", 5: "[IMG_END]"}
 def pixtral(**changes: Any) -> PreTrainedModel:
     """Images of any size, in patches of 4 x 4 pixels; `changes` are fields of its configuration."""
     fields: dict[str, Any] = {
-        "vision_config": _pixtral_vision(),
+        "vision_config": pixtral_vision(),
         "text_config": _llama().config,
         "image_token_index": PIXTRAL_PLACEHOLDER,
         "vision_feature_layer": -1,
@@ -450,7 +450,7 @@ def pixtral(**changes: Any) -> PreTrainedModel:
 def mistral3(text: PreTrainedConfig | None = None, merge: int = 2) -> PreTrainedModel:
     """As `pixtral`, with squares of `merge` x `merge` patches merged."""
     config = Mistral3Config(
-        vision_config=_pixtral_vision(),
+        vision_config=pixtral_vision(),
         text_config=text or MistralConfig(**TEXT_SIZES, sliding_window=None),
         image_token_index=PIXTRAL_PLACEHOLDER,
         spatial_merge_size=merge,
@@ -460,7 +460,8 @@ def mistral3(text: PreTrainedConfig | None = None, merge: int = 2) -> PreTrained
     return Mistral3ForConditionalGeneration(config)
 
 
-def _pixtral_vision() -> PixtralVisionConfig:
+def pixtral_vision() -> PixtralVisionConfig:
+    """Patches of 4 x 4 pixels."""
     return PixtralVisionConfig(
         hidden_size=48,
         intermediate_size=72,

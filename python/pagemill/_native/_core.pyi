@@ -595,6 +595,7 @@ class MediaItem:
     of the token behind the item. Behind each `row_tokens` embeddings, if not 0, is a token that
     keeps its own, which counts among `num_tokens`. `placement` [num_tokens] has the embedding of
     each token, as the encoder counts them, or -1 for that of ends of rows; None: all in order.
+    With `shares` both are [num_tokens, n]: a token is the sum of n embeddings times their shares.
     """
 
     def __init__(
@@ -606,6 +607,7 @@ class MediaItem:
         positions: tuple[NDArray[np.int32], NDArray[np.int32], int] | None = None,
         row_tokens: int = 0,
         placement: NDArray[np.int32] | None = None,
+        shares: NDArray[np.float32] | None = None,
     ) -> None: ...
 
 class InputChunk:

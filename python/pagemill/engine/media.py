@@ -177,6 +177,8 @@ def _content_id(features: MediaFeatures) -> str:
         digest.update(features.row_tokens.to_bytes(4, "little"))
     if features.placement is not None:
         digest.update(features.placement.tobytes())
+    if features.shares is not None:
+        digest.update(features.shares.tobytes())
     return digest.hexdigest()
 
 

@@ -176,6 +176,7 @@ def _native_media(bindings: NativeBindings, prompt: RenderedPrompt) -> list[obje
                 positions,
                 features.row_tokens,
                 features.placement,
+                features.shares,
             )
         )
     return items

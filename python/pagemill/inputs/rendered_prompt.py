@@ -44,19 +44,26 @@ class MediaFeatures(msgspec.Struct, array_like=True, frozen=True, eq=False):
     """An encoder's input for an item, float32 [rows, channels], the number of `tokens` that the
     item stands for, and their positions if it has a grid. Behind each `row_tokens` embeddings, if
     not 0, is a token that keeps its own, which counts among `tokens`. `placement`, int32 [tokens],
-    has the embedding of each token, as the encoder counts them, or ROW_END; None: all in order."""
+    has the embedding of each token, as the encoder counts them, or ROW_END; None: all in order.
+    With `shares`, float32 from 0 to 1, both are [tokens, n], with n at most 4: a token is the sum
+    of n embeddings, each times its share."""
 
     rows: np.ndarray
     tokens: int
     positions: GridPositions | None = None
     row_tokens: int = 0
     placement: np.ndarray | None = None
+    shares: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError for features or a placement of another type or shape."""
         _check("features", self.rows, np.float32, (None, None))
         if self.placement is not None:
-            _check("places", self.placement, np.int32, (self.tokens,))
+            each = () if self.shares is None else (None,)
+            _check("places", self.placement, np.int32, (self.tokens, *each))
+        if self.shares is not None:
+            places = None if self.placement is None else self.placement.shape[1]
+            _check("shares", self.shares, np.float32, (self.tokens, places))
 
 
 class MediaItem(msgspec.Struct, array_like=True, frozen=True, eq=False):

@@ -30,7 +30,12 @@ from pagemill.models.base import (
     StepInputs,
 )
 from pagemill.models.config_keys import Defaults, epsilon, inner_config, positive_int, token_id
-from pagemill.models.decoder_part import decoder_part, ignored_in_part, text_weights
+from pagemill.models.decoder_part import (
+    decoder_part,
+    ignored_in_part,
+    parts_weights,
+    text_weights,
+)
 from pagemill.models.siglip_vision import SiglipVisionTower
 from pagemill.models.vision_layers import feature_depths
 from pagemill.ops import ActivationKind
@@ -104,13 +109,13 @@ class Cohere2VisionModel:
         return self._tower.grid.features(image)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        outer = "model." if weights.has("model.multi_modal_projector.linear_1.weight") else ""
-        tower = PrefixedWeights(weights, f"{outer}vision_tower.")
+        parts = parts_weights(weights, "multi_modal_projector.linear_1.weight")
+        tower = PrefixedWeights(parts, "vision_tower.")
         if not tower.has("embeddings.patch_embedding.weight"):
             tower = PrefixedWeights(tower, "vision_model.")
         x = self._patches(tower, inputs)
         x = ops.select_rows(x, inputs.media.tokens, count=self._merge**2)
-        return self._project(PrefixedWeights(weights, f"{outer}multi_modal_projector."), x)
+        return self._project(PrefixedWeights(parts, "multi_modal_projector."), x)
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
         return self._text.hidden(text_weights(weights, self._text), inputs)

@@ -104,6 +104,12 @@ def text_weights(weights: Weights, text: Decoder) -> Weights:
     return PrefixedWeights(weights, "language_model.", behind="model.")
 
 
+def parts_weights(weights: Weights, name: str) -> Weights:
+    """The weights of a checkpoint beside its decoder, one of which is `name`: newer checkpoints
+    have `model.` in front of them."""
+    return PrefixedWeights(weights, "model.") if weights.has(f"model.{name}") else weights
+
+
 def ignored_in_part(text: Decoder) -> dict[str, str]:
     """`Model.ignored` of the decoder, under the names of the whole checkpoint."""
     ignored: dict[str, str] = {}

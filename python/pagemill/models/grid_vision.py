@@ -19,14 +19,14 @@ from pagemill.inputs.rendered_prompt import GridPositions, MediaFeatures
 from pagemill.layers import attention
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.rotary import Rotary, RotaryTable, bind_grid_rotary, rotary_table
+from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError
-from pagemill.models.config_keys import number, positive_int, rope_parameters
+from pagemill.models.config_keys import positive_int
+from pagemill.models.grid_rotary import COLUMN, ROW, frequencies, grid_heads, grid_rotary
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
 EPS = 1e-6
-_ROW, _COLUMN = 1, 2  # dimensions of grid positions
 
 
 class GridVisionTower:
@@ -58,14 +58,8 @@ class GridVisionTower:
         self._colors = positive_int(config, "in_channels", 3)
         self._frames = positive_int(config, "temporal_patch_size", 2)
         self.bias = self.output_bias = True
-        self._theta = number(rope_parameters(config), "rope_theta", 1e4, least=1.0, most=1e12)
-        heads = positive_int(config, "num_heads")
-        head_dim, rest = divmod(self.hidden_size, heads)
-        if rest or head_dim % 4:
-            raise ModelConfigError(
-                f"{heads} heads of {self.hidden_size} features have no rows and columns to turn by"
-            )
-        self.shape = attention.AttentionShape(heads, heads, head_dim, scale=head_dim**-0.5)
+        self.shape = grid_heads(self.hidden_size, positive_int(config, "num_heads"))
+        self._frequencies = frequencies(config, self.shape.head_dim // 2)
 
     @property
     def result_width(self) -> int:
@@ -109,7 +103,7 @@ class GridVisionTower:
             tokens=squares,
             next=max(height, width) // merge,
         )
-        rows = [image.values, self.places(patches[:, _ROW:], height, width)]
+        rows = [image.values, self.places(patches[:, ROW:], height, width)]
         return MediaFeatures(np.concatenate(rows, 1, dtype=np.float32), len(squares), positions)
 
     def places(self, cells: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -138,10 +132,8 @@ class GridVisionTower:
         """Half of the pairs rotate by the row, with the frequencies for that many pairs, half by
         the column."""
         assert inputs.grid_positions is not None
-        half = rotary_table({"rope_theta": self._theta}, self.shape.head_dim // 2, 1).inv_freq
-        dims = (_ROW,) * len(half) + (_COLUMN,) * len(half)
-        table = RotaryTable(half * 2)
-        return bind_grid_rotary(weights, "inv_freq", table, dims, inputs.grid_positions)
+        by = {ROW: self._frequencies, COLUMN: self._frequencies}
+        return grid_rotary(weights, inputs.grid_positions, by)
 
     def attend(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary) -> Tensor:
         """x [T, hidden] -> [T, hidden]: the attention of a layer among the patches of an image."""

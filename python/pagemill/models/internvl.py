@@ -30,7 +30,12 @@ from pagemill.models.base import (
     StepInputs,
 )
 from pagemill.models.config_keys import activation, inner_config, token_id
-from pagemill.models.decoder_part import decoder_part, ignored_in_part, text_weights
+from pagemill.models.decoder_part import (
+    decoder_part,
+    ignored_in_part,
+    parts_weights,
+    text_weights,
+)
 from pagemill.models.internvl_vision import InternVlVisionTower
 from pagemill.models.patch_grid import merged_side
 from pagemill.models.vision_layers import feature_depths
@@ -100,11 +105,11 @@ class InternVlModel:
         return self._tower.grid.features(image)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        prefix = "model." if weights.has("model.vision_tower.embeddings.cls_token") else ""
-        tower = PrefixedWeights(weights, f"{prefix}vision_tower.")
+        parts = parts_weights(weights, "vision_tower.embeddings.cls_token")
+        tower = PrefixedWeights(parts, "vision_tower.")
         x = self._tower.hidden(tower, inputs, self._depth)
         x = ops.select_rows(x, inputs.media.tokens, count=self._merge**2)
-        projector = PrefixedWeights(weights, f"{prefix}multi_modal_projector.")
+        projector = PrefixedWeights(parts, "multi_modal_projector.")
         width = self._text.traits.hidden_size
         x = norm.layer_norm(projector, "layer_norm", x, _EPS)
         x = linear(projector, "linear_1", x, (width,), bias=True)

@@ -16,15 +16,15 @@ from pagemill.inputs.rendered_prompt import GridPositions, MediaFeatures
 from pagemill.layers import attention, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.rotary import Rotary, RotaryTable, bind_grid_rotary, rotary_table
+from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError
-from pagemill.models.config_keys import Defaults, number, positive_int, rope_parameters
+from pagemill.models.config_keys import Defaults, positive_int
+from pagemill.models.grid_rotary import COLUMN, ROW, frequencies, grid_heads, grid_rotary
 from pagemill.models.patch_grid import PatchGrid, merged_side
 from pagemill.ops import ActivationKind
 from pagemill.ops.trace import Tensor
 
 _EPS = 1e-5
-_ROW, _COLUMN = 1, 2  # dimensions of grid positions
 # Those of the configuration's class: published checkpoints may leave them out.
 _DEFAULTS = {
     "hidden_size": 768,
@@ -49,7 +49,6 @@ class Llama4VisionTower:
         self._hidden = positive_int(config, "hidden_size")
         self._layers = positive_int(config, "num_hidden_layers")
         self._intermediate = positive_int(config, "intermediate_size")
-        self._theta = number(rope_parameters(config), "rope_theta", 1e4, least=1.0, most=1e12)
         self._merge = merged_side(config, "pixel_shuffle_ratio")
         self.grid = PatchGrid(
             colors=positive_int(config, "num_channels", 3),
@@ -72,13 +71,8 @@ class Llama4VisionTower:
                 f"intermediate_size is {self._intermediate}; it must be {self._merge**2} times"
                 f" hidden_size, {self._hidden}: {self._merge} x {self._merge} patches are merged"
             )
-        heads = positive_int(config, "num_attention_heads")
-        head_dim, rest = divmod(self._hidden, heads)
-        if rest or head_dim % 4:
-            raise ModelConfigError(
-                f"{heads} heads of {self._hidden} features have no rows and columns to turn by"
-            )
-        self._shape = attention.AttentionShape(heads, heads, head_dim, scale=head_dim**-0.5)
+        self._shape = grid_heads(self._hidden, positive_int(config, "num_attention_heads"))
+        self._frequencies = frequencies(config, self._shape.head_dim // 2)
 
     def features(self, image: PreparedMedia) -> MediaFeatures:
         """A tile as its patches, [rows, channels], and their positions, from 1: the class token is
@@ -123,10 +117,8 @@ class Llama4VisionTower:
     def _rotary(self, weights: Weights, positions: Tensor) -> Rotary:
         """Half of the pairs rotate by the column, with the frequencies for that many pairs, half by
         the row."""
-        half = rotary_table({"rope_theta": self._theta}, self._shape.head_dim // 2, 1).inv_freq
-        dims = (_COLUMN,) * len(half) + (_ROW,) * len(half)
-        table = RotaryTable(half * 2)
-        return bind_grid_rotary(weights, "inv_freq", table, dims, positions, interleaved=True)
+        by = {COLUMN: self._frequencies, ROW: self._frequencies}
+        return grid_rotary(weights, positions, by, interleaved=True)
 
     def _layer(self, weights: Weights, prefix: str, x: Tensor, rotary: Rotary) -> Tensor:
         inner, hidden = f"{prefix}.self_attn", self._hidden

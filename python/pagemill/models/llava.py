@@ -3,7 +3,7 @@ ViP-LLaVA, whose projector has a norm in front.
 
 Weights: `vision_tower.` or `vision_tower.vision_model.` (clip_vision.py, siglip_vision.py),
 `multi_modal_projector.{projector_layernorm,linear_1,linear_2}`, `language_model.` (llama.py and
-others).
+others). All may be behind `model.`, with `lm_head` beside it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,12 @@ from pagemill.models.config_keys import (
     inner_config,
     token_id,
 )
-from pagemill.models.decoder_part import decoder_part
+from pagemill.models.decoder_part import (
+    decoder_part,
+    ignored_in_part,
+    parts_weights,
+    text_weights,
+)
 from pagemill.models.pixtral import KIND as PIXTRAL
 from pagemill.models.pixtral import PixtralModel
 from pagemill.models.siglip_vision import SiglipVisionTower
@@ -43,8 +48,7 @@ from pagemill.models.vision_layers import feature_depths
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
-_TEXT = "language_model."
-_TOWER = r"vision_tower\.(vision_model\.)?"
+_TOWER = r"(model\.)?vision_tower\.(vision_model\.)?"
 _TOWERS: Mapping[str, type[ClipVisionTower | SiglipVisionTower]] = {
     "clip_vision_model": ClipVisionTower,
     "siglip_vision_model": SiglipVisionTower,
@@ -67,7 +71,7 @@ class LlavaModel:
         unread, why = self._tower.unread
         self.ignored = {
             **self.ignored,
-            **{rf"language_model\.(?:{name})": why for name, why in self._text.ignored.items()},
+            **ignored_in_part(self._text),
             rf"{_TOWER}{unread}\..*": why,
         }
         self._activation = activation(config, "projector_hidden_act", "gelu")
@@ -106,14 +110,19 @@ class LlavaModel:
         return MediaFeatures(self._tower.grid.patches(image.values), self._tokens)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        older = weights.has("vision_tower.vision_model.embeddings.patch_embedding.weight")
-        prefix = "vision_tower.vision_model." if older else "vision_tower."
-        tower = PrefixedWeights(weights, prefix)
+        parts = self._parts(weights)
+        tower = PrefixedWeights(parts, "vision_tower.")
+        if not tower.has("embeddings.patch_embedding.weight"):
+            tower = PrefixedWeights(tower, "vision_model.")
         x = self._tower.hidden(tower, inputs.media, inputs.positions, self._depths)
         self._tower.claim_rest(tower, max(self._depths))
         if self._drops_class:
             x = ops.select_rows(x, inputs.media.tokens)
-        return self._project(PrefixedWeights(weights, "multi_modal_projector."), x)
+        return self._project(PrefixedWeights(parts, "multi_modal_projector."), x)
+
+    def _parts(self, weights: Weights) -> Weights:
+        """The weights beside those of the decoder."""
+        return parts_weights(weights, "multi_modal_projector.linear_1.weight")
 
     def _project(self, weights: Weights, x: Tensor) -> Tensor:
         width = self._text.traits.hidden_size
@@ -122,10 +131,10 @@ class LlavaModel:
         return linear(weights, "linear_2", x, (width,), bias=self._bias)
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self._text.hidden(PrefixedWeights(weights, _TEXT), inputs)
+        return self._text.hidden(text_weights(weights, self._text), inputs)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(PrefixedWeights(weights, _TEXT), rows)
+        return self._text.logits(text_weights(weights, self._text), rows)
 
 
 class VipLlavaModel(LlavaModel):

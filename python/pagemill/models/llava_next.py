@@ -80,12 +80,11 @@ class LlavaNextModel(LlavaModel):
                 f" {list(image.values.shape)}"
             )
         rows = np.concatenate([self._tower.grid.patches(tile) for tile in image.values])
-        placement = self._placement(grid, (height, width))
-        return MediaFeatures(rows, len(placement), placement=placement)
+        return self._placed(rows, self._picture(grid, (height, width)))
 
     def row_end(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         width = self._text.traits.hidden_size
-        newline = weights.vectors(("image_newline",), width, table=True)
+        newline = self._parts(weights).vectors(("image_newline",), width, table=True)
         return ops.embedding(inputs.positions, newline, outside=0)
 
     def _grids(self) -> list[Size]:
@@ -93,16 +92,21 @@ class LlavaNextModel(LlavaModel):
         _, tile_height, tile_width = self._tower.grid.image_shape
         return [(height // tile_height, width // tile_width) for height, width in self._sizes]
 
-    def _placement(self, grid: Size, size: Size) -> np.ndarray:
-        """The embedding of each token of an image of `size` pixels in a `grid` of tiles."""
+    def _picture(self, grid: Size, size: Size) -> np.ndarray:
+        """The numbers of embeddings [rows, columns] of an image of `size` pixels in a `grid` of
+        tiles, without its margins."""
         side, tile_rows = self._tower.grid.side, self._tower.grid.rows
         rows, columns = grid
         numbers = tile_rows + np.arange(rows * columns * tile_rows, dtype=np.int32)
         tiles = numbers.reshape(rows, columns, side, side).transpose(0, 2, 1, 3)
-        picture = _without_margins(tiles.reshape(rows * side, columns * side), size)
+        return _without_margins(tiles.reshape(rows * side, columns * side), size)
+
+    def _placed(self, rows: np.ndarray, picture: np.ndarray) -> MediaFeatures:
+        """The features `rows` of all tiles, for the tokens of the whole image and of `picture`."""
         lines = np.pad(picture, ((0, 0), (0, 1)), constant_values=ROW_END)
-        whole = np.arange(tile_rows, dtype=np.int32)
-        return np.concatenate([whole, lines.reshape(-1)])
+        whole = np.arange(self._tower.grid.rows, dtype=np.int32)
+        placement = np.concatenate([whole, lines.reshape(-1)])
+        return MediaFeatures(rows, len(placement), placement=placement)
 
 
 def _sizes(config: Config, tile: Size) -> list[Size]:

@@ -29,7 +29,12 @@ from pagemill.models.base import (
     StepInputs,
 )
 from pagemill.models.config_keys import activation, flag, inner_config, positive_int, token_id
-from pagemill.models.decoder_part import decoder_part, ignored_in_part, text_weights
+from pagemill.models.decoder_part import (
+    decoder_part,
+    ignored_in_part,
+    parts_weights,
+    text_weights,
+)
 from pagemill.models.language_part import LanguagePart, Mistral3LanguagePart
 from pagemill.models.pixtral_vision import PixtralVisionTower
 from pagemill.models.vision_layers import feature_depths
@@ -44,11 +49,14 @@ _ROW_ENDS = ("[IMG_BREAK]", "[IMG_END]")
 
 class PixtralModel:
     """One Pixtral model in the layout of LLaVA. A subclass changes `texts`, the families of the
-    decoder, the defaults of `depth` and `bias`, and `_merge_size` and `_merged`."""
+    decoder, the defaults of `depth` and `bias`, the names of the `tower` and the `projector`, the
+    `row_ends`, and `_merge_size` and `_merged`."""
 
     texts: Sequence[str] = ("llama", "mistral", "qwen2")
     default_depth = -2
     default_bias = True
+    tower, projector = "vision_tower", "multi_modal_projector"
+    row_ends: tuple[str, str] | None = _ROW_ENDS
     ignored: Mapping[str, str] = {}
 
     def __init__(self, config: Config) -> None:
@@ -77,18 +85,18 @@ class PixtralModel:
             placeholders={"image": self._placeholder},
             any_size=True,
             grid=True,
-            row_ends=_ROW_ENDS,
+            row_ends=self.row_ends,
         )
         return replace(self._text.traits, media=media)
 
     def features(self, image: PreparedMedia) -> MediaFeatures:
-        return self._tower.features(image)
+        return self._tower.features(image, row_ends=self.row_ends is not None)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        prefix = "model." if weights.has("model.vision_tower.patch_conv.weight") else ""
-        tower = PrefixedWeights(weights, f"{prefix}vision_tower.")
+        parts = parts_weights(weights, f"{self.tower}.patch_conv.weight")
+        tower = PrefixedWeights(parts, f"{self.tower}.")
         x = self._tower.hidden(tower, inputs, self._depths)
-        projector = PrefixedWeights(weights, f"{prefix}multi_modal_projector.")
+        projector = PrefixedWeights(parts, f"{self.projector}.")
         x = self._merged(projector, x, inputs)
         width = self._text.traits.hidden_size
         x = linear(projector, "linear_1", x, (width,), bias=self._bias)
@@ -119,7 +127,7 @@ class PixtralModel:
         ignored = ignored_in_part(self._text)
         behind = "|".join(map(str, range(max(self._depths), self._tower.layers)))
         if behind:
-            name = rf"(model\.)?vision_tower\.transformer\.layers\.({behind})\..*"
+            name = rf"(model\.)?{self.tower}\.transformer\.layers\.({behind})\..*"
             ignored[name] = "nothing reads the results of these layers"
         return ignored
 

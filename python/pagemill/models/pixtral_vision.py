@@ -17,13 +17,13 @@ from pagemill.layers import attention, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.mlp import mlp
-from pagemill.layers.rotary import Rotary, RotaryTable, bind_grid_rotary, rotary_table
-from pagemill.models.base import Config, EncoderInputs, ModelConfigError
-from pagemill.models.config_keys import Defaults, activation, number, positive_int, rope_parameters
+from pagemill.layers.rotary import Rotary
+from pagemill.models.base import Config, EncoderInputs
+from pagemill.models.config_keys import Defaults, activation, positive_int
+from pagemill.models.grid_rotary import COLUMN, ROW, frequencies, grid_heads, grid_rotary
 from pagemill.ops.trace import Tensor
 
 _EPS = 1e-5
-_ROW, _COLUMN = 1, 2  # dimensions of grid positions
 # Those of the configuration's class: published checkpoints leave them out.
 _DEFAULTS = {
     "hidden_size": 1024,
@@ -47,23 +47,18 @@ class PixtralVisionTower:
         self._activation = activation(config, "hidden_act", "gelu")
         self._colors = positive_int(config, "num_channels", 3)
         self._patch = positive_int(config, "patch_size")
-        self._theta = number(rope_parameters(config), "rope_theta", 1e4, least=1.0, most=1e12)
-        heads = positive_int(config, "num_attention_heads")
-        head_dim, rest = divmod(self.hidden_size, heads)
-        if rest or head_dim % 4:
-            raise ModelConfigError(
-                f"{heads} heads of {self.hidden_size} features have no rows and columns to turn by"
-            )
-        self._shape = attention.AttentionShape(heads, heads, head_dim, scale=head_dim**-0.5)
+        self._shape = grid_heads(self.hidden_size, positive_int(config, "num_attention_heads"))
+        self._frequencies = frequencies(config, self._shape.head_dim)
 
     @property
     def channels(self) -> int:
         """Elements of a patch."""
         return self._colors * self._patch**2
 
-    def features(self, image: PreparedMedia) -> MediaFeatures:
+    def features(self, image: PreparedMedia, *, row_ends: bool) -> MediaFeatures:
         """Patches [patches, channels] of pixels [colors, height, width], and their positions. Each
-        row of merged patches is a row of tokens, with one more at its end."""
+        row of merged patches is a row of tokens, with one more at its end if there are
+        `row_ends`."""
         pixels, unit = image.values, self._merge * self._patch
         if image.grid is not None:
             raise ValueError("an image of this model is an array of pixels, without a grid")
@@ -77,13 +72,14 @@ class PixtralVisionTower:
                 f"height and width of an image must be multiples of {unit}, got"
                 f" {list(pixels.shape[1:])}"
             )
-        tokens = rows * (columns + 1)
+        tokens = rows * (columns + row_ends)
         positions = GridPositions(
             rows=self._positions(rows, columns),
             tokens=np.repeat(np.arange(tokens, dtype=np.int32)[:, None], 3, axis=1),
             next=tokens,
         )
-        return MediaFeatures(self._patches(pixels, rows, columns), tokens, positions, columns)
+        patches = self._patches(pixels, rows, columns)
+        return MediaFeatures(patches, tokens, positions, columns if row_ends else 0)
 
     def hidden(self, weights: Weights, inputs: EncoderInputs, depths: Sequence[int]) -> Tensor:
         """Patches [T, channels] -> what is behind so many layers, for each depth side by side: [T,
@@ -113,10 +109,8 @@ class PixtralVisionTower:
 
     def _rotary(self, weights: Weights, positions: Tensor) -> Rotary:
         """Every second frequency turns by the row, the others by the column."""
-        whole = rotary_table({"rope_theta": self._theta}, self._shape.head_dim, 1).inv_freq
-        dims = (_ROW,) * len(whole[::2]) + (_COLUMN,) * len(whole[1::2])
-        table = RotaryTable(whole[::2] + whole[1::2])
-        return bind_grid_rotary(weights, "inv_freq", table, dims, positions)
+        by = {ROW: self._frequencies[::2], COLUMN: self._frequencies[1::2]}
+        return grid_rotary(weights, positions, by)
 
     def _layer(self, weights: Weights, prefix: str, x: Tensor, rotary: Rotary) -> Tensor:
         inner = f"{prefix}.attention"

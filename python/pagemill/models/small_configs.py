@@ -82,7 +82,13 @@ LLAMA4 = {
     "image_token_index": 99,
 }
 LLAVA_NEXT = LLAVA | {"image_grid_pinpoints": [[8, 16], [16, 8]]}
+LLAVA_ONEVISION = LLAVA_NEXT | {
+    "text_config": DECODER | {"model_type": "qwen2"},
+    "vision_config": VISION | {"model_type": "siglip_vision_model"},
+}
 IDEFICS3 = {"text_config": DECODER, "vision_config": VISION, "image_token_id": 99}
+JANUS_VISION = VISION | {"model_type": "janus_vision_model", "projection_dim": 64}
+LIGHTON_OCR = IDEFICS3 | {"text_config": DECODER | {"model_type": "qwen3"}}
 QWEN2_VL_VISION = {"embed_dim": 32, "hidden_size": 64, "depth": 1, "num_heads": 2, "patch_size": 4}
 MROPE = {"type": "mrope", "mrope_section": [2, 3, 3]}
 QWEN2_VL = DECODER | {
@@ -174,7 +180,11 @@ CONFIGS = {
     "Llama4ForConditionalGeneration": LLAMA4,
     "LlavaForConditionalGeneration": LLAVA,
     "LlavaNextForConditionalGeneration": LLAVA_NEXT,
+    "LlavaOnevisionForConditionalGeneration": LLAVA_ONEVISION,
     "DeciLMForCausalLM": DECODER | DECILM,
+    "DeepseekVLForConditionalGeneration": IDEFICS3,
+    "JanusForConditionalGeneration": IDEFICS3 | {"vision_config": JANUS_VISION},
+    "LightOnOcrForConditionalGeneration": LIGHTON_OCR,
     "DeepseekV4ForCausalLM": DECODER | {"num_key_value_heads": 1, "o_groups": 2},
     "LongcatFlashForCausalLM": DECODER | {"num_layers": 4, "ffn_hidden_size": 96},
     "MPNetModel": PADDED,

@@ -85,6 +85,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "DeepseekV4ForCausalLM": Architecture(
         "deepseek_v4:DeepseekV4Model", "DeepSeek V4", ("deepseek_v4",), tensor_parallel="partly"
     ),
+    "DeepseekVLForConditionalGeneration": Architecture(
+        "deepseek_vl:DeepseekVlModel", "DeepSeek-VL", ("deepseek_vl",), "text and images"
+    ),
     "DistilBertModel": Architecture(
         "distilbert:DistilBertModel", "DistilBERT", ("distilbert",), "embeddings"
     ),
@@ -201,6 +204,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "Jais2ForCausalLM": Architecture("jais2:Jais2Model", "Jais 2", ("jais2",)),
     "JambaForCausalLM": Architecture("jamba:JambaModel", "Jamba", ("jamba",)),
+    "JanusForConditionalGeneration": Architecture(
+        "deepseek_vl:JanusModel", "Janus, Janus-Pro", ("janus",), "text and images"
+    ),
     "JinaEmbeddingsV3Model": Architecture(
         "jina3:Jina3Model", "Jina embeddings 3", ("jina_embeddings_v3",), "embeddings"
     ),
@@ -211,6 +217,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "LagunaForCausalLM": Architecture("laguna:LagunaModel", "Laguna", ("laguna",)),
     "Lfm2ForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2", ("lfm2",)),
     "Lfm2MoeForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2, experts", ("lfm2_moe",)),
+    "LightOnOcrForConditionalGeneration": Architecture(
+        "lighton_ocr:LightOnOcrModel", "LightOnOCR", ("lighton_ocr",), "text and images"
+    ),
     "Llama4ForCausalLM": Architecture("llama4:Llama4Model", "Llama 4 (text)", ("llama4_text",)),
     "Llama4ForConditionalGeneration": Architecture(
         "llama4_media:Llama4MediaModel", "Llama 4", ("llama4",), "text and images"
@@ -227,6 +236,12 @@ ARCHITECTURES: dict[str, Architecture] = {
         "llava_next:LlavaNextModel",
         "LLaVA-Next, Granite Vision",
         ("llava_next",),
+        "text and images",
+    ),
+    "LlavaOnevisionForConditionalGeneration": Architecture(
+        "llava_onevision:LlavaOnevisionModel",
+        "LLaVA-OneVision",
+        ("llava_onevision",),
         "text and images",
     ),
     "LongcatFlashForCausalLM": Architecture(

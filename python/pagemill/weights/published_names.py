@@ -31,6 +31,7 @@ _NAMES: Mapping[str, Names] = {
         (r"(?=norm\.|layers\.)", "model."),
         (r"(model\.layers\.\d+\.attn)\.kv_norm\.", r"\1.norm."),
     ),
+    "janus": ((r"(model\.vision_model\..*\.self_attn\.)projection_layer\.", r"\1out_proj."),),
     # Matrices of low rank, which are parameters without a module.
     "rwkv6": ((r"(rwkv\.blocks\.\d+\.attention\.time_(?:maa|decay)_w[12])$", r"\1.weight"),),
     "step3_text": _STEP,

@@ -62,6 +62,13 @@ def test_rwkv6_has_matrices_without_modules() -> None:
     ]
 
 
+def test_janus_has_the_layers_of_siglip() -> None:
+    attention = "model.vision_model.encoder.layers.3.self_attn"
+    assert list(as_layers_use("janus", _tensors(f"{attention}.projection_layer.bias"))) == [
+        f"{attention}.out_proj.bias"
+    ]
+
+
 def test_other_models_have_the_names_of_their_files() -> None:
     tensors = _tensors("embed.weight")
     assert as_layers_use("llama", tensors) is tensors

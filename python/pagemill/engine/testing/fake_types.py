@@ -56,6 +56,7 @@ class FakeMediaItem:
     positions: tuple[np.ndarray, np.ndarray, int] | None = None
     row_tokens: int = 0
     placement: np.ndarray | None = None
+    shares: np.ndarray | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -390,6 +390,28 @@ def test_llava_next_is_that_of_transformers(
     np.testing.assert_allclose(tiles, theirs["pixel_values"][0], rtol=1e-5, atol=1e-5)
 
 
+LLAVA_ONEVISION = {
+    "image_processor_type": "LlavaOnevisionImageProcessor",
+    "size": {"height": 16, "width": 16},
+    "image_grid_pinpoints": [[16, 32], [32, 16], [32, 32], [48, 16], [16, 48], [48, 48]],
+}
+
+
+@pytest.mark.parametrize("size", [(40, 24), (24, 41), (16, 16), (64, 64), (300, 20), (31, 33)])
+def test_llava_onevision_is_that_of_transformers(tmp_path: Path, size: tuple[int, int]) -> None:
+    from transformers.models.llava_onevision.image_processing_pil_llava_onevision import (
+        LlavaOnevisionImageProcessorPil,
+    )
+
+    settings = dict(LLAVA_ONEVISION)
+    image = picture(*size)
+    tiles, grid = processor(tmp_path, **settings)(image)
+    settings.pop("image_processor_type")
+    theirs = LlavaOnevisionImageProcessorPil(**settings)(image, return_tensors="np")
+    assert grid == (1, *theirs["image_sizes"][0]) and tiles.dtype == np.float32
+    np.testing.assert_allclose(tiles, theirs["pixel_values"][0], rtol=1e-5, atol=1e-5)
+
+
 PIXTRAL = {
     "image_processor_type": "PixtralImageProcessor",
     "size": {"longest_edge": 64},
@@ -478,9 +500,48 @@ def test_gemma3_crops_long_images(tmp_path: Path, size: tuple[int, int], crops: 
     np.testing.assert_allclose(tiles, expected["pixel_values"], rtol=1e-5, atol=1e-5)
 
 
+DEEPSEEK_VL = {"image_processor_type": "DeepseekVLImageProcessor", "size": 32, "min_size": 6}
+
+
+@pytest.mark.parametrize("size", [(40, 24), (24, 41), (16, 16), (5, 3), (300, 20), (50, 51)])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.2] * 3}, {"do_normalize": False}],
+)
+def test_deepseek_vl_is_that_of_transformers(
+    tmp_path: Path, size: tuple[int, int], changes: dict[str, Any]
+) -> None:
+    from transformers.models.deepseek_vl.image_processing_pil_deepseek_vl import (
+        DeepseekVLImageProcessorPil,
+    )
+
+    settings = DEEPSEEK_VL | {"size": {"height": 32, "width": 32}} | changes
+    image = picture(*size)
+    mine = processor(tmp_path, **settings)(image)
+    janus = processor(tmp_path, **(settings | {"image_processor_type": "JanusImageProcessor"}))
+    assert np.array_equal(janus(image), mine)  # type: ignore[arg-type]
+    settings.pop("image_processor_type")
+    (theirs,) = DeepseekVLImageProcessorPil(**settings)(image, return_tensors="np")["pixel_values"]
+    assert isinstance(mine, np.ndarray) and mine.dtype == np.float32
+    np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "settings",
-    [CLIP, COHERE2_VISION, GEMMA3, GLM, IDEFICS3, INTERNVL, LLAMA4, LLAVA_NEXT, PIXTRAL, QWEN],
+    [
+        CLIP,
+        COHERE2_VISION,
+        DEEPSEEK_VL,
+        GEMMA3,
+        GLM,
+        IDEFICS3,
+        INTERNVL,
+        LLAMA4,
+        LLAVA_NEXT,
+        LLAVA_ONEVISION,
+        PIXTRAL,
+        QWEN,
+    ],
 )
 def test_long_thin_images_are_refused(tmp_path: Path, settings: dict[str, Any]) -> None:
     with pytest.raises(RenderError, match="200 times"):
@@ -499,6 +560,10 @@ def test_long_thin_images_are_refused(tmp_path: Path, settings: dict[str, Any]) 
         (CLIP | {"image_mean": [1, 2]}, "cannot be used"),
         (CLIP | {"resample": 99}, "cannot be used"),
         (COHERE2_VISION | {"max_patches": 65}, "from the least to 64"),
+        (DEEPSEEK_VL | {"do_pad": False}, "do_pad true"),
+        (DEEPSEEK_VL | {"min_size": 33}, "a square of min_size"),
+        (DEEPSEEK_VL | {"image_mean": [0.5, 123.0, 0.5]}, "three numbers from 0 to 1"),
+        (DEEPSEEK_VL | {"image_mean": [0.5]}, "cannot be used"),
         (IDEFICS3 | {"max_image_size": {}}, "not a positive number"),
         (IDEFICS3 | {"do_resize": False}, "do_resize must be true"),
         (IDEFICS3 | {"size": {"longest_edge": 5000}}, "at most 4096 pixels"),
@@ -516,6 +581,9 @@ def test_long_thin_images_are_refused(tmp_path: Path, settings: dict[str, Any]) 
         (LLAVA_NEXT | {"image_grid_pinpoints": []}, "must be 1 to 64 sizes"),
         (LLAVA_NEXT | {"image_grid_pinpoints": [[8192, 16]]}, "at most 4096 pixels"),
         (LLAVA_NEXT | {"image_grid_pinpoints": [[32, 24]]}, "multiples of 16"),
+        (LLAVA_ONEVISION | {"do_center_crop": True}, "do_center_crop false"),
+        (LLAVA_ONEVISION | {"size": {"height": 16, "width": 8}}, "size must be a square"),
+        (LLAVA_ONEVISION | {"image_grid_pinpoints": [[32, 24]]}, "multiples of 16"),
         (PIXTRAL | {"do_resize": False}, "do_resize must be true"),
         (PIXTRAL | {"size": {"longest_edge": 0}}, "not a positive number"),
         (QWEN | {"patch_size": -1}, "not a positive number"),

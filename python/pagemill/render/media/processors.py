@@ -20,7 +20,15 @@ from PIL import Image
 
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_object
-from pagemill.render.media.pixels import HALF, Colors, check_aspect, positive, resampling, sides
+from pagemill.render.media.pixels import (
+    CLIP_MEAN,
+    HALF,
+    Colors,
+    check_aspect,
+    positive,
+    resampling,
+    sides,
+)
 from pagemill.render.media.tiles import (
     Gemma3Processor,
     GridProcessor,
@@ -152,6 +160,43 @@ class ClipProcessor:
             left, top = (image.width - width) // 2, (image.height - height) // 2
             image = image.crop((left, top, left + width, top + height))
         return self.colors(image)
+
+
+@dataclass(frozen=True, slots=True)
+class DeepseekVlProcessor:
+    """Resizes so that the longer side has `edge` pixels and the shorter at least `least`, and puts
+    the image into the middle of a square of one color."""
+
+    colors: Colors
+    resample: Image.Resampling
+    edge: int
+    least: int
+    margin: tuple[int, int, int]
+    """Red, green and blue around the image."""
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], max_tokens: int) -> DeepseekVlProcessor:
+        """Reads the settings; all images have the same number of tokens."""
+        del max_tokens
+        height, width = sides(settings.get("size", 384))
+        least = positive(settings.get("min_size", 14))
+        pads = settings.get("do_resize", True) and settings.get("do_pad", True)
+        if not pads or height != width or least > height:
+            raise ValueError("size must be a square of min_size, do_resize and do_pad true")
+        red, green, blue = (int(255 * mean) for mean in settings.get("image_mean", CLIP_MEAN))
+        if not 0 <= min(red, green, blue) <= max(red, green, blue) <= 255:
+            raise ValueError("image_mean must be three numbers from 0 to 1")
+        resample = resampling(settings, Image.Resampling.BICUBIC)
+        return cls(Colors.of(settings), resample, height, least, (red, green, blue))
+
+    def __call__(self, image: Image.Image) -> np.ndarray:
+        check_aspect(image)
+        scale = self.edge / max(image.size)
+        width, height = (max(round(side * scale), self.least) for side in image.size)
+        square = Image.new("RGB", (self.edge, self.edge), self.margin)
+        corner = (self.edge - width) // 2, (self.edge - height) // 2
+        square.paste(image.resize((width, height), self.resample), corner)
+        return self.colors(square)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,12 +339,15 @@ def _siglip(settings: Mapping[str, Any], max_tokens: int) -> ClipProcessor:
 _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "CLIPImageProcessor": ClipProcessor.of,
     "Cohere2VisionImageProcessor": GridProcessor.cohere2_vision,
+    "DeepseekVLImageProcessor": DeepseekVlProcessor.of,
     "Gemma3ImageProcessor": Gemma3Processor.of,
     "Glm4vImageProcessor": _glm4v,
     "GotOcr2ImageProcessor": GridProcessor.got_ocr2,
     "Idefics3ImageProcessor": Idefics3Processor.of,
+    "JanusImageProcessor": DeepseekVlProcessor.of,
     "Llama4ImageProcessor": Llama4Processor.of,
     "LlavaNextImageProcessor": LlavaNextProcessor.of,
+    "LlavaOnevisionImageProcessor": LlavaNextProcessor.onevision,
     "PixtralImageProcessor": PixtralProcessor.of,
     "Qwen2VLImageProcessor": Qwen2VlProcessor.of,
     "SiglipImageProcessor": _siglip,

@@ -19,6 +19,7 @@ Tiles = tuple[np.ndarray, tuple[int, int, int]]
 """Tiles, float32 [tiles, 3, height, width], and three numbers in time, height and width, such as
 how many tiles there are."""
 _LLAVA_NEXT_SIZES = [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]]
+_LLAVA_ONEVISION_SIZES = [[384 * rows, 384 * cols] for rows in range(1, 7) for cols in range(1, 7)]
 _MAX_SIDE = 4096
 _MAX_TILES = 64
 
@@ -216,7 +217,24 @@ class LlavaNextProcessor:
         tile = sides(settings.get("crop_size", 224))
         if not resizes or (edge.get("shortest_edge"),) * 2 != tile:
             raise ValueError("size must be the shortest_edge of a square crop_size")
-        listed = as_array(settings.get("image_grid_pinpoints", _LLAVA_NEXT_SIZES)) or []
+        return cls._of(settings, tile[0], _LLAVA_NEXT_SIZES)
+
+    @classmethod
+    def onevision(cls, settings: Mapping[str, Any], max_tokens: int) -> LlavaNextProcessor:
+        """As `of`, with a `size` of height and width, and nothing cut. Each of several images of a
+        prompt is divided, too."""
+        del max_tokens
+        height, width = sides(settings.get("size", 384))
+        resizes = settings.get("do_resize", True) and not settings.get("do_center_crop")
+        if not resizes or height != width:
+            raise ValueError("size must be a square, do_resize true and do_center_crop false")
+        return cls._of(settings, height, _LLAVA_ONEVISION_SIZES)
+
+    @classmethod
+    def _of(
+        cls, settings: Mapping[str, Any], tile: int, default: Sequence[Sequence[int]]
+    ) -> LlavaNextProcessor:
+        listed = as_array(settings.get("image_grid_pinpoints", default)) or []
         sizes = tuple(sides(size) for size in listed[: _MAX_TILES + 1])
         largest = max(map(max, sizes), default=0)
         if not 0 < len(sizes) <= _MAX_TILES or largest > _MAX_SIDE:
@@ -224,10 +242,10 @@ class LlavaNextProcessor:
                 f"image_grid_pinpoints must be 1 to {_MAX_TILES} sizes, with sides of at most"
                 f" {_MAX_SIDE} pixels"
             )
-        if any(side % tile[0] for size in sizes for side in size):
-            raise ValueError(f"image_grid_pinpoints must be multiples of {tile[0]}")
+        if any(side % tile for size in sizes for side in size):
+            raise ValueError(f"image_grid_pinpoints must be multiples of {tile}")
         resample = resampling(settings, Image.Resampling.BICUBIC)
-        return cls(Colors.of(settings), resample, tile[0], sizes)
+        return cls(Colors.of(settings), resample, tile, sizes)
 
     def __call__(self, image: Image.Image) -> Tiles:
         check_aspect(image)
