@@ -137,7 +137,7 @@ std::unique_ptr<runner::MediaEncoder> MakeEncoder(const nb::object& executor,
 struct Others {
   std::unique_ptr<sampling::DraftProposer> proposer;
   nb::object draft_executor;     // None: no draft model
-  runner::DraftModelOptions draft_options = {};  // without the group and the type of states
+  runner::DraftModelOptions draft_options = {};  // without the group and the type of inputs
   nb::object encoder;            // None: no media
   EncoderOptions encoder_options;
   nb::object adapters;  // an AdapterStore; None: the model as it is for all
@@ -193,7 +193,7 @@ std::unique_ptr<runner::DraftModel> MakeDraftModel(const DraftParts& draft,
   RequireFits(*draft.options, passes);
   options.first_kv_group = first_kv_group;
   options.num_tokens = std::min(options.num_tokens, limits.vocab_size);
-  options.states_type = draft.options->activation_type;
+  options.input_type = draft.options->activation_type;
   return ValueOrThrow(runner::DraftModel::Create(draft.executor, pool, clock, limits, options));
 }
 
@@ -514,13 +514,16 @@ void BindRunner(nb::module_& m) {
           [](RunnerHolder* self, nb::object executor, const RunnerLimits& limits,
              const NgramSizes& ngram_sizes, const SuffixOptions& suffix_options,
              nb::object draft_executor, int32_t draft_vocab_size,
-             int32_t draft_states_width, std::vector<int32_t> draft_token_ids, nb::object encoder,
+             int32_t draft_states_width, int32_t draft_media_width, bool draft_grid_positions,
+             std::vector<int32_t> draft_token_ids, nb::object encoder,
              const EncoderOptions& encoder_options, nb::object adapters) {
             Others others = {.proposer = MakeProposer(ngram_sizes, suffix_options, limits),
                              .draft_executor = std::move(draft_executor),
                              .draft_options = {.num_tokens = draft_vocab_size,
                                                .token_ids = std::move(draft_token_ids),
-                                               .states_width = draft_states_width},
+                                               .states_width = draft_states_width,
+                                               .media_width = draft_media_width,
+                                               .grid_positions = draft_grid_positions},
                              .encoder = std::move(encoder),
                              .encoder_options = encoder_options,
                              .adapters = std::move(adapters)};
@@ -539,6 +542,7 @@ void BindRunner(nb::module_& m) {
           nb::arg("ngram_sizes") = nb::none(), nb::arg("suffix_options") = nb::none(),
           nb::arg("draft_executor") = nb::none(),
           nb::arg("draft_vocab_size") = 0, nb::arg("draft_states_width") = 0,
+          nb::arg("draft_media_width") = 0, nb::arg("draft_grid_positions") = false,
           nb::arg("draft_token_ids") = std::vector<int32_t>{}, nb::arg("encoder") = nb::none(),
           nb::arg("encoder_options") = nb::none(), nb::arg("adapters") = nb::none())
       .def_prop_ro("limits", [](const RunnerHolder& self) { return self.runner->limits(); })

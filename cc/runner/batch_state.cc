@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 
+#include "cc/runner/grid_positions.h"
+
 namespace pagemill::runner {
 namespace {
 
@@ -181,7 +183,7 @@ Status BatchState::AppendTokens(const step::ScheduledRequest& entry) {
   const auto end = static_cast<int32_t>(seq_len);
   if (limits_.pooling) AppendTokenTypes(*request(entry.index), entry.num_computed_tokens, end);
   if (limits_.media_format.grid) {
-    AppendGridPositions(*request(entry.index), entry.num_computed_tokens, end);
+    AppendGridPositions(*request(entry.index), entry.num_computed_tokens, end, &grid_positions_);
   }
   for (BlockTables& group : groups_) {
     group.AddRequest(slot, entry.num_computed_tokens, static_cast<int32_t>(count));
@@ -197,31 +199,6 @@ void BatchState::AppendTokenTypes(const step::Request& request, int32_t begin, i
   const int32_t border = std::clamp(second, begin, end);
   token_types_.insert(token_types_.end(), static_cast<size_t>(border - begin), 0);
   token_types_.insert(token_types_.end(), static_cast<size_t>(end - border), 1);
-}
-
-// Of tokens [begin, end). An item takes fewer positions than tokens, and moves the text behind it
-// by the difference.
-void BatchState::AppendGridPositions(const step::Request& request, int32_t begin, int32_t end) {
-  static_assert(ops::kGridDims == step::kMediaGridDims);
-  int32_t token = begin, offset = 0;  // position of text - token
-  const auto append_text = [&](int32_t until) {
-    for (; token < until; ++token) {
-      grid_positions_.insert(grid_positions_.end(), ops::kGridDims, token + offset);
-    }
-  };
-  for (const step::MediaItem& item : request.media) {
-    append_text(std::min(end, item.first_token));
-    const std::vector<int32_t>& own = item.features->token_positions;
-    for (; token < std::min(end, item.first_token + item.num_tokens); ++token) {
-      const auto first = static_cast<size_t>(token - item.first_token) * ops::kGridDims;
-      for (size_t d = 0; d < ops::kGridDims; ++d) {
-        grid_positions_.push_back(item.first_token + offset + own[first + d]);
-      }
-    }
-    if (token == end) return;
-    offset += item.features->next_position - item.num_tokens;
-  }
-  append_text(end);
 }
 
 Status BatchState::AppendRows(const step::ScheduledRequest& entry, int32_t entry_index) {

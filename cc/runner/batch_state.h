@@ -7,10 +7,6 @@
 //   executor->Enqueue(state.view());
 //   for (const BatchRow& row : state.rows()) ...  // which logits row is for what
 //
-// Positions of several dimensions (ops::StepArrays::grid_positions) are computed from the request's
-// media and the positions of its tokens alone: preemption, cached prefixes and steps that end
-// inside an item need nothing of their own.
-//
 // Cost of Apply(): O(tokens of the step + new blocks + blocks in common x requests), once per block
 // table; with grid positions also O(media items of its requests). No allocation once the arrays
 // have been used. Thread safety: used by the engine thread only.
@@ -93,7 +89,6 @@ class BatchState {
   Status AppendTokens(const step::ScheduledRequest& entry);
   Status AppendRows(const step::ScheduledRequest& entry, int32_t entry_index);
   void AppendTokenTypes(const step::Request& request, int32_t begin, int32_t end);
-  void AppendGridPositions(const step::Request& request, int32_t begin, int32_t end);
 
   const engine::RunnerLimits limits_;
   std::vector<Slot> slots_;

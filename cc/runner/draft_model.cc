@@ -6,6 +6,7 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/batch_view.h"
+#include "cc/runner/grid_positions.h"
 
 namespace pagemill::runner {
 namespace {
@@ -53,6 +54,10 @@ StatusOr<std::unique_ptr<DraftModel>> DraftModel::Create(program::Executor* exec
     return InvalidArgument("states_width is " + std::to_string(options.states_width) +
                            ", it must be at least 0");
   }
+  if (options.media_width < 0 || (options.media_width > 0 && options.states_width == 0)) {
+    return InvalidArgument("media_width is " + std::to_string(options.media_width) +
+                           ", it must be 0, or of a head more");
+  }
   PAGEMILL_RETURN_IF_ERROR(CheckTokenIds(options, limits.vocab_size));
   return std::unique_ptr<DraftModel>(new DraftModel(executor, pool, clock, limits, options));
 }
@@ -76,14 +81,19 @@ DraftModel::DraftModel(program::Executor* executor, device::ThreadPool* pool, co
   }
   if (options.states_width == 0) return;
   states_.emplace(DraftStatesOptions{.width = options.states_width,
-                                     .type = options.states_type,
+                                     .type = options.input_type,
                                      .num_slots = limits.max_num_seqs});
+  if (options.media_width == 0) return;
+  media_.emplace(DraftMediaOptions{.width = options.media_width,
+                                   .type = options.input_type,
+                                   .num_slots = limits.max_num_seqs});
 }
 
 void DraftModel::Start(step::RequestIndex index, std::span<const int32_t> tokens) {
   At(index) = {};
   At(index).text.assign(tokens.begin(), tokens.end());
   if (states_) states_->Start(index.value(), 0);
+  if (media_) media_->Start(index.value());
 }
 
 void DraftModel::Observe(step::RequestIndex index, std::span<const int32_t> tokens) {
@@ -122,6 +132,25 @@ Status DraftModel::Draft(const step::StepPlan& plan) {
   return status;
 }
 
+Status DraftModel::KeepMedia(const step::StepPlan& plan, std::span<const int32_t> media_rows,
+                             const TensorView& embeddings) {
+  if (!media_ || media_rows.empty()) return OkStatus();
+  if (!media_->Fits(embeddings, media_rows.size())) {
+    return Internal("the embeddings of media are not those of the draft head");
+  }
+  int32_t first = 0;  // token of the step
+  size_t row = 0;
+  for (const step::ScheduledRequest& entry : plan.scheduled) {
+    const int32_t end = first + static_cast<int32_t>(entry.num_tokens());
+    for (; row < media_rows.size() && media_rows[row] < end; ++row) {
+      media_->Append(entry.index.value(), entry.num_computed_tokens + media_rows[row] - first,
+                     embeddings, static_cast<int64_t>(row));
+    }
+    first = end;
+  }
+  return OkStatus();
+}
+
 Status DraftModel::FollowTarget(std::span<const TargetTokens> tokens, const TensorView& states) {
   const int64_t begun_ns = clock_->NowNanos();
   last_seconds_ = 0.0;
@@ -133,7 +162,7 @@ Status DraftModel::FollowTarget(std::span<const TargetTokens> tokens, const Tens
     }
     Slot& slot = At(of.index);
     const int32_t index = of.index.value();
-    states_->DropBefore(index, slot.num_computed - 2);
+    DropInputs(index, slot);
     states_->Append(index, states, of.first_row, of.count);
     const int32_t end =
         std::min(states_->num_tokens(index), static_cast<int32_t>(slot.text.size()));
@@ -144,7 +173,7 @@ Status DraftModel::FollowTarget(std::span<const TargetTokens> tokens, const Tens
   }
   if (!waits_too_long) return OkStatus();
   PAGEMILL_RETURN_IF_ERROR(CatchUp());
-  for (const Work& work : work_) states_->DropBefore(work.index, work.slot->num_computed - 2);
+  for (const Work& work : work_) DropInputs(work.index, *work.slot);
   last_seconds_ = SecondsBetween(begun_ns, clock_->NowNanos());
   return OkStatus();
 }
@@ -177,6 +206,7 @@ Status DraftModel::ApplyBlocks(const step::ScheduledRequest& entry) {
   if (entry.start == nullptr) return OkStatus();
   SkipCachedTokens(&slot, entry.num_computed_tokens);
   if (states_) states_->Start(index, entry.num_computed_tokens);
+  if (media_) media_->Start(index);
   return OkStatus();
 }
 
@@ -277,14 +307,21 @@ void DraftModel::MarkComplete(Slot* slot) {
   }
 }
 
+// What a head has read. The last computed token may be computed again, with the state before it.
+void DraftModel::DropInputs(int32_t index, const Slot& slot) {
+  states_->DropBefore(index, slot.num_computed - 2);
+  if (media_) media_->DropBefore(index, slot.num_computed - 1);
+}
+
 void DraftModel::BeginPass() {
   for (std::vector<int32_t>* array :
-       {&token_ids_, &positions_, &query_start_, &seq_lens_, &logits_rows_}) {
+       {&token_ids_, &positions_, &query_start_, &seq_lens_, &logits_rows_, &grid_positions_}) {
     array->clear();
   }
   query_start_.push_back(0);
   rows_.clear();
   if (states_) states_->BeginPass();
+  if (media_) media_->BeginPass();
   for (BlockTables& table : tables_) table.BeginStep();
 }
 
@@ -298,6 +335,12 @@ Status DraftModel::AddTokens(const Work& work, std::span<const int32_t> token_id
                       " tokens do not fit in its blocks of the draft model");
     }
     table.AddRequest(work.index, position, count);
+  }
+  if (media_) {
+    media_->AddToPass(work.index, position, count, static_cast<int32_t>(token_ids_.size()));
+  }
+  if (options_.grid_positions) {
+    AppendGridPositions(*work.slot->request, position, position + count, &grid_positions_);
   }
   // Tokens that only the target knows are read as token 0.
   for (int32_t id : token_ids) token_ids_.push_back(id < num_readable_ ? id : 0);
@@ -332,23 +375,26 @@ Status DraftModel::EnqueuePass() {
   for (const BlockTables& table : tables_) kv_.push_back(table.View(/*num_common_blocks=*/0));
   const bool greedy = std::all_of(rows_.begin(), rows_.end(),
                                   [](const DraftRow& row) { return row.params->greedy(); });
-  TensorView states;
-  std::span<const TensorView> inputs;
-  if (states_) {
-    states = states_->view();
-    inputs = {&states, 1};
-  }
-  const ops::StepBatch batch = {{.num_tokens = static_cast<int32_t>(token_ids_.size()),
-                                 .num_requests = static_cast<int32_t>(seq_lens_.size()),
-                                 .num_logits_rows = static_cast<int32_t>(logits_rows_.size()),
-                                 .argmax_columns = greedy ? options_.num_tokens : 0,
-                                 .token_ids = token_ids_.data(),
-                                 .positions = positions_.data(),
-                                 .query_start = query_start_.data(),
-                                 .seq_lens = seq_lens_.data(),
-                                 .logits_rows = logits_rows_.data()},
-                                kv_,
-                                inputs};
+  std::vector<TensorView> inputs;
+  if (states_) inputs.push_back(states_->view());
+  if (media_) inputs.push_back(media_->embeddings());
+  const std::span<const int32_t> media_rows =
+      media_ ? media_->rows() : std::span<const int32_t>();
+  const ops::StepBatch batch = {
+      {.num_tokens = static_cast<int32_t>(token_ids_.size()),
+       .num_requests = static_cast<int32_t>(seq_lens_.size()),
+       .num_logits_rows = static_cast<int32_t>(logits_rows_.size()),
+       .num_media_rows = static_cast<int32_t>(media_rows.size()),
+       .argmax_columns = greedy ? options_.num_tokens : 0,
+       .token_ids = token_ids_.data(),
+       .positions = positions_.data(),
+       .query_start = query_start_.data(),
+       .seq_lens = seq_lens_.data(),
+       .logits_rows = logits_rows_.data(),
+       .media_rows = media_rows.data(),
+       .grid_positions = options_.grid_positions ? grid_positions_.data() : nullptr},
+      kv_,
+      inputs};
   const int64_t begun_ns = clock_->NowNanos();
   PAGEMILL_RETURN_IF_ERROR(executor_->Enqueue(batch));
   ++num_passes_;

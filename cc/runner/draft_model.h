@@ -6,6 +6,7 @@
 //                                    {.first_kv_group = 1, .num_tokens = 32000});
 //   PAGEMILL_RETURN_IF_ERROR(drafts->Draft(plan));  // before the target's pass of the same plan
 //   batch.SetDrafts(i, drafts->token_ids(i));       // of entry i
+//   drafts->KeepMedia(plan, media_rows, embeddings);   // if the target reads media
 //   ... the target's pass ...
 //   if (drafts->reads_states()) drafts->FollowTarget(tokens, output.Find(kDraftStates));
 //
@@ -34,6 +35,10 @@
 // head's KV. Accepted drafts are computed again, with the target's states in place of its own. Each
 // pass is collected before the next one, which reads the states that it gave.
 //
+// Media. A head reads the embeddings that the target reads in place of placeholder tokens
+// (draft_media.h), and positions of several dimensions if its program declares them. A draft model
+// reads placeholders as the tokens that they are.
+//
 // Ownership: executor, pool and clock outlive it. Thread safety: used by the engine thread only.
 // Draft(): O(tokens + drafts) besides its passes.
 #ifndef PAGEMILL_CC_RUNNER_DRAFT_MODEL_H_
@@ -53,8 +58,9 @@
 #include "cc/engine/runner.h"  // RunnerLimits
 #include "cc/program/executor.h"
 #include "cc/runner/block_tables.h"
+#include "cc/runner/draft_inputs/draft_media.h"
+#include "cc/runner/draft_inputs/draft_states.h"
 #include "cc/runner/draft_sampler.h"
-#include "cc/runner/draft_states.h"
 #include "cc/runner/step_costs.h"
 #include "cc/sampling/draft_proposer.h"
 #include "cc/step/request.h"
@@ -74,7 +80,10 @@ struct DraftModelOptions {
   std::vector<int32_t> token_ids = {};
   // Elements of a token's state, of a head; 0: it reads none.
   int32_t states_width = 0;
-  DType states_type = DType::kF32;
+  // Elements of an embedding of media, of a head; 0: it reads none.
+  int32_t media_width = 0;
+  DType input_type = DType::kF32;  // of states and embeddings
+  bool grid_positions = false;     // whether its program declares them
 };
 
 // Tokens of a step that the target has computed and that stay: known ones and accepted drafts.
@@ -109,6 +118,10 @@ class DraftModel final : public sampling::DraftProposer {
 
   // Chooses a token for each draft of the plan.
   Status Draft(const step::StepPlan& plan);
+  // Keeps the embeddings that the target reads in the step of `plan`, for a head that reads media.
+  // Row i of `embeddings` is that of token media_rows[i] of the step.
+  Status KeepMedia(const step::StepPlan& plan, std::span<const int32_t> media_rows,
+                   const TensorView& embeddings);
   // Takes the states of a step of the target, `states` [tokens of the step, width], before
   // Observe() gets its tokens, and computes the tokens of requests of which too many wait.
   // Only if it reads_states().
@@ -175,6 +188,7 @@ class DraftModel final : public sampling::DraftProposer {
   // The token of the draft before `draft`, or the row of the last pass that gives it.
   StatusOr<int32_t> TokenBefore(const Work& work, int32_t draft);
   void MarkComplete(Slot* slot);
+  void DropInputs(int32_t index, const Slot& slot);
   void BeginPass();
   // The state of a head's token is that of the text before it, or of its draft `own_state`.
   Status AddTokens(const Work& work, std::span<const int32_t> token_ids, int32_t position,
@@ -195,6 +209,7 @@ class DraftModel final : public sampling::DraftProposer {
   const int32_t num_readable_;  // ids below it, of the target
   DraftSampler sampler_;
   std::optional<DraftStates> states_;  // of a head
+  std::optional<DraftMedia> media_;    // of a head that reads media
   std::vector<BlockTables> tables_;
   std::vector<Slot> slots_;
   std::vector<char> complete_;  // of each page of the first table: is all of its block computed?
@@ -205,6 +220,7 @@ class DraftModel final : public sampling::DraftProposer {
   std::vector<Work> work_;
   // The pass that is being built.
   std::vector<int32_t> token_ids_, positions_, query_start_, seq_lens_, logits_rows_;
+  std::vector<int32_t> grid_positions_;
   std::vector<ops::KvArrays> kv_;
   std::vector<DraftRow> rows_;
   std::deque<Pass> passes_;  // those before it

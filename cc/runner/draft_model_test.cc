@@ -354,6 +354,81 @@ TEST_F(DraftModelTest, AHeadComputesPromptsAtOnceAndFewTokensLater) {
   EXPECT_FALSE(drafts_->FollowTarget(std::vector<TargetTokens>{{index, 0, 1}}, {}).ok());
 }
 
+// An image has tokens 4 to 9 of 11, in steps of 7 and 4, and takes 3 positions.
+TEST_F(DraftModelTest, AHeadReadsMediaAndTheirPositions) {
+  executor_->states = ContextExecutor::States::kReads;
+  drafts_ = *DraftModel::Create(executor_.get(), &pool_, &clock_, limits_,
+                                {.first_kv_group = 1,
+                                 .num_tokens = kVocab,
+                                 .states_width = 2,
+                                 .media_width = 1,
+                                 .grid_positions = true});
+  std::vector<int32_t> rows, grid;
+  std::vector<float> embeddings;
+  executor_->on_enqueue = [&](const ops::StepBatch& batch) {
+    rows.assign(batch.media_rows, batch.media_rows + batch.num_media_rows);
+    grid.assign(batch.grid_positions, batch.grid_positions + 3 * batch.num_tokens);
+    const auto* values = batch.inputs[1].Row<const float>(0);
+    embeddings.assign(values, values + batch.num_media_rows);
+    return OkStatus();
+  };
+  const RequestIndex index(0);
+  const std::vector<int32_t> text = Random(11, 7);
+  step::ScheduledRequest entry = Start(0, text);
+  auto features = std::make_shared<step::MediaFeatures>();
+  for (int32_t i = 0; i < 6; ++i) {
+    features->token_positions.insert(features->token_positions.end(), {0, i / 3, i % 3});
+  }
+  features->next_position = 3;
+  auto request = std::make_shared<step::Request>(*entry.start);
+  request->media = {
+      {.content_id = "a", .first_token = 4, .num_tokens = 6, .features = features}};
+  entry.start = request;
+  drafts_->Start(index, text);
+  const auto run = [&](const std::vector<int32_t>& tokens, const std::vector<int32_t>& media,
+                       std::vector<float> values) {
+    entry.token_ids = tokens;
+    step::StepPlan plan;
+    plan.scheduled = {entry};
+    EXPECT_TRUE(drafts_->Draft(plan).ok());
+    const auto count = static_cast<int64_t>(values.size());
+    const TensorView read = TensorView::Dense(values.data(), DType::kF32, {count, 1});
+    EXPECT_TRUE(drafts_->KeepMedia(plan, media, read).ok());
+    std::vector<float> states(2 * tokens.size(), 1.0f);
+    const TargetTokens of = {.index = index, .count = static_cast<int32_t>(tokens.size())};
+    EXPECT_TRUE(drafts_->FollowTarget({&of, 1}, TensorView::Dense(states.data(), DType::kF32,
+                                                                  {of.count, 2})).ok());
+    entry.num_computed_tokens += of.count;
+    entry.start = nullptr;
+    entry.new_block_ids.clear();
+  };
+  run({text.begin(), text.begin() + 7}, {4, 5, 6}, {4, 5, 6});
+  run({text.begin() + 7, text.end()}, {0, 1, 2}, {7, 8, 9});
+  EXPECT_EQ(executor_->num_steps, 0) << "few tokens wait";
+  drafts_->Observe(index, std::vector<int32_t>{20});
+  entry.draft_token_ids.assign(2, step::kPlaceholderTokenId);
+  step::StepPlan plan;
+  entry.token_ids = {20};
+  plan.scheduled = {entry};
+  std::vector<std::vector<int32_t>> passes;
+  const auto record = executor_->on_enqueue;
+  executor_->on_enqueue = [&](const ops::StepBatch& batch) {
+    const Status status = record(batch);
+    passes.push_back(grid);
+    if (passes.size() > 1) return status;
+    EXPECT_EQ(rows, (std::vector<int32_t>{4, 5, 6, 7, 8, 9}));
+    EXPECT_EQ(embeddings, (std::vector<float>{4, 5, 6, 7, 8, 9}));
+    return status;
+  };
+  ASSERT_TRUE(drafts_->Draft(plan).ok());
+  ASSERT_EQ(passes.size(), 2u);
+  EXPECT_EQ(passes[0],
+            (std::vector<int32_t>{0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 4, 4, 5,
+                                  4, 4, 6, 4, 5, 4, 4, 5, 5, 4, 5, 6, 7, 7, 7, 8, 8, 8}));
+  EXPECT_EQ(passes[1], (std::vector<int32_t>{9, 9, 9}));
+  EXPECT_TRUE(rows.empty()) << "a draft is text";
+}
+
 TEST_F(DraftModelTest, RefusesLayersThatDropTokens) {
   engine::RunnerLimits limits = Limits(1);
   limits.kv_groups[1].kind = "sliding_window";
@@ -381,6 +456,8 @@ TEST_F(DraftModelTest, RefusesOptionsThatDoNotFitTheTarget) {
             "token_ids has 7 twice");
   EXPECT_EQ(why_not({.first_kv_group = 1, .num_tokens = 2, .states_width = -1}),
             "states_width is -1, it must be at least 0");
+  EXPECT_EQ(why_not({.first_kv_group = 1, .num_tokens = 2, .media_width = 8}),
+            "media_width is 8, it must be 0, or of a head more");
 }
 
 }  // namespace

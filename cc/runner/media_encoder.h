@@ -78,6 +78,9 @@ class MediaEncoder {
   Status Apply(const step::StepPlan& plan, const BatchState& batch);
   // Valid until the next Apply().
   void AddTo(ops::StepBatch* batch) const;
+  // What AddTo() adds: the tokens of the step that stand for media, and their embeddings.
+  std::span<const int32_t> media_rows() const { return media_rows_; }
+  const TensorView& embeddings() const { return embeddings_; }
 
   const MediaEncoderOptions& options() const { return options_; }
   int64_t num_encoded_items() const { return num_encoded_items_; }  // since the beginning

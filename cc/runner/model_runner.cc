@@ -141,7 +141,13 @@ Status ModelRunner::Execute(const step::StepPlan& plan) {
   PAGEMILL_RETURN_IF_ERROR(CheckDrafts(exact));
   PAGEMILL_RETURN_IF_ERROR(FillPlaceholders());
   if (draft_model_ != nullptr && !plan.empty()) PAGEMILL_RETURN_IF_ERROR(MakeDrafts(exact));
-  if (media_ != nullptr) PAGEMILL_RETURN_IF_ERROR(media_->Apply(exact, batch_));
+  if (media_ != nullptr) {
+    PAGEMILL_RETURN_IF_ERROR(media_->Apply(exact, batch_));
+    if (draft_model_ != nullptr) {
+      PAGEMILL_RETURN_IF_ERROR(
+          draft_model_->KeepMedia(exact, media_->media_rows(), media_->embeddings()));
+    }
+  }
   StepInFlight& step = steps_.Add();
   step.times = times;
   step.begun_ns = begun_ns;

@@ -33,7 +33,9 @@ def target_program(target: Path, method: str, head: Path | None, *, rewrite: boo
 
 def head_of(target: Path, method: str, head: Path | None, *, rewrite: bool = True) -> BuiltModel:
     path = None if head is None else str(head)
-    return build_head(method, path, ModelSource.open(target), MODEL_LEN, rewrite=rewrite)
+    source = ModelSource.open(target)
+    built = build(source, BuildOptions(max_model_len=MODEL_LEN))
+    return build_head(method, path, source, built, rewrite=rewrite)
 
 
 def executor(kind: str, text: str) -> Any:

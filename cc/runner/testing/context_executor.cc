@@ -8,7 +8,7 @@
 #include "cc/ops/sample/row_adjustments.h"
 #include "cc/ops/sample/row_draw.h"
 #include "cc/ops/sample/sample.h"
-#include "cc/runner/draft_states.h"
+#include "cc/runner/draft_inputs/draft_states.h"
 #include "cc/tensor/tensor_view.h"
 
 namespace pagemill::runner {

@@ -534,6 +534,8 @@ class ModelRunner:
         draft_executor: NativeExecutor | DeviceExecutor | None = None,
         draft_vocab_size: int = 0,
         draft_states_width: int = 0,
+        draft_media_width: int = 0,
+        draft_grid_positions: bool = False,
         draft_token_ids: list[int] = [],  # noqa: B006
         encoder: NativeExecutor | DeviceExecutor | PythonExecutor | None = None,
         encoder_options: MediaEncoderOptions | None = None,
@@ -544,8 +546,10 @@ class ModelRunner:
         requests. `draft_executor`: a smaller model, which has
         `executor` as its host, guesses; the last of `limits.kv_groups` are its own, and it knows
         `draft_vocab_size` tokens. All None: no drafts. A draft head reads states of this many
-        elements, not 0, the output `draft_states` of both programs; `draft_token_ids`: the model's
-        id of each token that it knows, empty if they are the same. `adapters`: those that requests
+        elements, not 0, the output `draft_states` of both programs; if the model takes media also
+        their embeddings, of `draft_media_width` elements, and if it has `draft_grid_positions`
+        positions of several dimensions; `draft_token_ids`: the model's id of each token that it
+        knows, empty if they are the same. `adapters`: those that requests
         may name, if `limits.max_adapters` is not 0."""
     @property
     def limits(self) -> RunnerLimits: ...

@@ -208,13 +208,13 @@ class ExecutorSizes:
     def draft_host_bytes(self, built: BuiltModel, draft: BuiltModel, config: EngineConfig) -> int:
         """Bytes that drafts take of the host's memory, beside the KV cache if that is there: their
         distributions, float32 `[drafts of a step, vocab_size]`; for a head also the states of a
-        step's tokens, twice, and of those that wait."""
+        step's tokens, twice, and of those that wait, and as many embeddings of media."""
         if self.device is not None:
             return 0
         distributions = 4 * _num_draft_rows(config) * built.vocab_size
         waiting = _MAX_WAITING + config.speculation.max_tokens
         rows = 2 * self.max_num_tokens + config.scheduler.max_num_seqs * waiting
-        return distributions + 4 * rows * draft.draft_states_width
+        return distributions + 4 * rows * (draft.draft_states_width + draft.draft_media_width)
 
     def kv_groups(
         self, built: BuiltModel, config: EngineConfig, draft: BuiltModel | None = None

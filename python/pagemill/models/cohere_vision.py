@@ -30,6 +30,7 @@ from pagemill.models.base import (
     StepInputs,
 )
 from pagemill.models.config_keys import Defaults, epsilon, inner_config, positive_int, token_id
+from pagemill.models.decoder import Decoder
 from pagemill.models.decoder_part import (
     decoder_part,
     ignored_in_part,
@@ -118,10 +119,17 @@ class Cohere2VisionModel:
         return self._project(PrefixedWeights(parts, "multi_modal_projector."), x)
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self._text.hidden(text_weights(weights, self._text), inputs)
+        return self._text.hidden(self.named(weights), inputs)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(text_weights(weights, self._text), rows)
+        return self._text.logits(self.named(weights), rows)
+
+    @property
+    def text(self) -> Decoder:
+        return self._text
+
+    def named(self, weights: Weights) -> Weights:
+        return text_weights(weights, self._text)
 
     def _projected(self, config: Config) -> int:
         """The width of the projector's first layer."""

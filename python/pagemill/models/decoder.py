@@ -61,6 +61,7 @@ class Decoder:
     """A `Model` (base.py). Its constructor reads Llama's configuration; a family's changes what
     differs, in these attributes and methods:
 
+    - `config`: the configuration that it was made of.
     - `rotary`: the table of each layer, None if its keys have no positions; `interleaved`: how its
       pairs lie; `windows`: the window of each layer, 0 = full.
     - `attention_scale` of scores, None for 1 / sqrt(head_dim); `soft_cap` of scores, 0 for none;
@@ -100,6 +101,7 @@ class Decoder:
         Raises:
             ModelConfigError: a key is missing, or the keys do not fit each other.
         """
+        self.config = config
         self.sizes = DecoderSizes.read(
             config, tied_by_default=tied_by_default, eps=eps, mlp_ratio=mlp_ratio
         )

@@ -27,6 +27,7 @@ from pagemill.models.base import (
     StepInputs,
 )
 from pagemill.models.config_keys import inner_config, positive_int, token_id
+from pagemill.models.decoder import Decoder
 from pagemill.models.decoder_part import decoder_part
 from pagemill.models.siglip_vision import SiglipVisionTower
 from pagemill.ops.trace import Tensor
@@ -100,11 +101,14 @@ class Idefics3Model:
         return linear(weights, "model.connector.modality_projection.proj", x, (width,))
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self._text.hidden(_text_weights(weights), inputs)
+        return self._text.hidden(self.named(weights), inputs)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(_text_weights(weights), rows)
+        return self._text.logits(self.named(weights), rows)
 
+    @property
+    def text(self) -> Decoder:
+        return self._text
 
-def _text_weights(weights: Weights) -> Weights:
-    return PrefixedWeights(weights, "text_model.", behind="model.")
+    def named(self, weights: Weights) -> Weights:
+        return PrefixedWeights(weights, "text_model.", behind="model.")

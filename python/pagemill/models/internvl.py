@@ -30,6 +30,7 @@ from pagemill.models.base import (
     StepInputs,
 )
 from pagemill.models.config_keys import activation, inner_config, token_id
+from pagemill.models.decoder import Decoder
 from pagemill.models.decoder_part import (
     decoder_part,
     ignored_in_part,
@@ -117,7 +118,14 @@ class InternVlModel:
         return linear(projector, "linear_2", x, (width,), bias=True)
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self._text.hidden(text_weights(weights, self._text), inputs)
+        return self._text.hidden(self.named(weights), inputs)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(text_weights(weights, self._text), rows)
+        return self._text.logits(self.named(weights), rows)
+
+    @property
+    def text(self) -> Decoder:
+        return self._text
+
+    def named(self, weights: Weights) -> Weights:
+        return text_weights(weights, self._text)

@@ -39,8 +39,7 @@ _ENCODERS = (
 
 class LanguagePart:
     """A `Model` (base.py). A subclass says which families there are, by the `model_type` of
-    `text_config`, and what this leaves out. `text` is the language model, `text_config` its
-    configuration."""
+    `text_config`, and what this leaves out. `text` is the language model."""
 
     families: ClassVar[Mapping[str, type[Decoder]]]
     defaults: ClassVar[Mapping[str, Any]] = {}
@@ -58,8 +57,7 @@ class LanguagePart:
             )
         # The whole model's head is tied or not; text_config may have the default of its class.
         keys = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
-        self.text_config: Config = {**self.defaults, **cast("Config", text), **keys}
-        self.text = self.families[kind](self.text_config)
+        self.text = self.families[kind]({**self.defaults, **cast("Config", text), **keys})
         self.ignored = {**self.ignored, **ignored_in_part(self.text)}
 
     @classmethod

@@ -20,6 +20,7 @@ from pagemill.layers.linear import linear
 from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs, ModelTraits, StepInputs
 from pagemill.models.config_keys import inner_config, token_id
+from pagemill.models.decoder import Decoder
 from pagemill.models.decoder_part import decoder_part, ignored_in_part, text_weights
 from pagemill.models.language_part import LanguagePart, Llama4LanguagePart
 from pagemill.models.llama4_vision import Llama4VisionTower
@@ -76,7 +77,14 @@ class Llama4MediaModel:
         return linear(weights, "multi_modal_projector.linear_1", x, (width,))
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self._text.hidden(text_weights(weights, self._text), inputs)
+        return self._text.hidden(self.named(weights), inputs)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(text_weights(weights, self._text), rows)
+        return self._text.logits(self.named(weights), rows)
+
+    @property
+    def text(self) -> Decoder:
+        return self._text
+
+    def named(self, weights: Weights) -> Weights:
+        return text_weights(weights, self._text)

@@ -29,6 +29,7 @@ from pagemill.models.base import (
     StepInputs,
 )
 from pagemill.models.config_keys import activation, flag, inner_config, positive_int, token_id
+from pagemill.models.decoder import Decoder
 from pagemill.models.decoder_part import (
     decoder_part,
     ignored_in_part,
@@ -104,10 +105,17 @@ class PixtralModel:
         return linear(projector, "linear_2", x, (width,), bias=self._bias)
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self._text.hidden(text_weights(weights, self._text), inputs)
+        return self._text.hidden(self.named(weights), inputs)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(text_weights(weights, self._text), rows)
+        return self._text.logits(self.named(weights), rows)
+
+    @property
+    def text(self) -> Decoder:
+        return self._text
+
+    def named(self, weights: Weights) -> Weights:
+        return text_weights(weights, self._text)
 
     def _merge_size(self, config: Config) -> int:
         strategy = config.get("vision_feature_select_strategy", "default")

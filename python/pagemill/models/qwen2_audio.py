@@ -21,6 +21,7 @@ from pagemill.layers.linear import linear
 from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs, MediaTraits, ModelTraits, StepInputs
 from pagemill.models.config_keys import Defaults, inner_config, token_id
+from pagemill.models.decoder import Decoder
 from pagemill.models.decoder_part import decoder_part, ignored_in_part, text_weights
 from pagemill.models.log_mel import HOP, SAMPLING_RATE, log_mel, padded
 from pagemill.models.whisper_encoder import WhisperEncoder
@@ -95,10 +96,17 @@ class Qwen2AudioModel:
         return linear(projector, "linear", x, (self._text.traits.hidden_size,), bias=True)
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self._text.hidden(text_weights(weights, self._text), inputs)
+        return self._text.hidden(self.named(weights), inputs)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(text_weights(weights, self._text), rows)
+        return self._text.logits(self.named(weights), rows)
+
+    @property
+    def text(self) -> Decoder:
+        return self._text
+
+    def named(self, weights: Weights) -> Weights:
+        return text_weights(weights, self._text)
 
     def _mel(self, samples: np.ndarray) -> tuple[np.ndarray, int]:
         """Log-mel frames of as much audio as the encoder takes, and how many have sound."""

@@ -24,17 +24,16 @@ from pagemill.models.base import (
     ModelTraits,
     StepInputs,
 )
-from pagemill.models.config_keys import as_list, flag, inner_config, rope_parameters, token_id
+from pagemill.models.config_keys import flag, inner_config, token_id
 from pagemill.models.decoder import Decoder
 from pagemill.models.decoder_part import ignored_in_part, text_weights
+from pagemill.models.mrope import dims_of_pairs, without_sections
 from pagemill.models.grid_vision import GridVisionTower
 from pagemill.models.language_part import LanguagePart
 from pagemill.models.qwen2 import Qwen2Model
 from pagemill.models.qwen2_5_vl_vision import Qwen25VlVisionTower
 from pagemill.models.qwen2_vl_vision import Qwen2VlVisionTower
-from pagemill.ops.program import GRID_DIMS
 from pagemill.ops.trace import Tensor
-from pagemill.weights.json_file import shown
 
 
 class Qwen2VlModel:
@@ -47,21 +46,13 @@ class Qwen2VlModel:
 
     def __init__(self, config: Config) -> None:
         text = _text_config(config)
-        rope = dict(rope_parameters(text))
-        sections = rope.pop("mrope_section", None)
-        in_turn = flag(rope, "mrope_interleaved", False)
-        # Older configurations list M-RoPE as a scaling rule.
-        if rope.get("rope_type") == "mrope":
-            rope["rope_type"] = "default"
         tied = flag(config, "tie_word_embeddings", flag(text, "tie_word_embeddings", False))
-        self._text = _decoder(
-            self.part, {**text, "rope_parameters": rope, "tie_word_embeddings": tied}
-        )
+        self._text = _decoder(self.part, {**without_sections(text), "tie_word_embeddings": tied})
         self.ignored = {**self._text.ignored, **ignored_in_part(self._text)}
         table = self._text.rotary[0]
         assert table is not None
         self._rotary = table
-        self._dims = _dims_of_pairs(sections, len(table.inv_freq), in_turn=in_turn)
+        self._dims = dims_of_pairs(text, len(table.inv_freq))
         self._tower = self.tower(inner_config(config, "vision_config"))
         traits = self._text.traits
         if self._tower.width != traits.hidden_size:
@@ -102,7 +93,7 @@ class Qwen2VlModel:
         return self._tower.hidden(tower, inputs)
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        weights = self._text_weights(weights)
+        weights = self.named(weights)
         if inputs.grid_positions is None:  # text alone: a token's three positions are the same
             return self._text.hidden(weights, inputs)
         rotary = bind_grid_rotary(
@@ -116,9 +107,13 @@ class Qwen2VlModel:
         return self._text.hidden_by(weights, inputs, [rotary] * self._text.sizes.layers)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(self._text_weights(weights), rows)
+        return self._text.logits(self.named(weights), rows)
 
-    def _text_weights(self, weights: Weights) -> Weights:
+    @property
+    def text(self) -> Decoder:
+        return self._text
+
+    def named(self, weights: Weights) -> Weights:
         part = text_weights(weights, self._text)
         return part if part.has(f"{self._text.names.embedding}.weight") else weights
 
@@ -137,19 +132,3 @@ def _text_config(config: Config) -> Config:
 
 def _decoder(part: type[LanguagePart] | None, config: Config) -> Decoder:
     return Qwen2Model(config) if part is None else part({"text_config": config}).text
-
-
-def _dims_of_pairs(sections: object, pairs: int, *, in_turn: bool) -> list[int]:
-    """The position dimension by which each pair rotates: `sections` has the numbers of pairs for
-    time, rows and columns, which follow each other, or take turns while rows and columns last."""
-    counts = as_list(sections) or []
-    valid = len(counts) == GRID_DIMS and all(type(n) is int and n >= 0 for n in counts)
-    if not valid or sum(counts) != pairs:
-        raise ModelConfigError(
-            f"mrope_section must have {GRID_DIMS} numbers whose sum is {pairs}, it is"
-            f" {shown(sections)}"
-        )
-    if not in_turn:
-        return [dim for dim, count in enumerate(counts) for _ in range(count)]
-    turns = (divmod(pair, GRID_DIMS) for pair in range(pairs))
-    return [dim if turn < counts[dim] else 0 for turn, dim in turns]

@@ -121,6 +121,10 @@ class BuiltModel:
     """What runs instead of a program, which is then empty."""
     draft_states_width: int = 0
     """Only for a draft head: the numbers of a state that it reads."""
+    draft_media_width: int = 0
+    """Only for a draft head of a model with media: the numbers of an embedding that it reads."""
+    draft_grid_positions: bool = False
+    """Only for a draft head: whether it reads positions of several dimensions."""
     draft_token_ids: tuple[int, ...] = ()
     """Of a draft head with a vocabulary of its own: the target's token of each column."""
 
@@ -326,7 +330,7 @@ def _trace_encoder(model: MediaModel, own: Weights) -> MediaTraits:
     features = trace.input("features", ACT, ("tokens", media.channels))
     tokens = trace.input("media_rows", "i32", ("media_rows",))
     positions = trace.input("positions", "i32", ("tokens",))
-    grid = _grid_positions(trace) if media.grid else None
+    grid = grid_positions(trace) if media.grid else None
     inputs = EncoderInputs(MediaInputs(features, tokens), positions, grid)
     trace.output("embeddings", model.embeddings(own, inputs))
     if isinstance(model, RowEndModel):
@@ -508,8 +512,8 @@ def _trace_hidden(model: Model, weights: Weights, media: MediaTraits | None) -> 
     inputs = StepInputs(
         trace.input("token_ids", "i32", ("tokens",)),
         trace.input("positions", "i32", ("tokens",)),
-        _media_inputs(trace, media),
-        _grid_positions(trace) if media is not None and media.token_grid else None,
+        media_inputs(trace, media),
+        grid_positions(trace) if media is not None and media.token_grid else None,
         trace.input("token_types", "i32", ("tokens",)) if model.traits.token_types else None,
         trace.input("text_rows", "i32", ("text_rows",))
         if media is not None and media.encoder_decoder
@@ -518,7 +522,8 @@ def _trace_hidden(model: Model, weights: Weights, media: MediaTraits | None) -> 
     return model.hidden(weights, inputs)
 
 
-def _media_inputs(trace: Trace, media: MediaTraits | None) -> MediaInputs | None:
+def media_inputs(trace: Trace, media: MediaTraits | None) -> MediaInputs | None:
+    """The embeddings that a program reads in place of those of placeholders."""
     if media is None:
         return None
     return MediaInputs(
@@ -527,7 +532,8 @@ def _media_inputs(trace: Trace, media: MediaTraits | None) -> MediaInputs | None
     )
 
 
-def _grid_positions(trace: Trace) -> Tensor:
+def grid_positions(trace: Trace) -> Tensor:
+    """The positions of tokens in time, row and column."""
     return trace.input("grid_positions", "i32", ("tokens", GRID_DIMS))
 
 

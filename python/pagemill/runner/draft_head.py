@@ -1,12 +1,16 @@
 """Builds the program of a head that drafts from hidden states, beside that of its target.
 
 built = build(source, BuildOptions(draft_states=head_states("eagle3", path)))
-head = build_head("eagle3", path, source, built.max_model_len)
+head = build_head("eagle3", path, source, built)
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pagemill import ops
+from pagemill.layers.media_rows import side_by_side
+from pagemill.models.base import MediaTraits, StepInputs
 from pagemill.models.draft_heads import eagle3, eagle_files
 from pagemill.models.draft_heads.base import DraftHead, HeadInputs, HeadWeights
 from pagemill.models.draft_heads.draft_states import DRAFT_STATES, DraftStates
@@ -16,7 +20,14 @@ from pagemill.models.draft_heads.target import DraftTarget
 from pagemill.ops.program import ACT
 from pagemill.ops.trace import Trace
 from pagemill.quantization.binder import WeightBinder
-from pagemill.runner.build import BuiltModel, check_sizes, text_of, with_architecture
+from pagemill.runner.build import (
+    BuiltModel,
+    check_sizes,
+    grid_positions,
+    media_inputs,
+    text_of,
+    with_architecture,
+)
 from pagemill.weights.source import ModelSource
 
 _ARCHITECTURES = {"eagle": "EAGLE head", "eagle3": "EAGLE-3 head", "mtp": "MTP layer"}
@@ -40,12 +51,12 @@ def build_head(
     method: str,
     path: str | None,
     target_source: ModelSource,
-    max_model_len: int,
+    built: BuiltModel,
     *,
     rewrite: bool = True,
 ) -> BuiltModel:
-    """The program of the head, undivided, for a target of `target_source` that serves texts of
-    `max_model_len` tokens. `method` and `path` are those of `head_states`.
+    """The program of the head, undivided, for the target of `target_source`, `built` with its
+    states. `method` and `path` are those of `head_states`.
 
     Raises:
         ModelConfigError: the head does not fit the target, or is of another kind.
@@ -62,14 +73,17 @@ def build_head(
         source = _open(path)
         head = (EagleHead if method == "eagle" else eagle3.Eagle3Head)(source, target)
         own = WeightBinder(trace, source)
-    _trace(head, HeadWeights(own, of_target))
+    media = None if built.encoder is None else built.encoder.traits
+    hidden_size = target.decoder.sizes.hidden_size
+    inputs = _inputs(trace, head, media, hidden_size)
+    _trace(head, HeadWeights(own, of_target), inputs)
     own.check_all_used(head.ignored)
     return BuiltModel(
         program_text=text_of(trace.program, rewrite=rewrite),
         architecture=_ARCHITECTURES[method],
         vocab_size=head.vocab_size,
         output_size=head.vocab_size,
-        max_model_len=max_model_len,
+        max_model_len=built.max_model_len,
         pooled=None,
         chunked_prefill=True,
         prefix_caching=True,
@@ -77,6 +91,8 @@ def build_head(
         eos_token_ids=(),
         notes=tuple(own.notes),
         draft_states_width=head.width,
+        draft_media_width=0 if media is None else media.width,
+        draft_grid_positions=inputs.step.grid_positions is not None,
         draft_token_ids=head.token_ids,
     )
 
@@ -87,13 +103,22 @@ def _open(path: str) -> ModelSource:
     return source
 
 
-def _trace(head: DraftHead, weights: HeadWeights) -> None:
+def _inputs(
+    trace: Trace, head: DraftHead, media: MediaTraits | None, hidden_size: int
+) -> HeadInputs:
+    """Those of a head for a target of this `hidden_size` that takes `media`."""
+    token_ids = trace.input("token_ids", "i32", ("tokens",))
+    positions = trace.input("positions", "i32", ("tokens",))
+    states = trace.input(DRAFT_STATES, ACT, ("tokens", head.width))
+    read = media_inputs(trace, media)
+    if read is not None:  # the first of what a tower may have side by side
+        read = replace(read, rows=side_by_side(read.rows, hidden_size)[0])
+    grid = grid_positions(trace) if media is not None and media.token_grid else None
+    return HeadInputs(StepInputs(token_ids, positions, read, grid), states)
+
+
+def _trace(head: DraftHead, weights: HeadWeights, inputs: HeadInputs) -> None:
     trace = weights.own.trace
-    inputs = HeadInputs(
-        trace.input("token_ids", "i32", ("tokens",)),
-        trace.input("positions", "i32", ("tokens",)),
-        trace.input(DRAFT_STATES, ACT, ("tokens", head.width)),
-    )
     hidden = head.hidden(weights, inputs)
     rows = ops.select_rows(hidden, trace.input("logits_rows", "i32", ("logits_rows",)))
     results = head.results(weights, rows)

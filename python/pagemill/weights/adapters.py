@@ -46,6 +46,8 @@ _SUFFIXES = {
 # PEFT nests what changes several parameters of one module.
 _NESTED = ".base_layer"
 _MOST_NESTED = 2
+# What is in front of the layers of a language model that is part of a larger one.
+_PARTS = re.compile(r"(?:(?:model|language_model|text_model)\.)*")
 # What checkpoints call modules that `transformers` calls otherwise.
 _RENAMED = {".block_sparse_moe.": ".mlp."}
 _MERGE = "merge the adapter into the model (PEFT's merge_and_unload) and serve that"
@@ -69,7 +71,7 @@ Layer = tuple[str, int, Matrix | None, Matrix | None, float, Floats | None, Floa
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """The factors of products, as `adapter_config.json` states them."""
+    """The factors of products, as `adapter_config.json` states them; `patterns` by plain names."""
 
     alpha: float
     patterns: Mapping[str, float]
@@ -77,7 +79,7 @@ class Scaling:
 
     def of(self, module: str, rank: int) -> float:
         """alpha / rank, or alpha / sqrt(rank) of rsLoRA."""
-        alpha = self.alpha
+        alpha, module = self.alpha, _plain(module)
         for key, value in self.patterns.items():
             if module == key or module.endswith(f".{key}"):
                 alpha = value
@@ -150,18 +152,20 @@ def adapter_layers(
     Raises:
         WeightsError: the adapter changes a layer that is not a target, or a shape does not fit.
     """
+    stored = {_plain(target.module): target.module for target in targets}
     for name, base in adapter.bases.items():
-        _check_base(adapter, name, base, source)
+        _check_base(adapter, name, base, source, stored.get(_plain(name), name))
+    names = _plain_names(adapter)
     layers: list[Layer] = []
     used: set[str] = set()
     for target in targets:
-        for name, number in _names_of(target):
-            module = adapter.modules.get(name)
-            if module is None:
+        for module, number in _modules_of(target):
+            name = names.get(_plain(module))
+            if name is None:
                 continue
             used.add(name)
             layers.append(_layer(adapter, name, module, target, number, source))
-        name = _fused_name(adapter, target)
+        name = _fused_name(adapter, names, target)
         if name is not None:
             used.add(name)
             layers += _fused_layers(adapter, name, target)
@@ -172,38 +176,54 @@ def adapter_layers(
         raise WeightsError(
             f"{adapter.path} changes layers that this model cannot adapt:"
             f" {', '.join(map(shown, unknown[:_SHOWN]))}{more}; adapters may change its linear"
-            f" layers, such as {', '.join(known[:2]) or 'none'}; {_MERGE}"
+            f" layers, such as {', '.join(known[:2]) or 'none'}, but not those of encoders;"
+            f" {_MERGE}"
         )
     return layers
 
 
-def _names_of(target: AdapterTarget) -> list[tuple[str, int]]:
+def _modules_of(target: AdapterTarget) -> list[tuple[str, int]]:
     """The names of a target's modules and their experts."""
     experts = target.experts
     if experts is None:
-        return [(name, 0) for name in _spellings(target.module)]
-    pairs = [(experts.expert(number), number) for number in range(experts.count)]
-    return [(name, number) for own, number in pairs for name in _spellings(own)]
+        return [(target.module, 0)]
+    return [(experts.expert(number), number) for number in range(experts.count)]
 
 
-def _spellings(name: str) -> list[str]:
-    renamed = (name.replace(old, new) for old, new in _RENAMED.items() if old in name)
-    return [name, *renamed]
+def _plain(name: str) -> str:
+    """The name of a module of a language model without what differs between checkpoints and the
+    versions of `transformers` that adapters were trained with: `layers.0.self_attn.q_proj` for
+    `language_model.model.layers.0.self_attn.q_proj`, `model.language_model.layers.0...`, ..."""
+    name = _PARTS.sub("", name, count=1)
+    for old, new in _RENAMED.items():
+        name = name.replace(old, new)
+    return name
 
 
-def _fused_name(adapter: Adapter, target: AdapterTarget) -> str | None:
+def _plain_names(adapter: Adapter) -> dict[str, str]:
+    """The names of the adapter's modules by their plain ones."""
+    names: dict[str, str] = {}
+    for name in adapter.modules:
+        if names.setdefault(_plain(name), name) != name:
+            raise WeightsError(
+                f"{adapter.path} changes one layer as {names[_plain(name)]} and as {name}"
+            )
+    return names
+
+
+def _fused_name(adapter: Adapter, names: Mapping[str, str], target: AdapterTarget) -> str | None:
     """The name of the module that has this target for all experts; None if there is none. Which
     parameter a nested module changes is found by its shape."""
     experts = target.experts
     if experts is None:
         return None
     fits: list[str] = []
-    for owner in dict.fromkeys([*_spellings(experts.owner), *_spellings(experts.container)]):
+    for owner in dict.fromkeys([_plain(experts.owner), _plain(experts.container)]):
         for depth in range(_MOST_NESTED + 1):
-            name = owner + depth * _NESTED
-            module = adapter.modules.get(name)
-            if module is None or len(module.a.shape) != 2 or len(module.b.shape) != 2:
+            name = names.get(owner + depth * _NESTED)
+            if name is None:
                 continue
+            module = adapter.modules[name]
             sizes = module.a.shape[1], module.b.shape[0]
             if sizes[:: -1 if experts.turned else 1] == (experts.features, experts.rows.total):
                 fits.append(name)
@@ -285,7 +305,8 @@ def _scaling(path: Path, config: Mapping[str, Any]) -> Scaling:
     for value in (alpha, *patterns.values()):
         if type(value) not in (int, float) or not math.isfinite(value):
             raise WeightsError(f"{path / CONFIG_FILE}: lora_alpha {shown(value)} is not a number")
-    return Scaling(float(alpha), patterns, bool(config.get("use_rslora")))
+    plain = {_plain(key): value for key, value in patterns.items()}
+    return Scaling(float(alpha), plain, bool(config.get("use_rslora")))
 
 
 def _native(location: TensorLocation) -> Matrix:
@@ -297,12 +318,14 @@ def _native(location: TensorLocation) -> Matrix:
 def _layer(
     adapter: Adapter,
     name: str,
-    module: AdapterModule,
+    stored: str,
     target: AdapterTarget,
     number: int,
     source: ModelSource,
 ) -> Layer:
-    """The part of `module` that is in `target`."""
+    """The part of the adapter's module `name` that is in `target`; `stored` is the module's name in
+    `source`."""
+    module = adapter.modules[name]
     if module.embedding != target.embedding:
         kind = "an embedding" if target.embedding else "a linear layer"
         raise WeightsError(f"{adapter.path}: {name} is {kind} in this model")
@@ -314,7 +337,7 @@ def _layer(
     if module.magnitude is not None:
         if offset is not None:
             raise WeightsError(f"{adapter.path}: {name} has DoRA and a bias of lora_B")
-        gain, offset = _dora(adapter, name, module, module.magnitude, scale, source)
+        gain, offset = _dora(adapter, stored, module, module.magnitude, scale, source)
         b = read_f32(module.b) * gain[:, None]
     if target.rows is not None and b.shape[0] != target.rows.total:
         raise WeightsError(
@@ -366,12 +389,14 @@ def _fused_layers(adapter: Adapter, name: str, target: AdapterTarget) -> list[La
     ]
 
 
-def _check_base(adapter: Adapter, name: str, base: TensorLocation, source: ModelSource) -> None:
-    """The weight that comes with the adapter is the model's; how a quantized model rounds it cannot
-    be told."""
-    if not source.has(f"{name}.weight"):
+def _check_base(
+    adapter: Adapter, name: str, base: TensorLocation, source: ModelSource, stored: str
+) -> None:
+    """The weight that comes with the adapter is the model's, whose module is `stored`; how a
+    quantized model rounds it cannot be told."""
+    if not source.has(f"{stored}.weight"):
         return
-    own = source.tensor(f"{name}.weight")
+    own = source.tensor(f"{stored}.weight")
     differs = base.shape != own.shape
     if not differs and own.dtype in REAL_DTYPES:
         portions = zip(_portions(own), _portions(base), strict=True)

@@ -2,7 +2,8 @@
 
 A head is a program of its own beside that of the model it drafts for, its target. At the token of
 position i it reads the token's id and the state of the token before it: what the target's program
-returns as `draft_states` (draft_states.py), or behind drafts the head's own.
+returns as `draft_states` (draft_states.py), or behind drafts the head's own. In place of
+placeholders of media it reads the embeddings that the target reads.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from pagemill.layers.base import Weights
+from pagemill.layers.rotary import Rotary, RotaryTable, bind_grid_rotary, bind_rotary
+from pagemill.models.base import Config, StepInputs
+from pagemill.models.mrope import dims_of_pairs, has_sections
 from pagemill.ops.trace import Tensor
 
 
@@ -26,10 +30,10 @@ class HeadWeights:
 
 @dataclass(frozen=True, slots=True)
 class HeadInputs:
-    """token_ids and positions, i32 [T], and the states of the tokens before, [T, width]."""
+    """The arrays of the target that the head reads, too, and the states of the tokens before,
+    [T, width]."""
 
-    token_ids: Tensor
-    positions: Tensor
+    step: StepInputs
     states: Tensor
 
 
@@ -39,6 +43,31 @@ class HeadResults(NamedTuple):
 
     logits: Tensor
     states: Tensor
+
+
+def bind_head_rotary(
+    weights: Weights,
+    table: RotaryTable | None,
+    step: StepInputs,
+    config: Config,
+    *,
+    interleaved: bool,
+) -> Rotary | None:
+    """The rotary embedding of a head's layers. If tokens have positions of three dimensions, pairs
+    rotate by those that `config` says, or all by the one in time.
+
+    Raises:
+        ModelConfigError: `config` says something else.
+    """
+    if table is None:
+        return None
+    if step.grid_positions is None:
+        return bind_rotary(weights, "inv_freq", table, step.positions, interleaved=interleaved)
+    pairs = len(table.inv_freq)
+    dims = dims_of_pairs(config, pairs) if has_sections(config) else [0] * pairs
+    return bind_grid_rotary(
+        weights, "inv_freq", table, dims, step.grid_positions, interleaved=interleaved
+    )
 
 
 class DraftHead(Protocol):

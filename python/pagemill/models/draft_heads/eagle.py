@@ -13,13 +13,19 @@ from collections.abc import Mapping
 from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.rotary import Rotary, bind_rotaries
+from pagemill.layers.rotary import Rotary
 from pagemill.layers.stack import stack
-from pagemill.models.base import IGNORED_IN_DECODERS, ModelConfigError, StepInputs
+from pagemill.models.base import IGNORED_IN_DECODERS, ModelConfigError
 from pagemill.models.decoder import Decoder
 from pagemill.models.draft_heads import eagle_files
-from pagemill.models.draft_heads.base import HeadInputs, HeadResults, HeadWeights
+from pagemill.models.draft_heads.base import (
+    HeadInputs,
+    HeadResults,
+    HeadWeights,
+    bind_head_rotary,
+)
 from pagemill.models.draft_heads.target import DraftTarget
+from pagemill.models.mrope import without_sections
 from pagemill.ops.trace import Tensor
 from pagemill.weights.source import ModelSource
 
@@ -54,7 +60,8 @@ class EagleHead:
         """
         if source.has(eagle_files.OF_EAGLE3):
             raise ModelConfigError(f'{source.path} is a head of EAGLE-3: use "method": "eagle3"')
-        self._layers = _EagleLayers(source.config)
+        self._config = source.config
+        self._layers = _EagleLayers(without_sections(source.config))
         self._layers.attention_parts = eagle_files.attention_parts(source)
         sizes = self._layers.sizes
         eagle_files.require_hidden_size(source, sizes.hidden_size, target)
@@ -66,14 +73,16 @@ class EagleHead:
     def hidden(self, weights: HeadWeights, inputs: HeadInputs) -> Tensor:
         own, layers = weights.own, self._layers
         if own.has(f"{layers.names.embedding}.weight"):
-            token = layers.embed(own, StepInputs(inputs.token_ids, inputs.positions))
+            token = layers.embed(own, inputs.step)
         else:
-            token = self._target.embed(weights.target, inputs)
+            token = self._target.embed(weights.target, inputs.step)
         bias = own.has("fc.bias")
         x = linear(own, "fc", ops.concat(token, inputs.states), (self.width,), bias=bias)
-        rotary = bind_rotaries(own, layers.rotary, inputs.positions, interleaved=layers.interleaved)
+        rotary = bind_head_rotary(
+            own, layers.rotary[0], inputs.step, self._config, interleaved=layers.interleaved
+        )
         count = layers.sizes.layers
-        return stack(own, x, count, lambda i, x: layers.layer(own, i, x, rotary[i]))
+        return stack(own, x, count, lambda i, x: layers.layer(own, i, x, rotary))
 
     def results(self, weights: HeadWeights, rows: Tensor) -> HeadResults:
         return HeadResults(self._target.logits(weights.target, rows), rows)

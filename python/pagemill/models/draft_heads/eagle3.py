@@ -11,6 +11,7 @@ the target's.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -19,15 +20,21 @@ from pagemill import ops
 from pagemill.layers import embedding
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import rotary_attention
-from pagemill.layers.rotary import Rotary, bind_rotaries
+from pagemill.layers.rotary import Rotary
 from pagemill.layers.stack import stack
 from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelConfigError, StepInputs
 from pagemill.models.config_keys import as_list, flag, positive_int
 from pagemill.models.decoder import Decoder
 from pagemill.models.draft_heads import eagle_files
-from pagemill.models.draft_heads.base import HeadInputs, HeadResults, HeadWeights
+from pagemill.models.draft_heads.base import (
+    HeadInputs,
+    HeadResults,
+    HeadWeights,
+    bind_head_rotary,
+)
 from pagemill.models.draft_heads.draft_states import Projection
 from pagemill.models.draft_heads.target import DraftTarget
+from pagemill.models.mrope import without_sections
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 from pagemill.weights.read import read_integers
@@ -89,7 +96,8 @@ class Eagle3Head:
                 f"{source.path} is no head of EAGLE-3, whose first layer has a hidden_norm: for one"
                 ' of EAGLE use "method": "eagle"'
             )
-        self._layers = _Eagle3Layers(source.config)
+        self._config = source.config
+        self._layers = _Eagle3Layers(without_sections(source.config))
         self._layers.attention_parts = eagle_files.attention_parts(source)
         sizes = self._layers.sizes
         eagle_files.require_vocabulary(source, sizes.vocab_size, target)
@@ -111,17 +119,24 @@ class Eagle3Head:
     def hidden(self, weights: HeadWeights, inputs: HeadInputs) -> Tensor:
         own, layers = weights.own, self._layers
         if own.has(f"{layers.names.embedding}.weight"):
-            token = layers.embed(own, StepInputs(inputs.token_ids, inputs.positions))
+            token = layers.embed(own, self._readable(inputs.step))
         else:
-            token = self._target.embed(weights.target, inputs)
-        rotary = bind_rotaries(own, layers.rotary, inputs.positions, interleaved=layers.interleaved)
+            token = self._target.embed(weights.target, inputs.step)
+        rotary = bind_head_rotary(
+            own, layers.rotary[0], inputs.step, self._config, interleaved=layers.interleaved
+        )
 
         def layer(index: int, x: Tensor) -> Tensor:
             if index == 0:
-                return layers.first(own, token, x, rotary[0])
-            return layers.layer(own, index, x, rotary[index])
+                return layers.first(own, token, x, rotary)
+            return layers.layer(own, index, x, rotary)
 
         return stack(own, inputs.states, layers.sizes.layers, layer)
+
+    def _readable(self, step: StepInputs) -> StepInputs:
+        """`step` without embeddings of media if the head's own have another width."""
+        own, of_target = self.width, self._target.decoder.sizes.hidden_size
+        return step if own == of_target else replace(step, media=None)
 
     def results(self, weights: HeadWeights, rows: Tensor) -> HeadResults:
         names = self._layers.names

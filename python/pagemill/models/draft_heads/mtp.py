@@ -14,10 +14,14 @@ from pagemill import ops
 from pagemill.layers import embedding
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.rotary import bind_rotaries
 from pagemill.models.base import IGNORED_IN_DECODERS, ModelConfigError
 from pagemill.models.decoder import Decoder
-from pagemill.models.draft_heads.base import HeadInputs, HeadResults, HeadWeights
+from pagemill.models.draft_heads.base import (
+    HeadInputs,
+    HeadResults,
+    HeadWeights,
+    bind_head_rotary,
+)
 from pagemill.models.draft_heads.target import DraftTarget
 from pagemill.models.mtp_layer import MtpLayer
 from pagemill.ops.trace import Tensor
@@ -63,17 +67,20 @@ class MtpHead:
         named, mtp, decoder = self._target.named(weights.target), self._mtp, self._decoder
         own = self._own(named, mtp.embedding)
         if own is None:
-            token = self._target.embed(weights.target, inputs)
+            token = self._target.embed(weights.target, inputs.step)
         else:
-            token = embedding.embedding(named, own, inputs.token_ids, (self.vocab_size, self.width))
+            table = (self.vocab_size, self.width)
+            token = embedding.embedding(named, own, inputs.step.token_ids, table)
+            token = inputs.step.with_media(token)
         token = decoder.norm(named, self._named(mtp.embedding_norm), token)
         state = decoder.norm(named, self._named(mtp.state_norm), inputs.states)
         pair = (state, token) if mtp.state_first else (token, state)
         x = linear(named, self._named(mtp.projection), ops.concat(*pair), (self.width,))
-        (rotary,) = bind_rotaries(
+        rotary = bind_head_rotary(
             named,
-            [decoder.rotary[self._layer]],
-            inputs.positions,
+            decoder.rotary[self._layer],
+            inputs.step,
+            self._target.rope_config,
             interleaved=decoder.interleaved,
         )
         return decoder.layer(named, self._layer, x, rotary)
@@ -101,7 +108,7 @@ class MtpHead:
 def _with_layer(target: DraftTarget, mtp: MtpLayer, layer: int) -> Decoder:
     """A decoder of the family whose layer number `layer` is the MTP layer."""
     kinds = {key: [kind] * (layer + 1) for key, kind in mtp.kinds.items()}
-    config = {**target.config, **kinds, "num_hidden_layers": layer + 1}
+    config = {**target.decoder.config, **kinds, "num_hidden_layers": layer + 1}
     decoder = type(target.decoder).from_config(config)
     if mtp.layers is not None:
         decoder.names = replace(decoder.names, layers=mtp.layers)

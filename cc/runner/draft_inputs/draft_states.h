@@ -1,4 +1,4 @@
-// File: cc/runner/draft_states.h
+// File: cc/runner/draft_inputs/draft_states.h
 // What a draft head reads besides tokens: beside each token the state of the token before it, a row
 // of the target's output "draft_states", or of its own behind drafts, which the target has not
 // computed.
@@ -18,8 +18,8 @@
 // are verified.
 //
 // Memory: the rows of tokens that wait, and one for each draft of a step. Thread safety: none.
-#ifndef PAGEMILL_CC_RUNNER_DRAFT_STATES_H_
-#define PAGEMILL_CC_RUNNER_DRAFT_STATES_H_
+#ifndef PAGEMILL_CC_RUNNER_DRAFT_INPUTS_DRAFT_STATES_H_
+#define PAGEMILL_CC_RUNNER_DRAFT_INPUTS_DRAFT_STATES_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -89,4 +89,4 @@ class DraftStates {
 
 }  // namespace pagemill::runner
 
-#endif  // PAGEMILL_CC_RUNNER_DRAFT_STATES_H_
+#endif  // PAGEMILL_CC_RUNNER_DRAFT_INPUTS_DRAFT_STATES_H_

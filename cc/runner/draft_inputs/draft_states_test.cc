@@ -1,4 +1,4 @@
-#include "cc/runner/draft_states.h"
+#include "cc/runner/draft_inputs/draft_states.h"
 
 #include <gtest/gtest.h>
 
