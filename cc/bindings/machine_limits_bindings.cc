@@ -70,6 +70,14 @@ std::string MemoryPlacement(int32_t ranks) {
   return device::PlacementFor(share.empty() ? allowed : share, device::NumaNodes()).Description();
 }
 
+std::vector<int32_t> CpuShare(int32_t index, int32_t count) {
+  if (count < 1 || index < 0 || index >= count) {
+    ThrowIfError(InvalidArgument("share " + std::to_string(index) + " of " +
+                                 std::to_string(count) + " does not exist"));
+  }
+  return device::CpuShare(device::AllowedCpus(), index, count);
+}
+
 }  // namespace
 
 void BindMachineLimits(nb::module_& m) {
@@ -80,6 +88,7 @@ void BindMachineLimits(nb::module_& m) {
         nb::arg("threads") = 0, nb::arg("seconds") = 0.1, nb::call_guard<nb::gil_scoped_release>());
   m.def("data_caches", &DataCaches);
   m.def("memory_placement", &MemoryPlacement, nb::kw_only(), nb::arg("ranks") = 1);
+  m.def("cpu_share", &CpuShare, nb::arg("index"), nb::arg("count"));
 }
 
 }  // namespace pagemill::bindings

@@ -119,6 +119,12 @@ void BindRouter(nb::module_& m) {
           "finish",
           [](RouterHolder& self, int32_t engine) { self.router().Finish(self.Checked(engine)); },
           nb::arg("engine"))
+      .def(
+          "add_requests",
+          [](RouterHolder& self, int32_t engine, int32_t count) {
+            self.router().AddRequests(self.Checked(engine), count);
+          },
+          nb::arg("engine"), nb::arg("count"))
       .def("observe", &Observe, nb::arg("engine"), nb::arg("type"),
            nb::arg("hashes") = std::vector<nb::bytes>(), nb::kw_only(), nb::arg("group") = 0,
            nb::arg("medium") = "pool", nb::arg("block_size") = 0)

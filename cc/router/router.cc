@@ -60,8 +60,8 @@ std::optional<int32_t> Router::Route(const step::Request& request, std::string_v
   return engine;
 }
 
-void Router::Finish(int32_t engine) {
-  engines_[engine].num_requests = std::max(0, engines_[engine].num_requests - 1);
+void Router::AddRequests(int32_t engine, int32_t count) {
+  engines_[engine].num_requests = std::max(0, engines_[engine].num_requests + count);
 }
 
 void Router::Observe(int32_t engine, const kv_cache::KvEvent& event) {

@@ -62,7 +62,10 @@ class Router {
   // O(tokens of the prompt + engines).
   std::optional<int32_t> Route(const step::Request& request, std::string_view session = {});
   // A request that was sent to `engine` has ended, or was refused there.
-  void Finish(int32_t engine);
+  void Finish(int32_t engine) { AddRequests(engine, -1); }
+  // Requests of `engine` that Route() does not know: it was chosen for them, or others sent them.
+  // Negative: so many have ended.
+  void AddRequests(int32_t engine, int32_t count);
 
   // What an engine's cache stored or removed. Events of other groups of layers than the first, of
   // other media than the pool, and of blocks of another size are ignored.

@@ -55,6 +55,15 @@ TEST(Router, AConversationReturnsToTheEngineThatItWasSentTo) {
   EXPECT_EQ(router->stats().prefix_tokens, 20 + 12);
 }
 
+TEST(Router, RequestsThatOthersSentAreLoad) {
+  auto router = Make(2);
+  router->AddRequests(0, 2);
+  for (int32_t i = 0; i < 2; ++i) EXPECT_EQ(router->Route(Prompt(i * 5000, 20)), 1);
+  router->AddRequests(0, -3);
+  EXPECT_EQ(router->load(0).num_requests, 0);
+  EXPECT_EQ(router->Route(Prompt(20000, 20)), 0);
+}
+
 TEST(Router, EventsSayWhatEnginesHave) {
   auto router = Make(3);
   router->Observe(2, Stored(Prompt(0, 40)));

@@ -1,4 +1,5 @@
-"""Adapters over HTTP: named as models, loaded by the operator, with one front end and with two."""
+"""Adapters over HTTP: named as models, loaded by the operator; also with two front ends, and with
+two engines."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ class Served(NamedTuple):
         return response.json()
 
 
-@pytest.fixture(name="served", scope="module", params=["", "--api-server-count=2"])
+@pytest.fixture(
+    name="served", scope="module", params=["", "--api-server-count=2", "--data-parallel-size=2"]
+)
 def _served(request: pytest.FixtureRequest) -> Iterator[Served]:
     # pytest's own folders are too long for a socket's path
     with tempfile.TemporaryDirectory() as name:

@@ -1056,6 +1056,9 @@ class Router:
         available."""
 
     def finish(self, engine: int) -> None: ...
+    def add_requests(self, engine: int, count: int) -> None:
+        """Requests of `engine` that `route` did not choose it for; negative: so many have ended."""
+
     def observe(
         self,
         engine: int,
@@ -1094,6 +1097,10 @@ def measure_read_bandwidth(size_bytes: int, *, threads: int = 0, seconds: float 
 
 def memory_placement(*, ranks: int = 1) -> str:
     """Where weights and KV cache of rank 0 would lie; empty if there is nothing to place."""
+
+def cpu_share(index: int, count: int) -> list[int]:
+    """The CPUs of one of `count` equal shares of those that this thread may use: whole cores, in
+    order of sockets. Empty if there are fewer cores than shares."""
 
 def data_caches() -> list[tuple[int, int, int]]:
     """(level, bytes, logical CPUs that share it) of the first CPU; empty if unknown."""

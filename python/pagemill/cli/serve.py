@@ -5,6 +5,18 @@ from argparse import Namespace
 from pagemill.config import ServeConfig
 from pagemill.config.flags import FlagParser
 
+_SEVERAL_HOSTS = (
+    "--data-parallel-address",
+    "--data-parallel-backend",
+    "--data-parallel-external-lb",
+    "--data-parallel-hybrid-lb",
+    "--data-parallel-rank",
+    "--data-parallel-rpc-port",
+    "--data-parallel-size-local",
+    "--data-parallel-start-rank",
+    "--headless",
+)
+
 
 def parser() -> FlagParser:
     """Returns the command's parser."""
@@ -17,6 +29,11 @@ def parser() -> FlagParser:
         "pagemill serve --config serve.yaml",
     )
     made.add_config(ServeConfig)
+    made.refuse(
+        _SEVERAL_HOSTS,
+        "engines of --data-parallel-size are on this host, and the server balances them; put"
+        " servers of several hosts behind `pagemill route`",
+    )
     return made
 
 

@@ -9,7 +9,14 @@ config.scheduler.max_num_seqs
 from pagemill.config.batches import BatchApiConfig
 from pagemill.config.cache import CacheConfig
 from pagemill.config.content_log import ContentLogConfig
-from pagemill.config.engine import EngineConfig, OfflineConfig, ServeConfig, for_media
+from pagemill.config.engine import (
+    EngineConfig,
+    MachineShare,
+    OfflineConfig,
+    ServeConfig,
+    for_media,
+    for_share,
+)
 from pagemill.config.env import Environment, read_environment
 from pagemill.config.executor import ExecutorConfig
 from pagemill.config.fields import ConfigError, Range, build, check, flatten, leaves, option
@@ -43,6 +50,7 @@ __all__ = [
     "HeadDrafts",
     "HeadFiles",
     "KvTierConfig",
+    "MachineShare",
     "MediaConfig",
     "MetricsConfig",
     "ModelConfig",
@@ -66,6 +74,7 @@ __all__ = [
     "check",
     "flatten",
     "for_media",
+    "for_share",
     "leaves",
     "option",
     "read_environment",

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from pagemill.config.cache import CacheConfig
 from pagemill.config.executor import ExecutorConfig
+from pagemill.config.fields import ConfigError
 from pagemill.config.kv_tiers import KvTierConfig
 from pagemill.config.lora import LoraConfig
 from pagemill.config.media import MediaConfig
@@ -12,6 +13,15 @@ from pagemill.config.observe import MetricsConfig, ObserveConfig, TracesConfig
 from pagemill.config.scheduler import SchedulerConfig
 from pagemill.config.server import ServerConfig
 from pagemill.config.speculation import SpeculationConfig
+
+
+@dataclass(frozen=True, slots=True)
+class MachineShare:
+    """Number `index` of `count` equal engines that divide the cores, memory and devices of this
+    machine among them."""
+
+    index: int = 0
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +40,8 @@ class EngineConfig:
     executor: ExecutorConfig = field(default_factory=ExecutorConfig)
     refused_media: frozenset[str] = frozenset()
     """Kinds of media that no prompt has (`for_media`)."""
+    share: MachineShare = field(default_factory=MachineShare)
+    """What it has of this machine (`for_share`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +61,27 @@ class ServeConfig:
     observe: ObserveConfig = field(default_factory=ObserveConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     traces: TracesConfig = field(default_factory=TracesConfig)
+
+    def __post_init__(self) -> None:
+        """Checks what options of engine and server say together.
+
+        Raises:
+          ConfigError: they exclude each other.
+        """
+        if self.server.data_parallel_size > 1 and self.engine.cache.max_kv_events:
+            raise ConfigError(
+                "--max-kv-events needs --data-parallel-size 1: a router chooses servers by the"
+                " cache of their one engine"
+            )
+
+
+def for_share(engine: EngineConfig, share: MachineShare) -> EngineConfig:
+    """`engine` as one of several: a file of a KV tier is its own."""
+    path = engine.kv_tiers.kv_offloading_disk_path
+    if path:
+        tiers = replace(engine.kv_tiers, kv_offloading_disk_path=f"{path}.{share.index}")
+        engine = replace(engine, kv_tiers=tiers)
+    return replace(engine, share=share)
 
 
 def for_media(engine: EngineConfig, media: MediaConfig) -> EngineConfig:

@@ -88,6 +88,13 @@ class FlagParser(argparse.ArgumentParser):
             )
             self._config_flag_added = True
 
+    def refuse(self, flags: Sequence[str], reason: str) -> None:
+        """Flags of other programs that would be taken for typos: each is an error that says why."""
+        for flag in flags:
+            self.add_argument(
+                flag, nargs="?", action=_Refused, const=reason, help=argparse.SUPPRESS
+            )
+
     def format_usage(self) -> str:
         """A usage line that names the positionals; the flags are listed below it anyway."""
         words = [self.prog]
@@ -256,3 +263,17 @@ class _OnOff(argparse.BooleanOptionalAction):
         del nargs  # always 0
         super().__init__(option_strings=list(option_strings), dest=dest, default=default)
         self.help = help
+
+
+class _Refused(argparse.Action):
+    """An error, whose text is `const`."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> NoReturn:
+        del namespace, values
+        parser.error(f"{option_string}: {self.const}")

@@ -35,7 +35,7 @@ class ServerConfig:
         None,
         "Path of a Unix socket to listen on, instead of --host and --port. All users of the machine"
         " can connect, as to a port, unless the mode of its folder forbids it. Not with"
-        " --isolate-engine or --api-server-count.",
+        " --isolate-engine, --api-server-count or --data-parallel-size.",
     )
     root_path: str = option(
         "",
@@ -157,10 +157,19 @@ class ServerConfig:
     )
     api_server_count: int = option(
         1,
-        "Processes that speak HTTP. With 2 or more they share the port and one engine, which runs"
+        "Processes that speak HTTP. With 2 or more they share the port and the engine, which runs"
         " in a process of its own as with --isolate-engine. For machines with cores to spare and"
         " many short responses.",
         unit="processes",
+        allowed=Range(1, 64),
+    )
+    data_parallel_size: int = option(
+        1,
+        "Engines, each in a process of its own as with --isolate-engine, with a KV cache and an"
+        " equal share of the cores and of the memory, or with devices of its own: as many as it has"
+        " ranks. A request goes to the engine that has the longest prefix of its prompt, or to the"
+        " least loaded one. For many requests that are small for the machine.",
+        unit="engines",
         allowed=Range(1, 64),
     )
     content_log: ContentLogConfig = field(default_factory=ContentLogConfig)
@@ -180,14 +189,22 @@ class ServerConfig:
         check(self)
         if self.grpc_port is not None:
             check_grpc_tls(self.tls)
-        if self.uds is not None and (self.isolate_engine or self.api_server_count > 1):
-            raise ConfigError("--uds needs one process: no --isolate-engine, no --api-server-count")
+        if self.uds is not None and self.has_supervisor:
+            raise ConfigError(
+                "--uds needs one process: no --isolate-engine, no --api-server-count, no"
+                " --data-parallel-size"
+            )
         if not _ROOT_PATH.fullmatch(self.root_path):
             raise ConfigError("--root-path: write it as /llm or /a/b, without a slash at its end")
         for key in self.api_key:
             check_key("--api-key", key)
         if self.admin_address is not None:
             admin_port(self.admin_address)
+
+    @property
+    def has_supervisor(self) -> bool:
+        """Whether engines and HTTP are in processes of their own."""
+        return self.isolate_engine or max(self.api_server_count, self.data_parallel_size) > 1
 
 
 def admin_port(address: str) -> tuple[str, int] | None:

@@ -25,6 +25,7 @@ from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.token_limits import TokenLimits
 from pagemill.inputs.rendered_prompt import RenderedPrompt
+from pagemill.observe.snapshot import EngineSnapshot
 from pagemill.structured.grammar import Grammar
 
 
@@ -81,6 +82,7 @@ class AsyncEngine:
         limits: TokenLimits | None = None,
         deadline: float | None = None,
         adapter: str = "",
+        engine: int | None = None,
     ) -> RequestStream:
         """Submits each prompt `sampling.n` times; choice `p * n + i` is sample `i` of prompt `p`.
 
@@ -89,7 +91,8 @@ class AsyncEngine:
         differs share no KV. `kv_transfer_params` are for the KV connector: what a choice of another
         engine ended with. `grammar` is what each choice has to be, `limits` are tokens that it may
         not have. What has not ended at `deadline`, of `time.monotonic()`, fails. `adapter` is the
-        name of one, "" the model as it is. All or nothing: when one child is refused, none runs.
+        name of one, "" the model as it is. `engine` is the number of one of several; None: any. All
+        or nothing: when one child is refused, none runs.
 
         Raises:
             EngineError: the engine's refusal.
@@ -118,7 +121,7 @@ class AsyncEngine:
             self._routes[choice.id] = (stream, index)
             stream.adopt(choice.id, index)
         try:
-            await self._client.submit(requests)
+            stream.engine = await self._client.submit(requests, engine)
         except BaseException:
             stream.close()
             raise
@@ -137,6 +140,10 @@ class AsyncEngine:
         for child, (stream, _) in self._routes.items():
             if child not in stream.live_children:
                 raise AssertionError(f"child request {child} is routed to a stream without it")
+
+    def engines(self) -> Sequence[EngineSnapshot | None]:
+        """The statistics of each engine; see `EngineClient.engines`."""
+        return self._client.engines()
 
     async def call(self, operation: str, **arguments: Any) -> Any:
         """Runs a control operation of the engine; see `EngineClient.call`."""

@@ -117,6 +117,7 @@ class BeamSearch:
     """Searches for the outputs of each prompt, and gives them at the end. Implements
     `OutputStream`."""
 
+    engine = 0  # of several, each step is on the one that has its prompts in its cache
     num_dropped_tokens = 0  # the beams share what is computed once
 
     def __init__(

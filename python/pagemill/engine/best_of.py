@@ -30,6 +30,11 @@ class BestOf:
         return self._stream.failure
 
     @property
+    def engine(self) -> int:
+        """See `OutputStream`."""
+        return self._stream.engine
+
+    @property
     def exhausted(self) -> bool:
         """See `OutputStream`."""
         return self._stream.exhausted

@@ -1,5 +1,6 @@
 """How a front end reaches an engine: in its own process (`local_client`) or in another one
-(`socket_client`). Both behave alike, which `testing/client_conformance.py` proves.
+(`socket_client`); or one of several engines (`engine_group`). All behave alike, which
+`testing/client_conformance.py` proves.
 
     await client.start(on_outputs, on_lost)
     await client.submit([EngineRequest(...)])      # on_outputs is called with its outputs
@@ -24,6 +25,11 @@ from pagemill.observe.snapshot import EngineSnapshot
 
 OnOutputs = Callable[[Sequence[NativeOutput]], None]
 OnLost = Callable[[EngineError], None]
+OnStats = Callable[[], None]
+
+
+def ignore_stats() -> None:
+    """An `OnStats` that does nothing."""
 
 
 class EngineClient(Protocol):
@@ -49,16 +55,20 @@ class EngineClient(Protocol):
         """Whether the engine can be reached; without it, `submit` raises UNAVAILABLE."""
         ...
 
-    async def start(self, on_outputs: OnOutputs, on_lost: OnLost) -> None:
-        """Reaches the engine; to be called once.
+    async def start(
+        self, on_outputs: OnOutputs, on_lost: OnLost, on_stats: OnStats = ignore_stats
+    ) -> None:
+        """Reaches the engine; to be called once. `on_stats` is called when `stats` of another
+        process has changed.
 
         Raises:
             EngineError: it cannot be reached, or is of another version.
         """
         ...
 
-    async def submit(self, requests: Sequence[EngineRequest]) -> None:
-        """Raises EngineError for the refusal of one of them; then none of them runs."""
+    async def submit(self, requests: Sequence[EngineRequest], engine: int | None = None) -> int:
+        """Returns the number of the engine that runs them, which is `engine` if that is not None.
+        Raises EngineError for the refusal of one of them; then none of them runs."""
         ...
 
     def room(self) -> int:
@@ -91,7 +101,11 @@ class EngineClient(Protocol):
         ...
 
     def stats(self) -> EngineSnapshot:
-        """The engine's statistics, at most a second old; never waits."""
+        """The engine's statistics, those of several added up; at most a second old; never waits."""
+        ...
+
+    def engines(self) -> Sequence[EngineSnapshot | None]:
+        """The statistics of each engine, by its number; None: it cannot be reached."""
         ...
 
     async def close(self) -> None:

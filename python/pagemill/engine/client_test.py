@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from pagemill import _native
 from pagemill.engine.client import EngineClient
+from pagemill.engine.engine_group import EngineGroup
 from pagemill.engine.engine_server import EngineServer
 from pagemill.engine.local_client import LocalClient
 from pagemill.engine.messages import MAX_FRAME_BYTES, ModelFacts
@@ -57,7 +59,14 @@ async def across(engine: FakeEngine) -> AsyncGenerator[Callable[[], EngineClient
         yield lambda: SocketClient(path, FAKE_CODEC)
 
 
-@pytest.fixture(params=[local, across], ids=["local", "socket"])
+@contextlib.asynccontextmanager
+async def grouped(engine: FakeEngine) -> AsyncGenerator[Callable[[], EngineClient], None]:
+    async with served(engine) as path:
+        router = _native.Router(policy="prefix_aware", num_engines=1)
+        yield lambda: EngineGroup([SocketClient(path, FAKE_CODEC)], router)
+
+
+@pytest.fixture(params=[local, across, grouped], ids=["local", "socket", "group"])
 def connect(request: pytest.FixtureRequest) -> Connect:
     return request.param
 

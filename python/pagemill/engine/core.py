@@ -122,7 +122,7 @@ class EngineCore:
             config.cache,
             built.max_model_len,
             fixed,
-            available_memory_bytes() if device is None else device.free_bytes,
+            available_memory_bytes() // config.share.count if device is None else device.free_bytes,
             1 if device is None else config.scheduler.max_num_seqs,
         )
         _LOGGER.info(

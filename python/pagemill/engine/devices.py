@@ -19,13 +19,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pagemill import _native
-from pagemill.config import ConfigError, EngineConfig, read_environment
+from pagemill.config import ConfigError, EngineConfig, MachineShare, read_environment
 from pagemill.config.env import set_default
 from pagemill.engine.device_libraries import open_libraries
 from pagemill.engine.encoder import EncoderSizes
 from pagemill.engine.executor_sizes import ExecutorSizes
 from pagemill.runner.build import BuiltModel
 
+_ONE_ENGINE = MachineShare()
 _GROUP = "pagemill.devices"
 _LOGGER = logging.getLogger("pagemill.engine")
 
@@ -86,7 +87,7 @@ def choose_device(
     if wanted != "auto":
         if missing:
             raise ConfigError(f"--device {wanted} {missing}, or --device cpu")
-        return open_device(wanted, config.executor.tensor_parallel_size)
+        return open_device(wanted, config.executor.tensor_parallel_size, config.share)
     reasons: list[str] = []
     for found in find_plugins():
         if found.plugin is None or not found.devices:
@@ -95,11 +96,12 @@ def choose_device(
         if missing:
             reasons.append(f"{found.name} {missing}")
             continue
-        if len(found.devices) < config.executor.tensor_parallel_size:
+        ranks = config.executor.tensor_parallel_size
+        if len(found.devices) < config.share.count * ranks:
             reasons.append(f"{found.name} has fewer devices than ranks")
             continue
         try:
-            device = found.plugin.open(0)
+            device = found.plugin.open(config.share.index * ranks)
             sizes = ExecutorSizes.of(built, config, weights_dtype, device)
             sizes.plan(built, config)
             encoder = EncoderSizes.of(built, sizes, config)
@@ -145,31 +147,34 @@ def _find_installed(entry: importlib.metadata.EntryPoint) -> FoundPlugin:
     return _find(path, entry.name)
 
 
-def open_device(wanted: str, ranks: int = 1) -> _native.Device:
-    """The device that `--device` names, if there are as many from it on as ranks.
+def open_device(wanted: str, ranks: int = 1, share: MachineShare = _ONE_ENGINE) -> _native.Device:
+    """The device that `--device` names, if there are as many from it on as all engines have ranks.
+    Engine `share.index` has the ones behind those of the engines before it.
 
     Raises:
         ConfigError: there is no such device, or not as many.
     """
-    vendor, _, index = wanted.partition(":")
+    vendor, _, first = wanted.partition(":")
+    needed = share.count * ranks
     found = find_plugins()
     for each in found:
         if each.name != vendor:
             continue
         if each.plugin is None or not each.devices:
             raise ConfigError(f"--device {wanted}: {each.reason}; --device cpu runs without it")
-        if int(index or 0) >= len(each.devices):
+        if int(first or 0) >= len(each.devices):
             raise ConfigError(
                 f"--device {wanted}: {vendor} has the devices 0 to {len(each.devices) - 1}"
             )
-        if int(index or 0) + ranks > len(each.devices):
+        if int(first or 0) + needed > len(each.devices):
+            engines = f"--data-parallel-size {share.count} with " if share.count > 1 else ""
             raise ConfigError(
                 f"--device {wanted} and what is behind it are too few:"
-                f" --tensor-parallel-size {ranks} needs {ranks} devices, {vendor} has 0 to"
-                f" {len(each.devices) - 1}"
+                f" {engines}--tensor-parallel-size {ranks} needs {needed} devices, {vendor} has 0"
+                f" to {len(each.devices) - 1}"
             )
         try:
-            return each.plugin.open(int(index or 0))
+            return each.plugin.open(int(first or 0) + share.index * ranks)
         except _native.StatusError as error:
             raise ConfigError(
                 f"--device {wanted}: {error.message}; --device cpu runs without it"

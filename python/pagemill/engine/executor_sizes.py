@@ -118,7 +118,8 @@ class ExecutorSizes:
         tiers = config.kv_tiers
         if self.device is None or not (tiers.host_bytes or plan.offloaded_bytes):
             return tiers.host_bytes
-        available, ranks = available_memory_bytes(), config.executor.tensor_parallel_size
+        available = available_memory_bytes() // config.share.count
+        ranks = config.executor.tensor_parallel_size
         weights = plan.offloaded_bytes
         check_offloading(config.cache, weights, "--cpu-offload-gb", available // ranks)
         available -= ranks * weights

@@ -114,7 +114,7 @@ class LLM(OfflineControl):
         self._queue = OfflineQueue(core.bindings, core.max_choices)
         name, max_model_len = self._loaded.names[0], core.built.max_model_len
         self._metrics = RequestMetrics(name, max_model_len, cache_config=flatten(config.cache))
-        self._metrics.watch(self._engine.stats)
+        self._metrics.watch(lambda: (self._engine.stats(),))
         self._model = TextModel(self._loaded, self._renderer, self._queue, self._metrics)
         self._enqueued = Enqueued(self._queue)
         renderer = self._renderer

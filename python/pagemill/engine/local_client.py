@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from pagemill.engine.client import OnLost, OnOutputs
+from pagemill.engine.client import OnLost, OnOutputs, OnStats, ignore_stats
 from pagemill.engine.control_calls import run_call
 from pagemill.engine.messages import EngineRequest, ModelFacts
 from pagemill.engine.native import NativeBindings, NativeClient
@@ -41,7 +41,9 @@ class LocalClient:
         """Whether it was started and not closed."""
         return self._client is not None
 
-    async def start(self, on_outputs: OnOutputs, on_lost: OnLost) -> None:
+    async def start(
+        self, on_outputs: OnOutputs, on_lost: OnLost, on_stats: OnStats = ignore_stats
+    ) -> None:
         """Opens a native client and watches it."""
         self._client = self._bindings.engine.new_client()
         self._on_outputs, self._on_lost = on_outputs, on_lost
@@ -49,9 +51,10 @@ class LocalClient:
         self._fd = self._client.output_fd()
         self._loop.add_reader(self._fd, self._on_readable)
 
-    async def submit(self, requests: Sequence[EngineRequest]) -> None:
+    async def submit(self, requests: Sequence[EngineRequest], engine: int | None = None) -> int:
         """Does not suspend."""
         submit_all(self._bindings, self._opened(), requests)
+        return 0
 
     def room(self) -> int:
         """Of this moment."""
@@ -84,6 +87,10 @@ class LocalClient:
     def stats(self) -> EngineSnapshot:
         """Of this moment."""
         return self._bindings.engine.stats()
+
+    def engines(self) -> Sequence[EngineSnapshot | None]:
+        """See `EngineClient`."""
+        return (self.stats(),)
 
     async def close(self) -> None:
         """See `EngineClient`."""

@@ -17,6 +17,11 @@ class OutputStream(Protocol):
         ...
 
     @property
+    def engine(self) -> int:
+        """The number of the engine that runs it; 0 if its parts may be on several."""
+        ...
+
+    @property
     def exhausted(self) -> bool:
         """True once all choices have ended and their outputs have been taken."""
         ...

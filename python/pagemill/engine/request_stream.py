@@ -26,6 +26,8 @@ class RequestStream:
         self._pending: dict[int, ChoiceOutput] = {}  # choice index -> output
         self._waiter: asyncio.Future[None] | None = None
         self._on_news: Callable[[], None] | None = None
+        self.engine = 0
+        """The number of the engine that runs it."""
         self.failure: EngineError | None = None
         """What ended all choices together, if that happened."""
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import msgspec
 
-from pagemill.engine.client import OnLost, OnOutputs
+from pagemill.engine.client import OnLost, OnOutputs, OnStats, ignore_stats
 from pagemill.engine.frames import FrameReader, frame
 from pagemill.engine.messages import (
     PROTOCOL,
@@ -56,6 +56,7 @@ class SocketClient:
         self._codec = codec
         self._on_outputs: OnOutputs | None = None
         self._on_lost: OnLost | None = None
+        self._on_stats: OnStats = ignore_stats
         self._hello: Hello | None = None
         self._connection: _Connection | None = None
         self._keeper: asyncio.Task[None] | None = None
@@ -74,22 +75,25 @@ class SocketClient:
         """Whether there is an engine now."""
         return self._connection is not None
 
-    async def start(self, on_outputs: OnOutputs, on_lost: OnLost) -> None:
+    async def start(
+        self, on_outputs: OnOutputs, on_lost: OnLost, on_stats: OnStats = ignore_stats
+    ) -> None:
         """Waits until there is an engine; see `EngineClient`."""
-        self._on_outputs, self._on_lost = on_outputs, on_lost
+        self._on_outputs, self._on_lost, self._on_stats = on_outputs, on_lost, on_stats
         loop = asyncio.get_running_loop()
         self._first = loop.create_future()
         self._keeper = loop.create_task(self._keep_connected())
         await self._first
 
-    async def submit(self, requests: Sequence[EngineRequest]) -> None:
+    async def submit(self, requests: Sequence[EngineRequest], engine: int | None = None) -> int:
         """See `EngineClient`."""
         await self._ask(lambda sequence: Submit(sequence, list(requests)))
+        return 0
 
     def room(self) -> int:
         """As of the engine's last message about it."""
         if self._connection is None:
-            raise _gone()
+            raise engine_gone()
         room = self._connection.room
         if room.error is not None:
             raise room.error.exception()
@@ -120,6 +124,10 @@ class SocketClient:
             self._values.progress_age_s = max(self._values.progress_age_s, silent_s)
         return cast(EngineSnapshot, self._values)
 
+    def engines(self) -> Sequence[EngineSnapshot | None]:
+        """See `EngineClient`."""
+        return (self.stats() if self.connected else None,)
+
     async def close(self) -> None:
         """See `EngineClient`."""
         if self._keeper is not None:
@@ -130,7 +138,7 @@ class SocketClient:
 
     async def _ask(self, make: Callable[[int], ClientMessage]) -> Any:
         if self._connection is None:
-            raise _gone()
+            raise engine_gone()
         return await self._connection.ask(make)
 
     async def _keep_connected(self) -> None:
@@ -148,7 +156,7 @@ class SocketClient:
             finally:
                 connection.close()
                 was_connected, self._connection = self._connection is not None, None
-                error = connection.error or _gone()
+                error = connection.error or engine_gone()
                 connection.fail(error)
                 if was_connected and self._on_lost is not None:
                     self._on_lost(error)
@@ -166,6 +174,7 @@ class SocketClient:
                 if self._hello is not None:
                     self._values = _Values(self._hello.stat_fields, values)
                     self._values_at = time.monotonic()
+                    self._on_stats()
                 if self._first is not None and not self._first.done():
                     self._first.set_result(None)  # they follow Hello
             case Hello():
@@ -276,7 +285,8 @@ class _Connection(asyncio.Protocol):
         self.close()
 
 
-def _gone() -> EngineError:
+def engine_gone() -> EngineError:
+    """The refusal while there is no engine."""
     return EngineError(
         "UNAVAILABLE", "The engine has ended and is started again; retry.", retry_after_s=2
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -77,33 +77,39 @@ CACHE_CONFIG_HELP = "1; the labels are the options of the KV cache, and num_gpu_
 
 
 class EngineCollector(Collector):
-    """Reads the engine's statistics at scrape time."""
+    """Reads the engines' statistics at scrape time; those that cannot be reached have none."""
 
     def __init__(
         self,
         model_name: str,
-        stats: Callable[[], EngineSnapshot],
+        engines: Callable[[], Sequence[EngineSnapshot | None]],
         cache_config: Mapping[str, object],
     ) -> None:
-        """`cache_config`: the options of the KV cache, by name."""
-        self._values = [model_name, "0"]
-        self._stats = stats
+        """`engines`: the statistics of each, by its number, which is the label `engine`.
+        `cache_config`: the options of the KV cache, by name."""
+        self._model_name = model_name
+        self._engines = engines
         self._cache_config = {name: str(value) for name, value in cache_config.items()}
 
     def collect(self) -> Iterator[Metric]:
-        """Yields the families whose values the engine keeps."""
-        stats = self._stats()
+        """Yields the families whose values engines keep."""
+        found = {number: stats for number, stats in enumerate(self._engines()) if stats is not None}
+        if not found:
+            return
         for row in DERIVED:
-            yield self._family(row.kind, row.name, row.help, row.values(stats), row.label)
-        for name, kind, family, text in stats.fields:
+            values = {number: row.values(stats) for number, stats in found.items()}
+            yield self._family(row.kind, row.name, row.help, values, row.label)
+        for name, kind, family, text in next(iter(found.values())).fields:
             if family:
                 sentence = f"{text[:1].upper()}{text[1:]}."
-                yield self._family(kind, family, sentence, {"": getattr(stats, name)})
+                values = {number: {"": getattr(stats, name)} for number, stats in found.items()}
+                yield self._family(kind, family, sentence, values)
         # The name that readers of the reference system's metric look for, whatever the device.
-        options = {**self._cache_config, "num_gpu_blocks": str(stats.kv_blocks_total)}
-        labels = (*MODEL_LABELS, *options)
+        labels = (*MODEL_LABELS, *self._cache_config, "num_gpu_blocks")
         info = GaugeMetricFamily(PREFIX + CACHE_CONFIG_NAME, CACHE_CONFIG_HELP, labels=labels)
-        info.add_metric([*self._values, *options.values()], 1)
+        for number, stats in found.items():
+            options = [*self._cache_config.values(), str(stats.kv_blocks_total)]
+            info.add_metric([self._model_name, str(number), *options], 1)
         yield info
 
     def describe(self) -> Iterable[Metric]:
@@ -111,10 +117,17 @@ class EngineCollector(Collector):
         return ()
 
     def _family(
-        self, kind: str, name: str, text: str, values: Mapping[str, float], label: str = ""
+        self,
+        kind: str,
+        name: str,
+        text: str,
+        engines: Mapping[int, Mapping[str, float]],
+        label: str = "",
     ) -> Metric:
         make = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
         family = make(PREFIX + name, text, labels=(*MODEL_LABELS, label) if label else MODEL_LABELS)
-        for key, value in values.items():
-            family.add_metric([*self._values, key] if label else self._values, float(value))
+        for number, values in engines.items():
+            own = [self._model_name, str(number)]
+            for key, value in values.items():
+                family.add_metric([*own, key] if label else own, float(value))
         return family

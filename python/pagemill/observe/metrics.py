@@ -7,7 +7,8 @@ finish reasons, which only the front end knows, are recorded as they occur (`Req
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,11 +96,25 @@ class RequestMetrics:
         PlatformCollector(registry=self._exposed)
         GCCollector(registry=self._exposed)
         self._exposed.register(RestartCollector(folder))
-        self._label_values = (model_name, "0")
         self.adapters = AdapterRequests()
         self._families = FamilySet(self.registry, max_model_len)
         self._tenants = BoundedLabels(options.max_tenants, _below(folder, "tenants"))
         self._keys = BoundedLabels(options.max_tenants, _below(folder, "keys"))
+        self._label_values = (model_name, "0")
+        self._bind()
+        self._of_engines: dict[int, RequestMetrics] = {0: self}
+
+    def of_engine(self, number: int) -> RequestMetrics:
+        """The same metrics, for requests on engine `number`."""
+        if number not in self._of_engines:
+            other = copy.copy(self)
+            other._label_values = (self.model_name, str(number))
+            other._bind()
+            self._of_engines[number] = other
+        return self._of_engines[number]
+
+    def _bind(self) -> None:
+        """Finds the metrics with these labels, once for all requests."""
         of_model = self._of_model
         self.time_to_first_token = of_model("time_to_first_token_seconds")
         self.inter_token_latency = TokenHistogram(of_model("inter_token_latency_seconds"), TOKEN_S)
@@ -123,9 +138,9 @@ class RequestMetrics:
         """The value of the label `model_name`."""
         return self._label_values[0]
 
-    def watch(self, stats: Callable[[], EngineSnapshot]) -> None:
-        """Adds the engine's own families."""
-        self._exposed.register(EngineCollector(self.model_name, stats, self._cache_config))
+    def watch(self, engines: Callable[[], Sequence[EngineSnapshot | None]]) -> None:
+        """Adds the families of the engines, by their numbers; None: it cannot be reached."""
+        self._exposed.register(EngineCollector(self.model_name, engines, self._cache_config))
 
     def serve_adapters(self, max_adapters: int) -> None:
         """Adds the metric of adapters; a step may have `max_adapters`."""
@@ -216,7 +231,8 @@ class RequestMetrics:
 
     def families(self) -> list[Metric]:
         """All that is exposed, as it is now."""
-        self.inter_token_latency.flush()
+        for metrics in self._of_engines.values():
+            metrics.inter_token_latency.flush()
         return list(self._exposed.collect())
 
     def render(self) -> bytes:

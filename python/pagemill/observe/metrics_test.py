@@ -53,7 +53,7 @@ def samples(metrics: RequestMetrics) -> dict[str, float]:
 def test_engine_families_follow_the_engine() -> None:
     stats = Stats()
     metrics = RequestMetrics("m", 8192)
-    metrics.watch(lambda: stats)
+    metrics.watch(lambda: (stats,))
     found = samples(metrics)
     assert found["pagemill:num_requests_running"] == 3
     assert found["pagemill:estimated_wait_seconds"] == 1.5

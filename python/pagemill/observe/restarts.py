@@ -14,8 +14,8 @@ from pagemill.observe.families import PREFIX
 
 NAME = "process_restarts"
 HELP = (
-    "Processes of the server that ended or were stuck and were started again. 0 without"
-    " --isolate-engine and --api-server-count."
+    "Processes of the server that ended or were stuck and were started again. 0 if the server"
+    " is one process."
 )
 LABEL = "process"
 _KINDS = ("engine", "api")

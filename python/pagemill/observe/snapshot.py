@@ -41,6 +41,19 @@ class EngineSnapshot(Protocol):
     def progress_age_s(self) -> float: ...
 
 
+class SummedSnapshot:
+    """Several engines as one. Numbers are sums; it sleeps if all do, and its progress is that of
+    the engine that makes most."""
+
+    def __init__(self, parts: Sequence[EngineSnapshot]) -> None:
+        """`parts`: one at least, of engines with the same statistics."""
+        self.fields = parts[0].fields
+        for name, *_ in self.fields:
+            setattr(self, name, sum(getattr(part, name) for part in parts))
+        self.asleep = all(part.asleep for part in parts)
+        self.progress_age_s = min(part.progress_age_s for part in parts)
+
+
 def kv_usage(stats: EngineSnapshot) -> float:
     """Share of the KV blocks that requests hold, 0 to 1."""
     return stats.kv_blocks_used / stats.kv_blocks_total if stats.kv_blocks_total else 0.0

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import uvloop
 
-from pagemill.config import ServeConfig
+from pagemill.config import ServeConfig, for_media
 from pagemill.config.fields import build
 from pagemill.observe.logging import configure
 from pagemill.server.admin_listener import operator_listener
@@ -27,6 +28,7 @@ from pagemill.server.serve import Server
 def run(job: Mapping[str, Any]) -> int:
     """Serves until the parent stops it; see `supervisor`."""
     config = build(ServeConfig, job["config"])
+    config = replace(config, engine=for_media(config.engine, config.server.media))
     ring = KeyRing(_keys(job["keys"]))
     configure(config.observe.log_level, job["name"], config.observe.log_format)
     with (
@@ -35,7 +37,7 @@ def run(job: Mapping[str, Any]) -> int:
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         limiter = KeyLimiter(Ledger(job["limits"], job["index"]))
-        engine = OtherEngine(job["socket"], config.engine)
+        engine = OtherEngine(job["sockets"], config.engine)
         server = Server(config, ring, listener, engine, job["metrics"], limiter, operator)
 
         async def serve() -> int:

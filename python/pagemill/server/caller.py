@@ -42,6 +42,7 @@ class Caller:
     `limits` None: the key has none. `models` are the names that its requests may give; None: all.
     `priority` is what its requests begin with; None: what they say themselves.
     `record` is of the request that is being answered; None for one that came from a file.
+    `engine` is the number of the one of several engines that has to run it; None: any.
     `admitted` is that request, if the key has limits. `prepared` is called when it has been
     submitted to the engine; further calls do nothing.
     """
@@ -53,6 +54,7 @@ class Caller:
     models: frozenset[str] | None = None
     priority: int | None = None
     record: RequestRecord | None = field(default=None, compare=False)
+    engine: int | None = field(default=None, compare=False)
     admitted: Admitted | None = field(default=None, compare=False)
     prepared: Callable[[], None] | None = field(default=None, compare=False)
 
@@ -91,6 +93,24 @@ class Caller:
                 400, "X-Tenant-Id must have 1 to 128 printable ASCII characters without spaces."
             )
         return replace(self, tenant=tenant)
+
+    def on_engine(self, number: str, engines: int) -> Caller:
+        """This caller with the engine, of `engines`, that the header X-data-parallel-rank names;
+        "": any.
+
+        Raises:
+            ApiError: 400: there is no such engine.
+        """
+        if not number:
+            return self
+        known = {str(engine): engine for engine in range(engines)}
+        if number not in known:
+            raise ApiError(
+                400,
+                f"X-data-parallel-rank must be the number of an engine, 0 to {engines - 1}"
+                " (--data-parallel-size).",
+            )
+        return replace(self, engine=known[number])
 
     def charge(self, tokens: int) -> Charge:
         """Counts `tokens`, which the caller's request may take, against the key's limits.

@@ -1,17 +1,26 @@
-"""The process of `pagemill serve` that has the engine, if it is not the one that serves HTTP."""
+"""A process of `pagemill serve` that has an engine, if that is not in the one that serves HTTP."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import uvloop
 
 from pagemill import _native
-from pagemill.config import ConfigError, ServeConfig
+from pagemill.config import (
+    ConfigError,
+    EngineConfig,
+    MachineShare,
+    ServeConfig,
+    for_media,
+    for_share,
+)
 from pagemill.config.fields import build
 from pagemill.engine.engine_server import EngineServer
 from pagemill.engine.loading import load, model_facts
@@ -26,13 +35,17 @@ _LOOKS_PER_LINE = 20
 
 
 def run(job: Mapping[str, Any]) -> int:
-    """Serves the engine at the socket `job["socket"]` until the parent stops it; returns the
-    exit status of `pagemill serve`."""
+    """Serves engine `job["index"]` of those at the sockets `job["sockets"]` until the parent stops
+    it; returns the exit status of `pagemill serve`."""
     config = build(ServeConfig, job["config"])
     configure(config.observe.log_level, job["name"], config.observe.log_format)
+    index, sockets = job["index"], job["sockets"]
+    engine = for_media(config.engine, config.server.media)
     try:
+        if len(sockets) > 1:
+            engine = take_share(for_share(engine, MachineShare(index, len(sockets))))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(config, job["socket"]))
+            runner.run(_serve(engine, sockets[index]))
     except ConfigError as error:
         print(f"pagemill serve: {error}", file=sys.stderr)
         return 2
@@ -42,15 +55,29 @@ def run(job: Mapping[str, Any]) -> int:
     return 0
 
 
-async def _serve(config: ServeConfig, path: str) -> None:
+def take_share(config: EngineConfig) -> EngineConfig:
+    """Pins this process, before it has further threads, to its share of the cores; `config` with
+    the number of threads of a share. With fewer cores than engines nothing is pinned."""
+    share, executor = config.share, config.executor
+    cores = _native.detect_capabilities().cores  # of all engines: a container's limit counts
+    cpus = _native.cpu_share(share.index, share.count)
+    if cpus:
+        os.sched_setaffinity(0, cpus)
+    if executor.threads:
+        return config
+    threads = max(1, cores // (share.count * executor.tensor_parallel_size))
+    return replace(config, executor=replace(executor, threads=threads))
+
+
+async def _serve(config: EngineConfig, path: str) -> None:
     stop = asyncio.Event()
     follow_parent(stop.set)
-    loaded = await asyncio.to_thread(load, config.engine)
+    loaded = await asyncio.to_thread(load, config)
     bindings = loaded.core.bindings
-    if not config.engine.model.skip_tokenizer_init:
+    if not config.model.skip_tokenizer_init:
         bindings.grammars.open_vocabulary = lambda: open_vocabulary(
             loaded.source,
-            config.engine.model,
+            config.model,
             loaded.core.built.vocab_size,
             loaded.core.built.eos_token_ids,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -83,11 +84,12 @@ class OwnEngine:
 
 
 class OtherEngine:
-    """The engine of another process, behind the socket at `path`."""
+    """The engine of another process, or several, behind the sockets at `paths`."""
 
-    def __init__(self, path: str, config: EngineConfig) -> None:
+    def __init__(self, paths: Sequence[str], config: EngineConfig) -> None:
         codec = OutputCodec(_native.outputs_from_wire, _native.StatusError, _native.output_schema())
-        self._client = SocketClient(path, codec)
+        clients = [SocketClient(path, codec) for path in paths]
+        self._client = clients[0] if len(clients) == 1 else _group(clients, config)
         self.grammars = GrammarCompiler(back_end=config.model.structured_outputs_backend)
 
     async def open(self) -> EngineClient:
@@ -106,3 +108,14 @@ class OtherEngine:
 
     async def close(self) -> None:
         """Does nothing: the engine outlives its clients."""
+
+
+def _group(clients: Sequence[EngineClient], config: EngineConfig) -> EngineClient:
+    from pagemill.engine.engine_group import EngineGroup  # most servers have one engine
+
+    router = _native.Router(
+        policy="prefix_aware" if config.cache.enable_prefix_caching else "least_loaded",
+        num_engines=len(clients),
+        block_size=config.cache.block_size,
+    )
+    return EngineGroup(clients, router)

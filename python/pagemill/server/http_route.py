@@ -84,6 +84,8 @@ class HttpRoute(Route):
         if server.config.trust_tenant_header:
             caller = caller.of_tenant(request.headers.get("x-tenant-id", ""))
             request.state.record.tenant = caller.tenant
+        engine = request.headers.get("x-data-parallel-rank", "")
+        caller = caller.on_engine(engine, server.config.data_parallel_size)
         if endpoint.transport in (Transport.PATH, Transport.WEBSOCKET):
             fields = {**request.query_params, **request.path_params}
             answer = await invoke(server, endpoint, fields, caller)

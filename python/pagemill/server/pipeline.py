@@ -195,14 +195,15 @@ class Pipeline:
                 )
         except EngineError as error:
             raise from_engine(error) from error
+        metrics = self.metrics.of_engine(stream.engine)
         for prompt in checked:
-            self.metrics.submitted(len(prompt.rendered), prompt.max_tokens, sampling.n)
+            metrics.submitted(len(prompt.rendered), prompt.max_tokens, sampling.n)
         if options.caller.record is not None:
             options.caller.record.submission = _submission(checked, sampling)
         generation = Generation(
             stream,
             assemblers,
-            self.metrics,
+            metrics,
             token_ids,
             sampling,
             options.caller,
@@ -349,6 +350,7 @@ class Pipeline:
                 limits=limits,
                 deadline=options.deadline or self.deadline(options.timeout_s, options.caller),
                 adapter=self.model.adapter,
+                engine=options.caller.engine,
             )
         finally:
             if options.caller.prepared is not None:

@@ -102,7 +102,7 @@ def _response_store(config: ServeConfig) -> Generator[ServeConfig]:
 
 
 def _serve(config: ServeConfig, key_file: KeyFile) -> int:
-    if config.server.isolate_engine or config.server.api_server_count > 1:
+    if config.server.has_supervisor:
         # A mistake ends the server here, not each of its processes.
         open_tls(config.server.tls)
         open_servers(config.server.mcp_servers)

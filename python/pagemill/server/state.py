@@ -102,7 +102,7 @@ class ServerState:
         connected: Callable[[], bool] = lambda: True,
     ) -> None:
         """The model is loaded: from now on requests are served, while the engine is connected."""
-        pipeline.metrics.watch(stats)
+        pipeline.metrics.watch(pipeline.engine.engines)
         pipeline.longest_s = self.config.request_timeout or None
         decode = functools.partial(pipeline.renderer.decode, skip_special_tokens=False)
         pipeline.content_log = ContentLog.of(
@@ -145,6 +145,14 @@ class ServerState:
     def has_engine(self) -> bool:
         """False while the engine's process is started again."""
         return self._connected()
+
+    @property
+    def engine_states(self) -> list[str]:
+        """Of each of several engines "ready" or "restarting"; empty if there is one."""
+        engines = () if self._pipeline is None else self._pipeline.engine.engines()
+        if len(engines) < 2:
+            return []
+        return ["restarting" if each is None else "ready" for each in engines]
 
     def has_task(self, tasks: Collection[Task]) -> bool:
         """Whether the model is for one of `tasks`, of which none means any; all may be until it is

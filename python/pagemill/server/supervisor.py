@@ -1,13 +1,15 @@
-"""`pagemill serve` in several processes: one with the engine, one or more that serve HTTP, and this
+"""`pagemill serve` in several processes: one for each engine, one or more that serve HTTP, and this
 one, which starts them, starts those again that end, and drains.
 
     supervisor --+-- engine    Unix socket in a private folder
                  +-- api 0     SO_REUSEPORT on the port, a client of the engine
                  +-- api 1     ...
 
+With `data_parallel_size` there are engine 0, engine 1, ...; each API process is a client of all.
+
 The supervisor holds the port, without listening, so that it stays the server's. Children end with
 it (`child_process`). It reads the keys, again when their file changes, and tells the API processes.
-What must outlive an API process is in the engine's process (requests' shares, tenants), in the
+What must outlive an API process is in an engine's process (requests' shares, tenants), in the
 folder (counts of metrics, what keys have used), in the file of `response_store` or in the folder of
 `batch_dir`; nothing else is kept between requests.
 """
@@ -87,7 +89,8 @@ class _Supervisor:
     ) -> None:
         self._config = config
         self._port = holder.getsockname()[1]
-        self._socket = f"{folder}/engine"
+        engines = range(config.server.data_parallel_size)
+        self._sockets = [f"{folder}/engine-{index}" for index in engines]
         self._metrics = f"{folder}/metrics"
         os.mkdir(self._metrics)
         self._limits = f"{folder}/limits"
@@ -103,7 +106,8 @@ class _Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
-        keepers = [asyncio.create_task(self._keep_engine())]
+        engines = range(len(self._sockets))
+        keepers = [asyncio.create_task(self._keep_engine(index)) for index in engines]
         for index in range(self._config.server.api_server_count):
             keepers.append(asyncio.create_task(self._keep_api(index)))
         following = asyncio.create_task(self._key_file.follow(self._replace_keys))
@@ -125,16 +129,17 @@ class _Supervisor:
 
     def _on_signal(self) -> None:
         if self._stop.is_set():  # a second time: they wait for no request any longer
-            self._ask_apis()
+            self._ask(self._names("api"))
         self._stop.set()
 
-    async def _keep_engine(self) -> None:
+    async def _keep_engine(self, index: int) -> None:
+        name = "engine" if len(self._sockets) == 1 else f"engine {index}"
         was_ready = False
         stuck_after_s = self._config.server.engine_stuck_timeout
 
         async def start() -> Process:
-            Path(self._socket).unlink(missing_ok=True)
-            return await self._start("engine", "pagemill.server.engine_process")
+            Path(self._sockets[index]).unlink(missing_ok=True)
+            return await self._start(name, "pagemill.server.engine_process", index)
 
         async def watch(process: Process) -> None:
             nonlocal was_ready
@@ -145,13 +150,14 @@ class _Supervisor:
             was_ready = True
             if await wait_silent(process, stuck_after_s) and not self._stop.is_set():
                 _LOGGER.error(
-                    "engine (process %d) is stuck: no progress for %g s; it is killed",
+                    "%s (process %d) is stuck: no progress for %g s; it is killed",
+                    name,
                     process.pid,
                     stuck_after_s,
                 )
                 process.kill()
 
-        await self._keep("engine", start, watch)
+        await self._keep(name, start, watch)
 
     async def _keep_api(self, index: int) -> None:
         name = f"api {index}"
@@ -180,15 +186,15 @@ class _Supervisor:
             await asyncio.sleep(delay_s)
             delay_s = min(2 * delay_s, _LONGEST_DELAY_S)
 
-    async def _start(self, name: str, module: str, index: int = 0) -> Process:
+    async def _start(self, name: str, module: str, index: int) -> Process:
         keys = self._keys
         job = {
             "name": name,
-            "index": index,  # among API processes
+            "index": index,  # among engines, or API processes
             "limits": self._limits,
             "config": self._values,
             "keys": keys,
-            "socket": self._socket,
+            "sockets": self._sockets,
             "metrics": self._metrics,
             "is_first": name == "api 0",  # it has the operator's routes
             "host": self._config.server.host,
@@ -201,29 +207,27 @@ class _Supervisor:
 
     def _replace_keys(self, keys: Sequence[ApiKey]) -> None:
         self._keys = msgspec.to_builtins(keys)
-        for process in self._apis():
-            tell(process, self._keys)
+        for name in self._names("api"):
+            tell(self._processes[name], self._keys)
 
-    def _apis(self) -> list[Process]:
-        return [process for name, process in self._processes.items() if name != "engine"]
+    def _names(self, kind: str) -> list[str]:
+        """The processes of a kind, "engine" or "api"."""
+        return [name for name in self._processes if name.startswith(kind)]
 
-    def _ask_apis(self) -> None:
-        for process in self._apis():
-            ask_to_stop(process)
+    def _ask(self, names: list[str]) -> None:
+        for name in names:
+            ask_to_stop(self._processes[name])
 
     async def _drain(self) -> None:
-        """API processes finish their requests, then the engine ends."""
+        """API processes finish their requests, then the engines end."""
         _LOGGER.info("stopping: running requests may finish")
-        self._ask_apis()
         timeout_s = self._config.server.shutdown_timeout + _STOP_GRACE_S
-        await self._wait([name for name in self._processes if name != "engine"], timeout_s)
-        engine = self._processes.get("engine")
-        if engine is not None:
-            ask_to_stop(engine)
-            await self._wait(["engine"], _STOP_GRACE_S)
+        await self._ask_to_end(self._names("api"), timeout_s)
+        await self._ask_to_end(self._names("engine"), _STOP_GRACE_S)
         _LOGGER.info("stopped")
 
-    async def _wait(self, names: list[str], timeout_s: float) -> None:
+    async def _ask_to_end(self, names: list[str], timeout_s: float) -> None:
+        self._ask(names)
         waiting = [asyncio.create_task(self._processes[name].wait()) for name in names]
         if waiting:
             await asyncio.wait(waiting, timeout=timeout_s)

@@ -56,6 +56,7 @@ class FakeStats:
         ("num_waiting", "gauge", "num_requests_waiting", "requests without a slot"),
         ("prompt_tokens", "counter", "prompt_tokens", "prompt tokens of requests that started"),
         ("generation_tokens", "counter", "generation_tokens", "tokens generated"),
+        ("asleep", "gauge", "", "1 while the weights are not in memory"),
     )
 
     num_running: int = 0

@@ -15,7 +15,7 @@ async def health(server: ServerState, body: dict[str, Any], caller: Caller) -> S
     """200 while the process lives and the engine makes progress, also while loading or draining."""
     del body, caller
     server.check_progress()
-    return Status("ok")
+    return Status("ok", server.engine_states)
 
 
 async def ready(server: ServerState, body: dict[str, Any], caller: Caller) -> Status:
@@ -27,4 +27,4 @@ async def ready(server: ServerState, body: dict[str, Any], caller: Caller) -> St
     if not server.has_engine:
         raise ApiError(503, "The engine has ended and is started again.")
     server.check_progress()
-    return Status("ready")
+    return Status("ready", server.engine_states)

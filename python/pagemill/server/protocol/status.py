@@ -7,10 +7,12 @@ from typing import Any
 import msgspec
 
 
-class Status(msgspec.Struct):
-    """What a probe reads."""
+class Status(msgspec.Struct, omit_defaults=True):
+    """What a probe reads. `engines`: of each, if there are several, whether it gets requests:
+    `ready`, or `restarting`."""
 
     status: str
+    engines: list[str] = []
 
 
 class Load(msgspec.Struct):

@@ -1,0 +1,337 @@
+"""A client of several engines of one model, which chooses one of them for each request.
+
+    group = EngineGroup([SocketClient(path, codec) for path in paths], router)
+
+A request is with its engine from its first token to its last. Engines that end lose their own
+requests; they get none until they are back and have done the control operations that they missed.
+The router counts the requests of each engine: those that were submitted here, and by its statistics
+those of other clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from pagemill.engine.client import EngineClient, OnLost, OnOutputs, OnStats, ignore_stats
+from pagemill.engine.group_calls import (
+    StandingCalls,
+    arguments_for,
+    joined,
+    one_is_enough,
+)
+from pagemill.engine.messages import EngineRequest, ModelFacts
+from pagemill.engine.native import NativeOutput
+from pagemill.engine.outputs import EngineError
+from pagemill.engine.socket_client import engine_gone
+from pagemill.inputs.rendered_prompt import InputChunk
+from pagemill.observe.snapshot import EngineSnapshot, SummedSnapshot
+
+_LOGGER = logging.getLogger("pagemill.engine")
+_LOOK_EVERY_S = 0.05
+
+
+class Router(Protocol):
+    """The part of `_native.Router` that is used here."""
+
+    def route(self, token_ids: Sequence[int], *, cache_salt: str) -> int | None: ...
+
+    def add_requests(self, engine: int, count: int) -> None: ...
+
+    def set_available(self, engine: int, available: bool) -> None: ...
+
+    def forget(self, engine: int) -> None: ...
+
+
+@dataclass(slots=True)
+class _Engine:
+    """One engine: `own` requests of this client, and `others` by its last statistics."""
+
+    index: int
+    client: EngineClient
+    joined: bool = False
+    own: int = 0
+    others: int = 0
+
+    def refusal(self) -> EngineError | None:
+        """That of any request at present; None: it takes some."""
+        if not self.joined:
+            return engine_gone()
+        try:
+            self.client.room()
+        except EngineError as error:
+            return error
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _LostOutput:
+    """The last output of a request whose engine has ended."""
+
+    request_id: int
+    error_code: str
+    error_message: str
+    error_retry_after_s: int
+    finish_reason: str = "error"
+    new_token_ids: Sequence[int] = ()
+    logprobs: None = None
+    prompt_logprobs: None = None
+    stop_token_id: None = None
+    num_cached_tokens: int = 0
+    pooled: None = None
+    num_evicted_tokens: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_draft_tokens: int = 0
+    queued_s: float = 0.0
+    prefill_s: float = 0.0
+    decode_s: float = 0.0
+
+    @property
+    def kv_transfer_params(self) -> dict[str, str]:
+        """None."""
+        return {}
+
+
+class EngineGroup:
+    """An `EngineClient` of several engines, each behind one of `clients`."""
+
+    def __init__(self, clients: Sequence[EngineClient], router: Router) -> None:
+        """`router` is for as many engines."""
+        self._engines = [_Engine(index, client) for index, client in enumerate(clients)]
+        self._router = router
+        self._engine_of: dict[int, _Engine] = {}  # unfinished request -> engine
+        self._standing = StandingCalls()
+        self._on_outputs: OnOutputs | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._joining = asyncio.Lock()
+
+    @property
+    def model(self) -> ModelFacts:
+        """All have the same."""
+        return self._first.client.model
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is one engine at least."""
+        return any(engine.joined for engine in self._engines)
+
+    async def start(
+        self, on_outputs: OnOutputs, on_lost: OnLost, on_stats: OnStats = ignore_stats
+    ) -> None:
+        """Waits for the first engine; others join when they can. `on_lost` is never called: the
+        requests of an engine that ends have a last output each."""
+        self._on_outputs = on_outputs
+        starting = [self._begin(self._start(engine)) for engine in self._engines]
+        done, _ = await asyncio.wait(starting, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+
+    async def submit(self, requests: Sequence[EngineRequest], engine: int | None = None) -> int:
+        """To the engine that the router chooses by the first prompt."""
+        ids = [choice.id for request in requests for choice in request.choices]
+        chosen = self._route(requests[0]) if engine is None else self._pinned(engine)
+        counted = 1 if engine is None else 0  # by the router already
+        self._router.add_requests(chosen.index, len(ids) - counted)
+        chosen.own += len(ids)
+        for request_id in ids:
+            self._engine_of[request_id] = chosen
+        # A caller that is cancelled does not learn of a refusal, which ends the requests.
+        await asyncio.shield(self._begin(self._submit(chosen, requests, ids)))
+        return chosen.index
+
+    def room(self) -> int:
+        """Of all engines together."""
+        refusals = [engine.refusal() for engine in self._engines]
+        if None in refusals:
+            pairs = zip(self._engines, refusals, strict=True)
+            return sum(engine.client.room() for engine, refusal in pairs if refusal is None)
+        raise _worst(refusals)
+
+    def abort(self, request_ids: Sequence[int]) -> None:
+        """Their last outputs still come."""
+        for request_id in request_ids:
+            engine = self._engine_of.get(request_id)
+            if engine is not None:
+                engine.client.abort([request_id])
+
+    def release(self, request_id: int) -> None:
+        """See `EngineClient`."""
+        engine = self._engine_of.get(request_id)
+        if engine is not None:
+            engine.client.release(request_id)
+
+    async def extend(self, request_id: int, chunk: InputChunk) -> None:
+        """See `EngineClient`."""
+        engine = self._engine_of.get(request_id, self._first)
+        await engine.client.extend(request_id, chunk)
+
+    async def call(self, operation: str, **arguments: Any) -> Any:
+        """By all engines that are there; `group_calls` says how. Those that are not there do it
+        when they are back, if its effect lasts.
+
+        Raises:
+            EngineError: one of them failed; the others have done it.
+        """
+        if not self._standing.lasts(operation):
+            return await self._call(operation, arguments)
+        async with self._joining:  # an engine that joins meanwhile would miss it
+            answer = await self._call(operation, arguments)
+            self._standing.note(operation, arguments)
+        return answer
+
+    async def _call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        called = [engine for engine in self._engines if engine.joined]
+        answers = await asyncio.gather(
+            *(
+                engine.client.call(operation, **arguments_for(operation, arguments, engine.index))
+                for engine in called
+            ),
+            return_exceptions=True,
+        )
+        good: dict[int, Any] = {}
+        errors: list[BaseException] = []
+        for engine, answer in zip(called, answers, strict=True):
+            if not isinstance(answer, BaseException):
+                good[engine.index] = answer
+            elif engine.joined:  # else it has ended meanwhile
+                errors.append(answer)
+        if errors and not (good and one_is_enough(operation, errors)):
+            raise errors[0]
+        if not good:
+            raise engine_gone()
+        return await asyncio.to_thread(joined, operation, arguments, good)
+
+    def stats(self) -> EngineSnapshot:
+        """The sum over the engines that are there, or the last values of all."""
+        present = [engine for engine in self._engines if engine.joined] or self._engines[:1]
+        return cast(EngineSnapshot, SummedSnapshot([each.client.stats() for each in present]))
+
+    def engines(self) -> Sequence[EngineSnapshot | None]:
+        """See `EngineClient`."""
+        return tuple(engine.client.stats() if engine.joined else None for engine in self._engines)
+
+    async def close(self) -> None:
+        """See `EngineClient`."""
+        for task in self._tasks:
+            task.cancel()
+        for engine in self._engines:
+            engine.joined = False
+            await engine.client.close()
+
+    @property
+    def _first(self) -> _Engine:
+        """One that is there, if there is any."""
+        return next((engine for engine in self._engines if engine.joined), self._engines[0])
+
+    def _route(self, request: EngineRequest) -> _Engine:
+        refusals = [engine.refusal() for engine in self._engines]
+        for engine, refusal in zip(self._engines, refusals, strict=True):
+            self._router.set_available(engine.index, refusal is None)
+        prompt = request.prompt
+        index = self._router.route(
+            () if prompt.media else prompt.token_ids.tolist(),
+            cache_salt=f"{request.adapter}\0{request.cache_salt}",
+        )
+        if index is None:
+            raise _worst(refusals)
+        return self._engines[index]
+
+    def _pinned(self, index: int) -> _Engine:
+        if not 0 <= index < len(self._engines):
+            raise EngineError(
+                "INVALID_ARGUMENT", f"There are the engines 0 to {len(self._engines) - 1}."
+            )
+        if not self._engines[index].joined:
+            raise engine_gone()
+        return self._engines[index]
+
+    async def _start(self, engine: _Engine) -> None:
+        await engine.client.start(
+            lambda outputs: self._pass_on(engine, outputs),
+            lambda error: self._lose(engine, error),
+            lambda: self._on_stats(engine),
+        )
+        await self._join(engine)
+
+    async def _join(self, engine: _Engine) -> None:
+        """Lets `engine` do what it missed; then it gets requests."""
+        async with self._joining:
+            for operation, arguments in self._standing.all():
+                try:
+                    await engine.client.call(operation, **arguments)
+                except EngineError as error:
+                    if error.code == "NOT_FOUND":  # an adapter that it does not have anyway
+                        continue
+                    _LOGGER.error(
+                        "engine %d gets no requests: %s fails: %s", engine.index, operation, error
+                    )
+                    raise
+            engine.joined = engine.client.connected
+
+    async def _rejoin(self, engine: _Engine) -> None:
+        while not engine.client.connected:
+            await asyncio.sleep(_LOOK_EVERY_S)
+        with contextlib.suppress(EngineError):  # logged, or it has ended again
+            await self._join(engine)
+
+    def _pass_on(self, engine: _Engine, outputs: Sequence[NativeOutput]) -> None:
+        self._end(engine, [each.request_id for each in outputs if each.finish_reason is not None])
+        assert self._on_outputs is not None
+        self._on_outputs(outputs)
+
+    def _end(self, engine: _Engine, request_ids: Sequence[int]) -> None:
+        """Counts those as ended that had not."""
+        ended = sum(self._engine_of.pop(each, None) is not None for each in request_ids)
+        engine.own -= ended
+        self._router.add_requests(engine.index, -ended)
+
+    def _lose(self, engine: _Engine, error: EngineError) -> None:
+        engine.joined = False
+        self._router.forget(engine.index)
+        self._count_others(engine, 0)
+        lost = [each for each, owner in self._engine_of.items() if owner is engine]
+        self._end(engine, lost)
+        self._begin(self._rejoin(engine))
+        assert self._on_outputs is not None
+        self._on_outputs(
+            [_LostOutput(each, error.code, error.message, error.retry_after_s) for each in lost]
+        )
+
+    def _on_stats(self, engine: _Engine) -> None:
+        stats = engine.client.stats()
+        unfinished = int(stats.num_running + stats.num_waiting)  # floats across a socket
+        self._count_others(engine, max(0, unfinished - engine.own))
+
+    def _count_others(self, engine: _Engine, others: int) -> None:
+        self._router.add_requests(engine.index, others - engine.others)
+        engine.others = others
+
+    async def _submit(
+        self, engine: _Engine, requests: Sequence[EngineRequest], request_ids: Sequence[int]
+    ) -> None:
+        try:
+            await engine.client.submit(requests)
+        except EngineError:
+            self._end(engine, request_ids)
+            raise
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_done)
+        return task
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # its caller may have left
+
+
+def _worst(refusals: Sequence[EngineError | None]) -> EngineError:
+    """The refusal of engines that all refuse: a full queue before one that is not there."""
+    found = [each for each in refusals if each is not None]
+    return next((each for each in found if each.code == "RESOURCE_EXHAUSTED"), found[0])
