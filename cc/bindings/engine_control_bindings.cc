@@ -1,12 +1,14 @@
 #include "cc/bindings/engine_control_bindings.h"
 
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -177,10 +179,19 @@ void BindEngineControl(nb::class_<EngineHolder>& engine) {
           nb::kw_only(), nb::arg("timeout_s") = 60.0, WithoutGil())
       .def(
           "update_weights",
-          [](EngineHolder& self, const engine::WeightSources& programs, double timeout_s) {
-            ThrowIfError(self.engine().UpdateWeights(programs, timeout_s));
+          [](EngineHolder& self, const engine::WeightSources& programs, double timeout_s,
+             bool over, const std::optional<std::string>& version) {
+            const auto where = over ? engine::NewWeights::kOver : engine::NewWeights::kBeside;
+            ThrowIfError(self.engine().UpdateWeights(programs, timeout_s, where, version));
           },
-          nb::arg("programs"), nb::kw_only(), nb::arg("timeout_s") = 60.0, WithoutGil())
+          nb::arg("programs"), nb::kw_only(), nb::arg("timeout_s") = 60.0,
+          nb::arg("over") = false, nb::arg("version") = nb::none(), WithoutGil())
+      .def(
+          "set_weight_version",
+          [](EngineHolder& self, const std::string& version, double timeout_s) {
+            ThrowIfError(self.engine().SetWeightVersion(version, timeout_s));
+          },
+          nb::arg("version"), nb::kw_only(), nb::arg("timeout_s") = 60.0, WithoutGil())
       .def(
           "start_profile",
           [](EngineHolder& self, std::string path, int64_t max_steps, int64_t max_seconds) {

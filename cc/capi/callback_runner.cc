@@ -76,7 +76,7 @@ class HostControl final : public engine::RunnerControl {
   Status Wake() override {
     return CallHost("wake", [&] { return runner_.wake(runner_.context); });
   }
-  Status UpdateWeights(const engine::WeightSources& /*sources*/,
+  Status UpdateWeights(const engine::WeightSources& /*sources*/, engine::NewWeights /*where*/,
                        const std::function<Status()>& /*commit*/) override {
     return Unimplemented("a runner of the host's own updates its weights itself");
   }

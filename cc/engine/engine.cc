@@ -107,8 +107,16 @@ Status Engine::Record(std::shared_ptr<Timeline> timeline, const std::function<vo
 }
 Status Engine::Sleep(KvMemory kv, double timeout_s) { return control_->Sleep(kv, timeout_s); }
 Status Engine::Wake(double timeout_s) { return control_->Wake(timeout_s); }
-Status Engine::UpdateWeights(const WeightSources& sources, double timeout_s) {
-  return control_->UpdateWeights(sources, timeout_s);
+Status Engine::UpdateWeights(const WeightSources& sources, double timeout_s, NewWeights where,
+                             const std::optional<std::string>& version) {
+  return control_->UpdateWeights(sources, timeout_s, where, version);
+}
+Status Engine::SetWeightVersion(const std::string& version, double timeout_s) {
+  const auto set = [&](scheduler::Scheduler*) {
+    loop_->SetWeightVersion(version);
+    return OkStatus();
+  };
+  return loop_->RunAtRest(set, RestTask::Needs::kNoStep, timeout_s);
 }
 bool Engine::ResetPrefixCache(bool preempt_running) {
   return loop_->ResetPrefixCache(preempt_running);

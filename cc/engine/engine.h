@@ -39,6 +39,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -156,8 +157,13 @@ class Engine {
   // under way, which compute all their tokens again. Forgets all cached prefixes and embeddings of
   // media, those in tiers too. Not OK: nothing has changed. Errors: those of Sleep(), and
   // kFailedPrecondition with KvTierOptions::names_weights(), or if a connector cannot forget. Old
-  // and new weights are in memory at once, unless the engine is asleep.
-  Status UpdateWeights(const WeightSources& sources, double timeout_s);
+  // and new weights are in memory at once, as `where` says, unless the engine is asleep.
+  Status UpdateWeights(const WeightSources& sources, double timeout_s,
+                       NewWeights where = NewWeights::kBeside,
+                       const std::optional<std::string>& version = std::nullopt);
+  // Names the weights as they are, for tokens from now on: RequestOutput::weight_versions. An
+  // update with a `version` does that, too. The errors of RunAtRest().
+  Status SetWeightVersion(const std::string& version, double timeout_s);
 
   // Forgets all cached prefixes, those in tiers and connectors too. False (and nothing is
   // forgotten) while requests run, unless they are preempted for it and compute everything again,

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cc/engine/engine.h"
@@ -269,6 +270,41 @@ TEST_F(EngineRestTest, RequestsUnderWayComputeAllTokensAgainAfterAnUpdate) {
   ASSERT_TRUE(engine_->UpdateWeights({{"model", "other"}}, kLong).ok());
   EXPECT_EQ(Read(1), Continue(kPrompt, 60));
   EXPECT_GE(engine_->stats().num_preemptions, 1u);
+}
+
+using Versions = std::vector<std::pair<int32_t, std::string>>;
+
+TEST_F(EngineRestTest, AnOutputSaysWhichWeightsGaveEachToken) {
+  const auto versions_of = [this](uint64_t id) {
+    while (true) {
+      for (const RequestOutput& output : engine_->Wait(kLong)) {
+        if (output.request_id == RequestId(id) && output.finished()) return output.weight_versions;
+      }
+    }
+  };
+  Submit(MakeRequest(1, kPrompt, 4));
+  EXPECT_EQ(versions_of(1), Versions()) << "the weights have no version";
+
+  SubmitLong(2);
+  const WeightSources sources = {{"model", "other"}};
+  control_.FailNext(InvalidArgument("no"));
+  EXPECT_FALSE(engine_->UpdateWeights(sources, kLong, NewWeights::kOver, "a").ok());
+  ASSERT_TRUE(engine_->UpdateWeights(sources, kLong, NewWeights::kOver, "b").ok());
+  EXPECT_EQ(control_.where(), NewWeights::kOver);
+  const uint64_t steps = engine_->stats().num_steps;
+  while (engine_->stats().num_steps < steps + 5) std::this_thread::yield();
+  ASSERT_TRUE(engine_->SetWeightVersion("c", kLong).ok());
+  ASSERT_TRUE(engine_->SetWeightVersion("d", kLong).ok());
+  const Versions found = versions_of(2);
+  ASSERT_GE(found.size(), 3u);
+  EXPECT_EQ(found[0], std::pair(0, std::string()));
+  EXPECT_EQ(found[1].second, "b");
+  EXPECT_EQ(found.back().second, "d");
+  EXPECT_LT(found[1].first, found.back().first);
+  EXPECT_LT(found.back().first, 60);
+
+  Submit(MakeRequest(3, kPrompt, 4));
+  EXPECT_EQ(versions_of(3), (Versions{{0, "d"}}));
 }
 
 // Prompts of 9 tokens have two full blocks.

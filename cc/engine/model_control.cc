@@ -50,7 +50,9 @@ Status ModelControl::Wake(double timeout_s) {
   return loop_->RunAtRest(wake, RestTask::Needs::kNoTransfer, timeout_s);
 }
 
-Status ModelControl::UpdateWeights(const WeightSources& sources, double timeout_s) {
+Status ModelControl::UpdateWeights(const WeightSources& sources, double timeout_s,
+                                   NewWeights where,
+                                   const std::optional<std::string>& version) {
   PAGEMILL_RETURN_IF_ERROR(CheckOffered());
   if (!weights_flag_.empty()) {
     return FailedPrecondition(
@@ -58,16 +60,19 @@ Status ModelControl::UpdateWeights(const WeightSources& sources, double timeout_
         ": KV for other engines is named by the weights that the engine started with; start it "
         "without that flag, or restart it");
   }
-  const auto update = [this, &sources](Scheduler* scheduler) -> Status {
+  const auto update = [&](Scheduler* scheduler) -> Status {
     PAGEMILL_RETURN_IF_ERROR(CheckNoSession(scheduler));
-    return control_->UpdateWeights(sources, [scheduler]() -> Status {
+    const auto commit = [scheduler]() -> Status {
       if (!scheduler->ResetPrefixCache(/*preempt_running=*/true)) {
         return FailedPrecondition(
             "the KV connector cannot forget KV of the old weights, so they stay");
       }
       scheduler->ResetEncoderCache();
       return OkStatus();
-    });
+    };
+    PAGEMILL_RETURN_IF_ERROR(control_->UpdateWeights(sources, where, commit));
+    if (version) loop_->SetWeightVersion(*version);
+    return OkStatus();
   };
   return loop_->RunAtRest(update, RestTask::Needs::kNoTransfer, timeout_s);
 }

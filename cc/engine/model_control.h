@@ -9,6 +9,7 @@
 #ifndef PAGEMILL_CC_ENGINE_MODEL_CONTROL_H_
 #define PAGEMILL_CC_ENGINE_MODEL_CONTROL_H_
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -27,7 +28,8 @@ class ModelControl {
 
   Status Sleep(KvMemory kv, double timeout_s);
   Status Wake(double timeout_s);
-  Status UpdateWeights(const WeightSources& sources, double timeout_s);
+  Status UpdateWeights(const WeightSources& sources, double timeout_s, NewWeights where,
+                       const std::optional<std::string>& version);
 
  private:
   Status CheckOffered() const;

@@ -48,6 +48,7 @@ RequestOutput RandomOutput(Random* random) {
   if (chance()) output.num_accepted_draft_tokens = 7;
   if (chance()) output.queued_s = 0.125 * ((*random)() % 100);
   if (chance()) output.decode_s = -0.0;
+  if (chance()) output.weight_versions = {{0, ""}, {17, "step-2"}};
   return output;
 }
 

@@ -28,6 +28,7 @@ void Merge(RequestOutput&& news, RequestOutput* output) {
   output->queued_s = news.queued_s;
   output->prefill_s = news.prefill_s;
   output->decode_s = news.decode_s;
+  output->weight_versions = std::move(news.weight_versions);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "cc/base/field_info.h"
@@ -48,6 +50,9 @@ struct RequestOutput {
   double queued_s = 0;   // submission to the first step that runs it
   double prefill_s = 0;  // from there to the first token (or to the end, if there is none)
   double decode_s = 0;   // first token to last token
+  // On the last output: versions of the weights, each with the index of the first output token that
+  // was sampled with them, ascending; empty until weights get a version (Engine::UpdateWeights()).
+  std::vector<std::pair<int32_t, std::string>> weight_versions;
 
   template <typename Visitor>
   static void Visit(Visitor&& visit) {
@@ -77,6 +82,8 @@ struct RequestOutput {
     visit("queued_s", &O::queued_s, Value("submission to the first step, in seconds"));
     visit("prefill_s", &O::prefill_s, Value("first step to the first token, in seconds"));
     visit("decode_s", &O::decode_s, Value("first to last token, in seconds"));
+    visit("weight_versions", &O::weight_versions,
+          Value("(first output token, version of the weights); set on the last output"));
   }
 
   bool finished() const { return finish_reason.has_value(); }

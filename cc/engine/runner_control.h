@@ -28,15 +28,25 @@ enum class KvMemory : uint8_t {
 // with other locations of weights (docs/program_format.md).
 using WeightSources = std::map<std::string, std::string>;
 
+// Where new weights are while the old ones are still needed.
+enum class NewWeights : uint8_t {
+  // All of them beside the old ones. They may be kept for the next start, in the pack cache.
+  kBeside,
+  // Those whose place is another one than the old ones' beside them, until they are written over
+  // them; others stay. Files of paths that the old ones have are not opened again. For weights that
+  // come often, in parts.
+  kOver,
+};
+
 // Obligations of an implementer:
 // 1. Sleep() frees the memory of the weights, and of KV as `kv` says. On a runner that sleeps it
 //    may free more. Not OK: the runner is as it was before.
 // 2. Wake() makes the runner fit to run steps, with the weights that it had. KV that was kept is
 //    what it was. Not OK: it sleeps, and may be woken again.
-// 3. UpdateWeights() checks all of `sources`, then makes the new weights ready beside the old ones,
-//    then calls `commit`, once, and if that is OK takes the new weights, from which point on it
-//    cannot fail. Not OK: nothing has changed, and the message names the first tensor that does not
-//    fit. A runner that sleeps goes on sleeping, and Wake() loads the new weights.
+// 3. UpdateWeights() checks all of `sources`, then makes the new weights ready, in the memory that
+//    `where` says, then calls `commit`, once, and if that is OK takes the new weights, from which
+//    point on it cannot fail. Not OK: nothing has changed, and the message names the first tensor
+//    that does not fit. A runner that sleeps goes on sleeping, and Wake() loads the new weights.
 //
 // Thread safety: all are called by the engine's thread, while no step is in flight.
 class RunnerControl {
@@ -44,7 +54,7 @@ class RunnerControl {
   virtual ~RunnerControl() = default;
   virtual Status Sleep(KvMemory kv) = 0;
   virtual Status Wake() = 0;
-  virtual Status UpdateWeights(const WeightSources& sources,
+  virtual Status UpdateWeights(const WeightSources& sources, NewWeights where,
                                const std::function<Status()>& commit) = 0;
 };
 

@@ -382,6 +382,22 @@ void StepLoop::SetAsleep(bool asleep) {
   asleep_ = asleep;
 }
 
+void StepLoop::SetWeightVersion(std::string version) {
+  std::lock_guard lock(mutex_);
+  for (auto& [id, tracked] : tracked_) {
+    if (tracked.finished || tracked.num_output_tokens == 0) continue;
+    auto& versions = tracked.weight_versions;
+    if (versions.empty()) versions.emplace_back(0, weight_version_);
+    const auto first = static_cast<int32_t>(tracked.num_output_tokens);
+    if (versions.back().first == first) {
+      versions.back().second = version;
+    } else {
+      versions.emplace_back(first, version);
+    }
+  }
+  weight_version_ = std::move(version);
+}
+
 bool StepLoop::ResetPrefixCache(bool preempt_running) {
   bool done = false;
   (void)RunOnThread([this, preempt_running, &done] {

@@ -16,8 +16,10 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -75,6 +77,8 @@ class StepLoop {
   Status RunAtRest(RestTask::Function run, RestTask::Needs needs, double timeout_s);
   // While asleep, the runner gets no step and new requests are refused. For tasks at rest.
   void SetAsleep(bool asleep);
+  // What the weights are called from the next token on. For tasks at rest.
+  void SetWeightVersion(std::string version);
   bool asleep() const { return asleep_; }
 
  private:
@@ -98,6 +102,7 @@ class StepLoop {
     int64_t num_output_tokens = 0;
     scheduler::QueueTicket ticket;
     UnreadPlace unread;
+    std::vector<std::pair<int32_t, std::string>> weight_versions;  // empty: always the same
     bool queue_timed = false;  // its start deadline is that of EngineOptions::max_queue_time_ms
     bool finished = false;
   };
@@ -196,6 +201,7 @@ class StepLoop {
   bool draining_ = false;
   bool is_idle_ = true;   // IsIdle(), when the thread last looked
   bool held_ = false;     // steps may not start, and none is in flight; the same
+  std::string weight_version_;
   bool asleep_ = false;   // changed by the thread only, which reads it without the mutex
   bool closing_ = false;  // the thread ends as soon as it can
   bool closed_ = false;   // it has published its last output

@@ -376,6 +376,10 @@ void StepLoop::EndOutput(scheduler::RequestEvent&& event, Tracked* tracked, int6
   output->queued_s = SecondsBetween(tracked->submitted, started);
   output->prefill_s = SecondsBetween(started, first_token);
   output->decode_s = SecondsBetween(first_token, now);
+  output->weight_versions = std::move(tracked->weight_versions);
+  if (output->weight_versions.empty() && !weight_version_.empty()) {
+    output->weight_versions.emplace_back(0, weight_version_);
+  }
   tracked->finished = true;
   --num_unfinished_;
   queue_.Leave(tracked->ticket);

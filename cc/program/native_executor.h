@@ -95,10 +95,14 @@ class NativeExecutor final : public Executor {
   // Other weights for this program, not loaded: `program` is this one with other locations of
   // weights. The errors of CheckOtherWeights() and of LoadedWeights::Open().
   StatusOr<std::unique_ptr<LoadedWeights>> OpenWeights(Program program) const;
+  // As OpenWeights(), with LoadedWeights::OpenOther().
+  StatusOr<std::unique_ptr<LoadedWeights>> OpenOtherWeights(Program program) const;
   // Those that it has, once more.
   std::unique_ptr<LoadedWeights> OpenWeightsAgain() const;
   // Loads weights that were opened, beside those in use: LoadedWeights::Load().
   Status LoadBeside(LoadedWeights* weights, const PackedWeights* shared);
+  // Loads weights that were opened, to be written over those in use: LoadedWeights::LoadOver().
+  Status LoadOver(LoadedWeights* weights);
   // Goes on with these, loaded or not, and frees those in use.
   void UseWeights(std::unique_ptr<LoadedWeights> weights);
 

@@ -87,6 +87,12 @@ StatusOr<std::unique_ptr<LoadedWeights>> NativeExecutor::OpenWeights(Program pro
   return LoadedWeights::Open(std::move(program));
 }
 
+StatusOr<std::unique_ptr<LoadedWeights>> NativeExecutor::OpenOtherWeights(Program program) const {
+  PAGEMILL_RETURN_IF_ERROR(program.SetActivationType(bound_->options.activation_type));
+  PAGEMILL_RETURN_IF_ERROR(CheckOtherWeights(bound_->program(), program));
+  return bound_->weights->OpenOther(std::move(program));
+}
+
 std::unique_ptr<LoadedWeights> NativeExecutor::OpenWeightsAgain() const {
   return bound_->weights->OpenAgain();
 }
@@ -95,10 +101,15 @@ Status NativeExecutor::LoadBeside(LoadedWeights* weights, const PackedWeights* s
   return weights->Load(bound_->Packing(), shared);
 }
 
+Status NativeExecutor::LoadOver(LoadedWeights* weights) {
+  return weights->LoadOver(bound_->Packing(), *bound_->weights);
+}
+
 void NativeExecutor::UseWeights(std::unique_ptr<LoadedWeights> weights) {
   Bound& b = *bound_;
   {
     const std::lock_guard lock(b.weights_mutex);
+    weights->TakeOver(b.weights.get(), *b.pool);
     b.weights.swap(weights);
     b.fingerprint.reset();
   }

@@ -12,8 +12,9 @@ import pytest
 import torch
 from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig, build
-from pagemill.engine.loading import load, update_weights
+from pagemill.engine.loading import load
 from pagemill.engine.model_plan import plan_model
+from pagemill.engine.model_weights import ModelWeights
 from pagemill.models.base import ModelConfigError
 from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig
@@ -215,8 +216,10 @@ def test_new_weights_keep_the_head(tmp_path: Path) -> None:
     drafts = _drafts("eagle3", head.path, 3)
     loaded = load(build(EngineConfig, {"model": str(old), "speculative_config": drafts, **options}))
     try:
-        update_weights(loaded.core, loaded.source, str(new), head=loaded.head)
+        loaded.weights.update_weights(str(new))
+        core, source = loaded.core, loaded.source
+        without_head = ModelWeights(core.engine, core.built, source, source)
         with pytest.raises(_native.StatusError):
-            update_weights(loaded.core, loaded.source, str(new))
+            without_head.update_weights(str(new))
     finally:
         loaded.core.bindings.engine.shutdown()

@@ -16,10 +16,15 @@ from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig
 from pagemill.config import build as build_config
 from pagemill.engine.core import EngineCore
-from pagemill.engine.loading import load, update_weights
-from pagemill.weights.source import ModelSource
+from pagemill.engine.loading import load
 
-from tests.parity.small_engine import engine, generate, generate_one, random_prompt
+from tests.parity.small_engine import (
+    engine,
+    generate,
+    generate_one,
+    random_prompt,
+    update_weights,
+)
 from tests.parity.tiny_models import make, save, tiny_llama
 
 PLUGIN = os.environ.get("PAGEMILL_TEST_EMULATED_GPU", "")
@@ -188,7 +193,6 @@ def test_tokens_after_sleep_and_updates_are_those_of_the_weights(
     (expected,) = tokens_of_the_cpu(model, [prompt])
     (of_other,) = tokens_of_the_cpu(drafted, [prompt])
     assert of_other != expected
-    source = ModelSource.open(model)
     with engine(model, device="emulated", **OPTIONS) as core:
         assert generate_one(core, prompt, GENERATED) == (expected, 0)
         for keep_kv in (True, False):
@@ -196,9 +200,9 @@ def test_tokens_after_sleep_and_updates_are_those_of_the_weights(
             core.engine.wake()
             cached = SAVED if keep_kv else 0
             assert generate_one(core, prompt, GENERATED) == (expected, cached)
-        update_weights(core, source, str(drafted))
+        update_weights(core, model, drafted)
         assert generate_one(core, prompt, GENERATED) == (of_other, 0)
         core.engine.sleep()
-        update_weights(core, source, str(model))
+        update_weights(core, model, model)
         core.engine.wake()
         assert generate_one(core, prompt, GENERATED) == (expected, 0)

@@ -13,12 +13,10 @@ import pytest
 from pagemill import _native
 from pagemill.cli import main
 from pagemill.config import ConfigError
-from pagemill.engine.loading import update_weights
-from pagemill.weights.source import ModelSource
 from safetensors.numpy import load_file
 
 from tests.parity.packed_checkpoints import Scheme, write_packed
-from tests.parity.small_engine import engine, generate, generate_one
+from tests.parity.small_engine import engine, generate, generate_one, update_weights
 from tests.parity.tiny_models import make
 
 PLUGIN = os.environ.get("PAGEMILL_TEST_EMULATED_GPU", "")
@@ -106,12 +104,11 @@ def test_sleep_and_updates_keep_weights_where_they_were(
     for each in (model, tmp_path):
         with engine(each, device="cpu", **OPTIONS) as core:
             expected.append(generate_one(core, prompt, 6)[0])
-    source = ModelSource.open(model)
     with engine(model, device="emulated", cpu_offload_gb=most_gib, **OPTIONS) as core:
         core.engine.sleep()
         core.engine.wake()
         assert generate_one(core, prompt, 6)[0] == expected[0]
-        update_weights(core, source, str(tmp_path))
+        update_weights(core, model, tmp_path)
         assert generate_one(core, prompt, 6)[0] == expected[1]
 
 

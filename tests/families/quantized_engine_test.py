@@ -10,9 +10,11 @@ import pytest
 from pagemill import _native
 from pagemill.config import EngineConfig, build
 from pagemill.engine.draft_model import build_draft
-from pagemill.engine.loading import LoadedModel, load, update_weights
+from pagemill.engine.loading import LoadedModel, load
 from pagemill.engine.model_plan import built_model
+from pagemill.engine.model_weights import ModelWeights
 from pagemill.engine.outputs import EngineError
+from pagemill.weights.source import ModelSource
 from transformers import PreTrainedModel
 
 from tests.adapters.engine_adapters import adapters_of
@@ -60,12 +62,13 @@ def test_new_weights_are_rounded_alike(tmp_path: Path) -> None:
     one, two = _model(tmp_path / "one", 1), _model(tmp_path / "two", 2)
     options = {"quantization": "int4", "quantization_config": IGNORED}
     with _loaded(one, **options) as loaded, _loaded(two, **options) as expected:
-        assert loaded.at_load is not None
         before = _tokens(loaded)
-        update_weights(loaded.core, loaded.source, str(two), at_load=loaded.at_load)
+        loaded.weights.update_weights(str(two))
         assert before != _tokens(loaded) == _tokens(expected)
         with pytest.raises(_native.StatusError, match="layers.1.*proj.weight"):
-            update_weights(loaded.core, loaded.source, str(one))
+            unquantized = ModelSource.open(one)
+            weights = ModelWeights(loaded.core.engine, loaded.core.built, unquantized, unquantized)
+            weights.update_weights(str(one))
 
 
 @pytest.mark.parametrize("name", ["fp8", "int8"])
@@ -120,7 +123,7 @@ def test_four_bits_of_bitsandbytes_with_new_weights_and_a_draft(tmp_path: Path) 
     with _loaded(one, **options) as loaded, _loaded(two) as expected:
         before = _tokens(loaded)
         assert loaded.core.bindings.engine.stats().draft_tokens > 0
-        update_weights(loaded.core, loaded.source, str(two), at_load=loaded.at_load)
+        loaded.weights.update_weights(str(two))
         assert before != _tokens(loaded) == _tokens(expected)
 
 
@@ -139,9 +142,10 @@ def test_elements_of_8_bits_as_stored(name: str, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     references = _write(name, one), _write(name, two)
     with _loaded(one) as loaded:
-        assert (loaded.at_load is not None) == (name == "mxfp8")
+        files = {Path(tensor.file).parent.name for tensor in loaded.source.tensors}
+        assert ("quantized" in files) == (name == "mxfp8")
         tokens = [_tokens(loaded)]
-        update_weights(loaded.core, loaded.source, str(two), at_load=loaded.at_load)
+        loaded.weights.update_weights(str(two))
         tokens.append(_tokens(loaded))
     assert tokens[0] != tokens[1]
     for reference_model, found in zip(references, tokens, strict=True):

@@ -13,6 +13,7 @@ USES: dict[str, set[str]] = {
     "simulation": {"_native", "weights"},
     "router": {"server"},  # the layers of its HTTP side, and how servers render prompts
     "server": {"engine", "render", "structured"},
+    "rl": {"weights"},  # what trainers import
     "render": {"inputs", "weights"},  # a tokenizer may lie in a GGUF file
     "engine": {"_native", "distributed", "inputs", "kv", "runner", "structured"},
     "distributed": {"runner"},

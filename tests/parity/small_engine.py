@@ -18,6 +18,7 @@ from pagemill.config import EngineConfig
 from pagemill.config import build as build_config
 from pagemill.engine.core import EngineCore
 from pagemill.engine.loading import load
+from pagemill.engine.model_weights import ModelWeights
 from pagemill.inputs.task import Task
 from pagemill.observe.snapshot import EngineSnapshot
 from pagemill.ops.shard import Shard
@@ -84,6 +85,12 @@ def engine(
     finally:
         core.bindings.engine.shutdown()
         core.close_ranks()
+
+
+def update_weights(core: EngineCore, loaded: Path, path: Path) -> None:
+    """Gives an engine of the model in `loaded` the weights of the one in `path`."""
+    source = ModelSource.open(loaded)
+    ModelWeights(core.engine, core.built, source, source).update_weights(str(path))
 
 
 def generate(

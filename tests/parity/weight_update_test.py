@@ -15,14 +15,12 @@ import torch
 from pagemill import _native
 from pagemill.config import EngineConfig
 from pagemill.config import build as build_config
-from pagemill.engine.core import EngineCore
-from pagemill.engine.loading import load, update_weights
-from pagemill.weights.errors import WeightsError
-from pagemill.weights.source import ModelSource
+from pagemill.engine.loading import load
+from pagemill.engine.outputs import EngineError
 from safetensors.torch import load_file, save_file
 
 from tests.media.media_model import MediaTestModel, encoded, text
-from tests.parity.small_engine import engine, generate_one, random_prompt
+from tests.parity.small_engine import engine, generate_one, random_prompt, update_weights
 from tests.parity.tiny_models import LLAVA_IMAGE, LLAVA_PLACEHOLDER, make
 
 PROMPT = random_prompt(1, 70, 200)
@@ -39,10 +37,6 @@ def fresh(path: Path, prompt: list[int] = PROMPT) -> list[int]:
         return generate_one(core, prompt)[0]
 
 
-def update(core: EngineCore, loaded: Path, path: Path) -> None:
-    update_weights(core, ModelSource.open(loaded), str(path))
-
-
 @pytest.mark.parametrize("family", ["llama", "qwen3_moe", "granite_hybrid"])
 def test_tokens_are_those_of_the_weights(family: str, tmp_path: Path) -> None:
     one, two = made(family, tmp_path / "one", 1), made(family, tmp_path / "two", 2)
@@ -50,10 +44,10 @@ def test_tokens_are_those_of_the_weights(family: str, tmp_path: Path) -> None:
     assert of_one != of_two
     with engine(one) as core:
         assert generate_one(core, PROMPT)[0] == of_one
-        update(core, one, two)
+        update_weights(core, one, two)
         assert generate_one(core, PROMPT) == (of_two, 0)
         core.bindings.engine.sleep()
-        update(core, one, one)
+        update_weights(core, one, one)
         core.bindings.engine.wake()
         assert generate_one(core, PROMPT) == (of_one, 0)
 
@@ -78,7 +72,7 @@ def test_a_request_under_way_goes_on_with_the_new_weights(tmp_path: Path) -> Non
     with engine(one) as core:
         native = core.bindings.engine
         tokens = begun(native, 200)
-        update(core, one, two)
+        update_weights(core, one, two)
         native.resume()
         behind: list[int] = []
         while len(tokens) + len(behind) < 200:
@@ -119,8 +113,8 @@ def test_what_does_not_fit_is_named_and_changes_nothing(
     spoil(two)
     with engine(one) as core:
         tokens, _ = generate_one(core, PROMPT)
-        with pytest.raises((WeightsError, _native.StatusError), match=words):
-            update(core, one, two)
+        with pytest.raises((EngineError, _native.StatusError), match=words):
+            update_weights(core, one, two)
         again, cached = generate_one(core, PROMPT)
         assert again == tokens and cached > 0
 
@@ -138,8 +132,8 @@ def test_cut_and_garbled_headers_change_nothing(tmp_path: Path) -> None:
             for _ in range(rng.randrange(3)):
                 spoiled[rng.randrange(header)] = rng.randrange(256)
             file.write_bytes(spoiled)
-            with pytest.raises((WeightsError, _native.StatusError)):
-                update(core, one, two)
+            with pytest.raises((EngineError, _native.StatusError)):
+                update_weights(core, one, two)
         again, cached = generate_one(core, PROMPT)
         assert again == tokens and cached > 0
 
@@ -150,7 +144,7 @@ def test_another_configuration_is_not_read(tmp_path: Path) -> None:
     config = json.loads((two / "config.json").read_text(encoding="utf-8"))
     (two / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.5}), encoding="utf-8")
     with engine(one) as core:
-        update(core, one, two)
+        update_weights(core, one, two)
         assert generate_one(core, PROMPT)[0] == expected
 
 
@@ -186,7 +180,7 @@ def test_a_draft_model_keeps_its_weights(tmp_path: Path) -> None:
     core = load(config).core
     try:
         assert generate_one(core, PROMPT)[0] == of_one
-        update(core, one, two)
+        update_weights(core, one, two)
         assert generate_one(core, PROMPT)[0] == of_two
         core.bindings.engine.sleep()
         core.bindings.engine.wake()

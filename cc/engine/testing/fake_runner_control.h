@@ -5,7 +5,8 @@
 //   FakeRunner runner(FakeRunner::DefaultLimits(), &control);
 //   control.FailNext(ResourceExhausted("no memory"));
 //
-// An update takes any sources; their texts are what sources() returns from then on.
+// An update takes any sources; their texts are what sources() returns from then on, and where() is
+// where it put them.
 //
 // Thread safety: that of RunnerControl; tests read it when the engine's call has returned.
 #ifndef PAGEMILL_CC_ENGINE_TESTING_FAKE_RUNNER_CONTROL_H_
@@ -31,11 +32,12 @@ class FakeRunnerControl final : public RunnerControl {
     asleep_.reset();
     return OkStatus();
   }
-  Status UpdateWeights(const WeightSources& sources,
+  Status UpdateWeights(const WeightSources& sources, NewWeights where,
                        const std::function<Status()>& commit) override {
     PAGEMILL_RETURN_IF_ERROR(TakeFailure());
     PAGEMILL_RETURN_IF_ERROR(commit());
     sources_ = sources;
+    where_ = where;
     return OkStatus();
   }
 
@@ -43,12 +45,14 @@ class FakeRunnerControl final : public RunnerControl {
   void FailNext(Status status) { failure_ = std::move(status); }
   const std::optional<KvMemory>& asleep() const { return asleep_; }
   const WeightSources& sources() const { return sources_; }
+  NewWeights where() const { return where_; }
 
  private:
   Status TakeFailure() { return std::exchange(failure_, OkStatus()); }
 
   std::optional<KvMemory> asleep_;
   WeightSources sources_;
+  NewWeights where_ = NewWeights::kBeside;
   Status failure_;
 };
 

@@ -102,6 +102,8 @@ struct DeviceExecutor::Bound {
   std::unique_ptr<device::Stream> own_stream;  // last: it waits for work that uses the others
 
   ~Bound();
+  StatusOr<std::unique_ptr<OtherWeights>> OpenWeights(Program other,
+                                                      std::span<const MappedFile> mapped) const;
   Status ShareWith(const Bound& host);
   Status AllocateKv();
   Status AllocateOwn();
@@ -112,6 +114,7 @@ struct DeviceExecutor::Bound {
   Status Upload();
   Status Reload(const Bound* host);
   void Unload();
+  void BindOps();
   void BindProgram();
   void EnqueueBatch(const ops::StepBatch& batch, const StepSizes& sizes, Slot* slot);
   void EnqueueInputs(std::span<const TensorView> from, Slot* slot);
@@ -224,7 +227,8 @@ Status DeviceExecutor::Bound::AllocateSlots() {
   return OkStatus();
 }
 
-void DeviceExecutor::Bound::BindProgram() {
+// Graphs that exist stay valid while addresses stay.
+void DeviceExecutor::Bound::BindOps() {
   bound = Bind(program, plan.kernels, plan.activations, options,
                {.activations = activations.data(),
                 .outputs = outputs.data(),
@@ -235,6 +239,10 @@ void DeviceExecutor::Bound::BindProgram() {
                 .part = [this](ValueId id) { return weights->part(id); },
                 .adapter = [this](ValueId id) { return adapters->TableOf(id); }});
   calls.emplace(bound);
+}
+
+void DeviceExecutor::Bound::BindProgram() {
+  BindOps();
   image.emplace(program, plan.kv(), device_options.max_blocks);
   input_views.clear();
   for (size_t i = 0; i < bound.inputs.size(); ++i) {
@@ -428,13 +436,22 @@ Status DeviceExecutor::LoadWeights(const DeviceExecutor* host) {
   return status;
 }
 
-StatusOr<std::unique_ptr<OtherWeights>> DeviceExecutor::OpenWeights(Program program) const {
-  PAGEMILL_RETURN_IF_ERROR(program.SetActivationType(bound_->options.activation_type));
-  CopyKeyLayout(bound_->program, &program);
-  PAGEMILL_RETURN_IF_ERROR(CheckOtherWeights(bound_->program, program));
-  PAGEMILL_ASSIGN_OR_RETURN(Weights::Files files, Weights::Open(program));
+StatusOr<std::unique_ptr<OtherWeights>> DeviceExecutor::Bound::OpenWeights(
+    Program other, std::span<const MappedFile> mapped) const {
+  PAGEMILL_RETURN_IF_ERROR(other.SetActivationType(options.activation_type));
+  CopyKeyLayout(program, &other);
+  PAGEMILL_RETURN_IF_ERROR(CheckOtherWeights(program, other));
+  PAGEMILL_ASSIGN_OR_RETURN(Weights::Files opened, Weights::Open(other, mapped));
   return std::make_unique<OtherWeights>(
-      OtherWeights{.program = std::move(program), .files = std::move(files)});
+      OtherWeights{.program = std::move(other), .files = std::move(opened)});
+}
+
+StatusOr<std::unique_ptr<OtherWeights>> DeviceExecutor::OpenWeights(Program program) const {
+  return bound_->OpenWeights(std::move(program), {});
+}
+
+StatusOr<std::unique_ptr<OtherWeights>> DeviceExecutor::OpenOtherWeights(Program program) const {
+  return bound_->OpenWeights(std::move(program), *bound_->files);
 }
 
 Status DeviceExecutor::UploadBeside(OtherWeights* weights) const {
@@ -445,7 +462,16 @@ Status DeviceExecutor::UploadBeside(OtherWeights* weights) const {
   return OkStatus();
 }
 
-void DeviceExecutor::UseWeights(std::unique_ptr<OtherWeights> weights) {
+Status DeviceExecutor::LoadOver(OtherWeights* weights) const {
+  Bound& b = *bound_;
+  PAGEMILL_ASSIGN_OR_RETURN(
+      weights->changes,
+      WeightChanges::Make({b.program, b.files}, {weights->program, weights->files}, b.plan.kernels,
+                          b.device_options.upload, b.the_device, &*b.weights));
+  return OkStatus();
+}
+
+Status DeviceExecutor::UseWeights(std::unique_ptr<OtherWeights> weights) {
   Bound& b = *bound_;
   {
     const std::lock_guard lock(b.program_mutex);
@@ -453,8 +479,14 @@ void DeviceExecutor::UseWeights(std::unique_ptr<OtherWeights> weights) {
     b.files.swap(weights->files);
     b.fingerprint.reset();
   }
+  if (weights->changes) {
+    const Status status = weights->changes->Write();
+    status.ok() ? b.BindOps() : b.Unload();
+    return status;
+  }
   b.weights.swap(weights->weights);
   if (b.weights) b.BindProgram();
+  return OkStatus();
 }
 
 StatusOr<std::shared_ptr<const AdapterWeights>> DeviceExecutor::MakeAdapter(

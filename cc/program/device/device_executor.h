@@ -104,10 +104,16 @@ class DeviceExecutor final : public Executor {
   // Other weights for this program, not uploaded: `program` is this one with other locations of
   // weights. The errors of CheckOtherWeights() and of Weights::Open().
   StatusOr<std::unique_ptr<OtherWeights>> OpenWeights(Program program) const;
+  // The same, except that files which this executor has mapped are not opened again.
+  StatusOr<std::unique_ptr<OtherWeights>> OpenOtherWeights(Program program) const;
   // Uploads them beside those in use: DeviceWeights::Upload().
   Status UploadBeside(OtherWeights* weights) const;
-  // Goes on with these, uploaded if and only if those in use are, and frees those.
-  void UseWeights(std::unique_ptr<OtherWeights> weights);
+  // Or makes ready what differs from those in use: WeightChanges::Make().
+  Status LoadOver(OtherWeights* weights) const;
+  // Goes on with these, uploaded if and only if those in use are, and frees those. Or writes what
+  // differs over those in use, at the same addresses; not OK: the device failed, and no weights are
+  // loaded.
+  Status UseWeights(std::unique_ptr<OtherWeights> weights);
 
  private:
   struct Bound;

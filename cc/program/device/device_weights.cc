@@ -1,6 +1,8 @@
 #include "cc/program/device/device_weights.h"
 
+#include <algorithm>
 #include <span>
+#include <string>
 
 #include "cc/base/clock.h"
 #include "cc/device/thread_pool.h"
@@ -8,6 +10,7 @@
 #include "cc/program/device/weight_arena.h"
 #include "cc/program/weights/lazy_memory.h"
 #include "cc/program/weights/packed_weights.h"
+#include "cc/program/weights/weight_recipe.h"
 
 namespace pagemill::program {
 namespace {
@@ -20,30 +23,46 @@ class PieceReader {
   PieceReader(const Program& program, const Weights& weights, device::ThreadPool& pool)
       : program_(program), weights_(weights), pool_(pool) {}
 
-  // Valid until the next call.
-  StatusOr<std::span<const std::byte>> Read(const Piece& piece) {
+  // Valid as long as the weights and `made`, which has them if they are not in a file as they are.
+  StatusOr<std::span<const std::byte>> Read(const Piece& piece, LazyMemory* made) {
     const auto bytes = static_cast<size_t>(piece.bytes);
     const bool dense = program_.value(piece.weight).weight.row_stride == 0;
     if (piece.source == Piece::Source::kStored ||
         (piece.source == Piece::Source::kRows && dense)) {
       return std::span(weights_.data(piece.weight), bytes);
     }
-    PAGEMILL_ASSIGN_OR_RETURN(made_, LazyMemory::Allocate(piece.bytes, "a packed weight"));
+    PAGEMILL_ASSIGN_OR_RETURN(*made, LazyMemory::Allocate(piece.bytes, "a packed weight"));
     if (piece.source == Piece::Source::kRows) {
-      CopyMatrixRows(program_, piece.weight, weights_, made_.data(), pool_);
+      CopyMatrixRows(program_, piece.weight, weights_, made->data(), pool_);
     } else {
       PAGEMILL_RETURN_IF_ERROR(
-          MakePackedCopy(program_, *piece.copy, weights_, made_.data(), pool_));
+          MakePackedCopy(program_, *piece.copy, weights_, made->data(), pool_));
     }
-    return std::span<const std::byte>(made_.data(), bytes);
+    return std::span<const std::byte>(made->data(), bytes);
   }
 
  private:
   const Program& program_;
   const Weights& weights_;
   device::ThreadPool& pool_;
-  LazyMemory made_;
 };
+
+// Of each piece, a text that says where its bytes come from.
+std::vector<std::string> ContentsOf(const Program& program, const WeightArena& arena,
+                                    const Weights& weights) {
+  const std::vector<std::string> names = FileNames(program, weights);
+  std::vector<std::string> contents;
+  for (const Piece& piece : arena.pieces()) {
+    contents.push_back(piece.source == Piece::Source::kPacked
+                           ? ContentOf(program, *piece.copy, names)
+                           : WeightRecipe(program, piece.weight, WeightParts::kValues, names));
+  }
+  return contents;
+}
+
+bool SamePlace(const Piece& a, const Piece& b) {
+  return a.source == b.source && a.bytes == b.bytes && a.place == b.place;
+}
 
 }  // namespace
 
@@ -67,9 +86,10 @@ StatusOr<DeviceWeights> DeviceWeights::Upload(const Program& program,
       StagedUpload upload,
       StagedUpload::Begin(device, result.memory_.bytes(), options.buffer_bytes));
   PieceReader reader(program, weights, pool);
+  LazyMemory made;
   int64_t end = 0, host_end = 0;  // of what is sent
   for (const Piece& piece : arena.pieces()) {
-    PAGEMILL_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, reader.Read(piece));
+    PAGEMILL_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, reader.Read(piece, &made));
     const auto& [on_host, offset] = piece.place;
     if (on_host) {
       CopyInParallel(bytes, result.host_memory_.data() + offset, pool);
@@ -94,6 +114,66 @@ StatusOr<DeviceWeights> DeviceWeights::Upload(const Program& program,
   weights.DropPages();
   result.seconds_ = SecondsBetween(start, clock.NowNanos());
   return result;
+}
+
+WeightChanges::WeightChanges(const Source& other, const KernelSelection& kernels,
+                             StagedUpload upload, DeviceWeights* weights)
+    : other_(Weights::Load(other.program, other.files)),
+      pool_(std::make_unique<device::ThreadPool>(
+          device::ThreadPoolOptions{.num_threads = kernels.num_threads})),
+      upload_(std::move(upload)),
+      weights_(weights) {}
+
+StatusOr<WeightChanges> WeightChanges::Make(const Source& loaded, const Source& other,
+                                            const KernelSelection& kernels,
+                                            const UploadOptions& options, device::Device& device,
+                                            DeviceWeights* weights) {
+  const WeightArena before(loaded.program, kernels.kernels, options.offload_bytes);
+  const WeightArena arena(other.program, kernels.kernels, options.offload_bytes);
+  if (!std::ranges::equal(before.pieces(), arena.pieces(), SamePlace)) {
+    return InvalidArgument(
+        "weights that were one tensor are several, or the other way round; update all of them from "
+        "a checkpoint");
+  }
+  PAGEMILL_ASSIGN_OR_RETURN(
+      StagedUpload upload,
+      StagedUpload::Begin(device, weights->memory_.bytes(), options.buffer_bytes));
+  WeightChanges changes(other, kernels, std::move(upload), weights);
+  PAGEMILL_RETURN_IF_ERROR(CheckStoredWeights(other.program, arena.packed().stored_quantized(),
+                                              changes.other_, *changes.pool_));
+  const std::vector<std::string> old_contents = ContentsOf(
+      loaded.program, before, Weights::Load(loaded.program, loaded.files));
+  const std::vector<std::string> contents = ContentsOf(other.program, arena, changes.other_);
+  PieceReader reader(other.program, changes.other_, *changes.pool_);
+  for (size_t i = 0; i < contents.size(); ++i) {
+    if (contents[i] == old_contents[i]) continue;
+    const Piece& piece = arena.pieces()[i];
+    LazyMemory made;
+    PAGEMILL_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, reader.Read(piece, &made));
+    changes.made_.push_back(std::move(made));
+    changes.changes_.push_back({.piece = i,
+                                .on_host = piece.place.on_host,
+                                .offset = piece.place.offset,
+                                .bytes = bytes});
+  }
+  return changes;
+}
+
+Status WeightChanges::Write() {
+  size_t next = 0;
+  for (const Change& change : changes_) {
+    // The upload writes over what lies between pieces, where some may be that stay.
+    if (change.piece != next) PAGEMILL_RETURN_IF_ERROR(upload_.Finish());
+    next = change.piece + 1;
+    if (change.on_host) {
+      CopyInParallel(change.bytes, weights_->host_memory_.data() + change.offset, *pool_);
+    } else {
+      PAGEMILL_RETURN_IF_ERROR(upload_.Write(change.offset, change.bytes, *pool_));
+    }
+  }
+  PAGEMILL_RETURN_IF_ERROR(upload_.Finish());
+  other_.DropPages();
+  return OkStatus();
 }
 
 }  // namespace pagemill::program

@@ -39,6 +39,7 @@ class WeightArena {
   struct Place {
     bool on_host = false;
     int64_t offset = 0;  // ascending in each of the two memories
+    friend bool operator==(const Place&, const Place&) = default;
   };
   struct Piece {
     enum class Source {

@@ -11,14 +11,23 @@ StatusOr<std::unique_ptr<LoadedWeights>> LoadedWeights::Open(Program program) {
 
 std::unique_ptr<LoadedWeights> LoadedWeights::OpenAgain() const {
   std::unique_ptr<LoadedWeights> again(new LoadedWeights(program_, files_));
+  again->uses_cache_ = uses_cache_;
   again->file_digests_ = file_digests_;
   return again;
 }
 
+StatusOr<std::unique_ptr<LoadedWeights>> LoadedWeights::OpenOther(Program program) const {
+  PAGEMILL_ASSIGN_OR_RETURN(Weights::Files files, Weights::Open(program, *files_));
+  std::unique_ptr<LoadedWeights> other(new LoadedWeights(std::move(program), std::move(files)));
+  other->uses_cache_ = false;
+  return other;
+}
+
 Status LoadedWeights::Load(const Packing& packing, const PackedWeights* shared) {
   weights_ = Weights::Load(program_, files_);
+  const PackCache* const cache = uses_cache_ ? packing.cache : nullptr;
   StatusOr<PackedWeights> packed = PackedWeights::Make(
-      program_, packing.kernels, weights_, packing.cache, *packing.pool, packing.placement, shared);
+      program_, packing.kernels, weights_, cache, *packing.pool, packing.placement, shared);
   if (!packed.ok()) {
     Unload();
     return packed.status();
@@ -27,6 +36,26 @@ Status LoadedWeights::Load(const Packing& packing, const PackedWeights* shared) 
   if (!packed_.file_digests().empty()) file_digests_ = packed_.file_digests();
   loaded_ = true;
   return OkStatus();
+}
+
+Status LoadedWeights::LoadOver(const Packing& packing, const LoadedWeights& loaded) {
+  weights_ = Weights::Load(program_, files_);
+  StatusOr<PackedWeights> packed = PackedWeights::MakeOver(
+      program_, packing.kernels, weights_, loaded.packed_, *packing.pool, packing.placement);
+  if (!packed.ok()) {
+    Unload();
+    return packed.status();
+  }
+  packed_ = *std::move(packed);
+  loaded_ = takes_over_ = true;
+  return OkStatus();
+}
+
+void LoadedWeights::TakeOver(LoadedWeights* loaded, device::ThreadPool& pool) {
+  if (!std::exchange(takes_over_, false)) return;
+  packed_.TakeOver(&loaded->packed_, pool);
+  loaded->weights_ = {};  // pages of files stay: those that did not change are read here
+  loaded->loaded_ = false;
 }
 
 void LoadedWeights::Unload() {

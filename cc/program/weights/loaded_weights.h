@@ -46,12 +46,20 @@ class LoadedWeights {
   static StatusOr<std::unique_ptr<LoadedWeights>> Open(Program program);
   // The same program and files, not loaded.
   std::unique_ptr<LoadedWeights> OpenAgain() const;
+  // As Open(), for other weights of this program that come for a short time: files that are mapped
+  // here are not opened again, and no packed copies are kept in a cache.
+  StatusOr<std::unique_ptr<LoadedWeights>> OpenOther(Program program) const;
   LoadedWeights(const LoadedWeights&) = delete;
   LoadedWeights& operator=(const LoadedWeights&) = delete;
 
   // Copies of `shared`, those of another program that outlive this, are not made again. The errors
   // of PackedWeights::Make(): then nothing is loaded.
   Status Load(const Packing& packing, const PackedWeights* shared = nullptr);
+  // Loads so that TakeOver() may follow: PackedWeights::MakeOver() of `loaded`, which stays loaded.
+  Status LoadOver(const Packing& packing, const LoadedWeights& loaded);
+  // Ends LoadOver(), without which it does nothing: what differs is written over the memory of
+  // `loaded`, which is not loaded afterwards. Cannot fail.
+  void TakeOver(LoadedWeights* loaded, device::ThreadPool& pool);
   // Returns all memory of weights to the system.
   void Unload();
 
@@ -70,7 +78,9 @@ class LoadedWeights {
 
   const Program program_;
   const Weights::Files files_;
+  bool uses_cache_ = true;
   bool loaded_ = false;
+  bool takes_over_ = false;  // between LoadOver() and TakeOver()
   Weights weights_;
   PackedWeights packed_;
   std::vector<Digest128> file_digests_;  // empty: not computed

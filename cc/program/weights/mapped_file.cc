@@ -84,7 +84,7 @@ StatusOr<MappedFile> MappedFile::Open(const std::string& path, Use use) {
   const size_t size = static_cast<size_t>(info.st_size);
   if (size == 0) {  // mmap refuses an empty range
     ::close(fd);
-    return MappedFile(path, IdentityOf(info), {});
+    return MappedFile(path, IdentityOf(info));
   }
   void* data = Map(fd, size, use);
   if (data == MAP_FAILED) {
@@ -93,16 +93,15 @@ StatusOr<MappedFile> MappedFile::Open(const std::string& path, Use use) {
     return status;
   }
   ::close(fd);  // the mapping keeps the file
-  return MappedFile(path, IdentityOf(info), std::span(static_cast<const std::byte*>(data), size));
+  MappedFile file(path, IdentityOf(info));
+  file.mapping_ = {static_cast<const std::byte*>(data),
+                   [data, size](const std::byte*) { ::munmap(data, size); }};
+  file.size_ = size;
+  return file;
 }
 
 void MappedFile::DropPages() const {
-  if (bytes_.empty()) return;
-  ::madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
-}
-
-MappedFile::~MappedFile() {
-  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (size_ > 0) ::madvise(const_cast<std::byte*>(mapping_.get()), size_, MADV_DONTNEED);
 }
 
 }  // namespace pagemill::program

@@ -1,6 +1,7 @@
 // File: cc/program/weights/mapped_file.h
-// A file mapped read-only; the destructor unmaps it. Pages are read when first touched and the
-// system may drop them again, so mapping itself takes no memory. Processes share the pages.
+// A file mapped read-only; copies share the mapping, and the last one unmaps it. Pages are read
+// when first touched and the system may drop them again, so mapping itself takes no memory.
+// Processes share the pages.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open("/models/smol.gguf"));
 //   std::span<const std::byte> bytes = file.bytes();
@@ -12,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -41,31 +43,21 @@ class MappedFile {
   };
   // kNotFound if the path does not exist, kInvalidArgument if it is not a regular file.
   static StatusOr<MappedFile> Open(const std::string& path, Use use = Use::kParts);
-  ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept
-      : path_(std::move(other.path_)),
-        identity_(other.identity_),
-        bytes_(std::exchange(other.bytes_, {})) {}
-  MappedFile& operator=(MappedFile&& other) noexcept {
-    std::swap(path_, other.path_);
-    std::swap(identity_, other.identity_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
 
   const std::string& path() const { return path_; }
   const FileIdentity& identity() const { return identity_; }
-  std::span<const std::byte> bytes() const { return bytes_; }
+  std::span<const std::byte> bytes() const { return {mapping_.get(), size_}; }
   // Lets the system reclaim the pages that were read; they are read again when touched again.
   void DropPages() const;
 
  private:
-  MappedFile(std::string path, const FileIdentity& identity, std::span<const std::byte> bytes)
-      : path_(std::move(path)), identity_(identity), bytes_(bytes) {}
+  MappedFile(std::string path, const FileIdentity& identity)
+      : path_(std::move(path)), identity_(identity) {}
 
   std::string path_;
   FileIdentity identity_;
-  std::span<const std::byte> bytes_;
+  std::shared_ptr<const std::byte> mapping_;  // null: the file is empty
+  size_t size_ = 0;
 };
 
 }  // namespace pagemill::program

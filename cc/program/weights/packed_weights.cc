@@ -302,22 +302,103 @@ StatusOr<PackedWeights> PackedWeights::Make(const Program& program,
   PackedWeights packed;
   PAGEMILL_ASSIGN_OR_RETURN(const std::byte* base,
                             packed.MakeCopies(program, layout, weights, cache, pool, placement));
+  packed.Index(program, layout, names, base, kernels.size());
+  PAGEMILL_RETURN_IF_ERROR(
+      CheckStoredWeights(program, layout.stored_quantized(), weights, pool));
+  if (!layout.copies().empty()) weights.DropPages();
+  return packed;
+}
+
+void PackedWeights::Index(const Program& program, const PackedLayout& layout,
+                          std::span<const std::string> file_names, const std::byte* base,
+                          size_t num_ops) {
   for (const PackedCopy& copy : layout.copies()) {
-    packed.shares_ = packed.shares_ || copy.shared != nullptr;
-    packed.copies_[ContentOf(program, copy, names)] = copy.data(base);
+    shares_ = shares_ || copy.shared != nullptr;
+    copies_[ContentOf(program, copy, file_names)] = copy.data(base);
   }
   for (const PackedUse& use : layout.uses()) {
     const PackedCopy& copy = layout.copies()[use.copy];
-    packed.data_[{use.op, use.input}] = {copy.data(base), copy.packing != nullptr};
+    data_[{use.op, use.input}] = {copy.data(base), copy.packing != nullptr};
   }
-  for (const auto& [part, copy] : layout.parts()) {
-    packed.parts_[part] = layout.copies()[copy].data(base);
+  for (const auto& [part, copy] : layout.parts()) parts_[part] = layout.copies()[copy].data(base);
+  read_by_ = ReadFromEndToEnd(layout, base, num_ops);
+}
+
+// True if each operand of the layout reads its copy at the offset where it lies here.
+bool PackedWeights::IsLaidOutAs(const PackedLayout& layout) const {
+  if (layout.uses().size() != data_.size() || layout.parts().size() != parts_.size()) return false;
+  const auto is_at = [&](const std::byte* data, size_t copy) {
+    return data != nullptr && data == layout.copies()[copy].data(base());
+  };
+  return std::ranges::all_of(
+             layout.uses(),
+             [&](const PackedUse& use) { return is_at(data(use.op, use.input), use.copy); }) &&
+         std::ranges::all_of(layout.parts(), [&](const auto& entry) {
+           return is_at(part(entry.first), entry.second);
+         });
+}
+
+// Packs the copies whose content differs from that of `loaded`, whose memory they will take over.
+Status PackedWeights::PackBeside(const Program& program, const PackedLayout& layout,
+                                 const Weights& weights, const PackedWeights& loaded,
+                                 device::ThreadPool& pool) {
+  const std::vector<std::string> names = FileNames(program, weights);
+  std::vector<const PackedCopy*> changed;
+  int64_t bytes = 0;
+  for (const PackedCopy& copy : layout.copies()) {
+    const auto found = loaded.copies_.find(ContentOf(program, copy, names));
+    if (found != loaded.copies_.end() && found->second == copy.data(loaded.base())) continue;
+    changed.push_back(&copy);
+    bytes += copy.bytes();
   }
+  PAGEMILL_ASSIGN_OR_RETURN(beside_, LazyMemory::Allocate(bytes, "packed weights"));
+  std::byte* packed = beside_.data();
+  for (const PackedCopy* copy : changed) {
+    PAGEMILL_RETURN_IF_ERROR(MakePackedCopy(program, *copy, weights, packed, pool));
+    const auto size = static_cast<size_t>(copy->bytes());
+    pending_.push_back({.offset = copy->offset, .bytes = {packed, size}});
+    packed += size;
+  }
+  return OkStatus();
+}
+
+StatusOr<PackedWeights> PackedWeights::MakeOver(const Program& program,
+                                                std::span<const ops::Kernel* const> kernels,
+                                                const Weights& weights,
+                                                const PackedWeights& loaded,
+                                                device::ThreadPool& pool,
+                                                const device::MemoryPlacement& placement) {
+  const PackedLayout layout(program, kernels);
+  if (!loaded.IsLaidOutAs(layout)) {
+    return InvalidArgument(
+        "weights that were one tensor are several, or the other way round; update all of them from "
+        "a checkpoint");
+  }
+  PackedWeights packed;
+  PAGEMILL_RETURN_IF_ERROR(packed.PackBeside(program, layout, weights, loaded, pool));
   PAGEMILL_RETURN_IF_ERROR(
       CheckStoredWeights(program, layout.stored_quantized(), weights, pool));
-  packed.read_by_ = ReadFromEndToEnd(layout, base, kernels.size());
+  if (loaded.mapped_) {  // read-only, and other processes may share it
+    PAGEMILL_ASSIGN_OR_RETURN(
+        packed.memory_,
+        LazyMemory::Allocate(layout.bytes().packed_bytes, "packed weights", placement));
+    CopyBytes(loaded.base(), packed.memory_.data(), layout.bytes().packed_bytes, pool);
+  }
+  const std::byte* const base = loaded.mapped_ ? packed.memory_.data() : loaded.base();
+  packed.Index(program, layout, FileNames(program, weights), base, kernels.size());
   if (!layout.copies().empty()) weights.DropPages();
   return packed;
+}
+
+void PackedWeights::TakeOver(PackedWeights* loaded, device::ThreadPool& pool) {
+  if (memory_.bytes().empty()) memory_ = std::move(loaded->memory_);
+  for (const Pending& copy : pending_) {
+    CopyBytes(copy.bytes.data(), memory_.data() + copy.offset,
+              static_cast<int64_t>(copy.bytes.size()), pool);
+  }
+  pending_.clear();
+  beside_ = {};
+  *loaded = {};
 }
 
 }  // namespace pagemill::program

@@ -20,6 +20,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -65,6 +66,18 @@ class PackedWeights {
                                       const device::MemoryPlacement& placement = {},
                                       const PackedWeights* shared = nullptr);
 
+  // As Make(), for other weights of the program that `loaded` was made for: copies of the same
+  // content stay where they are, and the others are packed beside them, until TakeOver() writes
+  // them over those of `loaded`, which is unchanged and must live until then. Uses no cache.
+  // kInvalidArgument if the two differ in which weights have the same bytes.
+  static StatusOr<PackedWeights> MakeOver(const Program& program,
+                                          std::span<const ops::Kernel* const> kernels,
+                                          const Weights& weights, const PackedWeights& loaded,
+                                          device::ThreadPool& pool,
+                                          const device::MemoryPlacement& placement = {});
+  // Ends MakeOver(). Cannot fail; `loaded` is the same and empty afterwards.
+  void TakeOver(PackedWeights* loaded, device::ThreadPool& pool);
+
   // True if the copies were found in the cache.
   bool from_cache() const { return from_cache_; }
   // True if they are the mapped cache file, which other processes share.
@@ -109,6 +122,17 @@ class PackedWeights {
     bool reordered = false;
   };
 
+  struct Pending {
+    int64_t offset;  // in `memory_`
+    std::span<const std::byte> bytes;  // in `beside_`
+  };
+
+  const std::byte* base() const { return mapped_ ? mapped_->bytes.data() : memory_.data(); }
+  bool IsLaidOutAs(const PackedLayout& layout) const;
+  Status PackBeside(const Program& program, const PackedLayout& layout, const Weights& weights,
+                    const PackedWeights& loaded, device::ThreadPool& pool);
+  void Index(const Program& program, const PackedLayout& layout,
+             std::span<const std::string> file_names, const std::byte* base, size_t num_ops);
   StatusOr<const std::byte*> MakeCopies(const Program& program, const PackedLayout& layout,
                                         const Weights& weights, const PackCache* cache,
                                         device::ThreadPool& pool,
@@ -116,6 +140,8 @@ class PackedWeights {
 
   LazyMemory memory_;                       // packed or copied weights
   std::optional<PackCache::Entry> mapped_;  // or the mapped file
+  LazyMemory beside_;                       // of `pending_`, until TakeOver()
+  std::vector<Pending> pending_;
   bool from_cache_ = false;
   bool shares_ = false;
   Status damage_;

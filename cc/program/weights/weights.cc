@@ -1,5 +1,6 @@
 #include "cc/program/weights/weights.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <map>
@@ -82,7 +83,8 @@ void CopyElements(std::span<const std::byte> source, int32_t element_bytes,
   }
 }
 
-StatusOr<Weights::Files> Weights::Open(const Program& program) {
+StatusOr<Weights::Files> Weights::Open(const Program& program,
+                                       std::span<const MappedFile> mapped) {
   std::vector<MappedFile> files;
   std::vector<int64_t> sizes;  // of the program's files, with the constants
   for (const std::string& path : program.files()) {
@@ -90,9 +92,14 @@ StatusOr<Weights::Files> Weights::Open(const Program& program) {
       sizes.push_back(static_cast<int64_t>(program.constants().size()));
       continue;
     }
-    PAGEMILL_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-    sizes.push_back(static_cast<int64_t>(file.bytes().size()));
-    files.push_back(std::move(file));
+    const auto found = std::ranges::find(mapped, path, &MappedFile::path);
+    if (found != mapped.end()) {
+      files.push_back(*found);
+    } else {
+      PAGEMILL_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+      files.push_back(std::move(file));
+    }
+    sizes.push_back(static_cast<int64_t>(files.back().bytes().size()));
   }
   for (const Value& v : program.values()) {
     if (!InFile(v)) continue;

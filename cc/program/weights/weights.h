@@ -51,9 +51,9 @@ class Weights {
   // The program's files in its order, without the constants.
   using Files = std::shared_ptr<const std::vector<MappedFile>>;
 
-  // Maps each file once. kDataLoss if a weight lies beyond the end of its file; the file's own
-  // errors otherwise.
-  static StatusOr<Files> Open(const Program& program);
+  // Maps each file once; those of `mapped` are not opened again. kDataLoss if a weight lies beyond
+  // the end of its file; the file's own errors otherwise.
+  static StatusOr<Files> Open(const Program& program, std::span<const MappedFile> mapped = {});
   // `files` are those that Open() mapped for this program.
   static Weights Load(const Program& program, Files files);
   // Both.

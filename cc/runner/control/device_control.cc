@@ -8,6 +8,7 @@
 namespace pagemill::runner {
 
 using engine::KvMemory;
+using engine::NewWeights;
 using program::OtherWeights;
 using program::Program;
 
@@ -37,8 +38,9 @@ Status DeviceControl::Wake() {
   return OkStatus();
 }
 
-Status DeviceControl::UpdateWeights(const engine::WeightSources& sources,
+Status DeviceControl::UpdateWeights(const engine::WeightSources& sources, NewWeights where,
                                     const std::function<Status()>& commit) {
+  const bool over = where == NewWeights::kOver;
   std::vector<std::pair<program::DeviceExecutor*, std::unique_ptr<OtherWeights>>> updates;
   for (const auto& [name, text] : sources) {
     const auto found = std::find_if(programs_.begin(), programs_.end(),
@@ -51,14 +53,19 @@ Status DeviceControl::UpdateWeights(const engine::WeightSources& sources,
     }
     PAGEMILL_ASSIGN_OR_RETURN(Program program, Program::Parse(text));
     PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<OtherWeights> opened,
-                              found->executor->OpenWeights(std::move(program)));
+                              over ? found->executor->OpenOtherWeights(std::move(program))
+                                   : found->executor->OpenWeights(std::move(program)));
     updates.emplace_back(found->executor, std::move(opened));
   }
   for (auto& [executor, weights] : updates) {
-    if (!asleep_) PAGEMILL_RETURN_IF_ERROR(executor->UploadBeside(weights.get()));
+    if (asleep_) continue;
+    PAGEMILL_RETURN_IF_ERROR(over ? executor->LoadOver(weights.get())
+                                  : executor->UploadBeside(weights.get()));
   }
   PAGEMILL_RETURN_IF_ERROR(commit());
-  for (auto& [executor, weights] : updates) executor->UseWeights(std::move(weights));
+  for (auto& [executor, weights] : updates) {
+    PAGEMILL_RETURN_IF_ERROR(executor->UseWeights(std::move(weights)));
+  }
   return OkStatus();
 }
 

@@ -36,8 +36,9 @@ class DeviceControl final : public engine::RunnerControl {
   Status Sleep(engine::KvMemory kv) override;
   // kResourceExhausted if others use the device's memory.
   Status Wake() override;
-  // As ProgramControl::UpdateWeights().
-  Status UpdateWeights(const engine::WeightSources& sources,
+  // As ProgramControl::UpdateWeights(). A device that fails while weights are written over others
+  // leaves no weights in memory.
+  Status UpdateWeights(const engine::WeightSources& sources, engine::NewWeights where,
                        const std::function<Status()>& commit) override;
 
  private:

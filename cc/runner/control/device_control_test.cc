@@ -18,6 +18,7 @@ namespace {
 
 using device::testing::TestDevice;
 using engine::KvMemory;
+using engine::NewWeights;
 using program::DeviceExecutor;
 using program::ExecutorOptions;
 using program::Program;
@@ -122,13 +123,13 @@ TEST(DeviceControl, AnUpdateGivesTheOutputsOfTheOtherWeights) {
   DeviceControl control({{"model", executor.get()}});
   const Digest128 before = executor->kv_fingerprint();
   const int64_t free = device.CountMemory().free;
-  ASSERT_TRUE(control.UpdateWeights({{"model", two}}, kCommit).ok());
+  ASSERT_TRUE(control.UpdateWeights({{"model", two}}, NewWeights::kBeside, kCommit).ok());
   EXPECT_EQ(device.CountMemory().free, free);
   EXPECT_EQ(MustRun(*executor), of_two);
   EXPECT_FALSE(executor->kv_fingerprint() == before);
   EXPECT_TRUE(executor->kv_fingerprint() == other->kv_fingerprint());
   ASSERT_TRUE(control.Sleep(KvMemory::kFree).ok());
-  ASSERT_TRUE(control.UpdateWeights({{"model", one}}, kCommit).ok());
+  ASSERT_TRUE(control.UpdateWeights({{"model", one}}, NewWeights::kBeside, kCommit).ok());
   EXPECT_FALSE(LogitsOf(*executor, kText).ok()) << "it still sleeps";
   ASSERT_TRUE(control.Wake().ok());
   EXPECT_EQ(MustRun(*executor), of_one);
@@ -141,9 +142,11 @@ TEST(DeviceControl, WhatIsRefusedChangesNothing) {
   const std::vector<float> before = MustRun(*executor);
   const auto expect_refusal = [&](const engine::WeightSources& sources, const Status& commit,
                                   const std::string& words) {
-    const Status status = control.UpdateWeights(sources, [&] { return commit; });
-    EXPECT_NE(status.message().find(words), std::string::npos) << status.ToString();
-    EXPECT_EQ(MustRun(*executor), before);
+    for (const NewWeights where : {NewWeights::kBeside, NewWeights::kOver}) {
+      const Status status = control.UpdateWeights(sources, where, [&] { return commit; });
+      EXPECT_NE(status.message().find(words), std::string::npos) << status.ToString();
+      EXPECT_EQ(MustRun(*executor), before);
+    }
   };
   const std::string other = TinyLlamaText({.seed = 2});
   expect_refusal({{"encoder", other}}, OkStatus(), "'encoder'");
@@ -151,7 +154,27 @@ TEST(DeviceControl, WhatIsRefusedChangesNothing) {
   expect_refusal({{"model", TinyLlamaText({.vocab = 85})}}, OkStatus(), "f32[85,64]");
   expect_refusal({{"model", other}}, Unavailable("not now"), "not now");
   const auto others = *device.Allocate(device.CountMemory().free - 1000, "others");
-  expect_refusal({{"model", other}}, OkStatus(), "no memory left");
+  const Status beside =
+      control.UpdateWeights({{"model", other}}, NewWeights::kBeside, kCommit);
+  EXPECT_NE(beside.message().find("no memory left"), std::string::npos) << beside.ToString();
+  EXPECT_EQ(MustRun(*executor), before);
+}
+
+TEST(DeviceControl, WeightsAreWrittenOverTheOldOnesWithoutMoreMemory) {
+  const std::string one = TinyLlamaText({.seed = 1}), two = TinyLlamaText({.seed = 2});
+  TestDevice device(kMemoryBytes);
+  const auto executor = MakeExecutor(one, device);
+  const std::vector<float> of_one = MustRun(*executor);
+  TestDevice other_device;
+  const std::vector<float> of_two = MustRun(*MakeExecutor(two, other_device));
+  DeviceControl control({{"model", executor.get()}});
+  const auto others = *device.Allocate(device.CountMemory().free - 1000, "others");
+  const int64_t graphs = executor->num_graphs();
+  ASSERT_TRUE(control.UpdateWeights({{"model", two}}, NewWeights::kOver, kCommit).ok());
+  EXPECT_EQ(executor->num_graphs(), graphs);
+  EXPECT_EQ(MustRun(*executor), of_two);
+  ASSERT_TRUE(control.UpdateWeights({{"model", one}}, NewWeights::kOver, kCommit).ok());
+  EXPECT_EQ(MustRun(*executor), of_one);
 }
 
 TEST(DeviceControl, ADraftModelSleepsAndWakesWithItsHost) {

@@ -42,17 +42,18 @@ class ProgramControl final : public engine::RunnerControl {
   // kInvalidArgument for a name that is no program's, and for a text that is no program or another
   // one; kNotFound and kDataLoss of files that lack weights; kResourceExhausted if there is no room
   // for both.
-  Status UpdateWeights(const engine::WeightSources& sources,
+  Status UpdateWeights(const engine::WeightSources& sources, engine::NewWeights where,
                        const std::function<Status()>& commit) override;
 
  private:
   // One per program; null: the program keeps its weights.
-  using NewWeights = std::vector<std::unique_ptr<program::LoadedWeights>>;
+  using Updates = std::vector<std::unique_ptr<program::LoadedWeights>>;
 
   program::NativeExecutor& host() { return *programs_.front().executor; }
   void Unload();
-  StatusOr<NewWeights> Open(const engine::WeightSources& sources) const;
-  Status Load(NewWeights* weights);
+  StatusOr<Updates> Open(const engine::WeightSources& sources, engine::NewWeights where) const;
+  Status LoadBeside(Updates* updates);
+  Status LoadOver(Updates* updates);
 
   const std::vector<Named> programs_;
   bool asleep_ = false;

@@ -5,7 +5,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,7 @@ namespace pagemill::runner {
 namespace {
 
 using engine::KvMemory;
+using engine::NewWeights;
 using program::ExecutorOptions;
 using program::NativeExecutor;
 using program::Program;
@@ -92,11 +95,11 @@ TEST(ProgramControlTest, AnUpdateGivesTheOutputsOfTheOtherWeights) {
   const auto executor = MakeExecutor(one);
   ProgramControl control({{"model", executor.get()}});
   const Digest128 before = executor->kv_fingerprint();
-  ASSERT_TRUE(control.UpdateWeights({{"model", two}}, kCommit).ok());
+  ASSERT_TRUE(control.UpdateWeights({{"model", two}}, NewWeights::kBeside, kCommit).ok());
   EXPECT_EQ(MustRun(*executor), of_two);
   EXPECT_FALSE(executor->kv_fingerprint() == before);
   EXPECT_TRUE(executor->kv_fingerprint() == MakeExecutor(two)->kv_fingerprint());
-  ASSERT_TRUE(control.UpdateWeights({{"model", one}}, kCommit).ok());
+  ASSERT_TRUE(control.UpdateWeights({{"model", one}}, NewWeights::kBeside, kCommit).ok());
   EXPECT_EQ(MustRun(*executor), of_one);
   EXPECT_TRUE(executor->kv_fingerprint() == before);
 }
@@ -106,7 +109,7 @@ TEST(ProgramControlTest, WeightsThatAreUpdatedDuringSleepComeWithWake) {
   const auto executor = MakeExecutor(TinyLlamaText({.seed = 1}));
   ProgramControl control({{"model", executor.get()}});
   ASSERT_TRUE(control.Sleep(KvMemory::kFree).ok());
-  ASSERT_TRUE(control.UpdateWeights({{"model", two}}, kCommit).ok());
+  ASSERT_TRUE(control.UpdateWeights({{"model", two}}, NewWeights::kBeside, kCommit).ok());
   EXPECT_TRUE(executor->packed_weights().empty()) << "it still sleeps";
   ASSERT_TRUE(control.Wake().ok());
   EXPECT_EQ(MustRun(*executor), MustRun(*MakeExecutor(two)));
@@ -118,9 +121,11 @@ TEST(ProgramControlTest, WhatIsRefusedChangesNothing) {
   const std::vector<float> before = MustRun(*executor);
   const auto expect_refusal = [&](const engine::WeightSources& sources, const Status& commit,
                                   const std::string& words) {
-    const Status status = control.UpdateWeights(sources, [&] { return commit; });
-    EXPECT_NE(status.message().find(words), std::string::npos) << status.ToString();
-    EXPECT_EQ(MustRun(*executor), before);
+    for (const NewWeights where : {NewWeights::kBeside, NewWeights::kOver}) {
+      const Status status = control.UpdateWeights(sources, where, [&] { return commit; });
+      EXPECT_NE(status.message().find(words), std::string::npos) << status.ToString();
+      EXPECT_EQ(MustRun(*executor), before);
+    }
   };
   const std::string other = TinyLlamaText({.seed = 2});
   expect_refusal({{"encoder", other}}, OkStatus(), "'encoder'");
@@ -144,17 +149,35 @@ TEST(ProgramControlTest, ProgramsThatShareCopiesKeepTheirOwnWeights) {
     EXPECT_EQ(MustRun(*guest), of_guest);
   };
   expect(of_one, of_one);
-  ASSERT_TRUE(control.UpdateWeights({{"model", two}}, kCommit).ok());
+  ASSERT_TRUE(control.UpdateWeights({{"model", two}}, NewWeights::kBeside, kCommit).ok());
   EXPECT_FALSE(guest->packed_weights().shares());
   expect(of_two, of_one);
   ASSERT_TRUE(control.Sleep(KvMemory::kKeep).ok());
   ASSERT_TRUE(control.Wake().ok());
   expect(of_two, of_one);
-  ASSERT_TRUE(control.UpdateWeights({{"draft", two}}, kCommit).ok());
+  ASSERT_TRUE(control.UpdateWeights({{"draft", two}}, NewWeights::kBeside, kCommit).ok());
   EXPECT_EQ(guest->packed_weights().shares(), !guest->packed_weights().empty());
   expect(of_two, of_two);
-  ASSERT_TRUE(control.UpdateWeights({{"model", one}, {"draft", one}}, kCommit).ok());
+  ASSERT_TRUE(
+      control.UpdateWeights({{"model", one}, {"draft", one}}, NewWeights::kBeside, kCommit).ok());
   expect(of_one, of_one);
+}
+
+TEST(ProgramControlTest, WhatIsWrittenOverAHostsWeightsIsNoGuests) {
+  const std::string one = TinyLlamaText({.seed = 1}), two = TinyLlamaText({.seed = 2});
+  const std::vector<float> of_one = MustRun(*MakeExecutor(one)),
+                           of_two = MustRun(*MakeExecutor(two));
+  const auto host = MakeExecutor(one);
+  const auto guest = MakeExecutor(one, host.get());
+  ProgramControl control({{"model", host.get()}, {"draft", guest.get()}});
+  ASSERT_TRUE(control.UpdateWeights({{"model", two}}, NewWeights::kOver, kCommit).ok());
+  EXPECT_FALSE(guest->packed_weights().shares());
+  EXPECT_EQ(MustRun(*host), of_two);
+  EXPECT_EQ(MustRun(*guest), of_one);
+  ASSERT_TRUE(control.UpdateWeights({{"draft", two}, {"model", one}}, NewWeights::kOver, kCommit)
+                  .ok());
+  EXPECT_EQ(MustRun(*host), of_one);
+  EXPECT_EQ(MustRun(*guest), of_two);
 }
 
 // Weights in a file instead of constants, as checkpoints have them.
@@ -194,13 +217,69 @@ TEST_F(FilesTest, WakeBringsBackTheSameBytesAndUpdateTakesThoseOfThePath) {
   const std::string text = InFile("model", two);  // another file at the same path
   ASSERT_TRUE(control.Wake().ok());
   EXPECT_EQ(MustRun(*executor), of_one);
-  ASSERT_TRUE(control.UpdateWeights({{"model", text}}, kCommit).ok());
+  ASSERT_TRUE(control.UpdateWeights({{"model", text}}, NewWeights::kBeside, kCommit).ok());
   EXPECT_EQ(MustRun(*executor), of_two);
   ASSERT_TRUE(control.Sleep(KvMemory::kFree).ok());
   std::filesystem::remove_all(cache);
   std::filesystem::remove(folder_ / "model");
   ASSERT_TRUE(control.Wake().ok()) << "packed again from the file that is still mapped";
   EXPECT_EQ(MustRun(*executor), of_two);
+}
+
+// `text` with every second weight in the file of `other`.
+std::string Mixed(const std::string& text, const std::string& other) {
+  const size_t path = other.find("file 0 ") + 7;
+  const std::string file = "file 1 " + other.substr(path, other.find('\n', path) - path) + "\n";
+  std::string mixed, line;
+  int count = 0;
+  for (std::istringstream lines(text); std::getline(lines, line);) {
+    if (line.starts_with("weight ") && ++count % 2 == 0) {
+      std::string word, name, dtype, shape;
+      std::istringstream words(line);
+      words >> word >> name >> dtype >> shape >> word;
+      std::getline(words, line);
+      line = "weight " + name + " " + dtype + " " + shape + " 1" + line;
+    }
+    mixed += line + "\n" + (line.starts_with("file 0 ") ? file : "");
+  }
+  return mixed;
+}
+
+TEST_F(FilesTest, APartIsWrittenOverTheOldWeightsAndTheRestStays) {
+  const std::string cache = folder_ / "cache-of-parts";
+  const std::string one = InFile("one", TinyLlamaText({.seed = 1}));
+  const std::string two = InFile("two", TinyLlamaText({.seed = 2}));
+  const std::string mixed = Mixed(one, two);
+  const std::vector<float> of_one = MustRun(*MakeExecutor(one)),
+                           of_two = MustRun(*MakeExecutor(two)),
+                           of_both = MustRun(*MakeExecutor(mixed));
+  ASSERT_NE(of_one, of_both);
+  ASSERT_NE(of_two, of_both);
+  (void)MakeExecutor(one, nullptr, cache);  // so that the next one maps its packed copies
+  const auto executor = MakeExecutor(one, nullptr, cache);
+  EXPECT_TRUE(executor->packed_weights().empty() || executor->packed_weights().from_cache());
+  const auto files_in_cache = [&] {
+    return std::distance(std::filesystem::directory_iterator(cache), {});
+  };
+  const auto kept = files_in_cache();
+  ProgramControl control({{"model", executor.get()}});
+  std::filesystem::remove(folder_ / "one");  // it is mapped, and not opened again
+  ASSERT_TRUE(control.UpdateWeights({{"model", mixed}}, NewWeights::kOver, kCommit).ok());
+  std::filesystem::remove(folder_ / "two");
+  EXPECT_EQ(MustRun(*executor), of_both);
+  const std::byte* const memory = executor->packed_weights().ReadBy(0).data();
+  ASSERT_TRUE(control.UpdateWeights({{"model", one}}, NewWeights::kOver, kCommit).ok());
+  EXPECT_EQ(executor->packed_weights().ReadBy(0).data(), memory);
+  EXPECT_EQ(MustRun(*executor), of_one);
+  EXPECT_EQ(control.UpdateWeights({{"model", two}}, NewWeights::kOver, kCommit).code(),
+            StatusCode::kNotFound)
+      << "no weight of it is in use any more";
+  InFile("two", TinyLlamaText({.seed = 2}));
+  ASSERT_TRUE(control.Sleep(KvMemory::kFree).ok());
+  ASSERT_TRUE(control.UpdateWeights({{"model", mixed}}, NewWeights::kOver, kCommit).ok());
+  ASSERT_TRUE(control.Wake().ok());
+  EXPECT_EQ(MustRun(*executor), of_both);
+  EXPECT_EQ(files_in_cache(), kept) << "what comes for a short time is not kept";
 }
 
 TEST_F(FilesTest, AFileThatIsCutOrMissingChangesNothing) {
@@ -210,11 +289,12 @@ TEST_F(FilesTest, AFileThatIsCutOrMissingChangesNothing) {
   const std::vector<float> before = MustRun(*executor);
   const std::string text = InFile("other", TinyLlamaText({.seed = 2}));
   std::filesystem::resize_file(folder_ / "other", 1000);
-  const Status cut = control.UpdateWeights({{"model", text}}, kCommit);
+  const Status cut = control.UpdateWeights({{"model", text}}, NewWeights::kBeside, kCommit);
   EXPECT_EQ(cut.code(), StatusCode::kDataLoss) << cut.ToString();
   EXPECT_NE(cut.message().find("weight '"), std::string::npos) << cut.message();
   std::filesystem::remove(folder_ / "other");
-  EXPECT_EQ(control.UpdateWeights({{"model", text}}, kCommit).code(), StatusCode::kNotFound);
+  EXPECT_EQ(control.UpdateWeights({{"model", text}}, NewWeights::kBeside, kCommit).code(),
+            StatusCode::kNotFound);
   EXPECT_EQ(MustRun(*executor), before);
 }
 

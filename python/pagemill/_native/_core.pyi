@@ -885,9 +885,21 @@ class Engine:
         steps, and `complete`, which is false if a bound ended the profile."""
 
     def is_sleeping(self) -> bool: ...
-    def update_weights(self, programs: Mapping[str, str], *, timeout_s: float = 60.0) -> None:
+    def update_weights(
+        self,
+        programs: Mapping[str, str],
+        *,
+        timeout_s: float = 60.0,
+        over: bool = False,
+        version: str | None = None,
+    ) -> None:
         """Goes on with other weights: for "model", "encoder" or "draft" the text of its program
-        with other locations. Nothing changes if it raises StatusError."""
+        with other locations. `over`: those at new places are written over the old ones, and the
+        others stay; else all are loaded beside the old ones. `version`: as `set_weight_version`.
+        Nothing changes if it raises StatusError."""
+
+    def set_weight_version(self, version: str, *, timeout_s: float = 60.0) -> None:
+        """Names the weights as they are, for tokens from now on."""
 
     def count_adapters(self, *, loaded: int = 0, evicted: int = 0) -> None:
         """Adds to the statistics of adapters."""

@@ -172,6 +172,12 @@ class ModelConfig:
         "Let prompts of /v1/completions be embeddings (`prompt_embeds`) in place of token ids. For"
         " models of text; a model that takes media needs --language-model-only, too.",
     )
+    weight_transfer_dir: str | None = option(
+        None,
+        "Folder in which trainers put new weights for the operator's route /update_weights"
+        " (--admin-address), such as one in /dev/shm; its user and the server's are the same."
+        " What is sent is kept there, too. Default: tensors that are sent are refused.",
+    )
     revision: str | None = option(None, "Branch, tag or commit of a hub id. Default: its main.")
 
     def __post_init__(self) -> None:

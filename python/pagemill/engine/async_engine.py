@@ -209,6 +209,7 @@ def choice_output(output: NativeOutput, index: int, now: float) -> ChoiceOutput:
         result.queued_s = output.queued_s
         result.prefill_s = output.prefill_s
         result.decode_s = output.decode_s
+        result.weight_versions = output.weight_versions
         if output.error_code is not None:
             message = output.error_message or "The request failed."
             retry_after_s = output.error_retry_after_s

@@ -1,5 +1,5 @@
-"""The operations of `EngineClient.call`: methods of the native engine and of its
-adapters that concern all requests.
+"""The operations of `EngineClient.call`: methods of the native engine, of its adapters
+and of its weights that concern all requests.
 
 Nothing else of the engine can be reached by name. Each takes keyword arguments and returns what
 travels as MessagePack. They may wait for a step, so they run in a thread.
@@ -19,11 +19,13 @@ OPERATIONS = frozenset(
     {
         "adapters",
         "drain",
+        "finish_weight_update",
         "is_sleeping",
         "kv_events",
         "load_adapter",
         "pause",
         "pin_prefix",
+        "receive_weights",
         "require_adapter",
         "reset_prefix_cache",
         "restore_session",
@@ -31,13 +33,17 @@ OPERATIONS = frozenset(
         "save_session",
         "sleep",
         "start_profile",
+        "start_weight_update",
         "stop_profile",
         "unload_adapter",
         "unpin_prefix",
+        "update_weight_version",
         "update_weights",
         "wait_idle",
         "wait_paused",
         "wake",
+        "weight_info",
+        "weight_transfer",
     }
 )
 
@@ -61,7 +67,7 @@ async def run_call(bindings: NativeBindings, operation: str, arguments: Mapping[
 
 
 def _method(bindings: NativeBindings, operation: str) -> Any:
-    owners: tuple[Any, ...] = (bindings.engine, bindings.adapters)
+    owners: tuple[Any, ...] = (bindings.weights, bindings.engine, bindings.adapters)
     for owner in owners:
         if operation in OPERATIONS and hasattr(owner, operation):
             return getattr(owner, operation)

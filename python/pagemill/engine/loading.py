@@ -8,18 +8,19 @@ from typing import Any
 from msgspec import structs
 
 from pagemill.config import ConfigError, EngineConfig, HeadFiles
-from pagemill.config.load_quantization import LoadQuantization
 from pagemill.config.model import ModelConfig
 from pagemill.engine.core import EngineCore
 from pagemill.engine.draft_model import build_draft, open_head, states_for
 from pagemill.engine.executor_sizes import weights_dtype
 from pagemill.engine.generation_config import choose_defaults
 from pagemill.engine.messages import ModelFacts
-from pagemill.engine.model_source import open_model, quantized
+from pagemill.engine.model_source import open_model
+from pagemill.engine.model_weights import ModelWeights
 from pagemill.engine.sampling import SamplingDefaults
-from pagemill.inputs.task import Pooled, Task
+from pagemill.inputs.task import Task
 from pagemill.ops.shard import Shard
 from pagemill.runner.build import BuildOptions, BuiltModel, build
+from pagemill.weights.errors import WeightsError
 from pagemill.weights.source import ModelSource
 
 _POOLINGS = {"auto": None, "cls": "first", "last": "last", "mean": "mean", "splade": "splade"}
@@ -32,16 +33,13 @@ class LoadedModel:
 
     source: ModelSource
     core: EngineCore
+    weights: ModelWeights
     names: tuple[str, ...]
     defaults: SamplingDefaults
     max_tokens_cap: int | None
     """Bound on generated tokens that the operator set."""
     hf_overrides: dict[str, Any]
     """Keys of the configuration that the operator replaced."""
-    at_load: LoadQuantization | None = None
-    """How matrices were quantized when it was loaded."""
-    head: HeadFiles | None = None
-    """The head that drafts from its hidden states."""
 
 
 def load(config: EngineConfig) -> LoadedModel:
@@ -58,100 +56,30 @@ def load(config: EngineConfig) -> LoadedModel:
     built, *others = build_ranks(source, config, head)
     draft = build_draft(source, built, config, head)
     chosen = choose_defaults(model, stored)
+    core = EngineCore.create(built, config, weights_dtype(source.config), others, draft, source)
+    try:
+        weights = ModelWeights(
+            core.engine,
+            built,
+            stored,
+            source,
+            at_load=at_load,
+            head=head,
+            folder=model.weight_transfer_dir,
+        )
+    except WeightsError as error:
+        core.engine.shutdown()
+        core.close_ranks()
+        raise ConfigError(f"--weight-transfer-dir: {error}") from error
     return LoadedModel(
         source=source,
-        core=EngineCore.create(built, config, weights_dtype(source.config), others, draft, source),
+        core=replace(core, bindings=replace(core.bindings, weights=weights)),
+        weights=weights,
         names=model.served_model_name or (model.model or DEFAULT_MODEL_NAME,),
         defaults=structs.replace(chosen.defaults, logprobs_mode=model.logprobs_mode),
         max_tokens_cap=chosen.max_tokens_cap,
         hf_overrides=model.hf_overrides,
-        at_load=at_load,
-        head=head,
     )
-
-
-def update_weights(
-    core: EngineCore,
-    source: ModelSource,
-    path: str,
-    *,
-    at_load: LoadQuantization | None = None,
-    head: HeadFiles | None = None,
-    timeout_s: float = 60.0,
-) -> None:
-    """Replaces the weights with those of another checkpoint of the same model.
-
-    Builds the program with the tensors at `path`; the engine checks that only their places
-    differs, loads them when no step is in flight, and forgets all cached prefixes. Requests under
-    way continue with the new weights; a draft model or head keeps its own.
-
-    Args:
-        core: the engine.
-        source: the model that it was started with; its configuration holds for the new weights.
-        path: a directory of safetensors, or a GGUF file, as `source` is. What is replaced there
-            later is not seen.
-        at_load: how they are to be quantized, as the loaded ones were.
-        head: the head that drafts for the model.
-        timeout_s: how long to wait for a step in flight.
-
-    Raises:
-        WeightsError: a file or a tensor is missing or corrupt. Nothing has changed, as with all
-            errors.
-        StatusError: a tensor has another type or shape than the loaded one (the message names it),
-            the runner's weights cannot be replaced, or there is no memory for both.
-    """
-    programs = program_texts(
-        source,
-        path,
-        core.built.max_model_len,
-        core.built.pooled,
-        adapters=bool(core.built.adapter_targets),
-        language_only=not core.built.takes_media,
-        prompt_embeds=core.built.embeds_width > 0,
-        at_load=at_load,
-        head=head,
-    )
-    core.engine.update_weights(programs, timeout_s=timeout_s)
-
-
-def program_texts(
-    source: ModelSource,
-    path: str,
-    max_model_len: int,
-    pooled: Pooled | None,
-    *,
-    adapters: bool,
-    language_only: bool,
-    prompt_embeds: bool,
-    at_load: LoadQuantization | None,
-    head: HeadFiles | None,
-) -> dict[str, str]:
-    """The programs of `source` with the weights at `path`, as the engine's operation takes them, of
-    a model that was loaded with these results, with adapters, with an encoder or without, with
-    embeddings as prompts, quantized so, and with this head.
-
-    Raises:
-        WeightsError: see `update_weights`.
-    """
-    options = BuildOptions(
-        max_model_len=max_model_len,
-        task=Task.GENERATE,
-        adapters=adapters,
-        draft_states=states_for(head),
-        language_only=language_only,
-        prompt_embeds=prompt_embeds,
-    )
-    if pooled is not None:
-        task, kind = pooled.task, None if pooled.task.by_token else pooled.pooling
-        options = replace(options, task=task, pooling=kind, normalize=pooled.normalizes)
-    source = source.with_weights(path)
-    if at_load is not None:
-        source = quantized(source, at_load)
-    built = build(source, options)
-    programs = {"model": built.program_text}
-    if built.encoder is not None:
-        programs["encoder"] = built.encoder.program_text
-    return programs
 
 
 def model_facts(loaded: LoadedModel) -> ModelFacts:
@@ -161,8 +89,6 @@ def model_facts(loaded: LoadedModel) -> ModelFacts:
         names=tuple(loaded.names),
         path=str(loaded.source.path),
         hf_overrides=loaded.hf_overrides,
-        at_load=loaded.at_load,
-        head=loaded.head,
         max_model_len=built.max_model_len,
         vocab_size=built.vocab_size,
         pooled=built.pooled,

@@ -16,8 +16,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from pagemill.config.load_quantization import LoadQuantization
-from pagemill.config.speculation import HeadFiles
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.sampling import SamplingDefaults
 from pagemill.engine.token_limits import TokenLimits
@@ -97,10 +95,6 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     vocab_size: int
     hf_overrides: dict[str, Any] = {}
     """Keys of the configuration that the operator replaced."""
-    at_load: LoadQuantization | None = None
-    """How matrices were quantized when it was loaded."""
-    head: HeadFiles | None = None
-    """The head that drafts from its hidden states."""
     pooled: Pooled | None = None
     """What it gives if it pools instead of generating."""
     eos_token_ids: tuple[int, ...] = ()

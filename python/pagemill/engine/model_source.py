@@ -4,7 +4,8 @@ they are to be, converted if no kernel multiplies what its files have."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from pagemill.quantization.table import CONVERTED, GROUP_SCALES, METHODS, OTHER_
 from pagemill.runner.build import BuildOptions, matrices_to_quantize, model_shapes, supports
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.fetch import resolve
+from pagemill.weights.location import TensorLocation
 from pagemill.weights.random_file import random_file
 from pagemill.weights.source import QUANTIZATION, ModelSource
 from pagemill.weights.stored_matrix import StoredMatrix
@@ -151,6 +153,48 @@ def quantized(
         return matrices_to_quantize(source, only_experts=at_load.only_experts)
 
     return quantize(source, at_load, matrices, sys.stderr, values=values)
+
+
+def round_sent(
+    stored: ModelSource,
+    read: ModelSource,
+    at_load: LoadQuantization,
+    sent: Mapping[str, TensorLocation],
+    path: Path,
+) -> frozenset[str]:
+    """Writes to `path` those of the tensors `sent` that are matrices which were rounded at load.
+
+    Args:
+        stored: the model as its files have it.
+        read: with the rounded matrices, from `quantized(stored, at_load)`.
+        at_load: how they are rounded.
+        sent: new tensors of `stored`, by their names.
+        path: a new safetensors file; none is written if there is nothing to round.
+
+    Returns:
+        The names of the rounded ones.
+
+    Raises:
+        WeightsError: the model was converted from a format that cannot be written in parts, or see
+            `write_rounded`.
+    """
+    from pagemill.quantization.at_load.quantized_source import write_sent
+
+    if at_load.format in (*CONVERTED, GROUP_SCALES):
+        raise WeightsError(
+            f"{stored.path} is converted when it is loaded ({at_load.format}): its weights can be"
+            " replaced by those of a whole checkpoint only"
+        )
+    matrices = matrices_to_quantize(stored, only_experts=at_load.only_experts)
+    as_stored = set(read.tensors)
+    rounded = [
+        replace(matrix, tensor=sent[matrix.tensor.name])
+        for matrix in matrices
+        if matrix.tensor.name in sent and matrix.tensor not in as_stored
+    ]
+    if rounded:
+        write_sent(path, at_load, rounded, sys.stderr)
+    return frozenset(matrix.tensor.name for matrix in rounded)
 
 
 def _open(model: ModelConfig, folder: Path, options: BuildOptions, *, values: bool) -> ModelSource:

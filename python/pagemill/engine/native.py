@@ -56,6 +56,8 @@ class NativeOutput(Protocol):
     def prefill_s(self) -> float: ...
     @property
     def decode_s(self) -> float: ...
+    @property
+    def weight_versions(self) -> Sequence[tuple[int, str]]: ...
 
 
 class NativeClient(Protocol):
@@ -144,6 +146,8 @@ class NativeBindings:
     """What joins the engine with a tokenizer sets `open_vocabulary`."""
     adapters: NativeAdapters | None = None
     """None: requests cannot name any."""
+    weights: object | None = None
+    """What replaces weights, whose operations are reached by name (`control_calls`)."""
     front_tokens: int = 0
     """Tokens of the only media item of a prompt, which it begins with; 0: of a model whose prompts
     may have any."""

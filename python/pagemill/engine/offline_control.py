@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pagemill.engine.core import EngineCore
-from pagemill.engine.loading import LoadedModel, update_weights
+from pagemill.engine.loading import LoadedModel
 from pagemill.engine.native_requests import to_engine_error
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.text_batch import Output
 from pagemill.render.token_id_renderer import AnyRenderer
+from pagemill.weights.tensor_buckets import NamedTensors
 
 PauseMode = Literal["abort", "wait", "keep"]
 
@@ -90,28 +91,46 @@ class OfflineControl:
         """True from `sleep` to `wake`."""
         return self._core.engine.is_sleeping()
 
-    def update_weights(self, path: str | os.PathLike[str]) -> None:
-        """Replaces the weights with those of another checkpoint of the same model; its
-        configuration and tokenizer are not read. Old and new weights are in memory at once, unless
-        the engine sleeps: then `wake` loads the new ones.
+    def update_weights(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        tensors: NamedTensors | None = None,
+        weight_version: str | None = None,
+    ) -> None:
+        """Replaces the weights with those of another checkpoint of the same model, or some of them
+        with tensors of a trainer in this process. Requests under way continue with the new ones.
 
         Args:
-            path: a directory of safetensors, or a GGUF file, as the model is. A file that has been
-                replaced by another of the same name is read again.
+            path: a directory of safetensors, or a GGUF file, as the model is; its configuration
+                and tokenizer are not read. A file that has been replaced by another of the same
+                name is read again. Old and new weights are in memory at once, unless the engine
+                sleeps: then `wake` loads the new ones.
+            tensors: names, as in the checkpoint, and tensors of torch or arrays of numpy, such as
+                `model.state_dict().items()`; read once. They go through files of 1 GiB in
+                `weight_transfer_dir`, by default in /dev/shm, where they stay; beside the weights
+                there are changed ones of one file at a time.
+            weight_version: what the weights are called from now on.
 
         Raises:
-            WeightsError, EngineError: a file or a tensor is missing or damaged, or a tensor differs
-                in type or shape. Nothing has changed.
+            ValueError: not one of `path` and `tensors` is given.
+            EngineError: a file or a tensor is missing or damaged, or a tensor differs in type or
+                shape. Nothing has changed, except for tensors of earlier files.
+            WeightsError: a tensor is of a type that checkpoints do not have.
         """
+        weights = self._loaded.weights
         with self._native_errors():
-            loaded = self._loaded
-            update_weights(
-                loaded.core,
-                loaded.source,
-                os.fspath(path),
-                at_load=loaded.at_load,
-                head=loaded.head,
-            )
+            if path is not None and tensors is None:
+                weights.update_weights(os.fspath(path), weight_version)
+            elif tensors is not None and path is None:
+                weights.send(tensors, weight_version)
+            else:
+                raise ValueError("update_weights takes a path, or tensors")
+
+    @property
+    def weight_version(self) -> str:
+        """What the weights are called; "" until they get a name."""
+        return self._loaded.weights.weight_info()["weight_version"]
 
     def pause(
         self, mode: PauseMode = "abort", *, clear_cache: bool = True, timeout_s: float = 60.0

@@ -71,6 +71,9 @@ class ChoiceOutput(msgspec.Struct):
     queued_s: float = 0.0
     prefill_s: float = 0.0
     decode_s: float = 0.0
+    weight_versions: Sequence[tuple[int, str]] = ()
+    """Versions of the weights, each with the index of the first token that was sampled with them;
+    with the last output, once weights have got a version."""
     created: float = 0.0
     """When the latest part of this output reached Python."""
 

@@ -27,6 +27,7 @@ from pagemill.models.config_keys import (
     refuse,
     token_id,
 )
+from pagemill.models.decoder import Decoder
 from pagemill.models.decoder_part import decoder_part, ignored_in_part, text_weights
 from pagemill.models.siglip_vision import SiglipVisionTower
 from pagemill.ops import ActivationKind
@@ -93,10 +94,17 @@ class DeepseekVlModel:
         return x
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self._text.hidden(text_weights(weights, self._text), inputs)
+        return self._text.hidden(self.named(weights), inputs)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(text_weights(weights, self._text), rows)
+        return self._text.logits(self.named(weights), rows)
+
+    @property
+    def text(self) -> Decoder:
+        return self._text
+
+    def named(self, weights: Weights) -> Weights:
+        return text_weights(weights, self._text)
 
     def _vision(self, config: Config) -> Config:
         """The configuration of the tower, as SigLIP's."""

@@ -27,9 +27,9 @@ from pagemill.models.base import (
 from pagemill.models.config_keys import flag, inner_config, token_id
 from pagemill.models.decoder import Decoder
 from pagemill.models.decoder_part import ignored_in_part, text_weights
-from pagemill.models.mrope import dims_of_pairs, without_sections
 from pagemill.models.grid_vision import GridVisionTower
 from pagemill.models.language_part import LanguagePart
+from pagemill.models.mrope import dims_of_pairs, without_sections
 from pagemill.models.qwen2 import Qwen2Model
 from pagemill.models.qwen2_5_vl_vision import Qwen25VlVisionTower
 from pagemill.models.qwen2_vl_vision import Qwen2VlVisionTower

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from pagemill.ops.dtypes import DTYPES, tensor_bytes
 from pagemill.weights.errors import MissingTensorError, WeightsError
 from pagemill.weights.gguf import GgufFile
 from pagemill.weights.gguf_config import config_from_gguf
@@ -112,6 +113,34 @@ class ModelSource:
         """The same model with these tensors, by name, and with `changes` of its configuration."""
         return replace(self, config={**self.config, **changes}, _tensors=tensors)
 
+    def with_replaced(self, tensors: Mapping[str, TensorLocation]) -> ModelSource:
+        """The same model with these tensors, by the names that layers use, among its own."""
+        return replace(self, _tensors={**self._tensors, **tensors})
+
+    def replaceable(self, tensors: Mapping[str, TensorLocation]) -> dict[str, TensorLocation]:
+        """Tensors of a file that may take the places of those of this model, by the names that
+        layers use. The file has names, types and shapes of a checkpoint of the model.
+
+        Raises:
+            WeightsError: this is no directory's model, or one has no such name, type and shape.
+        """
+        if self.gguf is not None:
+            raise WeightsError(
+                f"{self.path} is a GGUF file, whose tensors have formats of its own: single tensors"
+                " can replace those of safetensors only"
+            )
+        named = dict(as_layers_use(self.config.get("model_type"), tensors))
+        for name, tensor in named.items():
+            own = self._tensors.get(name)
+            if own is None or own.dtype not in DTYPES:
+                raise WeightsError(f"{tensor.name!r:.200} is no tensor of {self.path}")
+            if (tensor.dtype, tensor.shape) != (own.dtype, own.shape):
+                raise WeightsError(
+                    f"{tensor.name!r:.200} is {_type_of(tensor)}, but the tensor of {self.path} is"
+                    f" {_type_of(own)}"
+                )
+        return named
+
     def with_prefix(self, prefix: str) -> ModelSource:
         """The same model, with `prefix` in front of the names of tensors if none has it: that of a
         checkpoint without a head, whose names lack the module that a head stands beside."""
@@ -155,6 +184,11 @@ class ModelSource:
             math.prod(tensor.shape) * (8 if tensor.dtype == "i32" else 1) for tensor in self.tensors
         )
 
+    @property
+    def stored_bytes(self) -> int:
+        """What its tensors take in their files, except those of types that no layer uses."""
+        return sum(tensor_bytes(t.dtype, t.shape) for t in self.tensors if t.dtype in DTYPES)
+
     def has(self, name: str) -> bool:
         """True if there is a tensor of this (Hugging Face) name."""
         return self._find(name) is not None
@@ -184,6 +218,10 @@ class ModelSource:
             if stored in self._tensors:
                 return as_used(architecture, name, self._tensors[stored])
         return None
+
+
+def _type_of(tensor: TensorLocation) -> str:
+    return f"{tensor.dtype}[{','.join(map(str, tensor.shape))}]"
 
 
 def _with_prefix(name: str, prefix: str) -> str:

@@ -45,6 +45,7 @@ class FakeOutput:
     queued_s: float = 0.0
     prefill_s: float = 0.0
     decode_s: float = 0.0
+    weight_versions: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from pathlib import Path
 from typing import TextIO
 
 from pagemill.config.load_quantization import LoadQuantization
@@ -81,6 +82,21 @@ def quantize(
     )
     tensors = {tensor.name: tensor for tensor in kept} | found
     return source.with_tensors(tensors, {QUANTIZATION: formats.section(named)})
+
+
+def write_sent(
+    path: Path, at_load: LoadQuantization, matrices: Iterable[StoredMatrix], progress: TextIO
+) -> None:
+    """Writes matrices that `quantize` has rounded in an older version, in the same formats, to a
+    new file.
+
+    Raises:
+        WeightsError: see `write_rounded`.
+        PatternError: a pattern of modules is not supported.
+    """
+    chosen = _fitting(matrices, _formats(at_load))
+    divided = [(by, each) for by, matrix in chosen for each in matrix.divided()]
+    write_rounded(path, divided, progress)
 
 
 def _formats(at_load: LoadQuantization) -> ModuleFormats:

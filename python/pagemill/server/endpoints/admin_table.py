@@ -40,7 +40,18 @@ ADMIN_ENDPOINTS = (
         scope=Scope.KEY,
         response="status:DOCUMENT",
     ),
+    _operation(
+        "finish_weight_update", "POST", "FinishUpdate", "EngineState", Transport.JSON, "weights"
+    ),
     _operation("get_world_size", "GET", "", "WorldSize"),
+    _operation(
+        "init_weight_transfer_engine",
+        "POST",
+        "TransferRequest",
+        "WeightTransfer",
+        Transport.JSON,
+        "weights",
+    ),
     _operation("is_paused", "GET", "", "PauseState"),
     _operation("is_sleeping", "GET", "", "SleepState"),
     _operation(
@@ -61,6 +72,9 @@ ADMIN_ENDPOINTS = (
     _operation("server_info", "GET", "", "ServerInfo"),
     _operation("sleep", "POST", "SleepRequest", "EngineState"),
     _operation("start_profile", "POST", "ProfileRequest", "ProfileStarted", module="profile"),
+    _operation(
+        "start_weight_update", "POST", "StartUpdate", "EngineState", Transport.JSON, "weights"
+    ),
     _operation("stop_profile", "POST", "", "ProfileState", module="profile"),
     _operation(
         "unload_lora_adapter",
@@ -71,6 +85,12 @@ ADMIN_ENDPOINTS = (
         "adapters",
         "/v1/unload_lora_adapter",
     ),
-    _operation("update_weights", "POST", "WeightsRequest", "EngineState", Transport.JSON),
+    _operation(
+        "update_weight_version", "POST", "NewVersion", "EngineState", Transport.JSON, "weights"
+    ),
+    _operation(
+        "update_weights", "POST", "WeightsRequest", "EngineState", Transport.JSON, "weights"
+    ),
     _operation("wake_up", "POST", "WakeRequest", "EngineState"),
+    _operation("weight_info", "GET", "", "WeightInfo", module="weights"),
 )

@@ -1,4 +1,4 @@
-"""The operator's routes: pause, sleep, cache, weights and saved sessions of the engine.
+"""The operator's routes: pause, sleep, cache and saved sessions of the engine.
 
 They concern all requests of all API processes, and answer when the engine has done it.
 """
@@ -11,7 +11,6 @@ from typing import Any
 
 from pagemill import __version__
 from pagemill.engine.async_engine import AsyncEngine
-from pagemill.engine.messages import ModelFacts
 from pagemill.engine.outputs import EngineError
 from pagemill.server.caller import Caller
 from pagemill.server.errors import ApiError, bad_request, from_engine
@@ -28,7 +27,6 @@ from pagemill.server.protocol.operation import (
     SleepRequest,
     SleepState,
     WakeRequest,
-    WeightsRequest,
     WorldSize,
 )
 from pagemill.server.state import ServerState
@@ -102,16 +100,6 @@ async def reset_mm_cache(server: ServerState, body: dict[str, Any], caller: Call
     return ResetState(True)
 
 
-async def update_weights(server: ServerState, body: WeightsRequest, caller: Caller) -> EngineState:
-    """Goes on with the weights of another checkpoint of the same model; all cached prefixes are
-    forgotten. While the engine sleeps, `/wake_up` loads them."""
-    log_operation("update_weights", caller)
-    engine = _engine(server, caller)
-    programs = await asyncio.to_thread(_program_texts, engine.model, body.path)
-    await _call(engine, "update_weights", programs=programs, timeout_s=body.timeout_s)
-    return EngineState("updated")
-
-
 async def save_session(server: ServerState, body: SessionRequest, caller: Caller) -> SessionState:
     """Writes the cached KV of a prompt to a file, from which any server of the same model can go
     on."""
@@ -163,29 +151,6 @@ async def server_info(server: ServerState, body: dict[str, Any], caller: Caller)
     return ServerInfo(
         __version__, list(names), lifecycle.phase.value, lifecycle.active, dict(server.settings)
     )
-
-
-def _program_texts(model: ModelFacts, path: str) -> dict[str, str]:
-    # Building programs takes imports that serving does not need.
-    from pagemill.engine.loading import program_texts
-    from pagemill.weights.errors import WeightsError
-    from pagemill.weights.source import ModelSource
-
-    try:
-        source = ModelSource.open(model.path, model.hf_overrides, tensors=False)
-        return program_texts(
-            source,
-            path,
-            model.max_model_len,
-            model.pooled,
-            adapters=model.adapters,
-            language_only=model.max_item_tokens == 0,
-            prompt_embeds=model.embeds_width > 0,
-            at_load=model.at_load,
-            head=model.head,
-        )
-    except (WeightsError, OSError) as error:
-        raise bad_request(f"`path` cannot be used: {error}", "path") from error
 
 
 def _engine(server: ServerState, caller: Caller) -> AsyncEngine:

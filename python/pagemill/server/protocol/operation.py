@@ -14,6 +14,7 @@ MAX_TIMEOUT_S = 3600.0
 
 Timeout = Annotated[float, Meta(ge=0, le=MAX_TIMEOUT_S)]
 PauseMode = Literal["abort", "wait", "keep"]
+Version = Annotated[str, Meta(max_length=256)]
 Path = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
@@ -56,10 +57,43 @@ class ResetRequest(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class WeightsRequest(msgspec.Struct, kw_only=True, frozen=True):
-    """Other weights of the same model: a folder of safetensors or a GGUF file of the server."""
+    """Other weights of the same model: `path`, a folder of safetensors or a GGUF file of the
+    server, or `file`, the name of a safetensors file in its `--weight-transfer-dir` with some of
+    the tensors. `weight_version`: what the weights are called from now on."""
 
-    path: Path
+    path: Path | None = None
+    file: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+    weight_version: Version | None = None
     timeout_s: Timeout = 60.0
+    request_id: str = ""
+
+
+class StartUpdate(msgspec.Struct, kw_only=True, frozen=True):
+    """`mode` and `timeout_s`: as in a pause, which lasts until `/finish_weight_update`."""
+
+    mode: PauseMode = "keep"
+    timeout_s: Timeout = 60.0
+    request_id: str = ""
+
+
+class FinishUpdate(msgspec.Struct, kw_only=True, frozen=True):
+    """`weight_version`: what the weights are called from now on."""
+
+    weight_version: Version | None = None
+    request_id: str = ""
+
+
+class NewVersion(msgspec.Struct, kw_only=True, frozen=True):
+    """What the weights are called from now on, as they are."""
+
+    new_version: Version
+    request_id: str = ""
+
+
+class TransferRequest(msgspec.Struct, kw_only=True, frozen=True):
+    """How weights are handed over: in files of a folder that trainer and server share."""
+
+    backend: Literal["file"] = "file"
     request_id: str = ""
 
 
@@ -108,11 +142,17 @@ class ProfileRequest(msgspec.Struct, kw_only=True, frozen=True):
     request_id: str = ""
 
 
+_FILES = (
+    "tensors come in safetensors files of --weight-transfer-dir, which `pagemill.rl` writes, not"
+    " through NCCL or handles of GPU memory."
+)
 RULES = FieldRules(
     unsupported={
         "tags": Unsupported(nothing, "weights and KV cache wake together."),
         "wait_for_inflight_requests": Unsupported(nothing, "send `mode`."),
         "delay_iterations": Unsupported(nothing, "a profile begins with the next step."),
+        "init_info": Unsupported(nothing, _FILES),
+        "update_info": Unsupported(nothing, _FILES),
     },
     ignored=frozenset(),
 )
@@ -121,7 +161,7 @@ RULES = FieldRules(
 class EngineState(msgspec.Struct):
     """What the engine does after the operation."""
 
-    status: Literal["sleeping", "awake", "paused", "resumed", "updated"]
+    status: Literal["sleeping", "awake", "paused", "resumed", "updated", "started", "finished"]
 
 
 class SleepState(msgspec.Struct):
@@ -169,6 +209,21 @@ class WorldSize(msgspec.Struct):
     """The number of ranks."""
 
     world_size: int
+
+
+class WeightTransfer(msgspec.Struct):
+    """The folder that trainers write to, and the most bytes of tensors in a file there."""
+
+    folder: str
+    max_bytes: int
+
+
+class WeightInfo(msgspec.Struct):
+    """What the weights are called, "" until they get a name, and whether an update was started
+    that is not finished."""
+
+    weight_version: str
+    is_updating: bool
 
 
 class ServerInfo(msgspec.Struct):
