@@ -91,6 +91,7 @@ def test_embeddings_and_heads(
 
 
 _EXPERTS = ["experts.gate_up_proj", "experts.down_proj"]
+_WHOLE_EXPERTS = {"tensor_parallel_size": 2, "enable_expert_parallel": True}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -110,7 +111,8 @@ def test_parameters_of_all_experts(family: str, parameters: list[str], tmp_path:
     check(model, peft_model(model, tmp_path, **config), tmp_path)
 
 
-def test_layers_of_single_experts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [{}, _WHOLE_EXPERTS], ids=["one_rank", "whole_experts"])
+def test_layers_of_single_experts(options: dict[str, Any], tmp_path: Path) -> None:
     model = Model(tmp_path / "model", make("qwen3_moe", tmp_path / "model"))
     merged = copy.deepcopy(model.reference)
     tensors: dict[str, torch.Tensor] = {}
@@ -133,7 +135,7 @@ def test_layers_of_single_experts(tmp_path: Path) -> None:
     (tmp_path / "adapter").mkdir()
     write_adapter(tmp_path / "adapter", tensors, r=2, lora_alpha=8)
     prompts = [model.prompt(seed, 20 + seed) for seed in range(3)]
-    with model.engine(enable_lora=True) as core:
+    with model.engine(enable_lora=True, **options) as core:
         adapters = adapters_of(core)
         adapters.load_adapter("single", str(tmp_path / "adapter"))
         number = adapters.id_of("single")
@@ -197,3 +199,11 @@ def test_ranks_have_their_parts(
 ) -> None:
     model = Model(tmp_path / "model", make(family, tmp_path / "model", changes=changes))
     check(model, peft_model(model, tmp_path, **config), tmp_path, tensor_parallel_size=2)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("family", ["qwen3_moe", "llama4", "gpt_oss"])
+def test_ranks_have_adapters_of_their_experts(family: str, tmp_path: Path) -> None:
+    model = Model(tmp_path / "model", make(family, tmp_path / "model"))
+    config = {"target_modules": ["k_proj"], "target_parameters": _EXPERTS}
+    check(model, peft_model(model, tmp_path, **config), tmp_path, **_WHOLE_EXPERTS)

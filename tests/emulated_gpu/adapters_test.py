@@ -102,8 +102,16 @@ def random_adapter(path: Path, shapes: Mapping[str, tuple[int, int]], rank: int)
     write_adapter(path, tensors, r=rank, lora_alpha=8)
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_embeddings_heads_and_experts(ranks: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        {},
+        {"tensor_parallel_size": 2},
+        {"tensor_parallel_size": 2, "enable_expert_parallel": True},
+    ],
+    ids=["one", "two", "whole-experts"],
+)
+def test_embeddings_heads_and_experts(ranks: dict[str, Any], tmp_path: Path) -> None:
     model = tmp_path / "model"
     model.mkdir()
     reference = make("qwen3_moe", model)
@@ -119,9 +127,9 @@ def test_embeddings_heads_and_experts(ranks: int, tmp_path: Path) -> None:
         }
     random_adapter(tmp_path / "adapter", shapes, rank=3)
     tokens: dict[str, list[list[int]]] = {}
-    for device, size in (("cpu", 1), ("emulated", ranks)):
-        options = {"device": device, "tensor_parallel_size": size, "dtype": "f32"}
-        options |= {"max_model_len": 64, "max_loras": 1}
+    for device, changes in (("cpu", {}), ("emulated", ranks)):
+        options = {"device": device, "dtype": "f32", "max_model_len": 64, "max_loras": 1}
+        options |= changes
         modules = [f"own={tmp_path / 'adapter'}"]
         with engine(model, lora_modules=modules, **options) as core:
             own = adapters_of(core).id_of("own")

@@ -39,12 +39,15 @@ def check_ranks(
     *,
     count: int = 2,
     partly: bool | None = None,
+    whole_experts: bool = False,
 ) -> None:
     """Ranks, two by default, compute the rows of the steps, and divide what the row of the table
-    says, or all of the model's large matrices if not `partly`. `seconds` are `SimpleBatch`'s."""
+    says, or all of the model's large matrices if not `partly`; and the experts of a layer by
+    number, if they are to have `whole_experts`. `seconds` are `SimpleBatch`'s."""
     if partly is None:
         partly = find(source.architecture).row.tensor_parallel == "partly"
-    ranks = [build(source, replace(options, shard=Shard(rank, count))) for rank in range(count)]
+    shards = [Shard(rank, count, whole_experts=whole_experts) for rank in range(count)]
+    ranks = [build(source, replace(options, shard=shard)) for shard in shards]
     assert [bool(rank.notes) for rank in ranks] == [partly] * count
     segment = _native.SharedSegment(count)
 

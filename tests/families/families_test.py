@@ -13,7 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from pagemill.models.base import ModelConfigError
 from pagemill.models.table import ARCHITECTURES
+from pagemill.ops.shard import Shard
 from pagemill.runner.build import BuildOptions, build, model_shapes
 from pagemill.weights.random_file import random_file
 from pagemill.weights.source import ModelSource
@@ -171,6 +173,15 @@ def test_greedy_tokens(case: Case) -> None:
 def test_two_ranks(case: Case) -> None:
     source = ModelSource.open(case.model.path)
     check_ranks(source, BuildOptions(), _chunks(case.prompt), case.distance)
+
+
+def test_two_ranks_with_whole_experts(case: Case) -> None:
+    source = ModelSource.open(case.model.path)
+    if "moe_route" in build(source, BuildOptions()).program_text:
+        check_ranks(source, BuildOptions(), _chunks(case.prompt), case.distance, whole_experts=True)
+        return
+    with pytest.raises(ModelConfigError, match="has no experts: leave out --enable-expert-paral"):
+        build(source, BuildOptions(shard=Shard(whole_experts=True)))
 
 
 def test_four_ranks_normalize_all_heads(tmp_path: Path) -> None:

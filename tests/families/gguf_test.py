@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from pagemill.runner.build import BuildOptions
+from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.gguf_families import GGUF_FAMILIES
 from pagemill.weights.source import ModelSource
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
@@ -197,7 +197,8 @@ ENCODERS = {
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.family)
 def test_logits(row: Row, tmp_path: Path) -> None:
-    """Whole and on two ranks. A tensor that is not read is an error, too."""
+    """Whole and on two ranks, which may have whole experts. A tensor that is not read is an error,
+    too."""
     reference = make(row.family, tmp_path, changes=row.changes)
     path = tmp_path / "model.gguf"
     write_gguf(reference, tmp_path, row.architecture, path, row.converter)
@@ -211,6 +212,10 @@ def test_logits(row: Row, tmp_path: Path) -> None:
     # Heads of qwen35 are in an order of which no rank's part is contiguous.
     partly = True if row.converter is files.QWEN3_5 else None
     check_ranks(source, BuildOptions(), request.steps, distance, partly=partly)
+    if "moe_route" in build(source, BuildOptions()).program_text:
+        check_ranks(
+            source, BuildOptions(), request.steps, distance, partly=partly, whole_experts=True
+        )
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.read_there], ids=lambda row: row.family)

@@ -80,8 +80,9 @@ def test_ranks_divide_experts_that_were_stored_transposed(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.parametrize("whole_experts", [False, True])
 @pytest.mark.parametrize("name", ["fp8", "int8", "int4"])
-def test_ranks_divide_matrices_and_experts(name: str, tmp_path: Path) -> None:
+def test_ranks_divide_matrices_and_experts(name: str, whole_experts: bool, tmp_path: Path) -> None:
     model = _model(tmp_path, "qwen3_moe")
     source = rounded(model, name, tmp_path)
     request = OneRequest(reference(model, source))
@@ -92,6 +93,7 @@ def test_ranks_divide_matrices_and_experts(name: str, tmp_path: Path) -> None:
         request.steps,
         lambda logits: request.difference(logits) / tolerance,
         partly=name != "fp8",  # two ranks would cut groups of 32 columns
+        whole_experts=whole_experts,
     )
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pagemill.ops.shard import Shard
+from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 
+from tests.families.divided import check_ranks
 from tests.parity.executors import EXECUTORS, make_executor
 from tests.parity.gguf_files import write_gguf
-from tests.parity.one_request import difference
+from tests.parity.one_request import OneRequest, difference
 from tests.parity.tiny_models import make, tiny_llama
 
 # As in tests/families: both sides take the same rounded weights and compute in f32.
@@ -73,3 +76,21 @@ def test_formats_that_are_converted(matrix_type: str, kind: str, tmp_path: Path)
     assert source.tensor("model.layers.0.mlp.down_proj.weight").dtype == matrix_type.lower()
     tolerance = TOLERANCE + (6 * CONVERTED[matrix_type] ** 0.5 if kind == "native" else 0)
     assert difference(make_executor(kind, source), reference) <= tolerance
+
+
+def test_experts_of_two_blocks_on_three_ranks(tmp_path: Path) -> None:
+    """Ranks have 4, 4 and 5 of 13 experts; of the 64 features of each, one would have none."""
+    reference = make("qwen3_moe", tmp_path)
+    write_gguf(reference, "qwen3_moe", tmp_path / "model.gguf", "Q8_0")
+    source, request = ModelSource.open(tmp_path / "model.gguf"), OneRequest(reference)
+    with pytest.raises(ValueError, match="64 in units of 32 cannot be divided among 3 ranks"):
+        build(source, BuildOptions(shard=Shard(0, 3)))
+    check_ranks(
+        source,
+        BuildOptions(),
+        request.steps,
+        lambda logits: request.difference(logits) / TOLERANCE,
+        count=3,
+        partly=True,  # 4 heads do not divide
+        whole_experts=True,
+    )

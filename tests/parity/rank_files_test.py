@@ -50,8 +50,9 @@ def test_parts_of_ranks(kind: str, tmp_path: Path) -> None:
     assert difference(make_executor(kind, ModelSource.open(tmp_path)), reference) <= TOLERANCE
 
 
-def test_other_ranks_than_saved_it(tmp_path: Path) -> None:
-    """Two take three parts: the one in the middle is divided."""
+@pytest.mark.parametrize("whole_experts", [False, True])
+def test_other_ranks_than_saved_it(whole_experts: bool, tmp_path: Path) -> None:
+    """Two take three parts: the one in the middle is divided, or experts have all of them."""
     request = OneRequest(_published(tmp_path))
     source = ModelSource.open(tmp_path)
     check_ranks(
@@ -59,6 +60,7 @@ def test_other_ranks_than_saved_it(tmp_path: Path) -> None:
         BuildOptions(),
         request.steps,
         lambda logits: request.difference(logits) / TOLERANCE,
+        whole_experts=whole_experts,
     )
 
 

@@ -76,9 +76,9 @@ def engine(
         implementation=config.model.model_impl,
     )
     ranks = config.executor.tensor_parallel_size
-    built, *others = (
-        build(source, replace(wanted, shard=Shard(rank, ranks))) for rank in range(ranks)
-    )
+    whole_experts = config.executor.enable_expert_parallel
+    shards = (Shard(rank, ranks, whole_experts=whole_experts) for rank in range(ranks))
+    built, *others = (build(source, replace(wanted, shard=shard)) for shard in shards)
     core = EngineCore.create(built, config, "float32", others, source=source)
     try:
         yield core

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from pagemill.config import EngineConfig, build
 from pagemill.engine.loading import LoadedModel, load
+from pagemill.engine.model_plan import plan_model
 
 from tests.families import families
 from tests.parity.executors import require_native
@@ -26,17 +27,19 @@ PROMPTS = [[5, 9, 100, 7, 3, 120, 64, 31, 8], [77], list(range(2, 60))]
 SHARED = [7 * i % 250 + 2 for i in range(300)]
 PROMPTS_THAT_SHARE = [[*SHARED, *end] for end in ([3], [11, 12], [40, 41, 42])]
 TOKENS = 12
+WHOLE_EXPERTS = {"enable_expert_parallel": True}
 
 
 @contextlib.contextmanager
-def engine(directory: Path, ranks: int) -> Iterator[LoadedModel]:
-    options = {
+def engine(directory: Path, ranks: int, **changes: Any) -> Iterator[LoadedModel]:
+    options: dict[str, Any] = {
         "model": str(directory),
         "max_model_len": 512,
         "kv_cache_memory_bytes": "16MiB",
         "kv_cache_dtype": "f32",
         "activation_dtype": "f32",
         "tensor_parallel_size": ranks,
+        **changes,
     }
     loaded = load(build(EngineConfig, options))
     try:
@@ -113,6 +116,44 @@ def test_stacks_of_scaled_experts_are_divided(name: str, tmp_path: Path) -> None
     _check(tmp_path / "scaled", True)
 
 
+@pytest.mark.parametrize("family", ["qwen3_moe", "deepseek_v2", "mixtral"])
+def test_two_processes_have_whole_experts(family: str, tmp_path: Path) -> None:
+    """Of 13 or 5 experts, one rank has one more. Ranks divide the width of shared experts."""
+    require_native()
+    families.make(family, tmp_path)
+    _check(tmp_path, True, **WHOLE_EXPERTS)
+
+
+def test_the_plan_counts_whole_experts(tmp_path: Path) -> None:
+    """The ranks have all experts between them, as they have all of their features."""
+    require_native()
+    families.make("qwen3_moe", tmp_path)
+    options = {"model": str(tmp_path), "max_model_len": 512}
+    one, features, experts = (
+        plan_model(build(EngineConfig, options | ranks)).weights
+        for ranks in ({}, {"tensor_parallel_size": 2}, {"tensor_parallel_size": 2} | WHOLE_EXPERTS)
+    )
+    assert one < features == experts < 1.5 * one
+
+
+def test_experts_in_one_block_are_whole(tmp_path: Path) -> None:
+    """The 40 features of an expert are in one block of 48: ranks cannot divide them."""
+    require_native()
+    families.make("qwen3_moe", tmp_path, changes={"moe_intermediate_size": 40})
+    write_scaled_experts(tmp_path, SCHEMES["fp8-block"])
+    message = "a dimension of 40 in units of 48 cannot be divided among 2 ranks"
+    with pytest.raises(ValueError, match=message), engine(tmp_path / "scaled", 2):
+        pass
+    _check(tmp_path / "scaled", True, **WHOLE_EXPERTS)
+
+
+def test_mxfp4_experts_are_whole(tmp_path: Path) -> None:
+    """With their biases."""
+    require_native()
+    write_mxfp4(tmp_path)
+    _check(tmp_path, False, **WHOLE_EXPERTS)
+
+
 # Ranks take rows and columns of packed integers; act-order columns have groups everywhere, so they
 # are expanded, with a note.
 @pytest.mark.parametrize(
@@ -162,11 +203,16 @@ def test_four_ranks_have_two_kv_heads(prompts: list[list[int]], tmp_path: Path) 
 
 
 def _check(
-    directory: Path, divided: bool, *, ranks: int = 2, prompts: list[list[int]] = PROMPTS
+    directory: Path,
+    divided: bool,
+    *,
+    ranks: int = 2,
+    prompts: list[list[int]] = PROMPTS,
+    **options: Any,
 ) -> None:
     with engine(directory, 1) as whole:
         expected = greedy(whole, prompts)
-    with engine(directory, ranks) as loaded:
+    with engine(directory, ranks, **options) as loaded:
         assert (not loaded.core.built.notes) == divided
         got = greedy(loaded, prompts)
         # Ranks then exchange the largest logit of a row instead of all.

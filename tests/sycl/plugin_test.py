@@ -47,6 +47,7 @@ def _device() -> Iterator[None]:
         ("mamba2", {}),
         ("llama", {"tensor_parallel_size": 2}),
         ("qwen3_moe", {"tensor_parallel_size": 2}),
+        ("qwen3_moe", {"tensor_parallel_size": 2, "enable_expert_parallel": True}),
     ],
     ids=[
         "llama",
@@ -57,6 +58,7 @@ def _device() -> Iterator[None]:
         "mamba2",
         "llama-ranks",
         "qwen3_moe-ranks",
+        "qwen3_moe-whole-experts",
     ],
 )
 def test_greedy_tokens_are_those_of_the_cpu(

@@ -32,7 +32,7 @@ using conformance::RunKernel;
 using conformance::TestTensor;
 using device::ThreadPool;
 
-enum class Routing { kRandom, kOneExpert, kSomeOfNone, kNone };
+enum class Routing { kRandom, kOneExpert, kSomeOfNone, kOfARank, kNone };
 
 struct Case {
   int64_t tokens;
@@ -123,6 +123,8 @@ struct Operation {
       if (c.routing == Routing::kOneExpert) id = c.experts - 1;
       // Ids outside of the range: -1 and the number of experts.
       if (c.routing == Routing::kSomeOfNone && i % 3 == 0) id = i % 2 == 0 ? c.experts : -1;
+      // Most experts belong to ranks before and after this one.
+      if (c.routing == Routing::kOfARank) id = random.Int(-2 * c.experts, 3 * c.experts);
       if (c.routing == Routing::kNone) id = -7;
       expert_of.push_back(static_cast<int32_t>(id));
     }
@@ -227,11 +229,8 @@ void CheckCase(const Case& c, const Format& format, const OpDefinition& op,
   }
 }
 
-}  // namespace
-
-void CheckGroupedLinearConformance(const OpDefinition& op, const OpDefinition& linear,
-                                   const device::Capabilities& caps) {
-  const std::vector<Case> cases = {
+std::vector<Case> Cases() {
+  return {
       {.tokens = 1, .choices = 1, .experts = 1, .heights = {1}, .k = 256, .shared = true},
       {.tokens = 1,
        .choices = 3,
@@ -259,6 +258,14 @@ void CheckGroupedLinearConformance(const OpDefinition& op, const OpDefinition& l
        .routing = Routing::kSomeOfNone,
        .misalign_bytes = 12,
        .row_padding_bytes = 8},
+      {.tokens = 40,
+       .choices = 4,
+       .experts = 3,
+       .heights = {33, 9},
+       .k = 256,
+       .shared = true,
+       .bias = true,
+       .routing = Routing::kOfARank},
       {.tokens = 3,
        .choices = 1,
        .experts = 2,
@@ -297,9 +304,15 @@ void CheckGroupedLinearConformance(const OpDefinition& op, const OpDefinition& l
        .k = 47,
        .shared = false,
        .bias = true}};
+}
+
+}  // namespace
+
+void CheckGroupedLinearConformance(const OpDefinition& op, const OpDefinition& linear,
+                                   const device::Capabilities& caps) {
   const std::vector<Format> formats = EveryFormat();
   Random random(1);
-  for (const Case& c : cases) {
+  for (const Case& c : Cases()) {
     for (const Format& format : formats) {
       const int64_t unit = format.packed != nullptr ? 32 : Info(format.dtype).block_elements;
       if (c.k % unit != 0) continue;

@@ -32,6 +32,7 @@ Status CheckMoeRoute(const OpCall& call) {
   check.IntegerAttribute("renormalize", 0, 0, 1);
   check.IntegerAttribute("logits_bias", 0, 0, 1);
   check.IntegerAttribute("groups", 1, 1, std::max<int64_t>(1, experts));
+  check.IntegerAttribute("first", 0, 0, std::max<int64_t>(1, experts) - 1);
   if (!check.ok()) return check.Result();
   const moe_route::Args args = moe_route::ToArgs(call);
   if (args.scoring == moe_route::Scoring::kSparseMixer) {
@@ -89,7 +90,8 @@ Args ToArgs(const OpCall& call) {
           .scale = static_cast<float>(attributes.Get("scale", 1)),
           .groups = groups,
           .group_choices = attributes.GetInt("group_choices", groups),
-          .group_top = attributes.GetInt("group_top", 1)};
+          .group_top = attributes.GetInt("group_top", 1),
+          .first = static_cast<int32_t>(attributes.GetInt("first", 0))};
 }
 
 }  // namespace moe_route

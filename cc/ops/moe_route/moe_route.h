@@ -7,7 +7,7 @@
 //            factors  f32 [E], missing or left out: of the weights of each expert
 //            token_ids  i32 [N], and
 //            table    f32 [V, k], missing or left out: the experts of each token id, whole numbers
-//   outputs  ids      i32 [N, k]   distinct experts, the best first
+//   outputs  ids      i32 [N, k]   distinct experts, the best first, counted from `first`
 //            weights  f32 [N, k]
 //   attributes  choices        k, at most group_choices * E / groups
 //               scoring        0 softmax over all experts, 1 sigmoid, 2 SparseMixer, 3 the square
@@ -19,6 +19,7 @@
 //               groups=1       groups of neighbouring experts, of equal size
 //               group_choices=groups  groups that experts are chosen from
 //               group_top=1    the key of a group is the sum of this many best experts: 1 or 2
+//               first=0        the expert whose id is 0; those before it have negative ids
 //   aliasing    none
 //
 //   score[e] = scoring(logits)[e]
@@ -40,8 +41,11 @@
 // experts. Among equal keys of experts or groups the lower index wins. Softmax over the chosen
 // experts alone (Mixtral, gpt-oss) is renormalize = 1.
 //
-// A NaN logit counts as -infinity for the choice, so ids are always distinct and in [0, E). If a
+// A NaN logit counts as -infinity for the choice, so ids are distinct and always name experts. If a
 // logit is NaN, or the largest is infinite, all weights of the row are NaN.
+//
+// A rank that has experts [first, first + count) counts from its first: the ids of all others are
+// outside of its stacks, and `grouped_linear` computes nothing for them.
 //
 // Source: "DeepSeek-V3 Technical Report", section 2.1.2 (bias and groups), and the routers of
 // transformers for Qwen3-MoE, Mixtral, DeepSeek-V2, DeepSeek-V4 (square roots, tables), Gemma 4
@@ -84,6 +88,7 @@ struct Args {
   int64_t groups;
   int64_t group_choices;
   int64_t group_top;
+  int32_t first;
 
   // Whether an expert counts beside a choice of SparseMixer.
   bool IsNear(float choice, float logit) const {

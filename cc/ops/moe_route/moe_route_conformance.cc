@@ -39,6 +39,7 @@ struct Case {
   double tolerance = -1;  // of SparseMixer, if not negative
   bool renormalize = false;
   double scale = 1;
+  int64_t first = 0;
   Logits logits = Logits::kRandom;
   int64_t tokens = 13;
 };
@@ -81,6 +82,7 @@ struct Operation {
     attributes.Set("groups", static_cast<double>(c.groups));
     attributes.Set("group_choices", static_cast<double>(c.group_choices));
     attributes.Set("group_top", static_cast<double>(c.group_top));
+    attributes.Set("first", static_cast<double>(c.first));
     inputs[0] = logits.view();
     if (c.bias) inputs[1] = bias.view();
     if (c.factors) inputs[2] = factors.view();
@@ -197,6 +199,19 @@ void CheckMoeRouteConformance(const OpDefinition& op, const device::Capabilities
       {.experts = 33, .choices = 3, .tolerance = 0.7, .renormalize = true, .scale = 2},
       {.experts = 16, .choices = 2, .tolerance = 0.5, .logits = Logits::kTies},
       {.experts = 6, .choices = 4, .tolerance = 0.1, .logits = Logits::kSpecial, .tokens = 60},
+      // Ids counted from one of the experts.
+      {.experts = 128, .choices = 8, .renormalize = true, .first = 64, .tokens = 67},
+      {.experts = 20,
+       .choices = 3,
+       .groups = 5,
+       .group_choices = 2,
+       .bias = true,
+       .factors = true,
+       .sigmoid = true,
+       .first = 19},
+      {.experts = 19, .choices = 5, .square_roots = true, .table = true, .first = 7},
+      {.experts = 16, .choices = 2, .tolerance = 0.5, .first = 8},
+      {.experts = 5, .choices = 3, .first = 2, .logits = Logits::kSpecial, .tokens = 60},
       {.experts = 4, .choices = 2, .tokens = 0}};
   Random random(1);
   for (const Case& c : cases) {

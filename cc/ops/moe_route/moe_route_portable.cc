@@ -139,6 +139,23 @@ void Choose(const Args& args, const Scratch& scratch, int32_t* ids) {
   }
 }
 
+// The weights of the choices `ids`; NaN unless they are `defined`.
+void Weigh(const Args& args, const float* logits, const float* scores, bool defined,
+           const int32_t* ids, float* weights) {
+  if (!defined) {
+    std::fill_n(weights, args.choices, std::numeric_limits<float>::quiet_NaN());
+    return;
+  }
+  float sum = args.renormalize ? 1e-20f : 1.0f;
+  for (int64_t j = 0; j < args.choices; ++j) {
+    weights[j] = args.scoring == Scoring::kSparseMixer ? Mix(args, logits, ids, j) : scores[ids[j]];
+    if (args.renormalize) sum += weights[j];
+  }
+  for (int64_t j = 0; j < args.choices; ++j) {
+    weights[j] = weights[j] / sum * args.FactorOf(ids[j]);
+  }
+}
+
 void RouteToken(const Args& args, int64_t row, const Scratch& scratch) {
   const float* const logits = args.logits.Row<const float>(row);
   int32_t* const ids = args.ids.Row<int32_t>(row);
@@ -152,19 +169,8 @@ void RouteToken(const Args& args, int64_t row, const Scratch& scratch) {
     MakeKeys(args, logits, scratch);
     Choose(args, scratch, ids);
   }
-  if (!std::isfinite(largest) || !known) {
-    std::fill_n(weights, args.choices, std::numeric_limits<float>::quiet_NaN());
-    return;
-  }
-  float sum = args.renormalize ? 1e-20f : 1.0f;
-  for (int64_t j = 0; j < args.choices; ++j) {
-    weights[j] = args.scoring == Scoring::kSparseMixer ? Mix(args, logits, ids, j)
-                                                       : scratch.scores[ids[j]];
-    if (args.renormalize) sum += weights[j];
-  }
-  for (int64_t j = 0; j < args.choices; ++j) {
-    weights[j] = weights[j] / sum * args.FactorOf(ids[j]);
-  }
+  Weigh(args, logits, scratch.scores, std::isfinite(largest) && known, ids, weights);
+  for (int64_t j = 0; j < args.choices; ++j) ids[j] -= args.first;
 }
 
 }  // namespace

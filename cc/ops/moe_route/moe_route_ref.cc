@@ -113,6 +113,7 @@ void RouteToken(const Args& args, int64_t row, double* scores) {
     const double weight = scores[ids[j]] / (args.renormalize ? sum : 1.0) * args.scale * factor;
     weights[j] = defined && has_number && known ? static_cast<float>(weight)
                                        : std::numeric_limits<float>::quiet_NaN();
+    ids[j] -= args.first;
   }
 }
 

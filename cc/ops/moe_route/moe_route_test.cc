@@ -109,6 +109,17 @@ TEST(MoeRoute, SparseMixerWeighsChoicesAmongTheirNeighbours) {
   ExpectNear(routed.weights, {1 / (1 + std::exp(-0.2)), 1 / (1 + std::exp(-0.3))});
 }
 
+TEST(MoeRoute, IdsCountFromTheFirstExpertOfARank) {
+  const Settings settings = {{"scoring", 0}, {"renormalize", 1}};
+  const Routed whole = Route(kLogits, 2, settings);
+  EXPECT_EQ(whole.ids, (std::vector<float>{1, 3}));
+  Settings of_rank = settings;
+  of_rank.emplace_back("first", 2);
+  const Routed routed = Route(kLogits, 2, of_rank);
+  EXPECT_EQ(routed.ids, (std::vector<float>{-1, 1}));
+  EXPECT_EQ(routed.weights, whole.weights);
+}
+
 TEST(MoeRoute, LowerNumbersWinTies) {
   EXPECT_EQ(Route({1, 2, 2, 1, 2}, 4, {{"scoring", 0}}).ids, (std::vector<float>{1, 2, 4, 0}));
   // Both sigmoids round to 1: not a tie.
@@ -138,6 +149,8 @@ TEST(MoeRoute, CheckNamesTheMismatch) {
   EXPECT_EQ(check(2, {{"scoring", 0}, {"groups", 3}}).message(),
             "moe_route: 8 experts are not a multiple of 3 groups");
   EXPECT_FALSE(check(2, {}).ok()) << "no scoring";
+  EXPECT_TRUE(check(2, {{"scoring", 0}, {"first", 7}}).ok());
+  EXPECT_FALSE(check(2, {{"scoring", 0}, {"first", 8}}).ok());
   EXPECT_FALSE(check(2, {{"scoring", 0}, {"groups", 4}, {"group_choices", 5}}).ok());
   EXPECT_TRUE(check(2, {{"scoring", 2}}).ok());
   EXPECT_FALSE(check(2, {{"scoring", 4}}).ok());

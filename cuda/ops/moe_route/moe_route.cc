@@ -28,6 +28,7 @@ struct Router {
   bool logits_bias, renormalize;
   float scale;
   int groups, group_choices, group_top;
+  int first;
   const int32_t* token_ids;  // with `table`
   Rows<const float> table;   // null if there is none
 
@@ -180,7 +181,7 @@ struct TokenRouter {
     ForOwn(router.choices, [&](int j) {  // those that the lane has stored
       const float factor =
           router.factors == nullptr ? router.scale : router.scale * router.factors[ids[j]];
-      to_ids[j] = ids[j];
+      to_ids[j] = ids[j] - router.first;
       weights[j] = defined ? chosen[j] / (router.renormalize ? sum : 1) * factor : NAN;
     });
   }
@@ -222,6 +223,7 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
                          static_cast<int>(args.groups),
                          static_cast<int>(args.group_choices),
                          static_cast<int>(args.group_top),
+                         args.first,
                          args.has_table() ? args.token_ids.Data<const int32_t>() : nullptr,
                          args.has_table() ? RowsOf<const float>(args.table) : Rows<const float>{}};
   const int64_t tokens = args.logits.shape[0];

@@ -42,6 +42,18 @@ def test_a_token_takes_some_of_the_experts() -> None:
     assert work.bytes_of_step(1000) == pytest.approx(8 * one)
 
 
+def test_a_rank_has_some_of_the_experts() -> None:
+    """4 of 16: a token takes a half of one of them in the mean."""
+    route = "f32[1021,16] - -> i32[1021,2] f32[1021,2]"
+    operands = "f32[1021,64] i32[1021,2] bf16[4,96,64] - -> f32[1021,2,96]"
+    work = ModelWork.of_choices(
+        [("moe_route", route, "portable", 1), ("grouped_linear", operands, "avx512", 1)]
+    )
+    assert work.weight_bytes == 96 * 64 * 2 / 2
+    assert work.operations(10, 1) == {"avx512": 10 * 2 * 96 * 64 / 2}
+    assert work.bytes_of_step(1000) == pytest.approx(4 * 96 * 64 * 2)
+
+
 X86: list[Peak] = [
     ("portable", "f32", "registers"),
     ("avx2", "f32", "registers"),

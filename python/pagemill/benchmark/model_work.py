@@ -1,7 +1,7 @@
 """What one step of a model has to read and to multiply, whatever the kernels: for limits.
 
 Counted are the weights of matrix multiplications; of experts, those that the step's tokens take if
-they choose at random.
+they choose at random, and of these the ones that the first rank has.
 Attention, norms and activations are left out, so a limit that follows from this is never too low.
 Only rows whose logits are requested go through the vocabulary projection.
 """
@@ -71,11 +71,14 @@ class ModelWork:
     def of_choices(cls, choices: Iterable[tuple[str, str, str, int]]) -> ModelWork:
         """Reads the work from `_native.kernel_choices`, asked with `_TOKENS` and `_LOGITS_ROWS`."""
         found: list[Multiplication] = []
+        routed = 0  # experts of a layer, of which the program may have a part
         for op, operands, kernel, count in choices:
             if op == "embedding":  # gathers rows
                 continue
             inputs = operands.partition("->")[0].split()
-            found += _multiplications(inputs, kernel, count)
+            if op == "moe_route" and (logits := _OPERAND.fullmatch(inputs[0])):
+                routed = max(routed, int(logits.group(2).split(",")[-1]))
+            found += _multiplications(inputs, kernel, count, routed)
         return cls(tuple(found))
 
 
@@ -104,9 +107,11 @@ def model_work(config: EngineConfig) -> ModelWork | None:
     return ModelWork.of_choices(_native.kernel_choices(model.built.program_text, model.options))
 
 
-def _multiplications(inputs: Sequence[str], kernel: str, count: int) -> list[Multiplication]:
-    """One for each operand that is a matrix of weights, or a stack of them: with no dimension that
-    is the step's."""
+def _multiplications(
+    inputs: Sequence[str], kernel: str, count: int, routed: int
+) -> list[Multiplication]:
+    """One for each operand that is a matrix of weights, or a stack of some of the `routed` experts:
+    with no dimension that is the step's."""
     from pagemill.ops.dtypes import DTYPES
 
     if not inputs or not (rows := re.match(r"\w+\[(\d+)", inputs[0])):
@@ -126,15 +131,17 @@ def _multiplications(inputs: Sequence[str], kernel: str, count: int) -> list[Mul
         # The cache of attention is a matrix of blocks: one here, and none is a weight.
         if dtype not in DTYPES or outputs == 1 or bool(stack) != bool(choices):
             continue
-        times = count * max(choices, 1)
-        share = choices / stack[0] if choices else 1.0
+        times, share = float(count), 1.0
+        if choices:
+            share = choices / max(routed, stack[0])
+            times *= share * stack[0]
         info = DTYPES[dtype]
         row_bytes = math.ceil(depth / info.block_elements) * info.block_bytes
         found.append(
             Multiplication(
                 kernel=kernel,
-                weight_bytes=times * outputs * row_bytes,
-                operations_per_row=2 * times * outputs * depth,
+                weight_bytes=round(times * outputs * row_bytes),
+                operations_per_row=round(2 * times * outputs * depth),
                 per_token=step_rows != _LOGITS_ROWS,
                 share=share,
             )

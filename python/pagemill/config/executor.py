@@ -50,6 +50,13 @@ class ExecutorConfig:
         unit="ranks",
         allowed=Range(1, 64),
     )
+    enable_expert_parallel: bool = option(
+        False,
+        "With several ranks, each has whole experts of a mixture instead of a part of every expert:"
+        " for experts whose width does not divide among ranks, such as those in few blocks with a"
+        " scale each, and matrices that stay large enough to compute fast. A step takes as long as"
+        " the rank whose experts are chosen most often.",
+    )
     dtype: str = option(
         "auto",
         "Type of activations, the values between operations. auto: f32, which is fast on CPUs;"

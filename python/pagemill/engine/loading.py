@@ -123,7 +123,9 @@ def build_ranks(
         draft_states=states,
         refused_media=config.refused_media,
     )
-    return tuple(build(source, replace(options, shard=Shard(rank, ranks))) for rank in range(ranks))
+    whole_experts = config.executor.enable_expert_parallel
+    shards = (Shard(rank, ranks, whole_experts=whole_experts) for rank in range(ranks))
+    return tuple(build(source, replace(options, shard=shard)) for shard in shards)
 
 
 def build_options(config: ModelConfig) -> BuildOptions:

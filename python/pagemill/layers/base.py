@@ -79,12 +79,14 @@ class Weights(Protocol):
         shape: tuple[int, int, int],
         *,
         stripe: Stripe = EVERY_ROW,
+        matrices: Part | None = None,
         rows: Part | None = None,
         columns: Part | None = None,
     ) -> Tensor:
-        """The weights of all experts, `shape` [experts, out, in], or a part of each, in the tensor
-        `name`, which has `stripe.count` such weights row by row in turn. It is stored transposed,
-        [experts, in, stripe.count * out]; or in MXFP4, which is not transposed."""
+        """The weights of all experts, `shape` [experts, out, in], or some of these `matrices`, or a
+        part of each, in the tensor `name`, which has `stripe.count` such weights row by row in
+        turn. It is stored transposed, [experts, in, stripe.count * out]; or in MXFP4, which is not
+        transposed."""
         ...
 
     def turned_vectors(
@@ -93,9 +95,11 @@ class Weights(Protocol):
         shape: tuple[int, int],
         *,
         stripe: Stripe = EVERY_ROW,
+        matrices: Part | None = None,
         part: Part | None = None,
     ) -> Tensor:
-        """The biases of `turned_stack`, f32 `shape` [experts, out], or a part of each."""
+        """The biases of `turned_stack`, f32 `shape` [experts, out], or those of some `matrices`, or
+        a part of each."""
         ...
 
     def adapted(

@@ -47,8 +47,8 @@ def moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
     """x [N, H] -> the weighted sum of down(act(gate(x)) * up(x)) of each token's experts, [N, H],
     plus the shared experts.
 
-    Weights: the router and its bias, `<prefix>.experts` and the shared layer, of which ranks divide
-    the intermediate dimension.
+    Weights: the router and its bias, `<prefix>.experts` and the shared layer. Ranks divide the
+    intermediate dimension of both, or the experts (`Shard.whole_experts`) and that of the shared.
     """
     y = chosen_experts(weights, prefix, x, route(weights, prefix, x, experts), experts)
     if not experts.shared:
@@ -58,7 +58,8 @@ def moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
 
 
 def route(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> tuple[Tensor, Tensor]:
-    """x [N, H] -> the experts that each row chooses, and their shares: i32 and f32 [N, choices].
+    """x [N, H] -> the experts that each row chooses, counted from the first that this rank has, and
+    their shares: i32 and f32 [N, choices].
 
     Weights: the router and its bias.
     """
@@ -81,7 +82,8 @@ def chosen_experts(
     count, modules = experts.count, [name for name in (experts.gate, experts.up) if name]
     names, saved = f"{prefix}.experts", _saved_parts(weights, f"{prefix}.experts", experts)
     block = _block_elements(weights, names, f"{experts.down}{saved[0][0]}")
-    part = weights.shard.part(experts.intermediate, block)
+    shard = weights.shard
+    matrices, part = shard.experts(count), shard.expert_features(experts.intermediate, block)
     sums: list[Tensor] = []
     for rank, stored in saved:
         begin, end = max(part.begin, stored.begin), min(part.end, stored.end)
@@ -92,13 +94,20 @@ def chosen_experts(
             continue
         own = Part(begin - stored.begin, end - stored.begin, stored.size)
         shape = (count, own.total, x.width)
-        wide = [weights.stack(names, f"{name}{rank}", shape, rows=own) for name in modules]
-        shape = (count, x.width, own.total)
-        down = weights.stack(names, f"{experts.down}{rank}", shape, columns=own)
+        wide = [
+            weights.stack(names, f"{name}{rank}", shape, matrices=matrices, rows=own)
+            for name in modules
+        ]
+        shape, name = (count, x.width, own.total), f"{experts.down}{rank}"
+        down = weights.stack(names, name, shape, matrices=matrices, columns=own)
         adapted = _Adapted(weights, experts, Part(begin, end, part.total), prefix)
         sums.append(run_experts(x, chosen, wide, down, experts, adapted))
-    y = functools.reduce(ops.add, sums)
-    return y if part.whole else ops.all_reduce(y, shard=weights.shard)
+    return sum_of_ranks(weights, functools.reduce(ops.add, sums))
+
+
+def sum_of_ranks(weights: Weights, y: Tensor) -> Tensor:
+    """The sum of what each rank computes of the experts, [N, H]."""
+    return y if weights.shard.ranks == 1 else ops.all_reduce(y, shard=weights.shard)
 
 
 def _saved_parts(weights: Weights, names: str, experts: Experts) -> list[tuple[str, Part]]:
@@ -162,18 +171,17 @@ def packed_experts(
 ) -> Tensor:
     """As `chosen_experts`, with stacks of all experts under `names` in `prefix`."""
     count, inner = experts.count, experts.intermediate
-    part = weights.shard.part(inner, weights.block_elements(f"{prefix}.{names.down}.weight"))
+    shard, block = weights.shard, weights.block_elements(f"{prefix}.{names.down}.weight")
+    matrices, part = shard.experts(count), shard.expert_features(inner, block)
     wide = (count, 2 * inner, x.width)
     wide_stacks = [
-        weights.stack(
-            prefix, names.up, wide, rows=Part(first + part.begin, first + part.end, 2 * inner)
-        )
+        weights.stack(prefix, names.up, wide, matrices=matrices, rows=part.within(2 * inner, first))
         for first in (0, inner)
     ]
-    down = weights.stack(prefix, names.down, (count, x.width, inner), columns=part)
+    shape = (count, x.width, inner)
+    down = weights.stack(prefix, names.down, shape, matrices=matrices, columns=part)
     adapted = _Adapted(weights, experts, part, prefix, names)
-    y = run_experts(x, chosen, wide_stacks, down, experts, adapted)
-    return y if part.whole else ops.all_reduce(y, shard=weights.shard)
+    return sum_of_ranks(weights, run_experts(x, chosen, wide_stacks, down, experts, adapted))
 
 
 def choose(
@@ -191,14 +199,16 @@ def choose(
     if experts.logits_cap:
         bounded = ops.scale(logits, 1 / experts.logits_cap)
         logits = ops.scale(ops.activation(bounded, ops.ActivationKind.TANH), experts.logits_cap)
-    ids, shares = ops.moe_route(logits, experts.routing, bias, factors, table=table)
+    first = weights.shard.experts(experts.count).begin
+    ids, shares = ops.moe_route(logits, experts.routing, bias, factors, table=table, first=first)
     return name_in_layer(ids, EXPERTS), shares
 
 
 @dataclass(frozen=True, slots=True)
 class _Adapted:
-    """Applies adapters to the layers of experts in `prefix`, of which this rank computes `part`.
-    They know them as modules of single experts, or by the parameters `names` of all."""
+    """Applies adapters to the layers of experts in `prefix`, of which this rank computes the `part`
+    of the features. They know them as modules of single experts, or by the parameters `names` of
+    all."""
 
     weights: Weights
     experts: Experts
@@ -232,7 +242,7 @@ class _Adapted:
         if not dot:
             owner, parameter = fused, "weight"
         return ExpertLayer(
-            count=self.experts.count,
+            experts=self.weights.shard.experts(self.experts.count),
             container=f"{self.prefix}.experts",
             module=module,
             owner=f"{self.prefix}.{owner}",

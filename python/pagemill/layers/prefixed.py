@@ -78,11 +78,13 @@ class PrefixedWeights:
         shape: tuple[int, int, int],
         *,
         stripe: Stripe = EVERY_ROW,
+        matrices: Part | None = None,
         rows: Part | None = None,
         columns: Part | None = None,
     ) -> Tensor:
+        name = self._named(name)
         return self._whole.turned_stack(
-            self._named(name), shape, stripe=stripe, rows=rows, columns=columns
+            name, shape, stripe=stripe, matrices=matrices, rows=rows, columns=columns
         )
 
     def turned_vectors(
@@ -91,9 +93,11 @@ class PrefixedWeights:
         shape: tuple[int, int],
         *,
         stripe: Stripe = EVERY_ROW,
+        matrices: Part | None = None,
         part: Part | None = None,
     ) -> Tensor:
-        return self._whole.turned_vectors(self._named(name), shape, stripe=stripe, part=part)
+        name = self._named(name)
+        return self._whole.turned_vectors(name, shape, stripe=stripe, matrices=matrices, part=part)
 
     def adapted(
         self,

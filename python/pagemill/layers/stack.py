@@ -3,9 +3,9 @@
     x = stack(weights, x, sizes.layers, lambda layer, x: self._layer(weights, layer, x, rotary))
 
 The value after layer i is `layer.<i>` in the program, the experts that it chooses for each token
-are `experts.<i>`, and the tokens that its sparse attention chooses `chosen.<i>`. These names are
-used to divide a program into stages (`ops/cut.py`) and to return hidden states and choices from a
-step.
+are `experts.<i>` (counted from the first that the rank has, which is 0 on rank 0), and the tokens
+that its sparse attention chooses `chosen.<i>`. These names are used to divide a program into stages
+(`ops/cut.py`) and to return hidden states and choices from a step.
 """
 
 from __future__ import annotations

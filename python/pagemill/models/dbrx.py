@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from pagemill import ops
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
-from pagemill.layers.moe import Experts, choose, run_experts
+from pagemill.layers.moe import Experts, choose, run_experts, sum_of_ranks
 from pagemill.models.base import Config, ModelConfigError
 from pagemill.models.config_keys import Defaults, Renamed, activation, number, positive_int
 from pagemill.models.decoder import Decoder, DecoderNames
@@ -75,11 +74,12 @@ class DbrxModel(Decoder):
         prefix, experts = f"{self.prefix(layer)}.ffn", self._experts
         chosen = choose(weights, f"{prefix}.router.layer", x, experts)
         name, count, inner = f"{prefix}.experts.mlp", experts.count, experts.intermediate
-        part = weights.shard.part(inner)
-        wide = [weights.stack(name, up, (count, inner, x.width), rows=part) for up in ("w1", "v1")]
-        down = weights.turned_stack(f"{name}.w2", (count, x.width, inner), columns=part)
-        y = run_experts(x, chosen, wide, down, experts)
-        return y if part.whole else ops.all_reduce(y, shard=weights.shard)
+        own, part = weights.shard.experts(count), weights.shard.expert_features(inner)
+        shape = (count, inner, x.width)
+        wide = [weights.stack(name, up, shape, matrices=own, rows=part) for up in ("w1", "v1")]
+        shape = (count, x.width, inner)
+        down = weights.turned_stack(f"{name}.w2", shape, matrices=own, columns=part)
+        return sum_of_ranks(weights, run_experts(x, chosen, wide, down, experts))
 
 
 def _part(config: Config, key: str) -> Config:

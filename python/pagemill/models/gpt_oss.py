@@ -10,10 +10,13 @@ experts together, transposed, and gate and up row by row in turn, or in MXFP4 (`
 
 from __future__ import annotations
 
+import functools
+
 from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.linear import linear
+from pagemill.layers.moe import sum_of_ranks
 from pagemill.layers.stack import EXPERTS, name_in_layer
 from pagemill.models.base import Config, ModelConfigError
 from pagemill.models.config_keys import flag, number, positive_int, windows_by_type
@@ -50,35 +53,32 @@ class GptOssModel(Decoder):
         name = f"{self.prefix(layer)}.mlp"
         logits = linear(weights, f"{name}.router", x, (self._count,), bias=True, dtype="f32")
         # The softmax of the chosen logits is that of all, divided by the sum of the chosen.
-        ids, shares = ops.moe_route(logits, self._routing)
+        first = weights.shard.experts(self._count).begin
+        ids, shares = ops.moe_route(logits, self._routing, first=first)
         y = self._experts(weights, f"{name}.experts", x, name_in_layer(ids, EXPERTS))
-        y = ops.moe_combine(y, shares)
-        return y if self._part(weights).whole else ops.all_reduce(y, shard=weights.shard)
-
-    def _part(self, weights: Weights) -> Part:
-        """The features of an expert that this rank computes."""
-        return weights.shard.part(self.sizes.intermediate_size, _GROUP)
+        return sum_of_ranks(weights, ops.moe_combine(y, shares))
 
     def _experts(self, weights: Weights, name: str, x: Tensor, ids: Tensor) -> Tensor:
         """x [N, H], ids [N, choices] -> this rank's part of the result of each row's experts, [N,
         choices, H]."""
-        part = self._part(weights)
-        count, inner, hidden = self._count, part.total, x.width
+        count, inner, hidden = self._count, self.sizes.intermediate_size, x.width
+        shard = weights.shard
+        own, part = shard.experts(count), shard.expert_features(inner, _GROUP)
+        vectors = functools.partial(weights.turned_vectors, matrices=own)
 
         def wide(stripe: Stripe) -> tuple[Tensor, Tensor]:
             fused, shape = f"{name}.gate_up_proj", (count, inner, hidden)
             if not self._fused:
                 module = "gate_proj" if stripe == _GATE else "up_proj"
-                bias = weights.turned_vectors(f"{name}.{module}.bias", shape[:2], part=part)
-                return weights.stack(name, module, shape, rows=part), bias
-            weight = weights.turned_stack(fused, shape, stripe=stripe, rows=part)
-            bias = weights.turned_vectors(f"{fused}_bias", shape[:2], stripe=stripe, part=part)
-            return weight, bias
+                weight = weights.stack(name, module, shape, matrices=own, rows=part)
+                return weight, vectors(f"{name}.{module}.bias", shape[:2], part=part)
+            weight = weights.turned_stack(fused, shape, stripe=stripe, matrices=own, rows=part)
+            return weight, vectors(f"{fused}_bias", shape[:2], stripe=stripe, part=part)
 
         (gate, gate_bias), (up, up_bias) = wide(_GATE), wide(_UP)
         gate, up = ops.grouped_linear(x, ids, gate, up, biases=(gate_bias, up_bias))
         gate, up = (
-            weights.adapted_experts(self._layer(name, stripe, part, hidden), ids, x, y, rows=part)
+            weights.adapted_experts(_layer(name, stripe, own, part, hidden), ids, x, y, rows=part)
             for stripe, y in ((_GATE, gate), (_UP, up))
         )
         y = ops.gated_activation(
@@ -86,29 +86,30 @@ class GptOssModel(Decoder):
         )
         shape = (count, hidden, inner)
         if self._fused:
-            down = weights.turned_stack(f"{name}.down_proj", shape, columns=part)
+            down = weights.turned_stack(f"{name}.down_proj", shape, matrices=own, columns=part)
         else:
-            down = weights.stack(name, "down_proj", shape, columns=part)
+            down = weights.stack(name, "down_proj", shape, matrices=own, columns=part)
         bias, bias_name = None, f"{name}.down_proj{'_' if self._fused else '.'}bias"
-        if weights.shard.rank == 0:  # which adds it once to the sum
-            bias = weights.turned_vectors(bias_name, (count, hidden))
+        if shard.whole_experts or shard.rank == 0:  # which adds it once to the sum
+            bias = vectors(bias_name, (count, hidden))
         else:
             weights.claim(bias_name)
         (z,) = ops.grouped_linear(y, ids, down, biases=(bias,))
         rows = Part(0, hidden, hidden)
-        layer = ExpertLayer(count, name, "down_proj", name, "down_proj", rows, inner)
+        layer = ExpertLayer(own, name, "down_proj", name, "down_proj", rows, inner)
         return weights.adapted_experts(layer, ids, y, z, columns=part)
 
-    def _layer(self, name: str, stripe: Stripe, part: Part, features: int) -> ExpertLayer:
-        """Gate or up as adapters know it: `part` of its rows, in turn with those of the other."""
-        turns = stripe.count
-        return ExpertLayer(
-            count=self._count,
-            container=name,
-            module="gate_proj" if stripe == _GATE else "up_proj",
-            owner=name,
-            parameter="gate_up_proj",
-            rows=Part(turns * part.begin + stripe.index, turns * part.end, turns * part.total),
-            features=features,
-            step=turns,
-        )
+
+def _layer(name: str, stripe: Stripe, experts: Part, part: Part, features: int) -> ExpertLayer:
+    """Gate or up as adapters know it: `part` of its rows, in turn with those of the other."""
+    turns = stripe.count
+    return ExpertLayer(
+        experts=experts,
+        container=name,
+        module="gate_proj" if stripe == _GATE else "up_proj",
+        owner=name,
+        parameter="gate_up_proj",
+        rows=Part(turns * part.begin + stripe.index, turns * part.end, turns * part.total),
+        features=features,
+        step=turns,
+    )

@@ -16,6 +16,7 @@ from pagemill.layers.base import Weights
 from pagemill.layers.decoder import QkNorm, rotary_attention
 from pagemill.layers.linear import linear
 from pagemill.layers.mlp import mlp
+from pagemill.layers.moe import sum_of_ranks
 from pagemill.layers.rotary import QueryGrowth, Rotary
 from pagemill.layers.stack import EXPERTS, name_in_layer
 from pagemill.models.base import Config, ModelConfigError
@@ -97,20 +98,23 @@ class Llama4Model(Decoder):
     def _chosen_expert(self, weights: Weights, name: str, x: Tensor) -> Tensor:
         """x [N, H] -> the result of each row's expert on the row times its share, [N, H]."""
         logits = linear(weights, f"{name}.router", x, (self._count,), dtype="f32")
-        ids, shares = ops.moe_route(logits, self._routing)
+        shard = weights.shard
+        own = shard.experts(self._count)
+        ids, shares = ops.moe_route(logits, self._routing, first=own.begin)
         ids = name_in_layer(ids, EXPERTS)
         inner, hidden = self.sizes.intermediate_size, x.width
-        part, experts = weights.shard.part(inner), f"{name}.experts"
+        part, experts = shard.expert_features(inner), f"{name}.experts"
 
         def layer(module: str, parameter: str, rows: Part, features: int) -> ExpertLayer:
             return ExpertLayer(
-                self._count, experts, module, experts, parameter, rows, features, turned=True
+                own, experts, module, experts, parameter, rows, features, turned=True
             )
 
         def wide(module: str, first: int, x: Tensor) -> Tensor:
             rows = Part(first + part.begin, first + part.end, 2 * inner)
             shape = (self._count, 2 * inner, hidden)
-            weight = weights.turned_stack(f"{experts}.gate_up_proj", shape, rows=rows)
+            fused = f"{experts}.gate_up_proj"
+            weight = weights.turned_stack(fused, shape, matrices=own, rows=rows)
             (y,) = ops.grouped_linear(x, ids, weight)
             adapted = layer(module, "gate_up_proj", rows, hidden)
             return weights.adapted_experts(adapted, ids, x, y, rows=part)
@@ -120,12 +124,11 @@ class Llama4Model(Decoder):
         up = wide("up_proj", inner, x)
         y = ops.gated_activation(gate, up, self.activation)
         shape = (self._count, hidden, inner)
-        down = weights.turned_stack(f"{experts}.down_proj", shape, columns=part)
+        down = weights.turned_stack(f"{experts}.down_proj", shape, matrices=own, columns=part)
         adapted = layer("down_proj", "down_proj", Part(0, hidden, hidden), inner)
         (z,) = ops.grouped_linear(y, ids, down)
         z = weights.adapted_experts(adapted, ids, y, z, columns=part)
-        z = ops.moe_combine(z, shares)
-        return z if part.whole else ops.all_reduce(z, shard=weights.shard)
+        return sum_of_ranks(weights, ops.moe_combine(z, shares))
 
 
 def _rotates(config: Config, layers: int) -> list[bool]:

@@ -84,7 +84,8 @@ class LongcatFlashModel(Decoder):
         experts, total = self._experts, self._experts.count + self._idle
         logits = linear(weights, f"{prefix}.router.classifier", x, (total,), dtype="f32")
         bias = weights.vector(f"{prefix}.router.e_score_correction_bias", total)
-        ids, shares = ops.moe_route(logits, experts.routing, bias)
+        first = weights.shard.experts(experts.count).begin
+        ids, shares = ops.moe_route(logits, experts.routing, bias, first=first)
         # Ids behind the experts' choose no matrix, which gives zero.
         chosen = name_in_layer(ids, EXPERTS), shares
         y = chosen_experts(weights, prefix, x, chosen, experts)

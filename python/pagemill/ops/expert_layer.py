@@ -9,12 +9,12 @@ from pagemill.ops.shard import Part
 
 @dataclass(frozen=True, slots=True)
 class ExpertLayer:
-    """A layer of `count` experts: the modules `<container>.<number>.<module>`, or rows of
-    `parameter`, which the module `owner` has for all experts: every `step`-th of `rows`, whose
-    total is how many the parameter has. It makes something of `features`. `turned`: adapters take
-    the rows of the stored parameter, [experts, features, rows], for its outputs."""
+    """A layer of the `experts` that a rank has: the modules `<container>.<number>.<module>`, or
+    rows of `parameter`, which the module `owner` has for all experts: every `step`-th of `rows`,
+    whose total is how many the parameter has. It makes something of `features`. `turned`: adapters
+    take the rows of the stored parameter, [experts, features, rows], for its outputs."""
 
-    count: int
+    experts: Part
     container: str
     module: str
     owner: str

@@ -77,13 +77,15 @@ def moe_route(
     factors: Tensor | None = None,
     *,
     table: tuple[Tensor, Tensor] | None = None,
+    first: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """logits f32 [N, experts], bias and factors f32 [experts] -> ids i32 and weights f32 [N,
     choices].
 
     `bias` is added to scores, or logits, for the choice, not for the weights; `factors` multiply
     the weights of each expert. `table` are token ids i32 [N] and the experts of each id, f32
-    [vocabulary, choices], which are taken whatever the logits.
+    [vocabulary, choices], which are taken whatever the logits. Ids count from the expert `first`:
+    those before it are negative.
 
     Raises:
         ShapeError: the operands do not fit.
@@ -101,6 +103,8 @@ def moe_route(
     available = experts // routing.groups * (routing.group_choices or routing.groups)
     if not 1 <= routing.choices <= available <= experts:
         raise ShapeError(f"moe_route: cannot choose {routing.choices} of {available} experts")
+    if not 0 <= first < experts:
+        raise ShapeError(f"moe_route: ids cannot count from expert {first} of {experts}")
     shape = (logits.rows, routing.choices)
     operands: list[Operand] = [logits, bias]
     if factors is not None or table is not None:
@@ -117,8 +121,11 @@ def moe_route(
                 f" {format_shape(token_ids.shape)}"
             )
         operands += [token_ids, experts_of]
+    attributes = routing.attributes()
+    if first:
+        attributes.append(("first", first))
     ids, weights = logits.trace.emit(
-        "moe_route", operands, [(shape, "i32"), (shape, "f32")], routing.attributes()
+        "moe_route", operands, [(shape, "i32"), (shape, "f32")], attributes
     )
     return ids, weights
 
@@ -162,7 +169,7 @@ def reference(
     weights = torch.where(defined, weights * attributes.get("scale", 1.0), torch.nan)
     if len(inputs) > 2 and inputs[2] is not None:
         weights = weights * inputs[2].float()[ids]
-    return ids.to(torch.int32), weights
+    return ids.to(torch.int32) - int(attributes.get("first", 0)), weights
 
 
 def _mixed(logits: torch.Tensor, ids: torch.Tensor, tolerance: float) -> torch.Tensor:

@@ -189,6 +189,12 @@ def test_a_router_gives_ids_and_weights():
     }
 
 
+def test_ids_count_from_the_first_expert_of_a_rank():
+    v = Values()
+    ops.moe_route(v.f32("tokens", 8), ops.Routing(2), first=4)
+    assert dict(v.trace.program.ops[0].attributes)["first"] == 4
+
+
 def test_heads_of_a_scan_lie_in_their_groups():
     v = Values()
     xbc, dt = v.act("tokens", 4 * 3 + 2 * 2 * 5), v.act("tokens", 4)
@@ -504,6 +510,7 @@ BAD: list[tuple[Callable[[Values], object], str]] = [
     ),
     (lambda v: ops.moe_route(v.act("tokens", 4), ops.Routing(2)), "logits .* is act"),
     (lambda v: ops.moe_route(v.f32("tokens", 4), ops.Routing(5)), "cannot choose 5 of 4 experts"),
+    (lambda v: ops.moe_route(v.f32("tokens", 4), ops.Routing(2), first=4), "from expert 4 of 4"),
     (
         lambda v: ops.moe_route(
             v.f32("tokens", 4), ops.Routing(2, ops.Scoring.SPARSE_MIXER, groups=2)

@@ -257,6 +257,14 @@ def test_moe_route_adds_the_bias_to_logits():
     torch.testing.assert_close(weights, logits[:, [1, 3]].sigmoid())
 
 
+def test_moe_route_counts_from_the_first_expert_of_a_rank():
+    logits = _random(9, 6)
+    ids, weights = _run("moe_route", logits, None, choices=3, scoring=0)
+    counted, same = _run("moe_route", logits, None, choices=3, scoring=0, first=2)
+    assert torch.equal(counted, ids - 2)
+    assert torch.equal(same, weights)
+
+
 def test_moe_route_mixes_choices_with_what_is_near_them():
     """3.8 is within 10 % of 4, 3.5 is not, and is within 10 % of 3.8, the second choice."""
     logits = torch.tensor([[3.5, 4, 3.8, -4], [-1, -5, -1, -1]])

@@ -61,7 +61,8 @@ EVERY_ROW = Stripe()
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Rank `rank` of a group of `ranks` along `axis`; by default the only one.
+    """Rank `rank` of a group of `ranks` along `axis`; by default the only one. With
+    `whole_experts`, ranks divide the experts of a layer by number; else the features of each.
 
     Raises:
         ValueError: there is no such rank.
@@ -70,10 +71,34 @@ class Shard:
     rank: int = 0
     ranks: int = 1
     axis: Axis = Axis.TENSOR
+    whole_experts: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.ranks:
             raise ValueError(f"a group of {self.ranks} ranks has no rank {self.rank}")
+
+    def experts(self, count: int) -> Part:
+        """The experts that this rank has of a layer's `count`.
+
+        Raises:
+            ValueError: ranks have whole experts, and there are fewer experts than ranks.
+        """
+        if not self.whole_experts:
+            return Part(0, count, count)
+        if count < self.ranks:
+            raise ValueError(
+                f"{count} experts cannot be divided among {self.ranks} ranks: leave out"
+                f" --enable-expert-parallel, or use --tensor-parallel-size {count} or less"
+            )
+        return self.part(count)
+
+    def expert_features(self, total: int, unit: int = 1) -> Part:
+        """This rank's part of the `total` features of each expert that it has, in units as `part`.
+
+        Raises:
+            ValueError: there are fewer units than ranks.
+        """
+        return Part(0, total, total) if self.whole_experts else self.part(total, unit)
 
     def part(self, total: int, unit: int = 1) -> Part:
         """This rank's part of a dimension of `total`, in whole units of `unit` (the last part may

@@ -22,6 +22,16 @@ def test_parts_tile_the_dimension_in_whole_units(ranks: int, total: int, unit: i
     assert max(sizes) - min(sizes) <= 1
 
 
+def test_ranks_divide_the_features_of_experts_or_the_experts():
+    assert Shard(1, 2).experts(5) == Part(0, 5, 5)
+    assert Shard(1, 2).expert_features(96, 32) == Part(32, 96, 96)
+    ranks = [Shard(rank, 2, whole_experts=True) for rank in range(2)]
+    assert [rank.experts(5) for rank in ranks] == [Part(0, 2, 5), Part(2, 5, 5)]
+    assert ranks[1].expert_features(96, 128) == Part(0, 96, 96)
+    with pytest.raises(ValueError, match="1 experts .* 2 ranks: leave out --enable-expert-parall"):
+        ranks[0].experts(1)
+
+
 def test_a_group_of_one_has_the_whole():
     assert Shard().part(7, 4) == Part(0, 7, 7)
     assert Shard().part(7).whole

@@ -97,7 +97,7 @@ class WeightBinder:
 
     def claim_all(self, other: WeightBinder) -> None:
         """Marks the tensors that another program of the same model uses."""
-        self._tensors.claimed |= other._tensors.claimed
+        self._tensors.claim_all(other._tensors)
 
     def block_elements(self, name: str) -> int:
         """The number of elements of a row of the matrix `name` that are stored together.
@@ -200,9 +200,10 @@ class WeightBinder:
         stem, end = f"{experts}.", f".{module}"
         if self._is_divided(f"{experts}.{module}"):
             stem, end = f"{experts}.{module}.", ""
-        parts = [
-            self.linear(f"{stem}{i}{end}", shape[1:], rows=rows, columns=columns) for i in chosen
-        ]
+        modules = [f"{stem}{i}{end}" for i in range(shape[0])]
+        own = [modules[i] for i in chosen]
+        self._tensors.claim_modules(set(modules) - set(own))
+        parts = [self.linear(name, shape[1:], rows=rows, columns=columns) for name in own]
         name = parts[0].name.replace(f"{stem}{chosen[0]}.", stem, 1)
         return self._tensors.stack(name, parts)
 
@@ -212,13 +213,14 @@ class WeightBinder:
         shape: tuple[int, int, int],
         *,
         stripe: Stripe = EVERY_ROW,
+        matrices: Part | None = None,
         rows: Part | None = None,
         columns: Part | None = None,
     ) -> Tensor:
-        """The weights of all experts, [experts, out, in], or a part of each, in one tensor that has
-        `stripe.count` such weights row by row in turn: `name`, stored transposed, [experts, in,
-        stripe.count * out], its blocks and scales, if the model is quantized to MXFP4, or quantized
-        matrices `<name>.<i>`, which are not transposed.
+        """The weights of all experts, [experts, out, in], or some of these `matrices`, or a part of
+        each, in one tensor that has `stripe.count` such weights row by row in turn: `name`, stored
+        transposed, [experts, in, stripe.count * out], its blocks and scales, if the model is
+        quantized to MXFP4, or quantized matrices `<name>.<i>`, which are not transposed.
 
         Raises:
             WeightsError: it is missing, or of another shape or type, or the columns would cut a
@@ -226,15 +228,15 @@ class WeightBinder:
         """
         scheme = self._stated_scheme(name)
         if isinstance(scheme, Mxfp4Scheme) and scheme.stores(self._tensors, name):
-            return scheme.stack(self._tensors, name, shape, stripe, rows, columns)
+            return scheme.stack(self._tensors, name, shape, stripe, matrices, rows, columns)
         if self._is_divided(name) and stripe == EVERY_ROW:
             experts, _, module = name.rpartition(".")
-            return self.stack(experts, module, shape, rows=rows, columns=columns)
+            return self.stack(experts, module, shape, matrices=matrices, rows=rows, columns=columns)
         stored = (shape[0], shape[2], stripe.count * shape[1])
         location = _as_stack(self._tensors.locate(name), stored)
         self._check_unscaled(location)
         self._check_shape(location, stored)
-        return self._tensors.turned_stack(location, stripe, rows, columns)
+        return self._tensors.turned_stack(_some(location, matrices), stripe, rows, columns)
 
     def turned_vectors(
         self,
@@ -242,17 +244,21 @@ class WeightBinder:
         shape: tuple[int, int],
         *,
         stripe: Stripe = EVERY_ROW,
+        matrices: Part | None = None,
         part: Part | None = None,
     ) -> Tensor:
-        """The biases of `turned_stack`, f32 [experts, out], or a part of each.
+        """The biases of `turned_stack`, f32 [experts, out], or those of some `matrices`, or a part
+        of each.
 
         Raises:
             WeightsError: they are missing, or of another shape or type.
         """
         location = self._located(name, (shape[0], stripe.count * shape[1]))
+        matrices = matrices or Part(0, shape[0], shape[0])
         part = part or Part(0, shape[1], shape[1])
-        values = read_f32(location)[:, stripe.index :: stripe.count]
-        key = f"{name}.{stripe.index}.part{part.begin}-{part.end}"
+        values = read_f32(location)[matrices.begin : matrices.end, stripe.index :: stripe.count]
+        key = f"{name}.{stripe.index}.matrices{matrices.begin}-{matrices.end}"
+        key += f".part{part.begin}-{part.end}"
         return self._tensors.constant(key, values[:, part.begin : part.end])
 
     def adapted(
@@ -289,7 +295,8 @@ class WeightBinder:
         """As `adapted`, for y [N, choices, ...], what the experts `ids` make of x in a layer."""
         target = AdapterTarget.of(layer.name, rows, columns, experts=layer)
         features = x.width if len(x.shape) == 2 else x.width // ids.width
-        return self._adapted(target, (layer.count, y.width // ids.width, features), x, y, ids)
+        shape = (layer.experts.size, y.width // ids.width, features)
+        return self._adapted(target, shape, x, y, ids)
 
     def _adapted(
         self,
@@ -508,7 +515,7 @@ class WeightBinder:
         Raises:
             UnusedTensorError: there are such tensors.
         """
-        if check_all_used(self._source, self._method, self._tensors.claimed, ignored):
+        if check_all_used(self._source, self._method, self._tensors.claimed(), ignored):
             self.note(OTHER_SCALES)
 
     def _is_divided(self, module: str) -> bool:

@@ -55,16 +55,18 @@ class Mxfp4Scheme:
         name: str,
         shape: tuple[int, int, int],
         stripe: Stripe,
+        matrices: Part | None,
         rows: Part | None,
         columns: Part | None,
     ) -> Tensor:
-        """The experts [experts, out, in], or rows or columns of each, whose rows lie in turn with
-        those of others, as `stripe` says.
+        """The experts [experts, out, in], or some of these `matrices`, or rows or columns of each,
+        whose rows lie in turn with those of others, as `stripe` says.
 
         Raises:
             WeightsError: a tensor is missing or of another shape, or the columns would cut a group.
         """
         experts, out, width = shape
+        matrices = matrices or Part(0, experts, experts)
         rows, columns = rows or Part(0, out, out), columns or Part(0, width, width)
         check_columns(tensors, name, columns)
         groups = width // MXFP4_GROUP
@@ -77,18 +79,19 @@ class Mxfp4Scheme:
             line = groups * group_bytes
             first = (rows.begin * stripe.count + stripe.index) * line
             first += columns.begin // MXFP4_GROUP * group_bytes
-            places = [first + expert * stripe.count * out * line for expert in range(experts)]
+            places = [first + i * stripe.count * out * line for i in matrices.indices]
             size = (rows.size, columns.size // MXFP4_GROUP * per_group)
             return tensors.strided_stack(location, size, places, (stripe.count * line, 0))
 
         def declare() -> tuple[str, tuple[int, ...], Format, Parts]:
             values = part(replace(blocks, dtype="i32"), _BLOCK_BYTES, _BLOCK_BYTES // 4)
             parts = Parts(values, part(scales, 1, 1))
-            size = (experts, rows.size, columns.size)
+            size = (matrices.size, rows.size, columns.size)
             return "u4", size, Format("mxfp4", (1, MXFP4_GROUP)), parts
 
-        key = f"{name}.{stripe.index}.rows{rows.begin}-{rows.end}.columns"
-        return tensors.quantized(f"{key}{columns.begin}-{columns.end}", declare)
+        key = f"{name}.{stripe.index}.matrices{matrices.begin}-{matrices.end}"
+        key += f".rows{rows.begin}-{rows.end}.columns{columns.begin}-{columns.end}"
+        return tensors.quantized(key, declare)
 
 
 class Mxfp4:

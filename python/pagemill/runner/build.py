@@ -189,6 +189,10 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         raise ModelConfigError(
             f"{source.architecture} is not divided among ranks; use --tensor-parallel-size 1"
         )
+    if options.shard.whole_experts and not any(op.op == "moe_route" for op in program.ops):
+        raise ModelConfigError(
+            f"{source.architecture} has no experts: leave out --enable-expert-parallel"
+        )
     text = text_of(program, rewrite=options.rewrite)
     # A row is computed from the tokens of one step. So a prompt must run in one step, unless its
     # last token is all that counts and has seen the others in the KV cache; and a step that skips a

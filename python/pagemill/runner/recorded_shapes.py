@@ -94,11 +94,13 @@ class ShapeRecorder:
         shape: tuple[int, int, int],
         *,
         stripe: Stripe = EVERY_ROW,
+        matrices: Part | None = None,
         rows: Part | None = None,
         columns: Part | None = None,
     ) -> Tensor:
+        count = shape[0] if matrices is None else matrices.size
         stored = (shape[0], shape[2], stripe.count * shape[1])
-        return self._read(name, stored, (shape[0], *_part(shape[1:], rows, columns)))
+        return self._read(name, stored, (count, *_part(shape[1:], rows, columns)))
 
     def turned_vectors(
         self,
@@ -106,10 +108,11 @@ class ShapeRecorder:
         shape: tuple[int, int],
         *,
         stripe: Stripe = EVERY_ROW,
+        matrices: Part | None = None,
         part: Part | None = None,
     ) -> Tensor:
         stored = (shape[0], stripe.count * shape[1])
-        return self._read(name, stored, (shape[0], shape[1] if part is None else part.size))
+        return self._read(name, stored, _part(shape, matrices, part))
 
     def adapted(
         self,

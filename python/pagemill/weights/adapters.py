@@ -164,7 +164,8 @@ def adapter_layers(
             if name is None:
                 continue
             used.add(name)
-            layers.append(_layer(adapter, name, module, target, number, source))
+            if number is not None:
+                layers.append(_layer(adapter, name, module, target, number, source))
         name = _fused_name(adapter, names, target)
         if name is not None:
             used.add(name)
@@ -182,12 +183,14 @@ def adapter_layers(
     return layers
 
 
-def _modules_of(target: AdapterTarget) -> list[tuple[str, int]]:
-    """The names of a target's modules and their experts."""
-    experts = target.experts
-    if experts is None:
+def _modules_of(target: AdapterTarget) -> list[tuple[str, int | None]]:
+    """The names of a target's modules and their experts, counted from the first that the rank has;
+    None: another rank has it."""
+    layer = target.experts
+    if layer is None:
         return [(target.module, 0)]
-    return [(experts.expert(number), number) for number in range(experts.count)]
+    own, total = layer.experts.indices, range(layer.experts.total)
+    return [(layer.expert(i), own.index(i) if i in own else None) for i in total]
 
 
 def _plain(name: str) -> str:
@@ -365,27 +368,28 @@ def _fused_layers(adapter: Adapter, name: str, target: AdapterTarget) -> list[La
     """The layers of all experts, of a module whose lora_A is [experts * rank, in] and lora_B
     [out, rank * experts], experts innermost; with in and out the other way round if the parameter
     is turned."""
-    module, experts = adapter.modules[name], target.experts
-    assert experts is not None
-    if module.rank % experts.count or module.b.shape[1] != module.rank:
+    module, layer = adapter.modules[name], target.experts
+    assert layer is not None
+    count, own = layer.experts.total, layer.experts
+    if module.rank % count or module.b.shape[1] != module.rank:
         raise WeightsError(
             f"{adapter.path}: lora_A of {name} has {module.rank} rows and lora_B"
-            f" {module.b.shape[1]} columns, not a multiple of {experts.count} experts"
+            f" {module.b.shape[1]} columns, not a multiple of {count} experts"
         )
     if module.bias is not None or module.magnitude is not None or module.embedding:
         raise WeightsError(f"{adapter.path}: {name} has more than lora_A and lora_B of its experts")
-    rank = module.rank // experts.count
-    scale = adapter.scaling.of(f"{experts.owner}.{experts.parameter}", rank)
-    a = _native(module.a).reshape(experts.count, rank, -1)
-    b = _native(module.b).reshape(-1, rank, experts.count).transpose(2, 0, 1)
-    if experts.turned:
+    rank = module.rank // count
+    scale = adapter.scaling.of(f"{layer.owner}.{layer.parameter}", rank)
+    a = _native(module.a).reshape(count, rank, -1)
+    b = _native(module.b).reshape(-1, rank, count).transpose(2, 0, 1)
+    if layer.turned:
         a, b = b.transpose(0, 2, 1), a.transpose(0, 2, 1)
-    b = b[:, experts.rows.begin : experts.rows.end : experts.step]
+    b = b[:, layer.rows.begin : layer.rows.end : layer.step]
     if target.columns is not None:
         a = a[:, :, target.columns.begin : target.columns.end]
     return [
-        (target.name, i, _dense(a[i]), _dense(b[i]), scale, None, None)
-        for i in range(experts.count)
+        (target.name, i - own.begin, _dense(a[i]), _dense(b[i]), scale, None, None)
+        for i in own.indices
     ]
 
 

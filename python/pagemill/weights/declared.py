@@ -6,7 +6,7 @@ small operands become f32 constants of the program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,11 +23,12 @@ from pagemill.weights.source import ModelSource
 
 
 class DeclaredTensors:
-    """`claimed` are the stored names of tensors that were used; `notes` are for the operator."""
+    """`notes` are for the operator."""
 
     def __init__(self, trace: Trace, source: ModelSource) -> None:
-        self.claimed: set[str] = set()
         self.notes: list[str] = []
+        self._claimed: set[str] = set()
+        self._claimed_modules: set[str] = set()
         self._trace = trace
         self._source = source
         self._bound: dict[str, Tensor] = {}
@@ -65,8 +66,28 @@ class DeclaredTensors:
             )
         if location.dtype in CONVERTED_DTYPES:
             self.note(_conversion(location.dtype))
-        self.claimed.add(location.name)
+        self._claimed.add(location.name)
         return location if location.name == name else replace(location, name=name)
+
+    def claim_modules(self, modules: Collection[str]) -> None:
+        """Marks all tensors of these modules as used: they belong to other ranks."""
+        self._claimed_modules.update(modules)
+
+    def claim_all(self, other: DeclaredTensors) -> None:
+        """Marks the tensors that another program of the same source uses."""
+        self._claimed |= other._claimed
+        self._claimed_modules |= other._claimed_modules
+
+    def claimed(self) -> set[str]:
+        """The stored names of the tensors that were used."""
+        if not self._claimed_modules:
+            return self._claimed
+        tensors = filter(self._is_of_claimed_module, self._source.tensors)
+        return self._claimed | {tensor.name for tensor in tensors}
+
+    def _is_of_claimed_module(self, tensor: TensorLocation) -> bool:
+        name = self._source.name_of(tensor)
+        return any(name[:i] in self._claimed_modules for i, c in enumerate(name) if c == ".")
 
     def matrix(
         self, location: TensorLocation, rows: Part | None = None, columns: Part | None = None
@@ -280,7 +301,7 @@ class DeclaredTensors:
             raise WeightsError(
                 f"{self.path}: {name} has shape {list(location.shape)}, expected {list(shape)}"
             )
-        self.claimed.add(location.name)
+        self._claimed.add(location.name)
         return self.constant(name, read_integers(location).reshape(shape))
 
     def constant(self, key: str, values: np.ndarray) -> Tensor:

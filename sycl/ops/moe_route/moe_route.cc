@@ -37,7 +37,8 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
                              .scale = args.scale,
                              .groups = static_cast<int32_t>(args.groups),
                              .group_choices = static_cast<int32_t>(args.group_choices),
-                             .group_top = static_cast<int32_t>(args.group_top)});
+                             .group_top = static_cast<int32_t>(args.group_top),
+                             .first = args.first});
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ struct MoeRouteParams {
   float tolerance = 0;  // of SparseMixer
   float scale = 1;
   int32_t groups = 1, group_choices = 1, group_top = 1;
+  int32_t first = 0;
 };
 
 }  // namespace pagemill::sycl

@@ -116,6 +116,7 @@ PAGEMILL_KERNEL void moe_route_kernel(MoeRouteParams p) {
     const float factor = p.factors == nullptr ? p.scale : p.scale * p.factors[ids[j]];
     weights[j] =
         defined ? weights[j] / (p.renormalize ? sum : 1.0f) * factor : __builtin_nanf("");
+    ids[j] -= p.first;
   }
 }
 
