@@ -19,6 +19,7 @@
 #include "cc/bindings/status_error.h"
 #include "cc/grammar/reasoning_matcher.h"
 #include "cc/grammar/schema_compiler.h"
+#include "cc/grammar/transcript_matcher.h"
 #include "cc/step/token_matcher.h"
 
 namespace pagemill::bindings {
@@ -65,6 +66,17 @@ MatcherFactory WithReasoning(const MatcherFactory& self, std::vector<int32_t> op
                                    {std::move(openers), std::move(closers), begins_within})};
 }
 
+MatcherFactory TranscriptMatchers(int32_t vocab_size, int32_t end, std::vector<int32_t> suppressed,
+                                  std::vector<int32_t> suppressed_first, int32_t timestamp_begin,
+                                  int32_t max_first_timestamp) {
+  return {ValueOrThrow(grammar::TranscriptMatchers({.vocab_size = vocab_size,
+                                                    .end = end,
+                                                    .suppressed = std::move(suppressed),
+                                                    .suppressed_first = std::move(suppressed_first),
+                                                    .timestamp_begin = timestamp_begin,
+                                                    .max_first_timestamp = max_first_timestamp}))};
+}
+
 using Mask = nb::ndarray<uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 void FillMask(TokenMatcher& self, const Mask& mask) {
@@ -89,6 +101,9 @@ void BindGrammars(nb::module_& m) {
       .def("__call__", [](const MatcherFactory& self) { return ValueOrThrow(self.make()); })
       .def("with_reasoning", &WithReasoning, nb::arg("openers"), nb::arg("closers"),
            nb::arg("begins_within"));
+  m.def("transcript_matchers", &TranscriptMatchers, nb::arg("vocab_size"), nb::arg("end"),
+        nb::arg("suppressed"), nb::arg("suppressed_first"), nb::arg("timestamp_begin"),
+        nb::arg("max_first_timestamp"));
   nb::class_<SchemaCompiler>(m, "SchemaCompiler")
       .def(nb::new_(&MakeCompiler), nb::arg("token_bytes"), nb::arg("eos_token_ids"),
            nb::arg("tokenize"))

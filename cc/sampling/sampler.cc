@@ -50,6 +50,18 @@ std::vector<std::pair<int32_t, float>> BiasesOf(const step::SamplingParams& para
   return biases;
 }
 
+// Excludes the tokens in front of `begin` if those from there on, the timestamps, have together a
+// larger probability than each of them. Source: Radford et al., "Robust Speech Recognition via
+// Large-Scale Weak Supervision", ApplyTimestampRules of its code.
+void PreferTimestamps(const ops::RowPasses& passes, std::span<float> logits, size_t begin,
+                      std::span<ops::Candidate> storage) {
+  const std::span<float> text = logits.first(begin), timestamps = logits.subspan(begin);
+  const ops::MaxEntry timestamp = ops::ArgMax(passes, timestamps);
+  if (text.empty() || timestamp.token_id < 0) return;
+  const double together = ops::LogSumExp(passes, timestamps, timestamp.logit, storage);
+  if (together > ops::ArgMax(passes, text).logit) std::ranges::fill(text, kExcluded);
+}
+
 Status NotFinite() {
   return Internal(
       "the model's logits are not finite; the weights or a kernel are at fault "
@@ -120,11 +132,13 @@ struct Sampler::Slot {
 
   static constexpr int32_t kNever = std::numeric_limits<int32_t>::max();
   bool BelowMinTokens() const { return num_outputs < request->sampling.min_tokens; }
-  bool AlwaysChangesLogits() const { return !biases.empty() || penalized; }
+  bool AlwaysChangesLogits() const {
+    return !biases.empty() || penalized || request->sampling.has_timestamps();
+  }
   bool ChangesLogits() const { return BelowMinTokens() || AlwaysChangesLogits(); }
   int32_t FirstAdjusted(int32_t vocab_size) const {
     const step::SamplingParams& params = request->sampling;
-    if (!ScoresSuffice(params, /*of_prompt=*/false)) return kNever;
+    if (!ScoresSuffice(params, /*of_prompt=*/false) || params.has_timestamps()) return kNever;
     if (biases.size() > kMaxBiases) return kNever;
     const float repetition = params.repetition_penalty;
     if (repetition < kLeastRepetition || repetition > kMostRepetition) return kNever;
@@ -262,6 +276,10 @@ Sampler::Processed Sampler::Process(const LogitsRow& row, Scratch& scratch) cons
   }
   for (const auto& [id, bias] : slot.biases) logits[id] += bias;
   slot.penalties.Apply(logits);
+  if (params.has_timestamps()) {
+    PreferTimestamps(passes_, logits, static_cast<size_t>(params.timestamp_begin),
+                     scratch.candidates);
+  }
   ops::MaxEntry max = ops::ArgMax(passes_, logits);
   // If everything was excluded, use the allowed token with the largest original logit.
   if (max.token_id < 0) {

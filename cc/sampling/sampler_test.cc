@@ -138,6 +138,7 @@ TEST_F(SamplerTest, TellsWhetherAFoundTokenIsEnough) {
   EXPECT_FALSE(enough([](SamplingParams& p) { p.presence_penalty = 0.5f; }));
   EXPECT_FALSE(enough([](SamplingParams& p) { p.frequency_penalty = 0.5f; }));
   EXPECT_FALSE(enough([](SamplingParams& p) { p.repetition_penalty = 1.1f; }));
+  EXPECT_FALSE(enough([](SamplingParams& p) { p.timestamp_begin = 40; }));
 }
 
 TEST_F(SamplerTest, AFoundTokenIsEnoughOnceMinTokensExist) {
@@ -223,6 +224,36 @@ TEST_F(SamplerTest, LogitBiasAndPenaltiesMoveTheChoice) {
   for (int i = 0; i < 4; ++i) seen.insert(Token(1, row));
   EXPECT_TRUE(seen.count(best));
   EXPECT_GT(seen.size(), 1u);
+}
+
+TEST_F(SamplerTest, TimestampsTogetherComeBeforeALessLikelyToken) {
+  constexpr int32_t kBegin = 200;
+  SamplingParams p;
+  p.temperature = 0.0f;
+  p.timestamp_begin = kBegin;
+  Start(0, p);
+  EXPECT_FALSE(sampler_.NeedsOnlyAdjustedToken(RequestIndex(0)));
+  std::vector<float> row(kVocab, -9.0f);
+  row[50] = 2.0f;
+  std::fill(row.begin() + kBegin, row.end(), 0.0f);  // together the logarithm of their number
+  const double together = std::log(kVocab - kBegin);
+  ASSERT_GT(together, 2.0);
+  row[204] = 0.001f;
+  EXPECT_EQ(Token(0, row), 204);
+  row[50] = static_cast<float>(together) + 0.01f;
+  EXPECT_EQ(Token(0, row), 50);
+
+  std::fill(row.begin() + kBegin, row.end(), -std::numeric_limits<float>::infinity());
+  EXPECT_EQ(Token(0, row), 50) << "no timestamp may come";
+  p.timestamp_begin = 0;
+  Start(1, p);
+  EXPECT_EQ(Token(1, row), 50) << "there are only timestamps";
+  p.timestamp_begin = kBegin;
+  p.temperature = 1.0f;
+  Start(2, p);
+  std::fill(row.begin() + kBegin, row.end(), 2.0f);
+  row[50] = 2.0f;
+  for (int i = 0; i < 20; ++i) EXPECT_GE(Token(2, row), kBegin);
 }
 
 TEST_F(SamplerTest, RepetitionPenaltyCoversThePromptOnce) {

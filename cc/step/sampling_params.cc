@@ -120,6 +120,9 @@ Status SamplingParams::Validate(int32_t vocab_size) const {
   PAGEMILL_RETURN_IF_ERROR(CheckLogprobs("logprobs", logprobs, vocab_size));
   PAGEMILL_RETURN_IF_ERROR(CheckLogprobs("prompt_logprobs", prompt_logprobs, vocab_size));
   PAGEMILL_RETURN_IF_ERROR(CheckLogprobTokenIds(*this, vocab_size));
+  if (has_timestamps()) {
+    PAGEMILL_RETURN_IF_ERROR(CheckTokenId("timestamp_begin", timestamp_begin, vocab_size));
+  }
   return CheckRepetition(*this);
 }
 

@@ -21,6 +21,7 @@ struct SamplingParams {
   static constexpr int32_t kAllLogprobs = -2;  // the whole vocabulary
   static constexpr size_t kMaxLogprobTokenIds = 128;
   static constexpr int32_t kMaxRepetitionPattern = 1024;  // tokens
+  static constexpr int32_t kNoTimestamps = -1;
 
   // What is reported as log probabilities (docs/sampling.md). Raw: of the unmodified logits.
   // Processed: of those that the token is drawn from. Logits are not normalized.
@@ -50,6 +51,7 @@ struct SamplingParams {
   int32_t repetition_max_pattern = 0;
   int32_t repetition_min_pattern = 0;
   int32_t repetition_min_count = 0;
+  int32_t timestamp_begin = kNoTimestamps;
 
   template <typename Visitor>
   static void Visit(Visitor&& visit) {
@@ -94,8 +96,12 @@ struct SamplingParams {
           Value("shortest such pattern; 0 = 1").AtLeast(0).InC(20));
     visit("repetition_min_count", &P::repetition_min_count,
           Value("times that the pattern stands at the end; at least 2").AtLeast(0).InC(21));
+    visit("timestamp_begin", &P::timestamp_begin,
+          Value("first of the tokens that are timestamps, up to the last of the vocabulary: one of"
+                " them comes if together they are likelier than each other token; -1 = none"));
   }
 
+  bool has_timestamps() const { return timestamp_begin != kNoTimestamps; }
   bool greedy() const { return temperature < 1e-5f; }
   bool detects_repetition() const { return repetition_max_pattern > 0; }
   bool reports_processed() const {

@@ -114,6 +114,8 @@ TEST(SamplingParams, RefusalNamesFieldAndValue) {
       {[](SamplingParams& p) { p.repetition_min_pattern = 1; }, "repetition_min_pattern", "1"},
       {[](SamplingParams& p) { p.repetition_max_pattern = 1, p.repetition_min_count = 1; },
        "repetition_min_count", "1"},
+      {[](SamplingParams& p) { p.timestamp_begin = 1000; }, "timestamp_begin", "1000"},
+      {[](SamplingParams& p) { p.timestamp_begin = -2; }, "timestamp_begin", "-2"},
   };
   for (const Case& c : cases) {
     const Status status = ValidateWith(c.change);

@@ -37,6 +37,7 @@ Request ExampleRequest() {
   request.sampling.repetition_max_pattern = 20;
   request.sampling.repetition_min_pattern = 2;
   request.sampling.repetition_min_count = 3;
+  request.sampling.timestamp_begin = 33;
   return request;
 }
 

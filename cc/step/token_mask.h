@@ -32,6 +32,10 @@ inline void AllowToken(std::span<uint32_t> mask, int32_t token_id) {
   mask[token_id / kTokensPerMaskWord] |= uint32_t{1} << (token_id % kTokensPerMaskWord);
 }
 
+inline void ForbidToken(std::span<uint32_t> mask, int32_t token_id) {
+  mask[token_id / kTokensPerMaskWord] &= ~(uint32_t{1} << (token_id % kTokensPerMaskWord));
+}
+
 }  // namespace pagemill::step
 
 #endif  // PAGEMILL_CC_STEP_TOKEN_MASK_H_

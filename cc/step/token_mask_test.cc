@@ -21,6 +21,8 @@ TEST(TokenMaskTest, BitsAreCountedFromTheLeastSignificant) {
   EXPECT_EQ(mask, (std::vector<uint32_t>{1u, 2u}));
   EXPECT_TRUE(AllowsToken(mask, 33));
   EXPECT_FALSE(AllowsToken(mask, 1));
+  ForbidToken(mask, 33);
+  EXPECT_EQ(mask, (std::vector<uint32_t>{1u, 0u}));
 }
 
 }  // namespace

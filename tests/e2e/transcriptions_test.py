@@ -22,7 +22,16 @@ from pagemill.render.transcription.testing.speech_tokenizers import (
     WHISPER_LANGUAGES,
     whisper_tokenizer,
 )
-from transformers import WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration
+from transformers import (
+    GenerationConfig,
+    LogitsProcessorList,
+    SuppressTokensAtBeginLogitsProcessor,
+    SuppressTokensLogitsProcessor,
+    WhisperConfig,
+    WhisperFeatureExtractor,
+    WhisperForConditionalGeneration,
+    WhisperTimeStampLogitsProcessor,
+)
 
 from tests.e2e.server_process import NAME, ServerProcess, serve
 from tests.parity.tiny_models import save
@@ -37,6 +46,8 @@ SUPPRESSED = [
     *(i for i in range(END) if TOKENIZER.id_to_token(i) not in {*string.ascii_lowercase, "Ġ"}),
     *range(END + 1, TIMES),
 ]
+BEGIN_SUPPRESSED = [TOKENIZER.token_to_id("Ġ"), END]
+MAX_FIRST_TIME = 40
 MAX_TOKENS = 9
 PATH = "/v1/audio/transcriptions"
 _EXTRACTOR = WhisperFeatureExtractor(feature_size=BINS)
@@ -85,11 +96,24 @@ class Served:
         return out.logits[0, -1].clone()
 
     def greedy(self, samples: np.ndarray, prompt: Sequence[int]) -> list[int]:
-        """The likeliest tokens behind a clip and `prompt`, without those that are suppressed."""
+        """The likeliest tokens behind a clip and `prompt`, by the rules of the reference."""
+        rules = LogitsProcessorList(
+            [
+                SuppressTokensAtBeginLogitsProcessor(BEGIN_SUPPRESSED, len(prompt)),
+                SuppressTokensLogitsProcessor(SUPPRESSED),
+            ]
+        )
+        if prompt[-1:] != ids("notimestamps"):
+            timed = GenerationConfig(
+                eos_token_id=END,
+                no_timestamps_token_id=TIMES - 1,
+                max_initial_timestamp_index=MAX_FIRST_TIME,
+            )
+            rules.append(WhisperTimeStampLogitsProcessor(timed, len(prompt)))
         tokens: list[int] = []
         while len(tokens) < MAX_TOKENS and tokens[-1:] != [END]:
-            logits = self.logits(samples, [*prompt, *tokens])
-            logits[SUPPRESSED] -= 100.0
+            before = [*prompt, *tokens]
+            logits = rules(torch.tensor([before]), self.logits(samples, before)[None])
             tokens.append(int(logits.argmax()))
         return tokens
 
@@ -126,7 +150,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     reference.save_pretrained(folder)
     TOKENIZER.save(str(folder / "tokenizer.json"))
     _EXTRACTOR.save_pretrained(folder)
-    generation = {"suppress_tokens": SUPPRESSED, "eos_token_id": END}
+    generation = {
+        "suppress_tokens": SUPPRESSED,
+        "begin_suppress_tokens": BEGIN_SUPPRESSED,
+        "max_initial_timestamp_index": MAX_FIRST_TIME,
+        "eos_token_id": END,
+    }
     (folder / "generation_config.json").write_text(json.dumps(generation))
     options = ("--kv-cache-dtype", "f32", "--activation-dtype", "f32", "--max-num-seqs", "4")
     options += ("--max-audio-seconds", "100")

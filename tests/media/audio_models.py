@@ -10,7 +10,12 @@ import numpy as np
 import torch
 from pagemill.models.log_mel import HOP
 from transformers import (
+    GlmAsrConfig,
+    GlmAsrEncoderConfig,
+    GlmAsrForConditionalGeneration,
     LlamaConfig,
+    Qwen2_5OmniThinkerConfig,
+    Qwen2_5OmniThinkerForConditionalGeneration,
     Qwen2AudioConfig,
     Qwen2AudioEncoderConfig,
     Qwen2AudioForConditionalGeneration,
@@ -25,6 +30,7 @@ from tests.media.media_model import MediaTestModel
 from tests.parity.tiny_models import save
 
 BINS, FRAMES = 7, 40  # of log-mel; of the audio that an encoder takes
+OMNI_WINDOW = 6  # vectors of a part of Qwen2.5-Omni's audio, of two frames each
 MOST = FRAMES * HOP  # samples of it
 PLACEHOLDER = 3
 
@@ -119,5 +125,97 @@ def voxtral(path: Path) -> MediaTestModel:
         features = {"input_features": torch.cat(parts)} if parts else {}
         with torch.inference_mode():
             return reference(torch.tensor([ids]), use_cache=False, **features).logits[0]
+
+    return AudioModel(path, logits)
+
+
+def glm_asr(path: Path) -> MediaTestModel:
+    """A checkpoint whose encoder takes 0.4 s at a time, of which each 0.08 s are a token."""
+    encoder = GlmAsrEncoderConfig(
+        num_mel_bins=BINS,
+        hidden_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        num_key_value_heads=3,
+        intermediate_size=96,
+        max_position_embeddings=FRAMES // 2,
+        rope_parameters={"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5},
+    )
+    config = GlmAsrConfig(
+        audio_config=encoder, text_config=LlamaConfig(**_TEXT), audio_token_id=PLACEHOLDER
+    )
+    torch.manual_seed(0)
+    reference = save(GlmAsrForConditionalGeneration(config), path)
+
+    def logits(ids: list[int], audios: Sequence[np.ndarray]) -> torch.Tensor:
+        parts = [each[first : first + MOST] for each in audios for first in range(0, len(each), MOST)]
+        inputs: dict[str, Any] = {}
+        if parts:
+            options: dict[str, Any] = {"max_length": MOST, "return_attention_mask": True}
+            found = _EXTRACTOR(parts, sampling_rate=16000, return_tensors="pt", **options)
+            inputs = {
+                "input_features": found["input_features"],
+                "input_features_mask": found["attention_mask"],
+            }
+        with torch.inference_mode():
+            return reference(torch.tensor([ids]), use_cache=False, **inputs).logits[0]
+
+    return AudioModel(path, logits)
+
+
+def qwen2_5_omni(path: Path) -> MediaTestModel:
+    """A thinker whose encoder takes 0.12 s at a time."""
+    config = Qwen2_5OmniThinkerConfig(
+        audio_config={
+            "num_mel_bins": BINS,
+            "d_model": 36,
+            "encoder_layers": 2,
+            "encoder_attention_heads": 3,
+            "encoder_ffn_dim": 56,
+            "max_source_positions": FRAMES // 2,
+            "n_window": OMNI_WINDOW,
+            "output_dim": _TEXT["hidden_size"],
+        },
+        text_config=_TEXT
+        | {
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 1e4,
+                "mrope_section": [2, 3, 3],
+            },
+            "layer_types": ["full_attention"] * 2,
+        },
+        vision_config={
+            "depth": 1,
+            "hidden_size": 8,
+            "num_heads": 1,
+            "intermediate_size": 8,
+            "out_hidden_size": _TEXT["hidden_size"],
+            "fullatt_block_indexes": [0],
+        },
+        audio_token_index=PLACEHOLDER,
+        image_token_index=4,
+        video_token_index=5,
+        audio_start_token_id=6,
+        audio_end_token_id=7,
+        vision_start_token_id=8,
+    )
+    torch.manual_seed(0)
+    reference = save(Qwen2_5OmniThinkerForConditionalGeneration(config), path)
+
+    def logits(ids: list[int], audios: Sequence[np.ndarray]) -> torch.Tensor:
+        inputs: dict[str, Any] = {}
+        if audios:
+            options: dict[str, Any] = {"max_length": 5 * MOST, "return_attention_mask": True}
+            found = _EXTRACTOR(list(audios), sampling_rate=16000, return_tensors="pt", **options)
+            inputs = {
+                "input_features": found["input_features"],
+                "feature_attention_mask": found["attention_mask"],
+            }
+        prompt = torch.tensor([ids])
+        with torch.inference_mode():
+            return reference(
+                prompt, attention_mask=torch.ones_like(prompt), use_cache=False, **inputs
+            ).logits[0]
 
     return AudioModel(path, logits)

@@ -1,8 +1,11 @@
-"""Audio through the engine: the tokens of Qwen2-Audio and Voxtral are those of `transformers`, with
-the features of its extractor."""
+"""Audio through the engine: the tokens of Qwen2-Audio, Voxtral, GLM-ASR and Qwen2.5-Omni are those of
+`transformers`, with the features of its extractor."""
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +13,21 @@ import pytest
 from pagemill.engine.llm import LLM
 from pagemill.engine.outputs import EngineError
 from pagemill.models.log_mel import HOP, log_mel, padded
+from safetensors.numpy import load_file, save_file
 from transformers import WhisperFeatureExtractor
 
-from tests.media.audio_models import FRAMES, MOST, PLACEHOLDER, audio, qwen2_audio, voxtral
+from tests.media.audio_models import (
+    FRAMES,
+    MOST,
+    OMNI_WINDOW,
+    PLACEHOLDER,
+    AudioModel,
+    audio,
+    glm_asr,
+    qwen2_5_omni,
+    qwen2_audio,
+    voxtral,
+)
 from tests.media.media_model import MediaTestModel, encoded, text
 
 AUDIO = [PLACEHOLDER]
@@ -26,6 +41,16 @@ def _qwen(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
 @pytest.fixture(scope="module", name="vox")
 def _vox(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
     return voxtral(tmp_path_factory.mktemp("voxtral"))
+
+
+@pytest.fixture(scope="module", name="glm")
+def _glm(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
+    return glm_asr(tmp_path_factory.mktemp("glm_asr"))
+
+
+@pytest.fixture(scope="module", name="omni")
+def _omni(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
+    return qwen2_5_omni(tmp_path_factory.mktemp("qwen2_5_omni"))
 
 
 def test_log_mel_is_that_of_the_extractor() -> None:
@@ -81,6 +106,38 @@ def test_voxtral(vox: MediaTestModel, executor: str) -> None:
         assert encoded(llm) == 1 + 3 + 1, "equal audio is encoded once"
 
 
+@pytest.mark.parametrize("executor", ["native", "torch"])
+def test_glm_asr(glm: MediaTestModel, executor: str) -> None:
+    """Silence behind audio makes no tokens, nor do a few frames of a last part."""
+    lengths = [6 * HOP + 1, 8 * HOP, 14 * HOP, 15 * HOP, MOST, MOST + 6 * HOP, 2 * MOST + 1500]
+    prompt = text(1, 3) + AUDIO + text(2, 5) + AUDIO + text(3, 4)
+    audios = [[audio(1, samples), audio(2, 3000)] for samples in lengths]
+    with glm.llm(executor=executor) as llm:
+        for output, own in zip(
+            glm.generate(llm, [prompt] * len(lengths), audios, logprobs=0), audios, strict=True
+        ):
+            frames = (-(-len(each) // HOP) for each in own)
+            tokens = sum((each + 1) // 2 // 4 for each in frames)
+            assert output.prompt_token_ids.count(PLACEHOLDER) == tokens
+            glm.check(output, own)
+
+
+@pytest.mark.parametrize("executor", ["native", "torch"])
+def test_qwen2_5_omni(omni: MediaTestModel, executor: str) -> None:
+    """Parts of an even and an odd number of frames; of a last single vector no pair is made."""
+    part = 2 * OMNI_WINDOW * HOP
+    lengths = [2 * HOP + 1, 5 * HOP, part, part + 2 * HOP, part + 7 * HOP, 3 * part + 9 * HOP + 1]
+    prompt = text(1, 3) + AUDIO + text(2, 5) + AUDIO + text(3, 4)
+    audios = [[audio(1, samples), audio(2, 2 * part)] for samples in lengths]
+    with omni.llm(executor=executor) as llm:
+        outputs = omni.generate(llm, [prompt] * len(lengths), audios, logprobs=0)
+        for output, own in zip(outputs, audios, strict=True):
+            frames = (-(-len(each) // HOP) for each in own)
+            tokens = sum((each + 1) // 2 // 2 for each in frames)
+            assert output.prompt_token_ids.count(PLACEHOLDER) == tokens
+            omni.check(output, own)
+
+
 def test_language_model_only(vox: MediaTestModel) -> None:
     with vox.llm(limit_mm_per_prompt={"image": 0}) as llm:
         (output,) = vox.generate(llm, [AUDIO + text(1, 9)], [[audio(1, 900)]])
@@ -88,7 +145,25 @@ def test_language_model_only(vox: MediaTestModel) -> None:
     vox.check_language_model_only("audio_tower.", audio(1, 900))
 
 
-@pytest.mark.parametrize("family", ["qwen", "vox"])
+def test_whole_omni_checkpoints_are_read(omni: MediaTestModel, tmp_path: Path) -> None:
+    """Their thinker is one of several models, which has its prefix in front of names."""
+    for file in omni.path.iterdir():
+        shutil.copy(file, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    whole = {"architectures": ["Qwen2_5OmniModel"], "thinker_config": config}
+    (tmp_path / "config.json").write_text(json.dumps(whole))
+    tensors = load_file(tmp_path / "model.safetensors")
+    named = {f"thinker.{name}": value for name, value in tensors.items()}
+    named["talker.codec_head.weight"] = np.ones((3, 2), np.float32)
+    save_file(named, tmp_path / "model.safetensors")
+    prompt, sound = text(1, 3) + AUDIO + text(2, 4), audio(3, 4000)
+    with AudioModel(tmp_path, omni.reference).llm() as llm:
+        (output,) = omni.generate(llm, [prompt], [[sound]])
+        omni.check(output, [sound])
+    omni.check_language_model_only("audio_tower.", sound)
+
+
+@pytest.mark.parametrize("family", ["qwen", "vox", "glm", "omni"])
 def test_ranks_and_stages_of_text(family: str, request: pytest.FixtureRequest) -> None:
     request.getfixturevalue(family).check_divided()
 

@@ -93,8 +93,8 @@ def test_vectors(activation: str, tmp_path: Path) -> None:
 
 def test_frames_that_do_not_fit_are_refused() -> None:
     encoder = WhisperEncoder(whisper().config.to_dict())
-    assert encoder.features(mel(1, 4)).shape == (2, 5 * BINS + 1)
-    assert encoder.features(mel(1), 3).shape == (3, 5 * BINS + 1)
+    assert encoder.features(mel(1, 4)).shape == (2, 5 * BINS + 2)
+    assert encoder.features(mel(1), 3).shape == (3, 5 * BINS + 2)
     for bad in (mel(1)[:4], mel(1, 3), mel(1, 2 * TOKENS + 2), mel(1, 0)):
         with pytest.raises(ValueError, match=r"audio must be \[5, frames\]"):
             encoder.features(bad)

@@ -91,6 +91,7 @@ from pagemill._native._core import (  # noqa: E402  (after the checks)
     plan_on_device,
     present_peaks,
     rewrite_program,
+    transcript_matchers,
 )
 
 __all__ = [
@@ -158,4 +159,5 @@ __all__ = [
     "plan_on_device",
     "present_peaks",
     "rewrite_program",
+    "transcript_matchers",
 ]

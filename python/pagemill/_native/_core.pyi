@@ -645,6 +645,16 @@ class MatcherFactory:
     ) -> MatcherFactory:
         """cc/grammar/reasoning_matcher.h."""
 
+def transcript_matchers(
+    vocab_size: int,
+    end: int,
+    suppressed: Sequence[int],
+    suppressed_first: Sequence[int],
+    timestamp_begin: int,
+    max_first_timestamp: int,
+) -> MatcherFactory:
+    """cc/grammar/transcript_matcher.h. Raises StatusError for tokens outside the vocabulary."""
+
 class SchemaCompiler:
     """cc/grammar/schema_compiler.h."""
 

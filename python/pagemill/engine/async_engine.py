@@ -26,6 +26,7 @@ from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.token_limits import TokenLimits
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.observe.snapshot import EngineSnapshot
+from pagemill.inputs.transcript_rules import TranscriptRules
 from pagemill.structured.grammar import Grammar
 
 
@@ -83,6 +84,7 @@ class AsyncEngine:
         deadline: float | None = None,
         adapter: str = "",
         engine: int | None = None,
+        transcript: TranscriptRules | None = None,
     ) -> RequestStream:
         """Submits each prompt `sampling.n` times; choice `p * n + i` is sample `i` of prompt `p`.
 
@@ -91,8 +93,9 @@ class AsyncEngine:
         differs share no KV. `kv_transfer_params` are for the KV connector: what a choice of another
         engine ended with. `grammar` is what each choice has to be, `limits` are tokens that it may
         not have. What has not ended at `deadline`, of `time.monotonic()`, fails. `adapter` is the
-        name of one, "" the model as it is. `engine` is the number of one of several; None: any. All
-        or nothing: when one child is refused, none runs.
+        name of one, "" the model as it is. `engine` is the number of one of several; None: any.
+        `transcript` is what each choice is written by. All or nothing: when one child is refused,
+        none runs.
 
         Raises:
             EngineError: the engine's refusal.
@@ -112,6 +115,7 @@ class AsyncEngine:
                 limits=limits,
                 deadline_us=None if deadline is None else int(1e6 * deadline),
                 adapter=adapter,
+                transcript=transcript,
             )
             for prompt in prompts
         ]

@@ -21,9 +21,10 @@ from pagemill.engine.sampling import SamplingDefaults
 from pagemill.engine.token_limits import TokenLimits
 from pagemill.inputs.rendered_prompt import InputChunk, RenderedPrompt
 from pagemill.inputs.task import Pooled
+from pagemill.inputs.transcript_rules import TranscriptRules
 from pagemill.structured.grammar import Grammar
 
-PROTOCOL = 6
+PROTOCOL = 7
 MAX_FRAME_BYTES = 2**28
 """Of one message: the log probabilities of a prompt of 10^6 tokens fit."""
 
@@ -64,6 +65,8 @@ class EngineRequest(msgspec.Struct, array_like=True, frozen=True):
     the native engine share."""
     adapter: str = ""
     """The name of the adapter to compute with; "": the model as it is."""
+    transcript: TranscriptRules | None = None
+    """By which each choice is written, if it has no grammar."""
 
 
 class Error(msgspec.Struct, array_like=True, frozen=True):

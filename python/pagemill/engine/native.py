@@ -122,6 +122,8 @@ class NativeTypes(Protocol):
     def SamplingParams(self) -> Callable[..., object]: ...  # noqa: N802
     @property
     def StatusError(self) -> type[Exception]: ...  # noqa: N802
+    @property
+    def transcript_matchers(self) -> Callable[..., TokenMatcherFactory]: ...
 
 
 class NativeAdapters(Protocol):

@@ -13,10 +13,12 @@ from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.token_limits import LimitedMatcherFactory
 from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.inputs.rendered_prompt import InputChunk, RenderedPrompt
+from pagemill.inputs.transcript_rules import TranscriptRules
 from pagemill.structured.grammar import Grammar, GrammarError
 
 # From here on, room is counted in steps of as much: clients elsewhere need no message a request.
 _COARSE_ROOM = 64
+_NO_TIMESTAMPS = -1  # grammar::TranscriptRules::kNoTimestamps
 _REQUEST_FIELDS = frozenset(SamplingParams.__struct_fields__) | {"priority", "kv_transfer_params"}
 
 
@@ -59,15 +61,18 @@ def native_requests(
     new_token_matcher: TokenMatcherFactory | None = None,
 ) -> Iterator[tuple[ChoiceRequest, object]]:
     """Each choice of `request` as the native engine takes it. All share the features of media.
-    `new_token_matcher` makes what constrains it if `request` has no grammar.
+    `new_token_matcher` makes what constrains it if `request` has no grammar and no rules.
 
     Raises:
         EngineError: a field does not fit the native type, the grammar is none, no adapter has the
             name, or the prompt does not begin with what it has to.
     """
     _check_front(bindings, request.prompt)
+    rules = request.transcript
     if request.grammar is not None:
         new_token_matcher = _matcher_factory(bindings, request.grammar)
+    elif rules is not None:
+        new_token_matcher = _transcript_matchers(bindings, rules)
     adapter = _adapter_id(bindings, request.adapter)
     if request.limits is not None:
         new_token_matcher = LimitedMatcherFactory(request.limits, new_token_matcher)
@@ -76,7 +81,10 @@ def native_requests(
         for choice in request.choices:
             fields: dict[str, Any] = {"pooling": True}
             if choice.sampling is not None:
-                fields = {"sampling": bindings.types.SamplingParams(**choice.sampling)}
+                sampling = choice.sampling
+                if rules is not None and rules.timestamp_begin is not None:
+                    sampling = sampling | {"timestamp_begin": rules.timestamp_begin}
+                fields = {"sampling": bindings.types.SamplingParams(**sampling)}
             native = bindings.types.Request(
                 id=choice.id,
                 prompt_token_ids=request.prompt.token_ids,
@@ -137,6 +145,21 @@ def _matcher_factory(bindings: NativeBindings, grammar: Grammar) -> TokenMatcher
         return bindings.grammars.factory(grammar)
     except GrammarError as error:
         raise EngineError("INVALID_ARGUMENT", f"The grammar is refused: {error}") from error
+
+
+def _transcript_matchers(bindings: NativeBindings, rules: TranscriptRules) -> TokenMatcherFactory:
+    begin = rules.timestamp_begin
+    try:
+        return bindings.types.transcript_matchers(
+            rules.vocab_size,
+            rules.end,
+            rules.suppressed,
+            rules.suppressed_first,
+            _NO_TIMESTAMPS if begin is None else begin,
+            rules.max_first_timestamp,
+        )
+    except bindings.status_error as error:
+        raise to_engine_error(error) from error
 
 
 def native_chunk(bindings: NativeBindings, chunk: InputChunk) -> object:

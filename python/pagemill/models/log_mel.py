@@ -11,7 +11,8 @@ SAMPLING_RATE = 16_000
 """Samples a second of the audio."""
 HOP = 160
 """Samples from one frame to the next."""
-_WINDOW = 400  # samples of a frame
+WINDOW = 400
+"""Samples of a frame."""
 _FLOOR = 1e-10
 _RANGE = 8.0  # of log10 below the largest value; what is lower is raised
 _BLOCK = 3000  # frames that are transformed at a time
@@ -33,11 +34,11 @@ def log_mel(samples: np.ndarray, bins: int) -> np.ndarray:
 
     The numbers are those of `WhisperFeatureExtractor` of `transformers` within 1e-4.
     """
-    half = _WINDOW // 2
+    half = WINDOW // 2
     around = np.pad(samples.astype(np.float32), (half, half), mode="reflect")
-    windows = np.lib.stride_tricks.sliding_window_view(around, _WINDOW)[::HOP]
+    windows = np.lib.stride_tricks.sliding_window_view(around, WINDOW)[::HOP]
     windows = windows[: len(samples) // HOP]
-    hann = np.hanning(_WINDOW + 1)[:-1].astype(np.float32)
+    hann = np.hanning(WINDOW + 1)[:-1].astype(np.float32)
     filters = _filters(bins)
     mel = np.empty((bins, len(windows)), np.float32)
     for first in range(0, len(windows), _BLOCK):
@@ -55,7 +56,7 @@ def _filters(bins: int) -> np.ndarray:
     Source: Slaney, Auditory Toolbox, 1998.
     """
     highest = SAMPLING_RATE / 2
-    frequencies = np.linspace(0, highest, _WINDOW // 2 + 1)
+    frequencies = np.linspace(0, highest, WINDOW // 2 + 1)
     corners = _hz(np.linspace(0, _mel(highest), bins + 2))
     low, center, high = (corners[i : bins + i, None] for i in range(3))
     rising = (frequencies - low) / (center - low)

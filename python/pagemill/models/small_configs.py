@@ -153,6 +153,25 @@ VOXTRAL = {
     "audio_config": VOXTRAL_AUDIO,
     "audio_token_id": 99,
 }
+GLM_ASR_AUDIO = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 128,
+    "num_mel_bins": 8,
+    "max_position_embeddings": 20,
+}
+GLM_ASR = {
+    "text_config": DECODER | {"num_key_value_heads": 2},
+    "audio_config": GLM_ASR_AUDIO,
+    "audio_token_id": 99,
+}
+OMNI_AUDIO = AUDIO | {"n_window": 4, "output_dim": 64}
+OMNI_THINKER = {
+    "text_config": DECODER | {"num_key_value_heads": 2, "rope_scaling": MROPE},
+    "audio_config": OMNI_AUDIO,
+    "audio_token_index": 99,
+}
 WHISPER = {
     "vocab_size": 100,
     "d_model": 64,
@@ -175,6 +194,7 @@ CONFIGS = {
     "DistilBertModel": DECODER | DISTILBERT,
     "Glm4vForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm4v_text"}},
     "Glm4vMoeForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm4v_moe_text"}},
+    "GlmAsrForConditionalGeneration": GLM_ASR,
     "Idefics3ForConditionalGeneration": IDEFICS3,
     "InternVLForConditionalGeneration": INTERNVL,
     "Llama4ForConditionalGeneration": LLAMA4,
@@ -193,6 +213,9 @@ CONFIGS = {
     "QWenLMHeadModel": DECODER | {"kv_channels": 16, "seq_length": 128},
     "Qwen2AudioForConditionalGeneration": QWEN2_AUDIO,
     "Qwen2VLForConditionalGeneration": QWEN2_VL,
+    "Qwen2_5OmniForConditionalGeneration": {"thinker_config": OMNI_THINKER},
+    "Qwen2_5OmniModel": {"thinker_config": OMNI_THINKER},
+    "Qwen2_5OmniThinkerForConditionalGeneration": OMNI_THINKER,
     "Qwen2_5_VLForConditionalGeneration": QWEN2_VL | {"vision_config": QWEN2_5_VL_VISION},
     "Gemma3ForConditionalGeneration": GEMMA3,
     "Gemma3nForCausalLM": GEMMA3N,

@@ -157,6 +157,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Glm4vMoeForConditionalGeneration": Architecture(
         "glm4v:Glm4vModel", "GLM-4.5V and 4.6V", ("glm4v_moe",), "text and images"
     ),
+    "GlmAsrForConditionalGeneration": Architecture(
+        "glm_asr:GlmAsrModel", "GLM-ASR", ("glmasr",), "text and audio"
+    ),
     "GlmForCausalLM": Architecture("glm:GlmModel", "GLM-4", ("glm",)),
     "GlmMoeDsaForCausalLM": Architecture(
         "deepseek_v32:DeepseekV32Model", "GLM-5", ("glm_moe_dsa",), cuts="some layers"
@@ -331,6 +334,18 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "Qwen2VLForConditionalGeneration": Architecture(
         "qwen2_vl:Qwen2VlModel", "Qwen2-VL", ("qwen2_vl",), "text and images"
+    ),
+    "Qwen2_5OmniForConditionalGeneration": Architecture(
+        "qwen2_5_omni:Qwen25OmniModel", "Qwen2.5-Omni, text", ("qwen2_5_omni",), "text and audio"
+    ),
+    "Qwen2_5OmniModel": Architecture(
+        "qwen2_5_omni:Qwen25OmniModel", "Qwen2.5-Omni, text", (), "text and audio"
+    ),
+    "Qwen2_5OmniThinkerForConditionalGeneration": Architecture(
+        "qwen2_5_omni:Qwen25OmniModel",
+        "Qwen2.5-Omni's thinker",
+        ("qwen2_5_omni_thinker",),
+        "text and audio",
     ),
     "Qwen2_5_VLForConditionalGeneration": Architecture(
         "qwen2_vl:Qwen25VlModel", "Qwen2.5-VL", ("qwen2_5_vl",), "text and images"

@@ -1,10 +1,8 @@
 """Whisper's encoder: log-mel frames of audio to a vector for each two of them.
 
-Weights: `conv1`, `conv2`, `embed_positions`, `layers.<i>.{self_attn_layer_norm, self_attn.{q,k,v,
-out}_proj, final_layer_norm, fc1, fc2}`, with biases except that of `k_proj`, and `layer_norm`.
-
-The two convolutions are sums of linear layers: a token has all five frames that its vector is made
-of, so that no token reads another one's before attention.
+Weights: `conv1` and `conv2` (mel_convolutions.py), `embed_positions`, `layers.<i>.{
+self_attn_layer_norm, self_attn.{q,k,v,out}_proj, final_layer_norm, fc1, fc2}`, with biases except
+that of `k_proj`, and `layer_norm`.
 """
 
 from __future__ import annotations
@@ -18,17 +16,10 @@ from pagemill.layers.embedding import add_positions
 from pagemill.layers.linear import linear
 from pagemill.models.base import Config, ModelConfigError
 from pagemill.models.config_keys import activation, positive_int
-from pagemill.ops import ActivationKind
-from pagemill.ops.shard import Stripe
+from pagemill.models.mel_convolutions import STRIDE, MelConvolutions
 from pagemill.ops.trace import Tensor
 
 _EPS = 1e-5
-_TAPS = 3  # of both convolutions
-_STRIDE = 2  # of the second one
-_FRAMES = 5  # that an output of both is made of
-# Added to what the first convolution makes of frames before the beginning: GELU makes 0 of it,
-# which is what the second one pads with.
-_OUTSIDE = -1e4
 
 
 class WhisperEncoder:
@@ -39,6 +30,7 @@ class WhisperEncoder:
         self.layers = _size(config, "encoder_layers", "num_hidden_layers")
         self.bins = positive_int(config, "num_mel_bins", 80)
         self.max_tokens = positive_int(config, "max_source_positions", 1500)
+        self.convolutions = MelConvolutions(self.bins, self.hidden_size)
         self._intermediate = _size(config, "encoder_ffn_dim", "intermediate_size")
         self._activation = activation(config, "activation_function", "gelu")
         heads = _size(config, "encoder_attention_heads", "num_attention_heads")
@@ -50,12 +42,12 @@ class WhisperEncoder:
     @property
     def channels(self) -> int:
         """Elements of a row of `features`."""
-        return _FRAMES * self.bins + 1
+        return self.convolutions.channels
 
     @property
     def max_frames(self) -> int:
         """Of the audio that the encoder has positions for."""
-        return _STRIDE * self.max_tokens
+        return STRIDE * self.max_tokens
 
     def features(self, mel: np.ndarray, tokens: int | None = None) -> np.ndarray:
         """Log-mel frames [bins, frames], an even number of at most `max_frames`, as rows [frames /
@@ -65,18 +57,12 @@ class WhisperEncoder:
             ValueError: the frames are others.
         """
         bins, frames = mel.shape
-        if bins != self.bins or frames % _STRIDE or not 0 < frames <= self.max_frames:
+        if bins != self.bins or frames % STRIDE or not 0 < frames <= self.max_frames:
             raise ValueError(
                 f"audio must be [{self.bins}, frames], an even number of at most"
                 f" {self.max_frames}, got {list(mel.shape)}"
             )
-        count = frames // _STRIDE if tokens is None else tokens
-        around = np.pad(mel, ((0, 0), (_FRAMES // 2, _FRAMES // 2))).T
-        windows = np.arange(count)[:, None] * _STRIDE + np.arange(_FRAMES)
-        rows = np.zeros((count, self.channels), np.float32)
-        rows[:, :-1] = around[windows].reshape(count, -1)
-        rows[0, -1] = 1  # its first frame of the second convolution is outside
-        return rows
+        return self.convolutions.features(mel, tokens)
 
     def hidden(self, weights: Weights, rows: Tensor, positions: Tensor) -> Tensor:
         """`features` [T, channels] and positions i32 [T], from 0 in each audio -> [T, hidden],
@@ -85,31 +71,19 @@ class WhisperEncoder:
 
     def states(self, weights: Weights, rows: Tensor, positions: Tensor) -> Tensor:
         """As `hidden`, but not normalized."""
-        x = self._convolved(weights, rows)
+        x = self.convolutions.output(weights, rows)
         x = add_positions(weights, "embed_positions", x, positions, self.max_tokens)
+        return self.layered(weights, x)
+
+    def layered(self, weights: Weights, x: Tensor) -> Tensor:
+        """x [T, hidden], vectors with positions, behind all layers."""
         for layer in range(self.layers):
             x = self._layer(weights, f"layers.{layer}", x)
         return x
 
-    def normalized(self, weights: Weights, x: Tensor) -> Tensor:
+    def normalized(self, weights: Weights, x: Tensor, name: str = "layer_norm") -> Tensor:
         """x [N, hidden], what `states` returns, normalized."""
-        return norm.layer_norm(weights, "layer_norm", x, _EPS)
-
-    def _convolved(self, weights: Weights, rows: Tensor) -> Tensor:
-        hidden = self.hidden_size
-        frames: list[Tensor] = []
-        for _ in range(_FRAMES):
-            frame, rows = ops.split(rows, self.bins)
-            frames.append(frame)
-        outside = weights.constant("outside", [[_OUTSIDE]] * hidden)
-        inner: list[Tensor] = []
-        for first in range(_TAPS):
-            x = _convolution(weights, "conv1", frames[first : first + _TAPS], hidden)
-            if first == 0:
-                x = ops.add(x, ops.linear(rows, outside))
-            inner.append(ops.activation(x, ActivationKind.GELU))
-        x = _convolution(weights, "conv2", inner, hidden)
-        return ops.activation(x, ActivationKind.GELU)
+        return norm.layer_norm(weights, name, x, _EPS)
 
     def _layer(self, weights: Weights, prefix: str, x: Tensor) -> Tensor:
         inner, hidden = f"{prefix}.self_attn", self.hidden_size
@@ -124,19 +98,6 @@ class WhisperEncoder:
         y = linear(weights, f"{prefix}.fc1", y, (self._intermediate,), bias=True)
         y = ops.activation(y, self._activation)
         return ops.add(x, linear(weights, f"{prefix}.fc2", y, (hidden,), bias=True))
-
-
-def _convolution(weights: Weights, module: str, taps: list[Tensor], width: int) -> Tensor:
-    """The output of a convolution, whose `taps` see these rows [T, in]: [T, width]."""
-    total: Tensor | None = None
-    for index, rows in enumerate(taps):
-        shape, stripe = (width, rows.width, len(taps)), Stripe(index, len(taps))
-        weight = weights.column_stripe(f"{module}.weight", shape, stripe)
-        bias = weights.vector(f"{module}.bias", width) if total is None else None
-        y = ops.linear(rows, weight, bias)
-        total = y if total is None else ops.add(total, y)
-    assert total is not None
-    return total
 
 
 def _size(config: Config, key: str, usual: str) -> int:

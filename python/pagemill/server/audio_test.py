@@ -107,6 +107,23 @@ def test_audio_is_read_and_kept(tmp_path: Path) -> None:
         read(reader, {"type": "image_url", "uuid": "a"})
 
 
+def test_a_file_is_fetched(tmp_path: Path) -> None:
+    def fetched(url: str, **options: Any) -> bytes:
+        reader = opened(tmp_path, MediaConfig(**options))
+        return asyncio.run(reader.fetch_file("audio", url, "file_url"))
+
+    url = f"data:audio/wav;base64,{base64_of()}"
+    assert fetched(url) == base64.b64decode(base64_of())
+    for refused, why, options in (
+        (url, "larger than 1024 bytes", {"max_audio_bytes": 1024}),
+        (url, "--limit-mm-per-prompt, audio", {"limit_mm_per_prompt": {"audio": 0}}),
+        ("https://audio.example/a.mp3", "`file_url` cannot be fetched: ", {}),
+    ):
+        with pytest.raises(ApiError, match=why) as error:
+            fetched(refused, **options)
+        assert (error.value.status, error.value.param) == (400, "file_url")
+
+
 @pytest.mark.parametrize(
     ("parts", "options", "why"),
     [

@@ -61,7 +61,7 @@ class BatchOutput(msgspec.Struct):
 
 
 Send = Callable[[Endpoint, dict[str, Any]], Awaitable[Answer]]
-"""`invoke`, for the callers that the requests of a batch have."""
+"""`invoke_line`, for the callers that the requests of a batch have."""
 Write = Callable[[BatchOutput], Awaitable[None]]
 
 
@@ -175,7 +175,8 @@ def _endpoint(url: str) -> Endpoint:
     Raises:
         ApiError: 404 for a url that batch files cannot have.
     """
-    rows = {row.path: row for row in ENDPOINTS if row.transport is Transport.JSON and row.tasks}
+    transports = (Transport.JSON, Transport.AUDIO_FORM)
+    rows = {row.path: row for row in ENDPOINTS if row.transport in transports and row.tasks}
     if url not in rows:
         known = ", ".join(rows)
         raise ApiError(404, f"The url {url[:200]!r} is not one of {known}.", "url")

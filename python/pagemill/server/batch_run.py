@@ -15,10 +15,10 @@ from pagemill.config import EngineConfig, ServerConfig
 from pagemill.server.answer import Answer
 from pagemill.server.batch import BatchOutput, answer_lines, read_lines
 from pagemill.server.caller import ANONYMOUS
-from pagemill.server.dispatch import invoke
 from pagemill.server.endpoints.endpoint import Endpoint
 from pagemill.server.engine_source import OwnEngine
 from pagemill.server.open_model import open_model
+from pagemill.server.speech.line import invoke_line
 from pagemill.server.state import ServerState
 
 
@@ -52,7 +52,7 @@ async def _run(config: EngineConfig, source: BinaryIO, output: BinaryIO, concurr
 
 
 async def _send(server: ServerState, endpoint: Endpoint, fields: dict[str, Any]) -> Answer:
-    return await invoke(server, endpoint, fields, ANONYMOUS)
+    return await invoke_line(server, endpoint, fields, ANONYMOUS)
 
 
 class Progress:

@@ -13,9 +13,10 @@ from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.server.answer import Answer
 from pagemill.server.batch import BatchOutput, answer_lines, read_lines
 from pagemill.server.caller import ANONYMOUS
-from pagemill.server.dispatch import invoke
 from pagemill.server.endpoints.endpoint import Endpoint
-from pagemill.server.testing.fake_server import FakeServer, fake_server
+from pagemill.server.speech.line import invoke_line
+from pagemill.server.testing.fake_server import EOS, FakeServer, fake_server
+from pagemill.server.testing.fake_speech import fake_speech
 
 CHAT = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 3, "n": 2, "seed": 5}
 COMPLETION = {"prompt": ["a", "b"], "max_tokens": 3, "seed": 5, "echo": True}
@@ -32,7 +33,7 @@ async def answers(server: FakeServer, lines: list[bytes], concurrency: int = 4) 
     written: list[BatchOutput] = []
 
     async def send(endpoint: Endpoint, fields: dict[str, Any]) -> Answer:
-        return await invoke(server.state, endpoint, fields, ANONYMOUS)
+        return await invoke_line(server.state, endpoint, fields, ANONYMOUS)
 
     async def write(output: BatchOutput) -> None:
         written.append(output)
@@ -68,6 +69,36 @@ def test_http_batch_and_invocations_answer_alike(pooled_size: int, requests: Any
                 http = await server.client.post(url, json=refused)
                 assert answer["response"]["status_code"] == http.status_code == 404
                 assert answer["response"]["body"] == http.json()
+
+    asyncio.run(body())
+
+
+def test_audio_in_a_batch() -> None:
+    url = "/v1/audio/transcriptions"
+    hi = {ord("="): ord("h"), ord("h"): ord("i"), ord("i"): EOS}
+    options = FakeOptions(next_token=lambda previous, position, seed: hi[previous])
+
+    async def body() -> None:
+        async with fake_server(options, speech=fake_speech()) as server:
+
+            async def answered(**fields: Any) -> tuple[int, Any]:
+                (answer,) = await answers(server, [line("x", url, {"language": "en"} | fields)])
+                return answer["response"]["status_code"], answer["response"]["body"]
+
+            status, answer = await answered(file_url="fake:aaaa", temperature=0.5)
+            assert (status, answer["text"]) == (200, "hi")
+            for wrong, param in (
+                ({}, "file_url"),
+                ({"file_url": "http://x"}, "file_url"),
+                ({"file_url": "fake:a", "response_format": "srt"}, "response_format"),
+                ({"file_url": "fake:a", "stream": True}, "stream"),
+                ({"file_url": "fake:a", "file": "a"}, "file"),
+            ):
+                status, answer = await answered(**wrong)
+                assert (status, answer["error"]["param"]) == (400, param), answer
+        async with fake_server() as server:
+            (answer,) = await answers(server, [line("x", url, {"file_url": "fake:a"})])
+            assert answer["response"]["status_code"] == 404
 
     asyncio.run(body())
 

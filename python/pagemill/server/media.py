@@ -64,6 +64,16 @@ class Media(Protocol):
         """
         ...
 
+    async def fetch_file(self, kind: MediaKind, url: str, param: str) -> bytes:
+        """The file at `url`, a data: URL or one of a host that is allowed; `param` is the field
+        that has it.
+
+        Raises:
+            ApiError: 400: it cannot be fetched, or is too large, or there may be none of `kind`;
+                429: too many requests wait.
+        """
+        ...
+
     def max_bytes(self, kind: MediaKind, param: str) -> int:
         """Of a file that is a request's field `param`.
 
@@ -103,6 +113,11 @@ class NoMedia:
     async def read_file(self, kind: MediaKind, data: bytes, param: str) -> PreparedMedia:
         """Refuses the file."""
         del data
+        raise _no_files(kind, param, self._why)
+
+    async def fetch_file(self, kind: MediaKind, url: str, param: str) -> bytes:
+        """Refuses the file."""
+        del url
         raise _no_files(kind, param, self._why)
 
     def max_bytes(self, kind: MediaKind, param: str) -> int:
@@ -239,6 +254,27 @@ class MediaReader:
             return await self._decoding.run(self._files[kind].read, data)
         except RenderError as error:
             raise bad_request(f"`{param}` cannot be read: {error.message}.", param) from error
+
+    async def fetch_file(self, kind: MediaKind, url: str, param: str) -> bytes:
+        """See `Media.fetch_file`."""
+        most = self.max_bytes(kind, param)
+        if self._num_waiting >= MAX_WAITING:
+            raise ApiError(429, "Too many requests wait for their media; try again.")
+
+        def fetch() -> bytes:
+            return data_of(url, most) if is_data_url(url) else self._fetch[kind](url)
+
+        self._num_waiting += 1
+        try:
+            await self._room.take(most)
+            try:
+                return await self._fetching.run(fetch)
+            finally:
+                self._room.give(most)
+        except RenderError as error:
+            raise bad_request(f"`{param}` cannot be fetched: {error.message}.", param) from error
+        finally:
+            self._num_waiting -= 1
 
     def max_bytes(self, kind: MediaKind, param: str) -> int:
         """See `Media.max_bytes`."""

@@ -19,6 +19,7 @@ from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.token_limits import TokenLimits
 from pagemill.inputs.rendered_prompt import RenderedPrompt
+from pagemill.inputs.transcript_rules import TranscriptRules
 from pagemill.observe.metrics import RequestMetrics, TenantUsage
 from pagemill.render.assembly import ChoiceAssembler
 from pagemill.render.output_parser import NOTHING, OutputParser, ParserOptions
@@ -75,6 +76,8 @@ class GenerationOptions:
     """What each choice has to be."""
     limits: OutputLimits = NO_LIMITS
     """Tokens that no choice may have."""
+    transcript: TranscriptRules | None = None
+    """By which each choice is written, if it has no constraint."""
     search: ChoiceSearch | None = None
     """How choices are found; None: each is sampled."""
     parsed: ParserOptions = NOTHING
@@ -348,6 +351,7 @@ class Pipeline:
                 kv_transfer_params=options.kv_transfer_params,
                 grammar=grammar,
                 limits=limits,
+                transcript=options.transcript,
                 deadline=options.deadline or self.deadline(options.timeout_s, options.caller),
                 adapter=self.model.adapter,
                 engine=options.caller.engine,

@@ -8,10 +8,12 @@ spans = family.spans(token_ids, clip_s=30.0)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from pagemill.inputs.transcript_rules import TranscriptRules
+from pagemill.render.chat_messages import Message
 from pagemill.render.tokenizer import TextTokenizer
 
 RATE = 16_000
@@ -55,11 +57,13 @@ class LanguageProbe(NamedTuple):
 
 
 class SpeechCheckpoint(NamedTuple):
-    """What a family is opened with: its tokenizer, config.json, and folder."""
+    """What a family is opened with: its tokenizer, config.json, and folder, and what makes token ids
+    of a chat, as `Renderer.encode_chat` does."""
 
     tokenizer: TextTokenizer
     config: Mapping[str, Any]
     folder: Path
+    encode_chat: Callable[[Sequence[Message]], list[int]]
 
 
 class Transcription(Protocol):
@@ -69,20 +73,21 @@ class Transcription(Protocol):
        field of the request.
     2. `around` returns the prompt of a checked task, whose language is known unless the family has
        no probe.
-    3. `spans` divides an output that has timestamps.
+    3. `rules` returns those by which an output of a checked task is written; None: there are none.
+    4. `spans` divides an output that has timestamps.
     """
 
     placeholder: int
     """The token that stands for audio."""
     max_clip_s: int | None
     """Of the audio of one prompt; None: what fits the context."""
-    token_biases: Mapping[int, float]
-    """Added to the logits of tokens that no output should have."""
     probe: LanguageProbe | None
     """None: the family cannot tell languages, or needs none."""
 
     def checked(self, task: SpeechTask) -> SpeechTask: ...
 
     def around(self, task: SpeechTask) -> Around: ...
+
+    def rules(self, task: SpeechTask) -> TranscriptRules | None: ...
 
     def spans(self, token_ids: Sequence[int], clip_s: float) -> list[Span]: ...

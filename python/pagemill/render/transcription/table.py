@@ -19,6 +19,10 @@ class Row(NamedTuple):
 
 
 FAMILIES: Mapping[str, Row] = {
+    "GlmAsrForConditionalGeneration": Row("instructed:GlmAsr", chats=True),
+    "Qwen2_5OmniForConditionalGeneration": Row("instructed:Qwen25Omni", chats=True),
+    "Qwen2_5OmniModel": Row("instructed:Qwen25Omni", chats=True),
+    "Qwen2_5OmniThinkerForConditionalGeneration": Row("instructed:Qwen25Omni", chats=True),
     "VoxtralForConditionalGeneration": Row("voxtral:Voxtral", chats=True),
     "WhisperForConditionalGeneration": Row("whisper:Whisper", chats=False),
 }

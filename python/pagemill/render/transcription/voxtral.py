@@ -7,10 +7,10 @@ Source: the requests of transcription of mistral-common, with instructions and n
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Self
 
+from pagemill.inputs.transcript_rules import TranscriptRules
 from pagemill.render.errors import RenderError
 from pagemill.render.transcription.base import (
     Around,
@@ -19,15 +19,13 @@ from pagemill.render.transcription.base import (
     SpeechCheckpoint,
     SpeechTask,
 )
-
-_LANGUAGE = re.compile(r"[a-z]{2}")  # ISO 639-1
+from pagemill.render.transcription.plain_text import check_plain
 
 
 class Voxtral:
     """Implements `Transcription`."""
 
     max_clip_s: int | None = None
-    token_biases: Mapping[int, float] = {}
     probe: LanguageProbe | None = None
 
     def __init__(self, checkpoint: SpeechCheckpoint) -> None:
@@ -52,25 +50,7 @@ class Voxtral:
 
     def checked(self, task: SpeechTask) -> SpeechTask:
         """See `Transcription`."""
-        if task.to_language is not None:
-            raise RenderError(
-                "this model transcribes here and does not translate: send the audio in a message"
-                " of a chat, and say in it what to write",
-                "model",
-            )
-        if task.timestamps:
-            raise RenderError(
-                "this model writes no timestamps: send `json` or `text`", "response_format"
-            )
-        if task.prompt:
-            raise RenderError(
-                "this model takes no `prompt` with audio that it transcribes", "prompt"
-            )
-        if task.language is not None and not _LANGUAGE.fullmatch(task.language):
-            raise RenderError(
-                f"`language` {task.language[:40]!r} has to be two letters, such as `en`", "language"
-            )
-        return task
+        return check_plain(task)
 
     def around(self, task: SpeechTask) -> Around:
         """See `Transcription`."""
@@ -80,6 +60,10 @@ class Voxtral:
                 f"lang:{task.language}", add_special_tokens=False, parse_special=False
             )
         return Around(self._before, [self._end, *language, self._transcribe])
+
+    def rules(self, task: SpeechTask) -> TranscriptRules | None:
+        """See `Transcription`."""
+        return None
 
     def spans(self, token_ids: Sequence[int], clip_s: float) -> list[Span]:
         """Never called: there are no timestamps."""

@@ -38,6 +38,7 @@ def test_prompts(family: Transcription) -> None:
     assert names(family.around(SpeechTask()).after) == ["[/INST]", "[TRANSCRIBE]"]
     assert TOKENIZER.id_to_token(family.placeholder) == "[AUDIO]"
     assert family.probe is None and family.max_clip_s is None
+    assert family.rules(SpeechTask("de")) is None
 
 
 @pytest.mark.parametrize(

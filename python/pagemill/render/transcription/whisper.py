@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
+import msgspec
+
+from pagemill.inputs.transcript_rules import TranscriptRules
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_array
 from pagemill.render.special_tokens import read_json
@@ -29,7 +32,41 @@ _TIMESTAMP_S = 0.02
 _LANGUAGE = re.compile(r"<\|([a-z]{2,3})\|>")
 _ENGLISH = "en"
 _ENGLISH_VOCABULARY = 51864  # of the models without other languages; all others have more
-_NEVER = -100.0  # the least bias
+_MAX_FIRST_TIMESTAMP = 50  # 1 s: the default of the model's authors
+
+
+class WrittenRules(NamedTuple):
+    """What the files of a model say of its outputs."""
+
+    vocab_size: int
+    suppressed: tuple[int, ...]
+    suppressed_first: tuple[int, ...]
+    max_first_timestamp: int
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any], generation: Mapping[str, Any]) -> Self:
+        """From config.json and generation_config.json; files of early versions of `transformers`
+        have all in the first one.
+
+        Raises:
+            RenderError: the vocabulary has no size.
+        """
+        vocab_size = _number(config, "vocab_size")
+        stated = {**config, **generation}
+
+        def tokens(key: str) -> tuple[int, ...]:
+            listed = as_array(stated.get(key)) or ()
+            return tuple(i for i in listed if type(i) is int and 0 <= i < vocab_size)
+
+        latest = stated.get("max_initial_timestamp_index")
+        return cls(
+            vocab_size,
+            tokens("suppress_tokens"),
+            tokens("begin_suppress_tokens"),
+            min(latest, vocab_size)
+            if type(latest) is int and latest >= 0
+            else _MAX_FIRST_TIMESTAMP,
+        )
 
 
 class Whisper:
@@ -44,7 +81,7 @@ class Whisper:
         *,
         is_multilingual: bool,
         max_prompt_tokens: int,
-        suppressed: Sequence[int],
+        rules: WrittenRules,
     ) -> None:
         """Reads the control tokens.
 
@@ -53,7 +90,7 @@ class Whisper:
             placeholder: the token that stands for the audio.
             is_multilingual: the model has languages other than English.
             max_prompt_tokens: of earlier text.
-            suppressed: tokens that outputs never have.
+            rules: those of the model's files.
 
         Raises:
             RenderError: the tokenizer lacks a control token.
@@ -70,8 +107,12 @@ class Whisper:
             translates: _control(tokenizer, f"<|{'translate' if translates else 'transcribe'}|>")
             for translates in ((False, True) if is_multilingual else ())
         }
-        self.token_biases: Mapping[int, float] = dict.fromkeys(
-            {*suppressed, self._without_times}, _NEVER
+        self._rules = TranscriptRules(
+            rules.vocab_size,
+            self._text_end,
+            (*rules.suppressed, self._without_times),
+            rules.suppressed_first,
+            max_first_timestamp=rules.max_first_timestamp,
         )
         named = {token: language for language, token in self._languages.items()}
         start = Around((), (self._start,))
@@ -86,18 +127,17 @@ class Whisper:
         """
         config = checkpoint.config
         generation = read_json(checkpoint.folder / "generation_config.json")
-        vocabulary = _number(config, "vocab_size")
+        rules = WrittenRules.of(config, generation)
         stated = generation.get("is_multilingual")
-        suppressed = as_array(generation.get("suppress_tokens")) or ()
         return cls(
             checkpoint.tokenizer,
             _number(config, "pad_token_id"),
             is_multilingual=(
-                stated if isinstance(stated, bool) else vocabulary != _ENGLISH_VOCABULARY
+                stated if isinstance(stated, bool) else rules.vocab_size != _ENGLISH_VOCABULARY
             ),
             # As when the model was trained: half of what the decoder reads, and writes.
             max_prompt_tokens=_number(config, "max_target_positions") // 2 - 1,
-            suppressed=[i for i in suppressed if type(i) is int and 0 <= i < vocabulary],
+            rules=rules,
         )
 
     def checked(self, task: SpeechTask) -> SpeechTask:
@@ -124,6 +164,11 @@ class Whisper:
         if not task.timestamps:
             after.append(self._without_times)
         return Around((), after)
+
+    def rules(self, task: SpeechTask) -> TranscriptRules | None:
+        """See `Transcription`."""
+        begin = self._without_times + 1 if task.timestamps else None
+        return msgspec.structs.replace(self._rules, timestamp_begin=begin)
 
     def spans(self, token_ids: Sequence[int], clip_s: float) -> list[Span]:
         """See `Transcription`."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pagemill.inputs.transcript_rules import TranscriptRules
 from pagemill.render.errors import RenderError
 from pagemill.render.transcription.base import Span, SpeechTask
 from pagemill.render.transcription.table import find, open_transcription
@@ -112,10 +113,24 @@ def test_models_of_english_have_no_languages(
             family.checked(wrong)
 
 
-def test_what_is_no_text_is_made_unlikely(tmp_path: Path) -> None:
-    family = opened(tmp_path, suppress_tokens=[3, 5, -1, 10**9, "a"])
+def test_rules_are_those_of_the_files(tmp_path: Path) -> None:
     without_times = TOKENIZER.token_to_id("<|notimestamps|>")
-    assert family.token_biases == {3: -100.0, 5: -100.0, without_times: -100.0}
+    size, end = TOKENIZER.get_vocab_size(), 256
+    family = opened(
+        tmp_path,
+        config={"suppress_tokens": [7], "begin_suppress_tokens": [32, end]},
+        suppress_tokens=[3, 5, -1, 10**9, "a"],
+        max_initial_timestamp_index=10**12,
+    )
+    suppressed = (3, 5, without_times)
+    assert family.rules(SpeechTask("en")) == TranscriptRules(
+        size, end, suppressed, (32, end), max_first_timestamp=size
+    )
+    assert family.rules(SpeechTask("en", timestamps=True)) == TranscriptRules(
+        size, end, suppressed, (32, end), timestamp(0), size
+    )
+    plain = opened(tmp_path).rules(SpeechTask("en", timestamps=True))
+    assert plain == TranscriptRules(size, end, (without_times,), (), timestamp(0), 50)
 
 
 def test_spans(tmp_path: Path) -> None:

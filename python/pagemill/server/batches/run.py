@@ -27,10 +27,10 @@ from pagemill.server.batches.folder import unix_time
 from pagemill.server.batches.input import Limits, check_input, requests
 from pagemill.server.batches.queue import Held
 from pagemill.server.caller import ANONYMOUS, Caller, admitted
-from pagemill.server.dispatch import invoke
 from pagemill.server.endpoints.endpoint import Endpoint
 from pagemill.server.errors import ApiError
 from pagemill.server.protocol.batch import Batch, BatchProblem, BatchProblems
+from pagemill.server.speech.line import invoke_line
 from pagemill.server.state import ServerState
 
 _LOGGER = logging.getLogger("pagemill.server")
@@ -187,7 +187,7 @@ class BatchRun:
         while True:
             try:
                 with admitted(self._owner, server.limiter) as caller:
-                    return await invoke(server, endpoint, fields, caller)
+                    return await invoke_line(server, endpoint, fields, caller)
             except ApiError as error:
                 if error.status != 503:
                     raise

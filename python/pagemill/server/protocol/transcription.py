@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -111,7 +110,7 @@ def check_speech(request: SpeechRequest) -> None:
         )
 
 
-def speech_sampling(request: SpeechRequest, biases: Mapping[int, float]) -> SamplingParams:
+def speech_sampling(request: SpeechRequest) -> SamplingParams:
     """The request's fields as the engine's parameters; greedy unless it has a temperature."""
     shared: dict[str, Any] = {
         name: getattr(request, name) for name in SamplingFields.__struct_fields__
@@ -122,7 +121,6 @@ def speech_sampling(request: SpeechRequest, biases: Mapping[int, float]) -> Samp
         shared["seed"] = None
     return SamplingParams(
         **shared,
-        logit_bias=dict(biases),
         logprobs=0 if request.response_format == "verbose_json" else None,
         logprobs_mode="raw_logprobs",
     )

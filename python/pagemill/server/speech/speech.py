@@ -102,6 +102,14 @@ class Speech:
         """
         return self._media.max_bytes("audio", "file")
 
+    async def fetched(self, url: str, param: str) -> bytes:
+        """The file at `url`, which the field `param` has.
+
+        Raises:
+            ApiError: see `Media.fetch_file`.
+        """
+        return await self._media.fetch_file("audio", url, param)
+
     async def sounds(self, file: UploadedAudio, check_number: Callable[[int], None]) -> Sounds:
         """The clips of `file`, which is discarded. The caller releases the result.
 
@@ -162,7 +170,9 @@ def open_speech(source: RenderSource, renderer: AnyRenderer, media: Media) -> Sp
         if row.chats:
             return None
         raise RenderError("--skip-tokenizer-init: a model that transcribes needs its tokenizer")
-    checkpoint = SpeechCheckpoint(renderer.tokenizer, source.config, Path(source.path))
+    checkpoint = SpeechCheckpoint(
+        renderer.tokenizer, source.config, Path(source.path), renderer.encode_chat
+    )
     try:
         return Speech(open_transcription(row, checkpoint), media)
     except RenderError as error:

@@ -126,6 +126,23 @@ def test_segments_count_from_the_beginning_of_the_file() -> None:
     serve(clips_of("a| b|", " c|"), check)
 
 
+def test_text_follows_the_rules_of_the_family() -> None:
+    async def check(served: Served) -> None:
+        await served.post(LONG, language="en")
+        await served.post(language="en", response_format="srt")
+        await served.post()
+        *clips, timed, probe, plain = [state.request for state in served.fake.engine.submitted]
+        assert len(clips) == 2
+        for request in (*clips, plain):
+            assert request.new_token_matcher == (256, ord("."), (1,), (), -1, 0)
+            assert "timestamp_begin" not in vars(request.sampling)
+        assert timed.new_token_matcher == (256, ord("."), (1,), (), ord("|"), 0)
+        assert timed.sampling.timestamp_begin == ord("|")
+        assert probe.new_token_matcher.limits.allowed == (*b"de",), "any of the languages"
+
+    serve(clips_of("a|"), check)
+
+
 def test_the_language_is_found_once() -> None:
     async def check(served: Served) -> None:
         assert (await served.post(LONG)).status_code == 200

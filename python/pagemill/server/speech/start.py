@@ -69,8 +69,8 @@ async def start_speech(
             language, no_speech = await _probed(pipeline, *probed, options)
             task = task._replace(language=task.language or language)
         prompts = [sound.within(speech.family.around(task)) for sound in sounds.clips]
-        sampling = speech_sampling(request, speech.family.token_biases)
-        generation = await pipeline.generate(prompts, sampling, options)
+        options = replace(options, transcript=speech.family.rules(task))
+        generation = await pipeline.generate(prompts, speech_sampling(request), options)
     except BaseException:
         sounds.release()
         raise

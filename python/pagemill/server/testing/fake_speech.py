@@ -6,7 +6,7 @@ A file is samples of one byte. A prompt is `(` and three tokens of audio, `[lang
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.media_owner import MediaOwner
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures, MediaItem, RenderedPrompt
+from pagemill.inputs.transcript_rules import TranscriptRules
 from pagemill.render.errors import RenderError
 from pagemill.render.transcription.base import Around, LanguageProbe, Span, SpeechTask
 from pagemill.server.errors import bad_request
@@ -31,7 +32,6 @@ class FakeFamily:
 
     placeholder = AUDIO
     max_clip_s: int | None = 2
-    token_biases: Mapping[int, float] = {1: -100.0}
     probe: LanguageProbe | None = LanguageProbe(Around([*b"("], [*b"?"]), LANGUAGES, ord("n"))
 
     def checked(self, task: SpeechTask) -> SpeechTask:
@@ -45,6 +45,11 @@ class FakeFamily:
         assert task.language is not None
         kind = "t" if task.to_language is None else "T"
         return Around([*b"("], [*f"{task.prompt}{task.language[0]}{kind}=".encode()])
+
+    def rules(self, task: SpeechTask) -> TranscriptRules | None:
+        """Token 1 comes in no output, and `|` is the first of the timestamps."""
+        begin = ord("|") if task.timestamps else None
+        return TranscriptRules(256, ord("."), (1,), timestamp_begin=begin)
 
     def spans(self, token_ids: Sequence[int], clip_s: float) -> list[Span]:
         """Half a second each."""
@@ -74,6 +79,13 @@ class FakeMedia:
         if not data:
             raise bad_request(f"`{param}` cannot be read: it is empty.", param)
         return PreparedMedia(kind, np.frombuffer(data, np.int8).astype(np.float32) / 128)
+
+    async def fetch_file(self, kind: MediaKind, url: str, param: str) -> bytes:
+        """`fake:` and the file's characters."""
+        name, _, data = url.partition(":")
+        if name != "fake":
+            raise bad_request(f"`{param}` cannot be fetched: its host is not allowed.", param)
+        return data.encode()
 
     def max_bytes(self, kind: MediaKind, param: str) -> int:
         """Of a file."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
+from pagemill.render.chat_messages import Message
+from pagemill.render.errors import RenderError
 from pagemill.render.tokenizer import TextTokenizer
 from pagemill.render.transcription.base import SpeechCheckpoint
 
@@ -52,9 +55,17 @@ def whisper_tokenizer() -> Tokenizer:
     return tokenizer
 
 
+def _no_template(messages: Sequence[Message]) -> list[int]:
+    raise RenderError("this model has no chat template")
+
+
 def checkpoint(
-    folder: Path, tokenizer: Tokenizer, config: dict[str, Any], generation: dict[str, Any]
+    folder: Path,
+    tokenizer: Tokenizer,
+    config: dict[str, Any],
+    generation: dict[str, Any],
+    encode_chat: Callable[[Sequence[Message]], list[int]] = _no_template,
 ) -> SpeechCheckpoint:
     """What a family is opened with; `generation` is generation_config.json."""
     (folder / "generation_config.json").write_text(json.dumps(generation))
-    return SpeechCheckpoint(TextTokenizer(tokenizer), config, folder)
+    return SpeechCheckpoint(TextTokenizer(tokenizer), config, folder, encode_chat)

@@ -1,0 +1,168 @@
+"""Qwen2.5-Omni's thinker: Whisper's encoder on parts of 2 s, whose vectors are averaged in pairs, a
+linear projector, and Qwen2. Images and the talker, which speaks, are left out.
+
+Weights: `audio_tower.` with `conv1` and `conv2` (mel_convolutions.py), `layers`
+(whisper_encoder.py), `ln_post` and `proj`; Qwen2's. Those of the audio tower may be behind
+`model.`, Qwen2's with `language_model.` behind it; and all behind `thinker.`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Self
+
+import numpy as np
+
+from pagemill import ops
+from pagemill.inputs.prepared_media import PreparedMedia
+from pagemill.inputs.rendered_prompt import MediaFeatures
+from pagemill.layers.base import Weights
+from pagemill.layers.linear import linear
+from pagemill.layers.prefixed import PrefixedWeights
+from pagemill.models.base import (
+    Config,
+    EncoderInputs,
+    MediaTraits,
+    ModelConfigError,
+    ModelTraits,
+    StepInputs,
+)
+from pagemill.models.config_keys import (
+    Defaults,
+    flag,
+    inner_config,
+    positive_int,
+    rope_parameters,
+    token_id,
+)
+from pagemill.models.decoder_part import text_weights
+from pagemill.models.log_mel import HOP, WINDOW, log_mel
+from pagemill.models.mel_convolutions import STRIDE
+from pagemill.models.qwen2 import Qwen2Model
+from pagemill.models.whisper_encoder import WhisperEncoder
+from pagemill.ops.trace import Tensor
+
+_PAIR = 2  # vectors of the encoder that are averaged
+_LEAST_FRAMES = 3  # of which the encoder makes a pair
+_LONGEST_WAVE = 10_000.0  # of positions, in vectors, times 2 pi
+# Those of the configuration's classes: published checkpoints leave some out.
+_ENCODER = {
+    "num_mel_bins": 128,
+    "encoder_layers": 32,
+    "encoder_attention_heads": 20,
+    "encoder_ffn_dim": 5120,
+    "d_model": 1280,
+    "n_window": 100,
+}
+
+
+class Qwen25OmniModel:
+    """The thinker of one Qwen2.5-Omni model, for text and audio. Audio is divided into parts, which
+    are encoded apart."""
+
+    ignored: Mapping[str, str] = {
+        r"(talker|token2wav)\..*": "it does not speak",
+        r"(thinker\.)?(model\.)?visual\..*": "it takes no images",
+        r"(thinker\.)?(model\.)?audio_tower\.audio_bos_eos_token\.weight": "text has such tokens",
+        r"(thinker\.)?lm_head\.weight": "the embedding is used if they are tied",
+    }
+
+    def __init__(self, config: Config) -> None:
+        thinker = config
+        if config.get("thinker_config") is not None:
+            thinker = inner_config(config, "thinker_config")
+        text = inner_config(thinker, "text_config")
+        # A token of text or audio has the same position in time, row and column.
+        rope = dict(rope_parameters(text))
+        rope.pop("mrope_section", None)
+        if rope.get("rope_type") == "mrope":
+            rope["rope_type"] = "default"
+        tied = flag(thinker, "tie_word_embeddings", flag(text, "tie_word_embeddings", False))
+        self._text = Qwen2Model({**text, "rope_parameters": rope, "tie_word_embeddings": tied})
+        audio = Defaults(inner_config(thinker, "audio_config"), _ENCODER)
+        self._encoder = WhisperEncoder(audio)
+        self._rows = positive_int(audio, "n_window")  # of a part
+        width = positive_int(audio, "output_dim", self._text.traits.hidden_size)
+        if width != self._text.traits.hidden_size or self._rows % _PAIR:
+            raise ModelConfigError(
+                f"audio_config has the output_dim {width} and the n_window {self._rows}; the"
+                f" language model has {self._text.traits.hidden_size} features, and vectors are"
+                " averaged in pairs"
+            )
+        key = "audio_token_index" if "audio_token_index" in thinker else "audio_token_id"
+        self._placeholder = token_id(thinker, key, self._text.traits.vocab_size)
+
+    @classmethod
+    def from_config(cls, config: Config) -> Self:
+        return cls(config)
+
+    @property
+    def traits(self) -> ModelTraits:
+        media = MediaTraits(
+            rows=_PAIR,
+            channels=self._encoder.channels,
+            class_tokens=0,
+            tokens=1,
+            width=self._text.traits.hidden_size,
+            placeholders={"audio": self._placeholder},
+            any_size=True,
+            most_tokens=self._rows // _PAIR,
+        )
+        return replace(self._text.traits, media=media)
+
+    def layout(self, audio: PreparedMedia) -> Sequence[PreparedMedia | str]:
+        """Samples [samples] as log-mel frames of each part, of which the last one makes a pair."""
+        samples, step = audio.values, STRIDE * self._rows
+        frames = -(-len(samples) // HOP)
+        if samples.ndim != 1 or frames < _LEAST_FRAMES:
+            least = (_LEAST_FRAMES - 1) * HOP + 1  # the last frame may have one sample
+            raise ValueError(
+                f"audio of this model must be [samples], at least {least} of them, got"
+                f" {list(samples.shape)}"
+            )
+        # The last frames reach beyond the audio, into silence.
+        mel = log_mel(np.pad(samples, (0, WINDOW)), self._encoder.bins)[:, :frames]
+        parts = [mel[:, first : first + step] for first in range(0, frames, step)]
+        return [PreparedMedia("audio", part) for part in parts if part.shape[1] >= _LEAST_FRAMES]
+
+    def features(self, audio: PreparedMedia) -> MediaFeatures:
+        rows = self._encoder.convolutions.features(audio.values)
+        return MediaFeatures(rows, len(rows) // _PAIR)
+
+    def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
+        weights = _thinker(weights)
+        prefix = "model." if weights.has("model.audio_tower.conv1.weight") else ""
+        tower = PrefixedWeights(weights, f"{prefix}audio_tower.")
+        x = self._encoder.convolutions.output(tower, inputs.media.rows)
+        waves = tower.constant("positions", _waves(self._rows, self._encoder.hidden_size))
+        x = self._encoder.layered(tower, ops.add(x, ops.embedding(inputs.positions, waves)))
+        pairs = ops.select_rows(x, inputs.media.tokens, count=_PAIR)
+        first, second = ops.split(pairs, self._encoder.hidden_size)
+        x = ops.scale(ops.add(first, second), 1 / _PAIR)
+        x = self._encoder.normalized(tower, x, "ln_post")
+        return linear(tower, "proj", x, (self._text.traits.hidden_size,), bias=True)
+
+    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
+        return self._text.hidden(self._text_weights(weights), inputs)
+
+    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
+        return self._text.logits(self._text_weights(weights), rows)
+
+    def _text_weights(self, weights: Weights) -> Weights:
+        whole = _thinker(weights)
+        part = text_weights(whole, self._text)
+        return part if part.has(f"{self._text.names.embedding}.weight") else whole
+
+
+def _thinker(weights: Weights) -> Weights:
+    whole = PrefixedWeights(weights, "thinker.")
+    names = ("audio_tower.conv1.weight", "model.audio_tower.conv1.weight")
+    return whole if any(map(whole.has, names)) else weights
+
+
+def _waves(count: int, width: int) -> list[list[float]]:
+    """Positions as sines and cosines of waves from 1 to `_LONGEST_WAVE`: [count, width]."""
+    half = width // 2
+    angles = np.arange(count)[:, None] / _LONGEST_WAVE ** (np.arange(half) / (half - 1))
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).tolist()

@@ -1,0 +1,86 @@
+"""Models that chat about audio: the prompt is what a chat template makes of a message with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pagemill.render.chat_messages import Message
+from pagemill.render.errors import RenderError
+from pagemill.render.transcription.base import SpeechTask, Transcription
+from pagemill.render.transcription.table import find, open_transcription
+from pagemill.render.transcription.testing.speech_tokenizers import (
+    VOXTRAL_CONTROL,
+    byte_tokenizer,
+    checkpoint,
+)
+
+TOKENIZER = byte_tokenizer(VOXTRAL_CONTROL, first=True)
+AUDIO = TOKENIZER.token_to_id("[AUDIO]")
+GLM = {"architectures": ["GlmAsrForConditionalGeneration"], "audio_token_id": AUDIO}
+THINKER = {"audio_token_index": AUDIO}
+
+
+def template(messages: Sequence[Message], *, audios: int = 1) -> list[int]:
+    """`[INST]`, audio, the text, and `[/INST]`."""
+    (message,) = messages
+    audio, text = message["content"]
+    assert message["role"] == "user" and audio == {"type": "audio"}
+    return TOKENIZER.encode(f"[INST]{'[AUDIO]' * audios}{text['text']}[/INST]").ids
+
+
+def opened(folder: Path, config: dict[str, Any], **options: Any) -> Transcription:
+    row = find(config)
+    assert row is not None and row.chats
+    return open_transcription(
+        row, checkpoint(folder, TOKENIZER, config, {}, lambda sent: template(sent, **options))
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "instruction"),
+    [
+        (GLM, "Please transcribe this audio into text"),
+        (
+            {"architectures": ["Qwen2_5OmniModel"], "thinker_config": THINKER},
+            "Transcribe this audio into text.",
+        ),
+        (
+            {"architectures": ["Qwen2_5OmniThinkerForConditionalGeneration"]} | THINKER,
+            "Transcribe this audio into text.",
+        ),
+    ],
+)
+def test_prompts(tmp_path: Path, config: dict[str, Any], instruction: str) -> None:
+    family = opened(tmp_path, config)
+    before, after = family.around(family.checked(SpeechTask("de")))
+    assert before == [TOKENIZER.token_to_id("[INST]")]
+    assert TOKENIZER.decode(after, skip_special_tokens=False) == f"{instruction}[/INST]"
+    assert family.placeholder == AUDIO and family.probe is None and family.max_clip_s is None
+    assert family.rules(SpeechTask()) is None
+
+
+@pytest.mark.parametrize("audios", [0, 2])
+def test_templates_that_do_not_fit(tmp_path: Path, audios: int) -> None:
+    with pytest.raises(RenderError, match="placeholder of audio once"):
+        opened(tmp_path, GLM, audios=audios)
+    with pytest.raises(RenderError, match="audio_token_id must be a number"):
+        opened(tmp_path, {"architectures": GLM["architectures"]})
+
+
+@pytest.mark.parametrize(
+    ("task", "param"),
+    [
+        (SpeechTask("german"), "language"),
+        (SpeechTask(prompt="a"), "prompt"),
+        (SpeechTask(to_language="en"), "model"),
+        (SpeechTask(timestamps=True), "response_format"),
+    ],
+)
+def test_refusals(tmp_path: Path, task: SpeechTask, param: str) -> None:
+    with pytest.raises(RenderError) as error:
+        opened(tmp_path, GLM).checked(task)
+    assert error.value.param == param
