@@ -63,17 +63,19 @@ StepPlan PlanWithCommonBlocks(int32_t second_block, int32_t computed) {
   return plan;
 }
 
-// An item of height x width tokens at first_token.
-step::MediaItem GridItem(int32_t first_token, int32_t height, int32_t width) {
+// An item of height x width tokens at first_token, all at a time. With `is_last` false it is a frame
+// in front of others of one video.
+step::MediaItem GridItem(int32_t first_token, int32_t height, int32_t width, int32_t time = 0,
+                         bool is_last = true) {
   auto features = std::make_shared<step::MediaFeatures>();
   features->rows = height * width;
   features->channels = 1;
   features->values.resize(static_cast<size_t>(height * width));
   for (int32_t i = 0; i < height * width; ++i) {
-    for (int32_t p : {0, i / width, i % width}) features->token_positions.push_back(p);
+    for (int32_t p : {time, i / width, i % width}) features->token_positions.push_back(p);
+    for (int32_t p : {0, i / width, i % width}) features->row_positions.push_back(p);
   }
-  features->row_positions = features->token_positions;
-  features->next_position = std::max(height, width);
+  features->next_position = is_last ? std::max({height, width, time + 1}) : 0;
   return {"g" + std::to_string(height) + "x" + std::to_string(width), first_token, height * width,
           features};
 }
@@ -114,7 +116,7 @@ TEST(BatchStateTest, PositionsOfSeveralDimensionsFollowFromTheRequestAlone) {
     request->prompt_token_ids = std::vector<int32_t>(25, 1);
     int32_t at = below(4);
     while (true) {
-      step::MediaItem item = GridItem(at, 1 + below(3), 1 + below(4));
+      step::MediaItem item = GridItem(at, 1 + below(3), 1 + below(4), below(9), below(4) > 0);
       if (at + item.num_tokens > 25) break;
       at += item.num_tokens + below(3);  // items may touch
       request->media.push_back(std::move(item));

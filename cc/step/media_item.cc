@@ -10,7 +10,7 @@ std::string Shape(int32_t rows, int32_t channels) {
 }
 
 // True if these are [rows, kMediaGridDims], each from 0 to limit - 1.
-bool InGrid(const std::vector<int32_t>& positions, int32_t rows, int32_t limit) {
+bool InGrid(const std::vector<int32_t>& positions, int32_t rows, int64_t limit) {
   return positions.size() == static_cast<size_t>(rows) * kMediaGridDims &&
          std::all_of(positions.begin(), positions.end(),
                      [limit](int32_t p) { return p >= 0 && p < limit; });
@@ -28,10 +28,10 @@ Status CheckGrid(const MediaItem& item, const MediaFormat& format) {
     if (features.row_positions.empty() && features.token_positions.empty()) return OkStatus();
     return InvalidArgument("has positions, but this model takes none");
   }
-  // So an item takes at most as many positions as tokens, and no position exceeds the model's.
-  if (features.next_position >= 1 && features.next_position <= item.num_tokens &&
+  const int64_t limit = int64_t{kMaxPositionsPerToken} * item.num_tokens;
+  if (features.next_position >= 0 && features.next_position <= limit &&
       InGrid(features.row_positions, features.rows, features.rows) &&
-      InGrid(features.token_positions, item.num_tokens, features.next_position)) {
+      InGrid(features.token_positions, item.num_tokens, limit)) {
     return OkStatus();
   }
   return InvalidArgument("has no positions in time, row and column for each of its " +

@@ -11,7 +11,9 @@
 // those of the item behind the text before it (MediaFeatures::token_positions). They follow from
 // the item alone, and the KV of its tokens depends on them: so equal content ids must mean equal
 // positions, or prefix caching would mix up items. A content id is a hash of features and
-// positions.
+// positions. The next item begins where the text behind this one does: the frames of a video, each
+// an item, share a beginning if next_position of all but the last is 0, and the last one's leads
+// behind the positions of all.
 //
 // Rows. A model may have a token of its own behind each row of an image ([IMG_BREAK]): an item's
 // embeddings then come in rows of MediaFeatures::row_tokens, and the token behind each row, which
@@ -38,6 +40,9 @@ namespace pagemill::step {
 inline constexpr int32_t kMediaGridDims = 3;  // time, row and column
 inline constexpr int32_t kRowEnd = -1;        // in MediaFeatures::placement
 inline constexpr size_t kMaxShares = 4;       // of a token, as bilinear interpolation has them
+// An item takes at most so many positions for each of its tokens: frames of a video may be far apart
+// in time.
+inline constexpr int32_t kMaxPositionsPerToken = 512;
 
 // What an encoder reads of a media item, such as the patches of an image.
 struct MediaFeatures {
@@ -47,7 +52,8 @@ struct MediaFeatures {
   // With MediaFormat::grid; empty otherwise.
   std::vector<int32_t> row_positions = {};    // [rows, kMediaGridDims], in the item
   std::vector<int32_t> token_positions = {};  // [num_tokens, kMediaGridDims], from the item's start
-  int32_t next_position = 0;                  // of the token behind the item, from the item's start
+  // Of the token behind the item, from the item's start; 0: items behind it begin where it does.
+  int32_t next_position = 0;
   // Embeddings of a row, behind which is a token that keeps its own; 0: the item has no rows.
   int32_t row_tokens = 0;
   // [num_tokens], each the number of an embedding in the encoder's order, or kRowEnd for the one

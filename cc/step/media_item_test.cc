@@ -108,8 +108,9 @@ TEST(MediaItemTest, PositionsLieInTheItem) {
     EXPECT_NE(Problem(features, 3).find("has no positions in time, row and column for each of its"),
               std::string::npos);
   };
+  const int32_t limit = kMaxPositionsPerToken * 3;
   MediaFeatures features = Features(3);
-  features.token_positions.back() = 3;
+  features.token_positions.back() = limit;
   refused(features);
   features.token_positions.back() = -1;
   refused(features);
@@ -120,10 +121,19 @@ TEST(MediaItemTest, PositionsLieInTheItem) {
   features.row_positions.pop_back();
   refused(features);
   features = Features(3);
-  features.next_position = 4;  // more than it has tokens
+  features.next_position = limit + 1;
   refused(features);
+  features.next_position = -1;
+  refused(features);
+}
+
+TEST(MediaItemTest, FramesOfAVideoShareABeginning) {
+  MediaFeatures features = Features(3);
   features.next_position = 0;
-  refused(features);
+  features.token_positions.back() = kMaxPositionsPerToken * 3 - 1;
+  EXPECT_EQ(Problem(features, 3), "");
+  features.next_position = kMaxPositionsPerToken * 3;
+  EXPECT_EQ(Problem(features, 3), "");
 }
 
 TEST(MediaItemTest, AModelWithoutAGridTakesNoPositions) {

@@ -1,4 +1,4 @@
-"""Options of media in requests: images and audio."""
+"""Options of media in requests: images, audio and videos."""
 
 import re
 from dataclasses import dataclass
@@ -7,13 +7,15 @@ from typing import Any, cast
 from pagemill.config.fields import ConfigError, Range, check, option
 
 _DOMAIN = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?")
-_KINDS = ("image", "audio")
+_KINDS = ("image", "audio", "video")
 _MOST_ITEMS = 1024
+_MOST_FRAMES = 768  # those that models are trained with
+_MOST_FPS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class MediaConfig:
-    """Images and audio in requests: where they may come from, and their limits."""
+    """Images, audio and videos in requests: where they may come from, and their limits."""
 
     allowed_media_domains: tuple[str, ...] = option(
         (),
@@ -24,9 +26,9 @@ class MediaConfig:
     )
     limit_mm_per_prompt: dict[str, int] = option(
         {},
-        'Maximum number of images, and of audio parts, in a request, as JSON: {"image": 4, "audio":'
-        " 1}. 0 = they are refused, and an encoder that reads nothing else is not loaded. Default:"
-        " 16.",
+        'Maximum number of images, of audio parts and of videos in a request, as JSON: {"image": 4,'
+        ' "audio": 1, "video": 1}. 0 = they are refused, and an encoder that reads nothing else is'
+        " not loaded. Default: 16.",
     )
     max_image_bytes: int = option(
         20 * 2**20,
@@ -36,8 +38,8 @@ class MediaConfig:
     )
     max_image_pixels: int = option(
         2**25,
-        "Maximum number of pixels of an image, before it is resized for the model; one with more is"
-        " refused before it is decoded.",
+        "Maximum number of pixels of an image, or of a frame of a video, before it is resized for"
+        " the model; one with more is refused before it is decoded.",
         unit="pixels",
         allowed=Range(1024, 2**27),
     )
@@ -51,6 +53,18 @@ class MediaConfig:
         1200.0,
         "Longest audio file; a longer one is refused, by its header before it is decoded, or as"
         " soon as more of it has been decoded.",
+        unit="s",
+        allowed=Range(1, 7200),
+    )
+    max_video_bytes: int = option(
+        64 * 2**20,
+        "Largest video file, as it is sent or fetched; a larger one is refused.",
+        unit="bytes",
+        allowed=Range(1024, 2**30),
+    )
+    max_video_seconds: float = option(
+        600.0,
+        "Longest video, by its header; a longer one is refused before it is decoded.",
         unit="s",
         allowed=Range(1, 7200),
     )
@@ -68,8 +82,11 @@ class MediaConfig:
     )
     media_io_kwargs: dict[str, Any] = option(
         {},
-        "How image files are decoded, as JSON: the color behind what is transparent,"
-        ' {"image": {"rgba_background_color": [0, 0, 0]}}. Default: white.',
+        "How files are decoded, as JSON: the color behind what is transparent in images,"
+        ' {"image": {"rgba_background_color": [0, 0, 0]}}, white by default; and how many frames of'
+        ' a video are read, {"video": {"num_frames": 32, "fps": 2}}: at most num_frames, 32 by'
+        " default, evenly from the first to the last, and at most fps of each second, if it is"
+        " set.",
     )
     mm_processor_cache_gb: float = option(
         1.0,
@@ -98,7 +115,7 @@ class MediaConfig:
             if name not in _KINDS:
                 raise ConfigError(
                     f"--limit-mm-per-prompt: {name!r} is not known; write"
-                    ' \'{"image": 4, "audio": 1}\''
+                    ' \'{"image": 4, "audio": 1, "video": 1}\''
                 )
             if type(limit) is not int or not 0 <= limit <= _MOST_ITEMS:
                 raise ConfigError(
@@ -108,7 +125,9 @@ class MediaConfig:
         if not _are_io_options(self.media_io_kwargs):
             raise ConfigError(
                 "--media-io-kwargs: write"
-                ' \'{"image": {"rgba_background_color": [RED, GREEN, BLUE]}}\', from 0 to 255'
+                ' \'{"image": {"rgba_background_color": [RED, GREEN, BLUE]}}\', from 0 to 255, or'
+                f' \'{{"video": {{"num_frames": N, "fps": F}}}}\', N from 1 to {_MOST_FRAMES}, F'
+                f" above 0 and at most {_MOST_FPS}"
             )
 
     @property
@@ -117,6 +136,16 @@ class MediaConfig:
         image = self.media_io_kwargs.get("image", {})
         red, green, blue = image.get("rgba_background_color", (255, 255, 255))
         return red, green, blue
+
+    @property
+    def video_num_frames(self) -> int:
+        """Frames of a video that are read at most."""
+        return self.media_io_kwargs.get("video", {}).get("num_frames", 32)
+
+    @property
+    def video_fps(self) -> float:
+        """Frames of each second of a video that are read at most; 0: it does not matter."""
+        return self.media_io_kwargs.get("video", {}).get("fps", 0.0)
 
     @property
     def domains(self) -> tuple[str, ...]:
@@ -130,7 +159,7 @@ class MediaConfig:
         return int(self.mm_processor_cache_gb * 2**30)
 
     def max_items(self, kind: str) -> int:
-        """Of a prompt: images, or audio."""
+        """Of a prompt: images, audio, or videos."""
         return self.limit_mm_per_prompt.get(kind, 16)
 
     @property
@@ -140,12 +169,23 @@ class MediaConfig:
 
 
 def _are_io_options(options: dict[str, Any]) -> bool:
-    image: object = options.get("image", {})
-    if options.keys() - {"image"} or not isinstance(image, dict):
+    image, video = (_fields(options, kind) for kind in ("image", "video"))
+    if options.keys() - {"image", "video"} or image is None or video is None:
         return False
-    fields = cast("dict[str, object]", image)
-    color = fields.get("rgba_background_color", [0, 0, 0])
-    if fields.keys() - {"rgba_background_color"} or not isinstance(color, list | tuple):
+    if image.keys() - {"rgba_background_color"} or video.keys() - {"num_frames", "fps"}:
+        return False
+    count, fps = video.get("num_frames", 1), video.get("fps", 1)
+    if type(count) is not int or not 1 <= count <= _MOST_FRAMES:
+        return False
+    if type(fps) not in (int, float) or not 0 < cast("float", fps) <= _MOST_FPS:
+        return False
+    color = image.get("rgba_background_color", [0, 0, 0])
+    if not isinstance(color, list | tuple):
         return False
     parts = cast("list[object]", color)
     return len(parts) == 3 and all(type(part) is int and 0 <= part <= 255 for part in parts)
+
+
+def _fields(options: dict[str, Any], kind: str) -> dict[str, object] | None:
+    fields: object = options.get(kind, {})
+    return cast("dict[str, object]", fields) if isinstance(fields, dict) else None

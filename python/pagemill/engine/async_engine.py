@@ -25,8 +25,8 @@ from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.token_limits import TokenLimits
 from pagemill.inputs.rendered_prompt import RenderedPrompt
-from pagemill.observe.snapshot import EngineSnapshot
 from pagemill.inputs.transcript_rules import TranscriptRules
+from pagemill.observe.snapshot import EngineSnapshot
 from pagemill.structured.grammar import Grammar
 
 

@@ -37,7 +37,13 @@ from pagemill.engine.media import MediaFrontEnd, media_param, place_media
 from pagemill.engine.offline_batch import OfflineQueue
 from pagemill.engine.offline_beams import BeamSearchParams, search_beams
 from pagemill.engine.offline_control import OfflineControl
-from pagemill.engine.offline_media import AudioSource, ImageSource, MediaSource, OfflineMedia
+from pagemill.engine.offline_media import (
+    AudioSource,
+    ImageSource,
+    MediaSource,
+    OfflineMedia,
+    VideoSource,
+)
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.pooled_batch import pool
 from pagemill.engine.progress_bar import ProgressBar
@@ -194,6 +200,7 @@ class LLM(OfflineControl):
         *,
         images: Sequence[Sequence[ImageSource]] | None = None,
         audios: Sequence[Sequence[AudioSource]] | None = None,
+        videos: Sequence[Sequence[VideoSource]] | None = None,
         token_matcher: TokenMatcherFactory | None = None,
         grammar: Grammar | None = None,
         adapter: str = "",
@@ -212,6 +219,8 @@ class LLM(OfflineControl):
                 has one placeholder token for each.
             audios: those of each prompt: paths of files, URLs, or samples, f32 [samples] from -1 to
                 1 at the model's rate, or with their rate. A prompt has one placeholder for each.
+            videos: those of each prompt: paths of files, URLs, frames (`VideoSource`), or what the
+                encoder takes (`VideoInput`). A prompt has one placeholder for each.
             token_matcher: makes what constrains an output; called for each of them.
             grammar: what each output has to be, such as `structured.grammar.json_schema(...)`.
             adapter: the name of an adapter (`adapters`); "": the model as it is.
@@ -221,7 +230,7 @@ class LLM(OfflineControl):
         Raises:
             EngineError: a request is refused or fails; the others are aborted.
         """
-        rendered = self._place(prompts, images, audios)
+        rendered = self._place(prompts, {"image": images, "audio": audios, "video": videos})
         stated = _stated(sampling, fields)
         limit = _DEFAULT_COMPLETION_TOKENS
         batch = TextBatch(self._model, rendered, stated, limit, token_matcher, grammar, adapter)
@@ -238,8 +247,8 @@ class LLM(OfflineControl):
         progress: TextIO | None = None,
         **fields: Any,
     ) -> list[Output]:
-        """Answers one conversation, or several; the arguments are those of `generate`. Images and
-        audio are parts of messages (docs/images.md, docs/audio.md).
+        """Answers one conversation, or several; the arguments are those of `generate`. Media
+        are parts of messages (docs/images.md, docs/audio.md, docs/video.md).
 
         Raises:
             RenderError: the model has no chat template, or it refuses the messages.
@@ -260,6 +269,7 @@ class LLM(OfflineControl):
         *,
         images: Sequence[Sequence[ImageSource]] | None = None,
         audios: Sequence[Sequence[AudioSource]] | None = None,
+        videos: Sequence[Sequence[VideoSource]] | None = None,
         token_matcher: TokenMatcherFactory | None = None,
         grammar: Grammar | None = None,
         adapter: str = "",
@@ -275,7 +285,7 @@ class LLM(OfflineControl):
         Raises:
             EngineError: a request is refused, or too many are held; none is enqueued then.
         """
-        rendered = self._place(prompts, images, audios)
+        rendered = self._place(prompts, {"image": images, "audio": audios, "video": videos})
         stated = _stated(sampling, fields)
         limit = _DEFAULT_COMPLETION_TOKENS
         return self._enqueued.submit(
@@ -473,33 +483,26 @@ class LLM(OfflineControl):
     def _place(
         self,
         prompts: Prompt | Sequence[Prompt],
-        images: Sequence[Sequence[ImageSource]] | None = None,
-        audios: Sequence[Sequence[AudioSource]] | None = None,
+        media: Mapping[MediaKind, Sequence[Sequence[MediaSource]] | None] | None = None,
     ) -> list[RenderedPrompt]:
+        """The prompts, with those of `media` in them; None: there are none of a kind."""
         rendered = [self._prompt(prompt) for prompt in _as_list(prompts)]
-        media: list[list[PreparedMedia]] = [[] for _ in rendered]
-        self._prepare("image", images, media)
-        self._prepare("audio", audios, media)
+        prepared: list[list[PreparedMedia]] = [[] for _ in rendered]
+        for kind, sources in (media or {}).items():
+            if sources is None:
+                continue
+            if len(sources) != len(rendered):
+                named = media_param(kind)
+                message = (
+                    f"there are {named} of {len(sources)} prompts, but {len(rendered)} prompts"
+                )
+                raise EngineError("INVALID_ARGUMENT", message, named)
+            for own, added in zip(prepared, sources, strict=True):
+                own += self._media.all_prepared(kind, added)
         return [
             place_media(prompt, own, self._front_end, self._control_text)
-            for prompt, own in zip(rendered, media, strict=True)
+            for prompt, own in zip(rendered, prepared, strict=True)
         ]
-
-    def _prepare(
-        self,
-        kind: MediaKind,
-        sources: Sequence[Sequence[MediaSource]] | None,
-        media: Sequence[list[PreparedMedia]],
-    ) -> None:
-        """Adds those of a kind to the `media` of each prompt."""
-        if sources is None:
-            return
-        if len(sources) != len(media):
-            named = media_param(kind)
-            message = f"there are {named} of {len(sources)} prompts, but {len(media)} prompts"
-            raise EngineError("INVALID_ARGUMENT", message, named)
-        for own, added in zip(sources, media, strict=True):
-            added += self._media.all_prepared(kind, own)
 
     def _prompt(self, prompt: Prompt) -> RenderedPrompt:
         if isinstance(prompt, Mapping):
@@ -531,7 +534,7 @@ class LLM(OfflineControl):
         """The token ids of a text that the model has beside media."""
         if not self._renderer.has_text:
             message = (
-                f"images of this model need the tokens of {text!r}, and no tokenizer is loaded:"
+                f"media of this model need the tokens of {text!r}, and no tokenizer is loaded:"
                 " leave out skip_tokenizer_init"
             )
             raise EngineError("INVALID_ARGUMENT", message, "images")

@@ -17,20 +17,27 @@ from pagemill.engine.outputs import EngineError
 from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures, MediaItem, RenderedPrompt
-from pagemill.models.base import MediaTraits, ModelConfigError, TiledModel
+from pagemill.models.base import MediaPart, MediaTraits, ModelConfigError, TiledModel
 from pagemill.runner.build import BuiltEncoder, media_model
 from pagemill.weights.source import ModelSource
 
-_VALUES: Mapping[MediaKind, str] = {"image": "pixels", "audio": "samples"}
+_VALUES: Mapping[MediaKind, str] = {"image": "pixels", "audio": "samples", "video": "pixels"}
+
+
+class _Item(NamedTuple):
+    """An item, and the token that stands for it."""
+
+    features: MediaFeatures
+    placeholder: int
 
 
 class MediaFrontEnd(NamedTuple):
     """What front ends need of a model's encoder: its traits, what makes its input, and what divides
-    an image or audio into several items."""
+    an image, audio or a video into several items."""
 
     traits: MediaTraits
     features: Callable[[PreparedMedia], MediaFeatures]
-    layout: Callable[[PreparedMedia], Sequence[PreparedMedia | str]] | None
+    layout: Callable[[PreparedMedia], Sequence[MediaPart]] | None
 
     @classmethod
     def of(cls, source: ModelSource) -> MediaFrontEnd | None:
@@ -98,7 +105,10 @@ def place_media(
     items: list[MediaItem] = []
     rest = {placeholders[kind]: iter(enumerate(own)) for kind, own in by_kind.items()}
     ends = _row_ends(front_end.traits, encode)
-    for token in prompt.token_ids.tolist():
+    token_ids: list[int] = prompt.token_ids.tolist()
+    if by_kind.get("video"):
+        token_ids = _without_video_ends(token_ids, front_end.traits, encode)
+    for token in token_ids:
         if token not in rest:
             append_joined(expanded, [token], joined if behind_text else NONE_JOINED)
             behind_text = False
@@ -108,8 +118,9 @@ def place_media(
             if isinstance(part, str):
                 append_joined(expanded, encode(part), joined)
                 continue
-            items.append(MediaItem(_content_id(part), len(expanded), part))
-            expanded += _tokens(part, token, ends)
+            features, placeholder = part
+            items.append(MediaItem(_content_id(features), len(expanded), features))
+            expanded += _tokens(features, placeholder, ends)
     return RenderedPrompt(np.array(expanded, np.int32), tuple(items))
 
 
@@ -128,17 +139,41 @@ def _check_number(prompt: RenderedPrompt, kind: MediaKind, number: int, placehol
         )
 
 
-def _parts(index: int, media: PreparedMedia, front_end: MediaFrontEnd) -> list[MediaFeatures | str]:
-    """Items of an image or audio, and texts between them."""
-    kind = media.kind
+def _parts(index: int, media: PreparedMedia, front_end: MediaFrontEnd) -> list[_Item | str]:
+    """Items of an image, audio or a video, and texts between them."""
+    kind, placeholders = media.kind, front_end.traits.placeholders
+
+    def part(each: MediaPart) -> _Item | str:
+        if isinstance(each, str):
+            return each
+        if isinstance(each, PreparedMedia):
+            return _Item(front_end.features(each), placeholders[each.kind])
+        return _Item(each, placeholders[kind])
+
     try:
         layout = (media,) if front_end.layout is None else front_end.layout(media)
-        parts = [each if isinstance(each, str) else front_end.features(each) for each in layout]
+        parts = [part(each) for each in layout]
     except ValueError as error:
         raise _refusal(kind, f"{kind} {index}: {error}") from error
-    if not all(isinstance(part, str) or np.isfinite(part.rows).all() for part in parts):
+    if not all(isinstance(each, str) or np.isfinite(each.features.rows).all() for each in parts):
         raise _refusal(kind, f"{kind} {index} has {_VALUES[kind]} that are not finite")
     return parts
+
+
+def _without_video_ends(
+    token_ids: Sequence[int], traits: MediaTraits, encode: Callable[[str], Sequence[int]]
+) -> list[int]:
+    """The tokens without those of `MediaTraits.video_ends` around placeholders of videos."""
+    if traits.video_ends is None:
+        return list(token_ids)
+    start, end = _control_tokens("video", traits.video_ends, encode)
+    around = start, traits.placeholders["video"], end
+    kept: list[int] = []
+    for token in token_ids:
+        kept.append(token)
+        if tuple(kept[-3:]) == around:
+            kept[-3:] = [around[1]]
+    return kept
 
 
 def _row_ends(
@@ -147,12 +182,16 @@ def _row_ends(
     """The token ids of `MediaTraits.row_ends`."""
     if traits.row_ends is None:
         return None
-    between, last = (list(encode(name)) for name in traits.row_ends)
-    if len(between) != 1 or len(last) != 1:
-        raise _refusal(
-            "image", f"{' or '.join(traits.row_ends)} is no token of this model's tokenizer"
-        )
-    return between[0], last[0]
+    return _control_tokens("image", traits.row_ends, encode)
+
+
+def _control_tokens(
+    kind: MediaKind, names: tuple[str, str], encode: Callable[[str], Sequence[int]]
+) -> tuple[int, int]:
+    first, second = (list(encode(name)) for name in names)
+    if len(first) != 1 or len(second) != 1:
+        raise _refusal(kind, f"{' or '.join(names)} is no token of this model's tokenizer")
+    return first[0], second[0]
 
 
 def _tokens(item: MediaFeatures, placeholder: int, ends: tuple[int, int] | None) -> list[int]:

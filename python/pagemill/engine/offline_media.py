@@ -19,7 +19,7 @@ from pagemill.config import MediaConfig
 from pagemill.engine.media import media_param
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.media_kind import MediaKind
-from pagemill.inputs.prepared_media import PreparedMedia
+from pagemill.inputs.prepared_media import FrameTimes, PreparedMedia
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_object
 from pagemill.render.media.cache import PreparedCache, content_key
@@ -38,7 +38,16 @@ image that Pillow has opened."""
 AudioSource: TypeAlias = "np.ndarray | tuple[np.ndarray, int] | str | os.PathLike[str]"
 """Samples of one channel at the model's rate; samples [samples] or [samples, channels] and how many
 there are in a second; the path of an audio file; or a URL."""
-MediaSource: TypeAlias = "ImageSource | AudioSource"
+VideoInput = tuple[np.ndarray, Sequence[int], FrameTimes]
+"""Patches [patches, channels], their grid, and the times of frames (`PreparedMedia`)."""
+FrameSource: TypeAlias = "np.ndarray | list[Image]"
+"""Frames of a video: uint8 [frames, height, width, 3], or images of Pillow."""
+VideoSource: TypeAlias = (
+    "VideoInput | FrameSource | tuple[FrameSource, float] | str | os.PathLike[str]"
+)
+"""What an encoder takes, as it is; frames, 2 a second, or frames and how many there are in a
+second; the path of a video file; or a URL."""
+MediaSource: TypeAlias = "ImageSource | AudioSource | VideoSource"
 
 Message = Mapping[str, Any]
 
@@ -51,6 +60,8 @@ _PARTS: Mapping[str, tuple[MediaKind, bool]] = {
     "image": ("image", False),
     "image_pil": ("image", False),
     "image_url": ("image", True),
+    "video": ("video", False),
+    "video_url": ("video", True),
 }
 
 
@@ -87,7 +98,8 @@ class OfflineMedia:
     def of_messages(self, messages: Sequence[Message]) -> tuple[list[Message], list[PreparedMedia]]:
         """The messages as a chat template reads them, and their media. A part of type `image_url`
         has a URL, of type `image` anything that an image can be, of type `image_pil` one of Pillow;
-        `audio_url` and `audio` are alike, and `input_audio` has a file in base64.
+        `audio_url` and `audio` are alike, and so are `video_url` and `video`; `input_audio` has a
+        file in base64.
 
         Raises:
             EngineError: INVALID_ARGUMENT: there are too many of a kind, or one cannot be read.
@@ -123,13 +135,18 @@ class OfflineMedia:
             EngineError: INVALID_ARGUMENT: it cannot be read, or how the model's media are prepared
                 is not known. UNIMPLEMENTED: the package that reads it is not installed.
         """
-        if isinstance(media, np.ndarray):
+        if kind == "video":
+            if isinstance(media, tuple) and len(media) == 3:
+                values, grid, times = cast(VideoInput, media)
+                sizes = _sizes(kind, grid, where)
+                return PreparedMedia(kind, np.asarray(values, np.float32), sizes, times)
+        elif isinstance(media, np.ndarray):
             if kind == "audio" and not np.issubdtype(media.dtype, np.floating):
                 raise _refusal(kind, where, f"samples are {media.dtype}; they must be from -1 to 1")
             return PreparedMedia(kind, np.asarray(media, np.float32))
-        if kind == "image" and isinstance(media, tuple):
-            values, grid = media
-            return PreparedMedia(kind, np.asarray(values, np.float32), _sizes(grid, where))
+        elif kind == "image" and isinstance(media, tuple):
+            values, grid = cast("tuple[np.ndarray, Sequence[int]]", media)
+            return PreparedMedia(kind, np.asarray(values, np.float32), _sizes(kind, grid, where))
         if self._max_tokens == 0:
             raise _refusal(kind, where, f"this model takes no {media_param(kind)}")
         try:
@@ -202,11 +219,11 @@ def _media_of(part: Any, where: str) -> tuple[MediaKind, MediaSource] | None:
     return kind, url
 
 
-def _sizes(grid: Any, where: str) -> tuple[int, int, int]:
+def _sizes(kind: MediaKind, grid: Any, where: str) -> tuple[int, int, int]:
     try:
         time, height, width = map(int, grid)
     except (TypeError, ValueError) as error:
-        raise _refusal("image", where, f"its grid must be 3 numbers: {error}") from error
+        raise _refusal(kind, where, f"its grid must be 3 numbers: {error}") from error
     return time, height, width
 
 

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from typing import Literal
 
-MediaKind = Literal["image", "audio"]
+MediaKind = Literal["image", "audio", "video"]
 """As limits, chat templates and placeholders tell media apart."""

@@ -1,8 +1,9 @@
-"""One image or recording of a prompt, as files are read for a model: what its family makes an
-encoder's input of.
+"""One image, recording or video of a prompt, as files are read for a model: what its family makes
+an encoder's input of.
 
     media = PreparedMedia("image", pixels)
     media = PreparedMedia("audio", samples)
+    media = PreparedMedia("video", patches, (2, 4, 6), FrameTimes((0.0, 0.5, 1.0, 1.5), rate=2.0))
 """
 
 from __future__ import annotations
@@ -14,13 +15,23 @@ import numpy as np
 from pagemill.inputs.media_kind import MediaKind
 
 
+class FrameTimes(NamedTuple):
+    """When the frames of a video are: `seconds` from its beginning, of each, and the `rate`, how
+    many there are in a second on average."""
+
+    seconds: tuple[float, ...]
+    rate: float
+
+
 class PreparedMedia(NamedTuple):
     """`values`, float32, are:
 
     - of an image, pixels [3, height, width], normalized as its model wants them, or tiles [tiles,
       3, height, width]; or with a `grid`, patches [patches, channels] or tiles;
     - of audio, samples [samples] of one channel at the model's sampling rate, from -1 to 1; or log-
-      mel frames [bins, frames] of a part of it.
+      mel frames [bins, frames] of a part of it;
+    - of a video, patches [patches, channels], each of two frames or more, with a `grid` and the
+      `times` of its frames; a frame that only fills up the last patches counts among them.
 
     `grid` has how many patches or tiles there are in time, height and width. Of LLaVA-Next, which
     makes a choice of tiles of an image's size, it has 1 and the height and width of the image, in
@@ -30,3 +41,4 @@ class PreparedMedia(NamedTuple):
     kind: MediaKind
     values: np.ndarray
     grid: tuple[int, int, int] | None = None
+    times: FrameTimes | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from pagemill import ops
 from pagemill.inputs.media_kind import MediaKind
@@ -78,7 +78,8 @@ class MediaTraits:
     `MediaInputs.tokens` is the first of the consecutive rows that each embedding is made of.
     With a `grid`, rows have positions in time, row and column, which the encoder reads, and with a
     `token_grid` so have tokens, and the model reads them. `row_ends` are control tokens that a
-    prompt has behind each row of an item's tokens but the last, and behind the last. With
+    prompt has behind each row of an item's tokens but the last, and behind the last; `video_ends`
+    those around the placeholder of a video, which are left out: its items have their own. With
     `encoder_decoder` a prompt begins with its only item, and the model reads `text_rows`.
 
     An item of any size has at most `most_tokens` tokens, or if that is 0, as many as a step; a step
@@ -98,11 +99,16 @@ class MediaTraits:
     grid: bool = False
     token_grid: bool = False
     row_ends: tuple[str, str] | None = None
+    video_ends: tuple[str, str] | None = None
     encoder_decoder: bool = False
     tiles: bool = False
     item_ends: bool = False
     joins_newlines: bool = False
     most_tokens: int = 0
+
+
+MediaPart: TypeAlias = PreparedMedia | MediaFeatures | str
+"""An item of an image, audio or a video, or a text beside items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +202,7 @@ class MaskedModel(Model, Protocol):
 
 @runtime_checkable
 class MediaModel(Model, Protocol):
-    """A model that takes images or audio; its traits have `media`.
+    """A model that takes images, audio or videos; its traits have `media`.
 
     1. `features` computes the encoder's input for one item of the kinds that its traits name. A
        ValueError says what it accepts.
@@ -220,8 +226,9 @@ class RowEndModel(MediaModel, Protocol):
 
 @runtime_checkable
 class TiledModel(MediaModel, Protocol):
-    """A model that divides an image or audio into several items: `layout` returns them, as
-    `features` takes them, with the texts before, between and behind them, which may have control
-    tokens. A ValueError says what it accepts."""
+    """A model that divides an image, audio or a video into several items: `layout` returns them, as
+    `features` takes or returns them, with the texts before, between and behind them, which may have
+    control tokens. A ValueError says what it accepts. An item that `features` takes has the
+    placeholder of its own kind."""
 
-    def layout(self, media: PreparedMedia, /) -> Sequence[PreparedMedia | str]: ...
+    def layout(self, media: PreparedMedia, /) -> Sequence[MediaPart]: ...

@@ -6,9 +6,14 @@ Weights: `model.visual.` (glm4v_vision.py), and GLM-4's with `language_model.` b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from pagemill.inputs.prepared_media import FrameTimes, PreparedMedia
+from pagemill.models.base import MediaPart
 from pagemill.models.glm4v_vision import Glm4vVisionTower
 from pagemill.models.language_part import Glm4vLanguagePart
 from pagemill.models.qwen2_vl import Qwen2VlModel
+from pagemill.models.video_frames import seconds_of_items
 
 
 class Glm4vModel(Qwen2VlModel):
@@ -16,3 +21,10 @@ class Glm4vModel(Qwen2VlModel):
 
     tower = Glm4vVisionTower
     part = Glm4vLanguagePart
+
+    def video_layout(self, items: Sequence[PreparedMedia], times: FrameTimes) -> list[MediaPart]:
+        """Each is an image, with the second of its first frame behind it."""
+        parts: list[MediaPart] = []
+        for item, seconds in zip(items, seconds_of_items(times, self._tower.frames), strict=True):
+            parts += ["<|begin_of_image|>", item, f"<|end_of_image|>{int(seconds[0])}"]
+        return parts

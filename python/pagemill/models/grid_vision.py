@@ -37,6 +37,8 @@ class GridVisionTower:
     - `place_channels` and `places`, if it reads more about a patch's place than its positions.
     - `bias` and `output_bias` of its attention's linear layers.
     - `hidden`: patches [T, channels] -> [media_rows, result_width].
+
+    A patch spans `frames` images; those of an image are all the same one.
     """
 
     kinds: ClassVar[tuple[str, ...]]
@@ -56,7 +58,7 @@ class GridVisionTower:
         self.patch = positive_int(config, "patch_size")
         self.merge = positive_int(config, "spatial_merge_size", 2)
         self._colors = positive_int(config, "in_channels", 3)
-        self._frames = positive_int(config, "temporal_patch_size", 2)
+        self.frames = positive_int(config, "temporal_patch_size", 2)
         self.bias = self.output_bias = True
         self.shape = grid_heads(self.hidden_size, positive_int(config, "num_heads"))
         self._frequencies = frequencies(config, self.shape.head_dim // 2)
@@ -78,7 +80,7 @@ class GridVisionTower:
 
     @property
     def _patch_elements(self) -> int:
-        return self._colors * self._frames * self.patch**2
+        return self._colors * self.frames * self.patch**2
 
     def features(self, image: PreparedMedia) -> MediaFeatures:
         """Patches [patches, elements] with their grid -> rows of features [patches, channels]."""
@@ -123,7 +125,7 @@ class GridVisionTower:
         rows, places = inputs.media.rows, None
         if self.place_channels:
             rows, places = ops.split(rows, self._patch_elements)
-        kernel = (self.hidden_size, self._colors, self._frames, self.patch, self.patch)
+        kernel = (self.hidden_size, self._colors, self.frames, self.patch, self.patch)
         matrix = weights.patches("patch_embed.proj", kernel)
         vector = weights.vector("patch_embed.proj.bias", self.hidden_size) if bias else None
         return ops.linear(rows, matrix, vector), places

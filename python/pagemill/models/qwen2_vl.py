@@ -1,5 +1,5 @@
-"""Qwen2-VL and Qwen2.5-VL: a vision tower for images of any size, and Qwen2 with positions of three
-dimensions.
+"""Qwen2-VL and Qwen2.5-VL: a vision tower for images and videos of any size, and Qwen2 with
+positions of three dimensions.
 
 Weights: `visual.` (qwen2_vl_vision.py, qwen2_5_vl_vision.py), and Qwen2's; or all but the head
 behind `model.`, Qwen2's with `language_model.` behind it.
@@ -7,11 +7,14 @@ behind `model.`, Qwen2's with `language_model.` behind it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Self, cast
 
-from pagemill.inputs.prepared_media import PreparedMedia
+import numpy as np
+
+from pagemill.inputs.media_kind import MediaKind
+from pagemill.inputs.prepared_media import FrameTimes, PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.prefixed import PrefixedWeights
@@ -19,12 +22,13 @@ from pagemill.layers.rotary import bind_grid_rotary
 from pagemill.models.base import (
     Config,
     EncoderInputs,
+    MediaPart,
     MediaTraits,
     ModelConfigError,
     ModelTraits,
     StepInputs,
 )
-from pagemill.models.config_keys import flag, inner_config, token_id
+from pagemill.models.config_keys import flag, inner_config, positive_int, token_id
 from pagemill.models.decoder import Decoder
 from pagemill.models.decoder_part import ignored_in_part, text_weights
 from pagemill.models.grid_vision import GridVisionTower
@@ -33,15 +37,18 @@ from pagemill.models.mrope import dims_of_pairs, without_sections
 from pagemill.models.qwen2 import Qwen2Model
 from pagemill.models.qwen2_5_vl_vision import Qwen25VlVisionTower
 from pagemill.models.qwen2_vl_vision import Qwen2VlVisionTower
+from pagemill.models.video_frames import in_time, split_video
 from pagemill.ops.trace import Tensor
 
 
 class Qwen2VlModel:
     """One Qwen2-VL model. A subclass changes `tower`, and `part`, which knows its language models,
-    and is what a configuration without a tower describes."""
+    and is what a configuration without a tower describes; and `video_layout`, or `video_times`,
+    the positions in time of what patches span."""
 
     tower: ClassVar[type[GridVisionTower]] = Qwen2VlVisionTower
     part: ClassVar[type[LanguagePart] | None] = None
+    video_ends: ClassVar[tuple[str, str] | None] = None
     ignored: Mapping[str, str] = {}
 
     def __init__(self, config: Config) -> None:
@@ -60,7 +67,11 @@ class Qwen2VlModel:
                 f"vision_config's {self.tower.width_key} is {self._tower.width}, but the language"
                 f" model has {traits.hidden_size}"
             )
-        self._placeholder = token_id(config, "image_token_id", traits.vocab_size)
+        self._placeholders: dict[MediaKind, int] = {
+            "image": token_id(config, "image_token_id", traits.vocab_size)
+        }
+        if config.get("video_token_id") is not None:
+            self._placeholders["video"] = token_id(config, "video_token_id", traits.vocab_size)
 
     @classmethod
     def from_config(cls, config: Config) -> Self | LanguagePart:
@@ -76,15 +87,31 @@ class Qwen2VlModel:
             class_tokens=0,
             tokens=1,
             width=self._tower.result_width,
-            placeholders={"image": self._placeholder},
+            placeholders=self._placeholders,
             any_size=True,
             grid=True,
             token_grid=True,
+            video_ends=self.video_ends,
         )
         return replace(self._text.traits, media=media)
 
     def features(self, image: PreparedMedia) -> MediaFeatures:
         return self._tower.features(image)
+
+    def layout(self, media: PreparedMedia) -> Sequence[MediaPart]:
+        if media.kind != "video":
+            return [media]
+        return self.video_layout(*split_video(self._tower, media))
+
+    def video_layout(self, items: Sequence[PreparedMedia], times: FrameTimes) -> list[MediaPart]:
+        """The parts of a video whose patches span the frames of each of `items`."""
+        features = [self._tower.features(item) for item in items]
+        return [*in_time(features, self.video_times(len(items), times))]
+
+    def video_times(self, items: int, times: FrameTimes) -> list[int]:
+        """The position in time of each of so many items."""
+        del times
+        return list(range(items))
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         tower = PrefixedWeights(weights, "model.visual.")
@@ -122,6 +149,16 @@ class Qwen25VlModel(Qwen2VlModel):
     """One Qwen2.5-VL model."""
 
     tower = Qwen25VlVisionTower
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        vision = inner_config(config, "vision_config")
+        self._positions_per_second = positive_int(vision, "tokens_per_second", 4)
+
+    def video_times(self, items: int, times: FrameTimes) -> list[int]:
+        interval = self._positions_per_second * self._tower.frames / times.rate
+        # Numbers as `transformers` rounds them down.
+        return (np.arange(items, dtype=np.float32) * np.float32(interval)).astype(int).tolist()
 
 
 def _text_config(config: Config) -> Config:

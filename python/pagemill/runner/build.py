@@ -23,6 +23,7 @@ from pagemill.models.base import (
     EncoderInputs,
     MediaInputs,
     MediaModel,
+    MediaPart,
     MediaTraits,
     Model,
     ModelConfigError,
@@ -92,7 +93,7 @@ class BuiltEncoder:
     program_text: str
     traits: MediaTraits
     features: Callable[[PreparedMedia], MediaFeatures] | None
-    layout: Callable[[PreparedMedia], Sequence[PreparedMedia | str]] | None = None
+    layout: Callable[[PreparedMedia], Sequence[MediaPart]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ class BuiltModel:
 
     @property
     def takes_media(self) -> bool:
-        """Whether prompts may have images or audio."""
+        """Whether prompts may have media."""
         return self.encoder is not None and self.encoder.features is not None
 
     @property

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from pagemill.render.errors import RenderError
+from pagemill.render.media.motion_jpeg import MAX_FRAMES
+
+_FRAMES = "data:video/jpeg;base64"
 
 
 def is_data_url(url: str) -> bool:
@@ -28,7 +31,8 @@ def audio_url(audio: Mapping[str, Any]) -> str:
 
 
 def data_of(url: str, max_bytes: int) -> bytes:
-    """What a data: URL holds, which must be base64.
+    """What a data: URL holds, which must be base64. Of type video/jpeg it may hold several files,
+    with commas between; they become one, one behind another.
 
     Raises:
       RenderError: it is not one, or is too large.
@@ -36,10 +40,13 @@ def data_of(url: str, max_bytes: int) -> bytes:
     head, comma, text = url.partition(",")
     if not comma or not head.lower().endswith(";base64"):
         raise RenderError("a data: URL must be data:TYPE;base64, and the file in base64")
-    if len(text) > max_bytes * 4 // 3 + 4:
+    most_files = MAX_FRAMES if head.lower() == _FRAMES else 1
+    if text.count(",") >= most_files:
+        raise RenderError(f"a data: URL of this type holds at most {most_files} files")
+    if len(text) > max_bytes * 4 // 3 + 4 * most_files:
         raise _too_large(max_bytes)
     try:
-        data = base64.b64decode(text, validate=True)
+        data = b"".join(base64.b64decode(file, validate=True) for file in text.split(","))
     except (binascii.Error, ValueError):
         raise RenderError("a data: URL does not hold base64") from None
     if len(data) > max_bytes:

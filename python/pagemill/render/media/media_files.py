@@ -63,6 +63,12 @@ def open_files(kind: MediaKind, config: MediaConfig, folder: Path, max_tokens: i
         except (ImportError, OSError):  # soundfile's library is not there
             raise _missing("audio is read by soundfile and soxr", "audio") from None
         return AudioFiles.open(config, folder)
+    if kind == "video":
+        try:
+            from pagemill.render.media.video_files import VideoFiles
+        except ImportError:
+            raise _missing("frames of videos are read by Pillow", "video") from None
+        return VideoFiles.open(config, folder, max_tokens)
     try:
         from pagemill.render.media.image_files import ImageFiles
     except ImportError:

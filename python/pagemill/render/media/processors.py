@@ -20,6 +20,7 @@ from PIL import Image
 
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_object
+from pagemill.render.media.patches import cut_patches, fit_size
 from pagemill.render.media.pixels import (
     CLIP_MEAN,
     HALF,
@@ -248,30 +249,12 @@ class Qwen2VlProcessor:
 
     def __call__(self, image: Image.Image) -> tuple[np.ndarray, tuple[int, int, int]]:
         check_aspect(image)
-        height, width = self._size(image.height, image.width)
+        factor, bounds = self.patch * self.merge, (self.min_pixels, self.max_pixels)
+        size = image.height, image.width
+        height, width = fit_size(size, factor, bounds, enlarges=self.enlarges)
         pixels = self.colors(image.resize((width, height), self.resample))
-        patch, merge = self.patch, self.merge
-        rows, columns = height // patch, width // patch
-        cut = pixels.reshape(3, rows // merge, merge, patch, columns // merge, merge, patch)
-        groups = cut.transpose(1, 4, 2, 5, 0, 3, 6)[:, :, :, :, :, None]
-        patches = np.broadcast_to(groups, (*groups.shape[:5], self.frames, patch, patch))
-        return patches.reshape(rows * columns, -1), (1, rows, columns)
-
-    def _size(self, height: int, width: int) -> tuple[int, int]:
-        factor = self.patch * self.merge
-        if self.enlarges and min(height, width) < factor:
-            ratio = max(factor / height, factor / width)
-            height, width = int(height * ratio), int(width * ratio)
-        rows, columns = (round(side / factor) * factor for side in (height, width))
-        if rows * columns > self.max_pixels:
-            ratio = math.sqrt(height * width / self.max_pixels)
-            rows, columns = (
-                max(factor, math.floor(side / ratio / factor) * factor) for side in (height, width)
-            )
-        elif rows * columns < self.min_pixels:
-            ratio = math.sqrt(self.min_pixels / (height * width))
-            rows, columns = (math.ceil(side * ratio / factor) * factor for side in (height, width))
-        return rows, columns
+        frames = np.broadcast_to(pixels, (self.frames, *pixels.shape))
+        return cut_patches(frames, self.patch, self.merge)
 
 
 @dataclass(frozen=True, slots=True)

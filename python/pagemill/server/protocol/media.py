@@ -1,4 +1,5 @@
-"""Media in messages of a chat: parts of type `image_url`, `audio_url` and `input_audio`."""
+"""Media in messages of a chat: parts of type `image_url`, `audio_url`, `input_audio` and
+`video_url`."""
 
 from __future__ import annotations
 
@@ -14,14 +15,15 @@ MEDIA_PARTS: Mapping[str, MediaKind] = {
     "audio_url": "audio",
     "image_url": "image",
     "input_audio": "audio",
+    "video_url": "video",
 }
 """Types of parts, which have a field of the same name, and what is there: a URL, or the file."""
 _FILE_PART = "input_audio"
 
 
 class SentMedia(NamedTuple):
-    """An image or audio of a request: where its part is, the URL that it has, and the name by which
-    the client means it; only one of both may be empty."""
+    """An image, audio or a video of a request: where its part is, the URL that it has, and the name
+    by which the client means it; only one of both may be empty."""
 
     kind: MediaKind
     where: str

@@ -1,0 +1,165 @@
+"""Video files as frames, by PyAV: only those that are wanted are decoded, and what is needed to
+reach them.
+
+    with open_video(data, limits) as video:
+        first, last = video.frames([0, video.num_frames - 1])
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+
+import av
+from av.container import InputContainer
+from av.video.frame import VideoFrame
+from av.video.stream import VideoStream
+from PIL import Image
+
+from pagemill.render.errors import RenderError
+from pagemill.render.media.video_bounds import VideoLimits
+
+FORMATS = "MP4, QuickTime, WebM, Matroska and AVI"
+# Others are not probed: some, such as playlists, name further files.
+_DECODERS = ("av1", "h264", "hevc", "libdav1d", "mpeg4", "vp8", "vp9")
+# Decoded to reach the frames that are wanted: half a minute on one core.
+_MAX_DECODED_PIXELS = 2**34
+_REORDERED_FRAMES = 16  # more than a frame that is shown earlier may come behind a key frame
+
+
+class OpenVideo:
+    """A video of `num_frames`, by its header, of which there are `rate` in a second."""
+
+    def __init__(self, container: InputContainer, limits: VideoLimits) -> None:
+        """Compares what the header says with `limits`.
+
+        Raises:
+          RenderError: it exceeds one, or there is no video.
+        """
+        self._container = container
+        self._limits = limits
+        self._decoded_pixels = 0
+        self._stream = stream = _video_of(container)
+        rate = stream.average_rate or stream.guessed_rate
+        if not rate:
+            raise RenderError("it does not say how many frames it has in a second")
+        self.rate = float(rate)
+        self.num_frames = stream.frames or round(_seconds_of(container, stream) * rate)
+        if self.num_frames < 1:
+            raise RenderError("it does not say how long it is")
+        limits.check_length(self.num_frames, self.rate)
+        limits.check_size(stream.codec_context.width, stream.codec_context.height)
+
+    def frames(self, numbers: Sequence[int]) -> Iterator[Image.Image]:
+        """The frames of these ascending numbers, upright, in RGB; fewer if the file ends early.
+
+        Raises:
+          RenderError: a frame has too many pixels, or too many have to be decoded.
+        """
+        unit = 1 / (self.rate * float(self._stream.time_base or 1))  # a frame, as times are counted
+        first = self._stream.start_time or 0
+        decoded = self._decoded()
+        frame: VideoFrame | None = None
+        for number in numbers:
+            wanted = first + (number - 0.5) * unit
+            if self._leaps(wanted - _REORDERED_FRAMES * unit, frame):
+                decoded = self._decoded()
+            while frame is None or _time_of(frame) < wanted:
+                frame = next(decoded, None)
+                if frame is None:
+                    return
+            yield _image_of(frame)
+
+    def _leaps(self, wanted: float, frame: VideoFrame | None) -> bool:
+        """Whether it goes on from a key frame ahead of `frame`, at or before the time `wanted`."""
+        index = self._stream.index_entries
+        at = index.search_timestamp(int(wanted)) if len(index) else -1
+        if at < 0 or frame is None:
+            return False
+        time = index[at].timestamp
+        if time <= _time_of(frame):
+            return False
+        self._container.seek(time, stream=self._stream)
+        return True
+
+    def _decoded(self) -> Iterator[VideoFrame]:
+        for frame in self._container.decode(self._stream):
+            self._limits.check_size(frame.width, frame.height)
+            self._decoded_pixels += frame.width * frame.height
+            if self._decoded_pixels > _MAX_DECODED_PIXELS:
+                raise RenderError(
+                    f"more than {_MAX_DECODED_PIXELS} pixels would be decoded to reach its frames;"
+                    " send a shorter or smaller one"
+                )
+            yield frame
+
+
+@contextmanager
+def open_video(data: bytes, limits: VideoLimits) -> Generator[OpenVideo]:
+    """The video in a file.
+
+    Raises:
+      RenderError: it is no file of FORMATS, is damaged, or exceeds a limit.
+    """
+    kind = _format_of(data)
+    if kind is None:
+        raise _undecodable()
+    options = {
+        "codec_whitelist": ",".join(_DECODERS),
+        "max_pixels": str(limits.max_pixels),
+        "protocol_whitelist": "none",
+    }
+    try:
+        with av.open(io.BytesIO(data), "r", format=kind, options=options) as container:
+            yield OpenVideo(container, limits)
+    except RenderError:
+        raise
+    except Exception:  # decoders raise what they like
+        raise _undecodable() from None
+
+
+def _format_of(data: bytes) -> str | None:
+    """The demuxer of the container that `data` begins as."""
+    if data[4:8] == b"ftyp":
+        return "mov"
+    if data.startswith(b"\x1aE\xdf\xa3"):
+        return "matroska"
+    return "avi" if data.startswith(b"RIFF") and data[8:12] == b"AVI " else None
+
+
+def _video_of(container: InputContainer) -> VideoStream:
+    if not container.streams.video:
+        raise RenderError("it has no video")
+    stream = container.streams.video[0]
+    codec = stream.codec_context
+    if codec.name not in _DECODERS:
+        raise RenderError(
+            f"its codec {codec.name} is not taken; known: AV1, H.264, H.265, MPEG-4, VP8 and VP9"
+        )
+    codec.thread_count = 1  # requests are decoded beside each other
+    return stream
+
+
+def _seconds_of(container: InputContainer, stream: VideoStream) -> Fraction:
+    if stream.duration is not None and stream.time_base is not None:
+        return stream.duration * stream.time_base
+    return Fraction(container.duration or 0, av.time_base)
+
+
+def _time_of(frame: VideoFrame) -> int:
+    if frame.pts is None:
+        raise RenderError("its frames do not say when they are shown")
+    return frame.pts
+
+
+def _image_of(frame: VideoFrame) -> Image.Image:
+    image = Image.fromarray(frame.to_ndarray(format="rgb24"))
+    return image.rotate(frame.rotation, expand=True) if frame.rotation else image
+
+
+def _undecodable() -> RenderError:
+    return RenderError(
+        f"it cannot be decoded; files of type {FORMATS} are taken, and JPEG files as frames"
+    )

@@ -1,0 +1,182 @@
+"""Frames to what an encoder takes, as a checkpoint's `video_preprocessor_config.json` says.
+
+    processor = open_video_processor(Path("Qwen2-VL-2B-Instruct"), max_tokens=2048)
+    patches, grid = processor(images, count=len(images))
+
+The results are those of the processors of `transformers` with these names, except that frames are
+resized by Pillow, and made so small that all of a video have at most MAX_VIDEO_PIXELS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from pagemill.render.errors import RenderError
+from pagemill.render.json_values import as_object
+from pagemill.render.media.patches import cut_patches, fit_size
+from pagemill.render.media.pixels import (
+    CLIP_MEAN,
+    CLIP_STD,
+    HALF,
+    Colors,
+    check_aspect,
+    positive,
+    resampling,
+)
+from pagemill.render.special_tokens import read_json
+
+MAX_VIDEO_PIXELS = 2**23
+"""Of all frames of a video, once they are resized: 96 MiB."""
+_FILE = "video_preprocessor_config.json"
+
+
+class _Defaults(NamedTuple):
+    """Those of a processor in `transformers`. `whole`: pixels are bounded of all frames together,
+    and narrow frames enlarged."""
+
+    patch: int
+    least: int
+    most: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VideoProcessor:
+    """Resizes all frames to one size, whole squares of patches that are merged, and cuts patches
+    that span `frames` of them."""
+
+    colors: Colors
+    resample: Image.Resampling
+    least: int
+    most: int
+    whole: bool
+    patch: int
+    merge: int
+    frames: int
+    max_tokens: int
+
+    @classmethod
+    def of(
+        cls, settings: Mapping[str, Any], defaults: _Defaults, max_tokens: int
+    ) -> VideoProcessor:
+        """Reads the settings; what a patch spans in time becomes no larger than `max_tokens`.
+
+        Raises:
+          ValueError: a setting is not known.
+        """
+        if not settings.get("do_resize", True):
+            raise ValueError("do_resize must be true")
+        size = as_object(settings.get("size")) or {}
+        least, most = (
+            positive(settings.get(f"{name}_pixels", size.get(f"{edge}_edge", default)))
+            for name, edge, default in (
+                ("min", "shortest", defaults.least),
+                ("max", "longest", defaults.most),
+            )
+        )
+        return cls(
+            Colors.of(settings, defaults.mean, defaults.std),
+            resampling(settings, Image.Resampling.BICUBIC),
+            least,
+            most,
+            defaults.whole,
+            positive(settings.get("patch_size", defaults.patch)),
+            positive(settings.get("merge_size", 2)),
+            positive(settings.get("temporal_patch_size", 2)),
+            max_tokens,
+        )
+
+    def __call__(
+        self, images: Iterable[Image.Image], count: int
+    ) -> tuple[np.ndarray, tuple[int, int, int]]:
+        """Patches [time * rows * columns, channels] of RGB images, and (time, rows, columns). The
+        last image fills up the last patches.
+
+        Args:
+          images: at least one, and at most `count`.
+          count: by which the size of frames is chosen.
+
+        Raises:
+          RenderError: there is none, or it is long and thin.
+        """
+        steps: list[np.ndarray] = []
+        group: list[np.ndarray] = []
+        grid = (0, 0, 0)
+        size: tuple[int, int] | None = None
+        for image in images:
+            if size is None:
+                check_aspect(image)
+                size = self._size(count, image)
+            group.append(self.colors(image.resize((size[1], size[0]), self.resample)))
+            if len(group) == self.frames:
+                patches, grid = cut_patches(np.stack(group), self.patch, self.merge)
+                steps.append(patches)
+                group.clear()
+        if group:
+            group += [group[-1]] * (self.frames - len(group))
+            patches, grid = cut_patches(np.stack(group), self.patch, self.merge)
+            steps.append(patches)
+        if not steps:
+            raise RenderError("it has no frames")
+        return np.concatenate(steps), (len(steps), grid[1], grid[2])
+
+    def _size(self, count: int, image: Image.Image) -> tuple[int, int]:
+        """Height and width of frames."""
+        factor = self.patch * self.merge
+        spanned = -(-count // self.frames) * self.frames
+        room = min(MAX_VIDEO_PIXELS / spanned, self.max_tokens * factor**2)  # of a frame
+        size = image.height, image.width
+        if not self.whole:
+            bounds = min(self.least, room), min(self.most, room)
+            return fit_size(size, factor, bounds)
+        spanned = max(round(count / self.frames), 1) * self.frames
+        bounds = min(self.least, room * spanned), min(self.most, room * spanned)
+        return fit_size(size, factor, bounds, enlarges=True, frames=count, spanned=spanned)
+
+
+_PROCESSORS = {
+    "Glm4vVideoProcessor": _Defaults(14, 112**2, 28**2 * 2 * 30000, CLIP_MEAN, CLIP_STD, True),
+    "Qwen2VLVideoProcessor": _Defaults(14, 28**2 * 128, 28**2 * 768, CLIP_MEAN, CLIP_STD, False),
+    "Qwen3VLVideoProcessor": _Defaults(16, 32**2 * 128, 32**2 * 768, HALF, HALF, True),
+}
+# Of checkpoints whose image processor's settings are those of videos, too.
+_BY_IMAGE_PROCESSOR = {"Qwen2VLImageProcessor": "Qwen2VLVideoProcessor"}
+
+
+def open_video_processor(
+    folder: Path, max_tokens: int, overrides: Mapping[str, Any] | None = None
+) -> VideoProcessor:
+    """The processor of the checkpoint in `folder`.
+
+    Args:
+      folder: has video_preprocessor_config.json, processor_config.json with `video_processor`, or
+        preprocessor_config.json.
+      max_tokens: of what a patch spans in time; frames of more are made smaller.
+      overrides: settings in place of those of the file; others than the processor's are not read.
+
+    Raises:
+      RenderError: there is none, or it does what is not known here.
+    """
+    own = read_json(folder / _FILE) or as_object(
+        read_json(folder / "processor_config.json").get("video_processor")
+    )
+    settings = own or read_json(folder / "preprocessor_config.json")
+    kind = str(settings.get("video_processor_type", ""))
+    if not kind:
+        image_kind = str(settings.get("image_processor_type", "")).removesuffix("Fast")
+        kind = _BY_IMAGE_PROCESSOR.get(image_kind, image_kind)
+    defaults = _PROCESSORS.get(kind)
+    if defaults is None:
+        raise RenderError(f"video_processor_type is {kind[:60]!r}; known: {', '.join(_PROCESSORS)}")
+    try:
+        return VideoProcessor.of({**settings, **(overrides or {})}, defaults, max_tokens)
+    except (KeyError, TypeError, ValueError) as error:
+        raise RenderError(f"{_FILE} cannot be used: {error}") from None
