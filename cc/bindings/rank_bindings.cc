@@ -1,13 +1,18 @@
-// Ranks of a tensor-parallel group: joining it, and following rank 0.
+// Ranks of a model that several processes run: joining them, and following rank 0.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "cc/bindings/bindings.h"
 #include "cc/bindings/device_executor_holder.h"
@@ -20,6 +25,7 @@
 #include "cc/program/native_executor.h"
 #include "cc/runner/adapters/adapter_store.h"
 #include "cc/runner/ranks/rank_steps.h"
+#include "cc/runner/ranks/stage_steps.h"
 
 namespace pagemill::bindings {
 
@@ -60,9 +66,29 @@ void FollowSteps(program::Executor& executor, comm::Group* group, const runner::
   ThrowIfError(std::move(status));
 }
 
+// The ranks of the last stage follow rank 0, those of the others what comes from the stage before.
+void FollowInStages(NativeExecutor& executor, comm::Group& pipeline, runner::Stage stage) {
+  const runner::StepBounds bounds = BoundsOf(executor.program(), executor.options());
+  if (pipeline.rank() == 0) {
+    runner::StagedExecutor staged(&executor, &pipeline, bounds, std::move(stage));
+    FollowSteps(staged, executor.groups().at(comm::Axis::kTensor), bounds, nullptr, nullptr);
+    return;
+  }
+  Status status;
+  {
+    nb::gil_scoped_release release;
+    status = runner::FollowStages(&executor, pipeline, bounds, stage);
+  }
+  ThrowIfError(std::move(status));
+}
+
 void FollowOnCpu(NativeExecutor& executor, const SharedMemoryWorld& world,
-                 runner::AdapterStore* adapters) {
+                 runner::AdapterStore* adapters, const std::optional<StageParts>& stage) {
   device::PinThisThread(RankCpus(world.rank(), world.num_ranks()));
+  if (comm::Group* pipeline = executor.groups().at(comm::Axis::kPipeline)) {
+    if (!stage) ThrowIfError(InvalidArgument("this rank is a stage of a pipeline: it needs one"));
+    return FollowInStages(executor, *pipeline, StageOf(executor.program(), *stage));
+  }
   FollowSteps(executor, executor.groups().at(comm::Axis::kTensor),
               BoundsOf(executor.program(), executor.options()), adapters,
               [&executor](int32_t slot, std::shared_ptr<const program::AdapterWeights> weights) {
@@ -97,10 +123,11 @@ Status Meet(SharedMemoryWorld& world) {
 
 void BindRanks(nb::module_& m) {
   nb::class_<SharedSegment>(m, "SharedSegment")
-      .def(nb::new_([](int32_t tensor) {
-             return ValueOrThrow(SharedSegment::Create({.topology = {.tensor = tensor}}));
+      .def(nb::new_([](int32_t tensor, int32_t pipeline) {
+             return ValueOrThrow(
+                 SharedSegment::Create({.topology = {.pipeline = pipeline, .tensor = tensor}}));
            }),
-           nb::arg("tensor"))
+           nb::arg("tensor"), nb::arg("pipeline") = 1)
       .def_static(
           "open", [](int fd) { return ValueOrThrow(SharedSegment::Open(fd)); }, nb::arg("fd"))
       .def_prop_ro("fd", &SharedSegment::fd);
@@ -131,8 +158,15 @@ void BindRanks(nb::module_& m) {
              ThrowIfError(std::move(status));
            })
       .def("leave", &SharedMemoryWorld::Leave);
+  nb::class_<StageParts>(m, "Stage")
+      .def(
+          "__init__",
+          [](StageParts* self, std::vector<int32_t> tables, std::vector<std::string> sends) {
+            new (self) StageParts{std::move(tables), std::move(sends)};
+          },
+          nb::arg("tables"), nb::arg("sends"));
   m.def("follow_steps", &FollowOnCpu, nb::arg("executor"), nb::arg("world"),
-        nb::arg("adapters").none() = nb::none());
+        nb::arg("adapters").none() = nb::none(), nb::arg("stage").none() = nb::none());
   m.def("follow_steps", &FollowOnDevice, nb::arg("executor"), nb::arg("world"),
         nb::arg("adapters").none() = nb::none());
 }

@@ -69,12 +69,21 @@ void RequireFits(const program::ExecutorOptions& options, const RunnerLimits& li
 }
 
 // A plan has the block tables that the layout of the executor has, then those of the draft model if
-// there is one. Their kinds may differ: a group that keeps more than its layers read is allowed.
+// there is one; that of a stage those among them that it names. Their kinds may differ: a group that
+// keeps more than its layers read is allowed.
 void RequireTables(const program::KvLayout& layout, const program::KvLayout* draft,
-                   const RunnerLimits& limits) {
+                   const std::optional<StageParts>& stage, const RunnerLimits& limits) {
   std::vector<int32_t> block_sizes;
   for (const KvGroupOptions& group : limits.kv_groups) {
     block_sizes.push_back(group.block_size > 0 ? group.block_size : limits.block_size);
+  }
+  if (stage) {
+    std::vector<int32_t> of_stage;
+    for (const int32_t table : stage->tables) {
+      const bool exists = table >= 0 && static_cast<size_t>(table) < block_sizes.size();
+      of_stage.push_back(exists ? block_sizes[static_cast<size_t>(table)] : 0);
+    }
+    block_sizes = std::move(of_stage);
   }
   std::vector<int32_t> wanted = layout.TableBlockSizes();
   if (draft != nullptr) {
@@ -141,6 +150,7 @@ struct Others {
   nb::object encoder;            // None: no media
   EncoderOptions encoder_options;
   nb::object adapters;  // an AdapterStore; None: the model as it is for all
+  std::optional<StageParts> stage = std::nullopt;  // the last of a pipeline
 
   // Has the executor type of the runner's model.
   template <typename Executor>
@@ -197,10 +207,15 @@ std::unique_ptr<runner::DraftModel> MakeDraftModel(const DraftParts& draft,
   return ValueOrThrow(runner::DraftModel::Create(draft.executor, pool, clock, limits, options));
 }
 
+bool HasOtherRanks(const NativeExecutor& native) {
+  return native.groups().at(comm::Axis::kTensor) != nullptr ||
+         native.groups().at(comm::Axis::kPipeline) != nullptr;
+}
+
 // Sleep, wake and weight updates of the programs of one process; null for a rank of several, whose
 // weights the other ranks would have to follow.
 std::unique_ptr<runner::ProgramControl> MakeControl(NativeExecutor& native, const Others& others) {
-  if (native.groups().at(comm::Axis::kTensor) != nullptr) return nullptr;
+  if (HasOtherRanks(native)) return nullptr;
   std::vector<runner::ProgramControl::Named> programs = {{"model", &native}};
   if (nb::isinstance<NativeExecutor>(others.encoder)) {
     programs.push_back({"encoder", &nb::cast<NativeExecutor&>(others.encoder)});
@@ -211,25 +226,48 @@ std::unique_ptr<runner::ProgramControl> MakeControl(NativeExecutor& native, cons
   return std::make_unique<runner::ProgramControl>(std::move(programs));
 }
 
+// What makes the other ranks, if there are any, run the steps of this one.
+struct LedRanks {
+  std::unique_ptr<runner::StagedExecutor> staged;    // null: one stage
+  std::unique_ptr<runner::LeadingExecutor> leading;  // null: one rank a stage
+  program::Executor* steps = nullptr;                // the outermost executor
+};
+
+LedRanks LeadRanks(NativeExecutor& native, const std::optional<StageParts>& stage) {
+  comm::Group* const pipeline = native.groups().at(comm::Axis::kPipeline);
+  comm::Group* const tensor = native.groups().at(comm::Axis::kTensor);
+  const runner::StepBounds bounds = BoundsOf(native.program(), native.options());
+  const int32_t num_stages = pipeline == nullptr ? 1 : pipeline->num_ranks();
+  std::vector<int32_t> cpus;
+  if (HasOtherRanks(native)) {
+    cpus = RankCpus(0, num_stages * (tensor == nullptr ? 1 : tensor->num_ranks()));
+  }
+  LedRanks led = {.staged = nullptr, .leading = nullptr, .steps = &native};
+  if (pipeline != nullptr) {
+    if (!stage) ThrowIfError(InvalidArgument("rank 0 of a pipeline is a stage: it needs one"));
+    led.staged = std::make_unique<runner::StagedExecutor>(
+        &native, pipeline, bounds, StageOf(native.program(), *stage), cpus);
+    led.steps = led.staged.get();
+  }
+  if (tensor != nullptr) {
+    led.leading = std::make_unique<runner::LeadingExecutor>(led.steps, tensor, bounds, cpus);
+    led.steps = led.leading.get();
+  }
+  return led;
+}
+
 void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits& limits,
                     Others others) {
   NativeExecutor& native = nb::cast<NativeExecutor&>(executor);
   RequireFits(native.options(), limits);
   NativeExecutor* const draft = others.draft<NativeExecutor>();
   RequireTables(native.memory_plan().kv, draft == nullptr ? nullptr : &draft->memory_plan().kv,
-                limits);
+                others.stage, limits);
   auto clock = std::make_unique<SteadyClock>();
-  comm::Group* group = native.groups().at(comm::Axis::kTensor);
-  std::unique_ptr<runner::LeadingExecutor> leading;
-  if (group != nullptr) {
-    leading = std::make_unique<runner::LeadingExecutor>(
-        &native, group, BoundsOf(native.program(), native.options()),
-        RankCpus(group->rank(), group->num_ranks()));
-  }
-  // Pages of a group are on all its ranks; only this one's could be copied.
-  step::PageStore* pages = leading == nullptr ? native.pages() : nullptr;
-  program::Executor* steps = &native;
-  if (leading != nullptr) steps = leading.get();
+  LedRanks ranks = LeadRanks(native, others.stage);
+  std::unique_ptr<runner::LeadingExecutor>& leading = ranks.leading;
+  // Pages are on all ranks; only this one's could be copied.
+  step::PageStore* pages = HasOtherRanks(native) ? nullptr : native.pages();
   auto control = MakeControl(native, others);
   std::unique_ptr<runner::DraftModel> draft_model;
   if (draft != nullptr) {
@@ -250,12 +288,13 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
           },
           leading.get(), others.adapters, limits)};
   auto runner =
-      ValueOrThrow(ModelRunner::Create(steps, native.thread_pool(), limits, std::move(parts)));
+      ValueOrThrow(ModelRunner::Create(ranks.steps, native.thread_pool(), limits, std::move(parts)));
   new (self) RunnerHolder{.executor = std::move(executor),
                           .encoder = std::move(others.encoder),
                           .draft_executor = std::move(others.draft_executor),
                           .adapters = std::move(others.adapters),
                           .native = &native,
+                          .staged = std::move(ranks.staged),
                           .leading = std::move(leading),
                           .control = std::move(control),
                           .clock = std::move(clock),
@@ -268,7 +307,8 @@ void InitFromDevice(RunnerHolder* self, nb::object executor, const RunnerLimits&
   RequireFits(device.options, limits);
   DeviceExecutorHolder* const draft = others.draft<DeviceExecutorHolder>();
   const program::KvLayout& layout = device.executor->kv_layout();
-  RequireTables(layout, draft == nullptr ? nullptr : &draft->executor->kv_layout(), limits);
+  RequireTables(layout, draft == nullptr ? nullptr : &draft->executor->kv_layout(),
+                /*stage=*/std::nullopt, limits);
   auto clock = std::make_unique<SteadyClock>();
   std::vector<runner::DeviceControl::Named> programs = {{"model", device.executor.get()}};
   if (nb::isinstance<DeviceExecutorHolder>(others.encoder)) {
@@ -516,7 +556,8 @@ void BindRunner(nb::module_& m) {
              nb::object draft_executor, int32_t draft_vocab_size,
              int32_t draft_states_width, int32_t draft_media_width, bool draft_grid_positions,
              std::vector<int32_t> draft_token_ids, nb::object encoder,
-             const EncoderOptions& encoder_options, nb::object adapters) {
+             const EncoderOptions& encoder_options, nb::object adapters,
+             const std::optional<StageParts>& stage) {
             Others others = {.proposer = MakeProposer(ngram_sizes, suffix_options, limits),
                              .draft_executor = std::move(draft_executor),
                              .draft_options = {.num_tokens = draft_vocab_size,
@@ -526,7 +567,8 @@ void BindRunner(nb::module_& m) {
                                                .grid_positions = draft_grid_positions},
                              .encoder = std::move(encoder),
                              .encoder_options = encoder_options,
-                             .adapters = std::move(adapters)};
+                             .adapters = std::move(adapters),
+                             .stage = stage};
             if (nb::isinstance<NativeExecutor>(executor)) {
               InitFromNative(self, std::move(executor), limits, std::move(others));
             } else if (nb::isinstance<DeviceExecutorHolder>(executor)) {
@@ -544,7 +586,8 @@ void BindRunner(nb::module_& m) {
           nb::arg("draft_vocab_size") = 0, nb::arg("draft_states_width") = 0,
           nb::arg("draft_media_width") = 0, nb::arg("draft_grid_positions") = false,
           nb::arg("draft_token_ids") = std::vector<int32_t>{}, nb::arg("encoder") = nb::none(),
-          nb::arg("encoder_options") = nb::none(), nb::arg("adapters") = nb::none())
+          nb::arg("encoder_options") = nb::none(), nb::arg("adapters") = nb::none(),
+          nb::arg("stage") = nb::none())
       .def_prop_ro("limits", [](const RunnerHolder& self) { return self.runner->limits(); })
       .def_prop_ro("num_encoded_media",
                    [](const RunnerHolder& self) { return self.runner->num_encoded_media(); })

@@ -12,6 +12,7 @@
 #include "cc/program/native_executor.h"
 #include "cc/runner/model_runner.h"
 #include "cc/runner/ranks/rank_steps.h"
+#include "cc/runner/ranks/stage_steps.h"
 
 namespace pagemill::bindings {
 
@@ -21,8 +22,10 @@ struct RunnerHolder {
   nanobind::object draft_executor;            // the same; None: no draft model
   nanobind::object adapters;                  // the same; None: no adapters
   program::NativeExecutor* native = nullptr;  // it, if it is one
+  std::unique_ptr<runner::StagedExecutor> staged =
+      nullptr;  // around it, if it is the last stage of several
   std::unique_ptr<runner::LeadingExecutor> leading =
-      nullptr;  // around it, if it is rank 0 of a group
+      nullptr;  // around them, if it is rank 0 of a group that divides its layers
   std::unique_ptr<engine::RunnerControl> control = nullptr;  // of all its programs
   std::unique_ptr<SteadyClock> clock = nullptr;               // of the draft model
   std::unique_ptr<runner::ModelRunner> runner;

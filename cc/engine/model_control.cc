@@ -19,7 +19,7 @@ Status ModelControl::CheckOffered() const {
   if (control_ != nullptr) return OkStatus();
   return Unimplemented(
       "this runner's weights cannot leave memory or be replaced (--executor native with "
-      "--tensor-parallel-size 1 can)");
+      "one rank can: --tensor-parallel-size 1 --pipeline-parallel-size 1)");
 }
 
 Status ModelControl::Sleep(KvMemory kv, double timeout_s) {

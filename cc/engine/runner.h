@@ -44,6 +44,9 @@ struct RunnerLimits {
   // It replaces step::kPlaceholderTokenId, and runs such a token at the place that it has: several
   // decode steps of a request may be in flight, with drafts or without.
   bool placeholders = false;
+  // Steps of different requests that it computes at the same time, each in another stage of the
+  // model. The requests are divided among so many steps.
+  int32_t pipeline_stages = 1;
   // Drafts of one request that it verifies in one step. It proposes them itself, with its results.
   int32_t max_draft_tokens = 0;
   // Drafts of one request that its matcher leaves no choice about: they need no speculation.

@@ -35,6 +35,7 @@ StatusOr<scheduler::SchedulerOptions> MakeSchedulerOptions(const EngineOptions& 
   made.max_partial_prefills = options.max_partial_prefills;
   made.max_long_partial_prefills = options.max_long_partial_prefills;
   made.decode_ahead = limits.placeholders && options.max_in_flight_steps > 1;
+  made.pipeline_stages = limits.pipeline_stages;
   made.max_waiting_requests = options.max_waiting_requests;
   made.max_waiting_tokens = options.max_waiting_tokens;
   made.max_waiting_per_tenant = options.max_waiting_per_tenant;

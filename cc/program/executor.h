@@ -8,7 +8,7 @@
 //   PAGEMILL_RETURN_IF_ERROR(executor->Collect(&output));  // waits for the oldest
 //
 // max_steps_in_flight() says how many steps may be in flight; samples() says whether the executor
-// draws tokens.
+// draws tokens; pipelined() says whether steps in flight are in different stages.
 #ifndef PAGEMILL_CC_PROGRAM_EXECUTOR_H_
 #define PAGEMILL_CC_PROGRAM_EXECUTOR_H_
 
@@ -52,8 +52,8 @@ struct ExecutorOutput {
 };
 
 // In ops::StepArrays::token_ids: the token that the previously enqueued step chose for its row
-// `row`, by argmax or by drawing. For executors with more than one step in flight, if that step
-// requested maxima (argmax_columns): the next step can be enqueued before the host knows the id.
+// `row`, by argmax or by drawing. For executors with more than one step in flight that are not
+// pipelined, if that step requested maxima (argmax_columns): the next step can be enqueued before the host knows the id.
 // Every rank of a group computes the same ids by itself.
 constexpr int32_t TokenOfRow(int32_t row) { return -1 - row; }
 
@@ -80,7 +80,7 @@ struct StepDraws {
 // 1. Enqueue() starts a step, which computes the batch and updates the KV cache, and may return
 //    before it is done. The batch need not outlive the call. Steps take effect in order.
 // 2. Collect() waits for the oldest uncollected step. The executor owns the output's memory, which
-//    stays valid until max_steps_in_flight() more steps are enqueued.
+//    stays valid until max_steps_in_flight() more steps are enqueued, or the next is collected.
 // 3. If either fails, the step is over: a step whose Enqueue() failed must not be collected.
 //    Earlier steps are not affected.
 // 4. Sample(), for executors with samples(), chooses a token from each row of logits of the step
@@ -108,14 +108,19 @@ class Executor {
   // Steps that may be enqueued and not collected. 1: Enqueue() or Collect() waits for the step.
   int32_t max_steps_in_flight() const { return max_steps_in_flight_; }
   bool samples() const { return samples_; }
+  // Steps in flight are in different stages of the model, each of which computes one at a time, the
+  // last in Collect(). So there are as many stages as steps in flight, and a step has no token that
+  // another one in flight gives.
+  bool pipelined() const { return pipelined_; }
 
  protected:
-  explicit Executor(int32_t max_steps_in_flight = 1, bool samples = false)
-      : max_steps_in_flight_(max_steps_in_flight), samples_(samples) {}
+  explicit Executor(int32_t max_steps_in_flight = 1, bool samples = false, bool pipelined = false)
+      : max_steps_in_flight_(max_steps_in_flight), samples_(samples), pipelined_(pipelined) {}
 
  private:
   const int32_t max_steps_in_flight_;
   const bool samples_;
+  const bool pipelined_;
 };
 
 }  // namespace pagemill::program

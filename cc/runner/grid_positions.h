@@ -16,8 +16,8 @@
 
 namespace pagemill::runner {
 
-// Those of tokens [begin, end). An item takes fewer positions than tokens, and moves the text
-// behind it by the difference.
+// Those of tokens [begin, end). An item takes another number of positions than of tokens, and moves
+// the text behind it by the difference.
 void AppendGridPositions(const step::Request& request, int32_t begin, int32_t end,
                          std::vector<int32_t>* positions);
 

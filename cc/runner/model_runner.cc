@@ -59,7 +59,8 @@ Status CheckLimits(const engine::RunnerLimits& limits) {
 engine::RunnerLimits Completed(engine::RunnerLimits limits, const program::Executor& executor,
                                const MediaEncoder* media) {
   limits.token_masks = true;
-  limits.placeholders = executor.max_steps_in_flight() > 1;
+  limits.placeholders = executor.max_steps_in_flight() > 1 && !executor.pipelined();
+  limits.pipeline_stages = executor.pipelined() ? executor.max_steps_in_flight() : 1;
   if (media != nullptr) {
     limits.media_format = media->options().format;
     limits.chunked_media_input = !media->options().item_ends;
@@ -255,8 +256,11 @@ Status ModelRunner::Enqueue(const step::StepPlan& plan, StepInFlight* step) {
   const Finder finder = FinderOf(plan);
   if (finder != Finder::kHost) batch.argmax_columns = limits().vocab_size;
   if (finder == Finder::kDraw) MakeDraws(plan, step);
-  step->needs_host = finder == Finder::kHost || VerifiesDrafts(*step);
-  masks_wait_ = AddMasks(plan) && MatchersWait();
+  const bool has_masks = AddMasks(plan);
+  step->needs_host = executor_->pipelined()
+                         ? has_masks
+                         : finder == Finder::kHost || VerifiesDrafts(*step);
+  masks_wait_ = has_masks && MatchersWait();
   if (!masks_wait_) masks_.Fill();
   const Status status = executor_->Enqueue(batch);
   stopwatch_.Lap(&StepTimes::model_s, &step->times);

@@ -19,7 +19,9 @@
 // forward pass runs. Any other step is sampled on the host, at the latest when the next begins: so
 // that its tokens are known then, and token matchers have accepted them before they fill masks
 // again. So is a step that verifies drafts, since the place of what comes next depends on how many
-// are accepted. Plans made before that is known count on all of them; Execute() corrects their
+// are accepted. With a pipelined executor steps in flight are of different requests, and each is
+// sampled on the host when it is collected; only a step with masks, for which there is memory once,
+// is sampled before the next begins. Plans made before that is known count on all of them; Execute() corrects their
 // entries, and replaces their placeholders of drafts by what was proposed meanwhile, if so many
 // were.
 //

@@ -53,8 +53,9 @@ struct StepInFlight {
   uint64_t number = 0;    // of those that were enqueued, from 1
   bool enqueued = false;  // with the executor; a step that runs nothing is not
   // The next step depends on what the host computes from this one. False if the executor finds each
-  // row's token, the column of its largest logit or one that it draws, and no draft is verified:
-  // then that step may begin before this one is over.
+  // row's token, the column of its largest logit or one that it draws, and no draft is verified, or
+  // if the executor is pipelined and there are no masks: then that step may begin before this one
+  // is over.
   bool needs_host = true;
   Status sampled;  // of Executor::Sample(), if it was called
   program::StepKind kind = {};

@@ -12,6 +12,8 @@
 #include "cc/runner/model_runner.h"
 #include "cc/runner/testing/steps_in_flight.h"
 #include "cc/sampling/testing/scripted_proposer.h"
+#include "cc/step/token_mask.h"
+#include "cc/step/token_matcher.h"
 
 namespace pagemill::runner {
 namespace {
@@ -146,6 +148,22 @@ ScheduledRequest GoOnWithDrafts(int32_t slot, int32_t num_computed, size_t num_d
   return entry;
 }
 
+// A matcher that allows one token.
+class OnlyToken final : public step::TokenMatcher {
+ public:
+  explicit OnlyToken(int32_t token_id) : token_id_(token_id) {}
+  Status FillMask(std::span<uint32_t> mask) override {
+    for (uint32_t& word : mask) word = 0;
+    step::AllowToken(mask, token_id_);
+    return OkStatus();
+  }
+  bool Accept(int32_t token_id) override { return token_id == token_id_; }
+  void Rollback(int32_t) override {}
+
+ private:
+  const int32_t token_id_;
+};
+
 class DraftsInFlightTest : public StepsInFlightTest {
  protected:
   // Guesses are right, except behind four tokens; behind six or more there is none.
@@ -271,6 +289,54 @@ TEST_F(DraftsInFlightTest, AStepWithDraftsThatFailsLeavesTheNextOne) {
   EXPECT_EQ(runner_->Collect().status().message(), "lost");
   EXPECT_EQ(runner_->Collect()->results[1].sampled_token_ids, Continue({3}, 1));
   runner_->CheckIntegrity();
+}
+
+// Stages of a pipeline: the host samples each step when it is collected.
+class PipelinedTest : public StepsInFlightTest {
+ protected:
+  PipelinedTest() {
+    pipelined_.on_enqueue = executor_.on_enqueue;
+    pipelined_.on_collect = executor_.on_collect;
+    runner_ = *ModelRunner::Create(&pipelined_, &pool_, SmallLimits());
+  }
+
+  // As GoOn(), with the token.
+  static ScheduledRequest GoOnWith(int32_t slot, int32_t num_computed, int32_t token_id) {
+    ScheduledRequest entry = GoOn(slot, num_computed);
+    entry.token_ids = {token_id};
+    return entry;
+  }
+
+  ContextExecutor pipelined_{&model_, 20 * 16, /*max_steps_in_flight=*/2, /*pipelined=*/true};
+};
+
+TEST_F(PipelinedTest, StepsThatTheHostSamplesAreInFlightTogether) {
+  EXPECT_FALSE(runner_->limits().placeholders);
+  EXPECT_EQ(runner_->limits().pipeline_stages, 2);
+  const auto drawn = MakeRequest({1, 2}, 2.0f);
+  const std::vector<int32_t> expected = Draw(*drawn, 2), greedy = Continue({3}, 2);
+  ASSERT_TRUE(Begin({Start(0, drawn)}).ok());
+  ASSERT_TRUE(Begin({Start(1, MakeRequest({3}))}).ok());
+  EXPECT_EQ(trace_, "enqueue enqueue ");
+  EXPECT_EQ(runner_->Collect()->results[0].sampled_token_ids, std::vector{expected[0]});
+  ASSERT_TRUE(Begin({GoOnWith(0, 2, expected[0])}).ok());
+  EXPECT_EQ(runner_->Collect()->results[0].sampled_token_ids, std::vector{greedy[0]});
+  ASSERT_TRUE(Begin({GoOnWith(1, 1, greedy[0])}).ok());
+  EXPECT_EQ(runner_->Collect()->results[0].sampled_token_ids, std::vector{expected[1]});
+  EXPECT_EQ(runner_->Collect()->results[0].sampled_token_ids, std::vector{greedy[1]});
+  EXPECT_EQ(trace_, "enqueue enqueue collect enqueue collect enqueue collect collect ");
+}
+
+TEST_F(PipelinedTest, AStepWithMasksIsSampledBeforeTheNextBegins) {
+  const auto masked = MakeRequest({1, 2});
+  masked->new_token_matcher = [] {
+    return StatusOr<std::unique_ptr<step::TokenMatcher>>(std::make_unique<OnlyToken>(7));
+  };
+  ASSERT_TRUE(Begin({Start(0, masked)}).ok());
+  ASSERT_TRUE(Begin({Start(1, MakeRequest({3}))}).ok());
+  EXPECT_EQ(trace_, "enqueue collect enqueue ");
+  EXPECT_EQ(runner_->Collect()->results[0].sampled_token_ids, std::vector{7});
+  EXPECT_EQ(runner_->Collect()->results[0].sampled_token_ids, Continue({3}, 1));
 }
 
 }  // namespace

@@ -242,6 +242,8 @@ class Scheduler {
   std::vector<RequestState*> finished_;  // during Update(), before they are dropped
   std::optional<PauseMode> pause_mode_;
   size_t num_entries_ = 0;  // of the plan under construction
+  // The waiting request that was to start next, when one was last looked at, found no blocks.
+  bool lacks_blocks_ = false;
   uint64_t num_arrivals_ = 0;
 };
 

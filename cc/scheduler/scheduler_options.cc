@@ -20,6 +20,7 @@ Status SchedulerOptions::Validate() const {
                            std::to_string(max_long_partial_prefills) +
                            ", but long_prefill_token_threshold is 0, so no prompt is long");
   }
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("pipeline_stages", pipeline_stages, 1));
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_waiting_requests", max_waiting_requests, 0));
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_adapters", max_adapters, 0));
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_encoder_tokens", max_encoder_tokens, 0));

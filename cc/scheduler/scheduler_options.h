@@ -33,6 +33,10 @@ struct SchedulerOptions {
   // which the runner replaces. For runners with several steps in flight. With drafts, the place of
   // that token is an upper bound, which the runner corrects.
   bool decode_ahead = false;
+  // Steps that the runner computes at the same time, each in another stage of the model. All known
+  // tokens of a request that runs to its last one are in one step, and the next token is known when
+  // that ends; so a step takes such requests up to an equal part of all.
+  int32_t pipeline_stages = 1;
   // Requests that may wait beyond those for which a slot is free.
   int32_t max_waiting_requests = 1024;
   // Prompt tokens of requests that have not started; 0 = no bound. Where none waits, one prompt may

@@ -58,10 +58,12 @@ void Scheduler::Schedule(step::StepPlan* plan, StepBudget budget) {
     if (parking_->has_awake()) UnparkAll(parking_->TakeAwake());
     PreemptForPriority();
     const size_t num_waiting = requests_.size() - parking_->size() - running_.size();
+    const size_t num_starting = lacks_blocks_ ? 0 : std::min(num_waiting, slots_->num_free());
     budget_->StartStep({.num_tokens = num_tokens,
                         .num_prefill_tokens = budget.prefill_tokens,
                         .num_running = static_cast<int32_t>(running_.size()),
-                        .num_waiting = static_cast<int32_t>(num_waiting)});
+                        .num_waiting = static_cast<int32_t>(num_waiting),
+                        .num_starting = static_cast<int32_t>(num_starting)});
     ScheduleRunning(plan);
     ScheduleWaiting(plan);
   }
@@ -187,10 +189,9 @@ void Scheduler::ScheduleWaiting(step::StepPlan* plan) {
     const bool lacks_encoder = n == 0 && budget_->LacksEncoder(*request);
     const bool partly = match.num_tokens + n < request->num_tokens();
     request->num_scheduled_tokens = 0;
-    if ((n == 0 && !lacks_encoder) ||
-        !cache_->CanAllocate(request->blocks, &match, request->num_tokens(), promised)) {
-      return;
-    }
+    if (n == 0 && !lacks_encoder) return;
+    lacks_blocks_ = !cache_->CanAllocate(request->blocks, &match, request->num_tokens(), promised);
+    if (lacks_blocks_) return;
     if (lacks_encoder) {
       if (!parking_->HasEncoderPlace()) return;
       Park(request, ParkReason::kEncoderBudget);

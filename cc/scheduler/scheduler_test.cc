@@ -329,5 +329,33 @@ TEST(SchedulerOptions, RefusalsNameTheField) {
   EXPECT_TRUE(names(message([](SchedulerOptions& o) { o.kv_cache.num_blocks = 1; }), "num_blocks"));
 }
 
+// Two stages: a step takes half of the requests, and those of the other are in flight meanwhile.
+TEST_F(SchedulerTest, RequestsAlternateBetweenTheStagesOfAPipeline) {
+  SchedulerOptions options = SmallOptions();
+  options.pipeline_stages = 2;
+  options.kv_cache.max_steps_in_flight = 2;
+  Start(options);
+  for (uint64_t id = 1; id <= 4; ++id) Add(MakeRequest(id, 2, 9));
+  EXPECT_EQ(Schedule(), "1:2 2:2");
+  for (const std::string text : {"3:2 4:2", "1:1 2:1", "3:1 4:1", "1:1 2:1"}) {
+    step::StepPlan in_flight = plan_;
+    EXPECT_EQ(Schedule(), text);
+    std::swap(plan_, in_flight);
+    Finish();
+    std::swap(plan_, in_flight);
+  }
+}
+
+TEST_F(SchedulerTest, WithoutBlocksForWaitingRequestsTheRunningOnesAreDivided) {
+  SchedulerOptions options = SmallOptions();
+  options.pipeline_stages = 2;
+  options.kv_cache.max_steps_in_flight = 2;
+  options.kv_cache.num_blocks = 5;
+  Start(options);
+  for (uint64_t id = 1; id <= 4; ++id) Add(MakeRequest(id, 5, 3));  // two blocks each
+  EXPECT_EQ(Step(), "1:5 2:5");
+  EXPECT_EQ(Step(), "1:1") << "all of the two would be one step";
+}
+
 }  // namespace
 }  // namespace pagemill::scheduler

@@ -64,7 +64,7 @@ def test_a_killed_worker_ends_the_server_with_its_name(tmp_path: Path) -> None:
         os.kill(pid, signal.SIGKILL)
         assert server.process.wait(20) == 1
         log = server.log.read_text()
-        assert f"rank 1 of the tensor-parallel group (process {pid}) was killed by signal 9" in log
+        assert f"rank 1 of 2 (process {pid}) was killed by signal 9" in log
 
 
 def test_a_killed_server_leaves_no_worker(tmp_path: Path) -> None:

@@ -2,17 +2,17 @@
 // Runs every step on every rank: rank 0 (scheduler, sampler, front end) sends the batch to the
 // others, which run it; all ranks meet in the program's collectives.
 //
-//   LeadingExecutor executor(&native, group, sizes);        // rank 0, for its ModelRunner
-//   Status ended = FollowSteps(&native, *group, sizes);     // any other rank, until rank 0 ends
+//   LeadingExecutor executor(&native, group, bounds);       // rank 0, for its ModelRunner
+//   Status ended = FollowSteps(&native, *group, bounds);    // any other rank, until rank 0 ends
 //
-// A message is the step's arrays and inputs (embeddings of images), through shared memory; the
-// first 4 KiB of it, all of a decode step, in one piece. Its size is bounded by `sizes`. An encoder
-// of media runs on rank 0 alone. Of what only sampling needs it says whether logits are wanted or
+// A message is the step's arrays and inputs (embeddings of images; step_message.h), through shared
+// memory. An encoder of media runs on rank 0 alone. Of what only sampling needs it says whether logits are wanted or
 // their maxima; how tokens are drawn, under which masks and penalties, is a message of its own
 // behind the step's, if some are. A token that the step before samples is sent as its row of that
 // step (program::TokenOfRow()): each rank has found or drawn it for itself, from the same logits by
 // the same numbers. So rank 0 sends a step before it knows its tokens, and as many are in flight on
-// every rank as the executors take.
+// every rank as the executors take. Ranks of stages (stage_steps.h) compute when they collect, so
+// that is a message, too.
 //
 // Which adapters have slots is a message for each change, in front of the step that needs it.
 //
@@ -31,18 +31,10 @@
 #include "cc/comm/group.h"
 #include "cc/ops/batch_view.h"
 #include "cc/program/executor.h"
+#include "cc/runner/ranks/step_message.h"
 #include "cc/step/request.h"  // AdapterId
 
 namespace pagemill::runner {
-
-// The most that a step holds; the same on all ranks.
-struct StepBounds {
-  int32_t max_num_tokens = 0;
-  int32_t max_num_seqs = 0;
-  int32_t max_num_logits_rows = 0;
-  int32_t num_blocks = 0;
-  int64_t input_bytes = 0;  // of all inputs together
-};
 
 class LeadingExecutor final : public program::Executor {
  public:

@@ -8,7 +8,7 @@
 //   auto runner = ModelRunner::Create(&executor, &pool, limits);
 //
 // With several steps in flight it finds maxima, draws tokens, reads those of the step before as an
-// executor of that kind does (program::TokenOfRow()), and counts the steps that overlap. Its own
+// executor of that kind does (program::TokenOfRow()), unless it is pipelined, and counts the steps that overlap. Its own
 // work is done by Enqueue() and Sample().
 //
 // As the target of a draft head it gives states ("draft_states"), as the head it reads them. The
@@ -38,8 +38,8 @@ namespace pagemill::runner {
 class ContextExecutor final : public program::Executor {
  public:
   ContextExecutor(const sampling::HashModel* model, int32_t num_slots,
-                  int32_t max_steps_in_flight = 1)
-      : Executor(max_steps_in_flight, /*samples=*/max_steps_in_flight > 1),
+                  int32_t max_steps_in_flight = 1, bool pipelined = false)
+      : Executor(max_steps_in_flight, /*samples=*/max_steps_in_flight > 1 && !pipelined, pipelined),
         model_(model),
         kv_(static_cast<size_t>(num_slots), -1),
         givers_(static_cast<size_t>(num_slots), kMissing) {}

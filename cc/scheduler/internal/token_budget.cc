@@ -1,6 +1,7 @@
 #include "cc/scheduler/internal/token_budget.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace pagemill::scheduler::internal {
 
@@ -9,6 +10,10 @@ void TokenBudget::StartStep(const Step& step) {
   rows_ = options_.max_num_logits_rows;
   prefill_tokens_ = std::max(1, step.num_prefill_tokens);
   prefill_shares_ = 0;
+  completions_ = std::numeric_limits<int32_t>::max();
+  if (const int32_t stages = options_.pipeline_stages; stages > 1) {
+    completions_ = std::max(1, (step.num_running + step.num_starting + stages - 1) / stages);
+  }
   if (options_.max_partial_prefills == 0 || !options_.chunked_prefill) return;
   // What requests that decode leave is for the prefills that run and for those that may start.
   const int32_t num_decoding = step.num_running - num_partial_;
@@ -56,6 +61,7 @@ int32_t TokenBudget::NumWithoutMedia(const RequestState& request) const {
   } else if (n == left && rows_ == 0 && request.samples()) {
     --n;  // all but the token after which a row would be needed
   }
+  if (n == left && completions_ == 0) return 0;
   return n < least ? 0 : n;
 }
 
@@ -98,8 +104,9 @@ void TokenBudget::Take(RequestState* request, const Use& use) {
     prefill_tokens_ = std::max(0, prefill_tokens_ - use.num_tokens);
     if (prefill_shares_ > 1) --prefill_shares_;
   }
-  SetPrefillsPartly(request,
-                    request->num_scheduled_tokens - use.num_drafts < request->num_tokens());
+  const bool partly = request->num_scheduled_tokens - use.num_drafts < request->num_tokens();
+  if (!partly) --completions_;
+  SetPrefillsPartly(request, partly);
 }
 
 void TokenBudget::SetPrefillsPartly(RequestState* request, bool partly) {

@@ -1,7 +1,8 @@
 // File: cc/scheduler/internal/token_budget.h
 // How many tokens of which request run in a step: budgets of tokens and of rows of logits, chunks
 // of long prompts, shares of prompts that take several steps (partial prefills), and media items,
-// which an encoder makes whole.
+// which an encoder makes whole. With several pipeline stages also how many requests run to their
+// last known token, so that others are left for the next step.
 //
 //   TokenBudget budget(options, max_request_tokens, &encoder_cache);
 //   budget.StartStep({.num_tokens = 2048, .num_prefill_tokens = 512, .num_running = 3});
@@ -28,6 +29,7 @@ class TokenBudget {
     int32_t num_prefill_tokens = 0;  // of those, of prompts; at least one
     int32_t num_running = 0;         // requests
     int32_t num_waiting = 0;
+    int32_t num_starting = 0;  // of those, for which there is room
   };
   struct Use {  // of one request in this step
     int32_t num_tokens = 0;
@@ -85,6 +87,7 @@ class TokenBudget {
 
   int32_t tokens_ = 0;
   int32_t rows_ = 0;
+  int32_t completions_ = 0;     // requests that may run all their known tokens
   int32_t prefill_tokens_ = 0;  // of `tokens_`, for prefills
   int32_t prefill_shares_ = 0;  // among so many partial ones; 0 = not shared
   int32_t num_partial_ = 0;     // running requests that prefill partly

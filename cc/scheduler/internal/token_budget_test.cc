@@ -78,6 +78,24 @@ TEST_F(TokenBudgetTest, WithoutARowAllButTheLastTokenRuns) {
   EXPECT_EQ(budget_.NumTokens(c), 3);
 }
 
+TEST_F(TokenBudgetTest, OfPipelineStagesEachTakesItsPartOfTheRequests) {
+  options_.pipeline_stages = 2;
+  options_.max_partial_prefills = 0;
+  budget_.StartStep({.num_tokens = 100,
+                     .num_prefill_tokens = 1000,
+                     .num_running = 1,
+                     .num_waiting = 9,
+                     .num_starting = 2});  // three: two and one
+  RequestState a = MakeState(2), b = MakeState(3), c = MakeState(4), longer = MakeState(200);
+  Take(&a, 2, true);
+  EXPECT_EQ(budget_.NumTokens(b), 3);
+  Take(&longer, 50, true);
+  EXPECT_EQ(budget_.NumTokens(b), 3) << "a prompt in parts may be in several steps at a time";
+  Take(&b, 3, true);
+  EXPECT_EQ(budget_.NumTokens(c), 0);
+  EXPECT_EQ(budget_.NumTokens(longer), 10) << "the threshold of long prompts";
+}
+
 TEST_F(TokenBudgetTest, TokensInFlightAreReachableUnlessTheRequestMayEndByThem) {
   options_.decode_ahead = true;
   StartStep(100, 1, 0);

@@ -100,6 +100,16 @@ void AddSteps(std::vector<Setup>* setups) {
       "DecodeAhead", [](Setup& s) { s.options.decode_ahead = true, s.max_steps_in_flight = 2; },
       setups);
   Add(
+      "PipelineStages",
+      [](Setup& s) { s.options.pipeline_stages = 3, s.max_steps_in_flight = 3; }, setups);
+  Add(
+      "PipelineStagesInATightPool",
+      [](Setup& s) {
+        s.options.pipeline_stages = 2, s.max_steps_in_flight = 2;
+        s.runs_late = true, s.options.kv_cache.num_blocks = 12;
+      },
+      setups);
+  Add(
       "DecodeFarAheadInATightPool",
       [](Setup& s) {
         s.options.decode_ahead = true, s.max_steps_in_flight = 4;

@@ -171,9 +171,10 @@ def kernel_choices(
 # --- executors ------------------------------------------------------------------------------------
 
 class SharedSegment:
-    """The memory that all ranks share: of one tensor-parallel group of `tensor` ranks."""
+    """The memory that all ranks share: of `tensor` ranks for each of `pipeline` stages. Ranks of a
+    stage have numbers next to each other."""
 
-    def __init__(self, tensor: int) -> None: ...
+    def __init__(self, tensor: int, pipeline: int = 1) -> None: ...
     @staticmethod
     def open(fd: int) -> SharedSegment:
         """Maps what another process has made; `fd` stays the caller's."""
@@ -196,13 +197,22 @@ class World:
         """Returns when every rank has called it."""
     def leave(self) -> None: ...
 
+class Stage:
+    """A rank's part of a step, if there are several stages. Rank 0, and those that divide its
+    layers with it, have the last stage, the ranks behind them the others in order."""
+
+    def __init__(self, tables: list[int], sends: list[str]) -> None:
+        """`tables`: of the runner's KV groups, those of the rank's program. `sends`: the inputs of
+        the next stage's program."""
+
 def follow_steps(
     executor: NativeExecutor | DeviceExecutor,
     world: World,
     adapters: AdapterStore | None = None,
+    stage: Stage | None = None,
 ) -> None:
     """Runs the steps of rank 0's runner on this rank, until that ends; `adapters` has this rank's
-    part of those of rank 0."""
+    part of those of rank 0. Only a NativeExecutor may have a `stage`."""
 
 class NativeExecutor:
     """Runs a program with the CPU's kernels."""
@@ -540,6 +550,7 @@ class ModelRunner:
         encoder: NativeExecutor | DeviceExecutor | PythonExecutor | None = None,
         encoder_options: MediaEncoderOptions | None = None,
         adapters: AdapterStore | None = None,
+        stage: Stage | None = None,
     ) -> None:
         """`ngram_sizes`: drafts are what followed the last tokens where the request's own text had
         them before; least and most tokens that match. `suffix_options`: also those of earlier
@@ -550,7 +561,8 @@ class ModelRunner:
         their embeddings, of `draft_media_width` elements, and if it has `draft_grid_positions`
         positions of several dimensions; `draft_token_ids`: the model's id of each token that it
         knows, empty if they are the same. `adapters`: those that requests
-        may name, if `limits.max_adapters` is not 0."""
+        may name, if `limits.max_adapters` is not 0. `stage`: of `executor`, if its layers are the
+        last of several stages."""
     @property
     def limits(self) -> RunnerLimits: ...
     @property

@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 from argparse import Namespace
+from collections import Counter
 from typing import Any
 
 import pagemill
@@ -104,7 +105,7 @@ def _placement(config: EngineConfig) -> str:
 
     if config.executor.numa == "off":
         return "as the system does (--numa off)"
-    placement = _native.memory_placement(ranks=config.executor.tensor_parallel_size)
+    placement = _native.memory_placement(ranks=config.executor.ranks)
     return placement or "as the system does (one node)"
 
 
@@ -143,17 +144,24 @@ def _model_report(config: EngineConfig) -> dict[str, Any]:
     from pagemill.engine.model_source import open_model
 
     source = open_model(config.model, build_options(config.model), values=False).source
-    built = build_ranks(source, config)[0]
+    ranks = build_ranks(source, config)
+    built = ranks[0]
     device = choose_device(built, config, weights_dtype(source.config))
     sizes = ExecutorSizes.of(built, config, weights_dtype(source.config), device)
     options = sizes.executor_options(config, num_blocks=1)
-    module = built.module is not None
-    choices = [] if module else _native.kernel_choices(built.program_text, options, device)
+    stages = [] if built.module is not None else ranks[:: config.executor.tensor_parallel_size]
+    choices: Counter[tuple[str, str, str]] = Counter()
+    for stage in stages:
+        for op, operands, kernel, count in _native.kernel_choices(
+            stage.program_text, options, device
+        ):
+            choices[op, operands, kernel] += count
     by_op = {} if device is None else device.kernels
     return {
         "model": f"{source.path} ({built.architecture})",
         "device": "cpu" if device is None else describe(device),
-        "ranks": config.executor.tensor_parallel_size,
+        "ranks": config.executor.ranks,
+        "stages": config.executor.pipeline_parallel_size,
         "notes": built.notes,
         "kernels": [
             {
@@ -163,7 +171,7 @@ def _model_report(config: EngineConfig) -> dict[str, Any]:
                 "count": count,
                 "unsuitable": _better(by_op.get(op, []), kernel),
             }
-            for op, operands, kernel, count in choices
+            for (op, operands, kernel), count in choices.items()
         ],
     }
 
@@ -211,7 +219,8 @@ def _text(report: dict[str, Any]) -> str:
     if report.get("device", "cpu") != "cpu":
         lines.append(f"runs on      {report['device']}")
     if report.get("ranks", 1) > 1:
-        lines.append(f"ranks        {report['ranks']}; the kernels are those of rank 0")
+        of = "one rank of each stage" if report["stages"] > 1 else "rank 0"
+        lines.append(f"ranks        {report['ranks']}; the kernels are those of {of}")
     lines += [f"{'':<13}{note}" for note in report.get("notes", ())]
     kernels = report.get("kernels", [])
     width = max((len(row["operands"]) for row in kernels), default=0)

@@ -26,8 +26,8 @@ that have them.
 
 *Ranks* says whether `--tensor-parallel-size` [divides](tensor_parallel.md) the model: "partly" if
 every rank computes some layers or projections whole. *Cuts* says
-behind which layers its program can be [cut](decisions/0026-programs-are-cut-not-traced-in-parts.md)
-into stages. Tests hold each row to both.
+behind which layers its program can be cut into the stages of
+[`--pipeline-parallel-size`](pipeline_parallel.md). Tests hold each row to both.
 
 | architecture | models | `model_type` | task | ranks | cuts | GGUF |
 |---|---|---|---|---|---|---|

@@ -50,6 +50,15 @@ class ExecutorConfig:
         unit="ranks",
         allowed=Range(1, 64),
     )
+    pipeline_parallel_size: int = option(
+        1,
+        "Number of stages that the layers are divided into, each with the memory of its part and,"
+        " times --tensor-parallel-size, processes (ranks) on this machine of its own. As many steps"
+        " are in flight, each in another stage, with other requests: a single request is not"
+        " faster.",
+        unit="stages",
+        allowed=Range(1, 64),
+    )
     enable_expert_parallel: bool = option(
         False,
         "With several ranks, each has whole experts of a mixture instead of a part of every expert:"
@@ -119,6 +128,11 @@ class ExecutorConfig:
         " faster. A name without any kernel in the model is refused with the list of names."
         " `pagemill doctor` shows the chosen kernels.",
     )
+
+    @property
+    def ranks(self) -> int:
+        """Processes that run the model together."""
+        return self.tensor_parallel_size * self.pipeline_parallel_size
 
     @property
     def offload_bytes(self) -> int:

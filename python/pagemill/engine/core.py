@@ -22,7 +22,7 @@ from pagemill.engine.devices import choose_device
 from pagemill.engine.encoder import EncoderSizes
 from pagemill.engine.executor_sizes import ExecutorSizes
 from pagemill.engine.native import NativeBindings
-from pagemill.engine.ranks import RankDevice, RankWorkers
+from pagemill.engine.ranks import RankDevice, RankStage, RankWorkers
 from pagemill.runner.build import BuiltModel
 from pagemill.runner.fallback.module import BuiltModule, MemoryPlan
 from pagemill.structured.compiler import GrammarCompiler
@@ -141,7 +141,8 @@ class EngineCore:
             arguments = wanted.option_arguments(config, budget.num_blocks)
             programs = [rank.program_text for rank in others]
             on = _device_of_ranks(built, config, device)
-            workers = RankWorkers.start(programs, arguments, on)
+            stages = _stages((built, *others), config, wanted)
+            workers = RankWorkers.start(programs, arguments, on, stages[1:], wanted.stages)
         try:
             return cls._start(built, config, wanted, budget, workers, draft, source, others)
         except BaseException:
@@ -163,7 +164,10 @@ class EngineCore:
     ) -> EngineCore:
         world = None if workers is None else workers.world
         encoder = EncoderSizes.of(built, wanted, config)
-        limits = _limits(built, config, wanted, budget.num_blocks, draft, encoder)
+        ranks = (built, *others)
+        stages = _stages(ranks, config, wanted)
+        groups = wanted.kv_tables(ranks, config, draft).groups
+        limits = _limits(built, config, wanted, budget.num_blocks, groups, encoder)
         if workers is not None and wanted.device is not None:
             workers.wait_joined()  # the executor meets those of the other ranks
         try:
@@ -197,6 +201,7 @@ class EngineCore:
             encoder=None if encoder is None else _encoder_executor(encoder, wanted, executor),
             encoder_options=None if encoder is None else encoder.media_options(),
             adapters=store,
+            stage=stages[0].native() if stages else None,
         )
         tiers = _kv_tiers(executors, config.kv_tiers, config.executor.threads)
         engine = _native.Engine(runner, _options(config, tiers, wanted), log=_log)
@@ -205,7 +210,7 @@ class EngineCore:
         if store is not None:
             assert not isinstance(executor, _native.PythonExecutor) and source is not None
             cache_dir = cache_folder(config.model.cache_dir)
-            reader = AdapterReader(source, executor, (built, *others), workers)
+            reader = AdapterReader(source, executor, ranks, workers)
             adapters = Adapters(reader, engine, store, config.lora, cache_dir)
             for name, path in config.lora.modules:
                 adapters.load_adapter(name, path)
@@ -236,6 +241,16 @@ def _device_of_ranks(
         config.lora.max_lora_rank,
         config.executor.offload_bytes,
     )
+
+
+def _stages(
+    ranks: Sequence[BuiltModel], config: EngineConfig, sizes: ExecutorSizes
+) -> list[RankStage]:
+    """Those of the ranks, in order; empty if there is one stage."""
+    if sizes.stages == 1:
+        return []
+    tables = sizes.kv_tables(ranks, config).of_stages
+    return [RankStage(own, list(rank.sends)) for own, rank in zip(tables, ranks, strict=True)]
 
 
 def _require_adaptable(built: BuiltModel, config: EngineConfig, source: ModelSource | None) -> None:
@@ -394,10 +409,9 @@ def _limits(
     config: EngineConfig,
     sizes: ExecutorSizes,
     num_blocks: int,
-    draft: BuiltModel | None,
+    groups: list[_native.KvGroupOptions],
     encoder: EncoderSizes | None,
 ) -> _native.RunnerLimits:
-    groups = sizes.kv_groups(built, config, draft)
     return _native.RunnerLimits(
         max_num_tokens=sizes.max_num_tokens,
         max_num_seqs=config.scheduler.max_num_seqs,

@@ -201,4 +201,6 @@ def _missing(built: BuiltModel, config: EngineConfig) -> str:
         return "needs --executor native"
     if built.module is not None:
         return f"needs native support of the model: {built.architecture} has none"
+    if config.executor.pipeline_parallel_size > 1:
+        return "needs --pipeline-parallel-size 1: stages run on CPUs"
     return ""

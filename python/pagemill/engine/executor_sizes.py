@@ -10,6 +10,7 @@ from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig
 from pagemill.config.env import cache_folder
 from pagemill.config.memory import KvPages, available_memory_bytes, check_offloading
+from pagemill.engine.stage_tables import StageTables
 from pagemill.runner.build import BuiltModel
 from pagemill.runner.fallback.module import MemoryPlan
 
@@ -60,6 +61,8 @@ class ExecutorSizes:
     kv_cache_dtype: Literal["bf16", "f32", "fp8", "int8"]
     device: _native.Device | None = None
     """None: the CPU."""
+    stages: int = 1
+    """Of a pipeline, each of which computes a step of its own."""
 
     @classmethod
     def of(
@@ -92,7 +95,8 @@ class ExecutorSizes:
             dtype = "f32" if is_f32 else "bf16"
         rows = config.scheduler.max_num_logits_rows
         rows += _num_draft_rows(config)
-        return cls(tokens, rows, activation_type, _KV_CACHE_DTYPES[dtype], device)
+        stages = config.executor.pipeline_parallel_size
+        return cls(tokens, rows, activation_type, _KV_CACHE_DTYPES[dtype], device, stages)
 
     def plan_ranks(self, ranks: Sequence[BuiltModel], config: EngineConfig) -> list[MemoryPlan]:
         """What the ranks take of one memory, with a KV cache of one page: that of the host, or of
@@ -105,7 +109,7 @@ class ExecutorSizes:
     @property
     def steps_in_flight(self) -> int:
         """At most, enqueued and not collected."""
-        return 1 if self.device is None else 2
+        return self.stages if self.device is None else 2
 
     def offloading_bytes(self, config: EngineConfig, plan: MemoryPlan) -> int:
         """What KV blocks outside the pool take of the memory that has the pool: nothing if that is
@@ -250,6 +254,14 @@ class ExecutorSizes:
             for group in built.kv_groups
         ]
 
+    def kv_tables(
+        self, ranks: Sequence[BuiltModel], config: EngineConfig, draft: BuiltModel | None = None
+    ) -> StageTables:
+        """The KV groups of all stages, a draft model's last, and those of each rank; ranks that
+        divide each layer alone have the same."""
+        stages = ranks[:1] if self.stages == 1 else ranks
+        return StageTables.of([self.kv_groups(stage, config, draft) for stage in stages])
+
     def kv_pages(
         self,
         ranks: Sequence[BuiltModel],
@@ -259,7 +271,7 @@ class ExecutorSizes:
     ) -> KvPages:
         """What requests take of the KV cache, whose pages all ranks have; with a draft model, its
         KV too."""
-        groups = self.kv_groups(ranks[0], config, draft)
+        groups = self.kv_tables(ranks, config, draft).groups
         sizes = {
             "block_size": config.cache.block_size,
             "max_step_tokens": self.max_num_tokens,

@@ -20,11 +20,13 @@ from pagemill.engine.sampling import SamplingDefaults
 from pagemill.inputs.task import Task
 from pagemill.ops.shard import Shard
 from pagemill.runner.build import BuildOptions, BuiltModel, build
+from pagemill.runner.stages import Stage
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.source import ModelSource
 
 _POOLINGS = {"auto": None, "cls": "first", "last": "last", "mean": "mean", "splade": "splade"}
 DEFAULT_MODEL_NAME = "SmolLM2-135M-Instruct"
+_MAX_RANKS = 64  # kMaxRanks in cc/comm/group.h
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +109,17 @@ def model_facts(loaded: LoadedModel) -> ModelFacts:
 def build_ranks(
     source: ModelSource, config: EngineConfig, head: HeadFiles | None = None
 ) -> tuple[BuiltModel, ...]:
-    """The program of each rank of the configuration's tensor-parallel group, usually of one, with
-    the states that `head` reads.
+    """The program of each rank of the configuration, usually of one, with the states that `head`
+    reads. Rank 0, which samples, and the others of its tensor-parallel group have the last stage of
+    a pipeline; the ranks behind them have the stages from the first on.
 
     Raises:
         ConfigError: the options need one rank.
         WeightsError, ModelConfigError, ValueError: the model cannot be built, or not divided.
     """
     _require_dividable(config)
-    ranks = config.executor.tensor_parallel_size
+    executor = config.executor
+    ranks, stages = executor.tensor_parallel_size, executor.pipeline_parallel_size
     states = states_for(head)
     options = replace(
         build_options(config.model),
@@ -124,8 +128,25 @@ def build_ranks(
         refused_media=config.refused_media,
     )
     whole_experts = config.executor.enable_expert_parallel
-    shards = (Shard(rank, ranks, whole_experts=whole_experts) for rank in range(ranks))
-    return tuple(build(source, replace(options, shard=shard)) for shard in shards)
+    order = [stages - 1, *range(stages - 1)]
+    built = tuple(
+        build(
+            source,
+            replace(
+                options,
+                shard=Shard(rank, ranks, whole_experts=whole_experts),
+                stage=Stage(stage, stages),
+            ),
+        )
+        for stage in order
+        for rank in range(ranks)
+    )
+    if stages > 1 and built[0].encoder is not None:
+        raise ConfigError(
+            f"--pipeline-parallel-size {stages}: stages take no media and no embeddings; use"
+            " --language-model-only without --enable-prompt-embeds, or --pipeline-parallel-size 1"
+        )
+    return built
 
 
 def build_options(config: ModelConfig) -> BuildOptions:
@@ -141,15 +162,40 @@ def build_options(config: ModelConfig) -> BuildOptions:
 
 
 def _require_dividable(config: EngineConfig) -> None:
-    if config.executor.tensor_parallel_size == 1:
-        return
-    size = f"--tensor-parallel-size {config.executor.tensor_parallel_size}"
-    if config.executor.executor != "native":
-        raise ConfigError(f"{size} needs --executor native: no other executor has ranks")
-    if config.kv_tiers.enabled:
+    executor = config.executor
+    sizes = {
+        "--tensor-parallel-size": executor.tensor_parallel_size,
+        "--pipeline-parallel-size": executor.pipeline_parallel_size,
+    }
+    for name, size in sizes.items():
+        if size > 1 and executor.executor != "native":
+            raise ConfigError(f"{name} {size} needs --executor native: no other executor has ranks")
+        if size > 1 and config.kv_tiers.enabled:
+            raise ConfigError(
+                "--kv-offloading-bytes, --kv-offloading-disk-path, --kv-connector-path and"
+                f" --kv-shared-memory-bytes need {name} 1, not {size}: the KV of other ranks cannot"
+                " be copied"
+            )
+    if executor.ranks > _MAX_RANKS:
         raise ConfigError(
-            "--kv-offloading-bytes, --kv-offloading-disk-path, --kv-connector-path and"
-            " --kv-shared-memory-bytes need"
-            f" --tensor-parallel-size 1, not {config.executor.tensor_parallel_size}: the KV of"
-            " other ranks cannot be copied"
+            f"--tensor-parallel-size {executor.tensor_parallel_size} times"
+            f" --pipeline-parallel-size {executor.pipeline_parallel_size} is {executor.ranks}"
+            f" ranks, more than {_MAX_RANKS}"
         )
+    if executor.pipeline_parallel_size > 1:
+        _require_stages(config)
+
+
+def _require_stages(config: EngineConfig) -> None:
+    """Refuses what the stages of a pipeline cannot do yet."""
+    refused = {
+        "--speculative-config": config.speculation.max_tokens > 0,
+        "--enable-lora and --lora-modules": config.lora.enabled,
+    }
+    for names, given in refused.items():
+        if given:
+            raise ConfigError(
+                f"{names} cannot be used with --pipeline-parallel-size"
+                f" {config.executor.pipeline_parallel_size}: leave it out, or use"
+                " --pipeline-parallel-size 1"
+            )

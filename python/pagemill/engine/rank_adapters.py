@@ -95,6 +95,4 @@ def _add(
 
 
 def _ended(process: subprocess.Popen[bytes]) -> EngineError:
-    return EngineError(
-        "UNAVAILABLE", f"process {process.pid} of the tensor-parallel group has ended"
-    )
+    return EngineError("UNAVAILABLE", f"process {process.pid}, a rank of the model, has ended")

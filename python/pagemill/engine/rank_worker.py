@@ -1,4 +1,4 @@
-"""What a worker process of a tensor-parallel group does; `ranks` starts it."""
+"""What a worker process of a divided model does; `ranks` starts it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ def run(job: Mapping[str, Any]) -> int:
             parts = (executor, store, jobs, replies)
             threading.Thread(target=rank_adapters.serve, args=parts, daemon=True).start()
         world.meet()
-        _native.follow_steps(executor, world, store)
+        if job["stage"] is None or isinstance(executor, _native.DeviceExecutor):
+            _native.follow_steps(executor, world, store)
+        else:
+            _native.follow_steps(executor, world, stage=_native.Stage(**job["stage"]))
     except _native.StatusError as error:
         if error.code == "UNAVAILABLE":  # rank 0 has ended, and another rank has reported why
             return 0

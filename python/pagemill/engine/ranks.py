@@ -1,4 +1,4 @@
-"""The other ranks of a tensor-parallel group: worker processes that run rank 0's steps.
+"""The other ranks of a divided model: worker processes that run rank 0's steps.
 
     workers = RankWorkers.start(builts[1:], options.arguments)   # they load while rank 0 does
     executor = _native.NativeExecutor(builts[0].program_text, options, workers.world)
@@ -53,6 +53,19 @@ class RankDevice:
     offload_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class RankStage:
+    """What a rank has and sends of a step, if the layers are divided into stages: the arguments of
+    `_native.Stage`."""
+
+    tables: list[int]
+    sends: list[str]
+
+    def native(self) -> _native.Stage:
+        """For this process."""
+        return _native.Stage(self.tables, self.sends)
+
+
 class RankWorkers:
     """Ranks 1 to n - 1 as processes, and rank 0's place in the group."""
 
@@ -66,10 +79,14 @@ class RankWorkers:
         programs: Sequence[str],
         arguments: Mapping[str, Any],
         device: RankDevice | None = None,
+        stages: Sequence[RankStage] = (),
+        num_stages: int = 1,
     ) -> RankWorkers:
         """Starts a process for each of `programs`, of ranks 1, 2, ...; `arguments` are those of
-        `_native.ExecutorOptions`. Returns before they are ready."""
-        segment = _native.SharedSegment(len(programs) + 1)
+        `_native.ExecutorOptions`, `stages` those of the ranks if there are several. Returns before
+        they are ready."""
+        tensor = (len(programs) + 1) // num_stages
+        segment = _native.SharedSegment(tensor, pipeline=num_stages)
         workers = cls(_native.World(segment, 0), [])
         processes: list[subprocess.Popen[bytes]] = []
         workers._processes = processes
@@ -90,6 +107,7 @@ class RankWorkers:
                     "program": program,
                     "arguments": dict(arguments),
                     "device": None if device is None else asdict(device),
+                    "stage": asdict(stages[rank - 1]) if stages else None,
                 }
                 assert process.stdin is not None
                 # One that has ended already is reported by wait_ready().
@@ -168,8 +186,8 @@ class RankWorkers:
             how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
             raise EngineError(
                 "UNAVAILABLE",
-                f"rank {rank} of the tensor-parallel group (process {process.pid}) {how}: the"
-                " model cannot run without it; start the engine again",
+                f"rank {rank} of {self.world.num_ranks} (process {process.pid}) {how}: the model"
+                " cannot run without it; start the engine again",
             )
 
     def stop(self) -> None:

@@ -43,6 +43,7 @@ from pagemill.runner.fallback.module import BuiltModule
 from pagemill.runner.linear_matrices import linear_matrices
 from pagemill.runner.prompt_embeds import check_reads_embeds, embeds_traits, identity_program
 from pagemill.runner.recorded_shapes import ShapeRecorder
+from pagemill.runner.stages import Stage, part_of
 from pagemill.runner.tail import OTHER_TAILS, Tail, choose_tail, trace_tail
 from pagemill.weights.adapter_target import AdapterTarget
 from pagemill.weights.errors import WeightsError
@@ -57,7 +58,8 @@ class BuildOptions:
     the model's files are for; `pooling` of a text's vectors ("mean", "first", "last"), None = that
     of the files, makes an embedding model of any model; `normalize` to the length 1, unless the
     files say otherwise; `rewrite` applies the fusions of the native rewriter (needs the compiled
-    extension); `shard` is the rank that the program is for; `hidden_states` are layers, counted
+    extension); `shard` is the rank that the program is for, of those that divide each layer, and
+    `stage` the range of layers that it has; `hidden_states` are layers, counted
     from 0, whose results [tokens, hidden size] each step returns as the outputs `hidden.<layer>`;
     `experts` are layers whose chosen experts [tokens, choices] it returns as `experts.<layer>`;
     with `adapters`, requests may have adapters of the linear layers; `implementation` is "native",
@@ -73,6 +75,7 @@ class BuildOptions:
     normalize: bool = True
     rewrite: bool = True
     shard: Shard = Shard()
+    stage: Stage = Stage()
     hidden_states: tuple[int, ...] = ()
     experts: tuple[int, ...] = ()
     adapters: bool = False
@@ -128,6 +131,10 @@ class BuiltModel:
     """Only for a draft head: whether it reads positions of several dimensions."""
     draft_token_ids: tuple[int, ...] = ()
     """Of a draft head with a vocabulary of its own: the target's token of each column."""
+    stage: Stage = Stage()
+    """What `program_text` has of the model; all other fields are those of the whole."""
+    sends: tuple[str, ...] = ()
+    """The values that the program of the next stage reads."""
 
     @property
     def pooling(self) -> bool:
@@ -194,7 +201,8 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         raise ModelConfigError(
             f"{source.architecture} has no experts: leave out --enable-expert-parallel"
         )
-    text = text_of(program, rewrite=options.rewrite)
+    part = part_of(program, options.stage)
+    text = text_of(part.program, rewrite=options.rewrite)
     # A row is computed from the tokens of one step. So a prompt must run in one step, unless its
     # last token is all that counts and has seen the others in the KV cache; and a step that skips a
     # cached prefix could not pool over it.
@@ -209,11 +217,13 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         pooled=pooled,
         chunked_prefill=generates or (traits.causal and tail.pooling == "last"),
         prefix_caching=generates,
-        kv_groups=tuple(program.groups),
+        kv_groups=tuple(part.program.groups),
         eos_token_ids=source.eos_token_ids,
         encoder=encoder,
         adapter_targets=tuple(weights.adapter_targets),
         notes=tuple(weights.notes),
+        stage=options.stage,
+        sends=part.sends,
     )
 
 

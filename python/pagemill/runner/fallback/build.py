@@ -89,6 +89,7 @@ def _check_options(source: ModelSource, options: BuildOptions) -> None:
     refused = {
         "GGUF files need native support": source.kind != "hf",
         "--tensor-parallel-size must be 1": options.shard.ranks > 1,
+        "--pipeline-parallel-size must be 1": options.stage.count > 1,
         "it has no adapters": options.adapters,
         "its prompts are token ids": options.prompt_embeds,
         "it returns no hidden states and experts": bool(options.hidden_states or options.experts),

@@ -140,7 +140,8 @@ async def restore_session(
 async def get_world_size(server: ServerState, body: dict[str, Any], caller: Caller) -> WorldSize:
     """How many processes divide the model."""
     del body
-    return WorldSize(server.settings["tensor_parallel_size"])
+    settings = server.settings
+    return WorldSize(settings["tensor_parallel_size"] * settings["pipeline_parallel_size"])
 
 
 async def server_info(server: ServerState, body: dict[str, Any], caller: Caller) -> ServerInfo:
