@@ -69,8 +69,8 @@ void RequireFits(const program::ExecutorOptions& options, const RunnerLimits& li
 }
 
 // A plan has the block tables that the layout of the executor has, then those of the draft model if
-// there is one; that of a stage those among them that it names. Their kinds may differ: a group that
-// keeps more than its layers read is allowed.
+// there is one; that of a stage those among them that it names. Their kinds may differ: a group
+// that keeps more than its layers read is allowed.
 void RequireTables(const program::KvLayout& layout, const program::KvLayout* draft,
                    const std::optional<StageParts>& stage, const RunnerLimits& limits) {
   std::vector<int32_t> block_sizes;
@@ -287,8 +287,8 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
             return native.SetAdapter(slot, std::move(weights));
           },
           leading.get(), others.adapters, limits)};
-  auto runner =
-      ValueOrThrow(ModelRunner::Create(ranks.steps, native.thread_pool(), limits, std::move(parts)));
+  auto runner = ValueOrThrow(
+      ModelRunner::Create(ranks.steps, native.thread_pool(), limits, std::move(parts)));
   new (self) RunnerHolder{.executor = std::move(executor),
                           .encoder = std::move(others.encoder),
                           .draft_executor = std::move(others.draft_executor),

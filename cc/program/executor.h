@@ -53,8 +53,8 @@ struct ExecutorOutput {
 
 // In ops::StepArrays::token_ids: the token that the previously enqueued step chose for its row
 // `row`, by argmax or by drawing. For executors with more than one step in flight that are not
-// pipelined, if that step requested maxima (argmax_columns): the next step can be enqueued before the host knows the id.
-// Every rank of a group computes the same ids by itself.
+// pipelined, if that step requested maxima (argmax_columns): the next step can be enqueued before
+// the host knows the id. Every rank of a group computes the same ids by itself.
 constexpr int32_t TokenOfRow(int32_t row) { return -1 - row; }
 
 // How to choose the tokens of a step. Borrowed for a call of Sample().

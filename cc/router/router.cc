@@ -45,8 +45,10 @@ std::optional<int32_t> Router::Route(const step::Request& request, std::string_v
     HashPrompt(request);
     prefix_tokens = FindHolders();
   }
-  const std::optional<int32_t> engine =
-      policy_->Route({.engines = engines_, .session = session, .prefix_holders = holders_});
+  const std::optional<int32_t> engine = policy_->Route({.engines = engines_,
+                                                        .session = session,
+                                                        .prefix_holders = holders_,
+                                                        .prefix_tokens = prefix_tokens});
   if (!engine) return std::nullopt;
   ++engines_[*engine].num_requests;
   ++stats_.num_routed;

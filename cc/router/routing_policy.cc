@@ -62,7 +62,8 @@ class PrefixAware final : public RoutingPolicy {
     for (const EngineLoad& engine : engines) {
       if (engine.available) least = std::min(least, engine.num_requests);
     }
-    const bool is_busy = engines[*holder].num_requests > std::max(kBusyRequests, least + least / 2);
+    const int32_t worth = std::min(kBusyRequests, query.prefix_tokens / kTokensPerRequest);
+    const bool is_busy = engines[*holder].num_requests > std::max(worth, least + least / 2);
     return is_busy ? least_loaded_.Route(query) : *holder;
   }
 

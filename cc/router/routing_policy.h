@@ -5,8 +5,8 @@
 //   round_robin    each engine in turn
 //   least_loaded   the engine with the fewest unfinished requests; among equals the next in turn
 //   prefix_aware   the engine that has the longest prefix of the prompt in its cache, unless it is
-//                  much busier than the least loaded one, which gets the request then; the idea is
-//                  that of SGLang's cache-aware router (the README of its sgl-router)
+//                  too busy for a prefix of this length: then as least_loaded; the idea is that of
+//                  SGLang's cache-aware router (the README of its sgl-router)
 //   session        always the same engine for the same session; without one, the least loaded
 #ifndef PAGEMILL_CC_ROUTER_ROUTING_POLICY_H_
 #define PAGEMILL_CC_ROUTER_ROUTING_POLICY_H_
@@ -33,6 +33,7 @@ struct RoutingQuery {
   // Engines that have the longest known prefix of the prompt, of those that are available; empty if
   // no engine has any of it, or the policy does not use prefixes.
   std::span<const int32_t> prefix_holders = {};
+  int32_t prefix_tokens = 0;  // of that prefix
 };
 
 // Obligations of an implementer:
@@ -53,9 +54,12 @@ class RoutingPolicy {
   const bool uses_prefixes_;
 };
 
-// An engine is too busy for a prefix if it has more than kBusyRequests requests, and 1.5 times as
-// many as the least loaded engine.
+// An engine is too busy for a prefix if it has more than 1.5 times as many requests as the least
+// loaded engine, and more than one for each kTokensPerRequest tokens of the prefix, of which
+// kBusyRequests count at most. So all conversations may begin with one system prompt without
+// gathering on the engine that had it first. Both numbers are guesses.
 inline constexpr int32_t kBusyRequests = 8;
+inline constexpr int32_t kTokensPerRequest = 256;
 
 // kInvalidArgument lists the known policies.
 StatusOr<std::unique_ptr<RoutingPolicy>> MakeRoutingPolicy(std::string_view name);

@@ -16,6 +16,9 @@ std::vector<EngineLoad> Loads(std::vector<int32_t> requests) {
   return loads;
 }
 
+// Worth as many requests as a prefix can be.
+constexpr int32_t kLongPrefix = kBusyRequests * kTokensPerRequest;
+
 TEST(RoutingPolicy, RoundRobinTakesTurns) {
   auto policy = *MakeRoutingPolicy("round_robin");
   std::vector<EngineLoad> loads = Loads({9, 0, 0});
@@ -35,19 +38,40 @@ TEST(RoutingPolicy, PrefixAwareTakesTheIdlestHolder) {
   auto policy = *MakeRoutingPolicy("prefix_aware");
   EXPECT_TRUE(policy->uses_prefixes());
   const std::vector<int32_t> holders = {2, 1};
-  EXPECT_EQ(policy->Route({.engines = Loads({0, 3, 4}), .prefix_holders = holders}), 1);
-  EXPECT_EQ(policy->Route({.engines = Loads({0, 4, 3}), .prefix_holders = holders}), 2);
+  const auto route = [&](std::vector<int32_t> requests) {
+    return policy->Route(
+        {.engines = Loads(requests), .prefix_holders = holders, .prefix_tokens = kLongPrefix});
+  };
+  EXPECT_EQ(route({0, 3, 4}), 1);
+  EXPECT_EQ(route({0, 4, 3}), 2);
   EXPECT_EQ(policy->Route({.engines = Loads({0, 4, 3})}), 0);
 }
 
 TEST(RoutingPolicy, PrefixAwareLeavesABusyEngineAlone) {
   auto policy = *MakeRoutingPolicy("prefix_aware");
   const std::vector<int32_t> holders = {0};
-  EXPECT_EQ(policy->Route({.engines = Loads({kBusyRequests, 0}), .prefix_holders = holders}), 0);
-  EXPECT_EQ(policy->Route({.engines = Loads({kBusyRequests + 1, 0}), .prefix_holders = holders}),
-            1);
-  EXPECT_EQ(policy->Route({.engines = Loads({30, 20}), .prefix_holders = holders}), 0);
-  EXPECT_EQ(policy->Route({.engines = Loads({31, 20}), .prefix_holders = holders}), 1);
+  const auto route = [&](std::vector<int32_t> requests, int32_t prefix_tokens) {
+    return policy->Route(
+        {.engines = Loads(requests), .prefix_holders = holders, .prefix_tokens = prefix_tokens});
+  };
+  EXPECT_EQ(route({kBusyRequests, 0}, 2 * kLongPrefix), 0);
+  EXPECT_EQ(route({kBusyRequests + 1, 0}, 2 * kLongPrefix), 1);
+  EXPECT_EQ(route({30, 20}, kLongPrefix), 0);
+  EXPECT_EQ(route({31, 20}, kLongPrefix), 1);
+}
+
+TEST(RoutingPolicy, AShortPrefixIsWorthFewRequests) {
+  auto policy = *MakeRoutingPolicy("prefix_aware");
+  const std::vector<int32_t> holders = {0};
+  const auto route = [&](std::vector<int32_t> requests, int32_t prefix_tokens) {
+    return policy->Route(
+        {.engines = Loads(requests), .prefix_holders = holders, .prefix_tokens = prefix_tokens});
+  };
+  EXPECT_EQ(route({0, 0}, 16), 0);
+  EXPECT_EQ(route({1, 0}, 16), 1);
+  EXPECT_EQ(route({1, 0}, kTokensPerRequest), 0);
+  EXPECT_EQ(route({2, 0}, kTokensPerRequest), 1);
+  EXPECT_EQ(route({3, 2}, 16), 0);
 }
 
 TEST(RoutingPolicy, SessionsStayAndOnlyThoseOfALostEngineMove) {

@@ -21,9 +21,9 @@
 // again. So is a step that verifies drafts, since the place of what comes next depends on how many
 // are accepted. With a pipelined executor steps in flight are of different requests, and each is
 // sampled on the host when it is collected; only a step with masks, for which there is memory once,
-// is sampled before the next begins. Plans made before that is known count on all of them; Execute() corrects their
-// entries, and replaces their placeholders of drafts by what was proposed meanwhile, if so many
-// were.
+// is sampled before the next begins. Plans made before that is known count on all of them;
+// Execute() corrects their entries, and replaces their placeholders of drafts by what was proposed
+// meanwhile, if so many were.
 //
 // Ownership: executor, pool, pages, control and clock are the caller's and outlive the runner.
 // Thread safety: that of Runner.

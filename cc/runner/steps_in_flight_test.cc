@@ -299,6 +299,7 @@ class PipelinedTest : public StepsInFlightTest {
     pipelined_.on_collect = executor_.on_collect;
     runner_ = *ModelRunner::Create(&pipelined_, &pool_, SmallLimits());
   }
+  ~PipelinedTest() override { runner_.reset(); }  // before its executor
 
   // As GoOn(), with the token.
   static ScheduledRequest GoOnWith(int32_t slot, int32_t num_computed, int32_t token_id) {

@@ -61,7 +61,8 @@ Scheduler::~Scheduler() = default;
 size_t Scheduler::num_steps_in_flight() const { return in_flight_->size(); }
 size_t Scheduler::num_transfers_in_flight() const { return loads_->num_in_flight(); }
 int32_t Scheduler::num_decoding() const {
-  return static_cast<int32_t>(running_.size()) - budget_->num_partial();
+  const int32_t stages = options_.pipeline_stages;
+  return (static_cast<int32_t>(running_.size()) - budget_->num_partial() + stages - 1) / stages;
 }
 const RequestCheck& Scheduler::request_check() const { return admission_->request_check(); }
 const kv_cache::EventLog* Scheduler::kv_events() { return cache_->events(); }

@@ -122,8 +122,8 @@ class Scheduler {
   // now: there is no work, or all of it waits for results. An empty plan is not to be run nor
   // reported.
   void Schedule(step::StepPlan* plan, StepBudget budget = {});
-  // Running requests that compute no part of their prompt: those that the next plan lets decode, at
-  // most.
+  // Running requests that compute no part of their prompt, those of one of several pipeline stages:
+  // which the next plan lets decode, at most.
   int32_t num_decoding() const;
   // Takes the result of the oldest plan without one; appends events in the order of the plan. A
   // result that does not fit its plan fails the plan's requests. Moves tokens and logprobs out of

@@ -344,6 +344,7 @@ TEST_F(SchedulerTest, RequestsAlternateBetweenTheStagesOfAPipeline) {
     Finish();
     std::swap(plan_, in_flight);
   }
+  EXPECT_EQ(scheduler_->num_decoding(), 2);
 }
 
 TEST_F(SchedulerTest, WithoutBlocksForWaitingRequestsTheRunningOnesAreDivided) {

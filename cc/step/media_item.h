@@ -40,8 +40,7 @@ namespace pagemill::step {
 inline constexpr int32_t kMediaGridDims = 3;  // time, row and column
 inline constexpr int32_t kRowEnd = -1;        // in MediaFeatures::placement
 inline constexpr size_t kMaxShares = 4;       // of a token, as bilinear interpolation has them
-// An item takes at most so many positions for each of its tokens: frames of a video may be far apart
-// in time.
+// Positions that an item has at most for each token: frames of a video may be far apart in time.
 inline constexpr int32_t kMaxPositionsPerToken = 512;
 
 // What an encoder reads of a media item, such as the patches of an image.
@@ -52,7 +51,7 @@ struct MediaFeatures {
   // With MediaFormat::grid; empty otherwise.
   std::vector<int32_t> row_positions = {};    // [rows, kMediaGridDims], in the item
   std::vector<int32_t> token_positions = {};  // [num_tokens, kMediaGridDims], from the item's start
-  // Of the token behind the item, from the item's start; 0: items behind it begin where it does.
+  // Position of the token behind the item, from the item's start; 0: it begins there, too.
   int32_t next_position = 0;
   // Embeddings of a row, behind which is a token that keeps its own; 0: the item has no rows.
   int32_t row_tokens = 0;

@@ -12,10 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pagemill.runner.build import BuildOptions, build
+from pagemill.runner.draft_head import build_head, head_states
+from pagemill.runner.simple_batch import SimpleBatch
+from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 
 from tests.draft_heads.eagle_checkpoints import make_eagle, make_eagle3
+from tests.draft_heads.head_run import KINDS, TOLERANCE, error, executor
 from tests.media.media_model import Item, MediaTestModel, text
 from tests.media.qwen_vl_models import MAKERS, image
 from tests.parity.tiny_models import LLAVA_IMAGE, make, save
@@ -101,6 +106,16 @@ def test_greedy_tokens_with_a_head_are_those_without(
     assert drafted > 0
 
 
+def test_ranks_verify_the_drafts_of_a_head(tmp_path: Path) -> None:
+    images = _MODELS["qwen2_5_vl"](tmp_path / "target")
+    head = make_eagle(tmp_path / "head", _text_config(tmp_path / "target"))
+    expected, _, _ = _tokens(tmp_path / "target", images, {})
+    drafts = _drafts("eagle", head.path)
+    tokens, drafted, _ = _tokens(tmp_path / "target", images, drafts, tensor_parallel_size=2)
+    assert tokens == expected
+    assert drafted > 0
+
+
 def _keep_one_layer(path: Path) -> Tensors:
     """The target's language model gets one layer, and a final norm that changes lengths alone;
     returns the tensors of that, by their names behind `layers.0.`."""
@@ -143,11 +158,33 @@ def _make_equal_head(path: Path, target: Path) -> None:
     save_file({name: tensor.contiguous() for name, tensor in own.items()}, path / _TENSORS)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"max_num_batched_tokens": 13}, {"tensor_parallel_size": 2}],
-    ids=["whole", "chunks", "ranks"],
-)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("family", ["llava", "qwen2_5_vl"])
+def test_logits_of_an_equal_head_are_the_targets(family: str, kind: str, tmp_path: Path) -> None:
+    """Except for the length of a row. An image has tokens 4 to 12 of 20, and takes 3 positions."""
+    _MODELS[family](tmp_path / "target")
+    _make_equal_head(tmp_path / "head", tmp_path / "target")
+    source, path = ModelSource.open(tmp_path / "target"), str(tmp_path / "head")
+    built = build(source, BuildOptions(draft_states=head_states("eagle", path)))
+    head = build_head("eagle", path, source, built)
+    tokens, image_tokens = 20, np.arange(4, 13, dtype=np.int32)
+    grid = np.repeat(np.arange(tokens, dtype=np.int32)[:, None], 3, 1)
+    grid[4:13] = 4 + np.stack([np.zeros(9), np.arange(9) // 3, np.arange(9) % 3], 1)
+    grid[13:] -= 6
+    shape = (len(image_tokens), head.draft_media_width)
+    media = {"embeddings": np.random.default_rng(0).normal(size=shape).astype(np.float32)}
+    states = {"draft_states": np.zeros((tokens, head.draft_states_width), np.float32)}
+    found: list[np.ndarray] = []
+    for program, inputs in ((built.program_text, media), (head.program_text, states | media)):
+        call = executor(kind, program)
+        batch = SimpleBatch(64, call.table_block_sizes).step({0: text(1, tokens)}, all_logits=True)
+        batch |= {"inputs": inputs, "media_rows": image_tokens, "grid_positions": grid}
+        logits = np.array(call(batch)["logits"])
+        found.append(logits / np.linalg.norm(logits, axis=-1, keepdims=True))
+    assert error(found[1], found[0]) <= TOLERANCE
+
+
+@pytest.mark.parametrize("options", [{}, {"max_num_batched_tokens": 13}], ids=["whole", "chunks"])
 @pytest.mark.parametrize("family", ["llava", "qwen2_5_vl"])
 def test_a_head_that_is_right(family: str, options: dict[str, Any], tmp_path: Path) -> None:
     images = _MODELS[family](tmp_path / "target")

@@ -1,5 +1,5 @@
-"""A model that chats about audio transcribes: GLM-ASR writes of a file what `transformers` finds behind
-the prompt of its chat template."""
+"""A model that chats about audio transcribes: GLM-ASR writes of a file what `transformers` finds
+behind the prompt of its chat template."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ TOKENIZER = byte_tokenizer(CONTROL)
 AUDIO = TOKENIZER.token_to_id("<|pad|>")
 LETTERS = [TOKENIZER.token_to_id(letter) for letter in string.ascii_lowercase]
 TEMPLATE = (
-    "{% for m in messages %}<|user|>{% for part in m.content %}{% if part.type == 'audio' %}"
-    "<|begin|><|pad|><|end|>{% else %}{{ part.text }}{% endif %}{% endfor %}{% endfor %}<|assistant|>"
+    "{% for message in messages %}<|user|>{% for part in message.content %}"
+    "{% if part.type == 'audio' %}<|begin|><|pad|><|end|>{% else %}{{ part.text }}{% endif %}"
+    "{% endfor %}{% endfor %}<|assistant|>"
 )
 INSTRUCTION = "Please transcribe this audio into text"
 MAX_TOKENS = 8

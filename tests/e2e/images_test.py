@@ -320,7 +320,7 @@ def test_users_text_is_no_image(served: Served) -> None:
             "--allowed-media-domains",
         ),
         ([{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}], "begin with"),
-        ([{"type": "video_url", "video_url": {"url": "data:,"}}], "parts are of type `text`"),
+        ([{"type": "video", "video": {"url": "data:,"}}], "parts are of type `text`"),
     ],
 )
 def test_refusals(served: Served, content: list[Any], why: str) -> None:

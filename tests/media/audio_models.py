@@ -148,7 +148,9 @@ def glm_asr(path: Path) -> MediaTestModel:
     reference = save(GlmAsrForConditionalGeneration(config), path)
 
     def logits(ids: list[int], audios: Sequence[np.ndarray]) -> torch.Tensor:
-        parts = [each[first : first + MOST] for each in audios for first in range(0, len(each), MOST)]
+        parts = [
+            each[first : first + MOST] for each in audios for first in range(0, len(each), MOST)
+        ]
         inputs: dict[str, Any] = {}
         if parts:
             options: dict[str, Any] = {"max_length": MOST, "return_attention_mask": True}

@@ -1,5 +1,5 @@
-"""Audio through the engine: the tokens of Qwen2-Audio, Voxtral, GLM-ASR and Qwen2.5-Omni are those of
-`transformers`, with the features of its extractor."""
+"""Audio through the engine: the tokens of Qwen2-Audio, Voxtral, GLM-ASR and Qwen2.5-Omni are those
+of `transformers`, with the features of its extractor."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from pagemill.weights.source import ModelSource
 
 from tests.families import families
 from tests.parity.executors import require_native
-from tests.parity.tiny_models import tiny_llama
+from tests.parity.tiny_models import make, tiny_llama
 
 # More requests than a stage takes, of several lengths: prompts in one step and in several.
 PROMPTS = [[5, 9, 100, 7, 3, 120, 64, 31, 8], [77], list(range(2, 60)), [3, 4], [8] * 17]
@@ -152,8 +152,9 @@ def test_stages_whose_layers_are_divided_too(llama: Path) -> None:
     assert [answer.tokens for answer in got] == [answer.tokens for answer in expected]
 
 
-def test_the_embeddings_that_the_head_shares_are_in_both_stages(tmp_path: Path) -> None:
-    tiny_llama(tie_word_embeddings=True).save_pretrained(tmp_path)
+def test_embeddings_may_be_the_first_stages_alone(tmp_path: Path) -> None:
+    """Those of the other tests are shared by the head, and on both."""
+    tiny_llama(tie_word_embeddings=False).save_pretrained(tmp_path)
     check(tmp_path, 2)
 
 
@@ -167,6 +168,26 @@ def test_prompts_in_parts_pass_through_several_stages_at_a_time(llama: Path) -> 
 def test_stages_with_other_caches_than_the_first(family: str, tmp_path: Path) -> None:
     families.make(family, tmp_path)
     check(tmp_path, 2)
+
+
+def test_prompts_are_pooled_by_the_last_stage(tmp_path: Path) -> None:
+    """Of a model without a KV cache, whose prompts run in one step."""
+    make("bert", tmp_path)
+    results: list[dict[int, Any]] = []
+    for stages in (1, 2):
+        pooled: dict[int, Any] = {}
+        with engine(tmp_path, stages, max_model_len=64) as loaded:
+            for request, prompt in enumerate(PROMPTS):
+                loaded.core.engine.submit(request, np.array(prompt, np.int32), None)
+            deadline = time.monotonic() + 60
+            while len(pooled) < len(PROMPTS):
+                assert time.monotonic() < deadline
+                for output in loaded.core.engine.wait(1.0):
+                    assert output.error_message is None, output.error_message
+                    pooled[output.request_id] = output.pooled
+        results.append(pooled)
+    for request, expected in results[0].items():
+        np.testing.assert_allclose(results[1][request], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_prefix_is_cached_on_all_stages(llama: Path) -> None:
@@ -219,10 +240,12 @@ def test_requests_are_divided_among_the_stages(llama: Path) -> None:
 
 
 class Only:
-    """A matcher that allows one token, step after step; stands for its own factory."""
+    """A matcher that allows one token, step after step, and may name it as forced; it is its own
+    factory."""
 
-    def __init__(self, token: int) -> None:
+    def __init__(self, token: int, *, forces: bool) -> None:
         self._token = token
+        self._forces = forces
 
     def __call__(self) -> Only:
         return self
@@ -237,12 +260,16 @@ class Only:
     def rollback(self, num_tokens: int) -> None:
         del num_tokens
 
+    def forced(self, most: int) -> list[int]:
+        return [self._token] * most if self._forces else []
 
-def test_requests_in_different_stages_have_their_own_masks(llama: Path) -> None:
+
+@pytest.mark.parametrize("forces", [False, True])
+def test_requests_in_different_stages_have_their_own_masks(llama: Path, *, forces: bool) -> None:
     with engine(llama, 2) as loaded:
         answers = {request: Answer() for request in range(5)}
         for request in range(4):
-            submit(loaded, request, [5, 6], matcher=Only(11 + request))
+            submit(loaded, request, [5, 6], matcher=Only(11 + request, forces=forces))
         submit(loaded, 4, [5, 6])
         wait(loaded, answers)
         free = generate(loaded, [[5, 6]])[0].tokens
@@ -268,8 +295,8 @@ def test_a_stage_that_dies_fails_requests_with_its_rank(llama: Path) -> None:
 def test_the_memory_of_all_stages_is_planned(llama: Path) -> None:
     whole = plan_model(config(llama))
     divided = plan_model(config(llama, pipeline_parallel_size=2))
-    # Untied: each weight is on one stage. Each page has half of the layers on each.
-    assert divided.weights == whole.weights
+    # The embeddings, which the head shares, and the angles of a head's 20 elements are on both.
+    assert divided.weights == whole.weights + 4 * (257 * 96 + 10)
     assert divided.kv_pages.page_bytes == whole.kv_pages.page_bytes
     assert divided.activations > whole.activations
 
@@ -291,7 +318,7 @@ def test_the_memory_of_all_stages_is_planned(llama: Path) -> None:
 def test_what_stages_cannot_do_is_refused(
     llama: Path, options: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises((ConfigError, ModelConfigError), match=message):
         load(config(llama, pipeline_parallel_size=2, **options))
 
 

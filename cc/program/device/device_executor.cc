@@ -114,7 +114,6 @@ struct DeviceExecutor::Bound {
   Status Upload();
   Status Reload(const Bound* host);
   void Unload();
-  void BindOps();
   void BindProgram();
   void EnqueueBatch(const ops::StepBatch& batch, const StepSizes& sizes, Slot* slot);
   void EnqueueInputs(std::span<const TensorView> from, Slot* slot);
@@ -227,8 +226,7 @@ Status DeviceExecutor::Bound::AllocateSlots() {
   return OkStatus();
 }
 
-// Graphs that exist stay valid while addresses stay.
-void DeviceExecutor::Bound::BindOps() {
+void DeviceExecutor::Bound::BindProgram() {
   bound = Bind(program, plan.kernels, plan.activations, options,
                {.activations = activations.data(),
                 .outputs = outputs.data(),
@@ -239,10 +237,6 @@ void DeviceExecutor::Bound::BindOps() {
                 .part = [this](ValueId id) { return weights->part(id); },
                 .adapter = [this](ValueId id) { return adapters->TableOf(id); }});
   calls.emplace(bound);
-}
-
-void DeviceExecutor::Bound::BindProgram() {
-  BindOps();
   image.emplace(program, plan.kv(), device_options.max_blocks);
   input_views.clear();
   for (size_t i = 0; i < bound.inputs.size(); ++i) {
@@ -481,10 +475,13 @@ Status DeviceExecutor::UseWeights(std::unique_ptr<OtherWeights> weights) {
   }
   if (weights->changes) {
     const Status status = weights->changes->Write();
-    status.ok() ? b.BindOps() : b.Unload();
-    return status;
+    if (!status.ok()) {
+      b.Unload();
+      return status;
+    }
+  } else {
+    b.weights.swap(weights->weights);
   }
-  b.weights.swap(weights->weights);
   if (b.weights) b.BindProgram();
   return OkStatus();
 }

@@ -110,9 +110,8 @@ class DeviceExecutor final : public Executor {
   Status UploadBeside(OtherWeights* weights) const;
   // Or makes ready what differs from those in use: WeightChanges::Make().
   Status LoadOver(OtherWeights* weights) const;
-  // Goes on with these, uploaded if and only if those in use are, and frees those. Or writes what
-  // differs over those in use, at the same addresses; not OK: the device failed, and no weights are
-  // loaded.
+  // Goes on with these, uploaded if and only if those in use are, and frees those; or writes what
+  // differs over those in use. Not OK: the device failed, and no weights are loaded.
   Status UseWeights(std::unique_ptr<OtherWeights> weights);
 
  private:

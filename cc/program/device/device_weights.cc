@@ -47,7 +47,7 @@ class PieceReader {
   device::ThreadPool& pool_;
 };
 
-// Of each piece, a text that says where its bytes come from.
+// Returns a text for each piece that says where its bytes come from.
 std::vector<std::string> ContentsOf(const Program& program, const WeightArena& arena,
                                     const Weights& weights) {
   const std::vector<std::string> names = FileNames(program, weights);

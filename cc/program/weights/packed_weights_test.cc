@@ -149,6 +149,66 @@ TEST(PackedWeights, EveryLayoutIsACopyOfItsOwn) {
   EXPECT_NE(packed.data(1, 1), packed.data(2, 1));
 }
 
+// The program with other constants, or with b where a is and a where b is.
+Program Changed(const std::string& from, const std::string& to) {
+  std::string text = kText;
+  StatusOr<Program> program = Program::Parse(text.replace(text.find(from), from.size(), to));
+  EXPECT_TRUE(program.ok()) << program.status().ToString();
+  return *std::move(program);
+}
+
+StatusOr<PackedWeights> MakeOver(const Program& program,
+                                 const std::vector<const ops::Kernel*>& kernels,
+                                 const PackedWeights& loaded) {
+  device::ThreadPool pool({.num_threads = 2});
+  return PackedWeights::MakeOver(program, kernels, *Weights::Load(program), loaded, pool);
+}
+
+TEST(PackedWeights, OtherContentIsWrittenOverTheOldOnlyInTheEnd) {
+  const std::vector<const ops::Kernel*> kernels = {&kPlain, &kPacksBoth, &kPacksSecond};
+  const PackCache cache(testing::TempDir() + "written-over");
+  device::ThreadPool pool({.num_threads = 2});
+  (void)MustPack(MustParse(), kernels, &cache);
+  for (const PackCache* from : {static_cast<const PackCache*>(nullptr), &cache}) {
+    PackedWeights loaded = MustPack(MustParse(), kernels, from);
+    EXPECT_EQ(loaded.mapped(), from != nullptr);
+    const std::byte* const before = loaded.data(1, 2);
+    const Program other = Changed("00004041\n", "0000a041\n");  // the last number is 20
+    StatusOr<PackedWeights> made = MakeOver(other, kernels, loaded);
+    ASSERT_TRUE(made.ok()) << made.status().ToString();
+    EXPECT_EQ(First(loaded.data(1, 1)), 6);
+    EXPECT_EQ(First(loaded.data(1, 2)), 12);
+    made->TakeOver(&loaded, pool);
+    EXPECT_TRUE(loaded.empty());
+    EXPECT_EQ(First(made->data(1, 1)), 6);
+    EXPECT_EQ(First(made->data(1, 2)), 20);
+    EXPECT_EQ(made->data(1, 2) == before, from == nullptr) << "a mapped file is not written to";
+    EXPECT_EQ(made->ReadBy(1).size(), 2u * 64);
+  }
+}
+
+TEST(PackedWeights, WeightsThatSwapPlacesArePackedAgain) {
+  const std::vector<const ops::Kernel*> kernels = {&kPlain, &kPacksBoth, &kPlain};
+  PackedWeights loaded = MustPack(MustParse(), kernels);
+  const Program swapped = Changed("tied f32 2,3 0 0\nweight b f32 2,3 0 24",
+                                  "tied f32 2,3 0 24\nweight b f32 2,3 0 0");
+  StatusOr<PackedWeights> made = MakeOver(swapped, kernels, loaded);
+  ASSERT_TRUE(made.ok()) << made.status().ToString();
+  device::ThreadPool pool({.num_threads = 1});
+  made->TakeOver(&loaded, pool);
+  EXPECT_EQ(First(made->data(1, 1)), 12);
+  EXPECT_EQ(First(made->data(1, 2)), 6);
+}
+
+TEST(PackedWeights, WeightsThatAreNotTiedAnyMoreAreRefused) {
+  const std::vector<const ops::Kernel*> kernels = {&kPlain, &kPacksBoth, &kPacksSecond};
+  PackedWeights loaded = MustPack(MustParse(), kernels);
+  const StatusOr<PackedWeights> made =
+      MakeOver(Changed("tied f32 2,3 0 0", "tied f32 2,3 0 24"), kernels, loaded);
+  EXPECT_EQ(made.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(First(loaded.data(1, 1)), 6);
+}
+
 // A matrix of one row of 32 nibbles, 1 to 8 four times, with the scale 1 and the zero point 2 for
 // all; and one of two rows of int8, which has scales. Each is read by two ops.
 constexpr char kQuantized[] = R"(pagemill-program 3

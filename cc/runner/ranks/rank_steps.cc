@@ -77,7 +77,8 @@ struct Draws {
 
 std::vector<int32_t> AdapterMessage(int32_t slot, step::AdapterId adapter) {
   const uint64_t id = adapter.value();
-  return {Word(MessageKind::kAdapter), slot, static_cast<int32_t>(id & 0xffffffff), static_cast<int32_t>(id >> 32)};
+  return {Word(MessageKind::kAdapter), slot, static_cast<int32_t>(id & 0xffffffff),
+          static_cast<int32_t>(id >> 32)};
 }
 
 Status FollowAdapter(std::span<const int32_t> message, const FollowedAdapters& adapters) {

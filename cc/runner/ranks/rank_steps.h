@@ -6,13 +6,13 @@
 //   Status ended = FollowSteps(&native, *group, bounds);    // any other rank, until rank 0 ends
 //
 // A message is the step's arrays and inputs (embeddings of images; step_message.h), through shared
-// memory. An encoder of media runs on rank 0 alone. Of what only sampling needs it says whether logits are wanted or
-// their maxima; how tokens are drawn, under which masks and penalties, is a message of its own
-// behind the step's, if some are. A token that the step before samples is sent as its row of that
-// step (program::TokenOfRow()): each rank has found or drawn it for itself, from the same logits by
-// the same numbers. So rank 0 sends a step before it knows its tokens, and as many are in flight on
-// every rank as the executors take. Ranks of stages (stage_steps.h) compute when they collect, so
-// that is a message, too.
+// memory. An encoder of media runs on rank 0 alone. Of what only sampling needs it says whether
+// logits are wanted or their maxima; how tokens are drawn, under which masks and penalties, is a
+// message of its own behind the step's, if some are. A token that the step before samples is sent
+// as its row of that step (program::TokenOfRow()): each rank has found or drawn it for itself, from
+// the same logits by the same numbers. So rank 0 sends a step before it knows its tokens, and as
+// many are in flight on every rank as the executors take. Ranks of stages (stage_steps.h) compute
+// when they collect, so that is a message, too.
 //
 // Which adapters have slots is a message for each change, in front of the step that needs it.
 //

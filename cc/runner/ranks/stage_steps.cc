@@ -27,7 +27,6 @@ Status Receive(comm::Group& group, int32_t from, const StepBounds& bounds,
                std::vector<int32_t>* message) {
   message->resize(kFirstPiece);
   PAGEMILL_RETURN_IF_ERROR(group.Receive(std::as_writable_bytes(std::span(*message)), from));
-  if (KindOf(*message) == MessageKind::kEnd) return OkStatus();
   PAGEMILL_ASSIGN_OR_RETURN(const size_t size, StepSize(*message, bounds));
   message->resize(std::max(size, kFirstPiece));
   const std::span<std::byte> all = std::as_writable_bytes(std::span(*message));
@@ -90,11 +89,7 @@ StagedExecutor::StagedExecutor(program::Executor* executor, comm::Group* group,
       stage_(std::move(stage)),
       cpus_(std::move(cpus)) {}
 
-StagedExecutor::~StagedExecutor() {
-  if (num_sent_ > 0) group_->Leave();  // ranks wait for this one to receive what it never will
-  sent_ = {static_cast<int32_t>(MessageKind::kEnd)};
-  (void)Send(*group_, /*to=*/1, &sent_);  // fails if the group has ended
-}
+StagedExecutor::~StagedExecutor() { group_->Leave(); }
 
 Status StagedExecutor::Enqueue(const ops::StepBatch& batch) {
   device::PinThisThread(std::exchange(cpus_, {}));
@@ -130,9 +125,6 @@ Status FollowStages(program::Executor* executor, comm::Group& group, const StepB
   std::vector<int32_t> received, sent;
   while (true) {
     Status status = Receive(group, group.rank() - 1, bounds, &received);
-    const bool ends = status.ok() && KindOf(received) == MessageKind::kEnd;
-    if (ends && group.rank() + 1 == group.num_ranks()) return OkStatus();
-    if (ends) return Send(group, group.rank() + 1, &received);
     if (status.ok()) status = PassOn(executor, group, bounds, stage, received, &sent);
     if (status.ok()) continue;
     group.Leave();

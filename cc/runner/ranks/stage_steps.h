@@ -3,7 +3,7 @@
 // range of the model's layers.
 //
 //   StagedExecutor executor(&native, group, bounds, stage);            // the last stage: rank 0
-//   Status ended = FollowStages(&native, *group, bounds, stage);       // any other, until it ends
+//   Status ended = FollowStages(&native, *group, bounds, stage);       // any other
 //
 // The ranks of the group are a ring. Rank 0 (scheduler, sampler) has the last stage, so that logits
 // need not travel: it sends a step to rank 1, which has the first layers and sends it to rank 2
@@ -45,7 +45,7 @@ class StagedExecutor final : public program::Executor {
   // `cpus`: the executing thread is pinned to these at its first step; empty = not pinned.
   StagedExecutor(program::Executor* executor, comm::Group* group, const StepBounds& bounds,
                  Stage stage, std::vector<int32_t> cpus = {});
-  ~StagedExecutor() override;  // ends the other ranks
+  ~StagedExecutor() override;  // ends the group
 
   Status Enqueue(const ops::StepBatch& batch) override;
   Status Collect(program::ExecutorOutput* output) override;
@@ -64,7 +64,8 @@ class StagedExecutor final : public program::Executor {
   int32_t num_sent_ = 0;       // steps that are with other ranks
 };
 
-// Runs the steps that come until rank 0 ends: OK. Otherwise the reason why the group has ended.
+// Runs the steps that come until the group ends, and returns the reason: kUnavailable if another
+// rank has ended it, as rank 0 does when it is done.
 Status FollowStages(program::Executor* executor, comm::Group& group, const StepBounds& bounds,
                     const Stage& stage);
 

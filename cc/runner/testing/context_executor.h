@@ -8,8 +8,8 @@
 //   auto runner = ModelRunner::Create(&executor, &pool, limits);
 //
 // With several steps in flight it finds maxima, draws tokens, reads those of the step before as an
-// executor of that kind does (program::TokenOfRow()), unless it is pipelined, and counts the steps that overlap. Its own
-// work is done by Enqueue() and Sample().
+// executor of that kind does (program::TokenOfRow()), unless it is pipelined, and counts the steps
+// that overlap. Its own work is done by Enqueue() and Sample().
 //
 // As the target of a draft head it gives states ("draft_states"), as the head it reads them. The
 // state of a token names the token and which of the two gave it, so the head notices a state that

@@ -81,6 +81,7 @@ TEST_F(TokenBudgetTest, WithoutARowAllButTheLastTokenRuns) {
 TEST_F(TokenBudgetTest, OfPipelineStagesEachTakesItsPartOfTheRequests) {
   options_.pipeline_stages = 2;
   options_.max_partial_prefills = 0;
+  options_.max_num_logits_rows = 8;
   budget_.StartStep({.num_tokens = 100,
                      .num_prefill_tokens = 1000,
                      .num_running = 1,

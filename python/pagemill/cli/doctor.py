@@ -149,7 +149,7 @@ def _model_report(config: EngineConfig) -> dict[str, Any]:
     device = choose_device(built, config, weights_dtype(source.config))
     sizes = ExecutorSizes.of(built, config, weights_dtype(source.config), device)
     options = sizes.executor_options(config, num_blocks=1)
-    stages = [] if built.module is not None else ranks[:: config.executor.tensor_parallel_size]
+    stages = ranks[:: config.executor.tensor_parallel_size] if built.module is None else ()
     choices: Counter[tuple[str, str, str]] = Counter()
     for stage in stages:
         for op, operands, kernel, count in _native.kernel_choices(

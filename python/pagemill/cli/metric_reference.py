@@ -17,7 +17,8 @@ Made from the tables of metrics by `python -m pagemill.cli.metric_reference`; a 
 `GET /metrics` has these families with the prefix `pagemill:`, and those of the Python process.
 Counters end in `_total`; histograms have `_bucket`, `_sum` and `_count`, summaries the last two.
 Every family has the labels `model_name` and `engine`, unless its labels are marked with *only*.
-With `--api-server-count` each process answers with the counts of all.
+With `--api-server-count` each process answers with the counts of all. With `--data-parallel-size`
+`engine` is the number of one; else it is 0.
 
 - `--metrics-compatibility vllm` exposes the families of the last column under that name, too.
 - `tenant` and `key` have at most `--max-metrics-tenants` values; further ones are `other`.

@@ -21,8 +21,8 @@ last column are read, too. A row also stands for the same model with the head of
 (`...ForSequenceClassification`, `...ForTokenClassification`) or without any (`...Model`). All embed
 and classify as `--task` and their files say ([tasks](http.md#models-that-pool)). Each row runs on
 the native executor and on torch, and has a test that compares it with `transformers`;
-[how to add one](add_a_model.md). [Images](images.md) and [audio](audio.md) say what the rows take
-that have them.
+[how to add one](add_a_model.md). [Images](images.md), [video](video.md) and [audio](audio.md) say
+what the rows take that have them.
 
 *Ranks* says whether `--tensor-parallel-size` [divides](tensor_parallel.md) the model: "partly" if
 every rank computes some layers or projections whole. *Cuts* says

@@ -52,10 +52,10 @@ class ExecutorConfig:
     )
     pipeline_parallel_size: int = option(
         1,
-        "Number of stages that the layers are divided into, each with the memory of its part and,"
-        " times --tensor-parallel-size, processes (ranks) on this machine of its own. As many steps"
-        " are in flight, each in another stage, with other requests: a single request is not"
-        " faster.",
+        "Number of stages that the layers are divided into. Each has the weights and the KV cache"
+        " of its layers, and --tensor-parallel-size processes (ranks) on this machine, with memory"
+        " near its own cores. Stages compute steps of different requests at the same time; a single"
+        " request uses the cores of one stage at a time.",
         unit="stages",
         allowed=Range(1, 64),
     )

@@ -1,4 +1,4 @@
-"""Options of images in requests."""
+"""Options of media in requests."""
 
 import pytest
 
@@ -23,17 +23,28 @@ def test_what_is_transparent_is_white_unless_said():
     assert build(MediaConfig, {"media_io_kwargs": options}).background == (1, 2, 3)
 
 
+def test_thirty_two_frames_of_a_video_unless_said():
+    assert (MediaConfig().video_num_frames, MediaConfig().video_fps) == (32, 0)
+    config = build(MediaConfig, {"media_io_kwargs": '{"video": {"num_frames": 8, "fps": 0.5}}'})
+    assert (config.video_num_frames, config.video_fps) == (8, 0.5)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
         ("allowed_media_domains", "https://a.example", "not a host"),
         ("allowed_media_domains", "*", "not a host"),
         ("allowed_media_domains", "a.example/path", "not a host"),
-        ("limit_mm_per_prompt", '{"video": 1}', "'video' is not known"),
+        ("limit_mm_per_prompt", '{"smell": 1}', "'smell' is not known"),
         ("limit_mm_per_prompt", '{"image": -1}', "from 0 to 1024"),
         ("limit_mm_per_prompt", '{"image": "4"}', "from 0 to 1024"),
         ("max_image_pixels", "10", "1024"),
-        ("media_io_kwargs", '{"video": {}}', "rgba_background_color"),
+        ("media_io_kwargs", '{"audio": {}}', "rgba_background_color"),
+        ("media_io_kwargs", '{"video": 1}', "num_frames"),
+        ("media_io_kwargs", '{"video": {"num_frames": 0}}', "N from 1 to 768"),
+        ("media_io_kwargs", '{"video": {"num_frames": true}}', "num_frames"),
+        ("media_io_kwargs", '{"video": {"fps": 0}}', "F above 0 and at most 60"),
+        ("media_io_kwargs", '{"video": {"seconds": 1}}', "num_frames"),
         ("media_io_kwargs", '{"image": {"image_mode": "L"}}', "rgba_background_color"),
         ("media_io_kwargs", '{"image": {"rgba_background_color": [0, 0, 256]}}', "0 to 255"),
         ("media_io_kwargs", '{"image": {"rgba_background_color": "black"}}', "0 to 255"),

@@ -2,14 +2,16 @@
 models with one that works."""
 
 import importlib.metadata
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from pagemill.config import ConfigError, EngineConfig, build
-from pagemill.engine.devices import choose_device, find_plugins
+from pagemill import _native
+from pagemill.config import ConfigError, EngineConfig, MachineShare, build
+from pagemill.engine.devices import FoundPlugin, choose_device, find_plugins, open_device
 from pagemill.runner.build import BuiltModel
 
 # What is looked at before a device is opened.
@@ -58,3 +60,57 @@ def test_a_package_that_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPa
     (found,) = find_plugins()
     assert (found.name, found.plugin) == ("cuda", None)
     assert "no_such_package:PLUGIN cannot be imported" in found.reason
+
+
+def _four_devices(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A plugin with four devices, of which none can be opened; the numbers of those tried."""
+    opened: list[int] = []
+
+    def open_nothing(index: int) -> None:
+        opened.append(index)
+        error = _native.StatusError("there is no such GPU")
+        error.message = "there is no such GPU"
+        raise error
+
+    plugin = cast(_native.DevicePlugin, SimpleNamespace(open=open_nothing))
+    devices = cast(list[_native.FoundDevice], [SimpleNamespace()] * 4)
+    found = [FoundPlugin("cuda", plugin, devices)]
+    monkeypatch.setattr("pagemill.engine.devices.find_plugins", lambda: found)
+    return opened
+
+
+@pytest.mark.parametrize(
+    ("device", "ranks", "share", "index"),
+    [
+        ("cuda", 1, MachineShare(3, 4), 3),
+        ("cuda", 2, MachineShare(1, 2), 2),
+        ("cuda:1", 1, MachineShare(1, 3), 2),
+        ("auto", 2, MachineShare(1, 2), 2),
+    ],
+)
+def test_engines_have_the_devices_behind_those_of_others(
+    monkeypatch: pytest.MonkeyPatch, device: str, ranks: int, share: MachineShare, index: int
+) -> None:
+    opened = _four_devices(monkeypatch)
+    options = {"model": "unread", "device": device, "tensor_parallel_size": ranks}
+    config = replace(build(EngineConfig, options), share=share)
+    if device == "auto":
+        assert choose_device(_BUILT, config, "float32") is None
+    else:
+        with pytest.raises(ConfigError, match="no such GPU"):
+            choose_device(_BUILT, config, "float32")
+    assert opened == [index]
+
+
+def test_too_few_devices_for_all_engines(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "pagemill.engine")
+    opened = _four_devices(monkeypatch)
+    with pytest.raises(ConfigError, match="--data-parallel-size 2 with --tensor-parallel-size 4"):
+        open_device("cuda", 4, MachineShare(0, 2))
+    # The first engine takes none either: all would not be equal.
+    config = replace(build(EngineConfig, {"model": "unread"}), share=MachineShare(0, 5))
+    assert choose_device(_BUILT, config, "float32") is None
+    assert "fewer devices than ranks" in caplog.text
+    assert opened == []

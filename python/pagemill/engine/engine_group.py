@@ -46,6 +46,9 @@ class Router(Protocol):
 
     def forget(self, engine: int) -> None: ...
 
+    @property
+    def uses_prefixes(self) -> bool: ...
+
 
 @dataclass(slots=True)
 class _Engine:
@@ -83,6 +86,7 @@ class _LostOutput:
     stop_token_id: None = None
     num_cached_tokens: int = 0
     pooled: None = None
+    weight_versions: Sequence[tuple[int, str]] = ()
     num_evicted_tokens: int = 0
     num_draft_tokens: int = 0
     num_accepted_draft_tokens: int = 0
@@ -232,8 +236,9 @@ class EngineGroup:
         for engine, refusal in zip(self._engines, refusals, strict=True):
             self._router.set_available(engine.index, refusal is None)
         prompt = request.prompt
+        is_known = self._router.uses_prefixes and not prompt.media
         index = self._router.route(
-            () if prompt.media else prompt.token_ids.tolist(),
+            prompt.token_ids.tolist() if is_known else (),
             cache_salt=f"{request.adapter}\0{request.cache_salt}",
         )
         if index is None:
@@ -260,6 +265,8 @@ class EngineGroup:
     async def _join(self, engine: _Engine) -> None:
         """Lets `engine` do what it missed; then it gets requests."""
         async with self._joining:
+            if engine.joined:
+                return  # it has ended twice
             for operation, arguments in self._standing.all():
                 try:
                     await engine.client.call(operation, **arguments)

@@ -131,11 +131,22 @@ def test_a_prompt_returns_to_the_engine_that_has_its_prefix(tmp_path: Path) -> N
         second = await group.submit([blocks(50, 2)])
         assert first != second
         await received.until(lambda: len(received.ends) == 2)
-        for turn in range(3):
-            assert await group.submit([blocks(50, 10 + turn)]) == second
+        for turn in range(10, 13):
+            assert await group.submit([blocks(50, turn)]) == second
+            await received.until(lambda: turn in received.ends)  # noqa: B023
         # KV of another adapter or salt is another one.
         salted = request(20, *range(50, 82), cache_salt="other")
         assert await group.submit([salted]) == first
+
+    run(tmp_path, body)
+
+
+def test_a_prefix_that_all_share_gathers_none(tmp_path: Path) -> None:
+    async def body(served: Served) -> None:
+        group, _ = await served.group()
+        for number in range(6):
+            await group.submit([blocks(0, number, max_tokens=LONG)])
+        assert served.submitted() == [3, 3]
 
     run(tmp_path, body)
 

@@ -129,7 +129,7 @@ def build_ranks(
     )
     whole_experts = config.executor.enable_expert_parallel
     order = [stages - 1, *range(stages - 1)]
-    built = tuple(
+    return tuple(
         build(
             source,
             replace(
@@ -141,12 +141,6 @@ def build_ranks(
         for stage in order
         for rank in range(ranks)
     )
-    if stages > 1 and built[0].encoder is not None:
-        raise ConfigError(
-            f"--pipeline-parallel-size {stages}: stages take no media and no embeddings; use"
-            " --language-model-only without --enable-prompt-embeds, or --pipeline-parallel-size 1"
-        )
-    return built
 
 
 def build_options(config: ModelConfig) -> BuildOptions:

@@ -36,7 +36,8 @@ def prompt() -> RenderedPrompt:
         2,
         GridPositions(grid, grid, 3),
         1,
-        np.array([1, -1], np.int32),
+        np.array([[1, 0], [-1, 0]], np.int32),
+        np.array([[0.25, 0.75], [1, 0]], np.float32),
     )
     return RenderedPrompt(np.arange(5, dtype=np.int32), (MediaItem("sha", 1, features),))
 
@@ -54,7 +55,9 @@ def test_a_request_arrives_as_it_was() -> None:
     (item,), (sent,) = request.prompt.media, prompt().media
     assert (item.content_id, item.first_token, item.features.tokens) == ("sha", 1, 2)
     assert item.features.row_tokens == 1
-    assert item.features.placement is not None and item.features.placement.tolist() == [1, -1]
+    assert item.features.placement is not None and item.features.shares is not None
+    assert item.features.placement.tolist() == [[1, 0], [-1, 0]]
+    assert item.features.shares.tolist() == [[0.25, 0.75], [1, 0]]
     assert np.array_equal(item.features.rows, sent.features.rows)
     assert item.features.positions is not None and item.features.positions.next == 3
     assert item.features.positions.tokens.tolist() == [[0, 1, 2], [3, 4, 5]]

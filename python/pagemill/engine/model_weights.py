@@ -44,8 +44,10 @@ class UpdatableEngine(Protocol):
     """What the native engine has for this."""
 
     def update_weights(
-        self, programs: Mapping[str, str], *, timeout_s: float, over: bool
+        self, programs: Mapping[str, str], *, timeout_s: float, over: bool, version: str | None
     ) -> None: ...
+
+    def set_weight_version(self, version: str) -> None: ...
 
     def pause(self, mode: str) -> None: ...
 
@@ -116,11 +118,13 @@ class ModelWeights:
             except (WeightsError, OSError) as error:
                 message = f"`path` cannot be used: {error}"
                 raise EngineError("INVALID_ARGUMENT", message, "path") from error
-            self._engine.update_weights(texts, timeout_s=timeout_s, over=False)
+            self._engine.update_weights(
+                texts, timeout_s=timeout_s, over=False, version=weight_version
+            )
             if self._files is not None:
                 self._files.clear()
             self._sources, self._texts = _Sources(stored, read), texts
-            self._name(weight_version)
+            self._keep_version(weight_version)
 
     def weight_transfer(self) -> dict[str, Any]:
         """The folder that senders write to, and the most bytes of tensors in a file there.
@@ -174,12 +178,12 @@ class ModelWeights:
         _check_version(weight_version)
         with self._updating:
             try:
-                self._receive(file, timeout_s)
+                self._receive(file, weight_version, timeout_s)
             except WeightsError as error:
                 raise EngineError(
                     "INVALID_ARGUMENT", f"The weights cannot be used: {error}", "file"
                 ) from error
-            self._name(weight_version)
+            self._keep_version(weight_version)
 
     def send(
         self, tensors: NamedTensors, weight_version: str | None = None, timeout_s: float = 60.0
@@ -202,8 +206,10 @@ class ModelWeights:
                 with tempfile.NamedTemporaryFile(dir=folder, suffix=".safetensors") as file:
                     bucket.write(file.file)
                     self.receive_weights(os.path.basename(file.name), timeout_s=timeout_s)
-        finally:
-            self.finish_weight_update(weight_version)
+        except BaseException:
+            self.finish_weight_update()
+            raise
+        self.finish_weight_update(weight_version)
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
         """Ends `start_weight_update`: steps go on if that has paused the engine.
@@ -215,7 +221,8 @@ class ModelWeights:
         with self._updating:
             if not self._is_open:
                 raise EngineError("FAILED_PRECONDITION", "No weight update has been started.")
-            self._name(weight_version)
+            if weight_version is not None:
+                self._name(weight_version)
             self._is_open = False
             if self._is_paused_here:
                 self._engine.resume()
@@ -239,7 +246,7 @@ class ModelWeights:
             )
         return self._files
 
-    def _receive(self, name: str, timeout_s: float) -> None:
+    def _receive(self, name: str, weight_version: str | None, timeout_s: float) -> None:
         files = self._sent_files
         received = files.receive(name)
         parts = [received]
@@ -250,8 +257,9 @@ class ModelWeights:
             source = self._sources.read.with_replaced({**files.tensors, **sent})
             texts = _texts_of(build(source, self._options))
             changed = {name: text for name, text in texts.items() if text != self._texts[name]}
-            if changed:
-                self._engine.update_weights(changed, timeout_s=timeout_s, over=True)
+            self._engine.update_weights(
+                changed, timeout_s=timeout_s, over=True, version=weight_version
+            )
         except BaseException:
             for part in parts:
                 files.drop(part)
@@ -276,7 +284,11 @@ class ModelWeights:
             others = {n: at for n, at in received.tensors.items() if n not in rounded}
             return [Received(received.file, others), files.receive_path(path)]
 
-    def _name(self, weight_version: str | None) -> None:
+    def _name(self, weight_version: str) -> None:
+        self._engine.set_weight_version(weight_version)
+        self._version = weight_version
+
+    def _keep_version(self, weight_version: str | None) -> None:
         if weight_version is not None:
             self._version = weight_version
 

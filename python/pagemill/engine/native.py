@@ -123,7 +123,7 @@ class NativeTypes(Protocol):
     @property
     def StatusError(self) -> type[Exception]: ...  # noqa: N802
     @property
-    def transcript_matchers(self) -> Callable[..., TokenMatcherFactory]: ...
+    def transcript_matchers(self) -> Callable[..., Any]: ...
 
 
 class NativeAdapters(Protocol):

@@ -137,7 +137,7 @@ class OfflineMedia:
         """
         if kind == "video":
             if isinstance(media, tuple) and len(media) == 3:
-                values, grid, times = cast(VideoInput, media)
+                values, grid, times = media
                 sizes = _sizes(kind, grid, where)
                 return PreparedMedia(kind, np.asarray(values, np.float32), sizes, times)
         elif isinstance(media, np.ndarray):

@@ -141,3 +141,4 @@ def _merge(into: ChoiceOutput, later: ChoiceOutput) -> None:
     into.queued_s = later.queued_s
     into.prefill_s = later.prefill_s
     into.decode_s = later.decode_s
+    into.weight_versions = later.weight_versions

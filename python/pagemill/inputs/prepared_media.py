@@ -33,9 +33,9 @@ class PreparedMedia(NamedTuple):
     - of a video, patches [patches, channels], each of two frames or more, with a `grid` and the
       `times` of its frames; a frame that only fills up the last patches counts among them.
 
-    `grid` has how many patches or tiles there are in time, height and width. Of LLaVA-Next, which
-    makes a choice of tiles of an image's size, it has 1 and the height and width of the image, in
-    pixels before it was resized.
+    `grid` has how many patches or tiles there are in time, height and width. Of LLaVA-Next and
+    LLaVA-OneVision, which choose tiles by an image's size, it has 1 and the height and width of the
+    image, in pixels before it was resized.
     """
 
     kind: MediaKind

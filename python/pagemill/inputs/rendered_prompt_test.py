@@ -32,6 +32,11 @@ def test_ids_beyond_32_bits_are_refused_and_not_wrapped(token_id: int) -> None:
         RenderedPrompt.of([1, token_id])
 
 
+def _shares(places: int, shares: int) -> tuple[np.ndarray, np.ndarray]:
+    """A placement of two tokens, and shares of them."""
+    return array(np.int32, 2, places), array(np.float32, 2, shares)
+
+
 def test_arrays_of_wide_ids_are_compared_too() -> None:
     with pytest.raises(OverflowError):
         RenderedPrompt.of(np.array([2**32 + 1]))  # type: ignore[arg-type]
@@ -47,6 +52,10 @@ def test_arrays_of_wide_ids_are_compared_too() -> None:
         (
             lambda: MediaFeatures(array(np.float32, 1, 1), 2, placement=array(np.int32, 3)),
             r"places are int32 \[3\]; they must be int32 \[2\]",
+        ),
+        (
+            lambda: MediaFeatures(array(np.float32, 1, 1), 2, None, 0, *_shares(4, 3)),
+            r"shares are float32 \[2, 3\]; they must be float32 \[2, 4\]",
         ),
         (lambda: GridPositions(array(np.int32, 4, 2), array(np.int32, 4, 3), 1), r"\[n, 3\]"),
         (lambda: GridPositions(array(np.int32, 4, 3), array(np.float32, 4, 3), 1), "of tokens"),

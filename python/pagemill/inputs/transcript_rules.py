@@ -1,4 +1,4 @@
-"""Rules by which a model writes what it hears; cc/grammar/transcript_matcher.h has their meaning."""
+"""Rules by which a model writes what it hears (cc/grammar/transcript_matcher.h)."""
 
 from __future__ import annotations
 

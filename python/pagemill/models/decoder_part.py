@@ -95,6 +95,12 @@ def decoder_part(config: Config, known: Sequence[str]) -> Decoder:
     return family.model({**family.defaults, **text, "tie_word_embeddings": tied})
 
 
+def head_is_tied(config: Config, text: Config, *, default: bool) -> bool:
+    """True if the configuration of a whole model, or of its text, says that the head is tied: some
+    checkpoints say it in one of them, and have the default of a class in the other."""
+    return any(flag(part, "tie_word_embeddings", default) for part in (config, text))
+
+
 def text_weights(weights: Weights, text: Decoder) -> Weights:
     """The weights of a checkpoint under the names that its decoder `text` uses: they are under
     `language_model.`, or `language_model.` is behind the first `model.` of their names."""

@@ -131,7 +131,9 @@ class GlmAsrModel:
         x = ops.select_rows(x, inputs.media.tokens, count=_COUNT)
         projector = PrefixedWeights(weights, f"{prefix}multi_modal_projector.")
         width = self._text.traits.hidden_size
-        x = ops.activation(linear(projector, "linear_1", x, (2 * width,), bias=True), self._activation)
+        x = ops.activation(
+            linear(projector, "linear_1", x, (2 * width,), bias=True), self._activation
+        )
         return linear(projector, "linear_2", x, (width,), bias=True)
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:

@@ -17,7 +17,8 @@ import numpy as np
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import ROW_END, MediaFeatures
 from pagemill.models.base import Config, ModelConfigError
-from pagemill.models.config_keys import Defaults, flag, inner_config
+from pagemill.models.config_keys import Defaults, inner_config
+from pagemill.models.decoder_part import head_is_tied
 from pagemill.models.llava_next import LlavaNextModel
 from pagemill.weights.json_file import shown
 
@@ -38,11 +39,7 @@ class LlavaOnevisionModel(LlavaNextModel):
     default_layers = (-1,)
 
     def __init__(self, config: Config) -> None:
-        # Checkpoints may say in one place that the head is tied, and have a default in the other.
-        tied = any(
-            flag(part, "tie_word_embeddings", False)
-            for part in (config, inner_config(config, "text_config"))
-        )
+        tied = head_is_tied(config, inner_config(config, "text_config"), default=False)
         super().__init__(Defaults({**config, "tie_word_embeddings": tied}, _DEFAULTS))
         aspect: object = config.get("vision_aspect_ratio", "anyres_max_9")
         match = _ASPECT.fullmatch(aspect) if isinstance(aspect, str) else None

@@ -43,6 +43,15 @@ def linear_shares(cells: np.ndarray, size: int, side: int) -> np.ndarray:
     return np.maximum(np.float32(1) - distance, np.float32(0))
 
 
+def bilinear_shares(cells: np.ndarray, size: int, side: int) -> np.ndarray:
+    """As `linear_shares`, where a line of cells is as long as that of places; beyond the ends is
+    the last place."""
+    at = (cells.astype(np.float32) + np.float32(0.5)) * np.float32(side) / np.float32(size)
+    at = np.clip(at - np.float32(0.5), 0, side - 1)
+    distance = np.abs(at[:, None] - np.arange(side, dtype=np.float32))
+    return np.maximum(np.float32(1) - distance, np.float32(0))
+
+
 def cubic_shares(cells: np.ndarray, size: int, side: int) -> np.ndarray:
     """As `linear_shares`, where a line of cells is as long as that of places, by the cubic kernel
     of four places around a cell (Keys, 1981); beyond the ends are more of the last place."""

@@ -96,6 +96,7 @@ QWEN2_VL = DECODER | {
     "vision_config": QWEN2_VL_VISION,
     "image_token_id": 99,
 }
+PADDLEOCR_VL = QWEN2_VL | {"model_type": "paddleocr_vl", "vision_config": VISION}
 QWEN2_5_VL_VISION = {
     "hidden_size": 32,
     "intermediate_size": 48,
@@ -229,6 +230,7 @@ CONFIGS = {
     },
     "Qwen3_5ForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
     "Qwen3_5MoeForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
+    "PaddleOCRVLForConditionalGeneration": PADDLEOCR_VL,
     "RobertaModel": PADDED,
     "SmolVLMForConditionalGeneration": IDEFICS3,
     "Step3TextForCausalLM": STEP3_TEXT,

@@ -23,9 +23,14 @@ class Architecture:
     location: str
     title: str
     model_types: tuple[str, ...]
-    task: Literal["text", "text and images", "text and audio", "text of audio", "embeddings"] = (
-        "text"
-    )
+    task: Literal[
+        "text",
+        "text and images",
+        "text, images and videos",
+        "text and audio",
+        "text of audio",
+        "embeddings",
+    ] = "text"
     tensor_parallel: Literal["yes", "partly"] = "yes"
     cuts: Literal["any layer", "some layers"] = "any layer"
 
@@ -152,10 +157,10 @@ ARCHITECTURES: dict[str, Architecture] = {
         "glm4_moe_lite:Glm4MoeLiteModel", "GLM-4.7-Flash", ("glm4_moe_lite",)
     ),
     "Glm4vForConditionalGeneration": Architecture(
-        "glm4v:Glm4vModel", "GLM-4.1V", ("glm4v",), "text and images"
+        "glm4v:Glm4vModel", "GLM-4.1V", ("glm4v",), "text, images and videos"
     ),
     "Glm4vMoeForConditionalGeneration": Architecture(
-        "glm4v:Glm4vModel", "GLM-4.5V and 4.6V", ("glm4v_moe",), "text and images"
+        "glm4v:Glm4vModel", "GLM-4.5V and 4.6V", ("glm4v_moe",), "text, images and videos"
     ),
     "GlmAsrForConditionalGeneration": Architecture(
         "glm_asr:GlmAsrModel", "GLM-ASR", ("glmasr",), "text and audio"
@@ -315,6 +320,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "OpenAIGPTLMHeadModel": Architecture("openai_gpt:OpenAiGptModel", "GPT", ("openai-gpt",)),
     "OrionForCausalLM": Architecture("orion:OrionModel", "Orion", ("orion",)),
+    "PaddleOCRVLForConditionalGeneration": Architecture(
+        "paddleocr_vl:PaddleOcrVlModel", "PaddleOCR-VL", ("paddleocr_vl",), "text and images"
+    ),
     "PersimmonForCausalLM": Architecture("persimmon:PersimmonModel", "Persimmon", ("persimmon",)),
     "Phi3ForCausalLM": Architecture("phi3:Phi3Model", "Phi-3 and Phi-4", ("phi3",)),
     "PhiForCausalLM": Architecture("phi:PhiModel", "Phi-1 and Phi-2", ("phi",)),
@@ -333,7 +341,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "qwen2_moe:Qwen2MoeModel", "Qwen2, experts", ("qwen2_moe",)
     ),
     "Qwen2VLForConditionalGeneration": Architecture(
-        "qwen2_vl:Qwen2VlModel", "Qwen2-VL", ("qwen2_vl",), "text and images"
+        "qwen2_vl:Qwen2VlModel", "Qwen2-VL", ("qwen2_vl",), "text, images and videos"
     ),
     "Qwen2_5OmniForConditionalGeneration": Architecture(
         "qwen2_5_omni:Qwen25OmniModel", "Qwen2.5-Omni, text", ("qwen2_5_omni",), "text and audio"
@@ -348,7 +356,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "text and audio",
     ),
     "Qwen2_5_VLForConditionalGeneration": Architecture(
-        "qwen2_vl:Qwen25VlModel", "Qwen2.5-VL", ("qwen2_5_vl",), "text and images"
+        "qwen2_vl:Qwen25VlModel", "Qwen2.5-VL", ("qwen2_5_vl",), "text, images and videos"
     ),
     "Qwen3ForCausalLM": Architecture("qwen3:Qwen3Model", "Qwen3", ("qwen3",)),
     "Qwen3MoeForCausalLM": Architecture(
@@ -358,10 +366,10 @@ ARCHITECTURES: dict[str, Architecture] = {
         "qwen3_next:Qwen3NextModel", "Qwen3-Next", ("qwen3_next",)
     ),
     "Qwen3VLForConditionalGeneration": Architecture(
-        "qwen3_vl:Qwen3VlModel", "Qwen3-VL", ("qwen3_vl",), "text and images"
+        "qwen3_vl:Qwen3VlModel", "Qwen3-VL", ("qwen3_vl",), "text, images and videos"
     ),
     "Qwen3VLMoeForConditionalGeneration": Architecture(
-        "qwen3_vl:Qwen3VlModel", "Qwen3-VL, experts", ("qwen3_vl_moe",), "text and images"
+        "qwen3_vl:Qwen3VlModel", "Qwen3-VL, experts", ("qwen3_vl_moe",), "text, images and videos"
     ),
     "Qwen3_5ForCausalLM": Architecture(
         "qwen3_next:Qwen3NextModel", "Qwen3.5 (text)", ("qwen3_5_text",)

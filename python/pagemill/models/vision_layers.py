@@ -12,6 +12,7 @@ from pagemill import ops
 from pagemill.layers import attention, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
+from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config, ModelConfigError
 from pagemill.models.config_keys import activation, as_list, epsilon, positive_int
 from pagemill.ops.concat import MAX_INPUTS as MAX_CONCAT
@@ -46,12 +47,15 @@ class VisionLayers:
             raise ModelConfigError(f"{heads} heads cannot share {self.hidden_size} features")
         self._shape = attention.AttentionShape(heads, heads, head_dim, scale=head_dim**-0.5)
 
-    def hidden(self, weights: Weights, x: Tensor, depths: Sequence[int]) -> Tensor:
+    def hidden(
+        self, weights: Weights, x: Tensor, depths: Sequence[int], rotary: Rotary | None = None
+    ) -> Tensor:
         """x [T, hidden] -> what is behind so many layers, for each depth side by side: [T,
-        len(depths) * hidden]. Depth 0 is x itself."""
+        len(depths) * hidden]. Depth 0 is x itself. Queries and keys rotate by `rotary` if there is
+        one."""
         states = [x]
         for layer in range(max(depths)):
-            states.append(self._layer(weights, f"encoder.layers.{layer}", states[-1]))
+            states.append(self._layer(weights, f"encoder.layers.{layer}", states[-1], rotary))
         selected = [states[depth] for depth in depths]
         return selected[0] if len(selected) == 1 else ops.concat(*selected)
 
@@ -62,11 +66,13 @@ class VisionLayers:
                 weights.claim(f"encoder.layers.{layer}.{module}.weight")
                 weights.claim(f"encoder.layers.{layer}.{module}.bias")
 
-    def _layer(self, weights: Weights, prefix: str, x: Tensor) -> Tensor:
+    def _layer(self, weights: Weights, prefix: str, x: Tensor, rotary: Rotary | None) -> Tensor:
         inner, hidden = f"{prefix}.self_attn", self.hidden_size
         y = norm.layer_norm(weights, f"{prefix}.layer_norm1", x, self.eps)
         names = (f"{inner}.q_proj", f"{inner}.k_proj", f"{inner}.v_proj")
         q, k, v = attention.project_qkv(weights, names, y, self._shape, bias=True)
+        if rotary is not None:
+            q, k = rotary(q, k)
         y = attention.attend_both_ways(q, k, v, self._shape)
         x = ops.add(x, linear(weights, f"{inner}.out_proj", y, (hidden,), bias=True))
         y = norm.layer_norm(weights, f"{prefix}.layer_norm2", x, self.eps)

@@ -117,6 +117,27 @@ def test_adapters_of_requests_that_wait_and_run() -> None:
     assert labels() == {"max_lora": "8", "waiting": "", "running": ""}
 
 
+def test_each_engine_has_a_label() -> None:
+    metrics = RequestMetrics("m", 8192)
+    metrics.watch(lambda: (Stats(num_running=1), None, Stats(num_running=4)))
+    metrics.of_engine(2).finished("stop")
+    assert metrics.of_engine(2) is metrics.of_engine(2).of_engine(2)
+    metrics.of_engine(2).inter_token_latency.observe(0.5)
+    found: dict[tuple[str, str], float] = {}
+    for family in text_string_to_metric_families(metrics.render().decode()):
+        for sample in family.samples:
+            if sample.labels.get("finished_reason", "stop") == "stop":
+                found[sample.name, sample.labels.get("engine", "")] = sample.value
+    running = "pagemill:num_requests_running"
+    assert [found.get((running, engine)) for engine in "012"] == [1, None, 4]
+    success = "pagemill:request_success_total"
+    assert [found.get((success, engine)) for engine in "012"] == [0, None, 1]
+    assert found["pagemill:inter_token_latency_seconds_count", "2"] == 1
+    metrics = RequestMetrics("m", 8192)
+    metrics.watch(lambda: (None,))
+    assert running not in samples(metrics)
+
+
 def test_token_buckets() -> None:
     assert token_buckets(100) == (1, 2, 5, 10, 20, 50, 100)
     assert token_buckets(8192)[-1] == 5000

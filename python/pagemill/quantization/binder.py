@@ -187,15 +187,13 @@ class WeightBinder:
         if not self._tensors.has(whole):
             whole = f"{experts}.{module}"
         if self._tensors.has(whole):
-            location = _as_stack(self._tensors.locate(whole), shape)
+            location = self._tensors.locate(whole).as_stack(shape)
             self._check_unscaled(location)
             turned = (shape[0], shape[2], shape[1])
             if location.shape == turned != shape:
-                return self._tensors.turned_stack(
-                    _some(location, matrices), EVERY_ROW, rows, columns
-                )
+                return self._tensors.turned_stack(location.some(matrices), EVERY_ROW, rows, columns)
             self._check_shape(location, shape)
-            return self._tensors.stored_stack(_some(location, matrices), rows, columns)
+            return self._tensors.stored_stack(location.some(matrices), rows, columns)
         chosen = range(shape[0]) if matrices is None else matrices.indices
         stem, end = f"{experts}.", f".{module}"
         if self._is_divided(f"{experts}.{module}"):
@@ -233,10 +231,10 @@ class WeightBinder:
             experts, _, module = name.rpartition(".")
             return self.stack(experts, module, shape, matrices=matrices, rows=rows, columns=columns)
         stored = (shape[0], shape[2], stripe.count * shape[1])
-        location = _as_stack(self._tensors.locate(name), stored)
+        location = self._tensors.locate(name).as_stack(stored)
         self._check_unscaled(location)
         self._check_shape(location, stored)
-        return self._tensors.turned_stack(_some(location, matrices), stripe, rows, columns)
+        return self._tensors.turned_stack(location.some(matrices), stripe, rows, columns)
 
     def turned_vectors(
         self,
@@ -585,23 +583,3 @@ class WeightBinder:
                 f"{self._source.path}: {location.name} is {format_shape(location.shape)}, the"
                 f" configuration asks for {format_shape(shape)}"
             )
-
-
-def _some(location: TensorLocation, matrices: Part | None) -> TensorLocation:
-    """These matrices of a stack."""
-    if matrices is None or matrices.whole:
-        return location
-    skipped = matrices.begin * tensor_bytes(location.dtype, location.shape[1:])
-    return replace(
-        location,
-        name=f"{location.name}.matrices{matrices.begin}-{matrices.end}",
-        shape=(matrices.size, *location.shape[1:]),
-        offset=location.offset + skipped,
-    )
-
-
-def _as_stack(location: TensorLocation, shape: tuple[int, int, int]) -> TensorLocation:
-    """A tensor of matrices one below the other as the stack of `shape` that its bytes are."""
-    if location.shape == (shape[0] * shape[1], shape[2]):
-        return replace(location, shape=shape)
-    return location

@@ -42,15 +42,16 @@ def part_of(program: Program, stage: Stage) -> StagePart:
     """The part of `program`, before any rewrite, that `stage` runs.
 
     Raises:
-        ModelConfigError: the program has inputs besides the arrays of a step, or fewer places at
-            which it can be divided than there are stages.
+        ModelConfigError: the program takes media or embeddings, or has fewer places at which it can
+            be divided than there are stages.
     """
     if stage.count == 1:
         return StagePart(program)
-    if received := _received(program):
+    if _received(program):
         raise ModelConfigError(
-            f"--pipeline-parallel-size {stage.count}: the program reads {sorted(received)[0]!r},"
-            " and stages read hidden states alone; use --pipeline-parallel-size 1"
+            f"--pipeline-parallel-size {stage.count}: stages take no media and no embeddings as"
+            " prompts; use --language-model-only without --enable-prompt-embeds, or"
+            " --pipeline-parallel-size 1"
         )
     num_layers = sum(_is_layer(value.name) for value in program.values)
     parts: list[Program] = []

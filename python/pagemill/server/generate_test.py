@@ -84,6 +84,25 @@ def test_a_stream(mode: str) -> None:
     run(body)
 
 
+@pytest.mark.parametrize("max_tokens", [6, 2])
+def test_a_choice_says_which_weights_gave_its_tokens(max_tokens: int) -> None:
+    spans = [{"version": "", "start": 0, "end": 2}, {"version": "7", "start": 2, "end": 6}]
+
+    async def body(server: FakeServer) -> None:
+        request: dict[str, Any] = {"token_ids": [*b"abc"], "stream": False}
+        request["sampling_params"] = {"max_tokens": max_tokens, "n": 2, "seed": 1}
+        expected = [span for span in spans if span["start"] < max_tokens]
+        whole = await post(server, ROUTE, **request)
+        assert [choice["weight_versions"] for choice in whole["choices"]] == [expected] * 2
+        text = (await server.client.post(ROUTE, json={**request, "stream": True})).text
+        events = [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n")[:-2]]
+        ends = [c for e in events for c in e["choices"] if "weight_versions" in c]
+        assert [choice["weight_versions"] for choice in ends] == [expected] * 2
+        assert all(choice["finish_reason"] for choice in ends)
+
+    run(body, FakeOptions(weight_versions=((0, ""), (2, "7"))))
+
+
 def test_a_rendering_is_a_request() -> None:
     async def body(server: FakeServer) -> None:
         chat = {"messages": [USER], "max_completion_tokens": 5, "temperature": 0.5, "seed": 3}

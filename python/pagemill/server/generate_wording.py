@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from pagemill.render.assembly import ChoiceDelta
 from pagemill.server.errors import ApiError
 from pagemill.server.generation import Generation
 from pagemill.server.logprobs import LogprobFormatter
 from pagemill.server.pipeline import Pipeline
-from pagemill.server.protocol.generate import GenerateChoice, GenerateRequest, GenerateResponse
+from pagemill.server.protocol.generate import (
+    GenerateChoice,
+    GenerateRequest,
+    GenerateResponse,
+    WeightSpan,
+)
 from pagemill.server.respond import FoldedChoice
 from pagemill.server.sse import event, last_events, usage_events
 
@@ -37,6 +43,7 @@ class GenerateWording:
         self._head = GenerateResponse(
             request.request_id, pipeline.model.name, request.output_mode, []
         )
+        self._num_tokens: Counter[int] = Counter()
         self._encode = msgspec.json.Encoder().encode
 
     def whole(self, choices: Sequence[FoldedChoice]) -> GenerateResponse:
@@ -49,6 +56,7 @@ class GenerateWording:
                 self._formatter.chat(each.logprobs, self._num_logprobs) if each.logprobs else None,
                 each.finish_reason,
                 each.stop_reason,
+                self._weight_spans(each.index, len(each.token_ids)),
             )
             for each in choices
         ]
@@ -79,6 +87,10 @@ class GenerateWording:
             delta.finish_reason,
             delta.stop_reason,
         )
+        self._num_tokens[delta.index] += len(delta.token_ids)
+        if delta.finish_reason is not None:
+            num_tokens = self._num_tokens[delta.index]
+            choice.weight_versions = self._weight_spans(delta.index, num_tokens)
         self._head.choices = [choice]
         if self._continuous_usage:
             self._head.usage = self._generation.usage
@@ -94,6 +106,17 @@ class GenerateWording:
         if self._has_metrics:
             self._head.metrics = self._generation.timings
         return last_events(self._head, failure)
+
+    def _weight_spans(self, index: int, num_tokens: int) -> list[WeightSpan] | UnsetType:
+        versions = self._generation.weight_versions.get(index)
+        if not versions:
+            return UNSET
+        ends = [*(start for start, _ in versions[1:]), num_tokens]
+        return [
+            WeightSpan(version, start, min(end, num_tokens))
+            for (start, version), end in zip(versions, ends, strict=True)
+            if start < num_tokens  # tokens behind a stop string are not reported
+        ]
 
     @property
     def _num_logprobs(self) -> int:

@@ -68,6 +68,8 @@ class Generation:
         """Why the request ended early; what was generated before it is in the deltas."""
         self.kv_transfer_params: dict[str, str] = {}
         """Those of the first choice that ended with some."""
+        self.weight_versions: dict[int, Sequence[tuple[int, str]]] = {}
+        """Of choices that have ended; see `ChoiceOutput`."""
         self.outputs: OutputLog | None = None
         """What logs the outputs; None: they are not logged."""
         self.on_close: Callable[[], None] | None = None
@@ -193,6 +195,8 @@ class Generation:
         if output.error is not None:  # no reason that a client could read: it is a failure
             output = msgspec.structs.replace(output, finish_reason=None)
         self.kv_transfer_params = self.kv_transfer_params or output.kv_transfer_params
+        if output.weight_versions:
+            self.weight_versions[output.index] = output.weight_versions
         delta = choice.assembler.push(output)
         delta.prompt_logprobs = output.prompt_logprobs
         self._completion_tokens += len(delta.token_ids)

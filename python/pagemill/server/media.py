@@ -204,14 +204,17 @@ class MediaReader:
         place: Place,
         fetch: Callable[[str], bytes] | None = None,
         kept: KeptMedia | None = None,
+        unread: Mapping[MediaKind, str] | None = None,
     ) -> None:
         """Joins the limits, what reads files of each kind, and what places media in prompts.
-        `fetch`, for tests, is in place of `MediaFetcher.fetch`; `kept` None: nothing is kept."""
+        `fetch`, for tests, is in place of `MediaFetcher.fetch`; `kept` None: nothing is kept;
+        `unread`: why files of other kinds, which the model takes, cannot be read."""
         from pagemill.render.media.fetch import MediaFetcher
 
         self.kinds: Sequence[MediaKind] = tuple(kind for kind in files if config.max_items(kind))
         self._most = {kind: config.max_items(kind) for kind in files}
         self._files = files
+        self._unread = unread or {}
         self._fetch = {
             kind: fetch
             or MediaFetcher(
@@ -304,7 +307,7 @@ class MediaReader:
     def _check_numbers(self, sent: Sequence[SentMedia]) -> None:
         for media in sent:
             if media.kind not in self._files:
-                raise _wrong_kind(media, self._taken())
+                raise _wrong_kind(media, self._unread.get(media.kind) or self._taken())
         for kind, most in self._most.items():
             number = sum(media.kind == kind for media in sent)
             if number > most:
@@ -399,17 +402,20 @@ def open_media(
     Raises:
         ConfigError: the processor has no such settings (`mm_processor_kwargs`).
     """
-    try:
-        files: dict[MediaKind, MediaFiles] = {
-            kind: open_files(kind, config, folder, max_tokens) for kind in kinds
-        }
-    except MissingPackageError as error:
-        return NoMedia(f"on this server {error.message}")
-    except RenderError as error:
-        if config.mm_processor_kwargs:
-            raise ConfigError(f"--mm-processor-kwargs: {error.message}") from error
-        return NoMedia(f"how this model's media are prepared is not known: {error.message}")
-    return MediaReader(config, files, place, kept=kept)
+    files: dict[MediaKind, MediaFiles] = {}
+    unread: dict[MediaKind, str] = {}
+    for kind in kinds:
+        try:
+            files[kind] = open_files(kind, config, folder, max_tokens)
+        except MissingPackageError as error:
+            unread[kind] = f"on this server {error.message}"
+        except RenderError as error:
+            if config.mm_processor_kwargs and not files:
+                raise ConfigError(f"--mm-processor-kwargs: {error.message}") from error
+            unread[kind] = f"how this model's media are prepared is not known: {error.message}"
+    if not files:
+        return NoMedia(next(iter(unread.values())))
+    return MediaReader(config, files, place, kept=kept, unread=unread)
 
 
 def _is_tiled(media: PreparedMedia) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from pagemill.ops.dtypes import tensor_bytes
+from pagemill.ops.shard import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +23,21 @@ class TensorLocation:
     def fits(self, shape: tuple[int, ...]) -> bool:
         """True if it has `shape`, without regard to dimensions of 1, which GGUF leaves out."""
         return [dim for dim in self.shape if dim != 1] == [dim for dim in shape if dim != 1]
+
+    def as_stack(self, shape: tuple[int, int, int]) -> TensorLocation:
+        """A tensor of matrices one below the other as the stack of `shape` that its bytes are;
+        another one as it is."""
+        if self.shape == (shape[0] * shape[1], shape[2]):
+            return replace(self, shape=shape)
+        return self
+
+    def some(self, matrices: Part | None) -> TensorLocation:
+        """These matrices of a stack, by default all."""
+        if matrices is None or matrices.whole:
+            return self
+        return replace(
+            self,
+            name=f"{self.name}.matrices{matrices.begin}-{matrices.end}",
+            shape=(matrices.size, *self.shape[1:]),
+            offset=self.offset + matrices.begin * tensor_bytes(self.dtype, self.shape[1:]),
+        )

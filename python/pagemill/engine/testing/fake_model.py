@@ -34,6 +34,7 @@ class FakeOptions:
     task: Task = Task.EMBED  # of a pooling model
     fail_at_position: int = -1  # a request that reaches this output position fails
     vocab_size: int = 256
+    weight_versions: tuple[tuple[int, str], ...] = ()  # of all requests
 
 
 def pooled_row(options: FakeOptions, tokens: Sequence[int]) -> np.ndarray:
@@ -73,6 +74,8 @@ def step(options: FakeOptions, request_id: int, state: FakeState) -> FakeOutput:
         _generate(options, state, sampling, output)
     if output.finish_reason is None and len(state.output) >= sampling.max_tokens:
         output.finish_reason = "length"
+    if output.finish_reason is not None:
+        output.weight_versions = list(options.weight_versions)
     sends_kv = state.request.kv_transfer_params.get("do_remote_decode") == "true"
     if output.finish_reason is not None and sends_kv:
         output.kv_transfer_params = {"do_remote_prefill": "true", "remote_engine_id": "fake"}

@@ -215,6 +215,8 @@ class Qwen2VlProcessor:
     """Images that a patch spans; all are the same one."""
     enlarges: bool = False
     """Whether an image that is narrower than a group is first made as wide as one."""
+    row_by_row: bool = False
+    """Whether patches are in rows, not in groups."""
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], max_tokens: int) -> Qwen2VlProcessor:
@@ -254,7 +256,7 @@ class Qwen2VlProcessor:
         height, width = fit_size(size, factor, bounds, enlarges=self.enlarges)
         pixels = self.colors(image.resize((width, height), self.resample))
         frames = np.broadcast_to(pixels, (self.frames, *pixels.shape))
-        return cut_patches(frames, self.patch, self.merge)
+        return cut_patches(frames, self.patch, 1 if self.row_by_row else self.merge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +315,14 @@ def _glm4v(settings: Mapping[str, Any], max_tokens: int) -> Qwen2VlProcessor:
     return replace(Qwen2VlProcessor.within(settings, max_tokens, *bounds), enlarges=True)
 
 
+def _paddleocr_vl(settings: Mapping[str, Any], max_tokens: int) -> Qwen2VlProcessor:
+    """As Qwen2-VL's, with other defaults and patches in rows."""
+    size = {"shortest_edge": 384 * 384, "longest_edge": 1536 * 1536}
+    settings = {"size": size, "temporal_patch_size": 1, **settings}
+    made = Qwen2VlProcessor.of(settings, max_tokens)
+    return replace(made, enlarges=True, row_by_row=True)
+
+
 def _siglip(settings: Mapping[str, Any], max_tokens: int) -> ClipProcessor:
     """Resizes to a `size`; nothing is cut."""
     defaults = {"size": {"height": 224, "width": 224}, "image_mean": HALF, "image_std": HALF}
@@ -331,6 +341,7 @@ _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "Llama4ImageProcessor": Llama4Processor.of,
     "LlavaNextImageProcessor": LlavaNextProcessor.of,
     "LlavaOnevisionImageProcessor": LlavaNextProcessor.onevision,
+    "PaddleOCRVLImageProcessor": _paddleocr_vl,
     "PixtralImageProcessor": PixtralProcessor.of,
     "Qwen2VLImageProcessor": Qwen2VlProcessor.of,
     "SiglipImageProcessor": _siglip,

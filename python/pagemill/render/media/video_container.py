@@ -24,8 +24,10 @@ from pagemill.render.media.video_bounds import VideoLimits
 FORMATS = "MP4, QuickTime, WebM, Matroska and AVI"
 # Others are not probed: some, such as playlists, name further files.
 _DECODERS = ("av1", "h264", "hevc", "libdav1d", "mpeg4", "vp8", "vp9")
-# Decoded to reach the frames that are wanted: half a minute on one core.
+# Decoded to reach the frames that are wanted: half a minute on one core. A small frame counts as
+# the least, since it takes time of its own.
 _MAX_DECODED_PIXELS = 2**34
+_LEAST_FRAME_PIXELS = 2**16
 _REORDERED_FRAMES = 16  # more than a frame that is shown earlier may come behind a key frame
 
 
@@ -59,35 +61,35 @@ class OpenVideo:
           RenderError: a frame has too many pixels, or too many have to be decoded.
         """
         unit = 1 / (self.rate * float(self._stream.time_base or 1))  # a frame, as times are counted
-        first = self._stream.start_time or 0
         decoded = self._decoded()
-        frame: VideoFrame | None = None
+        frame = next(decoded, None)
+        first = 0 if frame is None else _time_of(frame)
         for number in numbers:
             wanted = first + (number - 0.5) * unit
-            if self._leaps(wanted - _REORDERED_FRAMES * unit, frame):
+            if frame is not None and self._leaps(wanted - _REORDERED_FRAMES * unit, frame):
                 decoded = self._decoded()
-            while frame is None or _time_of(frame) < wanted:
                 frame = next(decoded, None)
-                if frame is None:
-                    return
+            while frame is not None and _time_of(frame) < wanted:
+                frame = next(decoded, None)
+            if frame is None:
+                return
             yield _image_of(frame)
 
-    def _leaps(self, wanted: float, frame: VideoFrame | None) -> bool:
-        """Whether it goes on from a key frame ahead of `frame`, at or before the time `wanted`."""
+    def _leaps(self, wanted: float, frame: VideoFrame) -> bool:
+        """Whether decoding continues from a key frame ahead of `frame`, at or before `wanted`."""
         index = self._stream.index_entries
         at = index.search_timestamp(int(wanted)) if len(index) else -1
-        if at < 0 or frame is None:
+        if at < 0:
             return False
-        time = index[at].timestamp
-        if time <= _time_of(frame):
+        if index[at].timestamp <= _time_of(frame):
             return False
-        self._container.seek(time, stream=self._stream)
+        self._container.seek(int(wanted), stream=self._stream)
         return True
 
     def _decoded(self) -> Iterator[VideoFrame]:
         for frame in self._container.decode(self._stream):
             self._limits.check_size(frame.width, frame.height)
-            self._decoded_pixels += frame.width * frame.height
+            self._decoded_pixels += max(frame.width * frame.height, _LEAST_FRAME_PIXELS)
             if self._decoded_pixels > _MAX_DECODED_PIXELS:
                 raise RenderError(
                     f"more than {_MAX_DECODED_PIXELS} pixels would be decoded to reach its frames;"

@@ -66,7 +66,7 @@ class VideoFiles:
     def read_opened(self, media: Any, /) -> PreparedMedia:
         """See `MediaFiles.read_opened`; frames, and how many there are in a second, or frames
         alone: uint8 [frames, height, width, 3], or a list of images of Pillow."""
-        given: Any = media if isinstance(media, tuple) else (media, SEQUENCE_RATE)
+        given = cast("Any", media) if isinstance(media, tuple) else (media, SEQUENCE_RATE)
         frames, rate = cast("tuple[np.ndarray | list[Image.Image], float]", given)
         if not rate > 0:
             raise RenderError(f"it has {rate:g} frames a second; there must be more than 0")

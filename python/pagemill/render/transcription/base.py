@@ -57,8 +57,8 @@ class LanguageProbe(NamedTuple):
 
 
 class SpeechCheckpoint(NamedTuple):
-    """What a family is opened with: its tokenizer, config.json, and folder, and what makes token ids
-    of a chat, as `Renderer.encode_chat` does."""
+    """What a family is opened with: its tokenizer, config.json, and folder; `encode_chat` makes
+    token ids of a chat, as `Renderer.encode_chat` does."""
 
     tokenizer: TextTokenizer
     config: Mapping[str, Any]

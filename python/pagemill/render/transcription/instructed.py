@@ -1,5 +1,5 @@
-"""Models that chat about audio: they transcribe it if the user's message says so. The prompt is what
-their chat template makes of that message.
+"""Models that chat about audio: they transcribe it if the user's message says so. The prompt is
+what their chat template makes of that message.
 """
 
 from __future__ import annotations

@@ -79,8 +79,18 @@ RULES = FieldRules(
 )
 
 
+class WeightSpan(msgspec.Struct):
+    """Tokens of a choice, from `start` up to `end`, that weights of this version gave; "": weights
+    without a version."""
+
+    version: str
+    start: int
+    end: int
+
+
 class GenerateChoice(msgspec.Struct):
-    """A choice, complete or a part of one. `text`: with `output_mode: "text"`."""
+    """A choice, complete or a part of one. `text`: with `output_mode: "text"`. `weight_versions`:
+    with the end of a choice, once the operator has named the weights."""
 
     index: int
     token_ids: list[int]
@@ -88,6 +98,7 @@ class GenerateChoice(msgspec.Struct):
     logprobs: ChoiceLogprobs | None = None
     finish_reason: str | None = None
     stop_reason: str | int | None = None
+    weight_versions: list[WeightSpan] | UnsetType = UNSET
 
 
 class GenerateResponse(msgspec.Struct):

@@ -1,0 +1,104 @@
+"""Files to pixels, and what is refused before it is decoded."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pagemill.render.errors import RenderError
+from pagemill.render.media.data_url import data_of
+from pagemill.render.media.decode import FORMATS, ImageLimits, decoded
+
+LIMITS = ImageLimits(max_bytes=2**20, max_pixels=10_000)
+
+
+def picture(width: int, height: int) -> Image.Image:
+    """Noise."""
+    values = np.random.default_rng(1).integers(0, 256, (height, width, 3), np.uint8)
+    return Image.fromarray(values)
+
+
+def file_of(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
+    """The file that holds `image`."""
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_formats(kind: str) -> None:
+    image = decoded(file_of(picture(20, 10), kind), LIMITS)
+    assert image.mode == "RGB" and image.size == (20, 10)
+
+
+def test_lossless_file_is_its_pixels() -> None:
+    image = picture(20, 10)
+    assert np.array_equal(decoded(file_of(image), LIMITS), image)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "I;16", "CMYK"])
+def test_other_modes_become_colors(mode: str) -> None:
+    kind = "JPEG" if mode == "CMYK" else "PNG"
+    image = Image.new(mode, (4, 4)) if mode == "I;16" else picture(4, 4).convert(mode)
+    assert decoded(file_of(image, kind), LIMITS).mode == "RGB"
+
+
+def test_what_is_transparent_is_white() -> None:
+    image = Image.new("RGBA", (2, 1), (10, 20, 30, 255))
+    image.putpixel((1, 0), (10, 20, 30, 0))
+    pixels = np.asarray(decoded(file_of(image), LIMITS))
+    assert pixels.tolist() == [[[10, 20, 30], [255, 255, 255]]]
+
+
+def test_what_is_transparent_may_have_another_color() -> None:
+    image = Image.new("RGBA", (1, 1), (10, 20, 30, 0))
+    pixels = np.asarray(decoded(file_of(image), LIMITS, (1, 2, 3)))
+    assert pixels.tolist() == [[[1, 2, 3]]]
+
+
+def test_rotated_photographs_are_upright() -> None:
+    image = picture(20, 10)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # orientation: turned by 90 degrees
+    assert decoded(file_of(image, "JPEG", exif=exif), LIMITS).size == (10, 20)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "cannot be decoded"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "cannot be decoded"),
+        (file_of(picture(50, 50))[:-2000], "cannot be decoded"),
+        (file_of(picture(4, 4), "TIFF"), "PNG, JPEG, WEBP, GIF"),
+        (file_of(picture(101, 100)), "101 x 100 pixels; at most 10000"),
+    ],
+)
+def test_files_that_are_refused(data: bytes, why: str) -> None:
+    with pytest.raises(RenderError, match=why):
+        decoded(data, LIMITS)
+
+
+def test_bomb_is_refused_before_it_is_decoded() -> None:
+    bomb = bytearray(file_of(Image.new("1", (8, 8))))
+    bomb[16:24] = (60_000).to_bytes(4, "big") * 2  # the header's width and height
+    with pytest.raises(RenderError):
+        decoded(bytes(bomb), LIMITS)
+
+
+def test_data_urls() -> None:
+    url = "data:image/png;base64," + base64.b64encode(b"abc").decode()
+    assert data_of(url, 3) == b"abc"
+    for bad, why in (
+        ("data:image/png,abc", "must be data:"),
+        ("data:image/png;base64", "must be data:"),
+        ("data:image/png;base64,a*b=", "does not hold base64"),
+        (url, "larger than 2 bytes"),
+        ("data:;base64," + "A" * 1000, "larger than 2 bytes"),
+    ):
+        with pytest.raises(RenderError, match=why):
+            data_of(bad, 2)

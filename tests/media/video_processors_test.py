@@ -1,0 +1,143 @@
+"""Frames as patches: sizes, grids and numbers are those of the processors of `transformers`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock, patch
+
+import numpy as np
+import pytest
+import torch
+from pagemill.render.errors import RenderError
+from pagemill.render.media import video_processors
+from pagemill.render.media.video_processors import VideoProcessor, open_video_processor
+from PIL import Image
+from transformers import video_processing_utils
+
+# They import torchvision, which is not installed and which resizing alone needs.
+assert video_processing_utils
+_STANDINS = {
+    f"torchvision{name}": MagicMock()
+    for name in ("", ".transforms", ".transforms.v2", ".transforms.v2.functional")
+}
+with patch.dict(sys.modules, _STANDINS):
+    MODULES: dict[str, Any] = {
+        kind: import_module(f"transformers.models.{family}.video_processing_{family}")
+        for kind, family in (
+            ("Glm4vVideoProcessor", "glm4v"),
+            ("Qwen2VLVideoProcessor", "qwen2_vl"),
+            ("Qwen3VLVideoProcessor", "qwen3_vl"),
+        )
+    }
+ROOMY = 10**6
+SETTINGS = {"patch_size": 4, "size": {"shortest_edge": 1024, "longest_edge": 8192}}
+
+
+def opened(folder: Path, kind: str, max_tokens: int = ROOMY, **settings: Any) -> VideoProcessor:
+    settings = {"video_processor_type": kind} | settings
+    (folder / "video_preprocessor_config.json").write_text(json.dumps(settings))
+    return open_video_processor(folder, max_tokens)
+
+
+def frames(count: int, width: int, height: int) -> list[Image.Image]:
+    """Noise."""
+    values = np.random.default_rng(1).integers(0, 256, (count, height, width, 3), np.uint8)
+    return list(map(Image.fromarray, values))
+
+
+@pytest.mark.parametrize("kind", sorted(MODULES))
+def test_sizes(kind: str, tmp_path: Path) -> None:
+    processor = opened(tmp_path, kind, **SETTINGS)
+    module = MODULES[kind]
+    random = np.random.default_rng(2)
+    for _ in range(25):
+        count = int(random.integers(2, 12))
+        width, height = (int(side) for side in random.integers(8, 120, 2))
+        bounds = {"factor": 8, "min_pixels": 1024, "max_pixels": 8192}
+        if kind != "Qwen2VLVideoProcessor":
+            bounds |= {"num_frames": count, "temporal_factor": 2}
+        expected = module.smart_resize(height=height, width=width, **bounds)
+        patches, grid = processor(frames(count, width, height), count)
+        assert grid == (-(-count // 2), expected[0] // 4, expected[1] // 4)
+        assert patches.shape == (np.prod(grid), 3 * 2 * 16)
+
+
+@pytest.mark.parametrize("kind", sorted(MODULES))
+def test_numbers(kind: str, tmp_path: Path) -> None:
+    """Of frames that need not be resized."""
+    processor, cls = opened(tmp_path, kind, **SETTINGS), getattr(MODULES[kind], kind)
+    images = frames(5, 40, 32)
+    patches, grid = processor(images, 5)
+    pixels = torch.tensor(np.stack([np.asarray(image) for image in images])).permute(0, 3, 1, 2)
+    mean, std = (torch.tensor(n).reshape(3, 1, 1) for n in (cls.image_mean, cls.image_std))
+    normalized = ((pixels / 255 - mean) / std)[None]
+    expected, *sizes = cls.patchify(SimpleNamespace(), normalized, 4, 2, 2)
+    assert list(grid) == sizes == [3, 8, 10]
+    np.testing.assert_allclose(patches, expected.numpy()[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", sorted(MODULES))
+def test_defaults(kind: str, tmp_path: Path) -> None:
+    processor, cls = opened(tmp_path, kind), getattr(MODULES[kind], kind)
+    assert {"shortest_edge": processor.least, "longest_edge": processor.most} == dict(cls.size)
+    assert (processor.patch, processor.merge, processor.frames) == (
+        cls.patch_size,
+        cls.merge_size,
+        cls.temporal_patch_size,
+    )
+    assert processor.resample == cls.resample
+
+
+@pytest.mark.parametrize("kind", sorted(MODULES))
+def test_frames_fit_a_step_and_a_prompt(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = frames(8, 200, 100)
+    settings = SETTINGS | {"size": {"shortest_edge": 1024, "longest_edge": 10**7}}
+    _, grid = opened(tmp_path, kind, **settings)(images, 8)
+    assert grid == (4, 24, 50)
+    _, grid = opened(tmp_path, kind, max_tokens=12, **settings)(images, 8)
+    assert grid[0] == 4 and 20 < grid[1] * grid[2] <= 12 * 4
+    monkeypatch.setattr(video_processors, "MAX_VIDEO_PIXELS", 8 * 2000)
+    _, grid = opened(tmp_path, kind, **settings)(images, 8)
+    assert grid[0] == 4 and 60 < grid[1] * grid[2] <= 2000 // 16
+
+
+def test_settings_of_images_are_those_of_older_videos(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"image_processor_type": "Qwen2VLImageProcessorFast"}
+    settings |= {"min_pixels": 64, "max_pixels": 256, "patch_size": 4}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
+    assert open_video_processor(tmp_path, ROOMY)(frames(2, 64, 64), 2)[1] == (1, 4, 4)
+    overridden = open_video_processor(tmp_path, ROOMY, {"max_pixels": 1024, "resample": 3})
+    assert overridden(frames(2, 64, 64), 2)[1] == (1, 8, 8)
+    own = {"video_processor_type": "Qwen3VLVideoProcessor", "patch_size": 8}
+    whole = {"video_processor": own}
+    (tmp_path / "processor_config.json").write_text(json.dumps(whole))
+    assert open_video_processor(tmp_path, ROOMY).patch == 8
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "why"),
+    [
+        ("Glm46VVideoProcessor", {}, "'Glm46VVideoProcessor'; known: Glm4v"),
+        ("Qwen2VLVideoProcessor", {"do_resize": False}, "do_resize must be true"),
+        ("Qwen2VLVideoProcessor", {"patch_size": 0}, "not a positive number"),
+        ("Qwen3VLVideoProcessor", {"size": {"longest_edge": "a"}}, "not a positive number"),
+    ],
+)
+def test_refused_settings(kind: str, settings: dict[str, Any], why: str, tmp_path: Path) -> None:
+    with pytest.raises(RenderError, match=why):
+        opened(tmp_path, kind, **settings)
+
+
+def test_refused_frames(tmp_path: Path) -> None:
+    processor = opened(tmp_path, "Qwen2VLVideoProcessor", **SETTINGS)
+    with pytest.raises(RenderError, match="no frames"):
+        processor([], 1)
+    with pytest.raises(RenderError, match="more than 200 times the shorter"):
+        processor(frames(2, 201, 1), 2)
