@@ -179,13 +179,13 @@ void BindEngineControl(nb::class_<EngineHolder>& engine) {
           nb::kw_only(), nb::arg("timeout_s") = 60.0, WithoutGil())
       .def(
           "update_weights",
-          [](EngineHolder& self, const engine::WeightSources& programs, double timeout_s,
-             bool over, const std::optional<std::string>& version) {
+          [](EngineHolder& self, const engine::WeightSources& programs, double timeout_s, bool over,
+             const std::optional<std::string>& version) {
             const auto where = over ? engine::NewWeights::kOver : engine::NewWeights::kBeside;
             ThrowIfError(self.engine().UpdateWeights(programs, timeout_s, where, version));
           },
-          nb::arg("programs"), nb::kw_only(), nb::arg("timeout_s") = 60.0,
-          nb::arg("over") = false, nb::arg("version") = nb::none(), WithoutGil())
+          nb::arg("programs"), nb::kw_only(), nb::arg("timeout_s") = 60.0, nb::arg("over") = false,
+          nb::arg("version") = nb::none(), WithoutGil())
       .def(
           "set_weight_version",
           [](EngineHolder& self, const std::string& version, double timeout_s) {

@@ -89,10 +89,10 @@ void BindInputs(nb::module_& m) {
              const std::optional<Features>& features, const std::optional<ItemPositions>& positions,
              int32_t row_tokens, const std::optional<Placement>& placement,
              const std::optional<Shares>& shares) {
-            new (self) MediaItem{
-                std::move(content_id), first_token, num_tokens,
-                features ? ToFeatures(*features, positions, row_tokens, placement, shares)
-                         : nullptr};
+            new (self)
+                MediaItem{std::move(content_id), first_token, num_tokens,
+                          features ? ToFeatures(*features, positions, row_tokens, placement, shares)
+                                   : nullptr};
           },
           nb::arg("content_id"), nb::arg("first_token"), nb::arg("num_tokens"),
           nb::arg("features") = nb::none(), nb::arg("positions") = nb::none(),

@@ -72,8 +72,8 @@ std::string MemoryPlacement(int32_t ranks) {
 
 std::vector<int32_t> CpuShare(int32_t index, int32_t count) {
   if (count < 1 || index < 0 || index >= count) {
-    ThrowIfError(InvalidArgument("share " + std::to_string(index) + " of " +
-                                 std::to_string(count) + " does not exist"));
+    ThrowIfError(InvalidArgument("share " + std::to_string(index) + " of " + std::to_string(count) +
+                                 " does not exist"));
   }
   return device::CpuShare(device::AllowedCpus(), index, count);
 }

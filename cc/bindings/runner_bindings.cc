@@ -245,8 +245,8 @@ LedRanks LeadRanks(NativeExecutor& native, const std::optional<StageParts>& stag
   LedRanks led = {.staged = nullptr, .leading = nullptr, .steps = &native};
   if (pipeline != nullptr) {
     if (!stage) ThrowIfError(InvalidArgument("rank 0 of a pipeline is a stage: it needs one"));
-    led.staged = std::make_unique<runner::StagedExecutor>(
-        &native, pipeline, bounds, StageOf(native.program(), *stage), cpus);
+    led.staged = std::make_unique<runner::StagedExecutor>(&native, pipeline, bounds,
+                                                          StageOf(native.program(), *stage), cpus);
     led.steps = led.staged.get();
   }
   if (tensor != nullptr) {
@@ -553,8 +553,8 @@ void BindRunner(nb::module_& m) {
           "__init__",
           [](RunnerHolder* self, nb::object executor, const RunnerLimits& limits,
              const NgramSizes& ngram_sizes, const SuffixOptions& suffix_options,
-             nb::object draft_executor, int32_t draft_vocab_size,
-             int32_t draft_states_width, int32_t draft_media_width, bool draft_grid_positions,
+             nb::object draft_executor, int32_t draft_vocab_size, int32_t draft_states_width,
+             int32_t draft_media_width, bool draft_grid_positions,
              std::vector<int32_t> draft_token_ids, nb::object encoder,
              const EncoderOptions& encoder_options, nb::object adapters,
              const std::optional<StageParts>& stage) {
@@ -582,9 +582,9 @@ void BindRunner(nb::module_& m) {
           },
           nb::arg("executor"), nb::arg("limits"), nb::kw_only(),
           nb::arg("ngram_sizes") = nb::none(), nb::arg("suffix_options") = nb::none(),
-          nb::arg("draft_executor") = nb::none(),
-          nb::arg("draft_vocab_size") = 0, nb::arg("draft_states_width") = 0,
-          nb::arg("draft_media_width") = 0, nb::arg("draft_grid_positions") = false,
+          nb::arg("draft_executor") = nb::none(), nb::arg("draft_vocab_size") = 0,
+          nb::arg("draft_states_width") = 0, nb::arg("draft_media_width") = 0,
+          nb::arg("draft_grid_positions") = false,
           nb::arg("draft_token_ids") = std::vector<int32_t>{}, nb::arg("encoder") = nb::none(),
           nb::arg("encoder_options") = nb::none(), nb::arg("adapters") = nb::none(),
           nb::arg("stage") = nb::none())

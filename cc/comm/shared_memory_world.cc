@@ -92,16 +92,21 @@ Status SharedMemoryWorld::WaitForAll(std::chrono::milliseconds limit) {
 }
 
 std::optional<int32_t> SharedMemoryWorld::FindGone() {
+  std::optional<int32_t> left;
   for (int32_t r = 0; r < num_ranks(); ++r) {
     const RankState& state = segment_->state(r);
     if (r == rank_ || state.joined.load(std::memory_order_acquire) == 0) continue;
-    if (state.left.load() != 0) return r;
+    if (state.left.load() != 0) {
+      if (!left) left = r;
+      continue;
+    }
     if (state.process_id == getpid()) continue;  // a thread of this process
     std::unique_ptr<ProcessWatch>& watch = watches_[static_cast<size_t>(r)];
     if (watch == nullptr) watch = std::make_unique<ProcessWatch>(state.process_id);
-    if (watch->HasEnded()) return r;
+    // Others may have left because of it.
+    if (watch->HasEnded() && state.left.load() == 0) return r;
   }
-  return std::nullopt;
+  return left;
 }
 
 void SharedMemoryWorld::CheckIntegrity() const {

@@ -286,6 +286,7 @@ TEST_F(EngineRestTest, AnOutputSaysWhichWeightsGaveEachToken) {
   EXPECT_EQ(versions_of(1), Versions()) << "the weights have no version";
 
   SubmitLong(2);
+  runner_.SetStepDelayMicros(5000);  // it lasts until the end of what follows
   const WeightSources sources = {{"model", "other"}};
   control_.FailNext(InvalidArgument("no"));
   EXPECT_FALSE(engine_->UpdateWeights(sources, kLong, NewWeights::kOver, "a").ok());
@@ -293,8 +294,10 @@ TEST_F(EngineRestTest, AnOutputSaysWhichWeightsGaveEachToken) {
   EXPECT_EQ(control_.where(), NewWeights::kOver);
   const uint64_t steps = engine_->stats().num_steps;
   while (engine_->stats().num_steps < steps + 5) std::this_thread::yield();
+  engine_->Pause(PauseMode::kKeep);
   ASSERT_TRUE(engine_->SetWeightVersion("c", kLong).ok());
   ASSERT_TRUE(engine_->SetWeightVersion("d", kLong).ok());
+  engine_->Resume();
   const Versions found = versions_of(2);
   ASSERT_GE(found.size(), 3u);
   EXPECT_EQ(found[0], std::pair(0, std::string()));

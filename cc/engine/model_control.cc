@@ -50,8 +50,7 @@ Status ModelControl::Wake(double timeout_s) {
   return loop_->RunAtRest(wake, RestTask::Needs::kNoTransfer, timeout_s);
 }
 
-Status ModelControl::UpdateWeights(const WeightSources& sources, double timeout_s,
-                                   NewWeights where,
+Status ModelControl::UpdateWeights(const WeightSources& sources, double timeout_s, NewWeights where,
                                    const std::optional<std::string>& version) {
   PAGEMILL_RETURN_IF_ERROR(CheckOffered());
   if (!weights_flag_.empty()) {

@@ -45,8 +45,9 @@ enum class NewWeights : uint8_t {
 //    what it was. Not OK: it sleeps, and may be woken again.
 // 3. UpdateWeights() checks all of `sources`, then makes the new weights ready, in the memory that
 //    `where` says, then calls `commit`, once, and if that is OK takes the new weights, from which
-//    point on it cannot fail. Not OK: nothing has changed, and the message names the first tensor
-//    that does not fit. A runner that sleeps goes on sleeping, and Wake() loads the new weights.
+//    point on only its device can fail. Not OK: nothing has changed, and the message names the
+//    first tensor that does not fit; or the device has failed, and the runner sleeps. A runner that
+//    sleeps goes on sleeping, and Wake() loads the new weights.
 //
 // Thread safety: all are called by the engine's thread, while no step is in flight.
 class RunnerControl {

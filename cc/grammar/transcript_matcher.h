@@ -23,12 +23,12 @@ namespace pagemill::grammar {
 struct TranscriptRules {
   static constexpr int32_t kNoTimestamps = -1;
 
-  int32_t vocab_size = 0;                       // columns of a row of logits
-  int32_t end = 0;                              // ends an output; those below it are text
-  std::vector<int32_t> suppressed = {};         // in no output
-  std::vector<int32_t> suppressed_first = {};   // no output begins with one
-  int32_t timestamp_begin = kNoTimestamps;      // that of 0 s; all from there on are timestamps
-  int32_t max_first_timestamp = 0;              // an output begins with one of at most so many steps
+  int32_t vocab_size = 0;                      // columns of a row of logits
+  int32_t end = 0;                             // ends an output; those below it are text
+  std::vector<int32_t> suppressed = {};        // in no output
+  std::vector<int32_t> suppressed_first = {};  // no output begins with one
+  int32_t timestamp_begin = kNoTimestamps;     // that of 0 s; all from there on are timestamps
+  int32_t max_first_timestamp = 0;             // an output begins with one of at most so many steps
 };
 
 // Makes the matchers of outputs that follow `rules`. Without timestamps only tokens are suppressed.

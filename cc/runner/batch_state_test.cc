@@ -63,8 +63,8 @@ StepPlan PlanWithCommonBlocks(int32_t second_block, int32_t computed) {
   return plan;
 }
 
-// An item of height x width tokens at first_token, all at a time. With `is_last` false it is a frame
-// in front of others of one video.
+// An item of height x width tokens at first_token, all at a time. With `is_last` false it is a
+// frame in front of others of one video.
 step::MediaItem GridItem(int32_t first_token, int32_t height, int32_t width, int32_t time = 0,
                          bool is_last = true) {
   auto features = std::make_shared<step::MediaFeatures>();

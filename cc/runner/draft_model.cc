@@ -56,7 +56,7 @@ StatusOr<std::unique_ptr<DraftModel>> DraftModel::Create(program::Executor* exec
   }
   if (options.media_width < 0 || (options.media_width > 0 && options.states_width == 0)) {
     return InvalidArgument("media_width is " + std::to_string(options.media_width) +
-                           ", it must be 0, or of a head more");
+                           ": it must be 0, or more with states_width above 0");
   }
   PAGEMILL_RETURN_IF_ERROR(CheckTokenIds(options, limits.vocab_size));
   return std::unique_ptr<DraftModel>(new DraftModel(executor, pool, clock, limits, options));
@@ -80,13 +80,11 @@ DraftModel::DraftModel(program::Executor* executor, device::ThreadPool* pool, co
     tables_.emplace_back(limits.kv_groups[g], limits);
   }
   if (options.states_width == 0) return;
-  states_.emplace(DraftStatesOptions{.width = options.states_width,
-                                     .type = options.input_type,
-                                     .num_slots = limits.max_num_seqs});
+  states_.emplace(DraftStatesOptions{
+      .width = options.states_width, .type = options.input_type, .num_slots = limits.max_num_seqs});
   if (options.media_width == 0) return;
-  media_.emplace(DraftMediaOptions{.width = options.media_width,
-                                   .type = options.input_type,
-                                   .num_slots = limits.max_num_seqs});
+  media_.emplace(DraftMediaOptions{
+      .width = options.media_width, .type = options.input_type, .num_slots = limits.max_num_seqs});
 }
 
 void DraftModel::Start(step::RequestIndex index, std::span<const int32_t> tokens) {
@@ -378,8 +376,7 @@ Status DraftModel::EnqueuePass() {
   std::vector<TensorView> inputs;
   if (states_) inputs.push_back(states_->view());
   if (media_) inputs.push_back(media_->embeddings());
-  const std::span<const int32_t> media_rows =
-      media_ ? media_->rows() : std::span<const int32_t>();
+  const std::span<const int32_t> media_rows = media_ ? media_->rows() : std::span<const int32_t>();
   const ops::StepBatch batch = {
       {.num_tokens = static_cast<int32_t>(token_ids_.size()),
        .num_requests = static_cast<int32_t>(seq_lens_.size()),

@@ -381,8 +381,7 @@ TEST_F(DraftModelTest, AHeadReadsMediaAndTheirPositions) {
   }
   features->next_position = 3;
   auto request = std::make_shared<step::Request>(*entry.start);
-  request->media = {
-      {.content_id = "a", .first_token = 4, .num_tokens = 6, .features = features}};
+  request->media = {{.content_id = "a", .first_token = 4, .num_tokens = 6, .features = features}};
   entry.start = request;
   drafts_->Start(index, text);
   const auto run = [&](const std::vector<int32_t>& tokens, const std::vector<int32_t>& media,
@@ -396,8 +395,10 @@ TEST_F(DraftModelTest, AHeadReadsMediaAndTheirPositions) {
     EXPECT_TRUE(drafts_->KeepMedia(plan, media, read).ok());
     std::vector<float> states(2 * tokens.size(), 1.0f);
     const TargetTokens of = {.index = index, .count = static_cast<int32_t>(tokens.size())};
-    EXPECT_TRUE(drafts_->FollowTarget({&of, 1}, TensorView::Dense(states.data(), DType::kF32,
-                                                                  {of.count, 2})).ok());
+    EXPECT_TRUE(
+        drafts_
+            ->FollowTarget({&of, 1}, TensorView::Dense(states.data(), DType::kF32, {of.count, 2}))
+            .ok());
     entry.num_computed_tokens += of.count;
     entry.start = nullptr;
     entry.new_block_ids.clear();
@@ -457,7 +458,7 @@ TEST_F(DraftModelTest, RefusesOptionsThatDoNotFitTheTarget) {
   EXPECT_EQ(why_not({.first_kv_group = 1, .num_tokens = 2, .states_width = -1}),
             "states_width is -1, it must be at least 0");
   EXPECT_EQ(why_not({.first_kv_group = 1, .num_tokens = 2, .media_width = 8}),
-            "media_width is 8, it must be 0, or of a head more");
+            "media_width is 8: it must be 0, or more with states_width above 0");
 }
 
 }  // namespace

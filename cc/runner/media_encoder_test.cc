@@ -441,8 +441,8 @@ TEST(MediaEncoder, TilesAreEncodedOneByOneAndPlacedRowByRow) {
     const auto rows =
         RowsOfTwoSteps({ItemOfTiles(3), ItemOfShares(11)}, {0, 1}, 6, &batch, media.get());
     const std::vector<float> end = {-7, kWidth};
-    const std::vector<MediaRow> expected = {{3, {0, 1}}, {4, {1, 2}}, {5, {2, 1}}, {6, {4, 1}},
-                                            {7, end},    {8, {3, 2}}, {9, {5, 2}}, {10, end},
+    const std::vector<MediaRow> expected = {{3, {0, 1}},  {4, {1, 2}}, {5, {2, 1}}, {6, {4, 1}},
+                                            {7, end},     {8, {3, 2}}, {9, {5, 2}}, {10, end},
                                             {11, {3, 1}}, {12, end}};
     EXPECT_TRUE(rows == expected) << max_items;
     EXPECT_EQ(encoder.num_steps, (6 + max_items - 1) / max_items);

@@ -257,9 +257,8 @@ Status ModelRunner::Enqueue(const step::StepPlan& plan, StepInFlight* step) {
   if (finder != Finder::kHost) batch.argmax_columns = limits().vocab_size;
   if (finder == Finder::kDraw) MakeDraws(plan, step);
   const bool has_masks = AddMasks(plan);
-  step->needs_host = executor_->pipelined()
-                         ? has_masks
-                         : finder == Finder::kHost || VerifiesDrafts(*step);
+  step->needs_host =
+      executor_->pipelined() ? has_masks : finder == Finder::kHost || VerifiesDrafts(*step);
   masks_wait_ = has_masks && MatchersWait();
   if (!masks_wait_) masks_.Fill();
   const Status status = executor_->Enqueue(batch);

@@ -1,4 +1,6 @@
 // Native runner and an executor of several steps in flight: what begins before what is over.
+#include "cc/runner/testing/steps_in_flight.h"
+
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -10,7 +12,6 @@
 #include "cc/ops/sample/row_adjustments.h"
 #include "cc/program/executor.h"
 #include "cc/runner/model_runner.h"
-#include "cc/runner/testing/steps_in_flight.h"
 #include "cc/sampling/testing/scripted_proposer.h"
 #include "cc/step/token_mask.h"
 #include "cc/step/token_matcher.h"

@@ -189,8 +189,10 @@ void Scheduler::ScheduleWaiting(step::StepPlan* plan) {
     const bool lacks_encoder = n == 0 && budget_->LacksEncoder(*request);
     const bool partly = match.num_tokens + n < request->num_tokens();
     request->num_scheduled_tokens = 0;
+    const bool stops = n == 0 && !lacks_encoder;
+    if (stops && options_.pipeline_stages == 1) return;
     lacks_blocks_ = !cache_->CanAllocate(request->blocks, &match, request->num_tokens(), promised);
-    if ((n == 0 && !lacks_encoder) || lacks_blocks_) return;
+    if (stops || lacks_blocks_) return;
     if (lacks_encoder) {
       if (!parking_->HasEncoderPlace()) return;
       Park(request, ParkReason::kEncoderBudget);

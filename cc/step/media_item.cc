@@ -28,7 +28,8 @@ Status CheckGrid(const MediaItem& item, const MediaFormat& format) {
     if (features.row_positions.empty() && features.token_positions.empty()) return OkStatus();
     return InvalidArgument("has positions, but this model takes none");
   }
-  const int64_t limit = int64_t{kMaxPositionsPerToken} * item.num_tokens;
+  const int64_t limit =
+      std::min(int64_t{kMaxPositionsPerToken} * item.num_tokens, int64_t{kMaxItemPositions});
   if (features.next_position >= 0 && features.next_position <= limit &&
       InGrid(features.row_positions, features.rows, features.rows) &&
       InGrid(features.token_positions, item.num_tokens, limit)) {

@@ -42,6 +42,7 @@ inline constexpr int32_t kRowEnd = -1;        // in MediaFeatures::placement
 inline constexpr size_t kMaxShares = 4;       // of a token, as bilinear interpolation has them
 // Positions that an item has at most for each token: frames of a video may be far apart in time.
 inline constexpr int32_t kMaxPositionsPerToken = 512;
+inline constexpr int32_t kMaxItemPositions = 1 << 19;  // of one item
 
 // What an encoder reads of a media item, such as the patches of an image.
 struct MediaFeatures {

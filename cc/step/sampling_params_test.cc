@@ -77,27 +77,12 @@ TEST(SamplingParams, RefusalNamesFieldAndValue) {
       {[](SamplingParams& p) { p.max_tokens = -7; }, "max_tokens", "-7"},
       {[](SamplingParams& p) { p.min_tokens = -1; }, "min_tokens", "-1"},
       {[](SamplingParams& p) { p.min_tokens = 17; }, "min_tokens", "17"},
-      {[](SamplingParams& p) {
-         p.logit_bias = {{-1, 0.0f}};
-       },
-       "logit_bias", "-1"},
-      {[](SamplingParams& p) {
-         p.logit_bias = {{kVocabSize, 0.0f}};
-       },
-       "logit_bias", "1000"},
-      {[](SamplingParams& p) {
-         p.logit_bias = {{5, 101.0f}};
-       },
-       "logit_bias", "101"},
-      {[](SamplingParams& p) {
-         p.logit_bias = {{5, kNan}};
-       },
-       "logit_bias", "nan"},
+      {[](SamplingParams& p) { p.logit_bias = {{-1, 0.0f}}; }, "logit_bias", "-1"},
+      {[](SamplingParams& p) { p.logit_bias = {{kVocabSize, 0.0f}}; }, "logit_bias", "1000"},
+      {[](SamplingParams& p) { p.logit_bias = {{5, 101.0f}}; }, "logit_bias", "101"},
+      {[](SamplingParams& p) { p.logit_bias = {{5, kNan}}; }, "logit_bias", "nan"},
       {[](SamplingParams& p) { p.eos_token_ids = {-2}; }, "eos_token_ids", "-2"},
-      {[](SamplingParams& p) {
-         p.stop_token_ids = {3, 1000};
-       },
-       "stop_token_ids", "1000"},
+      {[](SamplingParams& p) { p.stop_token_ids = {3, 1000}; }, "stop_token_ids", "1000"},
       {[](SamplingParams& p) { p.logprobs = -3; }, "logprobs", "-3"},
       {[](SamplingParams& p) { p.prompt_logprobs = 1001; }, "prompt_logprobs", "1001"},
       {[](SamplingParams& p) { p.logprob_token_ids = {1}; }, "logprobs", "-1"},

@@ -4,8 +4,11 @@ socket, with the engine in the server's process and not."""
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,9 +40,17 @@ class Trained:
         return response.json()
 
     def is_paused(self) -> bool:
+        return self._state().json()["is_paused"]
+
+    def wait_until_loaded(self) -> None:
+        """Another API process may answer clients before that of the operator's address does."""
+        while self._state().status_code == 503:
+            time.sleep(0.05)
+
+    def _state(self) -> httpx.Response:
         transport = httpx.HTTPTransport(uds=self.address)
         with httpx.Client(transport=transport, base_url="http://admin") as admin:
-            return admin.get("/is_paused").json()["is_paused"]
+            return admin.get("/is_paused")
 
 
 @contextlib.contextmanager
@@ -50,7 +61,9 @@ def trained(model: Path, folder: Path, *options: str) -> Iterator[Trained]:
         shared.mkdir()
         flags = [f"--admin-address={address}", f"--weight-transfer-dir={shared}", *options]
         with serve(str(model), folder, flags) as server:
-            yield Trained(server, address, shared)
+            found = Trained(server, address, shared)
+            found.wait_until_loaded()
+            yield found
             assert server.stop() == 0
 
 
@@ -90,6 +103,47 @@ def test_a_trainer_sends_half_of_the_weights(options: list[str], tmp_path: Path)
         assert answer(running.server) == before
         assert running.ask("update_weight_version", new_version="9") == {"status": "updated"}
         assert running.sender.weight_version == "9"
+
+
+def engine_process(running: Trained) -> int:
+    """The child of the server that has copies of what was sent."""
+    pid = running.server.process.pid
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    (engine,) = (
+        int(child)
+        for child in children
+        if any(
+            os.readlink(fd).startswith(str(running.folder))
+            for fd in Path(f"/proc/{child}/fd").iterdir()
+        )
+    )
+    return engine
+
+
+def version_when_ready(sender: WeightSender) -> str:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return sender.weight_version
+        except SendError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_an_engine_that_is_started_again_has_its_first_weights(tmp_path: Path) -> None:
+    one, two = saved(tmp_path / "one", 1), saved(tmp_path / "two", 2)
+    with trained(one, tmp_path, "--isolate-engine") as running:
+        before = answer(running.server)
+        running.sender.send(half(two).items(), weight_version="7")
+        assert answer(running.server) != before
+        running.ask("start_weight_update")
+        engine = engine_process(running)
+        os.kill(engine, signal.SIGKILL)
+        while Path(f"/proc/{engine}").exists():
+            time.sleep(0.01)
+        assert version_when_ready(running.sender) == ""
+        running.ask("finish_weight_update", status=409)
+        assert answer(running.server) == before
 
 
 def test_no_step_runs_between_files(tmp_path: Path) -> None:

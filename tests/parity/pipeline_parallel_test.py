@@ -284,6 +284,8 @@ def test_a_stage_that_dies_fails_requests_with_its_rank(llama: Path) -> None:
         assert loaded.core.workers is not None
         pid = loaded.core.workers.pids[1]
         os.kill(pid, signal.SIGKILL)
+        for worker in loaded.core.workers._processes:
+            worker.wait(60)  # rank 1 sees that it is gone, and leaves
         answers = {0: Answer()}
         submit(loaded, 0, PROMPTS[0])
         wait(loaded, answers)

@@ -4,7 +4,7 @@ not fit changes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,10 @@ from pagemill.config import ConfigError
 from pagemill.engine.outputs import EngineError
 from safetensors.torch import load_file, save_file
 
+from tests.parity.converted_checkpoints import FourBits, write_four_bits, write_hqq
+from tests.parity.gguf_files import write_gguf
 from tests.parity.small_engine import random_prompt
-from tests.parity.tiny_models import make
+from tests.parity.tiny_models import make, tiny_llama
 
 PROMPT = random_prompt(1, 70, 200)
 OPTIONS: dict[str, Any] = {
@@ -28,6 +30,7 @@ OPTIONS: dict[str, Any] = {
     "kv_cache_dtype": "f32",
     "skip_tokenizer_init": True,
 }
+SIZES = {"hidden_size": 96, "intermediate_size": 160, "num_attention_heads": 4}
 UP = "model.layers.1.mlp.up_proj.weight"
 
 
@@ -158,13 +161,49 @@ def test_what_does_not_fit_is_named_and_changes_nothing(
             llm.update_weights(one, tensors=changed.items())
 
 
-def test_ranks_and_gguf_files_take_no_tensors(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["tensor_parallel_size", "pipeline_parallel_size"])
+def test_ranks_take_no_tensors(option: str, tmp_path: Path) -> None:
     one = made("llama", tmp_path / "one", 1)
     with (
-        opened(one, tmp_path / "cache", tensor_parallel_size=2) as llm,
-        pytest.raises(EngineError, match="--tensor-parallel-size 1 can"),
+        opened(one, tmp_path / "cache", **{option: 2}) as llm,
+        pytest.raises(EngineError, match=f"--{option.replace('_', '-')} 1"),
     ):
         llm.update_weights(tensors=tensors_of(one).items())
+
+
+def gguf_file(directory: Path) -> Path:
+    write_gguf(tiny_llama(), "llama", directory / "model.gguf", "F32")
+    return directory / "model.gguf"
+
+
+def bitsandbytes(directory: Path) -> Path:
+    write_four_bits(tiny_llama(**SIZES), directory, FourBits())
+    return directory
+
+
+def hqq(directory: Path) -> Path:
+    write_hqq(tiny_llama(**SIZES), directory, 1)
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (gguf_file, "is a GGUF file, whose tensors have formats of its own"),
+        (bitsandbytes, r"is converted when it is loaded \(bitsandbytes\)"),
+        (hqq, r"is converted when it is loaded \(hqq\)"),
+    ],
+)
+def test_formats_of_their_own_take_no_tensors(
+    write: Callable[[Path], Path], words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "model").mkdir()
+    with opened(write(tmp_path / "model"), tmp_path / "cache") as llm:
+        before = tokens(llm)
+        norm = {"model.norm.weight": torch.zeros(96, dtype=torch.bfloat16)}
+        with pytest.raises(EngineError, match=words):
+            llm.update_weights(tensors=norm.items())
+        assert tokens(llm) == before
 
 
 def test_the_folder_must_exist(tmp_path: Path) -> None:

@@ -458,6 +458,7 @@ Status DeviceExecutor::UploadBeside(OtherWeights* weights) const {
 
 Status DeviceExecutor::LoadOver(OtherWeights* weights) const {
   Bound& b = *bound_;
+  if (!b.weights) return FailedPrecondition("the weights are not in memory");
   PAGEMILL_ASSIGN_OR_RETURN(
       weights->changes,
       WeightChanges::Make({b.program, b.files}, {weights->program, weights->files}, b.plan.kernels,

@@ -130,7 +130,8 @@ StatusOr<WeightChanges> WeightChanges::Make(const Source& loaded, const Source& 
                                             DeviceWeights* weights) {
   const WeightArena before(loaded.program, kernels.kernels, options.offload_bytes);
   const WeightArena arena(other.program, kernels.kernels, options.offload_bytes);
-  if (!std::ranges::equal(before.pieces(), arena.pieces(), SamePlace)) {
+  if (!std::ranges::equal(before.pieces(), arena.pieces(), SamePlace) ||
+      before.operands() != arena.operands() || before.parts() != arena.parts()) {
     return InvalidArgument(
         "weights that were one tensor are several, or the other way round; update all of them from "
         "a checkpoint");
@@ -141,8 +142,8 @@ StatusOr<WeightChanges> WeightChanges::Make(const Source& loaded, const Source& 
   WeightChanges changes(other, kernels, std::move(upload), weights);
   PAGEMILL_RETURN_IF_ERROR(CheckStoredWeights(other.program, arena.packed().stored_quantized(),
                                               changes.other_, *changes.pool_));
-  const std::vector<std::string> old_contents = ContentsOf(
-      loaded.program, before, Weights::Load(loaded.program, loaded.files));
+  const std::vector<std::string> old_contents =
+      ContentsOf(loaded.program, before, Weights::Load(loaded.program, loaded.files));
   const std::vector<std::string> contents = ContentsOf(other.program, arena, changes.other_);
   PieceReader reader(other.program, changes.other_, *changes.pool_);
   for (size_t i = 0; i < contents.size(); ++i) {
@@ -151,10 +152,8 @@ StatusOr<WeightChanges> WeightChanges::Make(const Source& loaded, const Source& 
     LazyMemory made;
     PAGEMILL_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, reader.Read(piece, &made));
     changes.made_.push_back(std::move(made));
-    changes.changes_.push_back({.piece = i,
-                                .on_host = piece.place.on_host,
-                                .offset = piece.place.offset,
-                                .bytes = bytes});
+    changes.changes_.push_back(
+        {.piece = i, .on_host = piece.place.on_host, .offset = piece.place.offset, .bytes = bytes});
   }
   return changes;
 }

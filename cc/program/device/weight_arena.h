@@ -57,6 +57,7 @@ class WeightArena {
   struct Operand {
     std::optional<size_t> piece;  // index; none: only its parts are read
     bool reordered = false;       // packed for its kernel (ops::WeightPacking), not row-major
+    friend bool operator==(const Operand&, const Operand&) = default;
   };
 
   // `kernels`: one per op. Ops are offloaded until their weights are at least `offload_bytes`, or

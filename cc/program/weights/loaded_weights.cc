@@ -26,8 +26,8 @@ StatusOr<std::unique_ptr<LoadedWeights>> LoadedWeights::OpenOther(Program progra
 Status LoadedWeights::Load(const Packing& packing, const PackedWeights* shared) {
   weights_ = Weights::Load(program_, files_);
   const PackCache* const cache = uses_cache_ ? packing.cache : nullptr;
-  StatusOr<PackedWeights> packed = PackedWeights::Make(
-      program_, packing.kernels, weights_, cache, *packing.pool, packing.placement, shared);
+  StatusOr<PackedWeights> packed = PackedWeights::Make(program_, packing.kernels, weights_, cache,
+                                                       *packing.pool, packing.placement, shared);
   if (!packed.ok()) {
     Unload();
     return packed.status();

@@ -303,8 +303,7 @@ StatusOr<PackedWeights> PackedWeights::Make(const Program& program,
   PAGEMILL_ASSIGN_OR_RETURN(const std::byte* base,
                             packed.MakeCopies(program, layout, weights, cache, pool, placement));
   packed.Index(program, layout, names, base, kernels.size());
-  PAGEMILL_RETURN_IF_ERROR(
-      CheckStoredWeights(program, layout.stored_quantized(), weights, pool));
+  PAGEMILL_RETURN_IF_ERROR(CheckStoredWeights(program, layout.stored_quantized(), weights, pool));
   if (!layout.copies().empty()) weights.DropPages();
   return packed;
 }
@@ -364,8 +363,7 @@ Status PackedWeights::PackBeside(const Program& program, const PackedLayout& lay
 
 StatusOr<PackedWeights> PackedWeights::MakeOver(const Program& program,
                                                 std::span<const ops::Kernel* const> kernels,
-                                                const Weights& weights,
-                                                const PackedWeights& loaded,
+                                                const Weights& weights, const PackedWeights& loaded,
                                                 device::ThreadPool& pool,
                                                 const device::MemoryPlacement& placement) {
   const PackedLayout layout(program, kernels);
@@ -379,9 +377,8 @@ StatusOr<PackedWeights> PackedWeights::MakeOver(const Program& program,
   PAGEMILL_RETURN_IF_ERROR(
       CheckStoredWeights(program, layout.stored_quantized(), weights, pool));
   if (loaded.mapped_) {  // read-only, and other processes may share it
-    PAGEMILL_ASSIGN_OR_RETURN(
-        packed.memory_,
-        LazyMemory::Allocate(layout.bytes().packed_bytes, "packed weights", placement));
+    PAGEMILL_ASSIGN_OR_RETURN(packed.memory_, LazyMemory::Allocate(layout.bytes().packed_bytes,
+                                                                   "packed weights", placement));
     CopyBytes(loaded.base(), packed.memory_.data(), layout.bytes().packed_bytes, pool);
   }
   const std::byte* const base = loaded.mapped_ ? packed.memory_.data() : loaded.base();

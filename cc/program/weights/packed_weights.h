@@ -123,7 +123,7 @@ class PackedWeights {
   };
 
   struct Pending {
-    int64_t offset;  // in `memory_`
+    int64_t offset;                    // in `memory_`
     std::span<const std::byte> bytes;  // in `beside_`
   };
 

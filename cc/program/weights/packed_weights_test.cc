@@ -166,7 +166,7 @@ StatusOr<PackedWeights> MakeOver(const Program& program,
 
 TEST(PackedWeights, OtherContentIsWrittenOverTheOldOnlyInTheEnd) {
   const std::vector<const ops::Kernel*> kernels = {&kPlain, &kPacksBoth, &kPacksSecond};
-  const PackCache cache(testing::TempDir() + "written-over");
+  const PackCache cache(::testing::TempDir() + "written-over");
   device::ThreadPool pool({.num_threads = 2});
   (void)MustPack(MustParse(), kernels, &cache);
   for (const PackCache* from : {static_cast<const PackCache*>(nullptr), &cache}) {
@@ -190,8 +190,8 @@ TEST(PackedWeights, OtherContentIsWrittenOverTheOldOnlyInTheEnd) {
 TEST(PackedWeights, WeightsThatSwapPlacesArePackedAgain) {
   const std::vector<const ops::Kernel*> kernels = {&kPlain, &kPacksBoth, &kPlain};
   PackedWeights loaded = MustPack(MustParse(), kernels);
-  const Program swapped = Changed("tied f32 2,3 0 0\nweight b f32 2,3 0 24",
-                                  "tied f32 2,3 0 24\nweight b f32 2,3 0 0");
+  const Program swapped =
+      Changed("tied f32 2,3 0 0\nweight b f32 2,3 0 24", "tied f32 2,3 0 24\nweight b f32 2,3 0 0");
   StatusOr<PackedWeights> made = MakeOver(swapped, kernels, loaded);
   ASSERT_TRUE(made.ok()) << made.status().ToString();
   device::ThreadPool pool({.num_threads = 1});

@@ -83,8 +83,7 @@ void CopyElements(std::span<const std::byte> source, int32_t element_bytes,
   }
 }
 
-StatusOr<Weights::Files> Weights::Open(const Program& program,
-                                       std::span<const MappedFile> mapped) {
+StatusOr<Weights::Files> Weights::Open(const Program& program, std::span<const MappedFile> mapped) {
   std::vector<MappedFile> files;
   std::vector<int64_t> sizes;  // of the program's files, with the constants
   for (const std::string& path : program.files()) {

@@ -64,7 +64,11 @@ Status DeviceControl::UpdateWeights(const engine::WeightSources& sources, NewWei
   }
   PAGEMILL_RETURN_IF_ERROR(commit());
   for (auto& [executor, weights] : updates) {
-    PAGEMILL_RETURN_IF_ERROR(executor->UseWeights(std::move(weights)));
+    const Status status = executor->UseWeights(std::move(weights));
+    if (status.ok()) continue;
+    Unload();  // the device has failed: Wake() loads what all programs have now
+    asleep_ = true;
+    return status;
   }
   return OkStatus();
 }

@@ -154,8 +154,7 @@ TEST(DeviceControl, WhatIsRefusedChangesNothing) {
   expect_refusal({{"model", TinyLlamaText({.vocab = 85})}}, OkStatus(), "f32[85,64]");
   expect_refusal({{"model", other}}, Unavailable("not now"), "not now");
   const auto others = *device.Allocate(device.CountMemory().free - 1000, "others");
-  const Status beside =
-      control.UpdateWeights({{"model", other}}, NewWeights::kBeside, kCommit);
+  const Status beside = control.UpdateWeights({{"model", other}}, NewWeights::kBeside, kCommit);
   EXPECT_NE(beside.message().find("no memory left"), std::string::npos) << beside.ToString();
   EXPECT_EQ(MustRun(*executor), before);
 }

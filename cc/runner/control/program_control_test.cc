@@ -173,8 +173,8 @@ TEST(ProgramControlTest, WhatIsWrittenOverAHostsWeightsIsNoGuests) {
   EXPECT_FALSE(guest->packed_weights().shares());
   EXPECT_EQ(MustRun(*host), of_two);
   EXPECT_EQ(MustRun(*guest), of_one);
-  ASSERT_TRUE(control.UpdateWeights({{"draft", two}, {"model", one}}, NewWeights::kOver, kCommit)
-                  .ok());
+  ASSERT_TRUE(
+      control.UpdateWeights({{"draft", two}, {"model", one}}, NewWeights::kOver, kCommit).ok());
   EXPECT_EQ(MustRun(*host), of_one);
   EXPECT_EQ(MustRun(*guest), of_two);
 }

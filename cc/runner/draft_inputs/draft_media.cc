@@ -59,8 +59,7 @@ TensorView DraftMedia::embeddings() {
 
 bool DraftMedia::Fits(const TensorView& embeddings, size_t rows) const {
   return embeddings.rank == 2 && embeddings.dtype == options_.type &&
-         embeddings.shape[1] == options_.width &&
-         embeddings.shape[0] >= static_cast<int64_t>(rows);
+         embeddings.shape[1] == options_.width && embeddings.shape[0] >= static_cast<int64_t>(rows);
 }
 
 }  // namespace pagemill::runner

@@ -73,8 +73,7 @@ Status PassOn(program::Executor* executor, comm::Group& group, const StepBounds&
   PAGEMILL_RETURN_IF_ERROR(Run(executor, step, stage, &output));
   PAGEMILL_ASSIGN_OR_RETURN(const std::vector<TensorView> values,
                             ValuesToSend(step, stage, output));
-  PAGEMILL_RETURN_IF_ERROR(
-      WriteStep({step.step, step.tables, values}, BoundsOfSent(bounds), sent));
+  PAGEMILL_RETURN_IF_ERROR(WriteStep({step.step, step.tables, values}, BoundsOfSent(bounds), sent));
   return Send(group, (group.rank() + 1) % group.num_ranks(), sent);
 }
 
@@ -104,8 +103,7 @@ Status StagedExecutor::Enqueue(const ops::StepBatch& batch) {
 }
 
 Status StagedExecutor::ReceiveOldest() {
-  PAGEMILL_RETURN_IF_ERROR(
-      Receive(*group_, /*from=*/group_->num_ranks() - 1, bounds_, &received_));
+  PAGEMILL_RETURN_IF_ERROR(Receive(*group_, /*from=*/group_->num_ranks() - 1, bounds_, &received_));
   --num_sent_;
   has_received_ = true;
   return OkStatus();

@@ -14,7 +14,8 @@
 // If the ranks of a stage divide its layers among themselves, each of them has a ring of its own
 // with the same steps: every rank of a stage has all values (LeadingExecutor over StagedExecutor).
 //
-// A rank that cannot run a step ends the group.
+// A rank in front of the last stage that cannot run a step ends the group; a failure of the last
+// stage is that of its step.
 //
 // Ownership: executor and group are the caller's and outlive the use. Thread safety: that of
 // Executor.
@@ -35,9 +36,9 @@ namespace pagemill::runner {
 
 // A stage's part of a step.
 struct Stage {
-  std::vector<int32_t> tables;         // of the step's block tables, those of its program
-  std::vector<std::string> receives;   // the program's inputs, from the stage before
-  std::vector<std::string> sends;      // the inputs of the next stage: outputs, or what it received
+  std::vector<int32_t> tables;        // of the step's block tables, those of its program
+  std::vector<std::string> receives;  // the program's inputs, from the stage before
+  std::vector<std::string> sends;     // the inputs of the next stage: outputs, or what it received
 };
 
 class StagedExecutor final : public program::Executor {

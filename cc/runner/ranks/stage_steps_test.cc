@@ -35,9 +35,8 @@ class FakeStage final : public program::Executor {
     tokens_ = batch.num_tokens;
     values_.clear();
     for (int64_t i = 0; i < int64_t{tokens_} * kWidth; ++i) {
-      const float before = batch.inputs.empty()
-                               ? static_cast<float>(batch.token_ids[i / kWidth])
-                               : batch.inputs[0].Data<const float>()[i];
+      const float before = batch.inputs.empty() ? static_cast<float>(batch.token_ids[i / kWidth])
+                                                : batch.inputs[0].Data<const float>()[i];
       values_.push_back(10 * before + static_cast<float>(number_));
     }
     num_inputs = batch.inputs.size();
@@ -229,8 +228,8 @@ TEST(StageStepsTest, StepsInFlightAreDroppedWhenRank0Ends) {
 TEST(StageStepsTest, RanksOfAStageHaveRingsOfTheirOwn) {
   std::vector<std::unique_ptr<FakeStage>> ranks;
   for (const int32_t number : {2, 2, 1, 1}) ranks.push_back(std::make_unique<FakeStage>(number));
-  const auto segment = *comm::SharedSegment::Create(
-      {.topology = {.pipeline = 2, .tensor = 2}, .slot_bytes = 4096});
+  const auto segment =
+      *comm::SharedSegment::Create({.topology = {.pipeline = 2, .tensor = 2}, .slot_bytes = 4096});
   const Stage first = {.tables = {0}, .receives = {}, .sends = {"hidden"}};
   const Stage last = {.tables = {0}, .receives = {"hidden"}, .sends = {}};
   std::vector<Status> ends(4);

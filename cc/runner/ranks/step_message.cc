@@ -172,9 +172,8 @@ Status CheckHeader(const MessageStep& header, const StepBounds& bounds) {
   PAGEMILL_RETURN_IF_ERROR(check(header.step.num_media_rows, "media rows", header.step.num_tokens));
   PAGEMILL_RETURN_IF_ERROR(check(header.step.num_text_rows, "text rows", header.step.num_tokens));
   for (const ops::KvArrays& table : header.tables) {
-    PAGEMILL_RETURN_IF_ERROR(
-        check(table.block_table_stride - table.recent_states, "blocks of a request",
-              bounds.num_blocks));
+    PAGEMILL_RETURN_IF_ERROR(check(table.block_table_stride - table.recent_states,
+                                   "blocks of a request", bounds.num_blocks));
   }
   return CheckInputs(header, bounds);
 }

@@ -61,7 +61,7 @@ int32_t TokenBudget::NumWithoutMedia(const RequestState& request) const {
   } else if (n == left && rows_ == 0 && request.samples()) {
     --n;  // all but the token after which a row would be needed
   }
-  if (n == left && completions_ == 0) return 0;
+  if (n == left && completions_ <= 0) return 0;
   return n < least ? 0 : n;
 }
 

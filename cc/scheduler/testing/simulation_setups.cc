@@ -100,8 +100,8 @@ void AddSteps(std::vector<Setup>* setups) {
       "DecodeAhead", [](Setup& s) { s.options.decode_ahead = true, s.max_steps_in_flight = 2; },
       setups);
   Add(
-      "PipelineStages",
-      [](Setup& s) { s.options.pipeline_stages = 3, s.max_steps_in_flight = 3; }, setups);
+      "PipelineStages", [](Setup& s) { s.options.pipeline_stages = 3, s.max_steps_in_flight = 3; },
+      setups);
   Add(
       "PipelineStagesInATightPool",
       [](Setup& s) {

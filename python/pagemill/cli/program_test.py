@@ -64,6 +64,7 @@ def test_each_command_has_help(
         (("serve", "--data-parallel-size-local", "2"), "behind `pagemill route`"),
         (("serve", "--data-parallel-size", "2", "--max-kv-events", "9"), "--max-kv-events needs"),
         (("serve", "--data-parallel-size", "2", "--uds", "/x/y"), "--uds needs one process"),
+        (("serve", "--data-parallel-size", "2", "--weight-transfer-dir", "/x"), "of a checkpoint"),
         (("plan", "--config", "/nonexistent.yaml"), "No such file"),
         (("chat", "--url", "ftp://x", "-q", "hi"), "not the URL of an HTTP server"),
         (("chat", "--url", "http://127.0.0.1:9", "-q", "hi"), "no server answers at 127.0.0.1:9"),

@@ -22,6 +22,9 @@ class MachineShare:
 
     index: int = 0
     count: int = 1
+    memory_bytes: int | None = None
+    """Its part of the host's memory that was available before any of them started; None: what is
+    available now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,12 @@ class ServeConfig:
             raise ConfigError(
                 "--max-kv-events needs --data-parallel-size 1: a router chooses servers by the"
                 " cache of their one engine"
+            )
+        if self.server.data_parallel_size > 1 and self.engine.model.weight_transfer_dir:
+            raise ConfigError(
+                "--weight-transfer-dir needs --data-parallel-size 1: an engine that is started"
+                " again would not have what was sent. Run one engine, or send /update_weights the"
+                " `path` of a checkpoint"
             )
 
 

@@ -150,8 +150,9 @@ class ServerConfig:
     engine_stuck_timeout: float = option(
         600.0,
         "An engine that has requests and makes no progress for so long is stuck: /health answers"
-        " 503, and with --isolate-engine the engine is killed and started again. Must exceed the"
-        " longest step, which on a small machine with a large model may take minutes.",
+        " 503 (of several engines, if all are; else it names those), and with --isolate-engine the"
+        " engine is killed and started again. Must exceed the longest step, which on a small"
+        " machine with a large model may take minutes.",
         unit="s",
         allowed=Range(1, 86400),
     )
@@ -168,7 +169,8 @@ class ServerConfig:
         "Engines, each in a process of its own as with --isolate-engine, with a KV cache and an"
         " equal share of the cores and of the memory, or with devices of its own: as many as it has"
         " ranks. A request goes to the engine that has the longest prefix of its prompt, or to the"
-        " least loaded one. For many requests that are small for the machine.",
+        " least loaded one, as do all prompts with media. For many requests that are small for the"
+        " machine.",
         unit="engines",
         allowed=Range(1, 64),
     )

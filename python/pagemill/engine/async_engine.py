@@ -100,8 +100,6 @@ class AsyncEngine:
         Raises:
             EngineError: the engine's refusal.
         """
-        if adapter and self.model.adapters_on_demand:
-            await self._client.call("require_adapter", name=adapter)
         params = dict(kv_transfer_params or {})
         requests = [
             EngineRequest(
@@ -148,6 +146,10 @@ class AsyncEngine:
     def engines(self) -> Sequence[EngineSnapshot | None]:
         """The statistics of each engine; see `EngineClient.engines`."""
         return self._client.engines()
+
+    def states(self) -> Sequence[str]:
+        """The state of each engine; see `EngineClient.states`."""
+        return self._client.states()
 
     async def call(self, operation: str, **arguments: Any) -> Any:
         """Runs a control operation of the engine; see `EngineClient.call`."""

@@ -26,6 +26,7 @@ from pagemill.observe.snapshot import EngineSnapshot
 OnOutputs = Callable[[Sequence[NativeOutput]], None]
 OnLost = Callable[[EngineError], None]
 OnStats = Callable[[], None]
+READY, RESTARTING = "ready", "restarting"
 
 
 def ignore_stats() -> None:
@@ -106,6 +107,11 @@ class EngineClient(Protocol):
 
     def engines(self) -> Sequence[EngineSnapshot | None]:
         """The statistics of each engine, by its number; None: it cannot be reached."""
+        ...
+
+    def states(self) -> Sequence[str]:
+        """Of each engine, by its number: "ready" if it gets requests, "restarting" if it cannot be
+        reached, "failed: ..." if it gets none because of that."""
         ...
 
     async def close(self) -> None:

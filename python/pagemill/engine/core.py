@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig, KvTierConfig, SpeculationConfig
 from pagemill.config.env import cache_folder
-from pagemill.config.memory import FixedCosts, KvBudget, available_memory_bytes, plan_kv_cache
+from pagemill.config.memory import FixedCosts, KvBudget, plan_kv_cache
 from pagemill.config.quantities import format_bytes
 from pagemill.engine.adapter_reader import AdapterReader
 from pagemill.engine.adapters import Adapters
 from pagemill.engine.devices import choose_device
 from pagemill.engine.encoder import EncoderSizes
-from pagemill.engine.executor_sizes import ExecutorSizes
+from pagemill.engine.executor_sizes import ExecutorSizes, host_memory_bytes
 from pagemill.engine.native import NativeBindings
 from pagemill.engine.ranks import RankDevice, RankStage, RankWorkers
 from pagemill.runner.build import BuiltModel
@@ -122,7 +122,7 @@ class EngineCore:
             config.cache,
             built.max_model_len,
             fixed,
-            available_memory_bytes() // config.share.count if device is None else device.free_bytes,
+            host_memory_bytes(config) if device is None else device.free_bytes,
             1 if device is None else config.scheduler.max_num_seqs,
         )
         _LOGGER.info(
@@ -214,7 +214,9 @@ class EngineCore:
             adapters = Adapters(reader, engine, store, config.lora, cache_dir)
             for name, path in config.lora.modules:
                 adapters.load_adapter(name, path)
-        bindings = NativeBindings(engine, _native, grammars, adapters, _front_tokens(built))
+        bindings = NativeBindings(
+            engine, _native, grammars, adapters, front_tokens=_front_tokens(built)
+        )
         held = config.scheduler.max_num_queued_reqs
         unfinished = config.scheduler.max_num_seqs + held
         item = encoder.max_item_tokens if encoder is not None and built.takes_media else 0

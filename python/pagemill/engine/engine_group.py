@@ -11,18 +11,31 @@ those of other clients.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
-from pagemill.engine.client import EngineClient, OnLost, OnOutputs, OnStats, ignore_stats
+from pagemill.engine.client import (
+    READY,
+    RESTARTING,
+    EngineClient,
+    OnLost,
+    OnOutputs,
+    OnStats,
+    ignore_stats,
+)
 from pagemill.engine.group_calls import (
+    Call,
     StandingCalls,
+    again,
     arguments_for,
+    changed_by,
+    do_again,
+    has_nothing_to_do,
+    is_needed,
     joined,
-    one_is_enough,
+    leave_out,
 )
 from pagemill.engine.messages import EngineRequest, ModelFacts
 from pagemill.engine.native import NativeOutput
@@ -33,6 +46,9 @@ from pagemill.observe.snapshot import EngineSnapshot, SummedSnapshot
 
 _LOGGER = logging.getLogger("pagemill.engine")
 _LOOK_EVERY_S = 0.05
+_FIRST_DELAY_S = 0.5
+_LONGEST_DELAY_S = 30.0
+T = TypeVar("T")
 
 
 class Router(Protocol):
@@ -56,12 +72,43 @@ class _Engine:
 
     index: int
     client: EngineClient
-    joined: bool = False
+    missed: dict[str, Call] | None = None
+    """Calls that failed, or have not been done, by what they change; None: after its start it does
+    all that stand."""
     own: int = 0
     others: int = 0
+    catching_up: asyncio.Task[None] | None = None
+
+    @property
+    def failed(self) -> str:
+        """An operation that it has to do before it gets requests; "": none is known."""
+        return next((operation for operation, _ in self.calls if is_needed(operation)), "")
+
+    @property
+    def joined(self) -> bool:
+        """Whether it gets requests."""
+        return self.missed is not None and not self.failed
+
+    @property
+    def calls(self) -> Collection[Call]:
+        """Those of `missed`."""
+        return self.missed.values() if self.missed else ()
+
+    @property
+    def state(self) -> str:
+        """See `EngineClient.states`."""
+        if self.failed:
+            return f"failed: {self.failed}"
+        return READY if self.joined else RESTARTING
 
     def refusal(self) -> EngineError | None:
         """That of any request at present; None: it takes some."""
+        if self.failed:
+            return EngineError(
+                "UNAVAILABLE",
+                f"Engine {self.index} gets no requests until {self.failed} succeeds; retry.",
+                retry_after_s=2,
+            )
         if not self.joined:
             return engine_gone()
         try:
@@ -103,15 +150,21 @@ class _LostOutput:
 class EngineGroup:
     """An `EngineClient` of several engines, each behind one of `clients`."""
 
-    def __init__(self, clients: Sequence[EngineClient], router: Router) -> None:
-        """`router` is for as many engines."""
+    def __init__(
+        self,
+        clients: Sequence[EngineClient],
+        router: Router,
+        lora_modules: Collection[str] = (),
+    ) -> None:
+        """`router` is for as many engines; `lora_modules` are the adapters that they load at their
+        start."""
         self._engines = [_Engine(index, client) for index, client in enumerate(clients)]
         self._router = router
         self._engine_of: dict[int, _Engine] = {}  # unfinished request -> engine
-        self._standing = StandingCalls()
+        self._standing = StandingCalls(lora_modules)
         self._on_outputs: OnOutputs | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._joining = asyncio.Lock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._changing = asyncio.Lock()
 
     @property
     def model(self) -> ModelFacts:
@@ -174,21 +227,52 @@ class EngineGroup:
         await engine.client.extend(request_id, chunk)
 
     async def call(self, operation: str, **arguments: Any) -> Any:
-        """By all engines that are there; `group_calls` says how. Those that are not there do it
-        when they are back, if its effect lasts.
+        """By all engines that are there; `group_calls` says how. If its effect lasts, those that
+        are not there do it when they are back, and those that fail get no requests until they have
+        done it; the operation goes on if the caller is cancelled.
 
         Raises:
             EngineError: one of them failed; the others have done it.
         """
-        if not self._standing.lasts(operation):
-            return await self._call(operation, arguments)
-        async with self._joining:  # an engine that joins meanwhile would miss it
-            answer = await self._call(operation, arguments)
-            self._standing.note(operation, arguments)
-        return answer
-
-    async def _call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        changed = changed_by(operation, arguments)
+        if changed is not None:
+            return await asyncio.shield(self._begin(self._change(changed, operation, arguments)))
         called = [engine for engine in self._engines if engine.joined]
+        good, errors = await self._ask(called, operation, arguments)
+        return await _answer(operation, arguments, good, errors)
+
+    async def _change(self, changed: str, operation: str, arguments: Mapping[str, Any]) -> Any:
+        async with self._changing:  # an engine that catches up meanwhile would miss it
+            called = [engine for engine in self._engines if engine.missed is not None]
+            sent = arguments
+            if any(changed in (engine.missed or ()) for engine in called):
+                sent = again(operation, arguments)  # completes one that some have done
+            good, errors = await self._ask(called, operation, sent)
+            if good:
+                self._standing.note(operation, arguments)
+                for engine in called:
+                    if engine.missed is None:  # it has ended meanwhile
+                        continue
+                    engine.missed.pop(changed, None)
+                    error = errors.get(engine.index)
+                    if error is not None and not has_nothing_to_do(operation, error):
+                        engine.missed[changed] = operation, arguments
+                        await self._fall_behind(engine, operation, arguments, error)
+        return await _answer(operation, arguments, good, errors)
+
+    async def _fall_behind(
+        self, engine: _Engine, operation: str, arguments: Mapping[str, Any], error: BaseException
+    ) -> None:
+        """`engine` has failed what others have done."""
+        _log_failure(engine, operation, error)
+        await leave_out(engine.client, operation, arguments)
+        if not engine.joined:
+            self._catch_up(engine)
+
+    async def _ask(
+        self, called: Sequence[_Engine], operation: str, arguments: Mapping[str, Any]
+    ) -> tuple[dict[int, Any], dict[int, BaseException]]:
+        """Answers and errors by the numbers of the engines; none of those that end meanwhile."""
         answers = await asyncio.gather(
             *(
                 engine.client.call(operation, **arguments_for(operation, arguments, engine.index))
@@ -197,17 +281,13 @@ class EngineGroup:
             return_exceptions=True,
         )
         good: dict[int, Any] = {}
-        errors: list[BaseException] = []
+        errors: dict[int, BaseException] = {}
         for engine, answer in zip(called, answers, strict=True):
             if not isinstance(answer, BaseException):
                 good[engine.index] = answer
-            elif engine.joined:  # else it has ended meanwhile
-                errors.append(answer)
-        if errors and not (good and one_is_enough(operation, errors)):
-            raise errors[0]
-        if not good:
-            raise engine_gone()
-        return await asyncio.to_thread(joined, operation, arguments, good)
+            elif engine.missed is not None:  # else it has ended meanwhile
+                errors[engine.index] = answer
+        return good, errors
 
     def stats(self) -> EngineSnapshot:
         """The sum over the engines that are there, or the last values of all."""
@@ -218,13 +298,17 @@ class EngineGroup:
         """See `EngineClient`."""
         return tuple(engine.client.stats() if engine.joined else None for engine in self._engines)
 
+    def states(self) -> Sequence[str]:
+        """See `EngineClient`."""
+        return tuple(engine.state for engine in self._engines)
+
     async def close(self) -> None:
         """See `EngineClient`."""
+        for engine in self._engines:
+            engine.missed = None
+            await engine.client.close()
         for task in self._tasks:
             task.cancel()
-        for engine in self._engines:
-            engine.joined = False
-            await engine.client.close()
 
     @property
     def _first(self) -> _Engine:
@@ -250,40 +334,57 @@ class EngineGroup:
             raise EngineError(
                 "INVALID_ARGUMENT", f"There are the engines 0 to {len(self._engines) - 1}."
             )
-        if not self._engines[index].joined:
-            raise engine_gone()
-        return self._engines[index]
+        engine = self._engines[index]
+        refusal = None if engine.joined else engine.refusal()
+        if refusal is not None:
+            raise refusal
+        return engine
 
     async def _start(self, engine: _Engine) -> None:
-        await engine.client.start(
-            lambda outputs: self._pass_on(engine, outputs),
-            lambda error: self._lose(engine, error),
-            lambda: self._on_stats(engine),
-        )
-        await self._join(engine)
+        try:
+            await engine.client.start(
+                lambda outputs: self._pass_on(engine, outputs),
+                lambda error: self._lose(engine, error),
+                lambda: self._on_stats(engine),
+            )
+        except EngineError as error:
+            _log_failure(engine, "start", error)
+            raise
+        await self._catch_up(engine)
 
-    async def _join(self, engine: _Engine) -> None:
-        """Lets `engine` do what it missed; then it gets requests."""
-        async with self._joining:
-            if engine.joined:
-                return  # it has ended twice
-            for operation, arguments in self._standing.all():
-                try:
-                    await engine.client.call(operation, **arguments)
-                except EngineError as error:
-                    if error.code == "NOT_FOUND":  # an adapter that it does not have anyway
-                        continue
-                    _LOGGER.error(
-                        "engine %d gets no requests: %s fails: %s", engine.index, operation, error
-                    )
-                    raise
-            engine.joined = engine.client.connected
+    def _catch_up(self, engine: _Engine) -> asyncio.Task[None]:
+        """Begins to let `engine` do what it missed, if that has not begun."""
+        if engine.catching_up is None or engine.catching_up.done():
+            engine.catching_up = self._begin(self._keep_catching_up(engine))
+        return engine.catching_up
 
-    async def _rejoin(self, engine: _Engine) -> None:
-        while not engine.client.connected:
-            await asyncio.sleep(_LOOK_EVERY_S)
-        with contextlib.suppress(EngineError):  # logged, or it has ended again
-            await self._join(engine)
+    async def _keep_catching_up(self, engine: _Engine) -> None:
+        delay_s = _FIRST_DELAY_S
+        while not engine.joined:
+            if not engine.client.connected:
+                delay_s = _FIRST_DELAY_S
+                await asyncio.sleep(_LOOK_EVERY_S)
+                continue
+            async with self._changing:
+                await self._do_missed(engine)
+            if engine.client.connected and not engine.joined:
+                await asyncio.sleep(delay_s)
+                delay_s = min(2 * delay_s, _LONGEST_DELAY_S)
+
+    async def _do_missed(self, engine: _Engine) -> None:
+        """Then it gets requests, unless one fails that it needs."""
+        calls = self._standing.by_change() if engine.missed is None else engine.missed
+        failed: dict[str, Call] = {}
+        for changed, (operation, arguments) in calls.items():
+            try:
+                await do_again(engine.client, operation, arguments)
+            except EngineError as error:
+                if not engine.client.connected:
+                    return  # it has ended again
+                _log_failure(engine, operation, error)
+                failed[changed] = operation, arguments
+        if engine.client.connected:
+            engine.missed = failed
 
     def _pass_on(self, engine: _Engine, outputs: Sequence[NativeOutput]) -> None:
         self._end(engine, [each.request_id for each in outputs if each.finish_reason is not None])
@@ -297,12 +398,12 @@ class EngineGroup:
         self._router.add_requests(engine.index, -ended)
 
     def _lose(self, engine: _Engine, error: EngineError) -> None:
-        engine.joined = False
+        engine.missed = None
         self._router.forget(engine.index)
         self._count_others(engine, 0)
         lost = [each for each, owner in self._engine_of.items() if owner is engine]
         self._end(engine, lost)
-        self._begin(self._rejoin(engine))
+        self._catch_up(engine)
         assert self._on_outputs is not None
         self._on_outputs(
             [_LostOutput(each, error.code, error.message, error.retry_after_s) for each in lost]
@@ -326,16 +427,39 @@ class EngineGroup:
             self._end(engine, request_ids)
             raise
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._on_done)
         return task
 
-    def _on_done(self, task: asyncio.Task[None]) -> None:
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # its caller may have left
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, EngineError):  # that is for the caller
+            _LOGGER.error("a task of several engines failed", exc_info=error)
+
+
+async def _answer(
+    operation: str,
+    arguments: Mapping[str, Any],
+    good: Mapping[int, Any],
+    errors: Mapping[int, BaseException],
+) -> Any:
+    """That of all engines: an error of one, if they should not differ."""
+    for error in errors.values():
+        if not (good and has_nothing_to_do(operation, error)):
+            raise error
+    if not good:
+        raise engine_gone()
+    return await asyncio.to_thread(joined, operation, arguments, good)
+
+
+def _log_failure(engine: _Engine, operation: str, error: BaseException) -> None:
+    level, then = logging.ERROR, "it gets no requests"
+    if not is_needed(operation):
+        level, then = logging.WARNING, "it lacks an adapter"
+    _LOGGER.log(level, "engine %d: %s fails, %s: %s", engine.index, operation, then, error)
 
 
 def _worst(refusals: Sequence[EngineError | None]) -> EngineError:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import tempfile
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,13 @@ import pytest
 from pagemill import _native
 from pagemill.engine.engine_group import EngineGroup
 from pagemill.engine.engine_server import EngineServer
-from pagemill.engine.group_calls import StandingCalls, arguments_for, joined, one_is_enough
+from pagemill.engine.group_calls import (
+    StandingCalls,
+    arguments_for,
+    changed_by,
+    has_nothing_to_do,
+    joined,
+)
 from pagemill.engine.messages import EngineRequest, ModelFacts
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.socket_client import SocketClient
@@ -21,21 +29,61 @@ from pagemill.engine.testing.client_listener import Listener, expected, request,
 from pagemill.engine.testing.fake_engine import FakeEngine, fake_bindings
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.engine.testing.fake_outputs import FAKE_CODEC
+from pagemill.engine.testing.fake_types import FakeStatusError
 
 MODEL = ModelFacts(names=("fake",), path="", max_model_len=256, vocab_size=256)
 LONG = 10**6  # tokens: more than a test waits for
 
 
 class CalledEngine(FakeEngine):
-    """A fake engine that takes weights."""
+    """A fake engine that takes weights and adapters, and has those of a folder."""
+
+    on_demand = True
 
     def __init__(self, options: FakeOptions | None = None) -> None:
         super().__init__(options)
         self.weights: list[str] = []
+        self.loaded: dict[str, str] = {}
+        self.broken: set[str] = set()
+        """What it cannot do: operations, and paths of adapters."""
+        self.goes_on = threading.Event()
+        """Weights are updated once it is set."""
+        self.goes_on.set()
 
     def update_weights(self, programs: Mapping[str, str]) -> None:
         """Keeps their name."""
+        self.goes_on.wait(20)
+        self._check("update_weights")
         self.weights.append(programs["model"])
+
+    def resume(self) -> None:
+        """Does nothing."""
+        self._check("resume")
+
+    def load_adapter(self, name: str, path: str, load_inplace: bool = False) -> str:
+        """Returns `path`."""
+        if name in self.loaded and not load_inplace:
+            raise FakeStatusError("INVALID_ARGUMENT", "is loaded already")
+        self._check(path)
+        self.loaded[name] = path
+        return path
+
+    def unload_adapter(self, name: str) -> None:
+        """Forgets it."""
+        if self.loaded.pop(name, None) is None:
+            raise FakeStatusError("NOT_FOUND", "does not exist")
+
+    def require_adapter(self, name: str) -> None:
+        """Has it from the folder."""
+        self.loaded.setdefault(name, "folder")
+
+    def id_of(self, name: str) -> int:
+        """Of those that are loaded."""
+        return [*self.loaded].index(name) + 1
+
+    def _check(self, what: str) -> None:
+        if what in self.broken:
+            raise FakeStatusError("INTERNAL", f"{what} is broken")
 
 
 @dataclass
@@ -51,7 +99,9 @@ class Served:
         """Puts an engine behind its socket."""
         path = self.folder / f"{index}"
         path.unlink(missing_ok=True)
-        server = EngineServer(fake_bindings(self.engines[index]), MODEL, FAKE_CODEC.schema)
+        engine = self.engines[index]
+        bindings = replace(fake_bindings(engine), adapters=engine)
+        server = EngineServer(bindings, MODEL, FAKE_CODEC.schema)
         await server.listen(str(path))
         self.servers.insert(index, server)
 
@@ -60,6 +110,12 @@ class Served:
         await self.servers.pop(index).close()
         self.engines[index].shutdown()
         self.engines[index] = CalledEngine()
+
+    async def restart(self, index: int, group: EngineGroup) -> CalledEngine:
+        """Kills an engine; the next one, which is not served yet."""
+        await self.kill(index)
+        await until(lambda: group.engines()[index] is None)
+        return self.engines[index]
 
     async def group(self) -> tuple[EngineGroup, Listener]:
         """A started client of all engines that are served."""
@@ -82,11 +138,9 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-def run(
-    folder: Path, body: Callable[[Served], Awaitable[None]], options: Sequence[FakeOptions] = ()
-) -> None:
+def run(body: Callable[[Served], Awaitable[None]], options: Sequence[FakeOptions] = ()) -> None:
     @contextlib.asynccontextmanager
-    async def served() -> AsyncGenerator[Served, None]:
+    async def served(folder: Path) -> AsyncGenerator[Served, None]:
         made = Served(folder, [CalledEngine(each) for each in options or (FakeOptions(),) * 2])
         try:
             yield made
@@ -99,7 +153,12 @@ def run(
                 engine.shutdown()
 
     async def main() -> None:
-        async with served() as made:
+        # pytest's own folders are too long for a socket's path
+        with tempfile.TemporaryDirectory() as folder:
+            await use(Path(folder))
+
+    async def use(folder: Path) -> None:
+        async with served(folder) as made:
             for index in range(2):
                 await made.serve(index)
             await body(made)
@@ -112,7 +171,7 @@ def blocks(first: int, request_id: int, max_tokens: int = 8) -> EngineRequest:
     return request(request_id, *range(first, first + 32), max_tokens=max_tokens)
 
 
-def test_load_spreads_and_outputs_are_those_of_one_engine(tmp_path: Path) -> None:
+def test_load_spreads_and_outputs_are_those_of_one_engine() -> None:
     async def body(served: Served) -> None:
         group, received = await served.group()
         engines = [await group.submit([request(i, i)]) for i in range(10)]
@@ -121,10 +180,10 @@ def test_load_spreads_and_outputs_are_those_of_one_engine(tmp_path: Path) -> Non
         assert served.submitted() == [5, 5]
         assert [engines.count(each) for each in (0, 1)] == [5, 5]
 
-    run(tmp_path, body)
+    run(body)
 
 
-def test_a_prompt_returns_to_the_engine_that_has_its_prefix(tmp_path: Path) -> None:
+def test_a_prompt_returns_to_the_engine_that_has_its_prefix() -> None:
     async def body(served: Served) -> None:
         group, received = await served.group()
         first = await group.submit([blocks(0, 1)])
@@ -138,20 +197,20 @@ def test_a_prompt_returns_to_the_engine_that_has_its_prefix(tmp_path: Path) -> N
         salted = request(20, *range(50, 82), cache_salt="other")
         assert await group.submit([salted]) == first
 
-    run(tmp_path, body)
+    run(body)
 
 
-def test_a_prefix_that_all_share_gathers_none(tmp_path: Path) -> None:
+def test_a_prefix_that_all_share_gathers_none() -> None:
     async def body(served: Served) -> None:
         group, _ = await served.group()
         for number in range(6):
             await group.submit([blocks(0, number, max_tokens=LONG)])
         assert served.submitted() == [3, 3]
 
-    run(tmp_path, body)
+    run(body)
 
 
-def test_a_pinned_request_runs_where_it_should(tmp_path: Path) -> None:
+def test_a_pinned_request_runs_where_it_should() -> None:
     async def body(served: Served) -> None:
         group, received = await served.group()
         for number in range(4):
@@ -165,10 +224,10 @@ def test_a_pinned_request_runs_where_it_should(tmp_path: Path) -> None:
             assert refused.value.code == "INVALID_ARGUMENT"
         await received.until(lambda: len(received.ends) == 5)
 
-    run(tmp_path, body)
+    run(body)
 
 
-def test_requests_of_other_clients_are_load(tmp_path: Path) -> None:
+def test_requests_of_other_clients_are_load() -> None:
     async def body(served: Served) -> None:
         other, _ = await served.group()
         for number in range(6):
@@ -177,10 +236,10 @@ def test_requests_of_other_clients_are_load(tmp_path: Path) -> None:
         for number in range(6):
             assert await group.submit([request(number, number, max_tokens=LONG)]) == 1
 
-    run(tmp_path, body)
+    run(body)
 
 
-def test_a_full_engine_is_passed_over(tmp_path: Path) -> None:
+def test_a_full_engine_is_passed_over() -> None:
     async def body(served: Served) -> None:
         group, _ = await served.group()
         for engine in served.engines:
@@ -200,10 +259,10 @@ def test_a_full_engine_is_passed_over(tmp_path: Path) -> None:
             await group.submit([request(9, 1)])
 
     small = FakeOptions(max_running=1, max_waiting=1, retry_after_s=9)
-    run(tmp_path, body, [small, small])
+    run(body, [small, small])
 
 
-def test_an_engine_that_ends_loses_its_own_requests(tmp_path: Path) -> None:
+def test_an_engine_that_ends_loses_its_own_requests() -> None:
     async def body(served: Served) -> None:
         group, received = await served.group()
         await group.submit([request(1, 1, max_tokens=LONG)], 0)
@@ -228,17 +287,16 @@ def test_an_engine_that_ends_loses_its_own_requests(tmp_path: Path) -> None:
         await received.until(lambda: 8 in received.ends)
         assert received.lost is None
 
-    run(tmp_path, body)
+    run(body)
 
 
-def test_calls_reach_all_engines_and_those_that_come_back(tmp_path: Path) -> None:
+def test_calls_reach_all_engines_and_those_that_come_back() -> None:
     async def body(served: Served) -> None:
         group, _ = await served.group()
         assert await group.call("reset_prefix_cache") is True
         await group.call("update_weights", programs={"model": "first"})
         assert [engine.weights for engine in served.engines] == [["first"]] * 2
-        await served.kill(1)
-        await until(lambda: group.engines()[1] is None)
+        await served.restart(1, group)
         await group.call("update_weights", programs={"model": "second"})
         await served.serve(1)
         await until(lambda: None not in group.engines())
@@ -246,27 +304,143 @@ def test_calls_reach_all_engines_and_those_that_come_back(tmp_path: Path) -> Non
         await group.submit([request(1, 1, max_tokens=LONG)], 1)
         assert await group.call("reset_prefix_cache") is False
 
-    run(tmp_path, body)
+    run(body)
 
 
-def test_an_engine_that_cannot_catch_up_gets_no_requests(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_an_engine_that_cannot_catch_up_gets_no_requests_until_it_can(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def body(served: Served) -> None:
         group, _ = await served.group()
         await group.call("update_weights", programs={"model": "new"})
-        await served.kill(0)
-        await until(lambda: group.engines()[0] is None)
-        served.engines[0].update_weights = None  # type: ignore[assignment]
+        engine = await served.restart(0, group)
+        assert group.states() == ("restarting", "ready")
+        engine.broken.add("update_weights")
         await served.serve(0)
-        await until(lambda: "engine 0 gets no requests: update_weights fails" in caplog.text)
+        await until(lambda: group.states() == ("failed: update_weights", "ready"))
+        assert "engine 0: update_weights fails, it gets no requests" in caplog.text
         for number in range(4):
             assert await group.submit([request(number, number)]) == 1
+        with pytest.raises(EngineError, match="until update_weights succeeds"):
+            await group.submit([request(4, 4)], 0)
+        engine.broken.clear()
+        await until(lambda: group.states() == ("ready", "ready"))
+        assert engine.weights == ["new"]
 
-    run(tmp_path, body)
+    run(body)
 
 
-def test_statistics_are_sums(tmp_path: Path) -> None:
+def test_an_engine_that_comes_back_has_the_adapters_of_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def body(served: Served) -> None:
+        group, _ = await served.group()
+        await group.call("load_adapter", name="sql", path="/new")
+        await group.call("load_adapter", name="gone", path="/gone")
+        engine = await served.restart(0, group)
+        engine.loaded = {"sql": "/at-start", "gone": "/at-start"}
+        engine.broken.add("/gone")
+        await served.serve(0)
+        await until(lambda: group.states() == ("ready", "ready"))
+        assert engine.loaded == {"sql": "/new"}
+        assert "engine 0: load_adapter fails, it lacks an adapter" in caplog.text
+        engine.broken.clear()
+        await group.call("load_adapter", name="gone", path="/gone")  # it is there on engine 1
+        assert [each.loaded for each in served.engines] == [{"sql": "/new", "gone": "/gone"}] * 2
+
+    run(body)
+
+
+def test_a_call_whose_caller_leaves_is_done_and_noted() -> None:
+    async def body(served: Served) -> None:
+        group, _ = await served.group()
+        for engine in served.engines:
+            engine.goes_on.clear()
+        leaving = asyncio.create_task(group.call("update_weights", programs={"model": "1"}))
+        await asyncio.sleep(0.05)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        next_one = asyncio.create_task(group.call("load_adapter", name="sql", path="/a"))
+        await asyncio.sleep(0.05)
+        assert not next_one.done()  # engines work
+        for engine in served.engines:
+            engine.goes_on.set()
+        await next_one
+        engine = await served.restart(0, group)
+        await served.serve(0)
+        await until(lambda: group.states() == ("ready", "ready"))
+        assert engine.weights == ["1"] and engine.loaded == {"sql": "/a"}
+
+    run(body)
+
+
+def test_an_engine_that_fails_what_another_has_done_gets_no_requests() -> None:
+    async def body(served: Served) -> None:
+        group, _ = await served.group()
+        failing = served.engines[1]
+        failing.broken |= {"update_weights", "resume"}
+        for operation, arguments in (
+            ("update_weights", {"programs": {"model": "1"}}),
+            ("resume", {}),
+        ):
+            with pytest.raises(EngineError, match=f"{operation} is broken"):
+                await group.call(operation, **arguments)
+        assert group.states() == ("ready", "failed: update_weights")
+        for number in range(4):
+            assert await group.submit([request(number, number)]) == 0
+        failing.broken.remove("update_weights")
+        await group.call("update_weights", programs={"model": "2"})  # the operator's next try
+        assert [engine.weights for engine in served.engines] == [["1", "2"], ["2"]]
+        assert group.states() == ("ready", "failed: resume")
+        failing.broken.clear()
+        await until(lambda: group.states() == ("ready", "ready"))
+        # The one that did it is not asked again, and a new one does it.
+        assert [engine.weights for engine in served.engines] == [["1", "2"], ["2"]]
+        await served.restart(1, group)
+        await served.serve(1)
+        await until(lambda: group.states() == ("ready", "ready"))
+        assert served.engines[1].weights == ["2"]
+
+    run(body)
+
+
+def test_an_adapter_that_one_engine_refuses_is_loaded_by_the_next_try() -> None:
+    async def body(served: Served) -> None:
+        group, _ = await served.group()
+        first, second = served.engines
+        first.loaded, second.loaded = {"sql": "/old"}, {"sql": "/old"}
+        second.broken.add("/new")
+        load = {"name": "sql", "path": "/new"}
+        with pytest.raises(EngineError, match="/new is broken"):
+            await group.call("load_adapter", **load, load_inplace=True)
+        assert (first.loaded, second.loaded) == ({"sql": "/new"}, {})  # and not the old one
+        assert group.states() == ("ready", "ready")
+        second.broken.clear()
+        assert await group.call("load_adapter", **load) == "/new"
+        assert first.loaded == second.loaded == {"sql": "/new"}
+        with pytest.raises(EngineError, match="loaded already"):
+            await group.call("load_adapter", **load)
+        second.loaded.clear()
+        await group.call("unload_adapter", name="sql")
+        assert first.loaded == second.loaded == {}
+        with pytest.raises(EngineError, match="does not exist"):
+            await group.call("unload_adapter", name="sql")
+
+    run(body)
+
+
+def test_only_the_engine_of_a_request_requires_its_adapter() -> None:
+    async def body(served: Served) -> None:
+        group, received = await served.group()
+        await group.submit([request(1, 1, adapter="late")], 1)
+        await received.until(lambda: 1 in received.ends)
+        assert [engine.loaded for engine in served.engines] == [{}, {"late": "folder"}]
+
+    run(body)
+
+
+def test_statistics_are_sums() -> None:
     async def body(served: Served) -> None:
         group, received = await served.group()
         await group.submit([request(1, 1, 2, 3)], 0)
@@ -276,10 +450,10 @@ def test_statistics_are_sums(tmp_path: Path) -> None:
         assert group.stats().prompt_tokens == 5
         assert [each and each.prompt_tokens for each in group.engines()] == [3, 2]
 
-    run(tmp_path, body)
+    run(body)
 
 
-def test_a_cancelled_submit_that_is_refused_is_no_load(tmp_path: Path) -> None:
+def test_a_cancelled_submit_that_is_refused_is_no_load() -> None:
     async def body(served: Served) -> None:
         group, received = await served.group()
         for number in range(6):
@@ -293,7 +467,7 @@ def test_a_cancelled_submit_that_is_refused_is_no_load(tmp_path: Path) -> None:
         assert sorted(engines) == [0, 0, 1, 1]
         await received.until(lambda: len(received.ends) == 4)
 
-    run(tmp_path, body)
+    run(body)
 
 
 def test_each_engine_writes_a_file_of_its_own(tmp_path: Path) -> None:
@@ -321,29 +495,48 @@ def test_answers_become_one() -> None:
     }
     assert joined("wait_paused", {}, {0: True, 1: False}) is False
     absent = EngineError("NOT_FOUND", "nothing is cached")
-    assert one_is_enough("save_session", [absent])
-    assert not one_is_enough("save_session", [absent, EngineError("INTERNAL", "disk full")])
-    assert not one_is_enough("unload_adapter", [absent])
+    assert has_nothing_to_do("save_session", absent)
+    assert not has_nothing_to_do("save_session", EngineError("INTERNAL", "disk full"))
+    assert has_nothing_to_do("unload_adapter", absent)
+    assert not has_nothing_to_do("load_adapter", absent)
+    listed = [{"name": "a", "rank": 1}], [{"name": "b", "rank": 2}, {"name": "a", "rank": 1}]
+    assert joined("adapters", {}, {0: listed[0], 1: listed[1]}) == [*listed[0], listed[1][0]]
     assert joined("load_adapter", {}, {0: "first", 1: "second"}) == "first"
 
 
 def test_standing_calls_are_what_a_new_engine_needs() -> None:
-    calls = StandingCalls()
+    calls = StandingCalls(lora_modules=["sql"])
     done = (
         ("pause", {"mode": "keep"}),
         ("load_adapter", {"name": "sql", "path": "/a"}),
-        ("update_weights", {"programs": {"model": "1"}}),
+        ("load_adapter", {"name": "other", "path": "/a"}),
+        ("update_weights", {"path": "/1", "weight_version": "1"}),
         ("load_adapter", {"name": "sql", "path": "/b"}),
-        ("reset_prefix_cache", {}),
         ("resume", {}),
         ("sleep", {}),
         ("unload_adapter", {"name": "sql"}),
+        ("unload_adapter", {"name": "other"}),
     )
     for operation, arguments in done:
         calls.note(operation, arguments)
-        assert calls.lasts(operation) == (operation != "reset_prefix_cache")
-    assert [operation for operation, _ in calls.all()] == [
-        *("update_weights", "sleep", "unload_adapter")
+    assert [operation for operation, _ in calls.by_change().values()] == [
+        *("update_weights", "update_weight_version", "sleep", "unload_adapter")
     ]
     calls.note("wake", {})
-    assert "sleep" not in dict(calls.all())
+    assert "sleep" not in calls.by_change()
+    calls.note("update_weight_version", {"new_version": "2"})
+    calls.note("update_weights", {"path": "/2", "weight_version": None})
+    assert [*calls.by_change().values()][1:] == [
+        ("update_weight_version", {"new_version": "2"}),
+        ("update_weights", {"path": "/2", "weight_version": None}),
+    ]
+    assert changed_by("reset_prefix_cache", {}) is None
+
+
+def test_names_that_are_loaded_and_unloaded_leave_nothing() -> None:
+    calls = StandingCalls()
+    for number in range(100):
+        name = f"adapter-{number}"
+        calls.note("load_adapter", {"name": name, "path": "/a"})
+        calls.note("unload_adapter", {"name": name})
+    assert not calls.by_change()

@@ -18,7 +18,7 @@ import logging
 import os
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -31,6 +31,7 @@ from pagemill.engine.messages import (
     Call,
     ClientMessage,
     EngineMessage,
+    EngineRequest,
     Error,
     Extend,
     Hello,
@@ -46,6 +47,7 @@ from pagemill.engine.messages import (
 )
 from pagemill.engine.native import NativeBindings, NativeClient
 from pagemill.engine.native_requests import (
+    adapters_on_demand,
     native_chunk,
     native_room,
     submit_all,
@@ -141,7 +143,7 @@ class _Connection(asyncio.Protocol):
         self._fd = -1
         self._writable = True
         self._calls: set[asyncio.Task[None]] = set()
-        self._not_submitted: set[int] = set()  # of those whose grammars are compiled
+        self._not_submitted: set[int] = set()  # of those that `_has_to_wait`
         self._room = Room(1)  # the last that was sent
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -224,7 +226,7 @@ class _Connection(asyncio.Protocol):
         if client is None:
             return
         match message:
-            case Submit(sequence, requests) if not any(r.grammar for r in requests):
+            case Submit(sequence, requests) if not self._has_to_wait(requests):
                 self._reply(sequence, lambda: submit_all(self._bindings, client, requests))
             case Abort(request_ids):
                 for request_id in request_ids:
@@ -234,6 +236,12 @@ class _Connection(asyncio.Protocol):
                 client.release(request_id)
             case Submit() | Extend() | Call():
                 self._start(message, client)
+
+    def _has_to_wait(self, requests: Sequence[EngineRequest]) -> bool:
+        """Whether something has to be made or read before they can be submitted."""
+        return bool(adapters_on_demand(self._bindings, requests)) or any(
+            request.grammar for request in requests
+        )
 
     def _reply(self, sequence: int, act: Callable[[], None]) -> None:
         try:
@@ -271,13 +279,15 @@ class _Connection(asyncio.Protocol):
         self._server.send_room()
 
     async def _submit(self, message: Submit, client: NativeClient) -> None:
-        """Compiles the grammars of requests, which takes time, and submits them."""
+        """Compiles grammars and loads adapters of requests, which takes time, and submits them."""
         grammars = [each.grammar for each in message.requests if each.grammar is not None]
         ids = {choice.id for request in message.requests for choice in request.choices}
         self._not_submitted |= ids
         try:
             for grammar in grammars:
                 await asyncio.to_thread(self._bindings.grammars.prepare, grammar)
+            for name in adapters_on_demand(self._bindings, message.requests):
+                await run_call(self._bindings, "require_adapter", {"name": name})
         except GrammarError as error:
             raise EngineError("INVALID_ARGUMENT", f"The grammar is refused: {error}") from error
         finally:

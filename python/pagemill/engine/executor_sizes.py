@@ -122,7 +122,7 @@ class ExecutorSizes:
         tiers = config.kv_tiers
         if self.device is None or not (tiers.host_bytes or plan.offloaded_bytes):
             return tiers.host_bytes
-        available = available_memory_bytes() // config.share.count
+        available = host_memory_bytes(config)
         ranks = config.executor.tensor_parallel_size
         weights = plan.offloaded_bytes
         check_offloading(config.cache, weights, "--cpu-offload-gb", available // ranks)
@@ -303,6 +303,12 @@ class ExecutorSizes:
             "max_draft_tokens": config.speculation.max_tokens,
             "state_checkpoints": config.cache.enable_prefix_caching,
         }
+
+
+def host_memory_bytes(config: EngineConfig) -> int:
+    """What an engine may take of the host's memory, before `memory_utilization`."""
+    share = config.share.memory_bytes
+    return available_memory_bytes() if share is None else share
 
 
 def _num_draft_rows(config: EngineConfig) -> int:

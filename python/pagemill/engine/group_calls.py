@@ -3,17 +3,21 @@ and which calls an engine that is started again has missed."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pagemill.engine.client import EngineClient
 from pagemill.engine.outputs import EngineError
 
 _Arguments = Mapping[str, Any]
+Call = tuple[str, _Arguments]
+"""An operation and its arguments."""
+_LASTING = frozenset({"update_weights", "update_weight_version"})
+_SWITCHES = {"pause": "pause", "resume": "pause", "sleep": "sleep", "wake": "sleep"}
 _ADAPTERS = frozenset({"load_adapter", "unload_adapter"})
-_LASTING = frozenset({"pause", "sleep", "update_weights"})
-_UNDOES = {"resume": "pause", "wake": "sleep"}
 
 
 def arguments_for(operation: str, arguments: _Arguments, engine: int) -> dict[str, Any]:
@@ -27,11 +31,13 @@ def arguments_for(operation: str, arguments: _Arguments, engine: int) -> dict[st
     return own
 
 
-def one_is_enough(operation: str, errors: Sequence[BaseException]) -> bool:
+def has_nothing_to_do(operation: str, error: BaseException) -> bool:
     """Whether what other engines have done is all there was to do: a prompt is in the cache of the
-    engine that ran it, and not in those of the engines with `errors`."""
-    return operation == "save_session" and all(
-        isinstance(error, EngineError) and error.code == "NOT_FOUND" for error in errors
+    engine that ran it, an adapter in those that loaded it, and not in an engine with `error`."""
+    return (
+        operation in ("save_session", "unload_adapter")
+        and isinstance(error, EngineError)
+        and error.code == "NOT_FOUND"
     )
 
 
@@ -46,6 +52,11 @@ def _first(answers: Sequence[Any]) -> Any:
     return answers[0]
 
 
+def _adapters(answers: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Of all: what requests bring in is where they run."""
+    return list({each["name"]: each for answer in answers for each in answer}.values())
+
+
 def _profile(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         **answers[0],
@@ -56,6 +67,7 @@ def _profile(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 _JOIN: Mapping[str, Callable[[Sequence[Any]], Any]] = {
+    "adapters": _adapters,
     "is_sleeping": all,
     "reset_prefix_cache": all,
     "stop_profile": _profile,
@@ -78,33 +90,75 @@ def _longest_session(path: str, tokens: Mapping[int, int]) -> int:
     return tokens[longest]
 
 
-class StandingCalls:
-    """The calls whose effect lasts, oldest first, for engines that join later.
+def changed_by(operation: str, arguments: _Arguments) -> str | None:
+    """What lastingly changes, so that an engine has to have done the last call of those with the
+    same one; None: nothing."""
+    if operation in _ADAPTERS:
+        return f"adapter {arguments['name']}"
+    return operation if operation in _LASTING else _SWITCHES.get(operation)
 
-    A later call for the same thing replaces an earlier one, and one that undoes it removes it.
+
+def is_needed(operation: str) -> bool:
+    """Whether an engine that has not done it gets no requests; else it lacks an adapter."""
+    return operation != "load_adapter"
+
+
+def again(operation: str, arguments: _Arguments) -> dict[str, Any]:
+    """The arguments with which engines that have done `operation` do it again."""
+    return {**arguments, "load_inplace": True} if operation == "load_adapter" else dict(arguments)
+
+
+async def do_again(client: EngineClient, operation: str, arguments: _Arguments) -> None:
+    """Calls `operation` of an engine that has missed it, or done it in another way.
+
+    Raises:
+        EngineError: it failed.
+    """
+    try:
+        await client.call(operation, **again(operation, arguments))
+    except EngineError as error:
+        if has_nothing_to_do(operation, error):
+            return
+        await leave_out(client, operation, arguments)
+        raise
+
+
+async def leave_out(client: EngineClient, operation: str, arguments: _Arguments) -> None:
+    """After `operation` has failed: an adapter that others have loaded is missing, so that its name
+    does not stand for an older one."""
+    if operation == "load_adapter":
+        with contextlib.suppress(EngineError):  # there was none
+            await client.call("unload_adapter", name=arguments["name"])
+
+
+class StandingCalls:
+    """The calls whose effect lasts, oldest first, for engines that are started again.
+
+    A later call that changes the same thing replaces an earlier one; one that restores what a
+    started engine has removes it.
     """
 
-    def __init__(self) -> None:
-        self._calls: dict[str, tuple[str, dict[str, Any]]] = {}
-
-    @staticmethod
-    def lasts(operation: str) -> bool:
-        """Whether an engine that joins later has to know of it."""
-        return operation in _LASTING or operation in _UNDOES or operation in _ADAPTERS
+    def __init__(self, lora_modules: Collection[str] = ()) -> None:
+        """`lora_modules`: names of the adapters that engines load at their start."""
+        self._lora_modules = frozenset(lora_modules)
+        self._calls: dict[str, Call] = {}
 
     def note(self, operation: str, arguments: _Arguments) -> None:
-        """Engines have done `operation`."""
-        if operation in _UNDOES:
-            self._calls.pop(_UNDOES[operation], None)
-        elif operation in _ADAPTERS:
-            self._set(f"adapter {arguments['name']}", operation, arguments)
-        elif operation in _LASTING:
-            self._set(operation, operation, arguments)
+        """Engines have done `operation`, which changes something."""
+        changed = changed_by(operation, arguments)
+        assert changed is not None
+        self._calls.pop(changed, None)
+        if not self._is_undone(operation, arguments):
+            self._calls[changed] = operation, dict(arguments)
+        version = arguments.get("weight_version")
+        if operation == "update_weights" and version is not None:
+            self.note("update_weight_version", {"new_version": version})
 
-    def all(self) -> Sequence[tuple[str, dict[str, Any]]]:
-        """Operations and their arguments, in the order in which to call them."""
-        return tuple(self._calls.values())
+    def by_change(self) -> dict[str, Call]:
+        """The calls, in the order in which to do them, by what they change (`changed_by`)."""
+        return dict(self._calls)
 
-    def _set(self, key: str, operation: str, arguments: _Arguments) -> None:
-        self._calls.pop(key, None)
-        self._calls[key] = operation, dict(arguments)
+    def _is_undone(self, operation: str, arguments: _Arguments) -> bool:
+        if operation == "unload_adapter":
+            return arguments["name"] not in self._lora_modules
+        return operation in ("resume", "wake")

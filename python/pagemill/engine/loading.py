@@ -102,7 +102,6 @@ def model_facts(loaded: LoadedModel) -> ModelFacts:
         max_item_tokens=loaded.core.max_item_tokens,
         embeds_width=built.embeds_width,
         adapters=adapters is not None,
-        adapters_on_demand=adapters is not None and adapters.on_demand,
     )
 
 

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from pagemill.engine.client import OnLost, OnOutputs, OnStats, ignore_stats
+from pagemill.engine.client import READY, RESTARTING, OnLost, OnOutputs, OnStats, ignore_stats
 from pagemill.engine.control_calls import run_call
 from pagemill.engine.messages import EngineRequest, ModelFacts
 from pagemill.engine.native import NativeBindings, NativeClient
 from pagemill.engine.native_requests import (
+    adapters_on_demand,
     native_chunk,
     native_room,
     submit_all,
@@ -52,8 +53,11 @@ class LocalClient:
         self._loop.add_reader(self._fd, self._on_readable)
 
     async def submit(self, requests: Sequence[EngineRequest], engine: int | None = None) -> int:
-        """Does not suspend."""
-        submit_all(self._bindings, self._opened(), requests)
+        """Suspends only for adapters that are loaded on demand."""
+        client = self._opened()
+        for name in adapters_on_demand(self._bindings, requests):
+            await run_call(self._bindings, "require_adapter", {"name": name})
+        submit_all(self._bindings, client, requests)
         return 0
 
     def room(self) -> int:
@@ -91,6 +95,10 @@ class LocalClient:
     def engines(self) -> Sequence[EngineSnapshot | None]:
         """See `EngineClient`."""
         return (self.stats(),)
+
+    def states(self) -> Sequence[str]:
+        """See `EngineClient`."""
+        return (READY if self.connected else RESTARTING,)
 
     async def close(self) -> None:
         """See `EngineClient`."""

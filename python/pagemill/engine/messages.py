@@ -115,8 +115,6 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Of the rows of embeddings that prompts may be; 0: they are token ids."""
     adapters: bool = False
     """Whether requests may name adapters; the engine knows which."""
-    adapters_on_demand: bool = False
-    """Whether the engine has to be asked for an adapter before a request names it."""
 
 
 class Hello(msgspec.Struct, array_like=True, tag=True, frozen=True):

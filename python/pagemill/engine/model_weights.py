@@ -31,12 +31,11 @@ from pagemill.runner.build import BuildOptions, BuiltModel, build
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.sent_files import Received, SentFiles
 from pagemill.weights.source import ModelSource
-from pagemill.weights.tensor_buckets import NamedTensors, buckets
+from pagemill.weights.tensor_buckets import NamedTensors, buckets, default_bucket_bytes
 
 PauseMode = Literal["abort", "wait", "keep"]
 
 MAX_VERSION_CHARS = 256
-_BUCKET_BYTES = 1 << 30
 _SHARED_MEMORY = Path("/dev/shm")
 
 
@@ -200,9 +199,10 @@ class ModelWeights:
         folder = _shared_memory() if self._files is None else self._files.folder
         if self._files is None:
             self._files = SentFiles(folder, self._sources.stored.stored_bytes)
+        bucket_bytes = default_bucket_bytes(self._sources.stored.stored_bytes)
         self.start_weight_update(timeout_s=timeout_s)
         try:
-            for bucket in buckets(tensors, _BUCKET_BYTES):
+            for bucket in buckets(tensors, bucket_bytes):
                 with tempfile.NamedTemporaryFile(dir=folder, suffix=".safetensors") as file:
                     bucket.write(file.file)
                     self.receive_weights(os.path.basename(file.name), timeout_s=timeout_s)

@@ -44,6 +44,13 @@ def submit_all(
         raise
 
 
+def adapters_on_demand(bindings: NativeBindings, requests: Sequence[EngineRequest]) -> set[str]:
+    """Adapters that have to be required (`require_adapter`) before `requests` are submitted."""
+    if bindings.adapters is None or not bindings.adapters.on_demand:
+        return set()
+    return {request.adapter for request in requests if request.adapter}
+
+
 def native_room(bindings: NativeBindings, client: NativeClient, max_unfinished: int) -> int:
     """`EngineClient.room` of an engine with at most `max_unfinished` requests."""
     try:

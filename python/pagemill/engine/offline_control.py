@@ -107,9 +107,10 @@ class OfflineControl:
                 name is read again. Old and new weights are in memory at once, unless the engine
                 sleeps: then `wake` loads the new ones.
             tensors: names, as in the checkpoint, and tensors of torch or arrays of numpy, such as
-                `model.state_dict().items()`; read once. They go through files of 1 GiB in
-                `weight_transfer_dir`, by default in /dev/shm, where they stay; beside the weights
-                there are changed ones of one file at a time.
+                `model.state_dict().items()`; read once. They go through files of 1 GiB, or
+                of 1/64 of a model of more than 64 GiB, in `weight_transfer_dir`, by default in
+                /dev/shm, where they stay; beside the weights there are changed ones of one file at
+                a time.
             weight_version: what the weights are called from now on.
 
         Raises:

@@ -179,16 +179,20 @@ class RankWorkers:
         Raises:
             EngineError: one has ended, so that no step can run any more.
         """
-        for rank, process in enumerate(self._processes, 1):
-            status = process.poll()
-            if status is None:
-                continue
-            how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-            raise EngineError(
-                "UNAVAILABLE",
-                f"rank {rank} of {self.world.num_ranks} (process {process.pid}) {how}: the model"
-                " cannot run without it; start the engine again",
-            )
+        polled = [
+            (process.poll(), rank, process) for rank, process in enumerate(self._processes, 1)
+        ]
+        ended = [(status, rank, process) for status, rank, process in polled if status is not None]
+        if not ended:
+            return
+        # The others may have ended because of one that was killed or failed.
+        status, rank, process = min(ended, key=lambda each: (each[0] == 0, each[0] > 0, each[1]))
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        raise EngineError(
+            "UNAVAILABLE",
+            f"rank {rank} of {self.world.num_ranks} (process {process.pid}) {how}: the model"
+            " cannot run without it; start the engine again",
+        )
 
     def stop(self) -> None:
         """Ends the workers; the engine has been shut down. Idempotent."""

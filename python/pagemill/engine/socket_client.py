@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import msgspec
 
-from pagemill.engine.client import OnLost, OnOutputs, OnStats, ignore_stats
+from pagemill.engine.client import READY, RESTARTING, OnLost, OnOutputs, OnStats, ignore_stats
 from pagemill.engine.frames import FrameReader, frame
 from pagemill.engine.messages import (
     PROTOCOL,
@@ -127,6 +127,10 @@ class SocketClient:
     def engines(self) -> Sequence[EngineSnapshot | None]:
         """See `EngineClient`."""
         return (self.stats() if self.connected else None,)
+
+    def states(self) -> Sequence[str]:
+        """See `EngineClient`."""
+        return (READY if self.connected else RESTARTING,)
 
     async def close(self) -> None:
         """See `EngineClient`."""

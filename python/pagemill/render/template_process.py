@@ -6,37 +6,18 @@ reply = processes.render(request)     # blocks; call it in a thread
 processes.close()
 """
 
-import json
-import socket
-import subprocess
-import sys
 import threading
-import weakref
 
 import msgspec
 
+from pagemill.render.child_process import TIME_IS_UP, ChildProcess
 from pagemill.render.errors import RenderError
-from pagemill.render.template_wire import (
-    MAX_TEMPLATE_CHARS,
-    TIME_IS_UP,
-    RenderReply,
-    RenderRequest,
-    Setup,
-    receive,
-    send,
-)
+from pagemill.render.template_wire import MAX_TEMPLATE_CHARS, RenderReply, RenderRequest, Setup
 
 MAX_PROCESSES = 4
 MAX_REQUEST_BYTES = 2**25
 _MAX_SECONDS = 10.0  # of waiting, if the machine is too busy to give a process its time
 _PATIENCE_S = 0.05  # a busy process is waited for this long before a further one is started
-# The worker imports what this process would, wherever it found that.
-_BOOT = (
-    "import json, sys\n"
-    "sys.path[:] = json.loads(sys.argv[1])\n"
-    "from pagemill.render.template_worker import main\n"
-    "main()\n"
-)
 
 
 class TemplateProcesses:
@@ -150,22 +131,11 @@ class TemplateProcesses:
             process.close()
 
 
-class _Process:
-    """One process and the socket to it."""
+class _Process(ChildProcess):
+    """A worker."""
 
     def __init__(self) -> None:
-        self._socket, theirs = socket.socketpair()
-        with theirs:
-            command = [sys.executable, "-c", _BOOT, json.dumps(sys.path)]
-            self._process = subprocess.Popen(
-                command, stdin=theirs.fileno(), stdout=subprocess.DEVNULL
-            )
-        self._socket.settimeout(_MAX_SECONDS)
-        self.close = weakref.finalize(self, _end, self._socket, self._process)
-
-    def alive(self) -> bool:
-        """True if it has not ended."""
-        return self._process.poll() is None
+        super().__init__("pagemill.render.template_worker", _MAX_SECONDS)
 
     def exchange(self, payload: bytes) -> RenderReply:
         """Sends a message and returns the reply.
@@ -174,8 +144,8 @@ class _Process:
           RenderError: the process ended, or did not answer in time.
         """
         try:
-            send(self._socket, payload)
-            answer = receive(self._socket)
+            self.send(payload)
+            answer = self.receive()
         except TimeoutError:
             raise RenderError("the chat template took too long", "messages") from None
         except ConnectionError:
@@ -185,9 +155,8 @@ class _Process:
         return msgspec.msgpack.decode(answer, type=RenderReply)
 
     def _how_it_ended(self) -> str:
-        try:
-            status = self._process.wait(_MAX_SECONDS)
-        except subprocess.TimeoutExpired:
+        status = self.status()
+        if status is None:
             return "the process of the chat template hangs"
         if status == -TIME_IS_UP:
             return "the chat template took too much processor time"
@@ -200,12 +169,6 @@ def _new_process() -> _Process:
         return _Process()
     except OSError as error:
         raise RenderError(f"no process for chat templates can be started: {error}") from None
-
-
-def _end(connection: socket.socket, process: subprocess.Popen[bytes]) -> None:
-    connection.close()
-    process.kill()
-    process.wait()
 
 
 def _checked(reply: RenderReply) -> RenderReply:

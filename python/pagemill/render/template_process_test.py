@@ -161,7 +161,7 @@ def test_it_imports_little_and_ends_with_its_parent(tmp_path: Path) -> None:
         "from pagemill.render.template_wire import Setup\n"
         "processes = TemplateProcesses()\n"
         "processes.compile(Setup({'default': 'x'}, {}, []))\n"
-        "print(processes._idle[0]._process.pid, flush=True)\n"
+        "print(processes._idle[0].pid, flush=True)\n"
         "import os\n"
         "os.kill(os.getpid(), 9)\n"
     )

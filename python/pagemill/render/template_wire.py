@@ -1,20 +1,11 @@
-"""What crosses between this process and one that renders chat templates.
+"""What crosses between this process and one that renders chat templates, as MessagePack."""
 
-A message is 8 bytes of length, little endian, and that many bytes of MessagePack.
-"""
-
-import signal
-import socket
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 MAX_TEMPLATE_CHARS = 2**18
-TIME_IS_UP = signal.SIGPROF  # the signal that ends it then
-
-_LENGTH_BYTES = 8
-_CHUNK_BYTES = 2**20
 
 
 class Setup(msgspec.Struct, array_like=True):
@@ -61,27 +52,3 @@ class RenderReply(msgspec.Struct, array_like=True):
     ignored: list[str] = []
     token_ids: list[int] | None = None
     """The prompt, if its renderer makes tokens; `text` then only shows them."""
-
-
-def send(connection: socket.socket, payload: bytes) -> None:
-    """Sends one message."""
-    connection.sendall(len(payload).to_bytes(_LENGTH_BYTES, "little") + payload)
-
-
-def receive(connection: socket.socket) -> bytes | None:
-    """Returns the next message; None if the peer has closed the connection."""
-    head = _receive_exactly(connection, _LENGTH_BYTES)
-    if head is None:
-        return None
-    return _receive_exactly(connection, int.from_bytes(head, "little"))
-
-
-def _receive_exactly(connection: socket.socket, size: int) -> bytes | None:
-    parts: list[bytes] = []
-    while size > 0:
-        part = connection.recv(min(size, _CHUNK_BYTES))
-        if not part:
-            return None
-        parts.append(part)
-        size -= len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)

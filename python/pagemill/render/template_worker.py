@@ -6,38 +6,33 @@ too long ends it too, by a signal that no template can catch.
 """
 
 import functools
-import resource
-import signal
 import socket
 from collections.abc import Callable
 
 import msgspec
 
 from pagemill.render.chat_template import ChatTemplate, reason
-from pagemill.render.control_text import ControlText
-from pagemill.render.errors import RenderError
-from pagemill.render.renderers.base import finished
-from pagemill.render.template_wire import (
-    TIME_IS_UP,
-    RenderReply,
-    RenderRequest,
-    Setup,
+from pagemill.render.child_process import (
+    connect_to_parent,
+    limit_memory,
+    limit_time,
     receive,
     send,
 )
+from pagemill.render.control_text import ControlText
+from pagemill.render.errors import RenderError
+from pagemill.render.renderers.base import finished
+from pagemill.render.template_wire import RenderReply, RenderRequest, Setup
 
 
 def main() -> None:
     """Serves the socket until it is closed."""
-    signal.signal(TIME_IS_UP, signal.SIG_DFL)  # whatever the parent ignores or blocks
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [TIME_IS_UP])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent decides
-    with socket.socket(fileno=0) as connection:
+    with connect_to_parent() as connection:
         message = receive(connection)
         if message is None:
             return
         setup = msgspec.msgpack.decode(message, type=Setup)
-        _limit_memory(setup.max_extra_bytes)
+        limit_memory(setup.max_extra_bytes)
         worker = _Worker()
         _serve(connection, setup, lambda: worker.compile(setup))
         while (message := receive(connection)) is not None:
@@ -45,9 +40,9 @@ def main() -> None:
 
 
 def _serve(connection: socket.socket, setup: Setup, work: Callable[[], RenderReply]) -> None:
-    signal.setitimer(signal.ITIMER_PROF, setup.max_cpu_s)
+    limit_time(setup.max_cpu_s)
     payload = msgspec.msgpack.encode(_reply(work))
-    signal.setitimer(signal.ITIMER_PROF, 0)
+    limit_time(0)
     send(connection, payload)
 
 
@@ -88,16 +83,6 @@ def _reply(work: Callable[[], RenderReply]) -> RenderReply:
     except Exception as error:
         # Whatever else a template does to its compiler fails it alone.
         return RenderReply(error=f"the chat template failed: {reason(error)}", param="messages")
-
-
-def _limit_memory(extra_bytes: int) -> None:
-    with open("/proc/self/statm", encoding="ascii") as file:
-        pages = int(file.read().split()[0])
-    limit = pages * resource.getpagesize() + extra_bytes
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 if __name__ == "__main__":

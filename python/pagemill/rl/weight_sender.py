@@ -3,6 +3,7 @@ share (docs/reinforcement_learning.md)."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -11,8 +12,10 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
-from pagemill.weights.tensor_buckets import NamedTensors, buckets
+from pagemill.weights.tensor_buckets import NamedTensors, buckets, default_bucket_bytes
 
+_ANSWER_S = 30.0  # beyond what the server itself waits
+_CONFLICT = 409
 PauseMode = Literal["abort", "wait", "keep"]
 
 
@@ -33,12 +36,13 @@ class WeightSender:
         address: str,
         *,
         api_key: str | None = None,
-        bucket_bytes: int = 1 << 30,
+        bucket_bytes: int | None = None,
         timeout_s: float = 600.0,
     ) -> None:
         """`address` is what the server has as `--admin-address`: the path of a Unix socket, or
         `http://HOST:PORT`, for which `api_key` has the scope admin. Tensors go in files of at most
-        `bucket_bytes`. `timeout_s`: how long to wait for an answer."""
+        `bucket_bytes`: by default 1 GiB, or 1/64 of a model of more than 64 GiB. `timeout_s`: how
+        long the server waits for running requests to stop; it has 30 s more to answer."""
         self._address, self._bucket_bytes, self._timeout_s = address, bucket_bytes, timeout_s
         self._headers = {"Content-Type": "application/json"}
         if api_key is not None:
@@ -71,17 +75,20 @@ class WeightSender:
             WeightsError: a tensor is of a type that checkpoints do not have; as above.
             OSError: a file cannot be written.
         """
-        folder = self._post("init_weight_transfer_engine")["folder"]
-        self._post("start_weight_update", mode=mode, timeout_s=self._timeout_s)
+        transfer = self._post("init_weight_transfer_engine")
+        folder, bucket_bytes = transfer["folder"], self._bucket_bytes
+        if bucket_bytes is None:
+            bucket_bytes = default_bucket_bytes(transfer["max_bytes"])
+        self._start(mode)
         try:
-            for bucket in buckets(tensors, self._bucket_bytes, dtype):
+            for bucket in buckets(tensors, bucket_bytes, dtype):
                 with tempfile.NamedTemporaryFile(dir=folder, suffix=".safetensors") as file:
                     bucket.write(file.file)
                     self._post("update_weights", file=os.path.basename(file.name))
+            self._post("finish_weight_update", weight_version=weight_version)
         except BaseException:
-            self._post("finish_weight_update")
+            self._abandon()
             raise
-        self._post("finish_weight_update", weight_version=weight_version)
 
     @property
     def weight_version(self) -> str:
@@ -92,13 +99,28 @@ class WeightSender:
         """
         return self._request("GET", "weight_info")["weight_version"]
 
+    def _start(self, mode: PauseMode) -> None:
+        """Pauses the server. If the answer is lost, it may be paused, which is ended; if another
+        update is under way, that one goes on."""
+        try:
+            self._post("start_weight_update", mode=mode, timeout_s=self._timeout_s)
+        except BaseException as error:
+            if not (isinstance(error, SendError) and error.status == _CONFLICT):
+                self._abandon()
+            raise
+
+    def _abandon(self) -> None:
+        """Ends the update after an error, which is the one to raise, if there is one to end."""
+        with contextlib.suppress(SendError):
+            self._post("finish_weight_update")
+
     def _post(self, route: str, **fields: object) -> dict[str, Any]:
         return self._request("POST", route, fields)
 
     def _request(
         self, method: str, route: str, fields: dict[str, object] | None = None
     ) -> dict[str, Any]:
-        connection = _connection(self._address, self._timeout_s)
+        connection = _connection(self._address, self._timeout_s + _ANSWER_S)
         body = None if fields is None else json.dumps(fields)
         try:
             connection.request(method, f"/{route}", body, self._headers)

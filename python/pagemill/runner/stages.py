@@ -17,6 +17,8 @@ from pagemill.models.base import ModelConfigError
 from pagemill.ops.cut import cut
 from pagemill.ops.program import ACT, Program
 
+_MOST_PASSED = 8  # what a message of ranks takes (cc/runner/ranks/step_message.cc)
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -72,6 +74,12 @@ def part_of(program: Program, stage: Stage) -> StagePart:
         parts.append(part)
         first = end
     parts.append(rest)
+    most = max(len(_received(part)) for part in parts[1:])
+    if most > _MOST_PASSED:
+        raise ModelConfigError(
+            f"--pipeline-parallel-size {stage.count}: later layers read {most} values of earlier"
+            f" ones; stages pass on at most {_MOST_PASSED}"
+        )
     sends = () if stage.last else tuple(_received(parts[stage.index + 1]))
     return StagePart(parts[stage.index], sends)
 

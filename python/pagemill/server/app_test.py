@@ -10,7 +10,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.engine.testing.fake_outputs import FakeStats
 from pagemill.inputs.task import Task
 from pagemill.server.endpoints.endpoint import Transport
 from pagemill.server.endpoints.table import ENDPOINTS, error_shape
@@ -282,6 +284,20 @@ def test_a_stuck_engine_is_neither_ready_nor_healthy() -> None:
             assert "6 s" in check_error(await server.client.get("/health"), 503)["message"]
             server.engine.stats().progress_age_s = 4.0
             assert (await server.client.get("/health")).status_code == 200
+
+    asyncio.run(body())
+
+
+def test_probes_say_which_of_several_engines_are_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body() -> None:
+        async with fake_server() as server:
+            idle, stuck = FakeStats(), FakeStats(progress_age_s=6.0)
+            monkeypatch.setattr(AsyncEngine, "engines", lambda _: (idle, stuck, None, None))
+            states = ("ready", "ready", "restarting", "failed: resume")
+            monkeypatch.setattr(AsyncEngine, "states", lambda _: states)
+            for route in ("/health", "/ready"):
+                told = (await server.client.get(route)).json()["engines"]
+                assert told == ["ready", "stuck", "restarting", "failed: resume"]
 
     asyncio.run(body())
 

@@ -11,9 +11,10 @@ import pytest
 
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.server.answer import Answer
-from pagemill.server.batch import BatchOutput, answer_lines, read_lines
+from pagemill.server.batch import BatchOutput, Send, answer_lines, read_lines
 from pagemill.server.caller import ANONYMOUS
 from pagemill.server.endpoints.endpoint import Endpoint
+from pagemill.server.errors import RETRY_AFTER_S, ApiError
 from pagemill.server.speech.line import invoke_line
 from pagemill.server.testing.fake_server import EOS, FakeServer, fake_server
 from pagemill.server.testing.fake_speech import fake_speech
@@ -29,16 +30,18 @@ def line(custom_id: str, url: str, body: Any, method: str = "POST") -> bytes:
     return json.dumps(fields).encode() + b"\n"
 
 
-async def answers(server: FakeServer, lines: list[bytes], concurrency: int = 4) -> list[Any]:
+async def answers(
+    server: FakeServer, lines: list[bytes], concurrency: int = 4, send: Send | None = None
+) -> list[Any]:
     written: list[BatchOutput] = []
 
-    async def send(endpoint: Endpoint, fields: dict[str, Any]) -> Answer:
+    async def invoke(endpoint: Endpoint, fields: dict[str, Any]) -> Answer:
         return await invoke_line(server.state, endpoint, fields, ANONYMOUS)
 
     async def write(output: BatchOutput) -> None:
         written.append(output)
 
-    await answer_lines(read_lines(lines), send, write, concurrency)
+    await answer_lines(read_lines(lines), send or invoke, write, concurrency)
     return [json.loads(msgspec.json.encode(output)) for output in written]
 
 
@@ -168,6 +171,27 @@ def test_lines_wait_for_room_and_at_most_so_many_run() -> None:
 
     asyncio.run(body())
     assert 0 < max(running) <= 4
+
+
+def test_lines_wait_while_other_queues_are_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as that of media."""
+    monkeypatch.setitem(RETRY_AFTER_S, 429, 0)
+    refusals = [ApiError(429, "Too many requests wait for their media; try again.")] * 3
+
+    async def body() -> None:
+        async with fake_server() as server:
+
+            async def send(endpoint: Endpoint, fields: dict[str, Any]) -> Answer:
+                if refusals:
+                    raise refusals.pop()
+                return await invoke_line(server.state, endpoint, fields, ANONYMOUS)
+
+            lines = [line("a", "/v1/completions", {"prompt": "a"})]
+            (found,) = await answers(server, lines, send=send)
+            assert found["response"]["status_code"] == 200
+
+    asyncio.run(body())
+    assert not refusals
 
 
 def test_invocations_need_a_known_field() -> None:

@@ -43,7 +43,8 @@ def run(job: Mapping[str, Any]) -> int:
     engine = for_media(config.engine, config.server.media)
     try:
         if len(sockets) > 1:
-            engine = take_share(for_share(engine, MachineShare(index, len(sockets))))
+            share = MachineShare(index, len(sockets), job["memory_bytes"])
+            engine = take_share(for_share(engine, share))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(engine, sockets[index]))
     except ConfigError as error:
@@ -65,7 +66,7 @@ def take_share(config: EngineConfig) -> EngineConfig:
         os.sched_setaffinity(0, cpus)
     if executor.threads:
         return config
-    threads = max(1, cores // (share.count * executor.tensor_parallel_size))
+    threads = max(1, cores // (share.count * executor.ranks))
     return replace(config, executor=replace(executor, threads=threads))
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from pagemill import _native
 from pagemill.config import EngineConfig, MachineShare, build, for_share
+from pagemill.engine.executor_sizes import host_memory_bytes
 from pagemill.server.engine_process import take_share
 
 
@@ -41,6 +42,19 @@ def test_threads_of_one_engine_are_what_was_set() -> None:
     config = build(EngineConfig, {"model": "unread", "threads": 7})
     taken, _ = _taken(for_share(config, MachineShare(1, 2)))
     assert taken.executor.threads == 7
+
+
+def test_ranks_divide_the_cores_of_a_share() -> None:
+    cores = _native.detect_capabilities().cores
+    config = build(EngineConfig, {"model": "unread", "pipeline_parallel_size": 2})
+    taken, _ = _taken(for_share(config, MachineShare(0, 1)))
+    assert taken.executor.threads == max(1, cores // 2)
+
+
+def test_an_engine_has_the_memory_of_its_share() -> None:
+    config = build(EngineConfig, {"model": "unread"})
+    assert host_memory_bytes(for_share(config, MachineShare(1, 2, 1 << 20))) == 1 << 20
+    assert host_memory_bytes(config) > 1 << 20
 
 
 def test_an_engine_has_a_file_of_its_own() -> None:

@@ -118,4 +118,4 @@ def _group(clients: Sequence[EngineClient], config: EngineConfig) -> EngineClien
         num_engines=len(clients),
         block_size=config.cache.block_size,
     )
-    return EngineGroup(clients, router)
+    return EngineGroup(clients, router, [name for name, _ in config.lora.modules])

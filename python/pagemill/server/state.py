@@ -148,11 +148,16 @@ class ServerState:
 
     @property
     def engine_states(self) -> list[str]:
-        """Of each of several engines "ready" or "restarting"; empty if there is one."""
-        engines = () if self._pipeline is None else self._pipeline.engine.engines()
-        if len(engines) < 2:
+        """Of each of several engines its state (`EngineClient.states`), or "stuck"; empty if there
+        is one."""
+        if self._pipeline is None:
             return []
-        return ["restarting" if each is None else "ready" for each in engines]
+        engine = self._pipeline.engine
+        states = list(engine.states())
+        for number, stats in enumerate(engine.engines()):
+            if stats is not None and stats.progress_age_s > self.config.engine_stuck_timeout:
+                states[number] = "stuck"
+        return states if len(states) > 1 else []
 
     def has_task(self, tasks: Collection[Task]) -> bool:
         """Whether the model is for one of `tasks`, of which none means any; all may be until it is
@@ -160,7 +165,8 @@ class ServerState:
         return not tasks or self._models is None or not self._models.tasks.isdisjoint(tasks)
 
     def check_progress(self) -> None:
-        """Raises a 503 ApiError if the engine is stuck (`--engine-stuck-timeout`)."""
+        """Raises a 503 ApiError if the engine is stuck (`--engine-stuck-timeout`); of several, if
+        all are."""
         stats = self.stats
         age = 0.0 if stats is None else stats.progress_age_s
         if age > self.config.engine_stuck_timeout:

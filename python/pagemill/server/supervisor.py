@@ -33,6 +33,7 @@ import msgspec
 
 from pagemill.config import ServeConfig
 from pagemill.config.fields import flatten
+from pagemill.config.memory import available_memory_bytes
 from pagemill.observe.restarts import RestartCounts
 from pagemill.server.child_process import ask_to_stop, start_child, tell, wait_ready, wait_silent
 from pagemill.server.http_server import bind
@@ -91,6 +92,8 @@ class _Supervisor:
         self._port = holder.getsockname()[1]
         engines = range(config.server.data_parallel_size)
         self._sockets = [f"{folder}/engine-{index}" for index in engines]
+        # Engines that are started again have what others, which run by then, have left of it.
+        self._memory_bytes = available_memory_bytes() // len(engines)
         self._metrics = f"{folder}/metrics"
         os.mkdir(self._metrics)
         self._limits = f"{folder}/limits"
@@ -195,6 +198,7 @@ class _Supervisor:
             "config": self._values,
             "keys": keys,
             "sockets": self._sockets,
+            "memory_bytes": self._memory_bytes,  # of an engine
             "metrics": self._metrics,
             "is_first": name == "api 0",  # it has the operator's routes
             "host": self._config.server.host,

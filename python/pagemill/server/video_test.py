@@ -141,7 +141,7 @@ def test_images_are_read_where_videos_are_not(
     with pytest.raises(ConfigError, match="--mm-processor-kwargs: num_frames cannot be set"):
         opened(tmp_path, mm_processor_kwargs={"num_frames": 1})
     (tmp_path / "video_preprocessor_config.json").unlink()
-    monkeypatch.setitem(sys.modules, "pagemill.render.media.video_container", None)
+    monkeypatch.setitem(sys.modules, "av", None)
     reader = opened(tmp_path)
     assert read(reader, part(JPEGS))
     with pytest.raises(ApiError, match=r"pip install 'pagemill\[video\]'"):

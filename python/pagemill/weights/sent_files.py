@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import stat
 import tempfile
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ from pagemill.weights.json_file import MAX_JSON_BYTES
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.safetensors import read_tensors
 
-_MAX_FILES = 1024
+_MAX_FILES = 256  # each takes a descriptor of the process
 _COPIED_AT_ONCE = 1 << 30
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2  # of fallocate(2)
 
@@ -49,6 +50,7 @@ class SentFiles:
             WeightsError: `folder` cannot be used.
         """
         self._folder, self._max_bytes = folder, max_bytes
+        self._max_files = _most_files()
         self._files: dict[str, BinaryIO] = {}  # by the path in locations
         self._tensors: dict[str, TensorLocation] = {}
         try:
@@ -116,9 +118,10 @@ class SentFiles:
         self._files.clear()
 
     def _receive(self, path: Path, name: str) -> Received:
-        if len(self._files) >= _MAX_FILES:
+        if len(self._files) >= self._max_files:
             raise WeightsError(
-                f"{_MAX_FILES} files have tensors that are in use: send more tensors in one file"
+                f"{self._max_files} files have tensors that are in use: send more tensors in one"
+                " file (a larger `bucket_bytes`)"
             )
         try:
             source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -152,6 +155,12 @@ class SentFiles:
 
     def _new_file(self) -> BinaryIO:
         return tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  (the caller closes it)
+
+
+def _most_files() -> int:
+    """How many copies may be open: they leave most descriptors of the process to others."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MAX_FILES if soft == resource.RLIM_INFINITY else min(_MAX_FILES, soft // 4)
 
 
 def _path(file: BinaryIO) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -126,6 +127,17 @@ def test_a_file_larger_than_the_model_is_refused_unread(tmp_path: Path) -> None:
         file.write(json.dumps({}).encode())
         file.truncate(1 << 40)
     with pytest.raises(WeightsError, match="more than all tensors of the model"):
+        files.receive("sent")
+
+
+def test_copies_leave_most_descriptors_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (8, 8))
+    files = SentFiles(tmp_path, MAX_BYTES)
+    files.keep(files.receive(write(tmp_path / "sent", a=full(1))))
+    files.keep(files.receive(write(tmp_path / "sent", b=full(2))))
+    with pytest.raises(WeightsError, match="2 files .*a larger `bucket_bytes`"):
         files.receive("sent")
 
 

@@ -1,6 +1,6 @@
 """Tensors as safetensors files of bounded size, for weights of another program's memory.
 
-    for bucket in buckets(model.state_dict().items(), 1 << 30):
+    for bucket in buckets(model.state_dict().items(), default_bucket_bytes(stored_bytes)):
         with open(path, "wb") as file:
             bucket.write(file)
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from pagemill.weights.new_file import safetensors_header
 NamedTensors = Iterable[tuple[str, Any]]
 """Names and tensors of torch, or arrays of numpy, in C or any other order."""
 
+_LEAST_DEFAULT_BYTES = 1 << 30
+_BUCKETS_OF_A_MODEL = 64  # the receiver has a file open for each, or two
 _TORCH = "torch."
 _DTYPES = {
     "bfloat16": "BF16",
@@ -55,9 +57,15 @@ class Bucket:
         file.flush()
 
 
+def default_bucket_bytes(model_bytes: int) -> int:
+    """How many bytes of tensors to send in one file of a model of `model_bytes`: 1 GiB, or more if
+    that would be too many files for `SentFiles`."""
+    return max(_LEAST_DEFAULT_BYTES, model_bytes // _BUCKETS_OF_A_MODEL)
+
+
 def buckets(tensors: NamedTensors, bucket_bytes: int, dtype: Any = None) -> Iterator[Bucket]:
-    """Files of at most `bucket_bytes` of tensors each, or of one larger tensor. Of tensors that are
-    the same memory, such as tied weights, the first one counts.
+    """Files of at most `bucket_bytes` of tensors each, or of one larger tensor. Of tensors that
+    read the same memory alike, such as tied weights, the first one counts.
 
     Args:
         tensors: read once; in memory at a time are those of one bucket.
@@ -72,7 +80,7 @@ def buckets(tensors: NamedTensors, bucket_bytes: int, dtype: Any = None) -> Iter
         raise ValueError(f"bucket_bytes is {bucket_bytes}, it must be at least 1")
     packed: list[_Packed] = []
     size = 0
-    seen: dict[tuple[int, tuple[int, ...]], weakref.ref[Any]] = {}
+    seen: dict[_Memory, weakref.ref[Any]] = {}
     for name, tensor in tensors:
         if _is_seen(tensor, seen):
             continue
@@ -86,6 +94,15 @@ def buckets(tensors: NamedTensors, bucket_bytes: int, dtype: Any = None) -> Iter
         yield _bucket(packed)
 
 
+class _Memory(NamedTuple):
+    """What a tensor of torch reads, and how."""
+
+    address: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: Any
+
+
 @dataclass(frozen=True, slots=True)
 class _Packed:
     name: str
@@ -94,12 +111,12 @@ class _Packed:
     data: memoryview
 
 
-def _is_seen(tensor: Any, seen: dict[tuple[int, tuple[int, ...]], weakref.ref[Any]]) -> bool:
-    """True if one of `seen`, to which it is added, is the same memory. One that is gone is not:
+def _is_seen(tensor: Any, seen: dict[_Memory, weakref.ref[Any]]) -> bool:
+    """True if one of `seen`, to which it is added, is the same. One that is gone is not:
     its memory may be another's by now."""
     if not str(tensor.dtype).startswith(_TORCH) or tensor.numel() == 0:
         return False
-    key = (tensor.data_ptr(), tuple(tensor.shape))
+    key = _Memory(tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
     before = seen.get(key)
     if before is not None and before() is not None:
         return True

@@ -10,7 +10,7 @@ import pytest
 
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.safetensors import read_tensors
-from pagemill.weights.tensor_buckets import Bucket, buckets
+from pagemill.weights.tensor_buckets import Bucket, buckets, default_bucket_bytes
 
 TENSORS = {
     "wide": np.arange(12, dtype=np.float32).reshape(3, 4),
@@ -57,6 +57,11 @@ def test_buckets_are_bounded_but_for_one_large_tensor() -> None:
         list(buckets(tensors, 0))
 
 
+def test_a_large_model_goes_in_larger_files() -> None:
+    assert default_bucket_bytes(1 << 20) == 1 << 30
+    assert default_bucket_bytes(1 << 40) == 1 << 34
+
+
 def test_types_that_checkpoints_do_not_have_are_refused() -> None:
     with pytest.raises(WeightsError, match="'a' is of type complex64; known types are bfloat16"):
         list(buckets([("a", np.zeros(2, np.complex64))], 100))
@@ -77,6 +82,15 @@ class TestTensors:
         assert found["a"] == ("bf16", (2, 3), values)
         assert found["c"][:2] == ("i32", (3,))
         assert "b" not in found
+
+    def test_views_of_the_same_memory_are_tensors_of_their_own(self) -> None:
+        torch = self.torch
+        matrix = torch.arange(9.0).reshape(3, 3)
+        tensors = {"a": matrix, "turned": matrix.T, "bits": matrix.view(torch.int32)}
+        (bucket,) = buckets(tensors.items(), 1 << 20)
+        found = read(bucket)
+        assert found["turned"] == ("f32", (3, 3), matrix.numpy().T.tobytes())
+        assert found["bits"] == ("i32", (3, 3), found["a"][2])
 
     def test_memory_that_is_used_again_is_another_tensor(self) -> None:
         torch = self.torch

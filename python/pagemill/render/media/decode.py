@@ -8,6 +8,7 @@ from typing import NamedTuple
 from PIL import Image, ImageOps
 
 from pagemill.render.errors import RenderError
+from pagemill.render.media.jpeg_markers import START, JpegMarkers
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 
@@ -28,9 +29,11 @@ def decoded(data: bytes, limits: ImageLimits, background: Color = WHITE) -> Imag
     """The first image in a file, in RGB, upright, what is transparent on `background`.
 
     Raises:
-      RenderError: it is no PNG, JPEG, WebP or GIF, is damaged, or has too many pixels: then nothing
-        was decoded.
+      RenderError: it is no PNG, JPEG, WebP or GIF, is damaged, or has too many pixels, or scans of
+        a JPEG file: then nothing was decoded.
     """
+    if data.startswith(START):  # Pillow would also read what is behind the file's end
+        data = data[: JpegMarkers(data).read().end]
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             return shown(image, limits, background)

@@ -90,6 +90,29 @@ def test_bomb_is_refused_before_it_is_decoded() -> None:
         decoded(bytes(bomb), LIMITS)
 
 
+def scans_of(times: int) -> bytes:
+    """A progressive JPEG file whose last scan is there so many times."""
+    data = file_of(picture(16, 16), "JPEG", progressive=True)
+    at = data.rindex(b"\xff\xda")
+    return data[:at] + data[at:-2] * times + data[-2:]
+
+
+def test_jpeg_files_of_many_scans_are_refused() -> None:
+    """Each takes time for each pixel."""
+    assert decoded(scans_of(150), LIMITS).size == (16, 16)
+    with pytest.raises(RenderError, match="more than 200 scans"):
+        decoded(scans_of(200), LIMITS)
+
+
+@pytest.mark.parametrize("junk", [b"\xff", b"\xff\x01", b"\xff\xd8", b"x", b"\xff\xf0" + bytes(99)])
+def test_jpeg_files_of_many_markers_are_refused(junk: bytes) -> None:
+    """Pillow reads them one by one."""
+    data = file_of(picture(8, 8), "JPEG")  # of which 20 bytes are the first segment
+    with pytest.raises(RenderError, match="more than 262144 markers, or bytes between them"):
+        decoded(data[:20] + junk * 2**19 + data[20:], LIMITS)
+    assert decoded(data + junk * 2**19, LIMITS) == decoded(data, LIMITS), "it has ended before"
+
+
 def test_data_urls() -> None:
     url = "data:image/png;base64," + base64.b64encode(b"abc").decode()
     assert data_of(url, 3) == b"abc"

@@ -2,59 +2,47 @@
 
 from __future__ import annotations
 
-import re
+from typing import NamedTuple
 
 from pagemill.render.errors import RenderError
+from pagemill.render.media.jpeg_markers import START, JpegMarkers
 
 MAX_FRAMES = 4096
-_START = b"\xff\xd8\xff"
-_END, _SCAN = 0xD9, 0xDA
-_ALONE = frozenset((0x01, *range(0xD0, 0xD8)))  # markers without a length
-# In a scan 0xff is followed by 0x00 or a restart marker; anything else ends it.
-_AFTER_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
+
+
+class JpegFrame(NamedTuple):
+    """A file, and in how many scans it has to be decoded."""
+
+    data: bytes
+    scans: int
 
 
 def is_motion_jpeg(data: bytes) -> bool:
     """Whether `data` begins as a JPEG file."""
-    return data.startswith(_START)
+    return data.startswith(START)
 
 
-def split_frames(data: bytes) -> list[bytes]:
+def split_frames(data: bytes) -> list[JpegFrame]:
     """The JPEG files in `data`, none of which is decoded.
 
     Raises:
-      RenderError: it does not consist of JPEG files, or of more than MAX_FRAMES.
+      RenderError: it does not consist of JPEG files, or of more than MAX_FRAMES, or one exceeds a
+        limit of `jpeg_markers`.
     """
-    frames: list[bytes] = []
+    frames: list[JpegFrame] = []
+    markers = JpegMarkers(data)
     begin = 0
     while begin < len(data):
         if len(frames) == MAX_FRAMES:
             raise RenderError(f"it has more than {MAX_FRAMES} frames; send fewer")
-        end = _end_of_file(data, begin)
-        frames.append(data[begin:end])
+        if not data.startswith(START, begin):
+            raise _damaged()
+        end, scans = markers.read(begin)
+        if end is None:
+            raise _damaged()
+        frames.append(JpegFrame(data[begin:end], scans))
         begin = end
     return frames
-
-
-def _end_of_file(data: bytes, begin: int) -> int:
-    """Behind the JPEG file that begins at `begin`."""
-    if not data.startswith(_START, begin):
-        raise _damaged()
-    at = begin + 2
-    while at + 1 < len(data) and data[at] == 0xFF:
-        marker = data[at + 1]
-        if marker == _END:
-            return at + 2
-        if marker == 0xFF:  # a fill byte
-            at += 1
-        elif marker in _ALONE:
-            at += 2
-        else:
-            at += 2 + max(int.from_bytes(data[at + 2 : at + 4]), 2)
-            if marker == _SCAN:
-                found = _AFTER_SCAN.search(data, at)
-                at = len(data) if found is None else found.start()
-    raise _damaged()
 
 
 def _damaged() -> RenderError:

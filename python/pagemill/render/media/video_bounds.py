@@ -8,6 +8,10 @@ import numpy as np
 
 from pagemill.render.errors import RenderError
 
+# A small frame counts as the least, since it takes time of its own.
+_MAX_DECODED_PIXELS = 2**34
+_LEAST_FRAME_PIXELS = 2**16
+
 
 class VideoLimits(NamedTuple):
     """Of a video file: its bytes, its length, and the pixels of a frame."""
@@ -27,6 +31,26 @@ class VideoLimits(NamedTuple):
             raise RenderError(
                 f"its frames have {width} x {height} pixels; at most {self.max_pixels} are taken:"
                 " send smaller ones"
+            )
+
+
+class PixelBudget:
+    """What is decoded of a video to reach the frames that are read."""
+
+    def __init__(self) -> None:
+        self._spent = 0
+
+    def spend(self, width: int, height: int, passes: int = 1) -> None:
+        """Counts a frame that is decoded in so many passes.
+
+        Raises:
+          RenderError: it is more than a video may have.
+        """
+        self._spent += max(width * height, _LEAST_FRAME_PIXELS) * passes
+        if self._spent > _MAX_DECODED_PIXELS:
+            raise RenderError(
+                f"more than {_MAX_DECODED_PIXELS} pixels would be decoded to reach its frames;"
+                " send a shorter or smaller one"
             )
 
 

@@ -1,8 +1,6 @@
 """Video files as frames, by PyAV: only those that are wanted are decoded, and what is needed to
-reach them.
-
-    with open_video(data, limits) as video:
-        first, last = video.frames([0, video.num_frames - 1])
+reach them. Demuxers take memory as a file says, so this runs in a process with limits, for
+`video_process`.
 """
 
 from __future__ import annotations
@@ -11,23 +9,23 @@ import io
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
+from typing import cast
 
 import av
 from av.container import InputContainer
+from av.packet import Packet
+from av.video.codeccontext import VideoCodecContext
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 from PIL import Image
 
 from pagemill.render.errors import RenderError
-from pagemill.render.media.video_bounds import VideoLimits
+from pagemill.render.media.video_bounds import PixelBudget, VideoLimits
 
 FORMATS = "MP4, QuickTime, WebM, Matroska and AVI"
 # Others are not probed: some, such as playlists, name further files.
 _DECODERS = ("av1", "h264", "hevc", "libdav1d", "mpeg4", "vp8", "vp9")
-# Decoded to reach the frames that are wanted: half a minute on one core. A small frame counts as
-# the least, since it takes time of its own.
-_MAX_DECODED_PIXELS = 2**34
-_LEAST_FRAME_PIXELS = 2**16
+_EDGE_PIXELS = 2**16  # decoders make small frames larger, and others by much less than half
 _REORDERED_FRAMES = 16  # more than a frame that is shown earlier may come behind a key frame
 
 
@@ -42,8 +40,8 @@ class OpenVideo:
         """
         self._container = container
         self._limits = limits
-        self._decoded_pixels = 0
-        self._stream = stream = _video_of(container)
+        self._budget = PixelBudget()
+        self._stream = stream = _video_of(container, limits)
         rate = stream.average_rate or stream.guessed_rate
         if not rate:
             raise RenderError("it does not say how many frames it has in a second")
@@ -83,19 +81,21 @@ class OpenVideo:
             return False
         if index[at].timestamp <= _time_of(frame):
             return False
-        self._container.seek(int(wanted), stream=self._stream)
+        with _errors_of_decoders():
+            self._container.seek(int(wanted), stream=self._stream)
         return True
 
     def _decoded(self) -> Iterator[VideoFrame]:
-        for frame in self._container.decode(self._stream):
-            self._limits.check_size(frame.width, frame.height)
-            self._decoded_pixels += max(frame.width * frame.height, _LEAST_FRAME_PIXELS)
-            if self._decoded_pixels > _MAX_DECODED_PIXELS:
-                raise RenderError(
-                    f"more than {_MAX_DECODED_PIXELS} pixels would be decoded to reach its frames;"
-                    " send a shorter or smaller one"
-                )
-            yield frame
+        packets = self._container.demux(self._stream)
+        while (packet := _next_of(packets)) is not None:
+            if packet.size:  # also if it has no frame that is shown
+                codec = self._stream.codec_context
+                self._budget.spend(codec.width, codec.height)
+            with _errors_of_decoders():
+                frames = packet.decode()
+            for frame in frames:
+                self._limits.check_size(frame.width, frame.height)
+                yield frame
 
 
 @contextmanager
@@ -110,16 +110,34 @@ def open_video(data: bytes, limits: VideoLimits) -> Generator[OpenVideo]:
         raise _undecodable()
     options = {
         "codec_whitelist": ",".join(_DECODERS),
-        "max_pixels": str(limits.max_pixels),
         "protocol_whitelist": "none",
     }
+    with _errors_of_decoders():
+        container = av.open(
+            io.BytesIO(data), "r", format=kind, options=options, metadata_errors="ignore"
+        )
+    with container:
+        yield OpenVideo(container, limits)
+
+
+@contextmanager
+def _errors_of_decoders() -> Generator[None]:
+    """Around calls of PyAV, which raises what it likes.
+
+    Raises:
+      RenderError: anything was raised but MemoryError.
+    """
     try:
-        with av.open(io.BytesIO(data), "r", format=kind, options=options) as container:
-            yield OpenVideo(container, limits)
-    except RenderError:
+        yield
+    except MemoryError:
         raise
-    except Exception:  # decoders raise what they like
+    except Exception:
         raise _undecodable() from None
+
+
+def _next_of(packets: Iterator[Packet[VideoStream]]) -> Packet[VideoStream] | None:
+    with _errors_of_decoders():
+        return next(packets, None)
 
 
 def _format_of(data: bytes) -> str | None:
@@ -131,15 +149,15 @@ def _format_of(data: bytes) -> str | None:
     return "avi" if data.startswith(b"RIFF") and data[8:12] == b"AVI " else None
 
 
-def _video_of(container: InputContainer) -> VideoStream:
+def _video_of(container: InputContainer, limits: VideoLimits) -> VideoStream:
+    """The first video, whose decoder refuses frames that are too large."""
     if not container.streams.video:
         raise RenderError("it has no video")
     stream = container.streams.video[0]
-    codec = stream.codec_context
-    if codec.name not in _DECODERS:
-        raise RenderError(
-            f"its codec {codec.name} is not taken; known: AV1, H.264, H.265, MPEG-4, VP8 and VP9"
-        )
+    codec = cast("VideoCodecContext | None", stream.codec_context)
+    if codec is None or codec.name not in _DECODERS:
+        raise RenderError("its codec is not taken; known: AV1, H.264, H.265, MPEG-4, VP8 and VP9")
+    codec.options = {"max_pixels": str(2 * limits.max_pixels + _EDGE_PIXELS)}
     codec.thread_count = 1  # requests are decoded beside each other
     return stream
 
@@ -157,7 +175,8 @@ def _time_of(frame: VideoFrame) -> int:
 
 
 def _image_of(frame: VideoFrame) -> Image.Image:
-    image = Image.fromarray(frame.to_ndarray(format="rgb24"))
+    with _errors_of_decoders():
+        image = cast("Image.Image", frame.to_image())
     return image.rotate(frame.rotation, expand=True) if frame.rotation else image
 
 

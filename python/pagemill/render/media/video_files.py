@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,8 +20,9 @@ from pagemill.inputs.prepared_media import FrameTimes, PreparedMedia
 from pagemill.render.errors import RenderError
 from pagemill.render.media.decode import ImageLimits, decoded
 from pagemill.render.media.media_files import MissingPackageError
-from pagemill.render.media.motion_jpeg import is_motion_jpeg, split_frames
-from pagemill.render.media.video_bounds import FrameSampling, VideoLimits
+from pagemill.render.media.motion_jpeg import JpegFrame, is_motion_jpeg, split_frames
+from pagemill.render.media.video_bounds import FrameSampling, PixelBudget, VideoLimits
+from pagemill.render.media.video_process import open_video
 from pagemill.render.media.video_processors import VideoProcessor, open_video_processor
 
 SEQUENCE_RATE = 2.0
@@ -53,12 +55,10 @@ class VideoFiles:
         """See `MediaFiles.read`."""
         if is_motion_jpeg(data):
             return self._of_jpegs(split_frames(data))
-        try:
-            from pagemill.render.media.video_container import open_video
-        except ImportError:
+        if find_spec("av") is None:
             raise MissingPackageError(
                 "videos that are not JPEG files are read by PyAV: pip install 'pagemill[video]'"
-            ) from None
+            )
         with open_video(data, self.limits) as video:
             numbers = self.sampling.numbers(video.num_frames, video.rate)
             return self._prepared(video.frames(numbers), numbers, video.num_frames, video.rate)
@@ -79,9 +79,16 @@ class VideoFiles:
             )
         return self._of_images(len(frames), rate, lambda at: Image.fromarray(frames[at]))
 
-    def _of_jpegs(self, files: Sequence[bytes]) -> PreparedMedia:
+    def _of_jpegs(self, frames: Sequence[JpegFrame]) -> PreparedMedia:
         limits = ImageLimits(self.limits.max_bytes, self.limits.max_pixels)
-        return self._of_images(len(files), SEQUENCE_RATE, lambda at: decoded(files[at], limits))
+        budget = PixelBudget()
+
+        def image_at(at: int) -> Image.Image:
+            image = decoded(frames[at].data, limits)
+            budget.spend(image.width, image.height, frames[at].scans)
+            return image
+
+        return self._of_images(len(frames), SEQUENCE_RATE, image_at)
 
     def _of_images(
         self, total: int, rate: float, image_at: Callable[[int], Image.Image]

@@ -14,7 +14,7 @@ from PIL import Image
 
 from pagemill.config import MediaConfig
 from pagemill.render.errors import RenderError
-from pagemill.render.media import video_container
+from pagemill.render.media import video_bounds
 from pagemill.render.media.data_url import data_of
 from pagemill.render.media.media_files import MissingPackageError, open_files
 from pagemill.render.media.motion_jpeg import split_frames
@@ -95,7 +95,7 @@ def test_key_frames_are_leapt_to(monkeypatch: pytest.MonkeyPatch):
     """Of a long video little is decoded."""
     frames = 600
     data = clip(frames, rate=60, key_frames=60)
-    monkeypatch.setattr(video_container, "_MAX_DECODED_PIXELS", 150 * 2**16)
+    monkeypatch.setattr(video_bounds, "_MAX_DECODED_PIXELS", 150 * 2**16)
     with open_video(data, LIMITS) as video:
         found = [number_of(image) for image in video.frames([0, 300, 599])]
     assert np.abs(np.subtract(found, [0, 300 % 64, 599 % 64])).max() <= 1
@@ -128,16 +128,24 @@ def url_of(*frames: bytes) -> str:
 
 
 def test_jpeg_files_are_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "pagemill.render.media.video_container", None)
+    monkeypatch.setitem(sys.modules, "av", None)
     pictures = [jpeg(picture(number)) for number in range(5)]
     data = data_of(url_of(*pictures), 2**20)
-    assert split_frames(data) == pictures
+    assert split_frames(data) == [(picture, 1) for picture in pictures]
     video = files(tmp_path).read(data)
     assert video.grid == (3, 6, 8) and frames_of(video.values, 3) == [0, 1, 2, 3, 4, 4]
     assert video.times is not None
     assert video.times.seconds == (0.0, 0.5, 1.0, 1.5, 2.0, 2.0) and video.times.rate == 2
     with pytest.raises(MissingPackageError, match=r"pip install 'pagemill\[video\]'"):
         files(tmp_path).read(CLIP)
+
+
+def test_jpeg_files_are_decoded_within_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(video_bounds, "_MAX_DECODED_PIXELS", 20 * 2**16)
+    assert files(tmp_path).read(jpeg(picture(1)) * 20)
+    for data in (jpeg(picture(1)) * 21, jpeg(picture(1), progressive=True) * 3):
+        with pytest.raises(RenderError, match="pixels would be decoded"):
+            files(tmp_path).read(data)
 
 
 def test_jpeg_files_with_thumbnails_and_restarts():
@@ -150,7 +158,7 @@ def test_jpeg_files_with_thumbnails_and_restarts():
     noisy = io.BytesIO()
     restarts.save(noisy, "JPEG", restart_marker_blocks=1)
     given = [plain[:2] + thumbnail + plain[2:], noisy.getvalue(), plain]
-    assert split_frames(b"".join(given)) == given
+    assert [frame.data for frame in split_frames(b"".join(given))] == given
 
 
 def test_opened_frames(tmp_path: Path):
@@ -192,7 +200,7 @@ def playlist() -> bytes:
         (CLIP[:400], "cannot be decoded"),
         (playlist(), "cannot be decoded"),
         (clip(3, kind="mpegts"), "cannot be decoded"),
-        (clip(3, codec="mpeg2video", rate=25), "mpeg2video is not taken|cannot be decoded"),
+        (clip(3, codec="mpeg2video", rate=25), "its codec is not taken; known: AV1"),
         (clip(3, (200, 100)), "200 x 100 pixels; at most 10000 are taken"),
         (clip(61, rate=1), "longer than 60 s"),
         (jpeg(picture(1))[:-5], "each must be a whole JPEG file"),

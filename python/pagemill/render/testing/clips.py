@@ -53,8 +53,8 @@ def number_of(image: Image.Image | np.ndarray) -> int:
     return round(float(np.asarray(image, np.float32).mean()) / LEVELS)
 
 
-def jpeg(image: Image.Image) -> bytes:
+def jpeg(image: Image.Image, *, progressive: bool = False) -> bytes:
     """The image's JPEG file."""
     file = io.BytesIO()
-    image.save(file, "JPEG", quality=95)
+    image.save(file, "JPEG", quality=95, progressive=progressive)
     return file.getvalue()

@@ -9,7 +9,7 @@ import msgspec
 
 class Status(msgspec.Struct, omit_defaults=True):
     """What a probe reads. `engines`: of each, if there are several, whether it gets requests:
-    `ready`, or `restarting`."""
+    `ready`, `stuck`, `restarting`, or `failed: ...` with what it cannot do."""
 
     status: str
     engines: list[str] = []
