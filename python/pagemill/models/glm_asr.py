@@ -40,6 +40,7 @@ from pagemill.models.config_keys import (
     positive_int,
     token_id,
 )
+from pagemill.models.decoder import Decoder
 from pagemill.models.decoder_part import decoder_part, ignored_in_part, text_weights
 from pagemill.models.log_mel import HOP, log_mel, padded
 from pagemill.models.mel_convolutions import STRIDE, MelConvolutions
@@ -137,10 +138,17 @@ class GlmAsrModel:
         return linear(projector, "linear_2", x, (width,), bias=True)
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self._text.hidden(text_weights(weights, self._text), inputs)
+        return self._text.hidden(self.named(weights), inputs)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(text_weights(weights, self._text), rows)
+        return self._text.logits(self.named(weights), rows)
+
+    @property
+    def text(self) -> Decoder:
+        return self._text
+
+    def named(self, weights: Weights) -> Weights:
+        return text_weights(weights, self._text)
 
 
 class _Encoder:

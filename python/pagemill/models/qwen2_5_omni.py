@@ -23,7 +23,6 @@ from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
-    MediaTraits,
     ModelConfigError,
     ModelTraits,
     StepInputs,
@@ -40,10 +39,9 @@ from pagemill.models.decoder_part import text_weights
 from pagemill.models.log_mel import HOP, WINDOW, log_mel
 from pagemill.models.mel_convolutions import STRIDE
 from pagemill.models.qwen2 import Qwen2Model
-from pagemill.models.whisper_encoder import WhisperEncoder
+from pagemill.models.whisper_encoder import PAIR, WhisperEncoder
 from pagemill.ops.trace import Tensor
 
-_PAIR = 2  # vectors of the encoder that are averaged
 _LEAST_FRAMES = 3  # of which the encoder makes a pair
 _LONGEST_WAVE = 10_000.0  # of positions, in vectors, times 2 pi
 # Those of the configuration's classes: published checkpoints leave some out.
@@ -84,7 +82,7 @@ class Qwen25OmniModel:
         self._encoder = WhisperEncoder(audio)
         self._rows = positive_int(audio, "n_window")  # of a part
         width = positive_int(audio, "output_dim", self._text.traits.hidden_size)
-        if width != self._text.traits.hidden_size or self._rows % _PAIR:
+        if width != self._text.traits.hidden_size or self._rows % PAIR:
             raise ModelConfigError(
                 f"audio_config has the output_dim {width} and the n_window {self._rows}; the"
                 f" language model has {self._text.traits.hidden_size} features, and vectors are"
@@ -99,15 +97,10 @@ class Qwen25OmniModel:
 
     @property
     def traits(self) -> ModelTraits:
-        media = MediaTraits(
-            rows=_PAIR,
-            channels=self._encoder.channels,
-            class_tokens=0,
-            tokens=1,
+        media = self._encoder.paired_traits(
             width=self._text.traits.hidden_size,
-            placeholders={"audio": self._placeholder},
-            any_size=True,
-            most_tokens=self._rows // _PAIR,
+            placeholder=self._placeholder,
+            most_tokens=self._rows // PAIR,
         )
         return replace(self._text.traits, media=media)
 
@@ -128,7 +121,7 @@ class Qwen25OmniModel:
 
     def features(self, audio: PreparedMedia) -> MediaFeatures:
         rows = self._encoder.convolutions.features(audio.values)
-        return MediaFeatures(rows, len(rows) // _PAIR)
+        return MediaFeatures(rows, len(rows) // PAIR)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         weights = _thinker(weights)
@@ -137,9 +130,7 @@ class Qwen25OmniModel:
         x = self._encoder.convolutions.output(tower, inputs.media.rows)
         waves = tower.constant("positions", _waves(self._rows, self._encoder.hidden_size))
         x = self._encoder.layered(tower, ops.add(x, ops.embedding(inputs.positions, waves)))
-        pairs = ops.select_rows(x, inputs.media.tokens, count=_PAIR)
-        first, second = ops.split(pairs, self._encoder.hidden_size)
-        x = ops.scale(ops.add(first, second), 1 / _PAIR)
+        x = self._encoder.averaged(x, inputs.media.tokens)
         x = self._encoder.normalized(tower, x, "ln_post")
         return linear(tower, "proj", x, (self._text.traits.hidden_size,), bias=True)
 

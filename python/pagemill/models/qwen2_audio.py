@@ -13,21 +13,19 @@ from typing import Self
 
 import numpy as np
 
-from pagemill import ops
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.prefixed import PrefixedWeights
-from pagemill.models.base import Config, EncoderInputs, MediaTraits, ModelTraits, StepInputs
+from pagemill.models.base import Config, EncoderInputs, ModelTraits, StepInputs
 from pagemill.models.config_keys import Defaults, inner_config, token_id
 from pagemill.models.decoder import Decoder
 from pagemill.models.decoder_part import decoder_part, ignored_in_part, text_weights
 from pagemill.models.log_mel import HOP, SAMPLING_RATE, log_mel, padded
-from pagemill.models.whisper_encoder import WhisperEncoder
+from pagemill.models.whisper_encoder import PAIR, WhisperEncoder
 from pagemill.ops.trace import Tensor
 
-_PAIR = 2  # vectors of the encoder that are averaged
 _LEAST_FRAMES = 3  # of which the encoder makes a pair
 # Those of the configuration's classes: published checkpoints leave some out.
 _ENCODER = {
@@ -67,15 +65,10 @@ class Qwen2AudioModel:
 
     @property
     def traits(self) -> ModelTraits:
-        media = MediaTraits(
-            rows=_PAIR,
-            channels=self._encoder.channels,
-            class_tokens=0,
-            tokens=1,
+        media = self._encoder.paired_traits(
             width=self._text.traits.hidden_size,
-            placeholders={"audio": self._placeholder},
-            any_size=True,
-            most_tokens=-(-self._encoder.max_tokens // _PAIR),  # a last single one is read, too
+            placeholder=self._placeholder,
+            most_tokens=-(-self._encoder.max_tokens // PAIR),  # a last single one is read, too
         )
         return replace(self._text.traits, media=media)
 
@@ -83,15 +76,13 @@ class Qwen2AudioModel:
         """Rows of the frames that have sound, and of no silence that the encoder is padded with."""
         mel, frames = self._mel(audio.values)
         rows = -(-frames // 2)  # of a last single one no pair is made, but others attend to it
-        return MediaFeatures(self._encoder.features(mel, rows), rows // _PAIR)
+        return MediaFeatures(self._encoder.features(mel, rows), rows // PAIR)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         prefix = "model." if weights.has("model.audio_tower.conv1.weight") else ""
         tower = PrefixedWeights(weights, f"{prefix}audio_tower.")
         x = self._encoder.states(tower, inputs.media.rows, inputs.positions)
-        pairs = ops.select_rows(x, inputs.media.tokens, count=_PAIR)
-        first, second = ops.split(pairs, self._encoder.hidden_size)
-        x = self._encoder.normalized(tower, ops.scale(ops.add(first, second), 1 / _PAIR))
+        x = self._encoder.normalized(tower, self._encoder.averaged(x, inputs.media.tokens))
         projector = PrefixedWeights(weights, f"{prefix}multi_modal_projector.")
         return linear(projector, "linear", x, (self._text.traits.hidden_size,), bias=True)
 

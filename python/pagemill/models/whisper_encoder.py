@@ -14,12 +14,14 @@ from pagemill.layers import attention, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.embedding import add_positions
 from pagemill.layers.linear import linear
-from pagemill.models.base import Config, ModelConfigError
+from pagemill.models.base import Config, MediaTraits, ModelConfigError
 from pagemill.models.config_keys import activation, positive_int
 from pagemill.models.mel_convolutions import STRIDE, MelConvolutions
 from pagemill.ops.trace import Tensor
 
 _EPS = 1e-5
+PAIR = 2
+"""Vectors of an encoder that some models average."""
 
 
 class WhisperEncoder:
@@ -48,6 +50,26 @@ class WhisperEncoder:
     def max_frames(self) -> int:
         """Of the audio that the encoder has positions for."""
         return STRIDE * self.max_tokens
+
+    def paired_traits(self, *, width: int, placeholder: int, most_tokens: int) -> MediaTraits:
+        """Those of audio of any length whose tokens are averages of pairs, of `width` elements."""
+        return MediaTraits(
+            rows=PAIR,
+            channels=self.channels,
+            class_tokens=0,
+            tokens=1,
+            width=width,
+            placeholders={"audio": placeholder},
+            any_size=True,
+            most_tokens=most_tokens,
+        )
+
+    def averaged(self, x: Tensor, pairs: Tensor) -> Tensor:
+        """x [T, hidden] -> [N, hidden]: the average of rows `pairs`, i32 [N], and those after
+        them."""
+        both = ops.select_rows(x, pairs, count=PAIR)
+        first, second = ops.split(both, self.hidden_size)
+        return ops.scale(ops.add(first, second), 1 / PAIR)
 
     def features(self, mel: np.ndarray, tokens: int | None = None) -> np.ndarray:
         """Log-mel frames [bins, frames], an even number of at most `max_frames`, as rows [frames /
