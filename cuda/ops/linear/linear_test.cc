@@ -374,6 +374,12 @@ TEST_P(GpuConformance, LinearByWgmma) {
       narrow.CheckFp8Values(narrow.Run(*kernel, 3));
     }
   }
+  // As in large models: wide tiles on every GPU, and more steps for a block than it has stages.
+  const RandomScaled w(DType::kF8E4M3, 128 * gpu.multiprocessors + 8, 4096, {128, 128}, random);
+  AlignedProduct large(33, w.view(), DType::kBF16);
+  const ops::Kernel* const kernel = large.FindKernel(op, "wgmma");
+  ASSERT_NE(kernel, nullptr);
+  for (int64_t rows : {9, 33}) large.CheckFp8Values(large.Run(*kernel, rows));
 }
 
 }  // namespace

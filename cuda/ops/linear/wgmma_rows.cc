@@ -18,9 +18,9 @@ namespace {
 
 // A block stays on its multiprocessor. Two warpgroups multiply. Of two others, the last warp copies
 // weights, without waiting for the kernel in front, so that they are under way while that one ends;
-// the others round rows of x.
+// the first ones round rows of x.
 constexpr int kConsumers = 2 * kWarpgroupThreads, kThreads = 2 * kConsumers;
-constexpr int kConsumerWarps = kConsumers / 32, kRounderWarps = kThreads / 32 - kConsumerWarps - 1;
+constexpr int kConsumerWarps = kConsumers / 32, kMostRounderWarps = kThreads / 32 - kConsumerWarps - 1;
 constexpr int kOutputsOfPart = kConsumers / kWarpgroupThreads * kProductRows;
 constexpr int kColumns = kTileRowBytes;  // of a step
 static_assert(kColumns == kF8Columns);
@@ -48,6 +48,10 @@ template <typename T>
 constexpr int kOutputs = T::kParts * kOutputsOfPart;
 template <typename T>
 constexpr bool kMovesRegisters = T::kParts > 1;
+// A rounder that has a stage for its next step before all others had one would not know whether the
+// phase that it waits for is over, or the one before the last: both have the same parity.
+template <typename T>
+constexpr int kRounderWarps = T::kStages < kMostRounderWarps ? T::kStages : kMostRounderWarps;
 
 template <typename T>
 struct Shared {
@@ -141,7 +145,7 @@ PAGEMILL_DEVICE void CopyWeights(const Params& p, Shared<T>& shared) {
   });
 }
 
-// By kRounderWarps, which take turns with steps; half a warp rounds a row of a step. Rows that x does
+// By kRounderWarps<T>, which take turns with steps; half a warp rounds a row of a step. Rows that x does
 // not have stay what they are: their sums are not stored.
 template <typename T>
 PAGEMILL_DEVICE void RoundRows(const Params& p, Shared<T>& shared) {
@@ -153,7 +157,7 @@ PAGEMILL_DEVICE void RoundRows(const Params& p, Shared<T>& shared) {
   ForWork(p, [&](const Work& work) {
     for (int step = work.begin; step < work.end; ++step, ring.Next()) {
       const bool is_own = turn == warp;
-      turn = turn + 1 == kRounderWarps ? 0 : turn + 1;
+      turn = turn + 1 == kRounderWarps<T> ? 0 : turn + 1;
       if (!is_own) continue;
       AwaitPhase(&shared.empty[ring.stage], ring.parity ^ 1);
       uint8_t* const stage = shared.x[ring.stage];
@@ -354,11 +358,11 @@ MultiplyWgmmaRows(const PAGEMILL_GRID_CONSTANT Params p) {
     return;
   }
   if constexpr (kMovesRegisters<T>) GiveRegisters<T::kProducerRegisters>();
-  if (Warp() < kConsumerWarps + kRounderWarps) {
+  if (Warp() < kConsumerWarps + kRounderWarps<T>) {
     AwaitInputs();
     RoundRows(p, shared);
   } else {
-    if (Lane() == 0) CopyWeights(p, shared);
+    if (thread == kThreads - 32) CopyWeights(p, shared);
     AwaitInputs();
   }
 }
