@@ -19,8 +19,9 @@ from tests.families import encoders, families
 from tests.parity import tiny_models
 from tests.parity.scaled_checkpoints import SCHEMES, Scheme, write_scaled
 from tools.gpu.pooled import PooledReference
-from tools.gpu.reference import Difference, Reference, compare, difference
-from tools.gpu.started import Answer, start
+from tools.gpu.reference import Reference, compare
+from tools.gpu.rounding import moved_differences, quantized_difference
+from tools.gpu.started import start
 from tools.gpu.tiny import STEP_TOKENS, WIDE_STEP_TOKENS, options
 
 _LENGTHS = (61, 23, 5)  # of prompts
@@ -63,7 +64,7 @@ def make_all(names: list[str], folder: Path) -> Iterator[str]:
         except UnusableReferenceError as error:
             yield f"{name}: left out, {error}"
             continue
-        yield f"{name}: bf16 on the CPU differs by {error:.3g}"
+        yield f"{name}: rounded to bf16 it differs by {error:.3g}"
 
 
 def _encoder(name: str, folder: Path) -> float:
@@ -84,7 +85,7 @@ def _prompts(name: str, model: PreTrainedModel) -> list[list[int]]:
 
 
 def _decoder(name: str, folder: Path) -> float:
-    """The checkpoint and its reference, which the CPU's engine confirms in f32; its error in bf16.
+    """The checkpoint and its reference, which the CPU's engine confirms in f32; the error in bf16.
 
     Raises:
         UnusableReferenceError: it does not.
@@ -108,7 +109,9 @@ def _decoder(name: str, folder: Path) -> float:
             rounded.append(compare(started, reference, "bf16"))
         scheme, _ = _SCALED[name]
         if scheme.strategy != "block" or scheme.block == _ROUNDED_BLOCK:
-            rounded.append(rounded_difference(model, reference, scheme))
+            rounded.append(quantized_difference(model, reference, scheme))
+    if has_experts:
+        rounded += moved_differences(model, reference)
     error = max(each.error for each in rounded)
     lost = max(each.lost for each in rounded)
     replace(reference, bf16_error=error, bf16_lost=lost).save(folder)
@@ -163,49 +166,6 @@ def _compute(model: PreTrainedModel, prompts: list[list[int]]) -> Reference:
     if not all(math.isfinite(each) for row in found.logprobs for each in row):
         raise UnusableReferenceError("transformers has logits that are not finite")
     return found
-
-
-@torch.inference_mode()
-def rounded_difference(model: PreTrainedModel, reference: Reference, scheme: Scheme) -> Difference:
-    """Of the model with activations that are rounded to the type of its weights before its layers'
-    products, by a scale for a row, or for as many columns of it as a block of weights has."""
-    rounded = _in_e4m3 if scheme.dtype == "f8_e4m3" else _in_int8
-
-    def round_inputs(_: torch.nn.Module, inputs: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
-        (x,) = inputs
-        columns = scheme.block[1] if scheme.strategy == "block" else x.shape[-1]
-        return (torch.cat([rounded(part) for part in x.split(columns, -1)], -1),)
-
-    products = [
-        module for module in model.model.layers.modules() if isinstance(module, torch.nn.Linear)
-    ]
-    hooks = [product.register_forward_pre_hook(round_inputs) for product in products]
-    answers: list[Answer] = []
-    for prompt, generated in zip(reference.prompts, reference.generated, strict=True):
-        tokens = torch.tensor([*prompt, *generated])
-        logits = model(tokens[None, :-1]).logits[0].double()
-        of_tokens = logits.log_softmax(-1)[torch.arange(len(tokens) - 1), tokens[1:]]
-        best = logits[len(prompt) - 1 :].argmax(-1)
-        answers.append(Answer(tokens=best.tolist(), logprobs=of_tokens.tolist()))
-    for hook in hooks:
-        hook.remove()
-    return difference(answers, reference, "bf16")
-
-
-def _in_e4m3(x: torch.Tensor) -> torch.Tensor:
-    """The values of rows whose largest is the largest of e4m3."""
-    scales = _scales(x, torch.finfo(torch.float8_e4m3fn).max)
-    return (x / scales).to(torch.float8_e4m3fn).to(x.dtype) * scales
-
-
-def _in_int8(x: torch.Tensor) -> torch.Tensor:
-    """The values of rows whose largest is 127."""
-    scales = _scales(x, 127)
-    return (x / scales).round() * scales
-
-
-def _scales(x: torch.Tensor, largest: float) -> torch.Tensor:
-    return x.abs().amax(-1, keepdim=True).clamp(min=1e-12) / largest
 
 
 def _remove(folder: Path) -> None:
