@@ -36,6 +36,7 @@ ARCHITECTURES = ("sm_80", "sm_90a")
 # Of sources that are not compiled for all of them.
 ARCHITECTURES_OF = {
     "flashinfer/hopper_head128": ("sm_90a",),
+    "flashinfer/hopper_head256": ("sm_90a",),
     "grouped_linear/wgmma_f8_groups": ("sm_90a",),
     "grouped_linear/wgmma_groups": ("sm_90a",),
     "linear/wgmma_rows": ("sm_90a",),
@@ -58,22 +59,25 @@ BARS = {
     ("draw_tokens/draw_tokens", "DrawToken"): ("LDS.64", "MUFU.EX2"),
     ("emulation/vocabulary_objects", "ReverseGroups"): ("LDGSTS.E.BYPASS.128", "LDS.128"),
     **{
-        (f"flashinfer/head128_rows{rows}", "BatchPrefillWithPagedKVCacheKernel"): (
+        (f"flashinfer/head{head}_rows{rows}", "BatchPrefillWithPagedKVCacheKernel"): (
             "HMMA.16816.F32.BF16",
             "LDGSTS.E.BYPASS",
             "LDSM.16.M",
             "MUFU.EX2",
         )
-        for rows in (16, 64, 128)
+        for head, rows in ((128, 16), (128, 64), (128, 128), (256, 16), (256, 64))
     },
-    ("flashinfer/hopper_head128", "PrefillWithKVCacheKernel"): (
-        "HGMMA.64x128x16.F32.BF16",
-        "HGMMA.64x96x16.F32.BF16",
-        "LDGSTS.E.BYPASS.LTC128B.128",
-        "MUFU.EX2",
-        "USETMAXREG",
-        "UTMALDG",
-    ),
+    **{
+        (f"flashinfer/hopper_head{head}", "PrefillWithKVCacheKernel"): (
+            f"HGMMA.64x{head}x16.F32.BF16",
+            f"HGMMA.64x{keys}x16.F32.BF16",
+            "LDGSTS.E.BYPASS.LTC128B.128",
+            "MUFU.EX2",
+            "USETMAXREG",
+            "UTMALDG",
+        )
+        for head, keys in ((128, 96), (256, 32))
+    },
     ("gated_activation/gated_activation", "BFloat16ELi8E"): ("LDG.E.128", "STG.E.128"),
     ("gated_delta/delta_chunks", "DeltaChunks"): (
         "HMMA.16816.F32.BF16",

@@ -269,7 +269,7 @@ void CheckKeysInRows(const OpDefinition& op, const device::Capabilities& caps) {
   const std::vector<PagedRequest> mixed = {{0, 40}, {100, 1}, {90, 0}, {600, 1}, {511, 7}, {7, 3}};
   device::ThreadPool one({.num_threads = 1});
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI8, DType::kF8E4M3}) {
-    for (const int64_t head_dim : {5, 64, 128}) {
+    for (const int64_t head_dim : {5, 64, 128, 256}) {
       AttentionOptions options{
           .q_heads = 6, .kv_heads = 2, .head_dim = head_dim, .dtype = dtype};
       AttentionCase columns(options, mixed);

@@ -56,7 +56,7 @@ void CheckBf16(const ops::OpDefinition& op, const std::vector<const ops::Kernel*
 // rows and of keys, alone and beside requests that decode.
 TEST_P(GpuConformance, PagedAttentionOfPromptsWithKeysInRows) {
   const ops::OpDefinition op = OnGpu<PagedAttentionKernels>(ops::PagedAttentionOp());
-  for (const int64_t head_dim : {64, 128}) {
+  for (const int64_t head_dim : {64, 128, 256}) {
     AttentionOptions options = {
         .q_heads = 4, .kv_heads = 2, .head_dim = head_dim, .act = DType::kBF16};
     options.keys_in_rows = true;

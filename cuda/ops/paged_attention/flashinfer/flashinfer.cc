@@ -28,6 +28,11 @@ const Instance* FindInstance(int64_t head_dim, int32_t tile_rows) {
   return nullptr;
 }
 
+bool HasInstances(int64_t head_dim) {
+  return FindInstance(head_dim, 16) != nullptr && FindInstance(head_dim, 64) != nullptr &&
+         FindInstance(head_dim, MostTileRows(head_dim)) != nullptr;
+}
+
 }  // namespace
 
 int64_t Bf16StrideOf(const TensorView& view) {
@@ -50,11 +55,9 @@ bool SupportsFlashInfer(const device::Capabilities& caps, const ops::OpCall& cal
                      args.window == 0 && args.causal && args.keys_from == 0 &&
                      args.keys_until == 0 && !args.item_ends && args.soft_cap == 0 &&
                      args.grows_from == 0;
-  const int64_t head_dim = args.q.shape[2];
   return OnEveryGpu(caps, call) && HasTensorCores(caps) && plain && args.keys_in_rows &&
          args.q.dtype == DType::kBF16 && args.cache.dtype == DType::kBF16 &&
-         args.kv_heads <= kPlannedBlocks && FindInstance(head_dim, 16) != nullptr &&
-         FindInstance(head_dim, 64) != nullptr && FindInstance(head_dim, 128) != nullptr;
+         args.kv_heads <= kPlannedBlocks && HasInstances(args.q.shape[2]);
 }
 
 bool FlashInferReads(const ops::OpCall& call) {
@@ -76,8 +79,9 @@ void MakeFlashInferPlan(const ops::OpCall& call, std::span<std::byte> plan) {
 // For the shape that has most states: blocks of the largest tiles, just too few to fill the GPU.
 int64_t FlashInferStateBytes(const ops::OpCall& call, int32_t) {
   const FlashInferShape shape = FlashInferShapeOf(ops::ToPagedAttentionArgs(call));
-  const FlashInferGrid most = {
-      .tile_rows = 128, .blocks = kPlannedBlocks / shape.kv_heads, .splits = true};
+  const FlashInferGrid most = {.tile_rows = MostTileRows(shape.head_dim),
+                               .blocks = kPlannedBlocks / shape.kv_heads,
+                               .splits = true};
   return most.MaxStates(shape) * shape.q_heads *
          (shape.head_dim * static_cast<int64_t>(sizeof(BFloat16)) +
           static_cast<int64_t>(sizeof(float)));

@@ -26,8 +26,9 @@ inline constexpr int32_t kPromptTokens = 128;
 // some blocks follow others.
 inline constexpr int32_t kHopperBlocks = kPlannedMultiprocessors;
 
-// Rows of a tile, FlashInfer's choice.
+// Rows of a tile, and keys that it reads at once, FlashInfer's choice.
 constexpr int32_t HopperTileRows(int64_t head_dim) { return head_dim == 64 ? 192 : 128; }
+constexpr int32_t HopperTileKeys(int64_t head_dim) { return head_dim == 256 ? 32 : 96; }
 
 // If false, requests of a step of this shape have the work of plan.h, all of them. If true, the only
 // request of a step is a prompt: tokens that pad a step are of a request of their own.

@@ -21,7 +21,7 @@ PlanBatch NextBatch(PlanRandom& random) {
   FlashInferShape shape = {.block_size = random.Choose({8, 16, 128})};
   shape.kv_heads = random.Choose({1, 2, 8});
   shape.q_heads = shape.kv_heads * random.Choose({1, 3, 8});
-  shape.head_dim = random.Choose({64, 128});
+  shape.head_dim = random.Choose({64, 128, 256});
   std::vector<int32_t> tokens, contexts;
   for (int32_t r = random.Choose({1, 2, 7, 60}); r > 0; --r) {
     const int32_t most = random.Choose({0, 1, 1, kPromptTokens + 2, 3000});
@@ -81,7 +81,7 @@ TEST(HopperPlan, CoversEachTileOnceWithinItsMemory) {
 
 // The memory of prompts that fill as few of their tiles as possible.
 TEST(HopperPlan, TilesOfOneRowFit) {
-  for (const int32_t head_dim : {64, 128}) {
+  for (const int32_t head_dim : {64, 128, 256}) {
     const FlashInferShape shape = {
         .q_heads = 3, .kv_heads = 1, .head_dim = head_dim, .block_size = 16};
     const int32_t tokens = std::max(HopperTileRows(head_dim) + 1, kPromptTokens);

@@ -23,7 +23,7 @@ static cudaError_t PlannedGetAttribute(int* value, cudaDeviceAttr attribute, int
       return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor: *value = 9; return cudaSuccess;
     case cudaDevAttrComputeCapabilityMinor: *value = 0; return cudaSuccess;
-    // The least of all GPUs, in which every tile for heads of up to 128 fits.
+    // The least of all GPUs, in which every tile fits.
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 99 << 10; return cudaSuccess;
     default: return cudaErrorInvalidValue;
   }
@@ -106,7 +106,7 @@ FlashInferGrid FlashInferGrid::Of(const FlashInferShape& shape) {
   // Rows of the longest request if all others have one token, as the planner computes it.
   const uint64_t longest = uint64_t{static_cast<uint32_t>(MaxTokens(shape) - shape.requests + 1)} *
                            static_cast<uint32_t>(shape.q_heads / shape.kv_heads);
-  const int32_t tile_rows = longest > 64 ? 128 : longest > 16 ? 64 : 16;
+  const int32_t tile_rows = longest > 64 ? MostTileRows(shape.head_dim) : longest > 16 ? 64 : 16;
   const int64_t tiles = MaxTiles(shape, tile_rows), split = SplitBlocks(shape);
   return {.tile_rows = tile_rows,
           .blocks = static_cast<int32_t>(std::max(tiles, split)),

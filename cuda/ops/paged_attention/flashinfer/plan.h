@@ -35,8 +35,11 @@ struct FlashInferShape {
   int32_t most_tokens = INT32_MAX;
 };
 
+// Rows of the largest tiles, FlashInfer's choice: sums of wider heads need the registers.
+constexpr int32_t MostTileRows(int64_t head_dim) { return head_dim < 256 ? 128 : 64; }
+
 struct FlashInferGrid {
-  int32_t tile_rows;  // 16, 64 or 128
+  int32_t tile_rows;  // 16, 64, or MostTileRows()
   int32_t blocks;     // for each KV head, some of which may have no work
   bool splits;        // requests may have several chunks, whose states are merged
 

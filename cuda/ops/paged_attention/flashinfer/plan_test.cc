@@ -41,7 +41,7 @@ PlanBatch NextBatch(PlanRandom& random) {
   FlashInferShape shape;
   shape.kv_heads = random.Choose({1, 2, 3, 8, 32, 264});
   shape.q_heads = shape.kv_heads * random.Choose({1, 3, 4, 7, 16});
-  shape.head_dim = random.Choose({64, 128});
+  shape.head_dim = random.Choose({64, 128, 256});
   shape.block_size = random.Choose({8, 16, 32, 128});
   const int32_t longest = random.Choose({1, 20, 3000, 40000});
   const int32_t prompts = random.Choose({0, 0, 1, 3});
@@ -155,8 +155,9 @@ TEST(FlashInferPlan, SizesFollowFromTheShape) {
     PlanBatch batch = NextBatch(random);
     if (batch.shape.tokens == 0) continue;
     const FlashInferGrid grid = FlashInferGrid::Of(batch.shape);
-    const FlashInferGrid most = {
-        .tile_rows = 128, .blocks = kPlannedBlocks / batch.shape.kv_heads, .splits = true};
+    const FlashInferGrid most = {.tile_rows = MostTileRows(batch.shape.head_dim),
+                                 .blocks = kPlannedBlocks / batch.shape.kv_heads,
+                                 .splits = true};
     EXPECT_LE(grid.MaxStates(batch.shape), most.MaxStates(batch.shape));
     for (int32_t& seq_len : batch.seq_lens) seq_len += random.Int(0, 5000);
     batch.shape.table_stride += static_cast<int32_t>(CeilDiv(5000, batch.shape.block_size));
