@@ -1,7 +1,6 @@
 #include "cc/ops/causal_conv/causal_conv.h"
 
 #include "cuda/gpu_batch.h"
-#include "cuda/gpu_elements.h"
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
@@ -12,6 +11,7 @@ namespace pagemill::gpu {
 namespace {
 
 constexpr int64_t kThreads = 128;
+constexpr int32_t kRowsOfPrompts = 8;  // of a block
 
 struct Sizes {
   int64_t channels;
@@ -28,32 +28,47 @@ PAGEMILL_DEVICE float ElementAt(Rows<const T> x, Rows<float> states, const Sizes
   return states[source][(sizes.taps - 1 - (begin - row)) * sizes.channels + channel];
 }
 
-// A block for channels of a request's tokens. `bias` may be null.
+// A thread for one channel of `rows` rows, whose weights and elements it finds in its L1 cache from
+// the second row on. `bias` may be null.
 template <typename T>
-PAGEMILL_KERNEL ConvolveRow(Rows<const T> x, const float* w, const float* bias,
-                            Rows<float> states, Rows<T> y, Sizes sizes, bool silu,
-                            StepTokens batch) {
-  const int32_t row = static_cast<int32_t>(BlockIndex().x);
-  const int32_t request = RequestOf(batch.query_start, batch.num_requests, row);
-  if (request == batch.num_requests) return;
-  const int32_t begin = batch.query_start[request], end = batch.query_start[request + 1];
-  const int32_t position = batch.seq_lens[request] - (end - begin);
-  const int32_t* const table = batch.data + request * batch.table_stride;
-  const int32_t source = position > 0 ? PageAfter(batch, table, position) : ops::kNullPage;
-  ForElements(sizes.channels, [&](int64_t, int64_t channel) {
-    float sum = bias == nullptr ? 0 : bias[channel];
-    for (int32_t j = 0; j < sizes.taps; ++j) {
-      const int32_t from = row - (sizes.taps - 1) + j;
-      sum += w[channel * sizes.taps + j] *
-             ElementAt(x, states, sizes, source, begin, from, channel);
+PAGEMILL_KERNEL ConvolveRows(Rows<const T> x, const float* w, const float* bias,
+                             Rows<float> states, Rows<T> y, Sizes sizes, int32_t rows, bool silu,
+                             StepTokens batch) {
+  LetNextBegin();
+  AwaitInputs();
+  const int64_t channel = BlockIndex().x * kThreads + ThreadIndex().x;
+  const int32_t first = static_cast<int32_t>(BlockIndex().y) * rows;
+  const int32_t tokens = batch.query_start[batch.num_requests];
+  if (channel >= sizes.channels || first >= tokens) return;
+  const int32_t behind = first + rows < tokens ? first + rows : tokens;
+  const float of_bias = bias == nullptr ? 0 : bias[channel];
+  int32_t request = RequestOf(batch.query_start, batch.num_requests, first), row = first;
+  while (true) {
+    const int32_t begin = batch.query_start[request], end = batch.query_start[request + 1];
+    const int32_t position = batch.seq_lens[request] - (end - begin);
+    const int32_t* const table = batch.data + request * batch.table_stride;
+    const int32_t source = position > 0 ? PageAfter(batch, table, position) : ops::kNullPage;
+    for (; row < end && row < behind; ++row) {
+      float sum = of_bias;
+      for (int32_t j = 0; j < sizes.taps; ++j) {
+        const int32_t from = row - (sizes.taps - 1) + j;
+        sum += w[channel * sizes.taps + j] *
+               ElementAt(x, states, sizes, source, begin, from, channel);
+      }
+      y[row][channel] = FromFloat<T>(silu ? sum / (1 + Exp(-sum)) : sum);
     }
-    y[row][channel] = FromFloat<T>(silu ? sum / (1 + Exp(-sum)) : sum);
-  });
+    if (row == behind) return;
+    do {
+      ++request;
+    } while (batch.query_start[request + 1] <= row);
+  }
 }
 
 // A thread for each channel of a request. Comes after all rows have read the states.
 template <typename T>
 PAGEMILL_KERNEL StoreStates(Rows<const T> x, Rows<float> states, Sizes sizes, StepTokens batch) {
+  LetNextBegin();
+  AwaitInputs();
   const int64_t channel = BlockIndex().x * kThreads + ThreadIndex().x;
   if (channel >= sizes.channels) return;
   ForEachStateRun(batch, BlockIndex().y, [&](const ops::StateRun& run) {
@@ -72,17 +87,21 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const Sizes sizes = {args.channels, static_cast<int32_t>(args.taps)};
   const StepTokens batch = StepTokensOf(*args.batch);
   const float* const bias = args.bias.rank > 0 ? args.bias.Data<const float>() : nullptr;
-  const LaunchShape store = {
-      .blocks = {DivideUp(args.channels, kThreads),
-                 static_cast<uint32_t>(args.batch->num_requests)},
-      .threads = {kThreads}};
+  const int64_t tokens = args.x.shape[0], requests = args.batch->num_requests;
+  // Requests that decode are computed beside each other.
+  const int32_t rows = tokens < kRowsOfPrompts * requests ? 1 : kRowsOfPrompts;
+  const uint32_t blocks = DivideUp(args.channels, kThreads);
+  const auto shape = [&](uint32_t count) {
+    return LaunchShape{.blocks = {blocks, count}, .threads = {kThreads}, .early = true};
+  };
   WithActType(args.x.dtype, [&]<typename T>(T) {
     const Rows<const T> x = RowsOf<const T>(args.x);
     const Rows<float> states = RowsOf<float>(args.state);
-    Launch(*context.stream, ShapeOfElements(args.x.shape[0], args.channels), ConvolveRow<T>, x,
-           args.w.Data<const float>(), bias, states, RowsOf<T>(args.y), sizes,
+    Launch(*context.stream, shape(DivideUp(tokens, rows)), ConvolveRows<T>, x,
+           args.w.Data<const float>(), bias, states, RowsOf<T>(args.y), sizes, rows,
            args.kind == ops::ActivationKind::kSilu, batch);
-    Launch(*context.stream, store, StoreStates<T>, x, states, sizes, batch);
+    Launch(*context.stream, shape(static_cast<uint32_t>(requests)), StoreStates<T>, x, states,
+           sizes, batch);
   });
 }
 
