@@ -39,6 +39,7 @@ ARCHITECTURES_OF = {
     "flashinfer/hopper_head256": ("sm_90a",),
     "grouped_linear/wgmma_f8_groups": ("sm_90a",),
     "grouped_linear/wgmma_groups": ("sm_90a",),
+    "linear/wgmma_decoded": ("sm_90a",),
     "linear/wgmma_rows": ("sm_90a",),
 }
 
@@ -128,6 +129,18 @@ BARS = {
     # Q4_K and Q5_K, whose nibbles are loaded eight bytes at a time.
     ("linear/tensor_cores", "StoredWeightsILNS_5DTypeE20ELb1E"): ("LDG.E.64", "PRMT"),
     ("linear/tensor_cores", "StoredWeightsILNS_5DTypeE21ELb1E"): ("LDG.E.64", "PRMT"),
+    **{
+        ("linear/wgmma_decoded", tile): (
+            "ATOMG.E.INC",
+            f"HGMMA.64x{rows}x16.F32.BF16",
+            "STG.E.128",
+            "STS.128",
+            "UTMALDG.3D",
+        )
+        for tile, rows in (("SomeTile", 64), ("MoreTile", 128))
+    },
+    # Words of AWQ in tiles: four at a time.
+    ("linear/wgmma_decoded", "AwqTiles"): ("LDG.E.128",),
     **{
         ("linear/wgmma_rows", tile): (
             "ATOMG.E.INC",

@@ -30,6 +30,7 @@ REGISTERS = {
     "DTypeE4ELNS0_10ScaleShapeE2EEENS0_7FewRows": 140,  # int8 in blocks, of eight rows
     "FewRows": 128,
     "ManyRows": 168,
+    "MultiplyDecoded": 128,
     "MultiplyGroup": 80,
     "MultiplyHead": 80,
     "MultiplyWgmmaGroups": 168,
@@ -57,6 +58,7 @@ SPILLED = {
     "DrawToken": 128,  # blocks of 1,024 threads
     "int8_tensor_cores": 88,
     "ManyRows": 68,
+    "MultiplyDecoded": 40,
     "SumAddRmsNorm": 16,  # blocks of 1,024 threads
     "PackedWeightsILNS_15QuantizedLayoutE1": 124,  # AWQ: where four rows of weights lie
 }

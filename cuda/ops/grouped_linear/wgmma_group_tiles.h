@@ -185,12 +185,6 @@ struct TileSums {
   float values[T::kParts][kN / 2] = {};
 };
 
-// By consumers. A stage is released when all lanes of a warp have read it.
-PAGEMILL_DEVICE void Release(uint64_t* empty) {
-  SyncWarp(AllLanes());
-  if (Lane() == 0) Arrive(empty);
-}
-
 // Stages of bf16, whose products follow each other without a pause.
 template <int kN, typename T>
 PAGEMILL_DEVICE void AddStages(Shared<T>& shared, int steps, int warpgroup,

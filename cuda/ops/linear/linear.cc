@@ -19,6 +19,7 @@
 #include "cuda/ops/linear/row_products.h"
 #include "cuda/ops/linear/tensor_cores.h"
 #include "cuda/ops/linear/weights.h"
+#include "cuda/ops/linear/wgmma_decoded.h"
 #include "cuda/ops/linear/wgmma_rows.h"
 
 namespace pagemill::gpu {
@@ -139,8 +140,17 @@ bool SupportsCublasLt(const device::Capabilities& caps, const ops::OpCall& call)
 }
 
 void RunByCublasLt(const ops::OpCall& call, ops::KernelContext& context) {
-  MultiplyByCublasLt(call.inputs[0], TakeAligned(call, context), context.workspace.data(),
-                     *context.stream);
+  const TensorView& x = call.inputs[0];
+  std::vector<Product> products = TakeAligned(call, context);
+#if !defined(__HIP__)
+  const auto others = std::ranges::stable_partition(products, [&](const Product& product) {
+    return AreDecodedRows(x, product.w, *context.stream);
+  });
+  MultiplyDecodedRows(x, {products.begin(), others.begin()}, context.workspace.data(),
+                      *context.stream);
+  products.erase(products.begin(), others.begin());
+#endif
+  MultiplyByCublasLt(x, products, context.workspace.data(), *context.stream);
 }
 
 int64_t CublasLtBytes(const ops::OpCall& call, int32_t) {
@@ -150,8 +160,13 @@ int64_t CublasLtBytes(const ops::OpCall& call, int32_t) {
     most = std::max(most, CublasLtProductBytes(call.inputs[0], call.inputs[1 + 2 * i],
                                                BiasOf(call, i) != nullptr, call.outputs[i]));
   }
-  if (most == 0 || call.inputs[1].dtype != DType::kBF16) return most;
-  return most + JoinedProducts::Bytes(rows, call.outputs);
+  if (call.inputs[1].dtype == DType::kBF16) {
+    return most == 0 ? 0 : most + JoinedProducts::Bytes(rows, call.outputs);
+  }
+#if !defined(__HIP__)
+  most = std::max(most, DecodedRowsBytes(rows));
+#endif
+  return most;
 }
 
 bool SupportsCublasLtFp8(const device::Capabilities& caps, const ops::OpCall& call) {

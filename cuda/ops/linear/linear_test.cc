@@ -382,5 +382,36 @@ TEST_P(GpuConformance, LinearByWgmma) {
   for (int64_t rows : {9, 33}) large.CheckFp8Values(large.Run(*kernel, rows));
 }
 
+// By the kernel that takes more rows to the library: on Hopper, weights of few bits are decoded once for
+// all of these.
+TEST_P(GpuConformance, LinearOfSomeRows) {
+  const device::GpuCapabilities gpu = GpuCapabilities().gpu;
+  const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
+  if (PlainProduct().FindKernel(op, "cublaslt") == nullptr) GTEST_SKIP() << "no cuBLASLt";
+  Random random(8);
+  const auto check = [&](const std::string& name, const TensorView& w) {
+    AlignedProduct wide(128, w, DType::kF32), narrow(128, w, DType::kBF16);
+    const ops::Kernel* const kernel = wide.FindKernel(op, "cublaslt");
+    ASSERT_NE(kernel, nullptr);
+    for (int64_t rows : {17, 64, 100, 128}) {
+      SCOPED_TRACE(name + ", " + std::to_string(rows) + " rows");
+      wide.CheckValues(wide.Run(*kernel, rows));
+    }
+    narrow.CheckValues(narrow.Run(*kernel, 33));
+  };
+  for (const auto& [m, k] : {std::pair<int64_t, int64_t>{72, 128}, {200, 1280}}) {
+    for (const auto& [name, w] : WeightsOfEveryFormat(m, k, random).all()) check(name, w);
+  }
+  // More steps for a block than it has stages, as in large models.
+  const RandomPacked awq(kPackedKinds[0], kNoStack, 32 * gpu.multiprocessors + 8, 4096, random);
+  const RandomPacked gptq(kPackedKinds[2], kNoStack, 32 * gpu.multiprocessors + 8, 4096, random);
+  for (const RandomPacked* w : {&awq, &gptq}) {
+    AlignedProduct large(70, w->view(), DType::kBF16);
+    const ops::Kernel* const kernel = large.FindKernel(op, "cublaslt");
+    ASSERT_NE(kernel, nullptr);
+    for (int64_t rows : {40, 70}) large.CheckValues(large.Run(*kernel, rows));
+  }
+}
+
 }  // namespace
 }  // namespace pagemill::gpu

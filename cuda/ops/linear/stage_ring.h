@@ -5,6 +5,7 @@
 //   for (...; ring.Next()) {
 //     AwaitPhase(&shared.full[ring.stage], ring.parity);  // or empty, and the other parity
 //     ...
+//     Release(&shared.empty[ring.stage]);
 //   }
 #ifndef PAGEMILL_CUDA_OPS_LINEAR_STAGE_RING_H_
 #define PAGEMILL_CUDA_OPS_LINEAR_STAGE_RING_H_
@@ -12,6 +13,7 @@
 #include <cstdint>
 
 #include "cuda/gpu_vendor.h"
+#include "cuda/gpu_wgmma.h"
 
 namespace pagemill::gpu {
 
@@ -27,6 +29,12 @@ struct StageRing {
     parity ^= 1;
   }
 };
+
+// By those that read: a stage is released when all lanes of a warp have read it.
+PAGEMILL_DEVICE void Release(uint64_t* empty) {
+  SyncWarp(AllLanes());
+  if (Lane() == 0) Arrive(empty);
+}
 
 }  // namespace pagemill::gpu
 
