@@ -65,8 +65,10 @@ StatusOr<engine::RunnerLimits> LimitsOf(const program::Program& program, const H
       .num_blocks = o.num_blocks,
       .block_size = o.block_size,
       .kv_groups = program::KvGroupsOf(program, layout)};
-  limits.chunked_prefill = generates;
-  limits.prefix_caching = generates;
+  // Media need an encoder, so what sees each other is the tokens of a prompt.
+  const bool causal = !program.Find("item_ends").has_value();
+  limits.chunked_prefill = generates && causal;
+  limits.prefix_caching = generates && causal;
   limits.pooling = !generates;
   limits.max_draft_tokens = options.num_ngram_drafts;
   if (limits.kv_groups.empty()) limits.num_blocks = 0;

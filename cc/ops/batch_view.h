@@ -67,7 +67,7 @@ struct StepArrays {
   const int32_t* token_types = nullptr;
   // [tokens] if the program declares it: of a token of a media item whose tokens see each other,
   // the position behind the item's last one; otherwise 0. The step has all tokens of an item that
-  // are not in the cache.
+  // are not in the cache. If all tokens of a prompt see each other, the prompt is such an item.
   const int32_t* item_ends = nullptr;
 };
 

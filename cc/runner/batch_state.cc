@@ -31,6 +31,7 @@ BatchState::BatchState(const engine::RunnerLimits& limits, size_t num_groups)
   seq_lens_.resize(slots_.size());
   if (limits.media_format.grid) grid_positions_.reserve(tokens * ops::kGridDims);
   if (limits.pooling) token_types_.reserve(tokens);
+  if (!limits.chunked_prefill) item_ends_.reserve(tokens);
   logits_rows_.reserve(static_cast<size_t>(limits.max_num_logits_rows));
   rows_.reserve(static_cast<size_t>(limits.max_num_logits_rows));
 }
@@ -64,7 +65,8 @@ Status BatchState::Apply(const step::StepPlan& plan) {
     slots_[static_cast<size_t>(index.value())] = {};
   }
   num_tokens_ = num_requests_ = 0;
-  for (std::vector<int32_t>* array : {&logits_rows_, &grid_positions_, &token_types_}) {
+  for (std::vector<int32_t>* array :
+       {&logits_rows_, &grid_positions_, &token_types_, &item_ends_}) {
     array->clear();
   }
   rows_.clear();
@@ -91,7 +93,8 @@ Status BatchState::Apply(const step::StepPlan& plan) {
             .seq_lens = seq_lens_.data(),
             .logits_rows = logits_rows_.data(),
             .grid_positions = limits_.media_format.grid ? grid_positions_.data() : nullptr,
-            .token_types = limits_.pooling ? token_types_.data() : nullptr},
+            .token_types = limits_.pooling ? token_types_.data() : nullptr,
+            .item_ends = limits_.chunked_prefill ? nullptr : item_ends_.data()},
            kv_,
            /*inputs=*/{}};
   return OkStatus();
@@ -182,6 +185,7 @@ Status BatchState::AppendTokens(const step::ScheduledRequest& entry) {
   num_tokens_ += static_cast<size_t>(count);
   const auto end = static_cast<int32_t>(seq_len);
   if (limits_.pooling) AppendTokenTypes(*request(entry.index), entry.num_computed_tokens, end);
+  if (!limits_.chunked_prefill) PAGEMILL_RETURN_IF_ERROR(AppendPromptEnds(entry));
   if (limits_.media_format.grid) {
     AppendGridPositions(*request(entry.index), entry.num_computed_tokens, end, &grid_positions_);
   }
@@ -199,6 +203,20 @@ void BatchState::AppendTokenTypes(const step::Request& request, int32_t begin, i
   const int32_t border = std::clamp(second, begin, end);
   token_types_.insert(token_types_.end(), static_cast<size_t>(border - begin), 0);
   token_types_.insert(token_types_.end(), static_cast<size_t>(end - border), 1);
+}
+
+// Of tokens of a prompt that runs in one step, so that they may see each other.
+Status BatchState::AppendPromptEnds(const step::ScheduledRequest& entry) {
+  const int32_t begin = entry.num_computed_tokens, end = begin + entry.num_tokens();
+  const auto prompt = static_cast<int32_t>(request(entry.index)->prompt_token_ids.size());
+  if (end < prompt) {
+    return BadPlan(entry, "its prompt is divided at token " + std::to_string(end) +
+                              ", but runs in one step");
+  }
+  const int32_t border = std::clamp(prompt, begin, end);
+  item_ends_.insert(item_ends_.end(), static_cast<size_t>(border - begin), prompt);
+  item_ends_.insert(item_ends_.end(), static_cast<size_t>(end - border), 0);
+  return OkStatus();
 }
 
 Status BatchState::AppendRows(const step::ScheduledRequest& entry, int32_t entry_index) {

@@ -89,6 +89,7 @@ class BatchState {
   Status AppendTokens(const step::ScheduledRequest& entry);
   Status AppendRows(const step::ScheduledRequest& entry, int32_t entry_index);
   void AppendTokenTypes(const step::Request& request, int32_t begin, int32_t end);
+  Status AppendPromptEnds(const step::ScheduledRequest& entry);
 
   const engine::RunnerLimits limits_;
   std::vector<Slot> slots_;
@@ -100,6 +101,7 @@ class BatchState {
   std::vector<int32_t> logits_rows_;
   std::vector<int32_t> grid_positions_;  // if the media format has a grid
   std::vector<int32_t> token_types_;     // of a pooling model
+  std::vector<int32_t> item_ends_;       // if prompts run in one step
   std::vector<BatchRow> rows_;
   std::vector<PlaceholderToken> placeholders_;
   std::vector<ops::KvArrays> kv_;

@@ -330,6 +330,37 @@ TEST(BatchStateTest, ModelsThatGenerateHaveNoTokenTypes) {
   EXPECT_EQ(state.view().token_types, nullptr);
 }
 
+TEST(BatchStateTest, PromptsThatRunInOneStepHaveEnds) {
+  engine::RunnerLimits limits = SmallLimits();
+  limits.chunked_prefill = false;
+  BatchState state(limits);
+  ScheduledRequest whole = Entry(0, 0, {1, 2, 3}, {1});
+  whole.start = MakeRequest({1, 2, 3});
+  // A request that was preempted: its prompt and two tokens behind it.
+  ScheduledRequest resumed = Entry(1, 0, {4, 5, 6, 7}, {2});
+  resumed.start = MakeRequest({4, 5});
+  resumed.resumed_output_token_ids = {6, 7};
+  ASSERT_TRUE(state.Apply(PlanOf({whole, resumed})).ok());
+  const int32_t* ends = state.view().item_ends;
+  EXPECT_EQ(std::vector(ends, ends + 7), (std::vector{3, 3, 3, 2, 2, 0, 0}));
+  ASSERT_TRUE(state.Apply(PlanOf({Entry(0, 3, {8}, {})})).ok());
+  EXPECT_EQ(state.view().item_ends[0], 0);
+
+  ScheduledRequest divided = Entry(2, 0, {1, 2}, {3});
+  divided.start = MakeRequest({1, 2, 3});
+  const Status status = state.Apply(PlanOf({divided}));
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_NE(status.message().find("divided at token 2"), std::string::npos);
+}
+
+TEST(BatchStateTest, PromptsThatRunInPartsHaveNoEnds) {
+  BatchState state(SmallLimits());
+  ScheduledRequest entry = Entry(0, 0, {1, 2}, {1});
+  entry.start = MakeRequest({1, 2, 3});
+  ASSERT_TRUE(state.Apply(PlanOf({entry})).ok());
+  EXPECT_EQ(state.view().item_ends, nullptr);
+}
+
 TEST(BatchStateTest, RefusesPlansThatContradictThemselves) {
   const auto error = [](ScheduledRequest entry, bool start) {
     BatchState state(SmallLimits());

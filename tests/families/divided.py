@@ -53,7 +53,9 @@ def check_ranks(
 
     def run(rank: int) -> Array:
         world = _native.World(segment, rank)
-        return _run([ranks[rank].program_text], steps, seconds, world)
+        built = ranks[rank]
+        whole_prompts = not built.chunked_prefill
+        return _run([built.program_text], steps, seconds, world, whole_prompts=whole_prompts)
 
     with ThreadPoolExecutor(count) as threads:
         for rows in threads.map(run, range(count)):
@@ -69,7 +71,8 @@ def check_stages(
 ) -> None:
     """Two stages compute the rows of the steps, cut behind each layer if the row of the table says
     so."""
-    program = from_text(build(source, replace(options, rewrite=False)).program_text)
+    built = build(source, replace(options, rewrite=False))
+    program, whole_prompts = from_text(built.program_text), not built.chunked_prefill
     layers = [value.name for value in program.values if value.name.startswith("layer.")]
     refused = 0
     for layer in layers[:-1]:
@@ -79,7 +82,8 @@ def check_stages(
             refused += 1
             continue
         texts = [_native.rewrite_program(to_text(stage)) for stage in stages]
-        assert distance(_run(texts, steps, seconds)) <= 1, layer
+        rows = _run(texts, steps, seconds, whole_prompts=whole_prompts)
+        assert distance(rows) <= 1, layer
     assert refused < len(layers) - 1
     assert not refused or find(source.architecture).row.cuts == "some layers"
 
@@ -89,13 +93,18 @@ def _run(
     steps: Steps,
     seconds: Mapping[int, int],
     world: _native.World | None = None,
+    *,
+    whole_prompts: bool,
 ) -> Array:
     """The rows of all tokens that programs compute one after the other, each of what the one before
-    it returned; the first gets no images."""
+    it returned; the first gets no images. `whole_prompts` is `SimpleBatch`'s."""
     stages = [_executor(text, world) for text in texts]
     if world is not None:
         world.meet()
-    batches = [SimpleBatch(_NUM_BLOCKS, stage.table_block_sizes) for stage in stages]
+    batches = [
+        SimpleBatch(_NUM_BLOCKS, stage.table_block_sizes, whole_prompts=whole_prompts)
+        for stage in stages
+    ]
     received = [entry for entry in from_text(texts[0]).inputs if entry.dtype == ACT]
     no_images = {entry.name: np.zeros((0, int(entry.shape[1])), np.float32) for entry in received}
     rows: list[Array] = []

@@ -68,10 +68,16 @@ class MediaTestModel:
         tokenizer.add_special_tokens([word for word in words.values() if word.startswith("<")])
         tokenizer.save(str(path / "tokenizer.json"))
 
+    def logits(
+        self, prompt: list[int], generated: list[int], media: Sequence[Item]
+    ) -> torch.Tensor:
+        """Those of all tokens by the reference, [tokens, vocabulary]."""
+        return self.reference(prompt + generated, media)
+
     def check_divided(self) -> None:
         """Ranks and stages compute the logits of a text without media."""
         ids = text(7, 45)
-        expected = self.reference(ids, []).numpy()
+        expected = self.logits(ids[:-1], ids[-1:], []).numpy()
 
         def distance(logits: npt.NDArray[np.float32]) -> float:
             scale = max(1.0, float(np.abs(expected).max()))
@@ -153,7 +159,7 @@ class MediaTestModel:
         if there are any, are those of `transformers`."""
         choice = output.choices[0]
         tokens = choice.token_ids
-        logits = self.reference(output.prompt_token_ids + tokens[:-1], media)
+        logits = self.logits(output.prompt_token_ids, tokens[:-1], media)
         rows = logits[len(output.prompt_token_ids) - 1 :]
         assert tokens == rows.argmax(-1).tolist() and len(tokens) == GENERATED
         if choice.logprobs is None:

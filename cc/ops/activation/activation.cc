@@ -19,6 +19,9 @@ Status CheckActivation(const OpCall& call) {
   const double limit = call.attributes->Get("limit", 0);
   check.Require(std::isfinite(static_cast<float>(limit)) && limit >= 0,
                 "attribute limit must be a finite number >= 0");
+  const double lower = call.attributes->Get("lower", -limit);
+  check.Require(std::isfinite(static_cast<float>(lower)) && lower <= limit,
+                "attribute lower must be a finite number up to limit");
   return check.Result();
 }
 
@@ -34,7 +37,8 @@ void Run(const OpCall& call, KernelContext& context) {
                                       .size = size,
                                       .kind = args.kind,
                                       .limited = args.limit > 0,
-                                      .limit = args.limit});
+                                      .limit = args.limit,
+                                      .lower = args.lower});
                               }
                             });
 }
@@ -57,10 +61,12 @@ constexpr OpDefinition kDefinition{"activation", CheckActivation, kKernels, kAli
 }  // namespace
 
 ActivationArgs ToActivationArgs(const OpCall& call) {
+  const double limit = call.attributes->Get("limit", 0);
   return {.x = call.inputs[0],
           .y = call.outputs[0],
           .kind = static_cast<ActivationKind>(call.attributes->GetInt("kind", 0)),
-          .limit = static_cast<float>(call.attributes->Get("limit", 0))};
+          .limit = static_cast<float>(limit),
+          .lower = static_cast<float>(call.attributes->Get("lower", -limit))};
 }
 
 const OpDefinition& ActivationOp() { return kDefinition; }

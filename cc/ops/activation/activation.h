@@ -3,7 +3,7 @@
 //
 //   inputs   x  act [N, ...]   rows of F elements, any trailing shape
 //   outputs  y  act [N, ...]   rows of F elements
-//   attributes  kind: an ActivationKind; limit = 0 (none): x from -limit to limit
+//   attributes  kind: an ActivationKind; limit = 0 (none): x from lower = -limit to limit
 //   aliasing    y may be x
 //
 // Error bound: that of the function in cc/ops/vec/vec_math.h: 1e-6 max(1, |x|). The square of ReLU
@@ -22,6 +22,7 @@ struct ActivationArgs {
   TensorView x, y;
   ActivationKind kind = ActivationKind::kSilu;
   float limit = 0;  // 0: none
+  float lower = 0;  // with a limit
 };
 
 ActivationArgs ToActivationArgs(const OpCall& call);

@@ -43,7 +43,7 @@ void ActivationReference(const OpCall& call, KernelContext&) {
       // The comparisons are false for NaN, which remains.
       double value = x[i];
       if (args.limit > 0 && value > args.limit) value = args.limit;
-      if (args.limit > 0 && value < -args.limit) value = -args.limit;
+      if (args.limit > 0 && value < args.lower) value = args.lower;
       y[i] = static_cast<float>(ActivateReference(args.kind, value));
     }
   }

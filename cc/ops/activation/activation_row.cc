@@ -16,7 +16,7 @@ template <ActivationKind kKind, Form kForm>
 inline Vec::F ActivateElement(const ActivationRow& row, Vec::F x, Vec::F factor) {
   // Min and Max return their second operand if it is NaN.
   if constexpr (kForm == Form::kAloneLimited) {
-    x = Vec::Max(Vec::Set(-row.limit), Vec::Min(Vec::Set(row.limit), x));
+    x = Vec::Max(Vec::Set(row.lower), Vec::Min(Vec::Set(row.limit), x));
   } else if constexpr (kForm == Form::kGatedLimited) {
     const Vec::F limit = Vec::Set(row.limit);
     x = Vec::Min(limit, x);

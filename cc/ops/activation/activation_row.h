@@ -16,10 +16,11 @@ struct ActivationRow {
   float* y = nullptr;             // [size]; may be x
   int64_t size = 0;
   ActivationKind kind = ActivationKind::kSilu;
-  // If limited: without factor x from -limit to limit; else x up to limit, and factor from -limit
+  // If limited: without factor x from lower to limit; else x up to limit, and factor from -limit
   // to limit, plus offset.
   bool limited = false;
   float limit = 0;
+  float lower = 0;
   float offset = 0;
 };
 

@@ -14,10 +14,10 @@ namespace {
 
 template <typename T>
 PAGEMILL_KERNEL ActivateRow(Rows<const T> x, Rows<T> y, int64_t size, ops::ActivationKind kind,
-                            float limit) {
+                            float lower, float limit) {
   WithActivationKind(kind, [&]<ops::ActivationKind kKind>() {
     ForElements(size, [&](int64_t row, int64_t i) {
-      y[row][i] = FromFloat<T>(Activate<kKind>(Clamp(ToFloat(x[row][i]), -limit, limit)));
+      y[row][i] = FromFloat<T>(Activate<kKind>(Clamp(ToFloat(x[row][i]), lower, limit)));
     });
   });
 }
@@ -25,10 +25,12 @@ PAGEMILL_KERNEL ActivateRow(Rows<const T> x, Rows<T> y, int64_t size, ops::Activ
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const ops::ActivationArgs args = ops::ToActivationArgs(call);
   const int64_t size = args.x.RowElements();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const bool limited = args.limit > 0;
   WithActType(args.x.dtype, [&]<typename T>(T) {
     Launch(*context.stream, ShapeOfElements(args.x.shape[0], size), ActivateRow<T>,
            RowsOf<const T>(args.x), RowsOf<T>(args.y), size, args.kind,
-           args.limit > 0 ? args.limit : std::numeric_limits<float>::infinity());
+           limited ? args.lower : -kInfinity, limited ? args.limit : kInfinity);
   });
 }
 

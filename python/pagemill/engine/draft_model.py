@@ -78,6 +78,11 @@ def build_draft(
     if draft.pooling or built.pooling:
         which = "it" if draft.pooling else "the model"
         raise ConfigError(f"{name} cannot be used: {which} makes embeddings and generates no text")
+    if not draft.chunked_prefill:
+        raise ConfigError(
+            f"{name} cannot be used: the tokens of its prompts see each other, so that it reads a"
+            " text in one step; use a model whose tokens see those in front of them"
+        )
     if draft.max_model_len < built.max_model_len:
         raise ConfigError(
             f"{name} knows texts of {draft.max_model_len} tokens, the model of"

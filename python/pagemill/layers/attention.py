@@ -20,7 +20,8 @@ class AttentionShape:
     `ops.paged_attention`); values have `value_dim` elements a head if they are narrower than keys:
     the cache holds zeros behind them; `both_ways`: a query attends to the tokens behind it, too,
     and nothing is cached (see `attend_both_ways`); `shard` is the part of the heads that this rank
-    computes, by default all (see `divide`)."""
+    computes, by default all (see `divide`); `sees_items`: tokens of a media item or a prompt see
+    each other if the program reads `item_ends`."""
 
     heads: int
     kv_heads: int
@@ -33,6 +34,7 @@ class AttentionShape:
     grows_from: int = 0
     both_ways: bool = False
     shard: Shard = Shard()
+    sees_items: bool = True
 
     @property
     def values(self) -> int:
@@ -146,7 +148,8 @@ def attend(
     """Store k and v in a new cache of this name and attend: [T, heads, values]. `scales` are
     those of keys and values in an fp8 cache; `sinks` [heads] join the softmax; `slopes` [heads] are
     those of ALiBi. If `both_ways`, nothing is stored, and there are neither sinks nor slopes. If
-    the program reads `item_ends` (`MediaTraits`), the tokens of a media item see each other."""
+    the program reads `item_ends`, the tokens of a media item (`MediaTraits`) or of a prompt
+    (`ModelTraits`) see each other."""
     if shape.both_ways:
         return attend_both_ways(q, k, v, shape)
     kv_heads = shape.features(shape.kv_heads).size // shape.head_dim
@@ -159,7 +162,7 @@ def attend(
         cache,
         scale=shape.scale,
         chunked=shape.chunked,
-        item_ends=q.trace.declares_input("item_ends"),
+        item_ends=shape.sees_items and q.trace.declares_input("item_ends"),
         soft_cap=shape.soft_cap,
         grows_from=shape.grows_from,
         sinks=sinks,
@@ -178,7 +181,13 @@ def attend_again(
     cache = q.trace.declared_cache(cache_name)
     k_scale, v_scale = scales
     return ops.paged_attention(
-        q, cache, scale=shape.scale, soft_cap=shape.soft_cap, k_scale=k_scale, v_scale=v_scale
+        q,
+        cache,
+        scale=shape.scale,
+        item_ends=shape.sees_items and q.trace.declares_input("item_ends"),
+        soft_cap=shape.soft_cap,
+        k_scale=k_scale,
+        v_scale=v_scale,
     )
 
 

@@ -53,8 +53,16 @@ class Weights(Protocol):
         """The weight `name` of `embedding`, [out, in], as it is stored, or a part of it."""
         ...
 
-    def turned_matrix(self, name: str, shape: tuple[int, int]) -> Tensor:
-        """The matrix `name`, [out, in], which is stored as [in, out]."""
+    def turned_matrix(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        *,
+        columns: Part | None = None,
+        stored: tuple[int, ...] | None = None,
+    ) -> Tensor:
+        """The matrix `name`, [out, in], or some of its columns, which is stored as [in, out], or in
+        the shape `stored`."""
         ...
 
     def stack(

@@ -13,12 +13,13 @@ from pagemill.ops.trace import Tensor
 
 
 def side_by_side(rows: Tensor, width: int) -> list[Tensor]:
-    """`rows` [N, n * width] as n parts [N, width]."""
-    parts: list[Tensor] = []
-    while rows.width > width:
-        part, rows = ops.split(rows, width)
-        parts.append(part)
-    return [*parts, rows]
+    """`rows` [N, n * width] as n parts [N, width]; halves of halves, so that few are copied
+    often."""
+    count = rows.width // width
+    if count == 1:
+        return [rows]
+    first, second = ops.split(rows, count // 2 * width)
+    return [*side_by_side(first, width), *side_by_side(second, width)]
 
 
 def add_rows(x: Tensor, y: Tensor, tokens: Tensor) -> Tensor:

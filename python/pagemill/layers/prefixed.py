@@ -55,8 +55,16 @@ class PrefixedWeights:
     ) -> Tensor:
         return self._whole.matrix(self._named(name), shape, rows=rows, columns=columns)
 
-    def turned_matrix(self, name: str, shape: tuple[int, int]) -> Tensor:
-        return self._whole.turned_matrix(self._named(name), shape)
+    def turned_matrix(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        *,
+        columns: Part | None = None,
+        stored: tuple[int, ...] | None = None,
+    ) -> Tensor:
+        name = self._named(name)
+        return self._whole.turned_matrix(name, shape, columns=columns, stored=stored)
 
     def stack(
         self,

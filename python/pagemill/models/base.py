@@ -115,7 +115,11 @@ MediaPart: TypeAlias = PreparedMedia | MediaFeatures | str
 class ModelTraits:
     """Properties of a model that the engine needs. `causal`: a token never attends to a later one;
     `generates`: it has logits; `media`: it is a MediaModel; `token_types`: the second text of a
-    pair has another type than the first."""
+    pair has another type than the first.
+
+    A model that generates and is not causal is a prefix language model: the tokens of a prompt,
+    media or not, attend to each other, by the step's array `item_ends`, and generated ones to those
+    in front of them."""
 
     vocab_size: int
     hidden_size: int

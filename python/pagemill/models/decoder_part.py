@@ -13,6 +13,8 @@ from pagemill.models.cohere import CohereModel
 from pagemill.models.cohere2 import Cohere2Model
 from pagemill.models.config_keys import flag, inner_config
 from pagemill.models.decoder import Decoder
+from pagemill.models.gemma import GemmaModel
+from pagemill.models.gemma2 import Gemma2Model
 from pagemill.models.granite import GraniteModel
 from pagemill.models.llama import LlamaModel
 from pagemill.models.llama4 import Llama4Model
@@ -48,9 +50,35 @@ _SIZES_OF_COMMAND_R = {
     "num_attention_heads": 64,
     "max_position_embeddings": 8192,
 }
+_SIZES_OF_GEMMA = {"vocab_size": 256000, "head_dim": 256, "max_position_embeddings": 8192}
 _FAMILIES: Mapping[str, _Family] = {
     "cohere": _Family(CohereModel, _SIZES_OF_COMMAND_R),
     "cohere2": _Family(Cohere2Model, {**_SIZES_OF_COMMAND_R, "sliding_window": 4096}),
+    "gemma": _Family(
+        GemmaModel,
+        {
+            **_SIZES_OF_GEMMA,
+            "hidden_size": 3072,
+            "intermediate_size": 24576,
+            "num_hidden_layers": 28,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 16,
+        },
+    ),
+    "gemma2": _Family(
+        Gemma2Model,
+        {
+            **_SIZES_OF_GEMMA,
+            "hidden_size": 2304,
+            "intermediate_size": 9216,
+            "num_hidden_layers": 26,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 4,
+            "sliding_window": 4096,
+            "attn_logit_softcapping": 50.0,
+            "final_logit_softcapping": 30.0,
+        },
+    ),
     "granite": _Family(
         GraniteModel,
         {**_SIZES_OF_7B, "intermediate_size": 11008, "max_position_embeddings": 2048},

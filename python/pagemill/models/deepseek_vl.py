@@ -29,7 +29,7 @@ from pagemill.models.config_keys import (
 )
 from pagemill.models.decoder import Decoder
 from pagemill.models.decoder_part import decoder_part, ignored_in_part, text_weights
-from pagemill.models.siglip_vision import SiglipVisionTower
+from pagemill.models.siglip_vision import DEFAULTS, KIND, SiglipVisionTower
 from pagemill.ops import ActivationKind
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
@@ -41,15 +41,8 @@ class DeepseekVlModel:
     """One DeepSeek-VL model. A subclass changes the `kind` and the `defaults` of its tower's
     configuration, `layers`, those of its projector, `_vision`, and what it ignores."""
 
-    kind: ClassVar[str] = "siglip_vision_model"
-    defaults: ClassVar[Mapping[str, Any]] = {
-        "hidden_size": 768,
-        "intermediate_size": 3072,
-        "num_hidden_layers": 12,
-        "num_attention_heads": 12,
-        "image_size": 224,
-        "patch_size": 16,
-    }
+    kind: ClassVar[str] = KIND
+    defaults: ClassVar[Mapping[str, Any]] = DEFAULTS
     layers: Sequence[str] = ("linear1", "linear2")
     ignored: Mapping[str, str] = {
         r"model\.vision_model\.head\..*": "the vectors of all patches are used",

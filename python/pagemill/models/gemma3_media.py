@@ -25,14 +25,12 @@ from pagemill.layers.base import Weights
 from pagemill.layers.media_rows import side_by_side
 from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError, ModelTraits
-from pagemill.models.config_keys import Defaults, epsilon, inner_config, positive_int, token_id
+from pagemill.models.config_keys import Defaults, epsilon, positive_int, token_id
 from pagemill.models.decoder_part import ignored_in_part
 from pagemill.models.language_part import Gemma3LanguagePart
-from pagemill.models.siglip_vision import SiglipVisionTower
+from pagemill.models.siglip_vision import SiglipVisionTower, tower_config
 from pagemill.ops.trace import Tensor
-from pagemill.weights.json_file import shown
 
-_TOWER = "siglip_vision_model"
 _TOWER_NAME = r"(model\.)?vision_tower\.(vision_model\.)?"
 _BEFORE, _BEHIND = "\n\n<start_of_image>", "<end_of_image>\n\n"
 _BEFORE_IMAGE, _BEFORE_CROPS, _BETWEEN_CROPS = (
@@ -42,14 +40,6 @@ _BEFORE_IMAGE, _BEFORE_CROPS, _BETWEEN_CROPS = (
 )
 # Those of the configurations' classes: published checkpoints leave them out.
 _DEFAULTS = {"mm_tokens_per_image": 256, "image_token_index": 262144}
-_VISION_DEFAULTS = {
-    "hidden_size": 768,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "image_size": 224,
-    "patch_size": 16,
-}
 
 
 class Gemma3MediaModel(Gemma3LanguagePart):
@@ -58,13 +48,7 @@ class Gemma3MediaModel(Gemma3LanguagePart):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         config = Defaults(config, _DEFAULTS)
-        vision = Defaults(inner_config(config, "vision_config"), _VISION_DEFAULTS)
-        kind = vision.get("model_type", _TOWER)
-        if kind != _TOWER:
-            raise ModelConfigError(
-                f"a vision tower of type {shown(kind)} in this architecture is not supported;"
-                f" known: {_TOWER}"
-            )
+        vision = tower_config(config)
         self._merge = _merged_side(config, vision)
         self._tower = SiglipVisionTower(vision, merge=self._merge)
         self._eps = epsilon(vision, "layer_norm_eps", 1e-6)

@@ -23,7 +23,13 @@ from pagemill.layers.rotary import Rotary
 from pagemill.layers.shared_kv import kv_sources, shared_kv_attention
 from pagemill.layers.stack import stack
 from pagemill.layers.token_layers import TokenLayers
-from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelConfigError, StepInputs
+from pagemill.models.base import (
+    IGNORED_IN_DECODERS,
+    Config,
+    MediaInputs,
+    ModelConfigError,
+    StepInputs,
+)
 from pagemill.models.config_keys import (
     FULL,
     SLIDING,
@@ -89,17 +95,26 @@ class Gemma4Model(Decoder):
         self, weights: Weights, inputs: StepInputs, rotary: Sequence[Rotary | None]
     ) -> Tensor:
         start, layers, tokens = self.embed(weights, inputs), self.sizes.layers, self._tokens
+        media = inputs.media if tokens.width else None
+        own = None if media is None else self._embeddings_of_media(weights, media)
 
         def make_layer(layer: int, x: Tensor) -> Tensor:
             x = self.layer(weights, layer, x, rotary[layer])
             if tokens.width:
-                token = tokens.embedding(weights, layer, inputs.token_ids, start)
+                of_media = None if media is None or own is None else (own[layer], media.tokens)
+                token = tokens.embedding(weights, layer, inputs.token_ids, start, of_media)
                 y = tokens.branch(weights, self.prefix(layer), x, token, self.activation)
                 x = ops.add(x, y)
             return ops.scale(x, weights.number(f"{self.prefix(layer)}.layer_scalar"))
 
         x = stack(weights, start, layers, make_layer)
         return self.norm(weights, self.names.norm, x)
+
+    def _embeddings_of_media(self, weights: Weights, media: MediaInputs) -> list[Tensor]:
+        """For each layer, those of padding, once for each token of media."""
+        last = self._tokens.vocab - 1
+        padding = int(number(self.config, "pad_token_id", 0, least=0, most=last))
+        return self._tokens.of_one(weights, padding, media.tokens)
 
     def layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
         prefix = self.prefix(layer)
@@ -167,7 +182,8 @@ def _layer_types(config: Config) -> tuple[str, ...]:
 def _shape(
     config: Config, shape: AttentionShape, layer: int, kind: str, window: int
 ) -> AttentionShape:
-    """The heads of a layer: full ones have other sizes, listed for each layer or for all."""
+    """The heads of a layer: full ones have other sizes, listed for each layer or for all, and their
+    tokens see none behind them."""
     if kind == SLIDING:
         return replace(shape, window=window)
     listed: object = config.get("per_layer_config")
@@ -187,4 +203,4 @@ def _shape(
             heads = positive_int(config, "num_global_key_value_heads", heads)
     if shape.heads % heads:
         raise ModelConfigError(f"{shape.heads} heads cannot share {heads} key-value heads")
-    return replace(shape, head_dim=dim, kv_heads=heads)
+    return replace(shape, head_dim=dim, kv_heads=heads, sees_items=False)

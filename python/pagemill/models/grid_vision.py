@@ -149,3 +149,17 @@ def _grid(height: int, width: int) -> np.ndarray:
     """Time, row and column of each cell, row by row, i32 [height * width, 3]."""
     rows, columns = np.divmod(np.arange(height * width, dtype=np.int32), np.int32(width))
     return np.stack([np.zeros_like(rows), rows, columns], axis=1)
+
+
+def in_squares(image: PreparedMedia, side: int) -> PreparedMedia:
+    """An image whose patches [patches, elements] come row by row, with those of each square of
+    `side` x `side` one after the other; one whose patches do not fit its grid as it is."""
+    if image.grid is None or min(image.grid) < 1:
+        return image
+    _, height, width = image.grid
+    if len(image.values) != height * width:
+        return image
+    rows, columns = height // side, width // side
+    numbers = np.arange(height * width).reshape(height, width)[: rows * side, : columns * side]
+    order = numbers.reshape(rows, side, columns, side).transpose(0, 2, 1, 3).reshape(-1)
+    return image._replace(values=image.values[order])

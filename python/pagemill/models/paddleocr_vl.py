@@ -23,7 +23,7 @@ from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError
 from pagemill.models.config_keys import Defaults, inner_config, positive_int, refuse
 from pagemill.models.decoder_part import head_is_tied
-from pagemill.models.grid_vision import GridVisionTower
+from pagemill.models.grid_vision import GridVisionTower, in_squares
 from pagemill.models.language_part import LanguagePart
 from pagemill.models.llama import LlamaModel
 from pagemill.models.place_embeddings import bilinear_shares, place_embeddings, side_of
@@ -74,11 +74,7 @@ class PaddleOcrVlVisionTower(GridVisionTower):
 
     def features(self, image: PreparedMedia) -> MediaFeatures:
         patches = image.values.reshape(len(image.values), -1)
-        if image.grid is not None and min(image.grid) > 0:
-            _, height, width = image.grid
-            if len(patches) == height * width:
-                patches = patches[_in_squares(height, width, self.merge)]
-        return super().features(image._replace(values=patches))
+        return super().features(in_squares(image._replace(values=patches), self.merge))
 
     def hidden(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         """Patches [T, channels] -> [T, hidden], normalized; they are not merged."""
@@ -131,10 +127,3 @@ class PaddleOcrVlModel(Qwen2VlModel):
         x = linear(projector, "linear_1", x, (self._merged,), bias=True)
         x = ops.activation(x, ActivationKind.GELU)
         return linear(projector, "linear_2", x, (self._tower.width,), bias=True)
-
-
-def _in_squares(height: int, width: int, side: int) -> np.ndarray:
-    """The numbers, row by row, of the patches of each square, one square after the other."""
-    rows, columns = height // side, width // side
-    numbers = np.arange(height * width).reshape(height, width)[: rows * side, : columns * side]
-    return numbers.reshape(rows, side, columns, side).transpose(0, 2, 1, 3).reshape(-1)

@@ -18,6 +18,7 @@ import numpy as np
 
 from pagemill import ops
 from pagemill.layers.attention import AttentionShape
+from pagemill.layers.media_rows import side_by_side
 from pagemill.layers.rotary import Rotary
 from pagemill.ops.concat import MAX_INPUTS
 from pagemill.ops.trace import Tensor
@@ -71,18 +72,8 @@ def attend_in_windows(
 def _append_to_heads(x: Tensor, columns: Tensor, shape: AttentionShape) -> Tensor:
     """x [T, heads * head_dim], columns [T, C] -> [T, heads, head_dim + C]."""
     dim = shape.head_dim
-    parts = [part for head in _heads(x, shape.heads, dim) for part in (head, columns)]
+    parts = [part for head in side_by_side(x, dim) for part in (head, columns)]
     return _joined(parts, (shape.heads, dim + columns.width))
-
-
-def _heads(x: Tensor, count: int, dim: int) -> list[Tensor]:
-    """x [T, count * dim] -> `count` values [T, dim]; halves of halves, so that few rows are copied
-    often."""
-    if count == 1:
-        return [x]
-    half = count // 2
-    first, second = ops.split(x, half * dim)
-    return [*_heads(first, half, dim), *_heads(second, count - half, dim)]
 
 
 def _joined(parts: Sequence[Tensor], row_shape: tuple[int, int]) -> Tensor:

@@ -68,15 +68,20 @@ def cubic_shares(cells: np.ndarray, size: int, side: int) -> np.ndarray:
 def place_embeddings(weights: Weights, name: str, shares: Tensor, hidden: int) -> Tensor:
     """shares [T, 2 * side], of rows and of columns -> [T, hidden], from the table `<name>.weight`
     [side * side, hidden]."""
-    side = shares.width // 2
-    rows, columns = ops.split(shares, side)
-    identity = [[float(i == j) for j in range(side)] for i in range(side)]
+    products = share_products(weights, shares, shares.width // 2)
+    return linear(weights, name, products, (hidden,), transposed=True)
+
+
+def share_products(weights: Weights, shares: Tensor, at: int) -> Tensor:
+    """shares [T, N], which `at` divides in two -> the products of each of the first ones with each
+    of the others, [T, at * (N - at)]."""
+    rows, columns = ops.split(shares, at)
+    identity = [[float(i == j) for j in range(at)] for i in range(at)]
     # In f32, as `mix_streams` reads weights.
     factors = ops.linear(
-        rows, weights.constant("identity", identity), row_shape=(side, 1), dtype="f32"
+        rows, weights.constant("identity", identity), row_shape=(at, 1), dtype="f32"
     )
-    products = ops.mix_streams(columns, factors)
-    return linear(weights, name, products, (hidden,), transposed=True)
+    return ops.mix_streams(columns, factors)
 
 
 def _cubic(distance: np.ndarray) -> np.ndarray:

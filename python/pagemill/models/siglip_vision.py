@@ -11,11 +11,39 @@ from collections.abc import Sequence
 from pagemill import ops
 from pagemill.layers import embedding, norm
 from pagemill.layers.base import Weights
-from pagemill.models.base import Config, MediaInputs
-from pagemill.models.config_keys import positive_int
+from pagemill.models.base import Config, MediaInputs, ModelConfigError
+from pagemill.models.config_keys import Defaults, inner_config, positive_int
 from pagemill.models.patch_grid import PatchGrid
 from pagemill.models.vision_layers import VisionLayers
 from pagemill.ops.trace import Tensor
+from pagemill.weights.json_file import shown
+
+KIND = "siglip_vision_model"
+DEFAULTS = {
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "image_size": 224,
+    "patch_size": 16,
+}
+"""Those of the configuration's class: published checkpoints leave them out."""
+
+
+def tower_config(config: Config) -> Config:
+    """The configuration of the tower of a model whose `vision_config` may be of no other kind.
+
+    Raises:
+        ModelConfigError: it is, or there is none.
+    """
+    vision = inner_config(config, "vision_config")
+    kind = vision.get("model_type", KIND)
+    if kind != KIND:
+        raise ModelConfigError(
+            f"a vision tower of type {shown(kind)} in this architecture is not supported; known:"
+            f" {KIND}"
+        )
+    return Defaults(vision, DEFAULTS)
 
 
 class SiglipVisionTower:

@@ -221,7 +221,11 @@ CONFIGS = {
     "Gemma3ForConditionalGeneration": GEMMA3,
     "Gemma3nForCausalLM": GEMMA3N,
     "Gemma3nForConditionalGeneration": {"text_config": GEMMA3N},
-    "Gemma4ForConditionalGeneration": {"text_config": DECODER | {"model_type": "gemma4_text"}},
+    "Gemma4ForConditionalGeneration": {
+        "text_config": DECODER | {"model_type": "gemma4_text"},
+        "vision_config": VISION | {"head_dim": 16, "num_key_value_heads": 2},
+        "image_token_id": 99,
+    },
     "MiMoV2FlashForCausalLM": DECODER | {"num_key_value_heads": 2},
     "Mistral3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "mistral"}},
     "Qwen3VLForConditionalGeneration": {"text_config": DECODER | {"model_type": "qwen3_vl_text"}},
@@ -231,6 +235,8 @@ CONFIGS = {
     "Qwen3_5ForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
     "Qwen3_5MoeForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
     "PaddleOCRVLForConditionalGeneration": PADDLEOCR_VL,
+    "PaliGemmaForConditionalGeneration": LLAVA
+    | {"text_config": DECODER | {"model_type": "gemma", "num_key_value_heads": 4}},
     "RobertaModel": PADDED,
     "SmolVLMForConditionalGeneration": IDEFICS3,
     "Step3TextForCausalLM": STEP3_TEXT,

@@ -145,9 +145,10 @@ ARCHITECTURES: dict[str, Architecture] = {
         "gemma4:Gemma4Model", "Gemma 4 (text)", ("gemma4_text",), cuts="some layers"
     ),
     "Gemma4ForConditionalGeneration": Architecture(
-        "language_part:Gemma4LanguagePart",
-        "Gemma 4 with images; its text",
+        "gemma4_media:Gemma4MediaModel",
+        "Gemma 4",
         ("gemma4",),
+        "text and images",
         cuts="some layers",
     ),
     "GemmaForCausalLM": Architecture("gemma:GemmaModel", "Gemma", ("gemma",)),
@@ -322,6 +323,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "OrionForCausalLM": Architecture("orion:OrionModel", "Orion", ("orion",)),
     "PaddleOCRVLForConditionalGeneration": Architecture(
         "paddleocr_vl:PaddleOcrVlModel", "PaddleOCR-VL", ("paddleocr_vl",), "text and images"
+    ),
+    "PaliGemmaForConditionalGeneration": Architecture(
+        "paligemma:PaliGemmaModel", "PaliGemma, PaliGemma 2", ("paligemma",), "text and images"
     ),
     "PersimmonForCausalLM": Architecture("persimmon:PersimmonModel", "Persimmon", ("persimmon",)),
     "Phi3ForCausalLM": Architecture("phi3:Phi3Model", "Phi-3 and Phi-4", ("phi3",)),

@@ -31,9 +31,11 @@ class ActivationKind(IntEnum):
     SOFTPLUS = 10  # ln(1 + e^x)
 
 
-def activation(x: Tensor, kind: ActivationKind, *, limit: float = 0.0) -> Tensor:
+def activation(
+    x: Tensor, kind: ActivationKind, *, limit: float = 0.0, lower: float | None = None
+) -> Tensor:
     """x [N, F] -> act(x), same shape and type: an activation, or f32 as logits are. With a limit >
-    0, of x from -limit to limit.
+    0, of x from `lower`, by default -limit, to limit.
 
     Raises:
         ShapeError: `x` is neither.
@@ -42,6 +44,8 @@ def activation(x: Tensor, kind: ActivationKind, *, limit: float = 0.0) -> Tensor
     attributes: list[tuple[str, float]] = [("kind", int(kind))]
     if limit:
         attributes.append(("limit", limit))
+        if lower is not None and lower != -limit:
+            attributes.append(("lower", lower))
     return x.trace.emit("activation", [x], [(x.shape, x.dtype)], attributes)[0]
 
 
@@ -76,5 +80,5 @@ def reference(
     """The op in torch."""
     del step
     x, limit = inputs[0], attributes.get("limit", 0.0)
-    x = x.clamp(-limit, limit) if limit else x
+    x = x.clamp(attributes.get("lower", -limit), limit) if limit else x
     return (apply(x, ActivationKind(int(attributes["kind"]))),)

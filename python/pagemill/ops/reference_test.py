@@ -359,6 +359,8 @@ def test_activation_limits_its_operand():
     (y,) = _run("activation", x, kind=7, limit=2.0)
     assert y[0, :3].tolist() == [2, -2, 1]
     assert y[0, 3].isnan()
+    (y,) = _run("activation", x, kind=7, limit=2.0, lower=-0.5)
+    assert y[0, :3].tolist() == [2, -0.5, 1]
 
 
 def test_scale_has_a_factor_for_each_column():

@@ -140,11 +140,12 @@ class WeightBinder:
         *,
         rows: Part | None = None,
         columns: Part | None = None,
+        stored: tuple[int, ...] | None = None,
     ) -> Tensor:
-        location = self._tensors.locate(name)
+        location, turned = self._tensors.locate(name), (shape[1], shape[0])
         self._check_unscaled(location)
-        self._check_shape(location, (shape[1], shape[0]))
-        return self._tensors.transposed(location, rows, columns)
+        self._check_shape(location, stored or turned)
+        return self._tensors.transposed(replace(location, shape=turned), rows, columns)
 
     def matrix(
         self,

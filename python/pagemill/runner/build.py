@@ -205,7 +205,8 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     text = text_of(part.program, rewrite=options.rewrite)
     # A row is computed from the tokens of one step. So a prompt must run in one step, unless its
     # last token is all that counts and has seen the others in the KV cache; and a step that skips a
-    # cached prefix could not pool over it.
+    # cached prefix could not pool over it. If tokens of a prompt attend to later ones, their KV is
+    # of that prompt alone.
     pooled = tail.pooled(model, source)
     generates = pooled is None
     return BuiltModel(
@@ -215,8 +216,8 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         output_size=traits.vocab_size if pooled is None else pooled.width,
         max_model_len=_max_model_len(traits, tail, options.max_model_len),
         pooled=pooled,
-        chunked_prefill=generates or (traits.causal and tail.pooling == "last"),
-        prefix_caching=generates,
+        chunked_prefill=traits.causal and (generates or tail.pooling == "last"),
+        prefix_caching=traits.causal and generates,
         kv_groups=tuple(part.program.groups),
         eos_token_ids=source.eos_token_ids,
         encoder=encoder,
@@ -522,7 +523,8 @@ def _trace(
 
 def _trace_hidden(model: Model, weights: Weights, media: MediaTraits | None) -> Tensor:
     trace = weights.trace
-    if media is not None and media.item_ends:
+    sees_prompt = model.traits.generates and not model.traits.causal
+    if sees_prompt or (media is not None and media.item_ends):
         trace.input("item_ends", "i32", ("tokens",))
     inputs = StepInputs(
         trace.input("token_ids", "i32", ("tokens",)),

@@ -71,8 +71,15 @@ class ShapeRecorder:
     ) -> Tensor:
         return self._read(name, shape, _part(shape, rows, columns))
 
-    def turned_matrix(self, name: str, shape: tuple[int, int]) -> Tensor:
-        return self._read(name, (shape[1], shape[0]), shape)
+    def turned_matrix(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        *,
+        columns: Part | None = None,
+        stored: tuple[int, ...] | None = None,
+    ) -> Tensor:
+        return self._read(name, stored or (shape[1], shape[0]), _part(shape, None, columns))
 
     def stack(
         self,

@@ -26,11 +26,20 @@ class SimpleBatch:
     `seed`), so that a kernel that ignores the block table gives wrong results.
 
     `block_size` is that of each of the executor's block tables, or of its only one; blocks are
-    never evicted from a table.
+    never evicted from a table. With `whole_prompts` the tokens of a request's first step, its
+    prompt, see each other, if the program reads `item_ends`.
     """
 
-    def __init__(self, num_blocks: int, block_size: int | Sequence[int], *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        num_blocks: int,
+        block_size: int | Sequence[int],
+        *,
+        seed: int = 0,
+        whole_prompts: bool = False,
+    ) -> None:
         self._block_sizes = [block_size] if isinstance(block_size, int) else list(block_size)
+        self._whole_prompts = whole_prompts
         self._free = list(range(1, num_blocks))  # block 0 is null
         random.Random(seed).shuffle(self._free)
         self._blocks: dict[int, list[list[int]]] = {}  # per table
@@ -56,6 +65,7 @@ class SimpleBatch:
         slots: list[list[int]] = [[] for _ in self._block_sizes]
         query_start, seq_lens, logits_rows = [0], list[int](), list[int]()
         token_types: list[int] = []
+        item_ends: list[int] = []
         for request, new in tokens.items():
             begin = self._computed.setdefault(request, 0)
             end = begin + len(new)
@@ -68,6 +78,7 @@ class SimpleBatch:
             positions += range(begin, end)
             second = second_texts.get(request, end)
             token_types += [int(position >= second) for position in range(begin, end)]
+            item_ends += [end if self._whole_prompts and begin == 0 else 0] * len(new)
             self._computed[request] = end
             query_start.append(len(token_ids))
             seq_lens.append(end)
@@ -81,7 +92,7 @@ class SimpleBatch:
             "logits_rows": logits_rows,
             "media_rows": [],
             "token_types": token_types,
-            "item_ends": [0] * len(token_ids),
+            "item_ends": item_ends,
         }
         batch = {name: np.array(values, np.int32) for name, values in arrays.items()}
         kv = [

@@ -15,6 +15,7 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
                                .y = RowsOf(args.y),
                                .kind = args.kind,
                                .limit = args.limit,
+                               .lower = args.lower,
                                .rows = rows,
                                .width = width});
 }

@@ -41,7 +41,7 @@ PAGEMILL_KERNEL void activation_kernel(ActivationParams p) {
   float x = Load(p.x.Row<const Act>(row) + column);
   // The comparisons are false for NaN, which remains.
   if (p.limit > 0 && x > p.limit) x = p.limit;
-  if (p.limit > 0 && x < -p.limit) x = -p.limit;
+  if (p.limit > 0 && x < p.lower) x = p.lower;
   Store(p.y.Row<Act>(row) + column, Activate(p.kind, x));
 }
 

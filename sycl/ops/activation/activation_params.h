@@ -10,6 +10,7 @@ struct ActivationParams {
   Rows x, y;  // rows of `width` elements
   ops::ActivationKind kind = ops::ActivationKind::kSilu;
   float limit = 0;  // 0: none
+  float lower = 0;  // with a limit
   int64_t rows = 0, width = 0;
 };
 

@@ -137,6 +137,33 @@ def test_paddleocr_vl_is_that_of_transformers(tmp_path: Path, size: tuple[int, i
     np.testing.assert_allclose(patches, expected, rtol=1e-5, atol=1e-5)
 
 
+GEMMA4 = {
+    "image_processor_type": "Gemma4ImageProcessor",
+    "patch_size": 4,
+    "max_soft_tokens": 70,
+    "pooling_kernel_size": 3,
+}
+
+
+@pytest.mark.parametrize("size", [(40, 24), (33, 17), (1, 1), (500, 400), (3, 500), (500, 3)])
+@pytest.mark.parametrize("changes", [{}, {"do_normalize": True, "image_mean": [0.5, 0.4, 0.3]}])
+def test_gemma4_is_that_of_transformers(
+    tmp_path: Path, size: tuple[int, int], changes: dict[str, Any]
+) -> None:
+    from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
+
+    image = picture(*size)
+    patches, (time, rows, columns) = processor(tmp_path, **GEMMA4, **changes)(image)
+    settings = {key: value for key, value in GEMMA4.items() if key != "image_processor_type"}
+    theirs = Gemma4ImageProcessorPil(**settings, **changes)(image, return_tensors="np")
+    places = theirs["image_position_ids"][0][: len(patches)]
+    assert (time, rows * columns) == (1, 9 * theirs["num_soft_tokens_per_image"][0])
+    assert (columns, rows) == tuple(places.max(0) + 1)
+    assert places.tolist() == [[i % columns, i // columns] for i in range(len(patches))]
+    expected = theirs["pixel_values"][0][: len(patches)]
+    np.testing.assert_allclose(patches, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_qwen2_vl_sizes_by_their_newer_names(tmp_path: Path) -> None:
     settings = {key: value for key, value in QWEN.items() if not key.endswith("pixels")}
     newer = settings | {"size": {"shortest_edge": 16 * 16, "longest_edge": 64 * 64}}
@@ -462,6 +489,7 @@ def test_deepseek_vl_is_that_of_transformers(
         COHERE2_VISION,
         DEEPSEEK_VL,
         GEMMA3,
+        GEMMA4,
         GLM,
         IDEFICS3,
         INTERNVL,

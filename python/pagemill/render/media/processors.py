@@ -306,6 +306,55 @@ class PixtralProcessor:
         return max(rows, 1), max(columns, 1)
 
 
+@dataclass(frozen=True, slots=True)
+class Gemma4Processor:
+    """Resizes so that an image has as many tokens as `most_tokens` allow, keeps its shape about,
+    and consists of whole squares of patches. A patch has its colors pixel by pixel; patches come
+    row by row."""
+
+    colors: Colors
+    resample: Image.Resampling
+    patch: int
+    merge: int
+    """The side, in patches, of a square that makes a token."""
+    most_tokens: int
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], max_tokens: int) -> Gemma4Processor:
+        """Reads the settings; an image becomes no larger than `max_tokens`."""
+        if not settings.get("do_resize", True):
+            raise ValueError("do_resize must be true")
+        normalizes = settings.get("do_normalize", False)
+        plain = {"image_mean": (0.0,) * 3, "image_std": (1.0,) * 3}
+        return cls(
+            Colors.of({**plain, **settings} if normalizes else {**settings, "do_normalize": False}),
+            resampling(settings, Image.Resampling.BICUBIC),
+            positive(settings.get("patch_size", 16)),
+            positive(settings.get("pooling_kernel_size", 3)),
+            min(positive(settings.get("max_soft_tokens", 280)), max_tokens),
+        )
+
+    def __call__(self, image: Image.Image) -> tuple[np.ndarray, tuple[int, int, int]]:
+        check_aspect(image)
+        rows, columns = self._squares(image.height, image.width)
+        side = self.patch * self.merge
+        pixels = self.colors(image.resize((columns * side, rows * side), self.resample))
+        height, width = rows * self.merge, columns * self.merge
+        cut = pixels.reshape(3, height, self.patch, width, self.patch).transpose(1, 3, 2, 4, 0)
+        return cut.reshape(height * width, -1), (1, height, width)
+
+    def _squares(self, height: int, width: int) -> tuple[int, int]:
+        """Rows and columns of squares; a thin image has one row or column of them."""
+        side = self.patch * self.merge
+        factor = math.sqrt(self.most_tokens * side**2 / (height * width))
+        rows, columns = (math.floor(factor * length / side) for length in (height, width))
+        if rows == 0:
+            return 1, min(width // height, self.most_tokens)
+        if columns == 0:
+            return min(height // width, self.most_tokens), 1
+        return rows, columns
+
+
 def _glm4v(settings: Mapping[str, Any], max_tokens: int) -> Qwen2VlProcessor:
     """The bounds count the pixels of all frames of a patch."""
     size = as_object(settings.get("size")) or {}
@@ -334,6 +383,7 @@ _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "Cohere2VisionImageProcessor": GridProcessor.cohere2_vision,
     "DeepseekVLImageProcessor": DeepseekVlProcessor.of,
     "Gemma3ImageProcessor": Gemma3Processor.of,
+    "Gemma4ImageProcessor": Gemma4Processor.of,
     "Glm4vImageProcessor": _glm4v,
     "GotOcr2ImageProcessor": GridProcessor.got_ocr2,
     "Idefics3ImageProcessor": Idefics3Processor.of,

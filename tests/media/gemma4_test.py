@@ -1,0 +1,250 @@
+"""Images of Gemma 4 through the engine: the tokens of an image may see each other in windowed
+layers, and what is generated is that of `transformers`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pagemill.engine.outputs import EngineError
+from pagemill.inputs.prepared_media import PreparedMedia
+from pagemill.models.base import ModelConfigError
+from pagemill.runner.build import BuildOptions, build
+from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
+from pagemill.weights.source import ModelSource
+from safetensors.torch import load_file, save_file
+from transformers import Gemma4Config, Gemma4ForConditionalGeneration, PreTrainedModel
+
+from tests.media.media_model import MediaTestModel, encoded, text
+from tests.parity.tiny_models import SLIDING_WINDOW, TEXT_SIZES, save
+
+PLACEHOLDER, START, END = 3, 4, 5
+IMAGE = [PLACEHOLDER]
+_WORDS = {PLACEHOLDER: "<|image|>", START: "<|image>", END: "<image|>"}
+PATCH, SIDE = 4, 3  # pixels of a patch, and patches of a square that makes a token
+_PLACES = 96
+Patches = tuple[np.ndarray, tuple[int, int, int]]
+
+_TEXT = TEXT_SIZES | {
+    "head_dim": 16,
+    "num_hidden_layers": 6,
+    "global_head_dim": 32,
+    "layer_types": ["sliding_attention", "full_attention"] * 3,
+    "sliding_window": SLIDING_WINDOW,
+    "final_logit_softcapping": 3.0,
+}
+# An embedding of each token for each layer, and layers that share caches.
+_SMALL: dict[str, Any] = {
+    "hidden_size_per_layer_input": 12,
+    "vocab_size_per_layer_input": 257,
+    "num_kv_shared_layers": 2,
+}
+_KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "small": (_SMALL, {"use_clipped_linears": True}),
+    # Tokens of an image see each other in windowed layers.
+    "large": (
+        {"hidden_size_per_layer_input": 0, "use_bidirectional_attention": "vision"},
+        {"standardize": True, "num_key_value_heads": 1},
+    ),
+    "both": (_SMALL | {"use_bidirectional_attention": "vision"}, {}),
+}
+
+
+def gemma4(kind: str) -> PreTrainedModel:
+    text_changes, vision_changes = _KINDS[kind]
+    vision: dict[str, Any] = {
+        "hidden_size": 48,
+        "intermediate_size": 72,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 3,
+        "num_key_value_heads": 3,
+        "head_dim": 16,
+        "patch_size": PATCH,
+        "pooling_kernel_size": SIDE,
+        "position_embedding_size": _PLACES,
+    }
+    config = Gemma4Config(
+        text_config=_TEXT | text_changes,
+        vision_config=vision | vision_changes,
+        image_token_id=PLACEHOLDER,
+        boi_token_id=START,
+        eoi_token_id=END,
+        audio_token_id=6,
+        video_token_id=7,
+    )
+    config._attn_implementation = "eager"
+    model = Gemma4ForConditionalGeneration(config)
+    tower = model.model.vision_tower
+    torch.nn.init.normal_(tower.patch_embedder.position_embedding_table)
+    for name, bound in tower.named_buffers():
+        kind = name.rpartition(".")[2]
+        if kind.startswith("std_"):
+            torch.nn.init.normal_(bound)
+        if kind.endswith("_min"):
+            bound.fill_(-0.75)
+        if kind.endswith("_max"):
+            bound.fill_(0.5)
+    return model
+
+
+def image(seed: int, height: int, width: int) -> Patches:
+    """An image of height x width patches; a ninth as many tokens."""
+    values = np.random.default_rng(seed).random(size=(height * width, 3 * PATCH**2))
+    return values.astype(np.float32), (1, height, width)
+
+
+def tokens(patches: Patches) -> int:
+    return len(patches[0]) // SIDE**2
+
+
+def inputs(images: Sequence[Patches]) -> dict[str, torch.Tensor]:
+    """Patches and their columns and rows, padded to those of the largest image."""
+    most = max(len(patches) for patches, _ in images)
+    values = torch.zeros(len(images), most, images[0][0].shape[1])
+    places = torch.full((len(images), most, 2), -1)
+    for index, (patches, (_, height, width)) in enumerate(images):
+        values[index, : len(patches)] = torch.tensor(patches)
+        rows, columns = np.divmod(np.arange(height * width), width)
+        places[index, : len(patches)] = torch.tensor(np.stack([columns, rows], 1))
+    return {"pixel_values": values, "image_position_ids": places}
+
+
+class Gemma4TestModel(MediaTestModel):
+    def __init__(self, path: Path, reference: PreTrainedModel) -> None:
+        def logits(ids: list[int], images: Sequence[Patches]) -> torch.Tensor:
+            given = torch.tensor([ids])
+            types = (given == PLACEHOLDER).long()
+            media = inputs(images) if images else {}
+            with torch.inference_mode():
+                found = reference(given, mm_token_type_ids=types, use_cache=False, **media)
+            return found.logits[0]
+
+        super().__init__(path, logits, _WORDS)
+        self.transformer = reference
+
+
+@pytest.fixture(scope="module", params=_KINDS)
+def model(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Gemma4TestModel:
+    path = tmp_path_factory.mktemp(request.param)
+    torch.manual_seed(0)
+    return Gemma4TestModel(path, save(gemma4(request.param), path))
+
+
+ONE, OTHER, LONG = image(1, 6, 6), image(2, 3, 9), image(3, 3, 36)
+PROMPTS = [
+    text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
+    IMAGE + text(4, 4),
+    text(5, 30),
+    text(6, 20) + IMAGE,
+]
+IMAGES = [[ONE, OTHER], [LONG], [], [ONE]]
+
+
+@pytest.mark.parametrize("executor", ["native", "torch"])
+def test_tokens_of_images(model: Gemma4TestModel, executor: str) -> None:
+    with model.llm(executor=executor) as llm:
+        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
+        for output, own in zip(outputs, IMAGES, strict=True):
+            assert output.prompt_token_ids.count(PLACEHOLDER) == sum(map(tokens, own))
+            model.check(output, own)
+        assert encoded(llm) == 3, "equal images are encoded once"
+
+
+@pytest.mark.parametrize("step", [12, 16])
+def test_small_steps(model: Gemma4TestModel, step: int) -> None:
+    prompts = [text(1, 8) + IMAGE + text(2, 3) + IMAGE + text(3, 20), *PROMPTS]
+    images = [[ONE, OTHER], *IMAGES]
+    with model.llm(max_num_batched_tokens=step) as llm:
+        outputs = model.generate(llm, prompts, images, logprobs=0)
+        for output, own in zip(outputs, images, strict=True):
+            model.check(output, own)
+
+
+def test_prefixes_are_those_of_equal_images(model: Gemma4TestModel) -> None:
+    prompt = text(1, 11) + IMAGE + text(2, 20)
+    with model.llm() as llm:
+        cached = []
+        for own in (ONE, image(7, 6, 6), ONE):
+            (output,) = model.generate(llm, [prompt], [[own]], logprobs=0)
+            model.check(output, [own])
+            cached.append(output.num_cached_tokens)
+        assert cached == [0, 0, 32]
+
+
+def test_windowed_layers_alone_read_where_an_image_ends(model: Gemma4TestModel) -> None:
+    """Also one that attends to what an earlier layer has stored, which no other token shows."""
+    text = build(ModelSource.open(model.path), BuildOptions()).program_text
+    sees = "item_ends i32" in text
+    assert sees == (model.transformer.config.text_config.use_bidirectional_attention == "vision")
+    assert text.count("item_ends=1") == (3 if sees else 0)
+
+
+def test_an_image_has_tokens_around_it(model: Gemma4TestModel) -> None:
+    with model.llm() as llm:
+        (output,) = model.generate(llm, [[20, *IMAGE, 21]], [[OTHER]])
+    assert output.prompt_token_ids == [20, START, *IMAGE * 3, END, 21]
+
+
+def test_the_encoder_is_that_of_transformers(model: Gemma4TestModel) -> None:
+    """Each image alone: a place has a column and a row of more than one digit."""
+    encoder = build(ModelSource.open(model.path), BuildOptions()).encoder
+    assert encoder is not None and encoder.features is not None
+    executor = TorchExecutor(encoder.program_text, TorchOptions())
+    for own in (ONE, LONG, image(4, 39, 3)):
+        item = encoder.features(PreparedMedia("image", *own))
+        assert item.positions is not None
+        count = np.arange(len(item.rows), dtype=np.int32)
+        batch = {
+            "token_ids": count * 0,
+            "positions": count,
+            "query_start": np.array([0, len(count)], np.int32),
+            "seq_lens": np.array([len(count)], np.int32),
+            "logits_rows": count[:0],
+            "media_rows": count[:: SIDE**2],
+            "grid_positions": item.positions.rows,
+            "kv": [],
+            "inputs": {"features": item.rows},
+        }
+        with torch.inference_mode():
+            found = model.transformer.model.get_image_features(**inputs([own])).pooler_output
+        expected = torch.cat(list(found)).numpy()
+        np.testing.assert_allclose(executor(batch)["embeddings"], expected, rtol=0, atol=2e-5)
+
+
+def test_images_that_do_not_fit_are_refused(model: Gemma4TestModel) -> None:
+    with model.llm() as llm:
+
+        def refuse(message: str, *images: Any) -> None:
+            with pytest.raises(EngineError, match=message) as refused:
+                model.generate(llm, [IMAGE], [images])
+            assert refused.value.code == "INVALID_ARGUMENT"
+
+        refuse("an image of this model has a grid", ONE[0])
+        refuse("two multiples of 3, got", (ONE[0], (1, 4, 9)))
+        refuse(r"patches must be \[36, 48\], got \[27, 48\]", (ONE[0][:27], (1, 6, 6)))
+        refuse("at most 96 patches in a row", image(1, 3, 99))
+
+
+def test_bounds_are_checked(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    save(gemma4("small"), tmp_path)
+    file = tmp_path / "model.safetensors"
+    tensors = load_file(file)
+    name = "model.vision_tower.encoder.layers.1.mlp.up_proj.output_max"
+    save_file({**tensors, name: torch.tensor(-1.0)}, file)
+    with pytest.raises(ModelConfigError, match="up_proj.output_min and .* are -0.75 and -1"):
+        build(ModelSource.open(tmp_path), BuildOptions())
+
+
+def test_text_alone(model: Gemma4TestModel) -> None:
+    model.check_language_model_only("vision_tower", ONE)
+
+
+def test_ranks_and_stages_of_text(model: Gemma4TestModel) -> None:
+    model.check_divided()
