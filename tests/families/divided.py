@@ -113,6 +113,7 @@ def _run(
         for stage, batch in zip(stages, batches, strict=True):
             arrays = batch.step(tokens, all_logits=True, second_texts=seconds)
             arrays["grid_positions"] = np.tile(arrays["positions"][:, None], (1, GRID_DIMS))
+            arrays["text_rows"] = np.arange(len(arrays["positions"]), dtype=np.int32)
             outputs = stage(arrays | {"inputs": outputs})
         (result,) = outputs.values()
         rows.append(result)

@@ -27,7 +27,7 @@ from tests.parity.tiny_models import QWEN2_VL_PLACEHOLDER, save
 
 Patches = tuple[np.ndarray, tuple[int, int, int]]
 CHANNELS = 3 * 2 * 4 * 4
-_TEXT: dict[str, Any] = {
+TEXT: dict[str, Any] = {
     "vocab_size": 257,
     "hidden_size": 64,
     "intermediate_size": 96,
@@ -59,7 +59,7 @@ def image(seed: int, height: int, width: int) -> Patches:
 def qwen2_5_vl(full_layers: Sequence[int] = (1,)) -> PreTrainedModel:
     """All but the full layers of the tower attend within windows of 6 x 6 patches."""
     config = Qwen2_5_VLConfig(
-        text_config=_TEXT,
+        text_config=TEXT,
         vision_config=VISION | {"window_size": 24, "fullatt_block_indexes": list(full_layers)},
         **_TOKENS,
     )
@@ -67,7 +67,7 @@ def qwen2_5_vl(full_layers: Sequence[int] = (1,)) -> PreTrainedModel:
     return Qwen2_5_VLForConditionalGeneration(config)
 
 
-_TEXT_3 = _TEXT | {
+TEXT_3 = TEXT | {
     "head_dim": 24,
     "rope_parameters": {
         "rope_type": "default",
@@ -76,23 +76,23 @@ _TEXT_3 = _TEXT | {
         "mrope_section": [6, 3, 3],
     },
 }
-_VISION_3 = VISION | {"deepstack_visual_indexes": [0, 1], "num_position_embeddings": 25}
+VISION_3 = VISION | {"deepstack_visual_indexes": [0, 1], "num_position_embeddings": 25}
 
 
 def _qwen3_vl() -> PreTrainedModel:
-    config = Qwen3VLConfig(text_config=_TEXT_3, vision_config=_VISION_3, **_TOKENS)
+    config = Qwen3VLConfig(text_config=TEXT_3, vision_config=VISION_3, **_TOKENS)
     config._attn_implementation = "eager"
     return Qwen3VLForConditionalGeneration(config)
 
 
 def _qwen3_vl_moe() -> PreTrainedModel:
     experts = {"moe_intermediate_size": 24, "num_experts": 5, "num_experts_per_tok": 2}
-    config = Qwen3VLMoeConfig(text_config=_TEXT_3 | experts, vision_config=_VISION_3, **_TOKENS)
+    config = Qwen3VLMoeConfig(text_config=TEXT_3 | experts, vision_config=VISION_3, **_TOKENS)
     config._attn_implementation = "eager"
     return Qwen3VLMoeForConditionalGeneration(config)
 
 
-_TEXT_GLM = _TEXT | {
+_TEXT_GLM = TEXT | {
     "head_dim": 16,
     "pad_token_id": 0,
     "rope_parameters": {

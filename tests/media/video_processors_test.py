@@ -34,6 +34,7 @@ with patch.dict(sys.modules, _STANDINS):
             ("Qwen3VLVideoProcessor", "qwen3_vl"),
         )
     }
+OMNI = (("qwen2_5_omni", "Qwen2_5OmniProcessor"), ("qwen3_omni_moe", "Qwen3OmniMoeProcessor"))
 ROOMY = 10**6
 SETTINGS = {"patch_size": 4, "size": {"shortest_edge": 1024, "longest_edge": 8192}}
 
@@ -106,6 +107,19 @@ def test_frames_fit_a_step_and_a_prompt(
     monkeypatch.setattr(video_processors, "MAX_VIDEO_PIXELS", 8 * 2000)
     _, grid = opened(tmp_path, kind, **settings)(images, 8)
     assert grid[0] == 4 and 60 < grid[1] * grid[2] <= 2000 // 16
+
+
+@pytest.mark.parametrize(("family", "name"), OMNI)
+def test_omni_processors_have_bounds_of_their_own(family: str, name: str, tmp_path: Path) -> None:
+    """Those of their files are of images."""
+    settings: dict[str, Any] = {"image_processor_type": "Qwen2VLImageProcessor"}
+    settings |= {"processor_class": name, "min_pixels": 3136, "max_pixels": 12845056}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
+    processor = open_video_processor(tmp_path, ROOMY)
+    module = import_module(f"transformers.models.{family}.processing_{family}")
+    expected = getattr(module, name).videos_kwargs["size"]
+    assert {"shortest_edge": processor.least, "longest_edge": processor.most} == expected
+    assert open_video_processor(tmp_path, ROOMY, {"max_pixels": 5000}).most == 5000
 
 
 def test_settings_of_images_are_those_of_older_videos(tmp_path: Path) -> None:

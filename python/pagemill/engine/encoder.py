@@ -99,7 +99,7 @@ class EncoderSizes:
             # fit, too. Items of one size are the largest of these.
             any_size=True,
             grid=traits.grid,
-            text_rows=traits.encoder_decoder,
+            text_rows=traits.text_rows,
             item_ends=traits.item_ends,
             tile_rows=traits.rows if traits.tiles else 0,
         )

@@ -16,8 +16,14 @@ from pagemill.engine.newlines import NONE_JOINED, append_joined, joined_newlines
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.prepared_media import PreparedMedia
-from pagemill.inputs.rendered_prompt import MediaFeatures, MediaItem, RenderedPrompt
+from pagemill.inputs.rendered_prompt import (
+    GridPositions,
+    MediaFeatures,
+    MediaItem,
+    RenderedPrompt,
+)
 from pagemill.models.base import MediaPart, MediaTraits, ModelConfigError, TiledModel
+from pagemill.ops.program import GRID_DIMS
 from pagemill.runner.build import BuiltEncoder, media_model
 from pagemill.weights.source import ModelSource
 
@@ -108,7 +114,10 @@ def place_media(
     token_ids: list[int] = prompt.token_ids.tolist()
     if by_kind.get("video"):
         token_ids = _without_video_ends(token_ids, front_end.traits, encode)
+    encoded = _encoded_tokens(front_end.traits)
     for token in token_ids:
+        if token in encoded:
+            items.append(MediaItem(_content_id(encoded[token]), len(expanded), encoded[token]))
         if token not in rest:
             append_joined(expanded, [token], joined if behind_text else NONE_JOINED)
             behind_text = False
@@ -174,6 +183,19 @@ def _without_video_ends(
         if tuple(kept[-3:]) == around:
             kept[-3:] = [around[1]]
     return kept
+
+
+def _encoded_tokens(traits: MediaTraits) -> dict[int, MediaFeatures]:
+    """Tokens that are items, too (`MediaTraits.encoded_tokens`)."""
+    tokens = traits.encoded_tokens
+    items: dict[int, MediaFeatures] = {}
+    for channel, token in enumerate(tokens, traits.channels - len(tokens)):
+        rows = np.zeros((traits.rows, traits.channels), np.float32)
+        rows[:, channel] = 1
+        places = np.zeros((traits.rows, GRID_DIMS), np.int32)
+        positions = GridPositions(places, places[:1], 1) if traits.grid else None
+        items[token] = MediaFeatures(rows, 1, positions)
+    return items
 
 
 def _row_ends(

@@ -12,7 +12,7 @@ from pagemill.layers.linear import linear
 from pagemill.layers.mlp import MlpParts, gated, mlp
 from pagemill.layers.stack import EXPERTS, name_in_layer
 from pagemill.ops.expert_layer import ExpertLayer
-from pagemill.ops.shard import Part
+from pagemill.ops.shard import Part, Shard
 from pagemill.ops.trace import Tensor
 
 
@@ -23,7 +23,7 @@ class Experts:
     vector that is added to scores for the choice, if there is one; `logits_cap` bounds logits to
     cap * tanh(logit / cap), 0 leaves them; `shared` are the features of the layer `shared_name`,
     which every token has, 0 for none; `limit` and `limit_activated` are those of `MlpParts`, of the
-    others.
+    others. If a checkpoint has `stored` experts, more than `count`, these are behind the `first`.
     """
 
     count: int
@@ -41,6 +41,14 @@ class Experts:
     shared_parts: MlpParts = MlpParts()
     limit: float = 0.0
     limit_activated: bool = False
+    first: int = 0
+    stored: int = 0
+
+    def own(self, shard: Shard) -> Part:
+        """Those that a rank has, among all that are stored."""
+        part = shard.experts(self.count)
+        stored = self.stored or self.count
+        return Part(self.first + part.begin, self.first + part.end, stored)
 
 
 def moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
@@ -79,26 +87,26 @@ def chosen_experts(
     """
     if weights.has(f"{prefix}.{_STACKS.up}"):
         return packed_experts(weights, prefix, x, chosen, experts, _STACKS)
-    count, modules = experts.count, [name for name in (experts.gate, experts.up) if name]
+    modules = [name for name in (experts.gate, experts.up) if name]
     names, saved = f"{prefix}.experts", _saved_parts(weights, f"{prefix}.experts", experts)
     block = _block_elements(weights, names, f"{experts.down}{saved[0][0]}")
     shard = weights.shard
-    matrices, part = shard.experts(count), shard.expert_features(experts.intermediate, block)
+    matrices, part = experts.own(shard), shard.expert_features(experts.intermediate, block)
     sums: list[Tensor] = []
     for rank, stored in saved:
         begin, end = max(part.begin, stored.begin), min(part.end, stored.end)
         if begin >= end:
             for module in (*modules, experts.down):
-                for i in range(count):
+                for i in range(matrices.total):
                     weights.claim(f"{names}.{i}.{module}{rank}.weight")
             continue
         own = Part(begin - stored.begin, end - stored.begin, stored.size)
-        shape = (count, own.total, x.width)
+        shape = (matrices.total, own.total, x.width)
         wide = [
             weights.stack(names, f"{name}{rank}", shape, matrices=matrices, rows=own)
             for name in modules
         ]
-        shape, name = (count, x.width, own.total), f"{experts.down}{rank}"
+        shape, name = (matrices.total, x.width, own.total), f"{experts.down}{rank}"
         down = weights.stack(names, name, shape, matrices=matrices, columns=own)
         adapted = _Adapted(weights, experts, Part(begin, end, part.total), prefix)
         sums.append(run_experts(x, chosen, wide, down, experts, adapted))
@@ -242,7 +250,7 @@ class _Adapted:
         if not dot:
             owner, parameter = fused, "weight"
         return ExpertLayer(
-            experts=self.weights.shard.experts(self.experts.count),
+            experts=self.experts.own(self.weights.shard),
             container=f"{self.prefix}.experts",
             module=module,
             owner=f"{self.prefix}.{owner}",

@@ -80,7 +80,10 @@ class MediaTraits:
     `token_grid` so have tokens, and the model reads them. `row_ends` are control tokens that a
     prompt has behind each row of an item's tokens but the last, and behind the last; `video_ends`
     those around the placeholder of a video, which are left out: its items have their own. With
-    `encoder_decoder` a prompt begins with its only item, and the model reads `text_rows`.
+    `encoder_decoder` a prompt begins with its only item. With `text_rows` the model reads the
+    step's array of that name. `encoded_tokens` are tokens of a prompt with media, beside
+    placeholders, that are items, too: their features are zeros, except that the last
+    channels are one for each of these tokens, of which its own is 1.
 
     An item of any size has at most `most_tokens` tokens, or if that is 0, as many as a step; a step
     is made large enough for such an item. If items have `tiles`, each `rows` rows attend to
@@ -101,6 +104,8 @@ class MediaTraits:
     row_ends: tuple[str, str] | None = None
     video_ends: tuple[str, str] | None = None
     encoder_decoder: bool = False
+    text_rows: bool = False
+    encoded_tokens: tuple[int, ...] = ()
     tiles: bool = False
     item_ends: bool = False
     joins_newlines: bool = False

@@ -39,7 +39,7 @@ class Ernie45MoeModel(Decoder):
         self.mlp_parts = MlpParts(bias=bias)
         count = positive_int(config, "moe_num_experts", 64)
         size = positive_int(config, "moe_intermediate_size", 1536)
-        self._experts = Experts(
+        self.experts = Experts(
             count,
             size,
             self.activation,
@@ -52,12 +52,12 @@ class Ernie45MoeModel(Decoder):
         first = number(config, "moe_layer_start_index", 1, least=0)
         last = number(config, "moe_layer_end_index", -1, least=-1)
         last = self.sizes.layers if last == -1 else last
-        self._is_sparse = [
+        self.is_sparse = [
             (layer + 1) % every == 0 and first <= layer <= last
             for layer in range(self.sizes.layers)
         ]
 
     def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        if not self._is_sparse[layer]:
+        if not self.is_sparse[layer]:
             return super().feed_forward(weights, layer, x)
-        return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)
+        return moe(weights, f"{self.prefix(layer)}.mlp", x, self.experts)

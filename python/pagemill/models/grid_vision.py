@@ -1,7 +1,7 @@
 """What the vision transformers of Qwen2-VL and later, and of GLM-4.1V, share: patches of images of
 any size, turned by row and column, of which each square makes one vector.
 
-Weights: `patch_embed.proj`, and in layer i `blocks.<i>.attn.{qkv, proj}`.
+Weights: `patch_embed.proj`, and in layer i `blocks.<i>.attn.{qkv, proj}`, or `q`, `k` and `v`.
 
 Patches are in the processor's order: each square to be merged, 2 x 2 patches, is consecutive,
 squares row by row.
@@ -9,6 +9,7 @@ squares row by row.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -34,6 +35,7 @@ class GridVisionTower:
 
     - `kinds`: the types of its configuration; the first one is the default.
     - `hidden_key` and `width_key` of the configuration: the sizes of its layers and its results.
+    - `qkv`: the linear layers of queries, keys and values, or the one of all.
     - `place_channels` and `places`, if it reads more about a patch's place than its positions.
     - `bias` and `output_bias` of its attention's linear layers.
     - `hidden`: patches [T, channels] -> [media_rows, result_width].
@@ -44,6 +46,7 @@ class GridVisionTower:
     kinds: ClassVar[tuple[str, ...]]
     hidden_key: ClassVar[str] = "hidden_size"
     width_key: ClassVar[str] = "out_hidden_size"
+    qkv: ClassVar[Sequence[str]] = ("qkv",)
 
     def __init__(self, config: Config) -> None:
         kind = config.get("model_type", self.kinds[0])
@@ -140,7 +143,8 @@ class GridVisionTower:
     def attend(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary) -> Tensor:
         """x [T, hidden] -> [T, hidden]: the attention of a layer among the patches of an image."""
         name, shape = f"blocks.{layer}.attn", self.shape
-        q, k, v = attention.project_qkv(weights, [f"{name}.qkv"], x, shape, bias=self.bias)
+        names = [f"{name}.{part}" for part in self.qkv]
+        q, k, v = attention.project_qkv(weights, names, x, shape, bias=self.bias)
         y = attention.attend_both_ways(*rotary(q, k), v, shape)
         return linear(weights, f"{name}.proj", y, (self.hidden_size,), bias=self.output_bias)
 

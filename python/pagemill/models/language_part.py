@@ -137,6 +137,13 @@ class Qwen3VlLanguagePart(LanguagePart):
     families = {"qwen3_vl_text": Qwen3Model, "qwen3_vl_moe_text": Qwen3MoeModel}
 
 
+class Qwen3OmniLanguagePart(LanguagePart):
+    """Qwen3-Omni's thinker; the default is that of its configuration's class."""
+
+    families = {"qwen3_omni_moe_text": Qwen3MoeModel}
+    defaults = {"norm_topk_prob": True}
+
+
 class Qwen35LanguagePart(LanguagePart):
     """Qwen3.5, dense and with experts."""
 

@@ -1,9 +1,10 @@
 """Qwen2.5-Omni's thinker: Whisper's encoder on parts of 2 s, whose vectors are averaged in pairs, a
-linear projector, and Qwen2. Images and the talker, which speaks, are left out.
+linear projector, and Qwen2. Images (qwen2_5_omni_images.py) and the talker, which speaks, are left
+out.
 
 Weights: `audio_tower.` with `conv1` and `conv2` (mel_convolutions.py), `layers`
 (whisper_encoder.py), `ln_post` and `proj`; Qwen2's. Those of the audio tower may be behind
-`model.`, Qwen2's with `language_model.` behind it; and all behind `thinker.`.
+`model.`, Qwen2's with `language_model.` behind it; and all behind `thinker.` (omni_thinker.py).
 """
 
 from __future__ import annotations
@@ -38,10 +39,14 @@ from pagemill.models.config_keys import (
 from pagemill.models.decoder_part import text_weights
 from pagemill.models.log_mel import HOP, WINDOW, log_mel
 from pagemill.models.mel_convolutions import STRIDE
+from pagemill.models.omni_thinker import UNUSED, thinker_config, thinker_weights
 from pagemill.models.qwen2 import Qwen2Model
+from pagemill.models.qwen2_5_omni_images import Qwen25OmniImageModel
 from pagemill.models.whisper_encoder import PAIR, WhisperEncoder
 from pagemill.ops.trace import Tensor
+from pagemill.weights.json_file import shown
 
+_ENCODER_KEY = "encoder"  # not one of published checkpoints: the operator adds it
 _LEAST_FRAMES = 3  # of which the encoder makes a pair
 _LONGEST_WAVE = 10_000.0  # of positions, in vectors, times 2 pi
 # Those of the configuration's classes: published checkpoints leave some out.
@@ -56,20 +61,17 @@ _ENCODER = {
 
 
 class Qwen25OmniModel:
-    """The thinker of one Qwen2.5-Omni model, for text and audio. Audio is divided into parts, which
-    are encoded apart."""
+    """The thinker of one Qwen2.5-Omni model, for text and audio, or if `encoder` of the
+    configuration is "images", the model of these. Audio is divided into parts, which are encoded
+    apart."""
 
     ignored: Mapping[str, str] = {
-        r"(talker|token2wav)\..*": "it does not speak",
+        **UNUSED,
         r"(thinker\.)?(model\.)?visual\..*": "it takes no images",
-        r"(thinker\.)?(model\.)?audio_tower\.audio_bos_eos_token\.weight": "text has such tokens",
-        r"(thinker\.)?lm_head\.weight": "the embedding is used if they are tied",
     }
 
     def __init__(self, config: Config) -> None:
-        thinker = config
-        if config.get("thinker_config") is not None:
-            thinker = inner_config(config, "thinker_config")
+        thinker = thinker_config(config)
         text = inner_config(thinker, "text_config")
         # A token of text or audio has the same position in time, row and column.
         rope = dict(rope_parameters(text))
@@ -92,8 +94,13 @@ class Qwen25OmniModel:
         self._placeholder = token_id(thinker, key, self._text.traits.vocab_size)
 
     @classmethod
-    def from_config(cls, config: Config) -> Self:
-        return cls(config)
+    def from_config(cls, config: Config) -> Self | Qwen25OmniImageModel:
+        encoder = config.get(_ENCODER_KEY, "audio")
+        if encoder not in ("audio", "images"):
+            raise ModelConfigError(
+                f'{_ENCODER_KEY} is {shown(encoder)}; it must be "audio" or "images"'
+            )
+        return cls(config) if encoder == "audio" else Qwen25OmniImageModel(config)
 
     @property
     def traits(self) -> ModelTraits:
@@ -124,7 +131,7 @@ class Qwen25OmniModel:
         return MediaFeatures(rows, len(rows) // PAIR)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        weights = _thinker(weights)
+        weights = thinker_weights(weights)
         prefix = "model." if weights.has("model.audio_tower.conv1.weight") else ""
         tower = PrefixedWeights(weights, f"{prefix}audio_tower.")
         x = self._encoder.convolutions.output(tower, inputs.media.rows)
@@ -141,15 +148,9 @@ class Qwen25OmniModel:
         return self._text.logits(self._text_weights(weights), rows)
 
     def _text_weights(self, weights: Weights) -> Weights:
-        whole = _thinker(weights)
+        whole = thinker_weights(weights)
         part = text_weights(whole, self._text)
         return part if part.has(f"{self._text.names.embedding}.weight") else whole
-
-
-def _thinker(weights: Weights) -> Weights:
-    whole = PrefixedWeights(weights, "thinker.")
-    names = ("audio_tower.conv1.weight", "model.audio_tower.conv1.weight")
-    return whole if any(map(whole.has, names)) else weights
 
 
 def _waves(count: int, width: int) -> list[list[float]]:

@@ -99,11 +99,24 @@ class Qwen25VlVisionTower(GridVisionTower):
         self, weights: Weights, layer: int, x: Tensor, rotary: Rotary, windows: WindowColumns
     ) -> Tensor:
         name, size = f"blocks.{layer}.attn", self.hidden_size
+        fused = len(self.qkv) == 1
         q, k, v = (
             linear(
-                weights, f"{name}.qkv", x, (size,), bias=True, rows=Part(at, at + size, 3 * size)
+                weights,
+                f"{name}.{self.qkv[0 if fused else part]}",
+                x,
+                (size,),
+                bias=True,
+                rows=Part(part * size, (part + 1) * size, 3 * size) if fused else None,
             )
-            for at in (0, size, 2 * size)
+            for part in range(3)
         )
         y = attend_in_windows(q, k, v, self.shape, rotary, windows)
-        return linear(weights, f"{name}.proj", y, (self.hidden_size,), bias=True)
+        return linear(weights, f"{name}.proj", y, (size,), bias=True)
+
+
+class Qwen25OmniVisionTower(Qwen25VlVisionTower):
+    """That of Qwen2.5-Omni."""
+
+    kinds = ("qwen2_5_omni_vision_encoder", "qwen2_5_omni_thinker")
+    qkv = ("q", "k", "v")

@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Self, cast
 
-import numpy as np
-
 from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.prepared_media import FrameTimes, PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
@@ -37,7 +35,7 @@ from pagemill.models.mrope import dims_of_pairs, without_sections
 from pagemill.models.qwen2 import Qwen2Model
 from pagemill.models.qwen2_5_vl_vision import Qwen25VlVisionTower
 from pagemill.models.qwen2_vl_vision import Qwen2VlVisionTower
-from pagemill.models.video_frames import in_time, split_video
+from pagemill.models.video_frames import in_time, positions_of_items, split_video
 from pagemill.ops.trace import Tensor
 
 
@@ -156,9 +154,7 @@ class Qwen25VlModel(Qwen2VlModel):
         self._positions_per_second = positive_int(vision, "tokens_per_second", 4)
 
     def video_times(self, items: int, times: FrameTimes) -> list[int]:
-        interval = self._positions_per_second * self._tower.frames / times.rate
-        # Numbers as `transformers` rounds them down.
-        return (np.arange(items, dtype=np.float32) * np.float32(interval)).astype(int).tolist()
+        return positions_of_items(items, times, self._tower.frames, self._positions_per_second)
 
 
 def _text_config(config: Config) -> Config:

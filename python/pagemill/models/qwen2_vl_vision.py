@@ -37,14 +37,15 @@ class Qwen2VlVisionTower(GridVisionTower):
         x, _ = self.embed(weights, inputs)
         rotary = self.rotary(weights, inputs)
         for layer in range(self.layers):
-            x = self._layer(weights, layer, x, rotary)
+            x = self.layer(weights, layer, x, rotary)
         x = norm.layer_norm(weights, "merger.ln_q", x, EPS)
         x = ops.select_rows(x, inputs.media.tokens, count=self.merge**2)
         x = linear(weights, "merger.mlp.0", x, (x.width,), bias=True)
         x = ops.activation(x, ActivationKind.GELU)
         return linear(weights, "merger.mlp.2", x, (self.width,), bias=True)
 
-    def _layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary) -> Tensor:
+    def layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary) -> Tensor:
+        """x [T, hidden] -> [T, hidden], by one layer."""
         prefix = f"blocks.{layer}"
         y = norm.layer_norm(weights, f"{prefix}.norm1", x, EPS)
         x = ops.add(x, self.attend(weights, layer, y, rotary))

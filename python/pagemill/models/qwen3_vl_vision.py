@@ -3,10 +3,12 @@ results of several layers.
 
 Weights: those of grid_vision.py, `patch_embed.proj.bias`, `pos_embed`, `blocks.<i>.{norm1, norm2,
 mlp.{linear_fc1, linear_fc2}}`, `merger.{norm, linear_fc1, linear_fc2}` and the same in
-`deepstack_merger_list.<i>`.
+`deepstack_merger_list.<i>`; Qwen3-Omni's mergers have other names.
 """
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import numpy as np
 
@@ -31,9 +33,13 @@ _DEFAULTS = {"deepstack_visual_indexes": [8, 16, 24], "num_position_embeddings":
 
 
 class Qwen3VlVisionTower(GridVisionTower):
-    """One tower. Its results are the last layer's, and behind them those of `deep_layers`."""
+    """One tower. Its results are the last layer's, and behind them those of `deep_layers`. A
+    subclass names other modules: the norm and both linear layers of a merger, and the list of those
+    of `deep_layers`."""
 
     kinds = ("qwen3_vl_vision", "qwen3_vl", "qwen3_vl_moe_vision", "qwen3_vl_moe")
+    merger: ClassVar[tuple[str, str, str]] = ("norm", "linear_fc1", "linear_fc2")
+    deep_mergers: ClassVar[str] = "deepstack_merger_list"
 
     def __init__(self, config: Config) -> None:
         config = Defaults(config, _DEFAULTS)
@@ -69,7 +75,7 @@ class Qwen3VlVisionTower(GridVisionTower):
             x = self._layer(weights, layer, x, rotary)
             if layer in self.deep_layers:
                 results.append(self._merge_deep(weights, len(results), x, squares))
-        y = norm.layer_norm(weights, "merger.norm", x, EPS)
+        y = norm.layer_norm(weights, f"merger.{self.merger[0]}", x, EPS)
         y = ops.select_rows(y, squares, count=self.merge**2)
         y = self._project(weights, "merger", y)
         return ops.concat(y, *results) if results else y
@@ -99,11 +105,21 @@ class Qwen3VlVisionTower(GridVisionTower):
 
     def _merge_deep(self, weights: Weights, index: int, x: Tensor, squares: Tensor) -> Tensor:
         """x [T, hidden] -> [media_rows, width]: squares are normalized as a whole."""
-        name = f"deepstack_merger_list.{index}"
+        name = f"{self.deep_mergers}.{index}"
         y = ops.select_rows(x, squares, count=self.merge**2)
-        return self._project(weights, name, norm.layer_norm(weights, f"{name}.norm", y, EPS))
+        y = norm.layer_norm(weights, f"{name}.{self.merger[0]}", y, EPS)
+        return self._project(weights, name, y)
 
     def _project(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        y = linear(weights, f"{name}.linear_fc1", x, (x.width,), bias=True)
+        _, first, second = self.merger
+        y = linear(weights, f"{name}.{first}", x, (x.width,), bias=True)
         y = ops.activation(y, ActivationKind.GELU)
-        return linear(weights, f"{name}.linear_fc2", y, (self.width,), bias=True)
+        return linear(weights, f"{name}.{second}", y, (self.width,), bias=True)
+
+
+class Qwen3OmniVisionTower(Qwen3VlVisionTower):
+    """That of Qwen3-Omni."""
+
+    kinds = ("qwen3_omni_moe_vision_encoder", "qwen3_omni_moe")
+    merger = ("ln_q", "mlp.0", "mlp.2")
+    deep_mergers = "merger_list"

@@ -110,6 +110,19 @@ QWEN3_VL = {
     | {"model_type": "qwen3_vl_text", "rope_scaling": MROPE | {"mrope_interleaved": True}},
     "image_token_id": 99,
 }
+QWEN3_OMNI = {
+    "text_config": DECODER | {"model_type": "qwen3_omni_moe_text", "rope_scaling": MROPE},
+    "vision_config": QWEN2_5_VL_VISION | {"deepstack_visual_indexes": [0]},
+    "image_token_id": 99,
+}
+ERNIE_ROPE = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [3, 3, 2]}
+ERNIE_VL = {
+    "text_config": DECODER | {"model_type": "ernie4_5_vl_moe_text", "rope_parameters": ERNIE_ROPE},
+    "vision_config": {"hidden_size": 32, "num_heads": 2, "depth": 1, "patch_size": 4},
+    "image_token_id": 99,
+    "image_start_token_id": 97,
+    "image_end_token_id": 98,
+}
 GEMMA3N = DECODER | {
     "model_type": "gemma3n_text",
     "layer_types": ["sliding_attention", "full_attention"] * 2,
@@ -193,6 +206,7 @@ CONFIGS = {
     "CamembertModel": PADDED,
     "Data2VecTextModel": PADDED,
     "DistilBertModel": DECODER | DISTILBERT,
+    "Ernie4_5_VLMoeForConditionalGeneration": ERNIE_VL,
     "Glm4vForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm4v_text"}},
     "Glm4vMoeForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm4v_moe_text"}},
     "GlmAsrForConditionalGeneration": GLM_ASR,
@@ -228,6 +242,8 @@ CONFIGS = {
     },
     "MiMoV2FlashForCausalLM": DECODER | {"num_key_value_heads": 2},
     "Mistral3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "mistral"}},
+    "Qwen3OmniMoeForConditionalGeneration": {"thinker_config": QWEN3_OMNI},
+    "Qwen3OmniMoeThinkerForConditionalGeneration": QWEN3_OMNI,
     "Qwen3VLForConditionalGeneration": {"text_config": DECODER | {"model_type": "qwen3_vl_text"}},
     "Qwen3VLMoeForConditionalGeneration": {
         "text_config": DECODER | {"model_type": "qwen3_vl_moe_text"}

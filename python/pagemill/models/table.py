@@ -102,6 +102,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Ernie4_5_MoeForCausalLM": Architecture(
         "ernie4_5_moe:Ernie45MoeModel", "ERNIE 4.5, experts", ("ernie4_5_moe",)
     ),
+    "Ernie4_5_VLMoeForConditionalGeneration": Architecture(
+        "ernie4_5_vl:Ernie45VlModel", "ERNIE 4.5 VL", ("ernie4_5_vl_moe",), "text and images"
+    ),
     "EuroBertModel": Architecture(
         "eurobert:EuroBertModel", "EuroBERT", ("eurobert",), "embeddings"
     ),
@@ -368,6 +371,18 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "Qwen3NextForCausalLM": Architecture(
         "qwen3_next:Qwen3NextModel", "Qwen3-Next", ("qwen3_next",)
+    ),
+    "Qwen3OmniMoeForConditionalGeneration": Architecture(
+        "qwen3_omni:Qwen3OmniModel",
+        "Qwen3-Omni, text",
+        ("qwen3_omni_moe",),
+        "text, images and videos",
+    ),
+    "Qwen3OmniMoeThinkerForConditionalGeneration": Architecture(
+        "qwen3_omni:Qwen3OmniModel",
+        "Qwen3-Omni's thinker",
+        ("qwen3_omni_moe_thinker",),
+        "text, images and videos",
     ),
     "Qwen3VLForConditionalGeneration": Architecture(
         "qwen3_vl:Qwen3VlModel", "Qwen3-VL", ("qwen3_vl",), "text, images and videos"

@@ -60,6 +60,13 @@ def in_time(items: Sequence[MediaFeatures], times: Sequence[int]) -> list[MediaF
     return moved
 
 
+def positions_of_items(items: int, times: FrameTimes, frames: int, per_second: int) -> list[int]:
+    """The position in time of each of so many items of `frames` frames, of which there are
+    `per_second`; fractions are rounded down, in f32 as `transformers` does."""
+    interval = np.float32(per_second * frames / times.rate)
+    return (np.arange(items, dtype=np.float32) * interval).astype(int).tolist()
+
+
 def seconds_of_items(times: FrameTimes, frames: int) -> np.ndarray:
     """The times of the frames of each item, of which each has `frames`: f64 [items, frames]."""
     return np.array(times.seconds).reshape(-1, frames)

@@ -78,6 +78,7 @@ class WhisperModel:
             width=self._hidden_size,
             placeholders={"audio": self._placeholder},
             encoder_decoder=True,
+            text_rows=True,
         )
         return ModelTraits(
             self._vocab_size,

@@ -72,7 +72,8 @@ def reference(
     for i in range(2, len(inputs), 2):
         stack, bias = inputs[i], inputs[i + 1]
         assert stack is not None
-        rows = x.reshape(x.shape[0], -1, stack.shape[2])  # [N, 1 or J, K]
+        width = stack.shape[2]
+        rows = x.reshape(x.shape[0], x.shape[1:].numel() // width, width)  # [N, 1 or J, K]
         y = x.new_zeros((*ids.shape, stack.shape[1]))
         for expert in range(stack.shape[0]):
             of_expert = None if bias is None else bias[expert].to(x.dtype)

@@ -203,7 +203,9 @@ class WeightBinder:
         own = [modules[i] for i in chosen]
         self._tensors.claim_modules(set(modules) - set(own))
         parts = [self.linear(name, shape[1:], rows=rows, columns=columns) for name in own]
-        name = parts[0].name.replace(f"{stem}{chosen[0]}.", stem, 1)
+        # A layer may have two stacks, of the first experts and of others.
+        range_of = f"{chosen[0]}-{chosen[-1]}." if chosen[0] else ""
+        name = parts[0].name.replace(f"{stem}{chosen[0]}.", stem + range_of, 1)
         return self._tensors.stack(name, parts)
 
     def turned_stack(

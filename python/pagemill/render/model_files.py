@@ -21,6 +21,7 @@ from pagemill.render.tokenizer import TextTokenizer
 # embeddings, if that is another.
 _IMAGE_TEXTS = {
     "aya_vision": ("<image>", "<|IMG_PATCH|>"),
+    "ernie4_5_vl_moe": ("<|image@placeholder|>", "<|IMAGE_PLACEHOLDER|>"),
     "gemma3": ("<start_of_image>", "<image_soft_token>"),
     "llama4": ("<|image|>", "<|patch|>"),
 }

@@ -533,7 +533,7 @@ def _trace_hidden(model: Model, weights: Weights, media: MediaTraits | None) -> 
         grid_positions(trace) if media is not None and media.token_grid else None,
         trace.input("token_types", "i32", ("tokens",)) if model.traits.token_types else None,
         trace.input("text_rows", "i32", ("text_rows",))
-        if media is not None and media.encoder_decoder
+        if media is not None and media.text_rows
         else None,
     )
     return model.hidden(weights, inputs)

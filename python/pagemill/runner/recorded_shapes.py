@@ -93,7 +93,11 @@ class ShapeRecorder:
     ) -> Tensor:
         count = shape[0] if matrices is None else matrices.size
         used = (count, *_part(shape[1:], rows, columns))
-        return self._read(f"{experts}.{module}.weight", shape, used)
+        if matrices is None or matrices.whole:
+            return self._read(f"{experts}.{module}.weight", shape, used)
+        names = [f"{experts}.{i}.{module}.weight" for i in matrices.indices]
+        self.shapes |= dict.fromkeys(names, tuple(shape[1:]))
+        return self._made(names[0], used)
 
     def turned_stack(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -122,16 +123,24 @@ def test_glm4v_images_fit_the_engine(tmp_path: Path, size: tuple[int, int]) -> N
 
 
 @pytest.mark.parametrize("size", [(40, 24), (33, 17), (5, 3), (1, 1), (500, 400)])
-def test_paddleocr_vl_is_that_of_transformers(tmp_path: Path, size: tuple[int, int]) -> None:
-    from transformers.models.paddleocr_vl.image_processing_pil_paddleocr_vl import (
-        PaddleOCRVLImageProcessorPil,
-    )
-
-    settings = {"patch_size": 4, "min_pixels": 16 * 16, "max_pixels": 64 * 64}
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"patch_size": 4, "size": {"shortest_edge": 16 * 16, "longest_edge": 64 * 64}}],
+)
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [
+        ("ernie4_5_vl_moe", "Ernie4_5_VLMoeImageProcessor"),
+        ("paddleocr_vl", "PaddleOCRVLImageProcessor"),
+    ],
+)
+def test_patches_of_one_frame_are_those_of_transformers(
+    tmp_path: Path, family: str, name: str, settings: dict[str, Any], size: tuple[int, int]
+) -> None:
+    module = import_module(f"transformers.models.{family}.image_processing_pil_{family}")
     image = picture(*size)
-    kind = {"image_processor_type": "PaddleOCRVLImageProcessor"}
-    patches, grid = processor(tmp_path, **settings, **kind)(image)
-    theirs = PaddleOCRVLImageProcessorPil(**settings)(image, return_tensors="np")
+    patches, grid = processor(tmp_path, image_processor_type=name, **settings)(image)
+    theirs = getattr(module, f"{name}Pil")(**settings)(image, return_tensors="np")
     assert grid == tuple(theirs["image_grid_thw"][0])
     expected = theirs["pixel_values"].reshape(len(patches), -1)
     np.testing.assert_allclose(patches, expected, rtol=1e-5, atol=1e-5)

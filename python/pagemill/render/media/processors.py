@@ -355,6 +355,15 @@ class Gemma4Processor:
         return rows, columns
 
 
+def _ernie4_5_vl(settings: Mapping[str, Any], max_tokens: int) -> Qwen2VlProcessor:
+    """As Qwen2-VL's, with other defaults, and without the older keys of bounds."""
+    size = as_object(settings.get("size")) or {}
+    least, most = size.get("shortest_edge", 56 * 56), size.get("longest_edge", 28 * 28 * 6177)
+    frames = settings.get("temporal_patch_size", 1)
+    made = Qwen2VlProcessor.within(settings, max_tokens, positive(least), positive(most))
+    return replace(made, frames=positive(frames))
+
+
 def _glm4v(settings: Mapping[str, Any], max_tokens: int) -> Qwen2VlProcessor:
     """The bounds count the pixels of all frames of a patch."""
     size = as_object(settings.get("size")) or {}
@@ -382,6 +391,7 @@ _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "CLIPImageProcessor": ClipProcessor.of,
     "Cohere2VisionImageProcessor": GridProcessor.cohere2_vision,
     "DeepseekVLImageProcessor": DeepseekVlProcessor.of,
+    "Ernie4_5_VLMoeImageProcessor": _ernie4_5_vl,
     "Gemma3ImageProcessor": Gemma3Processor.of,
     "Gemma4ImageProcessor": Gemma4Processor.of,
     "Glm4vImageProcessor": _glm4v,

@@ -147,6 +147,9 @@ _PROCESSORS = {
     "Qwen2VLVideoProcessor": _Defaults(14, 28**2 * 128, 28**2 * 768, CLIP_MEAN, CLIP_STD, False),
     "Qwen3VLVideoProcessor": _Defaults(16, 32**2 * 128, 32**2 * 768, HALF, HALF, True),
 }
+# The pixels of a frame by a checkpoint's processor, whatever its files say: from 128 to 768 tokens
+# of these sides.
+_SIDES = {"Qwen2_5OmniProcessor": 28, "Qwen3OmniMoeProcessor": 32}
 # Of checkpoints whose image processor's settings are those of videos, too.
 _BY_IMAGE_PROCESSOR = {"Qwen2VLImageProcessor": "Qwen2VLVideoProcessor"}
 
@@ -169,6 +172,10 @@ def open_video_processor(
         read_json(folder / "processor_config.json").get("video_processor")
     )
     settings = own or read_json(folder / "preprocessor_config.json")
+    side = _SIDES.get(str(settings.get("processor_class")))
+    if side is not None:
+        bounds = {"min_pixels": 128 * side**2, "max_pixels": 768 * side**2}
+        settings = {**settings, **bounds}
     kind = str(settings.get("video_processor_type", ""))
     if not kind:
         image_kind = str(settings.get("image_processor_type", "")).removesuffix("Fast")

@@ -1,0 +1,32 @@
+"""The thinker of an Omni checkpoint, whose talker and vocoder are left out: its configuration is
+`thinker_config` of the whole's, or stands alone, as its weights are behind `thinker.` or alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pagemill.layers.base import Weights
+from pagemill.layers.prefixed import PrefixedWeights
+from pagemill.models.base import Config
+from pagemill.models.config_keys import inner_config
+
+_PREFIX = "thinker."
+_EMBEDDINGS = ("model.embed_tokens.weight", "model.language_model.embed_tokens.weight")
+UNUSED: Mapping[str, str] = {
+    r"(talker|token2wav|code2wav)\..*": "it does not speak",
+    r"(thinker\.)?(model\.)?audio_tower\.audio_bos_eos_token\.weight": "text has such tokens",
+    r"(thinker\.)?lm_head\.weight": "the embedding is used if they are tied",
+}
+"""`Model.ignored` of every thinker."""
+
+
+def thinker_config(config: Config) -> Config:
+    """That of the thinker in the configuration of a checkpoint."""
+    whole = config.get("thinker_config") is not None
+    return inner_config(config, "thinker_config") if whole else config
+
+
+def thinker_weights(weights: Weights) -> Weights:
+    """Those of the thinker among the weights of a checkpoint."""
+    whole = PrefixedWeights(weights, _PREFIX)
+    return whole if any(map(whole.has, _EMBEDDINGS)) else weights
