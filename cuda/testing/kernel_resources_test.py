@@ -53,7 +53,7 @@ SPILLED = {
     "AttendItemINS0_6Float8ELi16E": 1788,
     "AttendLatents": 352,
     # Tiles of 512 keys of 256 elements, for which no GPU has the shared memory.
-    "BatchPrefillWithPagedKVCacheKernelILb1ENS_12KernelTraitsILNS_8MaskModeE1ELj16ELj1ELj8ELj16E": 1272,
+    "KernelTraitsILNS_8MaskModeE1ELj16ELj1ELj8ELj16E": 1272,
     "BatchPrefillWithPagedKVCacheKernel": 568,  # FlashInfer's own choice of tiles
     "DrawToken": 128,  # blocks of 1,024 threads
     "int8_tensor_cores": 88,

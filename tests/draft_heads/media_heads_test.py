@@ -52,6 +52,7 @@ def _grid(family: str) -> Callable[[Path], list[Item]]:
 _MODELS: dict[str, Callable[[Path], list[Item]]] = {
     "llava": _llava,
     "qwen2_5_vl": _grid("qwen2_5_vl"),
+    "qwen3_5": _grid("qwen3_5"),
     "qwen3_vl": _grid("qwen3_vl"),
 }
 
@@ -112,6 +113,24 @@ def test_ranks_verify_the_drafts_of_a_head(tmp_path: Path) -> None:
     expected, _, _ = _tokens(tmp_path / "target", images, {})
     drafts = _drafts("eagle", head.path)
     tokens, drafted, _ = _tokens(tmp_path / "target", images, drafts, tensor_parallel_size=2)
+    assert tokens == expected
+    assert drafted > 0
+
+
+def test_an_mtp_layer_beside_images(tmp_path: Path) -> None:
+    """Qwen3.5's, made of a layer with attention, lies beside the nested language model."""
+    images = _MODELS["qwen3_5"](tmp_path)
+    tensors = load_file(tmp_path / _TENSORS)
+    layer, hidden = "model.language_model.layers.1.", _text_config(tmp_path).hidden_size
+    for name in [name for name in tensors if name.startswith(layer)]:
+        tensors[f"mtp.layers.0.{name.removeprefix(layer)}"] = tensors[name].clone()
+    tensors["mtp.fc.weight"] = torch.randn(hidden, 2 * hidden) / hidden**0.5
+    for name in ("norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden"):
+        tensors[f"mtp.{name}.weight"] = torch.zeros(hidden)
+    save_file(tensors, tmp_path / _TENSORS)
+    expected, _, _ = _tokens(tmp_path, images, {})
+    drafts = {"method": "mtp", "num_speculative_tokens": 2}
+    tokens, drafted, _ = _tokens(tmp_path, images, drafts)
     assert tokens == expected
     assert drafted > 0
 

@@ -263,6 +263,8 @@ def test_families_without_a_row_are_named() -> None:
         "Idefics3ForConditionalGeneration",
         "InternVLForConditionalGeneration",
         "JanusForConditionalGeneration",
+        "KimiK25ForConditionalGeneration",
+        "KimiVLForConditionalGeneration",
         "LightOnOcrForConditionalGeneration",
         "LlavaForConditionalGeneration",
         "LlavaNextForConditionalGeneration",

@@ -1,4 +1,4 @@
-"""Tiny models of GLM-4V, Qwen2.5-VL and Qwen3-VL, and the images that they and Qwen2-VL take."""
+"""Tiny models of GLM-4V, Qwen2.5-VL, Qwen3-VL and Qwen3.5, and images, also for Qwen2-VL."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from transformers import (
     PreTrainedModel,
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
+    Qwen3_5Config,
+    Qwen3_5ForConditionalGeneration,
+    Qwen3_5MoeConfig,
+    Qwen3_5MoeForConditionalGeneration,
     Qwen3VLConfig,
     Qwen3VLForConditionalGeneration,
     Qwen3VLMoeConfig,
@@ -92,6 +96,44 @@ def _qwen3_vl_moe() -> PreTrainedModel:
     return Qwen3VLMoeForConditionalGeneration(config)
 
 
+_TEXT_3_5 = TEXT | {
+    "num_hidden_layers": 4,
+    "head_dim": 32,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 24,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "layer_types": ["linear_attention", "full_attention"] * 2,
+    "rope_parameters": {
+        "rope_type": "default",
+        "rope_theta": 1e4,
+        "partial_rotary_factor": 0.5,
+        "mrope_interleaved": True,
+        "mrope_section": [4, 2, 2],
+    },
+}
+_VISION_3_5 = VISION | {"num_position_embeddings": 25}
+
+
+def _qwen3_5() -> PreTrainedModel:
+    config = Qwen3_5Config(text_config=_TEXT_3_5, vision_config=_VISION_3_5, **_TOKENS)
+    config._attn_implementation = "eager"
+    return Qwen3_5ForConditionalGeneration(config)
+
+
+def _qwen3_5_moe() -> PreTrainedModel:
+    experts = {
+        "moe_intermediate_size": 24,
+        "shared_expert_intermediate_size": 24,
+        "num_experts": 5,
+        "num_experts_per_tok": 2,
+    }
+    text_config = _TEXT_3_5 | experts
+    config = Qwen3_5MoeConfig(text_config=text_config, vision_config=_VISION_3_5, **_TOKENS)
+    config._attn_implementation = "eager"
+    return Qwen3_5MoeForConditionalGeneration(config)
+
+
 _TEXT_GLM = TEXT | {
     "head_dim": 16,
     "pad_token_id": 0,
@@ -129,6 +171,8 @@ MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
     "glm4v": _glm4v,
     "glm4v_moe": _glm4v_moe,
     "qwen2_5_vl": qwen2_5_vl,
+    "qwen3_5": _qwen3_5,
+    "qwen3_5_moe": _qwen3_5_moe,
     "qwen3_vl": _qwen3_vl,
     "qwen3_vl_moe": _qwen3_vl_moe,
 }

@@ -20,7 +20,16 @@ from tests.media.media_model import MediaTestModel
 from tests.media.qwen_vl_models import CHANNELS, MAKERS, Patches
 from tests.parity.tiny_models import QWEN2_VL_PLACEHOLDER, make, save
 
-FAMILIES = ("glm4v", "glm4v_moe", "qwen2_5_vl", "qwen2_vl", "qwen3_vl", "qwen3_vl_moe")
+FAMILIES = (
+    "glm4v",
+    "glm4v_moe",
+    "qwen2_5_vl",
+    "qwen2_vl",
+    "qwen3_5",
+    "qwen3_5_moe",
+    "qwen3_vl",
+    "qwen3_vl_moe",
+)
 IMAGE, VIDEO = QWEN2_VL_PLACEHOLDER, 4
 Video = tuple[np.ndarray, tuple[int, int, int], FrameTimes]
 _VIDEO_START, _VIDEO_END = 7, 8  # GLM-V's, by its configuration
@@ -35,6 +44,8 @@ _GLM_WORDS = {
 _WORDS: Mapping[str, dict[int, str]] = {
     "glm4v": _GLM_WORDS | {IMAGE: "<|image|>"},
     "glm4v_moe": _GLM_WORDS | {IMAGE: "<|image|>"},
+    "qwen3_5": _QWEN3_WORDS,
+    "qwen3_5_moe": _QWEN3_WORDS,
     "qwen3_vl": _QWEN3_WORDS,
     "qwen3_vl_moe": _QWEN3_WORDS,
 }

@@ -1,7 +1,9 @@
-"""The language models of Qwen3.5's checkpoints with images equal `transformers` on text."""
+"""The language models of Qwen3.5's checkpoints with images, whose configuration has no tower, equal
+`transformers`. Images are in tests/media."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -105,6 +107,9 @@ def _save(name: str, path: Path) -> PreTrainedModel:
                 parameter + 0.3 * noise if small else noise / parameter.shape[-1] ** 0.5
             )
     model.save_pretrained(path)
+    config = json.loads((path / "config.json").read_text())
+    del config["vision_config"]
+    (path / "config.json").write_text(json.dumps(config))
     if name == "experts in stacks":
         _stack_experts(path / "model.safetensors")
     model.config.vocab_size = _TEXT["vocab_size"]

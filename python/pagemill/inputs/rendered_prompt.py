@@ -39,6 +39,12 @@ class GridPositions(msgspec.Struct, array_like=True, frozen=True, eq=False):
         _check("positions of rows", self.rows, np.int32, (None, _GRID_DIMS))
         _check("positions of tokens", self.tokens, np.int32, (None, _GRID_DIMS))
 
+    @classmethod
+    def in_order(cls, rows: np.ndarray, tokens: int) -> GridPositions:
+        """Those of an item whose `tokens` count up as tokens of text do."""
+        order = np.arange(tokens, dtype=np.int32)[:, None]
+        return cls(rows, np.repeat(order, _GRID_DIMS, axis=1), tokens)
+
 
 class MediaFeatures(msgspec.Struct, array_like=True, frozen=True, eq=False):
     """An encoder's input for an item, float32 [rows, channels], the number of `tokens` that the

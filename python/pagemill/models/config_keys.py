@@ -314,6 +314,19 @@ def as_list(value: object) -> list[Any] | None:
     return cast("list[Any]", value) if isinstance(value, list) else None
 
 
+def square_side(config: Config, key: str) -> int:
+    """The side at `key`, a number or two equal ones.
+
+    Raises:
+        ModelConfigError: it is missing, or that of no square.
+    """
+    value: object = config.get(key)
+    sides = as_list(value) or [value]
+    if len(set(map(str, sides))) != 1:
+        raise ModelConfigError(f"{key} is {shown(value)}; it must be that of a square")
+    return positive_int({key: sides[0]}, key)
+
+
 def layer_numbers(config: Config, key: str) -> frozenset[int]:
     """The layers that `key` lists; none if it is absent or null.
 

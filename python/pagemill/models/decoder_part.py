@@ -13,6 +13,7 @@ from pagemill.models.cohere import CohereModel
 from pagemill.models.cohere2 import Cohere2Model
 from pagemill.models.config_keys import flag, inner_config
 from pagemill.models.decoder import Decoder
+from pagemill.models.deepseek_v3 import DeepseekV3Model
 from pagemill.models.gemma import GemmaModel
 from pagemill.models.gemma2 import Gemma2Model
 from pagemill.models.granite import GraniteModel
@@ -54,6 +55,7 @@ _SIZES_OF_GEMMA = {"vocab_size": 256000, "head_dim": 256, "max_position_embeddin
 _FAMILIES: Mapping[str, _Family] = {
     "cohere": _Family(CohereModel, _SIZES_OF_COMMAND_R),
     "cohere2": _Family(Cohere2Model, {**_SIZES_OF_COMMAND_R, "sliding_window": 4096}),
+    "deepseek_v3": _Family(DeepseekV3Model),
     "gemma": _Family(
         GemmaModel,
         {
@@ -83,6 +85,7 @@ _FAMILIES: Mapping[str, _Family] = {
         GraniteModel,
         {**_SIZES_OF_7B, "intermediate_size": 11008, "max_position_embeddings": 2048},
     ),
+    "kimi_k2": _Family(DeepseekV3Model),
     "llama": _Family(
         LlamaModel,
         {**_SIZES_OF_7B, "intermediate_size": 11008, "max_position_embeddings": 2048},

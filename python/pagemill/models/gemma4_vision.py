@@ -37,7 +37,7 @@ from pagemill.models.config_keys import (
     refuse,
 )
 from pagemill.models.grid_rotary import COLUMN, ROW, frequencies
-from pagemill.models.grid_vision import GridVisionTower, in_squares
+from pagemill.models.grid_vision import GridVisionTower
 from pagemill.models.place_embeddings import share_products
 from pagemill.ops import ActivationKind
 from pagemill.ops.shard import Part
@@ -66,6 +66,7 @@ class Gemma4VisionTower(GridVisionTower):
 
     kinds = ("gemma4_vision",)
     width_key = "hidden_size"
+    row_by_row = True
 
     def __init__(self, config: Config) -> None:
         config = Defaults(config, _DEFAULTS)
@@ -107,7 +108,7 @@ class Gemma4VisionTower(GridVisionTower):
         return 2 * (self._digits + _DIGIT)
 
     def features(self, image: PreparedMedia) -> MediaFeatures:
-        features = super().features(in_squares(image, self.merge))
+        features = super().features(image)
         pixels = features.rows[:, : self._patch_elements]
         pixels *= 2
         pixels -= 1

@@ -3,8 +3,7 @@ any size, turned by row and column, of which each square makes one vector.
 
 Weights: `patch_embed.proj`, and in layer i `blocks.<i>.attn.{qkv, proj}`, or `q`, `k` and `v`.
 
-Patches are in the processor's order: each square to be merged, 2 x 2 patches, is consecutive,
-squares row by row.
+Each square of patches to be merged, 2 x 2 of them, is consecutive, squares row by row.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ class GridVisionTower:
     - `hidden_key` and `width_key` of the configuration: the sizes of its layers and its results.
     - `qkv`: the linear layers of queries, keys and values, or the one of all.
     - `place_channels` and `places`, if it reads more about a patch's place than its positions.
+    - `row_by_row`: whether processors have patches in rows, not in the order of squares.
     - `bias` and `output_bias` of its attention's linear layers.
     - `hidden`: patches [T, channels] -> [media_rows, result_width].
 
@@ -47,6 +47,7 @@ class GridVisionTower:
     hidden_key: ClassVar[str] = "hidden_size"
     width_key: ClassVar[str] = "out_hidden_size"
     qkv: ClassVar[Sequence[str]] = ("qkv",)
+    row_by_row: ClassVar[bool] = False
 
     def __init__(self, config: Config) -> None:
         kind = config.get("model_type", self.kinds[0])
@@ -99,16 +100,21 @@ class GridVisionTower:
                 f" {[time, height, width]}"
             )
         expected = (height * width, self._patch_elements)
-        if image.values.shape != expected:
-            raise ValueError(f"patches must be {list(expected)}, got {list(image.values.shape)}")
+        values = image.values.reshape(len(image.values), -1) if self.row_by_row else image.values
+        if values.shape != expected:
+            raise ValueError(f"patches must be {list(expected)}, got {list(values.shape)}")
         squares = _grid(height // merge, width // merge)
-        patches = (squares[:, None] * (1, merge, merge) + _grid(merge, merge)).reshape(-1, 3)
+        first = squares * np.array([1, merge, merge], np.int32)
+        patches = (first[:, None] + _grid(merge, merge)).reshape(-1, 3)
+        if self.row_by_row:
+            row, column = patches[:, ROW], patches[:, COLUMN]
+            values = values[row * width + column]
         positions = GridPositions(
             rows=np.ascontiguousarray(patches, np.int32),
             tokens=squares,
             next=max(height, width) // merge,
         )
-        rows = [image.values, self.places(patches[:, ROW:], height, width)]
+        rows = [values, self.places(patches[:, ROW:], height, width)]
         return MediaFeatures(np.concatenate(rows, 1, dtype=np.float32), len(squares), positions)
 
     def places(self, cells: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -153,17 +159,3 @@ def _grid(height: int, width: int) -> np.ndarray:
     """Time, row and column of each cell, row by row, i32 [height * width, 3]."""
     rows, columns = np.divmod(np.arange(height * width, dtype=np.int32), np.int32(width))
     return np.stack([np.zeros_like(rows), rows, columns], axis=1)
-
-
-def in_squares(image: PreparedMedia, side: int) -> PreparedMedia:
-    """An image whose patches [patches, elements] come row by row, with those of each square of
-    `side` x `side` one after the other; one whose patches do not fit its grid as it is."""
-    if image.grid is None or min(image.grid) < 1:
-        return image
-    _, height, width = image.grid
-    if len(image.values) != height * width:
-        return image
-    rows, columns = height // side, width // side
-    numbers = np.arange(height * width).reshape(height, width)[: rows * side, : columns * side]
-    order = numbers.reshape(rows, side, columns, side).transpose(0, 2, 1, 3).reshape(-1)
-    return image._replace(values=image.values[order])

@@ -13,7 +13,14 @@ from pagemill.layers import attention, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError
-from pagemill.models.config_keys import Defaults, activation, as_list, epsilon, flag, positive_int
+from pagemill.models.config_keys import (
+    Defaults,
+    activation,
+    epsilon,
+    flag,
+    positive_int,
+    square_side,
+)
 from pagemill.models.patch_grid import PatchGrid
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
@@ -51,8 +58,8 @@ class InternVlVisionTower:
         self._last_norm = not flag(config, "use_mean_pooling", True)
         self.grid = PatchGrid(
             colors=positive_int(config, "num_channels", 3),
-            size=_square(config, "image_size"),
-            patch=_square(config, "patch_size"),
+            size=square_side(config, "image_size"),
+            patch=square_side(config, "patch_size"),
             merge=merge,
         )
         heads = positive_int(config, "num_attention_heads")
@@ -121,12 +128,3 @@ def _norm_type(config: Config) -> str:
     if kind not in _NORMS:
         raise ModelConfigError(f"norm_type is {shown(kind)}; known: {', '.join(_NORMS)}")
     return kind
-
-
-def _square(config: Config, key: str) -> int:
-    """The side at `key`, a number or two equal ones."""
-    value: object = config.get(key)
-    sides = as_list(value) or [value]
-    if len(set(map(str, sides))) != 1:
-        raise ModelConfigError(f"{key} is {shown(value)}; it must be that of a square")
-    return positive_int({key: sides[0]}, key)

@@ -80,11 +80,8 @@ class Llama4VisionTower:
         item = self.grid.features(image)
         order = self.grid.order().astype(np.int32)
         row, column = np.divmod(order, np.int32(self.grid.side))
-        positions = GridPositions(
-            rows=np.stack([np.zeros_like(row), row + 1, column + 1], axis=1),
-            tokens=np.repeat(np.arange(item.tokens, dtype=np.int32)[:, None], 3, axis=1),
-            next=item.tokens,
-        )
+        rows = np.stack([np.zeros_like(row), row + 1, column + 1], axis=1)
+        positions = GridPositions.in_order(rows, item.tokens)
         return MediaFeatures(item.rows, item.tokens, positions)
 
     def hidden(self, weights: Weights, inputs: EncoderInputs) -> Tensor:

@@ -14,8 +14,6 @@ from typing import cast
 import numpy as np
 
 from pagemill import ops
-from pagemill.inputs.prepared_media import PreparedMedia
-from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
@@ -23,7 +21,7 @@ from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError
 from pagemill.models.config_keys import Defaults, inner_config, positive_int, refuse
 from pagemill.models.decoder_part import head_is_tied
-from pagemill.models.grid_vision import GridVisionTower, in_squares
+from pagemill.models.grid_vision import GridVisionTower
 from pagemill.models.language_part import LanguagePart
 from pagemill.models.llama import LlamaModel
 from pagemill.models.place_embeddings import bilinear_shares, place_embeddings, side_of
@@ -45,9 +43,10 @@ _VISION_DEFAULTS = {
 
 
 class PaddleOcrVlVisionTower(GridVisionTower):
-    """One tower. The patches of an image come row by row."""
+    """One tower."""
 
     kinds = ("paddleocr_vl_vision", "paddleocr_vl")
+    row_by_row = True
 
     def __init__(self, config: Config) -> None:
         config = Defaults(config, _VISION_DEFAULTS)
@@ -71,10 +70,6 @@ class PaddleOcrVlVisionTower(GridVisionTower):
         rows, columns = cells.T
         sides = (rows, height), (columns, width)
         return np.concatenate([bilinear_shares(*side, self._side) for side in sides], 1)
-
-    def features(self, image: PreparedMedia) -> MediaFeatures:
-        patches = image.values.reshape(len(image.values), -1)
-        return super().features(in_squares(image._replace(values=patches), self.merge))
 
     def hidden(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         """Patches [T, channels] -> [T, hidden], normalized; they are not merged."""

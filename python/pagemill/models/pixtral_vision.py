@@ -73,11 +73,7 @@ class PixtralVisionTower:
                 f" {list(pixels.shape[1:])}"
             )
         tokens = rows * (columns + row_ends)
-        positions = GridPositions(
-            rows=self._positions(rows, columns),
-            tokens=np.repeat(np.arange(tokens, dtype=np.int32)[:, None], 3, axis=1),
-            next=tokens,
-        )
+        positions = GridPositions.in_order(self._positions(rows, columns), tokens)
         patches = self._patches(pixels, rows, columns)
         return MediaFeatures(patches, tokens, positions, columns if row_ends else 0)
 

@@ -89,6 +89,11 @@ LLAVA_ONEVISION = LLAVA_NEXT | {
 IDEFICS3 = {"text_config": DECODER, "vision_config": VISION, "image_token_id": 99}
 JANUS_VISION = VISION | {"model_type": "janus_vision_model", "projection_dim": 64}
 LIGHTON_OCR = IDEFICS3 | {"text_config": DECODER | {"model_type": "qwen3"}}
+KIMI_VL = {
+    "text_config": DECODER | {"model_type": "deepseek_v3"},
+    "vision_config": {"hidden_size": 32, "num_attention_heads": 2, "init_pos_emb_height": 64},
+    "media_placeholder_token_id": 99,
+}
 QWEN2_VL_VISION = {"embed_dim": 32, "hidden_size": 64, "depth": 1, "num_heads": 2, "patch_size": 4}
 MROPE = {"type": "mrope", "mrope_section": [2, 3, 3]}
 QWEN2_VL = DECODER | {
@@ -219,6 +224,8 @@ CONFIGS = {
     "DeciLMForCausalLM": DECODER | DECILM,
     "DeepseekVLForConditionalGeneration": IDEFICS3,
     "JanusForConditionalGeneration": IDEFICS3 | {"vision_config": JANUS_VISION},
+    "KimiK25ForConditionalGeneration": KIMI_VL,
+    "KimiVLForConditionalGeneration": KIMI_VL,
     "LightOnOcrForConditionalGeneration": LIGHTON_OCR,
     "DeepseekV4ForCausalLM": DECODER | {"num_key_value_heads": 1, "o_groups": 2},
     "LongcatFlashForCausalLM": DECODER | {"num_layers": 4, "ffn_hidden_size": 96},

@@ -222,8 +222,14 @@ ARCHITECTURES: dict[str, Architecture] = {
     "JinaEmbeddingsV3Model": Architecture(
         "jina3:Jina3Model", "Jina embeddings 3", ("jina_embeddings_v3",), "embeddings"
     ),
+    "KimiK25ForConditionalGeneration": Architecture(
+        "kimi_vl:KimiK25Model", "Kimi K2.5 and K2.6", ("kimi_k25",), "text and images"
+    ),
     "KimiLinearForCausalLM": Architecture(
         "kimi_linear:KimiLinearModel", "Kimi Linear", ("kimi_linear",)
+    ),
+    "KimiVLForConditionalGeneration": Architecture(
+        "kimi_vl:KimiVlModel", "Kimi-VL", ("kimi_vl",), "text and images"
     ),
     "Kolibri1ForCausalLM": Architecture("kolibri1:Kolibri1Model", "Kolibri 1", ("kolibri1",)),
     "LagunaForCausalLM": Architecture("laguna:LagunaModel", "Laguna", ("laguna",)),
@@ -394,15 +400,13 @@ ARCHITECTURES: dict[str, Architecture] = {
         "qwen3_next:Qwen3NextModel", "Qwen3.5 (text)", ("qwen3_5_text",)
     ),
     "Qwen3_5ForConditionalGeneration": Architecture(
-        "language_part:Qwen35LanguagePart", "Qwen3.5 with images; its text", ("qwen3_5",)
+        "qwen3_5:Qwen35Model", "Qwen3.5", ("qwen3_5",), "text, images and videos"
     ),
     "Qwen3_5MoeForCausalLM": Architecture(
         "qwen3_next:Qwen3NextModel", "Qwen3.5, experts (text)", ("qwen3_5_moe_text",)
     ),
     "Qwen3_5MoeForConditionalGeneration": Architecture(
-        "language_part:Qwen35LanguagePart",
-        "Qwen3.5 with images, experts; its text",
-        ("qwen3_5_moe",),
+        "qwen3_5:Qwen35Model", "Qwen3.5, experts", ("qwen3_5_moe",), "text, images and videos"
     ),
     "RWKV7ForCausalLM": Architecture(
         "rwkv7:Rwkv7Model", "RWKV-7", ("rwkv7",), tensor_parallel="partly"

@@ -352,6 +352,27 @@ def test_an_unknown_architecture_is_compared_with_the_known():
         ),
         ("JambaForCausalLM", {"attn_layer_offset": 8}, "must be less than attn_layer_period, 8"),
         ("Qwen3_5ForConditionalGeneration", {"text_config": 1}, "text_config to be an object"),
+        (
+            "KimiK25ForConditionalGeneration",
+            {"vision_config": {"mm_projector_type": "mlp"}},
+            "mm_projector_type is 'mlp'; known: patchmerger",
+        ),
+        (
+            "KimiK25ForConditionalGeneration",
+            {"vision_config": {"model_type": "moonvit2"}},
+            "known: moonvit, kimi_k25$",
+        ),
+        (
+            "KimiVLForConditionalGeneration",
+            {"vision_config": {"init_pos_emb_height": 32}},
+            "init_pos_emb_height is 32 and init_pos_emb_width 64; they must be equal",
+        ),
+        (
+            "KimiVLForConditionalGeneration",
+            {"vision_config": {"merge_kernel_size": [2, 1]}},
+            "merge_kernel_size is .* must be that of a square",
+        ),
+        ("KimiVLForConditionalGeneration", {"media_placeholder_token_id": 100}, "outside the voc"),
         ("KimiLinearForCausalLM", {"linear_attn_config": 1}, "linear_attn_config to be an object"),
         (
             "KimiLinearForCausalLM",

@@ -142,7 +142,10 @@ class WeightBinder:
         columns: Part | None = None,
         stored: tuple[int, ...] | None = None,
     ) -> Tensor:
-        location, turned = self._tensors.locate(name), (shape[1], shape[0])
+        turned = (shape[1], shape[0])
+        location = self._tensors.locate(name)
+        if stored is None:
+            location = location.as_matrix(turned)
         self._check_unscaled(location)
         self._check_shape(location, stored or turned)
         return self._tensors.transposed(replace(location, shape=turned), rows, columns)

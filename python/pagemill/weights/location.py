@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from pagemill.ops.dtypes import tensor_bytes
@@ -28,6 +29,14 @@ class TensorLocation:
         """A tensor of matrices one below the other as the stack of `shape` that its bytes are;
         another one as it is."""
         if self.shape == (shape[0] * shape[1], shape[2]):
+            return replace(self, shape=shape)
+        return self
+
+    def as_matrix(self, shape: tuple[int, int]) -> TensorLocation:
+        """A grid of vectors as the matrix of `shape` that its bytes are, a row for each vector;
+        another tensor as it is."""
+        rows, columns = self.shape[:-1], self.shape[-1:]
+        if len(rows) > 1 and (math.prod(rows), *columns) == shape:
             return replace(self, shape=shape)
         return self
 

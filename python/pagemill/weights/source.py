@@ -237,7 +237,7 @@ def _directory_tensors(
 
 def _directory_config(directory: Path, overrides: Mapping[str, Any]) -> dict[str, Any]:
     stored = read_object(directory / "config.json")
-    config = _merged(stored | _quantization_beside(directory, stored), overrides)
+    config = _merged(stored | _quantization_elsewhere(directory, stored), overrides)
     generation = directory / "generation_config.json"
     ends = _token_ids(config.get("eos_token_id"))
     text = config.get("text_config")  # of a model that contains a language model
@@ -248,12 +248,17 @@ def _directory_config(directory: Path, overrides: Mapping[str, Any]) -> dict[str
     return config | {"eos_token_id": sorted(ends)}
 
 
-def _quantization_beside(directory: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The `quantization_config` of a directory whose config.json has none: that of a file which
-    ModelOpt writes beside it."""
+def _quantization_elsewhere(directory: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The `quantization_config` of a directory whose config.json has none of the whole model: that
+    of the language model that it contains, or of a file which ModelOpt writes beside it."""
+    if any(config.get(key) is not None for key in (QUANTIZATION, OLDER_QUANTIZATION)):
+        return {}
+    text = config.get("text_config")
+    inner = cast("Mapping[str, Any]", text).get(QUANTIZATION) if isinstance(text, Mapping) else None
+    if inner is not None:
+        return {QUANTIZATION: inner}
     path = directory / "hf_quant_config.json"
-    stated = any(config.get(key) is not None for key in (QUANTIZATION, OLDER_QUANTIZATION))
-    if stated or not path.exists():
+    if not path.exists():
         return {}
     return {QUANTIZATION: {"quant_method": "modelopt", **read_object(path)}}
 

@@ -35,6 +35,15 @@ def test_overrides_are_merged(tmp_path: Path) -> None:
     }
 
 
+def test_a_quantization_may_be_that_of_the_language_model(tmp_path: Path) -> None:
+    inner, whole = ({"quant_method": name} for name in ("compressed-tensors", "fp8"))
+    config = CONFIG | {"text_config": {"quantization_config": inner}}
+    for changes, expected in (({}, inner), ({"quantization_config": whole}, whole)):
+        (tmp_path / "config.json").write_text(json.dumps(config | changes))
+        opened = ModelSource.open(tmp_path, tensors=False).config
+        assert opened["quantization_config"] == expected
+
+
 @pytest.mark.parametrize("stated", [{}, {"quantization_config": None}])
 def test_a_quantization_may_lie_beside(stated: dict[str, None], tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(CONFIG | stated))

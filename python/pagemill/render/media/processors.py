@@ -20,6 +20,7 @@ from PIL import Image
 
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_object
+from pagemill.render.media.padded import PaddedProcessor
 from pagemill.render.media.patches import cut_patches, fit_size
 from pagemill.render.media.pixels import (
     CLIP_MEAN,
@@ -72,14 +73,15 @@ def open_processor(
         raise RenderError(
             f"{folder} has no preprocessor_config.json, which says how images are cut"
         )
-    kind = str(settings.get("image_processor_type", ""))
+    kind = _kind(settings)
     name = kind.removesuffix("Fast").removesuffix("Pil")
     make = _PROCESSORS.get(name)
     if make is None:
         raise RenderError(f"image_processor_type is {kind[:60]!r}; known: {', '.join(_PROCESSORS)}")
     overrides = overrides or {}
     beside = {key: whole[key] for key in _BESIDE.get(name, ()) if key in whole}
-    read = _ReadSettings({**settings, **beside, **overrides})
+    nested = as_object(settings.get("media_proc_cfg")) or {}  # of Kimi K2.5
+    read = _ReadSettings({**settings, **nested, **beside, **overrides})
     try:
         processor = make(read, max_tokens)
     except (KeyError, TypeError, ValueError) as error:
@@ -90,6 +92,13 @@ def open_processor(
             f" {', '.join(sorted(read.keys_read))}"
         )
     return processor
+
+
+def _kind(settings: Mapping[str, Any]) -> str:
+    """The type of the processor; of files that come with their own code, perhaps its class."""
+    code = as_object(settings.get("auto_map")) or {}
+    _, _, name = str(code.get("AutoImageProcessor", "")).rpartition(".")
+    return str(settings.get("image_processor_type", name))
 
 
 class _ReadSettings(Mapping[str, Any]):
@@ -398,6 +407,9 @@ _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "GotOcr2ImageProcessor": GridProcessor.got_ocr2,
     "Idefics3ImageProcessor": Idefics3Processor.of,
     "JanusImageProcessor": DeepseekVlProcessor.of,
+    "KimiK25VisionProcessor": PaddedProcessor.kimi_k25_published,
+    "KimiVLImageProcessor": PaddedProcessor.kimi_vl,
+    "Kimi_K25ImageProcessor": PaddedProcessor.kimi_k25,
     "Llama4ImageProcessor": Llama4Processor.of,
     "LlavaNextImageProcessor": LlavaNextProcessor.of,
     "LlavaOnevisionImageProcessor": LlavaNextProcessor.onevision,
