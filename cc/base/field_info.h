@@ -27,9 +27,10 @@
 namespace pagemill {
 
 enum class FieldKind {
-  kValue,    // set by a caller, or reported to it
-  kGauge,    // a statistic of this moment
-  kCounter,  // a statistic that only grows
+  kValue,      // set by a caller, or reported to it
+  kGauge,      // a statistic of this moment
+  kCounter,    // a statistic that only grows
+  kHistogram,  // a DurationHistogram
 };
 
 // Finite numbers from `low` to `high`, `high` included.
@@ -74,6 +75,9 @@ constexpr FieldInfo Gauge(const char* help, const char* metric = "") {
 }
 constexpr FieldInfo Counter(const char* help, const char* metric = "") {
   return {.help = help, .kind = FieldKind::kCounter, .metric = metric};
+}
+constexpr FieldInfo Histogram(const char* help, const char* metric) {
+  return {.help = help, .kind = FieldKind::kHistogram, .metric = metric};
 }
 
 }  // namespace pagemill

@@ -2,6 +2,7 @@
 // line.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/base/duration_histogram.h"
 #include "cc/bindings/bindings.h"
 #include "cc/bindings/collectable.h"
 #include "cc/bindings/engine_client_holder.h"
@@ -109,7 +111,8 @@ void BindEngineOptions(nb::module_& m) {
              scheduler::TenantWeights tenant_weights, int32_t max_partial_prefills,
              int32_t max_long_partial_prefills, std::string prefix_cache_eviction,
              int64_t output_interval_us, int32_t max_pinned_blocks, int32_t max_kv_events,
-             const engine::KvTierOptions* kv_tiers, std::optional<int64_t> max_step_us) {
+             const engine::KvTierOptions* kv_tiers, std::optional<int64_t> max_step_us,
+             double kv_block_age_sample) {
             EngineOptions options;
             options.max_num_scheduled_tokens = max_num_scheduled_tokens;
             options.max_num_seqs = max_num_seqs;
@@ -132,6 +135,7 @@ void BindEngineOptions(nb::module_& m) {
             options.max_kv_events = max_kv_events;
             if (kv_tiers != nullptr) options.kv_tiers = *kv_tiers;
             options.max_step_us = max_step_us;
+            options.kv_block_age_sample = kv_block_age_sample;
             ThrowIfError(options.Validate());
             new (self) EngineOptions(std::move(options));
           },
@@ -154,7 +158,14 @@ void BindEngineOptions(nb::module_& m) {
           nb::arg("output_interval_us") = defaults.output_interval_us,
           nb::arg("max_pinned_blocks") = defaults.max_pinned_blocks,
           nb::arg("max_kv_events") = defaults.max_kv_events,
-          nb::arg("kv_tiers").none() = nb::none(), nb::arg("max_step_us") = defaults.max_step_us);
+          nb::arg("kv_tiers").none() = nb::none(), nb::arg("max_step_us") = defaults.max_step_us,
+          nb::arg("kv_block_age_sample") = defaults.kv_block_age_sample);
+}
+
+void BindDurationHistogram(nb::module_& m) {
+  nb::class_<DurationHistogram> histogram(m, "DurationHistogram");
+  BindFields(histogram);
+  histogram.attr("bounds_s") = nb::tuple(nb::cast(DurationHistogram::kBoundsS));
 }
 
 void BindEngineStats(nb::module_& m) {
@@ -170,6 +181,7 @@ void BindEngineStats(nb::module_& m) {
 void BindEngine(nb::module_& m) {
   BindRequest(m);
   BindEngineOptions(m);
+  BindDurationHistogram(m);
   BindEngineStats(m);
   nb::class_<EngineHolder> engine(m, "Engine",
                                   nb::type_slots(CollectableSlots<EngineHolder>::kSlots));

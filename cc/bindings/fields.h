@@ -43,14 +43,15 @@ inline nanobind::object ToPython(step::FinishReason reason) {
   return nanobind::str(name.data(), name.size());
 }
 // A numpy array that owns its copy.
-inline nanobind::object ToPython(const std::vector<float>& values) {
-  auto copy = std::make_unique<std::vector<float>>(values);
-  std::vector<float>* data = copy.release();
-  nanobind::capsule owner(data,
-                          [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
-  return nanobind::cast(
-      nanobind::ndarray<nanobind::numpy, float>(data->data(), {data->size()}, owner));
+template <typename T>
+nanobind::object ToArray(const std::vector<T>& values) {
+  auto copy = std::make_unique<std::vector<T>>(values);
+  std::vector<T>* data = copy.release();
+  nanobind::capsule owner(data, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return nanobind::cast(nanobind::ndarray<nanobind::numpy, T>(data->data(), {data->size()}, owner));
 }
+inline nanobind::object ToPython(const std::vector<float>& values) { return ToArray(values); }
+inline nanobind::object ToPython(const std::vector<uint16_t>& values) { return ToArray(values); }
 template <typename T>
 nanobind::object ToPython(const std::optional<T>& value) {
   return value ? ToPython(*value) : nanobind::none();
@@ -128,10 +129,10 @@ void BindFields(nanobind::class_<T>& bound) {
   });
 }
 
-// The table of `T`'s fields: (name, "value", "gauge" or "counter", metric, help) each.
+// The table of `T`'s fields: (name, "value", "gauge", "counter" or "histogram", metric, help) each.
 template <typename T>
 nanobind::tuple FieldTable() {
-  constexpr const char* kKinds[] = {"value", "gauge", "counter"};
+  constexpr const char* kKinds[] = {"value", "gauge", "counter", "histogram"};
   nanobind::list rows;
   T::Visit([&](const char* name, auto, const FieldInfo& info) {
     rows.append(

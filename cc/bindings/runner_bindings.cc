@@ -430,8 +430,8 @@ void BindRunnerLimits(nb::module_& m) {
              int32_t max_num_logits_rows, int32_t max_model_len, int32_t vocab_size,
              int32_t num_blocks, int32_t block_size, std::vector<KvGroupOptions> kv_groups,
              bool chunked_prefill, bool prefix_caching, bool pooling, int32_t max_draft_tokens,
-             int32_t max_forced_tokens, int32_t max_encoder_tokens,
-             int32_t encoder_cache_tokens, int32_t max_adapters) {
+             int32_t max_forced_tokens, int32_t max_encoder_tokens, int32_t encoder_cache_tokens,
+             int32_t max_adapters, int32_t routed_experts_per_token) {
             new (self) RunnerLimits{.max_num_tokens = max_num_tokens,
                                     .max_num_seqs = max_num_seqs,
                                     .max_num_logits_rows = max_num_logits_rows,
@@ -447,7 +447,8 @@ void BindRunnerLimits(nb::module_& m) {
                                     .prefix_caching = prefix_caching,
                                     .max_draft_tokens = max_draft_tokens,
                                     .max_forced_tokens = max_forced_tokens,
-                                    .pooling = pooling};
+                                    .pooling = pooling,
+                                    .routed_experts_per_token = routed_experts_per_token};
           },
           nb::kw_only(), nb::arg("max_num_tokens") = 2048, nb::arg("max_num_seqs") = 128,
           nb::arg("max_num_logits_rows") = 256, nb::arg("max_model_len") = 2048,
@@ -457,7 +458,7 @@ void BindRunnerLimits(nb::module_& m) {
           nb::arg("pooling") = false, nb::arg("max_draft_tokens") = 0,
           nb::arg("max_forced_tokens") = 0,
           nb::arg("max_encoder_tokens") = 0, nb::arg("encoder_cache_tokens") = 0,
-          nb::arg("max_adapters") = 0)
+          nb::arg("max_adapters") = 0, nb::arg("routed_experts_per_token") = 0)
       .def_ro("max_num_tokens", &RunnerLimits::max_num_tokens)
       .def_ro("max_num_seqs", &RunnerLimits::max_num_seqs)
       .def_ro("max_num_logits_rows", &RunnerLimits::max_num_logits_rows)
@@ -473,6 +474,7 @@ void BindRunnerLimits(nb::module_& m) {
       .def_ro("max_encoder_tokens", &RunnerLimits::max_encoder_tokens)
       .def_ro("encoder_cache_tokens", &RunnerLimits::encoder_cache_tokens)
       .def_ro("max_adapters", &RunnerLimits::max_adapters)
+      .def_ro("routed_experts_per_token", &RunnerLimits::routed_experts_per_token)
       .def_ro("pooling", &RunnerLimits::pooling);
 }
 

@@ -30,6 +30,10 @@ Status EngineOptions::Validate() const {
   }
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_pinned_blocks", max_pinned_blocks, 0));
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_kv_events", max_kv_events, 0));
+  if (!(kv_block_age_sample >= 0 && kv_block_age_sample <= 1)) {
+    return InvalidArgument("kv_block_age_sample is " + std::to_string(kv_block_age_sample) +
+                           ", it must be from 0 to 1");
+  }
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_step_us", max_step_us.value_or(0), 0));
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_in_flight_steps", max_in_flight_steps, 1));
   PAGEMILL_RETURN_IF_ERROR(scheduler::MakePolicy(scheduling_policy, tenant_weights).status());

@@ -54,6 +54,9 @@ struct EngineOptions {
   int32_t max_pinned_blocks = 0;
   // KV events that are kept for Engine::KvEvents(); 0 = none are made.
   int32_t max_kv_events = 0;
+  // Share of the cached contents whose age is measured (EngineStats::kv_block_lifetime and others),
+  // 0 to 1; 0 = none is.
+  double kv_block_age_sample = 0;
   // "xxh3-128" (fast) or "sha256" (where tenants must not be able to construct collisions).
   std::string prefix_caching_hash = "xxh3-128";
   // Steps handed to the runner before the first of them is collected. More than 1 pays on devices

@@ -1,7 +1,7 @@
 // File: cc/engine/engine_stats.h
-// A snapshot of an engine for metrics, readiness and liveness: what the scheduler and the KV tiers
-// count, and what only the engine's loop knows. Gauges are of this moment, counters only grow,
-// durations are in seconds. A new statistic is a member and a line of Visit(), here or in the
+// A snapshot of an engine for metrics, readiness and liveness: what the scheduler, the KV cache and
+// its tiers count, and what only the engine's loop knows. Gauges are of this moment, counters only
+// grow, durations are in seconds. A new statistic is a member and a line of Visit(), here or in the
 // component that counts it: /metrics, the Python binding and the C ABI follow.
 #ifndef PAGEMILL_CC_ENGINE_ENGINE_STATS_H_
 #define PAGEMILL_CC_ENGINE_ENGINE_STATS_H_
@@ -9,13 +9,16 @@
 #include <cstdint>
 
 #include "cc/base/field_info.h"
+#include "cc/kv_cache/block_ages.h"
 #include "cc/kv_cache/connector.h"
 #include "cc/scheduler/scheduler_stats.h"
 
 namespace pagemill::engine {
 
 // `num_waiting` counts the requests too that the scheduler has not seen yet.
-struct EngineStats : scheduler::SchedulerStats, kv_cache::KvConnectorStats {
+struct EngineStats : scheduler::SchedulerStats,
+                     kv_cache::KvConnectorStats,
+                     kv_cache::BlockAgeStats {
   int64_t num_waiting_tokens = 0;
   double estimated_wait_s = 0;
   int64_t num_unread_outputs = 0;
@@ -43,6 +46,7 @@ struct EngineStats : scheduler::SchedulerStats, kv_cache::KvConnectorStats {
     using S = EngineStats;
     SchedulerStats::Visit(visit);
     KvConnectorStats::Visit(visit);
+    BlockAgeStats::Visit(visit);
     visit("num_waiting_tokens", &S::num_waiting_tokens,
           Gauge("prompt tokens of requests that have not started", "num_prompt_tokens_waiting")
               .InC(22));

@@ -28,11 +28,13 @@ TEST(EngineStats, EveryMemberIsVisited) {
                 sizeof(s.finished),
             sizeof(SchedulerStats));
   EXPECT_EQ(VisitedBytes<kv_cache::KvConnectorStats>(), sizeof(kv_cache::KvConnectorStats));
+  EXPECT_EQ(VisitedBytes<kv_cache::BlockAgeStats>(), sizeof(kv_cache::BlockAgeStats));
   const size_t own = VisitedBytes<EngineStats>() - VisitedBytes<SchedulerStats>() -
-                     VisitedBytes<kv_cache::KvConnectorStats>();
+                     VisitedBytes<kv_cache::KvConnectorStats>() -
+                     VisitedBytes<kv_cache::BlockAgeStats>();
   const size_t flags_and_padding = 8;
   EXPECT_EQ(own - 3 * sizeof(bool) + flags_and_padding + sizeof(SchedulerStats) +
-                sizeof(kv_cache::KvConnectorStats),
+                sizeof(kv_cache::KvConnectorStats) + sizeof(kv_cache::BlockAgeStats),
             sizeof(EngineStats));
 }
 
@@ -53,8 +55,10 @@ TEST(EngineStats, MembersAreTheOnesThatAreNamed) {
   stats.kv_blocks_dropped = 8;
   stats.progress_age_s = 9;
   std::map<std::string, double> values;
-  EngineStats::Visit([&](const char* name, auto member, const FieldInfo&) {
-    values[name] = static_cast<double>(stats.*member);
+  EngineStats::Visit([&](const char* name, auto member, const FieldInfo& info) {
+    constexpr bool is_number = std::is_arithmetic_v<std::remove_cvref_t<decltype(stats.*member)>>;
+    EXPECT_EQ(is_number, info.kind != FieldKind::kHistogram) << name;
+    if constexpr (is_number) values[name] = static_cast<double>(stats.*member);
   });
   EXPECT_EQ(values["num_preemptions"], 7);
   EXPECT_EQ(values["kv_blocks_dropped"], 8);

@@ -30,6 +30,7 @@ class Writer {
     const auto bits = static_cast<uint32_t>(value);
     Write(uint64_t{bits << 1 ^ (value < 0 ? ~0u : 0u)});
   }
+  void Write(uint16_t value) { Write(int32_t{value}); }
   template <Float T>
   void Write(T value) {
     const auto bits = std::bit_cast<BitsOf<T>>(value);
@@ -95,6 +96,12 @@ class Reader {
     if (!Read(&bits) || bits > UINT32_MAX) return false;
     const auto low = static_cast<uint32_t>(bits);
     *value = static_cast<int32_t>(low >> 1 ^ ((low & 1) != 0 ? ~0u : 0u));
+    return true;
+  }
+  bool Read(uint16_t* value) {
+    int32_t wide = 0;
+    if (!Read(&wide) || wide < 0 || wide > UINT16_MAX) return false;
+    *value = static_cast<uint16_t>(wide);
     return true;
   }
   template <Float T>

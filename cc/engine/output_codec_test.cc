@@ -49,6 +49,7 @@ RequestOutput RandomOutput(Random* random) {
   if (chance()) output.queued_s = 0.125 * ((*random)() % 100);
   if (chance()) output.decode_s = -0.0;
   if (chance()) output.weight_versions = {{0, ""}, {17, "step-2"}};
+  if (chance()) output.routed_experts = {0, 63, 64, 65'535};
   return output;
 }
 
@@ -96,6 +97,7 @@ TEST(OutputCodec, RandomBatchesSurvive) {
       ASSERT_EQ(got.stop_token_id, sent.stop_token_id);
       ASSERT_EQ(got.error, sent.error);
       ASSERT_EQ(got.queued_s, sent.queued_s);
+      ASSERT_EQ(got.routed_experts, sent.routed_experts);
     }
   }
 }

@@ -29,6 +29,7 @@ void Merge(RequestOutput&& news, RequestOutput* output) {
   output->prefill_s = news.prefill_s;
   output->decode_s = news.decode_s;
   output->weight_versions = std::move(news.weight_versions);
+  output->routed_experts = std::move(news.routed_experts);
 }
 
 }  // namespace

@@ -53,6 +53,10 @@ struct RequestOutput {
   // On the last output: versions of the weights, each with the index of the first output token that
   // was sampled with them, ascending; empty until weights get a version (Engine::UpdateWeights()).
   std::vector<std::pair<int32_t, std::string>> weight_versions;
+  // On the last output, if Request::return_routed_experts is set: the experts that each layer with
+  // experts chose, [tokens, layers, choices], of the prompt and the output without its last token,
+  // as far as they were computed.
+  std::vector<uint16_t> routed_experts;
 
   template <typename Visitor>
   static void Visit(Visitor&& visit) {
@@ -84,6 +88,8 @@ struct RequestOutput {
     visit("decode_s", &O::decode_s, Value("first to last token, in seconds"));
     visit("weight_versions", &O::weight_versions,
           Value("(first output token, version of the weights); set on the last output"));
+    visit("routed_experts", &O::routed_experts,
+          Value("[tokens, layers, choices] of all tokens but the last; set on the last output"));
   }
 
   bool finished() const { return finish_reason.has_value(); }

@@ -53,6 +53,9 @@ struct RunnerLimits {
   int32_t max_forced_tokens = 0;
   bool token_masks = false;  // it samples under Request::new_token_matcher
   bool pooling = false;      // this model pools instead of generating
+  // Experts that it returns for a token (Request::return_routed_experts): the choices of all
+  // layers. 0 = it returns none.
+  int32_t routed_experts_per_token = 0;
 };
 
 // Obligations of an implementer:

@@ -48,6 +48,7 @@ StatusOr<scheduler::SchedulerOptions> MakeSchedulerOptions(const EngineOptions& 
   made.chunked_media_input = options.chunked_media_input && limits.chunked_media_input;
   made.chunked_prefill = limits.chunked_prefill;
   made.pooling = limits.pooling;
+  made.routed_experts_per_token = limits.routed_experts_per_token;
   made.kv_cache.block_size = limits.block_size;
   made.kv_cache.num_blocks = limits.num_blocks;
   made.kv_cache.groups = limits.kv_groups;
@@ -57,6 +58,7 @@ StatusOr<scheduler::SchedulerOptions> MakeSchedulerOptions(const EngineOptions& 
   made.kv_cache.eviction = options.prefix_cache_eviction;
   made.kv_cache.max_pinned_blocks = options.max_pinned_blocks;
   made.kv_cache.max_events = options.max_kv_events;
+  made.kv_cache.block_age_sample = options.kv_block_age_sample;
   PAGEMILL_ASSIGN_OR_RETURN(made.kv_cache.hash_algorithm,
                             kv_cache::ParseHashAlgorithm(options.prefix_caching_hash));
   if (limits.num_blocks == 0) {  // a model that keeps no KV
@@ -119,6 +121,7 @@ StepLoop::StepLoop(const EngineOptions& options, const scheduler::SchedulerOptio
       log_(std::move(log)),
       tiers_(std::move(core.tiers)),
       scheduler_(std::move(core.scheduler)),
+      block_ages_(scheduler_->block_ages()),
       budgeter_(options.max_step_us),
       queue_(made) {
   stats_.kv_blocks_total = scheduler_->stats().kv_blocks_total;

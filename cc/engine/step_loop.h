@@ -147,6 +147,7 @@ class StepLoop {
   void NoteStarts();
   Status ExtendNow(step::RequestId id, scheduler::InputChunk chunk);
   bool MoveKv(int64_t now);
+  void SetBlockTime();
   void AbortAll();
   void Publish(bool at_once = false);
   void Push(int64_t now);  // events_ to clients_, with mutex_
@@ -172,6 +173,7 @@ class StepLoop {
   // The thread's own; of the scheduler others use request_check(), which is immutable.
   const std::unique_ptr<KvTiers> tiers_;  // outlives the scheduler
   const std::unique_ptr<scheduler::Scheduler> scheduler_;
+  kv_cache::BlockAges* const block_ages_;  // of the scheduler; null: none
   StepBudgeter budgeter_;
   scheduler::StepBudget budget_;  // of the newest step
   step::StepPlan plan_;

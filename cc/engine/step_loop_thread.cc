@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cc/engine/step_loop.h"
+#include "cc/kv_cache/block_ages.h"
 
 namespace pagemill::engine {
 namespace {
@@ -50,6 +51,7 @@ bool StepLoop::TakeInbox(bool wait) {
     closing = closing_;
     has_news_ = closing;
   }
+  SetBlockTime();
   for (Command& command : commands) Dispatch(std::move(command));
   scheduler_->Expire(clock_->NowNanos() / 1000, &events_);
   if (!events_.empty()) Publish();
@@ -149,6 +151,7 @@ bool StepLoop::RunRestTasks() {
 // False if nothing can run now.
 bool StepLoop::StartStep() {
   const int64_t start = clock_->NowNanos();
+  SetBlockTime();
   MoveKv(start);
   // A transfer that ended meanwhile may be what a request waited for: then it is planned at once,
   // since nothing else may ever end the wait for news.
@@ -194,8 +197,14 @@ bool StepLoop::MoveKv(int64_t now) {
   return tiers_ != nullptr && tiers_->Move(scheduler_.get(), now);
 }
 
+// What follows uses and evicts KV blocks at this time.
+void StepLoop::SetBlockTime() {
+  if (block_ages_ != nullptr) block_ages_->SetTime(clock_->NowNanos());
+}
+
 void StepLoop::FinishStep() {
   StatusOr<step::StepResult> result = CollectResult();
+  SetBlockTime();
   if (result.ok()) {
     const auto scope = step_timeline_.Measure(StepPart::kUpdate);
     PAGEMILL_CHECK(scheduler_->Update(std::move(*result), &events_).ok());
@@ -328,6 +337,7 @@ void StepLoop::UpdateStats(const scheduler::SchedulerStats& counted, int64_t now
   if (was_quiet && !is_idle_ && !held_) last_progress_ = now;
   stats_.paused = scheduler_->pause_mode().has_value();
   static_cast<scheduler::SchedulerStats&>(stats_) = counted;
+  if (block_ages_ != nullptr) static_cast<kv_cache::BlockAgeStats&>(stats_) = block_ages_->stats();
   const int32_t limit = budget_.prefill_tokens;
   stats_.step_budget_tokens = limit == scheduler::StepBudget::kNoLimit ? 0 : limit;
   stats_.num_failed_steps = num_failed_steps_;
@@ -364,6 +374,7 @@ void StepLoop::EndOutput(scheduler::RequestEvent&& event, Tracked* tracked, int6
   output->finish_reason = event.finish_reason;
   output->error = std::move(event.error);
   output->kv_transfer_params = std::move(event.kv_transfer_params);
+  output->routed_experts = std::move(event.routed_experts);
   output->num_evicted_tokens = event.num_evicted_tokens;
   output->num_draft_tokens = event.num_draft_tokens;
   output->num_accepted_draft_tokens = event.num_accepted_draft_tokens;

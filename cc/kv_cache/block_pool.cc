@@ -4,13 +4,15 @@
 
 namespace pagemill::kv_cache {
 
-BlockPool::BlockPool(int32_t num_blocks, std::string_view eviction, EventLog* events)
+BlockPool::BlockPool(int32_t num_blocks, std::string_view eviction, EventLog* events,
+                     BlockAges* ages)
     : blocks_(num_blocks),
       empty_(&blocks_),
       eviction_(*MakeEvictionPolicy(eviction, &blocks_)),
       superseded_(&blocks_),
       cache_(&blocks_),
       events_(events),
+      ages_(ages),
       evicted_(num_blocks) {
   PAGEMILL_CHECK(num_blocks >= 1);
   for (int32_t i = 1; i < num_blocks; ++i) empty_.PushBack(BlockId(i));
@@ -22,6 +24,7 @@ BlockId BlockPool::Allocate() {
     const BlockId victim =
         FirstPage(superseded_.size() > 0 ? superseded_.front() : eviction_->Victim());
     evicted_.Add(At(victim).hash);
+    if (IsMeasured(victim)) ages_->Evicted(victim);
     Forget(victim);
     ++num_evictions_;
   }
@@ -64,6 +67,7 @@ void BlockPool::Release(BlockId id) {
   Block& block = At(id);
   PAGEMILL_CHECK(id != kNullBlock && block.ref_count > 0);
   if (--block.ref_count > 0) return;
+  if (IsMeasured(id)) ages_->Released(id);
   if (HasContent(id)) {
     InsertEvictable(id);
   } else {
@@ -80,11 +84,13 @@ bool BlockPool::Cache(std::span<const BlockId> pages, const BlockHash& hash, Gro
     if (At(*other).ref_count > 0) return false;
     block.reused = At(*other).reused;
     block.branches = At(*other).branches;
+    if (IsMeasured(*other)) ages_->Moved(*other, pages.front());
     Clear(*other);
     known = true;
   }
   block.hash = hash;
   block.group = group;
+  if (!known && IsMeasured(pages.front())) ages_->Stored(pages.front());
   cache_.Insert(pages.front());
   if (pages.size() == 1) return !known;
   if (ring_.empty()) {
@@ -134,6 +140,7 @@ void BlockPool::Clear(BlockId first) {
     At(id).superseded = false;
   } while (id != first);
   cache_.Erase(first);
+  if (IsMeasured(first)) ages_->Forgotten(first);
   At(first).hash = BlockHash();
   if (ring_.empty()) return;
   do {
@@ -190,6 +197,20 @@ Status BlockPool::CheckIntegrity() const {
     if (left == 0 || (NextPage(id) != id && named != 1)) {
       return Internal("block pool: broken ring of pages");
     }
+  }
+  return CheckAges();
+}
+
+Status BlockPool::CheckAges() const {
+  if (ages_ == nullptr) return OkStatus();
+  size_t num_measured = 0;
+  for (int32_t i = 1; i < num_blocks(); ++i) {
+    if (!IsMeasured(BlockId(i))) continue;
+    ++num_measured;
+    if (!ages_->Knows(BlockId(i))) return Internal("block pool: a measured block has no age");
+  }
+  if (num_measured != ages_->num_blocks()) {
+    return Internal("block pool: ages of blocks without content are kept");
   }
   return OkStatus();
 }

@@ -38,6 +38,7 @@
 
 #include "cc/base/status.h"
 #include "cc/kv_cache/block.h"
+#include "cc/kv_cache/block_ages.h"
 #include "cc/kv_cache/block_list.h"
 #include "cc/kv_cache/evicted_contents.h"
 #include "cc/kv_cache/event_log.h"
@@ -49,9 +50,10 @@ namespace pagemill::kv_cache {
 class BlockPool {
  public:
   // `num_blocks` includes the null block. `eviction` is a name of eviction/policies.h. `events`,
-  // if given, records content that is evicted, and outlives the pool.
+  // if given, records content that is evicted; `ages`, if given, measures how old content becomes.
+  // Both outlive the pool.
   explicit BlockPool(int32_t num_blocks, std::string_view eviction = "lru",
-                     EventLog* events = nullptr);
+                     EventLog* events = nullptr, BlockAges* ages = nullptr);
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
@@ -76,6 +78,7 @@ class BlockPool {
     block.branches = block.branches || block.reused;
     block.reused = true;
     block.superseded = false;
+    if (IsMeasured(id)) ages_->Reused(id);
   }
   void Release(BlockId id);
 
@@ -113,10 +116,13 @@ class BlockPool {
   // True if the page is part of a block that the cache knows.
   bool HasContent(BlockId id) const { return !At(id).hash.empty() || NextPage(id) != id; }
   BlockId FirstPage(BlockId id) const;
+  // True if the page is the first one of a block whose age is measured.
+  bool IsMeasured(BlockId id) const { return ages_ != nullptr && ages_->Samples(At(id).hash); }
   // A free page with content, into the list that it belongs to, and out of it.
   void InsertEvictable(BlockId id);
   void RemoveEvictable(BlockId id);
   void Clear(BlockId first);
+  Status CheckAges() const;
 
   std::vector<Block> blocks_;
   BlockList empty_;  // free pages without content
@@ -127,7 +133,8 @@ class BlockPool {
   // The pages of each cached block in a ring; others point at themselves. Made when the first block
   // of several pages is cached.
   std::vector<BlockId> ring_;
-  EventLog* events_;
+  EventLog* const events_;  // null: none
+  BlockAges* const ages_;   // null: none
   int64_t num_evictions_ = 0;
   EvictedContents evicted_;
 };

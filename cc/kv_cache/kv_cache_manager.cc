@@ -16,7 +16,9 @@ StatusOr<std::unique_ptr<KvCacheManager>> KvCacheManager::Create(const KvCacheOp
 KvCacheManager::KvCacheManager(const KvCacheOptions& options)
     : options_(options),
       events_(options.max_events > 0 ? std::make_unique<EventLog>(options.max_events) : nullptr),
-      pool_(options.num_blocks, options.eviction, events_.get()),
+      ages_(options.block_age_sample > 0 ? std::make_unique<BlockAges>(options.block_age_sample)
+                                         : nullptr),
+      pool_(options.num_blocks, options.eviction, events_.get(), ages_.get()),
       hasher_(options.hash_algorithm) {
   PAGEMILL_CHECK(options.Validate().ok());
   prefix_grain_ = options.block_size;

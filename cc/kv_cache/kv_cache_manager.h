@@ -51,6 +51,7 @@
 
 #include "cc/base/status.h"
 #include "cc/base/strong_id.h"
+#include "cc/kv_cache/block_ages.h"
 #include "cc/kv_cache/block_hash.h"
 #include "cc/kv_cache/block_pool.h"
 #include "cc/kv_cache/event_log.h"
@@ -187,6 +188,8 @@ class KvCacheManager {
 
   // What came and went; null if max_events is 0. Others may append events of their own media.
   EventLog* events() { return events_.get(); }
+  // How old content becomes; null if block_age_sample is 0. The host sets its time.
+  BlockAges* block_ages() { return ages_.get(); }
 
   // Forgets all cached prefixes and pins. False, and nothing happens, while requests hold blocks.
   bool Reset();
@@ -268,6 +271,7 @@ class KvCacheManager {
 
   const KvCacheOptions options_;
   const std::unique_ptr<EventLog> events_;  // null: none
+  const std::unique_ptr<BlockAges> ages_;   // null: none
   BlockPool pool_;
   BlockHasher hasher_;
   std::vector<Group> groups_;

@@ -27,6 +27,10 @@ Status KvCacheOptions::Validate() const {
                            " (num_blocks less " + std::to_string(least) + ")");
   }
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_events", max_events, 0));
+  if (!(block_age_sample >= 0 && block_age_sample <= 1)) {
+    return InvalidArgument("block_age_sample is " + std::to_string(block_age_sample) +
+                           ", it must be from 0 to 1");
+  }
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_step_tokens", max_step_tokens, 0));
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_steps_in_flight", max_steps_in_flight, 1));
   std::vector<Block> none(1);

@@ -1,5 +1,7 @@
 #include "cc/kv_cache/kv_cache_options.h"
 
+#include <cmath>
+
 #include "cc/kv_cache/testing/small_caches.h"
 #include "gtest/gtest.h"
 
@@ -29,6 +31,11 @@ TEST(KvCacheOptions, RefusalsNameTheField) {
   options = Options(4);
   options.max_events = -1;
   EXPECT_NE(message(options).find("max_events"), std::string::npos);
+  for (double share : {-0.1, 1.1, std::nan("")}) {
+    options = Options(4);
+    options.block_age_sample = share;
+    EXPECT_NE(message(options).find("block_age_sample"), std::string::npos) << share;
+  }
   options = Options(4);
   options.max_step_tokens = -1;
   EXPECT_NE(message(options).find("max_step_tokens"), std::string::npos);

@@ -41,6 +41,10 @@ Status CheckLimits(const engine::RunnerLimits& limits) {
     return InvalidArgument("max_forced_tokens must be at least 0, got " +
                            std::to_string(limits.max_forced_tokens));
   }
+  if (limits.routed_experts_per_token < 0) {
+    return InvalidArgument("routed_experts_per_token must be at least 0, got " +
+                           std::to_string(limits.routed_experts_per_token));
+  }
   PAGEMILL_RETURN_IF_ERROR(CheckPositive("max_num_tokens", limits.max_num_tokens));
   PAGEMILL_RETURN_IF_ERROR(CheckPositive("max_num_seqs", limits.max_num_seqs));
   PAGEMILL_RETURN_IF_ERROR(CheckPositive("max_num_logits_rows", limits.max_num_logits_rows));
@@ -175,6 +179,7 @@ void ModelRunner::AddEntries(const step::StepPlan& plan, const step::StepPlan& e
     added.pools =
         slot.pooling && computed >= batch_.request(entry.index)->prompt_token_ids.size();
     added.forced = slot.forced;
+    added.routed_experts = slot.routed_experts;
     added.num_missing_drafts = plan.scheduled[i].num_tokens() - entry.num_tokens();
   }
 }
@@ -329,6 +334,7 @@ void ModelRunner::ApplyToSlots(const step::StepPlan& plan) {
         .num_tokens = static_cast<int32_t>(entry.start->prompt_token_ids.size() +
                                            entry.resumed_output_token_ids.size()),
         .pooling = entry.start->pooling.has_value(),
+        .routed_experts = entry.start->return_routed_experts,
         .greedy = entry.start->sampling.greedy()};
     if (entry.start->pooling) continue;
     masks_.Start(entry.index, *entry.start, entry.resumed_output_token_ids);

@@ -7,7 +7,8 @@
 //
 // Execute() enqueues the forward pass, Sample() waits for token masks, which a thread of their own
 // fills during the pass (mask_filler.h), and Collect() for the pass; it samples on the calling
-// thread. With a proposer, results carry drafts of the next step (speculation.h), with a draft
+// thread. If limits.routed_experts_per_token is not 0, the program has outputs "experts.<layer>", i32
+// [tokens, choices], so many in all, which go to the requests that want them. With a proposer, results carry drafts of the next step (speculation.h), with a draft
 // model the number of them: that computes them when their step begins (draft_model.h).
 //
 // Steps in flight. The executor says how many it takes (max_steps_in_flight()), and whether it
@@ -138,6 +139,7 @@ class ModelRunner final : public engine::Runner {
   // A draft head takes the states of the step's tokens.
   Status FollowWithDrafts(StepInFlight* step, const step::StepResult& result);
   void TakePooled(const StepInFlight& step, step::StepResult* result);
+  Status TakeRoutedExperts(const StepInFlight& step, step::StepResult* result) const;
 
   program::Executor* executor_;
   const std::unique_ptr<sampling::DraftProposer> proposer_;  // null: none
@@ -163,6 +165,7 @@ class ModelRunner final : public engine::Runner {
     bool forced = false;               // by the request's matcher
     // Copies of what the request says, which every step reads.
     bool pooling = false;
+    bool routed_experts = false;
     bool greedy = false;
   };
 

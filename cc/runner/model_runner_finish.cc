@@ -4,12 +4,16 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "cc/runner/model_runner.h"
 
 namespace pagemill::runner {
 namespace {
+
+constexpr std::string_view kRoutedExperts = "experts.";
 
 // Rows [first, first + count) of `pooled`, one after the other.
 void TakeRows(const TensorView& pooled, int64_t first, int64_t count, step::RequestResult* target) {
@@ -72,6 +76,7 @@ Status ModelRunner::Finish(StepInFlight* step, step::StepResult* result) {
   }
   ObserveSamples(*step, *result);
   TakePooled(*step, result);
+  PAGEMILL_RETURN_IF_ERROR(TakeRoutedExperts(*step, result));
   PAGEMILL_RETURN_IF_ERROR(FollowWithDrafts(step, *result));
   if (speculation_) speculation_->EndStep(*step, result);
   if (limits().max_forced_tokens > 0) ProposeForced(*step, result);
@@ -254,6 +259,42 @@ void ModelRunner::ProposeForced(const StepInFlight& step, step::StepResult* resu
 const Status& ModelRunner::FailureOf(step::RequestIndex index) const {
   if (!masks_.status(index).ok() || adapters_ == nullptr) return masks_.status(index);
   return adapters_->status(index);
+}
+
+// The choices of all layers, for each token that a request runs and for its accepted drafts.
+Status ModelRunner::TakeRoutedExperts(const StepInFlight& step, step::StepResult* result) const {
+  const auto wanted = [](const StepEntry& entry) { return entry.routed_experts; };
+  if (std::none_of(step.entries.begin(), step.entries.end(), wanted)) return OkStatus();
+  std::vector<TensorView> layers;
+  int64_t num_choices = 0;
+  for (const program::OutputView& output : output_.outputs) {
+    if (!output.name.starts_with(kRoutedExperts)) continue;
+    if (output.view.rank != 2 || output.view.dtype != DType::kI32) {
+      return Internal("the program's " + std::string(output.name) + " are not i32 of two dimensions");
+    }
+    layers.push_back(output.view);
+    num_choices += output.view.shape[1];
+  }
+  if (num_choices != limits().routed_experts_per_token) {
+    return Internal("the program gives " + std::to_string(num_choices) +
+                    " experts of a token instead of " +
+                    std::to_string(limits().routed_experts_per_token));
+  }
+  int64_t first_row = 0;
+  for (size_t i = 0; i < step.entries.size(); ++i) {
+    const StepEntry& entry = step.entries[i];
+    step::RequestResult& target = result->results[i];
+    const auto num_sampled = static_cast<int64_t>(target.sampled_token_ids.size());
+    const int64_t rows = entry.num_tokens + std::max<int64_t>(0, num_sampled - 1);
+    for (int64_t row = first_row; entry.routed_experts && row < first_row + rows; ++row) {
+      for (const TensorView& layer : layers) {
+        const int32_t* ids = layer.Row<const int32_t>(row);
+        target.routed_experts.insert(target.routed_experts.end(), ids, ids + layer.shape[1]);
+      }
+    }
+    first_row += entry.num_tokens + entry.num_drafts;
+  }
+  return OkStatus();
 }
 
 // A pooling program gives a row for each request or for each of its tokens.

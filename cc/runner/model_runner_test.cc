@@ -67,6 +67,20 @@ class FakeExecutor final : public program::Executor {
           {"pooled", TensorView::Dense(pooled_.data(), DType::kF32,
                                        {static_cast<int64_t>(pooled_.size()) / 2, 2})});
     }
+    if (routes) {
+      experts_.clear();
+      for (int32_t t = 0; t < batch.num_tokens; ++t) {
+        for (int32_t k = 0; k < 3; ++k) experts_.push_back(300 * k + batch.token_ids[t]);
+      }
+      // Two layers of columns of one matrix, with 2 choices and 1.
+      TensorView all = TensorView::Dense(experts_.data(), DType::kI32, {batch.num_tokens, 3});
+      TensorView first = all, second = all;
+      first.shape[1] = 2;
+      second.shape[1] = 1;
+      second.data = experts_.data() + 2;
+      outputs_.push_back({"experts.1", first});
+      outputs_.push_back({"experts.4", second});
+    }
     found_maxima_ = finds_maxima && batch.argmax_columns > 0;
     if (found_maxima_) {
       maxima_.assign(static_cast<size_t>(batch.num_logits_rows), {});
@@ -90,6 +104,7 @@ class FakeExecutor final : public program::Executor {
   bool has_pooled = false;
   bool pools_tokens = false;  // a row of "pooled" for each token
   bool finds_maxima = false;
+  bool routes = false;  // returns experts of each token
   bool loses_a_maximum = false;
   int32_t asked_columns = 0;  // argmax_columns of the last step
   int32_t poisoned_token = -1;
@@ -100,6 +115,7 @@ class FakeExecutor final : public program::Executor {
 
  private:
   std::vector<float> logits_, pooled_;
+  std::vector<int32_t> experts_;
   std::vector<program::OutputView> outputs_;
   std::vector<ops::RowMaximum> maxima_;
   bool found_maxima_ = false;
@@ -235,6 +251,48 @@ TEST_F(ModelRunnerTest, ScoresPromptTokensAndSampledOnes) {
   ASSERT_EQ(result.logprobs.size(), 1u);
   EXPECT_EQ(result.logprobs[0].token_id, result.sampled_token_ids[0]);
   EXPECT_EQ(result.logprobs[0].top.size(), 2u);
+}
+
+TEST_F(ModelRunnerTest, RoutedExpertsGoToTheRequestsThatWantThem) {
+  engine::RunnerLimits limits = SmallLimits();
+  limits.routed_experts_per_token = 3;
+  limits.max_forced_tokens = 2;
+  runner_ = *ModelRunner::Create(&executor_, &pool_, limits);
+  executor_.routes = true;
+  const auto other = MakeRequest({1, 2}), wants = MakeRequest({3, 4});
+  wants->return_routed_experts = true;
+  const StepResult first = MustRun({Start(0, other), Start(1, wants)});
+  EXPECT_TRUE(first.results[0].routed_experts.empty());
+  EXPECT_EQ(first.results[1].routed_experts,
+            (std::vector<uint16_t>{3, 303, 603, 4, 304, 604}));
+  // The second of two drafts is wrong: its experts are no more part of the text than it is.
+  const int32_t token = first.results[1].sampled_token_ids.back();
+  const int32_t draft = NextToken(token, 2);
+  ScheduledRequest entry;
+  entry.index = RequestIndex(1);
+  entry.num_computed_tokens = 2;
+  entry.token_ids = {token};
+  entry.draft_token_ids = {draft, (NextToken(draft, 3) + 1) % kVocab};
+  entry.sample = true;
+  const StepResult second = MustRun({entry});
+  ASSERT_EQ(second.results[0].sampled_token_ids.size(), 2u);
+  const auto t = static_cast<uint16_t>(token), d = static_cast<uint16_t>(draft);
+  const auto id = [](int32_t value) { return static_cast<uint16_t>(value); };
+  EXPECT_EQ(second.results[0].routed_experts,
+            (std::vector<uint16_t>{t, id(t + 300), id(t + 600), d, id(d + 300), id(d + 600)}));
+}
+
+TEST_F(ModelRunnerTest, AProgramWithOtherExpertsThanTheLimitsSayFailsTheStep) {
+  engine::RunnerLimits limits = SmallLimits();
+  limits.routed_experts_per_token = 4;
+  runner_ = *ModelRunner::Create(&executor_, &pool_, limits);
+  executor_.routes = true;
+  const auto wants = MakeRequest({3, 4});
+  wants->return_routed_experts = true;
+  StepPlan plan;
+  plan.scheduled = {Start(0, wants)};
+  EXPECT_EQ(RunStep(*runner_, plan).message(),
+            "the program gives 3 experts of a token instead of 4");
 }
 
 TEST_F(ModelRunnerTest, ResumedOutputsCountForPenalties) {

@@ -32,6 +32,7 @@ struct StepEntry {
   uint64_t holder = 0;  // which request held the slot: one number for each start
   bool pools = false;   // its pooled output is wanted
   bool samples = false;
+  bool routed_experts = false;  // those of its tokens are wanted
   int32_t num_tokens = 0;          // known ones that it runs
   int32_t num_drafts = 0;          // that it verifies
   int32_t num_missing_drafts = 0;  // placeholders that were not replaced

@@ -28,6 +28,7 @@ struct RequestEvent {
   int32_t num_evicted_tokens = 0;
   int32_t num_draft_tokens = 0;
   int32_t num_accepted_draft_tokens = 0;
+  std::vector<uint16_t> routed_experts;
 
   // Set: a turn of a request with streaming input is over; it waits for Scheduler::Extend().
   std::optional<step::FinishReason> turn_finished;

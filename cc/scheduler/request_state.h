@@ -43,6 +43,7 @@ struct RequestState {
         pooling(request->pooling.has_value()),
         generates(!pooling && max_tokens > 0),
         wants_logprobs(!pooling && request->sampling.logprobs != step::SamplingParams::kNoLogprobs),
+        wants_routed_experts(request->return_routed_experts),
         media_end(request->media.empty()
                       ? 0
                       : request->media.back().first_token + request->media.back().num_tokens),
@@ -63,6 +64,7 @@ struct RequestState {
   const bool pooling;
   const bool generates;  // it wants tokens, once everything known is computed
   const bool wants_logprobs;
+  const bool wants_routed_experts;
   int32_t media_end;  // behind the placeholders of its last media item; 0 = it has none
   // The logprobs of the prompt were not asked for, or are complete and handed out.
   bool prompt_logprobs_done;
@@ -90,6 +92,7 @@ struct RequestState {
   kv_cache::RequestBlocks blocks;
 
   std::vector<step::TokenLogprobs> prompt_logprobs;  // collected so far, until they are done
+  std::vector<uint16_t> routed_experts;  // of the computed tokens, if they are wanted
 
   // PrefixesInFlight's: the block that others may wait for (-1 = none) and those that do; the
   // running request that this one waits for, until so many blocks are computed.
@@ -114,9 +117,10 @@ struct RequestState {
   bool turn_has_input = true;                    // some of this turn came
   InputChunk pending_input;                      // came while the request held blocks
 
-  // A pooled output or the logprobs of a prompt need every token to be run.
+  // A pooled output, the logprobs of a prompt and the experts of tokens need every token to be run.
   bool reads_prefix_cache() const {
-    return !request->skip_reading_prefix_cache && !pooling && prompt_logprobs_done;
+    return !request->skip_reading_prefix_cache && !pooling && prompt_logprobs_done &&
+           !wants_routed_experts;
   }
   bool samples() const { return generates && !input_open && pending_input.token_ids.empty(); }
   step::TokenSequence tokens() const { return {request->prompt_token_ids, output_token_ids}; }

@@ -66,6 +66,7 @@ int32_t Scheduler::num_decoding() const {
 }
 const RequestCheck& Scheduler::request_check() const { return admission_->request_check(); }
 const kv_cache::EventLog* Scheduler::kv_events() { return cache_->events(); }
+kv_cache::BlockAges* Scheduler::block_ages() { return cache_->block_ages(); }
 QueueAdmission& Scheduler::queue_admission() { return admission_->queue(); }
 
 Status Scheduler::Add(step::Request request, QueueAccount account) {
@@ -123,6 +124,7 @@ void Scheduler::StopRunning(RequestState* request) {
   request->kv_looked_up = false;
   // Half of the prompt's logprobs are of no use: the prompt runs again from its start.
   if (!request->prompt_logprobs_done) request->prompt_logprobs.clear();
+  request->routed_experts.clear();
 }
 
 // A request of any status parks, even parked already, and gives up its blocks (those of a load
@@ -177,6 +179,7 @@ void Scheduler::Finish(RequestState* request, step::FinishReason reason, Request
   if (reason != step::FinishReason::kAbort && reason != step::FinishReason::kError) {
     event->kv_transfer_params = loads_->RequestFinished(*request);
   }
+  if (request->wants_routed_experts) TakeRoutedExperts(request, event);
   if (request->status == RequestStatus::kRunning) {
     // What it was to be encoded for may not have been.
     if (reason == step::FinishReason::kError) {
@@ -198,6 +201,14 @@ void Scheduler::Finish(RequestState* request, step::FinishReason reason, Request
   admission_->Leave(request);
   finished_.push_back(request);
   ++counters_.finished[static_cast<size_t>(reason)];
+}
+
+// Those of all tokens but the last of the output: it may have been computed too, as a draft.
+void Scheduler::TakeRoutedExperts(RequestState* request, RequestEvent* event) const {
+  const auto num_tokens = static_cast<size_t>(request->num_tokens() - request->generates);
+  const size_t most = num_tokens * static_cast<size_t>(options_.routed_experts_per_token);
+  event->routed_experts = std::move(request->routed_experts);
+  if (event->routed_experts.size() > most) event->routed_experts.resize(most);
 }
 
 void Scheduler::DropStopped() {

@@ -54,6 +54,7 @@
 #include "cc/step/step_result.h"
 
 namespace pagemill::kv_cache {
+class BlockAges;
 class EventLog;
 class HeldPrefixes;
 class KvCacheManager;
@@ -156,6 +157,9 @@ class Scheduler {
   kv_cache::HeldPrefixes& held_prefixes() { return *held_prefixes_; }
   // What came to the prefix cache and went; null if KvCacheOptions::max_events is 0.
   const kv_cache::EventLog* kv_events();
+  // How old cached KV becomes; null if KvCacheOptions::block_age_sample is 0. The host sets its
+  // time before calls that use blocks: Schedule(), Update(), FailStep(), Abort() and Expire().
+  kv_cache::BlockAges* block_ages();
 
   bool HasWork() const { return !requests_.empty(); }
   size_t num_steps_in_flight() const;
@@ -189,6 +193,7 @@ class Scheduler {
   void UnparkAll(ParkReason reason);
   RequestState* FindParked(step::RequestId id, ParkReason reason) const;  // null if it is not
   void Finish(RequestState* request, step::FinishReason reason, RequestEvent* event);
+  void TakeRoutedExperts(RequestState* request, RequestEvent* event) const;
   void DropStopped();
   Status CheckRequest(const RequestState& request) const;
 

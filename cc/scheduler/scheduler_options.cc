@@ -22,6 +22,7 @@ Status SchedulerOptions::Validate() const {
   }
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("pipeline_stages", pipeline_stages, 1));
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_waiting_requests", max_waiting_requests, 0));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("routed_experts_per_token", routed_experts_per_token, 0));
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_adapters", max_adapters, 0));
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_encoder_tokens", max_encoder_tokens, 0));
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("encoder_cache_tokens", encoder_cache_tokens, 0));

@@ -48,6 +48,9 @@ struct SchedulerOptions {
   TenantWeights tenant_weights;  // for policy "fair"; tenants not named here have weight 1
   bool chunked_prefill = true;   // false: a prompt runs in one step
   bool pooling = false;          // the model pools: only pooling requests, else none
+  // Ids of experts in a result for each token of a request that wants them; 0 = the runner gives
+  // none.
+  int32_t routed_experts_per_token = 0;
   // Different adapters among the running requests; 0 = the model takes none.
   int32_t max_adapters = 0;
   // Embeddings that encoders make in one step; 0 = the model takes no media. No item is larger.

@@ -86,13 +86,17 @@ void Scheduler::Apply(RequestState* request, const PlannedEntry& entry, step::Re
                       RequestEvent* event) {
   event->id = request->id;
   event->num_cached_tokens = *request->num_cached_tokens;
-  Status problem = internal::CheckResult(*request, entry, *result, options_.vocab_size);
+  Status problem = internal::CheckResult(*request, entry, *result, options_);
   if (!problem.ok()) {
     event->error = std::move(problem);
     Finish(request, FinishReason::kError, event);
     return;
   }
   request->num_computed_tokens += entry.num_tokens;
+  if (request->wants_routed_experts) {
+    request->routed_experts.insert(request->routed_experts.end(), result->routed_experts.begin(),
+                                   result->routed_experts.end());
+  }
   std::optional<Stop> stop;
   if (entry.sample) stop = AppendTokens(request, entry, result, event);
   const int32_t num_committed = request->blocks.num_committed_tokens();

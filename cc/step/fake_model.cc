@@ -260,7 +260,10 @@ Status FakeModel::Answer(const ScheduledRequest& entry, Slot* slot, RequestResul
   const auto num_drafts = static_cast<int32_t>(entry.draft_token_ids.size());
   const bool complete = slot->num_computed_tokens - num_drafts == slot->num_known_tokens;
   const Request& request = *slot->request;
-  if (!entry.sample && !entry.prompt_logprobs && !request.pooling) return OkStatus();
+  if (!entry.sample && !entry.prompt_logprobs && !request.pooling &&
+      !request.return_routed_experts) {
+    return OkStatus();
+  }
   std::vector<int32_t> context;
   PAGEMILL_RETURN_IF_ERROR(ReadContext(*slot, &context));
   const std::span<const int32_t> tokens(context);
@@ -273,9 +276,16 @@ Status FakeModel::Answer(const ScheduledRequest& entry, Slot* slot, RequestResul
     }
   }
   if (request.pooling && complete) result->pooled = Pool(tokens);
-  if (!entry.sample) return OkStatus();
-  if (!complete) return Broken(entry, "samples before the last known token");
-  Sample(entry, std::move(context), slot, result);
+  if (entry.sample) {
+    if (!complete) return Broken(entry, "samples before the last known token");
+    Sample(entry, context, slot, result);
+  }
+  if (request.return_routed_experts) {  // without those of drafts that were not accepted
+    const auto first = static_cast<ptrdiff_t>(entry.num_computed_tokens) * kRoutedExpertsPerToken;
+    std::vector<uint16_t> all =
+        RoutedExperts(context, static_cast<size_t>(slot->num_computed_tokens));
+    result->routed_experts.assign(all.begin() + first, all.end());
+  }
   return OkStatus();
 }
 
@@ -321,6 +331,17 @@ std::vector<float> FakeModel::Pool(std::span<const int32_t> prompt) {
     pooled[i] = static_cast<float>((hash >> (16 * i)) & 0xFFFF) / 65536.0f;
   }
   return pooled;
+}
+
+std::vector<uint16_t> FakeModel::RoutedExperts(std::span<const int32_t> context, size_t count) {
+  std::vector<uint16_t> experts;
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t hash = HashTokens(context.first(i + 1));
+    for (int32_t k = 0; k < kRoutedExpertsPerToken; ++k) {
+      experts.push_back(static_cast<uint16_t>(hash >> (8 * k)));
+    }
+  }
+  return experts;
 }
 
 TokenLogprobs FakeModel::Logprobs(std::span<const int32_t> context, int32_t token_id,

@@ -55,6 +55,7 @@ class FakeModel final : public PageStore {
     int32_t max_adapters = 0;          // different ones in the slots
   };
   static constexpr int32_t kPooledSize = 4;
+  static constexpr int32_t kRoutedExpertsPerToken = 6;
 
   explicit FakeModel(const Options& options);
 
@@ -80,6 +81,8 @@ class FakeModel final : public PageStore {
                                        int32_t vocab_size);
   // The pooled vector that it must give for `prompt`.
   static std::vector<float> Pool(std::span<const int32_t> prompt);
+  // The experts that it must choose for each of the first `count` tokens of `context`.
+  static std::vector<uint16_t> RoutedExperts(std::span<const int32_t> context, size_t count);
   // Its logprob entry for `token_id` after `context`, with `num_top` alternatives.
   static TokenLogprobs Logprobs(std::span<const int32_t> context, int32_t token_id,
                                 int32_t num_top);

@@ -58,6 +58,9 @@ struct Request {
   std::string tenant;      // whose share the fair policy charges; empty = the default tenant
   std::string cache_salt;  // separates prefix-cache namespaces; empty = shared
   bool skip_reading_prefix_cache = false;
+  // Give the experts that each layer chose for each token (StepResult). The whole prompt is
+  // computed, since they are not cached with its KV.
+  bool return_routed_experts = false;
   KvTransferParams kv_transfer_params;  // for the connector; ignored if there is none
   AdapterId adapter = kNoAdapter;
   // The first prompt token of the second of two texts that a pooling model reads together; 0 = the
@@ -93,6 +96,8 @@ struct Request {
     visit("cache_salt", &R::cache_salt, Value("separates prefix-cache namespaces"));
     visit("skip_reading_prefix_cache", &R::skip_reading_prefix_cache,
           Value("compute the whole prompt"));
+    visit("return_routed_experts", &R::return_routed_experts,
+          Value("give the experts that each layer chose for each token"));
     visit("kv_transfer_params", &R::kv_transfer_params,
           Value("for the KV connector, from the engine that computed the prompt"));
     visit("sampling", &R::sampling, Value("ignored if `pooling` is set"));

@@ -37,6 +37,9 @@ struct RequestResult {
   std::vector<TokenLogprobs> logprobs;         // one per sampled token, where asked for
   std::vector<TokenLogprobs> prompt_logprobs;  // of prompt tokens num_computed + 1 ... in order
   std::vector<float> pooled;                   // of a pooling request whose tokens are all computed
+  // [tokens, layers, choices] of the tokens that were run and of accepted drafts, if
+  // Request::return_routed_experts is set.
+  std::vector<uint16_t> routed_experts;
   Status failure;                              // not OK: this request fails, the others go on
 };
 

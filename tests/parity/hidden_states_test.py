@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
 from pagemill import _native
-from pagemill.config import EngineConfig
+from pagemill.config import ConfigError, EngineConfig
 from pagemill.config import build as build_config
 from pagemill.engine.core import EngineCore
+from pagemill.engine.llm import LLM
+from pagemill.engine.loading import load
+from pagemill.engine.outputs import EngineError
+from pagemill.engine.sampling import SamplingParams
+from pagemill.models.base import ModelConfigError
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 from transformers import Mamba2Model, PreTrainedModel
@@ -141,3 +147,56 @@ def test_an_engine_runs_a_program_that_returns_hidden_states(tmp_path: Path) -> 
     prompt = np.random.default_rng(3).integers(0, 257, 20).tolist()
     tokens = _greedy(tmp_path, (0, 2), prompt)
     assert len(tokens) == 12 and tokens == _greedy(tmp_path, (), prompt)
+
+
+@torch.no_grad()
+def _chosen(reference: PreTrainedModel, token_ids: list[int]) -> Array:
+    """The experts of each token in ascending order, [tokens, layers, choices]."""
+    outputs = reference(torch.tensor([token_ids]), output_router_logits=True)
+    choices = reference.config.num_experts_per_tok
+    layers = [torch.topk(logits, choices, dim=-1).indices for logits in outputs.router_logits]
+    return np.sort(torch.stack(layers, dim=1).numpy())
+
+
+@pytest.mark.parametrize("speculation", [{}, {"method": "ngram", "num_speculative_tokens": 3}])
+def test_an_engine_returns_the_experts_of_a_request(
+    tmp_path: Path, speculation: dict[str, Any]
+) -> None:
+    reference = make("qwen3_moe", tmp_path)
+    prompt = np.random.default_rng(3).integers(0, 257, 20).tolist()
+    greedy = SamplingParams(
+        temperature=0.0, max_tokens=12, ignore_eos=True, return_routed_experts=True
+    )
+    options = {"max_model_len": 64, "max_num_batched_tokens": 16, "pack_cache": False}
+    with LLM(
+        str(tmp_path),
+        skip_tokenizer_init=True,
+        enable_return_routed_experts=True,
+        speculative_config=speculation,
+        **options,
+    ) as llm:
+        for _ in range(2):  # a prefix that is cached is computed again
+            (choice,) = llm.generate(prompt, greedy)[0].choices
+            assert choice.routed_experts is not None
+            expected = _chosen(reference, prompt + choice.token_ids[:-1])
+            assert (np.sort(choice.routed_experts) == expected).all()
+        assert llm.generate(prompt, max_tokens=2)[0].choices[0].routed_experts is None
+        with pytest.raises(EngineError, match="stop_token_ids"):
+            llm.generate(prompt, return_routed_experts=True, stop=("x",))
+    with LLM(str(tmp_path), skip_tokenizer_init=True, **options) as llm:
+        with pytest.raises(EngineError, match="--enable-return-routed-experts"):
+            llm.generate(prompt, greedy)
+
+
+def test_experts_that_cannot_be_returned_are_refused(tmp_path: Path) -> None:
+    make("qwen3_moe", tmp_path / "moe")
+    make("llama", tmp_path / "dense")
+    options = {"max_model_len": 64, "enable_return_routed_experts": True}
+    for model, more, reason in (
+        ("dense", {}, "the model has no experts"),
+        ("moe", {"executor": "torch"}, "needs --executor native"),
+        ("moe", {"pipeline_parallel_size": 2}, "--pipeline-parallel-size 1"),
+        ("moe", {"enable_expert_parallel": True}, "--enable-expert-parallel"),
+    ):
+        with pytest.raises((ConfigError, ModelConfigError), match=reason):
+            load(build_config(EngineConfig, {"model": str(tmp_path / model), **options, **more}))

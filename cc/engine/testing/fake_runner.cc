@@ -34,6 +34,7 @@ RunnerLimits FakeRunner::DefaultLimits() {
   limits.num_blocks = 65;
   limits.block_size = 4;
   limits.placeholders = true;
+  limits.routed_experts_per_token = step::FakeModel::kRoutedExpertsPerToken;
   return limits;
 }
 

@@ -19,6 +19,7 @@ KvCacheOptions Options(std::vector<KvGroupOptions> groups, const char* eviction,
   options.eviction = eviction;
   options.max_pinned_blocks = 12;
   options.max_events = 120;
+  options.block_age_sample = 0.5;
   options.max_step_tokens = 20;
   options.max_steps_in_flight = 2;
   return options;

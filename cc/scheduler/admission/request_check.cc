@@ -55,6 +55,11 @@ Status RequestCheck::CheckKind(const step::Request& request) const {
   if (!request.pooling && options_.pooling) {
     return InvalidArgument("this model gives embeddings; it does not generate text");
   }
+  if (request.return_routed_experts && (options_.routed_experts_per_token == 0 || request.pooling)) {
+    return InvalidArgument(
+        "return_routed_experts is set, but this engine returns no experts: it needs a model that "
+        "generates text and has experts, and --enable-return-routed-experts");
+  }
   if (request.adapter != step::kNoAdapter && options_.max_adapters == 0) {
     return InvalidArgument("adapter is " + std::to_string(request.adapter.value()) +
                            ", but this engine runs the model without adapters (max_adapters is " +

@@ -66,6 +66,15 @@ TEST(RequestCheck, NamesThePoolThatIsTooSmall) {
                 {"holds 48 tokens", "prompt alone has 48", "--kv-cache-memory-bytes"});
 }
 
+TEST(RequestCheck, RoutedExpertsNeedARunnerThatGivesThem) {
+  step::Request request = MakeRequest(10, 1);
+  request.return_routed_experts = true;
+  ExpectRefused(Check(Options(), request), {"--enable-return-routed-experts"});
+  SchedulerOptions options = Options();
+  options.routed_experts_per_token = 4;
+  EXPECT_TRUE(Check(options, request).ok());
+}
+
 TEST(RequestCheck, MediaItemsHaveTheFormThatTheModelTakes) {
   SchedulerOptions options = Options();
   options.max_encoder_tokens = 10;

@@ -49,16 +49,29 @@ Status CheckSampled(const RequestState& request, const PlannedEntry& entry,
   return OkStatus();
 }
 
+// Those of the tokens that the entry runs, and of the drafts that were accepted.
+Status CheckRoutedExperts(const PlannedEntry& entry, const step::RequestResult& result,
+                          int32_t per_token) {
+  const size_t num_sampled = result.sampled_token_ids.size();
+  const size_t num_tokens = static_cast<size_t>(entry.num_tokens) + num_sampled - (num_sampled > 0);
+  const size_t wanted = num_tokens * static_cast<size_t>(per_token);
+  if (result.routed_experts.size() == wanted) return OkStatus();
+  return Internal("the runner gave " + std::to_string(result.routed_experts.size()) +
+                  " routed experts instead of " + std::to_string(wanted));
+}
+
 }  // namespace
 
 Status CheckResult(const RequestState& request, const PlannedEntry& entry,
-                   const step::RequestResult& result, int32_t vocab_size) {
+                   const step::RequestResult& result, const SchedulerOptions& options) {
   if (!result.failure.ok()) return result.failure;
   if (result.index != entry.index) return Internal("the runner answered for another request");
   if (result.sampled_token_ids.empty() == entry.sample) {
     return Internal(entry.sample ? "the runner sampled no token" : "the runner sampled unasked");
   }
-  if (entry.sample) PAGEMILL_RETURN_IF_ERROR(CheckSampled(request, entry, result, vocab_size));
+  if (entry.sample) {
+    PAGEMILL_RETURN_IF_ERROR(CheckSampled(request, entry, result, options.vocab_size));
+  }
   if (request.wants_logprobs && result.logprobs.size() != result.sampled_token_ids.size()) {
     return Internal("the runner gave logprobs for " + std::to_string(result.logprobs.size()) +
                     " of " + std::to_string(result.sampled_token_ids.size()) + " tokens");
@@ -70,6 +83,10 @@ Status CheckResult(const RequestState& request, const PlannedEntry& entry,
       return Internal("the runner gave " + std::to_string(result.prompt_logprobs.size()) +
                       " prompt logprobs instead of " + std::to_string(wanted));
     }
+  }
+  if (request.wants_routed_experts) {
+    PAGEMILL_RETURN_IF_ERROR(
+        CheckRoutedExperts(entry, result, options.routed_experts_per_token));
   }
   if (request.pooling && end >= request.prompt_size && result.pooled.empty()) {
     return Internal("the runner gave no pooled output");

@@ -8,14 +8,15 @@
 #include "cc/base/status.h"
 #include "cc/scheduler/internal/steps_in_flight.h"
 #include "cc/scheduler/request_state.h"
+#include "cc/scheduler/scheduler_options.h"
 #include "cc/step/step_result.h"
 
 namespace pagemill::scheduler::internal {
 
 // The runner's failure of the request, or kInternal if the result is not one of `entry`, which is
-// the oldest in flight of the request. `vocab_size` 0 = not known. O(tokens of the result).
+// the oldest in flight of the request. O(tokens of the result).
 Status CheckResult(const RequestState& request, const PlannedEntry& entry,
-                   const step::RequestResult& result, int32_t vocab_size);
+                   const step::RequestResult& result, const SchedulerOptions& options);
 
 }  // namespace pagemill::scheduler::internal
 

@@ -85,6 +85,7 @@ step::Request MakeRandomRequest(const SimulationSetup& setup, step::RequestId id
   }
   request.streaming_input = setup.streams && setup.options.chunked_prefill && OneIn(5, random);
   MakeSampling(setup, random, &request);
+  request.return_routed_experts = setup.options.routed_experts_per_token > 0 && id.value() % 2 == 0;
   return request;
 }
 

@@ -131,6 +131,17 @@ void ReferenceRequest::CheckPromptLogprobs(const RequestEvent& event) {
   }
 }
 
+void ReferenceRequest::CheckRoutedExperts(const RequestEvent& event) const {
+  if (!request_.return_routed_experts) {
+    EXPECT_TRUE(event.routed_experts.empty());
+    return;
+  }
+  std::vector<int32_t> context = context_;
+  context.insert(context.end(), tokens_.begin(), tokens_.end());
+  EXPECT_EQ(event.routed_experts,
+            FakeModel::RoutedExperts(context, context.size() - !tokens_.empty()));
+}
+
 // True where the request is over, and not only its turn.
 bool ReferenceRequest::EndTurn(const RequestEvent& event) {
   EXPECT_EQ(tokens_, turn_->tokens);
@@ -147,6 +158,7 @@ bool ReferenceRequest::EndTurn(const RequestEvent& event) {
       const bool wanted = request_.sampling.prompt_logprobs != SamplingParams::kNoLogprobs;
       EXPECT_EQ(prompt_logprobs_seen_, wanted);
     }
+    CheckRoutedExperts(event);
     return true;
   }
   context_.insert(context_.end(), tokens_.begin(), tokens_.end());

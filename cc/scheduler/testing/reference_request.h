@@ -56,6 +56,7 @@ class ReferenceRequest {
   Turn Expect() const;
   void CheckLogprobs(const RequestEvent& event) const;
   void CheckPromptLogprobs(const RequestEvent& event);
+  void CheckRoutedExperts(const RequestEvent& event) const;
   bool EndTurn(const RequestEvent& event);
 
   const step::Request request_;

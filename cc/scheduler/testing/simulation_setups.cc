@@ -1,5 +1,7 @@
 #include "cc/scheduler/testing/simulation_setups.h"
 
+#include "cc/step/fake_model.h"
+
 namespace pagemill::scheduler {
 namespace {
 
@@ -114,6 +116,24 @@ void AddSteps(std::vector<Setup>* setups) {
       [](Setup& s) {
         s.options.decode_ahead = true, s.max_steps_in_flight = 4;
         s.runs_late = true, s.options.kv_cache.num_blocks = 12;
+      },
+      setups);
+}
+
+void AddRoutedExperts(std::vector<Setup>* setups) {
+  Add(
+      "RoutedExperts",
+      [](Setup& s) {
+        s.options.routed_experts_per_token = step::FakeModel::kRoutedExpertsPerToken;
+        s.options.max_draft_tokens = 4, s.options.kv_cache.num_blocks = 12;
+        s.max_steps_in_flight = 2;
+      },
+      setups);
+  Add(
+      "RoutedExpertsAhead",
+      [](Setup& s) {
+        s.options.routed_experts_per_token = step::FakeModel::kRoutedExpertsPerToken;
+        s.options.decode_ahead = true, s.max_steps_in_flight = 3, s.runs_late = true;
       },
       setups);
 }
@@ -278,6 +298,7 @@ std::vector<SimulationSetup> SimulationSetups() {
   std::vector<SimulationSetup> setups;
   AddPools(&setups);
   AddSteps(&setups);
+  AddRoutedExperts(&setups);
   AddDraftsAhead(&setups);
   AddPolicies(&setups);
   AddGroups(&setups);

@@ -164,7 +164,9 @@ int64_t CublasLtBytes(const ops::OpCall& call, int32_t) {
     return most == 0 ? 0 : most + JoinedProducts::Bytes(rows, call.outputs);
   }
 #if !defined(__HIP__)
-  most = std::max(most, DecodedRowsBytes(rows));
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    most = std::max(most, DecodedRowsBytes(rows, call.inputs[1 + 2 * i]));
+  }
 #endif
   return most;
 }

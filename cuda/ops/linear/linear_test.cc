@@ -382,8 +382,8 @@ TEST_P(GpuConformance, LinearByWgmma) {
   for (int64_t rows : {9, 33}) large.CheckFp8Values(large.Run(*kernel, rows));
 }
 
-// By the kernel that takes more rows to the library: on Hopper, weights of few bits are decoded once for
-// all of these.
+// By the kernel that takes more rows to the library: on Hopper, weights of few bits are decoded once
+// for all of these.
 TEST_P(GpuConformance, LinearOfSomeRows) {
   const device::GpuCapabilities gpu = GpuCapabilities().gpu;
   const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());

@@ -199,7 +199,7 @@ void Run(Params<W> p, const TensorView& x, GpuStream& stream) {
                                   .type = ProductType::kBf16,
                                   .matrices = 1,
                                   .rows = x.shape[0],
-                                  .columns = x.shape[1],
+                                  .columns = x.RowElements(),
                                   .matrix_bytes = x.shape[0] * x.row_stride_bytes,
                                   .row_bytes = x.row_stride_bytes,
                                   .tile_rows = T::kRows},
@@ -246,21 +246,23 @@ std::optional<W> ReadAs(const TensorView& w) {
   return read;
 }
 
-}  // namespace
-
-bool AreDecodedRows(const TensorView& x, const TensorView& w, device::Stream& stream) {
-  if (x.shape[0] < kFewestDecodedRows || x.shape[0] > kMostDecodedRows) return false;
-  if (!HasWgmma(static_cast<GpuStream&>(stream).capabilities()) || w.shape[0] == 0 ||
-      w.shape[1] == 0 || w.shape[1] % kColumns != 0) {
-    return false;
-  }
+bool AreDecoded(const TensorView& w) {
   bool are_decoded = false;
-  WithDecoded(w, [&](const auto&) { are_decoded = true; });
+  WithDecoded(w, [&](const auto&) {
+    are_decoded = w.shape[0] > 0 && w.shape[1] > 0 && w.shape[1] % kColumns == 0;
+  });
   return are_decoded;
 }
 
-int64_t DecodedRowsBytes(int64_t rows) {
-  if (rows < kFewestDecodedRows) return 0;
+}  // namespace
+
+bool AreDecodedRows(const TensorView& x, const TensorView& w, device::Stream& stream) {
+  return x.shape[0] >= kFewestDecodedRows && x.shape[0] <= kMostDecodedRows &&
+         HasWgmma(static_cast<GpuStream&>(stream).capabilities()) && AreDecoded(w);
+}
+
+int64_t DecodedRowsBytes(int64_t rows, const TensorView& w) {
+  if (rows < kFewestDecodedRows || !AreDecoded(w)) return 0;
   return rows <= SomeTile::kRows ? kBytesOfSums<SomeTile> : kBytesOfSums<MoreTile>;
 }
 
@@ -273,7 +275,7 @@ void MultiplyDecodedRows(const TensorView& x, std::span<const Product> products,
     WithDecoded(products[0].w, [&]<typename W>(const W&) {
       Params<W> p = {.x = {},
                      .rows = static_cast<int32_t>(x.shape[0]),
-                     .shares = {.steps = static_cast<int32_t>(x.shape[1] / kColumns),
+                     .shares = {.steps = static_cast<int32_t>(x.RowElements() / kColumns),
                                 .sums = reinterpret_cast<float*>(workspace),
                                 .counters = gpu.counters(),
                                 .num_products = 0,

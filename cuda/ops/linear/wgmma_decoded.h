@@ -23,8 +23,8 @@ inline constexpr int64_t kFewestDecodedRows = 17, kMostDecodedRows = 128;
 // columns and groups that follow each other.
 bool AreDecodedRows(const TensorView& x, const TensorView& w, device::Stream& stream);
 
-// Of workspace, for `rows` rows of x or fewer.
-int64_t DecodedRowsBytes(int64_t rows);
+// Of workspace, for `rows` rows of x or fewer and such weights, also on other GPUs. Reads no weights.
+int64_t DecodedRowsBytes(int64_t rows, const TensorView& w);
 
 // Products that AreDecodedRows(). `workspace` is aligned to 64 bytes.
 void MultiplyDecodedRows(const TensorView& x, std::span<const Product> products,

@@ -29,6 +29,7 @@ namespace pagemill::gpu {
 namespace {
 
 using emulation::EmulatedGpu;
+using ops::conformance::BitEqual;
 using ops::conformance::kNoStack;
 using ops::conformance::kPackedKinds;
 using ops::conformance::OnHost;
@@ -54,7 +55,9 @@ constexpr ops::Kernel kDecoding = {
                               *context.stream);
         },
     .workspace_bytes = [](const ops::OpCall& call,
-                          int32_t) { return DecodedRowsBytes(call.inputs[0].shape[0]); },
+                          int32_t) {
+          return DecodedRowsBytes(call.inputs[0].shape[0], call.inputs[1]);
+        },
     .activations = ops::Precision::kBf16};
 
 const ops::Kernel& OfStored() { return kDecoding; }
@@ -160,6 +163,9 @@ TEST_F(WgmmaDecoded, AreSomeRowsOfFewBits) {
   EXPECT_FALSE(are(40, Blocks(DType::kQ8_0, 40, 96)));
   EXPECT_FALSE(are(40, Blocks(DType::kQ5_0, 40, 256)));
   EXPECT_FALSE(are(40, Blocks(DType::kBF16, 40, 256)));
+  EXPECT_GT(DecodedRowsBytes(17, w), 0);
+  EXPECT_EQ(DecodedRowsBytes(16, w), 0);
+  EXPECT_EQ(DecodedRowsBytes(17, Blocks(DType::kQ5_0, 40, 256)), 0);
   PackedKind with_groups = {QuantizedLayout::kGptq, DType::kU4, 64, true};
   EXPECT_TRUE(are(40, RandomPacked(with_groups, kNoStack, 40, 256, random_).view()));
   with_groups.has_groups = true;
@@ -183,6 +189,9 @@ TEST_F(WgmmaDecoded, AreOfTheKernelOfTheLibrary) {
     EXPECT_EQ(count(17), 0);
     EXPECT_EQ(count(128), 0);
     EXPECT_EQ(count(129), 1);
+    for (const int64_t rows : {17, 127}) {
+      EXPECT_TRUE(BitEqual(product.Run(*kernel, rows), product.Run(DecodingKernel(w), rows)));
+    }
   }
 }
 

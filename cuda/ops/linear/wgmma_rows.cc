@@ -259,7 +259,7 @@ void MultiplyWgmmaRows(const TensorView& x, std::span<const Product> products,
   GpuStream& gpu = static_cast<GpuStream&>(stream);
   Params p = {.x = RowsOf<const BFloat16>(x),
               .rows = static_cast<int32_t>(x.shape[0]),
-              .shares = {.steps = static_cast<int32_t>(x.shape[1] / kColumns),
+              .shares = {.steps = static_cast<int32_t>(x.RowElements() / kColumns),
                          .sums = reinterpret_cast<float*>(workspace),
                          .counters = gpu.counters(),
                          .num_products = static_cast<int32_t>(products.size()),

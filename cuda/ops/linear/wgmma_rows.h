@@ -1,10 +1,8 @@
 // File: cuda/ops/linear/wgmma_rows.h
 // The product of weights in fp8 and few rows of bf16 activations, which are rounded to fp8, on GPUs
 // of compute capability 9.0: the precision kF8 of linear.h, with a scale for kF8Columns columns of a
-// row of x. In the words of gpu_wgmma.h.
-//
-// Blocks have equal numbers of steps, a tile of weights in kF8Columns of K each. Where a tile is
-// of several blocks, the last one that is done adds their sums, in the order of K.
+// row of x. In the words of gpu_wgmma.h, in equal shares (wgmma_shares.h), whose steps have kF8Columns
+// columns.
 #ifndef PAGEMILL_CUDA_OPS_LINEAR_WGMMA_ROWS_H_
 #define PAGEMILL_CUDA_OPS_LINEAR_WGMMA_ROWS_H_
 

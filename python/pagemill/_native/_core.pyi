@@ -369,6 +369,7 @@ class RunnerLimits:
         max_encoder_tokens: int = 0,
         encoder_cache_tokens: int = 0,
         max_adapters: int = 0,
+        routed_experts_per_token: int = 0,
     ) -> None:
         """`kv_groups`: one of full attention by default; for a NativeExecutor those that
         `kv_groups` makes of its program."""
@@ -402,6 +403,8 @@ class RunnerLimits:
     def encoder_cache_tokens(self) -> int: ...
     @property
     def max_adapters(self) -> int: ...
+    @property
+    def routed_experts_per_token(self) -> int: ...
     @property
     def pooling(self) -> bool: ...
 
@@ -735,6 +738,9 @@ class RequestOutput:
     @property
     def weight_versions(self) -> list[tuple[int, str]]: ...
     @property
+    def routed_experts(self) -> NDArray[np.uint16]:
+        """With `finish_reason`: of all tokens but the last, layer after layer; else empty."""
+    @property
     def queued_s(self) -> float: ...
     @property
     def prefill_s(self) -> float: ...
@@ -796,14 +802,26 @@ class EngineOptions:
         max_kv_events: int = 0,
         kv_tiers: KvTierOptions | None = None,
         max_step_us: int | None = None,
+        kv_block_age_sample: float = 0.0,
     ) -> None: ...
+
+class DurationHistogram:
+    """How often durations were how long: cc/base/duration_histogram.h."""
+
+    bounds_s: ClassVar[tuple[float, ...]]
+    """Upper bounds of the buckets in seconds, each included."""
+    @property
+    def counts(self) -> list[int]:
+        """Of each bucket, and of what exceeds all bounds; empty if nothing is measured."""
+    @property
+    def sum_s(self) -> float: ...
 
 class EngineStats(EngineSnapshot):
     """cc/engine/engine_stats.h, whose `Visit` lists the statistics."""
 
     fields: ClassVar[Sequence[tuple[str, str, str, str]]]
 
-    def __getattr__(self, name: str) -> float: ...
+    def __getattr__(self, name: str) -> Any: ...
     def to_wire(self) -> tuple[Any, ...]: ...
     @staticmethod
     def from_wire(wire: Sequence[Any]) -> EngineStats: ...

@@ -130,3 +130,20 @@ def test_what_the_runner_cannot_do_is_said(make_engine: MakeEngine) -> None:
     assert not engine.is_sleeping()
     with pytest.raises(_native.StatusError, match="--max-kv-events"):
         engine.kv_events()
+
+
+def test_ages_of_kv_blocks_are_histograms_of_the_statistics(make_engine: MakeEngine) -> None:
+    engine = make_engine(kv_block_age_sample=1.0)
+    for request_id in (1, 2):
+        submit(engine, request_id)
+        read(engine, request_id)
+    gaps = engine.stats().kv_block_reuse_gap
+    assert len(gaps.counts) == len(gaps.bounds_s) + 1
+    assert sum(gaps.counts) == 2, "the two full blocks of the prompt were used again"
+    assert 0 < gaps.sum_s < 600
+    across = _native.EngineStats.from_wire(engine.stats().to_wire())
+    assert across.kv_block_reuse_gap.counts == gaps.counts
+    assert across.kv_block_reuse_gap.sum_s == gaps.sum_s
+    assert make_engine().stats().kv_block_reuse_gap.counts == []
+    with pytest.raises(_native.StatusError, match="kv_block_age_sample is 2"):
+        make_engine(kv_block_age_sample=2.0)

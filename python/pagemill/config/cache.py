@@ -65,6 +65,16 @@ class CacheConfig:
         unit="events",
         allowed=Range(0, 10**6),
     )
+    kv_cache_metrics: bool = option(
+        False,
+        "Measure how old cached KV blocks become: kv_block_lifetime_seconds and two more of the"
+        " metrics.",
+    )
+    kv_cache_metrics_sample: float = option(
+        0.01,
+        "Share of the cached blocks that --kv-cache-metrics measures.",
+        allowed=Range(1e-6, 1.0),
+    )
 
     def __post_init__(self) -> None:
         """Checks each field; see `check`."""

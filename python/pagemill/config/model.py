@@ -74,6 +74,11 @@ class ModelConfig:
         " expression that matches names from their beginning; the first target that lists a module"
         " counts. Experts of a layer stay together: all or none of them.",
     )
+    enable_return_routed_experts: bool = option(
+        False,
+        "Requests may ask which experts each layer chose for each token (`return_routed_experts`)."
+        " Needs --executor native, one pipeline stage and no --enable-expert-parallel.",
+    )
     max_model_len: int | None = option(
         None,
         "Maximum tokens of one request, prompt and output together. Default: the length that the"

@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from pagemill.engine.client import EngineClient
 from pagemill.engine.fan_out import child_sampling
 from pagemill.engine.messages import ChoiceRequest, EngineRequest, ModelFacts
@@ -114,6 +116,7 @@ class AsyncEngine:
                 deadline_us=None if deadline is None else int(1e6 * deadline),
                 adapter=adapter,
                 transcript=transcript,
+                return_routed_experts=sampling is not None and sampling.return_routed_experts,
             )
             for prompt in prompts
         ]
@@ -216,6 +219,8 @@ def choice_output(output: NativeOutput, index: int, now: float) -> ChoiceOutput:
         result.prefill_s = output.prefill_s
         result.decode_s = output.decode_s
         result.weight_versions = output.weight_versions
+        if len(output.routed_experts):
+            result.routed_experts = np.asarray(output.routed_experts, np.uint16)
         if output.error_code is not None:
             message = output.error_message or "The request failed."
             retry_after_s = output.error_retry_after_s

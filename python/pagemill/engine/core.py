@@ -430,6 +430,7 @@ def _limits(
         max_forced_tokens=_MAX_FORCED_TOKENS,
         max_encoder_tokens=0 if encoder is None else encoder.step_tokens,
         max_adapters=config.lora.slots,
+        routed_experts_per_token=math.prod(built.routed_experts or (0,)),
     )
 
 
@@ -458,6 +459,7 @@ def _options(
         max_step_us=(
             None if scheduler.max_step_ms is None else math.ceil(scheduler.max_step_ms * 1000)
         ),
+        kv_block_age_sample=cache.kv_cache_metrics_sample if cache.kv_cache_metrics else 0.0,
     )
 
 

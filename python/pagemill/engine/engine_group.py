@@ -134,6 +134,7 @@ class _LostOutput:
     num_cached_tokens: int = 0
     pooled: None = None
     weight_versions: Sequence[tuple[int, str]] = ()
+    routed_experts: Sequence[int] = ()
     num_evicted_tokens: int = 0
     num_draft_tokens: int = 0
     num_accepted_draft_tokens: int = 0

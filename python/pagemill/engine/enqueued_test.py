@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -30,13 +31,14 @@ def llm() -> Iterator[LLM]:
         yield loaded
 
 
-def make() -> LLM:
+def make(**options: Any) -> LLM:
     return LLM(
         SMOLLM2,
         max_model_len=256,
         max_num_seqs=4,
         max_num_queued_reqs=4,
         kv_cache_memory_bytes=64 << 20,
+        **options,
     )
 
 
@@ -183,6 +185,7 @@ def test_metrics_of_requests_and_engine() -> None:
     assert histogram("request_prompt_tokens")[0] == 3
     assert histogram("request_prefill_kv_computed_tokens")[1] <= 2 * num_prompt_tokens
     assert histogram("inter_token_latency_seconds")[0] >= 21
+    assert ("pagemill:kv_block_lifetime_seconds", None) not in found
     assert histogram("time_to_first_token_seconds")[0] == 4
     count, seconds = histogram("e2e_request_latency_seconds")
     assert count == 3 and seconds > 0
@@ -190,6 +193,20 @@ def test_metrics_of_requests_and_engine() -> None:
     assert counter("request_success", "length") == 3
     assert counter("request_success", "abort") == 1
     assert counter("generation_tokens") >= 24
+
+
+def test_ages_of_kv_blocks_are_among_the_metrics_on_request() -> None:
+    with make(kv_cache_metrics=True, kv_cache_metrics_sample=1.0) as llm:
+        for _ in range(2):
+            llm.generate(PROMPTS[0] * 8, GREEDY)
+        found = {each.name: each for each in llm.get_metrics()}
+    gaps, lifetimes = (
+        found[f"pagemill:kv_block_{name}_seconds"] for name in ("reuse_gap", "lifetime")
+    )
+    assert isinstance(gaps, Histogram)
+    assert isinstance(lifetimes, Histogram)
+    assert gaps.count > 0
+    assert lifetimes.count == 0, "nothing had to be evicted"
 
 
 def test_beam_search(llm: LLM) -> None:

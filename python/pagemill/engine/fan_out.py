@@ -31,8 +31,8 @@ def child_sampling(
     a seed gets a random one. `sampling` has every field that `SamplingDefaults.fill` sets.
 
     Raises:
-        EngineError: INVALID_ARGUMENT for `n < 1`, for several greedy choices and for an unknown
-            `logprobs_mode`.
+        EngineError: INVALID_ARGUMENT for `n < 1`, for several greedy choices, for an unknown
+            `logprobs_mode`, and for `return_routed_experts` with stop strings.
     """
     if sampling.n < 1:
         raise EngineError("INVALID_ARGUMENT", f"`n` must be at least 1, got {sampling.n}.", "n")
@@ -42,6 +42,13 @@ def child_sampling(
             f"`n` must be 1 with greedy sampling (temperature {sampling.temperature}): all"
             f" {sampling.n} choices would be the same.",
             "n",
+        )
+    if sampling.return_routed_experts and sampling.stop:
+        raise EngineError(
+            "INVALID_ARGUMENT",
+            "`return_routed_experts` does not go with `stop`, which ends a choice before the engine"
+            " has returned its experts: use `stop_token_ids`.",
+            "return_routed_experts",
         )
     seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
     fields = {name: getattr(sampling, name) for name in _SAMPLED}

@@ -102,6 +102,7 @@ def model_facts(loaded: LoadedModel) -> ModelFacts:
         max_item_tokens=loaded.core.max_item_tokens,
         embeds_width=built.embeds_width,
         adapters=adapters is not None,
+        routed_experts=built.routed_experts,
     )
 
 
@@ -117,6 +118,8 @@ def build_ranks(
         WeightsError, ModelConfigError, ValueError: the model cannot be built, or not divided.
     """
     _require_dividable(config)
+    if config.model.enable_return_routed_experts:
+        _require_whole_routing(config)
     executor = config.executor
     ranks, stages = executor.tensor_parallel_size, executor.pipeline_parallel_size
     states = states_for(head)
@@ -151,6 +154,7 @@ def build_options(config: ModelConfig) -> BuildOptions:
         implementation=config.model_impl,
         language_only=config.language_model_only,
         prompt_embeds=config.enable_prompt_embeds,
+        routed_experts=config.enable_return_routed_experts,
     )
 
 
@@ -177,6 +181,22 @@ def _require_dividable(config: EngineConfig) -> None:
         )
     if executor.pipeline_parallel_size > 1:
         _require_stages(config)
+
+
+def _require_whole_routing(config: EngineConfig) -> None:
+    """Refuses what keeps the engine's own process from the experts that all layers choose."""
+    executor, flag = config.executor, "--enable-return-routed-experts"
+    if executor.executor != "native":
+        raise ConfigError(f"{flag} needs --executor native, not {executor.executor}")
+    if executor.pipeline_parallel_size > 1:
+        raise ConfigError(
+            f"{flag} needs --pipeline-parallel-size 1: a stage knows the choices of its own"
+            " layers only"
+        )
+    if executor.enable_expert_parallel:
+        raise ConfigError(
+            f"{flag} does not go with --enable-expert-parallel: a rank knows its own experts only"
+        )
 
 
 def _require_stages(config: EngineConfig) -> None:

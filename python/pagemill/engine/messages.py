@@ -24,7 +24,7 @@ from pagemill.inputs.task import Pooled
 from pagemill.inputs.transcript_rules import TranscriptRules
 from pagemill.structured.grammar import Grammar
 
-PROTOCOL = 7
+PROTOCOL = 8
 MAX_FRAME_BYTES = 2**28
 """Of one message: the log probabilities of a prompt of 10^6 tokens fit."""
 
@@ -67,6 +67,8 @@ class EngineRequest(msgspec.Struct, array_like=True, frozen=True):
     """The name of the adapter to compute with; "": the model as it is."""
     transcript: TranscriptRules | None = None
     """By which each choice is written, if it has no grammar."""
+    return_routed_experts: bool = False
+    """Whether each choice ends with the experts that were chosen for its tokens."""
 
 
 class Error(msgspec.Struct, array_like=True, frozen=True):
@@ -115,6 +117,9 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Of the rows of embeddings that prompts may be; 0: they are token ids."""
     adapters: bool = False
     """Whether requests may name adapters; the engine knows which."""
+    routed_experts: tuple[int, int] | None = None
+    """Layers with experts, and how many of these each chooses for a token; None: choices are not
+    returned."""
 
 
 class Hello(msgspec.Struct, array_like=True, tag=True, frozen=True):

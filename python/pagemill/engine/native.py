@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from pagemill.engine.outputs import TokenLogprobs
 from pagemill.observe.snapshot import EngineSnapshot
@@ -58,6 +59,8 @@ class NativeOutput(Protocol):
     def decode_s(self) -> float: ...
     @property
     def weight_versions(self) -> Sequence[tuple[int, str]]: ...
+    @property
+    def routed_experts(self) -> Sequence[int] | npt.NDArray[np.uint16]: ...
 
 
 class NativeClient(Protocol):

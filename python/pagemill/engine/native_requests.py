@@ -106,6 +106,7 @@ def native_requests(
                 deadline_us=request.deadline_us,
                 kv_transfer_params=request.kv_transfer_params,
                 adapter=adapter,
+                return_routed_experts=request.return_routed_experts,
                 **fields,
             )
             yield choice, native

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 
 class EngineError(Exception):
@@ -74,6 +75,8 @@ class ChoiceOutput(msgspec.Struct):
     weight_versions: Sequence[tuple[int, str]] = ()
     """Versions of the weights, each with the index of the first token that was sampled with them;
     with the last output, once weights have got a version."""
+    routed_experts: npt.NDArray[np.uint16] | None = None
+    """[tokens, layers, choices] in one row, of all tokens but the last; with the last output."""
     created: float = 0.0
     """When the latest part of this output reached Python."""
 

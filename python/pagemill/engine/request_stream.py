@@ -142,3 +142,4 @@ def _merge(into: ChoiceOutput, later: ChoiceOutput) -> None:
     into.prefill_s = later.prefill_s
     into.decode_s = later.decode_s
     into.weight_versions = later.weight_versions
+    into.routed_experts = later.routed_experts

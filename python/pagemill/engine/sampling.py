@@ -61,6 +61,8 @@ class SamplingParams(SamplingFields, kw_only=True, frozen=True):
     logprobs_mode: str | None = None
     """One of `LOGPROBS_MODES`."""
     repetition_detection: RepetitionDetectionParams | None = None
+    return_routed_experts: bool = False
+    """Each choice ends with the experts that were chosen for its tokens; not with `stop`."""
 
     @property
     def greedy(self) -> bool:

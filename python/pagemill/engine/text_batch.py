@@ -13,6 +13,9 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 from pagemill.engine.fan_out import child_sampling
 from pagemill.engine.limits import check_prompt, check_stop, resolve_max_tokens
 from pagemill.engine.loading import LoadedModel
@@ -31,13 +34,16 @@ from pagemill.structured.grammar import Grammar
 
 @dataclass(slots=True)
 class Choice:
-    """One continuation. `token_ids` includes the token that stopped it; `text` does not."""
+    """One continuation. `token_ids` includes the token that stopped it; `text` does not.
+    `routed_experts` [tokens, layers, choices] are those of the prompt's tokens and of `token_ids`
+    but the last, if `return_routed_experts` asked for them."""
 
     text: str = ""
     token_ids: list[int] = field(default_factory=list[int])
     logprobs: list[TokenLogprobs] | None = None
     finish_reason: str | None = None
     stop_reason: str | int | None = None
+    routed_experts: npt.NDArray[np.uint16] | None = None
 
 
 @dataclass(slots=True)
@@ -90,6 +96,7 @@ class TextModel:
                     include_stop=params.include_stop_str_in_output,
                     min_tokens=params.min_tokens,
                 ),
+                self.loaded.core.built.routed_experts or (1, 1),
             )
             for choice in output.choices
         ]
@@ -102,6 +109,8 @@ class RunningChoice:
     output: Output
     choice: Choice
     assembler: ChoiceAssembler
+    routing: tuple[int, int] = (1, 1)
+    """Layers with experts, and how many each chooses."""
     account: ChoiceAccount = field(default_factory=ChoiceAccount)
 
     def take(self, update: ChoiceOutput) -> ChoiceDelta:
@@ -113,6 +122,8 @@ class RunningChoice:
         if delta.logprobs is not None:
             choice.logprobs = (choice.logprobs or []) + delta.logprobs
         choice.finish_reason, choice.stop_reason = delta.finish_reason, delta.stop_reason
+        if update.routed_experts is not None:
+            choice.routed_experts = update.routed_experts.reshape(-1, *self.routing)
         output.num_cached_tokens = max(output.num_cached_tokens, update.num_cached_tokens)
         if update.prompt_logprobs is not None:
             output.prompt_logprobs = update.prompt_logprobs
@@ -261,4 +272,5 @@ class TextBatch:
             tuple(ChoiceRequest(next(model.ids), child) for child in children),
             grammar=self._grammar,
             adapter=self._adapter,
+            return_routed_experts=params.return_routed_experts,
         )

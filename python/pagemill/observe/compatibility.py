@@ -13,6 +13,8 @@ _SAME = (
     *("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "engine_sleep_state"),
     *("num_preemptions", "cache_config_info", "prefix_cache_queries", "prefix_cache_hits"),
     *("external_prefix_cache_queries", "external_prefix_cache_hits"),
+    *("kv_block_lifetime_seconds", "kv_block_idle_before_evict_seconds"),
+    "kv_block_reuse_gap_seconds",
     *("mm_cache_queries", "mm_cache_hits"),
     *("prompt_tokens", "prompt_tokens_cached", "prompt_tokens_by_source", "generation_tokens"),
     *("spec_decode_num_drafts", "spec_decode_num_draft_tokens", "spec_decode_num_accepted_tokens"),

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from pagemill.observe.families import MODEL_LABELS, PREFIX
-from pagemill.observe.snapshot import EngineSnapshot, kv_usage, prefix_misses
+from pagemill.observe.snapshot import Durations, EngineSnapshot, kv_usage, prefix_misses
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +106,14 @@ class EngineCollector(Collector):
             values = {number: row.values(stats) for number, stats in found.items()}
             yield self._family(row.kind, row.name, row.help, values, row.label)
         for name, kind, family, text in next(iter(found.values())).fields:
-            if family:
-                sentence = f"{text[:1].upper()}{text[1:]}."
-                values = {number: {"": getattr(stats, name)} for number, stats in found.items()}
+            if not family:
+                continue
+            sentence = f"{text[:1].upper()}{text[1:]}."
+            statistic = {number: getattr(stats, name) for number, stats in found.items()}
+            if kind == "histogram":
+                yield from self._histogram(family, sentence, statistic)
+            else:
+                values = {number: {"": value} for number, value in statistic.items()}
                 yield self._family(kind, family, sentence, values)
         # The name that readers of the reference system's metric look for, whatever the device.
         labels = (*MODEL_LABELS, *self._cache_config, "num_gpu_blocks")
@@ -131,3 +142,17 @@ class EngineCollector(Collector):
             for key, value in values.items():
                 family.add_metric([*own, key] if label else own, float(value))
         return family
+
+    def _histogram(
+        self, name: str, text: str, engines: Mapping[int, Durations]
+    ) -> Iterator[Metric]:
+        """The family of those that measure, if any does."""
+        measured = {number: durations for number, durations in engines.items() if durations.counts}
+        if not measured:
+            return
+        family = HistogramMetricFamily(PREFIX + name, text, labels=MODEL_LABELS)
+        for number, durations in measured.items():
+            bounds = (*map(str, durations.bounds_s), "+Inf")
+            buckets = list(zip(bounds, accumulate(durations.counts), strict=True))
+            family.add_metric([self._model_name, str(number)], buckets, durations.sum_s)
+        yield family

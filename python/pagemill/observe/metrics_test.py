@@ -1,13 +1,23 @@
 """Names, labels and values of the metrics; the statistics line."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from pagemill.observe.buckets import token_buckets
-from pagemill.observe.metrics import RequestMetrics
+from pagemill.observe.metrics import MetricsOptions, RequestMetrics
+from pagemill.observe.readings import Histogram, readings
+from pagemill.observe.snapshot import SummedSnapshot
 from pagemill.observe.stats_line import StatsLine
+
+
+@dataclass
+class Ages:
+    bounds_s: ClassVar = (0.001, 1.0, 1800.0)
+
+    counts: list[int] = field(default_factory=list[int])
+    sum_s: float = 0.0
 
 
 @dataclass
@@ -18,6 +28,7 @@ class Stats:
         ("kv_blocks_dropped", "counter", "kv_blocks_dropped", "KV blocks not stored"),
         ("paused", "gauge", "engine_paused", "1 during a pause"),
         ("heartbeat", "counter", "", "turns of the loop"),
+        ("kv_block_reuse_gap", "histogram", "kv_block_reuse_gap_seconds", "use to use"),
     )
 
     num_running: int = 3
@@ -36,6 +47,7 @@ class Stats:
     paused: bool = True
     asleep: bool = False
     heartbeat: int = 9
+    kv_block_reuse_gap: Ages = field(default_factory=Ages)
 
 
 def samples(metrics: RequestMetrics) -> dict[str, float]:
@@ -66,6 +78,35 @@ def test_engine_families_follow_the_engine() -> None:
     assert b"# HELP pagemill:engine_paused 1 during a pause." in metrics.render()
     stats.kv_blocks_used = 0
     assert samples(metrics)["pagemill:kv_cache_usage_perc"] == 0
+
+
+def test_a_histogram_of_the_engines_that_measure() -> None:
+    measures = Stats(kv_block_reuse_gap=Ages([2, 0, 3, 1], 4000.5))
+    engines = [Stats(), measures]
+    metrics = RequestMetrics("m", 8192, MetricsOptions(reference_names=True))
+    metrics.watch(lambda: engines)
+    found = samples(metrics)
+    for prefix in ("pagemill:", "vllm:"):
+        name = prefix + "kv_block_reuse_gap_seconds"
+        buckets = {bound: found[f"{name}_bucket{bound}"] for bound in ("0.001", "1.0", "1800.0")}
+        assert buckets == {"0.001": 2, "1.0": 2, "1800.0": 5}
+        assert found[f"{name}_bucket+Inf"] == found[f"{name}_count"] == 6
+        assert found[f"{name}_sum"] == 4000.5
+    name = "pagemill:kv_block_reuse_gap_seconds"
+    (reading,) = [each for each in readings(metrics.families()) if each.name == name]
+    assert isinstance(reading, Histogram)
+    assert reading.labels == {"model_name": "m", "engine": "1"}
+    assert (reading.count, reading.sum, reading.buckets["1.0"]) == (6, 4000.5, 2)
+    engines.pop()
+    assert not [name for name in samples(metrics) if "kv_block_reuse_gap" in name]
+
+
+def test_the_sum_of_engines_has_their_numbers_and_no_histograms() -> None:
+    total = SummedSnapshot([Stats(), Stats(num_running=4)])
+    names = {name for name, *_ in total.fields}
+    assert "kv_blocks_dropped" in names
+    assert "kv_block_reuse_gap" not in names
+    assert vars(total)["num_running"] == 7
 
 
 def test_request_families() -> None:

@@ -6,6 +6,21 @@ from collections.abc import Sequence
 from typing import ClassVar, Protocol
 
 
+class Durations(Protocol):
+    """The interface of the native DurationHistogram."""
+
+    bounds_s: ClassVar[tuple[float, ...]]
+    """Upper bounds of the buckets in seconds, each included."""
+
+    @property
+    def counts(self) -> Sequence[int]:
+        """Of each bucket, and of what exceeds all bounds; empty if nothing is measured."""
+        ...
+
+    @property
+    def sum_s(self) -> float: ...
+
+
 class EngineSnapshot(Protocol):
     """The interface of the native EngineStats: a table of all statistics, and each by name.
 
@@ -13,7 +28,8 @@ class EngineSnapshot(Protocol):
     """
 
     fields: ClassVar[Sequence[tuple[str, str, str, str]]]
-    """(name, "gauge" or "counter", Prometheus family or "", help) of each statistic."""
+    """(name, kind, Prometheus family or "", help) of each statistic; a kind is "gauge", "counter"
+    or "histogram"."""
 
     @property
     def num_running(self) -> int: ...
@@ -43,11 +59,11 @@ class EngineSnapshot(Protocol):
 
 class SummedSnapshot:
     """Several engines as one. Numbers are sums; it sleeps if all do, and its progress is that of
-    the engine that makes most."""
+    the engine that makes most. Histograms are those of the engines alone: it has none."""
 
     def __init__(self, parts: Sequence[EngineSnapshot]) -> None:
         """`parts`: one at least, of engines with the same statistics."""
-        self.fields = parts[0].fields
+        self.fields = [row for row in parts[0].fields if row[1] != "histogram"]
         for name, *_ in self.fields:
             setattr(self, name, sum(getattr(part, name) for part in parts))
         self.asleep = all(part.asleep for part in parts)

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from pagemill.render.events import NO_TOKEN, Event, Piece, Text
 from pagemill.render.output_machine import Formats
@@ -41,8 +43,8 @@ class ChoiceDelta(msgspec.Struct):
 
     `token_ids` counts every generated token, the stopping one included; `events` leave it out
     unless the request includes it. `stop_reason` is the stop string or the client's stop token that
-    ended the choice. `logprobs` are the engine's; `prompt_logprobs[i]` belongs to prompt token
-    `i + 1`.
+    ended the choice. `logprobs` are the engine's, and so are the `routed_experts` of a choice that
+    has ended; `prompt_logprobs[i]` belongs to prompt token `i + 1`.
     """
 
     index: int
@@ -57,6 +59,7 @@ class ChoiceDelta(msgspec.Struct):
     prompt_logprobs: list[Any] | None = None
     answer_logprobs: list[Any] | None = None
     """Those of `logprobs` whose tokens are text of the answer: no reasoning, calls or markers."""
+    routed_experts: npt.NDArray[np.uint16] | None = None
 
     @property
     def text(self) -> str:
@@ -76,6 +79,7 @@ class ChoiceDelta(msgspec.Struct):
             self.answer_logprobs = (self.answer_logprobs or []) + later.answer_logprobs
         self.finish_reason, self.stop_reason = later.finish_reason, later.stop_reason
         self.offsets = self.offsets + later.offsets
+        self.routed_experts = later.routed_experts
 
 
 class ChoiceAssembler:

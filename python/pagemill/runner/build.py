@@ -7,7 +7,7 @@ executor = _native.NativeExecutor(built.program_text, options)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.inputs.task import Pooled, Task
 from pagemill.layers.base import Weights
-from pagemill.layers.stack import EXPERTS, RESULT, layer_values
+from pagemill.layers.stack import EXPERTS, RESULT
 from pagemill.models.base import (
     LIMIT,
     Classifier,
@@ -43,6 +43,7 @@ from pagemill.runner.fallback.module import BuiltModule
 from pagemill.runner.linear_matrices import linear_matrices
 from pagemill.runner.prompt_embeds import check_reads_embeds, embeds_traits, identity_program
 from pagemill.runner.recorded_shapes import ShapeRecorder
+from pagemill.runner.returned_values import return_values, routed_experts
 from pagemill.runner.stages import Stage, part_of
 from pagemill.runner.tail import OTHER_TAILS, Tail, choose_tail, trace_tail
 from pagemill.weights.adapter_target import AdapterTarget
@@ -61,7 +62,8 @@ class BuildOptions:
     extension); `shard` is the rank that the program is for, of those that divide each layer, and
     `stage` the range of layers that it has; `hidden_states` are layers, counted
     from 0, whose results [tokens, hidden size] each step returns as the outputs `hidden.<layer>`;
-    `experts` are layers whose chosen experts [tokens, choices] it returns as `experts.<layer>`;
+    `experts` are layers whose chosen experts [tokens, choices] it returns as `experts.<layer>`,
+    with `routed_experts` all that choose some;
     with `adapters`, requests may have adapters of the linear layers; `implementation` is "native",
     "transformers", or "auto": native if there is native support, else by `transformers`;
     `draft_states` are what it returns for a head that drafts, as the output of that name; with
@@ -78,6 +80,7 @@ class BuildOptions:
     stage: Stage = Stage()
     hidden_states: tuple[int, ...] = ()
     experts: tuple[int, ...] = ()
+    routed_experts: bool = False
     adapters: bool = False
     implementation: str = "native"
     draft_states: DraftStates | None = None
@@ -119,6 +122,8 @@ class BuiltModel:
     """Only for a model with media, or whose prompts may be embeddings."""
     adapter_targets: tuple[AdapterTarget, ...] = ()
     """What adapters may change, of a program that has them."""
+    routed_experts: tuple[int, int] | None = None
+    """Layers whose chosen experts the program returns, and how many each chooses for a token."""
     notes: tuple[str, ...] = ()
     """Notes for the operator on how the model was read and divided."""
     module: BuiltModule | None = None
@@ -186,8 +191,9 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         draft_states=options.draft_states,
         media=_media_traits(model, source, options),
     )
-    _return_values(weights.trace, "hidden_states", RESULT, "hidden", options.hidden_states)
-    _return_values(weights.trace, "experts", EXPERTS, EXPERTS, options.experts)
+    return_values(weights.trace, "hidden_states", RESULT, "hidden", options.hidden_states)
+    routed = routed_experts(weights.trace) if options.routed_experts else {}
+    return_values(weights.trace, "experts", EXPERTS, EXPERTS, routed or options.experts)
     program = weights.trace.program
     if options.prompt_embeds:
         check_reads_embeds(program, source.architecture)
@@ -209,6 +215,10 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     # of that prompt alone.
     pooled = tail.pooled(model, source)
     generates = pooled is None
+    if routed and not generates:
+        raise ModelConfigError(
+            "a model that pools returns no experts: leave out --enable-return-routed-experts"
+        )
     return BuiltModel(
         program_text=text,
         architecture=source.architecture,
@@ -222,6 +232,7 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         eos_token_ids=source.eos_token_ids,
         encoder=encoder,
         adapter_targets=tuple(weights.adapter_targets),
+        routed_experts=(len(routed), next(iter(routed.values()))) if routed else None,
         notes=tuple(weights.notes),
         stage=options.stage,
         sends=part.sends,
@@ -552,18 +563,6 @@ def media_inputs(trace: Trace, media: MediaTraits | None) -> MediaInputs | None:
 def grid_positions(trace: Trace) -> Tensor:
     """The positions of tokens in time, row and column."""
     return trace.input("grid_positions", "i32", ("tokens", GRID_DIMS))
-
-
-def _return_values(
-    trace: Trace, option: str, kind: str, output: str, layers: Iterable[int]
-) -> None:
-    """Returns the values of a kind from these layers of `option`, as `<output>.<layer>`."""
-    values = layer_values(trace, kind)
-    for layer in dict.fromkeys(layers):
-        if layer not in values:
-            known = ", ".join(map(str, sorted(values))) or "none"
-            raise ModelConfigError(f"{option} names layer {layer}; layers that have it: {known}")
-        trace.output(f"{output}.{layer}", values[layer])
 
 
 def _limited(source: ModelSource, options: BuildOptions) -> Config:

@@ -29,6 +29,7 @@ from pagemill.server.protocol.chat import (
     ToolCallDelta,
 )
 from pagemill.server.respond import FoldedChoice, Generated
+from pagemill.server.routed_experts import RoutedExpertsFormatter
 from pagemill.server.sse import HOLE, EventTemplate, event, last_events, usage_events
 
 ROLE = "assistant"
@@ -50,6 +51,9 @@ class ChatWording:
         self._request = request
         self._generation = generation
         self._formatter = LogprobFormatter(pipeline.renderer, request.return_tokens_as_token_ids)
+        self._experts = RoutedExpertsFormatter(
+            pipeline.engine.model.routed_experts, request.routed_experts_prompt_start
+        )
         self._has_metrics = has_metrics
         self._final_usage, self._continuous_usage = usage_events(request.stream_options)
         self._chunk = ChatChunk(
@@ -121,6 +125,7 @@ class ChatWording:
             self._finish_reason(delta.index, delta.finish_reason),
             UNSET if delta.finish_reason is None else delta.stop_reason,
             delta.token_ids if self._request.return_token_ids else UNSET,
+            self._experts.text(delta.routed_experts),
         )
         if not (events or choice.finish_reason or choice.logprobs or choice.token_ids):
             return b""  # tokens that are not a complete character yet, or may be a stop string
@@ -200,6 +205,7 @@ class ChatWording:
             finish_reason=self._finish_reason(index, choice.finish_reason) or "abort",
             stop_reason=choice.stop_reason,
             token_ids=choice.token_ids if self._request.return_token_ids else UNSET,
+            routed_experts=self._experts.text(choice.routed_experts),
         )
 
     def _finish_reason(self, index: int, reason: str | None) -> str | None:

@@ -21,6 +21,7 @@ from pagemill.server.protocol.completion import (
     CompletionResponse,
 )
 from pagemill.server.respond import FoldedChoice
+from pagemill.server.routed_experts import RoutedExpertsFormatter
 from pagemill.server.sse import HOLE, EventTemplate, event, last_events, usage_events
 
 
@@ -43,6 +44,9 @@ class CompletionWording:
         self._generation = generation
         self._renderer = pipeline.renderer
         self._formatter = LogprobFormatter(pipeline.renderer, request.return_tokens_as_token_ids)
+        self._experts = RoutedExpertsFormatter(
+            pipeline.engine.model.routed_experts, request.routed_experts_prompt_start
+        )
         self._echoes = echoes
         self._final_usage, self._continuous_usage = usage_events(request.stream_options)
         self._head = CompletionResponse(
@@ -112,6 +116,7 @@ class CompletionWording:
     def _choice(self, delta: ChoiceDelta, text: str) -> CompletionChoice:
         request = self._request
         choice = CompletionChoice(delta.index, text, None, delta.finish_reason, delta.stop_reason)
+        choice.routed_experts = self._experts.text(delta.routed_experts)
         is_first = delta.index not in self._started
         if is_first:
             self._started.add(delta.index)
@@ -153,4 +158,5 @@ def _one_delta(folded: FoldedChoice) -> ChoiceDelta:
         folded.finish_reason,
         folded.stop_reason,
         folded.prompt_logprobs,
+        routed_experts=folded.routed_experts,
     )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import io
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pagemill.engine.testing.fake_model import FakeOptions
@@ -190,5 +193,62 @@ def test_a_rendering_is_truncated() -> None:
         fields = {"prompt": "abcdef", "truncate_prompt_tokens": 2}
         (request,) = await post(server, "/v1/completions/render", **fields)
         assert bytes(request["token_ids"]) == b"ef"
+
+    run(body)
+
+
+def experts_of(choice: dict[str, Any]) -> np.ndarray:
+    return np.load(io.BytesIO(base64.b64decode(choice["routed_experts"])), allow_pickle=False)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("route", [ROUTE, "/v1/completions", "/v1/chat/completions"])
+def test_experts_of_the_tokens_come_with_the_end_of_a_choice(route: str, stream: bool) -> None:
+    fields: dict[str, Any] = {"max_tokens": 4, "seed": 1, "return_routed_experts": True}
+    request: dict[str, Any] = {
+        ROUTE: {"token_ids": [*b"abc"], "sampling_params": fields},
+        "/v1/completions": {"prompt": "abc", "return_token_ids": True, **fields},
+        "/v1/chat/completions": {"messages": [USER], "return_token_ids": True, **fields},
+    }[route]
+
+    async def ended(server: FakeServer) -> tuple[list[int], np.ndarray]:
+        """The tokens of the choice, and its experts."""
+        if not stream:
+            (choice,) = (await post(server, route, **request))["choices"]
+            return choice["token_ids"], experts_of(choice)
+        lines = (await server.client.post(route, json=request | {"stream": True})).text.split(
+            "\n\n"
+        )
+        events = [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
+        choices = [choice for event in events for choice in event["choices"]]
+        assert not any("routed_experts" in choice for choice in choices[:-1])
+        token_ids = [token for choice in choices for token in choice.get("token_ids", [])]
+        return token_ids, experts_of(choices[-1])
+
+    async def body(server: FakeServer) -> None:
+        token_ids, experts = await ended(server)
+        assert experts.dtype == np.uint16
+        assert experts.shape[1:] == (2, 1), "layers and choices"
+        assert experts[-3:, :, 0].tolist() == [[t, 100 + t] for t in token_ids[:-1]]
+        fields["routed_experts_prompt_start"] = 2
+        request.update(fields if route != ROUTE else {})
+        _, rest = await ended(server)
+        assert (rest == experts[2:]).all()
+        fields["return_routed_experts"] = False
+        request.update(fields if route != ROUTE else {})
+        if not stream:
+            (choice,) = (await post(server, route, **request))["choices"]
+            assert "routed_experts" not in choice
+
+    run(body)
+
+
+def test_experts_do_not_go_with_stop_strings_and_beams() -> None:
+    async def body(server: FakeServer) -> None:
+        fields: dict[str, Any] = {"prompt": "abc", "return_routed_experts": True}
+        refused = await post(server, "/v1/completions", 400, **fields, stop=["x"])
+        assert "`stop_token_ids`" in refused["error"]["message"]
+        refused = await post(server, "/v1/completions", 400, **fields, use_beam_search=True, n=2)
+        assert refused["error"]["param"] == "return_routed_experts"
 
     run(body)

@@ -20,6 +20,7 @@ from pagemill.server.protocol.generate import (
     WeightSpan,
 )
 from pagemill.server.respond import FoldedChoice
+from pagemill.server.routed_experts import RoutedExpertsFormatter
 from pagemill.server.sse import event, last_events, usage_events
 
 
@@ -39,6 +40,10 @@ class GenerateWording:
         self._generation = generation
         self._has_text = request.output_mode == "text"
         self._formatter = LogprobFormatter(pipeline.renderer, not self._has_text)
+        self._experts = RoutedExpertsFormatter(
+            pipeline.engine.model.routed_experts,
+            request.sampling_params.routed_experts_prompt_start,
+        )
         self._final_usage, self._continuous_usage = usage_events(request.stream_options)
         self._head = GenerateResponse(
             request.request_id, pipeline.model.name, request.output_mode, []
@@ -57,6 +62,7 @@ class GenerateWording:
                 each.finish_reason,
                 each.stop_reason,
                 self._weight_spans(each.index, len(each.token_ids)),
+                self._experts.text(each.routed_experts),
             )
             for each in choices
         ]
@@ -91,6 +97,7 @@ class GenerateWording:
         if delta.finish_reason is not None:
             num_tokens = self._num_tokens[delta.index]
             choice.weight_versions = self._weight_spans(delta.index, num_tokens)
+            choice.routed_experts = self._experts.text(delta.routed_experts)
         self._head.choices = [choice]
         if self._continuous_usage:
             self._head.usage = self._generation.usage

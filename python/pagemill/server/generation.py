@@ -199,6 +199,7 @@ class Generation:
             self.weight_versions[output.index] = output.weight_versions
         delta = choice.assembler.push(output)
         delta.prompt_logprobs = output.prompt_logprobs
+        delta.routed_experts = output.routed_experts
         self._completion_tokens += len(delta.token_ids)
         if choice.num_tokens == 0:
             self._adapter.started()

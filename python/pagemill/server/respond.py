@@ -16,6 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from pagemill.render.assembly import ChoiceDelta
 from pagemill.render.events import Message
@@ -42,6 +43,7 @@ class FoldedChoice:
         self.prompt_logprobs: list[Any] | None = None
         self.finish_reason = "abort"
         self.stop_reason: str | int | None = None
+        self.routed_experts: npt.NDArray[np.uint16] | None = None
 
     def add(self, delta: ChoiceDelta) -> None:
         """Appends the next delta."""
@@ -54,6 +56,7 @@ class FoldedChoice:
             self.prompt_logprobs = delta.prompt_logprobs
         if delta.finish_reason is not None:
             self.finish_reason, self.stop_reason = delta.finish_reason, delta.stop_reason
+            self.routed_experts = delta.routed_experts
 
 
 class Generated(Protocol):

@@ -28,10 +28,10 @@
 namespace pagemill::gpu {
 
 struct AlignedProduct {
-  // Of at most n rows, with a bias.
+  // Of at most n rows, with a bias. Rows of x have two dimensions, as attention leaves them.
   AlignedProduct(int64_t n, const TensorView& weights, DType y_type)
       : w(weights),
-        x(DType::kBF16, {n, w.shape[1]}),
+        x(DType::kBF16, {n, 2, w.shape[1] / 2}),
         bias(DType::kF32, {w.shape[0]}),
         y(y_type, {n, w.shape[0]}) {
     ops::conformance::Random random(static_cast<uint64_t>(w.shape[0] + w.shape[1]));

@@ -40,7 +40,7 @@ class ProductsOfRows {
   // `heights` are rows of the parts of `weights`, whose blocks of scales are of one part each.
   ProductsOfRows(const TensorView& weights, std::span<const int64_t> heights, int64_t rows,
                  DType y_type, bool has_bias)
-      : x_(DType::kBF16, {rows, weights.shape[1]}), weights_(weights) {
+      : x_(DType::kBF16, {rows, 2, weights.shape[1] / 2}), weights_(weights) {
     ops::conformance::Random random(7);
     x_.FillUniform(random, -2, 2);
     inputs_.push_back(x_.view());

@@ -31,7 +31,8 @@ cudaError_t RunHopperAttention(const HopperCall& call, cudaStream_t stream) {
   using Element = cutlass::bfloat16_t;
   using Traits = flashinfer::AttentionKernelTraits<
       /*USE_TMA_LOAD_KV=*/false, kHeadDim, kHeadDim, HopperTileRows(kHeadDim),
-      HopperTileKeys(kHeadDim), /*NUM_STAGES=*/2, Element, Element, Element, int32_t, flashinfer::StandardAttention>;
+      HopperTileKeys(kHeadDim), /*NUM_STAGES=*/2, Element, Element, Element, int32_t,
+      flashinfer::StandardAttention>;
   using Mainloop = flashinfer::SparseCollectiveMainloop<HopperScores, Traits, /*CAUSAL=*/true>;
   using Epilogue = flashinfer::CollectiveEpilogue<Traits>;
   using Scheduler = flashinfer::BatchPrefillPersistentTileScheduler<int32_t>;

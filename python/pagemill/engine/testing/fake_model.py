@@ -76,6 +76,9 @@ def step(options: FakeOptions, request_id: int, state: FakeState) -> FakeOutput:
         output.finish_reason = "length"
     if output.finish_reason is not None:
         output.weight_versions = list(options.weight_versions)
+        if state.request.return_routed_experts:
+            tokens = [*state.prompt, *state.output][:-1]
+            output.routed_experts = [layer + token for token in tokens for layer in (0, 100)]
     sends_kv = state.request.kv_transfer_params.get("do_remote_decode") == "true"
     if output.finish_reason is not None and sends_kv:
         output.kv_transfer_params = {"do_remote_prefill": "true", "remote_engine_id": "fake"}

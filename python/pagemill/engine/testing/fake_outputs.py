@@ -46,6 +46,7 @@ class FakeOutput:
     prefill_s: float = 0.0
     decode_s: float = 0.0
     weight_versions: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    routed_experts: list[int] = field(default_factory=list[int])
 
 
 @dataclass(slots=True)

@@ -81,6 +81,7 @@ class FakeRequest(types.SimpleNamespace):
     starts_held: bool = False
     streaming_input: bool = False
     deadline_us: int | None = None
+    return_routed_experts: bool = False
     kv_transfer_params: Mapping[str, str] = types.MappingProxyType({})
 
 

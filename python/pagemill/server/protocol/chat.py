@@ -211,6 +211,7 @@ class ChatChoice(msgspec.Struct):
     finish_reason: str
     stop_reason: str | int | None
     token_ids: list[int] | UnsetType = UNSET
+    routed_experts: str | UnsetType = UNSET
 
 
 class ChatResponse(msgspec.Struct):
@@ -263,6 +264,7 @@ class ChatChunkChoice(msgspec.Struct):
     finish_reason: str | None = None
     stop_reason: str | int | None | UnsetType = UNSET
     token_ids: list[int] | UnsetType = UNSET
+    routed_experts: str | UnsetType = UNSET
 
 
 class ChatChunk(msgspec.Struct):

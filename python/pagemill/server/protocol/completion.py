@@ -109,6 +109,7 @@ class CompletionChoice(msgspec.Struct):
     token_ids: list[int] | UnsetType = UNSET
     prompt_token_ids: list[int] | UnsetType = UNSET
     prompt_logprobs: PromptLogprobs | None | UnsetType = UNSET
+    routed_experts: str | UnsetType = UNSET
 
 
 class CompletionResponse(msgspec.Struct):

@@ -99,6 +99,7 @@ class GenerateChoice(msgspec.Struct):
     finish_reason: str | None = None
     stop_reason: str | int | None = None
     weight_versions: list[WeightSpan] | UnsetType = UNSET
+    routed_experts: str | UnsetType = UNSET
 
 
 class GenerateResponse(msgspec.Struct):

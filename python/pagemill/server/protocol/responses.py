@@ -74,6 +74,7 @@ RULES = FieldRules(
         "moderation": Unsupported(nothing, "this server has no moderation."),
         "n": Unsupported(only(1), "send the request as often."),
         "prompt_logprobs": Unsupported(nothing, _CHAT),
+        "return_routed_experts": Unsupported(only(False), _CHAT),
         "return_token_ids": Unsupported(only(False), _CHAT),
         "return_tokens_as_token_ids": Unsupported(only(False), _CHAT),
         "response_format": Unsupported(nothing, "send `text.format`."),

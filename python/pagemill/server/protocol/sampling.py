@@ -54,6 +54,8 @@ class OutputFields(SamplingFields, kw_only=True, frozen=True):
     bad_words: Annotated[list[BadWord], Meta(max_length=MAX_BAD_WORDS)] = []
     thinking_token_budget: Annotated[int, Meta(ge=-1, le=INT32_MAX)] | None = None
     repetition_detection: RepetitionDetectionParams | None = None
+    return_routed_experts: bool = False
+    routed_experts_prompt_start: Count = 0
 
 
 class GenerationRequest(OutputFields, kw_only=True, frozen=True):
@@ -146,6 +148,7 @@ def to_sampling(
         logprobs=logprobs,
         prompt_logprobs=prompt_logprobs,
         repetition_detection=fields.repetition_detection,
+        return_routed_experts=fields.return_routed_experts,
     )
 
 

@@ -74,6 +74,7 @@ async def make_pipeline(
         max_model_len=max_model_len,
         vocab_size=256,
         max_unfinished=max_unfinished,
+        routed_experts=(2, 1),
     )
     renderer = renderer or FakeRenderer()
     bindings, tokenizer = fake_bindings(engine), renderer.tokenizer
