@@ -3,6 +3,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "cc/device/capabilities.h"
@@ -19,6 +20,9 @@
 
 namespace pagemill::capi {
 namespace {
+
+// The input of programs whose prompts may have media.
+constexpr std::string_view kEmbeddings = "embeddings";
 
 // Token ids that the program's embedding has; 0 if it has none.
 int32_t EmbeddedTokens(const program::Program& program) {
@@ -65,7 +69,7 @@ StatusOr<engine::RunnerLimits> LimitsOf(const program::Program& program, const H
       .num_blocks = o.num_blocks,
       .block_size = o.block_size,
       .kv_groups = program::KvGroupsOf(program, layout)};
-  // Media need an encoder, so what sees each other is the tokens of a prompt.
+  // There are no media (MakeRunner), so what sees each other is the tokens of a prompt.
   const bool causal = !program.Find("item_ends").has_value();
   limits.chunked_prefill = generates && causal;
   limits.prefix_caching = generates && causal;
@@ -96,6 +100,11 @@ StatusOr<std::unique_ptr<engine::Runner>> MakeRunner(HostOptions* options) {
   PAGEMILL_ASSIGN_OR_RETURN(const std::string text,
                             program::ReadProgramFile(options->program_path));
   PAGEMILL_ASSIGN_OR_RETURN(program::Program program, program::Program::Parse(text));
+  if (program.Find(kEmbeddings).has_value()) {
+    return InvalidArgument(
+        "the program takes embeddings in place of tokens, which an encoder computes, and a program "
+        "file has none: export it with --language-model-only, without --enable-prompt-embeds");
+  }
   o.max_draft_tokens = options->num_ngram_drafts;
   o.state_checkpoints = options->engine.enable_prefix_caching;
   PAGEMILL_ASSIGN_OR_RETURN(const engine::RunnerLimits limits, LimitsOf(program, *options, o));

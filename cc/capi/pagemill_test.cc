@@ -110,6 +110,13 @@ TEST_F(CapiTest, RefusalsHaveACodeAndASentence) {
   bad.program_path = "/does/not/exist";
   EXPECT_EQ(pagemill_engine_create(&bad, &engine_), PAGEMILL_NOT_FOUND);
   EXPECT_NE(std::string(pagemill_last_error()).find("/does/not/exist"), std::string::npos);
+  std::string with_media = model_.ProgramText();
+  with_media.insert(with_media.find("input token_ids"), "input embeddings f32 media_rows,32\n");
+  const std::string media_path = testing::TempDir() + "/media.program";
+  std::ofstream(media_path) << with_media;
+  bad.program_path = media_path.c_str();
+  EXPECT_EQ(pagemill_engine_create(&bad, &engine_), PAGEMILL_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(pagemill_last_error()).find("--language-model-only"), std::string::npos);
   bad = options_;
   bad.kv_cache_dtype = "q3";
   EXPECT_EQ(pagemill_engine_create(&bad, &engine_), PAGEMILL_INVALID_ARGUMENT);

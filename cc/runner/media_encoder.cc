@@ -28,6 +28,17 @@ TensorView Store(std::span<const float> values, int64_t columns, DType dtype,
   return view;
 }
 
+// Of `items`, which are in the order of their tokens, those that have some from `begin` to `end`.
+std::span<const step::MediaItem> ItemsWithin(std::span<const step::MediaItem> items, int32_t begin,
+                                             int32_t end) {
+  const auto first = std::partition_point(
+      items.begin(), items.end(),
+      [begin](const step::MediaItem& i) { return i.first_token + i.num_tokens <= begin; });
+  const auto last = std::partition_point(
+      first, items.end(), [end](const step::MediaItem& i) { return i.first_token < end; });
+  return {first, last};
+}
+
 }  // namespace
 
 Status MediaEncoderOptions::Validate() const {
@@ -256,10 +267,9 @@ Status MediaEncoder::GatherEntry(const step::ScheduledRequest& entry, const step
                                  int32_t first_token) {
   const int32_t begin = entry.num_computed_tokens;
   const int32_t end = begin + static_cast<int32_t>(entry.token_ids.size());
-  for (const step::MediaItem& item : request.media) {
+  for (const step::MediaItem& item : ItemsWithin(request.media, begin, end)) {
     const int32_t first = std::max(begin, item.first_token);
     const int32_t last = std::min(end, item.first_token + item.num_tokens);
-    if (first >= last) continue;
     const auto found = kept_.find(item.content_id);
     if (found == kept_.end()) {
       return Internal("step plan: media item '" + item.content_id +
@@ -301,9 +311,9 @@ Status MediaEncoder::ListItemEnds(const step::StepPlan& plan, const BatchState& 
     const int32_t begin = entry.num_computed_tokens, end = begin + entry.num_tokens();
     const size_t first_token = item_ends_.size();
     item_ends_.resize(first_token + static_cast<size_t>(end - begin), 0);
-    for (const step::MediaItem& item : batch.request(entry.index)->media) {
+    for (const step::MediaItem& item :
+         ItemsWithin(batch.request(entry.index)->media, begin, end)) {
       const int32_t item_end = item.first_token + item.num_tokens;
-      if (item_end <= begin || item.first_token >= end) continue;
       if (item_end > end) {
         return Internal("step plan: media item '" + item.content_id + "' is divided at token " +
                         std::to_string(end) + ", but its tokens see each other");

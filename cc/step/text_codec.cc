@@ -221,6 +221,10 @@ void AppendAnswer(const RequestResult& answer, std::string* out) {
   fields.List("logprobs", answer.logprobs, AppendLogprobs);
   fields.List("prompt_logprobs", answer.prompt_logprobs, AppendLogprobs);
   fields.List("pooled", answer.pooled, [](float v, std::string* text) { AppendNumber(v, text); });
+  if (!answer.routed_experts.empty()) {
+    fields.List("experts", answer.routed_experts,
+                [](uint16_t v, std::string* text) { AppendNumber(v, text); });
+  }
   fields.Number("failure", static_cast<int32_t>(answer.failure.code()));
   fields.Bytes("message", answer.failure.message());
   *out += '\n';
@@ -243,6 +247,10 @@ bool ParseAnswer(std::string_view line, RequestResult* answer) {
   fields.List("logprobs", &answer->logprobs, ParseLogprobs);
   fields.List("prompt_logprobs", &answer->prompt_logprobs, ParseLogprobs);
   fields.Numbers("pooled", &answer->pooled);
+  if (fields.IsNext("experts")) {
+    fields.Numbers("experts", &answer->routed_experts);
+    fields.Check(!answer->routed_experts.empty());
+  }
   fields.Number("failure", &code);
   fields.Bytes("message", &message);
   answer->index = RequestIndex(slot);

@@ -53,6 +53,7 @@ StepResult ExampleResult() {
   RequestResult& second = result.results.emplace_back();
   second.index = RequestIndex(0);
   second.pooled = {1.0f, -0.0f, std::numeric_limits<float>::denorm_min()};
+  second.routed_experts = {0, 65'535, 7};
   RequestResult& third = result.results.emplace_back();
   third.failure = Internal("out of paper, \"again\"");
   return result;
@@ -101,6 +102,7 @@ TEST(TextCodec, ResultSurvives) {
   EXPECT_TRUE(std::isinf(again->results[0].prompt_logprobs[0].logprob));
   EXPECT_EQ(again->results[1].pooled, result.results[1].pooled);
   EXPECT_TRUE(std::signbit(again->results[1].pooled[1]));
+  EXPECT_EQ(again->results[1].routed_experts, result.results[1].routed_experts);
   EXPECT_EQ(again->results[2].failure, result.results[2].failure);
 }
 

@@ -58,7 +58,7 @@ SPILLED = {
     "DrawToken": 128,  # blocks of 1,024 threads
     "int8_tensor_cores": 88,
     "ManyRows": 68,
-    "MultiplyDecoded": 40,
+    "MultiplyDecoded": 108,
     "SumAddRmsNorm": 16,  # blocks of 1,024 threads
     "PackedWeightsILNS_15QuantizedLayoutE1": 124,  # AWQ: where four rows of weights lie
 }

@@ -16,7 +16,7 @@ from tests.parity.tiny_models import tiny_llama
 PLUGIN = os.environ.get("PAGEMILL_TEST_EMULATED_GPU", "")
 pytestmark = pytest.mark.skipif(not PLUGIN, reason="PAGEMILL_TEST_EMULATED_GPU names no plugin")
 
-# Of one row, of tiles of up to 16 and of up to 64 rows, and of more than that.
+# For products of one row, of tiles of up to 16 and of up to 64, and of more.
 PROMPTS = [[9], list(range(3, 14)), list(range(20, 60)), list(range(5, 90))]
 TOKENS = 3
 

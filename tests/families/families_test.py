@@ -270,6 +270,7 @@ def test_families_without_a_row_are_named() -> None:
         "LlavaNextForConditionalGeneration",
         "LlavaOnevisionForConditionalGeneration",
         "PaddleOCRVLForConditionalGeneration",
+        "PaliGemmaForConditionalGeneration",
         "Qwen2AudioForConditionalGeneration",
         "Qwen2VLForConditionalGeneration",
         "Qwen2_5OmniForConditionalGeneration",

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pagemill.engine.media import MediaFrontEnd, place_media
 from pagemill.engine.outputs import EngineError
+from pagemill.inputs.prepared_media import PreparedMedia
+from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.models.base import ModelConfigError
 from pagemill.models.ernie4_5_vl import Ernie45VlModel
 from pagemill.runner.build import BuildOptions, build
@@ -197,18 +200,41 @@ def test_published_towers_have_other_names(ernie: MediaTestModel, tmp_path: Path
     assert built.encoder is not None and " vision_model.ln" in built.encoder.program_text
 
 
+def test_the_encoder_reads_two_rows_of_the_embedding(ernie: MediaTestModel) -> None:
+    encoder = build(ModelSource.open(ernie.path), BuildOptions()).encoder
+    assert encoder is not None
+    rows = [line for line in encoder.program_text.splitlines() if "weight model.embed" in line]
+    assert len(rows) == 2 and all(" 1,64 " in row for row in rows)
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
         ({"text_config": _TEXT | {"moe_intermediate_size": 40}}, "two widths"),
         ({"text_config": _TEXT | {"use_bias": True}}, "use_bias"),
         ({"vision_config": _VISION | {"rms_norm_eps": 1e-5}}, "must be 1e-06"),
+        ({"image_end_token_id": _IMAGE}, "must be three tokens, they are 3, 5 and 3"),
+        ({"image_start_token_id": _END}, "must be three tokens, they are 3, 6 and 6"),
     ],
 )
 def test_refused_configurations(changes: dict[str, Any], why: str) -> None:
     text_config = {"model_type": "ernie4_5_vl_moe_text"} | changes.get("text_config", _TEXT)
     with pytest.raises(ModelConfigError, match=why):
         Ernie45VlModel.from_config(CONFIG | changes | {"text_config": text_config})
+
+
+def test_ends_are_items_beside_an_image(ernie: MediaTestModel) -> None:
+    placed = _placed(ernie, [_START, *IMAGE, _END, 20, _START, 21], 1)
+    assert [item.first_token for item in placed.media] == [1, 2, 11]
+    with pytest.raises(EngineError, match="4098 media items; at most 4096") as refused:
+        _placed(ernie, IMAGE * 1366, 1366)
+    assert (refused.value.code, refused.value.param) == ("INVALID_ARGUMENT", "images")
+
+
+def _placed(ernie: MediaTestModel, ids: Sequence[int], images: int) -> RenderedPrompt:
+    front_end = MediaFrontEnd.of(ModelSource.open(ernie.path))
+    media = [PreparedMedia("image", *SQUARE)] * images
+    return place_media(RenderedPrompt.of(ids), media, front_end, lambda _: [])
 
 
 def test_images_that_do_not_fit_are_refused(ernie: MediaTestModel) -> None:

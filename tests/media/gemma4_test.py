@@ -10,11 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pagemill.config import EngineConfig
+from pagemill.config import build as build_config
+from pagemill.engine.encoder import EncoderSizes
+from pagemill.engine.executor_sizes import ExecutorSizes
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.models.base import ModelConfigError
 from pagemill.runner.build import BuildOptions, build
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
+from pagemill.weights.errors import MissingTensorError
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 from transformers import Gemma4Config, Gemma4ForConditionalGeneration, PreTrainedModel
@@ -50,7 +55,8 @@ _KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"hidden_size_per_layer_input": 0, "use_bidirectional_attention": "vision"},
         {"standardize": True, "num_key_value_heads": 1},
     ),
-    "both": (_SMALL | {"use_bidirectional_attention": "vision"}, {}),
+    # Bounds are infinite, as those of a model that has not been trained.
+    "both": (_SMALL | {"use_bidirectional_attention": "vision"}, {"use_clipped_linears": True}),
 }
 
 
@@ -80,14 +86,13 @@ def gemma4(kind: str) -> PreTrainedModel:
     model = Gemma4ForConditionalGeneration(config)
     tower = model.model.vision_tower
     torch.nn.init.normal_(tower.patch_embedder.position_embedding_table)
-    for name, bound in tower.named_buffers():
-        kind = name.rpartition(".")[2]
-        if kind.startswith("std_"):
-            torch.nn.init.normal_(bound)
-        if kind.endswith("_min"):
-            bound.fill_(-0.75)
-        if kind.endswith("_max"):
-            bound.fill_(0.5)
+    for name, buffer in tower.named_buffers():
+        if name.rpartition(".")[2].startswith("std_"):
+            torch.nn.init.normal_(buffer)
+        if kind == "small" and name.endswith("_min"):
+            buffer.fill_(-0.75)
+        if kind == "small" and name.endswith("_max") and "q_proj" not in name:
+            buffer.fill_(0.5)
     return model
 
 
@@ -231,6 +236,17 @@ def test_images_that_do_not_fit_are_refused(model: Gemma4TestModel) -> None:
         refuse("at most 96 patches in a row", image(1, 3, 99))
 
 
+@pytest.mark.parametrize("step", [256, 8192])
+def test_the_encoder_is_planned_for_the_largest_image(model: Gemma4TestModel, step: int) -> None:
+    built = build(ModelSource.open(model.path), BuildOptions())
+    config = build_config(EngineConfig, {"max_num_batched_tokens": step, "max_num_seqs": 4})
+    sizes = EncoderSizes.of(built, ExecutorSizes.of(built, config, "f32", None), config)
+    assert sizes is not None and sizes.encoder_tokens == 1120 * SIDE**2
+    # Tokens that see each other are of one step.
+    sees = built.encoder is not None and built.encoder.traits.item_ends
+    assert sizes.max_item_tokens == (min(step, 1120) if sees else 1120)
+
+
 def test_bounds_are_checked(tmp_path: Path) -> None:
     torch.manual_seed(0)
     save(gemma4("small"), tmp_path)
@@ -242,8 +258,35 @@ def test_bounds_are_checked(tmp_path: Path) -> None:
         build(ModelSource.open(tmp_path), BuildOptions())
 
 
+def test_random_weights(model: Gemma4TestModel, tmp_path: Path) -> None:
+    """Of a checkpoint of which only the configuration is there: bounds bound nothing."""
+    for name in ("config.json", "tokenizer.json"):
+        (tmp_path / name).write_bytes((model.path / name).read_bytes())
+    random = MediaTestModel(tmp_path, model.reference)
+    with random.llm(load_format="dummy") as llm:
+        (output,) = random.generate(llm, [IMAGE + text(1, 3)], [[ONE]])
+    assert len(output.prompt_token_ids) == 9
+    with random.llm(load_format="dummy", language_model_only=True) as llm:
+        random.generate(llm, [text(1, 3)], [[]])
+
+
 def test_text_alone(model: Gemma4TestModel) -> None:
     model.check_language_model_only("vision_tower", ONE)
+
+
+def test_a_checkpoint_without_the_tower(model: Gemma4TestModel, tmp_path: Path) -> None:
+    """Its configuration has one, whose bounds are not read."""
+    (tmp_path / "config.json").write_bytes((model.path / "config.json").read_bytes())
+    tensors = load_file(model.path / "model.safetensors")
+    kept = {name: tensor for name, tensor in tensors.items() if "vision" not in name}
+    save_file(kept, tmp_path / "model.safetensors")
+    source = ModelSource.open(tmp_path)
+    with pytest.raises(MissingTensorError, match="input_proj.*; --language-model-only serves text"):
+        build(source, BuildOptions())
+    text = build(source, BuildOptions(language_only=True))
+    assert text.encoder is None
+    whole = build(ModelSource.open(model.path), BuildOptions(language_only=True))
+    assert text.program_text.count("\nop ") == whole.program_text.count("\nop ")
 
 
 def test_ranks_and_stages_of_text(model: Gemma4TestModel) -> None:

@@ -183,9 +183,9 @@ def test_an_engine_returns_the_experts_of_a_request(
         assert llm.generate(prompt, max_tokens=2)[0].choices[0].routed_experts is None
         with pytest.raises(EngineError, match="stop_token_ids"):
             llm.generate(prompt, return_routed_experts=True, stop=("x",))
-    with LLM(str(tmp_path), skip_tokenizer_init=True, **options) as llm:
-        with pytest.raises(EngineError, match="--enable-return-routed-experts"):
-            llm.generate(prompt, greedy)
+    llm = LLM(str(tmp_path), skip_tokenizer_init=True, **options)
+    with llm, pytest.raises(EngineError, match="--enable-return-routed-experts"):
+        llm.generate(prompt, greedy)
 
 
 def test_experts_that_cannot_be_returned_are_refused(tmp_path: Path) -> None:

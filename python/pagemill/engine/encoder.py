@@ -54,13 +54,13 @@ class EncoderSizes:
         if built.encoder is None:
             return None
         traits = built.encoder.traits
-        most = max(sizes.max_num_tokens // traits.tokens, -(-traits.most_tokens // traits.tokens))
-        items = max(1, most)
+        largest = -(-traits.most_tokens // traits.tokens)
+        items = max(1, sizes.max_num_tokens // traits.tokens, largest)
         step_tokens = items * traits.tokens
         item_tokens = traits.rows + traits.class_tokens
-        # An item of any size may be as large as a step, but its tiles need not be encoded together.
-        whole = traits.any_size and not traits.tiles
-        together = items if whole else min(items, max(1, _STEP_TOKENS // item_tokens))
+        # An item of any size is encoded whole, but its tiles need not be encoded together.
+        whole = (largest or items) if traits.any_size and not traits.tiles else 1
+        together = min(items, max(whole, _STEP_TOKENS // item_tokens))
         tokens = together * item_tokens
         return cls(built.encoder, min(together, _STEP_ITEMS), tokens, step_tokens, sizes, config)
 
@@ -70,7 +70,8 @@ class EncoderSizes:
         traits = self.encoder.traits
         if not traits.any_size:
             return traits.tokens
-        return traits.most_tokens or self.step_tokens
+        most = traits.most_tokens or self.step_tokens
+        return min(most, self._sizes.max_num_tokens) if traits.item_ends else most
 
     def executor_options(self) -> _native.ExecutorOptions:
         """Those of a program without KV cache and logits."""

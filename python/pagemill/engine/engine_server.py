@@ -30,6 +30,7 @@ from pagemill.engine.messages import (
     Abort,
     Call,
     ClientMessage,
+    Durations,
     EngineMessage,
     EngineRequest,
     Error,
@@ -68,7 +69,6 @@ class EngineServer:
     def __init__(self, bindings: NativeBindings, model: ModelFacts, output_schema: str) -> None:
         self.bindings = bindings
         fields = tuple(row for row in bindings.engine.stats().fields)
-        self._stat_names = [row[0] for row in fields]
         self.hello = Hello(PROTOCOL, output_schema, model, fields)
         self._connections: set[_Connection] = set()
         self._server: asyncio.Server | None = None
@@ -104,7 +104,8 @@ class EngineServer:
     def stats(self) -> Stats:
         """The engine's statistics as a message."""
         snapshot = self.bindings.engine.stats()
-        return Stats([float(getattr(snapshot, name)) for name in self._stat_names])
+        fields = self.hello.stat_fields
+        return Stats([_statistic(kind, getattr(snapshot, name)) for name, kind, *_ in fields])
 
     def add(self, connection: _Connection) -> None:
         """A client has connected."""
@@ -306,6 +307,12 @@ class _Connection(asyncio.Protocol):
         assert self._transport is not None
         if not self._transport.is_closing():
             self._transport.write(frame(self._encoder.encode(message)))
+
+
+def _statistic(kind: str, value: Any) -> float | Durations:
+    if kind == "histogram":
+        return Durations(value.bounds_s, value.counts, value.sum_s)
+    return float(value)
 
 
 def _is_this_user(peer: Any) -> bool:

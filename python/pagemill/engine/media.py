@@ -92,7 +92,8 @@ def place_media(
 
     Raises:
         EngineError: INVALID_ARGUMENT if the model takes no media of a kind, there are more or fewer
-            than placeholders, or one has the wrong size; or the tokenizer lacks the ends of rows.
+            than placeholders, one has the wrong size, or they become too many items; or the
+            tokenizer lacks the ends of rows.
     """
     placeholders = dict[MediaKind, int]() if front_end is None else front_end.traits.placeholders
     by_kind: dict[MediaKind, list[PreparedMedia]] = {kind: [] for kind in placeholders}
@@ -115,8 +116,8 @@ def place_media(
     if by_kind.get("video"):
         token_ids = _without_video_ends(token_ids, front_end.traits, encode)
     encoded = _encoded_tokens(front_end.traits)
-    for token in token_ids:
-        if token in encoded:
+    for index, token in enumerate(token_ids):
+        if token in encoded and not rest.keys().isdisjoint(_beside(token_ids, index)):
             items.append(MediaItem(_content_id(encoded[token]), len(expanded), encoded[token]))
         if token not in rest:
             append_joined(expanded, [token], joined if behind_text else NONE_JOINED)
@@ -130,7 +131,10 @@ def place_media(
             features, placeholder = part
             items.append(MediaItem(_content_id(features), len(expanded), features))
             expanded += _tokens(features, placeholder, ends)
-    return RenderedPrompt(np.array(expanded, np.int32), tuple(items))
+    try:
+        return RenderedPrompt(np.array(expanded, np.int32), tuple(items))
+    except ValueError as error:  # too many items
+        raise _refusal(media[0].kind, str(error)) from error
 
 
 def media_param(kind: MediaKind) -> str:
@@ -196,6 +200,11 @@ def _encoded_tokens(traits: MediaTraits) -> dict[int, MediaFeatures]:
         positions = GridPositions(places, places[:1], 1) if traits.grid else None
         items[token] = MediaFeatures(rows, 1, positions)
     return items
+
+
+def _beside(token_ids: Sequence[int], index: int) -> Sequence[int]:
+    """The tokens directly in front of a token and behind it."""
+    return [*token_ids[max(0, index - 1) : index], *token_ids[index + 1 : index + 2]]
 
 
 def _row_ends(

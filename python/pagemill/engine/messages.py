@@ -129,7 +129,7 @@ class Hello(msgspec.Struct, array_like=True, tag=True, frozen=True):
     output_schema: str
     model: ModelFacts
     stat_fields: tuple[tuple[str, str, str, str], ...]
-    """Name, "value", "gauge" or "counter", Prometheus family, help; of each value in Stats."""
+    """Name, "gauge", "counter" or "histogram", Prometheus family, help; of each value in Stats."""
 
 
 class Submit(msgspec.Struct, array_like=True, tag=True, frozen=True):
@@ -188,10 +188,18 @@ class Room(msgspec.Struct, array_like=True, tag=True, frozen=True):
     error: Error | None = None
 
 
+class Durations(msgspec.Struct, array_like=True, frozen=True):
+    """A histogram; see `observe.snapshot.Durations`."""
+
+    bounds_s: tuple[float, ...]
+    counts: list[int]
+    sum_s: float
+
+
 class Stats(msgspec.Struct, array_like=True, tag=True, frozen=True):
     """The engine's statistics, in the order of `Hello.stat_fields`; twice a second."""
 
-    values: list[float]
+    values: list[float | Durations]
 
 
 ClientMessage = Submit | Extend | Release | Abort | Call

@@ -59,10 +59,10 @@ class ImageModel:
         return {"logits": logits}
 
 
-def make_bindings() -> NativeBindings:
+def make_bindings(**options: Any) -> NativeBindings:
     limits = _native.RunnerLimits(vocab_size=VOCAB, num_blocks=64)
     runner = _native.ModelRunner(_native.PythonExecutor(constant_model), limits)
-    engine = _native.Engine(runner, _native.EngineOptions())
+    engine = _native.Engine(runner, _native.EngineOptions(**options))
     return NativeBindings(engine, _native)
 
 
@@ -92,6 +92,28 @@ def image(value: float, *, rows: int = 2) -> MediaItem:
 
 
 Connect = Callable[[NativeBindings], contextlib.AbstractAsyncContextManager[EngineClient]]
+
+
+@pytest.mark.parametrize("connect", [local, across])
+def test_histograms_are_among_the_statistics(connect: Connect) -> None:
+    async def main() -> None:
+        bindings = make_bindings(kv_block_age_sample=1.0)
+        sampling = _native.SamplingParams(temperature=0.0, max_tokens=1)
+        for number in range(2):
+            bindings.engine.submit(number, [1] * 33, sampling)  # pyright: ignore
+            bindings.engine.wait_idle(5)  # pyright: ignore
+        async with connect(bindings) as client:
+            received = Listener()
+            await client.start(received.on_outputs, received.on_lost)
+            (stats,) = client.engines()
+            gaps: Any = getattr(stats, "kv_block_reuse_gap")  # noqa: B009 -- not in the protocol
+            assert sum(gaps.counts) == 2
+            assert len(gaps.bounds_s) + 1 == len(gaps.counts)
+            assert gaps.sum_s > 0
+            await client.close()
+        bindings.engine.shutdown()
+
+    run_loop(main())
 
 
 @pytest.mark.parametrize("connect", [local, across])

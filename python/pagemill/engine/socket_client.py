@@ -23,6 +23,7 @@ from pagemill.engine.messages import (
     Abort,
     Call,
     ClientMessage,
+    Durations,
     EngineMessage,
     EngineRequest,
     Extend,
@@ -201,7 +202,9 @@ class _Values:
 
     progress_age_s: float = 0.0
 
-    def __init__(self, fields: Sequence[tuple[str, str, str, str]], values: list[float]) -> None:
+    def __init__(
+        self, fields: Sequence[tuple[str, str, str, str]], values: list[float | Durations]
+    ) -> None:
         self.fields = fields
         for row, value in zip(fields, values, strict=True):
             setattr(self, row[0], value)

@@ -228,8 +228,9 @@ class Weights(Protocol):
         shape[1]]."""
         ...
 
-    def number(self, name: str) -> float:
-        """The only element of a tensor, as a number of the program."""
+    def number(self, name: str, *, finite: bool = True) -> float:
+        """The only element of a tensor, as a number of the program; infinite only if it need not be
+        `finite`."""
         ...
 
     def kv_scales(self, module: str) -> tuple[float, float]:

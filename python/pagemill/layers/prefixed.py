@@ -199,8 +199,8 @@ class PrefixedWeights:
     ) -> Tensor:
         return self._whole.combined_rows(self._named(name), shape, sums)
 
-    def number(self, name: str) -> float:
-        return self._whole.number(self._named(name))
+    def number(self, name: str, *, finite: bool = True) -> float:
+        return self._whole.number(self._named(name), finite=finite)
 
     def kv_scales(self, module: str) -> tuple[float, float]:
         return self._whole.kv_scales(self._named(module))

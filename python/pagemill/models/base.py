@@ -81,16 +81,17 @@ class MediaTraits:
     prompt has behind each row of an item's tokens but the last, and behind the last; `video_ends`
     those around the placeholder of a video, which are left out: its items have their own. With
     `encoder_decoder` a prompt begins with its only item. With `text_rows` the model reads the
-    step's array of that name. `encoded_tokens` are tokens of a prompt with media, beside
-    placeholders, that are items, too: their features are zeros, except that the last
-    channels are one for each of these tokens, of which its own is 1.
+    step's array of that name. `encoded_tokens` are tokens that are items, too, directly in front of
+    a placeholder or behind it: their features are zeros, except that the last channels are one for
+    each of these tokens, of which its own is 1.
 
     An item of any size has at most `most_tokens` tokens, or if that is 0, as many as a step; a step
     is made large enough for such an item. If items have `tiles`, each `rows` rows attend to
     themselves alone, behind class tokens of their own, and embeddings have places in an item's
-    tokens (`MediaFeatures.placement`). With `item_ends` the tokens of an item see each other in the
-    model's attention, which reads the step's array of that name. If it `joins_newlines`, those at
-    the ends of texts around an item form tokens with those of the prompt, as in a text."""
+    tokens (`MediaFeatures.placement`). With `item_ends` the tokens of an item, at most as many as
+    those of a step, see each other in the model's attention, which reads the step's array of that
+    name. If it `joins_newlines`, those at the ends of texts around an item form tokens with those
+    of the prompt, as in a text."""
 
     rows: int
     channels: int

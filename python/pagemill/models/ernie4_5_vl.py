@@ -40,6 +40,7 @@ from pagemill.models.qwen2_vl import Qwen2VlModel
 from pagemill.models.qwen2_vl_vision import Qwen2VlVisionTower
 from pagemill.ops import ActivationKind
 from pagemill.ops.program import GRID_DIMS
+from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
@@ -134,6 +135,11 @@ class Ernie45VlModel(Qwen2VlModel):
         self._ends = tuple(
             token_id(given, f"image_{end}_token_id", vocab) for end in ("start", "end")
         )
+        if len({*self._ends, self._placeholders["image"]}) != 1 + len(self._ends):
+            raise ModelConfigError(
+                "image_token_id, image_start_token_id and image_end_token_id must be three tokens,"
+                f" they are {self._placeholders['image']}, {self._ends[0]} and {self._ends[1]}"
+            )
 
     @property
     def traits(self) -> ModelTraits:
@@ -154,16 +160,18 @@ class Ernie45VlModel(Qwen2VlModel):
         width = self._text.traits.hidden_size
         x = linear(resampler, "mlp", x, (width,), bias=True)
         x = norm.rms_norm(resampler, "after_norm", x, self._text.sizes.norm_eps)
-        ones = ops.embedding(inputs.positions, weights.constant("ones", [[1.0] * width]), outside=0)
-        ones = ops.select_rows(ones, inputs.media.tokens)
-        table, text = (self._text.traits.vocab_size, width), self.named(weights)
-        ends = (
-            ops.scale_columns(ones, text.row("model.embed_tokens.weight", token, table))
-            for token in self._ends
-        )
+        ends = [self._end(weights, token, inputs.media.tokens) for token in self._ends]
         same = weights.constant("marks", np.eye(_MARKS).tolist())
         shares = ops.linear(self._tower.marks(inputs), same, dtype="f32")
         return ops.moe_combine(ops.concat(x, *ends, row_shape=(_MARKS, width)), shares)
+
+    def _end(self, weights: Weights, token: int, rows: Tensor) -> Tensor:
+        """The language model's embedding of a token, as often as there are `rows`, i32 [N]: [N,
+        width]."""
+        vocab, width = self._text.traits.vocab_size, self._text.traits.hidden_size
+        row = Part(token, token + 1, vocab)
+        table = self.named(weights).matrix("model.embed_tokens.weight", (vocab, width), rows=row)
+        return ops.embedding(rows, table, outside=0)
 
     def _mlp(self, weights: Weights, name: str, x: Tensor) -> Tensor:
         """x [N, in] -> [N, merged], normalized."""

@@ -24,6 +24,7 @@ from pagemill.models.language_part import Gemma4LanguagePart
 from pagemill.ops.trace import Tensor
 
 _START, _END = "<|image>", "<image|>"
+_MOST_TOKENS = 1120  # of an image, as its processor's settings allow
 
 
 class Gemma4MediaModel(Gemma4LanguagePart):
@@ -61,6 +62,7 @@ class Gemma4MediaModel(Gemma4LanguagePart):
             any_size=True,
             grid=True,
             item_ends=self._items_see,
+            most_tokens=_MOST_TOKENS,
         )
         return replace(text, media=media)
 

@@ -12,6 +12,7 @@ A patch has its colors pixel by pixel; patches come row by row.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
@@ -44,6 +45,7 @@ from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 
 _ONE_FRAME = {"in_channels": 3, "temporal_patch_size": 1}
+_LARGEST = float(np.finfo(np.float32).max)
 _DIGIT = 32
 _MAX_PLACES = _DIGIT**2
 # Those of the configuration's class: published checkpoints leave them out.
@@ -203,9 +205,12 @@ class Gemma4VisionTower(GridVisionTower):
     def _clamp(self, weights: Weights, name: str, x: Tensor) -> Tensor:
         if not self._clamps:
             return x
-        lower, limit = weights.number(f"{name}_min"), weights.number(f"{name}_max")
+        lower, limit = (weights.number(f"{name}_{end}", finite=False) for end in ("min", "max"))
         if limit <= 0 or lower > limit:
             raise ModelConfigError(f"{name}_min and {name}_max are {lower:g} and {limit:g}")
+        if (lower, limit) == (-math.inf, math.inf):
+            return x
+        lower, limit = max(lower, -_LARGEST), min(limit, _LARGEST)
         return ops.activation(x, ActivationKind.IDENTITY, limit=limit, lower=lower)
 
     def _pooled(self, weights: Weights, x: Tensor, squares: Tensor) -> Tensor:

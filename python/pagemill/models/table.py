@@ -380,7 +380,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "Qwen3OmniMoeForConditionalGeneration": Architecture(
         "qwen3_omni:Qwen3OmniModel",
-        "Qwen3-Omni, text",
+        "Qwen3-Omni",
         ("qwen3_omni_moe",),
         "text, images and videos",
     ),

@@ -9,8 +9,10 @@ from typing import ClassVar, Protocol
 class Durations(Protocol):
     """The interface of the native DurationHistogram."""
 
-    bounds_s: ClassVar[tuple[float, ...]]
-    """Upper bounds of the buckets in seconds, each included."""
+    @property
+    def bounds_s(self) -> tuple[float, ...]:
+        """Upper bounds of the buckets in seconds, each included."""
+        ...
 
     @property
     def counts(self) -> Sequence[int]:

@@ -488,19 +488,21 @@ class WeightBinder:
         """The f32 constant `name`, declared once; `values` are f32 numbers already."""
         return self._tensors.constant(name, np.asarray(values, dtype=np.float32))
 
-    def number(self, name: str) -> float:
+    def number(self, name: str, *, finite: bool = True) -> float:
         """The only element of the tensor `name`.
 
         Raises:
-            WeightsError: it is missing, has more elements or another type, or is not finite.
+            WeightsError: it is missing, has more elements or another type, or is not a number, or
+                infinite and has to be `finite`.
         """
         location = self._tensors.locate(name)
         self._check_unscaled(location)
         if location.shape != ():
             self._check_shape(location, (1,))
         value = float(read_f32(location).reshape(()))
-        if not math.isfinite(value):
-            raise WeightsError(f"{self._source.path}: {name} is {value}, not a finite number")
+        if math.isnan(value) or (finite and math.isinf(value)):
+            wanted = "a finite number" if finite else "a number"
+            raise WeightsError(f"{self._source.path}: {name} is {value}, not {wanted}")
         return value
 
     def kv_scales(self, module: str) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,7 @@ def test_numbers(binder: WeightBinder) -> None:
     assert (binder.number("scalar"), binder.number("one")) == (0.5, 0.25)
     with pytest.raises(WeightsError, match="infinite is inf, not a finite number"):
         binder.number("infinite")
+    assert binder.number("infinite", finite=False) == math.inf
     with pytest.raises(WeightsError, match=r"row is \[1, 12\]"):
         binder.number("row")
 

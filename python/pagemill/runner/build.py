@@ -47,7 +47,7 @@ from pagemill.runner.returned_values import return_values, routed_experts
 from pagemill.runner.stages import Stage, part_of
 from pagemill.runner.tail import OTHER_TAILS, Tail, choose_tail, trace_tail
 from pagemill.weights.adapter_target import AdapterTarget
-from pagemill.weights.errors import WeightsError
+from pagemill.weights.errors import MissingTensorError, WeightsError
 from pagemill.weights.json_file import shown
 from pagemill.weights.source import ModelSource
 from pagemill.weights.stored_matrix import StoredMatrix
@@ -335,12 +335,25 @@ def _build_encoder(
     weights: WeightBinder,
 ) -> BuiltEncoder | None:
     """The encoder of a model with media, unless it is not wanted; the tensors that it reads count
-    as used in `weights` in any case."""
+    as used in `weights` in any case.
+
+    Raises:
+        MissingTensorError: it is wanted, and one is missing.
+    """
     if isinstance(model, MediaModel):
+        media = model.traits.media
+        assert media is not None
+        wanted = _takes_media(media, options)
         own = WeightBinder(Trace(), source)  # undivided: one rank runs it
-        media = _trace_encoder(model, own)
+        try:
+            _trace_encoder(model, media, own)
+        except MissingTensorError as error:
+            if wanted:
+                hint = "; --language-model-only serves text without the encoder"
+                hint = "" if media.encoder_decoder else hint
+                raise MissingTensorError(f"{error}{hint}") from error
         weights.claim_all(own)
-        if _takes_media(model.traits.media, options):
+        if wanted:
             text = text_of(own.trace.program, rewrite=options.rewrite)
             layout = model.layout if isinstance(model, TiledModel) else None
             return BuiltEncoder(text, media, model.features, layout)
@@ -350,9 +363,7 @@ def _build_encoder(
     return BuiltEncoder(text_of(identity_program(media), rewrite=options.rewrite), media, None)
 
 
-def _trace_encoder(model: MediaModel, own: Weights) -> MediaTraits:
-    media = model.traits.media
-    assert media is not None
+def _trace_encoder(model: MediaModel, media: MediaTraits, own: Weights) -> None:
     trace = own.trace
     features = trace.input("features", ACT, ("tokens", media.channels))
     tokens = trace.input("media_rows", "i32", ("media_rows",))
@@ -363,7 +374,6 @@ def _trace_encoder(model: MediaModel, own: Weights) -> MediaTraits:
     if isinstance(model, RowEndModel):
         trace.output("row_end", model.row_end(own, inputs))
     trace.program.check_integrity()
-    return media
 
 
 def media_model(source: ModelSource) -> MediaModel | None:
@@ -491,10 +501,11 @@ def model_shapes(source: ModelSource, options: BuildOptions) -> dict[str, tuple[
     model = model_class(source.architecture).from_config(_limited(source, options))
     tail = choose_tail(source, model, task=options.task, pooling=options.pooling)
     weights = ShapeRecorder()
-    _trace(model, weights, tail, model.traits.media)
-    if isinstance(model, MediaModel):
+    media = model.traits.media
+    _trace(model, weights, tail, media)
+    if isinstance(model, MediaModel) and media is not None:
         encoder = ShapeRecorder()
-        _trace_encoder(model, encoder)
+        _trace_encoder(model, media, encoder)
         weights.shapes |= encoder.shapes
     return weights.shapes
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
@@ -29,8 +30,8 @@ def random_file(
     folder: Path, shapes: Mapping[str, tuple[int, ...]], dtype: str, *, values: bool = True
 ) -> Path:
     """The path of a file in `folder` with these tensors in `dtype` ("f32", "bf16", "f16"): norms
-    are 1, biases 0, others normally distributed. Without `values` all are zeros, which take no
-    disk space.
+    are 1, biases 0, bounds (`_min`, `_max`) infinite, others normally distributed. Without `values`
+    these others are zeros, which take no disk space.
 
     Raises:
         WeightsError: the file cannot be written, for want of disk space for instance.
@@ -43,8 +44,7 @@ def random_file(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with new_file(path, header, size) as file:
-            if values:
-                _write_values(file, shapes, dtype)
+            _write_values(file, shapes, dtype, values=values)
     except OSError as error:
         raise WeightsError(
             f"{path}: random weights of {size} bytes cannot be written ({error.strerror}): free"
@@ -70,21 +70,36 @@ def _header(shapes: Mapping[str, tuple[int, ...]], dtype: str) -> tuple[bytes, i
     return safetensors_header(entries), end
 
 
-def _write_values(file: BinaryIO, shapes: Mapping[str, tuple[int, ...]], dtype: str) -> None:
+def _write_values(
+    file: BinaryIO, shapes: Mapping[str, tuple[int, ...]], dtype: str, *, values: bool
+) -> None:
+    """Writes what is not 0."""
     random = np.random.default_rng(_SEED)
     table = _stored(random.standard_normal(_TABLE, dtype=np.float32) * _DEVIATION, dtype)
     for name, shape in shapes.items():
         count = math.prod(shape)
-        if "norm" in name and name.endswith("weight"):
-            file.write(_stored(np.ones(count, np.float32), dtype).tobytes())
-        elif name.endswith("bias"):
-            file.write(bytes(count * _element_bytes(dtype)))
+        size, constant = count * _element_bytes(dtype), _constant(name)
+        if constant == 0 or (constant is None and not values):
+            file.seek(size, os.SEEK_CUR)
+        elif constant is not None:
+            file.write(_stored(np.full(count, constant, np.float32), dtype).tobytes())
         else:
             turned = np.roll(table, int(random.integers(_TABLE))).tobytes()
-            whole, rest = divmod(count * _element_bytes(dtype), len(turned))
+            whole, rest = divmod(size, len(turned))
             for _ in range(whole):
                 file.write(turned)
             file.write(turned[:rest])
+
+
+def _constant(name: str) -> float | None:
+    """What all elements of a tensor are; None: they are random."""
+    if name.endswith("_min"):
+        return -math.inf
+    if name.endswith("_max"):
+        return math.inf
+    if "norm" in name and name.endswith("weight"):
+        return 1.0
+    return 0.0 if name.endswith("bias") else None
 
 
 def _stored(values: np.ndarray, dtype: str) -> np.ndarray:

@@ -10,7 +10,14 @@ from safetensors.torch import load_file
 from pagemill.weights import WeightsError
 from pagemill.weights.random_file import random_file
 
-SHAPES = {"a.weight": (300, 500), "norm.weight": (7,), "a.bias": (3,), "b.weight": (1100, 1000)}
+SHAPES = {
+    "a.weight": (300, 500),
+    "norm.weight": (7,),
+    "a.bias": (3,),
+    "a.input_min": (1,),
+    "a.input_max": (1,),
+    "b.weight": (1100, 1000),
+}
 _TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 
@@ -20,6 +27,7 @@ def test_values(tmp_path: Path, dtype: str):
     assert {name: tuple(tensor.shape) for name, tensor in tensors.items()} == SHAPES
     assert {tensor.dtype for tensor in tensors.values()} == {_TYPES[dtype]}
     assert bool((tensors["norm.weight"] == 1).all()) and not tensors["a.bias"].any()
+    assert tensors["a.input_min"] == -torch.inf and tensors["a.input_max"] == torch.inf
     for name in ("a.weight", "b.weight"):
         values = tensors[name].float().numpy()
         # Means and deviations of 150,000 numbers and more, cut off to 8 bits in bf16.
@@ -39,8 +47,10 @@ def test_it_is_written_once(tmp_path: Path):
 
 
 def test_without_values_it_takes_no_space(tmp_path: Path):
-    path = random_file(tmp_path, {"a.weight": (2**12, 2**12)}, "f32", values=False)
+    shapes = {"a.weight": (2**12, 2**12), "a.input_max": ()}
+    path = random_file(tmp_path, shapes, "f32", values=False)
     assert path.stat().st_size > 2**26 and path.stat().st_blocks * 512 < 2**20
+    assert load_file(path)["a.input_max"] == torch.inf
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path):

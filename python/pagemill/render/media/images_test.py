@@ -173,6 +173,14 @@ def test_gemma4_is_that_of_transformers(
     np.testing.assert_allclose(patches, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("size", [(2000, 15), (15, 2000)])
+def test_thin_images_of_gemma4_fit_its_tower(tmp_path: Path, size: tuple[int, int]) -> None:
+    """With `transformers` the longer side has 1,158 patches."""
+    settings = GEMMA4 | {"max_soft_tokens": 1120}
+    _, (_, rows, columns) = processor(tmp_path, **settings)(picture(*size))
+    assert sorted([rows, columns]) == [6, 1023]
+
+
 def test_qwen2_vl_sizes_by_their_newer_names(tmp_path: Path) -> None:
     settings = {key: value for key, value in QWEN.items() if not key.endswith("pixels")}
     newer = settings | {"size": {"shortest_edge": 16 * 16, "longest_edge": 64 * 64}}

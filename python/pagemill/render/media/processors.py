@@ -44,6 +44,7 @@ Prepared = np.ndarray | tuple[np.ndarray, tuple[int, int, int]]
 """Pixels, float32 [3, height, width], or tiles, float32 [tiles, 3, height, width]; or patches,
 float32 [patches, channels], or tiles, and three numbers in time, height and width: of patches or
 tiles, or of pixels that the image had."""
+_GEMMA4_PLACES = 1024  # that its tower has for patches in a row or a column
 
 
 class ImageProcessor(Protocol):
@@ -358,10 +359,11 @@ class Gemma4Processor:
         factor = math.sqrt(self.most_tokens * side**2 / (height * width))
         rows, columns = (math.floor(factor * length / side) for length in (height, width))
         if rows == 0:
-            return 1, min(width // height, self.most_tokens)
-        if columns == 0:
-            return min(height // width, self.most_tokens), 1
-        return rows, columns
+            rows, columns = 1, min(width // height, self.most_tokens)
+        elif columns == 0:
+            rows, columns = min(height // width, self.most_tokens), 1
+        most = max(1, _GEMMA4_PLACES // self.merge)
+        return min(rows, most), min(columns, most)
 
 
 def _ernie4_5_vl(settings: Mapping[str, Any], max_tokens: int) -> Qwen2VlProcessor:
