@@ -400,7 +400,8 @@ TEST_P(GpuConformance, LinearOfSomeRows) {
     narrow.CheckValues(narrow.Run(*kernel, 33));
   };
   for (const auto& [m, k] : {std::pair<int64_t, int64_t>{72, 128}, {200, 1280}}) {
-    for (const auto& [name, w] : WeightsOfEveryFormat(m, k, random).all()) check(name, w);
+    const WeightsOfEveryFormat weights(m, k, random);
+    for (const auto& [name, w] : weights.all()) check(name, w);
   }
   // More steps for a block than it has stages, as in large models.
   const RandomPacked awq(kPackedKinds[0], kNoStack, 32 * gpu.multiprocessors + 8, 4096, random);
