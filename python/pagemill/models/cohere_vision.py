@@ -27,15 +27,13 @@ from pagemill.models.base import (
     EncoderInputs,
     ModelConfigError,
     ModelTraits,
-    StepInputs,
 )
 from pagemill.models.config_keys import Defaults, epsilon, inner_config, positive_int, token_id
-from pagemill.models.decoder import Decoder
 from pagemill.models.decoder_part import (
+    WithDecoder,
     decoder_part,
     ignored_in_part,
     parts_weights,
-    text_weights,
 )
 from pagemill.models.siglip_vision import SiglipVisionTower
 from pagemill.models.vision_layers import feature_depths
@@ -60,7 +58,7 @@ _VISION_DEFAULTS = {
 }
 
 
-class Cohere2VisionModel:
+class Cohere2VisionModel(WithDecoder):
     """One Command A Vision model: a `TiledModel` (base.py)."""
 
     ignored: Mapping[str, str] = {}
@@ -117,19 +115,6 @@ class Cohere2VisionModel:
         x = self._patches(tower, inputs)
         x = ops.select_rows(x, inputs.media.tokens, count=self._merge**2)
         return self._project(PrefixedWeights(parts, "multi_modal_projector."), x)
-
-    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self._text.hidden(self.named(weights), inputs)
-
-    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(self.named(weights), rows)
-
-    @property
-    def text(self) -> Decoder:
-        return self._text
-
-    def named(self, weights: Weights) -> Weights:
-        return text_weights(weights, self._text)
 
     def _projected(self, config: Config) -> int:
         """The width of the projector's first layer."""

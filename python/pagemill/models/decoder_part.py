@@ -8,7 +8,7 @@ from typing import Any
 
 from pagemill.layers.base import Weights
 from pagemill.layers.prefixed import PrefixedWeights
-from pagemill.models.base import Config, ModelConfigError
+from pagemill.models.base import Config, ModelConfigError, StepInputs
 from pagemill.models.cohere import CohereModel
 from pagemill.models.cohere2 import Cohere2Model
 from pagemill.models.config_keys import flag, inner_config
@@ -25,6 +25,7 @@ from pagemill.models.mistral4 import Mistral4Model
 from pagemill.models.qwen2 import Qwen2Model
 from pagemill.models.qwen3 import Qwen3Model
 from pagemill.models.qwen3_moe import Qwen3MoeModel
+from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
 
@@ -139,6 +140,27 @@ def text_weights(weights: Weights, text: Decoder) -> Weights:
     if whole.has(f"{text.names.embedding}.weight"):
         return whole
     return PrefixedWeights(weights, "language_model.", behind="model.")
+
+
+class WithDecoder:
+    """What a model with encoders leaves to its decoder, `_text`: a `Model` (base.py) without the
+    rest of a `MediaModel`."""
+
+    _text: Decoder
+
+    @property
+    def text(self) -> Decoder:
+        return self._text
+
+    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
+        return self._text.hidden(self.named(weights), inputs)
+
+    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
+        return self._text.logits(self.named(weights), rows)
+
+    def named(self, weights: Weights) -> Weights:
+        """The checkpoint's weights under the names that the decoder uses."""
+        return text_weights(weights, self._text)
 
 
 def parts_weights(weights: Weights, name: str) -> Weights:

@@ -17,7 +17,7 @@ from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.prefixed import PrefixedWeights
-from pagemill.models.base import Config, EncoderInputs, ModelConfigError, ModelTraits, StepInputs
+from pagemill.models.base import Config, EncoderInputs, ModelConfigError, ModelTraits
 from pagemill.models.config_keys import (
     Defaults,
     flag,
@@ -27,8 +27,7 @@ from pagemill.models.config_keys import (
     refuse,
     token_id,
 )
-from pagemill.models.decoder import Decoder
-from pagemill.models.decoder_part import decoder_part, ignored_in_part, text_weights
+from pagemill.models.decoder_part import WithDecoder, decoder_part, ignored_in_part
 from pagemill.models.siglip_vision import DEFAULTS, KIND, SiglipVisionTower
 from pagemill.ops import ActivationKind
 from pagemill.ops.trace import Tensor
@@ -37,7 +36,7 @@ from pagemill.weights.json_file import shown
 _START, _END = "<begin_of_image>", "<end_of_image>"
 
 
-class DeepseekVlModel:
+class DeepseekVlModel(WithDecoder):
     """One DeepSeek-VL model. A subclass changes the `kind` and the `defaults` of its tower's
     configuration, `layers`, those of its projector, `_vision`, and what it ignores."""
 
@@ -85,19 +84,6 @@ class DeepseekVlModel:
             x = ops.activation(x, ActivationKind.GELU)
             x = linear(weights, layer, x, (width,), bias=True)
         return x
-
-    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self._text.hidden(self.named(weights), inputs)
-
-    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(self.named(weights), rows)
-
-    @property
-    def text(self) -> Decoder:
-        return self._text
-
-    def named(self, weights: Weights) -> Weights:
-        return text_weights(weights, self._text)
 
     def _vision(self, config: Config) -> Config:
         """The configuration of the tower, as SigLIP's."""

@@ -27,15 +27,13 @@ from pagemill.models.base import (
     EncoderInputs,
     ModelConfigError,
     ModelTraits,
-    StepInputs,
 )
 from pagemill.models.config_keys import activation, inner_config, token_id
-from pagemill.models.decoder import Decoder
 from pagemill.models.decoder_part import (
+    WithDecoder,
     decoder_part,
     ignored_in_part,
     parts_weights,
-    text_weights,
 )
 from pagemill.models.internvl_vision import InternVlVisionTower
 from pagemill.models.patch_grid import merged_side
@@ -49,7 +47,7 @@ _START, _END = "<img>", "</img>"
 _EPS = 1e-5
 
 
-class InternVlModel:
+class InternVlModel(WithDecoder):
     """One InternVL model: a `TiledModel` (base.py)."""
 
     ignored: Mapping[str, str] = {}
@@ -116,16 +114,3 @@ class InternVlModel:
         x = linear(projector, "linear_1", x, (width,), bias=True)
         x = ops.activation(x, self._activation)
         return linear(projector, "linear_2", x, (width,), bias=True)
-
-    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self._text.hidden(self.named(weights), inputs)
-
-    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(self.named(weights), rows)
-
-    @property
-    def text(self) -> Decoder:
-        return self._text
-
-    def named(self, weights: Weights) -> Weights:
-        return text_weights(weights, self._text)

@@ -25,11 +25,9 @@ from pagemill.models.base import (
     MediaTraits,
     ModelConfigError,
     ModelTraits,
-    StepInputs,
 )
 from pagemill.models.config_keys import Renamed, epsilon, inner_config, token_id
-from pagemill.models.decoder import Decoder
-from pagemill.models.decoder_part import decoder_part, ignored_in_part, text_weights
+from pagemill.models.decoder_part import WithDecoder, decoder_part, ignored_in_part
 from pagemill.models.moonvit import MoonVitTower
 from pagemill.ops import ActivationKind
 from pagemill.ops.trace import Tensor
@@ -43,7 +41,7 @@ _K25_NAMES = {
 }
 
 
-class KimiVlModel:
+class KimiVlModel(WithDecoder):
     """One Kimi-VL model. A subclass changes the names of the projector and of its two layers, and
     `_vision`."""
 
@@ -92,19 +90,6 @@ class KimiVlModel:
         x = linear(projector, first, x, (x.width,), bias=True)
         x = ops.activation(x, ActivationKind.GELU)
         return linear(projector, second, x, (self._text.traits.hidden_size,), bias=True)
-
-    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self._text.hidden(self.named(weights), inputs)
-
-    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(self.named(weights), rows)
-
-    @property
-    def text(self) -> Decoder:
-        return self._text
-
-    def named(self, weights: Weights) -> Weights:
-        return text_weights(weights, self._text)
 
     def _vision(self, config: Config) -> Config:
         """The configuration of the tower and the projector under the tower's names."""

@@ -18,10 +18,9 @@ from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.prefixed import PrefixedWeights
-from pagemill.models.base import Config, EncoderInputs, ModelTraits, StepInputs
+from pagemill.models.base import Config, EncoderInputs, ModelTraits
 from pagemill.models.config_keys import inner_config, token_id
-from pagemill.models.decoder import Decoder
-from pagemill.models.decoder_part import decoder_part, ignored_in_part, text_weights
+from pagemill.models.decoder_part import WithDecoder, decoder_part, ignored_in_part
 from pagemill.models.language_part import LanguagePart, Llama4LanguagePart
 from pagemill.models.llama4_vision import Llama4VisionTower
 from pagemill.ops.trace import Tensor
@@ -31,7 +30,7 @@ _BEHIND_TILE, _BEHIND_ROW = "<|tile_x_separator|>", "<|tile_y_separator|>"
 _WHOLE = "<|image|>"
 
 
-class Llama4MediaModel:
+class Llama4MediaModel(WithDecoder):
     """One Llama 4 model: a `TiledModel` (base.py)."""
 
     ignored: Mapping[str, str] = {}
@@ -75,16 +74,3 @@ class Llama4MediaModel:
         x = self._tower.hidden(PrefixedWeights(weights, "vision_model."), inputs)
         width = self._text.traits.hidden_size
         return linear(weights, "multi_modal_projector.linear_1", x, (width,))
-
-    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self._text.hidden(self.named(weights), inputs)
-
-    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(self.named(weights), rows)
-
-    @property
-    def text(self) -> Decoder:
-        return self._text
-
-    def named(self, weights: Weights) -> Weights:
-        return text_weights(weights, self._text)

@@ -25,7 +25,6 @@ from pagemill.models.base import (
     MediaTraits,
     ModelConfigError,
     ModelTraits,
-    StepInputs,
 )
 from pagemill.models.clip_vision import ClipVisionTower
 from pagemill.models.config_keys import (
@@ -35,12 +34,11 @@ from pagemill.models.config_keys import (
     inner_config,
     token_id,
 )
-from pagemill.models.decoder import Decoder
 from pagemill.models.decoder_part import (
+    WithDecoder,
     decoder_part,
     ignored_in_part,
     parts_weights,
-    text_weights,
 )
 from pagemill.models.pixtral import KIND as PIXTRAL
 from pagemill.models.pixtral import PixtralModel
@@ -56,7 +54,7 @@ _TOWERS: Mapping[str, type[ClipVisionTower | SiglipVisionTower]] = {
 }
 
 
-class LlavaModel:
+class LlavaModel(WithDecoder):
     """One LLaVA model. `texts` are the families of its decoder; `default_layers` of the tower are
     those whose results are used if the configuration names none."""
 
@@ -130,19 +128,6 @@ class LlavaModel:
         x = linear(weights, "linear_1", x, (width,), bias=self._bias)
         x = ops.activation(x, self._activation)
         return linear(weights, "linear_2", x, (width,), bias=self._bias)
-
-    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self._text.hidden(self.named(weights), inputs)
-
-    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(self.named(weights), rows)
-
-    @property
-    def text(self) -> Decoder:
-        return self._text
-
-    def named(self, weights: Weights) -> Weights:
-        return text_weights(weights, self._text)
 
 
 class VipLlavaModel(LlavaModel):

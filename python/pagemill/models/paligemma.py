@@ -17,14 +17,13 @@ from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.prefixed import PrefixedWeights
-from pagemill.models.base import Config, EncoderInputs, ModelTraits, StepInputs
+from pagemill.models.base import Config, EncoderInputs, ModelTraits
 from pagemill.models.config_keys import Defaults, inner_config, token_id
-from pagemill.models.decoder import Decoder
 from pagemill.models.decoder_part import (
+    WithDecoder,
     decoder_part,
     ignored_in_part,
     parts_weights,
-    text_weights,
 )
 from pagemill.models.siglip_vision import SiglipVisionTower, tower_config
 from pagemill.ops.trace import Tensor
@@ -33,7 +32,7 @@ from pagemill.ops.trace import Tensor
 _DEFAULTS = {"image_token_index": 256000, "tie_word_embeddings": True}
 
 
-class PaliGemmaModel:
+class PaliGemmaModel(WithDecoder):
     """One PaliGemma model."""
 
     ignored: Mapping[str, str] = {
@@ -71,16 +70,3 @@ class PaliGemmaModel:
         x = self._tower.post_norm(tower, x)
         width = self._text.traits.hidden_size
         return linear(parts, "multi_modal_projector.linear", x, (width,), bias=True)
-
-    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self._text.hidden(self.named(weights), inputs)
-
-    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(self.named(weights), rows)
-
-    @property
-    def text(self) -> Decoder:
-        return self._text
-
-    def named(self, weights: Weights) -> Weights:
-        return text_weights(weights, self._text)

@@ -26,15 +26,13 @@ from pagemill.models.base import (
     MediaTraits,
     ModelConfigError,
     ModelTraits,
-    StepInputs,
 )
 from pagemill.models.config_keys import activation, flag, inner_config, positive_int, token_id
-from pagemill.models.decoder import Decoder
 from pagemill.models.decoder_part import (
+    WithDecoder,
     decoder_part,
     ignored_in_part,
     parts_weights,
-    text_weights,
 )
 from pagemill.models.language_part import LanguagePart, Mistral3LanguagePart
 from pagemill.models.pixtral_vision import PixtralVisionTower
@@ -48,7 +46,7 @@ KIND = "pixtral"
 _ROW_ENDS = ("[IMG_BREAK]", "[IMG_END]")
 
 
-class PixtralModel:
+class PixtralModel(WithDecoder):
     """One Pixtral model in the layout of LLaVA. A subclass changes `texts`, the families of the
     decoder, the defaults of `depth` and `bias`, the names of the `tower` and the `projector`, the
     `row_ends`, and `_merge_size` and `_merged`."""
@@ -103,19 +101,6 @@ class PixtralModel:
         x = linear(projector, "linear_1", x, (width,), bias=self._bias)
         x = ops.activation(x, self._activation)
         return linear(projector, "linear_2", x, (width,), bias=self._bias)
-
-    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self._text.hidden(self.named(weights), inputs)
-
-    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(self.named(weights), rows)
-
-    @property
-    def text(self) -> Decoder:
-        return self._text
-
-    def named(self, weights: Weights) -> Weights:
-        return text_weights(weights, self._text)
 
     def _merge_size(self, config: Config) -> int:
         strategy = config.get("vision_feature_select_strategy", "default")

@@ -18,10 +18,9 @@ from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.prefixed import PrefixedWeights
-from pagemill.models.base import Config, EncoderInputs, ModelTraits, StepInputs
+from pagemill.models.base import Config, EncoderInputs, ModelTraits
 from pagemill.models.config_keys import Defaults, inner_config, token_id
-from pagemill.models.decoder import Decoder
-from pagemill.models.decoder_part import decoder_part, ignored_in_part, text_weights
+from pagemill.models.decoder_part import WithDecoder, decoder_part, ignored_in_part
 from pagemill.models.log_mel import HOP, SAMPLING_RATE, log_mel, padded
 from pagemill.models.whisper_encoder import PAIR, WhisperEncoder
 from pagemill.ops.trace import Tensor
@@ -46,7 +45,7 @@ _TEXT = {
 }
 
 
-class Qwen2AudioModel:
+class Qwen2AudioModel(WithDecoder):
     """One Qwen2-Audio model."""
 
     ignored: Mapping[str, str] = {}
@@ -85,19 +84,6 @@ class Qwen2AudioModel:
         x = self._encoder.normalized(tower, self._encoder.averaged(x, inputs.media.tokens))
         projector = PrefixedWeights(weights, f"{prefix}multi_modal_projector.")
         return linear(projector, "linear", x, (self._text.traits.hidden_size,), bias=True)
-
-    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self._text.hidden(self.named(weights), inputs)
-
-    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(self.named(weights), rows)
-
-    @property
-    def text(self) -> Decoder:
-        return self._text
-
-    def named(self, weights: Weights) -> Weights:
-        return text_weights(weights, self._text)
 
     def _mel(self, samples: np.ndarray) -> tuple[np.ndarray, int]:
         """Log-mel frames of as much audio as the encoder takes, and how many have sound."""

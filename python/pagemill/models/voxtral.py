@@ -23,7 +23,6 @@ from pagemill.models.base import (
     MediaTraits,
     ModelConfigError,
     ModelTraits,
-    StepInputs,
 )
 from pagemill.models.config_keys import (
     Defaults,
@@ -32,8 +31,7 @@ from pagemill.models.config_keys import (
     positive_int,
     token_id,
 )
-from pagemill.models.decoder import Decoder
-from pagemill.models.decoder_part import decoder_part, ignored_in_part, text_weights
+from pagemill.models.decoder_part import WithDecoder, decoder_part, ignored_in_part
 from pagemill.models.log_mel import HOP, log_mel, padded
 from pagemill.models.whisper_encoder import WhisperEncoder
 from pagemill.ops.trace import Tensor
@@ -59,7 +57,7 @@ _TEXT = {
 }
 
 
-class VoxtralModel:
+class VoxtralModel(WithDecoder):
     """One Voxtral model. Audio is divided into parts of the length that the encoder takes, 30 s,
     which are encoded apart; the last one is filled up with silence."""
 
@@ -126,16 +124,3 @@ class VoxtralModel:
         width = self._text.traits.hidden_size
         x = ops.activation(linear(projector, "linear_1", x, (width,)), self._activation)
         return linear(projector, "linear_2", x, (width,))
-
-    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self._text.hidden(self.named(weights), inputs)
-
-    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(self.named(weights), rows)
-
-    @property
-    def text(self) -> Decoder:
-        return self._text
-
-    def named(self, weights: Weights) -> Weights:
-        return text_weights(weights, self._text)
