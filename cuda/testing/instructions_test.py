@@ -17,7 +17,7 @@ stand for:
     LDSM                  operands of a product of tiles out of shared memory
     MUFU.EX2              a power of two by the unit for it, and not by a series
     PRMT                  a byte of one word in the place of a byte of another
-    STG.E.128             16 bytes of each lane to global memory at once
+    STG.E.128, STG.E.64   16 or 8 bytes of each lane to global memory at once
     STS.128               16 bytes of each lane to shared memory at once
     STSM                  results of a product of tiles to shared memory
     USETMAXREG            registers that warps which load leave to those which multiply
@@ -88,6 +88,7 @@ BARS = {
         "MUFU.EX2",
     ),
     ("gated_delta/gated_delta", "DeltaHead"): ("LDG.E.64", "LDS.128", "STS.128"),
+    ("gated_delta/gated_delta", "DeltaStep"): ("LDG.E.64", "LDS.128", "STG.E.64"),
     **{
         ("grouped_linear/wgmma_groups", tile): (
             f"HGMMA.64x{rows}x16.F32.BF16",
@@ -156,7 +157,9 @@ BARS = {
     ("moe_combine/moe_combine", "BFloat16ELi8E"): ("LDG.E.128", "STG.E.128"),
     ("paged_attention/paged_attention", "AttendHead"): ("MUFU.EX2",),
     ("rms_norm/rms_norm", "BFloat16ELi8E"): ("LDG.E.128", "MUFU.RSQ", "STG.E.128"),
+    ("split/split", "BFloat16ELi8E"): ("LDG.E.128", "STG.E.128"),
     ("state_space_scan/state_space_scan", "ScanHead"): ("LDG.E.64", "LDS.128", "STS.128"),
+    ("state_space_scan/state_space_scan", "ScanStep"): ("LDG.E.64", "LDS.128", "STG.E.64"),
 }
 
 

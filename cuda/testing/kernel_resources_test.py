@@ -23,9 +23,10 @@ REGISTERS = {
     "AttendLatents": 255,
     "AttendTokens": 255,
     "BatchPrefillWithPagedKVCacheKernel": 255,
-    "Li256ELb1EEEvNS0_13DeltaOperands": 192,  # DeltaHead of many keys with a decay for each
+    "Li256ELb1EEEvNS0_13DeltaOperands": 192,  # many keys with a decay for each
     "DeltaChunks": 255,
     "DeltaHead": 168,
+    "DeltaStep": 168,
     "StagedRows": 255,
     "DTypeE4ELNS0_10ScaleShapeE2EEENS0_7FewRows": 140,  # int8 in blocks, of eight rows
     "FewRows": 128,
@@ -41,6 +42,7 @@ REGISTERS = {
     "RotateAndStore": 96,
     "ScanChannels": 128,
     "ScanHead": 168,
+    "ScanStep": 128,
     "SelectPart": 128,
     "WkvHead": 192,
 }

@@ -14,25 +14,29 @@ namespace {
 
 using conformance::Random;
 using conformance::TestTensor;
+using conformance::TestTensorOptions;
 
 struct Shape {
   int64_t rows, pieces;
   int64_t parts[2];
   bool flat = false;  // rows of the results have one dimension
+  bool aligned = false;
 };
 
 void CheckShape(const OpDefinition& op, const device::Capabilities& caps, const Shape& shape) {
   Random random(7);
   const int64_t width = shape.parts[0] + shape.parts[1];
+  const TestTensorOptions odd{.misalign_bytes = 4, .row_padding_bytes = 4};
   TestTensor x(DType::kF32, {shape.rows, shape.pieces, width},
-               {.misalign_bytes = 4, .row_padding_bytes = 4});
+               shape.aligned ? TestTensorOptions{.row_padding_bytes = 16} : odd);
   x.FillUniform(random, -1, 1);
   std::vector<TestTensor> parts;
   std::vector<TensorView> outputs;
   for (int64_t part : shape.parts) {
     std::vector<int64_t> dims = {shape.rows, shape.pieces, part};
     if (shape.flat) dims = {shape.rows, shape.pieces * part};
-    parts.emplace_back(TestTensor(DType::kF32, dims, {.row_padding_bytes = 8}));
+    parts.emplace_back(
+        TestTensor(DType::kF32, dims, {.row_padding_bytes = shape.aligned ? 16 : 8}));
     outputs.push_back(parts.back().view());
   }
   const TensorView inputs[] = {x.view()};
@@ -66,9 +70,9 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, const 
 }  // namespace
 
 void CheckSplitConformance(const OpDefinition& op, const device::Capabilities& caps) {
-  const Shape shapes[] = {{1, 1, {1, 1}},   {5, 3, {7, 2}},  {3, 16, {128, 64}},
-                          {67, 2, {33, 5}}, {2, 1, {1, 14}}, {0, 3, {2, 3}},
-                          {5, 3, {7, 2}, true}};
+  const Shape shapes[] = {
+      {1, 1, {1, 1}},  {5, 3, {7, 2}}, {3, 16, {128, 64}},   {67, 2, {33, 5}},
+      {2, 1, {1, 14}}, {0, 3, {2, 3}}, {5, 3, {7, 2}, true}, {5, 3, {24, 8}, false, true}};
   for (const Shape& shape : shapes) CheckShape(op, caps, shape);
 }
 

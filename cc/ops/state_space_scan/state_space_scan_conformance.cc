@@ -12,8 +12,9 @@ struct Sizes {
 }  // namespace
 
 void CheckStateSpaceScanConformance(const OpDefinition& op, const device::Capabilities& caps) {
-  for (const Sizes& s : {Sizes{1, 1, 1, 1}, Sizes{6, 2, 5, 7}, Sizes{4, 4, 16, 32},
-                         Sizes{3, 1, 33, 19}, Sizes{2, 1, 24, 50}, Sizes{1, 1, 132, 20}}) {
+  for (const Sizes& s :
+       {Sizes{1, 1, 1, 1}, Sizes{6, 2, 5, 7}, Sizes{4, 4, 16, 32}, Sizes{3, 1, 33, 19},
+        Sizes{2, 1, 24, 50}, Sizes{1, 1, 132, 20}, Sizes{10, 5, 8, 6}}) {
     conformance::StateCase c{.op = op};
     c.AddRows(s.heads * s.head_dim + 2 * s.groups * s.states, -1, 1);
     c.AddRows(s.heads, -3, 3);       // dt

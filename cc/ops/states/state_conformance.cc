@@ -334,6 +334,19 @@ std::vector<Step> RandomSteps(Random& random) {
   return steps;
 }
 
+// Steps of one token of each sequence that is not at its end, behind one with all tokens before.
+std::vector<Step> LastTokensOneByOne() {
+  constexpr int32_t kLast = 5;
+  std::vector<Step> steps(kLast + 1);
+  for (int32_t s = 0; s < kSequences; ++s) {
+    const int32_t last = std::min(kLast, kLengths[s]);
+    if (kLengths[s] > last) steps[0].push_back({s, kLengths[s] - last});
+    for (int32_t i = kLast - last; i < kLast; ++i)
+      steps[static_cast<size_t>(1 + i)].push_back({s, 1});
+  }
+  return steps;
+}
+
 double Largest(std::span<const float> values) {
   double largest = 0;
   for (float v : values) largest = std::max(largest, std::abs(double{v}));
@@ -381,10 +394,10 @@ void CheckVarying(StateCase& c, const Kernel& kernel, DType act) {
 }
 
 void CheckPieces(StateCase& c, const Kernel& kernel, const StateRunner& whole) {
-  for (int32_t threads = 1; threads <= 3; ++threads) {
+  const auto check = [&](int32_t threads, const std::vector<Step>& steps) {
     StateRunner pieces(c, kernel, threads, Keep::kSome, kRecentStates[threads - 1],
                        threads == 2 ? kAligned : kOdd);
-    for (const Step& step : RandomSteps(c.random)) {
+    for (const Step& step : steps) {
       pieces.Run(step);
       const Step again = pieces.TakeBack(step);
       if (!again.empty()) pieces.Run(again);
@@ -396,6 +409,10 @@ void CheckPieces(StateCase& c, const Kernel& kernel, const StateRunner& whole) {
       if (same == whole.kept().end()) continue;  // the end of a step between boundaries
       EXPECT_TRUE(BitEqual(state, same->second)) << c.op.op << " " << kernel.name;
     }
+  };
+  for (int32_t threads = 1; threads <= 3; ++threads) {
+    check(threads, RandomSteps(c.random));
+    check(threads, LastTokensOneByOne());
   }
 }
 

@@ -6,6 +6,7 @@
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/kernels.h"
 #include "cuda/ops/states/state_runs.h"
+#include "cuda/ops/states/state_steps.h"
 
 namespace pagemill::gpu {
 namespace {
@@ -64,6 +65,44 @@ PAGEMILL_KERNEL ConvolveRows(Rows<const T> x, const float* w, const float* bias,
   }
 }
 
+// A thread for a channel of a request, of which the step has one token: its state is read once, for
+// the result and for the next state.
+template <typename T>
+PAGEMILL_KERNEL ConvolveStep(Rows<const T> x, const float* w, const float* bias, Rows<float> states,
+                             Rows<T> y, Sizes sizes, bool silu, StepTokens batch) {
+  LetNextBegin();
+  const int64_t channel = BlockIndex().x * kThreads + ThreadIndex().x;
+  const bool exists = channel < sizes.channels;
+  const int32_t kept = sizes.taps - 1;  // elements of a state
+  float weights[ops::kMaxConvTaps] = {};
+  PAGEMILL_UNROLL
+  for (int32_t j = 0; j < ops::kMaxConvTaps; ++j) {
+    if (exists && j <= kept) weights[j] = w[channel * sizes.taps + j];
+  }
+  float sum = exists && bias != nullptr ? bias[channel] : 0;
+  AwaitInputs();
+  if (!exists) return;
+  StateRuns runs(batch, BlockIndex().y);
+  if (!runs.Next(1)) return;
+  const ops::StateRun run = runs.run();
+  const float newest = ToFloat(x[run.begin][channel]);
+  float elements[ops::kMaxConvTaps];  // those of the state, and the newest
+  PAGEMILL_UNROLL
+  for (int32_t j = 0; j < ops::kMaxConvTaps; ++j) {
+    elements[j] = j >= kept || run.source == ops::kNullPage
+                      ? 0
+                      : states[run.source][j * sizes.channels + channel];
+    if (j == kept) elements[j] = newest;
+  }
+  PAGEMILL_UNROLL
+  for (int32_t j = 0; j < ops::kMaxConvTaps; ++j) {
+    if (j <= kept) sum += weights[j] * elements[j];
+    if (j == 0 || j > kept || run.target == ops::kNullPage) continue;
+    states[run.target][(j - 1) * sizes.channels + channel] = elements[j];
+  }
+  y[run.begin][channel] = FromFloat<T>(silu ? sum / (1 + Exp(-sum)) : sum);
+}
+
 // A thread for each channel of a request. Comes after all rows have read the states.
 template <typename T>
 PAGEMILL_KERNEL StoreStates(Rows<const T> x, Rows<float> states, Sizes sizes, StepTokens batch) {
@@ -94,12 +133,18 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const auto shape = [&](uint32_t count) {
     return LaunchShape{.blocks = {blocks, count}, .threads = {kThreads}, .early = true};
   };
+  const float* const w = args.w.Data<const float>();
+  const bool silu = args.kind == ops::ActivationKind::kSilu;
   WithActType(args.x.dtype, [&]<typename T>(T) {
     const Rows<const T> x = RowsOf<const T>(args.x);
     const Rows<float> states = RowsOf<float>(args.state);
-    Launch(*context.stream, shape(DivideUp(tokens, rows)), ConvolveRows<T>, x,
-           args.w.Data<const float>(), bias, states, RowsOf<T>(args.y), sizes, rows,
-           args.kind == ops::ActivationKind::kSilu, batch);
+    const Rows<T> y = RowsOf<T>(args.y);
+    if (HasSingleTokens(*args.batch)) {
+      return Launch(*context.stream, shape(static_cast<uint32_t>(requests)), ConvolveStep<T>, x, w,
+                    bias, states, y, sizes, silu, batch);
+    }
+    Launch(*context.stream, shape(DivideUp(tokens, rows)), ConvolveRows<T>, x, w, bias, states, y,
+           sizes, rows, silu, batch);
     Launch(*context.stream, shape(static_cast<uint32_t>(requests)), StoreStates<T>, x, states,
            sizes, batch);
   });

@@ -13,6 +13,7 @@
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/kernels.h"
 #include "cuda/ops/states/state_runs.h"
+#include "cuda/ops/states/state_steps.h"
 #include "cuda/ops/states/state_tile.h"
 #include "cuda/ops/states/token_chunks.h"
 
@@ -88,8 +89,8 @@ PAGEMILL_DEVICE void Put(const DeltaOperands<T>& args, int head, float rate,
 
 // Advances the state by a token. Each column's products with q are added to `sums`.
 template <typename Tile, typename Token, typename Decay>
-PAGEMILL_DEVICE void Advance(Tile& tile, const Token& token, const Decay& decay,
-                             float (&sums)[2]) {
+PAGEMILL_DEVICE void AdvanceBy(const Decay& decay, Tile& tile, const Token& token,
+                               float (&sums)[2]) {
   float predicted[2] = {};
   const StateRows k = tile.RowsOf(token.k);
   tile.ForEachRow([&](float (&h)[2], int r) {
@@ -107,6 +108,16 @@ PAGEMILL_DEVICE void Advance(Tile& tile, const Token& token, const Decay& decay,
       sums[c] += h[c] * q[r];
     }
   });
+}
+
+template <int kRows, bool kPerKey>
+PAGEMILL_DEVICE void Advance(StateTile<kRows>& tile, const Token<kRows, kPerKey>& token,
+                             float (&sums)[2]) {
+  if constexpr (kPerKey) {
+    AdvanceBy(tile.RowsOf(token.decay), tile, token, sums);
+  } else {
+    AdvanceBy(SameForRows{token.decay[0].values[0]}, tile, token, sums);
+  }
 }
 
 // A block for columns of a head's state of a request.
@@ -144,17 +155,33 @@ DeltaHead(DeltaOperands<T> args, HeadParts parts, int heads, int32_t end_tokens,
         },
         [&](int buffer) { Put(args, head, rate, fetched, chunks[buffer][Team()]); },
         [&](int32_t row, int buffer, int t) {
-          const Token<kRows, kPerKey>& token = chunks[buffer][t];
           store(row - 1);  // beside this row's work, for nothing waits for it
-          if constexpr (kPerKey) {
-            Advance(tile, token, tile.RowsOf(token.decay), sums);
-          } else {
-            Advance(tile, token, SameForRows{token.decay[0].values[0]}, sums);
-          }
+          Advance(tile, chunks[buffer][t], sums);
         });
     store(run.end - 1);
     if (run.target != ops::kNullPage) tile.Store(args.states[run.target] + matrix);
   });
+}
+
+// A step in which each request has one token.
+template <typename T, int kRows, bool kPerKey>
+PAGEMILL_KERNEL_OF(kStateThreads, (kPerKey && kRows > 128 ? 2 : 3))
+DeltaStep(DeltaOperands<T> args, HeadParts parts, int heads, StepTokens batch) {
+  using Tokens = Token<kRows, kPerKey>[kStepHeads];
+  PAGEMILL_SHARED(Tokens, tokens);
+  ForEachHeadOfStep<kRows>(
+      args.states, {.rows = args.keys, .columns = args.values, .heads = heads}, batch,
+      [&](int head, int column, int32_t row) {
+        const auto fetched = Fetch<T, kRows, kPerKey>(args, parts.At(head), head, column, row);
+        Put(args, head, -Exp(args.a_log[head]), fetched, tokens[Team()]);
+      },
+      [&](StateTile<kRows>& tile, int head, int i, int32_t row) {
+        float sums[2] = {};
+        Advance(tile, tokens[i], sums);
+        const float sum = tile.Sum(sums);
+        if (!tile.is_first()) return;
+        args.y[row][int64_t{head} * args.values + tile.column()] = FromFloat<T>(sum);
+      });
 }
 
 bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
@@ -165,12 +192,18 @@ bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
 void RunTokens(const ops::GatedDeltaArgs& args, int32_t end_tokens, ops::KernelContext& context) {
   WithActType(args.qkv.dtype, [&]<typename T>(T) {
     const DeltaOperands<T> operands = OperandsOf<T>(args);
-    WithStateTiles(args.keys, args.values, args.heads, args.batch->num_requests,
-                   [&]<int kRows>(const LaunchShape& shape) {
-      Launch(*context.stream, shape,
-             args.rates > 1 ? DeltaHead<T, kRows, true> : DeltaHead<T, kRows, false>, operands,
-             HeadParts::Of(args), args.heads, end_tokens, StepTokensOf(*args.batch));
-    });
+    WithStateTiles(
+        args.keys, args.values, args.heads, args.batch->num_requests,
+        [&]<int kRows>(const LaunchShape& shape) {
+          if (HasSingleTokens(*args.batch)) {
+            return Launch(*context.stream, ShapeOfStateSteps(shape, args.heads, *context.stream),
+                          args.rates > 1 ? DeltaStep<T, kRows, true> : DeltaStep<T, kRows, false>,
+                          operands, HeadParts::Of(args), args.heads, StepTokensOf(*args.batch));
+          }
+          Launch(*context.stream, shape,
+                 args.rates > 1 ? DeltaHead<T, kRows, true> : DeltaHead<T, kRows, false>, operands,
+                 HeadParts::Of(args), args.heads, end_tokens, StepTokensOf(*args.batch));
+        });
   });
 }
 

@@ -7,6 +7,7 @@
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/kernels.h"
 #include "cuda/ops/states/state_runs.h"
+#include "cuda/ops/states/state_steps.h"
 #include "cuda/ops/states/state_tile.h"
 #include "cuda/ops/states/token_chunks.h"
 
@@ -69,6 +70,29 @@ PAGEMILL_DEVICE void Put(const Fetched<T, kRows>& fetched, float dt_bias, float 
   token.decay = decay;
 }
 
+// Advances the state by a token. Each column's products with C are added to `sums`.
+template <int kRows>
+PAGEMILL_DEVICE void Advance(StateTile<kRows>& tile, const Token<kRows>& token, float (&sums)[2]) {
+  const Vector<float, 2> x = token.x[tile.column_in_block() / 2];
+  const float decay = token.decay, step = token.step;
+  const float added[2] = {step * x.values[0], step * x.values[1]};
+  const StateRows b = tile.RowsOf(token.b), c = tile.RowsOf(token.c);
+  tile.ForEachRow([&](float (&h)[2], int r) {
+    for (int i = 0; i < 2; ++i) {
+      h[i] = fmaf(decay, h[i], RoundedProduct(added[i], b[r]));
+      sums[i] += h[i] * c[r];
+    }
+  });
+}
+
+// What the result of the lane's own column has beside that. Compilers would fuse the product with a
+// sum in one of the places where this is inlined, and not in another.
+template <int kRows>
+PAGEMILL_DEVICE float Skip(const StateTile<kRows>& tile, const Token<kRows>& token, float d) {
+  const int column = tile.column_in_block();
+  return RoundedProduct(d, token.x[column / 2].values[column % 2]);
+}
+
 // A block for columns of a head's state of a request.
 template <typename T, int kRows>
 PAGEMILL_KERNEL_OF(kStateThreads, 3)
@@ -101,23 +125,33 @@ ScanHead(Operands<T> args, StepTokens batch) {
         [&](int32_t row, int buffer, int t) {
           const Token<kRows>& token = chunks[buffer][t];
           store(row - 1);  // beside this row's work, for nothing waits for it
-          const Vector<float, 2> x = token.x[tile.column_in_block() / 2];
-          // Compilers would fuse products and sums in one of the places where this is inlined, and
-          // not in another.
-          skip = RoundedProduct(d, tile.column_in_block() % 2 == 0 ? x.values[0] : x.values[1]);
-          const float decay = token.decay, step = token.step;
-          const float added[2] = {step * x.values[0], step * x.values[1]};
-          const StateRows b = tile.RowsOf(token.b), c = tile.RowsOf(token.c);
-          tile.ForEachRow([&](float (&h)[2], int r) {
-            for (int i = 0; i < 2; ++i) {
-              h[i] = fmaf(decay, h[i], RoundedProduct(added[i], b[r]));
-              sums[i] += h[i] * c[r];
-            }
-          });
+          skip = Skip(tile, token, d);
+          Advance(tile, token, sums);
         });
     store(run.end - 1);
     if (run.target != ops::kNullPage) tile.Store(args.states[run.target] + matrix);
   });
+}
+
+// A step in which each request has one token.
+template <typename T, int kRows>
+PAGEMILL_KERNEL_OF(kStateThreads, 4)
+ScanStep(Operands<T> args, StepTokens batch) {
+  using Tokens = Token<kRows>[kStepHeads];
+  PAGEMILL_SHARED(Tokens, tokens);
+  ForEachHeadOfStep<kRows>(
+      args.states, {.rows = args.num_states, .columns = args.head_dim, .heads = args.heads}, batch,
+      [&](int head, int column, int32_t row) {
+        const Fetched<T, kRows> fetched = Fetch<T, kRows>(args, head, column, row);
+        Put(fetched, args.dt_bias[head], -Exp(args.a_log[head]), tokens[Team()]);
+      },
+      [&](StateTile<kRows>& tile, int head, int i, int32_t row) {
+        float sums[2] = {};
+        Advance(tile, tokens[i], sums);
+        const float sum = tile.Sum(sums) + Skip(tile, tokens[i], args.d[head]);
+        if (!tile.is_first()) return;
+        args.y[row][head * int64_t{args.head_dim} + tile.column()] = FromFloat<T>(sum);
+      });
 }
 
 bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
@@ -140,10 +174,15 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
                                   .groups = static_cast<int>(args.groups),
                                   .has_quads = args.states % 4 == 0 && args.head_dim % 4 == 0 &&
                                                HasAlignedRows(args.xbc)};
-    WithStateTiles(args.states, args.head_dim, args.heads, args.batch->num_requests,
-                   [&]<int kRows>(const LaunchShape& shape) {
-      Launch(*context.stream, shape, ScanHead<T, kRows>, operands, StepTokensOf(*args.batch));
-    });
+    WithStateTiles(
+        args.states, args.head_dim, args.heads, args.batch->num_requests,
+        [&]<int kRows>(const LaunchShape& shape) {
+          if (HasSingleTokens(*args.batch)) {
+            return Launch(*context.stream, ShapeOfStateSteps(shape, args.heads, *context.stream),
+                          ScanStep<T, kRows>, operands, StepTokensOf(*args.batch));
+          }
+          Launch(*context.stream, shape, ScanHead<T, kRows>, operands, StepTokensOf(*args.batch));
+        });
   });
 }
 
