@@ -66,6 +66,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=256, help="that requests decode")
     parser.add_argument("--batches", type=numbers, default=[1, 64, 256])
     parser.add_argument("--prompts", type=numbers, default=[1024, 2048, 4096, 8192, 16384])
+    parser.add_argument("--cpu-offload-gb", type=float, default=0, help="as that of pagemill")
     parser.add_argument("--kernel-filter", default="", help="as that of pagemill")
     return parser.parse_args(arguments)
 
@@ -264,6 +265,7 @@ def measure(options: argparse.Namespace) -> bool:
         "max_num_seqs": max(options.batches),
         "max_num_batched_tokens": min(_STEP_TOKENS, max(options.prompts)),
         "memory_utilization": _MEMORY_UTILIZATION,
+        "cpu_offload_gb": options.cpu_offload_gb,
         "kernel_filter": options.kernel_filter,
         "max_step_ms": 0,  # prompts may make steps longer: all requests are to decode soon
     }

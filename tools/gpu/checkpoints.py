@@ -4,7 +4,8 @@
 
 Numbers are drawn once and repeated, from another place for each tensor, so that activations keep
 their size. A layer in fp8 has e4m3 values and a scale for each block of 128 x 128; one in awq has
-integers of 4 bits, and a scale for each 128 columns of a row.
+integers of 4 bits, and a scale for each 128 columns of a row; one in nvfp4 pairs of e2m1 values,
+and a scale for each 16 of them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +30,8 @@ from tools.gpu.records import say
 _BLOCK = 128
 _TABLE = 2**23 + 1  # numbers; odd, so that no two rows of a matrix are equal
 _E4M3_SIZE = 32.0  # of a typical e4m3 value, whose largest is 448
+_E2M1_SCALE = 0x53  # 11 in e4m3, with which typical e2m1 values have that size, too
+_NVFP4_GROUP = 16
 _U4_DEVIATION = 4.61  # of integers from 0 to 15
 _ZERO_POINT = 8  # of all of them
 _THREADS = 8
@@ -90,6 +94,22 @@ def _qwen3_next(layers: int, inner: int, groups: int, size: int, **sizes: int) -
     }
 
 
+def _deepseek_v3(rank: int, latent: int, nope: int, rope: int, **sizes: int) -> dict[str, Any]:
+    """Without experts. `rank` of queries, `latent` of keys and values, whose heads have `nope`."""
+    return {
+        **_llama(kv=sizes["heads"], **sizes),
+        "architectures": ["DeepseekV3ForCausalLM"],
+        "model_type": "deepseek_v3",
+        "rms_norm_eps": 1e-6,
+        "first_k_dense_replace": sizes["layers"],
+        "q_lora_rank": rank,
+        "kv_lora_rank": latent,
+        "qk_nope_head_dim": nope,
+        "qk_rope_head_dim": rope,
+        "v_head_dim": nope,
+    }
+
+
 MODELS: Mapping[str, dict[str, Any]] = {
     "llama-1b": _llama(2048, 8192, 16, 32, 8, 128256),
     "llama-8b": _llama(4096, 14336, 32, 32, 8, 128256),
@@ -101,6 +121,13 @@ MODELS: Mapping[str, dict[str, Any]] = {
     "qwen3-next-dense": _qwen3_next(
         12, 5632, 16, 128, hidden=2048, heads=16, kv=2, vocab=151936, head_dim=256
     ),
+    # Layers of DeepSeek-V3, of which the first three have no experts.
+    "deepseek-v3-dense": _deepseek_v3(
+        1536, 512, 128, 64, hidden=7168, inner=18432, layers=6, heads=128, vocab=129280
+    ),
+    "tiny-latents": _deepseek_v3(
+        48, 32, 16, 16, hidden=64, inner=160, layers=1, heads=2, vocab=300
+    ),
     "tiny-states": _qwen3_next(4, 160, 1, 16, hidden=64, heads=2, kv=1, vocab=300, head_dim=32),
     "tiny-experts": _qwen3_moe(1, 32, 8, 2, hidden=64, heads=2, kv=1, vocab=300, head_dim=32),
     # Its step takes the device so little that the host's work decides.
@@ -111,8 +138,9 @@ MODELS: Mapping[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """`dtype` as safetensors names it, I32 being words of eight integers; `deviation` of its
-    numbers, or of those that it scales; 0: all are 1, or the zero point."""
+    """`dtype` as safetensors names it, I32 being words of eight integers, and U8 pairs of e2m1
+    numbers; `deviation` of its numbers, or of those that it scales; 0: all are 1, or the zero
+    point, or what makes e2m1 numbers as large as e4m3 ones."""
 
     name: str
     dtype: str
@@ -122,7 +150,7 @@ class StoredTensor:
     @property
     def bytes(self) -> int:
         """Of its data."""
-        sizes = {"BF16": 2, "F16": 2, "F32": 4, "I32": 4, "F8_E4M3": 1}
+        sizes = {"BF16": 2, "F16": 2, "F32": 4, "I32": 4, "F8_E4M3": 1, "U8": 1}
         return int(np.prod(self.shape)) * sizes[self.dtype]
 
 
@@ -153,6 +181,14 @@ def _awq_parts(rows: int, columns: int, group: int) -> list[_Part]:
     ]
 
 
+def _nvfp4_parts(rows: int, columns: int, _: int) -> list[_Part]:
+    return [
+        ("weight", "U8", (rows, columns // 2), True),
+        ("weight_scale", "F8_E4M3", (rows, columns // _NVFP4_GROUP), False),
+        ("weight_scale_2", "F32", (), True),
+    ]
+
+
 _FORMATS: Mapping[str, _Format] = {
     "bf16": _Format(
         lambda rows, columns, _: [("weight", "BF16", (rows, columns), True)],
@@ -174,6 +210,15 @@ _FORMATS: Mapping[str, _Format] = {
             "group_size": group,
             "zero_point": True,
             "version": "gemm",
+        },
+    ),
+    "nvfp4": _Format(
+        _nvfp4_parts,
+        lambda _: {
+            "quant_method": "modelopt",
+            "quant_algo": "NVFP4",
+            "group_size": _NVFP4_GROUP,
+            "ignore": ["lm_head"],
         },
     ),
 }
@@ -229,11 +274,33 @@ def _delta(config: Mapping[str, Any]) -> tuple[_Matrices, _Small]:
     }
 
 
+def _latent(config: Mapping[str, Any]) -> tuple[_Matrices, _Small]:
+    hidden, heads, rank = (
+        config[key] for key in ("hidden_size", "num_attention_heads", "q_lora_rank")
+    )
+    latent, nope, rope = (
+        config[key] for key in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim")
+    )
+    matrices = {
+        "self_attn.q_a_proj": (rank, hidden),
+        "self_attn.q_b_proj": (heads * (nope + rope), rank),
+        "self_attn.kv_a_proj_with_mqa": (latent + rope, hidden),
+        "self_attn.kv_b_proj": (2 * heads * nope, latent),
+        "self_attn.o_proj": (hidden, heads * nope),
+    }
+    return matrices, {
+        "self_attn.q_a_layernorm.weight": (rank,),
+        "self_attn.kv_a_layernorm.weight": (latent,),
+    }
+
+
 def _layer(config: Mapping[str, Any], index: int) -> tuple[_Matrices, _Small]:
     """A layer's matrices in the format of the weights, and its other tensors."""
     hidden = config["hidden_size"]
-    has_states = (index + 1) % config.get("full_attention_interval", 1) > 0
-    matrices, small = (_delta if has_states else _attention)(config)
+    if (index + 1) % config.get("full_attention_interval", 1) > 0:
+        matrices, small = _delta(config)
+    else:
+        matrices, small = (_latent if "kv_lora_rank" in config else _attention)(config)
     small |= {f"{name}_layernorm.weight": (hidden,) for name in ("input", "post_attention")}
     if not (experts := config.get("num_experts")):
         return matrices | _mlp("mlp", hidden, config["intermediate_size"]), small
@@ -266,14 +333,15 @@ def tensors(config: Mapping[str, Any], weights: str) -> list[StoredTensor]:
 
 
 def write(model: str, weights: str, folder: Path) -> int:
-    """Write the checkpoint; returns the bytes of its tensors."""
+    """Write the checkpoint in place of all in `folder`; returns the bytes of its tensors."""
     config = dict(MODELS[model])
     if quantization := _FORMATS[weights].quantization(_group(config)):
         config["quantization_config"] = quantization
     stored = tensors(config, weights)
     ends = list(itertools.accumulate(tensor.bytes for tensor in stored))
     header = _header(stored, ends)
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     path = folder / "model.safetensors"
     with path.open("wb") as file:
         file.write(header)
@@ -311,8 +379,10 @@ def _table(dtype: str, deviation: float) -> Bytes:
     """The bytes of random numbers of this type and size."""
     if dtype == "I32" and deviation == 0:
         return np.full(_TABLE, _ZERO_POINT * 0x11, np.uint8)
-    if dtype == "I32":
+    if dtype in {"I32", "U8"}:
         return np.random.default_rng(0).integers(0, 256, _TABLE, np.uint8)
+    if dtype == "F8_E4M3" and deviation == 0:
+        return np.full(_TABLE, _E2M1_SCALE, np.uint8)
     if deviation == 0:
         return torch.ones(_TABLE, dtype=torch.bfloat16).view(torch.uint8).numpy()
     if dtype == "F32":  # scales, which give e4m3 values the size of weights

@@ -21,7 +21,7 @@ def test_a_program_can_be_built(weights: str, tmp_path: Path):
     assert built.program_text.count("op paged_attention") == 1
     layer = 3 * 64 * 160 + 2 * 64 * 64 + 2 * 32 * 64
     head = 2 * 64 * 300
-    expected = head + int(layer * {"bf16": 2, "fp8": 1, "awq": 0.5}[weights])
+    expected = head + int(layer * {"bf16": 2, "fp8": 1, "awq": 0.5, "nvfp4": 0.5}[weights])
     assert weight_bytes(from_text(built.program_text)) == expected
     assert size > expected
 
@@ -57,6 +57,26 @@ def test_a_model_with_states_reads_and_writes_them(tmp_path: Path):
     assert decode_bytes(program, 2, 10) == weights + 2 * (states + 2 * 10 * 2 * 32)
 
 
+def test_latents_are_read_once_for_keys_and_values(tmp_path: Path):
+    checkpoints.write("tiny-latents", "bf16", tmp_path)
+    built = build(ModelSource.open(tmp_path), BuildOptions())
+    program = from_text(built.program_text)
+    before = 64 * 48 + 48 * 2 * 32 + 64 * 48  # queries in two products, rows of the cache
+    heads = 2 * 2 * 16 * 32
+    products = before + heads + 2 * 16 * 64 + 3 * 64 * 160
+    assert weight_bytes(program) == 2 * (64 * 300 + products)
+    assert decode_bytes(program, 2, 10) == 2 * (64 * 300 + products + 2 * 10 * 48)
+    pairs = 10 * 10 // 2
+    scored = 2 * 2 * (48 + 32) * pairs
+    assert prefill_operations(program, 10) == 2 * (10 * products + 64 * 300) + scored
+
+
+def test_a_checkpoint_replaces_what_was_there(tmp_path: Path):
+    (tmp_path / "reference.json").write_text("{}")
+    checkpoints.write("tiny", "bf16", tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
+
+
 def test_numbers_differ_and_keep_the_size_of_activations(tmp_path: Path):
     checkpoints.write("tiny", "bf16", tmp_path)
     values = load_file(tmp_path / "model.safetensors")
@@ -85,6 +105,19 @@ def test_scales_give_integers_the_size_of_weights(tmp_path: Path):
     integers = (words.unsqueeze(-1) >> 4 * torch.arange(8)) & 15
     deviation = float((integers - 8).float().std() * values[f"{name}.scales"][0, 0])
     assert deviation == pytest.approx(160**-0.5, rel=0.05)
+
+
+def test_scales_give_e2m1_values_the_size_of_weights(tmp_path: Path):
+    checkpoints.write("tiny", "nvfp4", tmp_path)
+    values = load_file(tmp_path / "model.safetensors")
+    name = "model.layers.0.mlp.down_proj"
+    table = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
+    pairs = values[f"{name}.weight"].int()
+    magnitudes = table[torch.stack([pairs & 7, pairs >> 4 & 7])]
+    scale = values[f"{name}.weight_scale"].float()
+    assert scale.shape == (64, 160 // 16) and float(scale.min()) == float(scale.max())
+    size = float(magnitudes.square().mean().sqrt() * scale[0, 0] * values[f"{name}.weight_scale_2"])
+    assert size == pytest.approx(160**-0.5, rel=0.05)
 
 
 def test_the_largest_has_the_parameters_of_its_name():

@@ -15,12 +15,15 @@ _REFERENCE_TOKENS = 200  # at most
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Of what is measured. `matrix` of the device's limits; `context` of requests that decode
-    `tokens` tokens; lists as their programs take them."""
+    """Of what is measured. `matrix` of the device's limits; `offload_gib` of weights that stay in
+    host memory; `context` of requests that decode `tokens` tokens; lists as their programs take
+    them."""
 
     model: str = "llama-8b"
     experts_model: str = "qwen3-30b-quarter"
     states_model: str = "qwen3-next-dense"
+    latents_model: str = "deepseek-v3-dense"
+    offload_gib: float = 1.0
     matrix: int = 8192
     context: int = 1024
     tokens: int = 256
@@ -105,19 +108,25 @@ def _anchors(work: Path, device: str, torch_device: str, sizes: Sizes) -> Iterat
     flags = ("--context", str(sizes.context), "--tokens", str(sizes.tokens))
     flags += ("--batches", sizes.batches, "--prompts", sizes.prompts)
     tokens = min(_REFERENCE_TOKENS, *map(int, sizes.prompts.split(",")))
-    for stage, model, weights in (
-        ("bf16", sizes.model, "bf16"),
-        ("fp8", sizes.model, "fp8"),
-        ("awq", sizes.model, "awq"),
-        ("experts", sizes.experts_model, "bf16"),
-        ("states", sizes.states_model, "bf16"),
+    folder = str(work / "checkpoint")  # of one stage after the other: there is no room for all
+    offload = ("--cpu-offload-gb", str(sizes.offload_gib))
+    for stage, model, weights, own in (
+        ("bf16", sizes.model, "bf16", ()),
+        ("fp8", sizes.model, "fp8", ()),
+        ("awq", sizes.model, "awq", ()),
+        ("experts", sizes.experts_model, "bf16", ()),
+        ("states", sizes.states_model, "bf16", ()),
+        ("latents", sizes.latents_model, "bf16", ()),
+        ("nvfp4", sizes.model, "nvfp4", ()),
+        ("experts-fp8", sizes.experts_model, "fp8", ()),
+        ("offload", sizes.model, "bf16", offload),
     ):
-        folder = str(work / f"{model}-{weights}")
         made = f"{stage}/checkpoint"
         written = _module("checkpoints", model, weights, folder)
         yield Item(made, written, 90, alone=True, leaves_files=True)
         needs = ("build/extension", made)
-        if stage == "bf16":  # torch would turn others into floats number by number
+        if model == sizes.model and weights == "bf16":
+            # torch would turn others into floats number by number.
             yield Item(
                 f"{stage}/reference",
                 _module("large_reference", folder, torch_device, str(tokens)),
@@ -128,7 +137,7 @@ def _anchors(work: Path, device: str, torch_device: str, sizes: Sizes) -> Iterat
             )
         yield Item(
             f"{stage}/anchors",
-            _module("anchors", folder, device, *flags),
+            _module("anchors", folder, device, *flags, *own),
             240,
             alone=True,
             needs=needs,

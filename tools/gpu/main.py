@@ -44,6 +44,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--model", default=_SIZES.model, help="that is measured [%(default)s]")
     parser.add_argument("--experts-model", default=_SIZES.experts_model, help="[%(default)s]")
     parser.add_argument("--states-model", default=_SIZES.states_model, help="[%(default)s]")
+    parser.add_argument("--latents-model", default=_SIZES.latents_model, help="[%(default)s]")
+    parser.add_argument(
+        "--offload-gib",
+        type=float,
+        default=_SIZES.offload_gib,
+        help="of weights that stay in host memory in the last stage [%(default)s]",
+    )
     parser.add_argument("--matrix", type=int, default=_SIZES.matrix, help="[%(default)s]")
     parser.add_argument("--context", type=int, default=_SIZES.context, help="[%(default)s]")
     parser.add_argument("--tokens", type=int, default=_SIZES.tokens, help="[%(default)s]")
@@ -66,6 +73,8 @@ def _chosen(options: argparse.Namespace, pack: Pack, work: Path) -> list[Item]:
         model=options.model,
         experts_model=options.experts_model,
         states_model=options.states_model,
+        latents_model=options.latents_model,
+        offload_gib=options.offload_gib,
         matrix=options.matrix,
         context=options.context,
         tokens=options.tokens,

@@ -24,6 +24,7 @@ _SIZES = [
     "--model=tiny",
     "--experts-model=tiny-experts",
     "--states-model=tiny-states",
+    "--latents-model=tiny-latents",
     "--matrix=64",
     "--context=8",
     "--tokens=10",
@@ -113,6 +114,7 @@ def test_items_are_listed(pack: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert main.main([f"--pack={pack}", f"--work={tmp_path}", "--list"]) == 0
     names = capsys.readouterr().out.split()
     stages = list(dict.fromkeys(name.split("/")[0] for name in names))
-    measured = ["limits", "host", "bf16", "fp8", "awq", "experts", "states"]
-    assert stages == ["build", "conformance", "tiny", *measured]
+    measured = ["bf16", "fp8", "awq", "experts", "states"]
+    measured += ["latents", "nvfp4", "experts-fp8", "offload"]
+    assert stages == ["build", "conformance", "tiny", "limits", "host", *measured]
     assert sum(name.startswith("conformance/") for name in names) >= 38

@@ -19,7 +19,9 @@ _HOST_TARGET_US = 50.0
 _GRAPHS_TARGET_S, _GRAPHS = 1.0, 20
 _READY_TARGET_S = 3.0  # and the time to bring the weights to the device
 _WITH_TARGETS = ("bf16", "fp8")
-_MEASURED = (*_WITH_TARGETS, "awq", "experts", "states")  # stages that measure a model
+# Stages that measure a model.
+_OTHERS = ("awq", "experts", "states", "latents", "nvfp4", "experts-fp8", "offload")
+_MEASURED = (*_WITH_TARGETS, *_OTHERS)
 # Stages whose items all have to pass: how their names end, and what they are called.
 _CHECKS = (
     ("conformance", "", "conformance"),

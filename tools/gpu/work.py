@@ -8,6 +8,7 @@ from pagemill.ops.dtypes import tensor_bytes
 from pagemill.ops.program import OpEntry, Program, QuantizedEntry, StackEntry, WeightEntry
 
 _KV_BYTES = 2  # of a cached number: bf16
+_CACHED = {"kv": 2, "latent": 1}  # keys and values, or rows that are both
 
 
 def _matrices(program: Program) -> list[WeightEntry | QuantizedEntry | StackEntry]:
@@ -21,7 +22,7 @@ def _windows(program: Program) -> dict[str, int]:
 
 
 # The inputs of products before their matrices, each of which is followed by its bias or by none.
-_BEFORE_MATRICES = {"linear": 1, "grouped_linear": 2}
+_BEFORE_MATRICES = {"linear": 1, "head_linear": 1, "grouped_linear": 2}
 
 
 def _of_products(program: Program, op_name: str) -> set[str]:
@@ -50,7 +51,7 @@ def prefill_operations(program: Program, tokens: int) -> int:
     windows = _windows(program)
     total = 0
     for op in program.ops:
-        if op.op == "linear":
+        if op.op in {"linear", "head_linear"}:
             rows = 1 if values[op.outputs[0]][0] == "logits_rows" else tokens
             total += 2 * rows * sum(weights[name] for name in _of_product(op))
         elif op.op == "grouped_linear":
@@ -62,6 +63,12 @@ def prefill_operations(program: Program, tokens: int) -> int:
             # A query sees half of the window before there are that many tokens, all of it after.
             pairs = window * window // 2 + (tokens - window) * window
             total += 4 * int(heads) * int(head_dim) * pairs
+        elif op.op == "latent_attention":
+            # Scores of latents and of rotated parts, and a sum of latents.
+            _, heads, latent = values[op.outputs[0]]
+            rotated = int(values[str(op.inputs[1])][2])
+            pairs = tokens * tokens // 2
+            total += 2 * int(heads) * (2 * int(latent) + rotated) * pairs
     return total
 
 
@@ -90,7 +97,7 @@ def decode_bytes(program: Program, batch: int, context: int) -> int:
     read, and of states that they read and write; of experts those that are expected."""
     windows = _windows(program)
     cached = sum(
-        2 * math.prod(cache.dims) * min(windows[cache.name] or context, context)
+        _CACHED[cache.layout] * math.prod(cache.dims) * min(windows[cache.name] or context, context)
         for cache in program.caches
         if cache.layout != "state"
     )
@@ -100,7 +107,9 @@ def decode_bytes(program: Program, batch: int, context: int) -> int:
         if cache.layout == "state"
     )
     sizes = _bytes(program)
-    weights = sum(sizes[name] for name in _of_products(program, "linear"))
+    weights = sum(
+        sizes[name] for kind in ("linear", "head_linear") for name in _of_products(program, kind)
+    )
     stacks = sum(sizes[name] for name in _of_products(program, "grouped_linear"))
     read = weights + round(_expert_share(program, batch) * stacks)
     return read + batch * (_KV_BYTES * cached + states)
