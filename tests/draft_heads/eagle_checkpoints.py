@@ -11,7 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from safetensors.torch import save_file
-from transformers import LlamaConfig, LlamaModel
+from transformers import (
+    AutoModel,
+    DeepseekV3Config,
+    LlamaConfig,
+    PretrainedConfig,
+    Qwen3Config,
+)
+from transformers.models.deepseek_v3 import modeling_deepseek_v3 as deepseek
 
 Array = npt.NDArray[np.float32]
 Tensors = dict[str, torch.Tensor]
@@ -21,10 +28,10 @@ DRAFT_VOCAB = 61
 
 @dataclass(frozen=True)
 class Head:
-    """A head for targets with states of `target_size` numbers. `config` is LlamaConfig's."""
+    """A head for targets with states of `target_size` numbers. `config` is that of `_FAMILIES`."""
 
     path: Path
-    config: LlamaConfig
+    config: PretrainedConfig
     tensors: Tensors
     target_size: int
 
@@ -34,8 +41,8 @@ class Head:
 
     @torch.no_grad()
     def layers(self, x: torch.Tensor, *, first: int) -> torch.Tensor:
-        """Llama's layers from `first` on, on [T, H]."""
-        model = LlamaModel(self.config).eval()
+        """The layers from `first` on, on [T, H]."""
+        model = AutoModel.from_config(self.config, attn_implementation="eager").eval()
         own = {k: v for k, v in self.tensors.items() if k.startswith("layers.")}
         ones = {"layers.0.input_layernorm.weight": torch.ones(self.config.hidden_size)}
         if first:
@@ -56,6 +63,17 @@ class Head:
         return self.layers(x + self.tensors["fc.bias"], first=0).numpy()
 
     @torch.no_grad()
+    def joined(self, states: list[Array]) -> Array:
+        """What an EAGLE-3 head reads, of the target's `states` in three places."""
+        parts = [torch.tensor(state) for state in states]
+        if "fc_norm.0.weight" in self.tensors:
+            parts = [self.rms_norm(f"fc_norm.{i}", part) for i, part in enumerate(parts)]
+        x = torch.cat(parts, -1)
+        if "input_norm.weight" in self.tensors:
+            x = self.rms_norm("input_norm", x)
+        return (x @ self.tensors["fc.weight"].T).numpy()
+
+    @torch.no_grad()
     def eagle3(self, tokens: list[int], states: Array, embed: torch.Tensor) -> tuple[Array, Array]:
         """Logits and next states of an EAGLE-3 head."""
         embed = self.tensors.get("embed_tokens.weight", embed)
@@ -69,16 +87,24 @@ class Head:
             self.tensors[f"layers.0.mlp.{name}_proj.weight"] for name in ("gate", "up", "down")
         )
         x = x + (torch.nn.functional.silu(y @ gate.T) * (y @ up.T)) @ down.T
-        logits = self.rms_norm("norm", x) @ self.tensors["lm_head.weight"].T
-        return logits.numpy(), x.numpy()
+        normalized = self.rms_norm("norm", x)
+        passed = normalized if getattr(self.config, "norm_output", False) else x
+        return (normalized @ self.tensors["lm_head.weight"].T).numpy(), passed.numpy()
 
     def _attention(self, x: torch.Tensor) -> torch.Tensor:
         """Causal attention with rotary positions, [T, 2 H] -> [T, H]."""
+        if self.config.model_type == "deepseek_v3":
+            return self._latent_attention(x)
         dim, length = self.config.head_dim, len(x)
         q, k, v = (
             (x @ self.tensors[f"layers.0.self_attn.{name}_proj.weight"].T).view(length, -1, dim)
             for name in "qkv"
         )
+        if "layers.0.self_attn.q_norm.weight" in self.tensors:
+            q, k = (
+                self.rms_norm(f"layers.0.self_attn.{name}_norm", y)
+                for name, y in (("q", q), ("k", k))
+            )
         angles = torch.arange(length)[:, None] / 1e4 ** (torch.arange(0, dim, 2) / dim)
         cos, sin = (part[:, None] for part in (angles.cos(), angles.sin()))
 
@@ -90,25 +116,75 @@ class Head:
         group = len(q) // len(k)
         k, v = k.repeat_interleave(group, 0), v.transpose(0, 1).repeat_interleave(group, 0)
         scores = q @ k.transpose(1, 2) / dim**0.5
-        future = torch.ones(length, length, dtype=torch.bool).triu(1)
-        attended = scores.masked_fill(future, -torch.inf).softmax(-1) @ v
+        hidden = torch.ones(length, length, dtype=torch.bool).triu(1)
+        if self.config.model_type == "qwen3":
+            hidden |= torch.ones_like(hidden).tril(-self.config.sliding_window)
+        attended = scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v
         attended = attended.transpose(0, 1).reshape(length, -1)
         return attended @ self.tensors["layers.0.self_attn.o_proj.weight"].T
 
+    def _latent_attention(self, x: torch.Tensor) -> torch.Tensor:
+        module = _wide_latent_attention(self.config)
+        name = "layers.0.self_attn."
+        own = {k.removeprefix(name): v for k, v in self.tensors.items() if k.startswith(name)}
+        module.load_state_dict(own)
+        angles = deepseek.DeepseekV3RotaryEmbedding(self.config)(x, torch.arange(len(x))[None])
+        future = torch.full((len(x), len(x)), -torch.inf).triu(1)
+        return module(x[None], position_embeddings=angles, attention_mask=future[None, None])[0][0]
 
-def _config(target: Any, **changes: Any) -> LlamaConfig:
-    return LlamaConfig(
-        vocab_size=target.vocab_size,
-        hidden_size=target.hidden_size,
-        intermediate_size=104,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=20,
-        max_position_embeddings=4096,
-        rms_norm_eps=0.02,
-        attn_implementation="eager",
-        **changes,
-    )
+
+def _wide_latent_attention(config: Any) -> Any:
+    """DeepSeek V3's attention, [T, 2 H] -> [T, H]."""
+    module = deepseek.DeepseekV3Attention(config, 0).eval()
+    for name in ("q_a_proj", "kv_a_proj_with_mqa"):
+        rows = getattr(module, name).out_features
+        setattr(module, name, torch.nn.Linear(2 * config.hidden_size, rows, bias=False))
+    return module
+
+
+# The configuration of each family of layers, and what a head changes in it.
+_FAMILIES: dict[str, tuple[type[PretrainedConfig], dict[str, Any]]] = {
+    "llama": (LlamaConfig, {}),
+    "qwen3": (
+        Qwen3Config,
+        {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 0},
+    ),
+    "deepseek_v3": (
+        DeepseekV3Config,
+        {
+            "num_key_value_heads": 4,
+            "head_dim": 10,
+            "q_lora_rank": 48,
+            "kv_lora_rank": 40,
+            "qk_nope_head_dim": 14,
+            "qk_rope_head_dim": 10,
+            "v_head_dim": 22,
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 1e4,
+                "factor": 8.0,
+                "mscale": 1.0,
+                "mscale_all_dim": 1.0,
+                "original_max_position_embeddings": 64,
+            },
+        },
+    ),
+}
+
+
+def _config(target: Any, family: str, **changes: Any) -> PretrainedConfig:
+    kind, own = _FAMILIES[family]
+    sizes = {
+        "vocab_size": target.vocab_size,
+        "hidden_size": target.hidden_size,
+        "intermediate_size": 104,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 20,
+        "max_position_embeddings": 4096,
+        "rms_norm_eps": 0.02,
+    }
+    return kind(attn_implementation="eager", **sizes | own | changes)
 
 
 def _random(shapes: dict[str, tuple[int, ...]]) -> Tensors:
@@ -121,14 +197,27 @@ def _random(shapes: dict[str, tuple[int, ...]]) -> Tensors:
     return made
 
 
-def _layer(config: LlamaConfig, name: str, width: int) -> dict[str, tuple[int, ...]]:
-    hidden, dim, size = config.hidden_size, config.head_dim, config.intermediate_size
+def _attention(config: PretrainedConfig, width: int) -> dict[str, tuple[int, ...]]:
+    if config.model_type == "deepseek_v3":
+        made = _wide_latent_attention(config).state_dict().items()
+        return {name.removesuffix(".weight"): tuple(x.shape) for name, x in made}
+    hidden, dim = config.hidden_size, config.head_dim
     q, kv = config.num_attention_heads * dim, config.num_key_value_heads * dim
+    norms = ("q_norm", "k_norm") if config.model_type == "qwen3" else ()
     return {
-        f"{name}.self_attn.q_proj.weight": (q, width),
-        f"{name}.self_attn.k_proj.weight": (kv, width),
-        f"{name}.self_attn.v_proj.weight": (kv, width),
-        f"{name}.self_attn.o_proj.weight": (hidden, q),
+        **dict.fromkeys(norms, (dim,)),
+        "q_proj": (q, width),
+        "k_proj": (kv, width),
+        "v_proj": (kv, width),
+        "o_proj": (hidden, q),
+    }
+
+
+def _layer(config: PretrainedConfig, name: str, width: int) -> dict[str, tuple[int, ...]]:
+    hidden, size = config.hidden_size, config.intermediate_size
+    attention = _attention(config, width).items()
+    return {
+        **{f"{name}.self_attn.{part}.weight": shape for part, shape in attention},
         f"{name}.post_attention_layernorm.weight": (hidden,),
         f"{name}.mlp.gate_proj.weight": (size, hidden),
         f"{name}.mlp.up_proj.weight": (size, hidden),
@@ -136,11 +225,11 @@ def _layer(config: LlamaConfig, name: str, width: int) -> dict[str, tuple[int, .
     }
 
 
-def make_eagle(path: Path, target: Any, *, embeds: bool = False) -> Head:
-    """A head of two layers for a target with this configuration; with embeddings of its own if it
-    `embeds`."""
+def make_eagle(path: Path, target: Any, *, embeds: bool = False, family: str = "llama") -> Head:
+    """A head of two layers of this family for a target with this configuration; with embeddings of
+    its own if it `embeds`."""
     torch.manual_seed(7)
-    config = _config(target, num_hidden_layers=2)
+    config = _config(target, family, num_hidden_layers=2)
     hidden = config.hidden_size
     shapes = _layer(config, "layers.0", hidden) | _layer(config, "layers.1", hidden)
     shapes |= {"fc.weight": (hidden, 2 * hidden), "fc.bias": (hidden,)}
@@ -153,17 +242,27 @@ def make_eagle(path: Path, target: Any, *, embeds: bool = False) -> Head:
 
 
 def make_eagle3(
-    path: Path, target: Any, *, speculators: bool = False, hidden_size: int | None = None
+    path: Path,
+    target: Any,
+    *,
+    speculators: bool = False,
+    hidden_size: int | None = None,
+    family: str = "llama",
+    norms: dict[str, int] | None = None,
 ) -> Head:
-    """A head with a vocabulary of its own for a target with this configuration, as it is published
-    or by the speculators library; with states of another size if `hidden_size` is given."""
+    """A head of a layer of this family, with a vocabulary of its own, for a target with this
+    configuration, as it is published or by the speculators library; with states of another size if
+    `hidden_size` is given, and with `norms` of the target's states, each over as many of them."""
     torch.manual_seed(8)
-    config = _config(target, num_hidden_layers=1, norm_before_residual=speculators)
+    config = _config(target, family, num_hidden_layers=1, norm_before_residual=speculators)
+    config.norm_output = bool(norms)
     config.hidden_size = hidden = hidden_size or target.hidden_size
     shapes = _layer(config, "layers.0", 2 * hidden)
     shapes |= {f"layers.0.{name}.weight": (hidden,) for name in ("input_layernorm", "hidden_norm")}
     shapes |= {"fc.weight": (hidden, 3 * target.hidden_size), "norm.weight": (hidden,)}
     shapes["lm_head.weight"] = (DRAFT_VOCAB, hidden)
+    for name, states in (norms or {}).items():
+        shapes[f"{name}.weight"] = (states * target.hidden_size,)
     if hidden_size is not None or speculators:
         shapes["embed_tokens.weight"] = (config.vocab_size, hidden)
     tensors = _random(shapes)

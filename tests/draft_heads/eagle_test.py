@@ -71,32 +71,39 @@ def _compare(target: Target, head: Head, method: str, kind: str, states: list[Ar
         assert error(outputs["draft_states"][index], passed) <= TOLERANCE
 
 
-@pytest.mark.parametrize("embeds", [False, True], ids=["of_the_target", "own_embeddings"])
+@pytest.mark.parametrize("layout", ["of_the_target", "own_embeddings", "qwen3"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_eagle(kind: str, embeds: bool, tmp_path: Path) -> None:
+def test_eagle(kind: str, layout: str, tmp_path: Path) -> None:
     target = Target(tmp_path)
-    head = make_eagle(tmp_path / "head", target.config, embeds=embeds)
+    own, family = layout == "own_embeddings", "qwen3" if layout == "qwen3" else "llama"
+    head = make_eagle(tmp_path / "head", target.config, embeds=own, family=family)
     states = [target.states(prompt)[-1] for prompt in target.prompts]
     _compare(target, head, "eagle", kind, states)
 
 
-@pytest.mark.parametrize("layout", ["published", "speculators", "narrower"])
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "published": {},
+    "speculators": {"speculators": True},
+    "narrower": {"hidden_size": 72},
+    "qwen3": {"family": "qwen3"},
+    "deepseek_v3": {"family": "deepseek_v3"},
+    "normalized_states": {"norms": {f"fc_norm.{i}": 1 for i in range(3)}},
+    "normalized_input": {"norms": {"input_norm": 3}},
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_eagle3(kind: str, layout: str, tmp_path: Path) -> None:
     target = Target(tmp_path)
-    head = make_eagle3(
-        tmp_path / "head",
-        target.config,
-        speculators=layout == "speculators",
-        hidden_size=72 if layout == "narrower" else None,
-    )
+    head = make_eagle3(tmp_path / "head", target.config, **LAYOUTS[layout])
     text = target_program(target.path, "eagle3", head.path, rewrite=kind == "native")
     outputs = run(kind, text, target.prompts)
     assert head.tensors["fc.weight"].shape[1] == 3 * target.config.hidden_size
     for prompt, actual in zip(target.prompts, outputs["draft_states"], strict=True):
         entering = target.states(prompt)
-        joined = np.concatenate([entering[layer] for layer in (2, 3, 4)], axis=-1)
-        assert error(actual, joined @ head.tensors["fc.weight"].numpy().T) <= TOLERANCE
+        expected = head.joined([entering[layer] for layer in (2, 3, 4)])
+        assert error(actual, expected) <= TOLERANCE
     _compare(target, head, "eagle3", kind, outputs["draft_states"])
 
 
@@ -126,8 +133,7 @@ def test_layers_of_the_configuration(
         "native", target_program(target.path, "eagle3", head.path, rewrite=True), [[5, 9]]
     )
     states = target.states([5, 9])
-    joined = np.concatenate([states[layer] for layer in entered], axis=-1)
-    expected = joined @ head.tensors["fc.weight"].numpy().T
+    expected = head.joined([states[layer] for layer in entered])
     assert error(outputs["draft_states"][0], expected) <= TOLERANCE
 
 

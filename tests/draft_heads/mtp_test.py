@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +26,26 @@ from tests.draft_heads.head_run import (
     states_before,
     target_program,
 )
-from tests.draft_heads.mtp_checkpoints import LAYOUTS, Checkpoint, make_mtp
+from tests.draft_heads.mtp_checkpoints import LAYOUTS, Checkpoint, make_mtp, renamed
+from tests.families.gguf_converters import EXAONE_MOE, SIGMOID, Converter
+from tests.families.gguf_files import write_gguf
 from tests.parity.tiny_models import make
+
+# The architecture of a family in GGUF, other names of its MTP layer, and what else is converted.
+GGUF_NAMES: Mapping[str, tuple[str, Mapping[str, str], Converter]] = {
+    "exaone_moe": (
+        "exaone-moe",
+        {
+            r"^mtp\.layers\.0": "model.layers.4",
+            r"^mtp\.fc": "model.layers.4.eh_proj",
+            r"^mtp\.pre_fc_norm_embedding": "model.layers.4.enorm",
+            r"^mtp\.pre_fc_norm_hidden": "model.layers.4.hnorm",
+            r"^mtp\.norm": "model.layers.4.shared_head.norm",
+        },
+        EXAONE_MOE,
+    ),
+    "glm4_moe": ("glm4moe", {}, SIGMOID),
+}
 
 
 @pytest.fixture(name="case", scope="module", params=sorted(LAYOUTS))
@@ -66,25 +85,63 @@ def test_the_layer(case: Checkpoint, kind: str) -> None:
         assert error(outputs["draft_states"][index], passed) <= TOLERANCE
 
 
-def test_the_layer_of_a_checkpoint_with_images(tmp_path: Path) -> None:
-    """Its language model is nested; the MTP layer lies beside it."""
-    case = make_mtp("qwen3_5", tmp_path)
+@pytest.mark.parametrize(
+    ("family", "config", "prefix"),
+    [
+        (
+            "qwen3_5",
+            {"architectures": ["Qwen3_5ForConditionalGeneration"]},
+            "model.language_model.",
+        ),
+        (
+            "step3p5_published",
+            {"architectures": ["Step3p7ForConditionalGeneration"], "model_type": "step3p7"},
+            "model.",
+        ),
+    ],
+    ids=["qwen3_5", "step3p7"],
+)
+def test_the_layer_of_a_checkpoint_with_images(
+    family: str, config: dict[str, object], prefix: str, tmp_path: Path
+) -> None:
+    """Its language model is nested; the MTP layer may lie beside it."""
+    case = make_mtp(family, tmp_path)
     prompts = prompts_for(case.vocab_size)
     states = [states_before(case.final_states(prompt)) for prompt in prompts]
     expected = run("native", head_of(tmp_path, "mtp", None).program_text, prompts, states)
     text = json.loads((tmp_path / "config.json").read_text())
-    config = {"architectures": ["Qwen3_5ForConditionalGeneration"], "text_config": text}
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "config.json").write_text(json.dumps({**config, "text_config": text}))
     tensors = {
-        re.sub(r"^model\.", "model.language_model.", name): tensor
+        re.sub(r"^model\.", prefix, name): tensor
         for name, tensor in load_file(tmp_path / "model.safetensors").items()
     }
     save_file(tensors, tmp_path / "model.safetensors")
-    target_program(tmp_path, "mtp", None, rewrite=True)
+    given = run("native", target_program(tmp_path, "mtp", None, rewrite=True), prompts)
+    for prompt, rows in zip(prompts, given["draft_states"], strict=True):
+        assert error(rows, case.final_states(prompt)) <= TOLERANCE
     actual = run("native", head_of(tmp_path, "mtp", None).program_text, prompts, states)
     for name in ("logits", "draft_states"):
         for a, b in zip(actual[name], expected[name], strict=True):
             assert np.array_equal(a, b)
+
+
+@pytest.mark.parametrize("family", GGUF_NAMES)
+def test_the_layer_of_a_gguf_file(family: str, tmp_path: Path) -> None:
+    """Its blocks are those of the model and the MTP layer."""
+    case = make_mtp(family, tmp_path)
+    architecture, names, of_model = GGUF_NAMES[family]
+    converter = Converter(
+        lambda tensors, _: {renamed(names, name): x for name, x in tensors.items()},
+        lambda config: {**of_model.settings(config), "nextn_predict_layers": 1},
+    )
+    path, prompts = tmp_path / "model.gguf", prompts_for(case.vocab_size)
+    write_gguf(case.reference, tmp_path, architecture, path, converter)
+    states = [states_before(case.final_states(prompt)) for prompt in prompts]
+    outputs = run("native", head_of(path, "mtp", None).program_text, prompts, states)
+    for index, prompt in enumerate(prompts):
+        logits, passed = case.head(prompt, states[index])
+        assert error(outputs["logits"][index], logits) <= TOLERANCE
+        assert error(outputs["draft_states"][index], passed) <= TOLERANCE
 
 
 def test_a_tensor_that_the_layer_does_not_use_is_refused(tmp_path: Path) -> None:
@@ -93,6 +150,15 @@ def test_a_tensor_that_the_layer_does_not_use_is_refused(tmp_path: Path) -> None
     tensors["model.layers.4.other.weight"] = torch.zeros(3)
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(UnusedTensorError, match=r"model\.layers\.4\.other"):
+        head_of(tmp_path, "mtp", None)
+
+
+def test_mamba_layers_in_an_mtp_layer_are_refused(tmp_path: Path) -> None:
+    make_mtp("nemotron_h_experts", tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config |= {"mtp_layers_block_type": ["linear_attention", "moe"]}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelConfigError, match="Mamba layers in it are not supported"):
         head_of(tmp_path, "mtp", None)
 
 

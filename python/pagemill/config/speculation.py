@@ -42,11 +42,17 @@ _NEEDS: Final[Mapping[str, str]] = {
 _MTP_ALIASES: Final = (
     "deepseek_mtp",
     "ernie_mtp",
+    "exaone_moe_mtp",
     "glm4_moe_lite_mtp",
     "glm4_moe_mtp",
+    "hy_v3_mtp",
+    "longcat_flash_mtp",
     "mimo_mtp",
+    "mimo_v2_mtp",
+    "nemotron_h_mtp",
     "qwen3_5_mtp",
     "qwen3_next_mtp",
+    "step3p5_mtp",
 )
 
 

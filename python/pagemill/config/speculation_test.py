@@ -70,7 +70,14 @@ def test_heads() -> None:
     assert speculation('{"method": "draft_model", "model": "a"}').draft_head is None
 
 
-@pytest.mark.parametrize("method", ["deepseek_mtp", "glm4_moe_mtp", "mimo_mtp", "qwen3_next_mtp"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        *("deepseek_mtp", "ernie_mtp", "exaone_moe_mtp", "glm4_moe_lite_mtp", "glm4_moe_mtp"),
+        *("hy_v3_mtp", "longcat_flash_mtp", "mimo_mtp", "mimo_v2_mtp", "nemotron_h_mtp"),
+        *("qwen3_5_mtp", "qwen3_next_mtp", "step3p5_mtp"),
+    ],
+)
 def test_older_names_of_mtp(method: str) -> None:
     config = speculation(f'{{"method": "{method}", "num_speculative_tokens": 2}}')
     assert config.draft_head == HeadDrafts(2, "mtp")

@@ -74,7 +74,7 @@ def build_draft(
     folder = cache_folder(config.model.cache_dir)
     path = resolve(drafts.model, cache_dir=folder, revision=drafts.revision)
     draft_source = as_stored(ModelSource.open(path), folder, values=values).source
-    draft = build(draft_source, BuildOptions(language_only=True))
+    draft = build(draft_source, BuildOptions(language_only=True, keeps_context=True))
     if draft.pooling or built.pooling:
         which = "it" if draft.pooling else "the model"
         raise ConfigError(f"{name} cannot be used: {which} makes embeddings and generates no text")

@@ -154,7 +154,8 @@ def attend(
         return attend_both_ways(q, k, v, shape)
     kv_heads = shape.features(shape.kv_heads).size // shape.head_dim
     group = q.trace.kv_group(shape.window)
-    cache = q.trace.cache(cache_name, group, (kv_heads, shape.head_dim))
+    dims = (kv_heads, shape.head_dim)
+    cache = q.trace.cache(cache_name, group, dims, window=shape.window)
     k_scale, v_scale = scales
     ops.kv_write(k, v, cache, k_scale=k_scale, v_scale=v_scale)
     attended = ops.paged_attention(

@@ -84,7 +84,7 @@ def compressed_attention(
     q, kv = rotary(q, kv)
     scale = shape.size**-0.5
     group = x.trace.kv_group(shape.window)
-    cache = x.trace.cache(cache_name, group, (shape.size,), layout="latent")
+    cache = x.trace.cache(cache_name, group, (shape.size,), layout="latent", window=shape.window)
     ops.latent_write(kv, None, cache)
     y, sums = ops.latent_attention_with_sums(q, None, cache, scale=scale)
     if compression is None:

@@ -55,10 +55,11 @@ def latent_attention(
     *,
     bias: bool = False,
     sparse: Indexer | Tensor | None = None,
+    width: int | None = None,
 ) -> Tensor:
-    """x [T, H] -> [T, H], attended over a new cache; without `rotary`, keys have no positions.
-    Queries see all tokens up to theirs, or those that an indexer chooses or has chosen (`sparse`).
-    Ranks divide the heads; each has all latents.
+    """x [T, H] -> [T, width], by default H, attended over a new cache; without `rotary`, keys have
+    no positions. Queries see all tokens up to theirs, or those that an indexer chooses or has
+    chosen (`sparse`). Ranks divide the heads; each has all latents.
 
     Weights: `<prefix>.q_proj`, or `.{q_a_proj,q_a_layernorm,q_b_proj}`; `.kv_a_proj_with_mqa`,
     `.kv_a_layernorm`, `.kv_b_proj`, or `.k_b_proj` and `.v_b_proj`, and `.o_proj`; with biases of
@@ -82,8 +83,8 @@ def latent_attention(
         chosen = chosen_tokens(weights, name, x, queries, sparse, rotary, cache_of_index)
     if rotary is not None:
         q_rope, k_rope = rotary(q_rope, k_rope)
-    width = (shape.latent + shape.rope,)
-    cache = x.trace.cache(cache_name, x.trace.group(_GROUP), width, layout="latent")
+    row = (shape.latent + shape.rope,)
+    cache = x.trace.cache(cache_name, x.trace.group(_GROUP), row, layout="latent")
     ops.latent_write(latent, k_rope, cache)
 
     if weights.has(f"{prefix}.k_b_proj.weight"):
@@ -94,7 +95,8 @@ def latent_attention(
         absorbed = ops.head_linear(q_nope, keys, transposed=True)
     attended = ops.latent_attention(absorbed, q_rope, cache, scale=shape.scale, chosen=chosen)
     values = ops.head_linear(attended, values)
-    return attention.output(weights, out, values, results, x.width, bias=bias)
+    width = x.width if width is None else width
+    return attention.output(weights, out, values, results, width, bias=bias)
 
 
 def _together(

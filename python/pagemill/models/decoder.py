@@ -73,9 +73,9 @@ class Decoder:
       `inputs_embeds` of `transformers`; `logits_cap` bounds logits to cap * tanh(logit / cap), 0
       leaves them; `head_bias`.
     - `norm_offset` is added to the weights of norms.
-    - `mtp`: where checkpoints have a layer that predicts a further token, which is one of `layer`.
+    - `mtp`: where checkpoints have a layer that predicts a further token.
     - `embed`, `norm`, `attention`, `feed_forward`: the parts of a layer; `layer`: how they are
-      connected.
+      connected; `mtp_layer`: the layer of `mtp`, if it is none of `layer`.
     """
 
     ignored: Mapping[str, str] = IGNORED_IN_DECODERS
@@ -187,6 +187,10 @@ class Decoder:
             x = x if self.parallel_norms else attended
             y = self.norm(weights, f"{prefix}.{self.names.feed_forward_norm}", x)
         return self.add(attended, self.feed_forward(weights, layer, y))
+
+    def mtp_layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
+        """x [T, H] -> [T, H]: the layer of `mtp`, as number `layer` of a model."""
+        return self.layer(weights, layer, x, rotary)
 
     def add(self, x: Tensor, branch: Tensor) -> Tensor:
         """x plus what a branch adds."""

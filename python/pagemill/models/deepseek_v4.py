@@ -4,7 +4,7 @@ stand for 4 or 128 tokens; experts that the first layers choose by the token alo
 Weights: `model.layers.<i>.{attn_norm,ffn_norm}`, `attn.*` as `layers.compressed` has them,
 `hc_{attn,ffn}_*` as `layers.streams` has them, `ffn.gate` with `bias`, or `tid2eid`, the experts of
 each token id; `ffn.experts.<i>` and `ffn.shared_experts` with `w1` (gates), `w2` (down) and `w3`;
-`model.{embed_tokens,norm}`, `model.hc_head.hc_*`, `head`.
+`model.{embed_tokens,norm}`, `model.hc_head.hc_*`, `head`; `mtp.<i>` are those of a draft head.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from pagemill.models.config_keys import (
 )
 from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.models.expert_keys import read_routing
+from pagemill.models.mtp_layer import DEEPSEEK_V4_MTP
 from pagemill.ops import ActivationKind, Scoring
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
@@ -50,6 +51,7 @@ _WIDTH = 2048  # of an expert
 class DeepseekV4Model(Decoder):
     """One DeepSeek-V4 model."""
 
+    mtp = DEEPSEEK_V4_MTP
     names = DecoderNames(
         head="head",
         attention_norm="attn_norm",
@@ -60,7 +62,7 @@ class DeepseekV4Model(Decoder):
     ignored: Mapping[str, str] = {
         **IGNORED_IN_DECODERS,
         r"head\.weight": "no head if vectors are pooled",
-        r"(model\.)?mtp\..*": "further tokens are not predicted",
+        r"(model\.)?mtp\..*": "drafts alone use it (mtp)",
     }
 
     def __init__(self, config: Config) -> None:
@@ -76,29 +78,35 @@ class DeepseekV4Model(Decoder):
         self._shape = read_attention(config, self.sizes)
         self._rotated = [2 * len(table.inv_freq) for table in self.rotary if table is not None]
         self._compressions = read_compressions(config, max(self._rotated))
-        self._streams = read_streams(config, self.sizes.norm_eps)
+        self.streams = read_streams(config, self.sizes.norm_eps)
         self._experts = _read_experts(config, self.activation)
         self._hashed = _hashed_layers(config, layers)
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        tables = [table for table in self.rotary if table is not None]
-        # Behind the attention, results are rotated back.
-        tables += [RotaryTable(tuple(-f for f in t.inv_freq), t.mscale) for t in tables]
-        rotary = bind_rotaries(weights, tables, inputs.positions, interleaved=self.interleaved)
-        x = divide(self.embed(weights, inputs), self._streams)
+        rotaries = self.rotaries(weights, inputs.positions)
+        x = divide(self.embed(weights, inputs), self.streams)
 
         def layer(i: int, x: Tensor) -> Tensor:
-            there, back = rotary[i], rotary[self.sizes.layers + i]
-            assert there is not None and back is not None
-            begin = self.sizes.head_dim - self._rotated[i]
-            rotaries = (replace(there, begin=begin), replace(back, begin=begin))
-            return self._layer(weights, i, x, rotaries, inputs.token_ids)
+            return self.streams_layer(weights, i, x, rotaries[i], inputs.token_ids)
 
         x = stack(weights, x, self.sizes.layers, layer)
-        x = join(weights, "model.hc_head.hc", x, self._streams)
+        x = join(weights, "model.hc_head.hc", x, self.streams)
         return self.norm(weights, self.names.norm, x)
 
-    def _layer(
+    def rotaries(self, weights: Weights, positions: Tensor) -> list[tuple[Rotary, Rotary]]:
+        """The rotation of each layer, and its inverse for the results of the attention."""
+        tables = [table for table in self.rotary if table is not None]
+        tables += [RotaryTable(tuple(-f for f in t.inv_freq), t.mscale) for t in tables]
+        bound = bind_rotaries(weights, tables, positions, interleaved=self.interleaved)
+        found: list[tuple[Rotary, Rotary]] = []
+        for i, rotated in enumerate(self._rotated):
+            there, back = bound[i], bound[self.sizes.layers + i]
+            assert there is not None and back is not None
+            begin = self.sizes.head_dim - rotated
+            found.append((replace(there, begin=begin), replace(back, begin=begin)))
+        return found
+
+    def streams_layer(
         self,
         weights: Weights,
         layer: int,
@@ -125,8 +133,8 @@ class DeepseekV4Model(Decoder):
             hashed = token_ids if self._hashed[layer] else None
             return self._feed_forward(weights, f"{prefix}.{self.names.feed_forward}", x, hashed)
 
-        x = around(weights, f"{prefix}.hc_attn", x, self._streams, attend)
-        return around(weights, f"{prefix}.hc_ffn", x, self._streams, feed)
+        x = around(weights, f"{prefix}.hc_attn", x, self.streams, attend)
+        return around(weights, f"{prefix}.hc_ffn", x, self.streams, feed)
 
     def _feed_forward(
         self, weights: Weights, name: str, x: Tensor, token_ids: Tensor | None

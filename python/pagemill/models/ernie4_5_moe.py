@@ -2,7 +2,8 @@
 bias balances the experts.
 
 Weights as Llama's; in layers with experts `mlp.gate`, `mlp.moe_statics.e_score_correction_bias`
-(one row), `mlp.experts.<i>` and `mlp.shared_experts`.
+(one row), `mlp.experts.<i>` and `mlp.shared_experts`; `model.mtp_<part>.<i>` are those of a draft
+head, without experts.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pagemill.models.base import IGNORED_IN_DECODERS, Config
 from pagemill.models.config_keys import Renamed, flag, number, positive_int
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_routing
+from pagemill.models.mtp_layer import ERNIE_MTP
 from pagemill.ops.trace import Tensor
 
 _KEYS = {"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"}
@@ -25,9 +27,10 @@ _KEYS = {"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"}
 class Ernie45MoeModel(Decoder):
     """One ERNIE 4.5 model with experts."""
 
+    mtp = ERNIE_MTP
     ignored: Mapping[str, str] = {
         **IGNORED_IN_DECODERS,
-        r"model\.mtp_.*": "further tokens are not predicted",
+        r"model\.mtp_.*": "drafts alone use it (mtp)",
     }
 
     def __init__(self, config: Config) -> None:

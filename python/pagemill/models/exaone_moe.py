@@ -2,23 +2,33 @@
 full layers without positions, and DeepSeek V3's experts.
 
 Weights as Llama's, plus `self_attn.{q,k}_norm`; in layers with experts `mlp.gate`,
-`mlp.e_score_correction_bias`, `mlp.experts.<i>` and `mlp.shared_experts`.
+`mlp.e_score_correction_bias`, `mlp.experts.<i>` and `mlp.shared_experts`; `mtp` is that of a draft
+head.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts, QkNorm
 from pagemill.layers.moe import moe
-from pagemill.models.base import Config
+from pagemill.models.base import IGNORED_IN_DECODERS, Config
 from pagemill.models.config_keys import windows_by_type
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_grouped_experts, sparse_layers
+from pagemill.models.mtp_layer import EXAONE_MTP
 from pagemill.ops.trace import Tensor
 
 
 class ExaoneMoeModel(Decoder):
     """One K-EXAONE model."""
+
+    mtp = EXAONE_MTP
+    ignored: Mapping[str, str] = {
+        **IGNORED_IN_DECODERS,
+        r"mtp\..*": "drafts alone use it (mtp)",
+    }
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, eps=("rms_norm_eps", 1e-5))

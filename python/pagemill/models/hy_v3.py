@@ -16,12 +16,15 @@ from pagemill.models.base import Config
 from pagemill.models.config_keys import number, positive_int
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import expert_count, read_routing, sparse_layers
+from pagemill.models.mtp_layer import HY_MTP
 from pagemill.ops import Scoring
 from pagemill.ops.trace import Tensor
 
 
 class HyV3Model(Decoder):
     """One Hy3 model."""
+
+    mtp = HY_MTP
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, eps=("rms_norm_eps", 1e-5))

@@ -3,7 +3,8 @@ experts beside them, some of which return what they read.
 
 Weights: `model.layers.<i>.{input_layernorm,post_attention_layernorm,self_attn,mlps}.<0 or 1>`
 (`self_attn` is that of `layers.latent`), `mlp.router.{classifier,e_score_correction_bias}` and
-`mlp.experts.<i>.{gate,up,down}_proj`; `model.{embed_tokens,norm}`, `lm_head`.
+`mlp.experts.<i>.{gate,up,down}_proj`; `model.{embed_tokens,norm}`, `lm_head`; `model.mtp` has the
+layer of a draft head.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pagemill.models.config_keys import Renamed, number, positive_int, refuse
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_routing
 from pagemill.models.latent_keys import read_latent
+from pagemill.models.mtp_layer import LONGCAT_MTP
 from pagemill.ops.trace import Tensor
 
 _KEYS = {
@@ -35,6 +37,8 @@ _MAX_IDLE = 4096
 
 class LongcatFlashModel(Decoder):
     """One LongCat-Flash model."""
+
+    mtp = LONGCAT_MTP
 
     def __init__(self, config: Config) -> None:
         config = Renamed(config, _KEYS)
@@ -61,6 +65,7 @@ class LongcatFlashModel(Decoder):
         self.ignored = {
             **self.ignored,
             rf"model\.layers\.\d+\.mlp\.experts\.({numbers})\..*": "these experts compute nothing",
+            r"model\.mtp\..*": "drafts alone use it (mtp)",
         }
 
     def layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
@@ -78,6 +83,17 @@ class LongcatFlashModel(Decoder):
             x = ops.add(x, mlp(weights, name, y, size, self.activation))
         assert beside is not None
         return ops.add(x, beside)
+
+    def mtp_layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
+        """One attention and one feed-forward layer, without experts."""
+        prefix, bias = self.prefix(layer), self.attention_parts.bias
+        y = self.norm(weights, f"{prefix}.input_layernorm", x)
+        name = f"{prefix}.self_attn"
+        y = latent_attention(weights, name, y, self._latent, rotary, f"kv{layer}", bias=bias)
+        x = ops.add(x, y)
+        y = self.norm(weights, f"{prefix}.post_attention_layernorm", x)
+        size, name = self.sizes.intermediate_size, f"{prefix}.transformer_layer.mlp"
+        return ops.add(x, mlp(weights, name, y, size, self.activation))
 
     def _moe(self, weights: Weights, prefix: str, x: Tensor) -> Tensor:
         """x [N, H] -> the weighted sum of each row's experts, of which the last are x itself."""

@@ -1,24 +1,32 @@
 """Mellum 2: Qwen3-MoE with rotary tables that differ between sliding and full layers.
 
-Weights as Qwen3-MoE's.
+Weights as Qwen3-MoE's; `mtp` is that of a draft head.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import QkNorm
 from pagemill.layers.moe import Experts, moe
-from pagemill.models.base import Config
+from pagemill.models.base import IGNORED_IN_DECODERS, Config
 from pagemill.models.config_keys import FULL, SLIDING, flag, positive_int, windows_by_type
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_routing, sparse_layers
+from pagemill.models.mtp_layer import MELLUM_MTP
 from pagemill.ops.trace import Tensor
 
 
 class MellumModel(Decoder):
     """One Mellum 2 model."""
+
+    mtp = MELLUM_MTP
+    ignored: Mapping[str, str] = {
+        **IGNORED_IN_DECODERS,
+        r"mtp\..*": "drafts alone use it (mtp)",
+    }
 
     def __init__(self, config: Config) -> None:
         windows = windows_by_type(config, positive_int(config, "num_hidden_layers"))

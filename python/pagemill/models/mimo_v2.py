@@ -2,7 +2,8 @@
 in each softmax; and experts in all but the first layer.
 
 Weights as Llama's; in sliding layers `self_attn.attention_sink_bias`; in layers with experts
-`mlp.gate`, its `e_score_correction_bias`, and `mlp.experts.<i>`; `model.mtp` is not used.
+`mlp.gate`, its `e_score_correction_bias`, and `mlp.experts.<i>`; `model.mtp` has
+the layers of a draft head.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from pagemill.models.config_keys import (
 )
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_grouped_routing, sparse_layers
+from pagemill.models.mtp_layer import MIMO_V2_MTP
 from pagemill.ops.trace import Tensor
 
 _PUBLISHED = {"rms_norm_eps": "layernorm_epsilon"}
@@ -37,9 +39,10 @@ _PUBLISHED = {"rms_norm_eps": "layernorm_epsilon"}
 class MiMoV2Model(Decoder):
     """One MiMo V2 model."""
 
+    mtp = MIMO_V2_MTP
     ignored: Mapping[str, str] = {
         **IGNORED_IN_DECODERS,
-        r"model\.mtp\..*": "further tokens are not predicted",
+        r"model\.mtp\..*": "drafts alone use it (mtp)",
     }
 
     def __init__(self, config: Config) -> None:

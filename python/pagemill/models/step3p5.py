@@ -32,6 +32,7 @@ from pagemill.models.config_keys import (
 )
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_routing
+from pagemill.models.mtp_layer import STEP_MTP
 from pagemill.models.step_keys import step_sparse_layers, with_other_names
 from pagemill.ops import Scoring
 from pagemill.ops.trace import Tensor
@@ -42,6 +43,8 @@ _NEEDED = {"use_moe_router_bias": True, "moe_router_activation": "sigmoid"}
 
 class Step3p5Model(Decoder):
     """One Step 3.5 model."""
+
+    mtp = STEP_MTP
 
     def __init__(self, config: Config) -> None:
         refuse(config, "use_bidirectional_attention")

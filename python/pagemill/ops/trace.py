@@ -125,10 +125,16 @@ def describe(tensor: Tensor) -> str:
 
 
 class Trace:
-    """Collects one program. Not thread safe; lives as long as the tracing."""
+    """Collects one program. Not thread safe; lives as long as the tracing.
 
-    def __init__(self) -> None:
+    If it `keeps_context`, the KV of layers with windows stays as long as that of layers without,
+    for a program that may lag behind.
+    """
+
+    def __init__(self, *, keeps_context: bool = False) -> None:
         self.program = Program()
+        self._keeps_context = keeps_context
+        self._windows: dict[str, int] = {}  # of caches
         self.layer: int | None = None  # that is being traced (layers/stack.py)
         self._weights: dict[str, Tensor] = {}
         self._quantized: dict[str, QuantizedEntry] = {}
@@ -222,7 +228,7 @@ class Trace:
     def kv_group(self, window: int = 0) -> GroupEntry:
         """The group of the layers whose queries see `window` tokens (0 = all), declared at its
         first use."""
-        if window:
+        if window and not self._keeps_context:
             return self.group(GroupEntry(f"sliding_{window}", "sliding_window", window))
         return self.group(GroupEntry("full", "full"))
 
@@ -240,16 +246,18 @@ class Trace:
         *,
         layout: str = "kv",
         dtype: str = KV,
+        window: int | None = None,
     ) -> Cache:
-        """Declare the cache of a layer of `group`."""
+        """Declare the cache of a layer of `group`, whose queries see `window` tokens (0 = all), by
+        default those that the group keeps."""
         self.program.caches.append(CacheEntry(name, group.name, layout, dtype, tuple(dims)))
-        return Cache(name, layout, tuple(dims), group.window, self)
+        self._windows[name] = group.window if window is None else window
+        return Cache(name, layout, tuple(dims), self._windows[name], self)
 
     def declared_cache(self, name: str) -> Cache:
         """The cache `name`, which another layer has declared."""
         (entry,) = (cache for cache in self.program.caches if cache.name == name)
-        (group,) = (group for group in self.program.groups if group.name == entry.group)
-        return Cache(name, entry.layout, entry.dims, group.window, self)
+        return Cache(name, entry.layout, entry.dims, self._windows[name], self)
 
     def adapter(self, name: str, shape: tuple[int, ...]) -> AdapterTable:
         """Declare the adapters of a layer with a weight of `shape`."""

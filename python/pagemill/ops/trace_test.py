@@ -23,6 +23,15 @@ def test_layers_with_one_window_share_a_group():
     assert [group.name for group in trace.program.groups] == ["full", "sliding_8"]
 
 
+def test_a_program_that_keeps_its_context_has_windows_in_one_group():
+    trace = Trace(keeps_context=True)
+    group = trace.kv_group(window=8)
+    assert group == trace.kv_group()
+    assert trace.cache("kv0", group, (2, 16), window=8).window == 8
+    assert trace.declared_cache("kv0").window == 8
+    assert trace.cache("kv1", group, (2, 16)).window == 0
+
+
 def test_a_result_is_renamed_before_it_is_read():
     v = Values()
     x = v.act("tokens", 4)

@@ -63,13 +63,14 @@ class BuildOptions:
     `stage` the range of layers that it has; `hidden_states` are layers, counted
     from 0, whose results [tokens, hidden size] each step returns as the outputs `hidden.<layer>`;
     `experts` are layers whose chosen experts [tokens, choices] it returns as `experts.<layer>`,
-    with `routed_experts` all that choose some;
-    with `adapters`, requests may have adapters of the linear layers; `implementation` is "native",
-    "transformers", or "auto": native if there is native support, else by `transformers`;
-    `draft_states` are what it returns for a head that drafts, as the output of that name; with
-    `language_only`, or if it takes no other kinds than those of `refused_media`, the model takes no
-    media, and its encoder is not built; with `prompt_embeds` it takes rows of embeddings in place
-    of token ids, and no other media."""
+    with `routed_experts` all that choose some; with `adapters`, requests may have adapters of the
+    linear layers; `implementation` is "native", "transformers", or "auto": native if there is
+    native support, else by `transformers`; `draft_states` are what it returns for a head that
+    drafts, as the output of that name; if it `keeps_context`, the KV of layers with windows stays
+    as long as that of the others, as draft models need it; with `language_only`, or if it takes no
+    other kinds than those of `refused_media`, the model takes no media, and its encoder is not
+    built; with `prompt_embeds` it takes rows of embeddings in place of token ids, and no other
+    media."""
 
     max_model_len: int | None = None
     task: Task | None = None
@@ -84,6 +85,7 @@ class BuildOptions:
     adapters: bool = False
     implementation: str = "native"
     draft_states: DraftStates | None = None
+    keeps_context: bool = False
     language_only: bool = False
     refused_media: frozenset[str] = frozenset()
     prompt_embeds: bool = False
@@ -189,6 +191,7 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         options.shard,
         adapters=options.adapters,
         draft_states=options.draft_states,
+        keeps_context=options.keeps_context,
         media=_media_traits(model, source, options),
     )
     return_values(weights.trace, "hidden_states", RESULT, "hidden", options.hidden_states)
@@ -473,16 +476,17 @@ def trace_model(
     *,
     adapters: bool = False,
     draft_states: DraftStates | None = None,
+    keeps_context: bool = False,
     media: MediaTraits | None,
 ) -> WeightBinder:
-    """The binder whose trace holds the program of `model` with the weights of `source`. Without
-    `media` it takes token ids alone.
+    """The binder whose trace holds the program of `model` with the weights of `source`; see
+    `BuildOptions`. Without `media` it takes token ids alone.
 
     Raises:
         ModelConfigError: the model has not the `draft_states`.
         WeightsError: a weight is missing or of the wrong shape.
     """
-    trace = Trace()
+    trace = Trace(keeps_context=keeps_context)
     slots = trace.input("adapter_slots", "i32", ("tokens",)) if adapters else None
     weights = WeightBinder(trace, source, shard, slots)
     _trace(model, weights, tail, media, draft_states)
@@ -538,7 +542,7 @@ def _trace(
 ) -> None:
     hidden = _trace_hidden(model, weights, media)
     if draft_states is not None:
-        weights.trace.output(DRAFT_STATES, draft_states.trace(hidden))
+        weights.trace.output(DRAFT_STATES, draft_states.trace(model, hidden))
     trace_tail(weights, model, hidden, tail)
     weights.trace.program.check_integrity()
 

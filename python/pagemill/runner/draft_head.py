@@ -11,11 +11,13 @@ from dataclasses import replace
 from pagemill import ops
 from pagemill.layers.media_rows import side_by_side
 from pagemill.models.base import MediaTraits, StepInputs
+from pagemill.models.deepseek_v4 import DeepseekV4Model
 from pagemill.models.draft_heads import eagle3, eagle_files
 from pagemill.models.draft_heads.base import DraftHead, HeadInputs, HeadWeights
 from pagemill.models.draft_heads.draft_states import DRAFT_STATES, DraftStates
 from pagemill.models.draft_heads.eagle import EagleHead
 from pagemill.models.draft_heads.mtp import MtpHead
+from pagemill.models.draft_heads.streams_mtp import StreamsMtpHead
 from pagemill.models.draft_heads.target import DraftTarget
 from pagemill.ops.program import ACT
 from pagemill.ops.trace import Trace
@@ -42,7 +44,7 @@ def head_states(method: str, path: str | None) -> DraftStates:
         WeightsError: its files cannot be read.
     """
     if method != "eagle3":
-        return DraftStates()
+        return DraftStates(of_mtp=method == "mtp")
     assert path is not None
     return DraftStates(eagle3.projection(_open(path)))
 
@@ -64,10 +66,12 @@ def build_head(
     """
     target_source = with_architecture(target_source)
     target = DraftTarget.of(target_source.architecture, target_source.config)
-    trace = Trace()
+    trace = Trace(keeps_context=True)
     of_target = WeightBinder(trace, target_source)
     if path is None:
-        head: DraftHead = MtpHead(target, of_target)
+        of_streams = isinstance(target.decoder, DeepseekV4Model)
+        gguf = target_source.kind == "gguf"
+        head: DraftHead = (StreamsMtpHead if of_streams else MtpHead)(target, of_target, gguf=gguf)
         own = of_target
     else:
         source = _open(path)

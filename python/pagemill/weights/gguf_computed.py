@@ -84,10 +84,13 @@ def without_further_layers(reader: GgufReader, config: Config) -> Config:
 
 
 def exaone_moe(reader: GgufReader, config: Config) -> Config:
-    fewer = without_further_layers(reader, config)
-    sparse = reader.layers_with("ffn_gate_inp.weight")
-    layers = range(fewer["num_hidden_layers"])
-    return fewer | {"mlp_layer_types": ["sparse" if i in sparse else "dense" for i in layers]}
+    fewer = dict(without_further_layers(reader, config))
+    sparse, count = reader.layers_with("ffn_gate_inp.weight"), fewer["num_hidden_layers"]
+    if "layer_types" in config:
+        types = config["layer_types"]
+        fewer |= {"layer_types": types[:count], "mtp_layer_types": types[count:]}
+    kinds = ["sparse" if layer in sparse else "dense" for layer in range(count)]
+    return {**fewer, "mlp_layer_types": kinds}
 
 
 def apertus(reader: GgufReader, config: Config) -> Config:

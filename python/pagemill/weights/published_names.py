@@ -19,6 +19,7 @@ _STEP: Names = (
     (r"(model\.layers\.\d+\.)moe\.gate\.", r"\1mlp.gate."),
     (r"(model\.layers\.\d+\.)moe\.", r"\1mlp.experts."),
     (r"(model\.layers\.\d+\.)share_expert\.", r"\1mlp.shared_experts."),
+    (r"(model\.layers\.\d+\.)transformer\.(?=shared_head\.)", r"\1"),  # of MTP layers
 )
 _STEP_WITH_IMAGES: Names = (
     *_STEP,
@@ -29,7 +30,7 @@ _NAMES: Mapping[str, Names] = {
         (r"embed\.", "model.embed_tokens."),
         (r"hc_head_", "model.hc_head.hc_"),
         (r"(?=norm\.|layers\.)", "model."),
-        (r"(model\.layers\.\d+\.attn)\.kv_norm\.", r"\1.norm."),
+        (r"((?:model\.layers|mtp)\.\d+\.attn)\.kv_norm\.", r"\1.norm."),
     ),
     "janus": ((r"(model\.vision_model\..*\.self_attn\.)projection_layer\.", r"\1out_proj."),),
     # Matrices of low rank, which are parameters without a module.

@@ -23,6 +23,7 @@ def _tensors(*names: str) -> dict[str, TensorLocation]:
         ("layers.3.attn.kv_norm.weight", "model.layers.3.attn.norm.weight"),
         ("layers.3.attn.compressor.norm.weight", "model.layers.3.attn.compressor.norm.weight"),
         ("mtp.0.norm.weight", "mtp.0.norm.weight"),
+        ("mtp.0.attn.kv_norm.weight", "mtp.0.attn.norm.weight"),
         # As `transformers` writes it.
         ("model.layers.3.attn.norm.weight", "model.layers.3.attn.norm.weight"),
     ],
@@ -41,6 +42,7 @@ def test_deepseek_v4(published: str, used: str) -> None:
         ("moe.down_proj.weight_scale_inv", "mlp.experts.down_proj.weight_scale_inv"),
         ("share_expert.up_proj.weight", "mlp.shared_experts.up_proj.weight"),
         ("mlp.up_proj.weight", "mlp.up_proj.weight"),
+        ("transformer.shared_head.norm.weight", "shared_head.norm.weight"),
     ],
 )
 def test_step(published: str, used: str) -> None:

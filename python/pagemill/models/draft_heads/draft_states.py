@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pagemill import ops
+from pagemill.layers import norm
 from pagemill.layers.linear import linear
 from pagemill.layers.stack import RESULT, layer_values
-from pagemill.models.base import ModelConfigError
+from pagemill.models.base import Model, ModelConfigError
+from pagemill.models.draft_heads.target import decoder_of
 from pagemill.ops.trace import Tensor
 from pagemill.quantization.binder import WeightBinder
 from pagemill.weights.source import ModelSource
@@ -19,31 +21,42 @@ DRAFT_STATES = "draft_states"
 @dataclass(frozen=True, slots=True)
 class Projection:
     """The linear layer `module` of `source`, with `width` outputs, on the hidden states that enter
-    `layers`, side by side; by default the third, the middle one and the third last."""
+    `layers`, side by side; by default the third, the middle one and the third last. If `source` has
+    the norms `state_norm`, one for each of them, or `norm`, one for all together, they are
+    normalized before."""
 
     source: ModelSource
     width: int
     layers: tuple[int, ...] | None = None
     module: str = "fc"
+    state_norm: str = "fc_norm.{}"
+    norm: str = "input_norm"
+    eps: float = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class DraftStates:
-    """The final hidden state of each token, normalized; or a `projection` of states in between."""
+    """The final hidden state of each token, normalized unless the model's own MTP layer (`of_mtp`)
+    reads it in front of the norm; or a `projection` of states in between."""
 
     projection: Projection | None = None
+    of_mtp: bool = False
 
-    def trace(self, final: Tensor) -> Tensor:
-        """[T, width], from `final` [T, hidden size], in the trace of the model's program.
+    def trace(self, model: Model, final: Tensor) -> Tensor:
+        """[T, width], from the normalized states `final` [T, hidden size] of `model`, in the trace
+        of its program.
 
         Raises:
             ModelConfigError: the model has no such layers.
             WeightsError: the projection is missing, or of another shape.
         """
+        results = layer_values(final.trace, RESULT)
         by = self.projection
         if by is None:
-            return final
-        results = layer_values(final.trace, RESULT)
+            decoder = decoder_of(model) if self.of_mtp else None
+            if decoder is None or decoder.mtp is None or decoder.mtp.reads_normalized:
+                return final
+            return results[len(results) - 1]
         entered = by.layers
         if entered is None:
             entered = (2, len(results) // 2, len(results) - 3)
@@ -55,7 +68,13 @@ class DraftStates:
                 f" in front of each from 1 on: use a head that was made for this model"
             )
         states = [results[layer - 1] for layer in entered]
-        joined = ops.concat(*states) if len(states) > 1 else states[0]
         weights = WeightBinder(final.trace, by.source)
+        names = [by.state_norm.format(index) for index in range(len(states))]
+        if weights.has(f"{names[0]}.weight"):
+            each = zip(names, states, strict=True)
+            states = [norm.rms_norm(weights, name, state, by.eps) for name, state in each]
+        joined = ops.concat(*states) if len(states) > 1 else states[0]
+        if weights.has(f"{by.norm}.weight"):
+            joined = norm.rms_norm(weights, by.norm, joined, by.eps)
         bias = weights.has(f"{by.module}.bias")
         return linear(weights, by.module, joined, (by.width,), bias=bias)

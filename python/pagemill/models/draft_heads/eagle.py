@@ -1,9 +1,9 @@
-"""EAGLE (arXiv 2401.15077): layers of Llama on a projection of a token's embedding beside the final
-hidden state of the token before it; their result is the next state, and the target's head makes
-logits of it.
+"""EAGLE (arXiv 2401.15077): layers of Llama or Qwen3 on a projection of a token's embedding beside
+the final hidden state of the token before it; their result is the next state, and the target's head
+makes logits of it.
 
-Weights: `fc`, `layers.<i>` as Llama's, the first without `input_layernorm`, and `embed_tokens`
-unless it is the target's.
+Weights: `fc`, `layers.<i>` as Llama's or Qwen3's, the first without `input_layernorm`, and
+`embed_tokens` unless it is the target's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pagemill.weights.source import ModelSource
 
 
 class _EagleLayers(Decoder):
-    """Llama's layers; nothing is normalized in front of the first attention."""
+    """Llama's layers or Qwen3's; nothing is normalized in front of the first attention."""
 
     names = eagle_files.NAMES
 
@@ -62,7 +62,7 @@ class EagleHead:
             raise ModelConfigError(f'{source.path} is a head of EAGLE-3: use "method": "eagle3"')
         self._config = source.config
         self._layers = _EagleLayers(without_sections(source.config))
-        self._layers.attention_parts = eagle_files.attention_parts(source)
+        eagle_files.read_layers(self._layers, source)
         sizes = self._layers.sizes
         eagle_files.require_hidden_size(source, sizes.hidden_size, target)
         eagle_files.require_vocabulary(source, sizes.vocab_size, target)

@@ -1,11 +1,13 @@
-"""EAGLE-3 (arXiv 2503.01840): layers of Llama on hidden states from three places of the target,
-joined by a projection. The first layer's attention reads the embedding of a token beside the state
-of the token before it. The vocabulary may be a part of the target's.
+"""EAGLE-3 (arXiv 2503.01840): layers of Llama, Qwen3 or DeepSeek V3, these without experts, on
+hidden states from three places of the target, joined by a projection. The first layer's attention
+reads the embedding of a token beside the state of the token before it. The vocabulary may be a part
+of the target's.
 
-Weights: `fc`, which the target's program reads (draft_states.py); `layers.<i>` as Llama's, the
-first with `hidden_norm` and with q, k and v projections twice as wide; `norm`; `lm_head`, with
-`d2t`, the distance from each of its rows to the target's token, and `embed_tokens`, unless they are
-the target's.
+Weights: `fc`, which the target's program reads (draft_states.py), and if the head has them
+`fc_norm.<i>` for each of the states or `input_norm` for all together; `layers.<i>` as those of
+these families, the first with `hidden_norm` and with an attention that reads twice as wide rows;
+`norm`; `lm_head`, with `d2t`, the distance from each of its rows to the target's token, and
+`embed_tokens`, unless they are the target's.
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ from pagemill import ops
 from pagemill.layers import embedding
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import rotary_attention
+from pagemill.layers.latent import latent_attention
 from pagemill.layers.rotary import Rotary
 from pagemill.layers.stack import stack
 from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelConfigError, StepInputs
-from pagemill.models.config_keys import as_list, flag, positive_int
+from pagemill.models.config_keys import as_list, epsilon, flag, positive_int
 from pagemill.models.decoder import Decoder
 from pagemill.models.draft_heads import eagle_files
 from pagemill.models.draft_heads.base import (
@@ -34,6 +37,7 @@ from pagemill.models.draft_heads.base import (
 )
 from pagemill.models.draft_heads.draft_states import Projection
 from pagemill.models.draft_heads.target import DraftTarget
+from pagemill.models.latent_keys import read_latent
 from pagemill.models.mrope import without_sections
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
@@ -45,13 +49,17 @@ _MAX_STATES = 8  # that ops.concat joins
 
 
 class _Eagle3Layers(Decoder):
-    """Llama's layers, the first of which is `first` instead of `layer`."""
+    """The layers, the first of which is `first` instead of `layer`."""
 
     names = eagle_files.NAMES
 
     def __init__(self, config: Config) -> None:
-        super().__init__(config)
+        latent = None if config.get("kv_lora_rank") is None else read_latent(config)
+        super().__init__(config, rotary_dim=None if latent is None else latent.rope)
         self._norm_before_residual = flag(config, "norm_before_residual", False)
+        self._latent = latent
+        if latent is not None:
+            self.interleaved = flag(config, "rope_interleave", True)
 
     def first(
         self, weights: Weights, token: Tensor, state: Tensor, rotary: Rotary | None
@@ -60,19 +68,19 @@ class _Eagle3Layers(Decoder):
         prefix = self.prefix(0)
         token = self.norm(weights, f"{prefix}.{self.names.attention_norm}", token)
         normalized = self.norm(weights, f"{prefix}.hidden_norm", state)
-        attended = rotary_attention(
-            weights,
-            f"{prefix}.{self.names.attention}",
-            ops.concat(token, normalized),
-            self.sizes.attention(),
-            rotary,
-            "kv0",
-            self.attention_parts,
-            width=state.width,
-        )
+        attended = self.attention(weights, 0, ops.concat(token, normalized), rotary)
         x = self.add(normalized if self._norm_before_residual else state, attended)
         y = self.norm(weights, f"{prefix}.{self.names.feed_forward_norm}", x)
         return self.add(x, self.feed_forward(weights, 0, y))
+
+    def attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
+        """x [T, H], or [T, 2 H] in the first layer -> [T, H]."""
+        name, cache = f"{self.prefix(layer)}.{self.names.attention}", f"kv{layer}"
+        width, latent = self.sizes.hidden_size, self._latent
+        if latent is not None:
+            return latent_attention(weights, name, x, latent, rotary, cache, width=width)
+        shape, parts = self.sizes.attention(window=self.windows[layer]), self.attention_parts
+        return rotary_attention(weights, name, x, shape, rotary, cache, parts, width=width)
 
 
 class Eagle3Head:
@@ -80,7 +88,7 @@ class Eagle3Head:
 
     ignored: Mapping[str, str] = {
         **IGNORED_IN_DECODERS,
-        r"fc\..*": "the target's program reads it",
+        r"(fc|fc_norm\.\d+|input_norm)\..*": "the target's program reads it",
         r"d2t|t2d": "the vocabulary is data of the runner",
     }
 
@@ -98,12 +106,13 @@ class Eagle3Head:
             )
         self._config = source.config
         self._layers = _Eagle3Layers(without_sections(source.config))
-        self._layers.attention_parts = eagle_files.attention_parts(source)
+        eagle_files.read_layers(self._layers, source)
         sizes = self._layers.sizes
         eagle_files.require_vocabulary(source, sizes.vocab_size, target)
         states = positive_int(source.config, "target_hidden_size", sizes.hidden_size)
         eagle_files.require_hidden_size(source, states, target)
         self._target = target
+        self._passes_normalized = flag(source.config, "norm_output", False)
         self.width = sizes.hidden_size
         has_head = source.has(f"{eagle_files.NAMES.head}.weight")
         if not has_head or not source.has(f"{eagle_files.NAMES.embedding}.weight"):
@@ -145,7 +154,7 @@ class Eagle3Head:
             logits = embedding.logits(weights.own, normalized, self.vocab_size, names.head)
         else:
             logits = self._target.logits(weights.target, normalized)
-        return HeadResults(logits, rows)
+        return HeadResults(logits, normalized if self._passes_normalized else rows)
 
 
 def projection(source: ModelSource) -> Projection:
@@ -168,16 +177,16 @@ def projection(source: ModelSource) -> Projection:
         if stated is None:
             # Here they are the layers whose results are read.
             stated, offset = inner.get(_LAYER_IDS), 1
-    width = positive_int(config, "hidden_size")
+    width, eps = positive_int(config, "hidden_size"), epsilon(config, "rms_norm_eps", 1e-6)
     if stated is None:
-        return Projection(source, width)
+        return Projection(source, width, eps=eps)
     layers = as_list(stated) or []
     if not 1 <= len(layers) <= _MAX_STATES or any(type(layer) is not int for layer in layers):
         raise ModelConfigError(
             f"{source.path}: {_LAYER_IDS} must list 1 to {_MAX_STATES} layers, it is"
             f" {shown(stated)}"
         )
-    return Projection(source, width, tuple(layer + offset for layer in layers))
+    return Projection(source, width, tuple(layer + offset for layer in layers), eps=eps)
 
 
 def _token_ids(source: ModelSource, count: int, vocab_size: int) -> tuple[int, ...]:

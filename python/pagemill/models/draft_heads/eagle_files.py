@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from pagemill.layers.decoder import AttentionParts
+from pagemill.layers.decoder import AttentionParts, QkNorm
 from pagemill.models.base import ModelConfigError
-from pagemill.models.decoder import DecoderNames
+from pagemill.models.config_keys import FULL, SLIDING, as_list, positive_int
+from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.models.draft_heads.target import DraftTarget
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import shown
@@ -57,10 +58,26 @@ def as_heads_read(source: ModelSource) -> ModelSource:
     return source.with_tensors(tensors, changes)
 
 
-def attention_parts(source: ModelSource) -> AttentionParts:
-    """The biases of a head's attention, which its tensors show."""
+def read_layers(layers: Decoder, source: ModelSource) -> None:
+    """Makes Llama's `layers` those of the head `source`: with the biases of its attention and the
+    norms of each head of q and k (Qwen3) that its tensors show, and with windows in layers that the
+    configuration lists as sliding.
+
+    Raises:
+        ModelConfigError: the window is not a number of tokens.
+    """
+    config, sizes = source.config, layers.sizes
     bias, output = (source.has(f"{FIRST_ATTENTION}.{name}.bias") for name in ("q_proj", "o_proj"))
-    return AttentionParts(bias=bias, output_bias=output)
+    has_norms = source.has(f"{FIRST_ATTENTION}.q_norm.weight")
+    layers.attention_parts = AttentionParts(
+        bias=bias, output_bias=output, qk_norm=QkNorm(sizes.norm_eps) if has_norms else None
+    )
+    # The list may be that of the model that the configuration was copied from.
+    types = (as_list(config.get("layer_types")) or [])[: sizes.layers]
+    if SLIDING in types:
+        window = positive_int(config, "sliding_window")
+        types += [FULL] * (sizes.layers - len(types))
+        layers.windows = [window if kind == SLIDING else 0 for kind in types]
 
 
 def require_vocabulary(source: ModelSource, vocab_size: int, target: DraftTarget) -> None:

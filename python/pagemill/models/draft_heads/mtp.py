@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from pagemill import ops
 from pagemill.layers import embedding
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.models.base import IGNORED_IN_DECODERS, ModelConfigError
+from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelConfigError
+from pagemill.models.config_keys import as_list
 from pagemill.models.decoder import Decoder
 from pagemill.models.draft_heads.base import (
     HeadInputs,
@@ -32,8 +34,8 @@ class MtpHead:
 
     token_ids: tuple[int, ...] = ()
 
-    def __init__(self, target: DraftTarget, weights: Weights) -> None:
-        """`weights` are the target's.
+    def __init__(self, target: DraftTarget, weights: Weights, *, gguf: bool) -> None:
+        """`weights` are the target's, whose files may be `gguf`.
 
         Raises:
             ModelConfigError: the family or the checkpoint has no such layer.
@@ -44,6 +46,7 @@ class MtpHead:
                 'method "mtp" of --speculative-config: MTP layers of this architecture are not'
                 " supported; use another method"
             )
+        mtp = mtp.in_gguf() if gguf else mtp
         self._target = target
         self._mtp = mtp
         self._layer = target.decoder.sizes.layers if mtp.layers is None else 0
@@ -83,7 +86,7 @@ class MtpHead:
             self._target.rope_config,
             interleaved=decoder.interleaved,
         )
-        return decoder.layer(named, self._layer, x, rotary)
+        return decoder.mtp_layer(named, self._layer, x, rotary)
 
     def results(self, weights: HeadWeights, rows: Tensor) -> HeadResults:
         named, mtp = self._target.named(weights.target), self._mtp
@@ -107,9 +110,19 @@ class MtpHead:
 
 def _with_layer(target: DraftTarget, mtp: MtpLayer, layer: int) -> Decoder:
     """A decoder of the family whose layer number `layer` is the MTP layer."""
-    kinds = {key: [kind] * (layer + 1) for key, kind in mtp.kinds.items()}
-    config = {**target.decoder.config, **kinds, "num_hidden_layers": layer + 1}
+    own, layers = target.decoder.config, target.decoder.sizes.layers
+    kinds = {key: _kinds(own, key, kind, layer, layers) for key, kind in mtp.kinds.items()}
+    config = {**own, **kinds, **mtp.fields, "num_hidden_layers": layer + 1}
     decoder = type(target.decoder).from_config(config)
-    if mtp.layers is not None:
-        decoder.names = replace(decoder.names, layers=mtp.layers)
+    names = {"layers": mtp.layers, "feed_forward_norm": mtp.feed_forward_norm}
+    stated = {key: name for key, name in names.items() if name is not None}
+    decoder.names = replace(decoder.names, **stated)
     return decoder
+
+
+def _kinds(config: Config, key: str, kind: str | None, layer: int, layers: int) -> list[Any]:
+    """The list `key` up to the entry of the MTP layer, which is number `layer`, for a model of
+    `layers`: the one that the configuration states, or `kind`."""
+    listed = as_list(config.get(key)) or []
+    stated = as_list(config.get(f"mtp_{key}")) or listed[layers:] or [kind]
+    return [*listed[:layer], *[kind] * (layer - len(listed)), stated[0]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, Self, cast, runtime_checkable
 
 from pagemill.layers.base import Weights
-from pagemill.models.base import Config, ModelConfigError, StepInputs
+from pagemill.models.base import Config, Model, ModelConfigError, StepInputs
 from pagemill.models.decoder import Decoder
 from pagemill.models.table import model_class
 from pagemill.ops.trace import Tensor
@@ -22,6 +22,13 @@ class LanguageModel(Protocol):
     def text(self) -> Decoder: ...
 
     def named(self, weights: Weights) -> Weights: ...
+
+
+def decoder_of(model: Model) -> Decoder | None:
+    """The decoder that a model is or has; None if it has none."""
+    if isinstance(model, Decoder):
+        return model
+    return model.text if isinstance(model, LanguageModel) else None
 
 
 @dataclass(frozen=True, slots=True)
