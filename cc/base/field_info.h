@@ -31,6 +31,7 @@ enum class FieldKind {
   kGauge,      // a statistic of this moment
   kCounter,    // a statistic that only grows
   kHistogram,  // a DurationHistogram
+  kCounters,   // a list of statistics that only grow
 };
 
 // Finite numbers from `low` to `high`, `high` included.
@@ -75,6 +76,9 @@ constexpr FieldInfo Gauge(const char* help, const char* metric = "") {
 }
 constexpr FieldInfo Counter(const char* help, const char* metric = "") {
   return {.help = help, .kind = FieldKind::kCounter, .metric = metric};
+}
+constexpr FieldInfo Counters(const char* help) {
+  return {.help = help, .kind = FieldKind::kCounters};
 }
 constexpr FieldInfo Histogram(const char* help, const char* metric) {
   return {.help = help, .kind = FieldKind::kHistogram, .metric = metric};

@@ -129,10 +129,11 @@ void BindFields(nanobind::class_<T>& bound) {
   });
 }
 
-// The table of `T`'s fields: (name, "value", "gauge", "counter" or "histogram", metric, help) each.
+// The table of `T`'s fields: (name, "value", "gauge", "counter", "histogram" or "counters", metric,
+// help) each.
 template <typename T>
 nanobind::tuple FieldTable() {
-  constexpr const char* kKinds[] = {"value", "gauge", "counter", "histogram"};
+  constexpr const char* kKinds[] = {"value", "gauge", "counter", "histogram", "counters"};
   nanobind::list rows;
   T::Visit([&](const char* name, auto, const FieldInfo& info) {
     rows.append(

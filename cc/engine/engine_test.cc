@@ -2,9 +2,11 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <map>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -169,6 +171,10 @@ TEST(EngineStepsTest, ARequestWithDraftsIsPlannedAheadOfItsResults) {
   }
   EXPECT_EQ(tokens, Tokens(request));
   EXPECT_GT(engine->stats().accepted_draft_tokens, 5u);
+  const std::vector<uint64_t> by_position = engine->stats().accepted_drafts_by_position;
+  EXPECT_EQ(std::accumulate(by_position.begin(), by_position.end(), uint64_t{0}),
+            engine->stats().accepted_draft_tokens);
+  EXPECT_TRUE(std::is_sorted(by_position.rbegin(), by_position.rend()));
   EXPECT_GT(engine->stats().draft_tokens, engine->stats().accepted_draft_tokens);
   EXPECT_EQ(runner.violation(), "");
 }

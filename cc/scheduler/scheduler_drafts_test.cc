@@ -59,6 +59,7 @@ TEST_F(DraftsTest, RejectedDraftsAreComputedAgain) {
   EXPECT_EQ(scheduler_->stats().num_drafts, 1u);
   EXPECT_EQ(scheduler_->stats().draft_tokens, 3u);
   EXPECT_EQ(scheduler_->stats().accepted_draft_tokens, 1u);
+  EXPECT_EQ(scheduler_->stats().accepted_drafts_by_position, std::vector<uint64_t>{1});
 }
 
 TEST_F(DraftsTest, RejectedDraftsDoNotEnterThePrefixCache) {

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "cc/base/field_info.h"
 #include "cc/scheduler/park_reason.h"
@@ -32,6 +33,7 @@ struct SchedulerStats {
   uint64_t num_drafts = 0;
   uint64_t draft_tokens = 0;
   uint64_t accepted_draft_tokens = 0;
+  std::vector<uint64_t> accepted_drafts_by_position;  // up to the last that was ever accepted
   int64_t num_running_adapters = 0;
   int64_t num_waiting_for_adapter = 0;
 
@@ -86,6 +88,9 @@ struct SchedulerStats {
           Counter("draft tokens verified", "spec_decode_num_draft_tokens").InC(32));
     visit("accepted_draft_tokens", &S::accepted_draft_tokens,
           Counter("draft tokens accepted", "spec_decode_num_accepted_tokens").InC(33));
+    visit("accepted_drafts_by_position", &S::accepted_drafts_by_position,
+          Counters("draft tokens accepted, by their place among those of a step; up to the last "
+                   "place that had any"));
     visit("num_running_adapters", &S::num_running_adapters,
           Gauge("different adapters of requests that hold a slot", "num_adapters_running"));
     visit("num_waiting_for_adapter", &S::num_waiting_for_adapter,

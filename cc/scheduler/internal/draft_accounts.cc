@@ -48,6 +48,10 @@ void DraftAccounts::SettleDrafts(RequestState* request, const Verified& verified
   counters_.num_drafts += verified.num_verified > 0;
   counters_.draft_tokens += static_cast<uint64_t>(verified.num_verified);
   counters_.accepted_draft_tokens += static_cast<uint64_t>(verified.num_accepted);
+  std::vector<uint64_t>& by_position = counters_.accepted_drafts_by_position;
+  const auto num_accepted = static_cast<size_t>(verified.num_accepted);
+  if (num_accepted > by_position.size()) by_position.resize(num_accepted);
+  for (size_t i = 0; i < num_accepted; ++i) ++by_position[i];
   request->num_verified_drafts += verified.num_verified;
   request->num_accepted_drafts += verified.num_accepted;
 }

@@ -30,6 +30,7 @@ from pagemill.engine.messages import (
     Abort,
     Call,
     ClientMessage,
+    Counters,
     Durations,
     EngineMessage,
     EngineRequest,
@@ -309,7 +310,9 @@ class _Connection(asyncio.Protocol):
             self._transport.write(frame(self._encoder.encode(message)))
 
 
-def _statistic(kind: str, value: Any) -> float | Durations:
+def _statistic(kind: str, value: Any) -> float | Durations | Counters:
+    if kind == "counters":
+        return Counters(value)
     if kind == "histogram":
         return Durations(value.bounds_s, value.counts, value.sum_s)
     return float(value)

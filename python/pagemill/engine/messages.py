@@ -129,7 +129,8 @@ class Hello(msgspec.Struct, array_like=True, tag=True, frozen=True):
     output_schema: str
     model: ModelFacts
     stat_fields: tuple[tuple[str, str, str, str], ...]
-    """Name, "gauge", "counter" or "histogram", Prometheus family, help; of each value in Stats."""
+    """Name, "gauge", "counter", "histogram" or "counters", Prometheus family, help; of each value
+    in Stats."""
 
 
 class Submit(msgspec.Struct, array_like=True, tag=True, frozen=True):
@@ -188,7 +189,7 @@ class Room(msgspec.Struct, array_like=True, tag=True, frozen=True):
     error: Error | None = None
 
 
-class Durations(msgspec.Struct, array_like=True, frozen=True):
+class Durations(msgspec.Struct, array_like=True, tag=True, frozen=True):
     """A histogram; see `observe.snapshot.Durations`."""
 
     bounds_s: tuple[float, ...]
@@ -196,10 +197,16 @@ class Durations(msgspec.Struct, array_like=True, frozen=True):
     sum_s: float
 
 
+class Counters(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """Numbers that only grow, by index."""
+
+    counts: list[int]
+
+
 class Stats(msgspec.Struct, array_like=True, tag=True, frozen=True):
     """The engine's statistics, in the order of `Hello.stat_fields`; twice a second."""
 
-    values: list[float | Durations]
+    values: list[float | Durations | Counters]
 
 
 ClientMessage = Submit | Extend | Release | Abort | Call

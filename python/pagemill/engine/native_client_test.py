@@ -95,7 +95,7 @@ Connect = Callable[[NativeBindings], contextlib.AbstractAsyncContextManager[Engi
 
 
 @pytest.mark.parametrize("connect", [local, across])
-def test_histograms_are_among_the_statistics(connect: Connect) -> None:
+def test_histograms_and_lists_are_among_the_statistics(connect: Connect) -> None:
     async def main() -> None:
         bindings = make_bindings(kv_block_age_sample=1.0)
         sampling = _native.SamplingParams(temperature=0.0, max_tokens=1)
@@ -110,6 +110,7 @@ def test_histograms_are_among_the_statistics(connect: Connect) -> None:
             assert sum(gaps.counts) == 2
             assert len(gaps.bounds_s) + 1 == len(gaps.counts)
             assert gaps.sum_s > 0
+            assert list(stats.accepted_drafts_by_position) == []
             await client.close()
         bindings.engine.shutdown()
 

@@ -23,6 +23,7 @@ from pagemill.engine.messages import (
     Abort,
     Call,
     ClientMessage,
+    Counters,
     Durations,
     EngineMessage,
     EngineRequest,
@@ -203,11 +204,13 @@ class _Values:
     progress_age_s: float = 0.0
 
     def __init__(
-        self, fields: Sequence[tuple[str, str, str, str]], values: list[float | Durations]
+        self,
+        fields: Sequence[tuple[str, str, str, str]],
+        values: list[float | Durations | Counters],
     ) -> None:
         self.fields = fields
         for row, value in zip(fields, values, strict=True):
-            setattr(self, row[0], value)
+            setattr(self, row[0], value.counts if isinstance(value, Counters) else value)
 
 
 class _Connection(asyncio.Protocol):

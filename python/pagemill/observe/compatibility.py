@@ -18,6 +18,7 @@ _SAME = (
     *("mm_cache_queries", "mm_cache_hits"),
     *("prompt_tokens", "prompt_tokens_cached", "prompt_tokens_by_source", "generation_tokens"),
     *("spec_decode_num_drafts", "spec_decode_num_draft_tokens", "spec_decode_num_accepted_tokens"),
+    "spec_decode_num_accepted_tokens_per_pos",
     *("request_success", "time_to_first_token_seconds", "inter_token_latency_seconds"),
     *("request_time_per_output_token_seconds", "e2e_request_latency_seconds"),
     *("request_queue_time_seconds", "request_prefill_time_seconds", "request_decode_time_seconds"),

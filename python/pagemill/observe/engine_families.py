@@ -67,6 +67,13 @@ DERIVED = (
         "reason",
     ),
     Derived(
+        "spec_decode_num_accepted_tokens_per_pos",
+        "counter",
+        "Draft tokens accepted, by their place among those of a step, from 0.",
+        lambda stats: {str(i): n for i, n in enumerate(stats.accepted_drafts_by_position)},
+        "position",
+    ),
+    Derived(
         "engine_sleep_state",
         "gauge",
         "1 for the state that the engine is in.",

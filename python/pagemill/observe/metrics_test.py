@@ -29,6 +29,7 @@ class Stats:
         ("paused", "gauge", "engine_paused", "1 during a pause"),
         ("heartbeat", "counter", "", "turns of the loop"),
         ("kv_block_reuse_gap", "histogram", "kv_block_reuse_gap_seconds", "use to use"),
+        ("accepted_drafts_by_position", "counters", "", "drafts accepted by position"),
     )
 
     num_running: int = 3
@@ -45,6 +46,7 @@ class Stats:
     generation_tokens: int = 40
     progress_age_s: float = 0.5
     paused: bool = True
+    accepted_drafts_by_position: tuple[int, ...] = (8, 3)
     asleep: bool = False
     heartbeat: int = 9
     kv_block_reuse_gap: Ages = field(default_factory=Ages)
@@ -56,6 +58,7 @@ def samples(metrics: RequestMetrics) -> dict[str, float]:
         sample.name
         + sample.labels.get("finished_reason", "")
         + sample.labels.get("reason", "")
+        + sample.labels.get("position", "")
         + sample.labels.get("le", ""): sample.value
         for family in families
         for sample in family.samples
@@ -72,6 +75,8 @@ def test_engine_families_follow_the_engine() -> None:
     assert found["pagemill:kv_blocks_dropped_total"] == 7
     assert found["pagemill:engine_paused"] == 1
     assert found["pagemill:kv_cache_usage_perc"] == 0.25
+    accepted = "pagemill:spec_decode_num_accepted_tokens_per_pos_total"
+    assert [found[accepted + position] for position in "01"] == [8, 3]
     assert found["pagemill:prefix_cache_misses_totalevicted"] == 30
     assert found["pagemill:prefix_cache_misses_totalnew"] == 100 - 25 - 30 - 5
     assert not [name for name in found if "heartbeat" in name], "it has no family"
@@ -101,11 +106,11 @@ def test_a_histogram_of_the_engines_that_measure() -> None:
     assert not [name for name in samples(metrics) if "kv_block_reuse_gap" in name]
 
 
-def test_the_sum_of_engines_has_their_numbers_and_no_histograms() -> None:
+def test_the_sum_of_engines_has_their_numbers_alone() -> None:
     total = SummedSnapshot([Stats(), Stats(num_running=4)])
     names = {name for name, *_ in total.fields}
     assert "kv_blocks_dropped" in names
-    assert "kv_block_reuse_gap" not in names
+    assert not names & {"kv_block_reuse_gap", "accepted_drafts_by_position"}
     assert vars(total)["num_running"] == 7
 
 

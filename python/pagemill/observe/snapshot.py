@@ -30,8 +30,8 @@ class EngineSnapshot(Protocol):
     """
 
     fields: ClassVar[Sequence[tuple[str, str, str, str]]]
-    """(name, kind, Prometheus family or "", help) of each statistic; a kind is "gauge", "counter"
-    or "histogram"."""
+    """(name, kind, Prometheus family or "", help) of each statistic; a kind is "gauge", "counter",
+    "histogram", or "counters" of a list."""
 
     @property
     def num_running(self) -> int: ...
@@ -54,6 +54,8 @@ class EngineSnapshot(Protocol):
     @property
     def generation_tokens(self) -> int: ...
     @property
+    def accepted_drafts_by_position(self) -> Sequence[int]: ...
+    @property
     def asleep(self) -> bool: ...
     @property
     def progress_age_s(self) -> float: ...
@@ -61,11 +63,11 @@ class EngineSnapshot(Protocol):
 
 class SummedSnapshot:
     """Several engines as one. Numbers are sums; it sleeps if all do, and its progress is that of
-    the engine that makes most. Histograms are those of the engines alone: it has none."""
+    the engine that makes most. Histograms and lists are those of the engines alone: it has none."""
 
     def __init__(self, parts: Sequence[EngineSnapshot]) -> None:
         """`parts`: one at least, of engines with the same statistics."""
-        self.fields = [row for row in parts[0].fields if row[1] != "histogram"]
+        self.fields = [row for row in parts[0].fields if row[1] in ("gauge", "counter")]
         for name, *_ in self.fields:
             setattr(self, name, sum(getattr(part, name) for part in parts))
         self.asleep = all(part.asleep for part in parts)
