@@ -1,4 +1,4 @@
-"""`pagemill bench sweep` and `pagemill bench startup` with real servers of a tiny model."""
+"""`pagemill bench` sweep, startup and throughput with a tiny model, and real servers of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.families.families import make
 from tests.families.word_tokenizer import save_tokenizer
@@ -35,7 +37,7 @@ def test_sweep(tmp_path: Path) -> None:
         },
         "load": {"dataset": str(tmp_path / "prompts.jsonl"), "num-prompts": 4},
     }
-    lines = [json.dumps({"prompt": f"w8 w6 w{i}", "max_tokens": 4}) for i in range(5, 11)]
+    lines = [json.dumps({"prompt": f"w8 w6 w{i}", "response": "w5 w6"}) for i in range(5, 11)]
     (tmp_path / "prompts.jsonl").write_text("\n".join(lines))
     (tmp_path / "grid.json").write_text(json.dumps(grid))
     output = tmp_path / "results.jsonl"
@@ -46,6 +48,19 @@ def test_sweep(tmp_path: Path) -> None:
     assert any(entry["pareto"] for entry in entries)
     assert len(output.read_text().splitlines()) == 2
     assert _bench(*sweep) == entries  # nothing was measured again
+
+
+def test_throughput_of_a_data_set(tmp_path: Path) -> None:
+    turns = [{"from": "human", "value": "w8 w6 w5"}, {"from": "gpt", "value": "w5 w6"}]
+    longer = [{"from": "human", "value": "w8 w6 w5 w9"}, {"from": "gpt", "value": "w5 w6 w7 w7"}]
+    records = [{"conversations": each} for each in (turns, longer, turns * 30)]
+    (tmp_path / "share.json").write_text(json.dumps(records))
+    options = ("--dataset", str(tmp_path / "share.json"), "--no-limits", "--num-iters", "2")
+    report = _bench("throughput", _model(tmp_path / "model"), *options)
+    assert report["requests"] == 3
+    assert report["input_tokens"] == pytest.approx(2 + (3 + 4 + 3) / 3)  # and [CLS] and [SEP]
+    assert report["output_tokens"] == pytest.approx((2 + 4 + 2) / 3)
+    assert report["of_them_cached"] == 0  # also in the second run
 
 
 def test_startup(tmp_path: Path) -> None:

@@ -14,10 +14,13 @@ pytestmark = pytest.mark.skipif(not SMOLLM2, reason=SMOLLM2_REASON)
 
 CAPITAL = [{"role": "user", "content": "What is the capital of France? Answer in one word."}]
 
+IGNORE_EOS = {"ignore_eos": True}
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with serve(SMOLLM2, tmp_path_factory.mktemp("server")) as running:
+    options = ["--enable-mfu-metrics"]
+    with serve(SMOLLM2, tmp_path_factory.mktemp("server"), options) as running:
         yield running
 
 
@@ -41,6 +44,22 @@ def test_chat(client: openai.OpenAI) -> None:
     assert got.usage is not None and got.usage.total_tokens == (
         got.usage.prompt_tokens + got.usage.completion_tokens
     )
+
+
+def test_work_is_estimated(server: ServerProcess, client: openai.OpenAI) -> None:
+    def counts() -> tuple[float, float, float]:
+        names = ("estimated_flops_total", "estimated_read_bytes_total", "engine_steps_total")
+        flops, read, steps = (server.metric(name) for name in names)
+        return flops, read, steps
+
+    before = counts()
+    prompt: Any = list(range(1000, 1100))
+    client.completions.create(model=NAME, prompt=prompt, max_tokens=8, extra_body=IGNORE_EOS)
+    flops, read, steps = (now - then for now, then in zip(counts(), before, strict=True))
+    # 106 million weights in the layers, for 107 or 108 tokens, and 28 for each row of logits.
+    assert flops == pytest.approx(2 * (106.2e6 * 108 + 28.3e6 * 8), rel=0.02)
+    assert steps >= 8
+    assert 80e6 < read / steps < 110e6  # mostly blocks of 5 bits a weight
 
 
 def test_chat_stream_equals_the_whole(client: openai.OpenAI) -> None:

@@ -35,6 +35,7 @@ def operated(request: pytest.FixtureRequest) -> Iterator[Operated]:
         folder = Path(name)
         path = folder / "admin"
         options = ["--max-model-len=1024", f"--admin-address={path}", f"--profile-dir={folder}"]
+        options.append("--max-pinned-kv-blocks=8")
         options.append(f"--otlp-traces-endpoint={collector.endpoint}")
         with serve(SMOLLM2, folder, [*options, *filter(None, [request.param])]) as running:
             transport = httpx.HTTPTransport(uds=str(path))
@@ -147,6 +148,18 @@ def test_a_session_is_saved_and_restored(operated: Operated) -> None:
     assert restored["num_tokens"] == saved["num_tokens"] <= len(restored["token_ids"])
     assert tokens(operated.server)[1] > 0
     ask(operated, "POST", "/restore_session", status=404, json={"path": "/nowhere"})
+
+
+def test_a_prefix_is_pinned(operated: Operated) -> None:
+    ask(operated, "POST", "/reset_prefix_cache")
+    ask(operated, "POST", "/pin_prefix", status=404, json={"prompt": PROMPT})  # not run yet
+    tokens(operated.server)
+    pin = ask(operated, "POST", "/pin_prefix", json={"prompt": PROMPT})
+    assert pin["num_tokens"] >= 64
+    ask(operated, "POST", "/pin_prefix", status=400, json={"prompt": ""})
+    unpin = {"pin_id": pin["pin_id"]}
+    assert ask(operated, "POST", "/unpin_prefix", json=unpin) == {"success": True}
+    assert ask(operated, "POST", "/unpin_prefix", json=unpin) == {"success": False}
 
 
 def test_a_profile_has_steps_and_ops(operated: Operated) -> None:

@@ -4,6 +4,7 @@ of real servers, and offline."""
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from transformers import PreTrainedModel
 
 from tests.e2e.server_process import serve
 from tests.families.encoders import make
-from tests.families.heads import bge_m3, qwen3_reranker, splade
+from tests.families.heads import bge_m3, pylate, qwen3_reranker, splade
 from tests.families.word_tokenizer import save_tokenizer
 
 # Of scores and probabilities, by f32 on both sides, and by activations of 1 in 10 digits.
@@ -191,6 +192,39 @@ def test_the_other_heads_of_bge_m3(
     for document, each in zip(DOCUMENTS, scored["data"], strict=True):
         expected = float((vectors(QUERY) @ vectors(document).T).max(1).sum())
         assert abs(each["score"] - expected) <= TOLERANCE * len(QUERY.split())
+
+
+@pytest.mark.parametrize("attends", [True, False])
+def test_late_interaction_as_pylate_reads_texts(
+    served_at: Callable[..., Served], tmp_path_factory: pytest.TempPathFactory, attends: bool
+) -> None:
+    """Prefixes, punctuation that is not compared, and queries filled with masks."""
+    path = tmp_path_factory.mktemp("pylate")
+    headed = pylate(path)
+    config = {"query_prefix": "w70", "document_prefix": "w71", "skiplist_words": ["w9", "w6"]}
+    config |= {"query_length": 12, "attend_to_expansion_tokens": attends}
+    (path / "config_sentence_transformers.json").write_text(json.dumps(config))
+    (path / "tokenizer_config.json").write_text(json.dumps({"mask_token": {"content": "w72"}}))
+    server = served_at(path, headed.model)
+
+    def ids(text: str, prefix: int) -> list[int]:
+        first, *others = server.tokenizer.encode(text).ids
+        return [first, prefix, *others]
+
+    masks = [72] * (12 - len(QUERY.split()) - 3) if attends else []
+    query = headed.expected(ids(QUERY, 70) + masks).numpy()
+    expected: list[float] = []
+    for document in DOCUMENTS:
+        read = ids(document, 71)
+        rows = headed.expected(read).numpy()[~np.isin(read, [9, 6])]
+        expected.append(float((query @ rows.T).max(1).sum()))
+    scored = server.post("/score", queries=QUERY, documents=DOCUMENTS)
+    found = [each["score"] for each in scored["data"]]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE * len(query))
+    if attends:
+        with LLM(str(path), activation_dtype="f32") as llm:
+            offline = llm.score(QUERY, DOCUMENTS)
+        np.testing.assert_allclose(offline, expected, rtol=0, atol=TOLERANCE * len(query))
 
 
 RERANKER_TEMPLATE = (

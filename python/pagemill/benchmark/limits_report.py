@@ -9,9 +9,9 @@ from typing import Any
 from pagemill import _native
 from pagemill.benchmark.machine_limits import MachineLimits, peak_of_kernel
 from pagemill.benchmark.machine_load import MachineLoad
-from pagemill.benchmark.model_work import ModelWork, model_work
 from pagemill.config import EngineConfig
 from pagemill.engine.model_plan import known_model, model_path
+from pagemill.engine.model_work import ModelWork, model_work
 
 _SIZES = (2**20, 2**25)
 _READ_SECONDS = 0.4

@@ -1,4 +1,4 @@
-"""Streaming completions over raw sockets, so that the client costs next to nothing."""
+"""Requests over raw sockets, so that the client costs next to nothing."""
 
 import asyncio
 import json
@@ -9,10 +9,9 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pagemill.benchmark.prompts import Request
+from pagemill.benchmark.routes import COMPLETIONS, ROUTES, Route, SentFields
 from pagemill.benchmark.server_client import ServerClient
-
-COMPLETIONS = "/v1/completions"
-CHAT_COMPLETIONS = "/v1/chat/completions"
 
 _LIMIT_BYTES = 2**24  # of one line or chunk
 
@@ -36,30 +35,18 @@ class RequestTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """A prompt, as token ids or text, and the tokens of its output, or the most of them."""
-
-    prompt: Sequence[int] | str
-    output_len: int
-
-
-@dataclass(frozen=True, slots=True)
 class Load:
-    """What is sent. `request_rate` is requests per second, Poisson; infinite sends all at once.
-
-    `temperature` None leaves it to the server, as most clients do. Without `ignore_eos` an output
-    may be shorter than its request's. `endpoint` is COMPLETIONS or CHAT_COMPLETIONS, which takes
-    texts.
-    """
+    """What is sent. `request_rate` is requests per second; infinite sends all at once. Their gaps
+    have a gamma distribution of the shape `burstiness`: 1 is a Poisson process. `endpoint` is one
+    of ROUTES."""
 
     requests: Sequence[Request]
-    model: str
+    fields: SentFields
     request_rate: float
     max_concurrency: int
     seed: int
-    temperature: float | None
-    ignore_eos: bool = True
     endpoint: str = COMPLETIONS
+    burstiness: float = 1.0
 
 
 async def generate_load(client: ServerClient, load: Load) -> list[RequestTimes]:
@@ -70,7 +57,8 @@ async def generate_load(client: ServerClient, load: Load) -> list[RequestTimes]:
     due = time.perf_counter()
     for request in load.requests:
         if load.request_rate != float("inf"):
-            due += rng.expovariate(load.request_rate)
+            shape = load.burstiness
+            due += rng.gammavariate(shape, 1 / (shape * load.request_rate))
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
         await free.acquire()
         task = asyncio.create_task(_one(client, load, request))
@@ -79,45 +67,19 @@ async def generate_load(client: ServerClient, load: Load) -> list[RequestTimes]:
     return await asyncio.gather(*tasks)
 
 
-def _body(load: Load, request: Request) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "model": load.model,
-        "max_tokens": request.output_len,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-    if load.endpoint == CHAT_COMPLETIONS:
-        body["messages"] = [{"role": "user", "content": request.prompt}]
-    else:
-        body["prompt"] = request.prompt
-    if load.ignore_eos:
-        body["ignore_eos"] = True
-    if load.temperature is not None:
-        body["temperature"] = load.temperature
-    return body
-
-
-def _has_output(event: dict[str, Any]) -> bool:
-    """False for the role that begins a chat's answer, and for the end of one that had output."""
-    choices = event.get("choices")
-    if not choices:
-        return False
-    delta = choices[0].get("delta")
-    return delta is None or any(value for name, value in delta.items() if name != "role")
-
-
 async def _one(client: ServerClient, load: Load, request: Request) -> RequestTimes:
     times = RequestTimes(sent=time.perf_counter())
-    shortest = request.output_len if load.ignore_eos else 0
+    route = ROUTES[load.endpoint]
+    shortest = request.output_len if route.streams and load.fields.ignore_eos else 0
+    body = route.body(request, load.fields)
     try:
-        async for event in _events(client, load.endpoint, _body(load, request)):
+        async for event in _events(client, load.endpoint, route, body):
             now = time.perf_counter()
-            if usage := event.get("usage"):
-                times.output_tokens = usage["completion_tokens"]
-                times.input_tokens = usage.get("prompt_tokens", 0)
+            if usage := route.usage(event):
+                times.input_tokens, times.output_tokens = usage
             if "error" in event:
                 raise ConnectionError(str(event["error"]))
-            if not _has_output(event):
+            if not route.has_output(event):
                 continue
             if times.first:
                 times.gaps.append(now - times.last)
@@ -134,8 +96,9 @@ async def _one(client: ServerClient, load: Load, request: Request) -> RequestTim
 
 
 async def _events(
-    client: ServerClient, endpoint: str, body: dict[str, Any]
+    client: ServerClient, endpoint: str, route: Route, body: dict[str, Any]
 ) -> AsyncIterator[dict[str, Any]]:
+    """Yields the events of a stream, or the answer of a route that does not stream."""
     at = client.address
     context = ssl.create_default_context() if at.tls else None
     reader, writer = await asyncio.open_connection(
@@ -158,18 +121,30 @@ async def _events(
             text = (await reader.read(2000)).decode("utf-8", "replace")
             raise ConnectionError(f"HTTP status {status}: {text}")
         buffer = b""
+        if not route.streams:
+            yield json.loads(b"".join([data async for data in _chunks(reader, chunked)]))
+            return
         async for data in _chunks(reader, chunked):
             buffer += data
             while (end := buffer.find(b"\n\n")) >= 0:
                 event, buffer = buffer[:end], buffer[end + 2 :]
-                if event.startswith(b"data:"):
-                    text = event[5:].strip()
-                    if text == b"[DONE]":
+                text = _data(event)
+                if text == b"[DONE]":
+                    return
+                if text:
+                    value = json.loads(text)
+                    yield value
+                    if route.is_last(value):
                         return
-                    yield json.loads(text)
         raise ConnectionError("the server broke off its answer")
     finally:
         writer.close()
+
+
+def _data(event: bytes) -> bytes:
+    """The data of an event, whose name may stand before; b"" for a comment."""
+    at = event.find(b"data:")
+    return event[at + 5 :].strip() if at == 0 or event[at - 1 : at] == b"\n" else b""
 
 
 async def _read_head(reader: asyncio.StreamReader) -> tuple[int, bool]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pagemill.benchmark.model_work import ModelWork, model_work
 from pagemill.config import EngineConfig
+from pagemill.engine.model_work import ModelWork, model_work
 
 Peak = tuple[str, str, str]
 """Instruction set, number format, where the operands are: as `_native.present_peaks`."""
@@ -23,12 +23,12 @@ _PEAK_SECONDS = 0.15
 
 @dataclass(frozen=True, slots=True)
 class RunSize:
-    """Many requests of equal length; `prompt_tokens` in all, without those found in a cache."""
+    """Many requests; `prompt_tokens` in all, without those found in a cache."""
 
     requests: int
     together: int  # how many run at the same time
     prompt_tokens: int
-    output_len: int
+    output_len: float  # of each, on average
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from pagemill.benchmark.machine_limits import MachineLimits, Peak, RunSize, peak_of_kernel
-from pagemill.benchmark.model_work import ModelWork
+from pagemill.engine.model_work import ModelWork
 
 # As `_native.kernel_choices` says it of a model: hidden size 64, 2 layers, a vocabulary of 1000.
 CHOICES = [

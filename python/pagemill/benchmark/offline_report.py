@@ -15,8 +15,9 @@ from typing import Any
 from pagemill.benchmark.machine_limits import MachineLimits, RunSize, limits_or_none
 from pagemill.benchmark.machine_load import MachineLoad
 from pagemill.benchmark.offline import OfflineModel, TimedOutput
+from pagemill.benchmark.prompts import Request
 from pagemill.benchmark.step_profile import RunProfile
-from pagemill.benchmark.workload import WorkloadConfig, random_prompts
+from pagemill.benchmark.workload import WorkloadConfig, random_run
 from pagemill.config import EngineConfig
 
 
@@ -26,6 +27,8 @@ class MeasuredRuns:
 
     workload: WorkloadConfig
     config: EngineConfig
+    requests: list[Request]
+    """Those of the last run."""
     runs: list[list[TimedOutput]]
     temperature: float | None
     other_cores: float | None
@@ -43,6 +46,16 @@ class MeasuredRuns:
         """Prompt tokens of the last run that were not computed: another request had the same."""
         return sum(each.num_cached_tokens for each in self.runs[-1])
 
+    @property
+    def prompt_tokens(self) -> int:
+        """Of all requests."""
+        return sum(len(each.prompt) for each in self.requests)
+
+    @property
+    def output_tokens(self) -> int:
+        """Of all requests."""
+        return sum(each.output_len for each in self.requests)
+
 
 def run_offline(
     workload: WorkloadConfig,
@@ -58,6 +71,7 @@ def run_offline(
     `trace` is a file for the steps of the measured runs, in Chrome's trace format.
 
     Raises:
+      ConfigError: the data set cannot be used.
       EngineError: the engine refuses or fails a request. Besides, what `load` raises.
     """
     limits = limits_or_none(config, with_limits, note)
@@ -66,13 +80,23 @@ def run_offline(
     profile: RunProfile | None = None
     runs: list[list[TimedOutput]] = []
     try:
+        dataset = (
+            None
+            if workload.prompts.dataset is None
+            else model.requests_of(workload.prompts, workload.num_prompts)
+        )
+        requests: list[Request] = []
         for index in range(workload.num_warmups + workload.num_iters):
             if with_profile and index == workload.num_warmups:
                 profile = model.profile()
             if trace is not None and index == workload.num_warmups:
                 model.start_trace(trace)
-            prompts = random_prompts(workload, model.vocab_size, index)
-            outputs = model.run(prompts, workload.output_len, workload.temperature)
+            if dataset is None:
+                requests = random_run(workload, model.vocab_size, index)
+            else:
+                requests = dataset
+                model.forget_prompts()
+            outputs = model.run(requests, workload.temperature)
             if index >= workload.num_warmups:
                 runs.append(outputs)
                 note(f"run {len(runs)}: {max(output.done_s for output in outputs):.3f} s")
@@ -81,36 +105,42 @@ def run_offline(
     finally:
         model.close()
     temperature = model.temperature(workload.temperature)
-    return MeasuredRuns(workload, config, runs, temperature, load.other_cores(), limits, profile)
+    return MeasuredRuns(
+        workload, config, requests, runs, temperature, load.other_cores(), limits, profile
+    )
 
 
 def latency_report(measured: MeasuredRuns) -> dict[str, Any]:
     """Times of one batch: its first tokens, then steps of one token for each request."""
-    workload, limits = measured.workload, measured.limits
-    requests = workload.num_prompts
+    limits, requests = measured.limits, len(measured.requests)
     total = measured.seconds
     first = statistics.median(
         statistics.median(each.first_token_s for each in run) for run in measured.runs
     )
-    steps = (workload.output_len - 1) / (total - first) if workload.output_len > 1 else None
+    longest = max(each.output_len for each in measured.requests)
+    steps = (longest - 1) / (total - first) if longest > 1 else None
     report: dict[str, Any] = {
         "requests": requests,
-        "input_tokens": workload.input_len,
-        "output_tokens": workload.output_len,
+        "input_tokens": measured.prompt_tokens / requests,
+        "output_tokens": measured.output_tokens / requests,
         "temperature": measured.temperature,
         "latency_ms": 1e3 * total,
         "first_token_ms": 1e3 * first,
-        "prefill_tokens_per_s": requests * workload.input_len / first,
+        "prefill_tokens_per_s": measured.prompt_tokens / first,
         "decode_steps_per_s": steps,
-        "decode_tokens_per_s": steps * requests if steps else None,
+        "decode_tokens_per_s": (measured.output_tokens - requests) / (total - first)
+        if steps
+        else None,
         "other_cores": measured.other_cores,
     }
     if limits:
-        tokens = requests * workload.input_len - measured.cached_tokens
+        tokens = measured.prompt_tokens - measured.cached_tokens
+        # Steps have fewer requests from the end of the first on.
+        together = round((measured.output_tokens - requests) / max(1, longest - 1))
         step_tokens = measured.config.scheduler.max_num_batched_tokens
         report["limits"] = limits.as_json()
         report["achieved_over_limit"] = {
-            "decode": steps * limits.decode_seconds(requests) if steps else None,
+            "decode": steps * limits.decode_seconds(together) if steps else None,
             "prefill": limits.prefill_seconds(tokens, requests, step_tokens) / first,
         }
     return report
@@ -118,19 +148,18 @@ def latency_report(measured: MeasuredRuns) -> dict[str, Any]:
 
 def throughput_report(measured: MeasuredRuns) -> dict[str, Any]:
     """Requests and tokens per second of one batch."""
-    workload, limits = measured.workload, measured.limits
-    requests, seconds = workload.num_prompts, measured.seconds
-    generated = requests * workload.output_len
+    limits, requests, seconds = measured.limits, len(measured.requests), measured.seconds
+    generated = measured.output_tokens
     report: dict[str, Any] = {
         "requests": requests,
-        "input_tokens": workload.input_len,
+        "input_tokens": measured.prompt_tokens / requests,
         "of_them_cached": measured.cached_tokens / requests,
-        "output_tokens": workload.output_len,
+        "output_tokens": generated / requests,
         "temperature": measured.temperature,
         "seconds": seconds,
         "requests_per_s": requests / seconds,
         "output_tokens_per_s": generated / seconds,
-        "total_tokens_per_s": (generated + requests * workload.input_len) / seconds,
+        "total_tokens_per_s": (generated + measured.prompt_tokens) / seconds,
         "other_cores": measured.other_cores,
     }
     if limits:
@@ -138,8 +167,8 @@ def throughput_report(measured: MeasuredRuns) -> dict[str, Any]:
         run_size = RunSize(
             requests=requests,
             together=min(requests, scheduler.max_num_seqs),
-            prompt_tokens=requests * workload.input_len - measured.cached_tokens,
-            output_len=workload.output_len,
+            prompt_tokens=measured.prompt_tokens - measured.cached_tokens,
+            output_len=generated / requests,
         )
         shortest = limits.run_seconds(run_size, scheduler.max_num_batched_tokens)
         report["limits"] = {**limits.as_json(), "output_tokens_per_s": generated / shortest}

@@ -114,6 +114,18 @@ class ServerClient:
         roots = [card.get("root") for card in self._models() if card["id"] == model]
         return str(roots[0]) if roots and roots[0] else None
 
+    def count_tokens(self, text: str, model: str | None) -> int:
+        """Returns the tokens of `text`, without special ones, as `/tokenize` counts them for a
+        model; None is the first served.
+
+        Raises:
+          ClientError: the server is not there, refuses, or has no such route.
+        """
+        body: dict[str, Any] = {"prompt": text, "add_special_tokens": False}
+        if model is not None:
+            body["model"] = model
+        return int(self._read("POST", "/tokenize", body)["count"])
+
     def metrics(self) -> str:
         """Returns what the server's /metrics says.
 

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from pagemill.benchmark.load_generator import Load, Request, RequestTimes, generate_load
+from pagemill.benchmark.load_generator import Load, RequestTimes, generate_load
 from pagemill.benchmark.percentiles import percentile, summary
+from pagemill.benchmark.prompts import PromptConfig, Request
+from pagemill.benchmark.routes import SentFields
 from pagemill.benchmark.server_client import ClientError, ServerAddress, ServerClient
 from pagemill.benchmark.serving import LoadConfig, summarize
 from pagemill.cli.text_source import ClientConfig, RemoteText
-from pagemill.config import SamplingConfig
+from pagemill.config import ConfigError, SamplingConfig
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -33,12 +35,16 @@ class Handler(BaseHTTPRequestHandler):
         if "refuse" in script:
             self._answer(script["refuse"], {"error": {"message": "Too many at once."}})
             return
+        if "answer" in script:
+            self._answer(200, script["answer"])
+            return
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         events: list[Any] = script["events"](body)
+        name = b"event: x\n" if "named" in script else b""
         data = b"".join(
-            b"data: " + (e if isinstance(e, bytes) else json.dumps(e).encode()) + b"\n\n"
+            name + b"data: " + (e if isinstance(e, bytes) else json.dumps(e).encode()) + b"\n\n"
             for e in events
         )
         step = script.get("portion", len(data))
@@ -144,14 +150,17 @@ def test_refusals_and_breaks(server: tuple[str, dict[str, Any]]) -> None:
         list(source.complete("a", SamplingConfig()))
 
 
+def _fields(temperature: float | None = None, ignore_eos: bool = True) -> SentFields:
+    return SentFields("tiny", temperature, ignore_eos)
+
+
 def _load(url: str, **change: Any) -> list[RequestTimes]:
     values: dict[str, Any] = {
         "requests": [Request([1, 2, 3], 4)] * 12,
-        "model": "tiny",
+        "fields": _fields(),
         "request_rate": float("inf"),
         "max_concurrency": 3,
         "seed": 0,
-        "temperature": None,
     }
     return asyncio.run(generate_load(ServerClient(url), Load(**(values | change))))
 
@@ -182,7 +191,7 @@ def test_chats_are_sent_and_end_where_the_model_ends_them(
 ) -> None:
     url, script = server
     script["events"] = _answered_chat
-    chats = {"ignore_eos": False, "endpoint": "/v1/chat/completions"}
+    chats = {"fields": _fields(ignore_eos=False), "endpoint": "/v1/chat/completions"}
     (times,) = _load(url, requests=[Request("abc", 100)], **chats)
     assert times.ok, times.error
     assert (times.input_tokens, times.output_tokens) == (7, 3)
@@ -192,7 +201,8 @@ def test_chats_are_sent_and_end_where_the_model_ends_them(
     assert body["messages"] == [{"role": "user", "content": "abc"}]
     assert body["max_tokens"] == 100
     assert "ignore_eos" not in body and "prompt" not in body
-    config = LoadConfig(dataset="prompts.jsonl", endpoint="/v1/chat/completions")
+    prompts = PromptConfig(dataset="prompts.jsonl")
+    config = LoadConfig(prompts=prompts, endpoint="/v1/chat/completions")
     report = summarize(config, [times])
     assert (report["input_tokens"], report["output_tokens"]) == (7, 3)
     assert report["endpoint"] == "/v1/chat/completions"
@@ -201,12 +211,57 @@ def test_chats_are_sent_and_end_where_the_model_ends_them(
     assert times.error == "an empty answer"
 
 
+def _response(body: dict[str, Any]) -> list[Any]:
+    usage = {"input_tokens": 5, "output_tokens": body["max_output_tokens"]}
+    deltas = [{"type": "response.output_text.delta", "delta": "x"}] * body["max_output_tokens"]
+    return [
+        {"type": "response.created", "response": {"usage": None}},
+        *deltas,
+        {"type": "response.completed", "response": {"usage": usage}},
+    ]
+
+
+def test_responses_are_sent(server: tuple[str, dict[str, Any]]) -> None:
+    url, script = server
+    script |= {"events": _response, "named": True}
+    (times,) = _load(url, requests=[Request("abc", 3)], endpoint="/v1/responses")
+    assert times.ok, times.error
+    assert (times.input_tokens, times.output_tokens, len(times.gaps)) == (5, 3, 2)
+    path, _, body = script["seen"][0]
+    assert path == "/v1/responses"
+    assert body["input"] == "abc" and body["store"] is False and body["ignore_eos"] is True
+    script["events"] = lambda body: _response(body)[:-1]
+    (times,) = _load(url, requests=[Request("abc", 3)], endpoint="/v1/responses")
+    assert times.error == "the server broke off its answer"
+
+
+def test_embeddings_are_sent(server: tuple[str, dict[str, Any]]) -> None:
+    url, script = server
+    script["answer"] = {"data": [{"embedding": [0.5]}], "usage": {"prompt_tokens": 3}}
+    (times,) = _load(url, requests=[Request([1, 2, 3], 64)], endpoint="/v1/embeddings")
+    assert times.ok, times.error
+    assert script["seen"][0][2] == {"model": "tiny", "input": [1, 2, 3]}
+    report = summarize(LoadConfig(endpoint="/v1/embeddings"), [times])
+    assert (report["input_tokens"], report["output_tokens"]) == (3, 0)
+    assert report["ttft_ms"]["p50"] is None and report["e2e_ms"]["p50"] > 0
+    assert report["input_tokens_per_s"] == pytest.approx(3 * report["requests_per_s"])
+
+
+def test_tokens_are_counted_by_the_server(server: tuple[str, dict[str, Any]]) -> None:
+    url, script = server
+    script["answer"] = {"count": 7}
+    assert ServerClient(url).count_tokens("a b", "tiny") == 7
+    path, _, body = script["seen"][0]
+    assert path == "/tokenize"
+    assert body == {"model": "tiny", "prompt": "a b", "add_special_tokens": False}
+
+
 @pytest.mark.parametrize("temperature", [None, 0.0, 0.7])
 def test_the_temperature_is_the_servers_unless_asked(
     server: tuple[str, dict[str, Any]], temperature: float | None
 ) -> None:
     url, script = server
-    _load(url, requests=[Request([1], 4)], temperature=temperature)
+    _load(url, requests=[Request([1], 4)], fields=_fields(temperature))
     sent = script["seen"][0][2]
     assert ("temperature" in sent) == (temperature is not None)
     assert sent.get("temperature") == temperature
@@ -239,6 +294,35 @@ def test_the_rate_is_kept(server: tuple[str, dict[str, Any]]) -> None:
     span = times[-1].sent - times[0].sent
     # 39 exponential gaps of 10 ms: 390 ms, with a standard deviation of 62; busy machines add.
     assert 0.2 < span < 5
+
+
+def test_gaps_are_as_even_as_wanted(server: tuple[str, dict[str, Any]]) -> None:
+    even = _load(
+        server[0],
+        request_rate=100.0,
+        burstiness=1e5,
+        max_concurrency=100,
+        requests=[Request([1], 4)] * 20,
+    )
+    # Gaps of 10 ms; what is late by a busy machine is made good by the next.
+    assert 0.18 < even[-1].sent - even[0].sent < 1
+
+
+def test_goodput_counts_what_meets_all_goals() -> None:
+    def times(first: float, last: float, error: str = "") -> RequestTimes:
+        return RequestTimes(sent=0.0, first=first, last=last, output_tokens=11, error=error)
+
+    runs = [times(0.1, 0.6), times(0.3, 0.6), times(0.1, 1.2), times(0.1, 0.6, "failed")]
+    config = LoadConfig(goodput=("ttft:200", "tpot:60", "e2e:1500"))
+    report = summarize(config, runs)
+    assert report["goodput_requests"] == 1
+    assert report["goodput_per_s"] == pytest.approx(1 / 1.2)
+    assert "goodput_requests" not in summarize(LoadConfig(), runs)
+    for bad in ("ttft", "itl:5", "e2e:0", "e2e:x", "e2e:nan"):
+        with pytest.raises(ConfigError, match="--goodput: .*as ttft:500"):
+            LoadConfig(goodput=(bad,))
+    with pytest.raises(ConfigError, match="ttft is given twice"):
+        LoadConfig(goodput=("ttft:1", "ttft:2"))
 
 
 def test_failures_are_counted(server: tuple[str, dict[str, Any]]) -> None:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import math
-import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pagemill.benchmark.dataset import read_dataset
-from pagemill.benchmark.load_generator import (
-    CHAT_COMPLETIONS,
-    COMPLETIONS,
-    Load,
-    Request,
-    RequestTimes,
-    generate_load,
-)
+from pagemill.benchmark.dataset import CountTokens, read_dataset
+from pagemill.benchmark.goodput import meets, parse_goals
+from pagemill.benchmark.load_generator import Load, RequestTimes, generate_load
 from pagemill.benchmark.machine_limits import MachineLimits, RunSize, limits_or_none
 from pagemill.benchmark.percentiles import summary
+from pagemill.benchmark.prompts import (
+    PromptConfig,
+    Request,
+    distinct_prompt_tokens,
+    random_requests,
+)
+from pagemill.benchmark.routes import COMPLETIONS, ROUTES, SentFields
 from pagemill.benchmark.server_client import ServerClient
 from pagemill.config import ConfigError, EngineConfig, ModelConfig, Range, option
 from pagemill.config.fields import check
@@ -44,42 +44,41 @@ class LoadConfig:
     )
     endpoint: str = option(
         COMPLETIONS,
-        "Route of the requests. Chats need texts, and so --dataset.",
-        allowed=(COMPLETIONS, CHAT_COMPLETIONS),
+        "Route of the requests. Chats and responses need texts, and so --dataset.",
+        allowed=tuple(ROUTES),
     )
-    dataset: str | None = option(
-        None,
-        'File with the requests, one JSON object a line: {"prompt": "text", "max_tokens": 100}. The'
-        " first --num-prompts are sent, and outputs end where the model ends them. Default: random"
-        " token ids, whose outputs have --output-len tokens.",
-    )
+    prompts: PromptConfig = field(default_factory=PromptConfig)
     num_prompts: int = option(64, "Requests to send.", unit="requests", allowed=_COUNT)
-    input_len: int = option(
-        128, "Prompt of each request with random token ids.", unit="tokens", allowed=_COUNT
-    )
-    output_len: int = option(
-        64,
-        "Output of each request; with --dataset the most of lines without max_tokens.",
-        unit="tokens",
-        allowed=_COUNT,
+    ignore_eos: bool = option(
+        False,
+        "Let outputs of a data set have all tokens of their length, as those of random token ids"
+        " do, instead of ending where the model ends them.",
     )
     temperature: float | None = option(
         None, "Sampling temperature of the requests. Default: the server's.", allowed=Range(0, 100)
     )
-    prefix_len: int = option(
-        0, "Of each prompt, how much all have in common.", unit="tokens", allowed=Range(0, 10**6)
-    )
     request_rate: float = option(
         math.inf,
-        "Requests per second, at random times (a Poisson process); inf sends all at once.",
+        "Requests per second, at random times; inf sends all at once.",
         allowed=Range(1e-6),
+    )
+    burstiness: float = option(
+        1.0,
+        "How evenly requests come at a finite rate: their gaps have a gamma distribution of this"
+        " shape. 1 is a Poisson process; less are bursts, more is even.",
+        allowed=Range(1e-3, 1e6),
+    )
+    goodput: tuple[str, ...] = option(
+        (),
+        "Longest time of a request that counts, as ttft:500, tpot:50 or e2e:5000 in milliseconds;"
+        " repeat the flag for several. The report has how many met all of them.",
     )
     max_concurrency: int = option(
         16, "Most requests that are open at the same time.", unit="requests", allowed=_COUNT
     )
     num_warmups: int = option(
         2,
-        "Requests sent before, not measured. With --dataset: the lines after those of"
+        "Requests sent before, not measured. With --dataset: the records after those of"
         " --num-prompts, if there are any.",
         unit="requests",
         allowed=Range(0, 10**6),
@@ -87,13 +86,13 @@ class LoadConfig:
     max_token_id: int = option(
         10_000, "Prompts are made of token ids from 256 to this.", allowed=Range(257, 10**6)
     )
-    workload_seed: int = option(0, "Which random prompts and times.", allowed=Range(0, 2**31 - 1))
 
     def __post_init__(self) -> None:
         """Checks each field; see `check`."""
         check(self)
-        if self.endpoint == CHAT_COMPLETIONS and self.dataset is None:
-            raise ConfigError(f"--endpoint {CHAT_COMPLETIONS} needs --dataset: chats are texts")
+        parse_goals(self.goodput)
+        if self.prompts.dataset is None and not ROUTES[self.endpoint].takes_token_ids:
+            raise ConfigError(f"--endpoint {self.endpoint} needs --dataset: its prompts are texts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +101,7 @@ class ServingRun:
 
     config: LoadConfig
     model: str
+    requests: list[Request]
     times: list[RequestTimes]
     limits: MachineLimits | None
 
@@ -115,13 +115,15 @@ def run_load(
       ConfigError: the data set cannot be used.
       ClientError: the server is not there, or refuses.
     """
-    warmups, requests = requests_of(config)
+    warmups, requests = requests_of(
+        config, lambda text: client.count_tokens(text, config.model_name)
+    )
     model = config.model_name or client.first_model()
     limits = _limits(config, client, model, note) if with_limits else None
     if warmups:
         asyncio.run(generate_load(client, _load(config, model, warmups)))
     times = asyncio.run(generate_load(client, _load(config, model, requests)))
-    return ServingRun(config, model, times, limits)
+    return ServingRun(config, model, requests, times, limits)
 
 
 def failures(times: Sequence[RequestTimes]) -> list[str]:
@@ -129,20 +131,24 @@ def failures(times: Sequence[RequestTimes]) -> list[str]:
     return sorted({each.error for each in times if each.error})[:5]
 
 
-def requests_of(config: LoadConfig) -> tuple[list[Request], list[Request]]:
+def requests_of(
+    config: LoadConfig, count_tokens: CountTokens
+) -> tuple[list[Request], list[Request]]:
     """Returns the requests of the warm-up, and those that are measured.
 
     Raises:
       ConfigError: the data set cannot be used.
     """
-    if config.dataset is None:
-        return (
-            _random_requests(config, config.num_warmups, "warm-up"),
-            _random_requests(config, config.num_prompts, "run"),
-        )
-    wanted = config.num_prompts + config.num_warmups
-    found = read_dataset(config.dataset, wanted, config.output_len)
-    return found[config.num_prompts :], found[: config.num_prompts]
+    if config.prompts.dataset is not None:
+        wanted = config.num_prompts + config.num_warmups
+        found = read_dataset(config.prompts, wanted, count_tokens)
+        return found[config.num_prompts :], found[: config.num_prompts]
+    # Prefixes are the same in warm-up and run, as a server's common prefixes would be.
+    token_ids = range(256, config.max_token_id + 1)
+    return (
+        random_requests(config.prompts, config.num_warmups, token_ids, run="warm-up"),
+        random_requests(config.prompts, config.num_prompts, token_ids, run="run"),
+    )
 
 
 def serving_report(run: ServingRun) -> dict[str, Any]:
@@ -151,7 +157,7 @@ def serving_report(run: ServingRun) -> dict[str, Any]:
     report: dict[str, Any] = {"model": run.model, **summarize(config, run.times)}
     if limits and report["seconds"] and not math.isfinite(config.request_rate):
         shortest = limits.run_seconds(
-            _run_size(config), EngineConfig().scheduler.max_num_batched_tokens
+            _run_size(run), EngineConfig().scheduler.max_num_batched_tokens
         )
         report["limits"] = {**limits.as_json(), "requests_per_s": config.num_prompts / shortest}
         report["achieved_over_limit"] = shortest / report["seconds"]
@@ -165,19 +171,24 @@ def summarize(config: LoadConfig, times: Sequence[RequestTimes]) -> dict[str, An
     output_tokens = sum(t.output_tokens for t in done)
     per_second = 1 / seconds if done and seconds > 0 else math.nan
     rate = config.request_rate
+    goals = parse_goals(config.goodput)
+    good = sum(meets(t, goals) for t in times)
+    goodput = {"goodput_requests": good, "goodput_per_s": good * per_second if done else None}
     return {
         "requests": len(times),
         "failed": len(times) - len(done),
         "endpoint": config.endpoint,
-        "input_tokens": _mean(config, config.input_len, [t.input_tokens for t in done]),
-        "output_tokens": _mean(config, config.output_len, [t.output_tokens for t in done]),
+        "input_tokens": sum(t.input_tokens for t in done) / len(done) if done else None,
+        "output_tokens": output_tokens / len(done) if done else None,
         "request_rate": rate if math.isfinite(rate) else "inf",
         "temperature": "server's" if config.temperature is None else config.temperature,
         "max_concurrency": config.max_concurrency,
         "seconds": seconds if done else None,
         "requests_per_s": len(done) * per_second if done else None,
+        **(goodput if goals else {}),
+        "input_tokens_per_s": sum(t.input_tokens for t in done) * per_second if done else None,
         "output_tokens_per_s": output_tokens * per_second if done else None,
-        "ttft_ms": summary([t.first - t.sent for t in done]),
+        "ttft_ms": summary([t.first - t.sent for t in done if t.output_tokens]),
         "itl_ms": summary([gap for t in done for gap in t.gaps]),
         "tpot_ms": summary(
             [(t.last - t.first) / (t.output_tokens - 1) for t in done if t.output_tokens > 1]
@@ -186,22 +197,15 @@ def summarize(config: LoadConfig, times: Sequence[RequestTimes]) -> dict[str, An
     }
 
 
-def _mean(config: LoadConfig, random: int, seen: Sequence[int]) -> float | int | None:
-    """Tokens of a request: `random` if they are all alike."""
-    if config.dataset is None:
-        return random
-    return sum(seen) / len(seen) if seen else None
-
-
 def _load(config: LoadConfig, model: str, requests: Sequence[Request]) -> Load:
+    ignore_eos = config.ignore_eos or config.prompts.dataset is None
     return Load(
         requests=requests,
-        model=model,
+        fields=SentFields(model, config.temperature, ignore_eos),
         request_rate=config.request_rate,
+        burstiness=config.burstiness,
         max_concurrency=config.max_concurrency,
-        seed=config.workload_seed,
-        temperature=config.temperature,
-        ignore_eos=config.dataset is None,
+        seed=config.prompts.workload_seed,
         endpoint=config.endpoint,
     )
 
@@ -209,9 +213,9 @@ def _load(config: LoadConfig, model: str, requests: Sequence[Request]) -> Load:
 def _limits(
     config: LoadConfig, client: ServerClient, model: str, note: Callable[[str], None]
 ) -> MachineLimits | None:
-    """None, with a note, if the model's file is not on this machine, or sizes differ."""
-    if config.dataset is not None:
-        note("no limits: they are computed for requests of one size")
+    """None, with a note, if the model's file is not on this machine, or outputs may end early."""
+    if config.prompts.dataset is not None or not ROUTES[config.endpoint].streams:
+        note("no limits: they are computed for completions of random token ids")
         return None
     path = config.model_path or _local_model(client, model)
     if path is None:
@@ -233,26 +237,12 @@ def _local_model(client: ServerClient, model: str) -> str | None:
     return None
 
 
-def _run_size(config: LoadConfig) -> RunSize:
-    """A prefix that all have in common is computed once."""
-    prefix = min(config.prefix_len, config.input_len)
-    own = config.num_prompts * (config.input_len - prefix)
+def _run_size(run: ServingRun) -> RunSize:
+    """A prefix that prompts have in common is computed once."""
+    count = len(run.requests)
     return RunSize(
-        requests=config.num_prompts,
-        together=min(config.num_prompts, config.max_concurrency),
-        prompt_tokens=own + prefix,
-        output_len=config.output_len,
+        requests=count,
+        together=min(count, run.config.max_concurrency),
+        prompt_tokens=distinct_prompt_tokens(run.requests, run.config.prompts.prefix_len),
+        output_len=sum(each.output_len for each in run.requests) / count,
     )
-
-
-def _random_requests(config: LoadConfig, count: int, what: str) -> list[Request]:
-    rng = random.Random(f"{config.workload_seed} {what}")
-    # The prefix is the same in warm-up and run, as a server's common prefix would be.
-    common = random.Random(config.workload_seed)
-    prefix_len = min(config.prefix_len, config.input_len)
-    prefix = [common.randint(256, config.max_token_id) for _ in range(prefix_len)]
-    rest = config.input_len - prefix_len
-    prompts = (
-        prefix + [rng.randint(256, config.max_token_id) for _ in range(rest)] for _ in range(count)
-    )
-    return [Request(prompt, config.output_len) for prompt in prompts]

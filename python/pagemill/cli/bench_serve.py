@@ -13,14 +13,15 @@ def parser() -> FlagParser:
     """Returns the command's parser."""
     made = FlagParser(
         "pagemill bench serve",
-        "Sends streaming completions of random token ids, or completions or chats of the prompts in"
-        " a file, to a running server and reports requests and tokens per second, time to first"
-        " token, time between tokens and time to the end. With a server on this machine the run of"
-        " random token ids is compared with the machine's limits, measured just before: prompts and"
-        " steps as short as reading the weights once or their multiplications allow"
-        " (docs/performance.md). Exits with 1 if a request failed.",
+        "Sends requests of random token ids, or of a data set, to a running server and reports"
+        " requests and tokens per second, time to first token, time between tokens and time to the"
+        " end. With a server on this machine completions of random token ids are compared with the"
+        " machine's limits, measured just before: prompts and steps as short as reading the weights"
+        " once or their multiplications allow (docs/performance.md). Exits with 1 if a request"
+        " failed.",
         "pagemill bench serve\npagemill bench serve --request-rate 5 --max-concurrency 64 --json\n"
-        "pagemill bench serve --dataset prompts.jsonl --endpoint /v1/chat/completions",
+        "pagemill bench serve --dataset ShareGPT.json --endpoint /v1/chat/completions\n"
+        "pagemill bench serve --endpoint /v1/embeddings --range-ratio 0.5",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
     made.add_argument("--no-limits", action="store_true", help="skip measuring the limits (1 s)")

@@ -17,7 +17,8 @@ def parser() -> FlagParser:
         " --max-num-seqs requests, each as short as reading the weights once or its multiplications"
         " allow (docs/performance.md).",
         "pagemill bench throughput\n"
-        "pagemill bench throughput --num-prompts 200 --input-len 512 --prefix-len 480",
+        "pagemill bench throughput --num-prompts 200 --input-len 512 --prefix-len 480\n"
+        "pagemill bench throughput --dataset ShareGPT.json --max-request-len 2k",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
     made.add_argument("--no-limits", action="store_true", help="skip measuring the limits (1 s)")

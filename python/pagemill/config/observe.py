@@ -77,6 +77,11 @@ class MetricsConfig:
         " as `other`.",
         allowed=Range(0, 10**4),
     )
+    enable_mfu_metrics: bool = option(
+        False,
+        "Estimate the operations and the bytes of weights of all steps, for the utilization of the"
+        " device. A model that kernels of libraries run as a whole has no such metrics.",
+    )
 
     def __post_init__(self) -> None:
         """Checks each field; see `check`."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
@@ -35,11 +36,13 @@ Submit = Callable[[Sequence[Prompt]], Awaitable[RequestStream]]
 class BeamOptions:
     """`width`: outputs of a prompt, and beams that are followed. `length_penalty`: outputs are
     ranked by the log probability of all tokens, divided by their number to this power. `ends`:
-    tokens that end an output."""
+    tokens that end an output. `constrained`: outputs have a grammar, and are ranked by
+    probabilities among the tokens that may come."""
 
     width: int
     length_penalty: float
     ends: Collection[int]
+    constrained: bool = False
 
     @property
     def num_alternatives(self) -> int:
@@ -52,7 +55,11 @@ class BeamOptions:
         if sampling.logprobs == ALL_LOGPROBS:
             logprobs = ALL_LOGPROBS
         return structs.replace(
-            sampling, n=1, temperature=0.0, logprobs=logprobs, logprobs_mode=LOGPROBS_MODES[0]
+            sampling,
+            n=1,
+            temperature=0.0,
+            logprobs=logprobs,
+            logprobs_mode="processed_logprobs" if self.constrained else LOGPROBS_MODES[0],
         )
 
     def score(self, beam: Beam, length: int = 0) -> float:
@@ -204,7 +211,8 @@ def _extended(prompt: Prompt, beam: Beam) -> Prompt:
     """The prompt of what may follow `beam`."""
     given = prompt.rendered
     more = np.asarray(beam.tokens, given.token_ids.dtype)
-    return Prompt(structs.replace(given, token_ids=np.concatenate([given.token_ids, more])), 1)
+    rendered = structs.replace(given, token_ids=np.concatenate([given.token_ids, more]))
+    return Prompt(rendered, 1, num_written=len(beam.tokens))
 
 
 def _is_settled(
@@ -233,7 +241,8 @@ def _output(beam: Beam, is_whole: bool, num_cached: int, keeps_logprobs: bool) -
 
 def _alternatives(output: ChoiceOutput, count: int) -> list[BeamLogprobs]:
     assert output.logprobs is not None
-    top = list(output.logprobs[0].top)[:count]
+    found = list(output.logprobs[0].top)[:count]
+    top = [each for each in found if each[1] > -math.inf]  # others may not come
     return [BeamLogprobs(*each, rank, top) for rank, each in enumerate(top, 1)]
 
 

@@ -17,6 +17,7 @@ from pagemill.engine.outputs import EngineError
 from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.text_batch import Output
 from pagemill.observe.readings import Counter, Histogram
+from pagemill.structured import grammar as grammars
 
 SMOLLM2 = os.environ.get("PAGEMILL_TEST_SMOLLM2_GGUF", "")
 pytestmark = pytest.mark.skipif(not SMOLLM2, reason="PAGEMILL_TEST_SMOLLM2_GGUF is not set")
@@ -224,6 +225,10 @@ def test_beam_search(llm: LLM) -> None:
             means.append(sum(each.logprob for each in choice.logprobs) / len(choice.token_ids))
         assert means == sorted(means, reverse=True)
         assert len({tuple(choice.token_ids) for choice in output.choices}) == 3
+    wanted = grammars.choice([" red", " green"])
+    (output,) = llm.beam_search("The sky is", BeamSearchParams(beam_width=2), grammar=wanted)
+    assert {choice.text for choice in output.choices} <= {" red", " green"}
+    assert all(choice.finish_reason == "stop" for choice in output.choices)
     for width in (0, 10**6):
         with pytest.raises(EngineError, match="beam_width"):
             llm.beam_search(PROMPTS, BeamSearchParams(beam_width=width))

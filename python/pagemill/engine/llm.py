@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Generator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -44,6 +45,7 @@ from pagemill.engine.offline_media import (
     OfflineMedia,
     VideoSource,
 )
+from pagemill.engine.offline_scores import compared, rendered_pair
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.pooled_batch import pool
 from pagemill.engine.progress_bar import ProgressBar
@@ -51,17 +53,19 @@ from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.text_batch import Output, TextBatch, TextModel
 from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.inputs.io_processor import open_io_processor
+from pagemill.inputs.late_interaction import LateInteraction
 from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.prompt_embeds import embeds_prompt
 from pagemill.inputs.rendered_prompt import RenderedPrompt
-from pagemill.inputs.scoring import activated, likeness, pair_messages, reads_pairs
+from pagemill.inputs.scoring import activated
 from pagemill.inputs.task import Pooled, Task
 from pagemill.observe.metrics import RequestMetrics
 from pagemill.observe.readings import Reading, readings
 from pagemill.observe.snapshot import EngineSnapshot
 from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.formats.table import marker_ids
+from pagemill.render.late_interaction import late_interaction
 from pagemill.render.renderer import Renderer
 from pagemill.render.token_id_renderer import AnyRenderer, TokenIdRenderer
 from pagemill.structured.grammar import Grammar
@@ -109,7 +113,12 @@ class LLM(OfflineControl):
         try:
             pooled = self._loaded.core.built.pooled
             self._io_processor = open_io_processor(config.model.io_processor_plugin, pooled)
-            self._renderer = _open_renderer(self._loaded, config.model)
+            self._renderer = open_renderer(self._loaded, config.model)
+            self._late_interaction = (
+                late_interaction(self._loaded.source, self._renderer)
+                if pooled is not None and pooled.task is Task.TOKEN_EMBED
+                else LateInteraction()
+            )
         except BaseException:
             self._end_engine()
             raise
@@ -311,17 +320,23 @@ class LLM(OfflineControl):
         return self._enqueued.wait(request_ids, progress)
 
     def beam_search(
-        self, prompts: Prompt | Sequence[Prompt], params: BeamSearchParams, *, adapter: str = ""
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: BeamSearchParams,
+        *,
+        grammar: Grammar | None = None,
+        adapter: str = "",
     ) -> list[Output]:
         """Searches for the most likely outputs of each prompt, `params.beam_width` of them: its
         choices, the best one first, with log probabilities. A step of each prompt is a request for
-        one token of each beam, so it is slower than `generate`.
+        one token of each beam, so it is slower than `generate`. With a `grammar` log probabilities
+        are those among the tokens that may come.
 
         Raises:
             EngineError: see `generate`.
         """
         rendered = self._place(prompts)
-        return search_beams(self._model, rendered, params, adapter)
+        return search_beams(self._model, rendered, params, adapter, grammar)
 
     def stream(
         self,
@@ -436,27 +451,17 @@ class LLM(OfflineControl):
         listed = [documents] if isinstance(documents, str) else list(documents)
         pooled = self._pooled(Task.CLASSIFY, Task.EMBED, Task.TOKEN_EMBED)
         if pooled.task is not Task.CLASSIFY:
-            first, *others = self._pool(pooled, self._rendered_texts([query, *listed]), progress)
-            return np.array([likeness(first, other, pooled) for other in others], np.float32)
+            texts = self._rendered_texts([query, *listed])
+            pooler = partial(self._pool, pooled, progress=progress)
+            return compared(texts, self._late_interaction, pooled, pooler)
         if pooled.width != 1:
             raise EngineError(
                 "FAILED_PRECONDITION", f"a score needs one class; the model has {pooled.width}"
             )
-        prompts = [self._rendered_pair(query, document, instruction) for document in listed]
+        renderer = self._renderer
+        prompts = [rendered_pair(renderer, query, each, instruction) for each in listed]
         logits = np.stack(self._pool(pooled, prompts, progress))
         return activated(logits, pooled.activation)[:, 0]
-
-    def _rendered_pair(self, query: str, document: str, instruction: str) -> RenderedPrompt:
-        if reads_pairs(self._renderer.chat_template):
-            messages = pair_messages(query, document, instruction)
-            return text_prompt(self._renderer.encode_chat(messages), "documents")
-        if instruction:
-            raise EngineError(
-                "INVALID_ARGUMENT",
-                "instruction is for models with a chat template for pairs of texts",
-            )
-        ids, start = self._renderer.encode_pair(query, document)
-        return RenderedPrompt(text_prompt(ids, "documents").token_ids, second_text_start=start)
 
     def _pooled(self, *tasks: Task) -> Pooled:
         pooled = self._loaded.core.built.pooled
@@ -541,7 +546,12 @@ class LLM(OfflineControl):
         return self._renderer.encode(text, add_special_tokens=False, parse_special=True)
 
 
-def _open_renderer(loaded: LoadedModel, model: ModelConfig) -> AnyRenderer:
+def open_renderer(loaded: LoadedModel, model: ModelConfig) -> AnyRenderer:
+    """Returns the tokenizer and chat template of a loaded model; its caller closes it.
+
+    Raises:
+        RenderError: the model has no tokenizer that can be read.
+    """
     if model.skip_tokenizer_init:
         return TokenIdRenderer.open(loaded.source)
     return Renderer.open(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
-from pagemill.engine.async_engine import Prompt
+from pagemill.engine.async_engine import Prompt, going_on
 from pagemill.engine.beam_search import BeamOptions, beam_steps
 from pagemill.engine.fan_out import child_sampling
 from pagemill.engine.limits import check_prompt, resolve_max_tokens
@@ -15,6 +15,7 @@ from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.text_batch import Output, TextModel
 from pagemill.inputs.rendered_prompt import RenderedPrompt
+from pagemill.structured.grammar import Grammar
 
 _Steps = Generator[list[Prompt], list[ChoiceOutput], list[ChoiceOutput]]
 
@@ -35,9 +36,14 @@ class BeamSearchParams:
 
 
 def search_beams(
-    model: TextModel, prompts: Sequence[RenderedPrompt], params: BeamSearchParams, adapter: str
+    model: TextModel,
+    prompts: Sequence[RenderedPrompt],
+    params: BeamSearchParams,
+    adapter: str,
+    grammar: Grammar | None,
 ) -> list[Output]:
-    """The outputs of each prompt, in its order; their choices are the best ones first.
+    """The outputs of each prompt, in its order; their choices are the best ones first. `grammar` is
+    what each has to be.
 
     Raises:
         EngineError: a prompt is refused, or a step fails.
@@ -50,10 +56,11 @@ def search_beams(
         width=params.beam_width,
         length_penalty=params.length_penalty,
         ends=() if params.ignore_eos else model.eos_token_ids,
+        constrained=grammar is not None,
     )
     model.require_adapter(adapter)
     sampling = model.loaded.defaults.fill(SamplingParams())
-    rounds = _Rounds(model, options.step_sampling(sampling), adapter)
+    rounds = _Rounds(model, options.step_sampling(sampling), adapter, grammar)
     checked = [_checked(model, prompt, params.max_tokens) for prompt in prompts]
     steps = [beam_steps(prompt, options, keeps_logprobs=True) for prompt in checked]
     found = rounds.run(steps)
@@ -66,9 +73,12 @@ def search_beams(
 class _Rounds:
     """Runs a step of each search as one batch, until all searches have ended."""
 
-    def __init__(self, model: TextModel, sampling: SamplingParams, adapter: str) -> None:
+    def __init__(
+        self, model: TextModel, sampling: SamplingParams, adapter: str, grammar: Grammar | None
+    ) -> None:
         self._model = model
         self._adapter = adapter
+        self._grammar = grammar
         (self._child,) = child_sampling(sampling, max_tokens=1, eos_token_ids=model.eos_token_ids)
 
     def run(self, searches: Sequence[_Steps]) -> list[list[ChoiceOutput]]:
@@ -91,7 +101,10 @@ class _Rounds:
         ids = self._model.ids
         requests = [
             EngineRequest(
-                prompt.rendered, (ChoiceRequest(next(ids), self._child),), adapter=self._adapter
+                prompt.rendered,
+                (ChoiceRequest(next(ids), self._child),),
+                grammar=going_on(self._grammar, prompt),
+                adapter=self._adapter,
             )
             for prompt in prompts
         ]

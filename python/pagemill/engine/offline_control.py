@@ -27,6 +27,14 @@ class Session:
     num_cached_tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class PinnedPrefix:
+    """A pin, and how many leading tokens' KV it keeps: whole blocks."""
+
+    id: int
+    num_tokens: int
+
+
 class OfflineControl:
     """The methods of `LLM` that are about all requests."""
 
@@ -61,6 +69,24 @@ class OfflineControl:
         with self._native_errors():
             token_ids, num_cached = self._core.engine.restore_session(os.fspath(path))
         return Session(token_ids, num_cached)
+
+    def pin_prefix(self, tokens: str | Sequence[int] | Output) -> PinnedPrefix:
+        """Keeps the cached KV of a prompt that was run, such as a long system prompt, from being
+        evicted, until `unpin_prefix` or until the prefix cache is reset.
+
+        Args:
+            tokens: as for `save_session`.
+
+        Raises:
+            EngineError: nothing of it is cached, or it has more blocks than are left of
+                `max_pinned_kv_blocks`, which is 0 unless the model was opened with it.
+        """
+        with self._native_errors():
+            return PinnedPrefix(*self._core.engine.pin_prefix(self._token_ids(tokens)))
+
+    def unpin_prefix(self, pin: PinnedPrefix) -> bool:
+        """Ends a pin; False if there is none any more."""
+        return self._core.engine.unpin_prefix(pin.id)
 
     def sleep(self, *, keep_kv: bool = False, timeout_s: float = 60.0) -> None:
         """Frees the memory of the weights until `wake`; requests are refused meanwhile.

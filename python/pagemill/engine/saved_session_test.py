@@ -53,6 +53,26 @@ def test_a_new_process_goes_on_where_the_session_ended(tmp_path: Path) -> None:
     assert saved == cached == (len(history) - 1) // 16 * 16
 
 
+def test_a_pinned_prefix_stays_cached() -> None:
+    with make(max_pinned_kv_blocks=16, kv_cache_memory_bytes=50 * 16 * 23040) as llm:
+        (output,) = llm.generate(PROMPT, temperature=0.0, max_tokens=1)
+        with pytest.raises(EngineError, match="NOT_FOUND"):
+            llm.pin_prefix("Something else. " * 20)
+        pin = llm.pin_prefix(output)
+        assert pin.num_tokens == (len(output.prompt_token_ids)) // 16 * 16
+
+        def cached() -> int:
+            for i in range(4):  # more than the cache holds
+                llm.generate(f"{i} " * 150, temperature=0.0, max_tokens=1)
+            (again,) = llm.generate(PROMPT, temperature=0.0, max_tokens=1)
+            return again.num_cached_tokens
+
+        assert cached() > 0
+        assert llm.unpin_prefix(pin)
+        assert not llm.unpin_prefix(pin)
+        assert cached() == 0
+
+
 def test_refusals_say_what_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "session"
     with make() as llm:

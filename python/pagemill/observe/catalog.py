@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pagemill.observe import adapter_requests, engine_families, restarts
 from pagemill.observe.compatibility import REFERENCE_NAMES
 from pagemill.observe.families import FAMILIES, MODEL_LABELS
+from pagemill.observe.work_families import ESTIMATES
 
 _SUFFIXES = {
     "counter": ("_total",),
@@ -44,6 +45,7 @@ def catalog(engine_fields: Sequence[tuple[str, str, str, str]]) -> list[CatalogE
     for derived in engine_families.DERIVED:
         labels = (*MODEL_LABELS, derived.label) if derived.label else MODEL_LABELS
         rows.append((derived.name, derived.kind, labels, derived.help))
+    rows += [(row.name, "counter", MODEL_LABELS, row.help) for row in ESTIMATES]
     rows += [(name, kind, MODEL_LABELS, text) for _, kind, name, text in engine_fields if name]
     name, text = engine_families.CACHE_CONFIG_NAME, engine_families.CACHE_CONFIG_HELP
     rows.append((name, "gauge", (*MODEL_LABELS, "num_gpu_blocks"), text))

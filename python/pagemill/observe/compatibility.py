@@ -27,6 +27,8 @@ _SAME = (
     *("request_params_max_tokens", "request_params_n", "lora_requests_info"),
 )
 REFERENCE_NAMES = {name: _REFERENCE_PREFIX + name for name in _SAME} | {
+    "estimated_flops": _REFERENCE_PREFIX + "estimated_flops_per_gpu",
+    "estimated_read_bytes": _REFERENCE_PREFIX + "estimated_read_bytes_per_gpu",
     # Those of its HTTP layer have no prefix.
     "http_requests": "http_requests",
     "http_request_duration_seconds": "http_request_duration_seconds",

@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from pagemill.observe.families import MODEL_LABELS, PREFIX
 from pagemill.observe.snapshot import Durations, EngineSnapshot, kv_usage, prefix_misses
+from pagemill.observe.work_families import ESTIMATES, StepWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +98,14 @@ class EngineCollector(Collector):
         model_name: str,
         engines: Callable[[], Sequence[EngineSnapshot | None]],
         cache_config: Mapping[str, object],
+        work: StepWork | None,
     ) -> None:
         """`engines`: the statistics of each, by its number, which is the label `engine`.
-        `cache_config`: the options of the KV cache, by name."""
+        `cache_config`: the options of the KV cache, by name. `work`: of the model, for estimates;
+        without it there are none."""
         self._model_name = model_name
         self._engines = engines
+        self._work = work
         self._cache_config = {name: str(value) for name, value in cache_config.items()}
 
     def collect(self) -> Iterator[Metric]:
@@ -112,6 +116,10 @@ class EngineCollector(Collector):
         for row in DERIVED:
             values = {number: row.values(stats) for number, stats in found.items()}
             yield self._family(row.kind, row.name, row.help, values, row.label)
+        if (work := self._work) is not None:
+            for row in ESTIMATES:
+                values = {number: {"": row.total(stats, work)} for number, stats in found.items()}
+                yield self._family("counter", row.name, row.help, values)
         for name, kind, family, text in next(iter(found.values())).fields:
             if not family:
                 continue

@@ -29,6 +29,7 @@ from pagemill.observe.families import FamilySet
 from pagemill.observe.histogram import TokenHistogram
 from pagemill.observe.restarts import RestartCollector
 from pagemill.observe.snapshot import EngineSnapshot
+from pagemill.observe.work_families import StepWork
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -47,6 +48,8 @@ class MetricsOptions:
     """Metrics that the reference system has are exposed under its names, too."""
     max_tenants: int = 100
     """Tenants with metrics of their own, and keys."""
+    estimate_work: bool = False
+    """What steps compute and read is estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +84,14 @@ class RequestMetrics:
         max_model_len: int,
         options: MetricsOptions | None = None,
         cache_config: Mapping[str, object] | None = None,
+        work: StepWork | None = None,
     ) -> None:
-        """`cache_config`: the options of the KV cache, by name."""
+        """`cache_config`: the options of the KV cache, by name. `work`: of the model, if what its
+        steps compute is estimated."""
         options = options or MetricsOptions()
         self._reference_names = options.reference_names
         self._cache_config = cache_config or {}
+        self._work = work
         self.registry = CollectorRegistry()
         self._exposed = self.registry
         folder = options.shared_folder
@@ -140,7 +146,8 @@ class RequestMetrics:
 
     def watch(self, engines: Callable[[], Sequence[EngineSnapshot | None]]) -> None:
         """Adds the families of the engines, by their numbers; None: it cannot be reached."""
-        self._exposed.register(EngineCollector(self.model_name, engines, self._cache_config))
+        collector = EngineCollector(self.model_name, engines, self._cache_config, self._work)
+        self._exposed.register(collector)
 
     def serve_adapters(self, max_adapters: int) -> None:
         """Adds the metric of adapters; a step may have `max_adapters`."""

@@ -44,6 +44,9 @@ class Stats:
     prefix_cache_partial_tokens: int = 5
     prompt_tokens: int = 90
     generation_tokens: int = 40
+    draft_tokens: int = 8
+    accepted_draft_tokens: int = 5
+    num_steps: int = 4
     progress_age_s: float = 0.5
     paused: bool = True
     accepted_drafts_by_position: tuple[int, ...] = (8, 3)
@@ -63,6 +66,29 @@ def samples(metrics: RequestMetrics) -> dict[str, float]:
         for family in families
         for sample in family.samples
     }
+
+
+class Work:
+    """A model of 10 weights in layers, and 100 for each row of logits."""
+
+    def operations(self, tokens: float, logits_rows: float) -> dict[str, float]:
+        return {"layers": 20 * tokens, "logits": 200 * logits_rows}
+
+    def bytes_of_step(self, tokens: float) -> float:
+        return 110 + tokens
+
+
+def test_work_is_estimated_if_it_is_known() -> None:
+    metrics = RequestMetrics("m", 8192, MetricsOptions(reference_names=True), work=Work())
+    metrics.watch(lambda: (Stats(),))
+    found = samples(metrics)
+    # 90 - 25 of prompts, 40 generated, 3 rejected drafts; logits of the last two.
+    assert found["pagemill:estimated_flops_total"] == 20 * 108 + 200 * 43
+    assert found["pagemill:estimated_read_bytes_total"] == 4 * (110 + 108 / 4)
+    assert found["vllm:estimated_flops_per_gpu_total"] == 20 * 108 + 200 * 43
+    without = RequestMetrics("m", 8192)
+    without.watch(lambda: (Stats(num_steps=0),))
+    assert not [name for name in samples(without) if "estimated_flops" in name]
 
 
 def test_engine_families_follow_the_engine() -> None:

@@ -27,12 +27,16 @@ def tokens_from_config(config: Mapping[str, Any]) -> dict[str, str]:
     """Returns template variables from a `tokenizer_config.json`."""
     found: dict[str, str] = {}
     for name in _TOKEN_NAMES:
-        value = config.get(name)
-        if (token := as_object(value)) is not None:  # a serialized AddedToken
-            value = token.get("content")
-        if isinstance(value, str):
-            found[name] = value
+        if (text := token_text(config.get(name))) is not None:
+            found[name] = text
     return found
+
+
+def token_text(value: Any) -> str | None:
+    """Returns the text of a token as files state it, as text or as a serialized AddedToken."""
+    if (token := as_object(value)) is not None:
+        value = token.get("content")
+    return value if isinstance(value, str) else None
 
 
 def end_ids(values: Any) -> list[int]:

@@ -158,7 +158,7 @@ def _checked(
     constraint = call_constraint(
         request,
         choice,
-        wanted_output(request, pipeline.renderer.markers),
+        wanted_output(request, pipeline.renderer.markers, pipeline.engine.eos_token_ids),
         pipeline.renderer.formats,
         pipeline.engine.eos_token_ids,
     )

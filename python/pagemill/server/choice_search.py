@@ -15,7 +15,6 @@ from pagemill.engine.best_of import BestOf
 from pagemill.engine.output_stream import OutputStream
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
-from pagemill.server.constraint import Constraint
 from pagemill.server.errors import bad_request
 
 if TYPE_CHECKING:
@@ -48,7 +47,8 @@ class Submit(Protocol):
     ) -> RequestStream: ...
 
 
-# Steps of beam search are ranked by the model's own probabilities, and end with its own end.
+# Steps of beam search are ranked by the model's own probabilities, among the tokens of a grammar if
+# there is one, and end with its own end.
 _EXCLUDED = (
     *("stream", "logit_bias", "min_tokens", "stop_token_ids", "prompt_logprobs", "best_of"),
     *("allowed_token_ids", "bad_words", "thinking_token_budget", "kv_transfer_params"),
@@ -84,7 +84,6 @@ def wanted_search(request: GenerationRequest, best_of: int | None = None) -> Cho
 
 def check_search(
     search: ChoiceSearch,
-    constraint: Constraint | None,
     sampling: SamplingParams,
     max_logprobs: int,
 ) -> None:
@@ -101,10 +100,7 @@ def check_search(
                 "best_of",
             )
         return
-    if constraint is not None:
-        param = constraint.param
-        raise bad_request(f"`use_beam_search` and `{param}` exclude each other.", param)
-    needed = _beams(search, sampling, ()).num_alternatives
+    needed = 2 * sampling.n
     if 0 <= max_logprobs < needed:
         raise bad_request(
             f"Beam search with `n` = {sampling.n} needs {needed} log probabilities; this server"
@@ -119,8 +115,10 @@ async def find_choices(
     prompts: Sequence[Prompt],
     sampling: SamplingParams,
     eos_token_ids: Sequence[int],
+    *,
+    constrained: bool,
 ) -> OutputStream:
-    """The outputs of `sampling.n` choices of each prompt.
+    """The outputs of `sampling.n` choices of each prompt; `constrained`: they have a grammar.
 
     Raises:
         EngineError: the engine's refusal.
@@ -136,7 +134,12 @@ async def find_choices(
             stream = await submit(prompts, more)
             return BestOf(stream, sampling.n, count, keeps_logprobs=keeps_logprobs)
         case Beams():
-            beams = _beams(search, sampling, eos_token_ids)
+            beams = BeamOptions(
+                width=sampling.n,
+                length_penalty=search.length_penalty,
+                ends=() if search.ignores_eos else eos_token_ids,
+                constrained=constrained,
+            )
             step = beams.step_sampling(sampling)
             return BeamSearch(
                 lambda beam_prompts: submit(beam_prompts, step),
@@ -144,11 +147,3 @@ async def find_choices(
                 beams,
                 keeps_logprobs=keeps_logprobs,
             )
-
-
-def _beams(search: Beams, sampling: SamplingParams, eos_token_ids: Sequence[int]) -> BeamOptions:
-    return BeamOptions(
-        width=sampling.n,
-        length_penalty=search.length_penalty,
-        ends=() if search.ignores_eos else eos_token_ids,
-    )

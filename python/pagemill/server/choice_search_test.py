@@ -34,15 +34,15 @@ def test_best_of_compares_log_probabilities(
     logprobs: int | None, mode: str, submitted: tuple[int, int, str]
 ) -> None:
     sampling = SamplingParams(n=2, logprobs=logprobs, logprobs_mode=mode)
-    check_search(MostLikely(5), None, sampling, 20)
+    check_search(MostLikely(5), sampling, 20)
     with pytest.raises(SubmittedError) as raised:
-        asyncio.run(find_choices(MostLikely(5), submit, (), sampling, ()))
+        asyncio.run(find_choices(MostLikely(5), submit, (), sampling, (), constrained=False))
     assert raised.value.args == submitted
 
 
 @pytest.mark.parametrize("mode", ["raw_logits", "processed_logits"])
 def test_best_of_with_reported_logits_is_refused(mode: str) -> None:
     with pytest.raises(ApiError) as raised:
-        check_search(MostLikely(5), None, SamplingParams(logprobs=0, logprobs_mode=mode), 20)
+        check_search(MostLikely(5), SamplingParams(logprobs=0, logprobs_mode=mode), 20)
     assert (raised.value.status, raised.value.param) == (400, "best_of")
     assert "--logprobs-mode" in raised.value.message

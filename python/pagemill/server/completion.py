@@ -87,7 +87,7 @@ async def start_completion(
 def _constraint(
     pipeline: Pipeline, request: CompletionRequest, reasoning: Reasoning | None
 ) -> Constraint | None:
-    found = wanted_output(request, pipeline.renderer.markers)
+    found = wanted_output(request, pipeline.renderer.markers, pipeline.engine.eos_token_ids)
     if found is None or reasoning is None:
         return found
     return replace(found, grammar=msgspec.structs.replace(found.grammar, reasoning=reasoning))

@@ -12,10 +12,12 @@ from pagemill.config import EngineConfig, MediaConfig, flatten
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.client import EngineClient, ModelFacts
 from pagemill.engine.media import MediaFrontEnd, has_media, place_media
+from pagemill.engine.model_work import model_work
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.io_processor import open_io_processor
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import RenderedPrompt
+from pagemill.inputs.task import Task
 from pagemill.observe.metrics import MetricsOptions, RequestMetrics
 from pagemill.server.engine_source import EngineSource
 from pagemill.server.errors import from_engine
@@ -24,7 +26,12 @@ from pagemill.server.media import KeptMedia, MediaReader, NoMedia, open_media
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.pooling.plugin import DataPlugin
-from pagemill.server.rendering import Renderer, open_renderer, vocabulary_opener
+from pagemill.server.rendering import (
+    Renderer,
+    open_late_interaction,
+    open_renderer,
+    vocabulary_opener,
+)
 from pagemill.server.speech.speech import generating_tasks, open_speech
 from pagemill.weights.source import ModelSource
 
@@ -51,7 +58,9 @@ async def open_model(
         dict.fromkeys((*client.model.eos_token_ids, *renderer.eos_token_ids))
     )
     model = _model_info(client.model, config)
-    metrics = RequestMetrics(model.name, model.max_model_len, observed, flatten(config.cache))
+    estimate = observed is not None and observed.estimate_work
+    work = await asyncio.to_thread(model_work, config) if estimate else None
+    metrics = RequestMetrics(model.name, model.max_model_len, observed, flatten(config.cache), work)
     if config.lora.slots:
         metrics.serve_adapters(config.lora.slots)
     source.grammars.open_vocabulary = vocabulary_opener(
@@ -67,6 +76,8 @@ async def open_model(
     model = replace(model, generates=generating_tasks(files, speech))
     pipeline = Pipeline(engine, renderer, model, metrics, source.grammars, opened)
     pipeline.speech = speech
+    if model.pooled is not None and model.pooled.task is Task.TOKEN_EMBED:
+        pipeline.late_interaction = await asyncio.to_thread(open_late_interaction, files, renderer)
     processor = open_io_processor(config.model.io_processor_plugin, model.pooled)
     pipeline.plugin = None if processor is None else DataPlugin(processor)
     return client, pipeline

@@ -18,6 +18,7 @@ from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.token_limits import TokenLimits
+from pagemill.inputs.late_interaction import LateInteraction
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.inputs.transcript_rules import TranscriptRules
 from pagemill.observe.metrics import RequestMetrics, TenantUsage
@@ -125,6 +126,8 @@ class Pipeline:
         """Where prompts and outputs are logged; None: nowhere."""
         self.plugin: DataPlugin | None = None
         """What reads the `data` of requests; None: they have none."""
+        self.late_interaction = LateInteraction()
+        """How texts are read whose vectors of tokens are compared."""
         self.speech: Speech | None = None
         """What reads audio to transcribe; None: the model transcribes nothing."""
 
@@ -177,7 +180,7 @@ class Pipeline:
             token_ids = [prompt.rendered.token_ids for prompt in checked]
             parsed = [_parsed(self.renderer, prompt, options.parsed) for prompt in token_ids]
             if options.search is not None:
-                check_search(options.search, options.constraint, sampling, self.model.max_logprobs)
+                check_search(options.search, sampling, self.model.max_logprobs)
             _check_beginnings(parsed, options)
             grammar = await self.output_grammar(checked[0], options)
             limits = token_limits(
@@ -194,7 +197,12 @@ class Pipeline:
             charge = options.caller.charge(_most_tokens(checked, sampling.n))
             with _settled_on_error(charge):
                 stream = await find_choices(
-                    options.search, submit, checked, sampling, self.engine.eos_token_ids
+                    options.search,
+                    submit,
+                    checked,
+                    sampling,
+                    self.engine.eos_token_ids,
+                    constrained=grammar is not None,
                 )
         except EngineError as error:
             raise from_engine(error) from error

@@ -16,11 +16,13 @@ from typing import Any, Protocol, TypeVar
 
 from pagemill.config.env import cache_folder
 from pagemill.config.model import ModelConfig
+from pagemill.inputs.late_interaction import LateInteraction
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.errors import RenderError
 from pagemill.render.events import Piece
 from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.formats.table import marker_ids
+from pagemill.render.late_interaction import late_interaction
 from pagemill.render.model_files import RenderSource, chat_row, open_tokenizer
 from pagemill.render.output_machine import FormatNames, Formats
 from pagemill.render.renderer import ChatPrompt
@@ -308,6 +310,15 @@ def open_renderer(source: RenderSource, config: ModelConfig) -> AnyRenderer:
         mode=config.tokenizer_mode,
         content_format=config.chat_template_content_format,
     )
+
+
+def open_late_interaction(source: RenderSource, renderer: AnyRenderer) -> LateInteraction:
+    """How an opened model reads texts whose vectors of tokens are compared.
+
+    Raises:
+        RenderError: a file that says it cannot be read.
+    """
+    return late_interaction(source, renderer)
 
 
 def vocabulary_opener(

@@ -251,6 +251,7 @@ class Server:
             self._shared_metrics,
             reference_names=metrics.metrics_compatibility != "none",
             max_tenants=metrics.max_metrics_tenants,
+            estimate_work=metrics.enable_mfu_metrics,
         )
         client, pipeline = await open_model(
             self._source, self._config.engine, observed, self._config.server.media

@@ -64,6 +64,11 @@ class LarkRules:
         """Exactly this token."""
         return f"<[{token_id}]>"
 
+    @staticmethod
+    def token_except(token_ids: Iterable[int]) -> str:
+        """Any token but these, of which there is one at least."""
+        return f"<[^{','.join(map(str, sorted(set(token_ids))))}]>"
+
     def schema(self, schema: Mapping[str, Any] | bool) -> str:
         """JSON that is valid against `schema`."""
         self._schemas.append(grammars.schema_text(schema))

@@ -18,21 +18,23 @@ from pagemill.structured.grammar import Grammar, GrammarError
 from pagemill.structured.lark_rules import LarkRules
 
 _MAX_REPEATS = 1024
+_MAX_TOKEN_ID = 2**31
 
 Fields = Mapping[str, Any]
 
 
-def structural_tag(tag: Any, markers: Mapping[str, int]) -> Grammar:
+def structural_tag(tag: Any, markers: Mapping[str, int], eos_token_ids: Sequence[int]) -> Grammar:
     """The grammar of outputs that `tag` describes.
 
     `markers`: texts that the model writes as one token. A trigger that has one begins with it.
+    `eos_token_ids`: what ends an output, and is none of any tokens.
 
     Raises:
         GrammarError: it is none, has a format that is unknown, or is too long.
     """
     fields = _object(tag, "a structural tag")
     format_ = _triggered(fields) if "structures" in fields else _field(fields, "format", dict)
-    writer = _Writer(markers)
+    writer = _Writer(markers, eos_token_ids)
     try:
         return writer.rules.grammar(writer.expression(format_, ends=()))
     except RecursionError:
@@ -53,11 +55,17 @@ class _Writer:
     """Writes formats as expressions. `ends`: texts one of which closes what is written, if the
     format does not end by itself (`_is_open`); it is part of the expression then."""
 
-    def __init__(self, markers: Mapping[str, int]) -> None:
+    def __init__(self, markers: Mapping[str, int], eos_token_ids: Sequence[int]) -> None:
         self.rules = LarkRules(markers)
+        self._markers = markers
+        self._marker_of = {token: marker for marker, token in markers.items()}
+        self._eos = eos_token_ids
         self._formats: dict[str, Callable[[Fields, Sequence[str]], str]] = {
             "any_text": self._any_text,
+            "any_tokens": self._any_tokens,
             "const_string": self._const_string,
+            "dispatch": self._dispatch,
+            "exclude_token": self._any_token,
             "grammar": self._grammar,
             "json_schema": self._json_schema,
             "optional": self._repeated,
@@ -69,6 +77,9 @@ class _Writer:
             "star": self._repeated,
             "tag": self._tag,
             "tags_with_separator": self._tags_with_separator,
+            "token": self._token,
+            "token_dispatch": self._token_dispatch,
+            "token_triggered_tags": self._token_triggered_tags,
             "triggered_tags": self._triggered_tags,
         }
 
@@ -82,6 +93,9 @@ class _Writer:
         return write(fields, ends)
 
     def _any_text(self, fields: Fields, ends: Sequence[str]) -> str:
+        for name in ("max_tokens", "max_chars"):
+            if fields.get(name) is not None:
+                raise GrammarError(f"the `{name}` of `any_text` cannot be honoured")
         excluded = _texts(fields, "excludes") if "excludes" in fields else []
         if not ends:
             return f"{self.rules.text_without(excluded)}?"
@@ -120,13 +134,79 @@ class _Writer:
             raise GrammarError(f"the content of `{kind}` must end by itself")
         return f"({self.expression(content, ())}){_times(fields)}"
 
+    def _token(self, fields: Fields, ends: Sequence[str]) -> str:
+        return self.rules.token(self._token_id(fields.get("token")))
+
+    def _any_token(self, fields: Fields, ends: Sequence[str]) -> str:
+        closing = [self._markers[end] for end in ends if end in self._markers]
+        return self.rules.token_except(
+            [*self._token_ids(fields, "exclude_tokens"), *closing, *self._eos]
+        )
+
+    def _any_tokens(self, fields: Fields, ends: Sequence[str]) -> str:
+        token, most = self.rules.rule(self._any_token(fields, ends)), fields.get("max_tokens")
+        if most is None:
+            return f"{token}*"
+        if type(most) is not int or not 0 <= most <= _MAX_REPEATS:
+            raise GrammarError(f"the `max_tokens` of `any_tokens` is 0 to {_MAX_REPEATS}")
+        return f"{token}{{0,{most}}}"
+
+    def _token_triggered_tags(self, fields: Fields, ends: Sequence[str]) -> str:
+        triggers = self._token_ids(fields, "trigger_tokens")
+        tags = _formats(fields, "tags")
+        for tag in tags:
+            if self._markers.get(self._marker(_object(tag, "a tag").get("begin"))) not in triggers:
+                raise GrammarError("a tag begins with none of `trigger_tokens`")
+        tag = self.rules.rule(_any([self._tag(each, ()) for each in tags]))
+        excluded = [*triggers, *self._token_ids(fields, "exclude_tokens")]
+        free = self.rules.rule(self._any_token({"exclude_tokens": excluded}, ends))
+        if fields.get("at_least_one"):
+            return tag if fields.get("stop_after_first") else f"{tag} ({free} | {tag})*"
+        return f"{free}* {tag}?" if fields.get("stop_after_first") else f"({free} | {tag})*"
+
+    def _dispatch(self, fields: Fields, ends: Sequence[str]) -> str:
+        tags = _tags_of_rules(fields)
+        triggers = {"triggers": [tag["begin"] for tag in tags], "tags": tags}
+        return self._triggered_tags({**_dispatched(fields), **triggers}, ends)
+
+    def _token_dispatch(self, fields: Fields, ends: Sequence[str]) -> str:
+        tags = _tags_of_rules(fields)
+        tokens = [tag["begin"] for tag in tags]
+        begun = [{**tag, "begin": {"type": "token", "token": tag["begin"]}} for tag in tags]
+        triggers = {"trigger_tokens": tokens, "tags": begun}
+        return self._token_triggered_tags({**_dispatched(fields), **triggers}, ends)
+
+    def _marker(self, text: Any) -> str:
+        """The begin or the end of a tag: text, or a token that is a marker."""
+        if isinstance(text, str):
+            return text
+        fields = _object(text, "a token")
+        marker = self._marker_of.get(self._token_id(fields.get("token")))
+        if fields.get("type") != "token" or marker is None:
+            raise GrammarError("tags begin and end with texts, or with control tokens of the model")
+        return marker
+
+    def _token_id(self, token: Any) -> int:
+        if isinstance(token, str) and token in self._markers:
+            return self._markers[token]
+        if type(token) is not int or not 0 <= token < _MAX_TOKEN_ID:
+            raise GrammarError(f"{str(token)[:64]!r} is neither a token id nor a control token")
+        return token
+
+    def _token_ids(self, fields: Fields, name: str) -> list[int]:
+        values = fields.get(name, [])
+        if not isinstance(values, list) or len(cast(list[Any], values)) > _MAX_REPEATS:
+            raise GrammarError(f"`{name}` must be a list of at most {_MAX_REPEATS} tokens")
+        return [self._token_id(token) for token in cast(list[Any], values)]
+
     def _tag(self, fields: Fields, ends: Sequence[str]) -> str:
-        return f"{self.rules.text(_begin(fields))} {self._inside(fields)}"
+        begin = self._marker(_object(fields, "a tag").get("begin"))
+        return f"{self.rules.text(begin)} {self._inside(fields)}"
 
     def _inside(self, tag: Fields) -> str:
         """The content of a tag, and its end."""
         end = tag.get("end", "")
-        ends = [end] if isinstance(end, str) else _texts(tag, "end")
+        ends = _texts(tag, "end") if isinstance(end, list) else [self._marker(end)]
         return self._ended(_field(tag, "content", dict), [each for each in ends if each])
 
     def _ended(self, format_: Any, ends: Sequence[str]) -> str:
@@ -170,6 +250,24 @@ class _Writer:
         return f"({triggered} {closed} | {rest})"
 
 
+def _tags_of_rules(fields: Fields) -> list[dict[str, Any]]:
+    """The `rules` of a dispatch, pairs of what begins and what follows, as tags without an end."""
+    tags: list[dict[str, Any]] = []
+    for rule in _formats(fields, "rules"):
+        pair = cast(list[Any], rule if isinstance(rule, list) else [])
+        if len(pair) != 2:
+            raise GrammarError("a rule must be a pair of a pattern and a format")
+        tags.append({"begin": pair[0], "content": pair[1], "end": ""})
+    return tags
+
+
+def _dispatched(fields: Fields) -> dict[str, Any]:
+    """The other fields of a dispatch, as triggered tags call them."""
+    names = ("excludes", "exclude_tokens")
+    kept = {name: fields[name] for name in names if fields.get(name)}
+    return {**kept, "stop_after_first": fields.get("loop", True) is False}
+
+
 def _any(expressions: Sequence[str]) -> str:
     return f"({' | '.join(expressions)})"
 
@@ -178,7 +276,7 @@ def _is_open(format_: Any) -> bool:
     """True if what ends a format has to be known to write it."""
     fields = _object(format_, "a format")
     match fields.get("type"):
-        case "any_text" | "triggered_tags":
+        case "any_text" | "dispatch" | "triggered_tags":
             return True
         case "sequence":
             return _is_open(_formats(fields, "elements")[-1])

@@ -10,8 +10,17 @@ import pytest
 from pagemill.structured.compiler import GrammarCompiler
 from pagemill.structured.grammar import GrammarError
 from pagemill.structured.structural_tag import structural_tag
-from pagemill.structured.testing.byte_tokenizer import EOS, OPENER, admits, allowed, byte_vocabulary
+from pagemill.structured.testing.byte_tokenizer import (
+    EOS,
+    OPENER,
+    OTHER_EOS,
+    THINK_END,
+    admits,
+    allowed,
+    byte_vocabulary,
+)
 
+ENDS = (EOS, OTHER_EOS)
 NUMBER = {"type": "json_schema", "json_schema": {"type": "integer"}}
 WORD = {"type": "regex", "pattern": "[a-z]+"}
 TEXT = {"type": "any_text"}
@@ -95,6 +104,21 @@ FORMATS: dict[str, tuple[Any, list[str], list[str]]] = {
         ["[]", "[text <f=a>12</f>]"],
         ["[<f=a>1</f> ]"],
     ),
+    "dispatch": (
+        {"type": "dispatch", "rules": [["<n>", NUMBER], ["<w>", const("x")]], "excludes": ["#"]},
+        ["", "text", "a <n>12 b <w>x"],
+        ["<n>x", "a <w>", "#"],
+    ),
+    "dispatch, once": (
+        {"type": "dispatch", "rules": [["<n>", const("1")]], "loop": False},
+        ["", "text", "text <n>1"],
+        ["<n>1 text"],
+    ),
+    "dispatch within a tag": (
+        tag("[", {"type": "dispatch", "rules": [["<n>", const("1")]]}, "]"),
+        ["[]", "[a <n>1 b]"],
+        ["[<n>]", "[a"],
+    ),
     "tags_with_separator": (SEPARATED, ["", "<f=a>1</f>", "<f=a>1</f>, <f=b>x</f>"], [", "]),
     "tags_with_separator, at least one": (
         {**SEPARATED, "at_least_one": True, "stop_after_first": True},
@@ -112,7 +136,7 @@ def _compiler() -> GrammarCompiler:
 @pytest.mark.parametrize("name", FORMATS)
 def test_what_a_format_admits(compiler: GrammarCompiler, name: str) -> None:
     format_, good, bad = FORMATS[name]
-    grammar = structural_tag({"type": "structural_tag", "format": format_}, {})
+    grammar = structural_tag({"type": "structural_tag", "format": format_}, {}, ENDS)
     assert [text for text in good if not admits(compiler, grammar, text)] == []
     assert [text for text in bad if admits(compiler, grammar, text)] == []
 
@@ -120,14 +144,14 @@ def test_what_a_format_admits(compiler: GrammarCompiler, name: str) -> None:
 def test_the_older_form(compiler: GrammarCompiler) -> None:
     structure = {"begin": "<f>", "schema": {"type": "integer"}, "end": "</f>"}
     older = {"type": "structural_tag", "structures": [structure], "triggers": ["<f"]}
-    grammar = structural_tag(older, {})
+    grammar = structural_tag(older, {}, ENDS)
     assert admits(compiler, grammar, "text <f>12</f> text")
     assert not admits(compiler, grammar, "text <f>x</f>")
 
 
 def test_markers_are_tokens(compiler: GrammarCompiler) -> None:
     tagged = {"type": "triggered_tags", "triggers": ["<t>"], "tags": [tag("<t>(", WORD, ")")]}
-    grammar = structural_tag({"format": tagged}, {"<t>": OPENER})
+    grammar = structural_tag({"format": tagged}, {"<t>": OPENER}, ENDS)
     matcher = compiler.factory(grammar)()
     for byte in b"<t>12":  # no trigger: text spells no marker
         assert matcher.accept(byte)
@@ -135,6 +159,55 @@ def test_markers_are_tokens(compiler: GrammarCompiler) -> None:
     assert allowed(matcher) == [ord("(")]
     assert all(map(matcher.accept, b"(ab)"))
     assert EOS in allowed(matcher)
+
+
+TOOL = {"type": "token", "token": "<t>"}
+CLOSER = {"type": "token", "token": THINK_END}
+MARKERS = {"<t>": OPENER, "</think>": THINK_END}
+CALL = {"type": "tag", "begin": TOOL, "content": NUMBER, "end": CLOSER}
+BY_TOKEN = {"type": "token_triggered_tags", "trigger_tokens": ["<t>"], "tags": [CALL]}
+CALLED = [OPENER, *b"12", THINK_END]
+A, B = b"ab"
+
+
+@pytest.mark.parametrize(
+    ("format_", "good", "bad"),
+    [
+        (TOOL, [[OPENER]], [[], [A], [OPENER, OPENER]]),
+        ({"type": "token", "token": A}, [[A]], [[B]]),
+        ({"type": "exclude_token", "exclude_tokens": [A]}, [[B], [OPENER]], [[A], [EOS], []]),
+        (
+            {"type": "any_tokens", "exclude_tokens": [A, "<t>"], "max_tokens": 2},
+            [[], [B], [B, THINK_END]],
+            [[A], [OPENER], [B, B, B]],
+        ),
+        (
+            {"type": "tag", "begin": TOOL, "content": {"type": "any_tokens"}, "end": CLOSER},
+            [[OPENER, THINK_END], [OPENER, A, OPENER, B, THINK_END]],
+            [[OPENER, A], [OPENER, THINK_END, THINK_END]],
+        ),
+        (CALL, [CALLED], [[OPENER, THINK_END], [*b"12"]]),
+        (BY_TOKEN, [[], [A], [A, *CALLED, B, *CALLED]], [[OPENER], [A, OPENER, A]]),
+        ({**BY_TOKEN, "at_least_one": True}, [CALLED, [*CALLED, A]], [[], [A, *CALLED]]),
+        ({**BY_TOKEN, "stop_after_first": True}, [[A], [A, *CALLED]], [[*CALLED, A]]),
+        (
+            {"type": "token_dispatch", "rules": [["<t>", WORD]], "exclude_tokens": ["</think>"]},
+            [[], [B, OPENER, A, A], [OPENER, A, OPENER, B]],
+            [[OPENER], [THINK_END], [OPENER, OPENER]],
+        ),
+        ({**BY_TOKEN, "exclude_tokens": [A]}, [[B, *CALLED]], [[A]]),
+    ],
+    ids=lambda each: json.dumps(each)[:40],
+)
+def test_formats_of_tokens(
+    compiler: GrammarCompiler, format_: Any, good: list[list[int]], bad: list[list[int]]
+) -> None:
+    def admitted(tokens: list[int]) -> bool:
+        matcher = compiler.factory(structural_tag({"format": format_}, MARKERS, ENDS))()
+        return all(map(matcher.accept, tokens)) and EOS in allowed(matcher)
+
+    assert [tokens for tokens in good if not admitted(tokens)] == []
+    assert [tokens for tokens in bad if admitted(tokens)] == []
 
 
 @pytest.mark.parametrize(
@@ -154,13 +227,21 @@ def test_markers_are_tokens(compiler: GrammarCompiler) -> None:
         {"format": {"type": "grammar", "grammar": 'root ::= "a'}},
         {"format": {**NUMBER, "style": "xml"}},
         {"format": tag("<", WORD, 5)},
+        *({"format": {"type": "token", "token": each}} for each in (None, "<h>", -1, 2**31, 1.5)),
+        {"format": {"type": "any_tokens", "exclude_tokens": 5}},
+        {"format": {"type": "any_tokens", "max_tokens": 10**6}},
+        {"format": {**TEXT, "max_tokens": 5}},
+        *({"format": {"type": "dispatch", "rules": each}} for each in ([], 5, ["a"], [["a"]])),
+        {"format": {"type": "token_dispatch", "rules": [["<h>", WORD]]}},
+        {"format": {**CALL, "begin": {"type": "token", "token": 5}}},
+        {"format": {**BY_TOKEN, "trigger_tokens": [5]}},
         {"format": tag("<", WORD, [""])},
     ],
     ids=lambda bad: json.dumps(bad)[:40],
 )
 def test_what_is_no_structural_tag(bad: Any) -> None:
     with pytest.raises(GrammarError):
-        structural_tag(bad, {})
+        structural_tag(bad, {"<t>": OPENER}, ENDS)
 
 
 def test_deep_nesting_is_refused() -> None:
@@ -168,4 +249,4 @@ def test_deep_nesting_is_refused() -> None:
     for _ in range(5000):
         format_ = {"type": "star", "content": format_}
     with pytest.raises(GrammarError, match="nested"):
-        structural_tag({"format": format_}, {})
+        structural_tag({"format": format_}, {}, ENDS)

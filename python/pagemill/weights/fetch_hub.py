@@ -16,7 +16,8 @@ from pagemill.weights.errors import FetchError
 from pagemill.weights.gguf_split import split_names
 
 _HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?:/([\w./-]+\.gguf))?")
-_DATA = ("*.json", "*.jinja", "*.safetensors", "tokenizer.model*")
+# The last is of ColBERT.
+_DATA = ("*.json", "*.jinja", "*.safetensors", "tokenizer.model*", "artifact.metadata")
 _LEFT_OUT = ("*/*.safetensors", "consolidated*", "onnx/*", "original/*", "openvino/*")
 # Layers beside a model (`heads`); files of torch are read without running them.
 _HEADS = (

@@ -3,8 +3,8 @@
 import pytest
 from pagemill import _native
 from pagemill.benchmark.machine_limits import MachineLimits
-from pagemill.benchmark.model_work import ModelWork, Multiplication
 from pagemill.config import EngineConfig
+from pagemill.engine.model_work import ModelWork, Multiplication
 
 from tools.bench.compare import limits
 

@@ -15,7 +15,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from pagemill.benchmark.load_generator import Load, Request, RequestTimes, generate_load
+from pagemill.benchmark.load_generator import Load, RequestTimes, generate_load
+from pagemill.benchmark.prompts import Request
+from pagemill.benchmark.routes import SentFields
 from pagemill.benchmark.server_client import ServerClient
 
 from tools.bench.compare.environment import PeerError, tail
@@ -172,7 +174,8 @@ class ServerProcess(PeerProcess):
     ) -> list[RequestTimes]:
         """Each request on its own connection, streaming."""
         requests = [Request(prompt, output_len) for prompt in prompts]
-        load = Load(requests, self._model, float("inf"), concurrency, seed=0, temperature=0)
+        fields = SentFields(self._model, temperature=0, ignore_eos=True)
+        load = Load(requests, fields, float("inf"), concurrency, seed=0)
         with self._deadline(_RUN_S):
             times = asyncio.run(generate_load(self._client, load))
         for failed in (each for each in times if not each.ok):

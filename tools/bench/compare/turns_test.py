@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from pagemill.benchmark.load_generator import RequestTimes
 from pagemill.benchmark.machine_limits import MachineLimits
-from pagemill.benchmark.model_work import ModelWork, Multiplication
+from pagemill.engine.model_work import ModelWork, Multiplication
 
 from tools.bench.compare import report, turns
 from tools.bench.compare.process import PeerProcess

@@ -188,8 +188,8 @@ def _product(values: dict[str, list[Any]]) -> Iterator[Options]:
 def _checked(section: str, options: Options) -> Options:
     try:
         config = build(_SECTIONS[section], options)
-        if isinstance(config, LoadConfig) and config.dataset is not None:
-            requests_of(config)
+        if isinstance(config, LoadConfig) and config.prompts.dataset is not None:
+            requests_of(config, len)  # no server is there yet that counts tokens
     except ConfigError as error:
         raise ConfigError(f"{section}: {error}") from None
     return options

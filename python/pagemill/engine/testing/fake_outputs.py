@@ -73,6 +73,8 @@ class FakeStats:
     prefix_cache_partial_tokens: int = 0
     prompt_tokens: int = 0
     generation_tokens: int = 0
+    draft_tokens: int = 0
+    accepted_draft_tokens: int = 0
     num_submitted: int = 0
     num_refused: int = 0
     finished_stop: int = 0

@@ -64,6 +64,7 @@ ADMIN_ENDPOINTS = (
         "/v1/load_lora_adapter",
     ),
     _operation("pause", "POST", "PauseRequest", "EngineState"),
+    _operation("pin_prefix", "POST", "PinRequest", "PinState", Transport.JSON),
     _operation("reset_mm_cache", "POST", "", "ResetState"),
     _operation("reset_prefix_cache", "POST", "ResetRequest", "ResetState"),
     _operation("restore_session", "POST", "SessionRequest", "SessionState", Transport.JSON),
@@ -85,6 +86,7 @@ ADMIN_ENDPOINTS = (
         "adapters",
         "/v1/unload_lora_adapter",
     ),
+    _operation("unpin_prefix", "POST", "UnpinRequest", "ResetState", Transport.JSON),
     _operation(
         "update_weight_version", "POST", "NewVersion", "EngineState", Transport.JSON, "weights"
     ),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from pagemill import __version__
@@ -19,6 +20,8 @@ from pagemill.server.protocol.operation import (
     PauseMode,
     PauseRequest,
     PauseState,
+    PinRequest,
+    PinState,
     ResetRequest,
     ResetState,
     ServerInfo,
@@ -26,6 +29,7 @@ from pagemill.server.protocol.operation import (
     SessionState,
     SleepRequest,
     SleepState,
+    UnpinRequest,
     WakeRequest,
     WorldSize,
 )
@@ -104,23 +108,11 @@ async def save_session(server: ServerState, body: SessionRequest, caller: Caller
     """Writes the cached KV of a prompt to a file, from which any server of the same model can go
     on."""
     log_operation("save_session", caller)
-    token_ids = body.prompt
-    if isinstance(token_ids, str):
-        renderer = server.models.resolve(None, caller).model.renderer
-        if not renderer.has_text:
-            raise bad_request(
-                "`prompt` is text, and no tokenizer is loaded (--skip-tokenizer-init): send token"
-                " ids.",
-                "prompt",
-            )
-        token_ids = await asyncio.to_thread(renderer.encode, token_ids, True, True)
-    if not token_ids:
-        raise bad_request("`prompt` is empty.", "prompt")
     num_tokens = await _call(
         _engine(server, caller),
         "save_session",
         path=body.path,
-        token_ids=token_ids,
+        token_ids=await _token_ids(server, body.prompt, caller),
         cache_salt=body.cache_salt,
     )
     return SessionState(num_tokens)
@@ -135,6 +127,26 @@ async def restore_session(
         _engine(server, caller), "restore_session", path=body.path, cache_salt=body.cache_salt
     )
     return SessionState(num_tokens, list(token_ids))
+
+
+async def pin_prefix(server: ServerState, body: PinRequest, caller: Caller) -> PinState:
+    """Keeps the cached KV of a prompt from being evicted."""
+    log_operation("pin_prefix", caller)
+    _check_one_engine(server)
+    pin_id, num_tokens = await _call(
+        _engine(server, caller),
+        "pin_prefix",
+        token_ids=await _token_ids(server, body.prompt, caller),
+        cache_salt=body.cache_salt,
+    )
+    return PinState(pin_id, num_tokens)
+
+
+async def unpin_prefix(server: ServerState, body: UnpinRequest, caller: Caller) -> ResetState:
+    """Ends a pin."""
+    log_operation("unpin_prefix", caller)
+    _check_one_engine(server)
+    return ResetState(await _call(_engine(server, caller), "unpin_prefix", pin_id=body.pin_id))
 
 
 async def get_world_size(server: ServerState, body: dict[str, Any], caller: Caller) -> WorldSize:
@@ -152,6 +164,31 @@ async def server_info(server: ServerState, body: dict[str, Any], caller: Caller)
     return ServerInfo(
         __version__, list(names), lifecycle.phase.value, lifecycle.active, dict(server.settings)
     )
+
+
+def _check_one_engine(server: ServerState) -> None:
+    if server.settings["data_parallel_size"] > 1:
+        raise bad_request(
+            "Prefixes are pinned by one engine only: this server has --data-parallel-size.", None
+        )
+
+
+async def _token_ids(
+    server: ServerState, prompt: str | Sequence[int], caller: Caller
+) -> Sequence[int]:
+    """The tokens of a prompt, which is text or has them."""
+    if isinstance(prompt, str):
+        renderer = server.models.resolve(None, caller).model.renderer
+        if not renderer.has_text:
+            raise bad_request(
+                "`prompt` is text, and no tokenizer is loaded (--skip-tokenizer-init): send token"
+                " ids.",
+                "prompt",
+            )
+        prompt = await asyncio.to_thread(renderer.encode, prompt, True, True)
+    if not prompt:
+        raise bad_request("`prompt` is empty.", "prompt")
+    return prompt
 
 
 def _engine(server: ServerState, caller: Caller) -> AsyncEngine:

@@ -9,7 +9,8 @@ from pagemill.server.protocol.transcription import (
     TranscriptionRequest,
     TranslationRequest,
 )
-from pagemill.server.respond import ResponseEvents, whole_choices
+from pagemill.server.respond import ResponseEvents
+from pagemill.server.speech.retries import written_clips
 from pagemill.server.speech.start import start_speech
 from pagemill.server.speech.wording import SpeechStream, whole_answer
 from pagemill.server.state import ServerState
@@ -31,8 +32,12 @@ async def _answer(server: ServerState, body: SpeechRequest, caller: Caller, pref
     started = await start_speech(pipeline, speech, body, caller)
     generation = started.generation
     if body.stream:
+        generation.on_close = started.release
         request_id = "" if caller.record is None else caller.record.request_id
         wording = SpeechStream(pipeline, body, f"{prefix}-{request_id}", started)
         return ResponseEvents(generation, wording, server.config.stream_interval)
-    choices = await whole_choices(generation)
-    return whole_answer(body, started, choices, pipeline.renderer, speech.family)
+    try:
+        clips = await written_clips(started, body, pipeline.renderer, speech.family)
+    finally:
+        started.release()
+    return whole_answer(body, started, clips, pipeline.renderer, speech.family)

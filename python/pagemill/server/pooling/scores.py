@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -166,13 +166,15 @@ async def _compared(
     documents: Texts,
     options: GenerationOptions,
 ) -> Scores:
-    query_prompts = await _rendered(pipeline, queries, options)
-    document_prompts = await _rendered(pipeline, documents, options)
+    rules = pipeline.late_interaction
+    query_prompts = await _rendered(pipeline, queries, options, rules.query)
+    document_prompts = await _rendered(pipeline, documents, options, rules.document)
     found, num_tokens = await pipeline.pool(query_prompts, replace(options, param=queries.param))
     values = [0.0] * len(documents.texts)
 
     def take(index: int, rows: np.ndarray) -> None:
-        values[index] = likeness(found[index if len(found) > 1 else 0], rows, pooled)
+        kept = rules.kept(document_prompts[index].token_ids, rows)
+        values[index] = likeness(found[index if len(found) > 1 else 0], kept, pooled)
 
     num_tokens += await pipeline.pool_each(
         document_prompts, replace(options, param=documents.param), take
@@ -181,10 +183,15 @@ async def _compared(
 
 
 async def _rendered(
-    pipeline: Pipeline, texts: Texts, options: GenerationOptions
+    pipeline: Pipeline,
+    texts: Texts,
+    options: GenerationOptions,
+    as_read: Callable[[np.ndarray], np.ndarray],
 ) -> list[RenderedPrompt]:
-    cut_at_end = options.truncation_side == "right"
-    longest = pipeline.longest_prompt(options) if cut_at_end else None
-    return await pipeline.rendering.pairs(
+    longest = pipeline.longest_prompt(options) if options.truncation_side == "right" else None
+    if longest is not None:
+        longest = max(1, longest - pipeline.late_interaction.added_tokens)
+    prompts = await pipeline.rendering.pairs(
         [(text, None) for text in texts.texts], texts.param, TextLimits(longest, texts.most_tokens)
     )
+    return [RenderedPrompt(as_read(prompt.token_ids)) for prompt in prompts]

@@ -132,6 +132,21 @@ class SessionRequest(msgspec.Struct, kw_only=True, frozen=True):
     request_id: str = ""
 
 
+class PinRequest(msgspec.Struct, kw_only=True, frozen=True):
+    """A prompt that was run, as text or token ids, whose KV is kept."""
+
+    prompt: str | list[int]
+    cache_salt: Annotated[str, Meta(max_length=1024)] = ""
+    request_id: str = ""
+
+
+class UnpinRequest(msgspec.Struct, kw_only=True, frozen=True):
+    """The id of a pin."""
+
+    pin_id: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    request_id: str = ""
+
+
 class ProfileRequest(msgspec.Struct, kw_only=True, frozen=True):
     """`profile_prefix`: how the file's name begins. Nothing is recorded after `max_iterations`
     steps (0 = no limit) or `max_seconds`; `/stop_profile` writes the file."""
@@ -187,6 +202,13 @@ class SessionState(msgspec.Struct):
 
     num_tokens: int
     token_ids: list[int] = []
+
+
+class PinState(msgspec.Struct):
+    """A pin, and of how many leading tokens it keeps the KV."""
+
+    pin_id: int
+    num_tokens: int
 
 
 class ProfileStarted(msgspec.Struct):

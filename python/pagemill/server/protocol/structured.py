@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -55,10 +55,12 @@ STRUCTURED_FIELDS = (
 """The names of `StructuredFields`."""
 
 
-def wanted_output(request: StructuredFields, markers: Mapping[str, int]) -> Constraint | None:
+def wanted_output(
+    request: StructuredFields, markers: Mapping[str, int], eos_token_ids: Sequence[int]
+) -> Constraint | None:
     """What the output has to be, if the request says it.
 
-    `markers`: texts that the model writes as one token.
+    `markers`: texts that the model writes as one token; `eos_token_ids` end an output.
 
     Raises:
         ApiError: 400 for a field that says nothing, or for two of them.
@@ -86,7 +88,7 @@ def wanted_output(request: StructuredFields, markers: Mapping[str, int]) -> Cons
     try:
         schema = _schema(value, param) if kind == "json" else _SCHEMAS.get(kind)
         if schema is None:
-            grammar = _grammar(kind, value, param, markers)
+            grammar = _grammar(kind, value, param, markers, eos_token_ids)
         else:
             grammar = grammars.json_schema(schema)
         return Constraint(grammar=grammar, param=param, schema=schema)
@@ -131,7 +133,9 @@ def _of_format(fields: dict[str, Any]) -> tuple[str, Any]:
     )
 
 
-def _grammar(kind: str, value: Any, param: str, markers: Mapping[str, int]) -> Grammar:
+def _grammar(
+    kind: str, value: Any, param: str, markers: Mapping[str, int], eos_token_ids: Sequence[int]
+) -> Grammar:
     match kind:
         case "regex":
             return grammars.regex(value)
@@ -140,7 +144,8 @@ def _grammar(kind: str, value: Any, param: str, markers: Mapping[str, int]) -> G
         case "grammar":
             return grammars.of_text(value)
         case _:
-            return structural_tag(_decoded(value, param, "a structural tag"), markers)
+            tag = _decoded(value, param, "a structural tag")
+            return structural_tag(tag, markers, eos_token_ids)
 
 
 def _schema(value: Any, param: str) -> dict[str, Any] | bool:

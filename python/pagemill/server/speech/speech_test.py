@@ -143,6 +143,22 @@ def test_text_follows_the_rules_of_the_family() -> None:
     serve(clips_of("a|"), check)
 
 
+def test_text_that_repeats_itself_is_written_again() -> None:
+    loop, other = "z" * 80, "y" * 79
+
+    async def check(served: Served) -> None:
+        answer = await served.post(LONG, language="en", response_format="verbose_json")
+        found = [(s["text"], s["temperature"]) for s in answer.json()["segments"]]
+        assert found == [("first", 0.0), ("good", 0.4)]
+        sent = [state.request.sampling for state in served.fake.engine.submitted]
+        assert [round(each.temperature, 1) for each in sent[-4:]] == [0, 0, 0.2, 0.4]
+        assert {each.seed for each in sent[-2:]} == {0}
+        stated = await served.post(LONG, language="en", temperature="0.5")
+        assert loop in stated.json()["text"]
+
+    serve(clips_of("first|", f"{loop}|", f"{other}|", "good|"), check)
+
+
 def test_the_language_is_found_once() -> None:
     async def check(served: Served) -> None:
         assert (await served.post(LONG)).status_code == 200

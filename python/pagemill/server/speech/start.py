@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import structs
 
 from pagemill.render.errors import RenderError
 from pagemill.render.transcription.base import LanguageProbe, SpeechTask
@@ -36,6 +38,10 @@ class StartedSpeech:
     clips: Sequence[ClipTimes]
     language: str | None
     no_speech: Sequence[float | None]
+    again: Callable[[Sequence[int], float], Awaitable[Generation]]
+    """Submits the clips with these numbers again, at a temperature; the same each time."""
+    release: Callable[[], None]
+    """The audio is not used any more. The caller calls it at the end."""
 
     @property
     def duration_s(self) -> float:
@@ -70,14 +76,20 @@ async def start_speech(
             task = task._replace(language=task.language or language)
         prompts = [sound.within(speech.family.around(task)) for sound in sounds.clips]
         options = replace(options, transcript=speech.family.rules(task))
-        generation = await pipeline.generate(prompts, speech_sampling(request), options)
+        sampling = speech_sampling(request)
+        generation = await pipeline.generate(prompts, sampling, options)
     except BaseException:
         sounds.release()
         raise
-    generation.on_close = sounds.release
     no_speech += [None] * (len(prompts) - len(no_speech))
     times = [sound.times for sound in sounds.clips]
-    return StartedSpeech(generation, times, task.language, no_speech)
+
+    async def again(clips: Sequence[int], temperature: float) -> Generation:
+        seed = 0 if sampling.seed is None else sampling.seed
+        changed = structs.replace(sampling, temperature=temperature, seed=seed)
+        return await pipeline.generate([prompts[at] for at in clips], changed, options)
+
+    return StartedSpeech(generation, times, task.language, no_speech, again, sounds.release)
 
 
 async def _read(

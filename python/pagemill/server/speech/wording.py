@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-import zlib
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -28,7 +27,7 @@ from pagemill.server.protocol.transcription import (
     VerboseTranscription,
 )
 from pagemill.server.rendering import Renderer
-from pagemill.server.respond import FoldedChoice
+from pagemill.server.speech.retries import WrittenClip, all_written, compression_ratio
 from pagemill.server.speech.start import StartedSpeech
 from pagemill.server.speech.subtitles import Line, srt, vtt
 from pagemill.server.sse import event, last_events, usage_events
@@ -40,19 +39,18 @@ _LENGTH = "length"
 def whole_answer(
     request: SpeechRequest,
     started: StartedSpeech,
-    choices: Sequence[FoldedChoice],
+    clips: Sequence[WrittenClip],
     renderer: Renderer,
     family: Family,
 ) -> Transcription | VerboseTranscription | Text:
-    """The answer in the format of `request`; `choices` are those of the clips."""
+    """The answer in the format of `request`."""
     usage = Duration(math.ceil(started.duration_s))
     if not request.is_timed:
-        text = "".join(choice.message.text for choice in choices).strip()
+        text = all_written(clips)
         if request.response_format == "text":
             return Text(text.encode(), _PLAIN)
         return Transcription(text, usage)
-    temperature = request.temperature or 0.0
-    segments = list(_segments(started, choices, renderer, family, temperature))
+    segments = list(_segments(started, clips, renderer, family))
     lines = [Line(segment.start, segment.end, segment.text) for segment in segments]
     if request.response_format == "srt":
         return Text(srt(lines).encode(), _PLAIN)
@@ -70,18 +68,17 @@ def whole_answer(
 
 def _segments(
     started: StartedSpeech,
-    choices: Sequence[FoldedChoice],
+    clips: Sequence[WrittenClip],
     renderer: Renderer,
     family: Family,
-    temperature: float,
 ) -> Iterator[Segment]:
     number = 0
-    for choice, clip, no_speech in zip(choices, started.clips, started.no_speech, strict=True):
+    for written, clip, no_speech in zip(clips, started.clips, started.no_speech, strict=True):
+        choice = written.choice
         for span in family.spans(choice.token_ids, clip.duration_s):
             tokens = [choice.token_ids[at] for at in span.at]
             text = renderer.decode(tokens)
             logprobs = [choice.logprobs[at].logprob for at in span.at] if choice.logprobs else [0.0]
-            data = text.encode()
             yield Segment(
                 number,
                 round(100 * clip.start_s),
@@ -89,9 +86,9 @@ def _segments(
                 round(clip.start_s + span.end_s, 3),
                 text,
                 tokens,
-                temperature,
+                written.temperature,
                 sum(logprobs) / len(logprobs),
-                len(data) / len(zlib.compress(data)),
+                compression_ratio(text),
                 UNSET if no_speech is None else no_speech,
             )
             number += 1
