@@ -44,7 +44,7 @@ StatusOr<std::unique_ptr<DraftModel>> DraftModel::Create(program::Executor* exec
     if (kind == "full" || kind == "mla") continue;
     return InvalidArgument("the draft model has \"" + kind +
                            "\" layers, which drop tokens before it may have read them: choose one "
-                           "whose layers all attend to the whole context");
+                           "without");
   }
   if (options.num_tokens < 1 || options.num_tokens > limits.vocab_size) {
     return InvalidArgument("num_tokens is " + std::to_string(options.num_tokens) +

@@ -75,6 +75,16 @@ _MIMO_V2 = Layout(
     passes_normalized=True,
     changes={**_SLIDING, **_DENSE},
 )
+_NEMOTRON = Layout(
+    {r"^backbone\.layers\.4\.": "mtp.layers.0.", r"^backbone\.layers\.5\.": "mtp.layers.1."},
+    "mtp.layers.0.enorm",
+    "mtp.layers.0.hnorm",
+    "mtp.layers.0.eh_proj",
+    "mtp.layers.1.final_layernorm",
+    reference="backbone.layers",
+    depth=2,
+    passes_normalized=True,
+)
 LAYOUTS: Mapping[str, Layout] = {
     "deepseek_v3": replace(_BEHIND, own=_OWN),
     "deepseek_v32": replace(_BEHIND, changes={"mlp_layer_types": ["dense"] + ["sparse"] * 4}),
@@ -129,15 +139,18 @@ LAYOUTS: Mapping[str, Layout] = {
             **_DENSE,
         },
     ),
-    "nemotron_h_experts": Layout(
-        {r"^backbone\.layers\.4\.": "mtp.layers.0.", r"^backbone\.layers\.5\.": "mtp.layers.1."},
-        "mtp.layers.0.enorm",
-        "mtp.layers.0.hnorm",
-        "mtp.layers.0.eh_proj",
-        "mtp.layers.1.final_layernorm",
-        reference="backbone.layers",
-        depth=2,
-        passes_normalized=True,
+    "nemotron_h": replace(
+        _NEMOTRON,
+        changes={
+            "layers_block_type": [
+                *("linear_attention", "mlp", "full_attention", "mlp"),
+                *("mlp", "full_attention"),
+            ]
+        },
+        stated={"mtp_layers_block_type": ["mlp", "full_attention"]},
+    ),
+    "nemotron_h_experts": replace(
+        _NEMOTRON,
         changes={
             "layers_block_type": [
                 *("linear_attention", "moe", "full_attention", "moe"),

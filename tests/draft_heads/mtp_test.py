@@ -26,7 +26,8 @@ from tests.draft_heads.head_run import (
     states_before,
     target_program,
 )
-from tests.draft_heads.mtp_checkpoints import LAYOUTS, Checkpoint, make_mtp, renamed
+from tests.draft_heads.mtp_checkpoints import Checkpoint, make_mtp, renamed
+from tests.draft_heads.mtp_layouts import LAYOUTS
 from tests.families.gguf_converters import EXAONE_MOE, SIGMOID, Converter
 from tests.families.gguf_files import write_gguf
 from tests.parity.tiny_models import make
@@ -153,12 +154,24 @@ def test_a_tensor_that_the_layer_does_not_use_is_refused(tmp_path: Path) -> None
         head_of(tmp_path, "mtp", None)
 
 
-def test_mamba_layers_in_an_mtp_layer_are_refused(tmp_path: Path) -> None:
-    make_mtp("nemotron_h_experts", tmp_path)
+@pytest.mark.parametrize(
+    ("family", "changes", "words"),
+    [
+        (
+            "nemotron_h_experts",
+            {"mtp_layers_block_type": ["linear_attention", "moe"]},
+            "Mamba layers in it are not supported",
+        ),
+        ("deepseek_v32", {"mtp_indexer_types": ["shared"]}, "mtp_indexer_types must be full"),
+    ],
+)
+def test_layers_that_are_no_mtp_layer_are_refused(
+    family: str, changes: dict[str, object], words: str, tmp_path: Path
+) -> None:
+    make_mtp(family, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
-    config |= {"mtp_layers_block_type": ["linear_attention", "moe"]}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ModelConfigError, match="Mamba layers in it are not supported"):
+    (tmp_path / "config.json").write_text(json.dumps({**config, **changes}))
+    with pytest.raises(ModelConfigError, match=words):
         head_of(tmp_path, "mtp", None)
 
 

@@ -19,8 +19,18 @@ from transformers import (
     Mistral4ForCausalLM,
     PretrainedConfig,
 )
+from transformers.models.muse_glimmer.modeling_muse_glimmer import (
+    MuseGlimmerTextConfig,
+    MuseGlimmerTextModel,
+)
 
 from tests.families.grok2_reference import Grok1ForCausalLM, Grok2Config
+from tests.families.looped_references import (
+    NanbeigeConfig,
+    NanbeigeForCausalLM,
+    OuroConfig,
+    OuroForCausalLM,
+)
 from tests.families.nemotron_nas_reference import DeciLMForCausalLM, NemotronNasConfig
 from tests.families.plamo2_reference import Plamo2Config, Plamo2ForCausalLM
 from tests.families.reference_parts import ReferenceModel, largest_shares, rotated
@@ -158,6 +168,21 @@ class Grok1ModelForCausalLM(ReferenceModel):
         return SimpleNamespace(logits=x)
 
 
+class MuseGlimmerForCausalLM(ReferenceModel):
+    """The text model of `transformers`, with the head that the whole model has."""
+
+    config_class = MuseGlimmerTextConfig
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config, MuseGlimmerTextModel(config))
+
+    def forward(self, input_ids: torch.Tensor, logits_to_keep: int = 0) -> Any:
+        x = self.model(input_ids, use_cache=False).last_hidden_state[:, -logits_to_keep:]
+        cap = self.config.final_logit_softcapping
+        logits = self.lm_head(x) * (self.config.output_multiplier / cap)
+        return SimpleNamespace(logits=cap * logits.tanh())
+
+
 def register() -> None:
     """Makes the references known to `transformers`, and models of its own that its table of causal
     models lacks."""
@@ -166,8 +191,13 @@ def register() -> None:
     AutoModelForCausalLM.register(Grok1Config, Grok1ModelForCausalLM, exist_ok=True)
     AutoConfig.register("grok-2", Grok2Config, exist_ok=True)
     AutoModelForCausalLM.register(Grok2Config, Grok1ForCausalLM, exist_ok=True)
+    AutoModelForCausalLM.register(MuseGlimmerTextConfig, MuseGlimmerForCausalLM, exist_ok=True)
     AutoConfig.register("nemotron-nas", NemotronNasConfig, exist_ok=True)
     AutoModelForCausalLM.register(NemotronNasConfig, DeciLMForCausalLM, exist_ok=True)
+    AutoConfig.register("nanbeige", NanbeigeConfig, exist_ok=True)
+    AutoModelForCausalLM.register(NanbeigeConfig, NanbeigeForCausalLM, exist_ok=True)
+    AutoConfig.register("ouro", OuroConfig, exist_ok=True)
+    AutoModelForCausalLM.register(OuroConfig, OuroForCausalLM, exist_ok=True)
     AutoConfig.register("plamo2", Plamo2Config, exist_ok=True)
     AutoModelForCausalLM.register(Plamo2Config, Plamo2ForCausalLM, exist_ok=True)
     AutoConfig.register("rwkv5", Rwkv5Config, exist_ok=True)

@@ -6,29 +6,43 @@ from collections.abc import Mapping
 
 from tests.families.elsewhere import (
     AQUILA,
+    AQUILA_FIRST,
     BAICHUAN,
     BAICHUAN2,
     BAICHUAN_13B,
     BAICHUAN_FIRST,
     BLOOM_ALONE,
     CHATGLM,
+    CHATGLM_LATER,
+    COHERE_COMPASS,
     DECILM,
     EXAONE,
+    EXAONE4_5,
     GEMMA3,
     GEMMA3N,
     GEMMA4,
+    GEMMA4_UNIFIED,
     GPT2_ALONE,
     INTERNLM,
     INTERNLM2,
     INTERNLM3,
+    IQUEST_CODER,
+    K2_HORIZON,
+    LLAMA_FIRST,
     MIMO,
     MINICPM,
     MINISTRAL3,
     MISTRAL3,
     MPT,
+    MUSE_GLIMMER,
     ORION,
+    PANGU_EMBEDDED,
     PLAMO3,
     QWEN,
+    TELECHAT,
+    TELECHAT2,
+    TELECHAT3,
+    TELEFLM,
     XVERSE,
 )
 from tests.families.family import (
@@ -75,6 +89,19 @@ _GEMMA3N = {
     "sliding_window": WINDOW,
     "final_logit_softcapping": 3.0,
 }
+_GEMMA4_UNIFIED = {key: value for key, value in _GEMMA4.items() if "per_layer_input" not in key}
+_MUSE_GLIMMER = {
+    "post_norm_eps": 0.02,
+    "qk_scale_factor": 1.7,
+    "output_multiplier": 0.6,
+    "final_logit_softcapping": 3.0,
+    **SLIDING,
+}
+_COMPASS = {
+    "logit_scale": 0.3,
+    "rope_parameters": {"sliding_attention": rope(), "full_attention": None},
+    **SLIDING,
+}
 _GPT = {"n_embd": 96, "n_layer": 4, "n_head": 6, "n_positions": 4096}
 _NAS_BLOCKS = [
     {"attention": {"n_heads_in_group": 3}, "ffn": {"ffn_mult": 2.0}},
@@ -85,8 +112,15 @@ _NAS_BLOCKS = [
 _DECILM_BLOCKS = [
     {"attention": {"n_heads_in_group": group}, "ffn": {"ffn_mult": 2.0}} for group in (3, 6, 1, 3)
 ]
+_CHATGLM = {
+    "attention_bias": True,
+    "rope_parameters": rope(rope_theta=2e4, partial_rotary_factor=0.5),
+}
+_TELECHAT = {"attention_bias": True, "mlp_bias": True}
+_TELECHAT_UNUSED = frozenset({*_TELECHAT, "training_seqlen"})
 _NEO_TYPES = [[["global", "local"], 2]]
 
+_OURO_GATE = frozenset({"early_exit_gate.weight", "early_exit_gate.bias"})
 _LLAMA_BIASES = frozenset({"attention_bias", "mlp_bias"})
 
 DENSE: Mapping[str, Family] = {
@@ -96,6 +130,7 @@ DENSE: Mapping[str, Family] = {
         frozenset({"act_fn.eps"}),
     ),
     "aquila": Family("llama", elsewhere=AQUILA),
+    "aquila_first": Family("llama", elsewhere=AQUILA_FIRST),
     "arcee": Family("arcee", {"attention_bias": True, "mlp_bias": True}),
     "baichuan": Family("llama", unused=_LLAMA_BIASES, elsewhere=BAICHUAN),
     "baichuan2": Family("llama", unused=_LLAMA_BIASES | {"z_loss_weight"}, elsewhere=BAICHUAN2),
@@ -117,18 +152,18 @@ DENSE: Mapping[str, Family] = {
         {"n_layer": 4, "n_head": 8},
         elsewhere=BLOOM_ALONE,
     ),
-    "chatglm": Family(
-        "glm",
-        {
-            "attention_bias": True,
-            "rope_parameters": rope(rope_theta=2e4, partial_rotary_factor=0.5),
-        },
-        _LLAMA_BIASES,
-        elsewhere=CHATGLM,
-    ),
+    "chatglm": Family("glm", _CHATGLM, _LLAMA_BIASES, elsewhere=CHATGLM),
+    "chatglm_later": Family("glm", _CHATGLM, _LLAMA_BIASES, elsewhere=CHATGLM_LATER),
     "codegen": Family("codegen", {**_GPT, "n_head": 4, "rotary_dim": 8}),
     "cohere": Family("cohere", {"logit_scale": 0.3, "attention_bias": True}),
     "cohere2": Family("cohere2", {"logit_scale": 0.3, **SLIDING}),
+    "cohere_compass": Family("cohere_compass_text", {**_COMPASS, "rope_parameters": BY_LAYER_TYPE}),
+    "cohere_compass_nested": Family(
+        "cohere_compass_text",
+        _COMPASS,
+        frozenset({"visual.pos_embed.weight"}),
+        elsewhere=COHERE_COMPASS,
+    ),
     "cohere_plus": Family("cohere", {"use_qk_norm": True, "head_dim": 16}),
     "cwm": Family("cwm", {"rope_parameters": _LLAMA3, **SLIDING}),
     "ernie4_5": Family("ernie4_5", {"use_bias": True}),
@@ -141,6 +176,12 @@ DENSE: Mapping[str, Family] = {
     "exaone4": Family("exaone4", SLIDING),
     "exaone4_full": Family(
         "exaone4", {"sliding_window": None, "layer_types": ["full_attention"] * 4}
+    ),
+    "exaone4_5_nested": Family(
+        "exaone4",
+        SLIDING,
+        frozenset({"merger.ln_q.weight", "mtp.norm.weight"}),
+        elsewhere=EXAONE4_5,
     ),
     "falcon": Family(
         "falcon",
@@ -214,6 +255,12 @@ DENSE: Mapping[str, Family] = {
         },
         frozenset({"use_double_wide_mlp", "vocab_size_per_layer_input"}),
     ),
+    "gemma4_unified": Family(
+        "gemma4_unified_text",
+        _GEMMA4_UNIFIED,
+        frozenset({"patch_ln1.weight", "embedding_projection.weight"}),
+        elsewhere=GEMMA4_UNIFIED,
+    ),
     "glm": Family("glm", PARTIAL),
     "glm4": Family("glm4", {**PARTIAL, "attention_bias": True}),
     "gpt2": Family("gpt2", {**_GPT, "n_inner": 136, "tie_word_embeddings": False}),
@@ -250,8 +297,11 @@ DENSE: Mapping[str, Family] = {
     "internlm": Family("llama", {"attention_bias": True}, _LLAMA_BIASES, elsewhere=INTERNLM),
     "internlm2": Family("llama", unused=_LLAMA_BIASES, elsewhere=INTERNLM2),
     "internlm3": Family("llama", {"attention_bias": True, "mlp_bias": True}, elsewhere=INTERNLM3),
+    "iquest_coder": Family("iquestcoder", elsewhere=IQUEST_CODER),
     "jais2": Family("jais2"),
+    "k2_horizon": Family("llama", unused=frozenset({"mlp_bias"}), elsewhere=K2_HORIZON),
     "llama": Family("llama", {"tie_word_embeddings": True}),
+    "llama_first": Family("llama", elsewhere=LLAMA_FIRST),
     "llama3": Family(
         "llama", {"attention_bias": True, "mlp_bias": True, "rope_parameters": _LLAMA3}
     ),
@@ -326,6 +376,19 @@ DENSE: Mapping[str, Family] = {
         },
         elsewhere=MPT,
     ),
+    "muse_glimmer": Family(
+        "muse_glimmer_text",
+        {**_MUSE_GLIMMER, "layer_rope_theta": [1e4, 0, 1e4, 1e4], "attention_bias": True},
+        frozenset({"rope_parameters"}),
+    ),
+    "muse_glimmer_nested": Family(
+        "muse_glimmer_text",
+        _MUSE_GLIMMER,
+        frozenset({"fc1.weight", "vision_projection.weight"}),
+        elsewhere=MUSE_GLIMMER,
+    ),
+    "nanbeige": Family("nanbeige", {"num_loops": 3}),
+    "nanbeige_without_norms": Family("nanbeige", {"num_loops": 2, "skip_loop_final_norm": True}),
     "nanochat": Family("nanochat", {"head_dim": 16, "final_logit_softcapping": 3.0}),
     "nemotron": Family(
         "nemotron", {**PARTIAL, "norm_eps": 0.03, "attention_bias": True, "mlp_bias": True}
@@ -349,6 +412,10 @@ DENSE: Mapping[str, Family] = {
     ),
     "orion": Family(
         "stablelm", {"rope_parameters": rope(partial_rotary_factor=1.0)}, elsewhere=ORION
+    ),
+    "ouro": Family("ouro", {"total_ut_steps": 3}, _LLAMA_BIASES | _OURO_GATE),
+    "pangu_embedded": Family(
+        "llama", {"attention_bias": True}, _LLAMA_BIASES, elsewhere=PANGU_EMBEDDED
     ),
     "persimmon": Family("persimmon", PARTIAL),
     "phi": Family("phi", PARTIAL),
@@ -376,6 +443,20 @@ DENSE: Mapping[str, Family] = {
     "stablelm_norms": Family("stablelm", {"qk_layernorm": True}),
     "stablelm_parallel": Family("stablelm", {"use_parallel_residual": True}),
     "starcoder2": Family("starcoder2", {"sliding_window": WINDOW}),
+    "telechat": Family("llama", _TELECHAT, _TELECHAT_UNUSED, elsewhere=TELECHAT),
+    "telechat2": Family("llama", _TELECHAT, _TELECHAT_UNUSED, elsewhere=TELECHAT2),
+    "telechat3": Family("llama", elsewhere=TELECHAT3),
+    "teleflm": Family(
+        "granite",
+        {
+            "attention_multiplier": 16**-0.5,
+            "embedding_multiplier": 3.0,
+            "residual_multiplier": 1.0,
+            "logits_scaling": 2.5,
+            "tie_word_embeddings": False,
+        },
+        elsewhere=TELEFLM,
+    ),
     "vaultgemma": Family(
         "vaultgemma",
         {

@@ -54,7 +54,7 @@ class Elsewhere:
         (directory / "config.json").write_text(json.dumps(fields))
 
 
-def _join_qkv(name: str) -> Callable[[Tensors, Mapping[str, Any]], None]:
+def join_qkv(name: str) -> Callable[[Tensors, Mapping[str, Any]], None]:
     """q, k and v become the linear layer `name`, with their rows one after the other."""
 
     def join(tensors: Tensors, config: Mapping[str, Any]) -> None:
@@ -78,6 +78,16 @@ def _join_by_head(tensors: Tensors, config: Mapping[str, Any]) -> None:
         tensors[name.replace("q_proj", "qkv_proj")] = joined
 
 
+def _add(*names: str) -> Callable[[Tensors, Mapping[str, Any]], None]:
+    """The checkpoint has the tensors `names`, too, of parts that are not used."""
+
+    def join(tensors: Tensors, config: Mapping[str, Any]) -> None:
+        del config
+        tensors.update({name: torch.ones(3) for name in names})
+
+    return join
+
+
 @torch.no_grad()
 def _normalize_head(model: PreTrainedModel) -> None:
     head = model.get_output_embeddings().weight
@@ -86,13 +96,13 @@ def _normalize_head(model: PreTrainedModel) -> None:
 
 def _join_and_grow_head(tensors: Tensors, config: Mapping[str, Any]) -> None:
     """Rows of the head have other norms than 1."""
-    _join_qkv("W_pack")(tensors, config)
+    join_qkv("W_pack")(tensors, config)
     head = tensors["lm_head.weight"]
     tensors["lm_head.weight"] = head * 2.0 ** torch.randint(-2, 3, (len(head), 1))
 
 
-BAICHUAN_FIRST = Elsewhere("BaiChuanForCausalLM", join=_join_qkv("W_pack"))
-BAICHUAN = Elsewhere("BaichuanForCausalLM", join=_join_qkv("W_pack"))
+BAICHUAN_FIRST = Elsewhere("BaiChuanForCausalLM", join=join_qkv("W_pack"))
+BAICHUAN = Elsewhere("BaichuanForCausalLM", join=join_qkv("W_pack"))
 BAICHUAN_13B = replace(BAICHUAN, keys={"max_position_embeddings": "model_max_length"})
 BAICHUAN2 = Elsewhere(
     "BaichuanForCausalLM",
@@ -142,107 +152,25 @@ GEMMA4 = Elsewhere(
     names={r"^model\.": "model.language_model."},
     nest="text_config",
 )
-LLAMA4 = Elsewhere(
-    "Llama4ForConditionalGeneration", names={"^": "language_model."}, nest="text_config"
+GEMMA4_UNIFIED = replace(
+    GEMMA4,
+    architecture="Gemma4UnifiedForConditionalGeneration",
+    join=_add("vision_embedder.patch_ln1.weight", "embed_audio.embedding_projection.weight"),
 )
-# As its first checkpoint was published.
-MIMO_V2 = Elsewhere(
-    "MiMoV2FlashForCausalLM",
-    keys={
-        "layer_types": "of_transformers",
-        "mlp_layer_types": "of_transformers",
-        "rope_parameters": "of_transformers",
-        "rms_norm_eps": "layernorm_epsilon",
-    },
-    fields={
-        "hybrid_layer_pattern": [0, 1, 0, 1],
-        "moe_layer_freq": [0, 1, 1, 0],
-        "rope_theta": 1e6,
-        "swa_rope_theta": 1e4,
-        "partial_rotary_factor": 0.5,
-        "swa_num_attention_heads": 8,
-        "swa_num_key_value_heads": 4,
-        "swa_head_dim": 20,
-        "swa_v_head_dim": 14,
-        "add_swa_attention_sink_bias": True,
-        "add_full_attention_sink_bias": False,
-    },
+COHERE_COMPASS = replace(
+    GEMMA4,
+    architecture="CohereCompassForConditionalGeneration",
+    join=_add("visual.pos_embed.weight"),
 )
-
-
-def _split_stacks(tensors: Tensors, config: Mapping[str, Any]) -> None:
-    """Stacks of experts become those of published files; a layer behind the last one is added."""
-    del config
-    for name in [key for key in tensors if key.endswith("experts.gate_up_proj")]:
-        gate, up = (part.contiguous() for part in tensors.pop(name).chunk(2, 1))
-        experts = name.removesuffix("gate_up_proj")
-        tensors |= {f"{experts}gate_proj.weight": gate, f"{experts}up_proj.weight": up}
-        tensors[f"{experts}down_proj.weight"] = tensors.pop(f"{experts}down_proj")
-    tensors["model.layers.4.enorm.weight"] = torch.ones(3)
-
-
-STEP3_ENCODER = ("vision_model.conv1", "vit_downsampler2", "vit_large_projector")
-
-
-def _add_encoder(tensors: Tensors, config: Mapping[str, Any]) -> None:
-    del config
-    for name in STEP3_ENCODER:
-        tensors[f"{name}.weight"] = torch.ones(3)
-
-
-STEP3_WITH_IMAGES = Elsewhere(
-    "Step3VLForConditionalGeneration",
-    fields={"model_type": "step3_vl"},
-    nest="text_config",
-    join=_add_encoder,
+EXAONE4_5 = replace(
+    GEMMA4,
+    architecture="Exaone4_5_ForConditionalGeneration",
+    join=_add("visual.merger.ln_q.weight", "mtp.norm.weight"),
 )
-# As its first checkpoint was published.
-STEP3P5 = Elsewhere(
-    "Step3p5ForCausalLM",
-    names={
-        r"mlp\.gate\.e_score_correction_bias": "moe.router_bias",
-        r"mlp\.gate\.": "moe.gate.",
-        r"mlp\.experts\.": "moe.",
-        r"mlp\.shared_experts": "share_expert",
-    },
-    keys={
-        "n_routed_experts": "moe_num_experts",
-        "num_key_value_heads": "num_attention_groups",
-        "num_experts_per_tok": "moe_top_k",
-        "max_position_embeddings": "max_seq_len",
-        "mlp_layer_types": "of_transformers",
-        "num_sliding_attention_heads": "of_transformers",
-        "query_pre_attn_scalar": "of_transformers",
-        "rope_parameters": "of_transformers",
-    },
-    fields={
-        "attention_other_setting": {
-            "attention_type": "sliding_attention",
-            "num_attention_heads": 4,
-            "num_attention_groups": 2,
-            "head_dim": 20,
-        },
-        "layer_types": ["sliding_attention", "full_attention"] * 2 + ["sliding_attention"],
-        "moe_layers_enum": "1,2",
-        "norm_expert_weight": True,
-        "num_nextn_predict_layers": 1,
-        "partial_rotary_factors": [1.0, 0.5] * 2 + [1.0],
-        "rope_theta": [1e4, 1e6] * 2 + [1e4],
-        "rope_scaling": {
-            "rope_type": "llama3",
-            "factor": 8.0,
-            "low_freq_factor": 1.0,
-            "high_freq_factor": 4.0,
-            "original_max_position_embeddings": 64,
-        },
-        "swiglu_limits": [0.0, 0.4, 0.0, 0.0, 0.0],
-        "swiglu_limits_shared": [0.3, 0.5, 0.0, 0.0, 0.0],
-        "use_head_wise_attn_gate": True,
-        "use_moe_router_bias": True,
-        "use_rope_layers": [True] * 4,
-        "yarn_only_types": ["full_attention"],
-    },
-    join=_split_stacks,
+MUSE_GLIMMER = replace(
+    GEMMA4,
+    architecture="MuseGlimmerForConditionalGeneration",
+    join=_add("vision_adapter.fc1.weight", "vision_projection.weight"),
 )
 MINISTRAL3 = Elsewhere(
     "Mistral3ForConditionalGeneration",
@@ -282,17 +210,17 @@ MINIMAX_TEXT_01 = Elsewhere(
 )
 MINIMAX_M1 = replace(MINIMAX_TEXT_01, architecture="MiniMaxM1ForCausalLM")
 AQUILA = Elsewhere("AquilaForCausalLM")
+AQUILA_FIRST = Elsewhere("AquilaModel")
+TELECHAT3 = Elsewhere("TeleChat3ForCausalLM")
+IQUEST_CODER = Elsewhere("IQuestCoderForCausalLM")
+LLAMA_FIRST = Elsewhere("LLaMAForCausalLM")
 XVERSE = Elsewhere("XverseForCausalLM")
 INTERNLM = Elsewhere("InternLMForCausalLM", keys={"attention_bias": "bias"})
 INTERNLM3 = Elsewhere(
     "InternLM3ForCausalLM", keys={"attention_bias": "qkv_bias", "mlp_bias": "bias"}
 )
+PANGU_EMBEDDED = Elsewhere("PanguEmbeddedForCausalLM", keys={"attention_bias": "bias"})
 ORION = Elsewhere("OrionForCausalLM", keys={"layer_norm_eps": "rms_norm_eps"})
-
-
-def _add_layer_behind(tensors: Tensors, config: Mapping[str, Any]) -> None:
-    del config
-    tensors["model.mtp_layers.0.final_layernorm.weight"] = torch.ones(3)
 
 
 class _Norm(torch.nn.Module):
@@ -317,7 +245,7 @@ def _change_gemma3(model: PreTrainedModel) -> None:
 
 
 def _join_for_plamo(tensors: Tensors, config: Mapping[str, Any]) -> None:
-    _join_qkv("qkv_proj")(tensors, config)
+    join_qkv("qkv_proj")(tensors, config)
     for name in [key for key in tensors if "gate_proj" in key]:
         parts = [tensors.pop(name), tensors.pop(name.replace("gate_proj", "up_proj"))]
         tensors[name.replace("gate_proj", "gate_up_proj")] = torch.cat(parts)
@@ -342,7 +270,7 @@ PLAMO3 = Elsewhere(
     join=_join_for_plamo,
     prepare=_change_gemma3,
 )
-MIMO = Elsewhere("MiMoForCausalLM", join=_add_layer_behind)
+MIMO = Elsewhere("MiMoForCausalLM", join=_add("model.mtp_layers.0.final_layernorm.weight"))
 QWEN = Elsewhere(
     "QWenLMHeadModel",
     names={
@@ -363,7 +291,7 @@ QWEN = Elsewhere(
         "rope_parameters": "of_qwen2",
     },
     fields={"intermediate_size": 2 * 136, "rotary_emb_base": 1e4},
-    join=_join_qkv("qkv_proj"),
+    join=join_qkv("qkv_proj"),
 )
 CHATGLM = Elsewhere(
     "ChatGLMModel",
@@ -389,7 +317,59 @@ CHATGLM = Elsewhere(
         "rope_parameters": "of_glm",
     },
     fields={"rope_ratio": 2},
-    join=_join_qkv("qkv_proj"),
+    join=join_qkv("qkv_proj"),
+)
+CHATGLM_LATER = replace(CHATGLM, architecture="ChatGLMForConditionalGeneration")
+
+
+def _join_keys_and_values(tensors: Tensors, config: Mapping[str, Any]) -> None:
+    """k and v become `key_value`, with the rows of each head together; biases but those of the last
+    layer of each branch, which are zero, go."""
+    for name in [name for name in tensors if name.endswith(_INNER_BIASES)]:
+        del tensors[name]
+    heads, hidden = config["num_key_value_heads"], config["hidden_size"]
+    for name in [name for name in tensors if "k_proj" in name]:
+        parts = [tensors.pop(name), tensors.pop(name.replace("k_proj", "v_proj"))]
+        by_head = [part.reshape(heads, -1, hidden) for part in parts]
+        joined = torch.cat(by_head, dim=1).reshape(-1, hidden)
+        tensors[name.replace("k_proj", "key_value")] = joined
+
+
+_INNER_BIASES = tuple(f"{name}_proj.bias" for name in ("q", "k", "v", "gate", "up"))
+
+
+@torch.no_grad()
+def _without_inner_biases(model: PreTrainedModel) -> None:
+    for name, parameter in model.named_parameters():
+        if name.endswith(_INNER_BIASES):
+            parameter.zero_()
+
+
+TELECHAT2 = Elsewhere(
+    "TeleChat2ForCausalLM",
+    names={
+        r"^model\.embed_tokens": "transformer.word_embeddings",
+        r"^model\.layers": "transformer.h",
+        r"^model\.norm": "transformer.ln_f",
+        r"self_attn\.q_proj": "self_attention.query",
+        r"self_attn\.key_value": "self_attention.key_value",
+        r"self_attn\.o_proj": "self_attention.dense",
+    },
+    keys={
+        "num_hidden_layers": "n_layer",
+        "num_attention_heads": "n_head",
+        "intermediate_size": "ffn_hidden_size",
+        "max_position_embeddings": "training_seqlen",
+        "rms_norm_eps": "layer_norm_epsilon",
+    },
+    join=_join_keys_and_values,
+    prepare=_without_inner_biases,
+)
+TELECHAT = replace(TELECHAT2, architecture="TeleChatForCausalLM")
+# With Granite's multipliers of 3, and logits divided by 4 / 1.6.
+TELEFLM = Elsewhere(
+    "TeleFLMForCausalLM",
+    fields={"use_mup": True, "input_mult": 3.0, "output_mult": 1.6, "mup_scale_factor": 4.0},
 )
 # With Granite's multipliers of 3 and 0.6, and logits divided by 96 / 40.
 MINICPM = Elsewhere(
@@ -397,4 +377,34 @@ MINICPM = Elsewhere(
 )
 # The architecture's name in published checkpoints.
 MPT = Elsewhere("MPTForCausalLM")
-PHIMOE = Elsewhere("PhiMoEForCausalLM")
+
+
+NORM_GROUPS = 4
+
+
+class _GroupedNorm(torch.nn.Module):
+    """Llama's norm, of each of some groups by itself."""
+
+    def __init__(self, norm: Any) -> None:
+        super().__init__()
+        self.weight, self.variance_epsilon = norm.weight, norm.variance_epsilon
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        groups = x.unflatten(-1, (NORM_GROUPS, -1))
+        normalized = torch.rms_norm(groups, groups.shape[-1:], eps=self.variance_epsilon)
+        return self.weight * normalized.flatten(-2)
+
+
+def _group_norms(model: PreTrainedModel) -> None:
+    decoder: Any = model.get_decoder()
+    decoder.norm = _GroupedNorm(decoder.norm)
+    for layer in decoder.layers:
+        layer.input_layernorm = _GroupedNorm(layer.input_layernorm)
+        layer.post_attention_layernorm = _GroupedNorm(layer.post_attention_layernorm)
+
+
+K2_HORIZON = Elsewhere(
+    "K2HorizonForCausalLM",
+    fields={"layernorm_num_groups": NORM_GROUPS},
+    prepare=_group_norms,
+)

@@ -65,6 +65,8 @@ _T5 = {
     "relative_attention_max_distance": 40,
 }
 _VECTORS = (Task.TOKEN_EMBED,)
+_BOTH_WAYS = {"is_causal": False}
+_BOTH_WAYS_HEADS = (Task.TOKEN_EMBED, Task.TOKEN_CLASSIFY)
 _DECODER_HEADS = (Task.CLASSIFY, Task.TOKEN_CLASSIFY)
 
 ENCODERS: Mapping[str, EncoderRow] = {
@@ -136,6 +138,24 @@ ENCODERS: Mapping[str, EncoderRow] = {
         "gpt2",
         {"n_embd": 96, "n_layer": 4, "n_head": 6, "n_positions": 300},
         _TIED | {"c_attn.bias"},
+        heads=(Task.CLASSIFY,),
+    ),
+    "llama_both_ways": EncoderRow("llama", _BOTH_WAYS, _TIED, _BOTH_WAYS_HEADS),
+    "qwen2_both_ways": EncoderRow("qwen2", _BOTH_WAYS, _TIED, _BOTH_WAYS_HEADS),
+    "qwen3_both_ways": EncoderRow("qwen3", _BOTH_WAYS, _TIED, _BOTH_WAYS_HEADS),
+    "jamba": EncoderRow(
+        "jamba",
+        {
+            "attn_layer_period": 2,
+            "attn_layer_offset": 1,
+            "expert_layer_period": 2,
+            "expert_layer_offset": 0,
+            "num_experts": 4,
+            "use_mamba_kernels": False,
+            "mamba_d_state": 5,
+            "mamba_dt_rank": 7,
+        },
+        _TIED,
         heads=(Task.CLASSIFY,),
     ),
     "llama": EncoderRow("llama", unused=_TIED, heads=_DECODER_HEADS),

@@ -16,6 +16,7 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedModel
 from tests.families import absent, alibi_attention
 from tests.families.dense import DENSE
 from tests.families.family import SIZES, Family
+from tests.families.latent import LATENT_ATTENTION
 from tests.families.recurrent import RECURRENT
 from tests.families.with_experts import WITH_EXPERTS
 
@@ -23,7 +24,7 @@ from tests.families.with_experts import WITH_EXPERTS
 _BALANCING = ("e_score_correction_bias", "expert_bias")
 
 absent.register()
-FAMILIES: Mapping[str, Family] = {**DENSE, **WITH_EXPERTS, **RECURRENT}
+FAMILIES: Mapping[str, Family] = {**DENSE, **WITH_EXPERTS, **LATENT_ATTENTION, **RECURRENT}
 
 
 def make(

@@ -79,6 +79,14 @@ SHARED_EXPERT = {
     "num_experts": 5,
     "num_experts_per_tok": 2,
 }
+DEEPSEEK_EXPERTS = {
+    "moe_intermediate_size": 24,
+    "n_routed_experts": 6,  # of which each is chosen by some token
+    "num_experts_per_tok": 3,
+    "n_shared_experts": 2,
+    "routed_scaling_factor": 2.5,
+    "norm_topk_prob": True,
+}
 LATENT = {
     "num_key_value_heads": 6,
     "head_dim": 10,

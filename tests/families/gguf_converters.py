@@ -508,6 +508,9 @@ EXAONE_MOE = Converter(
     settings=lambda config: {**_windows(config), **_sigmoid(config), "leading_dense_block_count": 1}
 )
 SIGMOID = Converter(settings=_sigmoid)
+DEEPSEEK = Converter(
+    _permuted, lambda config: {"expert_shared_count": 2, "leading_dense_block_count": 1}
+)
 MAMBA = Converter(_selective, _mamba_settings)
 MAMBA2 = Converter(_mixers, _mamba2_settings)
 LFM2 = Converter(settings=_lfm2_settings)

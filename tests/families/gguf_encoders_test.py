@@ -18,7 +18,7 @@ from pagemill.weights.source import ModelSource
 from transformers import PretrainedConfig
 
 from tests.families.encoders import make
-from tests.families.gguf_converters import GEMMA, Converter, Tensors
+from tests.families.gguf_converters import GEMMA, LLAMA, Converter, Tensors
 from tests.families.gguf_files import write_gguf
 from tests.parity.executors import make_executor, new_batches
 
@@ -82,6 +82,15 @@ def _with_prefix(tensors: Tensors, config: PretrainedConfig) -> Tensors:
     return GEMMA.change({f"model.{name}": values for name, values in tensors.items()}, config)
 
 
+def _as_llama(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    return LLAMA.change({f"model.{name}": values for name, values in tensors.items()}, config)
+
+
+def _mean_settings(config: PretrainedConfig) -> Mapping[str, Any]:
+    del config
+    return _pooled_by(gguf.PoolingType.MEAN)
+
+
 def _gemma_settings(config: PretrainedConfig) -> Mapping[str, Any]:
     # The file has the window of config.json, of which half counts.
     return _pooled_by(gguf.PoolingType.MEAN) | {"sliding_window": 2 * (config.sliding_window - 1)}
@@ -94,7 +103,7 @@ _EVERY_SIXTH_FULL = {
 }
 _T5 = Converter(settings=_t5_settings)
 _REACH = {"relative_attention_max_distance": 128}
-_MEAN = Converter(_without_pooler, lambda config: _pooled_by(gguf.PoolingType.MEAN))
+_MEAN = Converter(_without_pooler, _mean_settings)
 _MODERN = Converter(settings=_modernbert_settings)
 ROWS = [
     Row("bert", "bert", _MEAN, "mean"),
@@ -106,6 +115,7 @@ ROWS = [
         "mean",
         _EVERY_SIXTH_FULL,
     ),
+    Row("llama_both_ways", "llama-embed", Converter(_as_llama, _mean_settings), "mean"),
     Row("jina3", "jina-bert-v3", _MEAN, "mean"),
     Row("modernbert", "modern-bert", _MODERN, "first"),
     Row("nomic_bert", "nomic-bert", _MEAN, "mean"),

@@ -138,6 +138,20 @@ def bge_m3(path: Path, task: Task = Task.EMBED) -> Headed:
     return Headed(model, task, rows[task])
 
 
+def llama_bidirectional(path: Path, task: Task = Task.EMBED) -> Headed:
+    """NVIDIA's embedder, or its reranker."""
+    model = make("llama", Task.TOKEN_EMBED, path, labels=1, changes={"is_causal": False})
+    kind = "Model" if task is Task.EMBED else "ForSequenceClassification"
+    keys = {"is_causal": None, "pooling": "avg", "temperature": 0.4}
+    _configure(path, f"LlamaBidirectional{kind}", keys)
+    if task is Task.EMBED:
+        return Headed(model, task, lambda x: normalize(x.mean(0), dim=-1))
+    head, file = _linear(96, 1, bias=False), path / "model.safetensors"
+    tensors = {f"model.{name}": tensor for name, tensor in load_file(file).items()}
+    save_file(tensors | _state(head, "score."), file)
+    return Headed(model, task, lambda x: (head(x.mean(0)) / 0.4).sigmoid())
+
+
 STEP_TAG = 8
 
 

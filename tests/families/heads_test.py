@@ -44,6 +44,8 @@ CASES: dict[str, Make] = {
     "rewards": heads.rewards,
     "internlm2_rewards": heads.internlm2_rewards,
     "calibrated": heads.calibrated,
+    "llama_bidirectional": heads.llama_bidirectional,
+    "llama_bidirectional_reranker": partial(heads.llama_bidirectional, task=Task.CLASSIFY),
     "splade": heads.splade,
     "splade_distilbert": partial(heads.splade, name="distilbert"),
     "splade_roberta": partial(heads.splade, name="roberta"),

@@ -29,6 +29,7 @@ MULTIPLIED: Mapping[str, str] = {
     "grok1": "embedding_multiplier_scale",
     "grok2": "embedding_multiplier_scale",
     "minicpm": "scale_emb",
+    "teleflm": "input_mult",
 }
 
 

@@ -14,6 +14,14 @@ from tests.families.family import (
 )
 
 _LFM2 = {"norm_eps": 0.03, "rope_parameters": rope()}
+_LFM3 = {
+    "norm_eps": 0.03,
+    "sliding_window": WINDOW,
+    "rope_parameters": {
+        "sliding_attention": rope(),
+        "full_attention": rope(rope_type="proportional", rope_theta=1e6, partial_rotary_factor=0.5),
+    },
+}
 _DELTA = {
     "linear_num_key_heads": 2,
     "linear_num_value_heads": 6,
@@ -194,6 +202,25 @@ RECURRENT: Mapping[str, Family] = {
             "num_experts": 6,
             "num_experts_per_tok": 3,
             "routed_scaling_factor": 2.5,
+        },
+    ),
+    "lfm3": Family(
+        "lfm3",
+        {
+            **_LFM3,
+            "layer_types": ["conv", "sliding_attention", "full_attention", "conv"],
+            "conv_bias": True,
+            "attention_bias": True,
+        },
+    ),
+    "lfm3_plain": Family(
+        "lfm3",
+        {
+            **_LFM3,
+            "layer_types": ["full_attention", "conv"] * 2,
+            "use_sandwich_norm": False,
+            "use_attention_gate": False,
+            "tie_word_embeddings": False,
         },
     ),
     "mamba": Family("mamba", _SELECTIVE),

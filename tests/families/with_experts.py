@@ -1,20 +1,26 @@
-"""Rows of decoders with experts."""
+"""Rows of decoders with experts, and attention to keys and values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.families.elsewhere import (
+from tests.families.elsewhere_experts import (
+    BAILING_MOE,
+    BAILING_MOE_V2,
+    DEEPSEEK,
+    EXAONE_MOE_FIRST,
     LLAMA4,
     MIMO_V2,
+    PARAM2,
     PHIMOE,
+    SARVAM_MOE,
     STEP3_ENCODER,
     STEP3_WITH_IMAGES,
     STEP3P5,
 )
 from tests.families.family import (
     BY_LAYER_TYPE,
-    LATENT,
+    DEEPSEEK_EXPERTS,
     MULTIPLIERS,
     PARTIAL,
     SHARED_EXPERT,
@@ -25,21 +31,16 @@ from tests.families.family import (
 )
 
 _EXPERTS = {"num_local_experts": 5, "num_experts_per_tok": 2}
-_DEEPSEEK_EXPERTS = {
-    "moe_intermediate_size": 24,
-    "n_routed_experts": 6,  # of which each is chosen by some token
-    "num_experts_per_tok": 3,
-    "n_shared_experts": 2,
-    "routed_scaling_factor": 2.5,
-    "norm_topk_prob": True,
-}
-_SPARSE = {
-    **LATENT,
+_BAILING_MOE_V2 = {
+    **DEEPSEEK_EXPERTS,
+    **PARTIAL,
+    "first_k_dense_replace": 1,
+    "n_group": 3,
+    "topk_group": 2,
+    "use_qk_norm": True,
     "attention_bias": True,
-    "index_topk": 9,
-    "index_head_dim": 26,
-    "index_n_heads": 12,  # few scores of all tokens are 0, which would be equal
 }
+_SHARED_EXPERTS = {**SHARED_EXPERT, "shared_expert_intermediate_size": 48}
 _HALVES = {kind: {**rope, "partial_rotary_factor": 0.5} for kind, rope in BY_LAYER_TYPE.items()}
 _LAGUNA = {
     "moe_intermediate_size": 24,
@@ -86,39 +87,6 @@ _STEP3P5 = {
     "swiglu_limits_shared": [0.3, 0.5, None, None],
     **SLIDING,
 }
-_KINDS = ["sliding", "compressed_sparse", "heavily_compressed", "compressed_sparse"]
-_COMPRESSED = {
-    "num_key_value_heads": 1,
-    "layer_types": [f"{kind}_attention" for kind in _KINDS],
-    "mlp_layer_types": ["hash_moe", "hash_moe", "moe", "moe"],
-    "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 8},
-    "sliding_window": WINDOW,
-    "qk_rope_head_dim": 10,
-    "q_lora_rank": 48,
-    "o_groups": 3,
-    "o_lora_rank": 28,
-    "index_n_heads": 12,  # few scores of all rows are 0, which would be equal
-    "index_head_dim": 26,
-    "index_topk": 4,
-    "hc_mult": 3,
-    "hc_sinkhorn_iters": 2,
-    "hc_eps": 0.05,
-    "moe_intermediate_size": 24,
-    "n_routed_experts": 6,
-    "num_experts_per_tok": 3,
-    "swiglu_limit": 0.7,
-    "rope_parameters": {
-        "main": rope(partial_rotary_factor=0.5),
-        "compress": rope(
-            rope_type="yarn",
-            rope_theta=16e4,
-            factor=4.0,
-            original_max_position_embeddings=64,
-            attention_factor=1.0,
-            partial_rotary_factor=0.5,
-        ),
-    },
-}
 _LLAMA4 = {
     "num_local_experts": 3,  # of which each is chosen by some token
     "intermediate_size_mlp": 88,
@@ -157,21 +125,12 @@ WITH_EXPERTS: Mapping[str, Family] = {
             **SLIDING,
         },
     ),
-    "axk1": Family(
-        "axk1",
-        {
-            **LATENT,
-            "moe_intermediate_size": 24,
-            "n_routed_experts": 6,
-            "n_group": 3,
-            "topk_group": 2,
-            "num_experts_per_tok": 3,
-            "n_shared_experts": 2,
-            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
-            "attention_bias": True,
-        },
-        frozenset({"head_dim", "mlp_bias"}),
+    "bailing_moe": Family(
+        "qwen2_moe",
+        {**_SHARED_EXPERTS, "norm_topk_prob": True, "mlp_only_layers": [0]},
+        elsewhere=BAILING_MOE,
     ),
+    "bailing_moe_v2": Family("glm4_moe", _BAILING_MOE_V2, elsewhere=BAILING_MOE_V2),
     "cohere2_moe": Family(
         "cohere2_moe",
         {
@@ -212,88 +171,14 @@ WITH_EXPERTS: Mapping[str, Family] = {
             "ffn_config": {"ffn_hidden_size": 24, "moe_num_experts": 5, "moe_top_k": 2},
         },
     ),
-    "deepseek_v2": Family(
-        "deepseek_v2",
-        {
-            "num_key_value_heads": 6,
-            "head_dim": 10,  # what rotates
-            "moe_intermediate_size": 24,
-            "first_k_dense_replace": 1,
-            "q_lora_rank": 48,
-            "kv_lora_rank": 40,
-            "qk_nope_head_dim": 14,
-            "qk_rope_head_dim": 10,
-            "v_head_dim": 22,
-            "n_routed_experts": 12,
-            "n_group": 4,
-            "topk_group": 2,
-            "topk_method": "group_limited_greedy",
-            "num_experts_per_tok": 3,
-            "n_shared_experts": 2,
-            "routed_scaling_factor": 2.5,
-            "attention_bias": True,
-            "mlp_bias": True,
-            "max_position_embeddings": 1280,
-            "rope_parameters": rope(
-                rope_type="yarn",
-                factor=40.0,
-                mscale=0.9,
-                mscale_all_dim=0.7,
-                original_max_position_embeddings=32,
-            ),
-        },
-        frozenset({"head_dim"}),
+    "deepseek": Family(
+        "qwen2_moe",
+        {**_SHARED_EXPERTS, "qkv_bias": False, "mlp_only_layers": [0, 1, 3]},
+        elsewhere=DEEPSEEK,
     ),
-    "deepseek_v2_lite": Family(
-        "deepseek_v2",
-        {
-            "num_key_value_heads": 6,
-            "head_dim": 10,  # what rotates
-            "moe_intermediate_size": 24,
-            "first_k_dense_replace": 1,
-            "q_lora_rank": None,
-            "kv_lora_rank": 40,
-            "qk_nope_head_dim": 14,
-            "qk_rope_head_dim": 10,
-            "v_head_dim": 22,
-            "n_routed_experts": 7,
-            "topk_method": "greedy",
-            "num_experts_per_tok": 2,
-            "n_shared_experts": 1,
-            "tie_word_embeddings": True,
-        },
-        frozenset({"head_dim"}),
-    ),
-    "deepseek_v3": Family(
-        "deepseek_v3",
-        {
-            "num_key_value_heads": 6,
-            "head_dim": 10,
-            "moe_intermediate_size": 24,
-            "first_k_dense_replace": 1,
-            "q_lora_rank": 48,
-            "kv_lora_rank": 40,
-            "qk_nope_head_dim": 14,
-            "qk_rope_head_dim": 10,
-            "v_head_dim": 22,
-            "n_routed_experts": 6,
-            "n_group": 3,
-            "topk_group": 2,
-            "num_experts_per_tok": 3,
-            "n_shared_experts": 2,
-            "attention_bias": True,
-        },
-        frozenset({"head_dim", "mlp_bias"}),
-    ),
-    "deepseek_v32": Family(
-        "deepseek_v32",
-        {**_SPARSE, **_DEEPSEEK_EXPERTS, "n_group": 3, "topk_group": 2, "first_k_dense_replace": 1},
-        frozenset({"head_dim", "mlp_bias", "first_k_dense_replace", "model_type"}),
-    ),
-    "deepseek_v4": Family("deepseek_v4", _COMPRESSED),
     "dots1": Family(
         "dots1",
-        {**_DEEPSEEK_EXPERTS, "first_k_dense_replace": 1, "attention_bias": True, **SLIDING},
+        {**DEEPSEEK_EXPERTS, "first_k_dense_replace": 1, "attention_bias": True, **SLIDING},
     ),
     "ernie4_5_moe": Family(
         "ernie4_5_moe",
@@ -317,6 +202,17 @@ WITH_EXPERTS: Mapping[str, Family] = {
             "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
             **SLIDING,
         },
+    ),
+    "exaone_moe_first": Family(
+        "exaone_moe",
+        {
+            "moe_intermediate_size": 24,
+            "num_experts": 6,
+            "num_experts_per_tok": 3,
+            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+            **SLIDING,
+        },
+        elsewhere=EXAONE_MOE_FIRST,
     ),
     "flex_olmo": Family("flex_olmo", {"num_experts": 5, "num_experts_per_tok": 2}),
     "flint": Family(
@@ -347,7 +243,7 @@ WITH_EXPERTS: Mapping[str, Family] = {
     "glm4_moe": Family(
         "glm4_moe",
         {
-            **_DEEPSEEK_EXPERTS,
+            **DEEPSEEK_EXPERTS,
             **PARTIAL,
             "first_k_dense_replace": 1,
             "n_group": 3,
@@ -355,28 +251,6 @@ WITH_EXPERTS: Mapping[str, Family] = {
             "use_qk_norm": True,
             "attention_bias": True,
         },
-    ),
-    "glm4_moe_lite": Family(
-        "glm4_moe_lite",
-        {
-            **LATENT,
-            **_DEEPSEEK_EXPERTS,
-            "n_group": 3,
-            "topk_group": 2,
-            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
-            "attention_bias": True,
-        },
-        frozenset({"mlp_bias"}),
-    ),
-    "glm_moe_dsa": Family(
-        "glm_moe_dsa",
-        {
-            **_SPARSE,
-            **_DEEPSEEK_EXPERTS,
-            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
-            "indexer_types": ["full", "full", "shared", "full"],
-        },
-        frozenset({"head_dim", "mlp_bias", "first_k_dense_replace"}),
     ),
     "gpt_oss": Family(
         "gpt_oss",
@@ -471,24 +345,6 @@ WITH_EXPERTS: Mapping[str, Family] = {
     "laguna_by_element": Family("laguna", {**_LAGUNA, "gating": "per-element"}),
     "llama4": Family("llama4_text", _LLAMA4),
     "llama4_with_images": Family("llama4_text", _LLAMA4, elsewhere=LLAMA4),
-    "longcat_flash": Family(
-        "longcat_flash",
-        {
-            **LATENT,
-            "num_layers": 2,
-            "ffn_hidden_size": 136,
-            "expert_ffn_hidden_size": 24,
-            "n_routed_experts": 5,
-            "zero_expert_num": 3,
-            "moe_topk": 3,
-            "routed_scaling_factor": 2.5,
-            "attention_bias": True,
-        },
-        frozenset(
-            {f"experts.{i}.{name}_proj.weight" for i in (5, 6, 7) for name in ("gate", "up")}
-            | {"head_dim", "mlp_bias"}
-        ),
-    ),
     "mellum": Family(
         "mellum",
         {
@@ -514,29 +370,9 @@ WITH_EXPERTS: Mapping[str, Family] = {
         elsewhere=MIMO_V2,
     ),
     "minimax_m2": Family("minimax_m2", _EXPERTS),
-    "mistral4": Family(
-        "mistral4",
-        {
-            **LATENT,
-            "head_dim": 24,
-            **_DEEPSEEK_EXPERTS,
-            "n_group": 3,
-            "topk_group": 2,
-            "first_k_dense_replace": 1,
-            "attention_bias": True,
-            "rope_parameters": rope(
-                rope_type="yarn",
-                factor=8.0,
-                mscale=1.0,
-                mscale_all_dim=1.0,
-                original_max_position_embeddings=32,
-                llama_4_scaling_beta=0.4,
-            ),
-        },
-        frozenset({"head_dim", "mlp_bias"}),
-    ),
     "mixtral": Family("mixtral", {**_EXPERTS, "sliding_window": WINDOW}),
     "olmoe": Family("olmoe", {"num_experts": 5, "num_experts_per_tok": 2}),
+    "param2": Family("glm4_moe", _BAILING_MOE_V2, elsewhere=PARAM2),
     "phimoe": Family("phimoe", _PHIMOE),
     "phimoe_first": Family("phimoe", _PHIMOE, elsewhere=PHIMOE),
     "qwen2_moe": Family(
@@ -557,9 +393,10 @@ WITH_EXPERTS: Mapping[str, Family] = {
         },
         frozenset({"model_type"}),
     ),
+    "sarvam_moe": Family("glm4_moe", _BAILING_MOE_V2, elsewhere=SARVAM_MOE),
     "solar_open": Family(
         "solar_open",
-        {**_DEEPSEEK_EXPERTS, "attention_bias": True, "intermediate_size": 136},
+        {**DEEPSEEK_EXPERTS, "attention_bias": True, "intermediate_size": 136},
         frozenset({"intermediate_size", "mlp_bias"}),
     ),
     "step3": Family("step3_text", _STEP3, frozenset({"max_position_embedding"})),

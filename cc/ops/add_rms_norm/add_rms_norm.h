@@ -4,7 +4,8 @@
 //
 //   inputs   x, residual  act [N, ...]   rows of H elements, any trailing shape
 //            w            f32 [H]
-//   outputs  y, sum       act [N, ...]   rows of H elements
+//   outputs  y            act [N, ...]   rows of H elements
+//            sum          act [N, H]     of one dimension: rms_norm divides rows of several
 //   attributes  eps > 0; weight_offset = 0
 //   aliasing    y may be x; sum may be residual
 //

@@ -195,7 +195,8 @@ StatusOr<KvLayout> PlanKvLayout(const Program& program, const CacheGeometry& geo
   const int64_t largest = planner.LargestCacheBytes();
   if (geometry.page_bytes > 0 && largest > geometry.page_bytes) {
     return InvalidArgument("KV pages have " + std::to_string(geometry.page_bytes) +
-                           " bytes, but a block of one layer has " + std::to_string(largest));
+                           " bytes, but a block of one layer has " + std::to_string(largest) +
+                           "; use a draft model with smaller layers, or fewer ranks");
   }
   KvLayout layout = planner.Plan();
   for (const KvLayout::Table& table : layout.tables) {

@@ -28,18 +28,19 @@ op embedding token_ids,table -> x
 op embedding token_ids,table -> y
 )";
 
-// The head, plus a value of T rows of 8 for each of these names.
-std::string Head(const std::vector<std::string>& values) {
+// The head, plus a value of T rows of this shape for each of these names.
+std::string Head(const std::vector<std::string>& values, const std::string& shape = "8") {
   std::string head = kHead;
   for (const std::string& name : values) {
-    head.insert(head.find("value out"), "value " + name + " f32 tokens,8\n");
+    head.insert(head.find("value out"), "value " + name + " f32 tokens," + shape + "\n");
   }
   return head;
 }
 
 std::string Rewritten(const std::string& ops,
-                      const std::vector<std::string>& values = {"s", "n", "m"}) {
-  const std::string head = Head(values);
+                      const std::vector<std::string>& values = {"s", "n", "m"},
+                      const std::string& shape = "8") {
+  const std::string head = Head(values, shape);
   StatusOr<Program> program = Program::Parse(head + ops + "output logits out\n");
   EXPECT_TRUE(program.ok()) << program.status().ToString();
   program = RewriteProgram(*std::move(program), ops::CpuOps());
@@ -118,6 +119,13 @@ TEST(FuseOpsTest, FusesTheSumOfRanksWithTheNormBehindIt) {
                       "op both n,s -> out\n"),
             "op all_reduce_add_rms_norm y,x,w -> n,s,m axis=0 ranks=2 eps=1e-05\n"
             "op both n,s -> out\n");
+}
+
+TEST(FuseOpsTest, LeavesNormsOfGroupsAlone) {
+  const std::string ops =
+      "op add x,y -> s\nop rms_norm s,w -> n eps=1e-05\nop both n,m -> out\n";
+  EXPECT_EQ(Rewritten("op activation x -> m kind=1\n" + ops, {"s", "n", "m"}, "2,4"),
+            "op activation x -> m kind=1\n" + ops);
 }
 
 TEST(FuseOpsTest, LeavesBroadcastsAndOtherNormsAlone) {

@@ -134,6 +134,21 @@ def project_by_head(
     return q, k, v
 
 
+def project_q_and_kv(
+    weights: Weights, names: Sequence[str], x: Tensor, shape: AttentionShape, *, bias: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    """As `project_qkv`, by two linear layers: one of queries, and one that has, for each KV head,
+    the rows of its key and of its value."""
+    dim = shape.head_dim
+    of_queries, of_keys = shape.features(shape.heads), shape.features(shape.kv_heads, 2 * dim)
+    row_shape = (of_queries.size // dim, dim)
+    q = linear(weights, names[0], x, row_shape, bias=bias, rows=of_queries)
+    heads = of_keys.size // (2 * dim)
+    kv = linear(weights, names[1], x, (heads, 2 * dim), bias=bias, rows=of_keys)
+    k, v = ops.split(kv, dim)
+    return q, k, v
+
+
 def attend(
     q: Tensor,
     k: Tensor,

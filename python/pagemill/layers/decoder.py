@@ -41,13 +41,13 @@ class QkNorm:
 class AttentionParts:
     """What an attention has besides its shape. `qkv` names three linear layers, or one with the
     rows of q, k and v one after the other, or `by_head`: for each KV head the rows of its queries,
-    its key and its value. They have biases if `bias`, the `output` layer has one if `output_bias`;
-    the weights of all are stored `transposed` if that is set. `sinks` names the vector of logits
-    that join the softmax of each head, if there is one; `gate` the linear layer whose sigmoid, or
-    other `gate_kind`, multiplies the result, with a row for each element or, if `gate_by_head`, for
-    each head; `value_scale` multiplies values; `growth` scales rotated queries by their position;
-    `slopes` are those of ALiBi, one for each head; q, k and v are clipped to [-limit, limit] if
-    there is a `limit`."""
+    its key and its value; or two, of q, and of each KV head's key and value. They have biases if
+    `bias`, the `output` layer has one if `output_bias`; the weights of all are stored `transposed`
+    if that is set. `sinks` names the vector of logits that join the softmax of each head, if there
+    is one; `gate` the linear layer whose sigmoid, or other `gate_kind`, multiplies the result, with
+    a row for each element or, if `gate_by_head`, for each head; `value_scale` multiplies values;
+    `growth` scales rotated queries by their position; `slopes` are those of ALiBi, one for each
+    head; q, k and v are clipped to [-limit, limit] if there is a `limit`."""
 
     qkv: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
     by_head: bool = False
@@ -87,6 +87,8 @@ def rotary_attention(
     qkv = [f"{prefix}.{name}" for name in parts.qkv]
     if parts.by_head:
         q, k, v = attention.project_by_head(weights, qkv[0], x, shape, bias=parts.bias)
+    elif len(qkv) == 2:
+        q, k, v = attention.project_q_and_kv(weights, qkv, x, shape, bias=parts.bias)
     else:
         whole = by is not None and by.whole
         q, k, v = attention.project_qkv(

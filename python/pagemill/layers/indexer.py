@@ -15,19 +15,21 @@ from pagemill.ops.program import GroupEntry
 from pagemill.ops.trace import Tensor
 
 _GROUP = GroupEntry("index", "mla")
-_KEY_NORM_EPS = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Indexer:
-    """`heads` of `size` elements, of which the first `rope` rotate; `choices` tokens are chosen for
-    each query; `interleaved`: how rotary pairs lie."""
+    """`heads` of `size` elements, of which the first `rope` rotate, or with `rope_last` the last;
+    `choices` tokens are chosen for each query; `interleaved`: how rotary pairs lie; `norm_eps` is
+    added to the variance of keys."""
 
     heads: int
     size: int
     rope: int
     choices: int
     interleaved: bool
+    rope_last: bool = False
+    norm_eps: float = 1e-6
 
 
 def chosen_tokens(
@@ -47,8 +49,12 @@ def chosen_tokens(
     rotary = replace(rotary, interleaved=indexer.interleaved)
     q = linear(weights, f"{prefix}.wq_b", queries, (indexer.heads, indexer.size))
     k = linear(weights, f"{prefix}.wk", x, (1, indexer.size))
-    k = norm.layer_norm(weights, f"{prefix}.k_norm", k, _KEY_NORM_EPS)
-    (q_rope, q_rest), (k_rope, k_rest) = (ops.split(part, indexer.rope) for part in (q, k))
+    k = norm.layer_norm(weights, f"{prefix}.k_norm", k, indexer.norm_eps)
+    if indexer.rope_last:
+        at = indexer.size - indexer.rope
+        (q_rest, q_rope), (k_rest, k_rope) = (ops.split(part, at) for part in (q, k))
+    else:
+        (q_rope, q_rest), (k_rope, k_rest) = (ops.split(part, indexer.rope) for part in (q, k))
     q_rope, k_rope = rotary(q_rope, k_rope)
     cache = x.trace.cache(cache_name, x.trace.group(_GROUP), (indexer.size,), layout="latent")
     ops.latent_write(k_rest, k_rope, cache)

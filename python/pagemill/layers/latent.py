@@ -30,7 +30,8 @@ class LatentShape:
     elements of a value; `latent` elements of the vector from which keys and values are projected,
     `query` of the one for queries (None: the hidden state); `scale` multiplies scores,
     `query_scale` and `latent_scale` the normalized vectors; `growth` scales queries by their
-    position."""
+    position; `sinks` names the vector of logits that join the softmax of each head, `gate` the
+    linear layer whose sigmoid multiplies the result, if there are such."""
 
     heads: int
     nope: int
@@ -43,6 +44,8 @@ class LatentShape:
     query_scale: float = 1.0
     latent_scale: float = 1.0
     growth: QueryGrowth | None = None
+    sinks: str | None = None
+    gate: str | None = None
 
 
 def latent_attention(
@@ -63,7 +66,8 @@ def latent_attention(
 
     Weights: `<prefix>.q_proj`, or `.{q_a_proj,q_a_layernorm,q_b_proj}`; `.kv_a_proj_with_mqa`,
     `.kv_a_layernorm`, `.kv_b_proj`, or `.k_b_proj` and `.v_b_proj`, and `.o_proj`; with biases of
-    what reads or writes the hidden state if `bias` (of `q_proj` never); `.indexer`.
+    what reads or writes the hidden state if `bias` (of `q_proj` never); `.indexer`; those that the
+    shape names.
     """
     out = f"{prefix}.o_proj"
     results = AttentionShape(shape.heads, shape.heads, shape.value, shape.scale)
@@ -93,8 +97,19 @@ def latent_attention(
     else:
         keys, values = _together(weights, prefix, shape, heads)
         absorbed = ops.head_linear(q_nope, keys, transposed=True)
-    attended = ops.latent_attention(absorbed, q_rope, cache, scale=shape.scale, chosen=chosen)
+    if shape.sinks is None:
+        attended = ops.latent_attention(absorbed, q_rope, cache, scale=shape.scale, chosen=chosen)
+    else:
+        attended, sums = ops.latent_attention_with_sums(
+            absorbed, q_rope, cache, scale=shape.scale, chosen=chosen
+        )
+        sinks = weights.vector(f"{prefix}.{shape.sinks}", shape.heads, part=heads)
+        attended = ops.merge_attention(sinks, (attended, sums))
     values = ops.head_linear(attended, values)
+    if shape.gate is not None:
+        rows, row_shape = heads.times(shape.value), (heads.size, shape.value)
+        gate = linear(weights, f"{prefix}.{shape.gate}", x, row_shape, rows=rows)
+        values = ops.gated_activation(gate, values, ops.ActivationKind.SIGMOID)
     width = x.width if width is None else width
     return attention.output(weights, out, values, results, width, bias=bias)
 

@@ -41,17 +41,18 @@ def activation_kind(name: str) -> ops.ActivationKind:
 class MlpParts:
     """The linear layers of a feed-forward layer. `up` names two, gate and up; or one with the rows
     of gate and then of up; or, if it is not `gated`, the one there is. All have biases if `bias`,
-    and are stored `transposed` if that is set. `gate_scale` multiplies what the activation reads;
-    `limit` bounds gates from above, and what they multiply on both sides, if it is not 0; with
-    `limit_activated`, it bounds what the activation makes of gates instead. With `deviations`,
-    gates are first cut by `ops.sparse_relu`; every rank then computes the whole layer, since the
-    cutoff is that of all gates.
+    `down` alone if `down_bias`, and are stored `transposed` if that is set. `gate_scale` multiplies
+    what the activation reads; `limit` bounds gates from above, and what they multiply on both
+    sides, if it is not 0; with `limit_activated`, it bounds what the activation makes of gates
+    instead. With `deviations`, gates are first cut by `ops.sparse_relu`; every rank then computes
+    the whole layer, since the cutoff is that of all gates.
     """
 
     up: tuple[str, ...] = ("gate_proj", "up_proj")
     down: str = "down_proj"
     gated: bool = True
     bias: bool = False
+    down_bias: bool = False
     transposed: bool = False
     gate_scale: float = 1.0
     limit: float = 0.0
@@ -104,7 +105,7 @@ def mlp(
         inner,
         x.width,
         columns=part,
-        bias=parts.bias,
+        bias=parts.bias or parts.down_bias,
         row_shape=row_shape,
         transposed=parts.transposed,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, cast
 
@@ -202,6 +202,18 @@ def windows_by_type(config: Config, layers: int, *, pattern: int = 0) -> tuple[i
     return tuple(window if kind == SLIDING else 0 for kind in types)
 
 
+def attends_both_ways(config: Config, windows: Collection[int] = ()) -> bool:
+    """Whether tokens attend to those behind them, too: if `is_causal` is false.
+
+    Raises:
+        ModelConfigError: some layers have `windows`, too, or it is neither true nor false.
+    """
+    both_ways = not flag(config, "is_causal", True)
+    if both_ways and any(windows):
+        raise ModelConfigError("is_causal=false is not supported with sliding windows")
+    return both_ways
+
+
 def window_or_full(config: Config) -> int:
     """The window of all layers; 0, full attention, if `sliding_window` is absent or null.
 
@@ -256,7 +268,7 @@ def rope_parameters(config: Config, layer_type: str | None = None) -> Mapping[st
     """
     rope = _object(config, "rope_parameters")
     if rope is not None:
-        if layer_type is None or "rope_theta" in rope:
+        if layer_type is None or layer_type not in rope and "rope_theta" in rope:
             return rope
         entry = _object(rope, layer_type)
         if entry is None:
@@ -307,6 +319,38 @@ def make_rotary_table(
         return rotary_table(rope, head_dim, positions)
     except ValueError as error:
         raise ModelConfigError(f"rotary embedding: {error}") from error
+
+
+def has_positions(config: Config, layer_type: str | None) -> bool:
+    """Whether keys of layers of this type have positions: not if its rotary parameters are null."""
+    rope = _object(config, "rope_parameters")
+    if rope is None or layer_type is None or layer_type not in rope:
+        return True
+    return rope[layer_type] is not None
+
+
+def rotary_by_base(
+    config: Config, tables: Sequence[RotaryTable | None], head_dim: int
+) -> Sequence[RotaryTable | None]:
+    """A table for each layer with the base that `layer_rope_theta` lists, None for 0; `tables` if
+    it lists none.
+
+    Raises:
+        ModelConfigError: it does not list so many layers, or one is no base.
+    """
+    key = "layer_rope_theta"
+    if config.get(key) is None:
+        return tables
+    listed = as_list(config[key])
+    if listed is None or len(listed) != len(tables):
+        raise ModelConfigError(f"{key} must list {len(tables)} layers, a base for each")
+    bases = [number({key: base}, key, 0.0, least=0.0, most=1e12) for base in listed]
+    known = {
+        base: make_rotary_table(config, head_dim, base=base)
+        for base in dict.fromkeys(bases)
+        if base
+    }
+    return [known.get(base) for base in bases]
 
 
 def as_list(value: object) -> list[Any] | None:

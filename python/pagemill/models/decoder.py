@@ -35,7 +35,13 @@ from pagemill.models.base import (
     ModelTraits,
     StepInputs,
 )
-from pagemill.models.config_keys import DecoderSizes, activation, flag, make_rotary_table
+from pagemill.models.config_keys import (
+    DecoderSizes,
+    activation,
+    flag,
+    has_positions,
+    make_rotary_table,
+)
 from pagemill.models.mtp_layer import MtpLayer
 from pagemill.ops.trace import Tensor
 
@@ -64,6 +70,7 @@ class Decoder:
     - `config`: the configuration that it was made of.
     - `rotary`: the table of each layer, None if its keys have no positions; `interleaved`: how its
       pairs lie; `windows`: the window of each layer, 0 = full.
+    - `both_ways`: tokens attend to those behind them, too, and the model makes vectors, no text.
     - `attention_scale` of scores, None for 1 / sqrt(head_dim); `soft_cap` of scores, 0 for none;
       `attention_parts`: biases, norms and names of the attention.
     - `activation` and `mlp_parts`: names and biases of the feed-forward layers; `parallel`: they
@@ -110,10 +117,14 @@ class Decoder:
         )
         dim = rotary_dim or self.sizes.head_dim
         types = layer_types or (None,) * self.sizes.layers
-        tables = {kind: make_rotary_table(config, dim, kind) for kind in dict.fromkeys(types)}
+        tables = {
+            kind: make_rotary_table(config, dim, kind) if has_positions(config, kind) else None
+            for kind in dict.fromkeys(types)
+        }
         self.rotary: Sequence[RotaryTable | None] = [tables[kind] for kind in types]
         self.interleaved = flag(config, "rope_interleaved", False)
         self.windows: Sequence[int] = (0,) * self.sizes.layers
+        self.both_ways = False
         self.attention_scale: float | None = None
         self.soft_cap = 0.0
         bias = flag(config, "attention_bias", False)
@@ -141,7 +152,8 @@ class Decoder:
 
     @property
     def traits(self) -> ModelTraits:
-        return self.sizes.traits
+        traits = self.sizes.traits
+        return replace(traits, causal=False, generates=False) if self.both_ways else traits
 
     def prefix(self, layer: int) -> str:
         """The name in front of the weights of layer number `layer`."""
@@ -169,6 +181,7 @@ class Decoder:
         shape = self.sizes.attention(
             scale=self.attention_scale, window=self.windows[layer], soft_cap=self.soft_cap
         )
+        shape = replace(shape, both_ways=self.both_ways)
         name = f"{self.prefix(layer)}.{self.names.attention}"
         return rotary_attention(weights, name, x, shape, rotary, f"kv{layer}", self.attention_parts)
 

@@ -98,3 +98,33 @@ def read_grouped_experts(
         bias=bias,
         shared=size * positive_int(config, shared_key, shared),
     )
+
+
+def read_softmax_experts(
+    config: Config,
+    activation: ActivationKind,
+    *,
+    count: int,
+    size: int,
+    choices: int,
+    renormalize: bool,
+    count_key: str,
+    shared_key: str,
+) -> Experts:
+    """DeepSeekMoE's experts, chosen by softmax, and those that every token has. `count`, `size`,
+    `choices` and `renormalize` are the family's defaults: of experts, of the width of one, of the
+    experts of a token, and whether their shares are made to sum to 1.
+
+    Raises:
+        ModelConfigError: the numbers do not fit each other.
+    """
+    count = positive_int(config, count_key, count)
+    size = positive_int(config, "moe_intermediate_size", size)
+    renormalize = flag(config, "norm_topk_prob", renormalize)
+    return Experts(
+        count,
+        size,
+        activation,
+        read_routing(config, count, choices, renormalize=renormalize),
+        shared=size * positive_int(config, shared_key, 1),
+    )

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from pagemill import ops
 from pagemill.layers.base import Weights
-from pagemill.layers.decoder import QkNorm, rotary_attention
+from pagemill.layers.decoder import QkNorm
 from pagemill.layers.rotary import Rotary
-from pagemill.models.base import Config, ModelTraits
+from pagemill.models.base import Config
 from pagemill.models.config_keys import (
     FULL,
     SLIDING,
@@ -34,13 +34,14 @@ class Gemma3Model(Decoder):
     """One Gemma 3 text model."""
 
     def __init__(self, config: Config) -> None:
-        self._both_ways = flag(config, "use_bidirectional_attention", False)
-        if self._both_ways:
+        both_ways = flag(config, "use_bidirectional_attention", False)
+        if both_ways:
             refuse(config, "attn_logit_softcapping")
         types = _layer_types(config)
         super().__init__(config, tied_by_default=True, layer_types=types)
         window = positive_int(config, "sliding_window")
-        window = window // 2 + 1 if self._both_ways else window
+        self.both_ways = both_ways
+        window = window // 2 + 1 if both_ways else window
         self.windows = [window if kind == SLIDING else 0 for kind in types]
         head_dim = self.sizes.head_dim
         self.attention_scale = number(config, "query_pre_attn_scalar", head_dim, least=1e-6) ** -0.5
@@ -52,19 +53,6 @@ class Gemma3Model(Decoder):
         )
         self.activation = activation(config, "hidden_activation", "gelu_pytorch_tanh")
         self.embedding_scale = self.sizes.hidden_size**0.5  # as in Gemma
-
-    @property
-    def traits(self) -> ModelTraits:
-        traits = super().traits
-        return replace(traits, causal=False, generates=False) if self._both_ways else traits
-
-    def attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
-        shape = self.sizes.attention(
-            scale=self.attention_scale, window=self.windows[layer], soft_cap=self.soft_cap
-        )
-        shape = replace(shape, both_ways=self._both_ways)
-        name = f"{self.prefix(layer)}.{self.names.attention}"
-        return rotary_attention(weights, name, x, shape, rotary, f"kv{layer}", self.attention_parts)
 
     def layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
         prefix = self.prefix(layer)

@@ -7,22 +7,14 @@ experts.gate_up_proj, experts.down_proj}`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.layers.mlp import MlpParts, mlp
 from pagemill.layers.moe import Experts, PackedNames, packed_moe
-from pagemill.layers.rotary import RotaryTable
-from pagemill.models.base import Config, ModelConfigError
-from pagemill.models.config_keys import (
-    as_list,
-    make_rotary_table,
-    number,
-    positive_int,
-    windows_by_type,
-)
+from pagemill.models.base import Config
+from pagemill.models.config_keys import number, positive_int, rotary_by_base, windows_by_type
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_routing
 from pagemill.ops.trace import Tensor
@@ -43,7 +35,7 @@ class GraniteSwaModel(Decoder):
         self.residual_scale = number(config, "residual_multiplier", 1.0)
         self.logits_scale = 1 / number(config, "logits_scaling", 1.0, least=1e-6)
         self.windows = _windows(config, self.sizes.layers)
-        self.rotary = _tables(config, self.rotary, self.sizes.head_dim)
+        self.rotary = rotary_by_base(config, self.rotary, self.sizes.head_dim)
         self._experts: Experts | None = None
         self._shared = 0
         if config.get("num_local_experts") is not None:
@@ -70,21 +62,3 @@ def _windows(config: Config, layers: int) -> list[int]:
         return list(windows_by_type(config, layers))
     window = positive_int(config, "sliding_window", 128)
     return [window if layer % 4 else 0 for layer in range(layers)]
-
-
-def _tables(
-    config: Config, tables: Sequence[RotaryTable | None], head_dim: int
-) -> Sequence[RotaryTable | None]:
-    """`tables` with the bases that `layer_rope_theta` lists, None for 0."""
-    bases = config.get("layer_rope_theta")
-    if bases is None:
-        return tables
-    bases = as_list(bases)
-    if bases is None or len(bases) != len(tables):
-        raise ModelConfigError(f"layer_rope_theta must list {len(tables)} layers, a base for each")
-    known = {
-        base: make_rotary_table(config, head_dim, base=base)
-        for base in dict.fromkeys(bases)
-        if base
-    }
-    return [known.get(base) for base in bases]

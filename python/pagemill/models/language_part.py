@@ -12,8 +12,10 @@ from typing import Any, ClassVar, Self, cast
 
 from pagemill.layers.base import Weights
 from pagemill.models.base import Config, ModelConfigError, ModelTraits, StepInputs
+from pagemill.models.cohere_compass import CohereCompassModel
 from pagemill.models.decoder import Decoder
 from pagemill.models.decoder_part import ignored_in_part, text_weights
+from pagemill.models.exaone4 import Exaone4Model
 from pagemill.models.gemma3 import Gemma3Model
 from pagemill.models.gemma3n import Gemma3nModel
 from pagemill.models.gemma4 import Gemma4Model
@@ -23,6 +25,7 @@ from pagemill.models.llama4 import Llama4Model
 from pagemill.models.ministral3 import Ministral3Model
 from pagemill.models.mistral import MistralModel
 from pagemill.models.mistral4 import Mistral4Model
+from pagemill.models.muse_glimmer import MuseGlimmerModel
 from pagemill.models.qwen3 import Qwen3Model
 from pagemill.models.qwen3_moe import Qwen3MoeModel
 from pagemill.models.qwen3_next import Qwen3NextModel
@@ -32,8 +35,9 @@ from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
 _ENCODERS = (
-    r"(model\.)?(vision_tower|vision_model|audio_tower|multi_modal_projector|embed_vision"
-    r"|embed_audio|visual|vit_downsampler2?|vit_large_projector)\..*"
+    r"(model\.)?(vision_tower|vision_model|vision_embedder|audio_tower|multi_modal_projector"
+    r"|embed_vision|embed_audio|visual|vit_downsampler2?|vit_large_projector|vision_adapter"
+    r"|vision_projection)\..*"
 )
 
 
@@ -79,6 +83,19 @@ class LanguagePart:
         return text_weights(weights, self.text)
 
 
+class CohereCompassLanguagePart(LanguagePart):
+    """North."""
+
+    families = {"cohere_compass_text": CohereCompassModel}
+
+
+class Exaone45LanguagePart(LanguagePart):
+    """EXAONE 4.5."""
+
+    families = {"exaone4": Exaone4Model, "exaone4_5_text": Exaone4Model}
+    ignored = {**LanguagePart.ignored, r"mtp\..*": "further tokens are not predicted"}
+
+
 class Gemma3LanguagePart(LanguagePart):
     """Gemma 3 of 4B parameters and more; the defaults are those of its configuration's class."""
 
@@ -108,6 +125,13 @@ class Gemma4LanguagePart(LanguagePart):
     families = {"gemma4_text": Gemma4Model}
 
 
+class Gemma4UnifiedLanguagePart(LanguagePart):
+    """Gemma 4 without towers; the defaults are those of its configuration's class."""
+
+    families = {"gemma4_unified_text": Gemma4Model}
+    defaults = {"hidden_size_per_layer_input": 0, "sliding_window": 1024}
+
+
 class Llama4LanguagePart(LanguagePart):
     """Llama 4."""
 
@@ -122,6 +146,12 @@ class Mistral3LanguagePart(LanguagePart):
         "mistral": MistralModel,
         "mistral4": Mistral4Model,
     }
+
+
+class MuseGlimmerLanguagePart(LanguagePart):
+    """Muse Glimmer."""
+
+    families = {"muse_glimmer_text": MuseGlimmerModel}
 
 
 class Glm4vLanguagePart(LanguagePart):

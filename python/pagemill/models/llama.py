@@ -7,8 +7,14 @@ the rows of q_proj and k_proj in the order of interleaved rotary pairs (`rope_in
 
 from __future__ import annotations
 
+from pagemill.models.base import Config
+from pagemill.models.config_keys import attends_both_ways
 from pagemill.models.decoder import Decoder
 
 
 class LlamaModel(Decoder):
     """One Llama model."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.both_ways = attends_both_ways(config)

@@ -2,8 +2,8 @@
 in each softmax; and experts in all but the first layer.
 
 Weights as Llama's; in sliding layers `self_attn.attention_sink_bias`; in layers with experts
-`mlp.gate`, its `e_score_correction_bias`, and `mlp.experts.<i>`; `model.mtp` has
-the layers of a draft head.
+`mlp.gate`, its `e_score_correction_bias`, and `mlp.experts.<i>`; `model.mtp` has the layers of a
+draft head.
 """
 
 from __future__ import annotations

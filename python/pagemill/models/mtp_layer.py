@@ -1,5 +1,5 @@
 """Where a checkpoint has its MTP (multi-token prediction) layer, and what its parts are called: a
-row for each layout. The layer itself is one of the family's.
+row for each layout. The layer itself is the family's (`mtp_layer` of a `Decoder`).
 
     class MyModel(Decoder):
         mtp = DEEPSEEK_MTP

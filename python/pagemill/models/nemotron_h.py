@@ -68,6 +68,7 @@ class NemotronHModel(Decoder):
             )
         self.ignored = {**self.ignored, r"mtp\..*": "drafts alone use it (mtp)"}
         self.rotary = (None,) * self.sizes.layers
+        self.windows = (0,) * (self.sizes.layers + len(self._mtp_kinds))
         self.activation = activation(config, "mlp_hidden_act", "relu2")
         bias = flag(config, "mlp_bias", False)
         self.mlp_parts = MlpParts(up=("up_proj",), gated=False, bias=bias)

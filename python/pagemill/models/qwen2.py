@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pagemill.layers.decoder import AttentionParts
 from pagemill.models.base import Config
-from pagemill.models.config_keys import sliding_windows
+from pagemill.models.config_keys import attends_both_ways, sliding_windows
 from pagemill.models.decoder import Decoder
 
 
@@ -18,3 +18,4 @@ class Qwen2Model(Decoder):
         super().__init__(config)
         self.attention_parts = AttentionParts(bias=True)
         self.windows = sliding_windows(config, self.sizes.layers)
+        self.both_ways = attends_both_ways(config, self.windows)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from pagemill.layers.decoder import QkNorm
 from pagemill.models.base import Config
-from pagemill.models.config_keys import sliding_windows
+from pagemill.models.config_keys import attends_both_ways, sliding_windows
 from pagemill.models.decoder import Decoder
 
 
@@ -20,3 +20,4 @@ class Qwen3Model(Decoder):
         super().__init__(config)
         self.attention_parts = replace(self.attention_parts, qk_norm=QkNorm(self.sizes.norm_eps))
         self.windows = sliding_windows(config, self.sizes.layers)
+        self.both_ways = attends_both_ways(config, self.windows)

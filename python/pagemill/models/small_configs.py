@@ -146,6 +146,7 @@ NAS_BLOCK: dict[str, Any] = {"attention": {"n_heads_in_group": 2}, "ffn": {"ffn_
 STEP3_TEXT = DECODER | {"sliding_window": None, "moe_layers_enum": "2,3", "head_dim": 16}
 STEP3P5 = DECODER | {"mlp_layer_types": ["dense"] * 2 + ["sparse"] * 2, "num_attention_groups": 2}
 T5 = DECODER | {"d_model": 64, "d_ff": 96, "num_layers": 4, "num_heads": 4, "n_positions": 128}
+TELECHAT = {"n_layer": 4, "n_head": 4, "ffn_hidden_size": 96, "training_seqlen": 128}
 AUDIO = {
     "d_model": 32,
     "encoder_layers": 2,
@@ -207,11 +208,16 @@ WHISPER = {
 CONFIGS = {
     "AyaVisionForConditionalGeneration": AYA,
     "Cohere2VisionForConditionalGeneration": AYA,
+    "ChatGLMForConditionalGeneration": DECODER | CHATGLM,
     "ChatGLMModel": DECODER | CHATGLM,
     "CamembertModel": PADDED,
     "Data2VecTextModel": PADDED,
+    "CohereCompassForConditionalGeneration": {
+        "text_config": DECODER | {"model_type": "cohere_compass_text"}
+    },
     "DistilBertModel": DECODER | DISTILBERT,
     "Ernie4_5_VLMoeForConditionalGeneration": ERNIE_VL,
+    "Exaone4_5_ForConditionalGeneration": {"text_config": DECODER | {"model_type": "exaone4"}},
     "Glm4vForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm4v_text"}},
     "Glm4vMoeForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm4v_moe_text"}},
     "GlmAsrForConditionalGeneration": GLM_ASR,
@@ -231,6 +237,9 @@ CONFIGS = {
     "LongcatFlashForCausalLM": DECODER | {"num_layers": 4, "ffn_hidden_size": 96},
     "MPNetModel": PADDED,
     "MT5EncoderModel": T5,
+    "MuseGlimmerForConditionalGeneration": {
+        "text_config": DECODER | {"model_type": "muse_glimmer_text"}
+    },
     "NemotronHForCausalLM": DECODER | {"hybrid_override_pattern": "M*-M"},
     "QWenLMHeadModel": DECODER | {"kv_channels": 16, "seq_length": 128},
     "Qwen2AudioForConditionalGeneration": QWEN2_AUDIO,
@@ -246,6 +255,9 @@ CONFIGS = {
         "text_config": DECODER | {"model_type": "gemma4_text"},
         "vision_config": VISION | {"head_dim": 16, "num_key_value_heads": 2},
         "image_token_id": 99,
+    },
+    "Gemma4UnifiedForConditionalGeneration": {
+        "text_config": DECODER | {"model_type": "gemma4_unified_text"}
     },
     "MiMoV2FlashForCausalLM": DECODER | {"num_key_value_heads": 2},
     "Mistral3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "mistral"}},
@@ -267,6 +279,8 @@ CONFIGS = {
     "Step3p5ForCausalLM": STEP3P5,
     "Step3p7ForConditionalGeneration": {"text_config": STEP3P5 | {"model_type": "step3p5"}},
     "T5EncoderModel": T5,
+    "TeleChat2ForCausalLM": DECODER | TELECHAT,
+    "TeleChatForCausalLM": DECODER | TELECHAT,
     "UMT5EncoderModel": T5,
     "VipLlavaForConditionalGeneration": LLAVA | {"vision_feature_layers": [-2, 1]},
     "VoxtralForConditionalGeneration": VOXTRAL,

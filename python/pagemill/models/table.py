@@ -4,42 +4,18 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from pagemill.inputs.task import Task
+from pagemill.models.architecture import Architecture
 from pagemill.models.base import Model, ModelConfigError
-
-
-@dataclass(frozen=True, slots=True)
-class Architecture:
-    """A row: the class, as `module:Class` of this package, what people call such models, their
-    `model_type` in a config.json, and what they are for. Those that generate may embed, too.
-
-    `tensor_parallel`: whether ranks divide all large matrices of the model, "partly" if every rank
-    computes some layers or projections whole. `cuts`: behind which layers the program can be cut
-    into stages of a pipeline; "some layers" if others read what is in front of them."""
-
-    location: str
-    title: str
-    model_types: tuple[str, ...]
-    task: Literal[
-        "text",
-        "text and images",
-        "text, images and videos",
-        "text and audio",
-        "text of audio",
-        "embeddings",
-    ] = "text"
-    tensor_parallel: Literal["yes", "partly"] = "yes"
-    cuts: Literal["any layer", "some layers"] = "any layer"
-
 
 ARCHITECTURES: dict[str, Architecture] = {
     "AXK1ForCausalLM": Architecture("axk1:AxK1Model", "A.X-K1", ("axk1",)),
     "AfmoeForCausalLM": Architecture("afmoe:AfmoeModel", "AFMoE, Trinity", ("afmoe",)),
     "ApertusForCausalLM": Architecture("apertus:ApertusModel", "Apertus", ("apertus",)),
     "AquilaForCausalLM": Architecture("llama:LlamaModel", "Aquila", ("aquila",)),
+    "AquilaModel": Architecture("llama:LlamaModel", "Aquila, as first saved", ()),
     "ArceeForCausalLM": Architecture("arcee:ArceeModel", "Arcee", ("arcee",)),
     "AyaVisionForConditionalGeneration": Architecture(
         "cohere_vision:AyaVisionModel", "Aya Vision", ("aya_vision",), "text and images"
@@ -48,12 +24,19 @@ ARCHITECTURES: dict[str, Architecture] = {
         "baichuan:BaichuanModel", "Baichuan, as 7B was first saved", ()
     ),
     "BaichuanForCausalLM": Architecture("baichuan:BaichuanModel", "Baichuan", ("baichuan",)),
+    "BailingMoeForCausalLM": Architecture("bailing_moe:BailingMoeModel", "Ling", ("bailing_moe",)),
+    "BailingMoeV2ForCausalLM": Architecture(
+        "bailing_moe_v2:BailingMoeV2Model", "Ling 2.0, Ring 2.0", ("bailing_moe_v2",)
+    ),
     "BambaForCausalLM": Architecture("bamba:BambaModel", "Bamba", ("bamba",)),
     "BertModel": Architecture("bert:BertModel", "BERT", ("bert",), "embeddings"),
     "BioGptForCausalLM": Architecture("biogpt:BioGptModel", "BioGPT", ("biogpt",)),
     "BloomForCausalLM": Architecture("bloom:BloomModel", "BLOOM", ("bloom",)),
     "CamembertModel": Architecture(
         "roberta:RobertaModel", "CamemBERT", ("camembert",), "embeddings"
+    ),
+    "ChatGLMForConditionalGeneration": Architecture(
+        "chatglm:ChatGlmModel", "ChatGLM and GLM-4, as saved later", ()
     ),
     "ChatGLMModel": Architecture(
         "chatglm:ChatGlmModel", "ChatGLM 2 and 3, GLM-4 as first saved", ("chatglm",)
@@ -69,6 +52,12 @@ ARCHITECTURES: dict[str, Architecture] = {
         ("cohere2_vision",),
         "text and images",
     ),
+    "CohereCompassForCausalLM": Architecture(
+        "cohere_compass:CohereCompassModel", "North (text)", ("cohere_compass_text",)
+    ),
+    "CohereCompassForConditionalGeneration": Architecture(
+        "language_part:CohereCompassLanguagePart", "North; its text", ("cohere_compass",)
+    ),
     "CohereForCausalLM": Architecture("cohere:CohereModel", "Command R", ("cohere",)),
     "CwmForCausalLM": Architecture("cwm:CwmModel", "CWM", ("cwm",)),
     "Data2VecTextModel": Architecture(
@@ -78,6 +67,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "DeciLMForCausalLM": Architecture(
         "nemotron_nas:NemotronNasModel", "Nemotron-NAS, DeciLM 7B", ("nemotron-nas", "deci")
     ),
+    "DeepseekForCausalLM": Architecture("deepseek:DeepseekModel", "DeepSeekMoE", ("deepseek",)),
     "DeepseekV2ForCausalLM": Architecture(
         "deepseek_v2:DeepseekV2Model", "DeepSeek V2", ("deepseek_v2",)
     ),
@@ -109,7 +99,13 @@ ARCHITECTURES: dict[str, Architecture] = {
         "eurobert:EuroBertModel", "EuroBERT", ("eurobert",), "embeddings"
     ),
     "Exaone4ForCausalLM": Architecture("exaone4:Exaone4Model", "EXAONE 4", ("exaone4",)),
+    "Exaone4_5_ForConditionalGeneration": Architecture(
+        "language_part:Exaone45LanguagePart", "EXAONE 4.5; its text", ("exaone4_5",)
+    ),
     "ExaoneForCausalLM": Architecture("exaone:ExaoneModel", "EXAONE 3", ("exaone",)),
+    "ExaoneMoEForCausalLM": Architecture(
+        "exaone_moe:ExaoneMoeModel", "K-EXAONE, as first saved", ()
+    ),
     "ExaoneMoeForCausalLM": Architecture("exaone_moe:ExaoneMoeModel", "K-EXAONE", ("exaone_moe",)),
     "FalconForCausalLM": Architecture("falcon:FalconModel", "Falcon", ("falcon",)),
     "FalconH1ForCausalLM": Architecture("falcon_h1:FalconH1Model", "Falcon-H1", ("falcon_h1",)),
@@ -154,6 +150,12 @@ ARCHITECTURES: dict[str, Architecture] = {
         "text and images",
         cuts="some layers",
     ),
+    "Gemma4UnifiedForConditionalGeneration": Architecture(
+        "language_part:Gemma4UnifiedLanguagePart",
+        "Gemma 4 12B; its text",
+        ("gemma4_unified",),
+        cuts="some layers",
+    ),
     "GemmaForCausalLM": Architecture("gemma:GemmaModel", "Gemma", ("gemma",)),
     "Glm4ForCausalLM": Architecture("glm4:Glm4Model", "GLM-4-0414", ("glm4",)),
     "Glm4MoeForCausalLM": Architecture("glm4_moe:Glm4MoeModel", "GLM-4.5 and 4.6", ("glm4_moe",)),
@@ -195,6 +197,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "GteModel": Architecture("gte:GteModel", "GTE", ("gte",), "embeddings"),
     "HF_ColBERT": Architecture("bert:BertModel", "ColBERT", (), "embeddings"),
     "HYV3ForCausalLM": Architecture("hy_v3:HyV3Model", "Hy3", ("hy_v3",)),
+    "HYV4ForCausalLM": Architecture("hy_v4:HyV4Model", "Hy4", ("hy_v4",), cuts="some layers"),
     "HeliumForCausalLM": Architecture("helium:HeliumModel", "Helium", ("helium",)),
     "HunYuanDenseV1ForCausalLM": Architecture(
         "hunyuan:HunyuanModel", "Hunyuan, dense", ("hunyuan_v1_dense",)
@@ -205,6 +208,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "HyperCLOVAXForCausalLM": Architecture(
         "hyperclovax:HyperClovaXModel", "HyperCLOVA X", ("hyperclovax",)
     ),
+    "IQuestCoderForCausalLM": Architecture("llama:LlamaModel", "IQuest-Coder", ("iquestcoder",)),
     "Idefics3ForConditionalGeneration": Architecture(
         "idefics3:Idefics3Model", "Idefics3", ("idefics3",), "text and images"
     ),
@@ -222,6 +226,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "JinaEmbeddingsV3Model": Architecture(
         "jina3:Jina3Model", "Jina embeddings 3", ("jina_embeddings_v3",), "embeddings"
     ),
+    "K2HorizonForCausalLM": Architecture(
+        "k2_horizon:K2HorizonModel", "K2 Horizon, dense", ("k2_horizon",)
+    ),
     "KimiK25ForConditionalGeneration": Architecture(
         "kimi_vl:KimiK25Model", "Kimi K2.5 and K2.6", ("kimi_k25",), "text and images"
     ),
@@ -232,9 +239,11 @@ ARCHITECTURES: dict[str, Architecture] = {
         "kimi_vl:KimiVlModel", "Kimi-VL", ("kimi_vl",), "text and images"
     ),
     "Kolibri1ForCausalLM": Architecture("kolibri1:Kolibri1Model", "Kolibri 1", ("kolibri1",)),
+    "LLaMAForCausalLM": Architecture("llama:LlamaModel", "Llama, as first saved", ()),
     "LagunaForCausalLM": Architecture("laguna:LagunaModel", "Laguna", ("laguna",)),
     "Lfm2ForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2", ("lfm2",)),
     "Lfm2MoeForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2, experts", ("lfm2_moe",)),
+    "Lfm3ForCausalLM": Architecture("lfm3:Lfm3Model", "LFM3", ("lfm3",)),
     "LightOnOcrForConditionalGeneration": Architecture(
         "lighton_ocr:LightOnOcrModel", "LightOnOCR", ("lighton_ocr",), "text and images"
     ),
@@ -242,10 +251,16 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Llama4ForConditionalGeneration": Architecture(
         "llama4_media:Llama4MediaModel", "Llama 4", ("llama4",), "text and images"
     ),
+    "LlamaBidirectionalModel": Architecture(
+        "llama_bidirectional:LlamaBidirectionalModel",
+        "Llama whose tokens see later ones",
+        ("llama_bidirec",),
+        "embeddings",
+    ),
     "LlamaForCausalLM": Architecture(
         "llama:LlamaModel",
         "Llama, and models of its shape (SmolLM2, ...)",
-        ("llama", "iquestcoder"),
+        ("llama",),
     ),
     "LlavaForConditionalGeneration": Architecture(
         "llava:LlavaModel", "LLaVA 1.5, Pixtral", ("llava",), "text and images"
@@ -303,6 +318,13 @@ ARCHITECTURES: dict[str, Architecture] = {
         "modernbert:ModernBertModel", "ModernBERT", ("modernbert",), "embeddings"
     ),
     "MptForCausalLM": Architecture("mpt:MptModel", "MPT", ("mpt",)),
+    "MuseGlimmerForCausalLM": Architecture(
+        "muse_glimmer:MuseGlimmerModel", "Muse Glimmer (text)", ("muse_glimmer_text",)
+    ),
+    "MuseGlimmerForConditionalGeneration": Architecture(
+        "language_part:MuseGlimmerLanguagePart", "Muse Glimmer; its text", ("muse_glimmer",)
+    ),
+    "NanbeigeForCausalLM": Architecture("nanbeige:NanbeigeModel", "Nanbeige 4.2", ("nanbeige",)),
     "NanoChatForCausalLM": Architecture("nanochat:NanochatModel", "nanochat", ("nanochat",)),
     "NemotronForCausalLM": Architecture(
         "nemotron:NemotronModel", "Nemotron, Minitron", ("nemotron",)
@@ -330,11 +352,18 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "OpenAIGPTLMHeadModel": Architecture("openai_gpt:OpenAiGptModel", "GPT", ("openai-gpt",)),
     "OrionForCausalLM": Architecture("orion:OrionModel", "Orion", ("orion",)),
+    "OuroForCausalLM": Architecture("ouro:OuroModel", "Ouro", ("ouro",)),
     "PaddleOCRVLForConditionalGeneration": Architecture(
         "paddleocr_vl:PaddleOcrVlModel", "PaddleOCR-VL", ("paddleocr_vl",), "text and images"
     ),
     "PaliGemmaForConditionalGeneration": Architecture(
         "paligemma:PaliGemmaModel", "PaliGemma, PaliGemma 2", ("paligemma",), "text and images"
+    ),
+    "PanguEmbeddedForCausalLM": Architecture(
+        "internlm:InternLmModel", "openPangu, dense", ("PanguEmbedded",)
+    ),
+    "Param2MoEForCausalLM": Architecture(
+        "bailing_moe_v2:BailingMoeV2Model", "Param2", ("param2moe",)
     ),
     "PersimmonForCausalLM": Architecture("persimmon:PersimmonModel", "Persimmon", ("persimmon",)),
     "Phi3ForCausalLM": Architecture("phi3:Phi3Model", "Phi-3 and Phi-4", ("phi3",)),
@@ -424,6 +453,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "RwkvForCausalLM": Architecture(
         "rwkv:RwkvModel", "RWKV-4", ("rwkv",), tensor_parallel="partly"
     ),
+    "SarvamMoEForCausalLM": Architecture(
+        "bailing_moe_v2:BailingMoeV2Model", "Sarvam 2 30B", ("sarvam_moe",)
+    ),
     "SeedOssForCausalLM": Architecture("seed_oss:SeedOssModel", "Seed-OSS", ("seed_oss",)),
     "SmolLM3ForCausalLM": Architecture("smollm3:SmolLm3Model", "SmolLM3", ("smollm3",)),
     "SmolVLMForConditionalGeneration": Architecture(
@@ -445,6 +477,10 @@ ARCHITECTURES: dict[str, Architecture] = {
         "language_part:Step3p7LanguagePart", "Step 3.7; its text", ("step3p7",)
     ),
     "T5EncoderModel": Architecture("t5:T5Model", "T5, its encoder", ("t5",), "embeddings"),
+    "TeleChat2ForCausalLM": Architecture("telechat2:TeleChat2Model", "TeleChat2", ("telechat",)),
+    "TeleChat3ForCausalLM": Architecture("llama:LlamaModel", "TeleChat3", ("telechat3",)),
+    "TeleChatForCausalLM": Architecture("telechat2:TeleChat2Model", "TeleChat", ()),
+    "TeleFLMForCausalLM": Architecture("teleflm:TeleFlmModel", "Tele-FLM", ("teleflm",)),
     "UMT5EncoderModel": Architecture("t5:T5Model", "UMT5, its encoder", ("umt5",), "embeddings"),
     "VaultGemmaForCausalLM": Architecture(
         "vaultgemma:VaultGemmaModel", "VaultGemma", ("vaultgemma",)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def reference(
     inputs: Sequence[torch.Tensor], attributes: Mapping[str, float], step: TorchStep
 ) -> tuple[torch.Tensor, ...]:
-    """x, residual [N, H], weight [H] -> rms_norm(x + residual) and x + residual."""
+    """x [N, H], residual with rows of H elements, weight [H] -> rms_norm(x + residual) and x +
+    residual, as x."""
     x, residual, weight = inputs
-    total = x + residual
+    total = x + residual.reshape(x.shape)
     return (*rms_norm_reference([total, weight], attributes, step), total)

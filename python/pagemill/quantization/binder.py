@@ -380,8 +380,12 @@ class WeightBinder:
             WeightsError: it is missing, or of another shape or type.
         """
         location = self._located(name, shape)
-        if all(factor == 1 for factor in row_factors) and not row_order:
-            return self._tensors.small(location, shape)
+        if all(factor == 1 for factor in row_factors):
+            if not row_order:
+                return self._tensors.small(location, shape)
+            rows = Part(row_order[0], row_order[-1] + 1, shape[0])
+            if list(row_order) == list(rows.indices):
+                return self._tensors.small(location, shape, rows)
         values = read_f32(location).reshape(shape)
         if row_factors:
             factors = np.array(row_factors, dtype=np.float32)

@@ -44,6 +44,7 @@ def test_merges_are_used() -> None:
         ("smollm", "a  12 b", ["a", "  ", "1", "2", " b"]),
         ("gpt-2", "a  12 b", ["a", " ", " 12", " b"]),
         ("qwen2", "a  12 b'LL\n\n x", ["a", " ", " ", "1", "2", " b", "'LL", "\n\n", " x"]),
+        ("bailingmoe2", "a  12 b'LL\n\n x", ["a", " ", " ", "1", "2", " b", "'LL", "\n\n", " x"]),
         ("gpt-4o", "aBc it's 1234 //\n", ["a", "Bc", " it's", " ", "123", "4", " //\n"]),
         ("llama-bpe", "12345, it's", ["123", "45", ",", " it", "'s"]),
         ("bloom", "a bc, d(e", ["a", " bc", ",", " d", "(", "e"]),

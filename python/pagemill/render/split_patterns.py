@@ -119,6 +119,8 @@ _BLOOM = SplitRule((" ?[^(\\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"
 
 SPLIT_RULES = {
     "a.x-4.0": _GPT2,
+    "bailingmoe": _GROK2,
+    "bailingmoe2": _GROK2,
     "bloom": _BLOOM,
     "chatglm-bpe": _DBRX,
     "codeshell": _DIGITS,

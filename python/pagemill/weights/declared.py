@@ -6,6 +6,7 @@ small operands become f32 constants of the program.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -279,16 +280,27 @@ class DeclaredTensors:
             return self._declare(key, location, (part.size,), 4 * part.begin)
         return self.constant(key, self._read_real(location).reshape(-1)[part.begin : part.end])
 
-    def small(self, location: TensorLocation, shape: tuple[int, ...] | None = None) -> Tensor:
-        """A tensor of real numbers, in f32, in its own shape or in `shape`.
+    def small(
+        self,
+        location: TensorLocation,
+        shape: tuple[int, ...] | None = None,
+        rows: Part | None = None,
+    ) -> Tensor:
+        """A tensor of real numbers, in f32, in its own shape or in `shape`, or these `rows` of it.
 
         Raises:
             WeightsError: it has another type.
         """
         shape = location.shape if shape is None else shape
+        key, skipped, own = location.name, 0, shape
+        if rows is not None and not rows.whole:
+            key += f".rows{rows.begin}-{rows.end}"
+            own = (rows.size, *shape[1:])
+            skipped = rows.begin * math.prod(shape[1:])
         if location.dtype == "f32" and not location.negated_exp:
-            return self._declare(location.name, location, shape)
-        return self.constant(location.name, self._read_real(location).reshape(shape))
+            return self._declare(key, location, own, 4 * skipped)
+        values = self._read_real(location).reshape(-1)
+        return self.constant(key, values[skipped : skipped + math.prod(own)].reshape(own))
 
     def integers(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """Whole numbers of `shape`, stored as integers or as real numbers, in f32; claims them.

@@ -128,6 +128,12 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         flags={**_BIAS, "mlp_bias": "ffn_up.bias"},
         fixed={**_INTERLEAVED, "hidden_act": "relu2"},
     ),
+    "bailingmoe2": GgufFamily(
+        ("BailingMoeV2ForCausalLM",),
+        {**_BALANCED, "num_shared_experts": "expert_shared_count"},
+        {"use_qk_norm": "attn_q_norm.weight", "use_qkv_bias": "attn_qkv.bias"},
+        more=computed.without_further_layers,
+    ),
     "bert": GgufFamily(("BertModel",), _ENCODER, more=computed.encoder),
     "bloom": GgufFamily(
         ("BloomForCausalLM",), {"layer_norm_epsilon": _LAYER_NORM}, fixed=_IN_ORDER
@@ -147,6 +153,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         more=computed.nemotron_nas,
         attention=False,
     ),
+    "deepseek": GgufFamily(("DeepseekForCausalLM",), _BALANCED, _BIAS, _INTERLEAVED),
     "deepseek2": GgufFamily(
         ("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "Glm4MoeLiteForCausalLM"),
         {**_BALANCED, "kv_lora_rank": "attention.kv_lora_rank"},
@@ -324,6 +331,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         fixed={**_INTERLEAVED, "hidden_act": "silu"},
         more=computed.llama,
     ),
+    "llama-embed": GgufFamily(("LlamaBidirectionalModel",), flags=_BIAS, fixed=_INTERLEAVED),
     "mamba": GgufFamily(
         ("MambaForCausalLM", "FalconMambaForCausalLM"),
         {
@@ -413,6 +421,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
     ),
     "olmo2": GgufFamily(("Olmo2ForCausalLM", "Olmo3ForCausalLM"), flags=_BIAS, more=computed.olmo2),
     "olmoe": GgufFamily(("OlmoeForCausalLM",), {**_EXPERTS, "clip_qkv": "attention.clamp_kqv"}),
+    "pangu-embedded": GgufFamily(("PanguEmbeddedForCausalLM",), flags={"bias": "attn_q.bias"}),
     "phi2": GgufFamily(("PhiForCausalLM",), {"layer_norm_eps": _LAYER_NORM}),
     "phi3": GgufFamily(("Phi3ForCausalLM",)),
     "qwen2": GgufFamily(("Qwen2ForCausalLM",)),

@@ -230,6 +230,22 @@ _QWEN3_5 = GgufNames(
     negated_exp=_NEGATED_EXP,
 )
 
+_BAILING_MOE_V2 = GgufNames(
+    {
+        **_NORMS,
+        **_MLP,
+        **_EXPERTS,
+        **_SHARED_EXPERTS,
+        **_FURTHER,
+        "attention.query_key_value": "attn_qkv",
+        "attention.query_layernorm": "attn_q_norm",
+        "attention.key_layernorm": "attn_k_norm",
+        "attention.dense": "attn_output",
+        "mlp.gate.expert_bias": "exp_probs_b.bias",
+    },
+    {"model.word_embeddings": "token_embd", "model.norm": "output_norm", "lm_head": "output"},
+)
+
 GGUF_NAMES: Mapping[str, GgufNames] = {
     **ENCODER_NAMES,
     "afmoe": _llama(
@@ -257,6 +273,7 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
         }
     ),
     "arcee": _llama(_LLAMA),
+    "bailingmoe2": _BAILING_MOE_V2,
     "bloom": GgufNames(
         _FUSED_ATTENTION | _NORMS,
         {
@@ -270,6 +287,7 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
     "cohere2": _llama(_LLAMA),
     "command-r": _llama(_LLAMA | _QK_NORMS),
     "deci": GgufNames(_LLAMA, _TOP, otherwise={"self_attn.linear_attn": "attn_output"}),
+    "deepseek": _llama(_LLAMA | _EXPERTS | _SHARED_EXPERTS),
     "deepseek2": GgufNames(
         _NORMS | _LATENT | _MLP | _BALANCED_EXPERTS | _FURTHER, _TOP, rows=_LATENT_ROWS
     ),
@@ -430,6 +448,7 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
     "lfm2": GgufNames(_LFM2, _LFM2_TOP),
     "lfm2moe": GgufNames(_LFM2 | _LFM2_EXPERTS, _LFM2_TOP),
     "llama": _llama(_LLAMA | _MIXTRAL_EXPERTS),
+    "llama-embed": _llama(_LLAMA),
     "mamba": GgufNames(
         {
             "norm": "attn_norm",
@@ -481,6 +500,7 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
     "olmo": _llama(_LLAMA),
     "olmo2": _llama(_POST_NORM | _QK_NORMS),
     "olmoe": _llama(_LLAMA | _QK_NORMS | _EXPERTS),
+    "pangu-embedded": _llama(_LLAMA),
     "phi2": GgufNames(
         {
             **_ATTENTION,

@@ -32,6 +32,14 @@ _NAMES: Mapping[str, Names] = {
         (r"(?=norm\.|layers\.)", "model."),
         (r"((?:model\.layers|mtp)\.\d+\.attn)\.kv_norm\.", r"\1.norm."),
     ),
+    "hy_v4": (
+        (r"(.+)\.hc_pre\.hc_", r"\1.hc_"),
+        (r"(.+\.hc_)attn_layer\.hc_", r"\1attn_"),
+        (r"(.+\.hc_)mlp_layer\.hc_", r"\1ffn_"),
+        (r"(model\.hc_head\.hc_)head_", r"\1"),
+        (r"(.+)\.learnable_sink_param$", r"\1.sinks"),
+        (r"(.+)\.linear_gate\.", r"\1.gate_proj."),
+    ),
     "janus": ((r"(model\.vision_model\..*\.self_attn\.)projection_layer\.", r"\1out_proj."),),
     # Matrices of low rank, which are parameters without a module.
     "rwkv6": ((r"(rwkv\.blocks\.\d+\.attention\.time_(?:maa|decay)_w[12])$", r"\1.weight"),),

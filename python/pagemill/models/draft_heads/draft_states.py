@@ -9,28 +9,26 @@ from pagemill.layers import norm
 from pagemill.layers.linear import linear
 from pagemill.layers.stack import RESULT, layer_values
 from pagemill.models.base import Model, ModelConfigError
-from pagemill.models.draft_heads.target import decoder_of
 from pagemill.ops.trace import Tensor
 from pagemill.quantization.binder import WeightBinder
 from pagemill.weights.source import ModelSource
 
 DRAFT_STATES = "draft_states"
 """The name of the program's output, and of the head's input and output."""
+PROJECTION, STATE_NORM, JOINED_NORM = "fc", "fc_norm", "input_norm"
+"""Modules of a head that the program of its model has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """The linear layer `module` of `source`, with `width` outputs, on the hidden states that enter
+    """The linear layer `fc` of `source`, with `width` outputs, on the hidden states that enter
     `layers`, side by side; by default the third, the middle one and the third last. If `source` has
-    the norms `state_norm`, one for each of them, or `norm`, one for all together, they are
-    normalized before."""
+    the norms `fc_norm.<i>`, one for each of them, or `input_norm`, one for all together, they are
+    normalized before, with `eps`."""
 
     source: ModelSource
     width: int
     layers: tuple[int, ...] | None = None
-    module: str = "fc"
-    state_norm: str = "fc_norm.{}"
-    norm: str = "input_norm"
     eps: float = 1e-6
 
 
@@ -53,8 +51,7 @@ class DraftStates:
         results = layer_values(final.trace, RESULT)
         by = self.projection
         if by is None:
-            decoder = decoder_of(model) if self.of_mtp else None
-            if decoder is None or decoder.mtp is None or decoder.mtp.reads_normalized:
+            if not self.of_mtp or _reads_normalized(model):
                 return final
             return results[len(results) - 1]
         entered = by.layers
@@ -69,12 +66,20 @@ class DraftStates:
             )
         states = [results[layer - 1] for layer in entered]
         weights = WeightBinder(final.trace, by.source)
-        names = [by.state_norm.format(index) for index in range(len(states))]
+        names = [f"{STATE_NORM}.{index}" for index in range(len(states))]
         if weights.has(f"{names[0]}.weight"):
             each = zip(names, states, strict=True)
             states = [norm.rms_norm(weights, name, state, by.eps) for name, state in each]
         joined = ops.concat(*states) if len(states) > 1 else states[0]
-        if weights.has(f"{by.norm}.weight"):
-            joined = norm.rms_norm(weights, by.norm, joined, by.eps)
-        bias = weights.has(f"{by.module}.bias")
-        return linear(weights, by.module, joined, (by.width,), bias=bias)
+        if weights.has(f"{JOINED_NORM}.weight"):
+            joined = norm.rms_norm(weights, JOINED_NORM, joined, by.eps)
+        bias = weights.has(f"{PROJECTION}.bias")
+        return linear(weights, PROJECTION, joined, (by.width,), bias=bias)
+
+
+def _reads_normalized(model: Model) -> bool:
+    """Whether the MTP layer of `model`, if it has one, reads final states behind the norm."""
+    from pagemill.models.draft_heads.target import decoder_of  # only with an MTP layer
+
+    decoder = decoder_of(model)
+    return decoder is None or decoder.mtp is None or decoder.mtp.reads_normalized

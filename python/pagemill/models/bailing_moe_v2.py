@@ -1,0 +1,62 @@
+"""Ling and Ring 2.0 (`BailingMoeV2ForCausalLM`): Llama with rotary pairs on a part of each head,
+norms on q and k, and DeepSeek V3's experts in all but the first layers.
+
+Weights: `model.word_embeddings`, `model.layers.<i>.{input_layernorm,
+attention.{query_key_value,query_layernorm,key_layernorm,dense}, post_attention_layernorm}`,
+`model.norm`, `lm_head`; query_key_value has the rows of q, k and v; in layers with experts
+`mlp.gate`, its `expert_bias`, `mlp.experts.<i>` and `mlp.shared_experts`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pagemill.layers.base import Weights
+from pagemill.layers.decoder import AttentionParts, QkNorm
+from pagemill.layers.moe import moe
+from pagemill.models.base import Config, ModelConfigError
+from pagemill.models.config_keys import flag, number, positive_int, refuse
+from pagemill.models.decoder import Decoder, DecoderNames
+from pagemill.models.expert_keys import read_grouped_experts
+from pagemill.ops.trace import Tensor
+from pagemill.weights.json_file import shown
+
+
+class BailingMoeV2Model(Decoder):
+    """One Ling or Ring 2.0 model."""
+
+    names = DecoderNames(embedding="model.word_embeddings", attention="attention")
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        refuse(config, "use_bias")
+        scores = config.get("score_function", "sigmoid")
+        if scores != "sigmoid":
+            raise ModelConfigError(f"score_function is {shown(scores)}; known: sigmoid")
+        qk_norm = None
+        if flag(config, "use_qk_norm", True):
+            qk_norm = QkNorm(self.sizes.norm_eps, names=("query_layernorm", "key_layernorm"))
+        self.attention_parts = AttentionParts(
+            qkv=("query_key_value",),
+            output="dense",
+            bias=flag(config, "use_qkv_bias", False),
+            qk_norm=qk_norm,
+        )
+        self._dense_layers = number(config, "first_k_dense_replace", 0, least=0)
+        experts = read_grouped_experts(
+            config,
+            self.activation,
+            count=16,
+            size=self.sizes.intermediate_size,
+            count_key="num_experts",
+            shared_key="num_shared_experts",
+            bias="gate.expert_bias",
+        )
+        size = positive_int(config, "moe_shared_expert_intermediate_size", experts.intermediate)
+        shared = size * positive_int(config, "num_shared_experts", 1)
+        self._experts = replace(experts, shared=shared)
+
+    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
+        if layer < self._dense_layers:
+            return super().feed_forward(weights, layer, x)
+        return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)

@@ -1,0 +1,38 @@
+"""North (text; `CohereCompassForCausalLM`): Command R7B's layers, with rotary parameters for each
+kind of layer, or none.
+
+Weights as Command R's.
+"""
+
+from __future__ import annotations
+
+from pagemill.layers import norm
+from pagemill.layers.base import Weights
+from pagemill.models.base import Config
+from pagemill.models.config_keys import (
+    FULL,
+    SLIDING,
+    layer_types,
+    number,
+    positive_int,
+    windows_by_type,
+)
+from pagemill.models.decoder import Decoder
+from pagemill.ops.trace import Tensor
+
+
+class CohereCompassModel(Decoder):
+    """One North model."""
+
+    def __init__(self, config: Config) -> None:
+        layers = positive_int(config, "num_hidden_layers")
+        types = layer_types(config, layers, (SLIDING, FULL)) or (FULL,) * layers
+        super().__init__(
+            config, tied_by_default=True, eps=("layer_norm_eps", 1e-5), layer_types=types
+        )
+        self.parallel = True
+        self.logits_scale = number(config, "logit_scale", 1.0)
+        self.windows = windows_by_type(config, self.sizes.layers)
+
+    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
+        return norm.layer_norm(weights, name, x, self.sizes.norm_eps, bias=False)
