@@ -22,7 +22,7 @@ EngineProfile::Executors NativeExecutors(const RunnerHolder& runner) {
   };
   add(runner.executor, Timeline::Track::kModel);
   add(runner.draft_executor, Timeline::Track::kDraftModel);
-  add(runner.encoder, Timeline::Track::kEncoder);
+  for (const nb::object& encoder : runner.encoders) add(encoder, Timeline::Track::kEncoder);
   return found;
 }
 

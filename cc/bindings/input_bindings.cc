@@ -54,11 +54,13 @@ std::shared_ptr<const step::MediaFeatures> ToFeatures(const Features& features,
                                                       const std::optional<ItemPositions>& positions,
                                                       int32_t row_tokens,
                                                       const std::optional<Placement>& placement,
-                                                      const std::optional<Shares>& shares) {
+                                                      const std::optional<Shares>& shares,
+                                                      int32_t encoder) {
   step::MediaFeatures result = {.rows = static_cast<int32_t>(features.shape(0)),
                                 .channels = static_cast<int32_t>(features.shape(1)),
                                 .values = {features.data(), features.data() + features.size()},
-                                .row_tokens = row_tokens};
+                                .row_tokens = row_tokens,
+                                .encoder = encoder};
   if (positions) {
     const auto& [rows, tokens, next] = *positions;
     result.row_positions = ToVector(rows);
@@ -88,16 +90,16 @@ void BindInputs(nb::module_& m) {
           [](MediaItem* self, std::string content_id, int32_t first_token, int32_t num_tokens,
              const std::optional<Features>& features, const std::optional<ItemPositions>& positions,
              int32_t row_tokens, const std::optional<Placement>& placement,
-             const std::optional<Shares>& shares) {
-            new (self)
-                MediaItem{std::move(content_id), first_token, num_tokens,
-                          features ? ToFeatures(*features, positions, row_tokens, placement, shares)
-                                   : nullptr};
+             const std::optional<Shares>& shares, int32_t encoder) {
+            new (self) MediaItem{
+                std::move(content_id), first_token, num_tokens,
+                features ? ToFeatures(*features, positions, row_tokens, placement, shares, encoder)
+                         : nullptr};
           },
           nb::arg("content_id"), nb::arg("first_token"), nb::arg("num_tokens"),
           nb::arg("features") = nb::none(), nb::arg("positions") = nb::none(),
           nb::arg("row_tokens") = 0, nb::arg("placement") = nb::none(),
-          nb::arg("shares") = nb::none());
+          nb::arg("shares") = nb::none(), nb::arg("encoder") = 0);
   nb::class_<InputChunk>(m, "InputChunk")
       .def(
           "__init__",

@@ -17,6 +17,7 @@
 #include "cc/bindings/bindings.h"
 #include "cc/bindings/collectable.h"
 #include "cc/bindings/device_executor_holder.h"
+#include "cc/bindings/media_bindings.h"
 #include "cc/bindings/python_executor.h"
 #include "cc/bindings/rank_cpus.h"
 #include "cc/bindings/runner_holder.h"
@@ -24,12 +25,12 @@
 #include "cc/engine/runner.h"
 #include "cc/program/kv/kv_layout.h"
 #include "cc/program/native_executor.h"
-#include "cc/runner/adapters/running_adapters.h"
 #include "cc/runner/adapters/adapter_store.h"
+#include "cc/runner/adapters/running_adapters.h"
 #include "cc/runner/control/device_control.h"
 #include "cc/runner/control/program_control.h"
 #include "cc/runner/draft_model.h"
-#include "cc/runner/media_encoder.h"
+#include "cc/runner/media/media_embeddings.h"
 #include "cc/sampling/draft_proposer.h"
 #include "cc/sampling/ngram_proposer.h"
 #include "cc/sampling/suffix_proposer.h"
@@ -117,38 +118,13 @@ std::unique_ptr<sampling::DraftProposer> MakeProposer(const NgramSizes& sizes,
   return std::make_unique<sampling::NgramProposer>(options);
 }
 
-// The media encoder; null = none.
-using EncoderOptions = std::optional<runner::MediaEncoderOptions>;
-
-// `embeddings_type` is that of the model's own activations.
-std::unique_ptr<runner::MediaEncoder> MakeEncoder(const nb::object& executor,
-                                                  const EncoderOptions& options,
-                                                  DType embeddings_type) {
-  if (!options) return nullptr;
-  runner::MediaEncoderOptions made = *options;
-  made.embeddings_type = embeddings_type;
-  program::Executor* encoder = nullptr;
-  if (nb::isinstance<NativeExecutor>(executor)) {
-    NativeExecutor& native = nb::cast<NativeExecutor&>(executor);
-    made.features_type = native.options().activation_type;
-    encoder = &native;
-  } else if (nb::isinstance<DeviceExecutorHolder>(executor)) {
-    DeviceExecutorHolder& device = nb::cast<DeviceExecutorHolder&>(executor);
-    made.features_type = device.options.activation_type;
-    encoder = device.executor.get();
-  } else {
-    encoder = &nb::cast<PythonExecutor&>(executor);
-  }
-  return ValueOrThrow(runner::MediaEncoder::Create(encoder, made));
-}
-
 // Optional parts of a runner.
 struct Others {
   std::unique_ptr<sampling::DraftProposer> proposer;
   nb::object draft_executor;     // None: no draft model
   runner::DraftModelOptions draft_options = {};  // without the group and the type of inputs
-  nb::object encoder;            // None: no media
-  EncoderOptions encoder_options;
+  std::vector<Encoder> encoders = {};            // of media
+  runner::MediaEmbeddingsOptions media_options = {};
   nb::object adapters;  // an AdapterStore; None: the model as it is for all
   std::optional<StageParts> stage = std::nullopt;  // the last of a pipeline
 
@@ -156,6 +132,13 @@ struct Others {
   template <typename Executor>
   Executor* draft() const {
     return draft_executor.is_none() ? nullptr : &nb::cast<Executor&>(draft_executor);
+  }
+
+  // The executors of all encoders.
+  std::vector<nb::object> encoder_executors() const {
+    std::vector<nb::object> executors;
+    for (const Encoder& encoder : encoders) executors.push_back(encoder.first);
+    return executors;
   }
 };
 
@@ -217,8 +200,10 @@ bool HasOtherRanks(const NativeExecutor& native) {
 std::unique_ptr<runner::ProgramControl> MakeControl(NativeExecutor& native, const Others& others) {
   if (HasOtherRanks(native)) return nullptr;
   std::vector<runner::ProgramControl::Named> programs = {{"model", &native}};
-  if (nb::isinstance<NativeExecutor>(others.encoder)) {
-    programs.push_back({"encoder", &nb::cast<NativeExecutor&>(others.encoder)});
+  for (size_t e = 0; e < others.encoders.size(); ++e) {
+    const nb::object& encoder = others.encoders[e].first;
+    if (!nb::isinstance<NativeExecutor>(encoder)) continue;
+    programs.push_back({EncoderName(e), &nb::cast<NativeExecutor&>(encoder)});
   }
   if (NativeExecutor* const draft = others.draft<NativeExecutor>()) {
     programs.push_back({"draft", draft});
@@ -280,8 +265,7 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
       .control = control.get(),
       .proposer = std::move(others.proposer),
       .draft_model = std::move(draft_model),
-      .media =
-          MakeEncoder(others.encoder, others.encoder_options, native.options().activation_type),
+      .media = MakeMedia(others.encoders, others.media_options, native.options().activation_type),
       .adapters = MakeRunningAdapters(
           [&native](int32_t slot, std::shared_ptr<const program::AdapterWeights> weights) {
             return native.SetAdapter(slot, std::move(weights));
@@ -290,7 +274,7 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
   auto runner = ValueOrThrow(
       ModelRunner::Create(ranks.steps, native.thread_pool(), limits, std::move(parts)));
   new (self) RunnerHolder{.executor = std::move(executor),
-                          .encoder = std::move(others.encoder),
+                          .encoders = others.encoder_executors(),
                           .draft_executor = std::move(others.draft_executor),
                           .adapters = std::move(others.adapters),
                           .native = &native,
@@ -311,8 +295,10 @@ void InitFromDevice(RunnerHolder* self, nb::object executor, const RunnerLimits&
                 /*stage=*/std::nullopt, limits);
   auto clock = std::make_unique<SteadyClock>();
   std::vector<runner::DeviceControl::Named> programs = {{"model", device.executor.get()}};
-  if (nb::isinstance<DeviceExecutorHolder>(others.encoder)) {
-    programs.push_back({"encoder", nb::cast<DeviceExecutorHolder&>(others.encoder).executor.get()});
+  for (size_t e = 0; e < others.encoders.size(); ++e) {
+    const nb::object& encoder = others.encoders[e].first;
+    if (!nb::isinstance<DeviceExecutorHolder>(encoder)) continue;
+    programs.push_back({EncoderName(e), nb::cast<DeviceExecutorHolder&>(encoder).executor.get()});
   }
   if (draft != nullptr) programs.push_back({"draft", draft->executor.get()});
   program::Executor* steps = device.executor.get();
@@ -331,8 +317,7 @@ void InitFromDevice(RunnerHolder* self, nb::object executor, const RunnerLimits&
       .pages = pages,
       .control = control.get(),
       .proposer = std::move(others.proposer),
-      .media =
-          MakeEncoder(others.encoder, others.encoder_options, device.options.activation_type),
+      .media = MakeMedia(others.encoders, others.media_options, device.options.activation_type),
       .adapters = MakeRunningAdapters(
           [&executor = *device.executor](
               int32_t slot, const std::shared_ptr<const program::AdapterWeights>& weights) {
@@ -348,7 +333,7 @@ void InitFromDevice(RunnerHolder* self, nb::object executor, const RunnerLimits&
   auto runner =
       ValueOrThrow(ModelRunner::Create(steps, device.pool.get(), limits, std::move(parts)));
   new (self) RunnerHolder{.executor = std::move(executor),
-                          .encoder = std::move(others.encoder),
+                          .encoders = others.encoder_executors(),
                           .draft_executor = std::move(others.draft_executor),
                           .adapters = std::move(others.adapters),
                           .leading = std::move(leading),
@@ -360,43 +345,15 @@ void InitFromDevice(RunnerHolder* self, nb::object executor, const RunnerLimits&
 void InitFromPython(RunnerHolder* self, nb::object executor, const RunnerLimits& limits,
                     Others others) {
   PythonExecutor& python = nb::cast<PythonExecutor&>(executor);
-  auto media = MakeEncoder(others.encoder, others.encoder_options, DType::kF32);
+  auto media = MakeMedia(others.encoders, others.media_options, DType::kF32);
   auto runner = ValueOrThrow(
       ModelRunner::Create(&python, python.thread_pool(), limits,
                           {.proposer = std::move(others.proposer), .media = std::move(media)}));
   new (self) RunnerHolder{.executor = std::move(executor),
-                          .encoder = std::move(others.encoder),
+                          .encoders = others.encoder_executors(),
                           .draft_executor = nb::none(),
                           .adapters = nb::none(),
                           .runner = std::move(runner)};
-}
-
-void BindMediaEncoderOptions(nb::module_& m) {
-  using runner::MediaEncoderOptions;
-  nb::class_<MediaEncoderOptions>(m, "MediaEncoderOptions")
-      .def(
-          "__init__",
-          [](MediaEncoderOptions* self, int32_t rows, int32_t channels, int32_t tokens,
-             int32_t class_tokens, int32_t width, int32_t max_items, int32_t max_step_tokens,
-             bool any_size, bool grid, bool text_rows, bool item_ends, int32_t tile_rows) {
-            new (self) MediaEncoderOptions{.format = {.rows = rows,
-                                                      .channels = channels,
-                                                      .tokens = tokens,
-                                                      .any_size = any_size,
-                                                      .grid = grid,
-                                                      .placed = tile_rows > 0},
-                                           .class_tokens = class_tokens,
-                                           .width = width,
-                                           .max_items = max_items,
-                                           .max_step_tokens = max_step_tokens,
-                                           .text_rows = text_rows,
-                                           .item_ends = item_ends,
-                                           .tile_rows = tile_rows};
-          },
-          nb::kw_only(), nb::arg("rows"), nb::arg("channels"), nb::arg("tokens"),
-          nb::arg("class_tokens") = 0, nb::arg("width"), nb::arg("max_items") = 1,
-          nb::arg("max_step_tokens") = 0, nb::arg("any_size") = false, nb::arg("grid") = false,
-          nb::arg("text_rows") = false, nb::arg("item_ends") = false, nb::arg("tile_rows") = 0);
 }
 
 void BindKvGroupOptions(nb::module_& m) {
@@ -557,9 +514,8 @@ void BindRunner(nb::module_& m) {
              const NgramSizes& ngram_sizes, const SuffixOptions& suffix_options,
              nb::object draft_executor, int32_t draft_vocab_size, int32_t draft_states_width,
              int32_t draft_media_width, bool draft_grid_positions,
-             std::vector<int32_t> draft_token_ids, nb::object encoder,
-             const EncoderOptions& encoder_options, nb::object adapters,
-             const std::optional<StageParts>& stage) {
+             std::vector<int32_t> draft_token_ids, std::vector<Encoder> encoders, bool text_rows,
+             bool item_ends, nb::object adapters, const std::optional<StageParts>& stage) {
             Others others = {.proposer = MakeProposer(ngram_sizes, suffix_options, limits),
                              .draft_executor = std::move(draft_executor),
                              .draft_options = {.num_tokens = draft_vocab_size,
@@ -567,8 +523,8 @@ void BindRunner(nb::module_& m) {
                                                .states_width = draft_states_width,
                                                .media_width = draft_media_width,
                                                .grid_positions = draft_grid_positions},
-                             .encoder = std::move(encoder),
-                             .encoder_options = encoder_options,
+                             .encoders = std::move(encoders),
+                             .media_options = {.text_rows = text_rows, .item_ends = item_ends},
                              .adapters = std::move(adapters),
                              .stage = stage};
             if (nb::isinstance<NativeExecutor>(executor)) {
@@ -587,8 +543,9 @@ void BindRunner(nb::module_& m) {
           nb::arg("draft_executor") = nb::none(), nb::arg("draft_vocab_size") = 0,
           nb::arg("draft_states_width") = 0, nb::arg("draft_media_width") = 0,
           nb::arg("draft_grid_positions") = false,
-          nb::arg("draft_token_ids") = std::vector<int32_t>{}, nb::arg("encoder") = nb::none(),
-          nb::arg("encoder_options") = nb::none(), nb::arg("adapters") = nb::none(),
+          nb::arg("draft_token_ids") = std::vector<int32_t>{},
+          nb::arg("encoders") = std::vector<Encoder>{}, nb::arg("text_rows") = false,
+          nb::arg("item_ends") = false, nb::arg("adapters") = nb::none(),
           nb::arg("stage") = nb::none())
       .def_prop_ro("limits", [](const RunnerHolder& self) { return self.runner->limits(); })
       .def_prop_ro("num_encoded_media",

@@ -6,6 +6,7 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
+#include <vector>
 
 #include "cc/base/clock.h"
 #include "cc/engine/runner_control.h"
@@ -18,7 +19,7 @@ namespace pagemill::bindings {
 
 struct RunnerHolder {
   nanobind::object executor;                  // dies after the runner
-  nanobind::object encoder;                   // the same; None: no media
+  std::vector<nanobind::object> encoders;     // the same; empty: no media
   nanobind::object draft_executor;            // the same; None: no draft model
   nanobind::object adapters;                  // the same; None: no adapters
   program::NativeExecutor* native = nullptr;  // it, if it is one
@@ -33,7 +34,7 @@ struct RunnerHolder {
   // For the garbage collector (collectable.h). The runner needs its executors to the end.
   int Visit(visitproc visit, void* arg) {
     Py_VISIT(executor.ptr());
-    Py_VISIT(encoder.ptr());
+    for (const nanobind::object& encoder : encoders) Py_VISIT(encoder.ptr());
     Py_VISIT(draft_executor.ptr());
     Py_VISIT(adapters.ptr());
     return 0;

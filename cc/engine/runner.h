@@ -37,7 +37,7 @@ struct RunnerLimits {
   int32_t max_adapters = 0;             // different adapters among the requests that hold slots
   int32_t max_encoder_tokens = 0;       // embeddings that encoders make in one step; 0 = no media
   int32_t encoder_cache_tokens = 0;     // embeddings kept; 0 = max_encoder_tokens
-  step::MediaFormat media_format = {};  // what an item must be
+  std::vector<step::MediaFormat> media_formats = {};  // what an item must be, by its encoder
   bool chunked_prefill = true;          // false: a prompt runs in one step (bidirectional models)
   bool chunked_media_input = true;      // false: the tokens of a media item run in one step
   bool prefix_caching = true;           // false: KV of equal prefixes is not interchangeable

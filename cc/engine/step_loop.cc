@@ -44,7 +44,7 @@ StatusOr<scheduler::SchedulerOptions> MakeSchedulerOptions(const EngineOptions& 
   made.max_adapters = limits.max_adapters;
   made.max_encoder_tokens = limits.max_encoder_tokens;
   made.encoder_cache_tokens = limits.encoder_cache_tokens;
-  made.media_format = limits.media_format;
+  made.media_formats = limits.media_formats;
   made.chunked_media_input = options.chunked_media_input && limits.chunked_media_input;
   made.chunked_prefill = limits.chunked_prefill;
   made.pooling = limits.pooling;

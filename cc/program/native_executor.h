@@ -17,8 +17,8 @@
 // Several programs: an executor created with a `host` computes on the host's threads and keeps its
 // KV in pages of the host's arena, whose blocks the scheduler allocates for both (a draft model,
 // cc/runner/draft_model.h); a program without caches shares only the threads (an encoder,
-// cc/runner/media_encoder.h). Weights that both read in the same layout are packed once. The two
-// run one after the other.
+// cc/runner/media/media_encoder.h). Weights that both read in the same layout are packed once. The
+// two run one after the other.
 //
 // Weights may leave memory and come back, or be replaced by others of the same program, between two
 // steps. An executor that shares packed weights with its host is loaded after it and unloaded

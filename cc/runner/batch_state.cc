@@ -22,14 +22,16 @@ int32_t NumCommonBlocks(const step::StepPlan& plan, size_t group) {
 }  // namespace
 
 BatchState::BatchState(const engine::RunnerLimits& limits, size_t num_groups)
-    : limits_(limits), slots_(static_cast<size_t>(limits.max_num_seqs)) {
+    : limits_(limits),
+      has_grid_(step::HasGrid(limits.media_formats)),
+      slots_(static_cast<size_t>(limits.max_num_seqs)) {
   for (size_t g = 0; g < num_groups; ++g) groups_.emplace_back(limits.kv_groups[g], limits);
   const size_t tokens = static_cast<size_t>(limits.max_num_tokens);
   token_ids_.resize(tokens);
   positions_.resize(tokens);
   query_start_.resize(slots_.size() + 1);
   seq_lens_.resize(slots_.size());
-  if (limits.media_format.grid) grid_positions_.reserve(tokens * ops::kGridDims);
+  if (has_grid_) grid_positions_.reserve(tokens * ops::kGridDims);
   if (limits.pooling) token_types_.reserve(tokens);
   if (!limits.chunked_prefill) item_ends_.reserve(tokens);
   logits_rows_.reserve(static_cast<size_t>(limits.max_num_logits_rows));
@@ -92,7 +94,7 @@ Status BatchState::Apply(const step::StepPlan& plan) {
             .query_start = query_start_.data(),
             .seq_lens = seq_lens_.data(),
             .logits_rows = logits_rows_.data(),
-            .grid_positions = limits_.media_format.grid ? grid_positions_.data() : nullptr,
+            .grid_positions = has_grid_ ? grid_positions_.data() : nullptr,
             .token_types = limits_.pooling ? token_types_.data() : nullptr,
             .item_ends = limits_.chunked_prefill ? nullptr : item_ends_.data()},
            kv_,
@@ -138,7 +140,7 @@ Status BatchState::ApplyStart(const step::ScheduledRequest& entry) {
   slots_[static_cast<size_t>(slot)] = {};
   for (BlockTables& group : groups_) group.Reset(slot);
   for (const step::MediaItem& item : entry.start->media) {  // admission has checked them
-    const Status fits = step::CheckFeatures(item, limits_.media_format);
+    const Status fits = step::CheckFeatures(item, limits_.media_formats);
     if (!fits.ok()) return BadPlan(entry, "its media item " + fits.message());
   }
   slots_[static_cast<size_t>(slot)] = {entry.start, entry.start->pooling.has_value()};
@@ -186,7 +188,7 @@ Status BatchState::AppendTokens(const step::ScheduledRequest& entry) {
   const auto end = static_cast<int32_t>(seq_len);
   if (limits_.pooling) AppendTokenTypes(*request(entry.index), entry.num_computed_tokens, end);
   if (!limits_.chunked_prefill) PAGEMILL_RETURN_IF_ERROR(AppendPromptEnds(entry));
-  if (limits_.media_format.grid) {
+  if (has_grid_) {
     AppendGridPositions(*request(entry.index), entry.num_computed_tokens, end, &grid_positions_);
   }
   for (BlockTables& group : groups_) {

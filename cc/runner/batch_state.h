@@ -92,6 +92,7 @@ class BatchState {
   Status AppendPromptEnds(const step::ScheduledRequest& entry);
 
   const engine::RunnerLimits limits_;
+  const bool has_grid_;  // tokens have positions of several dimensions
   std::vector<Slot> slots_;
   std::vector<BlockTables> groups_;  // of the program's KV groups
 
@@ -99,7 +100,7 @@ class BatchState {
   std::vector<int32_t> token_ids_, positions_, query_start_, seq_lens_;
   size_t num_tokens_ = 0, num_requests_ = 0;
   std::vector<int32_t> logits_rows_;
-  std::vector<int32_t> grid_positions_;  // if the media format has a grid
+  std::vector<int32_t> grid_positions_;  // if has_grid_
   std::vector<int32_t> token_types_;     // of a pooling model
   std::vector<int32_t> item_ends_;       // if prompts run in one step
   std::vector<BatchRow> rows_;

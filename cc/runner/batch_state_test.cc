@@ -80,6 +80,16 @@ step::MediaItem GridItem(int32_t first_token, int32_t height, int32_t width, int
           features};
 }
 
+// An item of the second encoder, whose tokens have the positions of text.
+step::MediaItem PlainItem(int32_t first_token, int32_t tokens) {
+  auto features = std::make_shared<step::MediaFeatures>();
+  features->rows = tokens;
+  features->channels = 1;
+  features->values.resize(static_cast<size_t>(tokens));
+  features->encoder = 1;
+  return {"p" + std::to_string(tokens), first_token, tokens, features};
+}
+
 // The positions of all tokens of a text, from its beginning: what the steps must add up to.
 std::vector<int32_t> GridPositionsOf(const Request& request, int32_t tokens) {
   std::vector<int32_t> all;
@@ -87,7 +97,7 @@ std::vector<int32_t> GridPositionsOf(const Request& request, int32_t tokens) {
   for (int32_t token = 0; token < tokens;) {
     const auto item = std::find_if(request.media.begin(), request.media.end(),
                                    [&](const auto& m) { return m.first_token == token; });
-    if (item == request.media.end()) {
+    if (item == request.media.end() || item->features->token_positions.empty()) {
       all.insert(all.end(), ops::kGridDims, next++);
       ++token;
       continue;
@@ -101,7 +111,8 @@ std::vector<int32_t> GridPositionsOf(const Request& request, int32_t tokens) {
 
 engine::RunnerLimits GridLimits() {
   engine::RunnerLimits limits = SmallLimits();
-  limits.media_format = {.rows = 12, .channels = 1, .tokens = 12, .any_size = true, .grid = true};
+  limits.media_formats = {{.rows = 12, .channels = 1, .tokens = 12, .any_size = true, .grid = true},
+                          {.rows = 4, .channels = 1, .tokens = 4, .any_size = true}};
   return limits;
 }
 
@@ -116,7 +127,9 @@ TEST(BatchStateTest, PositionsOfSeveralDimensionsFollowFromTheRequestAlone) {
     request->prompt_token_ids = std::vector<int32_t>(25, 1);
     int32_t at = below(4);
     while (true) {
-      step::MediaItem item = GridItem(at, 1 + below(3), 1 + below(4), below(9), below(4) > 0);
+      step::MediaItem item = below(3) == 0
+                                 ? PlainItem(at, 1 + below(4))
+                                 : GridItem(at, 1 + below(3), 1 + below(4), below(9), below(4) > 0);
       if (at + item.num_tokens > 25) break;
       at += item.num_tokens + below(3);  // items may touch
       request->media.push_back(std::move(item));

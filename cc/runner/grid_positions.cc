@@ -18,8 +18,9 @@ void AppendGridPositions(const step::Request& request, int32_t begin, int32_t en
     }
   };
   for (const step::MediaItem& item : request.media) {
-    append_text(std::min(end, item.first_token));
     const std::vector<int32_t>& own = item.features->token_positions;
+    if (own.empty()) continue;  // they are those of text
+    append_text(std::min(end, item.first_token));
     for (; token < std::min(end, item.first_token + item.num_tokens); ++token) {
       const auto first = static_cast<size_t>(token - item.first_token) * ops::kGridDims;
       for (size_t d = 0; d < ops::kGridDims; ++d) {

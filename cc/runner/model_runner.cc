@@ -59,14 +59,14 @@ Status CheckLimits(const engine::RunnerLimits& limits) {
   return OkStatus();
 }
 
-// The limits with what this kind of runner, its executor and its encoder add to them.
+// The limits with what this kind of runner, its executor and its encoders add to them.
 engine::RunnerLimits Completed(engine::RunnerLimits limits, const program::Executor& executor,
-                               const MediaEncoder* media) {
+                               const MediaEmbeddings* media) {
   limits.token_masks = true;
   limits.placeholders = executor.max_steps_in_flight() > 1 && !executor.pipelined();
   limits.pipeline_stages = executor.pipelined() ? executor.max_steps_in_flight() : 1;
   if (media != nullptr) {
-    limits.media_format = media->options().format;
+    limits.media_formats = media->formats();
     limits.chunked_media_input = !media->options().item_ends;
   }
   return limits;

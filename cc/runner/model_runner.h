@@ -46,7 +46,7 @@
 #include "cc/runner/batch_state.h"
 #include "cc/runner/draft_model.h"
 #include "cc/runner/mask_filler.h"
-#include "cc/runner/media_encoder.h"
+#include "cc/runner/media/media_embeddings.h"
 #include "cc/runner/speculation.h"
 #include "cc/runner/step_in_flight.h"
 #include "cc/runner/step_times.h"
@@ -68,7 +68,7 @@ struct ModelRunnerParts {
   std::unique_ptr<DraftModel> draft_model = nullptr;
   // Measures the times that decide the number of drafts; null: the machine's clock.
   const Clock* clock = nullptr;
-  std::unique_ptr<MediaEncoder> media = nullptr;  // if limits.max_encoder_tokens allows media
+  std::unique_ptr<MediaEmbeddings> media = nullptr;     // if limits.max_encoder_tokens allows media
   std::unique_ptr<RunningAdapters> adapters = nullptr;  // if limits.max_adapters allows some
 };
 
@@ -144,7 +144,7 @@ class ModelRunner final : public engine::Runner {
   program::Executor* executor_;
   const std::unique_ptr<sampling::DraftProposer> proposer_;  // null: none
   const std::unique_ptr<DraftModel> draft_model_;            // null: none
-  const std::unique_ptr<MediaEncoder> media_;                // null: none
+  const std::unique_ptr<MediaEmbeddings> media_;             // null: none
   const std::unique_ptr<RunningAdapters> adapters_;             // null: none
   BatchState batch_;
   sampling::Sampler sampler_;

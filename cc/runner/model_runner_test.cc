@@ -7,7 +7,11 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "cc/runner/media/media_embeddings.h"
+#include "cc/runner/media/media_encoder.h"
 
 namespace pagemill::runner {
 namespace {
@@ -519,6 +523,13 @@ class FakeEncoder final : public program::Executor {
   program::OutputView output_;
 };
 
+std::unique_ptr<MediaEmbeddings> MakeMedia(program::Executor* executor,
+                                           const MediaEncoderOptions& options) {
+  std::vector<std::unique_ptr<MediaEncoder>> encoders;
+  encoders.push_back(*MediaEncoder::Create(executor, options));
+  return *MediaEmbeddings::Create(std::move(encoders), {});
+}
+
 TEST(ModelRunnerMediaTest, GivesTheModelTheEmbeddingsOfThePlansMedia) {
   FakeExecutor executor;
   FakeEncoder encoder;
@@ -527,15 +538,14 @@ TEST(ModelRunnerMediaTest, GivesTheModelTheEmbeddingsOfThePlansMedia) {
   const MediaEncoderOptions options = {.format = {.rows = 1, .channels = 1, .tokens = 1},
                                        .width = 1};
   const auto make = [&] {
-    return ModelRunner::Create(&executor, &pool, limits,
-                               {.media = *MediaEncoder::Create(&encoder, options)});
+    return ModelRunner::Create(&executor, &pool, limits, {.media = MakeMedia(&encoder, options)});
   };
   EXPECT_EQ(make().status().message(), "max_encoder_tokens is 0 with an encoder");
   limits.max_encoder_tokens = 2;
   EXPECT_EQ(ModelRunner::Create(&executor, &pool, limits).status().message(),
             "max_encoder_tokens is 2 without an encoder");
   const auto runner = *make();
-  EXPECT_EQ(runner->limits().media_format.rows, 1) << "what admission checks items by";
+  EXPECT_EQ(runner->limits().media_formats.at(0).rows, 1) << "what admission checks items by";
   const auto request = MakeRequest({1, 2, 3});
   request->media = {
       {"a", 1, 1, std::make_shared<step::MediaFeatures>(step::MediaFeatures{1, 1, {5.0f}})}};

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cc/base/status.h"
 #include "cc/kv_cache/kv_cache_options.h"
@@ -57,7 +58,7 @@ struct SchedulerOptions {
   int32_t max_encoder_tokens = 0;
   // Embeddings that are kept; 0 = max_encoder_tokens. No item is larger.
   int32_t encoder_cache_tokens = 0;
-  step::MediaFormat media_format;  // what an item must be
+  std::vector<step::MediaFormat> media_formats;  // what an item must be, by its encoder
   // false: a step does not end inside the placeholders of an item.
   bool chunked_media_input = true;
   kv_cache::KvCacheOptions kv_cache;

@@ -83,10 +83,19 @@ int32_t NumEmbeddings(int32_t rows, const MediaFormat& format) {
   return static_cast<int32_t>(int64_t{rows} * format.tokens / format.rows);
 }
 
-Status CheckFeatures(const MediaItem& item, const MediaFormat& format) {
-  if (format.rows == 0) return OkStatus();
+bool HasGrid(std::span<const MediaFormat> formats) {
+  return std::any_of(formats.begin(), formats.end(), [](const MediaFormat& f) { return f.grid; });
+}
+
+Status CheckFeatures(const MediaItem& item, std::span<const MediaFormat> formats) {
+  if (formats.empty()) return OkStatus();
   if (item.features == nullptr) return InvalidArgument("has no features");
   const MediaFeatures& features = *item.features;
+  if (features.encoder < 0 || static_cast<size_t>(features.encoder) >= formats.size()) {
+    return InvalidArgument("has features for encoder " + std::to_string(features.encoder) +
+                           ", but this model has " + std::to_string(formats.size()));
+  }
+  const MediaFormat& format = formats[static_cast<size_t>(features.encoder)];
   if (!RowsFit(features.rows, format) || features.channels != format.channels ||
       features.values.size() != static_cast<size_t>(features.rows) * features.channels) {
     return InvalidArgument("has features of " + Shape(features.rows, features.channels) +

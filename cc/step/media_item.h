@@ -4,7 +4,7 @@
 //
 //   request.media.push_back({.content_id = sha256, .first_token = 5, .num_tokens = 64,
 //                            .features = std::move(features)});
-//   PAGEMILL_RETURN_IF_ERROR(CheckFeatures(request.media.back(), format));
+//   PAGEMILL_RETURN_IF_ERROR(CheckFeatures(request.media.back(), formats));
 //
 // Positions of several dimensions. Models with M-RoPE give each token a time, a row and a column. A
 // token of text has three equal ones, each 1 more than the largest before; tokens of an item have
@@ -13,7 +13,7 @@
 // positions, or prefix caching would mix up items. A content id is a hash of features and
 // positions. The next item begins where the text behind this one does: the frames of a video, each
 // an item, share a beginning if next_position of all but the last is 0, and the last one's leads
-// behind the positions of all.
+// behind the positions of all. An item without positions has those of a text of its length.
 //
 // Rows. A model may have a token of its own behind each row of an image ([IMG_BREAK]): an item's
 // embeddings then come in rows of MediaFeatures::row_tokens, and the token behind each row, which
@@ -30,6 +30,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,7 @@ struct MediaFeatures {
   // [num_tokens, n], as `placement` is then: a token is the sum of n embeddings, each times its
   // share, from 0 to 1; n is at most kMaxShares. Empty: each token is one embedding.
   std::vector<float> shares = {};
+  int32_t encoder = 0;  // of the model's encoders, the one that reads this
 };
 
 // The output of an encoder takes the place of the embeddings of `num_tokens` placeholder tokens,
@@ -75,9 +77,9 @@ struct MediaItem {
   std::shared_ptr<const MediaFeatures> features = nullptr;
 };
 
-// The media items that a model takes.
+// The media items that an encoder of a model takes.
 struct MediaFormat {
-  int32_t rows = 0;      // of an item's features; 0: features are not checked
+  int32_t rows = 0;      // of an item's features
   int32_t channels = 0;  // of its features
   int32_t tokens = 0;    // of an item, without ends of rows
   // `rows` and `tokens` are the most; items have both in this proportion. An embedding is made of
@@ -90,8 +92,12 @@ struct MediaFormat {
 // Embeddings that the encoder gives for so many rows of an item of this format.
 int32_t NumEmbeddings(int32_t rows, const MediaFormat& format);
 
-// kInvalidArgument if the item is not of this format; the message begins with "has".
-Status CheckFeatures(const MediaItem& item, const MediaFormat& format);
+// True if items of one of these have positions of several dimensions.
+bool HasGrid(std::span<const MediaFormat> formats);
+
+// kInvalidArgument if the item is not of the format of its encoder; the message begins with "has".
+// A runner that encodes nothing has no formats: features are not checked.
+Status CheckFeatures(const MediaItem& item, std::span<const MediaFormat> formats);
 
 }  // namespace pagemill::step
 

@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,7 +29,7 @@ constexpr MediaFormat kFormat = {
 
 std::string Problem(MediaFeatures features, int32_t tokens, const MediaFormat& format = kFormat) {
   return CheckFeatures({"id", 0, tokens, std::make_shared<MediaFeatures>(std::move(features))},
-                       format)
+                       {&format, 1})
       .message();
 }
 
@@ -134,6 +135,25 @@ TEST(MediaItemTest, FramesOfAVideoShareABeginning) {
   EXPECT_EQ(Problem(features, 3), "");
   features.next_position = kMaxPositionsPerToken * 3;
   EXPECT_EQ(Problem(features, 3), "");
+}
+
+TEST(MediaItemTest, AnItemHasTheFormatOfItsEncoder) {
+  const std::vector<MediaFormat> formats = {
+      kFormat, {.rows = 6, .channels = 1, .tokens = 3, .any_size = true}};
+  EXPECT_TRUE(HasGrid(formats));
+  EXPECT_FALSE(HasGrid(std::span(formats).subspan(1)));
+  MediaFeatures features = {.rows = 4, .channels = 1, .values = std::vector<float>(4)};
+  const auto problem = [&](int32_t encoder) {
+    features.encoder = encoder;
+    return CheckFeatures({"id", 0, 2, std::make_shared<MediaFeatures>(features)}, formats)
+        .message();
+  };
+  EXPECT_EQ(problem(1), "");
+  EXPECT_NE(problem(0).find("takes at most 40 rows of 2 channels"), std::string::npos);
+  for (const int32_t bad : {-1, 2}) {
+    EXPECT_EQ(problem(bad),
+              "has features for encoder " + std::to_string(bad) + ", but this model has 2");
+  }
 }
 
 TEST(MediaItemTest, AModelWithoutAGridTakesNoPositions) {

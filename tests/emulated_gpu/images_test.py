@@ -1,5 +1,5 @@
-"""Models with an encoder of images on a device: the encoder runs there too, and tokens are those of
-`transformers`."""
+"""Models with an encoder of images on a device, or with one of audio, too: encoders run there, and
+tokens are those of `transformers`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from tests.media.audio_models import audio
 from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.omni_models import AUDIO, IMAGE, omni_model
+from tests.media.qwen_vl_models import image as patches
 from tests.parity.tiny_models import (
     LLAVA_IMAGE,
     LLAVA_PLACEHOLDER,
@@ -81,6 +84,22 @@ def test_images_of_several_sizes(ranks: int, tmp_path: Path) -> None:
     with model.llm(device="emulated", dtype="f32", tensor_parallel_size=ranks) as llm:
         for output, own in zip(model.generate(llm, prompts, images), images, strict=True):
             model.check(output, own)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_images_and_audio(ranks: int, tmp_path: Path) -> None:
+    model, seen, heard = omni_model("qwen2_5_omni", tmp_path), patches(1, 4, 6), audio(2, 5000)
+    prompt = text(1, 3) + AUDIO + text(2, 5) + IMAGE + text(3, 2)
+    options = {"device": "emulated", "dtype": "f32", "tensor_parallel_size": ranks}
+    with model.llm(max_num_batched_tokens=17, **options) as llm:
+        (output,) = model.generate(llm, [prompt], [[seen]], audios=[[heard]])
+        model.check(output, [seen, heard])
+        if ranks > 1:
+            return  # their weights do not leave memory
+        llm.sleep()
+        llm.wake()
+        (again,) = model.generate(llm, [prompt], [[seen]], audios=[[heard]])
+        assert again.choices == output.choices
 
 
 def test_activations_of_two_bytes(tmp_path: Path) -> None:

@@ -121,8 +121,8 @@ def test_command_r_with_an_inner_layer_of_the_tower(tmp_path: Path) -> None:
 
 
 def test_encoders_of_both_executors(model: MediaTestModel) -> None:
-    encoder = build(ModelSource.open(model.path), BuildOptions()).encoder
-    assert encoder is not None and encoder.layout is not None
+    (encoder,) = build(ModelSource.open(model.path), BuildOptions()).encoders
+    assert encoder.layout is not None
     parts = encoder.layout(PreparedMedia("image", FEW))
     items = [encoder.features(part) for part in parts if isinstance(part, PreparedMedia)]
     native, expected = encoder_outputs(encoder, items)
@@ -139,8 +139,7 @@ def test_published_towers_have_other_names(model: MediaTestModel, tmp_path: Path
     save_file(published, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_bytes((model.path / "config.json").read_bytes())
     built = build(ModelSource.open(tmp_path), BuildOptions())
-    assert built.encoder is not None
-    assert "vision_tower.vision_model.encoder." in built.encoder.program_text
+    assert "vision_tower.vision_model.encoder." in built.encoders[0].program_text
 
 
 def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:

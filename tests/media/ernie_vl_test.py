@@ -197,12 +197,11 @@ def test_published_towers_have_other_names(ernie: MediaTestModel, tmp_path: Path
     save_file(published, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_bytes((ernie.path / "config.json").read_bytes())
     built = build(ModelSource.open(tmp_path), BuildOptions())
-    assert built.encoder is not None and " vision_model.ln" in built.encoder.program_text
+    assert " vision_model.ln" in built.encoders[0].program_text
 
 
 def test_the_encoder_reads_two_rows_of_the_embedding(ernie: MediaTestModel) -> None:
-    encoder = build(ModelSource.open(ernie.path), BuildOptions()).encoder
-    assert encoder is not None
+    (encoder,) = build(ModelSource.open(ernie.path), BuildOptions()).encoders
     rows = [line for line in encoder.program_text.splitlines() if "weight model.embed" in line]
     assert len(rows) == 2 and all(" 1,64 " in row for row in rows)
 
@@ -232,9 +231,9 @@ def test_ends_are_items_beside_an_image(ernie: MediaTestModel) -> None:
 
 
 def _placed(ernie: MediaTestModel, ids: Sequence[int], images: int) -> RenderedPrompt:
-    front_end = MediaFrontEnd.of(ModelSource.open(ernie.path))
+    front_ends = MediaFrontEnd.of(ModelSource.open(ernie.path))
     media = [PreparedMedia("image", *SQUARE)] * images
-    return place_media(RenderedPrompt.of(ids), media, front_end, lambda _: [])
+    return place_media(RenderedPrompt.of(ids), media, front_ends, lambda _: [])
 
 
 def test_images_that_do_not_fit_are_refused(ernie: MediaTestModel) -> None:

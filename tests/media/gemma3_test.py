@@ -107,8 +107,7 @@ def test_newlines_around_an_image_join_those_of_the_prompt(model: MediaTestModel
 
 
 def test_encoders_of_both_executors(model: MediaTestModel) -> None:
-    encoder = build(ModelSource.open(model.path), BuildOptions()).encoder
-    assert encoder is not None
+    (encoder,) = build(ModelSource.open(model.path), BuildOptions()).encoders
     items = [encoder.features(PreparedMedia("image", each)) for each in (ONE, OTHER)]
     native, expected = encoder_outputs(encoder, items)
     assert len(expected) == 8
@@ -120,8 +119,7 @@ def test_newer_checkpoints_have_other_names(model: MediaTestModel, tmp_path: Pat
     save_file({newer_name(name): t for name, t in tensors.items()}, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_bytes((model.path / "config.json").read_bytes())
     built = build(ModelSource.open(tmp_path), BuildOptions())
-    assert built.encoder is not None
-    assert "model.multi_modal_projector." in built.encoder.program_text
+    assert "model.multi_modal_projector." in built.encoders[0].program_text
 
 
 def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:

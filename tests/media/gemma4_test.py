@@ -12,7 +12,7 @@ import pytest
 import torch
 from pagemill.config import EngineConfig
 from pagemill.config import build as build_config
-from pagemill.engine.encoder import EncoderSizes
+from pagemill.engine.encoder import MediaSizes
 from pagemill.engine.executor_sizes import ExecutorSizes
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import PreparedMedia
@@ -198,8 +198,8 @@ def test_an_image_has_tokens_around_it(model: Gemma4TestModel) -> None:
 
 def test_the_encoder_is_that_of_transformers(model: Gemma4TestModel) -> None:
     """Each image alone: a place has a column and a row of more than one digit."""
-    encoder = build(ModelSource.open(model.path), BuildOptions()).encoder
-    assert encoder is not None and encoder.features is not None
+    (encoder,) = build(ModelSource.open(model.path), BuildOptions()).encoders
+    assert encoder.features is not None
     executor = TorchExecutor(encoder.program_text, TorchOptions())
     for own in (ONE, LONG, image(4, 39, 3)):
         item = encoder.features(PreparedMedia("image", *own))
@@ -240,10 +240,10 @@ def test_images_that_do_not_fit_are_refused(model: Gemma4TestModel) -> None:
 def test_the_encoder_is_planned_for_the_largest_image(model: Gemma4TestModel, step: int) -> None:
     built = build(ModelSource.open(model.path), BuildOptions())
     config = build_config(EngineConfig, {"max_num_batched_tokens": step, "max_num_seqs": 4})
-    sizes = EncoderSizes.of(built, ExecutorSizes.of(built, config, "f32", None), config)
-    assert sizes is not None and sizes.encoder_tokens == 1120 * SIDE**2
+    sizes = MediaSizes.of(built, ExecutorSizes.of(built, config, "f32", None), config)
+    assert sizes.encoders[0].encoder_tokens == 1120 * SIDE**2
     # Tokens that see each other are of one step.
-    sees = built.encoder is not None and built.encoder.traits.item_ends
+    sees = built.encoders[0].traits.item_ends
     assert sizes.max_item_tokens == (min(step, 1120) if sees else 1120)
 
 
@@ -284,7 +284,7 @@ def test_a_checkpoint_without_the_tower(model: Gemma4TestModel, tmp_path: Path) 
     with pytest.raises(MissingTensorError, match="input_proj.*; --language-model-only serves text"):
         build(source, BuildOptions())
     text = build(source, BuildOptions(language_only=True))
-    assert text.encoder is None
+    assert not text.encoders
     whole = build(ModelSource.open(model.path), BuildOptions(language_only=True))
     assert text.program_text.count("\nop ") == whole.program_text.count("\nop ")
 

@@ -88,8 +88,8 @@ def test_steps_may_end_inside_a_tile(model: MediaTestModel, step: int) -> None:
 
 
 def test_encoders_of_both_executors(model: MediaTestModel) -> None:
-    encoder = build(ModelSource.open(model.path), BuildOptions()).encoder
-    assert encoder is not None and encoder.layout is not None
+    (encoder,) = build(ModelSource.open(model.path), BuildOptions()).encoders
+    assert encoder.layout is not None
     parts = encoder.layout(PreparedMedia("image", *WIDE))
     items = [encoder.features(part) for part in parts if isinstance(part, PreparedMedia)]
     native, expected = encoder_outputs(encoder, items)

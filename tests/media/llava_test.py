@@ -133,8 +133,7 @@ def test_encoders_of_both_executors(changes: dict[str, Any], tmp_path: Path) -> 
     with torch.inference_mode():
         features = reference.get_image_features(torch.tensor(pixels)).pooler_output
         expected = torch.cat(list(features)).numpy()
-    encoder = build(ModelSource.open(tmp_path), BuildOptions()).encoder
-    assert encoder is not None
+    (encoder,) = build(ModelSource.open(tmp_path), BuildOptions()).encoders
     assert encoder.traits.tokens * 2 == len(expected)
     items = [encoder.features(PreparedMedia("image", p)) for p in pixels]
     for found in encoder_outputs(encoder, items):
@@ -204,8 +203,7 @@ def test_older_checkpoints_have_other_names(model: MediaTestModel, tmp_path: Pat
     save_file(older, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_bytes((model.path / "config.json").read_bytes())
     built = build(ModelSource.open(tmp_path), BuildOptions())
-    assert built.encoder is not None
-    assert "vision_tower.vision_model.encoder.layers.0" in built.encoder.program_text
+    assert "vision_tower.vision_model.encoder.layers.0" in built.encoders[0].program_text
 
 
 def test_newer_checkpoints_have_other_names(model: MediaTestModel, tmp_path: Path) -> None:
@@ -220,8 +218,7 @@ def test_newer_checkpoints_have_other_names(model: MediaTestModel, tmp_path: Pat
         save_file(newer, tmp_path / "model.safetensors")
         (tmp_path / "config.json").write_bytes((model.path / "config.json").read_bytes())
         built = build(ModelSource.open(tmp_path), BuildOptions())
-        assert built.encoder is not None
-        assert f"model.{tower}encoder.layers.0" in built.encoder.program_text
+        assert f"model.{tower}encoder.layers.0" in built.encoders[0].program_text
         assert "model.language_model.norm.weight" in built.program_text
 
 

@@ -1,22 +1,39 @@
-"""Images and videos of the thinkers of Qwen2.5-Omni and Qwen3-Omni through the engine: their tokens
-are those of `transformers`. Audio is in audio_test.py."""
+"""Media of the thinkers of Qwen2.5-Omni and Qwen3-Omni through the engine: their tokens are those
+of `transformers`. Audio alone is in audio_test.py."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from pagemill.models.base import ModelConfigError
-from pagemill.models.qwen2_5_omni import Qwen25OmniModel
+from pagemill.config import EngineConfig
+from pagemill.config import build as build_config
+from pagemill.engine.encoder import MediaSizes
+from pagemill.engine.executor_sizes import ExecutorSizes
+from pagemill.engine.llm import LLM, Output
+from pagemill.engine.outputs import EngineError
+from pagemill.models.log_mel import HOP
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 from safetensors.numpy import load_file, save_file
 
+from tests.media.audio_models import audio
 from tests.media.media_model import MediaTestModel, encoded, text
-from tests.media.omni_models import IMAGE, MAKERS, VIDEO, VIDEO_ID, omni_model
+from tests.media.omni_models import (
+    AUDIO,
+    AUDIO_ID,
+    IMAGE,
+    IMAGE_ID,
+    MAKERS,
+    VIDEO,
+    VIDEO_ID,
+    WINDOW,
+    omni_model,
+)
 from tests.media.qwen_vl_models import image
 from tests.media.video_models import video
 
@@ -61,7 +78,7 @@ def test_language_model_only(omni: MediaTestModel) -> None:
         (output,) = llm.generate([VIDEO + text(1, 3)], videos=[[SLOW]], max_tokens=1)
         assert output.prompt_token_ids.count(VIDEO_ID) == 18
     built = build(ModelSource.open(omni.path), BuildOptions(language_only=True))
-    assert built.encoder is None and "visual." not in built.program_text
+    assert not built.encoders and "visual." not in built.program_text
 
 
 def test_ranks_and_stages_of_text(omni: MediaTestModel) -> None:
@@ -74,13 +91,8 @@ def test_whole_checkpoints_are_read(omni: MediaTestModel, tmp_path: Path) -> Non
         shutil.copy(file, tmp_path)
     thinker = json.loads((tmp_path / "config.json").read_text())
     (name,) = thinker["architectures"]
-    whole = {
-        "architectures": [name.replace("Thinker", "")],
-        "thinker_config": thinker,
-        "encoder": thinker.get("encoder"),
-    }
-    written = {key: value for key, value in whole.items() if value is not None}
-    (tmp_path / "config.json").write_text(json.dumps(written))
+    whole = {"architectures": [name.replace("Thinker", "")], "thinker_config": thinker}
+    (tmp_path / "config.json").write_text(json.dumps(whole))
     tensors = load_file(tmp_path / "model.safetensors")
     named = {f"thinker.{_published(name)}": value for name, value in tensors.items()}
     assert any(name.startswith("thinker.visual.") for name in named)
@@ -99,11 +111,111 @@ def _published(name: str) -> str:
     return name.replace("model.language_model.", "model.", 1)
 
 
-def test_the_encoder_is_one_of_two(tmp_path: Path) -> None:
-    omni_model("qwen2_5_omni", tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    for encoder, kinds in (("audio", {"audio"}), ("images", {"image", "video"})):
-        media = Qwen25OmniModel.from_config(config | {"encoder": encoder}).traits.media
-        assert media is not None and media.placeholders.keys() == kinds
-    with pytest.raises(ModelConfigError, match='\'both\'; it must be "audio" or "images"'):
-        Qwen25OmniModel.from_config(config | {"encoder": "both"})
+PART = 2 * WINDOW * HOP
+SHORT, LONG = audio(1, 7 * HOP), audio(2, 2 * PART + 5 * HOP)
+MIXED = [SQUARE, WIDE, SLOW, SHORT, LONG]
+PROMPT = (
+    text(1, 4) + AUDIO + text(2, 3) + IMAGE + VIDEO + text(3, 2) + AUDIO + IMAGE + text(4, 5)
+)  # media of all kinds, some beside each other
+
+
+@pytest.fixture(scope="module", name="both")
+def _both(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
+    return omni_model("qwen2_5_omni", tmp_path_factory.mktemp("both"))
+
+
+def answer_mixed(model: MediaTestModel, llm: LLM, **fields: Any) -> Output:
+    (output,) = model.generate(
+        llm, [PROMPT], [[SQUARE, WIDE]], videos=[[SLOW]], audios=[[SHORT, LONG]], **fields
+    )
+    return output
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"executor": "torch"}, {"max_num_batched_tokens": 16}, {"tensor_parallel_size": 2}],
+    ids=lambda options: "-".join(options),
+)
+def test_images_videos_and_audio(both: MediaTestModel, options: dict[str, Any]) -> None:
+    """In one prompt, beside prompts of one kind, whose items are encoded once."""
+    with both.llm(**options) as llm:
+        both.check(answer_mixed(both, llm, logprobs=0), MIXED)
+        # Frames of the video are items, and so are parts of the audio.
+        assert encoded(llm) == 2 + 3 + 1 + 3
+        (seen,) = both.generate(llm, [IMAGE + text(7, 3)], [[WIDE]])
+        both.check(seen, [WIDE])
+        (heard,) = both.generate(llm, [AUDIO + text(8, 3)], [[]], audios=[[LONG]])
+        both.check(heard, [LONG])
+        (read,) = both.generate(llm, [text(9, 20)], [[]])
+        both.check(read, [])
+
+
+def test_requests_with_different_media_share_steps(both: MediaTestModel) -> None:
+    prompts = [IMAGE + text(1, 3), AUDIO + text(2, 9), text(3, 7), AUDIO + IMAGE + text(4, 2)]
+    images, sounds = [[SQUARE], [], [], [LARGE]], [[], [LONG], [], [SHORT]]
+    with both.llm() as llm:
+        outputs = both.generate(llm, prompts, images, audios=sounds)
+    for output, seen, heard in zip(outputs, images, sounds, strict=True):
+        both.check(output, [*seen, *heard])
+
+
+@pytest.mark.parametrize(
+    ("refused", "tower", "other"),
+    [
+        ({"audio": 0}, "visual.", "audio_tower."),
+        ({"image": 0, "video": 0}, "audio_tower.", "visual."),
+    ],
+)
+def test_an_encoder_whose_media_are_refused_is_not_loaded(
+    both: MediaTestModel, refused: dict[str, int], tower: str, other: str
+) -> None:
+    source = ModelSource.open(both.path)
+    built = build(source, BuildOptions(refused_media=frozenset(refused)))
+    (encoder,) = built.encoders
+    assert tower in encoder.program_text and other not in encoder.program_text
+    with both.llm(limit_mm_per_prompt=refused) as llm:
+        for _ in range(2):
+            if "audio" in refused:
+                (output,) = both.generate(llm, [IMAGE + text(1, 5)], [[WIDE]], logprobs=0)
+                both.check(output, [WIDE])
+            else:
+                (output,) = both.generate(
+                    llm, [AUDIO + text(1, 5)], [[]], audios=[[LONG]], logprobs=0
+                )
+                both.check(output, [LONG])
+            llm.update_weights(both.path)
+        with pytest.raises(EngineError, match="at most 0 are taken"):
+            answer_mixed(both, llm)
+
+
+def test_weights_of_both_encoders_are_replaced(both: MediaTestModel, tmp_path: Path) -> None:
+    other = omni_model("qwen2_5_omni", tmp_path, seed=1)
+    with both.llm() as llm:
+        both.check(answer_mixed(both, llm), MIXED)
+        llm.update_weights(tmp_path)
+        other.check(answer_mixed(other, llm, logprobs=0), MIXED)
+
+
+def test_placeholders_are_counted_by_kind(both: MediaTestModel) -> None:
+    with both.llm() as llm:
+        for kind, placeholder in (("images", IMAGE_ID), ("videos", VIDEO_ID), ("audios", AUDIO_ID)):
+            media = {"images": SQUARE, "videos": SLOW, "audios": SHORT}[kind]
+            with pytest.raises(EngineError, match=rf"0 placeholders .token {placeholder}"):
+                llm.generate([text(1, 3)], **{kind: [[media]]})
+
+
+def test_memory_is_that_of_both_encoders(both: MediaTestModel) -> None:
+    """Their programs are counted each, embeddings that are kept once."""
+    source = ModelSource.open(both.path)
+    config = build_config(EngineConfig, {"max_num_batched_tokens": 64, "max_num_seqs": 4})
+
+    def planned(*refused: str) -> MediaSizes:
+        built = build(source, BuildOptions(refused_media=frozenset(refused)))
+        return MediaSizes.of(built, ExecutorSizes.of(built, config, "f32", None), config)
+
+    whole, seen, heard = planned(), planned("audio"), planned("image", "video")
+    assert [len(sizes.memory().plans) for sizes in (whole, seen, heard)] == [2, 1, 1]
+    assert whole.step_tokens == seen.step_tokens == heard.step_tokens == 64
+    memories = [sizes.memory() for sizes in (whole, seen, heard)]
+    kept = memories[0].kept_bytes
+    assert memories[0].total_bytes == sum(m.total_bytes for m in memories[1:]) - kept

@@ -174,8 +174,7 @@ def test_it_drafts_for_no_other_model(model: PrefixTestModel) -> None:
 
 
 def test_encoders_of_both_executors(model: PrefixTestModel) -> None:
-    encoder = build(ModelSource.open(model.path), BuildOptions()).encoder
-    assert encoder is not None
+    (encoder,) = build(ModelSource.open(model.path), BuildOptions()).encoders
     items = [encoder.features(PreparedMedia("image", each)) for each in (ONE, OTHER)]
     native, expected = encoder_outputs(encoder, items)
     assert len(expected) == 2 * TOKENS
@@ -187,8 +186,7 @@ def test_newer_checkpoints_have_other_names(model: PrefixTestModel, tmp_path: Pa
     save_file({newer_name(name): t for name, t in tensors.items()}, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_bytes((model.path / "config.json").read_bytes())
     built = build(ModelSource.open(tmp_path), BuildOptions())
-    assert built.encoder is not None
-    assert "model.multi_modal_projector." in built.encoder.program_text
+    assert "model.multi_modal_projector." in built.encoders[0].program_text
 
 
 def test_texts_are_embedded_by_all_of_their_tokens(model: PrefixTestModel) -> None:

@@ -216,8 +216,7 @@ def test_encoders_of_both_executors(variant: str, tmp_path: Path) -> None:
     with torch.inference_mode():
         found = reference.get_image_features(**padded(images)).pooler_output
         expected = torch.cat(list(found)).numpy()
-    encoder = build(ModelSource.open(tmp_path), BuildOptions()).encoder
-    assert encoder is not None
+    (encoder,) = build(ModelSource.open(tmp_path), BuildOptions()).encoders
     items = [encoder.features(PreparedMedia("image", each)) for each in images]
     sizes = [len(item.rows) for item in items]
     ends = np.cumsum([0, *sizes]).astype(np.int32)
@@ -249,8 +248,7 @@ def test_newer_checkpoints_have_other_names(merging: MediaTestModel, tmp_path: P
     save_file(newer, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_bytes((merging.path / "config.json").read_bytes())
     built = build(ModelSource.open(tmp_path), BuildOptions())
-    assert built.encoder is not None
-    assert "model.vision_tower." in built.encoder.program_text
+    assert "model.vision_tower." in built.encoders[0].program_text
     assert "model.language_model.norm.weight" in built.program_text
 
 
@@ -275,10 +273,12 @@ def test_images_that_do_not_fit_are_refused(merging: MediaTestModel) -> None:
 
 def test_a_tokenizer_without_ends_of_rows(tmp_path: Path) -> None:
     make("mistral3", tmp_path)
-    features = MediaFrontEnd.of(ModelSource.open(tmp_path))
+    front_ends = MediaFrontEnd.of(ModelSource.open(tmp_path))
     with pytest.raises(EngineError, match=r"\[IMG_END\] is no token"):
         media = [PreparedMedia("image", SQUARE)]
-        place_media(RenderedPrompt.of(IMAGE), media, features, lambda name: [ord(c) for c in name])
+        place_media(
+            RenderedPrompt.of(IMAGE), media, front_ends, lambda name: [ord(c) for c in name]
+        )
 
 
 def test_ranks_get_the_embeddings_of_images(merging: MediaTestModel) -> None:

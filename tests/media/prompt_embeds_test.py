@@ -11,7 +11,7 @@ import pytest
 import torch
 from pagemill.config import EngineConfig
 from pagemill.config import build as build_config
-from pagemill.engine.encoder import EncoderSizes
+from pagemill.engine.encoder import MediaSizes
 from pagemill.engine.executor_sizes import ExecutorSizes
 from pagemill.engine.llm import LLM
 from pagemill.engine.offline_beams import BeamSearchParams
@@ -179,5 +179,5 @@ def test_models_that_take_images_or_pool(tmp_path: Path) -> None:
 def test_an_item_may_be_larger_than_a_step(model: EmbedsModel) -> None:
     built = build(ModelSource.open(model.path), BuildOptions(prompt_embeds=True))
     config = build_config(EngineConfig, {"max_num_batched_tokens": 4, "max_num_seqs": 4})
-    sizes = EncoderSizes.of(built, ExecutorSizes.of(built, config, "f32", None), config)
-    assert sizes is not None and sizes.max_item_tokens == ROWS_PER_ITEM
+    sizes = MediaSizes.of(built, ExecutorSizes.of(built, config, "f32", None), config)
+    assert sizes.max_item_tokens == ROWS_PER_ITEM

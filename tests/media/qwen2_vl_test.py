@@ -128,8 +128,7 @@ def test_ranks_get_embeddings_and_positions(model: MediaTestModel) -> None:
 def test_encoders_of_both_executors(model: MediaTestModel) -> None:
     from pagemill import _native
 
-    encoder = build(ModelSource.open(model.path), BuildOptions()).encoder
-    assert encoder is not None
+    (encoder,) = build(ModelSource.open(model.path), BuildOptions()).encoders
     items = [encoder.features(PreparedMedia("image", *each)) for each in (SQUARE, TALL)]
     sizes = [len(item.rows) for item in items]
     ends = np.cumsum([0, *sizes]).astype(np.int32)

@@ -101,8 +101,7 @@ def run_encoder(
     """The embeddings of items, by the encoder of the checkpoint at `path`."""
     from pagemill import _native
 
-    encoder = build(ModelSource.open(path), BuildOptions()).encoder
-    assert encoder is not None
+    (encoder,) = build(ModelSource.open(path), BuildOptions()).encoders
     sizes = [len(item.rows) for item in items]
     tokens = np.arange(sum(sizes), dtype=np.int32)
     batch = {
@@ -123,8 +122,7 @@ def run_encoder(
 
 
 def features(path: Path, patches: Patches) -> MediaFeatures:
-    encoder = build(ModelSource.open(path), BuildOptions()).encoder
-    assert encoder is not None
+    (encoder,) = build(ModelSource.open(path), BuildOptions()).encoders
     return encoder.features(PreparedMedia("image", *patches))
 
 
@@ -181,8 +179,7 @@ def test_newer_checkpoints_have_other_names(model: MediaTestModel, tmp_path: Pat
     save_file(renamed, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_bytes((model.path / "config.json").read_bytes())
     built = build(ModelSource.open(tmp_path), BuildOptions())
-    assert built.encoder is not None
-    assert " model.visual." in built.encoder.program_text
+    assert " model.visual." in built.encoders[0].program_text
     assert " model.language_model.norm.weight" in built.program_text
 
 

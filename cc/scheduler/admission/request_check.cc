@@ -206,7 +206,7 @@ Status RequestCheck::CheckItems(const Chunk& chunk, size_t num_items_before) con
 
 Status RequestCheck::CheckMediaItem(const step::MediaItem& item, const std::string& name) const {
   if (item.content_id.empty()) return InvalidArgument(name + " has an empty content_id");
-  const Status fits = step::CheckFeatures(item, options_.media_format);
+  const Status fits = step::CheckFeatures(item, options_.media_formats);
   if (!fits.ok()) return {fits.code(), name + " " + fits.message()};
   const std::string size = name + " has " + Text(item.num_tokens) + " tokens, but ";
   if (item.num_tokens > options_.max_encoder_tokens) {

@@ -82,7 +82,7 @@ TEST(RequestCheck, MediaItemsHaveTheFormThatTheModelTakes) {
   step::MediaItem item{"a", 2, 6};
   request.media = {item};
   EXPECT_TRUE(Check(options, request).ok()) << "a runner that encodes nothing takes any";
-  options.media_format = {.rows = 3, .channels = 2, .tokens = 6};
+  options.media_formats = {{.rows = 3, .channels = 2, .tokens = 6}};
   ExpectRefused(Check(options, request), {"media item 0 has no features"});
   step::MediaFeatures features{.rows = 3, .channels = 2, .values = std::vector<float>(6)};
   const auto check = [&] {

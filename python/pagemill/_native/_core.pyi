@@ -501,7 +501,7 @@ class StepProfile:
         """In their order; empty of a `PythonExecutor`."""
 
 class MediaEncoderOptions:
-    """What a runner knows of its encoder: cc/runner/media_encoder.h."""
+    """What a runner knows of an encoder: cc/runner/media/media_encoder.h."""
 
     def __init__(
         self,
@@ -515,8 +515,6 @@ class MediaEncoderOptions:
         max_step_tokens: int = 0,
         any_size: bool = False,
         grid: bool = False,
-        text_rows: bool = False,
-        item_ends: bool = False,
         tile_rows: int = 0,
     ) -> None: ...
 
@@ -550,8 +548,11 @@ class ModelRunner:
         draft_media_width: int = 0,
         draft_grid_positions: bool = False,
         draft_token_ids: list[int] = [],  # noqa: B006
-        encoder: NativeExecutor | DeviceExecutor | PythonExecutor | None = None,
-        encoder_options: MediaEncoderOptions | None = None,
+        encoders: Sequence[
+            tuple[NativeExecutor | DeviceExecutor | PythonExecutor, MediaEncoderOptions]
+        ] = (),
+        text_rows: bool = False,
+        item_ends: bool = False,
         adapters: AdapterStore | None = None,
         stage: Stage | None = None,
     ) -> None:
@@ -563,7 +564,9 @@ class ModelRunner:
         elements, not 0, the output `draft_states` of both programs; if the model takes media also
         their embeddings, of `draft_media_width` elements, and if it has `draft_grid_positions`
         positions of several dimensions; `draft_token_ids`: the model's id of each token that it
-        knows, empty if they are the same. `adapters`: those that requests
+        knows, empty if they are the same. `encoders`: of media, as
+        `MediaItem`s count them; with `text_rows` and `item_ends` the program of `executor` reads
+        these arrays of a step (cc/runner/media/media_embeddings.h). `adapters`: those that requests
         may name, if `limits.max_adapters` is not 0. `stage`: of `executor`, if its layers are the
         last of several stages."""
     @property
@@ -615,6 +618,7 @@ class MediaItem:
     keeps its own, which counts among `num_tokens`. `placement` [num_tokens] has the embedding of
     each token, as the encoder counts them, or -1 for that of ends of rows; None: all in order.
     With `shares` both are [num_tokens, n]: a token is the sum of n embeddings times their shares.
+    `encoder` is the number of the runner's encoder that reads the features.
     """
 
     def __init__(
@@ -627,6 +631,7 @@ class MediaItem:
         row_tokens: int = 0,
         placement: NDArray[np.int32] | None = None,
         shares: NDArray[np.float32] | None = None,
+        encoder: int = 0,
     ) -> None: ...
 
 class InputChunk:
@@ -935,10 +940,10 @@ class Engine:
         over: bool = False,
         version: str | None = None,
     ) -> None:
-        """Goes on with other weights: for "model", "encoder" or "draft" the text of its program
-        with other locations. `over`: those at new places are written over the old ones, and the
-        others stay; else all are loaded beside the old ones. `version`: as `set_weight_version`.
-        Nothing changes if it raises StatusError."""
+        """Goes on with other weights: for "model", "encoder.<number>" or "draft" the text of
+        its program with other locations. `over`: those at new places are written over the old ones,
+        and the others stay; else all are loaded beside the old ones. `version`: as
+        `set_weight_version`. Nothing changes if it raises StatusError."""
 
     def set_weight_version(self, version: str, *, timeout_s: float = 60.0) -> None:
         """Names the weights as they are, for tokens from now on."""

@@ -19,7 +19,7 @@ from pagemill.config.quantities import format_bytes
 from pagemill.engine.adapter_reader import AdapterReader
 from pagemill.engine.adapters import Adapters
 from pagemill.engine.devices import choose_device
-from pagemill.engine.encoder import EncoderSizes
+from pagemill.engine.encoder import EncoderSizes, MediaSizes
 from pagemill.engine.executor_sizes import ExecutorSizes, host_memory_bytes
 from pagemill.engine.native import NativeBindings
 from pagemill.engine.ranks import RankDevice, RankStage, RankWorkers
@@ -104,7 +104,7 @@ class EngineCore:
         wanted = ExecutorSizes.of(built, config, weights_dtype, device)
         plans = wanted.plan_ranks((built, *others), config)
         plan = plans[0]
-        encoder = EncoderSizes.of(built, wanted, config)
+        media = MediaSizes.of(built, wanted, config)
         # The planner's one block is the null block.
         fixed_bytes = sum(each.total_bytes - each.kv_bytes for each in plans)
         if draft is not None:
@@ -113,7 +113,7 @@ class EngineCore:
             fixed_bytes += wanted.draft_host_bytes(built, draft, config)
             _LOGGER.info("draft model %s: %s", draft.architecture, _weights(draft_plan))
         fixed = FixedCosts(
-            fixed_bytes + (0 if encoder is None else encoder.memory().total_bytes),
+            fixed_bytes + media.memory().total_bytes,
             wanted.kv_pages((built, *others), config, plans, draft),
             wanted.offloading_bytes(config, plan),
             config.kv_tiers.host_bytes_flag,
@@ -163,11 +163,11 @@ class EngineCore:
         others: Sequence[BuiltModel],
     ) -> EngineCore:
         world = None if workers is None else workers.world
-        encoder = EncoderSizes.of(built, wanted, config)
+        media = MediaSizes.of(built, wanted, config)
         ranks = (built, *others)
         stages = _stages(ranks, config, wanted)
         groups = wanted.kv_tables(ranks, config, draft).groups
-        limits = _limits(built, config, wanted, budget.num_blocks, groups, encoder)
+        limits = _limits(built, config, wanted, budget.num_blocks, groups, media)
         if workers is not None and wanted.device is not None:
             workers.wait_joined()  # the executor meets those of the other ranks
         try:
@@ -198,8 +198,12 @@ class EngineCore:
             draft_media_width=0 if draft is None else draft.draft_media_width,
             draft_grid_positions=draft is not None and draft.draft_grid_positions,
             draft_token_ids=[] if draft is None else list(draft.draft_token_ids),
-            encoder=None if encoder is None else _encoder_executor(encoder, wanted, executor),
-            encoder_options=None if encoder is None else encoder.media_options(),
+            encoders=[
+                (_encoder_executor(each, wanted, executor), each.native())
+                for each in media.encoders
+            ],
+            text_rows=media.text_rows,
+            item_ends=media.item_ends,
             adapters=store,
             stage=stages[0].native() if stages else None,
         )
@@ -219,15 +223,15 @@ class EngineCore:
         )
         held = config.scheduler.max_num_queued_reqs
         unfinished = config.scheduler.max_num_seqs + held
-        item = encoder.max_item_tokens if encoder is not None and built.takes_media else 0
+        item = media.max_item_tokens if built.takes_media else 0
         held_choices = max(1, held)
         return cls(built, bindings, engine, runner, budget, held_choices, unfinished, item, workers)
 
 
 def _front_tokens(built: BuiltModel) -> int:
     """See `NativeBindings`."""
-    traits = None if built.encoder is None else built.encoder.traits
-    return traits.tokens if traits is not None and traits.encoder_decoder else 0
+    traits = (encoder.traits for encoder in built.encoders)
+    return next((each.tokens for each in traits if each.encoder_decoder), 0)
 
 
 def _device_of_ranks(
@@ -312,7 +316,7 @@ def _encoder_executor(
     sizes: ExecutorSizes,
     host: _native.NativeExecutor | _native.DeviceExecutor | _native.PythonExecutor,
 ) -> _native.NativeExecutor | _native.DeviceExecutor | _native.PythonExecutor:
-    """The executor of the encoder of media, on the device or the threads of the model's, `host`."""
+    """The executor of an encoder of media, on the device or the threads of the model's, `host`."""
     text = encoder.encoder.program_text
     if sizes.device is not None:
         return _native.DeviceExecutor(
@@ -412,7 +416,7 @@ def _limits(
     sizes: ExecutorSizes,
     num_blocks: int,
     groups: list[_native.KvGroupOptions],
-    encoder: EncoderSizes | None,
+    media: MediaSizes,
 ) -> _native.RunnerLimits:
     return _native.RunnerLimits(
         max_num_tokens=sizes.max_num_tokens,
@@ -428,7 +432,7 @@ def _limits(
         pooling=built.pooling,
         max_draft_tokens=config.speculation.max_tokens,
         max_forced_tokens=_MAX_FORCED_TOKENS,
-        max_encoder_tokens=0 if encoder is None else encoder.step_tokens,
+        max_encoder_tokens=media.step_tokens,
         max_adapters=config.lora.slots,
         routed_experts_per_token=math.prod(built.routed_experts or (0,)),
     )

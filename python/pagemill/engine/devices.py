@@ -22,7 +22,7 @@ from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig, MachineShare, read_environment
 from pagemill.config.env import set_default
 from pagemill.engine.device_libraries import open_libraries
-from pagemill.engine.encoder import EncoderSizes
+from pagemill.engine.encoder import MediaSizes
 from pagemill.engine.executor_sizes import ExecutorSizes
 from pagemill.runner.build import BuiltModel
 
@@ -104,9 +104,7 @@ def choose_device(
             device = found.plugin.open(config.share.index * ranks)
             sizes = ExecutorSizes.of(built, config, weights_dtype, device)
             sizes.plan(built, config)
-            encoder = EncoderSizes.of(built, sizes, config)
-            if encoder is not None:
-                encoder.memory()
+            MediaSizes.of(built, sizes, config).memory()
             if draft is not None:
                 sizes.plan_draft(built, draft, config)
         except _native.StatusError as error:

@@ -15,7 +15,7 @@ from pagemill.engine.devices import FoundPlugin, choose_device, find_plugins, op
 from pagemill.runner.build import BuiltModel
 
 # What is looked at before a device is opened.
-_BUILT = cast(BuiltModel, SimpleNamespace(module=None, encoder=None, architecture="Tiny"))
+_BUILT = cast(BuiltModel, SimpleNamespace(module=None, encoders=(), architecture="Tiny"))
 
 
 def _choose(device: str) -> object:

@@ -1,8 +1,11 @@
-"""The second program of a model with media: how large its steps are, and what it takes.
+"""The encoders of a model with media: how large their steps are, and what they take.
 
-sizes = EncoderSizes.of(built, executor_sizes, config)
-executor = _native.NativeExecutor(built.encoder.program_text, sizes.executor_options())
-runner = _native.ModelRunner(..., encoder=executor, encoder_options=sizes.media_options())
+media = MediaSizes.of(built, executor_sizes, config)
+encoders = [
+    (_native.NativeExecutor(each.encoder.program_text, each.executor_options()), each.native())
+    for each in media.encoders
+]
+runner = _native.ModelRunner(..., encoders=encoders)
 """
 
 from __future__ import annotations
@@ -15,29 +18,29 @@ from pagemill.config import EngineConfig
 from pagemill.engine.executor_sizes import ExecutorSizes
 from pagemill.runner.build import BuiltEncoder, BuiltModel
 
-# Tokens of a step of the encoder, unless one item has more: enough to fill the machine.
+# Tokens of a step of an encoder, unless one item has more: enough to fill the machine.
 _STEP_TOKENS = 2048
-# Items of a step of the encoder.
+# Items of a step of an encoder.
 _STEP_ITEMS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class EncoderMemory:
-    """What the encoder takes: `plan` of its program, and `kept_bytes` of embeddings in the memory
+class MediaMemory:
+    """What encoders take: `plans` of their programs, and `kept_bytes` of embeddings in the memory
     of the model; 0 on a device, whose host keeps them."""
 
-    plan: _native.MemoryPlan
+    plans: tuple[_native.MemoryPlan, ...]
     kept_bytes: int
 
     @property
     def total_bytes(self) -> int:
-        return self.plan.total_bytes + self.kept_bytes
+        return sum(plan.total_bytes for plan in self.plans) + self.kept_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderSizes:
     """`max_items` of `encoder_tokens` are encoded together; a step of the model computes
-    `step_tokens` embeddings, and as many are kept."""
+    `step_tokens` embeddings at most."""
 
     encoder: BuiltEncoder
     max_items: int
@@ -47,13 +50,9 @@ class EncoderSizes:
     _config: EngineConfig
 
     @classmethod
-    def of(
-        cls, built: BuiltModel, sizes: ExecutorSizes, config: EngineConfig
-    ) -> EncoderSizes | None:
-        """The sizes for steps of the model of `sizes`; None if it takes no media."""
-        if built.encoder is None:
-            return None
-        traits = built.encoder.traits
+    def of(cls, encoder: BuiltEncoder, sizes: ExecutorSizes, config: EngineConfig) -> EncoderSizes:
+        """The sizes for steps of the model of `sizes`."""
+        traits = encoder.traits
         largest = -(-traits.most_tokens // traits.tokens)
         items = max(1, sizes.max_num_tokens // traits.tokens, largest)
         step_tokens = items * traits.tokens
@@ -62,7 +61,7 @@ class EncoderSizes:
         whole = (largest or items) if traits.any_size and not traits.tiles else 1
         together = min(items, max(whole, _STEP_TOKENS // item_tokens))
         tokens = together * item_tokens
-        return cls(built.encoder, min(together, _STEP_ITEMS), tokens, step_tokens, sizes, config)
+        return cls(encoder, min(together, _STEP_ITEMS), tokens, step_tokens, sizes, config)
 
     @property
     def max_item_tokens(self) -> int:
@@ -84,7 +83,7 @@ class EncoderSizes:
             arguments["kernel_filter"] = ""  # an encoder need not have the op of that kernel
         return _native.ExecutorOptions(**arguments)
 
-    def media_options(self) -> _native.MediaEncoderOptions:
+    def native(self) -> _native.MediaEncoderOptions:
         """What the runner needs of the encoder."""
         traits = self.encoder.traits
         largest = -(-self.max_item_tokens // traits.tokens)
@@ -100,19 +99,57 @@ class EncoderSizes:
             # fit, too. Items of one size are the largest of these.
             any_size=True,
             grid=traits.grid,
-            text_rows=traits.text_rows,
-            item_ends=traits.item_ends,
             tile_rows=traits.rows if traits.tiles else 0,
         )
 
-    def memory(self) -> EncoderMemory:
-        """What all of it takes; embeddings that are kept are f32."""
+    def plan(self) -> _native.MemoryPlan:
+        """What its program takes."""
         text, options = self.encoder.program_text, self.executor_options()
         device = self._sizes.device
-        if device is not None:
-            plan = _native.plan_on_device(
-                device, text, options, max_model_len=self.encoder_tokens, vocab_size=1
-            )
-            return EncoderMemory(plan, 0)
-        kept_bytes = self.step_tokens * self.encoder.traits.width * 4
-        return EncoderMemory(_native.plan_memory(text, options), kept_bytes)
+        if device is None:
+            return _native.plan_memory(text, options)
+        return _native.plan_on_device(
+            device, text, options, max_model_len=self.encoder_tokens, vocab_size=1
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MediaSizes:
+    """Those of all encoders of a model, of which there are none if it takes no media."""
+
+    encoders: tuple[EncoderSizes, ...]
+    _on_device: bool
+
+    @classmethod
+    def of(cls, built: BuiltModel, sizes: ExecutorSizes, config: EngineConfig) -> MediaSizes:
+        """The sizes for steps of the model of `sizes`."""
+        encoders = (EncoderSizes.of(encoder, sizes, config) for encoder in built.encoders)
+        return cls(tuple(encoders), sizes.device is not None)
+
+    @property
+    def step_tokens(self) -> int:
+        """Embeddings that a step of the model computes at most, by all encoders together, and that
+        are kept; 0: it takes no media."""
+        return max((each.step_tokens for each in self.encoders), default=0)
+
+    @property
+    def max_item_tokens(self) -> int:
+        """Tokens of the largest item."""
+        return max((each.max_item_tokens for each in self.encoders), default=0)
+
+    @property
+    def text_rows(self) -> bool:
+        """Whether the model's program reads the step's array of that name."""
+        return any(each.encoder.traits.text_rows for each in self.encoders)
+
+    @property
+    def item_ends(self) -> bool:
+        """Whether the model's program reads the step's array of that name."""
+        return any(each.encoder.traits.item_ends for each in self.encoders)
+
+    def memory(self) -> MediaMemory:
+        """What all of it takes; embeddings that are kept are f32."""
+        plans = tuple(each.plan() for each in self.encoders)
+        widths = {each.encoder.traits.width for each in self.encoders}
+        kept_bytes = 0 if self._on_device else self.step_tokens * max(widths, default=0) * 4
+        return MediaMemory(plans, kept_bytes)

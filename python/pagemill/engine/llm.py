@@ -125,7 +125,7 @@ class LLM(OfflineControl):
         core = self._loaded.core
         folder = Path(self._loaded.source.path)
         self._media = OfflineMedia(media, folder, core.max_item_tokens)
-        self._front_end = MediaFrontEnd.of_encoder(core.built.encoder)
+        self._front_ends = MediaFrontEnd.of_encoders(core.built.encoders)
         self._queue = OfflineQueue(core.bindings, core.max_choices)
         name, max_model_len = self._loaded.names[0], core.built.max_model_len
         self._metrics = RequestMetrics(name, max_model_len, cache_config=flatten(config.cache))
@@ -505,7 +505,7 @@ class LLM(OfflineControl):
             for own, added in zip(prepared, sources, strict=True):
                 own += self._media.all_prepared(kind, added)
         return [
-            place_media(prompt, own, self._front_end, self._control_text)
+            place_media(prompt, own, self._front_ends, self._control_text)
             for prompt, own in zip(rendered, prepared, strict=True)
         ]
 
@@ -533,7 +533,7 @@ class LLM(OfflineControl):
     def _conversation(self, messages: Sequence[Message]) -> RenderedPrompt:
         messages, media = self._media.of_messages(messages)
         prompt = text_prompt(self._renderer.encode_chat(messages), "messages")
-        return place_media(prompt, media, self._front_end, self._control_text)
+        return place_media(prompt, media, self._front_ends, self._control_text)
 
     def _control_text(self, text: str) -> list[int]:
         """The token ids of a text that the model has beside media."""

@@ -1,16 +1,17 @@
 """Media of a prompt: a placeholder token each, which becomes as many tokens as embeddings.
 
-media, front_end = [PreparedMedia("image", pixels)], MediaFrontEnd.of_encoder(built.encoder)
-prompt = place_media(RenderedPrompt.of([1, 32000, 5]), media, front_end, encode)
+media, front_ends = [PreparedMedia("image", pixels)], MediaFrontEnd.of_encoders(built.encoders)
+prompt = place_media(RenderedPrompt.of([1, 32000, 5]), media, front_ends, encode)
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import structs
 
 from pagemill.engine.newlines import NONE_JOINED, append_joined, joined_newlines
 from pagemill.engine.outputs import EngineError
@@ -24,7 +25,7 @@ from pagemill.inputs.rendered_prompt import (
 )
 from pagemill.models.base import MediaPart, MediaTraits, ModelConfigError, TiledModel
 from pagemill.ops.program import GRID_DIMS
-from pagemill.runner.build import BuiltEncoder, media_model
+from pagemill.runner.build import BuiltEncoder, media_encoders
 from pagemill.weights.source import ModelSource
 
 _VALUES: Mapping[MediaKind, str] = {"image": "pixels", "audio": "samples", "video": "pixels"}
@@ -38,47 +39,56 @@ class _Item(NamedTuple):
 
 
 class MediaFrontEnd(NamedTuple):
-    """What front ends need of a model's encoder: its traits, what makes its input, and what divides
-    an image, audio or a video into several items."""
+    """What front ends need of an encoder: its number among those that the model is served with, its
+    traits, what makes its input, and what divides an image, audio or a video into several items."""
 
+    number: int
     traits: MediaTraits
     features: Callable[[PreparedMedia], MediaFeatures]
     layout: Callable[[PreparedMedia], Sequence[MediaPart]] | None
 
     @classmethod
-    def of(cls, source: ModelSource) -> MediaFrontEnd | None:
-        """Those of the model of `source`, by its configuration alone; None if it takes no media.
+    def of(cls, source: ModelSource, refused: Collection[str] = ()) -> tuple[MediaFrontEnd, ...]:
+        """Those of the model of `source`, by its configuration alone, without encoders that take
+        only `refused` kinds of media; empty if it takes none.
 
         Raises:
             ModelConfigError: the model is not known.
         """
-        model = media_model(source)
-        if model is None:
-            return None
-        assert model.traits.media is not None
-        layout = model.layout if isinstance(model, TiledModel) else None
-        return cls(model.traits.media, model.features, layout)
+        encoders = [each for each in media_encoders(source) if not each.traits.is_refused(refused)]
+        return tuple(
+            cls(
+                number,
+                traits,
+                encoder.features,
+                encoder.layout if isinstance(encoder, TiledModel) else None,
+            )
+            for number, (traits, encoder) in enumerate(encoders)
+        )
 
     @classmethod
-    def of_encoder(cls, encoder: BuiltEncoder | None) -> MediaFrontEnd | None:
-        """Those of a model that was built with this encoder; None if it takes no media."""
-        if encoder is None or encoder.features is None:
-            return None
-        return cls(encoder.traits, encoder.features, encoder.layout)
+    def of_encoders(cls, encoders: Sequence[BuiltEncoder]) -> tuple[MediaFrontEnd, ...]:
+        """Those of a model that was built with these; empty if it takes no media."""
+        return tuple(
+            cls(number, encoder.traits, encoder.features, encoder.layout)
+            for number, encoder in enumerate(encoders)
+            if encoder.features is not None
+        )
 
 
-def has_media(source: ModelSource) -> bool:
-    """Whether the model of `source` takes media if it is loaded with its encoder."""
+def media_kinds(source: ModelSource) -> tuple[MediaKind, ...]:
+    """The kinds of media that the model of `source` takes if it is loaded with its encoders."""
     try:
-        return media_model(source) is not None
+        encoders = media_encoders(source)
     except ModelConfigError:  # one of the fallback, which has no encoders
-        return False
+        return ()
+    return tuple(kind for encoder in encoders for kind in encoder.traits.placeholders)
 
 
 def place_media(
     prompt: RenderedPrompt,
     media: Sequence[PreparedMedia],
-    front_end: MediaFrontEnd | None,
+    front_ends: Sequence[MediaFrontEnd],
     encode: Callable[[str], Sequence[int]],
 ) -> RenderedPrompt:
     """The prompt with as many placeholders for each of `media` as it has embeddings, and the media;
@@ -87,7 +97,7 @@ def place_media(
     Args:
         prompt: text with one placeholder token for each of `media`, that of its kind.
         media: in the order of their placeholders; only the order among those of a kind counts.
-        front_end: of the model's encoder; None if it takes no media.
+        front_ends: of the model's encoders; empty if it takes no media.
         encode: the token ids of a text with control tokens, and no others around it.
 
     Raises:
@@ -95,27 +105,32 @@ def place_media(
             than placeholders, one has the wrong size, or they become too many items; or the
             tokenizer lacks the ends of rows.
     """
-    placeholders = dict[MediaKind, int]() if front_end is None else front_end.traits.placeholders
-    by_kind: dict[MediaKind, list[PreparedMedia]] = {kind: [] for kind in placeholders}
+    reader: dict[MediaKind, MediaFrontEnd] = {
+        kind: front_end for front_end in front_ends for kind in front_end.traits.placeholders
+    }
+    by_kind: dict[MediaKind, list[PreparedMedia]] = {kind: [] for kind in reader}
     for each in media:
         if each.kind not in by_kind:
             named = media_param(each.kind)
             raise _refusal(each.kind, f"this model takes no {named}, but the prompt has some")
         by_kind[each.kind].append(each)
-    for kind, placeholder in placeholders.items():
+    rest: dict[int, tuple[MediaFrontEnd, Iterator[tuple[int, PreparedMedia]]]] = {}
+    for kind, front_end in reader.items():
+        placeholder = front_end.traits.placeholders[kind]
         _check_number(prompt, kind, len(by_kind[kind]), placeholder)
-    if front_end is None or not media:
+        rest[placeholder] = front_end, iter(enumerate(by_kind[kind]))
+    if not media:
         return prompt
-    joined = joined_newlines(encode) if front_end.traits.joins_newlines else NONE_JOINED
+    joins_newlines = any(front_end.traits.joins_newlines for front_end in front_ends)
+    joined = joined_newlines(encode) if joins_newlines else NONE_JOINED
     behind_text = False
     expanded: list[int] = []
     items: list[MediaItem] = []
-    rest = {placeholders[kind]: iter(enumerate(own)) for kind, own in by_kind.items()}
-    ends = _row_ends(front_end.traits, encode)
+    ends = [_row_ends(front_end.traits, encode) for front_end in front_ends]
     token_ids: list[int] = prompt.token_ids.tolist()
     if by_kind.get("video"):
-        token_ids = _without_video_ends(token_ids, front_end.traits, encode)
-    encoded = _encoded_tokens(front_end.traits)
+        token_ids = _without_video_ends(token_ids, reader["video"].traits, encode)
+    encoded = _encoded_tokens(front_ends)
     for index, token in enumerate(token_ids):
         if token in encoded and not rest.keys().isdisjoint(_beside(token_ids, index)):
             items.append(MediaItem(_content_id(encoded[token]), len(expanded), encoded[token]))
@@ -123,14 +138,15 @@ def place_media(
             append_joined(expanded, [token], joined if behind_text else NONE_JOINED)
             behind_text = False
             continue
-        for part in _parts(*next(rest[token]), front_end):
+        front_end, own = rest[token]
+        for part in _parts(*next(own), front_end):
             behind_text = isinstance(part, str)
             if isinstance(part, str):
                 append_joined(expanded, encode(part), joined)
                 continue
             features, placeholder = part
             items.append(MediaItem(_content_id(features), len(expanded), features))
-            expanded += _tokens(features, placeholder, ends)
+            expanded += _tokens(features, placeholder, ends[front_end.number])
     try:
         return RenderedPrompt(np.array(expanded, np.int32), tuple(items))
     except ValueError as error:  # too many items
@@ -160,8 +176,10 @@ def _parts(index: int, media: PreparedMedia, front_end: MediaFrontEnd) -> list[_
         if isinstance(each, str):
             return each
         if isinstance(each, PreparedMedia):
-            return _Item(front_end.features(each), placeholders[each.kind])
-        return _Item(each, placeholders[kind])
+            features, placeholder = front_end.features(each), placeholders[each.kind]
+        else:
+            features, placeholder = each, placeholders[kind]
+        return _Item(structs.replace(features, encoder=front_end.number), placeholder)
 
     try:
         layout = (media,) if front_end.layout is None else front_end.layout(media)
@@ -189,16 +207,17 @@ def _without_video_ends(
     return kept
 
 
-def _encoded_tokens(traits: MediaTraits) -> dict[int, MediaFeatures]:
+def _encoded_tokens(front_ends: Sequence[MediaFrontEnd]) -> dict[int, MediaFeatures]:
     """Tokens that are items, too (`MediaTraits.encoded_tokens`)."""
-    tokens = traits.encoded_tokens
     items: dict[int, MediaFeatures] = {}
-    for channel, token in enumerate(tokens, traits.channels - len(tokens)):
-        rows = np.zeros((traits.rows, traits.channels), np.float32)
-        rows[:, channel] = 1
-        places = np.zeros((traits.rows, GRID_DIMS), np.int32)
-        positions = GridPositions(places, places[:1], 1) if traits.grid else None
-        items[token] = MediaFeatures(rows, 1, positions)
+    for front_end in front_ends:
+        traits, tokens = front_end.traits, front_end.traits.encoded_tokens
+        for channel, token in enumerate(tokens, traits.channels - len(tokens)):
+            rows = np.zeros((traits.rows, traits.channels), np.float32)
+            rows[:, channel] = 1
+            places = np.zeros((traits.rows, GRID_DIMS), np.int32)
+            positions = GridPositions(places, places[:1], 1) if traits.grid else None
+            items[token] = MediaFeatures(rows, 1, positions, encoder=front_end.number)
     return items
 
 
@@ -249,6 +268,8 @@ def _content_id(features: MediaFeatures) -> str:
         digest.update(features.placement.tobytes())
     if features.shares is not None:
         digest.update(features.shares.tobytes())
+    if features.encoder:
+        digest.update(features.encoder.to_bytes(4, "little"))
     return digest.hexdigest()
 
 

@@ -38,6 +38,7 @@ def prompt() -> RenderedPrompt:
         1,
         np.array([[1, 0], [-1, 0]], np.int32),
         np.array([[0.25, 0.75], [1, 0]], np.float32),
+        encoder=2,
     )
     return RenderedPrompt(np.arange(5, dtype=np.int32), (MediaItem("sha", 1, features),))
 
@@ -54,7 +55,7 @@ def test_a_request_arrives_as_it_was() -> None:
     assert request.prompt.token_ids.tolist() == [0, 1, 2, 3, 4]
     (item,), (sent,) = request.prompt.media, prompt().media
     assert (item.content_id, item.first_token, item.features.tokens) == ("sha", 1, 2)
-    assert item.features.row_tokens == 1
+    assert (item.features.row_tokens, item.features.encoder) == (1, 2)
     assert item.features.placement is not None and item.features.shares is not None
     assert item.features.placement.tolist() == [[1, 0], [-1, 0]]
     assert item.features.shares.tolist() == [[0.25, 0.75], [1, 0]]

@@ -173,7 +173,7 @@ def plan_model(config: EngineConfig) -> ModelPlan:
         kind that is not supported.
     """
     from pagemill.engine.devices import describe
-    from pagemill.engine.encoder import EncoderSizes
+    from pagemill.engine.encoder import MediaSizes
     from pagemill.engine.generation_config import choose_defaults
 
     model = built_model(config)
@@ -192,13 +192,13 @@ def plan_model(config: EngineConfig) -> ModelPlan:
     activations = sum(memory.activation_bytes for memory in memories)
     workspace = sum(memory.workspace_bytes for memory in memories)
     logits = sum(memory.output_bytes for memory in memories) + distributions
-    encoder = EncoderSizes.of(built, model.sizes, config)
-    if encoder is not None:
-        memory = encoder.memory()
-        weights += memory.plan.weights_bytes
-        workspace += memory.plan.workspace_bytes
-        # Activations, as the model sees it: the encoder's input and output.
-        activations += memory.plan.activation_bytes + memory.plan.output_bytes + memory.kept_bytes
+    media = MediaSizes.of(built, model.sizes, config).memory()
+    activations += media.kept_bytes
+    for plan in media.plans:
+        weights += plan.weights_bytes
+        workspace += plan.workspace_bytes
+        # Activations, as the model sees it: an encoder's input and output.
+        activations += plan.activation_bytes + plan.output_bytes
     refusal = ""
     try:
         offloading = model.sizes.offloading_bytes(config, memories[0])

@@ -19,13 +19,14 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from pagemill.config.load_quantization import LoadQuantization
 from pagemill.config.speculation import HeadFiles
 from pagemill.engine.draft_model import states_for
 from pagemill.engine.model_source import quantized, round_sent
 from pagemill.engine.outputs import EngineError
+from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.task import Task
 from pagemill.runner.build import BuildOptions, BuiltModel, build
 from pagemill.weights.errors import WeightsError
@@ -300,7 +301,7 @@ def _options_of(built: BuiltModel, head: HeadFiles | None) -> BuildOptions:
         task=Task.GENERATE,
         adapters=bool(built.adapter_targets),
         draft_states=states_for(head),
-        language_only=not built.takes_media,
+        refused_media=frozenset(get_args(MediaKind)) - _kinds_of(built),
         prompt_embeds=built.embeds_width > 0,
     )
     pooled = built.pooled
@@ -310,12 +311,18 @@ def _options_of(built: BuiltModel, head: HeadFiles | None) -> BuildOptions:
     return replace(options, task=pooled.task, pooling=kind, normalize=pooled.normalizes)
 
 
+def _kinds_of(built: BuiltModel) -> set[MediaKind]:
+    """Of media that its encoders take."""
+    return {kind for encoder in built.encoders for kind in encoder.traits.placeholders}
+
+
 def _texts_of(built: BuiltModel) -> dict[str, str]:
     """The programs of a model, as the engine's operation takes them."""
-    texts = {"model": built.program_text}
-    if built.encoder is not None:
-        texts["encoder"] = built.encoder.program_text
-    return texts
+    encoders = enumerate(built.encoders)
+    return {
+        "model": built.program_text,
+        **{f"encoder.{number}": encoder.program_text for number, encoder in encoders},
+    }
 
 
 def _check_version(weight_version: str | None) -> None:

@@ -45,11 +45,11 @@ class ImageModel:
         self.grid_positions: list[list[int]] = []
         options = _native.MediaEncoderOptions(rows=2, channels=4, tokens=2, width=4, grid=True)
         limits = _native.RunnerLimits(vocab_size=VOCAB, num_blocks=64, max_encoder_tokens=8)
+        encoder = _native.PythonExecutor(lambda batch: {"embeddings": batch["inputs"][0]})
         self.runner = _native.ModelRunner(
             _native.PythonExecutor(self.model),
             limits,
-            encoder=_native.PythonExecutor(lambda batch: {"embeddings": batch["inputs"][0]}),
-            encoder_options=options,
+            encoders=[(encoder, options)],
         )
 
     def model(self, batch: dict[str, Any]) -> dict[str, np.ndarray]:

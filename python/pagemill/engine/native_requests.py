@@ -208,6 +208,7 @@ def _native_media(bindings: NativeBindings, prompt: RenderedPrompt) -> list[obje
                 features.row_tokens,
                 features.placement,
                 features.shares,
+                features.encoder,
             )
         )
     return items

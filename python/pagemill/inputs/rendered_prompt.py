@@ -52,7 +52,8 @@ class MediaFeatures(msgspec.Struct, array_like=True, frozen=True, eq=False):
     not 0, is a token that keeps its own, which counts among `tokens`. `placement`, int32 [tokens],
     has the embedding of each token, as the encoder counts them, or ROW_END; None: all in order.
     With `shares`, float32 from 0 to 1, both are [tokens, n], with n at most 4: a token is the sum
-    of n embeddings, each times its share."""
+    of n embeddings, each times its share. `encoder` is the number of the encoder among those that
+    the model is served with."""
 
     rows: np.ndarray
     tokens: int
@@ -60,6 +61,7 @@ class MediaFeatures(msgspec.Struct, array_like=True, frozen=True, eq=False):
     row_tokens: int = 0
     placement: np.ndarray | None = None
     shares: np.ndarray | None = None
+    encoder: int = 0
 
     def __post_init__(self) -> None:
         """Raises ValueError for features or a placement of another type or shape."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
 from pagemill import ops
 from pagemill.inputs.media_kind import MediaKind
@@ -67,17 +67,17 @@ class EncoderInputs:
 
 @dataclass(frozen=True, slots=True)
 class MediaTraits:
-    """The media items of a model: features [rows, channels], to which its encoder adds
-    `class_tokens` tokens in front, become embeddings [tokens, width] in place of as many tokens.
-    `placeholders` has the kinds that the model takes: of each the token that stands for an item in
-    a prompt.
+    """The media items of an encoder: features [rows, channels], to which it adds `class_tokens`
+    tokens in front, become embeddings [tokens, width] in place of as many tokens. `placeholders`
+    has the kinds that it takes: of each the token that stands for an item in a prompt.
 
     All items are alike, or they have `any_size`, a multiple of `rows` and as many times `tokens`;
     fewer rows may be at the end, which are read and make no embedding.
     `MediaInputs` of the encoder has the features as [tokens, channels], zeros for class tokens, and
     `MediaInputs.tokens` is the first of the consecutive rows that each embedding is made of.
     With a `grid`, rows have positions in time, row and column, which the encoder reads, and with a
-    `token_grid` so have tokens, and the model reads them. `row_ends` are control tokens that a
+    `token_grid` so have tokens, and the model reads them; tokens of encoders beside it that have no
+    `grid` have those of text. `row_ends` are control tokens that a
     prompt has behind each row of an item's tokens but the last, and behind the last; `video_ends`
     those around the placeholder of a video, which are left out: its items have their own. With
     `encoder_decoder` a prompt begins with its only item. With `text_rows` the model reads the
@@ -112,6 +112,10 @@ class MediaTraits:
     joins_newlines: bool = False
     most_tokens: int = 0
 
+    def is_refused(self, kinds: Collection[str]) -> bool:
+        """Whether it takes no other kinds than these."""
+        return all(kind in kinds for kind in self.placeholders)
+
 
 MediaPart: TypeAlias = PreparedMedia | MediaFeatures | str
 """An item of an image, audio or a video, or a text beside items."""
@@ -120,8 +124,8 @@ MediaPart: TypeAlias = PreparedMedia | MediaFeatures | str
 @dataclass(frozen=True, slots=True)
 class ModelTraits:
     """Properties of a model that the engine needs. `causal`: a token never attends to a later one;
-    `generates`: it has logits; `media`: it is a MediaModel; `token_types`: the second text of a
-    pair has another type than the first.
+    `generates`: it has logits; `media`: it is a MediaModel, and this is what its encoder takes;
+    `token_types`: the second text of a pair has another type than the first.
 
     A model that generates and is not causal is a prefix language model: the tokens of a prompt,
     media or not, attend to each other, by the step's array `item_ends`, and generated ones to those
@@ -210,15 +214,13 @@ class MaskedModel(Model, Protocol):
     def masked_logits(self, weights: Weights, rows: Tensor) -> Tensor: ...
 
 
-@runtime_checkable
-class MediaModel(Model, Protocol):
-    """A model that takes images, audio or videos; its traits have `media`.
+class MediaEncoder(Protocol):
+    """What computes embeddings of images, audio or videos.
 
-    1. `features` computes the encoder's input for one item of the kinds that its traits name. A
-       ValueError says what it accepts.
-    2. `embeddings` traces the encoder from features to a row for each token that an item stands
-       for.
-    3. `hidden` uses `inputs.media` instead of the embeddings of tokens.
+    1. `features` computes its input for one item of the kinds that its traits name. A ValueError
+       says what it accepts.
+    2. `embeddings` traces it from features to a row for each token that an item stands for. The
+       weights are those of the whole checkpoint.
     """
 
     def features(self, media: PreparedMedia, /) -> MediaFeatures: ...
@@ -227,18 +229,51 @@ class MediaModel(Model, Protocol):
 
 
 @runtime_checkable
-class RowEndModel(MediaModel, Protocol):
-    """A model whose encoder has an embedding for the ends of rows: `row_end` traces it as equal
-    rows [T, width], one for each token of the encoder."""
+class RowEndModel(MediaEncoder, Protocol):
+    """An encoder that has an embedding for the ends of rows: `row_end` traces it as equal rows
+    [T, width], one for each token of the encoder."""
 
     def row_end(self, weights: Weights, inputs: EncoderInputs) -> Tensor: ...
 
 
 @runtime_checkable
-class TiledModel(MediaModel, Protocol):
-    """A model that divides an image, audio or a video into several items: `layout` returns them, as
-    `features` takes or returns them, with the texts before, between and behind them, which may have
-    control tokens. A ValueError says what it accepts. An item that `features` takes has the
+class TiledModel(MediaEncoder, Protocol):
+    """An encoder that divides an image, audio or a video into several items: `layout` returns them,
+    as `features` takes or returns them, with the texts before, between and behind them, which may
+    have control tokens. A ValueError says what it accepts. An item that `features` takes has the
     placeholder of its own kind."""
 
     def layout(self, media: PreparedMedia, /) -> Sequence[MediaPart]: ...
+
+
+@runtime_checkable
+class MediaModel(Model, MediaEncoder, Protocol):
+    """A model with one encoder of media, which its traits have as `media`. `hidden` uses
+    `inputs.media` instead of the embeddings of tokens."""
+
+
+class ModelEncoder(NamedTuple):
+    """An encoder of a model, and what it takes."""
+
+    traits: MediaTraits
+    encoder: MediaEncoder
+
+
+@runtime_checkable
+class EncodersModel(Model, Protocol):
+    """A model with several encoders, each of other kinds of media, whose embeddings are as wide as
+    each other. `hidden` uses `inputs.media` as that of a `MediaModel` does. Operators may leave out
+    some of the encoders: the step's arrays are those that the others need."""
+
+    @property
+    def encoders(self) -> Sequence[ModelEncoder]: ...
+
+
+def encoders_of(model: Model) -> Sequence[ModelEncoder]:
+    """The encoders of a model; empty if it takes no media."""
+    if isinstance(model, EncodersModel):
+        return model.encoders
+    media = model.traits.media
+    if media is None or not isinstance(model, MediaModel):
+        return ()
+    return (ModelEncoder(media, model),)

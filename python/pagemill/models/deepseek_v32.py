@@ -15,7 +15,7 @@ from pagemill.layers.mlp import MlpParts
 from pagemill.layers.moe import moe
 from pagemill.layers.rotary import Rotary
 from pagemill.layers.stack import CHOSEN, layer_values
-from pagemill.models.base import Config
+from pagemill.models.base import Config, ModelConfigError
 from pagemill.models.config_keys import flag, number
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_grouped_experts, sparse_layers

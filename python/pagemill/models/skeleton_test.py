@@ -35,7 +35,7 @@ def _source(directory: Path) -> ModelSource:
 def test_whole_prompt_and_token_by_token_agree(tmp_path: Path):
     source = _source(tmp_path)
     model = SkeletonModel.from_config(source.config)
-    text = to_text(trace_model(model, source, Tail(Task.GENERATE), media=None).trace.program)
+    text = to_text(trace_model(model, source, Tail(Task.GENERATE), media=()).trace.program)
     tokens = np.random.default_rng(1).integers(0, 11, 23).tolist()
     options = TorchOptions(num_blocks=8, block_size=4)
     batch = SimpleBatch(8, 4).step({0: tokens}, all_logits=True)
@@ -50,7 +50,7 @@ def test_it_pools(tmp_path: Path):
     source = _source(tmp_path)
     model = SkeletonModel.from_config(source.config)
     tail = Tail(Task.EMBED, "mean", normalize=True)
-    text = to_text(trace_model(model, source, tail, media=None).trace.program)
+    text = to_text(trace_model(model, source, tail, media=()).trace.program)
     executor = TorchExecutor(text, TorchOptions(num_blocks=8, block_size=4))
     outputs = executor(SimpleBatch(8, 4).step({0: [1, 2], 1: [3]}))
     assert set(outputs) == {"pooled"}

@@ -189,7 +189,9 @@ GLM_ASR = {
 OMNI_AUDIO = AUDIO | {"n_window": 4, "output_dim": 64}
 OMNI_THINKER = {
     "text_config": DECODER | {"num_key_value_heads": 2, "rope_scaling": MROPE},
+    "vision_config": QWEN2_5_VL_VISION | {"fullatt_block_indexes": [0]},
     "audio_config": OMNI_AUDIO,
+    "image_token_index": 98,
     "audio_token_index": 99,
 }
 WHISPER = {

@@ -386,16 +386,22 @@ ARCHITECTURES: dict[str, Architecture] = {
         "qwen2_vl:Qwen2VlModel", "Qwen2-VL", ("qwen2_vl",), "text, images and videos"
     ),
     "Qwen2_5OmniForConditionalGeneration": Architecture(
-        "qwen2_5_omni:Qwen25OmniModel", "Qwen2.5-Omni, text", ("qwen2_5_omni",), "text and audio"
+        "qwen2_5_omni:Qwen25OmniModel",
+        "Qwen2.5-Omni, text",
+        ("qwen2_5_omni",),
+        "text, images, videos and audio",
     ),
     "Qwen2_5OmniModel": Architecture(
-        "qwen2_5_omni:Qwen25OmniModel", "Qwen2.5-Omni, text", (), "text and audio"
+        "qwen2_5_omni:Qwen25OmniModel",
+        "Qwen2.5-Omni, text",
+        (),
+        "text, images, videos and audio",
     ),
     "Qwen2_5OmniThinkerForConditionalGeneration": Architecture(
         "qwen2_5_omni:Qwen25OmniModel",
         "Qwen2.5-Omni's thinker",
         ("qwen2_5_omni_thinker",),
-        "text and audio",
+        "text, images, videos and audio",
     ),
     "Qwen2_5_VLForConditionalGeneration": Architecture(
         "qwen2_vl:Qwen25VlModel", "Qwen2.5-VL", ("qwen2_5_vl",), "text, images and videos"

@@ -21,16 +21,18 @@ from pagemill.models.base import (
     Classifier,
     Config,
     EncoderInputs,
+    MediaEncoder,
     MediaInputs,
-    MediaModel,
     MediaPart,
     MediaTraits,
     Model,
     ModelConfigError,
+    ModelEncoder,
     ModelTraits,
     RowEndModel,
     StepInputs,
     TiledModel,
+    encoders_of,
 )
 from pagemill.models.draft_heads.draft_states import DRAFT_STATES, DraftStates
 from pagemill.models.table import architecture_of, find, model_class
@@ -60,17 +62,16 @@ class BuildOptions:
     of the files, makes an embedding model of any model; `normalize` to the length 1, unless the
     files say otherwise; `rewrite` applies the fusions of the native rewriter (needs the compiled
     extension); `shard` is the rank that the program is for, of those that divide each layer, and
-    `stage` the range of layers that it has; `hidden_states` are layers, counted
-    from 0, whose results [tokens, hidden size] each step returns as the outputs `hidden.<layer>`;
-    `experts` are layers whose chosen experts [tokens, choices] it returns as `experts.<layer>`,
-    with `routed_experts` all that choose some; with `adapters`, requests may have adapters of the
-    linear layers; `implementation` is "native", "transformers", or "auto": native if there is
-    native support, else by `transformers`; `draft_states` are what it returns for a head that
-    drafts, as the output of that name; if it `keeps_context`, the KV of layers with windows stays
-    as long as that of the others, as draft models need it; with `language_only`, or if it takes no
-    other kinds than those of `refused_media`, the model takes no media, and its encoder is not
-    built; with `prompt_embeds` it takes rows of embeddings in place of token ids, and no other
-    media."""
+    `stage` the range of layers that it has; `hidden_states` are layers, counted from 0, whose
+    results [tokens, hidden size] each step returns as the outputs `hidden.<layer>`; `experts` are
+    layers whose chosen experts [tokens, choices] it returns as `experts.<layer>`, with
+    `routed_experts` all that choose some; with `adapters`, requests may have adapters of the linear
+    layers; `implementation` is "native", "transformers", or "auto": native if there is native
+    support, else by `transformers`; `draft_states` are what it returns for a head that drafts, as
+    the output of that name; if it `keeps_context`, the KV of layers with windows stays as long as
+    that of the others, as draft models need it; with `language_only` the model takes no media, and
+    its encoders are not built; neither are those whose kinds are all in `refused_media`; with
+    `prompt_embeds` it takes rows of embeddings in place of token ids, and no other media."""
 
     max_model_len: int | None = None
     task: Task | None = None
@@ -94,7 +95,7 @@ class BuildOptions:
 @dataclass(frozen=True, slots=True)
 class BuiltEncoder:
     """The program that computes embeddings of media items; `features` computes its input for
-    an image or audio (`MediaModel.features`), which `layout` divides before, if the model has tiles
+    an image or audio (`MediaEncoder.features`), which `layout` divides before, if it has tiles
     (`TiledModel.layout`). `features` None: items are rows of embeddings, which the program returns
     as they are."""
 
@@ -120,8 +121,9 @@ class BuiltModel:
     prefix_caching: bool
     kv_groups: tuple[GroupEntry, ...]
     eos_token_ids: tuple[int, ...]
-    encoder: BuiltEncoder | None = None
-    """Only for a model with media, or whose prompts may be embeddings."""
+    encoders: tuple[BuiltEncoder, ...] = ()
+    """Of a model with media, or whose prompts may be embeddings: `MediaFeatures.encoder` counts
+    them."""
     adapter_targets: tuple[AdapterTarget, ...] = ()
     """What adapters may change, of a program that has them."""
     routed_experts: tuple[int, int] | None = None
@@ -151,14 +153,13 @@ class BuiltModel:
     @property
     def takes_media(self) -> bool:
         """Whether prompts may have media."""
-        return self.encoder is not None and self.encoder.features is not None
+        return any(encoder.features is not None for encoder in self.encoders)
 
     @property
     def embeds_width(self) -> int:
         """Of the rows of embeddings that prompts may be; 0: they are token ids."""
-        if self.encoder is None or self.encoder.features is not None:
-            return 0
-        return self.encoder.traits.width
+        widths = (each.traits.width for each in self.encoders if each.features is None)
+        return next(widths, 0)
 
 
 def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
@@ -200,7 +201,7 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     program = weights.trace.program
     if options.prompt_embeds:
         check_reads_embeds(program, source.architecture)
-    encoder = _build_encoder(model, source, options, weights)
+    encoders = _build_encoders(model, source, options, weights)
     weights.check_all_used({**model.ignored, **OTHER_TAILS})
     if options.shard.ranks > 1 and not any("ranks" in dict(op.attributes) for op in program.ops):
         raise ModelConfigError(
@@ -233,7 +234,7 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         prefix_caching=traits.causal and generates,
         kv_groups=tuple(part.program.groups),
         eos_token_ids=source.eos_token_ids,
-        encoder=encoder,
+        encoders=encoders,
         adapter_targets=tuple(weights.adapter_targets),
         routed_experts=(len(routed), next(iter(routed.values()))) if routed else None,
         notes=tuple(weights.notes),
@@ -286,31 +287,32 @@ def text_of(program: Program, *, rewrite: bool = True) -> str:
     return _native.rewrite_program(text)
 
 
-def _takes_media(media: MediaTraits | None, options: BuildOptions) -> bool:
-    if media is None or options.language_only:
-        return False
-    return not media.placeholders.keys() <= options.refused_media
+def _is_wanted(media: MediaTraits, options: BuildOptions) -> bool:
+    return not options.language_only and not media.is_refused(options.refused_media)
 
 
-def _media_traits(model: Model, source: ModelSource, options: BuildOptions) -> MediaTraits | None:
+def _media_traits(
+    model: Model, source: ModelSource, options: BuildOptions
+) -> tuple[MediaTraits, ...]:
     """What the model's program takes in place of token ids.
 
     Raises:
         ModelConfigError: embeddings are wanted of a model that does not take them, or a model with
             an encoder that its decoder attends to is wanted without it, or with adapters.
     """
-    media = model.traits.media
-    takes_media = _takes_media(media, options)
-    if media is not None and media.encoder_decoder:
-        _check_encoder_decoder(source.architecture, media, options)
+    media = [encoder.traits for encoder in encoders_of(model)]
+    for each in media:
+        if each.encoder_decoder:
+            _check_encoder_decoder(source.architecture, each, options)
+    wanted = tuple(each for each in media if _is_wanted(each, options))
     if not options.prompt_embeds:
-        return media if takes_media else None
-    if takes_media:
+        return wanted
+    if wanted:
         raise ModelConfigError(
             f"{source.architecture} takes media: --enable-prompt-embeds needs"
             " --language-model-only, too"
         )
-    return embeds_traits(model, source.architecture)
+    return (embeds_traits(model, source.architecture),)
 
 
 def _check_encoder_decoder(name: str, media: MediaTraits, options: BuildOptions) -> None:
@@ -318,7 +320,7 @@ def _check_encoder_decoder(name: str, media: MediaTraits, options: BuildOptions)
         raise ModelConfigError(
             f"{name} takes no prompt embeddings: leave out --enable-prompt-embeds"
         )
-    if not _takes_media(media, options):
+    if not _is_wanted(media, options):
         kinds = " and ".join(media.placeholders)
         raise ModelConfigError(
             f"{name} needs its encoder: leave out --language-model-only, and allow {kinds} in"
@@ -331,63 +333,62 @@ def _check_encoder_decoder(name: str, media: MediaTraits, options: BuildOptions)
         )
 
 
-def _build_encoder(
+def _build_encoders(
     model: Model,
     source: ModelSource,
     options: BuildOptions,
     weights: WeightBinder,
-) -> BuiltEncoder | None:
-    """The encoder of a model with media, unless it is not wanted; the tensors that it reads count
-    as used in `weights` in any case.
+) -> tuple[BuiltEncoder, ...]:
+    """The encoders of a model with media that are wanted; the tensors that the others read count as
+    used in `weights`, too.
 
     Raises:
-        MissingTensorError: it is wanted, and one is missing.
+        MissingTensorError: one is wanted, and a tensor is missing.
     """
-    if isinstance(model, MediaModel):
-        media = model.traits.media
-        assert media is not None
-        wanted = _takes_media(media, options)
+    built: list[BuiltEncoder] = []
+    for traits, encoder in encoders_of(model):
+        wanted = _is_wanted(traits, options)
         own = WeightBinder(Trace(), source)  # undivided: one rank runs it
         try:
-            _trace_encoder(model, media, own)
+            _trace_encoder(encoder, traits, own)
         except MissingTensorError as error:
             if wanted:
                 hint = "; --language-model-only serves text without the encoder"
-                hint = "" if media.encoder_decoder else hint
+                hint = "" if traits.encoder_decoder else hint
                 raise MissingTensorError(f"{error}{hint}") from error
         weights.claim_all(own)
         if wanted:
             text = text_of(own.trace.program, rewrite=options.rewrite)
-            layout = model.layout if isinstance(model, TiledModel) else None
-            return BuiltEncoder(text, media, model.features, layout)
-    if not options.prompt_embeds:
-        return None
-    media = embeds_traits(model, source.architecture)
-    return BuiltEncoder(text_of(identity_program(media), rewrite=options.rewrite), media, None)
+            layout = encoder.layout if isinstance(encoder, TiledModel) else None
+            built.append(BuiltEncoder(text, traits, encoder.features, layout))
+    if options.prompt_embeds:
+        media = embeds_traits(model, source.architecture)
+        text = text_of(identity_program(media), rewrite=options.rewrite)
+        built.append(BuiltEncoder(text, media, None))
+    return tuple(built)
 
 
-def _trace_encoder(model: MediaModel, media: MediaTraits, own: Weights) -> None:
+def _trace_encoder(encoder: MediaEncoder, media: MediaTraits, own: Weights) -> None:
     trace = own.trace
     features = trace.input("features", ACT, ("tokens", media.channels))
     tokens = trace.input("media_rows", "i32", ("media_rows",))
     positions = trace.input("positions", "i32", ("tokens",))
     grid = grid_positions(trace) if media.grid else None
     inputs = EncoderInputs(MediaInputs(features, tokens), positions, grid)
-    trace.output("embeddings", model.embeddings(own, inputs))
-    if isinstance(model, RowEndModel):
-        trace.output("row_end", model.row_end(own, inputs))
+    trace.output("embeddings", encoder.embeddings(own, inputs))
+    if isinstance(encoder, RowEndModel):
+        trace.output("row_end", encoder.row_end(own, inputs))
     trace.program.check_integrity()
 
 
-def media_model(source: ModelSource) -> MediaModel | None:
-    """The model of `source`, without its weights, if it takes media.
+def media_encoders(source: ModelSource) -> Sequence[ModelEncoder]:
+    """The encoders of the model of `source`, without its weights; empty if it takes no media.
 
     Raises:
         ModelConfigError: the architecture or one of its settings is not supported.
     """
     source = with_architecture(source)
-    model = model_class(source.architecture).from_config(source.config)
-    return model if isinstance(model, MediaModel) else None
+    return encoders_of(model_class(source.architecture).from_config(source.config))
 
 
 def with_architecture(source: ModelSource) -> ModelSource:
@@ -477,10 +478,10 @@ def trace_model(
     adapters: bool = False,
     draft_states: DraftStates | None = None,
     keeps_context: bool = False,
-    media: MediaTraits | None,
+    media: Sequence[MediaTraits],
 ) -> WeightBinder:
     """The binder whose trace holds the program of `model` with the weights of `source`; see
-    `BuildOptions`. Without `media` it takes token ids alone.
+    `BuildOptions`. Without `media`, those of each encoder, it takes token ids alone.
 
     Raises:
         ModelConfigError: the model has not the `draft_states`.
@@ -505,12 +506,12 @@ def model_shapes(source: ModelSource, options: BuildOptions) -> dict[str, tuple[
     model = model_class(source.architecture).from_config(_limited(source, options))
     tail = choose_tail(source, model, task=options.task, pooling=options.pooling)
     weights = ShapeRecorder()
-    media = model.traits.media
-    _trace(model, weights, tail, media)
-    if isinstance(model, MediaModel) and media is not None:
-        encoder = ShapeRecorder()
-        _trace_encoder(model, media, encoder)
-        weights.shapes |= encoder.shapes
+    encoders = encoders_of(model)
+    _trace(model, weights, tail, [encoder.traits for encoder in encoders])
+    for traits, encoder in encoders:
+        recorder = ShapeRecorder()
+        _trace_encoder(encoder, traits, recorder)
+        weights.shapes |= recorder.shapes
     return weights.shapes
 
 
@@ -529,7 +530,7 @@ def matrices_to_quantize(
     if isinstance(model, Classifier):
         named = named.with_prefix(model.base_prefix)
     weights = WeightBinder(Trace(), named)
-    _trace_hidden(model, weights, model.traits.media)
+    _trace_hidden(model, weights, [encoder.traits for encoder in encoders_of(model)])
     return linear_matrices(weights.trace.program, source.tensors, only_experts=only_experts)
 
 
@@ -537,7 +538,7 @@ def _trace(
     model: Model,
     weights: Weights,
     tail: Tail,
-    media: MediaTraits | None,
+    media: Sequence[MediaTraits],
     draft_states: DraftStates | None = None,
 ) -> None:
     hidden = _trace_hidden(model, weights, media)
@@ -547,30 +548,30 @@ def _trace(
     weights.trace.program.check_integrity()
 
 
-def _trace_hidden(model: Model, weights: Weights, media: MediaTraits | None) -> Tensor:
+def _trace_hidden(model: Model, weights: Weights, media: Sequence[MediaTraits]) -> Tensor:
     trace = weights.trace
     sees_prompt = model.traits.generates and not model.traits.causal
-    if sees_prompt or (media is not None and media.item_ends):
+    if sees_prompt or any(each.item_ends for each in media):
         trace.input("item_ends", "i32", ("tokens",))
     inputs = StepInputs(
         trace.input("token_ids", "i32", ("tokens",)),
         trace.input("positions", "i32", ("tokens",)),
         media_inputs(trace, media),
-        grid_positions(trace) if media is not None and media.token_grid else None,
+        grid_positions(trace) if any(each.token_grid for each in media) else None,
         trace.input("token_types", "i32", ("tokens",)) if model.traits.token_types else None,
         trace.input("text_rows", "i32", ("text_rows",))
-        if media is not None and media.text_rows
+        if any(each.text_rows for each in media)
         else None,
     )
     return model.hidden(weights, inputs)
 
 
-def media_inputs(trace: Trace, media: MediaTraits | None) -> MediaInputs | None:
+def media_inputs(trace: Trace, media: Sequence[MediaTraits]) -> MediaInputs | None:
     """The embeddings that a program reads in place of those of placeholders."""
-    if media is None:
+    if not media:
         return None
     return MediaInputs(
-        trace.input("embeddings", ACT, ("media_rows", media.width)),
+        trace.input("embeddings", ACT, ("media_rows", media[0].width)),
         trace.input("media_rows", "i32", ("media_rows",)),
     )
 

@@ -6,6 +6,7 @@ head = build_head("eagle3", path, source, built)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pagemill import ops
@@ -77,7 +78,7 @@ def build_head(
         source = _open(path)
         head = (EagleHead if method == "eagle" else eagle3.Eagle3Head)(source, target)
         own = WeightBinder(trace, source)
-    media = None if built.encoder is None else built.encoder.traits
+    media = [encoder.traits for encoder in built.encoders]
     hidden_size = target.decoder.sizes.hidden_size
     inputs = _inputs(trace, head, media, hidden_size)
     _trace(head, HeadWeights(own, of_target), inputs)
@@ -95,7 +96,7 @@ def build_head(
         eos_token_ids=(),
         notes=tuple(own.notes),
         draft_states_width=head.width,
-        draft_media_width=0 if media is None else media.width,
+        draft_media_width=media[0].width if media else 0,
         draft_grid_positions=inputs.step.grid_positions is not None,
         draft_token_ids=head.token_ids,
     )
@@ -108,7 +109,7 @@ def _open(path: str) -> ModelSource:
 
 
 def _inputs(
-    trace: Trace, head: DraftHead, media: MediaTraits | None, hidden_size: int
+    trace: Trace, head: DraftHead, media: Sequence[MediaTraits], hidden_size: int
 ) -> HeadInputs:
     """Those of a head for a target of this `hidden_size` that takes `media`."""
     token_ids = trace.input("token_ids", "i32", ("tokens",))
@@ -117,7 +118,7 @@ def _inputs(
     read = media_inputs(trace, media)
     if read is not None:  # the first of what a tower may have side by side
         read = replace(read, rows=side_by_side(read.rows, hidden_size)[0])
-    grid = grid_positions(trace) if media is not None and media.token_grid else None
+    grid = grid_positions(trace) if any(each.token_grid for each in media) else None
     return HeadInputs(StepInputs(token_ids, positions, read, grid), states)
 
 

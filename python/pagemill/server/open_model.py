@@ -11,7 +11,7 @@ from pathlib import Path
 from pagemill.config import EngineConfig, MediaConfig, flatten
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.client import EngineClient, ModelFacts
-from pagemill.engine.media import MediaFrontEnd, has_media, place_media
+from pagemill.engine.media import MediaFrontEnd, media_kinds, place_media
 from pagemill.engine.model_work import model_work
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.io_processor import open_io_processor
@@ -90,21 +90,20 @@ def _media(
     kept: KeptMedia,
     renderer: Renderer,
 ) -> MediaReader | NoMedia:
-    front_end = MediaFrontEnd.of(files) if max_tokens else None
-    if front_end is None:
+    if not max_tokens:
         return NoMedia()
+    front_ends = MediaFrontEnd.of(files, config.refused_kinds)
 
     def encode(text: str) -> list[int]:
         return renderer.encode(text, add_special_tokens=False, parse_special=True)
 
     def place(prompt: RenderedPrompt, media: Sequence[PreparedMedia]) -> RenderedPrompt:
         try:
-            return place_media(prompt, media, front_end, encode)
+            return place_media(prompt, media, front_ends, encode)
         except EngineError as error:
             raise from_engine(EngineError(error.code, error.message, "messages")) from error
 
-    kinds = tuple(front_end.traits.placeholders)
-    return open_media(config, kinds, Path(files.path), max_tokens, place, kept)
+    return open_media(config, media_kinds(files), Path(files.path), max_tokens, place, kept)
 
 
 def no_media(files: ModelSource, config: EngineConfig) -> NoMedia:
@@ -112,7 +111,7 @@ def no_media(files: ModelSource, config: EngineConfig) -> NoMedia:
     option = "--language-model-only" if config.model.language_model_only else ""
     if not option and config.refused_media:
         option = "--limit-mm-per-prompt"
-    if not option or not has_media(files):
+    if not option or not media_kinds(files):
         return NoMedia()
     return NoMedia(f"this server has no encoder of media ({option})")
 

@@ -57,6 +57,7 @@ class FakeMediaItem:
     row_tokens: int = 0
     placement: np.ndarray | None = None
     shares: np.ndarray | None = None
+    encoder: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,15 +50,14 @@ def image(seed: int, first_token: int, *, grid: bool) -> MediaItem:
     positions = GridPositions(
         np.arange(12, dtype=np.int32).reshape(4, 3), np.full((2, 3), seed, np.int32), seed + 1
     )
-    return MediaItem(
-        f"sha-{seed}", first_token, MediaFeatures(rows, 2, positions if grid else None)
-    )
+    features = MediaFeatures(rows, 2, positions if grid else None, encoder=int(grid))
+    return MediaItem(f"sha-{seed}", first_token, features)
 
 
 def check_media(got: FakeMediaItem, sent: MediaItem, first_token: int) -> None:
     features = sent.features
     assert (got.content_id, got.first_token) == (sent.content_id, first_token)
-    assert got.num_tokens == features.tokens
+    assert (got.num_tokens, got.encoder) == (features.tokens, features.encoder)
     assert got.features is not None and got.features.dtype == np.float32
     assert np.array_equal(got.features, features.rows)
     assert (got.positions is None) == (features.positions is None)

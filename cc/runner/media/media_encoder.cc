@@ -1,4 +1,4 @@
-#include "cc/runner/media_encoder.h"
+#include "cc/runner/media/media_encoder.h"
 
 #include <algorithm>
 #include <utility>
@@ -16,27 +16,6 @@ Status CheckAtLeast(const char* field, int32_t value, int32_t least) {
   if (value >= least) return OkStatus();
   return InvalidArgument(std::string("media encoder: ") + field + " must be at least " +
                          std::to_string(least) + ", got " + std::to_string(value));
-}
-
-// Writes floats [rows, columns] as elements of `dtype`, which begin at `to`.
-TensorView Store(std::span<const float> values, int64_t columns, DType dtype,
-                 std::vector<std::byte>* to) {
-  const int64_t rows = static_cast<int64_t>(values.size()) / columns;
-  to->resize(static_cast<size_t>(rows * RowBytes(dtype, columns)));
-  const TensorView view = TensorView::Dense(to->data(), dtype, {rows, columns});
-  FromFloat(values.data(), view);
-  return view;
-}
-
-// Of `items`, which are in the order of their tokens, those that have some from `begin` to `end`.
-std::span<const step::MediaItem> ItemsWithin(std::span<const step::MediaItem> items, int32_t begin,
-                                             int32_t end) {
-  const auto first = std::partition_point(
-      items.begin(), items.end(),
-      [begin](const step::MediaItem& i) { return i.first_token + i.num_tokens <= begin; });
-  const auto last = std::partition_point(
-      first, items.end(), [end](const step::MediaItem& i) { return i.first_token < end; });
-  return {first, last};
 }
 
 }  // namespace
@@ -73,32 +52,15 @@ StatusOr<std::unique_ptr<MediaEncoder>> MediaEncoder::Create(program::Executor* 
 MediaEncoder::MediaEncoder(program::Executor* executor, const MediaEncoderOptions& options)
     : executor_(executor), options_(options) {}
 
-Status MediaEncoder::Apply(const step::StepPlan& plan, const BatchState& batch) {
-  for (const std::string& id : plan.released_media) kept_.erase(id);
+Status MediaEncoder::Encode(std::span<const step::MediaItem* const> items, KeptEmbeddings* kept) {
   std::vector<Part> parts;
-  for (const step::ScheduledRequest& entry : plan.scheduled) {
-    const step::GrowingList<step::MediaItem>& media = batch.request(entry.index)->media;
-    for (int32_t index : entry.media_to_encode) {
-      if (index < 0 || static_cast<size_t>(index) >= media.size()) {
-        return Internal("step plan: it encodes a media item that the request does not have");
-      }
-      // Admission has checked it against the same format.
-      const step::MediaItem& item = media[static_cast<size_t>(index)];
-      const Status fits = step::CheckFeatures(item, options_.format);
-      if (!fits.ok()) return Internal("media item '" + item.content_id + "' " + fits.message());
-      AppendParts(item, &parts);
-    }
-  }
+  for (const step::MediaItem* item : items) AppendParts(*item, &parts);
   for (std::span<const Part> rest = parts; !rest.empty();) {
     const size_t count = PartsOfStep(rest);
-    const Status encoded = Encode(rest.first(count));
-    if (!encoded.ok()) {
-      for (const Part& part : parts) kept_.erase(part.item->content_id);
-      return encoded;
-    }
+    PAGEMILL_RETURN_IF_ERROR(RunStep(rest.first(count), kept));
     rest = rest.subspan(count);
   }
-  return Gather(plan, batch);
+  return OkStatus();
 }
 
 int32_t MediaEncoder::EncoderTokens(const Part& part) const {
@@ -156,7 +118,7 @@ void MediaEncoder::MakeStep(std::span<const Part> parts) {
   token_ids_.assign(positions_.size(), 0);
 }
 
-Status MediaEncoder::Encode(std::span<const Part> parts) {
+Status MediaEncoder::RunStep(std::span<const Part> parts, KeptEmbeddings* kept) {
   MakeStep(parts);
   std::vector<float> values;
   const int64_t channels = options_.format.channels;
@@ -167,7 +129,11 @@ Status MediaEncoder::Encode(std::span<const Part> parts) {
     const float* rows = part.item->features->values.data() + part.first_row * channels;
     values.insert(values.end(), rows, rows + part.rows * channels);
   }
-  const TensorView features = Store(values, channels, options_.features_type, &features_);
+  const auto num_rows = static_cast<int64_t>(values.size()) / channels;
+  const DType type = options_.features_type;
+  features_.resize(static_cast<size_t>(num_rows * RowBytes(type, channels)));
+  const TensorView features = TensorView::Dense(features_.data(), type, {num_rows, channels});
+  FromFloat(values.data(), features);
   const ops::StepBatch batch = {
       {.num_tokens = static_cast<int32_t>(positions_.size()),
        .num_requests = static_cast<int32_t>(parts.size()),
@@ -182,10 +148,11 @@ Status MediaEncoder::Encode(std::span<const Part> parts) {
       {&features, 1}};
   program::ExecutorOutput output;
   PAGEMILL_RETURN_IF_ERROR(executor_->Execute(batch, &output));
-  return Keep(parts, output);
+  return Keep(parts, output, kept);
 }
 
-Status MediaEncoder::Keep(std::span<const Part> parts, const program::ExecutorOutput& output) {
+Status MediaEncoder::Keep(std::span<const Part> parts, const program::ExecutorOutput& output,
+                          KeptEmbeddings* kept) const {
   const TensorView embeddings = output.Find(kEmbeddings);
   int64_t tokens = 0;
   for (const Part& part : parts) tokens += step::NumEmbeddings(part.rows, options_.format);
@@ -200,21 +167,21 @@ Status MediaEncoder::Keep(std::span<const Part> parts, const program::ExecutorOu
     TensorView own = embeddings;
     own.data = embeddings.Row<std::byte>(first);
     own.shape[0] = step::NumEmbeddings(part.rows, options_.format);
-    std::vector<float>& kept = kept_[part.item->content_id];
-    if (part.first_row == 0) kept.clear();
-    const size_t before = kept.size();
-    kept.resize(before + static_cast<size_t>(own.Elements()));
-    ToFloat(own, kept.data() + before);
+    std::vector<float>& values = (*kept)[part.item->content_id];
+    if (part.first_row == 0) values.clear();
+    const size_t before = values.size();
+    values.resize(before + static_cast<size_t>(own.Elements()));
+    ToFloat(own, values.data() + before);
     first += own.shape[0];
-    if (!part.last()) continue;
-    PAGEMILL_RETURN_IF_ERROR(Place(*part.item, output.Find(kRowEnds), &kept));
-    ++num_encoded_items_;
+    if (part.last()) {
+      PAGEMILL_RETURN_IF_ERROR(Place(*part.item, output.Find(kRowEnds), &values));
+    }
   }
   return OkStatus();
 }
 
 Status MediaEncoder::Place(const step::MediaItem& item, const TensorView& row_end,
-                           std::vector<float>* values) {
+                           std::vector<float>* values) const {
   const std::vector<int32_t>& placement = item.features->placement;
   if (placement.empty()) return OkStatus();
   const int64_t width = options_.width;
@@ -241,99 +208,6 @@ Status MediaEncoder::Place(const step::MediaItem& item, const TensorView& row_en
   }
   *values = std::move(placed);
   return OkStatus();
-}
-
-Status MediaEncoder::Gather(const step::StepPlan& plan, const BatchState& batch) {
-  media_rows_.clear();
-  gathered_.clear();
-  int32_t first_token = 0;
-  for (const step::ScheduledRequest& entry : plan.scheduled) {
-    PAGEMILL_RETURN_IF_ERROR(GatherEntry(entry, *batch.request(entry.index), first_token));
-    first_token += entry.num_tokens();
-  }
-  if (options_.text_rows) ListTextRows(first_token);
-  if (options_.item_ends) PAGEMILL_RETURN_IF_ERROR(ListItemEnds(plan, batch));
-  if (options_.embeddings_type == DType::kF32) {
-    const auto rows = static_cast<int64_t>(media_rows_.size());
-    embeddings_ = TensorView::Dense(gathered_.data(), DType::kF32, {rows, options_.width});
-  } else {
-    embeddings_ = Store(gathered_, options_.width, options_.embeddings_type, &narrow_);
-  }
-  return OkStatus();
-}
-
-// `first_token` is that of the entry in the step.
-Status MediaEncoder::GatherEntry(const step::ScheduledRequest& entry, const step::Request& request,
-                                 int32_t first_token) {
-  const int32_t begin = entry.num_computed_tokens;
-  const int32_t end = begin + static_cast<int32_t>(entry.token_ids.size());
-  for (const step::MediaItem& item : ItemsWithin(request.media, begin, end)) {
-    const int32_t first = std::max(begin, item.first_token);
-    const int32_t last = std::min(end, item.first_token + item.num_tokens);
-    const auto found = kept_.find(item.content_id);
-    if (found == kept_.end()) {
-      return Internal("step plan: media item '" + item.content_id +
-                      "' is needed and has not been encoded");
-    }
-    const int32_t row = item.features->row_tokens;
-    for (int32_t p = first; p < last; ++p) {
-      int32_t embedding = p - item.first_token;
-      if (row > 0) {
-        const int32_t column = embedding % (row + 1);
-        if (column == row) continue;  // the end of a row
-        embedding = embedding / (row + 1) * row + column;
-      }
-      const float* values = found->second.data() + int64_t{embedding} * options_.width;
-      gathered_.insert(gathered_.end(), values, values + options_.width);
-      media_rows_.push_back(first_token + p - begin);
-    }
-  }
-  return OkStatus();
-}
-
-// The tokens that are not in media_rows_.
-void MediaEncoder::ListTextRows(int32_t num_tokens) {
-  text_rows_.clear();
-  text_rows_.reserve(static_cast<size_t>(num_tokens));  // an array of no rows is one, too
-  auto media = media_rows_.begin();
-  for (int32_t token = 0; token < num_tokens; ++token) {
-    if (media != media_rows_.end() && *media == token) {
-      ++media;
-    } else {
-      text_rows_.push_back(token);
-    }
-  }
-}
-
-Status MediaEncoder::ListItemEnds(const step::StepPlan& plan, const BatchState& batch) {
-  item_ends_.clear();
-  for (const step::ScheduledRequest& entry : plan.scheduled) {
-    const int32_t begin = entry.num_computed_tokens, end = begin + entry.num_tokens();
-    const size_t first_token = item_ends_.size();
-    item_ends_.resize(first_token + static_cast<size_t>(end - begin), 0);
-    for (const step::MediaItem& item :
-         ItemsWithin(batch.request(entry.index)->media, begin, end)) {
-      const int32_t item_end = item.first_token + item.num_tokens;
-      if (item_end > end) {
-        return Internal("step plan: media item '" + item.content_id + "' is divided at token " +
-                        std::to_string(end) + ", but its tokens see each other");
-      }
-      const auto from = item_ends_.begin() + static_cast<std::ptrdiff_t>(first_token);
-      std::fill(from + std::max(item.first_token - begin, 0), from + (item_end - begin), item_end);
-    }
-  }
-  return OkStatus();
-}
-
-void MediaEncoder::AddTo(ops::StepBatch* batch) const {
-  batch->num_media_rows = static_cast<int32_t>(media_rows_.size());
-  batch->media_rows = media_rows_.data();
-  if (options_.text_rows) {
-    batch->num_text_rows = static_cast<int32_t>(text_rows_.size());
-    batch->text_rows = text_rows_.data();
-  }
-  if (options_.item_ends) batch->item_ends = item_ends_.data();
-  batch->inputs = {&embeddings_, 1};
 }
 
 }  // namespace pagemill::runner
