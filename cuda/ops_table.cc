@@ -56,6 +56,7 @@ std::span<const ops::OpKernels> GpuKernels() {
       {"state_space_scan", StateSpaceScanKernels()},
       {"stream_weights", StreamWeightsKernels()},
       {"take_tokens", TakeTokensKernels()},
+      {"unfold", UnfoldKernels()},
       {"wkv", WkvKernels()},
   };
   return kRows;

@@ -54,6 +54,7 @@ const ops::OpKernels kRows[] = {
     {"state_space_scan", {&kStateSpaceScan, 1}},
     {"stream_weights", {&kStreamWeights, 1}},
     {"take_tokens", {&kTakeTokens, 1}},
+    {"unfold", {&kUnfold, 1}},
     {"wkv", {&kWkv, 1}},
 };
 

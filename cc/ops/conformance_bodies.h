@@ -71,6 +71,7 @@ void CheckSplitConformance(const OpDefinition& op, const device::Capabilities& c
 void CheckStateSpaceScanConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckStreamWeightsConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckTakeTokensConformance(const OpDefinition& op, const device::Capabilities& caps);
+void CheckUnfoldConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckWkvConformance(const OpDefinition& op, const device::Capabilities& caps);
 
 }  // namespace pagemill::ops

@@ -50,6 +50,7 @@
 #include "cc/ops/state_space_scan/state_space_scan.h"
 #include "cc/ops/stream_weights/stream_weights.h"
 #include "cc/ops/take_tokens/take_tokens.h"
+#include "cc/ops/unfold/unfold.h"
 #include "cc/ops/wkv/wkv.h"
 
 namespace pagemill::ops {
@@ -105,6 +106,7 @@ std::span<const OpDefinition> CpuOps() {
       StateSpaceScanOp(),
       StreamWeightsOp(),
       TakeTokensOp(),
+      UnfoldOp(),
       WkvOp(),
   };
   // clang-format on

@@ -61,6 +61,7 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "mix_streams",
                                     "stream_weights",
                                     "take_tokens",
+                                    "unfold",
                                     "wkv"};
   std::set<std::string_view> found;
   for (const OpDefinition& op : CpuOps()) found.insert(op.op);

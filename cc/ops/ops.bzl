@@ -49,5 +49,6 @@ OPS = [
     "//cc/ops/state_space_scan",
     "//cc/ops/stream_weights",
     "//cc/ops/take_tokens",
+    "//cc/ops/unfold",
     "//cc/ops/wkv",
 ]

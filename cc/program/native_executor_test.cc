@@ -103,6 +103,50 @@ TEST(NativeExecutorTest, ComputesStepsOfDifferentSizes) {
   EXPECT_EQ(output.logits().shape[0], 0);
 }
 
+// Vectors of 3 elements 1..9, and twice these, as two rows of each token: their sums, and their
+// first elements.
+constexpr char kInnerRows[] =
+    R"(pagemill-program 3
+file 0 @
+group all full
+weight table f32 3,3 0 0
+weight twice f32 6,3 0 36
+weight sums f32 2,3 0 108
+cache kv0 all kv kv 1,8
+input token_ids i32 tokens
+input logits_rows i32 logits_rows
+value x f32 tokens,3
+value h f32 tokens,2,3
+value y f32 tokens,2,2
+value out f32 logits_rows,4
+op embedding token_ids,table -> x
+op linear x,twice -> h
+op linear h,sums -> y
+op select_rows y,logits_rows -> out
+output logits out
+constants 132
+)"
+    "0000803f0000004000004040000080400000a0400000c0400000e04000000041000010410000803f"
+    "0000000000000000000000000000803f0000000000000000000000000000803f0000004000000000"
+    "000000000000000000000040000000000000000000000000000000400000803f0000803f0000803f"
+    "0000803f0000000000000000\n";
+
+TEST(NativeExecutorTest, MultipliesTheRowsOfEachToken) {
+  const auto executor = MustCreate(kInnerRows, SmallOptions());
+  ExecutorOutput output;
+  BatchBuilder two(16, 4), one(16, 4);
+  two.Add(0, 0, {0, 1});
+  one.Add(0, 0, {2});
+  ASSERT_TRUE(executor->Execute(two.view(), &output).ok());
+  const auto row = [&] {
+    const float* data = output.logits().Row<float>(0);
+    return std::vector<float>(data, data + 4);
+  };
+  EXPECT_EQ(row(), (std::vector<float>{15, 4, 30, 8}));
+  ASSERT_TRUE(executor->Execute(one.view(), &output).ok());
+  EXPECT_EQ(row(), (std::vector<float>{24, 7, 48, 14}));
+}
+
 TEST(NativeExecutorTest, RefusesStepsBeyondItsLimits) {
   const auto executor = MustCreate(kDoubling, SmallOptions());
   ExecutorOutput output;

@@ -1,5 +1,7 @@
 #include "cc/program/operand_views.h"
 
+#include <algorithm>
+
 namespace pagemill::program {
 namespace {
 
@@ -30,6 +32,27 @@ TensorView MakeView(const Value& value, const StepSizes& sizes, void* data) {
   return view;
 }
 
+int64_t RowsOfEach(const Program& program, const Op& op) {
+  if (op.name != "linear" || op.inputs.size() < 2) return 1;
+  if (op.inputs[0] == kNoValue || op.inputs[1] == kNoValue) return 1;
+  const Value& x = program.value(op.inputs[0]);
+  const Value& w = program.value(op.inputs[1]);
+  // Rows of an input of the step may have gaps.
+  if (x.kind != ValueKind::kActivation || w.kind != ValueKind::kWeight) return 1;
+  if (x.shape.rank != 3 || w.shape.rank != 2 || x.shape.dims[2] != w.shape.dims[1]) return 1;
+  return std::max<int64_t>(1, x.shape.dims[1]);
+}
+
+TensorView MakeOperandView(const Value& value, const StepSizes& sizes, int64_t rows_of_each,
+                           void* data) {
+  const TensorView view = MakeView(value, sizes, data);
+  const int64_t elements = value.shape.RowElements();
+  const bool divides = value.kind == ValueKind::kActivation && elements % rows_of_each == 0;
+  if (rows_of_each == 1 || !divides) return view;
+  return TensorView::Dense(data, value.dtype,
+                           {view.shape[0] * rows_of_each, elements / rows_of_each});
+}
+
 QuantizedParts MakeParts(const Program& program, const Value& weight,
                          const std::function<const std::byte*(ValueId part)>& data) {
   const auto view = [&](ValueId id) {
@@ -56,11 +79,12 @@ size_t TableOf(const Program& program, const Op& op, const KvLayout& layout) {
 OperandViews::OperandViews(const Program& program, const Op& op, const StepSizes& sizes,
                            const KvLayout& layout) {
   std::byte* const data = const_cast<std::byte*>(kPlaceholder);
+  const int64_t rows_of_each = RowsOfEach(program, op);
   const auto view = [&](ValueId id) {
     if (id == kNoValue) return TensorView{};
     const Value& value = program.value(id);
     if (value.kind != ValueKind::kCache) {
-      TensorView view = MakeView(value, sizes, data);
+      TensorView view = MakeOperandView(value, sizes, rows_of_each, data);
       if (value.quantized) {
         view.parts = &parts_.emplace_back(MakeParts(program, value, [&](ValueId) { return data; }));
       }

@@ -22,6 +22,14 @@ namespace pagemill::program {
 // The view of `value`, which must not be a cache, over `data`, with dimension 0 taken from `sizes`.
 TensorView MakeView(const Value& value, const StepSizes& sizes, void* data);
 
+// Rows that `op` sees of each row of its activations: `linear` multiplies x [N, J, K] with W [M, K]
+// as N * J rows of K elements, and writes as many of M. 1 for other ops, and if x or W do not fit.
+int64_t RowsOfEach(const Program& program, const Op& op);
+
+// The view of `value` as an op sees it that has `rows_of_each` (RowsOfEach()).
+TensorView MakeOperandView(const Value& value, const StepSizes& sizes, int64_t rows_of_each,
+                           void* data);
+
 // The parts of the quantized `weight`, over the data that `data` returns for each.
 QuantizedParts MakeParts(const Program& program, const Value& weight,
                          const std::function<const std::byte*(ValueId part)>& data);

@@ -56,6 +56,7 @@ std::span<const ops::Kernel> SplitKernels();
 std::span<const ops::Kernel> StateSpaceScanKernels();
 std::span<const ops::Kernel> StreamWeightsKernels();
 std::span<const ops::Kernel> TakeTokensKernels();
+std::span<const ops::Kernel> UnfoldKernels();
 std::span<const ops::Kernel> WkvKernels();
 
 }  // namespace pagemill::gpu

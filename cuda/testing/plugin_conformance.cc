@@ -134,6 +134,7 @@ PAGEMILL_KERNELS_OF(SplitKernels, "split")
 PAGEMILL_KERNELS_OF(StateSpaceScanKernels, "state_space_scan")
 PAGEMILL_KERNELS_OF(StreamWeightsKernels, "stream_weights")
 PAGEMILL_KERNELS_OF(TakeTokensKernels, "take_tokens")
+PAGEMILL_KERNELS_OF(UnfoldKernels, "unfold")
 PAGEMILL_KERNELS_OF(WkvKernels, "wkv")
 
 #undef PAGEMILL_KERNELS_OF

@@ -121,6 +121,7 @@ constexpr OpBody kBodies[] = {
     {"state_space_scan", ops::CheckStateSpaceScanConformance},
     {"stream_weights", ops::CheckStreamWeightsConformance},
     {"take_tokens", ops::CheckTakeTokensConformance},
+    {"unfold", ops::CheckUnfoldConformance},
     {"wkv", ops::CheckWkvConformance},
 };
 

@@ -57,6 +57,7 @@ extern const ops::Kernel kSplit;
 extern const ops::Kernel kStateSpaceScan;
 extern const ops::Kernel kStreamWeights;
 extern const ops::Kernel kTakeTokens;
+extern const ops::Kernel kUnfold;
 extern const ops::Kernel kWkv;
 
 std::span<const ops::Kernel> LinearKernels();

@@ -20,6 +20,11 @@ from transformers import (
     Qwen2AudioEncoderConfig,
     Qwen2AudioForConditionalGeneration,
     Qwen2Config,
+    Qwen3ASRConfig,
+    Qwen3ASRFeatureExtractor,
+    Qwen3ASRForConditionalGeneration,
+    Qwen3OmniMoeThinkerConfig,
+    Qwen3OmniMoeThinkerForConditionalGeneration,
     VoxtralConfig,
     VoxtralEncoderConfig,
     VoxtralForConditionalGeneration,
@@ -30,6 +35,7 @@ from tests.media.media_model import MediaTestModel
 from tests.parity.tiny_models import save
 
 BINS, FRAMES = 7, 40  # of log-mel; of the audio that an encoder takes
+CHUNK = 100  # frames that Qwen3's encoders convolve together, and of which they make 13 vectors
 OMNI_WINDOW = 6  # vectors of a part of Qwen2.5-Omni's audio, of two frames each
 MOST = FRAMES * HOP  # samples of it
 PLACEHOLDER = 3
@@ -219,5 +225,107 @@ def qwen2_5_omni(path: Path) -> MediaTestModel:
             return reference(
                 prompt, attention_mask=torch.ones_like(prompt), use_cache=False, **inputs
             ).logits[0]
+
+    return AudioModel(path, logits)
+
+
+# An encoder with windows of two chunks, as configurations of Qwen3-Omni and Qwen3-ASR state it.
+_QWEN3_ENCODER: dict[str, Any] = {
+    "num_mel_bins": 11,
+    "d_model": 36,
+    "encoder_layers": 2,
+    "encoder_attention_heads": 3,
+    "encoder_ffn_dim": 56,
+    "n_window": CHUNK // 2,
+    "n_window_infer": 2 * CHUNK,
+    "downsample_hidden_size": 5,
+    "output_dim": _TEXT["hidden_size"],
+}
+
+
+def qwen3_omni(path: Path) -> MediaTestModel:
+    """A thinker, of which audio alone is used."""
+    experts = {"moe_intermediate_size": 24, "num_experts": 5, "num_experts_per_tok": 2}
+    config = Qwen3OmniMoeThinkerConfig(
+        audio_config=_QWEN3_ENCODER,
+        text_config=_TEXT
+        | experts
+        | {
+            "head_dim": 16,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 1e4,
+                "mrope_section": [4, 2, 2],
+            },
+        },
+        vision_config={
+            "depth": 1,
+            "hidden_size": 8,
+            "num_heads": 1,
+            "intermediate_size": 8,
+            "out_hidden_size": _TEXT["hidden_size"],
+            "deepstack_visual_indexes": [0],
+        },
+        audio_token_id=PLACEHOLDER,
+        image_token_id=4,
+        video_token_id=5,
+        audio_start_token_id=6,
+        audio_end_token_id=7,
+        vision_start_token_id=8,
+    )
+    torch.manual_seed(0)
+    reference = save(Qwen3OmniMoeThinkerForConditionalGeneration(config), path)
+    extractor = WhisperFeatureExtractor(feature_size=_QWEN3_ENCODER["num_mel_bins"])
+
+    def sound(samples: np.ndarray) -> torch.Tensor:
+        options: dict[str, Any] = {"padding": True, "return_attention_mask": True}
+        found = extractor(samples, sampling_rate=16000, return_tensors="pt", **options)
+        return reference.get_audio_features(
+            found["input_features"], found["attention_mask"].long()
+        ).pooler_output
+
+    def logits(ids: list[int], audios: Sequence[np.ndarray]) -> torch.Tensor:
+        prompt = torch.tensor([ids])
+        with torch.inference_mode():
+            embedded = reference.get_input_embeddings()(prompt)
+            if audios:
+                # One by one: a batch would fill up audio that is shorter than a chunk.
+                embedded[prompt == PLACEHOLDER] = torch.cat([sound(each) for each in audios])
+            return reference(
+                inputs_embeds=embedded,
+                attention_mask=torch.ones_like(prompt),
+                position_ids=torch.arange(len(ids)).expand(3, 1, -1),
+                use_cache=False,
+            ).logits[0]
+
+    return AudioModel(path, logits)
+
+
+def qwen3_asr(path: Path) -> MediaTestModel:
+    """A checkpoint whose audio is filled up to half a second."""
+    config = Qwen3ASRConfig(
+        audio_config=_QWEN3_ENCODER,
+        text_config=_TEXT | {"model_type": "qwen3", "head_dim": 16},
+        audio_token_id=PLACEHOLDER,
+        eos_token_id=0,
+        pad_token_id=0,
+    )
+    torch.manual_seed(0)
+    reference = save(Qwen3ASRForConditionalGeneration(config), path)
+    extractor = Qwen3ASRFeatureExtractor(feature_size=_QWEN3_ENCODER["num_mel_bins"])
+
+    def sound(samples: np.ndarray) -> torch.Tensor:
+        found = extractor(samples, sampling_rate=16000, padding=True, return_attention_mask=True)
+        return reference.get_audio_features(
+            found["input_features"], found["attention_mask"]
+        ).pooler_output
+
+    def logits(ids: list[int], audios: Sequence[np.ndarray]) -> torch.Tensor:
+        prompt = torch.tensor([ids])
+        with torch.inference_mode():
+            embedded = reference.get_input_embeddings()(prompt)
+            if audios:
+                embedded[prompt == PLACEHOLDER] = torch.cat([sound(each) for each in audios])
+            return reference(inputs_embeds=embedded, use_cache=False).logits[0]
 
     return AudioModel(path, logits)

@@ -1,5 +1,5 @@
-"""Audio through the engine: the tokens of Qwen2-Audio, Voxtral, GLM-ASR and Qwen2.5-Omni are those
-of `transformers`, with the features of its extractor."""
+"""Audio through the engine: the tokens of Qwen2-Audio, Voxtral, GLM-ASR, Qwen3-ASR and Qwen's Omni
+models are those of `transformers`, with the features of its extractors."""
 
 from __future__ import annotations
 
@@ -10,13 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pagemill.config import EngineConfig
+from pagemill.config import build as build_config
+from pagemill.engine.encoder import EncoderSizes
+from pagemill.engine.executor_sizes import ExecutorSizes
 from pagemill.engine.llm import LLM
 from pagemill.engine.outputs import EngineError
 from pagemill.models.log_mel import HOP, log_mel, padded
+from pagemill.runner.build import BuildOptions, build
+from pagemill.weights.source import ModelSource
 from safetensors.numpy import load_file, save_file
 from transformers import WhisperFeatureExtractor
 
 from tests.media.audio_models import (
+    CHUNK,
     FRAMES,
     MOST,
     OMNI_WINDOW,
@@ -26,6 +33,8 @@ from tests.media.audio_models import (
     glm_asr,
     qwen2_5_omni,
     qwen2_audio,
+    qwen3_asr,
+    qwen3_omni,
     voxtral,
 )
 from tests.media.media_model import MediaTestModel, encoded, text
@@ -51,6 +60,16 @@ def _glm(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
 @pytest.fixture(scope="module", name="omni")
 def _omni(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
     return qwen2_5_omni(tmp_path_factory.mktemp("qwen2_5_omni"))
+
+
+@pytest.fixture(scope="module", name="omni3")
+def _omni3(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
+    return qwen3_omni(tmp_path_factory.mktemp("qwen3_omni"))
+
+
+@pytest.fixture(scope="module", name="asr")
+def _asr(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
+    return qwen3_asr(tmp_path_factory.mktemp("qwen3_asr"))
 
 
 def test_log_mel_is_that_of_the_extractor() -> None:
@@ -138,6 +157,48 @@ def test_qwen2_5_omni(omni: MediaTestModel, executor: str) -> None:
             omni.check(output, own)
 
 
+@pytest.mark.parametrize("executor", ["native", "torch"])
+def test_qwen3_omni(omni3: MediaTestModel, executor: str) -> None:
+    """Audio shorter than a chunk, of every rest of eight frames; of whole chunks and windows, and
+    with a rest in a window of its own."""
+    frames = [*range(2, 10), 57, 99, CHUNK, CHUNK + 3, 2 * CHUNK, 2 * CHUNK + 41, 5 * CHUNK + 1]
+    prompt = text(1, 3) + AUDIO + text(2, 5) + AUDIO + text(3, 4)
+    audios = [[audio(1, each * HOP + 7), audio(2, 3000)] for each in frames]
+    with omni3.llm(executor=executor) as llm:
+        outputs = omni3.generate(llm, [prompt] * len(frames), audios, logprobs=0)
+    for output, own, count in zip(outputs, audios, frames, strict=True):
+        assert output.prompt_token_ids.count(PLACEHOLDER) == _vectors(count) + _vectors(18)
+        omni3.check(output, own)
+
+
+@pytest.mark.parametrize("executor", ["native", "torch"])
+def test_qwen3_asr(asr: MediaTestModel, executor: str) -> None:
+    """Audio shorter than half a second and than a chunk; and in several windows."""
+    frames = [0, 20, 50, 57, 99, CHUNK, CHUNK + 3, 2 * CHUNK + 41, 5 * CHUNK + 1]
+    audios = [[audio(1, each * HOP + 7)] for each in frames]
+    with asr.llm(executor=executor) as llm:
+        prompt = text(1, 3) + AUDIO + text(2, 5)
+        outputs = asr.generate(llm, [prompt] * len(frames), audios, logprobs=0)
+    for output, own, count in zip(outputs, audios, frames, strict=True):
+        assert output.prompt_token_ids.count(PLACEHOLDER) == _vectors(max(50, count))
+        asr.check(output, own)
+
+
+def test_windows_are_encoded_in_twos(asr: MediaTestModel) -> None:
+    """Whatever a step of the model computes: values of a convolution are large."""
+    built = build(ModelSource.open(asr.path), BuildOptions())
+    config = build_config(EngineConfig, {"max_num_batched_tokens": 8192})
+    (encoder,) = built.encoders
+    sizes = EncoderSizes.of(encoder, ExecutorSizes.of(built, config, "f32", None), config)
+    assert sizes.encoder_tokens == 2 * 2 * 13
+    assert sizes.max_item_tokens == 2 * 13 and sizes.step_tokens == 8192
+
+
+def _vectors(frames: int) -> int:
+    """Those that Qwen3's encoders make of audio."""
+    return frames // CHUNK * 13 + -(-(frames % CHUNK) // 8)
+
+
 def test_language_model_only(vox: MediaTestModel) -> None:
     with vox.llm(limit_mm_per_prompt={"image": 0}) as llm:
         (output,) = vox.generate(llm, [AUDIO + text(1, 9)], [[audio(1, 900)]])
@@ -163,7 +224,40 @@ def test_whole_omni_checkpoints_are_read(omni: MediaTestModel, tmp_path: Path) -
     omni.check_language_model_only("audio_tower.", sound)
 
 
-@pytest.mark.parametrize("family", ["qwen", "vox", "glm", "omni"])
+def test_the_first_checkpoints_of_qwen3_asr_are_read(asr: MediaTestModel, tmp_path: Path) -> None:
+    """They have a thinker, other names, and state positions of three dimensions."""
+    config = json.loads((asr.path / "config.json").read_text())
+    rope = {"rope_type": "default", "mrope_interleaved": True, "mrope_section": [4, 2, 2]}
+    theta = config["text_config"]["rope_parameters"]["rope_theta"]
+    text_config = config["text_config"] | {"model_type": "qwen3_asr_text", "rope_theta": theta}
+    del text_config["rope_parameters"]
+    thinker = config | {"text_config": text_config | {"rope_scaling": rope}}
+    whole = {"architectures": config["architectures"], "thinker_config": thinker}
+    (tmp_path / "config.json").write_text(json.dumps(whole))
+    tensors = load_file(asr.path / "model.safetensors")
+    save_file(
+        {_first_name(name): value for name, value in tensors.items()},
+        tmp_path / "model.safetensors",
+    )
+    for file in asr.path.glob("tokenizer*"):
+        shutil.copy(file, tmp_path)
+    prompt, sound = text(1, 3) + AUDIO + text(2, 4), audio(3, 9000)
+    with AudioModel(tmp_path, asr.reference).llm() as llm:
+        (output,) = asr.generate(llm, [prompt], [[sound]])
+        asr.check(output, [sound])
+
+
+def _first_name(name: str) -> str:
+    for newer, first in (
+        ("model.language_model.", "model."),
+        ("model.multi_modal_projector.linear_", "audio_tower.proj"),
+        ("model.audio_tower.", "audio_tower."),
+    ):
+        name = name.replace(newer, first, 1)
+    return f"thinker.{name}"
+
+
+@pytest.mark.parametrize("family", ["qwen", "vox", "glm", "omni", "omni3", "asr"])
 def test_ranks_and_stages_of_text(family: str, request: pytest.FixtureRequest) -> None:
     request.getfixturevalue(family).check_divided()
 

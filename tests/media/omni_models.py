@@ -1,5 +1,5 @@
-"""Tiny thinkers of Qwen2.5-Omni, which takes images, videos and audio, and of Qwen3-Omni, which
-takes images and videos, and their references in `transformers`."""
+"""Tiny thinkers of Qwen2.5-Omni and Qwen3-Omni, which take images, videos and audio, and their
+references in `transformers`."""
 
 from __future__ import annotations
 

@@ -119,9 +119,9 @@ PROMPT = (
 )  # media of all kinds, some beside each other
 
 
-@pytest.fixture(scope="module", name="both")
-def _both(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
-    return omni_model("qwen2_5_omni", tmp_path_factory.mktemp("both"))
+def family_of(model: MediaTestModel) -> str:
+    (architecture,) = json.loads((model.path / "config.json").read_text())["architectures"]
+    return "qwen3_omni" if "Qwen3" in architecture else "qwen2_5_omni"
 
 
 def answer_mixed(model: MediaTestModel, llm: LLM, **fields: Any) -> Output:
@@ -136,27 +136,27 @@ def answer_mixed(model: MediaTestModel, llm: LLM, **fields: Any) -> Output:
     [{}, {"executor": "torch"}, {"max_num_batched_tokens": 16}, {"tensor_parallel_size": 2}],
     ids=lambda options: "-".join(options),
 )
-def test_images_videos_and_audio(both: MediaTestModel, options: dict[str, Any]) -> None:
+def test_images_videos_and_audio(omni: MediaTestModel, options: dict[str, Any]) -> None:
     """In one prompt, beside prompts of one kind, whose items are encoded once."""
-    with both.llm(**options) as llm:
-        both.check(answer_mixed(both, llm, logprobs=0), MIXED)
+    with omni.llm(**options) as llm:
+        omni.check(answer_mixed(omni, llm, logprobs=0), MIXED)
         # Frames of the video are items, and so are parts of the audio.
-        assert encoded(llm) == 2 + 3 + 1 + 3
-        (seen,) = both.generate(llm, [IMAGE + text(7, 3)], [[WIDE]])
-        both.check(seen, [WIDE])
-        (heard,) = both.generate(llm, [AUDIO + text(8, 3)], [[]], audios=[[LONG]])
-        both.check(heard, [LONG])
-        (read,) = both.generate(llm, [text(9, 20)], [[]])
-        both.check(read, [])
+        assert encoded(llm) == 2 + 3 + {"qwen2_5_omni": 1 + 3, "qwen3_omni": 2}[family_of(omni)]
+        (seen,) = omni.generate(llm, [IMAGE + text(7, 3)], [[WIDE]])
+        omni.check(seen, [WIDE])
+        (heard,) = omni.generate(llm, [AUDIO + text(8, 3)], [[]], audios=[[LONG]])
+        omni.check(heard, [LONG])
+        (read,) = omni.generate(llm, [text(9, 20)], [[]])
+        omni.check(read, [])
 
 
-def test_requests_with_different_media_share_steps(both: MediaTestModel) -> None:
+def test_requests_with_different_media_share_steps(omni: MediaTestModel) -> None:
     prompts = [IMAGE + text(1, 3), AUDIO + text(2, 9), text(3, 7), AUDIO + IMAGE + text(4, 2)]
     images, sounds = [[SQUARE], [], [], [LARGE]], [[], [LONG], [], [SHORT]]
-    with both.llm() as llm:
-        outputs = both.generate(llm, prompts, images, audios=sounds)
+    with omni.llm() as llm:
+        outputs = omni.generate(llm, prompts, images, audios=sounds)
     for output, seen, heard in zip(outputs, images, sounds, strict=True):
-        both.check(output, [*seen, *heard])
+        omni.check(output, [*seen, *heard])
 
 
 @pytest.mark.parametrize(
@@ -167,47 +167,47 @@ def test_requests_with_different_media_share_steps(both: MediaTestModel) -> None
     ],
 )
 def test_an_encoder_whose_media_are_refused_is_not_loaded(
-    both: MediaTestModel, refused: dict[str, int], tower: str, other: str
+    omni: MediaTestModel, refused: dict[str, int], tower: str, other: str
 ) -> None:
-    source = ModelSource.open(both.path)
+    source = ModelSource.open(omni.path)
     built = build(source, BuildOptions(refused_media=frozenset(refused)))
     (encoder,) = built.encoders
     assert tower in encoder.program_text and other not in encoder.program_text
-    with both.llm(limit_mm_per_prompt=refused) as llm:
+    with omni.llm(limit_mm_per_prompt=refused) as llm:
         for _ in range(2):
             if "audio" in refused:
-                (output,) = both.generate(llm, [IMAGE + text(1, 5)], [[WIDE]], logprobs=0)
-                both.check(output, [WIDE])
+                (output,) = omni.generate(llm, [IMAGE + text(1, 5)], [[WIDE]], logprobs=0)
+                omni.check(output, [WIDE])
             else:
-                (output,) = both.generate(
+                (output,) = omni.generate(
                     llm, [AUDIO + text(1, 5)], [[]], audios=[[LONG]], logprobs=0
                 )
-                both.check(output, [LONG])
-            llm.update_weights(both.path)
+                omni.check(output, [LONG])
+            llm.update_weights(omni.path)
         with pytest.raises(EngineError, match="at most 0 are taken"):
-            answer_mixed(both, llm)
+            answer_mixed(omni, llm)
 
 
-def test_weights_of_both_encoders_are_replaced(both: MediaTestModel, tmp_path: Path) -> None:
-    other = omni_model("qwen2_5_omni", tmp_path, seed=1)
-    with both.llm() as llm:
-        both.check(answer_mixed(both, llm), MIXED)
+def test_weights_of_both_encoders_are_replaced(omni: MediaTestModel, tmp_path: Path) -> None:
+    other = omni_model(family_of(omni), tmp_path, seed=1)
+    with omni.llm() as llm:
+        omni.check(answer_mixed(omni, llm), MIXED)
         llm.update_weights(tmp_path)
         other.check(answer_mixed(other, llm, logprobs=0), MIXED)
 
 
-def test_placeholders_are_counted_by_kind(both: MediaTestModel) -> None:
-    with both.llm() as llm:
+def test_placeholders_are_counted_by_kind(omni: MediaTestModel) -> None:
+    with omni.llm() as llm:
         for kind, placeholder in (("images", IMAGE_ID), ("videos", VIDEO_ID), ("audios", AUDIO_ID)):
             media = {"images": SQUARE, "videos": SLOW, "audios": SHORT}[kind]
             with pytest.raises(EngineError, match=rf"0 placeholders .token {placeholder}"):
                 llm.generate([text(1, 3)], **{kind: [[media]]})
 
 
-def test_memory_is_that_of_both_encoders(both: MediaTestModel) -> None:
+def test_memory_is_that_of_both_encoders(omni: MediaTestModel) -> None:
     """Their programs are counted each, embeddings that are kept once."""
-    source = ModelSource.open(both.path)
-    config = build_config(EngineConfig, {"max_num_batched_tokens": 64, "max_num_seqs": 4})
+    source = ModelSource.open(omni.path)
+    config = build_config(EngineConfig, {"max_num_batched_tokens": 128, "max_num_seqs": 4})
 
     def planned(*refused: str) -> MediaSizes:
         built = build(source, BuildOptions(refused_media=frozenset(refused)))
@@ -215,7 +215,7 @@ def test_memory_is_that_of_both_encoders(both: MediaTestModel) -> None:
 
     whole, seen, heard = planned(), planned("audio"), planned("image", "video")
     assert [len(sizes.memory().plans) for sizes in (whole, seen, heard)] == [2, 1, 1]
-    assert whole.step_tokens == seen.step_tokens == heard.step_tokens == 64
+    assert whole.step_tokens == seen.step_tokens == heard.step_tokens == 128
     memories = [sizes.memory() for sizes in (whole, seen, heard)]
     kept = memories[0].kept_bytes
     assert memories[0].total_bytes == sum(m.total_bytes for m in memories[1:]) - kept

@@ -114,6 +114,7 @@ constexpr OpBody kBodies[] = {
     {"state_space_scan", CheckStateSpaceScanConformance},
     {"stream_weights", CheckStreamWeightsConformance},
     {"take_tokens", CheckTakeTokensConformance},
+    {"unfold", CheckUnfoldConformance},
     {"wkv", CheckWkvConformance},
 };
 

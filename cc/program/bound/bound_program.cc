@@ -45,13 +45,14 @@ class Binder {
                           .num_outputs = static_cast<uint32_t>(op.outputs.size()),
                           .table = static_cast<uint32_t>(TableOf(program_, op, kernels_.kv)),
                           .plan = plan < 0 ? nullptr : addresses_.plans + PlanOffset(plan)});
+    const int64_t rows_of_each = RowsOfEach(program_, op);
     for (size_t k = 0; k < op.inputs.size(); ++k) {
-      BindOperand(op.inputs[k]);
+      BindOperand(op.inputs[k], rows_of_each);
       if (op.inputs[k] == kNoValue) continue;
       if (program_.value(op.inputs[k]).kind != ValueKind::kWeight) continue;
       BindWeight(index, k, program_.value(op.inputs[k]));
     }
-    for (ValueId id : op.outputs) BindOperand(id);
+    for (ValueId id : op.outputs) BindOperand(id, rows_of_each);
   }
 
   // The operand that was added last is the weight.
@@ -74,7 +75,7 @@ class Binder {
     return kernels_.plans[static_cast<size_t>(plan)].offset;
   }
 
-  void BindOperand(ValueId id) {
+  void BindOperand(ValueId id, int64_t rows_of_each) {
     const uint32_t operand = static_cast<uint32_t>(bound_.operands.size());
     if (id == kNoValue) {
       bound_.operands.push_back({});
@@ -87,10 +88,12 @@ class Binder {
           CacheView(v, kernels_.kv.caches[index], kernels_.kv, addresses_.kv));
       return;
     }
-    bound_.operands.push_back(MakeView(v, options_.max_sizes(), bound_.values[index]));
+    bound_.operands.push_back(
+        MakeOperandView(v, options_.max_sizes(), rows_of_each, bound_.values[index]));
     if (v.kind == ValueKind::kAdapter) bound_.operands.back().data = addresses_.adapter(id);
     for (size_t d = 0; d < std::size(ops::kDims); ++d) {
-      if (v.shape.dim == ops::kDims[d].dim) bound_.by_dim[d].push_back(operand);
+      if (v.shape.dim != ops::kDims[d].dim) continue;
+      bound_.by_dim[d].push_back({operand, v.kind == ValueKind::kActivation ? rows_of_each : 1});
     }
     for (size_t a = 0; v.kind == ValueKind::kInput && a < std::size(ops::kStepArrays); ++a) {
       if (v.name == ops::kStepArrays[a].name) bound_.by_array[a].push_back(operand);

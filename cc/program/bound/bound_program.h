@@ -51,6 +51,12 @@ struct Addresses {
   std::function<void*(ValueId adapter)> adapter = nullptr;
 };
 
+// An operand whose dimension 0 is `rows_of_each` (RowsOfEach()) times a dimension of the step.
+struct SizedOperand {
+  uint32_t operand = 0;
+  int64_t rows_of_each = 1;
+};
+
 struct BoundOp {
   const ops::Kernel* kernel = nullptr;
   const ops::Attributes* attributes = nullptr;  // the program's
@@ -66,8 +72,8 @@ struct BoundProgram {
   std::vector<BoundOp> ops;
   std::vector<TensorView> operands;  // of all ops, at the largest step; rank 0 if omitted
   std::vector<std::unique_ptr<const QuantizedParts>> parts;  // of operands
-  // Operands whose dimension 0 is ops::kDims[i], and those that are ops::kStepArrays[i].
-  std::array<std::vector<uint32_t>, std::size(ops::kDims)> by_dim;
+  // Operands whose dimension 0 follows ops::kDims[i], and those that are ops::kStepArrays[i].
+  std::array<std::vector<SizedOperand>, std::size(ops::kDims)> by_dim;
   std::array<std::vector<uint32_t>, std::size(ops::kStepArrays)> by_array;
   std::vector<ValueId> inputs;                  // Program::TensorInputs()
   std::vector<std::vector<uint32_t>> by_input;  // operands that read inputs[i]

@@ -102,7 +102,9 @@ void StepCalls::Set(const ops::StepBatch& batch) {
   for (size_t t = 0; t < batch.kv.size(); ++t) batches_[t] = batch.View(t);
   for (size_t d = 0; d < std::size(ops::kDims); ++d) {
     const int64_t size = batch.*ops::kDims[d].size;
-    for (uint32_t operand : bound_.by_dim[d]) views_[operand].shape[0] = size;
+    for (const SizedOperand& sized : bound_.by_dim[d]) {
+      views_[sized.operand].shape[0] = size * sized.rows_of_each;
+    }
   }
   for (size_t a = 0; a < std::size(ops::kStepArrays); ++a) {
     int32_t* array = const_cast<int32_t*>(batch.*ops::kStepArrays[a].data);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -41,7 +42,7 @@ def read_records(path: str) -> Iterator[Record]:
     """
     try:
         with Path(path).open("rb") as file:
-            start = file.read(64).lstrip()
+            start = file.read(64).removeprefix(codecs.BOM_UTF8).lstrip()
             file.seek(0)
             if start.startswith(b"PAR1"):
                 raise ConfigError(
@@ -99,7 +100,7 @@ def _bounded_lines(file: BinaryIO, path: str) -> Iterator[tuple[str, bytes]]:
 def _entries(file: BinaryIO, path: str) -> Iterator[Record]:
     """Reads an array entry by entry: published files are larger than what is needed of them."""
     decoder = json.JSONDecoder()
-    text = io.TextIOWrapper(file, encoding="utf-8", errors="replace")
+    text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace")
     buffer = text.read(_CHUNK_BYTES).lstrip()[1:]
     number, ended = 1, False
     while True:

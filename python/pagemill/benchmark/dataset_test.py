@@ -71,7 +71,7 @@ _MESSAGES = [
 def test_published_formats(record: Any, request_: Request, tmp_path: Path) -> None:
     assert _read(_file(tmp_path, record)) == [request_]
     array = tmp_path / "data.json"
-    array.write_text(json.dumps([record, record], indent=1))
+    array.write_text(json.dumps([record, record], indent=1), encoding="utf-8-sig")
     assert _read(str(array)) == [request_] * 2
     if request_.output_len != 7:
         assert _read(str(array), 1, output_len=9) == [Request(request_.prompt, 9)]

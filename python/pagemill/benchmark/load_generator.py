@@ -48,6 +48,10 @@ class Load:
     endpoint: str = COMPLETIONS
     burstiness: float = 1.0
 
+    def gap(self, rng: random.Random) -> float:
+        """Seconds between two requests, at a finite rate."""
+        return rng.gammavariate(self.burstiness, 1 / (self.burstiness * self.request_rate))
+
 
 async def generate_load(client: ServerClient, load: Load) -> list[RequestTimes]:
     """Sends every request of `load` and returns their histories, in order of sending."""
@@ -57,8 +61,7 @@ async def generate_load(client: ServerClient, load: Load) -> list[RequestTimes]:
     due = time.perf_counter()
     for request in load.requests:
         if load.request_rate != float("inf"):
-            shape = load.burstiness
-            due += rng.gammavariate(shape, 1 / (shape * load.request_rate))
+            due += load.gap(rng)
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
         await free.acquire()
         task = asyncio.create_task(_one(client, load, request))
@@ -144,7 +147,8 @@ async def _events(
 def _data(event: bytes) -> bytes:
     """The data of an event, whose name may stand before; b"" for a comment."""
     at = event.find(b"data:")
-    return event[at + 5 :].strip() if at == 0 or event[at - 1 : at] == b"\n" else b""
+    begins_line = at == 0 or (at > 0 and event[at - 1] == ord("\n"))
+    return event[at + 5 :].strip() if begins_line else b""
 
 
 async def _read_head(reader: asyncio.StreamReader) -> tuple[int, bool]:

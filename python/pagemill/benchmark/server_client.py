@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 _MAX_LINE_BYTES = 2**24
 _MAX_METRICS_BYTES = 2**25
+_PORTION_CHARS = 4096  # servers refuse to tokenize what is longer than their context
 
 
 class ClientError(ValueError):
@@ -121,10 +122,16 @@ class ServerClient:
         Raises:
           ClientError: the server is not there, refuses, or has no such route.
         """
-        body: dict[str, Any] = {"prompt": text, "add_special_tokens": False}
+        body: dict[str, Any] = {"add_special_tokens": False}
         if model is not None:
             body["model"] = model
-        return int(self._read("POST", "/tokenize", body)["count"])
+        total = 0
+        for portion in _portions(text):
+            count = _field(self._read("POST", "/tokenize", {**body, "prompt": portion}), "count")
+            if not isinstance(count, int):
+                raise ClientError("the server's answer to /tokenize has no `count`")
+            total += count
+        return total
 
     def metrics(self) -> str:
         """Returns what the server's /metrics says.
@@ -203,6 +210,17 @@ class ServerClient:
             connection.close()
             raise
         return connection, response
+
+
+def _portions(text: str) -> Iterator[str]:
+    """Parts of a text, cut before blanks, where tokens begin."""
+    begin = 0
+    while len(text) - begin > _PORTION_CHARS:
+        cut = text.rfind(" ", begin + 1, begin + _PORTION_CHARS)
+        end = cut if cut > 0 else begin + _PORTION_CHARS
+        yield text[begin:end]
+        begin = end
+    yield text[begin:]
 
 
 def _parsed(data: bytes) -> Any:

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import random
+import statistics
 import threading
 import time
 from collections.abc import Iterator
@@ -254,6 +256,14 @@ def test_tokens_are_counted_by_the_server(server: tuple[str, dict[str, Any]]) ->
     path, _, body = script["seen"][0]
     assert path == "/tokenize"
     assert body == {"model": "tiny", "prompt": "a b", "add_special_tokens": False}
+    script["seen"].clear()
+    text = "word " * 1500 + "x" * 9000
+    assert ServerClient(url).count_tokens(text, None) == 7 * 5
+    sent = [body["prompt"] for _, _, body in script["seen"]]
+    assert "".join(sent) == text and sent[1].startswith(" word")
+    script["answer"] = {}
+    with pytest.raises(ClientError, match="no `count`"):
+        ServerClient(url).count_tokens("a", None)
 
 
 @pytest.mark.parametrize("temperature", [None, 0.0, 0.7])
@@ -296,16 +306,14 @@ def test_the_rate_is_kept(server: tuple[str, dict[str, Any]]) -> None:
     assert 0.2 < span < 5
 
 
-def test_gaps_are_as_even_as_wanted(server: tuple[str, dict[str, Any]]) -> None:
-    even = _load(
-        server[0],
-        request_rate=100.0,
-        burstiness=1e5,
-        max_concurrency=100,
-        requests=[Request([1], 4)] * 20,
-    )
-    # Gaps of 10 ms; what is late by a busy machine is made good by the next.
-    assert 0.18 < even[-1].sent - even[0].sent < 1
+@pytest.mark.parametrize(("burstiness", "deviation"), [(1e5, 0.0), (1.0, 1.0), (0.25, 2.0)])
+def test_gaps_are_as_even_as_wanted(burstiness: float, deviation: float) -> None:
+    load = Load([], _fields(), 100.0, 3, seed=0, burstiness=burstiness)
+    rng = random.Random(0)
+    gaps = [load.gap(rng) for _ in range(20_000)]
+    assert statistics.mean(gaps) == pytest.approx(0.01, rel=0.05)
+    # The deviation of a gamma distribution, in means, is one over the root of its shape.
+    assert statistics.stdev(gaps) / 0.01 == pytest.approx(deviation, rel=0.05, abs=0.01)
 
 
 def test_goodput_counts_what_meets_all_goals() -> None:

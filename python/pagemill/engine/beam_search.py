@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 import logging
 import math
 import time
@@ -96,7 +97,8 @@ class Beam:
 def beam_steps(
     prompt: Prompt, options: BeamOptions, *, keeps_logprobs: bool
 ) -> Generator[list[Prompt], list[ChoiceOutput], list[ChoiceOutput]]:
-    """Searches for the outputs of one prompt, and returns them, the best one first.
+    """Searches for the outputs of one prompt, and returns them, the best one first: as many as
+    `BeamOptions.width`, some of them twice if a grammar admits fewer.
 
     Yields the prompts of a step, and needs the output of each: one token, with the log
     probabilities that `BeamOptions.step_sampling` requests.
@@ -116,6 +118,7 @@ def beam_steps(
         if not live or _is_settled(options, live, ended, prompt.max_tokens):
             break
     best = heapq.nlargest(options.width, [*ended, *live], key=options.score)
+    best = list(itertools.islice(itertools.cycle(best), options.width))
     whole = {id(beam) for beam in ended}
     return [_output(beam, id(beam) in whole, num_cached, keeps_logprobs) for beam in best]
 

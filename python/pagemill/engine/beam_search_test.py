@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pytest
 
@@ -26,12 +26,14 @@ def next_logprobs(tokens: Sequence[int]) -> list[float]:
 
 
 class ToyEngine:
-    """Answers a step soon; counts the streams that were not closed."""
+    """Answers a step soon; counts the streams that were not closed. `admitted`: tokens that a
+    grammar admits."""
 
-    def __init__(self, fails_after: int = 10**9) -> None:
+    def __init__(self, fails_after: int = 10**9, admitted: Collection[int] = range(VOCAB)) -> None:
         self.num_open = 0
         self.num_steps = 0
         self._fails_after = fails_after
+        self._admitted = admitted
 
     async def submit(self, prompts: Sequence[Prompt]) -> RequestStream:
         await asyncio.sleep(0)
@@ -43,6 +45,10 @@ class ToyEngine:
         for index, prompt in enumerate(prompts):
             assert prompt.max_tokens == 1
             logprobs = next_logprobs(prompt.rendered.token_ids.tolist())
+            logprobs = [
+                each if token in self._admitted else -math.inf
+                for token, each in enumerate(logprobs)
+            ]
             top = sorted(enumerate(logprobs), key=lambda pair: -pair[1])
             sampled = BeamLogprobs(*top[0], 1, top)
             stream.adopt(index, index)
@@ -129,6 +135,14 @@ def test_several_prompts_have_outputs_in_their_order() -> None:
     alone = [found(ToyEngine(), options, 5, [[prompt]])[1] for prompt in (1, 2, 3)]
     assert [o.token_ids for o in together] == [o.token_ids for each in alone for o in each]
     assert [output.index for output in together] == list(range(6))
+
+
+def test_outputs_are_repeated_if_there_are_too_few() -> None:
+    options = BeamOptions(width=3, length_penalty=1.0, ends=[EOS], constrained=True)
+    _, outputs = found(ToyEngine(admitted=[EOS]), options, 5, [[1], [2]])
+    assert [(output.index, output.token_ids) for output in outputs] == [
+        (i, [EOS]) for i in range(6)
+    ]
 
 
 def test_a_refusal_in_the_middle_ends_it() -> None:

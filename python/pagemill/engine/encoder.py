@@ -18,7 +18,8 @@ from pagemill.config import EngineConfig
 from pagemill.engine.executor_sizes import ExecutorSizes
 from pagemill.runner.build import BuiltEncoder, BuiltModel
 
-# Tokens of a step of an encoder, unless one item has more: enough to fill the machine.
+# Tokens of a step of an encoder, unless one item has more or `MediaTraits.step_rows` says
+# otherwise: enough to fill the machine.
 _STEP_TOKENS = 2048
 # Items of a step of an encoder.
 _STEP_ITEMS = 64
@@ -59,7 +60,8 @@ class EncoderSizes:
         item_tokens = traits.rows + traits.class_tokens
         # An item of any size is encoded whole, but its tiles need not be encoded together.
         whole = (largest or items) if traits.any_size and not traits.tiles else 1
-        together = min(items, max(whole, _STEP_TOKENS // item_tokens))
+        step = traits.step_rows or _STEP_TOKENS
+        together = min(items, max(whole, step // item_tokens))
         tokens = together * item_tokens
         return cls(encoder, min(together, _STEP_ITEMS), tokens, step_tokens, sizes, config)
 

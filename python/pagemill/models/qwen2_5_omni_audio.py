@@ -23,11 +23,10 @@ from pagemill.models.config_keys import Defaults, inner_config, positive_int
 from pagemill.models.log_mel import HOP, WINDOW, log_mel
 from pagemill.models.mel_convolutions import STRIDE
 from pagemill.models.omni_thinker import thinker_weights
-from pagemill.models.whisper_encoder import PAIR, WhisperEncoder
+from pagemill.models.whisper_encoder import PAIR, WhisperEncoder, sinusoids
 from pagemill.ops.trace import Tensor
 
 _LEAST_FRAMES = 3  # of which the encoder makes a pair
-_LONGEST_WAVE = 10_000.0  # of positions, in vectors, times 2 pi
 # Those of the configuration's classes: published checkpoints leave some out.
 _ENCODER = {
     "num_mel_bins": 128,
@@ -85,15 +84,9 @@ class Qwen25OmniAudioEncoder:
         prefix = "model." if weights.has("model.audio_tower.conv1.weight") else ""
         tower = PrefixedWeights(weights, f"{prefix}audio_tower.")
         x = self._encoder.convolutions.output(tower, inputs.media.rows)
-        waves = tower.constant("positions", _waves(self._rows, self._encoder.hidden_size))
-        x = self._encoder.layered(tower, ops.add(x, ops.embedding(inputs.positions, waves)))
+        waves = sinusoids(self._rows, self._encoder.hidden_size)
+        table = tower.constant("positions", waves.tolist())
+        x = self._encoder.layered(tower, ops.add(x, ops.embedding(inputs.positions, table)))
         x = self._encoder.averaged(x, inputs.media.tokens)
         x = self._encoder.normalized(tower, x, "ln_post")
         return linear(tower, "proj", x, (self._width,), bias=True)
-
-
-def _waves(count: int, width: int) -> list[list[float]]:
-    """Positions as sines and cosines of waves from 1 to `_LONGEST_WAVE`: [count, width]."""
-    half = width // 2
-    angles = np.arange(count)[:, None] / _LONGEST_WAVE ** (np.arange(half) / (half - 1))
-    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).tolist()

@@ -115,11 +115,6 @@ QWEN3_VL = {
     | {"model_type": "qwen3_vl_text", "rope_scaling": MROPE | {"mrope_interleaved": True}},
     "image_token_id": 99,
 }
-QWEN3_OMNI = {
-    "text_config": DECODER | {"model_type": "qwen3_omni_moe_text", "rope_scaling": MROPE},
-    "vision_config": QWEN2_5_VL_VISION | {"deepstack_visual_indexes": [0]},
-    "image_token_id": 99,
-}
 ERNIE_ROPE = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [3, 3, 2]}
 ERNIE_VL = {
     "text_config": DECODER | {"model_type": "ernie4_5_vl_moe_text", "rope_parameters": ERNIE_ROPE},
@@ -194,6 +189,19 @@ OMNI_THINKER = {
     "image_token_index": 98,
     "audio_token_index": 99,
 }
+QWEN3_AUDIO = OMNI_AUDIO | {"n_window_infer": 16, "downsample_hidden_size": 4}
+QWEN3_OMNI = {
+    "text_config": DECODER | {"model_type": "qwen3_omni_moe_text", "rope_scaling": MROPE},
+    "vision_config": QWEN2_5_VL_VISION | {"deepstack_visual_indexes": [0]},
+    "image_token_id": 99,
+    "audio_config": QWEN3_AUDIO,
+    "audio_token_id": 98,
+}
+QWEN3_ASR = {
+    "text_config": DECODER | {"model_type": "qwen3", "head_dim": 16, "num_key_value_heads": 2},
+    "audio_config": QWEN3_AUDIO,
+    "audio_token_id": 99,
+}
 WHISPER = {
     "vocab_size": 100,
     "d_model": 64,
@@ -263,6 +271,7 @@ CONFIGS = {
     },
     "MiMoV2FlashForCausalLM": DECODER | {"num_key_value_heads": 2},
     "Mistral3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "mistral"}},
+    "Qwen3ASRForConditionalGeneration": QWEN3_ASR,
     "Qwen3OmniMoeForConditionalGeneration": {"thinker_config": QWEN3_OMNI},
     "Qwen3OmniMoeThinkerForConditionalGeneration": QWEN3_OMNI,
     "Qwen3VLForConditionalGeneration": {"text_config": DECODER | {"model_type": "qwen3_vl_text"}},

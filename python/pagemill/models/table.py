@@ -406,6 +406,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Qwen2_5_VLForConditionalGeneration": Architecture(
         "qwen2_vl:Qwen25VlModel", "Qwen2.5-VL", ("qwen2_5_vl",), "text, images and videos"
     ),
+    "Qwen3ASRForConditionalGeneration": Architecture(
+        "qwen3_asr:Qwen3AsrModel", "Qwen3-ASR", ("qwen3_asr",), "text and audio"
+    ),
     "Qwen3ForCausalLM": Architecture("qwen3:Qwen3Model", "Qwen3", ("qwen3",)),
     "Qwen3MoeForCausalLM": Architecture(
         "qwen3_moe:Qwen3MoeModel", "Qwen3, experts", ("qwen3_moe",)
@@ -417,13 +420,13 @@ ARCHITECTURES: dict[str, Architecture] = {
         "qwen3_omni:Qwen3OmniModel",
         "Qwen3-Omni",
         ("qwen3_omni_moe",),
-        "text, images and videos",
+        "text, images, videos and audio",
     ),
     "Qwen3OmniMoeThinkerForConditionalGeneration": Architecture(
         "qwen3_omni:Qwen3OmniModel",
         "Qwen3-Omni's thinker",
         ("qwen3_omni_moe_thinker",),
-        "text, images and videos",
+        "text, images, videos and audio",
     ),
     "Qwen3VLForConditionalGeneration": Architecture(
         "qwen3_vl:Qwen3VlModel", "Qwen3-VL", ("qwen3_vl",), "text, images and videos"

@@ -20,14 +20,17 @@ from pagemill.models.mel_convolutions import STRIDE, MelConvolutions
 from pagemill.ops.trace import Tensor
 
 _EPS = 1e-5
+_LONGEST_WAVE = 10_000.0  # of `sinusoids`, in vectors, times 2 pi
 PAIR = 2
 """Vectors of an encoder that some models average."""
 
 
 class WhisperEncoder:
-    """One encoder, of a configuration with the keys of Whisper, or with the usual ones."""
+    """One encoder, of a configuration with the keys of Whisper, or with the usual ones; with
+    `key_bias`, `k_proj` has a bias, too."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, key_bias: bool = False) -> None:
+        self._key_bias = key_bias
         self.hidden_size = _size(config, "d_model", "hidden_size")
         self.layers = _size(config, "encoder_layers", "num_hidden_layers")
         self.bins = positive_int(config, "num_mel_bins", 80)
@@ -112,7 +115,7 @@ class WhisperEncoder:
         heads = (self._shape.heads, self._shape.head_dim)
         y = norm.layer_norm(weights, f"{prefix}.self_attn_layer_norm", x, _EPS)
         q = linear(weights, f"{inner}.q_proj", y, heads, bias=True)
-        k = linear(weights, f"{inner}.k_proj", y, heads)
+        k = linear(weights, f"{inner}.k_proj", y, heads, bias=self._key_bias)
         v = linear(weights, f"{inner}.v_proj", y, heads, bias=True)
         y = attention.attend_both_ways(q, k, v, self._shape)
         x = ops.add(x, linear(weights, f"{inner}.out_proj", y, (hidden,), bias=True))
@@ -120,6 +123,14 @@ class WhisperEncoder:
         y = linear(weights, f"{prefix}.fc1", y, (self._intermediate,), bias=True)
         y = ops.activation(y, self._activation)
         return ops.add(x, linear(weights, f"{prefix}.fc2", y, (hidden,), bias=True))
+
+
+def sinusoids(count: int, width: int) -> np.ndarray:
+    """The positions of `count` vectors as sines and cosines of waves from 1 to `_LONGEST_WAVE`:
+    [count, width]."""
+    half = width // 2
+    angles = np.arange(count)[:, None] / _LONGEST_WAVE ** (np.arange(half) / (half - 1))
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
 
 
 def _size(config: Config, key: str, usual: str) -> int:

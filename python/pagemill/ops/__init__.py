@@ -43,6 +43,7 @@ from pagemill.ops.sparse_relu import sparse_relu
 from pagemill.ops.split import split
 from pagemill.ops.state_space_scan import state_space_scan
 from pagemill.ops.stream_weights import last_stream_weights, stream_weights
+from pagemill.ops.unfold import unfold
 from pagemill.ops.wkv import wkv
 
 __all__ = [
@@ -95,5 +96,6 @@ __all__ = [
     "split",
     "state_space_scan",
     "stream_weights",
+    "unfold",
     "wkv",
 ]

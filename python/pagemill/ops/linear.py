@@ -24,9 +24,10 @@ def linear(
     dtype: str = ACT,
 ) -> Tensor:
     """x [N, K], weight [M, K], bias [M] -> x weight^T + bias, [N, M]. The weight may be quantized.
+    Rows of x may be of any shape; x [N, J, K] has J rows each: [N, J, M].
 
-    `row_shape`, e.g. (heads, head_dim), gives the rows of the result another shape of M elements;
-    `dtype` is the result's, "act" or "f32".
+    `row_shape`, e.g. (heads, head_dim), gives the rows of the result another shape of M elements,
+    or of J M; `dtype` is the result's, "act" or "f32".
 
     Raises:
         ShapeError: the operands do not fit.
@@ -35,15 +36,19 @@ def linear(
     require_f32("linear", bias=bias)
     require_weight("linear", "weight", weight, 2, scaled=True)
     features = weight.width
-    if x.width != features:
+    inner = x.shape[1:-1] if len(x.shape) == 3 and x.shape[-1] == features else ()
+    if x.width != features and not inner:
         raise ShapeError(
             f"linear: {x.name} has rows of {x.width}, weight {weight.name} takes {features}"
         )
     out = int(weight.rows)
     require_vector("linear", "bias", bias, out)
-    shape: Shape = (x.rows, *(row_shape or (out,)))
-    if row_width(shape) != out:
-        raise ShapeError(f"linear: rows of {out} of {weight.name} do not fit {tuple(shape[1:])}")
+    result: Shape = (x.rows, *inner, out)
+    shape: Shape = result if row_shape is None else (x.rows, *row_shape)
+    if row_width(shape) != row_width(result):
+        raise ShapeError(
+            f"linear: rows of {row_width(result)} of {weight.name} do not fit {tuple(shape[1:])}"
+        )
     operands = [x, weight] if bias is None else [x, weight, bias]
     return x.trace.emit("linear", operands, [(shape, dtype)])[0]
 
@@ -66,8 +71,9 @@ def reference(
         weight = inputs[i]
         assert weight is not None
         bias = inputs[i + 1] if i + 1 < len(inputs) else None
-        rows = x.reshape(x.shape[0], weight.shape[1])
-        results.append(
-            torch_linear(rows, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
-        )
+        out, features = weight.shape
+        inner = x.flatten(1).shape[1] // features
+        rows = x.reshape(len(x) * inner, features)
+        y = torch_linear(rows, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
+        results.append(y.reshape(len(x), inner * out))
     return tuple(results)

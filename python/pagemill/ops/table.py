@@ -55,6 +55,7 @@ OPS: dict[str, str] = {
     "state_space_scan": "pagemill.ops.state_space_scan",
     "stream_weights": "pagemill.ops.stream_weights",
     "take_tokens": "pagemill.ops.take_tokens",
+    "unfold": "pagemill.ops.unfold",
     "wkv": "pagemill.ops.wkv",
 }
 

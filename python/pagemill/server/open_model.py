@@ -12,7 +12,6 @@ from pagemill.config import EngineConfig, MediaConfig, flatten
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.client import EngineClient, ModelFacts
 from pagemill.engine.media import MediaFrontEnd, media_kinds, place_media
-from pagemill.engine.model_work import model_work
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.io_processor import open_io_processor
 from pagemill.inputs.prepared_media import PreparedMedia
@@ -58,8 +57,11 @@ async def open_model(
         dict.fromkeys((*client.model.eos_token_ids, *renderer.eos_token_ids))
     )
     model = _model_info(client.model, config)
-    estimate = observed is not None and observed.estimate_work
-    work = await asyncio.to_thread(model_work, config) if estimate else None
+    work = None
+    if observed is not None and observed.estimate_work:
+        from pagemill.engine.model_work import model_work
+
+        work = await asyncio.to_thread(model_work, config)
     metrics = RequestMetrics(model.name, model.max_model_len, observed, flatten(config.cache), work)
     if config.lora.slots:
         metrics.serve_adapters(config.lora.slots)

@@ -22,7 +22,6 @@ from pagemill.render.errors import RenderError
 from pagemill.render.events import Piece
 from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.formats.table import marker_ids
-from pagemill.render.late_interaction import late_interaction
 from pagemill.render.model_files import RenderSource, chat_row, open_tokenizer
 from pagemill.render.output_machine import FormatNames, Formats
 from pagemill.render.renderer import ChatPrompt
@@ -318,6 +317,8 @@ def open_late_interaction(source: RenderSource, renderer: AnyRenderer) -> LateIn
     Raises:
         RenderError: a file that says it cannot be read.
     """
+    from pagemill.render.late_interaction import late_interaction
+
     return late_interaction(source, renderer)
 
 

@@ -147,8 +147,8 @@ class _Writer:
         token, most = self.rules.rule(self._any_token(fields, ends)), fields.get("max_tokens")
         if most is None:
             return f"{token}*"
-        if type(most) is not int or not 0 <= most <= _MAX_REPEATS:
-            raise GrammarError(f"the `max_tokens` of `any_tokens` is 0 to {_MAX_REPEATS}")
+        if type(most) is not int or not 1 <= most <= _MAX_REPEATS:
+            raise GrammarError(f"the `max_tokens` of `any_tokens` is 1 to {_MAX_REPEATS}")
         return f"{token}{{0,{most}}}"
 
     def _token_triggered_tags(self, fields: Fields, ends: Sequence[str]) -> str:

@@ -229,7 +229,7 @@ def test_formats_of_tokens(
         {"format": tag("<", WORD, 5)},
         *({"format": {"type": "token", "token": each}} for each in (None, "<h>", -1, 2**31, 1.5)),
         {"format": {"type": "any_tokens", "exclude_tokens": 5}},
-        {"format": {"type": "any_tokens", "max_tokens": 10**6}},
+        *({"format": {"type": "any_tokens", "max_tokens": each}} for each in (0, 10**6)),
         {"format": {**TEXT, "max_tokens": 5}},
         *({"format": {"type": "dispatch", "rules": each}} for each in ([], 5, ["a"], [["a"]])),
         {"format": {"type": "token_dispatch", "rules": [["<h>", WORD]]}},

@@ -73,6 +73,13 @@ def test_bad_grids_are_refused(text: str, words: str, tmp_path: Path) -> None:
         read_grid(str(tmp_path / "nothing.json"), 1)
 
 
+def test_lengths_of_a_data_set_are_left_to_the_server(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.jsonl"
+    path.write_text(json.dumps({"prompt": "five words of a prompt", "max_tokens": 4}))
+    load = {"dataset": str(path), "max-request-len": 10}
+    assert _grid(tmp_path, {"load": load}).num_runs == 1
+
+
 def test_results_outlive_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     runs = [Run({"max_num_seqs": 1}, {"request_rate": "inf"}, repeat) for repeat in range(3)]

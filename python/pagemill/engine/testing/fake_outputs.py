@@ -82,6 +82,7 @@ class FakeStats:
     finished_abort: int = 0
     finished_error: int = 0
     finished_repetition: int = 0
+    accepted_drafts_by_position: tuple[int, ...] = ()
     asleep: bool = False
     progress_age_s: float = 0.0
 

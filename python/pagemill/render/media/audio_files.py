@@ -31,9 +31,13 @@ _UNKNOWN_FRAMES = 2**63 - 1  # what libsndfile says of FLAC that was written to 
 # Numbers that are decoded for a second of the longest file: of all channels.
 _MAX_NUMBERS_A_SECOND = 2 * 192_000
 
-_EXTRACTOR = "WhisperFeatureExtractor"
-# Its settings that the log-mel frames of models are made with (models/log_mel.py).
+# Settings that the log-mel frames of models are made with (models/log_mel.py).
 _SETTINGS = {"sampling_rate": 16_000, "n_fft": 400, "hop_length": 160, "dither": 0.0}
+# By extractor; Qwen3-ASR's fills up audio (models/qwen3_asr.py).
+_EXTRACTORS = {
+    "Qwen3ASRFeatureExtractor": {**_SETTINGS, "min_length": 8000},
+    "WhisperFeatureExtractor": _SETTINGS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +57,10 @@ class AudioFiles:
             as_object(read_json(folder / "processor_config.json").get("feature_extractor")) or {}
         )
         kind = str(settings.get("feature_extractor_type"))
-        if kind != _EXTRACTOR:
-            raise RenderError(f"feature_extractor_type is {kind[:60]!r}; known: {_EXTRACTOR}")
-        for key, value in _SETTINGS.items():
+        if kind not in _EXTRACTORS:
+            known = ", ".join(_EXTRACTORS)
+            raise RenderError(f"feature_extractor_type is {kind[:60]!r}; known: {known}")
+        for key, value in _EXTRACTORS[kind].items():
             if settings.get(key, value) != value:
                 raise RenderError(f"{key} of its feature extractor must be {value}")
         return cls(config.max_audio_bytes, config.max_audio_seconds)

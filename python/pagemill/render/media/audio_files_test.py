@@ -166,6 +166,7 @@ def test_lengths_in_headers_are_not_believed():
 
 
 SETTINGS: dict[str, Any] = {"feature_extractor_type": "WhisperFeatureExtractor", "feature_size": 80}
+QWEN3_ASR = {"feature_extractor_type": "Qwen3ASRFeatureExtractor", "min_length": 8000}
 
 
 @pytest.mark.parametrize(
@@ -173,6 +174,7 @@ SETTINGS: dict[str, Any] = {"feature_extractor_type": "WhisperFeatureExtractor",
     [
         ("preprocessor_config.json", SETTINGS),
         ("processor_config.json", {"feature_extractor": SETTINGS}),
+        ("preprocessor_config.json", QWEN3_ASR),
     ],
 )
 def test_readers_of_models(file: str, content: dict[str, Any], tmp_path: Path):
@@ -184,9 +186,10 @@ def test_readers_of_models(file: str, content: dict[str, Any], tmp_path: Path):
 @pytest.mark.parametrize(
     ("changes", "options", "why"),
     [
-        ({"feature_extractor_type": "Other"}, {}, "'Other'; known: WhisperFeatureExtractor"),
+        ({"feature_extractor_type": "Other"}, {}, "'Other'; known: .*, WhisperFeatureExtractor"),
         ({"sampling_rate": 8000}, {}, "sampling_rate of its feature extractor must be 16000"),
         ({"hop_length": 100}, {}, "hop_length"),
+        (QWEN3_ASR | {"min_length": 0}, {}, "min_length of its feature extractor must be 8000"),
         ({}, {"mm_processor_kwargs": {"a": 1}}, "has no settings"),
     ],
 )

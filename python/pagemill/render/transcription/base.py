@@ -72,7 +72,7 @@ class Transcription(Protocol):
     1. `checked` returns the task with what the family makes of it, or raises a RenderError about a
        field of the request.
     2. `around` returns the prompt of a checked task, whose language is known unless the family has
-       no probe.
+       no probe, or raises a RenderError about a field. It may take as long as a chat template.
     3. `rules` returns those by which an output of a checked task is written; None: there are none.
     4. `spans` divides an output that has timestamps.
     """

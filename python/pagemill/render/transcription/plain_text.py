@@ -10,11 +10,11 @@ from pagemill.render.transcription.base import SpeechTask
 _LANGUAGE = re.compile(r"[a-z]{2}")  # ISO 639-1
 
 
-def check_plain(task: SpeechTask) -> SpeechTask:
-    """The task, if such a family can do it.
+def check_text_alone(task: SpeechTask) -> None:
+    """The task has neither timestamps nor a translation.
 
     Raises:
-        RenderError: it cannot; names the field.
+        RenderError: it has; names the field.
     """
     if task.to_language is not None:
         raise RenderError(
@@ -26,6 +26,15 @@ def check_plain(task: SpeechTask) -> SpeechTask:
         raise RenderError(
             "this model writes no timestamps: send `json` or `text`", "response_format"
         )
+
+
+def check_plain(task: SpeechTask) -> SpeechTask:
+    """The task, if a family can do it that takes no prompt either.
+
+    Raises:
+        RenderError: it cannot; names the field.
+    """
+    check_text_alone(task)
     if task.prompt:
         raise RenderError("this model takes no `prompt` with audio that it transcribes", "prompt")
     if task.language is not None and not _LANGUAGE.fullmatch(task.language):

@@ -23,6 +23,7 @@ FAMILIES: Mapping[str, Row] = {
     "Qwen2_5OmniForConditionalGeneration": Row("instructed:Qwen25Omni", chats=True),
     "Qwen2_5OmniModel": Row("instructed:Qwen25Omni", chats=True),
     "Qwen2_5OmniThinkerForConditionalGeneration": Row("instructed:Qwen25Omni", chats=True),
+    "Qwen3ASRForConditionalGeneration": Row("qwen3_asr:Qwen3Asr", chats=True),
     "VoxtralForConditionalGeneration": Row("voxtral:Voxtral", chats=True),
     "WhisperForConditionalGeneration": Row("whisper:Whisper", chats=False),
 }

@@ -4,10 +4,10 @@ do: greedy decoding of speech that is hard to hear may end in a loop."""
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pagemill.render.transcription.base import Transcription
+from pagemill.server.errors import ApiError
 from pagemill.server.protocol.transcription import SpeechRequest
 from pagemill.server.rendering import Renderer
 from pagemill.server.respond import FoldedChoice, whole_choices
@@ -36,10 +36,11 @@ async def written_clips(
     started: StartedSpeech, request: SpeechRequest, renderer: Renderer, family: Transcription
 ) -> list[WrittenClip]:
     """What was written of each clip. Greedy text that repeats itself is replaced by the one that
-    repeats itself least, of those at all temperatures up to the first that does not.
+    repeats itself least, of those at all temperatures up to the first that does not. What is
+    written stays if another generation is refused or fails, for want of time for example.
 
     Raises:
-        ApiError: a generation was refused or failed.
+        ApiError: the first generation failed.
     """
 
     def ratio(at: int, choice: FoldedChoice) -> float:
@@ -56,13 +57,11 @@ async def written_clips(
         repeated = [at for at, found in enumerate(ratios) if found > _MAX_COMPRESSION]
         if not repeated:
             break
-        again = await whole_choices(await started.again(repeated, temperature))
+        try:
+            again = await whole_choices(await started.again(repeated, temperature))
+        except ApiError:
+            break
         for at, choice in zip(repeated, again, strict=True):
             if (found := ratio(at, choice)) < ratios[at]:
                 clips[at], ratios[at] = WrittenClip(choice, temperature), found
     return clips
-
-
-def all_written(clips: Sequence[WrittenClip]) -> str:
-    """The text of all clips."""
-    return "".join(clip.choice.message.text for clip in clips).strip()

@@ -3,7 +3,8 @@
 async with speech.uploads.upload(expected_bytes) as file:
     ...
     sounds = await speech.sounds(file, check_number)
-prompts = [sound.within(speech.family.around(task)) for sound in sounds.clips]
+around = speech.family.around(task)
+prompts = [sound.within(around) for sound in sounds.clips]
 ...
 sounds.release()
 """

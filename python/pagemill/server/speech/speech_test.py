@@ -12,6 +12,7 @@ import openai
 import pytest
 
 from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.engine.testing.fake_types import FakeRequest, FakeStatusError
 from pagemill.server.caller import Caller
 from pagemill.server.endpoints.table import ENDPOINTS
 from pagemill.server.keys import ApiKey
@@ -157,6 +158,27 @@ def test_text_that_repeats_itself_is_written_again() -> None:
         assert loop in stated.json()["text"]
 
     serve(clips_of("first|", f"{loop}|", f"{other}|", "good|"), check)
+
+
+def test_text_that_repeats_itself_stays_if_another_try_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = "z" * 80
+
+    async def check(served: Served) -> None:
+        engine = served.fake.engine
+        accept = engine.accept
+
+        def accept_greedy(request_id: int, request: FakeRequest) -> None:
+            if request.sampling is not None and request.sampling.temperature > 0:
+                raise FakeStatusError("RESOURCE_EXHAUSTED", "Too many requests are waiting.")
+            accept(request_id, request)
+
+        monkeypatch.setattr(engine, "accept", accept_greedy)
+        answer = await served.post(language="en")
+        assert (answer.status_code, answer.json().get("text")) == (200, loop)
+
+    serve(clips_of(loop), check)
 
 
 def test_the_language_is_found_once() -> None:

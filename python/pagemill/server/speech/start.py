@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import structs
 
 from pagemill.render.errors import RenderError
-from pagemill.render.transcription.base import LanguageProbe, SpeechTask
+from pagemill.render.transcription.base import Around, LanguageProbe, SpeechTask
 from pagemill.server.caller import Caller
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.generation import Generation
@@ -74,7 +74,9 @@ async def start_speech(
         if probed is not None:
             language, no_speech = await _probed(pipeline, *probed, options)
             task = task._replace(language=task.language or language)
-        prompts = [sound.within(speech.family.around(task)) for sound in sounds.clips]
+        # It may run a chat template on the request's text.
+        around = await asyncio.to_thread(_around, speech, task)
+        prompts = [sound.within(around) for sound in sounds.clips]
         options = replace(options, transcript=speech.family.rules(task))
         sampling = speech_sampling(request)
         generation = await pipeline.generate(prompts, sampling, options)
@@ -135,8 +137,18 @@ def _checked(speech: Speech, request: SpeechRequest) -> SpeechTask:
     try:
         return speech.family.checked(task)
     except RenderError as error:
-        message = error.message[:1].upper() + error.message[1:]
-        raise bad_request(message, error.param) from error
+        raise _refusal(error) from error
+
+
+def _around(speech: Speech, task: SpeechTask) -> Around:
+    try:
+        return speech.family.around(task)
+    except RenderError as error:
+        raise _refusal(error) from error
+
+
+def _refusal(error: RenderError) -> ApiError:
+    return bad_request(error.message[:1].upper() + error.message[1:], error.param)
 
 
 async def _probed(

@@ -27,7 +27,7 @@ from pagemill.server.protocol.transcription import (
     VerboseTranscription,
 )
 from pagemill.server.rendering import Renderer
-from pagemill.server.speech.retries import WrittenClip, all_written, compression_ratio
+from pagemill.server.speech.retries import WrittenClip, compression_ratio
 from pagemill.server.speech.start import StartedSpeech
 from pagemill.server.speech.subtitles import Line, srt, vtt
 from pagemill.server.sse import event, last_events, usage_events
@@ -46,7 +46,7 @@ def whole_answer(
     """The answer in the format of `request`."""
     usage = Duration(math.ceil(started.duration_s))
     if not request.is_timed:
-        text = all_written(clips)
+        text = "".join(clip.choice.message.text for clip in clips).strip()
         if request.response_format == "text":
             return Text(text.encode(), _PLAIN)
         return Transcription(text, usage)

@@ -35,6 +35,11 @@ VOXTRAL_CONTROL = (
 )
 
 
+QWEN3_ASR_CONTROL = (
+    *("<|endoftext|>", "<|audio_pad|>", "<|im_start|>", "<|im_end|>", "<asr_text>"),
+)
+
+
 def byte_tokenizer(control: tuple[str, ...], *, first: bool = False) -> Tokenizer:
     """A token for each byte, and `control` tokens behind them, or in front if `first`."""
     alphabet = sorted(ByteLevel.alphabet())
@@ -52,6 +57,13 @@ def whisper_tokenizer() -> Tokenizer:
     tokenizer.add_tokens(
         [AddedToken(f"<|{i / 50:.2f}|>", special=False) for i in range(NUM_TIMESTAMPS)]
     )
+    return tokenizer
+
+
+def qwen3_asr_tokenizer(languages: Sequence[str]) -> Tokenizer:
+    """Control tokens, bytes, and a token for each name of a language with a space in front."""
+    tokenizer = byte_tokenizer(QWEN3_ASR_CONTROL, first=True)
+    tokenizer.add_tokens([AddedToken(f" {name}", special=False) for name in languages])
     return tokenizer
 
 
