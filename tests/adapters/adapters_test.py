@@ -35,8 +35,8 @@ KINDS = {
     "bias": Kind(rank=1, lora_bias=True, alpha=0.5),
 }
 # Biases (Qwen2), windows and norms behind branches (Gemma 3), fused q, k and v one after the other
-# (Phi-3) and by head (GPT-NeoX).
-FAMILIES = ("llama", "qwen2", "gemma3", "phi3", "gpt_neox")
+# (Phi-3) and by head (GPT-NeoX), layers that run several times (Nanbeige).
+FAMILIES = ("llama", "qwen2", "gemma3", "phi3", "gpt_neox", "nanbeige")
 
 
 class Served:

@@ -277,6 +277,7 @@ def test_families_without_a_row_are_named() -> None:
         "Qwen2_5OmniModel",
         "Qwen2_5OmniThinkerForConditionalGeneration",
         "Qwen2_5_VLForConditionalGeneration",
+        "Qwen3ASRForConditionalGeneration",
         "Qwen3OmniMoeForConditionalGeneration",
         "Qwen3OmniMoeThinkerForConditionalGeneration",
         "Qwen3VLForConditionalGeneration",

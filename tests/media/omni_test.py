@@ -18,6 +18,7 @@ from pagemill.engine.llm import LLM, Output
 from pagemill.engine.outputs import EngineError
 from pagemill.models.log_mel import HOP
 from pagemill.runner.build import BuildOptions, build
+from pagemill.weights.errors import WeightsError
 from pagemill.weights.source import ModelSource
 from safetensors.numpy import load_file, save_file
 
@@ -103,6 +104,19 @@ def test_whole_checkpoints_are_read(omni: MediaTestModel, tmp_path: Path) -> Non
     with MediaTestModel(tmp_path, omni.reference).llm() as llm:
         (output,) = omni.generate(llm, [prompt], [[WIDE]], logprobs=0)
     omni.check(output, [WIDE])
+
+
+def test_sizes_of_whole_checkpoints_are_those_of_tensors(
+    omni: MediaTestModel, tmp_path: Path
+) -> None:
+    shutil.copy(omni.path / "model.safetensors", tmp_path)
+    thinker = json.loads((omni.path / "config.json").read_text())
+    thinker["audio_config"]["num_mel_bins"] = 2**31 - 1
+    (tmp_path / "config.json").write_text(
+        json.dumps({"architectures": thinker["architectures"], "thinker_config": thinker})
+    )
+    with pytest.raises(WeightsError, match="num_mel_bins is 2147483647, but the largest dim"):
+        build(ModelSource.open(tmp_path), BuildOptions())
 
 
 def _published(name: str) -> str:
@@ -219,3 +233,11 @@ def test_memory_is_that_of_both_encoders(omni: MediaTestModel) -> None:
     memories = [sizes.memory() for sizes in (whole, seen, heard)]
     kept = memories[0].kept_bytes
     assert memories[0].total_bytes == sum(m.total_bytes for m in memories[1:]) - kept
+
+
+def test_images_fit_their_own_encoder(omni: MediaTestModel) -> None:
+    """Whatever audio needs, of which a window may have more tokens than a step."""
+    config = build_config(EngineConfig, {"max_num_batched_tokens": 16, "max_num_seqs": 4})
+    built = build(ModelSource.open(omni.path), BuildOptions())
+    sizes = MediaSizes.of(built, ExecutorSizes.of(built, config, "f32", None), config)
+    assert sizes.max_item_tokens == 16 <= sizes.step_tokens

@@ -195,7 +195,7 @@ std::vector<MediaRow> RowsOfTwoSteps(const std::vector<MediaItem>& items,
                                      const std::vector<int32_t>& numbers, int32_t border,
                                      BatchState* batch, MediaEmbeddings* media) {
   std::vector<MediaRow> rows;
-  for (const auto [begin, end] : {std::pair(0, border), std::pair(border, 20)}) {
+  for (const auto& [begin, end] : {std::pair(0, border), std::pair(border, 20)}) {
     StepPlan plan;
     plan.scheduled = {begin == 0 ? Entry(0, RequestWith(items), 0, end, numbers)
                                  : Entry(0, nullptr, begin, end - begin)};

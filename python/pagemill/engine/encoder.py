@@ -136,8 +136,11 @@ class MediaSizes:
 
     @property
     def max_item_tokens(self) -> int:
-        """Tokens of the largest item."""
-        return max((each.max_item_tokens for each in self.encoders), default=0)
+        """Tokens of the largest item that front ends make of an image or a video: encoders that
+        state their own largest do not count beside those that take as many as a step."""
+        by_step = [each for each in self.encoders if not each.encoder.traits.most_tokens]
+        sizes = by_step or self.encoders
+        return max((each.max_item_tokens for each in sizes), default=0)
 
     @property
     def text_rows(self) -> bool:

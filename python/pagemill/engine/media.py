@@ -257,7 +257,9 @@ def _tokens(item: MediaFeatures, placeholder: int, ends: tuple[int, int] | None)
 def _content_id(features: MediaFeatures) -> str:
     # The KV cache finds blocks by it: colliding contents would mix up media.
     # KV depends on positions as well, which equal patches have others of in another grid.
-    digest = hashlib.sha256(features.rows.tobytes())
+    form = f"{features.encoder} {features.rows.shape} {features.tokens}"
+    digest = hashlib.sha256(form.encode())
+    digest.update(features.rows.tobytes())
     if features.positions is not None:
         digest.update(features.positions.rows.tobytes())
         digest.update(features.positions.tokens.tobytes())
@@ -268,8 +270,6 @@ def _content_id(features: MediaFeatures) -> str:
         digest.update(features.placement.tobytes())
     if features.shares is not None:
         digest.update(features.shares.tobytes())
-    if features.encoder:
-        digest.update(features.encoder.to_bytes(4, "little"))
     return digest.hexdigest()
 
 

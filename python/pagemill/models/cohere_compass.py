@@ -12,9 +12,9 @@ from pagemill.models.base import Config
 from pagemill.models.config_keys import (
     FULL,
     SLIDING,
+    layer_count,
     layer_types,
     number,
-    positive_int,
     windows_by_type,
 )
 from pagemill.models.decoder import Decoder
@@ -25,7 +25,7 @@ class CohereCompassModel(Decoder):
     """One North model."""
 
     def __init__(self, config: Config) -> None:
-        layers = positive_int(config, "num_hidden_layers")
+        layers = layer_count(config)
         types = layer_types(config, layers, (SLIDING, FULL)) or (FULL,) * layers
         super().__init__(
             config, tied_by_default=True, eps=("layer_norm_eps", 1e-5), layer_types=types

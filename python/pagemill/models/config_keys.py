@@ -24,6 +24,9 @@ GPT2_KEYS = {
 """How GPT-2 names the sizes, and the families that came from it."""
 
 
+_MOST_LAYERS = 2**12
+
+
 class Renamed(Mapping[str, Any]):
     """`config` with the keys of `names` in place of those that they stand for, and `defaults` of
     absent ones.
@@ -384,6 +387,30 @@ def layer_numbers(config: Config, key: str) -> frozenset[int]:
     return frozenset(numbers)
 
 
+def layer_count(config: Config) -> int:
+    """The number of layers, `num_hidden_layers`.
+
+    Raises:
+        ModelConfigError: it is missing, no positive number, or too large.
+    """
+    layers = positive_int(config, "num_hidden_layers")
+    if layers > _MOST_LAYERS:
+        raise ModelConfigError(f"num_hidden_layers is {layers}; at most {_MOST_LAYERS} layers")
+    return layers
+
+
+def layer_loops(config: Config, key: str, default: int, layers: int) -> int:
+    """How many times the `layers` run: the number at `key`; `default` if it is absent or null.
+
+    Raises:
+        ModelConfigError: it is no positive number, or would make too many layers.
+    """
+    loops = positive_int(config, key, default)
+    if loops * layers > _MOST_LAYERS:
+        raise ModelConfigError(f"{key}={loops} of {layers} layers; at most {_MOST_LAYERS} layers")
+    return loops
+
+
 @dataclass(frozen=True, slots=True)
 class DecoderSizes:
     """Sizes that every decoder's configuration has, under the same keys."""
@@ -439,7 +466,7 @@ class DecoderSizes:
             intermediate_size=positive_int(
                 config, "intermediate_size", mlp_ratio and mlp_ratio * hidden
             ),
-            layers=positive_int(config, "num_hidden_layers"),
+            layers=layer_count(config),
             heads=heads,
             kv_heads=kv_heads,
             head_dim=positive_int(config, "head_dim", hidden // heads),

@@ -22,6 +22,7 @@ from pagemill.models.config_keys import (
     SLIDING,
     Defaults,
     flag,
+    layer_count,
     layer_types,
     positive_int,
 )
@@ -91,7 +92,7 @@ class Lfm3Model(Decoder):
 def _read_types(config: Config) -> tuple[str, ...]:
     """The kind of each layer. By default, of four layers the third is full, the first has a window,
     except in the first four, and the others are convolutions."""
-    layers = positive_int(config, "num_hidden_layers")
+    layers = layer_count(config)
     types = layer_types(config, layers, (_CONV, FULL, SLIDING))
     period = (SLIDING, _CONV, FULL, _CONV)
     return types or (_CONV, *(period[layer % 4] for layer in range(1, layers)))

@@ -10,12 +10,11 @@ from dataclasses import replace
 
 from pagemill.layers.base import Weights
 from pagemill.layers.rotary import Rotary
-from pagemill.models.base import Config, ModelConfigError
-from pagemill.models.config_keys import flag, positive_int, refuse
+from pagemill.models.base import Config
+from pagemill.models.config_keys import flag, layer_loops, refuse
 from pagemill.models.decoder import Decoder
 from pagemill.ops.trace import Tensor
 
-_MOST_LAYERS = 2**12
 # What the configuration's class knows, too.
 _OTHERS = (
     "emb_neighbor_num",
@@ -38,11 +37,7 @@ class NanbeigeModel(Decoder):
         refuse(config, *_OTHERS)
         super().__init__(config)
         self._stored = self.sizes.layers
-        loops = positive_int(config, "num_loops", 1)
-        if loops * self._stored > _MOST_LAYERS:
-            raise ModelConfigError(
-                f"num_loops={loops} of {self._stored} layers; at most {_MOST_LAYERS} layers"
-            )
+        loops = layer_loops(config, "num_loops", 1, self._stored)
         self.windows = tuple(self.windows) * loops
         self.rotary = tuple(self.rotary) * loops
         self.sizes = replace(self.sizes, layers=loops * self._stored)

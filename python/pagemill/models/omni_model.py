@@ -23,13 +23,15 @@ class OmniModel(ABC):
     of text and images, and the encoder of audio, whose embeddings are as wide as those of
     images."""
 
+    ignored: Mapping[str, str] = UNUSED
+
     def __init__(self, config: Config) -> None:
         # Published configurations may call the tokens by an index.
         thinker = thinker_config(config)
         ids = {
             f"{kind}_token_id": thinker[f"{kind}_token_index"]
             for kind in _KINDS
-            if f"{kind}_token_index" in thinker
+            if thinker.get(f"{kind}_token_index") is not None
         }
         thinker = {**thinker, **ids}
         self._images = self.image_thinker(thinker)
@@ -40,7 +42,7 @@ class OmniModel(ABC):
             ModelEncoder(traits.media, self._images),
             self.audio_encoder(thinker, placeholder, traits.hidden_size, traits.media.width),
         )
-        self.ignored: Mapping[str, str] = {**self._images.ignored, **UNUSED}
+        self.ignored = {**self._images.ignored, **UNUSED}
 
     @abstractmethod
     def image_thinker(self, thinker: Config) -> Qwen2VlModel:

@@ -13,12 +13,10 @@ from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.rotary import Rotary
-from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelConfigError
-from pagemill.models.config_keys import positive_int, sliding_windows
+from pagemill.models.base import IGNORED_IN_DECODERS, Config
+from pagemill.models.config_keys import layer_loops, sliding_windows
 from pagemill.models.decoder import Decoder
 from pagemill.ops.trace import Tensor
-
-_MOST_LAYERS = 2**12
 
 
 class OuroModel(Decoder):
@@ -32,11 +30,7 @@ class OuroModel(Decoder):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self._stored = self.sizes.layers
-        steps = positive_int(config, "total_ut_steps", 4)
-        if steps * self._stored > _MOST_LAYERS:
-            raise ModelConfigError(
-                f"total_ut_steps={steps} of {self._stored} layers; at most {_MOST_LAYERS} layers"
-            )
+        steps = layer_loops(config, "total_ut_steps", 4, self._stored)
         self.attention_parts = AttentionParts()
         self.windows = tuple(sliding_windows(config, self._stored)) * steps
         self.rotary = tuple(self.rotary) * steps

@@ -23,7 +23,7 @@ from pagemill.models.config_keys import Defaults, inner_config, positive_int
 from pagemill.models.log_mel import HOP, WINDOW, log_mel
 from pagemill.models.mel_convolutions import STRIDE
 from pagemill.models.omni_thinker import thinker_weights
-from pagemill.models.whisper_encoder import PAIR, WhisperEncoder, sinusoids
+from pagemill.models.whisper_encoder import MOST_VECTORS, PAIR, WhisperEncoder, sinusoids
 from pagemill.ops.trace import Tensor
 
 _LEAST_FRAMES = 3  # of which the encoder makes a pair
@@ -48,10 +48,11 @@ class Qwen25OmniAudioEncoder:
         self._rows = positive_int(audio, "n_window")  # of a part
         self._placeholder, self._width = placeholder, width
         stated = positive_int(audio, "output_dim", width)
-        if stated != width or self._rows % PAIR:
+        if stated != width or self._rows % PAIR or self._rows > MOST_VECTORS:
             raise ModelConfigError(
                 f"audio_config has the output_dim {stated} and the n_window {self._rows}; the"
-                f" language model has {width} features, and vectors are averaged in pairs"
+                f" language model has {width} features, and vectors, at most {MOST_VECTORS}, are"
+                " averaged in pairs"
             )
 
     @property

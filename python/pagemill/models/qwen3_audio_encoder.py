@@ -17,7 +17,7 @@ from pagemill.models.base import Config, EncoderInputs, MediaTraits, ModelConfig
 from pagemill.models.config_keys import activation, positive_int
 from pagemill.models.log_mel import log_mel
 from pagemill.models.mel_grid_convolutions import MelGridConvolutions
-from pagemill.models.whisper_encoder import WhisperEncoder, sinusoids
+from pagemill.models.whisper_encoder import MOST_VECTORS, WhisperEncoder, sinusoids
 from pagemill.ops.trace import Tensor
 
 # That a step encodes together. A token has values of 64 frequencies and 480 channels, so that
@@ -34,10 +34,6 @@ class Qwen3AudioEncoder:
         self._fills_chunks = fills_chunks
         self._chunk = 2 * positive_int(config, "n_window")  # frames
         self._chunks = positive_int(config, "n_window_infer") // self._chunk  # of a window
-        if not self._chunks:
-            raise ModelConfigError(
-                "n_window_infer of audio_config must be at least twice its n_window"
-            )
         self._width = width
         if positive_int(config, "output_dim", width) != width:
             raise ModelConfigError(
@@ -50,10 +46,15 @@ class Qwen3AudioEncoder:
             positive_int(config, "downsample_hidden_size"),
             self._layers.hidden_size,
         )
+        self._most = self._chunks * self._convolutions.vectors(self._chunk)  # of a window
+        if not 0 < self._most <= MOST_VECTORS:
+            raise ModelConfigError(
+                "n_window_infer of audio_config must be at least twice its n_window, and at most"
+                f" {MOST_VECTORS} vectors"
+            )
 
     def traits(self, placeholder: int) -> MediaTraits:
         """Those of audio of any length."""
-        most = self._chunks * self._convolutions.vectors(self._chunk)
         return MediaTraits(
             rows=1,
             channels=self._convolutions.channels,
@@ -62,8 +63,8 @@ class Qwen3AudioEncoder:
             width=self._width,
             placeholders={"audio": placeholder},
             any_size=True,
-            most_tokens=most,
-            step_rows=_STEP_WINDOWS * most,
+            most_tokens=self._most,
+            step_rows=_STEP_WINDOWS * self._most,
         )
 
     def items(self, samples: np.ndarray) -> list[MediaFeatures]:

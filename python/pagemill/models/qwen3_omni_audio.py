@@ -14,19 +14,12 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.prefixed import PrefixedWeights
-from pagemill.models.base import (
-    Config,
-    EncoderInputs,
-    MediaPart,
-    MediaTraits,
-    ModelConfigError,
-)
+from pagemill.models.base import Config, EncoderInputs, MediaPart, MediaTraits
 from pagemill.models.config_keys import Defaults, inner_config
 from pagemill.models.decoder_part import parts_weights
 from pagemill.models.log_mel import HOP
 from pagemill.models.omni_thinker import thinker_weights
 from pagemill.models.qwen3_audio_encoder import Qwen3AudioEncoder
-from pagemill.ops.concat import MAX_INPUTS
 from pagemill.ops.trace import Tensor
 
 _LEAST_SAMPLES = 2 * HOP
@@ -51,11 +44,6 @@ class Qwen3OmniAudioEncoder:
         audio = Defaults(inner_config(thinker, "audio_config"), _ENCODER)
         self._encoder = Qwen3AudioEncoder(audio, hidden, fills_chunks=False)
         self._parts = width // hidden
-        if self._parts > MAX_INPUTS:
-            raise ModelConfigError(
-                f"deepstack_visual_indexes has {self._parts - 1} layers; beside audio it may have"
-                f" {MAX_INPUTS - 1}"
-            )
         self.traits: MediaTraits = replace(self._encoder.traits(placeholder), width=width)
 
     def layout(self, audio: PreparedMedia) -> list[MediaPart]:

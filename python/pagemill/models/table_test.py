@@ -15,8 +15,10 @@ from pagemill.models.small_configs import (
     LLAVA,
     MROPE,
     NAS_BLOCK,
+    OMNI_AUDIO,
     QWEN2_5_VL_VISION,
     QWEN2_VL_VISION,
+    QWEN3_AUDIO,
     QWEN3_VL,
     VISION,
     VOXTRAL_AUDIO,
@@ -193,6 +195,19 @@ def test_an_unknown_architecture_is_compared_with_the_known():
                 ),
             )
         ),
+        (
+            "Qwen2_5OmniThinkerForConditionalGeneration",
+            {"audio_config": OMNI_AUDIO | {"n_window": 2**31 - 2}},
+            "the n_window 2147483646; .* vectors, at most 65536",
+        ),
+        *(
+            ("Qwen3ASRForConditionalGeneration", {"audio_config": QWEN3_AUDIO | wrong}, message)
+            for wrong, message in (
+                ({"n_window_infer": 7}, "at least twice its n_window"),
+                ({"n_window_infer": 2**31 - 1}, "at most 65536 vectors"),
+                ({"output_dim": 63}, "output_dim 63; the language model has 64"),
+            )
+        ),
         *(
             ("LlavaNextForConditionalGeneration", changes, message)
             for changes, message in (
@@ -282,6 +297,10 @@ def test_an_unknown_architecture_is_compared_with_the_known():
             "hidden_size > 0 and below .* None",
         ),
         ("LlamaForCausalLM", {"num_hidden_layers": "4"}, "num_hidden_layers"),
+        *(
+            (name, {"num_hidden_layers": 2**30}, "is 1073741824; at most 4096 layers")
+            for name in ("CohereCompassForCausalLM", "Lfm3ForCausalLM", "LlamaForCausalLM")
+        ),
         ("LlamaForCausalLM", {"num_key_value_heads": 3}, "4 heads cannot share 3"),
         ("LlamaForCausalLM", {"rope_scaling": {"rope_type": "longer"}}, "unknown rope_type"),
         ("LlamaForCausalLM", {"hidden_act": "mish"}, "unknown activation 'mish'; known: gelu"),

@@ -23,6 +23,8 @@ _EPS = 1e-5
 _LONGEST_WAVE = 10_000.0  # of `sinusoids`, in vectors, times 2 pi
 PAIR = 2
 """Vectors of an encoder that some models average."""
+MOST_VECTORS = 1 << 16
+"""That `sinusoids` may have in an encoder: they are constants of its program."""
 
 
 class WhisperEncoder:
@@ -127,8 +129,14 @@ class WhisperEncoder:
 
 def sinusoids(count: int, width: int) -> np.ndarray:
     """The positions of `count` vectors as sines and cosines of waves from 1 to `_LONGEST_WAVE`:
-    [count, width]."""
-    half = width // 2
+    [count, width].
+
+    Raises:
+        ModelConfigError: vectors of this `width` have no such halves.
+    """
+    half, rest = divmod(width, 2)
+    if rest or half < 2:
+        raise ModelConfigError(f"the d_model of audio_config is {width}; it must be even, above 2")
     angles = np.arange(count)[:, None] / _LONGEST_WAVE ** (np.arange(half) / (half - 1))
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
 

@@ -21,7 +21,7 @@ from pagemill.ops.dtypes import DTYPES, SCALED_DTYPES, tensor_bytes
 from pagemill.ops.expert_layer import ExpertLayer
 from pagemill.ops.program import ACT
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
-from pagemill.ops.trace import Tensor, Trace, format_shape
+from pagemill.ops.trace import AdapterTable, Tensor, Trace, format_shape
 from pagemill.quantization import kv_scales
 from pagemill.quantization.base import Scheme
 from pagemill.quantization.mxfp4 import Mxfp4Scheme
@@ -63,6 +63,7 @@ class WeightBinder:
         self.trace = trace
         self.shard = shard or Shard()
         self.adapter_targets: list[AdapterTarget] = []
+        self._adapter_tables: dict[AdapterTarget, AdapterTable] = {}
         self._adapter_slots = adapter_slots
         self._source = source
         try:
@@ -313,10 +314,10 @@ class WeightBinder:
         slots = self._adapter_slots
         if slots is None or y.dtype not in (ACT, "f32") or x.rows not in (slots.rows, _LOGITS_ROWS):
             return y
-        if target in self.adapter_targets:
-            raise WeightsError(f"{self._source.path}: {target.module} occurs twice, with adapters")
-        self.adapter_targets.append(target)
-        table = self.trace.adapter(target.name, shape)
+        table = self._adapter_tables.get(target)
+        if table is None:
+            self.adapter_targets.append(target)
+            table = self._adapter_tables[target] = self.trace.adapter(target.name, shape)
         rows = None if x.rows == slots.rows else self.trace.declared_input(_LOGITS_ROWS)
         return ops.apply_adapter(y, x, slots, table, rows=rows, experts=experts)
 

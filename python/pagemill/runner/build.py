@@ -6,10 +6,8 @@ executor = _native.NativeExecutor(built.program_text, options)
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
 
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
@@ -41,6 +39,7 @@ from pagemill.ops.program_text import to_text
 from pagemill.ops.shard import Shard
 from pagemill.ops.trace import Tensor, Trace
 from pagemill.quantization.binder import WeightBinder
+from pagemill.runner.config_sizes import check_sizes
 from pagemill.runner.fallback.module import BuiltModule
 from pagemill.runner.linear_matrices import linear_matrices
 from pagemill.runner.prompt_embeds import check_reads_embeds, embeds_traits, identity_program
@@ -49,8 +48,7 @@ from pagemill.runner.returned_values import return_values, routed_experts
 from pagemill.runner.stages import Stage, part_of
 from pagemill.runner.tail import OTHER_TAILS, Tail, choose_tail, trace_tail
 from pagemill.weights.adapter_target import AdapterTarget
-from pagemill.weights.errors import MissingTensorError, WeightsError
-from pagemill.weights.json_file import shown
+from pagemill.weights.errors import MissingTensorError
 from pagemill.weights.source import ModelSource
 from pagemill.weights.stored_matrix import StoredMatrix
 
@@ -401,72 +399,6 @@ def with_architecture(source: ModelSource) -> ModelSource:
         return source
     named = {"architectures": [architecture_of(source.config.get("model_type"))]}
     return replace(source, config={**source.config, **named})
-
-
-# Sizes of a configuration that are at most the largest dimension of the model's tensors.
-_SIZES = (
-    "vocab_size",
-    "hidden_size",
-    "intermediate_size",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "dim",
-    "hidden_dim",
-    "n_heads",
-    "d_model",
-    "encoder_ffn_dim",
-    "decoder_ffn_dim",
-    "max_source_positions",
-    "max_target_positions",
-)
-_LAYERS = (
-    "num_hidden_layers",
-    "n_layers",
-    "n_layer",
-    "num_layers",
-    "encoder_layers",
-    "decoder_layers",
-)
-
-
-def check_sizes(source: ModelSource, *, vocabulary: bool = True) -> None:
-    """Compares the sizes in the configuration with the files before anything is allocated from
-    them, that of the `vocabulary` too, unless its tensors may be elsewhere. Each weight's exact
-    shape is checked when it is traced.
-
-    Raises:
-        WeightsError: one is larger than every tensor.
-    """
-    stored = [tensor for tensor in source.tensors if math.prod(tensor.shape)]
-    largest = max((max(tensor.shape, default=0) for tensor in stored), default=0)
-    keys = _SIZES if vocabulary else _SIZES[1:]
-    limits = [(key, largest, "the largest dimension of a tensor") for key in keys]
-    limits += [(key, len(stored), "the number of tensors") for key in _LAYERS]
-    for config in (source.config, *_parts(source.config)):
-        for key, limit, what in limits:
-            value = config.get(key)
-            if type(value) is int and value > limit:
-                raise WeightsError(
-                    f"{source.path}: the configuration's {key} is {shown(value)}, but {what} is"
-                    f" {limit}"
-                )
-    vocab = source.config.get("vocab_size") if vocabulary else None
-    for token in source.eos_token_ids:
-        if type(vocab) is int and not 0 <= token < vocab:
-            raise WeightsError(
-                f"{source.path}: eos_token_id {shown(token)} is not in the vocabulary of {vocab}"
-            )
-
-
-def _parts(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Configurations of models that the model is made of."""
-    values = (config.get(key) for key in ("text_config", "vision_config"))
-    parts = [cast("Mapping[str, Any]", part) for part in values if isinstance(part, Mapping)]
-    audio = config.get("audio_config")
-    if isinstance(audio, Mapping):  # an encoder has no vocabulary, and some of these state one
-        parts.append({**cast("Mapping[str, Any]", audio), "vocab_size": None})
-    return parts
 
 
 def trace_model(

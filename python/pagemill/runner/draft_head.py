@@ -25,12 +25,12 @@ from pagemill.ops.trace import Trace
 from pagemill.quantization.binder import WeightBinder
 from pagemill.runner.build import (
     BuiltModel,
-    check_sizes,
     grid_positions,
     media_inputs,
     text_of,
     with_architecture,
 )
+from pagemill.runner.config_sizes import check_sizes
 from pagemill.weights.source import ModelSource
 
 _ARCHITECTURES = {"eagle": "EAGLE head", "eagle3": "EAGLE-3 head", "mtp": "MTP layer"}

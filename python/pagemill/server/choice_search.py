@@ -56,6 +56,9 @@ _EXCLUDED = (
     *("logprob_token_ids", "repetition_detection", "return_routed_experts"),
 )
 _NEUTRAL = {"repetition_penalty": 1.0}
+# Tokens of all beams of a request with a grammar: each step reads those of all again, a microsecond
+# or two each, by the one thread that fills masks.
+_MAX_CONSTRAINED_TOKENS = 16_384
 _LOGITS = ("raw_logits", "processed_logits")
 
 
@@ -122,6 +125,7 @@ async def find_choices(
 
     Raises:
         EngineError: the engine's refusal.
+        ApiError: 400: beams with a grammar may be too long.
     """
     keeps_logprobs = sampling.logprobs is not None
     match search:
@@ -134,6 +138,8 @@ async def find_choices(
             stream = await submit(prompts, more)
             return BestOf(stream, sampling.n, count, keeps_logprobs=keeps_logprobs)
         case Beams():
+            if constrained:
+                _check_constrained(prompts, sampling.n)
             beams = BeamOptions(
                 width=sampling.n,
                 length_penalty=search.length_penalty,
@@ -147,3 +153,13 @@ async def find_choices(
                 beams,
                 keeps_logprobs=keeps_logprobs,
             )
+
+
+def _check_constrained(prompts: Sequence[Prompt], width: int) -> None:
+    longest = _MAX_CONSTRAINED_TOKENS // (width * len(prompts))
+    if max(prompt.max_tokens for prompt in prompts) > longest:
+        raise bad_request(
+            f"All beams of a request with a grammar have at most {_MAX_CONSTRAINED_TOKENS} tokens:"
+            f" `max_tokens` may be {longest} here, or leave out `use_beam_search`.",
+            "max_tokens",
+        )

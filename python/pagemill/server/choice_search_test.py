@@ -1,16 +1,19 @@
-"""What `best_of` compares, if the server reports other values than log probabilities."""
+"""What `best_of` compares, if the server reports other values than log probabilities, and how long
+beams may be."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 from pagemill.engine.async_engine import Prompt
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
-from pagemill.server.choice_search import MostLikely, check_search, find_choices
+from pagemill.inputs.rendered_prompt import RenderedPrompt
+from pagemill.server.choice_search import Beams, MostLikely, check_search, find_choices
 from pagemill.server.errors import ApiError
 
 
@@ -46,3 +49,18 @@ def test_best_of_with_reported_logits_is_refused(mode: str) -> None:
         check_search(MostLikely(5), SamplingParams(logprobs=0, logprobs_mode=mode), 20)
     assert (raised.value.status, raised.value.param) == (400, "best_of")
     assert "--logprobs-mode" in raised.value.message
+
+
+def test_beams_with_a_grammar_have_a_limit() -> None:
+    prompts = [Prompt(RenderedPrompt(np.array([1], np.int32)), most) for most in (10, 1024)]
+
+    def search(width: int, *, constrained: bool) -> None:
+        beams = Beams(length_penalty=1.0, ignores_eos=False)
+        sampling = SamplingParams(n=width)
+        asyncio.run(find_choices(beams, submit, prompts, sampling, (), constrained=constrained))
+
+    search(8, constrained=True)
+    search(9, constrained=False)
+    with pytest.raises(ApiError, match="`max_tokens` may be 910 here") as raised:
+        search(9, constrained=True)
+    assert (raised.value.status, raised.value.param) == (400, "max_tokens")

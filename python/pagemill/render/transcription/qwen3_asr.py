@@ -126,7 +126,10 @@ class Qwen3Asr:
             messages.insert(0, {"role": "system", "content": prompt})
         ids = self._encode_chat(messages)
         if ids.count(self.placeholder) != 1:
-            raise RenderError("the chat template does not write the placeholder of audio once")
+            message = "the chat template does not write the placeholder of audio once"
+            if prompt:
+                raise RenderError(f"{message} with this `prompt`", "prompt")
+            raise RenderError(message)
         at = ids.index(self.placeholder)
         return Around(ids[:at], ids[at + 1 :])
 

@@ -90,6 +90,12 @@ def test_refusals(tmp_path: Path, task: SpeechTask, param: str) -> None:
     assert error.value.param == param
 
 
+def test_a_prompt_has_no_placeholder_of_audio(tmp_path: Path) -> None:
+    with pytest.raises(RenderError, match="of audio once with this `prompt`") as error:
+        opened(tmp_path, CONFIG).around(SpeechTask("de", prompt="a <|audio_pad|>"))
+    assert error.value.param == "prompt"
+
+
 def test_files_that_do_not_fit(tmp_path: Path) -> None:
     with pytest.raises(RenderError, match="placeholder of audio once"):
         opened(tmp_path, CONFIG, audios=2)
