@@ -131,13 +131,24 @@ BlockScales ScalesOf(DType dtype) {
       return {0, 2, 63 * 31, 63};
     case DType::kQ6_K:
       return {208, -1, 128 * 32, 1};
+    case DType::kIQ4_NL:
+      return {0, -1, 127, 1};
     default:
       CheckFailed(__FILE__, __LINE__, "ScalesOf a type without blocks");
   }
 }
 
+// Scales of mxfp4 are powers of two, and its largest integer is 12.
+void ScaleMxfp4(std::span<uint8_t> row, Random& random, float magnitude) {
+  const int largest = std::ilogb(magnitude / 12) + 128;
+  for (size_t block = 0; block < row.size(); block += Info(DType::kMxfp4).block_bytes) {
+    row[block] = static_cast<uint8_t>(random.Int(largest - 2, largest));
+  }
+}
+
 void FillBlocks(DType dtype, std::span<uint8_t> row, Random& random, float magnitude) {
   for (uint8_t& byte : row) byte = static_cast<uint8_t>(random.Next());
+  if (dtype == DType::kMxfp4) return ScaleMxfp4(row, random, magnitude);
   const BlockScales scales = ScalesOf(dtype);
   for (size_t block = 0; block < row.size(); block += Info(dtype).block_bytes) {
     const float sign = random.Int(0, 7) == 0 ? -1.f : 1.f;

@@ -198,16 +198,16 @@ void MultiplyRows(const PackedProduct& p) {
 
 template <int kPlanes>
 void Prepare(DType dtype, const InputRows& x, uint8_t* chunk) {
-  WithBlockFormat(dtype, [&]<DType kDType>() { PrepareActivations<kDType, kPlanes>(x, chunk); });
+  WithSliceFormat(dtype, [&]<DType kDType>() { PrepareActivations<kDType, kPlanes>(x, chunk); });
 }
 
 void PrepareMixed(DType dtype, const InputRows& x, uint8_t* chunk) {
-  WithBlockFormat(dtype, [&]<DType kDType>() { PrepareMixedActivations<kDType>(x, chunk); });
+  WithSliceFormat(dtype, [&]<DType kDType>() { PrepareMixedActivations<kDType>(x, chunk); });
 }
 
 template <class Chunk>
 void Multiply(const PackedProduct& product) {
-  WithBlockFormat(product.dtype, [&]<DType kDType>() {
+  WithSliceFormat(product.dtype, [&]<DType kDType>() {
     if (product.n == 1) {
       MultiplyRow<kDType, Chunk>(product);
     } else {

@@ -192,7 +192,7 @@ void RunGreedy(benchmark::State& state, DType dtype, MatrixShape shape) {
             ->UseRealTime();
       }
     }
-    for (DType dtype : {DType::kQ4_1, DType::kBF16}) {
+    for (DType dtype : {DType::kQ4_1, DType::kQ8_0, DType::kMxfp4, DType::kBF16}) {
       const std::string name =
           "SmolLM2/" + std::string(kernel) + "/" + std::string(Info(dtype).name);
       benchmark::RegisterBenchmark(name.c_str(), RunSmolLM2, std::string(kernel), dtype)

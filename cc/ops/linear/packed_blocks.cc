@@ -1,5 +1,6 @@
 #include "cc/ops/linear/packed_blocks.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "cc/ops/block_format/block_layout.h"
@@ -79,6 +80,18 @@ void PackBlock(const uint8_t* block, int64_t row, uint8_t* record) {
   if constexpr (kLayout.minima != 0) std::memcpy(record + kLayout.minima + 2 * row, block + 2, 2);
 }
 
+// Codes of 4 bits behind a scale: an f16, of MXFP4 a byte s, which stands for 2^(s - 128).
+template <DType kDType>
+void PackCodes(const uint8_t* block, int64_t row, uint8_t* record) {
+  constexpr PackedBlockLayout kLayout = PackedBlockLayoutOf(kDType);
+  const bool has_byte = kDType == DType::kMxfp4;
+  Quads quads;
+  LoadNibbles(block + (has_byte ? 1 : 2), quads);
+  StoreNibbles(quads, row, record);
+  StoreLe16(record + kLayout.scales + 2 * row,
+            has_byte ? FloatToBf16(std::ldexp(1.0f, block[0] - 128)) : LoadLe16(block));
+}
+
 // Q4_K and Q5_K: a head and 8 records.
 template <DType kDType>
 void PackBlockWithMinima(const uint8_t* block, int64_t row, uint8_t* head) {
@@ -127,15 +140,15 @@ void PackBlockQ6K(const uint8_t* block, int64_t row, uint8_t* head) {
 // Calls `pack` with the converted blocks of the file, one after the other.
 template <class Pack>
 void PackRows(const StoredRows& source, int64_t count, uint8_t* slice, const Pack& pack) {
-  const BlockLayout block = LayoutOf(source.dtype);
+  const DTypeInfo& block = Info(source.dtype);
   const PackedBlockLayout layout = PackedBlockLayoutOf(source.dtype);
   const int64_t step = layout.head_bytes == 0
                            ? layout.record_bytes
                            : layout.head_bytes + kRecordsPerHead * layout.record_bytes;
   for (int64_t row = 0; row < count; ++row) {
     const uint8_t* from = source.rows + row * source.stride;
-    for (int64_t b = 0; b < source.k / block.elements; ++b) {
-      pack(from + b * block.bytes, row, slice + b * step);
+    for (int64_t b = 0; b < source.k / block.block_elements; ++b) {
+      pack(from + b * block.block_bytes, row, slice + b * step);
     }
   }
 }
@@ -166,6 +179,17 @@ void LoadQuads(const uint8_t* record, int64_t row, Quads& quads) {
 
 float LoadF16(const uint8_t* from) { return F16ToFloat(LoadLe16(from)); }
 
+// A value, or a code, as what is multiplied by its scale.
+template <DType kDType>
+int32_t Centred(int32_t value) {
+  constexpr const NibbleTable* kTable = TableOf(kDType);
+  if constexpr (kTable != nullptr) {
+    return (*kTable)[static_cast<size_t>(value)];
+  } else {
+    return value - PackedBlockLayoutOf(kDType).zero_point;
+  }
+}
+
 template <DType kDType>
 void ReadRow(const uint8_t* slice, int64_t row, int64_t k, float* out) {
   constexpr PackedBlockLayout kLayout = PackedBlockLayoutOf(kDType);
@@ -188,14 +212,16 @@ void ReadRow(const uint8_t* slice, int64_t row, int64_t k, float* out) {
                            static_cast<int8_t>(record[kLayout.scales + half * kSliceRows + row]));
       }
     } else {
+      const uint8_t* const of_row = record + kLayout.scales + 2 * row;
       scales[0] = kHasHead
                       ? LoadF16(head + 2 * row) * static_cast<float>(record[kLayout.scales + row])
-                      : LoadF16(record + kLayout.scales + 2 * row);
+                  : kDType == DType::kMxfp4 ? Bf16ToFloat(LoadLe16(of_row))
+                                            : LoadF16(of_row);
       scales[1] = scales[0];
     }
     for (int i = 0; i < kRecordElements; ++i) {
       const int32_t value = static_cast<int32_t>((quads[i / 4] >> (8 * (i % 4))) & 255u);
-      out[i] = scales[i / 16] * static_cast<float>(value - kLayout.zero_point);
+      out[i] = scales[i / 16] * static_cast<float>(Centred<kDType>(value));
     }
     if constexpr (kLayout.minima != 0) {
       const float minimum =
@@ -209,7 +235,7 @@ void ReadRow(const uint8_t* slice, int64_t row, int64_t k, float* out) {
 }  // namespace
 
 void ReadPackedBlockRow(DType dtype, const uint8_t* slice, int64_t row, int64_t k, float* out) {
-  WithBlockFormat(dtype, [&]<DType kDType>() { ReadRow<kDType>(slice, row, k, out); });
+  WithSliceFormat(dtype, [&]<DType kDType>() { ReadRow<kDType>(slice, row, k, out); });
 }
 
 int64_t BlockSliceBytes(DType dtype, int64_t k) {
@@ -221,8 +247,10 @@ int64_t BlockSliceBytes(DType dtype, int64_t k) {
 void PackBlockSlice(const StoredRows& source, int64_t count, uint8_t* slice) {
   // Missing rows have scales of 0.
   if (count < kSliceRows) std::memset(slice, 0, BlockSliceBytes(source.dtype, source.k));
-  WithBlockFormat(source.dtype, [&]<DType kDType>() {
-    if constexpr (kDType == DType::kQ6_K) {
+  WithSliceFormat(source.dtype, [&]<DType kDType>() {
+    if constexpr (TableOf(kDType) != nullptr) {
+      PackRows(source, count, slice, PackCodes<kDType>);
+    } else if constexpr (kDType == DType::kQ6_K) {
       PackRows(source, count, slice, PackBlockQ6K);
     } else if constexpr (kDType == DType::kQ4_K || kDType == DType::kQ5_K) {
       PackRows(source, count, slice, PackBlockWithMinima<kDType>);

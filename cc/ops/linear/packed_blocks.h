@@ -2,7 +2,7 @@
 // Slices of block-format weights: 32 rows stored such that one 64-byte register holds 4 consecutive
 // elements of each of 16 rows, the operand of instructions that add byte products in groups of
 // four. Slices take as many bytes as the blocks (Q4_K and Q5_K 2 to 3 % more: their 6-bit scales
-// become bytes).
+// become bytes; MXFP4 6 % more: a byte of scale becomes two).
 //
 // A slice is one record for each 32 elements of k, ascending, and, for formats with blocks of 256,
 // a head before every 8 records. Fields are indexed by row 0..31; "half" h is rows 16 h .. 16 h +
@@ -15,23 +15,26 @@
 //                      q + 4 in the high ones
 //            bits above the nibbles: one register a half, bit q of a byte belonging to quad q
 //              (Q5_0, Q5_K), or two, bits 2 (q % 4) of register q / 4 (Q6_K)
-//            scales: f16[32]; Q4_K, Q5_K: u8[32], to be multiplied with d; Q6_K: int8[32] of
-//              elements 0..15 and int8[32] of elements 16..31, to be multiplied with d
+//            scales: f16[32]; MXFP4: bf16[32]; Q4_K, Q5_K: u8[32], to be multiplied with d; Q6_K:
+//              int8[32] of elements 0..15 and int8[32] of elements 16..31, to be multiplied with d
 //            minima: f16[32]; Q4_K, Q5_K: u8[32], to be multiplied with -dmin
 //
-// Values are unsigned, with a zero point: w = scale * (value - zero_point) + minimum.
+// Values are unsigned, with a zero point: w = scale * (value - zero_point) + minimum. Nibbles of
+// IQ4_NL and MXFP4 are codes, for which TableOf() has value - zero_point.
 #ifndef PAGEMILL_CC_OPS_LINEAR_PACKED_BLOCKS_H_
 #define PAGEMILL_CC_OPS_LINEAR_PACKED_BLOCKS_H_
 
 #include <cstdint>
 #include <string_view>
 
+#include "cc/ops/block_format/block_layout.h"
+#include "cc/ops/block_format/nibble_tables.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/tensor/dtype.h"
 
 namespace pagemill::ops::linear {
 
-inline constexpr std::string_view kPackedBlocksLayout = "blocks in slices of 32 rows, version 1";
+inline constexpr std::string_view kPackedBlocksLayout = "blocks in slices of 32 rows, version 2";
 inline constexpr int64_t kRecordElements = 32;  // elements of k in a record
 inline constexpr int64_t kRecordsPerHead = 8;   // of formats with blocks of 256
 inline constexpr int64_t kHalfSliceRows = 16;
@@ -63,8 +66,32 @@ constexpr PackedBlockLayout PackedBlockLayoutOf(DType dtype) {
       return {128, 704, 512, 640, 672, 0};
     case DType::kQ6_K:
       return {64, 832, 512, 768, 0, 32};
+    case DType::kIQ4_NL:
+      return {0, 576, 0, 512, 0, 127};
+    case DType::kMxfp4:
+      return {0, 576, 0, 512, 0, 12};
     default:
       return {};
+  }
+}
+
+// Null if nibbles are values.
+constexpr const NibbleTable* TableOf(DType dtype) {
+  if (dtype == DType::kIQ4_NL) return &kNonlinearNibbles;
+  if (dtype == DType::kMxfp4) return &kE2m1Doubled;
+  return nullptr;
+}
+
+// Calls f.template operator()<dtype>() if slices have such weights: the block formats, and codes.
+template <class F>
+[[gnu::always_inline]] inline void WithSliceFormat(DType dtype, const F& f) {
+  switch (dtype) {
+    case DType::kIQ4_NL:
+      return f.template operator()<DType::kIQ4_NL>();
+    case DType::kMxfp4:
+      return f.template operator()<DType::kMxfp4>();
+    default:
+      return WithBlockFormat(dtype, f);
   }
 }
 
@@ -74,8 +101,9 @@ int64_t BlockSliceBytes(DType dtype, int64_t k);
 // See PackedGemm::pack. Runs on any CPU and gives the same bytes on all.
 void PackBlockSlice(const StoredRows& source, int64_t count, uint8_t* slice);
 
-// Reads row `row` of a slice as floats, with the bits of DequantizeRow (cc/ops/block_format). Takes
-// 0.9 ns per element, eight times as long as DequantizeRow: for the few rows of an embedding.
+// Reads row `row` of a slice as floats, with the bits of DequantizeRow (cc/ops/block_format), of
+// codes of DequantizeConverted (cc/ops/quantized). Takes 0.9 ns per element, eight times as long as
+// DequantizeRow: for the few rows of an embedding.
 void ReadPackedBlockRow(DType dtype, const uint8_t* slice, int64_t row, int64_t k, float* out);
 
 }  // namespace pagemill::ops::linear

@@ -36,6 +36,11 @@ PAGEMILL_INLINE __m512 LoadF16(const uint8_t* from) {
   return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(from)));
 }
 
+PAGEMILL_INLINE __m512 LoadBf16(const uint8_t* from) {
+  const __m256i bits = _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+
 PAGEMILL_INLINE __m512 LoadU8(const uint8_t* from) {
   return _mm512_cvtepi32_ps(
       _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(from))));
@@ -71,6 +76,17 @@ PAGEMILL_INLINE void AddHighBits(const uint8_t* field, __m512i values[kQuads]) {
   }
 }
 
+// The values of nibbles.
+template <DType kDType>
+PAGEMILL_INLINE __m512i LookUp(__m512i nibbles) {
+  if constexpr (BlockTraits<kDType>::kHasTable) {
+    const auto* table = reinterpret_cast<const __m128i*>(kCodeValues<kDType>.values);
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_load_si128(table)), nibbles);
+  } else {
+    return nibbles;
+  }
+}
+
 template <DType kDType>
 PAGEMILL_INLINE void DecodeValues(const uint8_t* record, int half, __m512i values[kQuads]) {
   if constexpr (kDType == DType::kQ8_0) {
@@ -81,8 +97,8 @@ PAGEMILL_INLINE void DecodeValues(const uint8_t* record, int half, __m512i value
 #pragma GCC unroll 4
     for (int q = 0; q < 4; ++q) {
       const __m512i both = Load(record + (half * 4 + q) * 64);
-      values[q] = _mm512_and_si512(both, nibble);
-      values[q + 4] = _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble);
+      values[q] = LookUp<kDType>(_mm512_and_si512(both, nibble));
+      values[q + 4] = LookUp<kDType>(_mm512_and_si512(_mm512_srli_epi16(both, 4), nibble));
     }
   }
   constexpr int64_t kHighBits = BlockTraits<kDType>::kLayout.high_bits;
@@ -106,6 +122,8 @@ PAGEMILL_INLINE void DecodeScales(const uint8_t* head, const uint8_t* record, in
     w->scale[half] = _mm512_mul_ps(LoadF16(head + 2 * row), LoadU8(record + kLayout.scales + row));
     w->minimum[half] =
         _mm512_mul_ps(LoadF16(head + 64 + 2 * row), LoadU8(record + kLayout.minima + row));
+  } else if constexpr (BlockTraits<kDType>::kHasBf16Scales) {
+    w->scale[half] = LoadBf16(record + kLayout.scales + 2 * row);
   } else {
     w->scale[half] = LoadF16(record + kLayout.scales + 2 * row);
     if constexpr (BlockTraits<kDType>::kHasMinimum) {

@@ -8,6 +8,7 @@
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/block_format/block_layout.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/quantized/converted_blocks.h"
 #include "cc/tensor/float16.h"
 
 namespace pagemill::ops::linear {
@@ -100,8 +101,37 @@ TEST(BlockSlice, HoldsTheWeightsOfEveryFormat) {
   }
 }
 
-// Slices take as many bytes as the blocks, except for 6-bit scales, which become bytes; registers
-// are aligned.
+// Codes of 4 bits with scales of all sizes that their formats have.
+TEST(BlockSlice, HoldsCodes) {
+  Random random(2);
+  for (DType dtype : {DType::kIQ4_NL, DType::kMxfp4}) {
+    SCOPED_TRACE(Info(dtype).name);
+    constexpr int64_t kRows = 29, kElements = 32 * 9;
+    const int64_t stride = RowBytes(dtype, kElements);
+    std::vector<uint8_t> rows(static_cast<size_t>(kRows * stride));
+    int next = 0;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const bool begins = i % static_cast<size_t>(Info(dtype).block_bytes) == 0;
+      // f16: finite ones of either sign; bytes: all but 255, which stands for none.
+      rows[i] = static_cast<uint8_t>(begins && dtype == DType::kMxfp4 ? next++ % 255
+                                                                      : random.Int(0, 0xfb));
+      if (dtype == DType::kIQ4_NL && i % 18 == 1) rows[i] &= 0xbb;
+    }
+    std::vector<uint8_t> slice(BlockSliceBytes(dtype, kElements), 0xff);
+    PackBlockSlice({dtype, rows.data(), stride, kElements}, kRows, slice.data());
+    for (int64_t row = 0; row < kSliceRows; ++row) {
+      std::vector<float> expected(kElements, 0.0f), read(kElements);
+      if (row < kRows) {
+        DequantizeConverted(dtype, rows.data() + row * stride, kElements, expected.data());
+      }
+      ReadPackedBlockRow(dtype, slice.data(), row, kElements, read.data());
+      ExpectSame(read, expected);
+    }
+  }
+}
+
+// Slices take as many bytes as the blocks, except for 6-bit scales, which become bytes, and for a
+// byte of scale, which becomes two; registers are aligned.
 TEST(BlockSlice, IsAsSmallAsTheBlocks) {
   for (DType dtype : kWeightDTypes) {
     if (!IsBlockFormat(dtype)) continue;
@@ -113,6 +143,8 @@ TEST(BlockSlice, IsAsSmallAsTheBlocks) {
     EXPECT_EQ(layout.head_bytes % 64, 0);
     EXPECT_EQ(layout.record_bytes % 64, 0);
   }
+  EXPECT_EQ(BlockSliceBytes(DType::kIQ4_NL, 768), kSliceRows * RowBytes(DType::kIQ4_NL, 768));
+  EXPECT_EQ(BlockSliceBytes(DType::kMxfp4, 768), kSliceRows * (RowBytes(DType::kMxfp4, 768) + 24));
 }
 
 }  // namespace

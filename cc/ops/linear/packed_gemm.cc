@@ -334,8 +334,8 @@ Status PackConverted(const PackedGemm& kernels, const TensorView& weight, std::b
                      device::ThreadPool& pool) {
   constexpr int64_t kRows = ConvertedMatrix::kTileRows;
   static_assert(kRows % kSliceRows == 0);
-  const ConvertedMatrix matrix(weight, 0);
-  const DType dtype = BlockDTypeOf(weight);
+  const DType dtype = SliceDTypeOf(weight);
+  const ConvertedMatrix matrix(weight, 0, dtype);
   PAGEMILL_RETURN_IF_ERROR(matrix.Check());
   const int64_t m = weight.shape[0], k = weight.shape[1];
   const int64_t slice_bytes = kernels.slice_bytes(dtype, k), row_bytes = RowBytes(dtype, k);
@@ -371,7 +371,7 @@ SliceScales ScalesOf(const TensorView& weight, int64_t matrix) {
 
 TensorView PackedView(const TensorView& weight) {
   TensorView view = weight;
-  view.dtype = BlockDTypeOf(weight);
+  view.dtype = SliceDTypeOf(weight);
   if (HasPackedIntegers(weight)) view.parts = nullptr;
   view.row_stride_bytes = 0;
   return view;
@@ -379,7 +379,7 @@ TensorView PackedView(const TensorView& weight) {
 
 int64_t PackedBytes(const PackedGemm& kernels, const TensorView& weight) {
   return DivideUp(weight.shape[0], kSliceRows) *
-         kernels.slice_bytes(BlockDTypeOf(weight), weight.shape[1]);
+         kernels.slice_bytes(SliceDTypeOf(weight), weight.shape[1]);
 }
 
 Status PackWeight(const PackedGemm& kernels, const TensorView& weight, std::byte* packed,

@@ -36,6 +36,7 @@
 #ifndef PAGEMILL_CC_OPS_LINEAR_QUANTIZED_ACTIVATIONS_H_
 #define PAGEMILL_CC_OPS_LINEAR_QUANTIZED_ACTIVATIONS_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "cc/ops/block_format/block_layout.h"
@@ -73,7 +74,25 @@ struct BlockTraits {
   static constexpr bool kHasHead = kLayout.head_bytes != 0;
   static constexpr bool kHasMinimum = kLayout.minima != 0;
   static constexpr bool kHasHalfScales = kDType == DType::kQ6_K;
+  static constexpr bool kHasBf16Scales = kDType == DType::kMxfp4;
+  static constexpr bool kHasTable = TableOf(kDType) != nullptr;
 };
+
+// The values of the codes of a format: less its zero point, or unsigned.
+struct CodeValues {
+  alignas(16) int8_t centred[16];
+  alignas(16) uint8_t values[16];
+};
+
+template <DType kDType>
+inline constexpr CodeValues kCodeValues = [] {
+  CodeValues of = {};
+  for (int i = 0; i < 16; ++i) {
+    of.centred[i] = (*TableOf(kDType))[static_cast<size_t>(i)];
+    of.values[i] = static_cast<uint8_t>(of.centred[i] + PackedBlockLayoutOf(kDType).zero_point);
+  }
+  return of;
+}();
 
 // The scale of a block's integers and its inverse; both 0 if the block counts as zeros.
 struct BlockScale {

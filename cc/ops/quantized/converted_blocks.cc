@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <string>
 
 #include "cc/ops/block_format/block_layout.h"
@@ -104,7 +105,36 @@ void Write(const Conversion& conversion, const IntegerBlock& block, int64_t elem
   }
 }
 
+// Blocks of iq4_xs as eight of iq4_nl each, which have the same codes.
+void SplitIq4Xs(const uint8_t* row, int64_t elements, uint8_t* out) {
+  constexpr int64_t kCodesAt = 8, kCodeBytes = 16, kElements = 32;
+  const auto split = [&](const IntegerBlock& block, int64_t first) {
+    const uint8_t* codes = row + RowBytes(DType::kIQ4_XS, first) + kCodesAt;
+    for (int64_t i = 0; i < internal::kBlockElements; i += kElements, codes += kCodeBytes) {
+      StoreLe16(out, FloatToF16(block.Scale(i)));
+      std::memcpy(out + 2, codes, kCodeBytes);
+      out += 2 + kCodeBytes;
+    }
+  };
+  ForEachBlock(ConversionOf(DType::kIQ4_XS), row, elements, split);
+}
+
+// The largest scale that a format holds. A byte of 255 is no scale of mxfp4.
+float LargestScale(DType dtype) { return dtype == DType::kMxfp4 ? 0x1p126f : 65504.0f; }
+
 }  // namespace
+
+DType SliceDType(DType dtype) {
+  switch (dtype) {
+    case DType::kIQ4_NL:
+    case DType::kIQ4_XS:
+      return DType::kIQ4_NL;
+    case DType::kMxfp4:
+      return DType::kMxfp4;
+    default:
+      return ConvertedDType(dtype);
+  }
+}
 
 DType ConvertedDType(DType dtype) {
   switch (ConversionOf(dtype).writer) {
@@ -129,16 +159,20 @@ void DequantizeConverted(DType dtype, const uint8_t* row, int64_t elements, floa
   });
 }
 
-void ConvertRow(DType dtype, const uint8_t* row, int64_t elements, uint8_t* out) {
+void ConvertRow(DType dtype, DType to, const uint8_t* row, int64_t elements, uint8_t* out) {
+  if (to == dtype) {
+    std::memcpy(out, row, static_cast<size_t>(RowBytes(dtype, elements)));
+    return;
+  }
+  if (to == DType::kIQ4_NL) return SplitIq4Xs(row, elements, out);
   const Conversion& conversion = ConversionOf(dtype);
   const int64_t size = Info(dtype).block_elements;
-  const DType to = ConvertedDType(dtype);
   ForEachBlock(conversion, row, elements, [&](const IntegerBlock& block, int64_t first) {
     Write(conversion, block, size, out + RowBytes(to, first));
   });
 }
 
-Status CheckConvertible(DType dtype, const uint8_t* row, int64_t elements) {
+Status CheckConvertible(DType dtype, DType to, const uint8_t* row, int64_t elements) {
   const Conversion& conversion = ConversionOf(dtype);
   if (conversion.largest_scale == 0) return OkStatus();
   const DTypeInfo& info = Info(dtype);
@@ -147,10 +181,11 @@ Status CheckConvertible(DType dtype, const uint8_t* row, int64_t elements) {
     largest = std::max(largest, std::fabs(conversion.scale(row)));
   }
   const auto factor = static_cast<float>(conversion.largest_scale);
-  if (largest * factor <= 65504.0f) return OkStatus();
+  const float limit = LargestScale(to);
+  if (largest * factor <= limit) return OkStatus();
   return Unimplemented("has scales up to " + std::to_string(largest * factor) + ", which " +
-                       std::string(Info(ConvertedDType(dtype)).name) +
-                       " does not hold: up to 65504 work");
+                       std::string(Info(to).name) + " does not hold: up to " +
+                       std::to_string(limit) + " work");
 }
 
 }  // namespace pagemill::ops

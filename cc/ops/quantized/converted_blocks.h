@@ -1,9 +1,9 @@
 // File: cc/ops/quantized/converted_blocks.h
-// Block formats of GGUF files that no kernel multiplies (IsConvertedFormat): reads them, and
-// converts them to formats that kernels do multiply.
+// Block formats of GGUF files that no kernel multiplies as stored (IsConvertedFormat): reads them,
+// and converts them to formats that kernels do multiply.
 //
 //   DequantizeConverted(DType::kQ3_K, row, 512, floats.data());
-//   ConvertRow(DType::kQ3_K, row, 512, blocks.data());   // 512 elements of ConvertedDType(): q6_k
+//   ConvertRow(DType::kQ3_K, DType::kQ6_K, row, 512, blocks.data());   // 512 elements
 //
 //   format            becomes
 //   tq1_0, tq2_0      q4_0    exactly
@@ -22,6 +22,9 @@
 // the first format has at least: 4^-bits of normally distributed weights. q5_1, whose steps are
 // uniform, has six times that.
 //
+// Kernels of slices (cc/ops/linear/packed_blocks.h) look codes of 4 bits up in a table, so for them
+// iq4_nl and mxfp4 stay as they are, and iq4_xs becomes iq4_nl, with the rounding above.
+//
 // A scale above 65504, which f16 does not hold, is refused; so is what may become one.
 //
 // Layouts: those of GGML, little endian on every CPU. Thread safety: pure functions.
@@ -35,19 +38,21 @@
 
 namespace pagemill::ops {
 
-// The format that `dtype`, a converted one, becomes.
+// The format that `dtype`, a converted one, becomes: for kernels that read rows, and for those that
+// read slices.
 DType ConvertedDType(DType dtype);
+DType SliceDType(DType dtype);
 
 // Reads `elements` at `row`, a whole number of blocks, as floats: d * scale * q - dmin * minimum.
 // Products are exact in f32 (11 bits of d, at most 6 of a scale and 7 of q), so results are rounded
 // once, however they are compiled.
 void DequantizeConverted(DType dtype, const uint8_t* row, int64_t elements, float* out);
 
-// Writes `elements` of ConvertedDType() to `out`.
-void ConvertRow(DType dtype, const uint8_t* row, int64_t elements, uint8_t* out);
+// Writes `elements` of `to`, which is ConvertedDType() or SliceDType(), to `out`.
+void ConvertRow(DType dtype, DType to, const uint8_t* row, int64_t elements, uint8_t* out);
 
-// kUnimplemented if a scale of the row is outside of what the format after conversion holds.
-Status CheckConvertible(DType dtype, const uint8_t* row, int64_t elements);
+// kUnimplemented if a scale of the row is outside of what `to` holds.
+Status CheckConvertible(DType dtype, DType to, const uint8_t* row, int64_t elements);
 
 }  // namespace pagemill::ops
 

@@ -65,9 +65,9 @@ TEST_P(ConvertedBlocks, BecomeValuesWithinTheBound) {
   const Golden& golden = GetParam();
   const int64_t elements = static_cast<int64_t>(golden.floats.size());
   EXPECT_EQ(ConvertedDType(golden.dtype), golden.becomes);
-  EXPECT_TRUE(CheckConvertible(golden.dtype, golden.blocks.data(), elements).ok());
+  EXPECT_TRUE(CheckConvertible(golden.dtype, golden.becomes, golden.blocks.data(), elements).ok());
   std::vector<uint8_t> row(static_cast<size_t>(RowBytes(golden.becomes, elements)) + 1, 0xa5);
-  ConvertRow(golden.dtype, golden.blocks.data(), elements, row.data());
+  ConvertRow(golden.dtype, golden.becomes, golden.blocks.data(), elements, row.data());
   EXPECT_EQ(row.back(), 0xa5) << "wrote past the row";
   std::vector<float> got(elements), expected(elements);
   DequantizeRow(golden.becomes, row.data(), elements, got.data());
@@ -107,7 +107,7 @@ TEST(ConvertedBlocks, AddLittleToTheErrorOfTheirFormat) {
     }
     const DType becomes = ConvertedDType(bound.dtype);
     std::vector<uint8_t> converted(static_cast<size_t>(RowBytes(becomes, kElements)));
-    ConvertRow(bound.dtype, row.data(), kElements, converted.data());
+    ConvertRow(bound.dtype, becomes, row.data(), kElements, converted.data());
     std::vector<float> got(kElements), expected(kElements);
     DequantizeRow(becomes, converted.data(), kElements, got.data());
     DequantizeConverted(bound.dtype, row.data(), kElements, expected.data());
@@ -130,7 +130,7 @@ TEST(ConvertedBlocks, RoundedValuesOfAnyBlock) {
       for (size_t at : {scale, scale + 2}) std::memcpy(&block[at], &bits, sizeof(bits));
       const DType becomes = ConvertedDType(dtype);
       std::vector<uint8_t> converted(static_cast<size_t>(RowBytes(becomes, info.block_elements)));
-      ConvertRow(dtype, block.data(), info.block_elements, converted.data());
+      ConvertRow(dtype, becomes, block.data(), info.block_elements, converted.data());
       std::vector<float> got(static_cast<size_t>(info.block_elements)), expected(got.size());
       DequantizeRow(becomes, converted.data(), info.block_elements, got.data());
       DequantizeConverted(dtype, block.data(), info.block_elements, expected.data());
@@ -142,11 +142,39 @@ TEST(ConvertedBlocks, RoundedValuesOfAnyBlock) {
 
 TEST(ConvertedBlocks, ScalesThatF16DoesNotHoldAreRefused) {
   std::vector<uint8_t> block(17, 0);
+  const auto check = [&](DType to) {
+    return CheckConvertible(DType::kMxfp4, to, block.data(), 32);
+  };
   block[0] = 143;  // a scale of 2^16, so 2^15 for doubled integers
-  EXPECT_TRUE(CheckConvertible(DType::kMxfp4, block.data(), 32).ok());
+  EXPECT_TRUE(check(DType::kQ8_0).ok());
   block[0] = 144;
-  EXPECT_EQ(CheckConvertible(DType::kMxfp4, block.data(), 32).message(),
-            "has scales up to 65536.000000, which q8_0 does not hold: up to 65504 work");
+  EXPECT_EQ(check(DType::kQ8_0).message(),
+            "has scales up to 65536.000000, which q8_0 does not hold: up to 65504.000000 work");
+  block[0] = 254;
+  EXPECT_TRUE(check(DType::kMxfp4).ok());
+  block[0] = 255;
+  EXPECT_EQ(check(DType::kMxfp4).code(), StatusCode::kUnimplemented);
+}
+
+// For slices: codes stay, with scales that f16 holds.
+TEST(ConvertedBlocks, CodesStayForSlices) {
+  EXPECT_EQ(SliceDType(DType::kMxfp4), DType::kMxfp4);
+  EXPECT_EQ(SliceDType(DType::kQ2_K), DType::kQ6_K);
+  for (const Golden& golden : kGolden) {
+    const bool is_xs = golden.dtype == DType::kIQ4_XS;
+    if (!is_xs && golden.dtype != DType::kIQ4_NL) continue;
+    ASSERT_EQ(SliceDType(golden.dtype), DType::kIQ4_NL);
+    const int64_t elements = static_cast<int64_t>(golden.floats.size());
+    std::vector<uint8_t> row(static_cast<size_t>(RowBytes(DType::kIQ4_NL, elements)) + 1, 0xa5);
+    ConvertRow(golden.dtype, DType::kIQ4_NL, golden.blocks.data(), elements, row.data());
+    EXPECT_EQ(row.back(), 0xa5) << "wrote past the row";
+    std::vector<float> got(elements), expected(elements);
+    DequantizeConverted(DType::kIQ4_NL, row.data(), elements, got.data());
+    DequantizeConverted(golden.dtype, golden.blocks.data(), elements, expected.data());
+    for (int64_t i = 0; i < elements; ++i) {
+      ASSERT_NEAR(got[i], expected[i], is_xs ? 0x1p-11 * std::fabs(expected[i]) : 0) << i;
+    }
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cc/ops/block_format/block_layout.h"
+#include "cc/ops/block_format/nibble_tables.h"
 #include "cc/ops/quantized/converted_blocks.h"
 #include "cc/tensor/float16.h"
 #include "cc/tensor/float8.h"
@@ -20,11 +21,6 @@ namespace {
 constexpr std::array<int64_t, 8> kAwqRows = {0, 2, 4, 6, 1, 3, 5, 7};
 constexpr std::array<int64_t, 8> kAwqPlaces = {0, 4, 1, 5, 2, 6, 3, 7};
 
-// Twice the float of 4 bits of each code, plus kFp4Zero.
-constexpr int32_t kFp4Zero = 128;
-constexpr std::array<uint8_t, 16> kFp4Values = {128, 129, 130, 131, 132, 134, 136, 140,
-                                                128, 127, 126, 125, 124, 122, 120, 116};
-
 // Half of 2^(s - 127).
 float Mxfp4Scale(uint8_t s) {
   return s == 255 ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0f, s - 128);
@@ -32,6 +28,15 @@ float Mxfp4Scale(uint8_t s) {
 
 // How much larger integers of nvfp4 are in q8_0 than floats that are doubled: up to 12 fits.
 constexpr int32_t kNvfp4Steps = 10;
+
+// The zero point of q8_0 as WriteBlock() takes it.
+constexpr int32_t kZeroOf8Bits = 128;
+
+void WriteNibbles(const uint8_t* integers, uint8_t* out) {
+  for (int64_t i = 0; i < kPackedBlock / 2; ++i) {
+    out[i] = static_cast<uint8_t>(integers[i] | integers[i + kPackedBlock / 2] << 4);
+  }
+}
 
 // Writes a block of a row in the format of `dtype`.
 void WriteBlock(DType dtype, const uint8_t* integers, float scale, int32_t zero, uint8_t* out) {
@@ -45,9 +50,7 @@ void WriteBlock(DType dtype, const uint8_t* integers, float scale, int32_t zero,
   if (dtype == DType::kQ8_0) {
     for (int64_t i = 0; i < kPackedBlock; ++i) quants[i] = integers[i] ^ 0x80;  // q - 128
   } else {
-    for (int64_t i = 0; i < kPackedBlock / 2; ++i) {
-      quants[i] = static_cast<uint8_t>(integers[i] | integers[i + kPackedBlock / 2] << 4);
-    }
+    WriteNibbles(integers, quants);
   }
 }
 
@@ -68,8 +71,8 @@ int64_t ColumnsOf(const TensorView& weight) {
 
 }  // namespace
 
-// The integers of kPackedBlock columns, row after row: kTileRows rows, which may begin and end
-// inside a word.
+// The integers, or codes of 4 bits, of kPackedBlock columns, row after row: kTileRows rows, which
+// may begin and end inside a word.
 struct PackedIntegers::Tile {
   std::array<uint8_t, (kTileRows + 16) * kPackedBlock> integers;
 };
@@ -82,6 +85,12 @@ DType BlockDTypeOf(const TensorView& w) {
   if (w.parts->groups.rank != 0 || (w.dtype == DType::kU8 && has_zeros)) return DType::kBF16;
   if (w.dtype == DType::kU8) return DType::kQ8_0;
   return has_zeros ? DType::kQ4_1 : DType::kQ4_0;
+}
+
+DType SliceDTypeOf(const TensorView& w) {
+  if (IsConvertedFormat(w.dtype)) return SliceDType(w.dtype);
+  const bool is_mxfp4 = HasPackedIntegers(w) && w.parts->format.layout == QuantizedLayout::kMxfp4;
+  return is_mxfp4 ? DType::kMxfp4 : BlockDTypeOf(w);
 }
 
 TensorView AsBlocks(const TensorView& weight) {
@@ -113,12 +122,6 @@ uint32_t PackedIntegers::Integer(uint32_t word, int64_t place) const {
   return word >> (place * bits_) & ((1u << bits_) - 1);
 }
 
-// An integer of the values, to which zero points belong.
-uint8_t PackedIntegers::Value(uint32_t word, int64_t place) const {
-  const uint32_t q = Integer(word, place);
-  return HasFp4(format_) ? kFp4Values[q] : static_cast<uint8_t>(q);
-}
-
 int64_t PackedIntegers::Group(int64_t column) const {
   return groups_.rank > 0 ? groups_.Data<const int32_t>()[column] : column / format_.block_columns;
 }
@@ -138,7 +141,7 @@ float PackedIntegers::Scale(int64_t row, int64_t group) const {
 }
 
 int32_t PackedIntegers::Zero(int64_t row, int64_t group) const {
-  if (HasFp4(format_)) return kFp4Zero;
+  if (HasFp4(format_)) return 0;
   if (zeros_.rank == 0) return 1 << (bits_ - 1);
   const uint32_t* data = zeros_.Data<const uint32_t>();
   const int64_t place = row % words_;
@@ -174,7 +177,8 @@ int32_t PackedIntegers::ValueAt(int64_t row, int64_t column) const {
     case QuantizedLayout::kScaled:
       break;
   }
-  return Value(values_.Row<const uint32_t>(row)[column / words_], column % words_);
+  const uint32_t q = Integer(values_.Row<const uint32_t>(row)[column / words_], column % words_);
+  return HasFp4(format_) ? kE2m1Doubled[q] : static_cast<int32_t>(q);
 }
 
 // Unpacks the integers of the block at `column` of `count` rows from `row` on; for AWQ whole words.
@@ -202,7 +206,7 @@ void PackedIntegers::Unpack(int64_t row, int64_t count, int64_t column, Tile* ti
       const uint32_t word = by_rows ? values_.Row<const uint32_t>(row + r)[at]
                                     : values_.Row<const uint32_t>(at)[row + r];
       for (int64_t i = 0; i < words_; ++i) {
-        out[r * kPackedBlock + w * words_ + i] = Value(word, i);
+        out[r * kPackedBlock + w * words_ + i] = static_cast<uint8_t>(Integer(word, i));
       }
     }
   }
@@ -218,8 +222,23 @@ void PackedIntegers::WriteBf16(int64_t row, int64_t column, const uint8_t* integ
   }
 }
 
+// A group is a block of mxfp4, or of q8_0.
+void PackedIntegers::WriteMxfp4(DType dtype, int64_t row, int64_t column, const uint8_t* codes,
+                                uint8_t* out) const {
+  const int64_t group = Group(column);
+  if (dtype == DType::kMxfp4) {
+    *out = scales_.Data<const uint8_t>()[row * shape_.groups + group];
+    return WriteNibbles(codes, out + 1);
+  }
+  std::array<uint8_t, kPackedBlock> integers;
+  for (size_t i = 0; i < integers.size(); ++i) {
+    integers[i] = static_cast<uint8_t>(kZeroOf8Bits + kE2m1Doubled[codes[i]]);
+  }
+  WriteBlock(dtype, integers.data(), Scale(row, group), kZeroOf8Bits, out);
+}
+
 // Two groups become one block of q8_0.
-void PackedIntegers::WriteNvfp4(int64_t row, int64_t column, const uint8_t* integers,
+void PackedIntegers::WriteNvfp4(int64_t row, int64_t column, const uint8_t* codes,
                                 uint8_t* out) const {
   static_assert(kPackedBlock == 2 * kNvfp4Group);
   const int64_t group = Group(column);
@@ -229,12 +248,12 @@ void PackedIntegers::WriteNvfp4(int64_t row, int64_t column, const uint8_t* inte
   const float d = F16ToFloat(FloatToF16(largest / kNvfp4Steps));
   std::array<uint8_t, kPackedBlock> rounded;
   for (size_t i = 0; i < rounded.size(); ++i) {
-    const auto doubled = static_cast<float>(integers[i] - kFp4Zero);
+    const auto doubled = static_cast<float>(kE2m1Doubled[codes[i]]);
     const float steps = d == 0 ? 0 : doubled * (scales[i / kNvfp4Group] / d);
     rounded[i] = static_cast<uint8_t>(
-        kFp4Zero + static_cast<int32_t>(std::lround(std::clamp(steps, -127.0f, 127.0f))));
+        kZeroOf8Bits + static_cast<int32_t>(std::lround(std::clamp(steps, -127.0f, 127.0f))));
   }
-  WriteBlock(DType::kQ8_0, rounded.data(), d, kFp4Zero, out);
+  WriteBlock(DType::kQ8_0, rounded.data(), d, kZeroOf8Bits, out);
 }
 
 void PackedIntegers::ReadRow(int64_t row, float* out) const {
@@ -269,6 +288,8 @@ void PackedIntegers::WriteRows(DType dtype, int64_t begin, int64_t end, uint8_t*
       const uint8_t* of_row = tile.integers.data() + (row - unpacked) * kPackedBlock;
       if (dtype == DType::kBF16) {
         WriteBf16(row, column, of_row, to);
+      } else if (format_.layout == QuantizedLayout::kMxfp4) {
+        WriteMxfp4(dtype, row, column, of_row, to);
       } else if (format_.layout == QuantizedLayout::kNvfp4) {
         WriteNvfp4(row, column, of_row, to);
       } else {
@@ -298,7 +319,7 @@ Status PackedIntegers::CheckNumbers() const {
 
 Status PackedIntegers::CheckBlocks(DType dtype) const {
   PAGEMILL_RETURN_IF_ERROR(CheckNumbers());
-  if (dtype == DType::kBF16) return OkStatus();
+  if (dtype == DType::kBF16 || dtype == DType::kMxfp4) return OkStatus();
   float largest = 0;
   for (int64_t row = 0; row < shape_.rows; ++row) {
     for (int64_t group = 0; group < shape_.groups; ++group) {
@@ -314,8 +335,8 @@ Status PackedIntegers::CheckBlocks(DType dtype) const {
                        " to " + Text(limit) + " work");
 }
 
-ConvertedMatrix::ConvertedMatrix(const TensorView& weight, int64_t matrix)
-    : rows_(weight), dtype_(BlockDTypeOf(weight)) {
+ConvertedMatrix::ConvertedMatrix(const TensorView& weight, int64_t matrix, DType dtype)
+    : rows_(weight), dtype_(dtype) {
   if (HasPackedIntegers(weight)) {
     integers_.emplace(weight, matrix);
   } else if (weight.rank == 3) {
@@ -328,7 +349,7 @@ Status ConvertedMatrix::Check() const {
   if (integers_) return integers_->CheckBlocks(dtype_);
   for (int64_t row = 0; row < rows_.shape[0]; ++row) {
     PAGEMILL_RETURN_IF_ERROR(
-        CheckConvertible(rows_.dtype, rows_.Row<const uint8_t>(row), rows_.shape[1]));
+        CheckConvertible(rows_.dtype, dtype_, rows_.Row<const uint8_t>(row), rows_.shape[1]));
   }
   return OkStatus();
 }
@@ -337,7 +358,7 @@ void ConvertedMatrix::WriteRows(int64_t begin, int64_t end, uint8_t* out) const 
   if (integers_) return integers_->WriteRows(dtype_, begin, end, out);
   const int64_t row_bytes = RowBytes(dtype_, rows_.shape[1]);
   for (int64_t row = begin; row < end; ++row, out += row_bytes) {
-    ConvertRow(rows_.dtype, rows_.Row<const uint8_t>(row), rows_.shape[1], out);
+    ConvertRow(rows_.dtype, dtype_, rows_.Row<const uint8_t>(row), rows_.shape[1], out);
   }
 }
 
@@ -352,7 +373,7 @@ Status PackBlockRows(const TensorView& weight, std::byte* packed, device::Thread
   const int64_t matrices = weight.rank == 2 ? 1 : weight.shape[0];
   uint8_t* out = reinterpret_cast<uint8_t*>(packed);
   for (int64_t e = 0; e < matrices; ++e, out += RoundUp(rows * row_bytes)) {
-    const ConvertedMatrix matrix(weight, e);
+    const ConvertedMatrix matrix(weight, e, dtype);
     PAGEMILL_RETURN_IF_ERROR(matrix.Check());
     constexpr int64_t kRows = ConvertedMatrix::kTileRows;
     pool.ParallelFor((rows + kRows - 1) / kRows, 1, [&](int64_t begin, int64_t end, int) {

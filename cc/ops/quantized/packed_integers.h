@@ -5,6 +5,7 @@
 //
 //   constexpr WeightPacking kRows = BlockRows(/*inputs=*/0b10);   // for kernels of GGUF rows
 //   DType dtype = BlockDTypeOf(w);                                // q4_0, q4_1, q8_0 or bf16
+//   ConvertedMatrix(w, /*matrix=*/0, dtype).WriteRows(0, 128, blocks.data());
 //
 //   integers                                        become
 //   4 bits, no zero points                          q4_0
@@ -13,11 +14,13 @@
 //   8 bits, zero points; an index of groups         bf16
 //   mxfp4, nvfp4                                    q8_0
 //
+// For kernels of slices (cc/ops/linear/packed_blocks.h), mxfp4 stays as it is, in blocks.
+//
 // The floats of mxfp4 are doubled to integers, and its scales halved. That is exact, like q8_0 with
 // the scales that f16 holds, from 2^-24 to 2^15. A block of q8_0 has two groups of nvfp4: the scale
 // is a tenth of the larger group's, whose integers are 10 times as large; those of the other group
-// are rounded, by a 40th of the larger group's scale at most (a 20th of the step from 0 to 0.5). The
-// scale itself is rounded to f16, as below.
+// are rounded, by a 40th of the larger group's scale at most (a 20th of the step from 0 to 0.5).
+// The scale itself is rounded to f16, as below.
 //
 // Errors: if scales are f16, q4_0 and q8_0 are exact, and so is the scale d of q4_1; its minimum m
 // = -d * zero is rounded to the 11 bits of f16, since a zero point has 4 bits, by at most 2^-11 *
@@ -44,7 +47,7 @@
 namespace pagemill::ops {
 
 // Version of the packed bytes of packed integers, which identifies copies on disk.
-inline constexpr std::string_view kPackedIntegersVersion = "packed integers 2";
+inline constexpr std::string_view kPackedIntegersVersion = "packed integers 3";
 
 // The first column, the columns of a row and, except in nvfp4, those of a group are multiples of
 // this.
@@ -54,6 +57,8 @@ inline constexpr int64_t kNvfp4Group = 16;
 
 // The dtype to which a weight is converted if IsConverted(); the dtype of any other weight.
 DType BlockDTypeOf(const TensorView& weight);
+// The same for slices: blocks of codes stay such (SliceDType of converted_blocks.h).
+DType SliceDTypeOf(const TensorView& weight);
 
 // The converted weight: consecutive rows of BlockDTypeOf(), without parts. Each matrix of a stack
 // begins at a multiple of 64 bytes.
@@ -83,14 +88,15 @@ class PackedIntegers {
   struct Tile;
 
   uint32_t Integer(uint32_t word, int64_t place) const;
-  uint8_t Value(uint32_t word, int64_t place) const;
   int64_t Group(int64_t column) const;
   float Scale(int64_t row, int64_t group) const;
   int32_t Zero(int64_t row, int64_t group) const;
   int32_t ValueAt(int64_t row, int64_t column) const;
   void Unpack(int64_t row, int64_t count, int64_t column, Tile* tile) const;
   void WriteBf16(int64_t row, int64_t column, const uint8_t* integers, uint8_t* out) const;
-  void WriteNvfp4(int64_t row, int64_t column, const uint8_t* integers, uint8_t* out) const;
+  void WriteMxfp4(DType dtype, int64_t row, int64_t column, const uint8_t* codes,
+                  uint8_t* out) const;
+  void WriteNvfp4(int64_t row, int64_t column, const uint8_t* codes, uint8_t* out) const;
 
   QuantizedFormat format_;
   int64_t bits_;
@@ -106,11 +112,12 @@ class ConvertedMatrix {
  public:
   static constexpr int64_t kTileRows = PackedIntegers::kTileRows;
 
-  ConvertedMatrix(const TensorView& weight, int64_t matrix);
+  // `dtype` is BlockDTypeOf() or SliceDTypeOf().
+  ConvertedMatrix(const TensorView& weight, int64_t matrix, DType dtype);
 
   // The errors of PackedIntegers::CheckBlocks() and CheckConvertible().
   Status Check() const;
-  // Writes rows [begin, end), at most kTileRows, as consecutive rows of BlockDTypeOf() to `out`.
+  // Writes rows [begin, end), at most kTileRows, as consecutive rows of the dtype to `out`.
   void WriteRows(int64_t begin, int64_t end, uint8_t* out) const;
 
  private:

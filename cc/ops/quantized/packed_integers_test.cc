@@ -254,8 +254,19 @@ TEST(PackedIntegers, Mxfp4IsQ8_0) {
       EXPECT_EQ(exact[i], expected) << row << " " << i;
     }
   }
+  // For slices it stays: a byte of scale, then columns i and i + 16 in byte i.
+  ASSERT_EQ(SliceDTypeOf(c.weight), DType::kMxfp4);
+  const ConvertedMatrix matrix(c.weight, 0, DType::kMxfp4);
+  EXPECT_TRUE(matrix.Check().ok());
+  std::vector<uint8_t> blocks(3 * 17);
+  matrix.WriteRows(0, 3, blocks.data());
+  for (size_t row = 0; row < 3; ++row) {
+    EXPECT_EQ(blocks[17 * row], scales[row]);
+    for (size_t i = 0; i < 16; ++i) EXPECT_EQ(blocks[17 * row + 1 + i], i | i << 4);
+  }
   scales[1] = 255;
   ExpectRefused(MakeBlocks(c.weight), StatusCode::kDataLoss, "row 1 and group 0");
+  EXPECT_EQ(matrix.Check().code(), StatusCode::kDataLoss);
 }
 
 // Rows whose two groups have scales of all sizes, zero and negative ones included.

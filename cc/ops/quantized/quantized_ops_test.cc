@@ -194,9 +194,13 @@ TEST(QuantizedOps, OpsOnBlocksThatAreConverted) {
   for (DType dtype : kConverted) {
     SCOPED_TRACE(Info(dtype).name);
     const Blocks w(dtype, 1, 37, random), stack(dtype, 3, 20, random);
-    TestTensor x(DType::kF32, {5, Blocks::kElements}), y(DType::kF32, {5, 37});
+    for (int64_t n : {1, 40}) {
+      TestTensor x(DType::kF32, {n, Blocks::kElements}), y(DType::kF32, {n, 37});
+      x.FillUniform(random, -1, 1);
+      CheckKernels(LinearOp(), {x.view(), w.view}, 1, y, {}, BlocksError(dtype));
+    }
+    TestTensor x(DType::kF32, {5, Blocks::kElements});
     x.FillUniform(random, -1, 1);
-    CheckKernels(LinearOp(), {x.view(), w.view}, 1, y, {}, BlocksError(dtype));
     TestTensor ids(DType::kI32, {5, 2}), grouped(DType::kF32, {5, 2, 20});
     ids.SetInt(std::vector<int32_t>{0, 1, 2, 0, 1, 1, 2, 2, 7, 0});
     CheckKernels(GroupedLinearOp(), {x.view(), ids.view(), stack.view, {}}, 2, grouped, {},

@@ -56,7 +56,8 @@ FLOAT_DTYPES = frozenset({"f32", "bf16", "f16"})
 
 # The GGUF block formats.
 BLOCK_DTYPES = frozenset(info.name for info in DTYPES.values() if info.block_elements >= 32)
-# Those that CPUs convert when a program is bound (`cc/ops/quantized/converted_blocks.h`).
+# Those that CPUs convert to others when a program is bound: what most of their kernels get
+# (`SliceDType` of `cc/ops/quantized/converted_blocks.h`).
 CONVERTED_DTYPES = {
     "iq1_m": "q6_k",
     "iq1_s": "q4_0",
@@ -65,9 +66,7 @@ CONVERTED_DTYPES = {
     "iq2_xxs": "q4_0",
     "iq3_s": "q4_k",
     "iq3_xxs": "q4_k",
-    "iq4_nl": "q8_0",
-    "iq4_xs": "q8_0",
-    "mxfp4": "q8_0",
+    "iq4_xs": "iq4_nl",
     "q2_k": "q6_k",
     "q3_k": "q6_k",
     "q5_1": "q8_0",

@@ -41,17 +41,28 @@ PAGEMILL_INLINE float ReadFloat(const uint8_t* from) {
   return __builtin_bit_cast(float, ReadInt(from));
 }
 
-// Bits of a value of a slice.
+// Bits of a value of a slice, or of what a code stands for.
 template <DType kDType>
-constexpr int kValueBits = kDType == DType::kQ8_0                             ? 8
-                           : kDType == DType::kQ6_K                           ? 6
-                           : kDType == DType::kQ5_0 || kDType == DType::kQ5_K ? 5
-                                                                              : 4;
+constexpr int kValueBits = [] {
+  switch (kDType) {
+    case DType::kQ8_0:
+    case DType::kIQ4_NL:
+      return 8;
+    case DType::kQ6_K:
+      return 6;
+    case DType::kQ5_0:
+    case DType::kQ5_K:
+    case DType::kMxfp4:
+      return 5;
+    default:
+      return 4;
+  }
+}();
 
 // Scales of the products of rows from `row` on of a record. `Scales` has registers `scale`,
-// `minimum` and `half_scales[2]`, and fills such an array from memory with F16s(from, out), from
-// products of f16 and unsigned bytes with Products(head, bytes, out) and from signed bytes with
-// Integers(from, out).
+// `minimum` and `half_scales[2]`, and fills such an array from memory with F16s(from, out) and
+// Bf16s(from, out), from products of f16 and unsigned bytes with Products(head, bytes, out) and
+// from signed bytes with Integers(from, out).
 template <DType kDType, class Scales>
 PAGEMILL_INLINE void LoadScales(const uint8_t* head, const uint8_t* record, int64_t row,
                                 Scales* out) {
@@ -65,6 +76,8 @@ PAGEMILL_INLINE void LoadScales(const uint8_t* head, const uint8_t* record, int6
   } else if constexpr (T::kHasHead) {
     Scales::Products(head + 2 * row, scales + row, out->scale);
     Scales::Products(head + 2 * (kSliceRows + row), minima + row, out->minimum);
+  } else if constexpr (T::kHasBf16Scales) {
+    Scales::Bf16s(scales + 2 * row, out->scale);
   } else {
     Scales::F16s(scales + 2 * row, out->scale);
     if constexpr (T::kHasMinimum) Scales::F16s(minima + 2 * row, out->minimum);
@@ -127,13 +140,13 @@ void MultiplySlice(const PackedProduct& p) {
 
 template <class Blocks>
 void Multiply(const PackedProduct& product) {
-  WithBlockFormat(product.dtype, [&]<DType kDType>() { MultiplySlice<Blocks, kDType>(product); });
+  WithSliceFormat(product.dtype, [&]<DType kDType>() { MultiplySlice<Blocks, kDType>(product); });
 }
 
 template <class Blocks>
 int64_t ChunkBytes(DType dtype, int64_t n, int64_t k) {
   int64_t bytes = 0;
-  WithBlockFormat(dtype, [&]<DType kDType>() {
+  WithSliceFormat(dtype, [&]<DType kDType>() {
     bytes = (k / kRecordElements * Blocks::template BlockBytes<kDType>(n) + 63) / 64 * 64;
   });
   return bytes;
@@ -141,7 +154,7 @@ int64_t ChunkBytes(DType dtype, int64_t n, int64_t k) {
 
 template <class Blocks>
 void Prepare(DType dtype, const InputRows& x, uint8_t* chunk) {
-  WithBlockFormat(dtype, [&]<DType kDType>() { Blocks::template Prepare<kDType>(x, chunk); });
+  WithSliceFormat(dtype, [&]<DType kDType>() { Blocks::template Prepare<kDType>(x, chunk); });
 }
 
 template <class Blocks>

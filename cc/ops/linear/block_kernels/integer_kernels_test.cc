@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "cc/device/capabilities.h"
-#include "cc/ops/block_format/block_format.h"
 #include "cc/ops/block_format/block_layout.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/linear/packed_blocks.h"
@@ -26,6 +25,11 @@ using conformance::Random;
 using conformance::TestTensor;
 
 constexpr int64_t kYStride = 37;  // more than a slice's rows; the gap must not be written
+
+// What slices can hold.
+constexpr DType kSliceDTypes[] = {DType::kQ4_0, DType::kQ4_1,   DType::kQ5_0,
+                                  DType::kQ8_0, DType::kQ4_K,   DType::kQ5_K,
+                                  DType::kQ6_K, DType::kIQ4_NL, DType::kMxfp4};
 
 constexpr int32_t kMixed = 0;
 
@@ -115,12 +119,12 @@ Operands RandomOperands(DType dtype, int64_t n, int64_t m, Random& random) {
   return o;
 }
 
-// Sets all bits of the values of a slice.
+// Sets all bits of the values of a slice; code 7 of MXFP4 is the largest.
 void MakeLargest(DType dtype, int64_t k, uint8_t* slice) {
   const PackedBlockLayout layout = PackedBlockLayoutOf(dtype);
   for (int64_t block = 0; block < k / kRecordElements; ++block) {
     if (block % kRecordsPerHead == 0) slice += layout.head_bytes;
-    std::memset(slice, 0xff, layout.scales);
+    std::memset(slice, dtype == DType::kMxfp4 ? 0x77 : 0xff, layout.scales);
     slice += layout.record_bytes;
   }
 }
@@ -191,20 +195,23 @@ Integers Quantize(const float* x, int32_t planes) {
   return out;
 }
 
-// Element i of row `row` of a record, with its zero point.
+// Element i of row `row` of a record, without its zero point.
 int32_t ValueAt(DType dtype, const uint8_t* record, int64_t row, int64_t i) {
   const int64_t half = row / kHalfSliceRows;
   const int64_t quad = i / 4;
   const int64_t lane = row % kHalfSliceRows * 4 + i % 4;
-  if (dtype == DType::kQ8_0) return record[(half * kQuads + quad) * 64 + lane];
+  const int32_t zero_point = PackedBlockLayoutOf(dtype).zero_point;
+  if (dtype == DType::kQ8_0) return record[(half * kQuads + quad) * 64 + lane] - zero_point;
   const int32_t both = record[(half * 4 + quad % 4) * 64 + lane];
   const int32_t nibble = quad < 4 ? both & 15 : both >> 4;
+  if (const NibbleTable* table = TableOf(dtype)) return (*table)[nibble];
   const uint8_t* high = record + PackedBlockLayoutOf(dtype).high_bits;
   if (dtype == DType::kQ5_0 || dtype == DType::kQ5_K) {
-    return nibble + ((high[half * 64 + lane] >> quad & 1) << 4);
+    return nibble + ((high[half * 64 + lane] >> quad & 1) << 4) - zero_point;
   }
-  if (dtype != DType::kQ6_K) return nibble;
-  return nibble + ((high[half * 128 + quad / 4 * 64 + lane] >> 2 * (quad % 4) & 3) << 4);
+  if (dtype != DType::kQ6_K) return nibble - zero_point;
+  const int32_t high_bits = high[half * 128 + quad / 4 * 64 + lane] >> 2 * (quad % 4) & 3;
+  return nibble + (high_bits << 4) - zero_point;
 }
 
 // `sum` plus the product of a record with a block of x.
@@ -214,7 +221,7 @@ float AddRecord(DType dtype, const uint8_t* head, const uint8_t* record, int64_t
   int32_t sums[2] = {0, 0};
   int32_t of_x = 0;
   for (int64_t i = 0; i < kRecordElements; ++i) {
-    sums[i / 16] += x.values[i] * (ValueAt(dtype, record, row, i) - layout.zero_point);
+    sums[i / 16] += x.values[i] * ValueAt(dtype, record, row, i);
     of_x += x.values[i];
   }
   const auto f16_at = [&](const uint8_t* from) { return F16ToFloat(LoadLe16(from + 2 * row)); };
@@ -226,7 +233,9 @@ float AddRecord(DType dtype, const uint8_t* head, const uint8_t* record, int64_t
                           sums[1] * static_cast<int8_t>(scales[kSliceRows + row]);
     return std::fma(static_cast<float>(total), f16_at(head) * x.scale, sum);
   }
-  const float scale = has_head ? f16_at(head) * scales[row] : f16_at(scales);
+  const float scale = has_head                 ? f16_at(head) * scales[row]
+                      : dtype == DType::kMxfp4 ? Bf16ToFloat(LoadLe16(scales + 2 * row))
+                                               : f16_at(scales);
   sum = std::fma(static_cast<float>(sums[0] + sums[1]), scale * x.scale, sum);
   if (layout.minima == 0) return sum;
   const float minimum = has_head ? f16_at(head + 64) * minima[row] : f16_at(minima);
@@ -268,8 +277,7 @@ class IntegerKernelsTest : public ::testing::TestWithParam<int64_t> {
 
 TEST_P(IntegerKernelsTest, MatchTheirDefinition) {
   Random random(GetParam());
-  for (DType dtype : kWeightDTypes) {
-    if (!IsBlockFormat(dtype)) continue;
+  for (DType dtype : kSliceDTypes) {
     for (int64_t m : {1, 16, 31, 32}) {
       const Operands o = RandomOperands(dtype, GetParam(), m, random);
       for (const Tested& tested : IntegerGemms()) {
@@ -284,8 +292,7 @@ TEST_P(IntegerKernelsTest, SumsOfTheLargestProductsAreExact) {
   Random random(GetParam());
   // For 15 bits: 127 * 128, and the integers with the largest upper and lower planes.
   for (int32_t integer : {16256, -16256, 16192, -16192, 16191, 63, -64}) {
-    for (DType dtype : kWeightDTypes) {
-      if (!IsBlockFormat(dtype)) continue;
+    for (DType dtype : kSliceDTypes) {
       Operands o = RandomOperands(dtype, GetParam(), 32, random);
       o.has_largest_weights = true;
       std::vector<float> x(o.n * o.k, static_cast<float>(integer));

@@ -7,8 +7,8 @@
 //
 //   4 bits: 8 quads, 15240     5 bits: 8 quads, 31496     6 bits: 4 quads, 32004
 //
-// and 8 bits: 2 quads, 2 * 127 * 128 = 32512, since they are stored without their zero point as
-// signed bytes. Then VMALEH and VMALOH by ones add the halfwords of a lane to its 32 bits.
+// and 8 bits: 2 quads, 2 * 127 * 128 = 32512, since they are without their zero point, as signed
+// bytes. Then VMALEH and VMALOH by ones add the halfwords of a lane to its 32 bits.
 #include <vecintrin.h>
 
 #include <cstdint>
@@ -61,6 +61,13 @@ PAGEMILL_INLINE Floats LoadF16(const uint8_t* from) {
   return Floats{F16At(from), F16At(from + 2), F16At(from + 4), F16At(from + 6)};
 }
 
+PAGEMILL_INLINE Floats LoadBf16(const uint8_t* from) {
+  const auto at = [&](int i) {
+    return __builtin_bit_cast(float, static_cast<uint32_t>(from[i] | from[i + 1] << 8) << 16);
+  };
+  return Floats{at(0), at(2), at(4), at(6)};
+}
+
 // Values of one half of the rows of a record, by quad, and the scales of their sums.
 struct Weights {
   Bytes values[kQuads][kVectors];
@@ -70,6 +77,9 @@ struct Weights {
 
   PAGEMILL_INLINE static void F16s(const uint8_t* from, Floats (&out)[kVectors]) {
     for (int v = 0; v < kVectors; ++v) out[v] = LoadF16(from + 8 * v);
+  }
+  PAGEMILL_INLINE static void Bf16s(const uint8_t* from, Floats (&out)[kVectors]) {
+    for (int v = 0; v < kVectors; ++v) out[v] = LoadBf16(from + 8 * v);
   }
   PAGEMILL_INLINE static void Products(const uint8_t* head, const uint8_t* bytes,
                                        Floats (&out)[kVectors]) {
@@ -113,7 +123,10 @@ PAGEMILL_INLINE void LoadValues(const uint8_t* record, int half, Weights* w) {
       }
       const Bytes both = Load(record + (half * 4 + q % 4) * 64 + 16 * v);
       Bytes values = q < 4 ? both & Splat(15) : ShiftRight(both, 4);
-      if constexpr (BlockTraits<kDType>::kLayout.high_bits != 0) {
+      if constexpr (BlockTraits<kDType>::kHasTable) {
+        const Bytes table = Load(reinterpret_cast<const uint8_t*>(kCodeValues<kDType>.centred));
+        values = vec_perm(table, table, reinterpret_cast<__vector unsigned char>(values));
+      } else if constexpr (BlockTraits<kDType>::kLayout.high_bits != 0) {
         values |= HighBits<kDType>(record, half, q, v);
       }
       w->values[q][v] = values;
@@ -152,7 +165,8 @@ PAGEMILL_INLINE void AddQuads(const Weights& w, const uint8_t* x, Words sums[kVe
 template <DType kDType, int kPlanes, int kFirst, int kEnd>
 PAGEMILL_INLINE void MultiplyQuads(const Weights& w, const uint8_t* x, int64_t offset,
                                    Words out[kVectors]) {
-  constexpr bool kHasStart = !BlockTraits<kDType>::kHasMinimum && kDType != DType::kQ8_0;
+  constexpr bool kHasStart = !BlockTraits<kDType>::kHasMinimum && kDType != DType::kQ8_0 &&
+                             !BlockTraits<kDType>::kHasTable;
   const Words start = vec_splats(kHasStart ? ReadInt(x + offset) : 0);
   Words upper[kVectors];
 #pragma GCC unroll 4

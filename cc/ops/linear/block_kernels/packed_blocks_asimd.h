@@ -3,7 +3,8 @@
 // products. For aarch64 only: everything has internal linkage.
 //
 // Products take signed bytes. Values of fewer than 8 bits are valid signed and unsigned bytes; a
-// flip of the sign bit removes the zero point of those of Q8_0.
+// flip of the sign bit removes the zero point of those of Q8_0, and codes are looked up without
+// one.
 #ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_PACKED_BLOCKS_ASIMD_H_
 #define PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_PACKED_BLOCKS_ASIMD_H_
 
@@ -28,6 +29,10 @@ constexpr int kHalves = 2;
 
 PAGEMILL_INLINE float32x4_t LoadF16(const uint8_t* from) {
   return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(from)));
+}
+
+PAGEMILL_INLINE float32x4_t LoadBf16(const uint8_t* from) {
+  return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(from)), 16));
 }
 
 // 16 bytes as integers, 4 a vector.
@@ -61,6 +66,9 @@ struct Weights {
 
   PAGEMILL_INLINE static void F16s(const uint8_t* from, float32x4_t (&out)[kVectors]) {
     for (int v = 0; v < kVectors; ++v) out[v] = LoadF16(from + 8 * v);
+  }
+  PAGEMILL_INLINE static void Bf16s(const uint8_t* from, float32x4_t (&out)[kVectors]) {
+    for (int v = 0; v < kVectors; ++v) out[v] = LoadBf16(from + 8 * v);
   }
   PAGEMILL_INLINE static void Products(const uint8_t* head, const uint8_t* bytes,
                                        float32x4_t (&out)[kVectors]) {
@@ -103,7 +111,9 @@ PAGEMILL_INLINE int8x16_t LoadValues(const Weights& w, int v) {
   }
   const uint8x16_t both = vld1q_u8(w.values + kQuad % 4 * 64 + 16 * v);
   uint8x16_t values = kQuad < 4 ? vandq_u8(both, vdupq_n_u8(15)) : vshrq_n_u8(both, 4);
-  if constexpr (kDType == DType::kQ5_0 || kDType == DType::kQ5_K) {
+  if constexpr (BlockTraits<kDType>::kHasTable) {
+    return vqtbl1q_s8(vld1q_s8(kCodeValues<kDType>.centred), values);
+  } else if constexpr (kDType == DType::kQ5_0 || kDType == DType::kQ5_K) {
     values = vorrq_u8(values, HighBits<1, kQuad>(vld1q_u8(w.high_bits + 16 * v)));
   } else if constexpr (kDType == DType::kQ6_K) {
     const uint8_t* field = w.high_bits + kQuad / 4 * 64 + 16 * v;
@@ -114,7 +124,8 @@ PAGEMILL_INLINE int8x16_t LoadValues(const Weights& w, int v) {
 
 // True if integer sums start with the zero point's part.
 template <DType kDType>
-constexpr bool kHasStart = !BlockTraits<kDType>::kHasMinimum && kDType != DType::kQ8_0;
+constexpr bool kHasStart =
+    !BlockTraits<kDType>::kHasMinimum && kDType != DType::kQ8_0 && !BlockTraits<kDType>::kHasTable;
 
 // Scales the integer products of a row of x, with record `x`, and 16 weight rows, and adds them to
 // the row's outputs.

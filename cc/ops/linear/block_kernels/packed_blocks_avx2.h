@@ -38,6 +38,11 @@ PAGEMILL_INLINE __m256 LoadF16(const uint8_t* from) {
   return _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(from)));
 }
 
+PAGEMILL_INLINE __m256 LoadBf16(const uint8_t* from) {
+  const __m128i bits = _mm_load_si128(reinterpret_cast<const __m128i*>(from));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+}
+
 PAGEMILL_INLINE __m128i LoadBytes(const uint8_t* from) {
   return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
 }
@@ -56,6 +61,10 @@ PAGEMILL_INLINE __m256i Values(const uint8_t* record, int c, int q) {
   const __m256i both = Load(at + (half * 4 + q % 4) * 64);
   const __m256i nibble =
       _mm256_and_si256(q < 4 ? both : _mm256_srli_epi16(both, 4), _mm256_set1_epi8(15));
+  if constexpr (BlockTraits<kDType>::kHasTable) {
+    const auto* table = reinterpret_cast<const __m128i*>(kCodeValues<kDType>.values);
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_load_si128(table)), nibble);
+  }
   constexpr int kHighBits = kValueBits<kDType> - 4;
   if constexpr (kHighBits <= 0) return nibble;
   constexpr int kPerRegister = 8 / (kHighBits > 0 ? kHighBits : 1);
@@ -76,6 +85,10 @@ struct Scales {
   PAGEMILL_INLINE static void F16s(const uint8_t* from, __m256 (&out)[kColumns]) {
 #pragma GCC unroll 4
     for (int c = 0; c < kColumns; ++c) out[c] = LoadF16(from + 2 * kColumnRows * c);
+  }
+  PAGEMILL_INLINE static void Bf16s(const uint8_t* from, __m256 (&out)[kColumns]) {
+#pragma GCC unroll 4
+    for (int c = 0; c < kColumns; ++c) out[c] = LoadBf16(from + 2 * kColumnRows * c);
   }
   PAGEMILL_INLINE static void Products(const uint8_t* head, const uint8_t* bytes,
                                        __m256 (&out)[kColumns]) {

@@ -1,21 +1,17 @@
+#include "cc/ops/quantized/internal/integer_block.h"
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
 
 #include "cc/ops/block_format/block_layout.h"
-#include "cc/ops/quantized/internal/integer_block.h"
+#include "cc/ops/block_format/nibble_tables.h"
 
 namespace pagemill::ops::internal {
 namespace {
 
-// Values of the codes of iq4_nl and iq4_xs, and twice those of mxfp4 (e2m1).
-constexpr std::array<int8_t, 16> kNonlinear = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                               1,    13,   25,  38,  53,  69,  89,  113};
-constexpr std::array<int8_t, 16> kE2m1Doubled = {0, 1,  2,  3,  4,  6,  8,  12,
-                                                 0, -1, -2, -3, -4, -6, -8, -12};
-
 // 32 codes of 4 bits in 16 bytes: the low nibbles first.
-void LoadCodes(const uint8_t* bytes, const std::array<int8_t, 16>& values, int8_t* q) {
+void LoadCodes(const uint8_t* bytes, const NibbleTable& values, int8_t* q) {
   for (int i = 0; i < 16; ++i) {
     q[i] = values[bytes[i] & 15];
     q[i + 16] = values[bytes[i] >> 4];
@@ -83,7 +79,7 @@ void LoadQ3K(const uint8_t* block, IntegerBlock* out) {
 // f16 d, 16 bytes of codes.
 void LoadIq4Nl(const uint8_t* block, IntegerBlock* out) {
   out->scales.fill(1);
-  LoadCodes(block + 2, kNonlinear, out->q.data());
+  LoadCodes(block + 2, kNonlinearNibbles, out->q.data());
 }
 
 // A byte of d, 16 bytes of codes.
@@ -99,7 +95,7 @@ void LoadIq4Xs(const uint8_t* block, IntegerBlock* out) {
     const int low = block[4 + s / 2] >> (4 * (s % 2)) & 15;
     const int scale = (low | (high >> (2 * s) & 3) << 4) - 32;
     std::fill_n(out->scales.begin() + 2 * s, 2, static_cast<int8_t>(scale));
-    LoadCodes(block + 8 + 16 * s, kNonlinear, out->q.data() + 32 * s);
+    LoadCodes(block + 8 + 16 * s, kNonlinearNibbles, out->q.data() + 32 * s);
   }
 }
 
