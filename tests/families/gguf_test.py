@@ -213,13 +213,9 @@ def test_logits(row: Row, tmp_path: Path) -> None:
     def distance(logits: Array) -> float:
         return request.difference(logits) / TOLERANCE
 
-    # Heads of qwen35 are in an order of which no rank's part is contiguous.
-    partly = True if row.converter is files.QWEN3_5 else None
-    check_ranks(source, BuildOptions(), request.steps, distance, partly=partly)
+    check_ranks(source, BuildOptions(), request.steps, distance)
     if "moe_route" in build(source, BuildOptions()).program_text:
-        check_ranks(
-            source, BuildOptions(), request.steps, distance, partly=partly, whole_experts=True
-        )
+        check_ranks(source, BuildOptions(), request.steps, distance, whole_experts=True)
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.read_there], ids=lambda row: row.family)

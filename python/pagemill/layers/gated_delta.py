@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from pagemill import ops
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
-from pagemill.layers.linear import divide_evenly, linear, row_parallel
+from pagemill.layers.linear import (
+    divide_evenly,
+    linear,
+    linear_of_parts,
+    row_parallel,
+    row_parallel_of_parts,
+)
 from pagemill.layers.state_space import state_cache
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
@@ -37,22 +43,30 @@ class DeltaShape:
         return 2 * self.groups * self.keys + self.heads * self.values
 
     @property
-    def group_values(self) -> int:
-        """Values of all heads of a group."""
-        return self.heads // self.groups * self.values
+    def of_group(self) -> int:
+        """Heads of a group."""
+        return self.heads // self.groups
 
-    def channels_of(self, groups: Part) -> tuple[Part, Part, Part]:
-        """Channels of q, k and v of these groups, numbered with q of all groups first, then k."""
-        keys, values = groups.times(self.keys), groups.times(self.group_values)
+    def channels_of(self, groups: Part) -> tuple[Part, ...]:
+        """Channels of q, k and v of these groups, numbered with q of all groups first, then k; v in
+        as many parts as `heads_of`."""
+        keys, first = groups.times(self.keys), 2 * self.groups * self.keys
         return (
             keys.within(self.channels, 0),
             keys.within(self.channels, keys.total),
-            values.within(self.channels, 2 * keys.total),
+            *(part.within(self.channels, first) for part in self.values_of(groups)),
         )
 
-    def heads_of(self, groups: Part) -> Part:
-        """The heads of these groups."""
-        return groups.times(self.heads // self.groups)
+    def heads_of(self, groups: Part) -> tuple[Part, ...]:
+        """The heads of these groups: in one part, unless those of a group are apart."""
+        if not self.in_turn or groups.whole:
+            return (groups.times(self.of_group),)
+        firsts = range(0, self.heads, self.groups)
+        return tuple(groups.within(self.heads, first) for first in firsts)
+
+    def values_of(self, groups: Part) -> tuple[Part, ...]:
+        """The values of `heads_of` these groups."""
+        return tuple(part.times(self.values) for part in self.heads_of(groups))
 
 
 def delta_layer(weights: Weights, prefix: str, x: Tensor, shape: DeltaShape, layer: int) -> Tensor:
@@ -79,8 +93,7 @@ def delta_layer(weights: Weights, prefix: str, x: Tensor, shape: DeltaShape, lay
     rows = tuple(int(dim) for dim in gate.shape[1:])
     y = norm.rms_norm(weights, f"{prefix}.norm", y, shape.eps, row_shape=rows)
     y = ops.gated_activation(gate, y, ops.ActivationKind.SILU)
-    columns = shape.heads_of(own).times(shape.values)
-    return row_parallel(weights, out, y, x.width, columns=columns)
+    return row_parallel_of_parts(weights, out, y, x.width, columns=shape.values_of(own))
 
 
 def separate_delta_layer(
@@ -92,7 +105,7 @@ def separate_delta_layer(
     o_norm}`.
     """
     own = _divide(weights, f"{prefix}.o_proj", shape)
-    heads = shape.heads_of(own)
+    heads = own.times(shape.of_group)
     b, a = (linear(weights, f"{prefix}.{name}_proj", x, (heads.size,), rows=heads) for name in "ba")
     values = heads.times(shape.values)
     gate = linear(weights, f"{prefix}.g_proj", x, (values.size,), rows=values)
@@ -111,7 +124,7 @@ def kimi_delta_layer(
     {A_log, dt_bias, o_norm}`.
     """
     own = _divide(weights, f"{prefix}.o_proj", shape)
-    heads = shape.heads_of(own)
+    heads = own.times(shape.of_group)
 
     def low_rank(name: str, size: int) -> Tensor:
         low = linear(weights, f"{prefix}.{name}_a_proj", x, (shape.keys,))
@@ -127,13 +140,9 @@ def kimi_delta_layer(
 
 def _divide(weights: Weights, out: str, shape: DeltaShape) -> Part:
     """The groups that this rank computes."""
-    if shape.in_turn and weights.shard.ranks > 1:
-        weights.note(
-            "every rank computes whole layers of the gated delta rule: heads of a group are apart"
-        )
-        return Part(0, shape.groups, shape.groups)
+    together = 1 if shape.in_turn else shape.of_group
     what = "layers of the gated delta rule, by groups of heads"
-    return divide_evenly(weights, out, shape.groups, shape.group_values, what)
+    return divide_evenly(weights, out, shape.groups, together * shape.values, what)
 
 
 def _order(shape: DeltaShape, own: Part, *, by_group: bool) -> list[int]:
@@ -158,7 +167,7 @@ def _convolved(
         y = linear(weights, f"{prefix}.{name}_proj", x, (part.size,), rows=part)
         return ops.causal_conv(y, taps, None, state)
 
-    keys, values = own.times(shape.keys), own.times(shape.group_values)
+    keys, values = own.times(shape.keys), own.times(shape.of_group * shape.values)
     return ops.concat(convolve("q", keys), convolve("k", keys), convolve("v", values))
 
 
@@ -174,7 +183,7 @@ def _separate(
 ) -> Tensor:
     """The rule on qkv, b and a, normalized, times the activation of the gate, and projected."""
     y = _rule(weights, prefix, inputs, shape, own, layer)
-    values = shape.heads_of(own).times(shape.values)
+    values = own.times(shape.of_group * shape.values)
     y = norm.rms_norm(weights, f"{prefix}.o_norm", y, shape.eps, row_shape=(values.size,))
     y = ops.gated_activation(gate[0], y, gate[1])
     return row_parallel(weights, f"{prefix}.o_proj", y, hidden, columns=values)
@@ -192,18 +201,28 @@ def _rule(
 ) -> Tensor:
     """The rule on qkv, b and a: [T, heads, values] of this rank."""
     qkv, b, a = inputs
-    heads = shape.heads_of(own)
-    of_keys = a.width > heads.size
+    heads = own.size * shape.of_group
+    of_keys = a.width > heads
     # Some checkpoints keep the dimensions of activations.
-    stored = (1, 1, shape.heads, 1) if of_keys else None
-    steps = heads.times(shape.keys) if of_keys else heads
+    stored = (1, 1, shape.heads, 1) if of_keys else (shape.heads,)
+    parts = shape.heads_of(own)
+
+    def of_heads(name: str, size: int, stored: tuple[int, ...]) -> Tensor:
+        """`size` numbers for each of this rank's heads."""
+        if len(parts) == 1:
+            part = parts[0].times(size)
+            return weights.vector(name, part.total, part=part, stored=stored)
+        order = [index for part in parts for index in part.times(size).indices]
+        return weights.small(name, stored, row_order=order)
+
+    steps = shape.keys if of_keys else 1
     return ops.gated_delta(
         qkv,
         b,
         a,
-        weights.vector(f"{prefix}.A_log", shape.heads, part=heads, stored=stored),
-        weights.vector(f"{prefix}.dt_bias", steps.total, part=steps),
-        state_cache(qkv.trace, f"delta{layer}", (heads.size, shape.keys, shape.values)),
+        of_heads(f"{prefix}.A_log", 1, stored),
+        of_heads(f"{prefix}.dt_bias", steps, (shape.heads * steps,)),
+        state_cache(qkv.trace, f"delta{layer}", (heads, shape.keys, shape.values)),
         by_group=by_group,
         in_turn=shape.in_turn,
         share_scale=shape.share_scale,
@@ -214,20 +233,16 @@ def _project(
     weights: Weights, prefix: str, x: Tensor, shape: DeltaShape, own: Part
 ) -> tuple[Tensor, Tensor]:
     """q, k and v; the gate."""
-    heads = shape.heads_of(own)
-    z, name = heads.times(shape.values), f"{prefix}.in_proj_qkv"
-    gate = linear(weights, f"{prefix}.in_proj_z", x, (heads.size, shape.values), rows=z)
-    if own.whole:
-        return linear(weights, name, x, (shape.channels,)), gate
-    parts = (linear(weights, name, x, (p.size,), rows=p) for p in shape.channels_of(own))
-    return ops.concat(*parts), gate
+    gate = linear_of_parts(weights, f"{prefix}.in_proj_z", x, shape.values_of(own))
+    channels = [Part(0, shape.channels, shape.channels)] if own.whole else shape.channels_of(own)
+    return linear_of_parts(weights, f"{prefix}.in_proj_qkv", x, channels), gate
 
 
 def _project_by_group(
     weights: Weights, prefix: str, x: Tensor, shape: DeltaShape, own: Part
 ) -> tuple[Tensor, Tensor]:
     of_group = shape.channels // shape.groups
-    row = (own.size, of_group + shape.group_values)
+    row = (own.size, of_group + shape.of_group * shape.values)
     rows = own.times(row[1])
     return ops.split(linear(weights, f"{prefix}.in_proj_qkvz", x, row, rows=rows), of_group)
 
@@ -236,15 +251,11 @@ def _rates(
     weights: Weights, prefix: str, x: Tensor, shape: DeltaShape, own: Part, *, by_group: bool
 ) -> tuple[Tensor, Tensor]:
     """b and a: of each head, or `by_group` of those of each group."""
-    heads = shape.heads_of(own)
     if not weights.has(f"{prefix}.in_proj_ba.weight"):
-        b, a = (
-            linear(weights, f"{prefix}.in_proj_{what}", x, (heads.size,), rows=heads)
-            for what in "ba"
-        )
+        heads = shape.heads_of(own)
+        b, a = (linear_of_parts(weights, f"{prefix}.in_proj_{what}", x, heads) for what in "ba")
         return b, a
-    of_group = shape.heads // shape.groups
-    row = None if by_group else (heads.size,)
-    rows = own.times(2 * of_group)
-    both = linear(weights, f"{prefix}.in_proj_ba", x, (own.size, 2 * of_group), rows=rows)
-    return ops.split(both, of_group, row_shapes=(row, row))
+    row = None if by_group else (own.size * shape.of_group,)
+    both = 2 * shape.of_group
+    y = linear(weights, f"{prefix}.in_proj_ba", x, (own.size, both), rows=own.times(both))
+    return ops.split(y, shape.of_group, row_shapes=(row, row))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from pagemill import ops
 from pagemill.layers.base import Weights
+from pagemill.ops.concat import MAX_INPUTS
 from pagemill.ops.program import ACT
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
@@ -39,6 +41,14 @@ def linear(
     return weights.adapted(adapted_as or name, x, y, rows=rows)
 
 
+def linear_of_parts(weights: Weights, name: str, x: Tensor, rows: Sequence[Part]) -> Tensor:
+    """As `linear`, for rows in several places: a product for each part, side by side, [N, rows]."""
+    parts = [linear(weights, name, x, (part.size,), rows=part) for part in rows]
+    while len(parts) > 1:
+        parts = [ops.concat(*parts[:MAX_INPUTS]), *parts[MAX_INPUTS:]]
+    return parts[0]
+
+
 def row_parallel(
     weights: Weights,
     name: str,
@@ -64,6 +74,21 @@ def row_parallel(
     y = ops.linear(x, weight, vector, row_shape=row_shape)
     y = weights.adapted(name, x, y, columns=columns)
     return y if columns.whole else ops.all_reduce(y, shard=weights.shard)
+
+
+def row_parallel_of_parts(
+    weights: Weights, name: str, x: Tensor, out: int, *, columns: Sequence[Part]
+) -> Tensor:
+    """As `row_parallel`, for x [N, width] whose inputs are columns in several places: a product for
+    each part, added before the exchange."""
+    if len(columns) == 1:
+        return row_parallel(weights, name, x, out, columns=columns[0])
+    products: list[Tensor] = []
+    for index, part in enumerate(columns, 1):
+        own, x = ops.split(x, part.size) if index < len(columns) else (x, x)
+        y = ops.linear(own, weights.linear(name, (out, part.total), columns=part))
+        products.append(weights.adapted(name, own, y, columns=part))
+    return ops.all_reduce(reduce(ops.add, products), shard=weights.shard)
 
 
 def own_columns(x: Tensor, columns: Part, row_shape: Sequence[int]) -> Tensor:

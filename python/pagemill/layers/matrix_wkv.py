@@ -1,7 +1,7 @@
 """The mixers of RWKV-5, RWKV-6 and RWKV-7, in place of attention: each head has a matrix of what it
 remembers, whose rows decay each at its own rate.
 
-Every rank computes whole ones.
+Ranks divide the heads.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from pagemill import ops
 from pagemill.layers.base import Weights
-from pagemill.layers.linear import linear
+from pagemill.layers.linear import divide_evenly, linear, row_parallel
 from pagemill.layers.state_space import state_cache
-from pagemill.layers.wkv import RWKV4_SHIFT, TokenShift, note_whole_layers
+from pagemill.layers.wkv import RWKV4_SHIFT, TokenShift
+from pagemill.ops.shard import Part
 from pagemill.ops.trace import Cache, Tensor, Trace
 
 RWKV6_SHIFT = TokenShift("time_maa_", of_previous=True)
@@ -28,22 +29,45 @@ class WkvHeads:
     size: int
     eps: float
 
+    def divide(self, weights: Weights, out: str) -> _OwnHeads:
+        """Those that this rank computes, which are columns of the linear layer `out`."""
+        own = divide_evenly(weights, out, self.count, self.size, "RWKV layers, by heads")
+        return _OwnHeads(self, own)
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnHeads:
+    """This rank's heads of all."""
+
+    of: WkvHeads
+    part: Part
+
     @property
-    def width(self) -> int:
-        """Of all heads."""
-        return self.count * self.size
+    def features(self) -> Part:
+        return self.part.times(self.of.size)
 
     @property
     def row_shape(self) -> tuple[int, int]:
-        return self.count, self.size
+        return self.part.size, self.of.size
+
+    def linear(self, weights: Weights, name: str, x: Tensor, *, bias: bool = False) -> Tensor:
+        """x [T, in] -> [T, own heads, size]."""
+        return linear(weights, name, x, self.row_shape, bias=bias, rows=self.features)
+
+    def vector(self, weights: Weights, name: str, *, by_head: bool = False) -> Tensor:
+        """The numbers `name` of features, f32 [own heads * size], stored as [count, size] if
+        `by_head`."""
+        features = self.features
+        stored = (self.of.count, self.of.size) if by_head else None
+        return weights.vector(name, features.total, part=features, stored=stored)
 
     def state(self, trace: Trace, layer: int) -> Cache:
-        return state_cache(trace, f"wkv{layer}", (self.count, self.size, self.size))
+        return state_cache(trace, f"wkv{layer}", (*self.row_shape, self.of.size))
 
     def norm(self, weights: Weights, name: str, y: Tensor) -> Tensor:
-        """y [T, count, size], each head by itself."""
-        vectors = (weights.vector(f"{name}.{kind}", self.width) for kind in ("weight", "bias"))
-        return ops.layer_norm(y, *vectors, eps=self.eps)
+        """y [T, own heads, size], each head by itself."""
+        vectors = (self.vector(weights, f"{name}.{kind}") for kind in ("weight", "bias"))
+        return ops.layer_norm(y, *vectors, eps=self.of.eps)
 
 
 def rwkv5_mixer(weights: Weights, prefix: str, x: Tensor, heads: WkvHeads, layer: int) -> Tensor:
@@ -52,11 +76,11 @@ def rwkv5_mixer(weights: Weights, prefix: str, x: Tensor, heads: WkvHeads, layer
     Weights: `<prefix>.{key, value, receptance, gate, output}`, `time_mix_*` of the first four,
     `time_decay`, `time_faaaa` and `ln_x`.
     """
-    note_whole_layers(weights)
+    own = heads.divide(weights, f"{prefix}.output")
     mixed = RWKV4_SHIFT.mixed(weights, prefix, x, f"mixer{layer}")
     read = {name: mixed(name) for name in ("receptance", "key", "value", "gate")}
-    decay = weights.vector(f"{prefix}.time_decay", heads.width, stored=heads.row_shape)
-    return _gated(weights, prefix, read, decay, heads, layer)
+    decay = own.vector(weights, f"{prefix}.time_decay", by_head=True)
+    return _gated(weights, prefix, read, decay, own, layer)
 
 
 def rwkv6_mixer(
@@ -68,17 +92,18 @@ def rwkv6_mixer(
     Weights: those of `rwkv5_mixer` except `time_mix_*`, `time_maa_{x, w, k, v, r, g}`,
     `time_maa_w{1, 2}` and `time_decay_w{1, 2}`.
     """
-    note_whole_layers(weights)
+    own = heads.divide(weights, f"{prefix}.output")
     w, k, v, r, g = _mixed_by_tokens(weights, prefix, x, layer, ranks[0])
     low = linear(weights, f"{prefix}.time_decay_w1", w, (ranks[1],), transposed=True)
     name = f"{prefix}.time_decay_w2"
+    rows = own.features
     decay = ops.linear(
         ops.activation(low, ops.ActivationKind.TANH),
-        weights.linear(name, (heads.width, ranks[1]), transposed=True),
-        weights.vector(f"{prefix}.time_decay", heads.width),
+        weights.linear(name, (rows.total, ranks[1]), rows=rows, transposed=True),
+        own.vector(weights, f"{prefix}.time_decay"),
     )
     read = {"receptance": r, "key": k, "value": v, "gate": g}
-    return _gated(weights, prefix, read, decay, heads, layer)
+    return _gated(weights, prefix, read, decay, own, layer)
 
 
 def _mixed_by_tokens(
@@ -123,20 +148,20 @@ def _gated(
     prefix: str,
     read: dict[str, Tensor],
     decay: Tensor,
-    heads: WkvHeads,
+    own: _OwnHeads,
     layer: int,
 ) -> Tensor:
     """What the projections make of what they read, [T, H]."""
     receptance, key, value, gate = (
-        linear(weights, f"{prefix}.{name}", read[name], heads.row_shape)
+        own.linear(weights, f"{prefix}.{name}", read[name])
         for name in ("receptance", "key", "value", "gate")
     )
-    bonus = weights.vector(f"{prefix}.time_faaaa", heads.width, stored=heads.row_shape)
-    state = heads.state(key.trace, layer)
-    y = ops.matrix_wkv(receptance, decay, key, value, bonus, state)
-    y = heads.norm(weights, f"{prefix}.ln_x", y)
+    bonus = own.vector(weights, f"{prefix}.time_faaaa", by_head=True)
+    y = ops.matrix_wkv(receptance, decay, key, value, bonus, own.state(key.trace, layer))
+    y = own.norm(weights, f"{prefix}.ln_x", y)
     y = ops.gated_activation(gate, y, ops.ActivationKind.SILU)
-    return linear(weights, f"{prefix}.output", y, (read["gate"].width,))
+    hidden = read["gate"].width
+    return row_parallel(weights, f"{prefix}.output", y, hidden, columns=own.features)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,18 +184,19 @@ def rwkv7_mixer(
     layer: int,
     first_value: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """x [T, H] -> [T, H], and this layer's values: the first layer's are `first_value` of the
-    others. The states of layer `layer` have their own caches.
+    """x [T, H] -> [T, H], and this rank's values in this layer: the first layer's are `first_value`
+    of the others. The states of layer `layer` have their own caches.
 
     Weights: `<prefix>.{r_proj, k_proj, v_proj, o_proj, g_norm}`, `{w, a, v, g}_lora.lora.{0, 2}`,
     `x_{r, w, k, v, a, g}`, `k_k`, `k_a` and `r_k`.
     """
-    note_whole_layers(weights)
+    out = f"{prefix}.o_proj"
+    own = heads.divide(weights, out)
     mixed = RWKV7_SHIFT.mixed(weights, prefix, x, f"mixer{layer}")
     identity = ops.ActivationKind.IDENTITY
 
     def project(name: str, of: Tensor) -> Tensor:
-        return linear(weights, f"{prefix}.{name}_proj", of, heads.row_shape)
+        return own.linear(weights, f"{prefix}.{name}_proj", of)
 
     def low_rank(
         name: str, of: Tensor, rank: int, kind: ops.ActivationKind = identity, bias: bool = True
@@ -178,7 +204,7 @@ def rwkv7_mixer(
         low = linear(weights, f"{prefix}.{name}_lora.lora.0", of, (rank,))
         if kind is not identity:
             low = ops.activation(low, kind)
-        return linear(weights, f"{prefix}.{name}_lora.lora.2", low, heads.row_shape, bias=bias)
+        return own.linear(weights, f"{prefix}.{name}_lora.lora.2", low, bias=bias)
 
     of_value = mixed("v")
     value = project("v", of_value)
@@ -187,20 +213,20 @@ def rwkv7_mixer(
         share = low_rank("v", of_value, ranks.value)
         share = ops.gated_activation(share, difference, ops.ActivationKind.SIGMOID)
         value = ops.add(value, share)
-    y, own = ops.matrix_wkv_with_removal(
+    y, kept = ops.matrix_wkv_with_removal(
         project("r", mixed("r")),
         low_rank("w", mixed("w"), ranks.decay, ops.ActivationKind.TANH),
         project("k", mixed("k")),
         value,
-        weights.vector(f"{prefix}.r_k", heads.width, stored=heads.row_shape),
+        own.vector(weights, f"{prefix}.r_k", by_head=True),
         ops.KeyRemoval(
             low_rank("a", mixed("a"), ranks.rate),
-            weights.vector(f"{prefix}.k_k", heads.width),
-            weights.vector(f"{prefix}.k_a", heads.width),
+            own.vector(weights, f"{prefix}.k_k"),
+            own.vector(weights, f"{prefix}.k_a"),
         ),
-        heads.state(x.trace, layer),
+        own.state(x.trace, layer),
     )
-    y = ops.add(heads.norm(weights, f"{prefix}.g_norm", y), own)
+    y = ops.add(own.norm(weights, f"{prefix}.g_norm", y), kept)
     gate = low_rank("g", mixed("g"), ranks.gate, ops.ActivationKind.SIGMOID, bias=False)
     y = ops.gated_activation(gate, y, identity)
-    return linear(weights, f"{prefix}.o_proj", y, (x.width,)), value
+    return row_parallel(weights, out, y, x.width, columns=own.features), value

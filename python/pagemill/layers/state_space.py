@@ -1,7 +1,7 @@
 """State-space layers: the mixer of Mamba-2.
 
-Ranks divide the heads, with B and C of their groups, which all have if there is one group. Its norm
-is then over the heads of all ranks, which are gathered for it.
+Ranks divide the heads, with B and C of their groups. If there are fewer groups than ranks, several
+ranks have the same one; its norm is over the heads of all of them, which are gathered for it.
 """
 
 from __future__ import annotations
@@ -142,22 +142,29 @@ def mixer(
 def _divide(weights: Weights, out: str, shape: MixerShape) -> _Own:
     """The heads that this rank computes: all if they do not divide evenly."""
     groups, of_group = shape.groups, shape.heads // shape.groups
-    if groups > 1:
+    if weights.shard.ranks % groups:
         size = of_group * shape.head_dim
         own = divide_evenly(weights, out, groups, size, "state-space layers, by groups of heads")
         return _Own(shape, own.times(of_group), own)
     own = divide_evenly(weights, out, shape.heads, shape.head_dim, "state-space layers, by heads")
-    return _Own(shape, own, Part(0, 1, 1))
+    if own.whole:
+        return _Own(shape, own, Part(0, groups, groups))
+    group = own.begin // of_group
+    return _Own(shape, own, Part(group, group + 1, groups))
 
 
 def _norm(weights: Weights, prefix: str, y: Tensor, own: _Own, eps: float) -> Tensor:
     """y [T, own groups, features of a group] normalized by the features of whole groups."""
     name, features = f"{prefix}.norm.weight", own.features
-    if own.groups.whole and not own.heads.whole:
-        y = ops.all_gather(y, features.total, shard=weights.shard)
-        y = ops.rms_norm(y, weights.vector(name, features.total), eps=eps)
-        return own_columns(y, features, own.row_shape)
-    return ops.rms_norm(y, weights.vector(name, features.total, part=features), eps=eps)
+    normalized = own.groups.times(features.total // own.groups.total)
+    weight = weights.vector(name, features.total, part=normalized)
+    if normalized == features:
+        return ops.rms_norm(y, weight, eps=eps)
+    y = ops.all_gather(y, features.total, shard=weights.shard)
+    y = own_columns(y, normalized, (normalized.size,))
+    first = normalized.begin
+    of_group = Part(features.begin - first, features.end - first, normalized.size)
+    return own_columns(ops.rms_norm(y, weight, eps=eps), of_group, own.row_shape)
 
 
 def _taps(weights: Weights, name: str, own: _Own) -> Tensor:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pagemill import ops
 from pagemill.layers import attention, norm
 from pagemill.layers.base import Weights
-from pagemill.layers.linear import linear
+from pagemill.layers.linear import divide_evenly, linear, row_parallel
 from pagemill.layers.mlp import MlpParts
 from pagemill.layers.rotary import Rotary
 from pagemill.layers.state_space import state_cache
@@ -90,39 +90,60 @@ class Plamo2Model(Decoder):
         return attention.output(weights, out, attended, shape, x.width)
 
     def _mixer(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        """x [T, H] -> [T, H]: Mamba-2 whose B, C and dt are made of what the convolution yields."""
-        if weights.shard.ranks > 1:
-            weights.note("every rank computes whole state-space layers")
-        prefix, heads, dim = f"{self.prefix(layer)}.mixer", self._heads, self.sizes.head_dim
-        inner = heads * dim
-        both = linear(weights, f"{prefix}.in_proj", x, (heads, 2 * dim))
-        gate, y = ops.split(both, dim, row_shapes=((1, inner), (inner,)))
-        taps = weights.small(f"{prefix}.conv1d.weight", (inner, 1, self._taps))
-        conv = state_cache(x.trace, f"conv{layer}", (self._taps - 1, inner))
+        """x [T, H] -> [T, H]: Mamba-2 whose B, C and dt are made of what the convolution yields.
+        Ranks divide the heads."""
+        prefix, dim = f"{self.prefix(layer)}.mixer", self.sizes.head_dim
+        own = self._own_heads(weights, prefix)
+        heads, inner = own.size, own.times(dim)
+        both = linear(weights, f"{prefix}.in_proj", x, (heads, 2 * dim), rows=own.times(2 * dim))
+        gate, y = ops.split(both, dim, row_shapes=((1, inner.size), (inner.size,)))
+        order = () if own.whole else inner.indices
+        stored = (inner.total, 1, self._taps)
+        taps = weights.small(f"{prefix}.conv1d.weight", stored, row_order=order)
+        conv = state_cache(x.trace, f"conv{layer}", (self._taps - 1, inner.size))
         y = ops.causal_conv(y, taps, None, conv)
-        b, c, dt = self._steps(weights, prefix, y)
+        b, c, dt = self._steps(weights, prefix, y, own)
         a_log, d, dt_bias = (
-            weights.vector(f"{prefix}.{name}", heads) for name in ("A_log", "D", "dt_bias")
+            weights.vector(f"{prefix}.{name}", self._heads, part=own)
+            for name in ("A_log", "D", "dt_bias")
         )
         state = state_cache(x.trace, f"scan{layer}", (heads, self._states, dim))
         y = ops.state_space_scan(ops.concat(y, b, c), dt, a_log, d, dt_bias, state)
         y = ops.gated_activation(gate, y, ActivationKind.SILU)
-        return linear(weights, f"{prefix}.out_proj", y, (x.width,))
+        return row_parallel(weights, f"{prefix}.out_proj", y, x.width, columns=inner)
 
-    def _steps(self, weights: Weights, prefix: str, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """B and C [T, states], and dt [T, heads]."""
-        rank = max(64, self.sizes.hidden_size // 16)
-        total = 2 * self._states + rank
+    def _own_heads(self, weights: Weights, prefix: str) -> Part:
+        """The heads of this rank's mixer: all if the columns of a matrix do not divide evenly."""
+        parts = (
+            divide_evenly(
+                weights,
+                f"{prefix}.{name}",
+                self._heads,
+                self.sizes.head_dim,
+                "state-space layers, by heads",
+            )
+            for name in ("bcdt_proj", "out_proj")
+        )
+        return max(parts, key=lambda part: part.size)
 
-        def project(name: str, begin: int, size: int) -> Tensor:
-            rows = Part(begin, begin + size, total)
-            y = linear(weights, f"{prefix}.bcdt_proj", x, (size,), rows=rows)
-            weight = weights.vector(f"{prefix}.{name}_norm_weight", size)
-            return ops.rms_norm(y, weight, eps=self.sizes.norm_eps)
-
-        b, c = project("B", 0, self._states), project("C", self._states, self._states)
-        dt = project("dt", 2 * self._states, rank)
-        return b, c, linear(weights, f"{prefix}.dt_proj", dt, (self._heads,))
+    def _steps(
+        self, weights: Weights, prefix: str, x: Tensor, own: Part
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """B and C [T, states] of the heads of all ranks, and dt [T, own heads]."""
+        states, rank = self._states, max(64, self.sizes.hidden_size // 16)
+        columns = own.times(self.sizes.head_dim)
+        y = row_parallel(weights, f"{prefix}.bcdt_proj", x, 2 * states + rank, columns=columns)
+        b, rest = ops.split(y, states)
+        c, dt = ops.split(rest, states)
+        b, c, dt = (
+            ops.rms_norm(
+                part,
+                weights.vector(f"{prefix}.{name}_norm_weight", part.width),
+                eps=self.sizes.norm_eps,
+            )
+            for name, part in (("B", b), ("C", c), ("dt", dt))
+        )
+        return b, c, linear(weights, f"{prefix}.dt_proj", dt, (own.size,), rows=own)
 
 
 def _attentions(config: Config, layers: int) -> frozenset[int]:

@@ -13,10 +13,10 @@ from typing import Self
 from pagemill import ops
 from pagemill.layers import embedding
 from pagemill.layers.base import Weights
-from pagemill.layers.linear import linear
 from pagemill.layers.matrix_wkv import RWKV7_SHIFT, LowRanks, WkvHeads, rwkv7_mixer
 from pagemill.layers.norm import layer_norm
 from pagemill.layers.stack import stack
+from pagemill.layers.wkv import squared_mlp
 from pagemill.models.base import (
     IGNORED_IN_DECODERS,
     Config,
@@ -90,9 +90,7 @@ class Rwkv7Model:
 
     def _feed_forward(self, weights: Weights, prefix: str, layer: int, x: Tensor) -> Tensor:
         y = RWKV7_SHIFT.mixed(weights, prefix, x, f"mlp{layer}")("k")
-        y = linear(weights, f"{prefix}.key", y, (self._intermediate_size,))
-        y = ops.activation(y, ops.ActivationKind.RELU_SQUARED)
-        return linear(weights, f"{prefix}.value", y, (self._hidden_size,))
+        return squared_mlp(weights, prefix, y, self._intermediate_size)
 
 
 def _heads(config: Config, hidden: int, eps: float) -> WkvHeads:

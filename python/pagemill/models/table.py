@@ -370,9 +370,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "PhiForCausalLM": Architecture("phi:PhiModel", "Phi-1 and Phi-2", ("phi",)),
     "PhiMoEForCausalLM": Architecture("phimoe:PhiMoeModel", "Phi-3.5-MoE", ()),
     "PhimoeForCausalLM": Architecture("phimoe:PhiMoeModel", "Phi-3.5-MoE", ("phimoe",)),
-    "Plamo2ForCausalLM": Architecture(
-        "plamo2:Plamo2Model", "PLaMo 2", ("plamo2",), tensor_parallel="partly"
-    ),
+    "Plamo2ForCausalLM": Architecture("plamo2:Plamo2Model", "PLaMo 2", ("plamo2",)),
     "Plamo3ForCausalLM": Architecture("plamo3:Plamo3Model", "PLaMo 3", ("plamo3",)),
     "QWenLMHeadModel": Architecture("qwen:QwenModel", "Qwen", ("qwen",)),
     "Qwen2AudioForConditionalGeneration": Architecture(
@@ -446,22 +444,14 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Qwen3_5MoeForConditionalGeneration": Architecture(
         "qwen3_5:Qwen35Model", "Qwen3.5, experts", ("qwen3_5_moe",), "text, images and videos"
     ),
-    "RWKV7ForCausalLM": Architecture(
-        "rwkv7:Rwkv7Model", "RWKV-7", ("rwkv7",), tensor_parallel="partly"
-    ),
+    "RWKV7ForCausalLM": Architecture("rwkv7:Rwkv7Model", "RWKV-7", ("rwkv7",)),
     "RecurrentGemmaForCausalLM": Architecture(
         "recurrent_gemma:RecurrentGemmaModel", "RecurrentGemma", ("recurrent_gemma",)
     ),
     "RobertaModel": Architecture("roberta:RobertaModel", "RoBERTa", ("roberta",), "embeddings"),
-    "Rwkv5ForCausalLM": Architecture(
-        "rwkv5:Rwkv5Model", "RWKV-5", ("rwkv5",), tensor_parallel="partly"
-    ),
-    "Rwkv6ForCausalLM": Architecture(
-        "rwkv6:Rwkv6Model", "RWKV-6", ("rwkv6",), tensor_parallel="partly"
-    ),
-    "RwkvForCausalLM": Architecture(
-        "rwkv:RwkvModel", "RWKV-4", ("rwkv",), tensor_parallel="partly"
-    ),
+    "Rwkv5ForCausalLM": Architecture("rwkv5:Rwkv5Model", "RWKV-5", ("rwkv5",)),
+    "Rwkv6ForCausalLM": Architecture("rwkv6:Rwkv6Model", "RWKV-6", ("rwkv6",)),
+    "RwkvForCausalLM": Architecture("rwkv:RwkvModel", "RWKV-4", ("rwkv",)),
     "SarvamMoEForCausalLM": Architecture(
         "bailing_moe_v2:BailingMoeV2Model", "Sarvam 2 30B", ("sarvam_moe",)
     ),
