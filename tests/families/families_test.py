@@ -257,6 +257,7 @@ def test_families_without_a_row_are_named() -> None:
         "Cohere2VisionForConditionalGeneration",
         "DeepseekVLForConditionalGeneration",
         "Ernie4_5_VLMoeForConditionalGeneration",
+        "Glm46VForConditionalGeneration",
         "Glm4vForConditionalGeneration",
         "Glm4vMoeForConditionalGeneration",
         "GlmAsrForConditionalGeneration",

@@ -13,6 +13,8 @@ from transformers import (
     Glm4vForConditionalGeneration,
     Glm4vMoeConfig,
     Glm4vMoeForConditionalGeneration,
+    Glm46VConfig,
+    Glm46VForConditionalGeneration,
     PreTrainedModel,
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
@@ -159,6 +161,13 @@ def _glm4v() -> PreTrainedModel:
     return Glm4vForConditionalGeneration(config)
 
 
+def _glm46v() -> PreTrainedModel:
+    text, vision = _TEXT_GLM | {"model_type": "glm4v_text"}, _VISION_GLM
+    config = Glm46VConfig(text_config=text, vision_config=vision, **_TOKENS_GLM)
+    config._attn_implementation = "eager"
+    return Glm46VForConditionalGeneration(config)
+
+
 def _glm4v_moe() -> PreTrainedModel:
     experts = {"moe_intermediate_size": 24, "n_routed_experts": 5, "num_experts_per_tok": 2}
     vision = _VISION_GLM | {"attention_bias": True}
@@ -168,6 +177,7 @@ def _glm4v_moe() -> PreTrainedModel:
 
 
 MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
+    "glm46v": _glm46v,
     "glm4v": _glm4v,
     "glm4v_moe": _glm4v_moe,
     "qwen2_5_vl": qwen2_5_vl,

@@ -171,6 +171,7 @@ def llama4() -> PreTrainedModel:
 
 
 LLAVA_NEXT_PLACEHOLDER = 3
+LLAVA_ONEVISION_VIDEO = 4
 LLAVA_NEXT_TILE = (3, 16, 16)
 LLAVA_NEXT_SIZES = [[16, 32], [32, 16], [32, 32], [48, 16], [16, 48]]
 
@@ -212,6 +213,7 @@ def llava_onevision(**changes: Any) -> PreTrainedModel:
         "vision_config": vision,
         "text_config": Qwen2Config(**TEXT_SIZES),
         "image_token_index": LLAVA_NEXT_PLACEHOLDER,
+        "video_token_index": LLAVA_ONEVISION_VIDEO,
         "image_grid_pinpoints": [*LLAVA_NEXT_SIZES, [48, 48]],
         "vision_aspect_ratio": "anyres_max_2",
     }

@@ -13,6 +13,7 @@ from pagemill.inputs.prepared_media import FrameTimes
 from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 from transformers.models.glm4v.processing_glm4v import Glm4vProcessor
+from transformers.models.glm46v.processing_glm46v import Glm46VProcessor
 from transformers.models.qwen3_vl.processing_qwen3_vl import Qwen3VLProcessor
 from transformers.video_utils import VideoMetadata
 
@@ -21,6 +22,7 @@ from tests.media.qwen_vl_models import CHANNELS, MAKERS, Patches
 from tests.parity.tiny_models import QWEN2_VL_PLACEHOLDER, make, save
 
 FAMILIES = (
+    "glm46v",
     "glm4v",
     "glm4v_moe",
     "qwen2_5_vl",
@@ -41,7 +43,9 @@ _GLM_WORDS = {
     6: "<|end_of_image|>",
     **{20 + second: str(second) for second in range(10)},
 }
+_GLM46_TIMES = {20 + tenth: f"{tenth / 10:.1f} seconds" for tenth in range(60)}
 _WORDS: Mapping[str, dict[int, str]] = {
+    "glm46v": _GLM_WORDS | _GLM46_TIMES | {IMAGE: "<|image|>"},
     "glm4v": _GLM_WORDS | {IMAGE: "<|image|>"},
     "glm4v_moe": _GLM_WORDS | {IMAGE: "<|image|>"},
     "qwen3_5": _QWEN3_WORDS,
@@ -70,7 +74,9 @@ def expanded(model: MediaTestModel, family: str, item: Video) -> list[int]:
     _, (time, height, width), times = item
     if not family.startswith(("glm", "qwen3")):
         return [10, *[VIDEO] * (time * height * width // 4), 11]
-    processor = Glm4vProcessor if family.startswith("glm") else Qwen3VLProcessor
+    processor = Qwen3VLProcessor
+    if family.startswith("glm"):
+        processor = Glm46VProcessor if family == "glm46v" else Glm4vProcessor
     frames = list(range(len(times.seconds)))
     metadata = VideoMetadata(len(frames), fps=times.rate, frames_indices=frames)
     stub = SimpleNamespace(

@@ -15,12 +15,18 @@ import pytest
 import torch
 from pagemill.render.errors import RenderError
 from pagemill.render.media import video_processors
-from pagemill.render.media.video_processors import VideoProcessor, open_video_processor
+from pagemill.render.media.video_processors import (
+    FrameProcessor,
+    PatchProcessor,
+    VideoProcessor,
+    open_video_processor,
+)
 from PIL import Image
 from transformers import video_processing_utils
 
 # They import torchvision, which is not installed and which resizing alone needs.
 assert video_processing_utils
+ONEVISION = "LlavaOnevisionVideoProcessor"
 _STANDINS = {
     f"torchvision{name}": MagicMock()
     for name in ("", ".transforms", ".transforms.v2", ".transforms.v2.functional")
@@ -30,10 +36,12 @@ with patch.dict(sys.modules, _STANDINS):
         kind: import_module(f"transformers.models.{family}.video_processing_{family}")
         for kind, family in (
             ("Glm4vVideoProcessor", "glm4v"),
+            (ONEVISION, "llava_onevision"),
             ("Qwen2VLVideoProcessor", "qwen2_vl"),
             ("Qwen3VLVideoProcessor", "qwen3_vl"),
         )
     }
+PATCHES = sorted(MODULES.keys() - {ONEVISION})
 OMNI = (("qwen2_5_omni", "Qwen2_5OmniProcessor"), ("qwen3_omni_moe", "Qwen3OmniMoeProcessor"))
 ROOMY = 10**6
 SETTINGS = {"patch_size": 4, "size": {"shortest_edge": 1024, "longest_edge": 8192}}
@@ -45,13 +53,20 @@ def opened(folder: Path, kind: str, max_tokens: int = ROOMY, **settings: Any) ->
     return open_video_processor(folder, max_tokens)
 
 
+def opened_patches(folder: Path, kind: str) -> PatchProcessor:
+    """Without settings."""
+    processor = opened(folder, kind)
+    assert isinstance(processor, PatchProcessor)
+    return processor
+
+
 def frames(count: int, width: int, height: int) -> list[Image.Image]:
     """Noise."""
     values = np.random.default_rng(1).integers(0, 256, (count, height, width, 3), np.uint8)
     return list(map(Image.fromarray, values))
 
 
-@pytest.mark.parametrize("kind", sorted(MODULES))
+@pytest.mark.parametrize("kind", PATCHES)
 def test_sizes(kind: str, tmp_path: Path) -> None:
     processor = opened(tmp_path, kind, **SETTINGS)
     module = MODULES[kind]
@@ -68,7 +83,7 @@ def test_sizes(kind: str, tmp_path: Path) -> None:
         assert patches.shape == (np.prod(grid), 3 * 2 * 16)
 
 
-@pytest.mark.parametrize("kind", sorted(MODULES))
+@pytest.mark.parametrize("kind", PATCHES)
 def test_numbers(kind: str, tmp_path: Path) -> None:
     """Of frames that need not be resized."""
     processor, cls = opened(tmp_path, kind, **SETTINGS), getattr(MODULES[kind], kind)
@@ -82,9 +97,9 @@ def test_numbers(kind: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(patches, expected.numpy()[0], atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", sorted(MODULES))
+@pytest.mark.parametrize("kind", PATCHES)
 def test_defaults(kind: str, tmp_path: Path) -> None:
-    processor, cls = opened(tmp_path, kind), getattr(MODULES[kind], kind)
+    processor, cls = opened_patches(tmp_path, kind), getattr(MODULES[kind], kind)
     assert {"shortest_edge": processor.least, "longest_edge": processor.most} == dict(cls.size)
     assert (processor.patch, processor.merge, processor.frames) == (
         cls.patch_size,
@@ -94,7 +109,7 @@ def test_defaults(kind: str, tmp_path: Path) -> None:
     assert processor.resample == cls.resample
 
 
-@pytest.mark.parametrize("kind", sorted(MODULES))
+@pytest.mark.parametrize("kind", PATCHES)
 def test_frames_fit_a_step_and_a_prompt(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,10 +131,42 @@ def test_omni_processors_have_bounds_of_their_own(family: str, name: str, tmp_pa
     settings |= {"processor_class": name, "min_pixels": 3136, "max_pixels": 12845056}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
     processor = open_video_processor(tmp_path, ROOMY)
+    assert isinstance(processor, PatchProcessor)
     module = import_module(f"transformers.models.{family}.processing_{family}")
     expected = getattr(module, name).videos_kwargs["size"]
     assert {"shortest_edge": processor.least, "longest_edge": processor.most} == expected
-    assert open_video_processor(tmp_path, ROOMY, {"max_pixels": 5000}).most == 5000
+    bounded = open_video_processor(tmp_path, ROOMY, {"max_pixels": 5000})
+    assert isinstance(bounded, PatchProcessor) and bounded.most == 5000
+
+
+def test_frames_of_one_size(tmp_path: Path) -> None:
+    """Also by settings of images, which older checkpoints have alone."""
+    cls = getattr(MODULES[ONEVISION], ONEVISION)
+    processor = opened(tmp_path, ONEVISION)
+    assert isinstance(processor, FrameProcessor)
+    assert dict(cls.size) == {"height": processor.size[0], "width": processor.size[1]}
+    assert processor.resample == cls.resample
+    (tmp_path / "video_preprocessor_config.json").unlink()
+    settings = {"image_processor_type": "LlavaOnevisionImageProcessorFast"}
+    settings |= {"size": {"height": 32, "width": 40}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
+    images = frames(3, 40, 32)
+    found, grid = open_video_processor(tmp_path, ROOMY)(images, 5)
+    pixels = np.stack([np.asarray(image) for image in images]).transpose(0, 3, 1, 2)
+    mean, std = (np.reshape(n, (3, 1, 1)) for n in (cls.image_mean, cls.image_std))
+    assert grid == (3, 1, 1)
+    np.testing.assert_allclose(found, (pixels / 255 - mean) / std, atol=1e-6)
+    assert open_video_processor(tmp_path, ROOMY)(frames(1, 90, 60), 1)[0].shape == (1, 3, 32, 40)
+
+
+def test_frames_of_one_size_have_a_limit(tmp_path: Path) -> None:
+    processor = opened(tmp_path, ONEVISION)
+    with pytest.raises(RenderError, match=r"57 frames of 384 x 384 .* at most 56 .*num_frames"):
+        processor([], 57)
+    with pytest.raises(RenderError, match="no frames"):
+        processor([], 56)
+    with pytest.raises(RenderError, match="more than 200 times"):
+        processor(frames(1, 201, 1), 1)
 
 
 def test_settings_of_images_are_those_of_older_videos(tmp_path: Path) -> None:
@@ -132,13 +179,15 @@ def test_settings_of_images_are_those_of_older_videos(tmp_path: Path) -> None:
     own = {"video_processor_type": "Qwen3VLVideoProcessor", "patch_size": 8}
     whole = {"video_processor": own}
     (tmp_path / "processor_config.json").write_text(json.dumps(whole))
-    assert open_video_processor(tmp_path, ROOMY).patch == 8
+    newer = open_video_processor(tmp_path, ROOMY)
+    assert isinstance(newer, PatchProcessor) and newer.patch == 8
 
 
 @pytest.mark.parametrize(
     ("kind", "settings", "why"),
     [
         ("Glm46VVideoProcessor", {}, "'Glm46VVideoProcessor'; known: Glm4v"),
+        (ONEVISION, {"do_center_crop": True}, "do_center_crop false"),
         ("Qwen2VLVideoProcessor", {"do_resize": False}, "do_resize must be true"),
         ("Qwen2VLVideoProcessor", {"patch_size": 0}, "not a positive number"),
         ("Qwen3VLVideoProcessor", {"size": {"longest_edge": "a"}}, "not a positive number"),

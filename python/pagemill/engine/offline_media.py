@@ -39,7 +39,8 @@ AudioSource: TypeAlias = "np.ndarray | tuple[np.ndarray, int] | str | os.PathLik
 """Samples of one channel at the model's rate; samples [samples] or [samples, channels] and how many
 there are in a second; the path of an audio file; or a URL."""
 VideoInput = tuple[np.ndarray, Sequence[int], FrameTimes]
-"""Patches [patches, channels], their grid, and the times of frames (`PreparedMedia`)."""
+"""Patches [patches, channels], or frames [frames, 3, height, width], their grid, and the times of
+frames (`PreparedMedia`)."""
 FrameSource: TypeAlias = "np.ndarray | list[Image]"
 """Frames of a video: uint8 [frames, height, width, 3], or images of Pillow."""
 VideoSource: TypeAlias = (

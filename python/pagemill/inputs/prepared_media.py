@@ -31,7 +31,9 @@ class PreparedMedia(NamedTuple):
     - of audio, samples [samples] of one channel at the model's sampling rate, from -1 to 1; or log-
       mel frames [bins, frames] of a part of it;
     - of a video, patches [patches, channels], each of two frames or more, with a `grid` and the
-      `times` of its frames; a frame that only fills up the last patches counts among them.
+      `times` of its frames; a frame that only fills up the last patches counts among them. Of
+      models whose images have one size, frames [frames, 3, height, width], and the `grid` (frames,
+      1, 1).
 
     `grid` has how many patches or tiles there are in time, height and width. Of LLaVA-Next and
     LLaVA-OneVision, which choose tiles by an image's size, it has 1 and the height and width of the

@@ -26,5 +26,17 @@ class Glm4vModel(Qwen2VlModel):
         """Each is an image, with the second of its first frame behind it."""
         parts: list[MediaPart] = []
         for item, seconds in zip(items, seconds_of_items(times, self._tower.frames), strict=True):
-            parts += ["<|begin_of_image|>", item, f"<|end_of_image|>{int(seconds[0])}"]
+            parts += ["<|begin_of_image|>", item, f"<|end_of_image|>{self.time_text(seconds[0])}"]
         return parts
+
+    def time_text(self, seconds: float) -> str:
+        """What says when a frame is."""
+        return f"{int(seconds)}"
+
+
+class Glm46VModel(Glm4vModel):
+    """One GLM-4.6V model whose configuration is of that type. Published ones of the older type are
+    a `Glm4vModel`."""
+
+    def time_text(self, seconds: float) -> str:
+        return f"{seconds:.1f} seconds"

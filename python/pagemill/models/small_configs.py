@@ -228,6 +228,7 @@ CONFIGS = {
     "DistilBertModel": DECODER | DISTILBERT,
     "Ernie4_5_VLMoeForConditionalGeneration": ERNIE_VL,
     "Exaone4_5_ForConditionalGeneration": {"text_config": DECODER | {"model_type": "exaone4"}},
+    "Glm46VForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm4v_text"}},
     "Glm4vForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm4v_text"}},
     "Glm4vMoeForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm4v_moe_text"}},
     "GlmAsrForConditionalGeneration": GLM_ASR,

@@ -157,6 +157,9 @@ ARCHITECTURES: dict[str, Architecture] = {
         cuts="some layers",
     ),
     "GemmaForCausalLM": Architecture("gemma:GemmaModel", "Gemma", ("gemma",)),
+    "Glm46VForConditionalGeneration": Architecture(
+        "glm4v:Glm46VModel", "GLM-4.6V", ("glm46v",), "text, images and videos"
+    ),
     "Glm4ForCausalLM": Architecture("glm4:Glm4Model", "GLM-4-0414", ("glm4",)),
     "Glm4MoeForCausalLM": Architecture("glm4_moe:Glm4MoeModel", "GLM-4.5 and 4.6", ("glm4_moe",)),
     "Glm4MoeLiteForCausalLM": Architecture(
@@ -275,7 +278,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "llava_onevision:LlavaOnevisionModel",
         "LLaVA-OneVision",
         ("llava_onevision",),
-        "text and images",
+        "text, images and videos",
     ),
     "LongcatFlashForCausalLM": Architecture(
         "longcat_flash:LongcatFlashModel", "LongCat-Flash", ("longcat_flash",)

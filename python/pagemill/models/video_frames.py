@@ -2,7 +2,7 @@
 attends to itself alone, so that a video of any length is encoded in steps.
 
 The items of a video share one beginning, and differ in time, or each has text in front of it or
-behind it, and the positions of an image.
+behind it, and the positions of an image. Of models whose images have one size, a frame is an item.
 """
 
 from __future__ import annotations
@@ -43,6 +43,22 @@ def split_video(
         raise ValueError(f"the frames of a video must have a rate above 0, got {video.times.rate}")
     values = video.values.reshape(time, height * width, -1)
     return [PreparedMedia("image", each, (1, height, width)) for each in values], video.times
+
+
+def frames_of(video: PreparedMedia, shape: tuple[int, int, int]) -> np.ndarray:
+    """The frames [frames, *shape] of a video, each an image of `shape`.
+
+    Raises:
+        ValueError: it has none, others, or another grid.
+    """
+    frames = video.values
+    expected = (len(frames), *shape)
+    if not len(frames) or frames.shape != expected or video.grid != (len(frames), 1, 1):
+        raise ValueError(
+            f"a video of this model must be frames [frames, {', '.join(map(str, shape))}] and the"
+            f" grid (frames, 1, 1), got {list(frames.shape)} and {video.grid}"
+        )
+    return frames
 
 
 def in_time(items: Sequence[MediaFeatures], times: Sequence[int]) -> list[MediaFeatures]:

@@ -106,12 +106,13 @@ GLM = {
 
 
 @pytest.mark.parametrize("size", [(40, 24), (33, 17), (5, 3), (1, 1), (300, 20), (500, 400)])
-def test_glm4v_is_that_of_transformers(tmp_path: Path, size: tuple[int, int]) -> None:
-    from transformers.models.glm4v.image_processing_pil_glm4v import Glm4vImageProcessorPil
-
-    image = picture(*size)
-    patches, grid = processor(tmp_path, **GLM)(image)
-    theirs = Glm4vImageProcessorPil(size=GLM["size"], patch_size=4)(image, return_tensors="np")
+@pytest.mark.parametrize("name", ["Glm4v", "Glm46V"])
+def test_glm4v_is_that_of_transformers(tmp_path: Path, name: str, size: tuple[int, int]) -> None:
+    module = f"transformers.models.{name.lower()}.image_processing_pil_{name.lower()}"
+    make, image = getattr(import_module(module), f"{name}ImageProcessorPil"), picture(*size)
+    settings = GLM | {"image_processor_type": f"{name}ImageProcessor"}
+    patches, grid = processor(tmp_path, **settings)(image)
+    theirs = make(size=GLM["size"], patch_size=4)(image, return_tensors="np")
     assert grid == tuple(theirs["image_grid_thw"][0])
     np.testing.assert_allclose(patches, theirs["pixel_values"], rtol=1e-5, atol=1e-5)
 

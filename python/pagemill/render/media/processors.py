@@ -405,6 +405,7 @@ _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "Ernie4_5_VLMoeImageProcessor": _ernie4_5_vl,
     "Gemma3ImageProcessor": Gemma3Processor.of,
     "Gemma4ImageProcessor": Gemma4Processor.of,
+    "Glm46VImageProcessor": _glm4v,
     "Glm4vImageProcessor": _glm4v,
     "GotOcr2ImageProcessor": GridProcessor.got_ocr2,
     "Idefics3ImageProcessor": Idefics3Processor.of,

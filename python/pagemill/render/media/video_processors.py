@@ -9,10 +9,11 @@ resized by Pillow, and made so small that all of a video have at most MAX_VIDEO_
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from PIL import Image
@@ -28,12 +29,36 @@ from pagemill.render.media.pixels import (
     check_aspect,
     positive,
     resampling,
+    sides,
 )
 from pagemill.render.special_tokens import read_json
 
 MAX_VIDEO_PIXELS = 2**23
 """Of all frames of a video, once they are resized: 96 MiB."""
 _FILE = "video_preprocessor_config.json"
+
+
+class VideoProcessor(Protocol):
+    """Makes an encoder's input of a video."""
+
+    @property
+    def frames(self) -> int:
+        """How many an element of the grid spans in time."""
+        ...
+
+    def __call__(
+        self, images: Iterable[Image.Image], count: int
+    ) -> tuple[np.ndarray, tuple[int, int, int]]:
+        """The values and the grid of a video (`PreparedMedia`).
+
+        Args:
+          images: RGB; at least one, and at most `count`.
+          count: by which the size of frames is chosen.
+
+        Raises:
+          RenderError: there is none, one is long and thin, or there are too many.
+        """
+        ...
 
 
 class _Defaults(NamedTuple):
@@ -49,7 +74,7 @@ class _Defaults(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class VideoProcessor:
+class PatchProcessor:
     """Resizes all frames to one size, whole squares of patches that are merged, and cuts patches
     that span `frames` of them."""
 
@@ -65,8 +90,8 @@ class VideoProcessor:
 
     @classmethod
     def of(
-        cls, settings: Mapping[str, Any], defaults: _Defaults, max_tokens: int
-    ) -> VideoProcessor:
+        cls, defaults: _Defaults, settings: Mapping[str, Any], max_tokens: int
+    ) -> PatchProcessor:
         """Reads the settings; what a patch spans in time becomes no larger than `max_tokens`.
 
         Raises:
@@ -97,16 +122,8 @@ class VideoProcessor:
     def __call__(
         self, images: Iterable[Image.Image], count: int
     ) -> tuple[np.ndarray, tuple[int, int, int]]:
-        """Patches [time * rows * columns, channels] of RGB images, and (time, rows, columns). The
-        last image fills up the last patches.
-
-        Args:
-          images: at least one, and at most `count`.
-          count: by which the size of frames is chosen.
-
-        Raises:
-          RenderError: there is none, or it is long and thin.
-        """
+        """Patches [time * rows * columns, channels], and (time, rows, columns). The last image
+        fills up the last patches. See `VideoProcessor`."""
         steps: list[np.ndarray] = []
         group: list[np.ndarray] = []
         grid = (0, 0, 0)
@@ -142,16 +159,66 @@ class VideoProcessor:
         return fit_size(size, factor, bounds, enlarges=True, frames=count, spanned=spanned)
 
 
-_PROCESSORS = {
-    "Glm4vVideoProcessor": _Defaults(14, 112**2, 28**2 * 2 * 30000, CLIP_MEAN, CLIP_STD, True),
-    "Qwen2VLVideoProcessor": _Defaults(14, 28**2 * 128, 28**2 * 768, CLIP_MEAN, CLIP_STD, False),
-    "Qwen3VLVideoProcessor": _Defaults(16, 32**2 * 128, 32**2 * 768, HALF, HALF, True),
+@dataclass(frozen=True, slots=True)
+class FrameProcessor:
+    """Resizes each frame to a `size`."""
+
+    colors: Colors
+    resample: Image.Resampling
+    size: tuple[int, int]
+    """Height and width."""
+    frames: int = 1
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], max_tokens: int) -> FrameProcessor:
+        """Reads the settings; all frames have the same number of tokens.
+
+        Raises:
+          ValueError: a setting is not known.
+        """
+        del max_tokens
+        if not settings.get("do_resize", True) or settings.get("do_center_crop"):
+            raise ValueError("do_resize must be true, and do_center_crop false")
+        resample = resampling(settings, Image.Resampling.BICUBIC)
+        return cls(Colors.of(settings), resample, sides(settings.get("size", 384)))
+
+    def __call__(
+        self, images: Iterable[Image.Image], count: int
+    ) -> tuple[np.ndarray, tuple[int, int, int]]:
+        """Frames [frames, 3, height, width], and (frames, 1, 1). See `VideoProcessor`."""
+        height, width = self.size
+        most = max(1, MAX_VIDEO_PIXELS // (height * width))
+        if count > most:
+            raise RenderError(
+                f"{count} frames of {width} x {height} pixels would be read; at most {most} are"
+                f""" taken: set --media-io-kwargs '{{"video": {{"num_frames": {most}}}}}'"""
+            )
+        frames: list[np.ndarray] = []
+        for image in images:
+            check_aspect(image)
+            frames.append(self.colors(image.resize((width, height), self.resample)))
+        if not frames:
+            raise RenderError("it has no frames")
+        return np.stack(frames), (len(frames), 1, 1)
+
+
+_GLM4V = _Defaults(14, 112**2, 28**2 * 2 * 30000, CLIP_MEAN, CLIP_STD, True)
+_QWEN2_VL = _Defaults(14, 28**2 * 128, 28**2 * 768, CLIP_MEAN, CLIP_STD, False)
+_QWEN3_VL = _Defaults(16, 32**2 * 128, 32**2 * 768, HALF, HALF, True)
+_PROCESSORS: Mapping[str, Callable[[Mapping[str, Any], int], VideoProcessor]] = {
+    "Glm4vVideoProcessor": partial(PatchProcessor.of, _GLM4V),
+    "LlavaOnevisionVideoProcessor": FrameProcessor.of,
+    "Qwen2VLVideoProcessor": partial(PatchProcessor.of, _QWEN2_VL),
+    "Qwen3VLVideoProcessor": partial(PatchProcessor.of, _QWEN3_VL),
 }
 # The pixels of a frame by a checkpoint's processor, whatever its files say: from 128 to 768 tokens
 # of these sides.
 _SIDES = {"Qwen2_5OmniProcessor": 28, "Qwen3OmniMoeProcessor": 32}
 # Of checkpoints whose image processor's settings are those of videos, too.
-_BY_IMAGE_PROCESSOR = {"Qwen2VLImageProcessor": "Qwen2VLVideoProcessor"}
+_BY_IMAGE_PROCESSOR = {
+    "LlavaOnevisionImageProcessor": "LlavaOnevisionVideoProcessor",
+    "Qwen2VLImageProcessor": "Qwen2VLVideoProcessor",
+}
 
 
 def open_video_processor(
@@ -180,10 +247,10 @@ def open_video_processor(
     if not kind:
         image_kind = str(settings.get("image_processor_type", "")).removesuffix("Fast")
         kind = _BY_IMAGE_PROCESSOR.get(image_kind, image_kind)
-    defaults = _PROCESSORS.get(kind)
-    if defaults is None:
+    make = _PROCESSORS.get(kind)
+    if make is None:
         raise RenderError(f"video_processor_type is {kind[:60]!r}; known: {', '.join(_PROCESSORS)}")
     try:
-        return VideoProcessor.of({**settings, **(overrides or {})}, defaults, max_tokens)
+        return make({**settings, **(overrides or {})}, max_tokens)
     except (KeyError, TypeError, ValueError) as error:
         raise RenderError(f"{_FILE} cannot be used: {error}") from None
