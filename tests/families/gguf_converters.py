@@ -10,6 +10,7 @@ from typing import Any
 import gguf
 import numpy as np
 import numpy.typing as npt
+import torch
 from transformers import PretrainedConfig
 
 Array = npt.NDArray[np.float32]
@@ -27,7 +28,7 @@ def _nothing(config: PretrainedConfig) -> dict[str, Any]:
     return {}
 
 
-def _permuted(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+def permuted(tensors: Tensors, config: PretrainedConfig) -> Tensors:
     """Rows of q and k in each head from half-rotated order to pairs side by side."""
     head_dim = getattr(config, "head_dim", None)
     head_dim = head_dim or config.hidden_size // config.num_attention_heads
@@ -70,32 +71,7 @@ def _qkv_in_order(tensors: Tensors, config: PretrainedConfig) -> Tensors:
     return tensors
 
 
-def _mixers(tensors: Tensors, config: PretrainedConfig) -> Tensors:
-    """Decay as it is used, and shapes."""
-    groups = getattr(config, "n_groups", None) or config.mamba_n_groups
-    changed: Tensors = {}
-    for name, values in tensors.items():
-        if name.endswith("A_log"):
-            changed[name] = -np.exp(values)[:, None]
-        elif name.endswith(".D"):
-            changed[name] = values[:, None]
-        elif name.endswith((".mixer.norm.weight", ".mamba.norm.weight")):
-            changed[name] = values.reshape(groups, -1)
-        elif name.endswith("conv1d.weight"):
-            changed[name] = values[:, 0]
-        else:
-            changed[name.replace("dt_bias", "dt_proj.bias")] = values
-    return changed
-
-
-def _selective(tensors: Tensors, config: PretrainedConfig) -> Tensors:
-    """Decay as it is used, and shapes."""
-    del config
-    changed = {name: -np.exp(v) if name.endswith("A_log") else v for name, v in tensors.items()}
-    return {name: v[:, 0] if "conv1d.weight" in name else v for name, v in changed.items()}
-
-
-def _gate_and_up(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+def gate_and_up(tensors: Tensors, config: PretrainedConfig) -> Tensors:
     """The rows of gate and of up as two tensors."""
     shared = "mlp.shared_expert" if config.num_local_experts else "mlp"
     new = {
@@ -156,87 +132,61 @@ def _divided(tensors: Tensors, config: PretrainedConfig) -> Tensors:
     return changed
 
 
-def _multiplied(tensors: Tensors, config: PretrainedConfig) -> Tensors:
-    """Falcon-H1's multipliers in the weights."""
-    gate, down = config.mlp_multipliers
-    into, states = config.attention_in_multiplier, config.mamba_n_groups * config.mamba_d_state
-    inner = config.mamba_d_ssm or config.mamba_expand * config.hidden_size
-    sizes = (inner, inner, states, states, config.mamba_n_heads)
-    of_rows = np.repeat(np.array(config.ssm_multipliers, np.float32), sizes)
-    factors = {
-        "down_proj": down,
-        "gate_proj": gate,
-        "k_proj": config.key_multiplier * into,
-        "q_proj": into,
-        "v_proj": into,
-        "o_proj": config.attention_out_multiplier,
-        "mamba.out_proj": config.ssm_out_multiplier,
-        "mamba.in_proj": of_rows[:, None] * config.ssm_in_multiplier,
-        "lm_head": config.lm_head_multiplier,
-        "embed_tokens": config.embedding_multiplier,
-    }
+def _divided_in_order(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """Ling's rows of all queries, keys and values as three matrices."""
+    rows = config.num_attention_heads, config.num_key_value_heads, config.num_key_value_heads
+    ends = np.cumsum(rows) * (config.hidden_size // config.num_attention_heads)
+    changed: Tensors = {}
     for name, values in tensors.items():
-        factor = next((factor for key, factor in factors.items() if f"{key}." in name), 1.0)
-        tensors[name] = (values * factor).astype(np.float32)
+        if "query_key_value" not in name:
+            changed[name] = values
+            continue
+        for what, part in zip("qkv", np.split(values, ends[:2]), strict=True):
+            new = name.replace("attention.query_key_value", f"self_attn.{what}_proj")
+            changed[new] = part
+    return permuted(changed, config)
+
+
+def _llama4_experts(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """Gate and up apart, and matrices of experts with a row for each output."""
+    del config
+    changed: Tensors = {}
+    for name, values in tensors.items():
+        if name.endswith("experts.gate_up_proj"):
+            gate, up = np.split(values.swapaxes(1, 2), 2, axis=1)
+            prefix = name.removesuffix("gate_up_proj")
+            changed |= {f"{prefix}gate_proj.weight": gate, f"{prefix}up_proj.weight": up}
+        elif name.endswith("experts.down_proj"):
+            changed[f"{name}.weight"] = values.swapaxes(1, 2)
+        else:
+            changed[name] = values
+    return changed
+
+
+def _dbrx_experts(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """Stacks of matrices, with a row for each output."""
+    shape = (config.ffn_config.moe_num_experts, config.ffn_config.ffn_hidden_size, -1)
+    changed: Tensors = {}
+    for name, values in tensors.items():
+        if ".experts.mlp." in name:
+            stack = values.reshape(shape)
+            changed[f"{name}.weight"] = stack.swapaxes(1, 2) if name.endswith("w2") else stack
+        else:
+            changed[name] = values
+    return changed
+
+
+def _plamo3(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """What norms add to their weights."""
+    del config
+    added = {"post_mixer_norm": 1 / 5, "post_mlp_norm": 5**-1.5}
+    for name, values in tensors.items():
+        if name.endswith("norm.weight"):
+            tensors[name] = values + np.float32(added.get(name.split(".")[-2], 1))
     return tensors
 
 
-def _delta(tensors: Tensors, config: PretrainedConfig) -> Tensors:
-    """Decay as it is used, and the 1 that most norms add to their weights."""
-    changed: Tensors = {}
-    for name, values in tensors.items():
-        if name.endswith("A_log"):
-            changed[name] = -np.exp(values)
-        elif name.endswith("conv1d.weight"):
-            changed[name] = values[:, 0]
-        elif name.endswith("norm.weight") and "linear_attn" not in name:
-            changed[name] = values + np.float32(1)
-        else:
-            changed[name.replace("dt_bias", "dt_proj.bias")] = values
-    return changed
-
-
-def _delta_in_order(tensors: Tensors, config: PretrainedConfig) -> Tensors:
-    """The rows of q, k and v of all groups one after the other, and the gate apart."""
-    groups, keys = config.linear_num_key_heads, config.linear_key_head_dim
-    values_of_group = config.linear_num_value_heads // groups * config.linear_value_head_dim
-    ends = np.cumsum([keys, keys, values_of_group])
-    changed: Tensors = {}
-    for name, values in _delta(tensors, config).items():
-        if "in_proj_qkvz" not in name:
-            changed[name] = values
-            continue
-        width = values.shape[1]
-        parts = np.split(values.reshape(groups, -1, width), ends, axis=1)
-        q, k, v, z = (part.reshape(-1, width) for part in parts)
-        changed[name.replace("qkvz", "qkv")] = np.concatenate([q, k, v])
-        changed[name.replace("qkvz", "z")] = z
-    return changed
-
-
-def _delta_in_turn(tensors: Tensors, config: PretrainedConfig) -> Tensors:
-    """The heads of values with the first of all groups first, then the second of all groups."""
-    groups, size = config.linear_num_key_heads, config.linear_value_head_dim
-    keys = 2 * groups * config.linear_key_head_dim
-
-    def in_turn(values: Array, width: int) -> Array:
-        by_group = values.reshape(groups, -1, width, *values.shape[1:])
-        return by_group.swapaxes(0, 1).reshape(values.shape)
-
-    changed = _delta(tensors, config)
-    for name, values in changed.items():
-        if name.endswith(("in_proj_qkv.weight", "conv1d.weight")):
-            changed[name] = np.concatenate([values[:keys], in_turn(values[keys:], size)])
-        elif "in_proj_z" in name:
-            changed[name] = in_turn(values, size)
-        elif name.endswith(("in_proj_a.weight", "in_proj_b.weight", "A_log", "dt_proj.bias")):
-            changed[name] = in_turn(values, 1)
-        elif "linear_attn.out_proj" in name:
-            changed[name] = in_turn(values.T, size).T
-    return changed
-
-
-def _split_latents(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+def split_latents(tensors: Tensors, config: PretrainedConfig) -> Tensors:
     """The projection of latents in two: to keys, transposed, and to values."""
     nope, heads = config.qk_nope_head_dim, config.num_attention_heads
     changed: Tensors = {}
@@ -318,100 +268,16 @@ def _gpt2_settings(config: PretrainedConfig) -> dict[str, Any]:
     return {"feed_forward_length": config.n_inner or 4 * config.hidden_size}
 
 
-def _windows(config: PretrainedConfig) -> dict[str, Any]:
+def windows(config: PretrainedConfig) -> dict[str, Any]:
     types = config.layer_types
     if "sliding_attention" not in types:
         return {}
     return {"sliding_window_pattern": [kind == "sliding_attention" for kind in types]}
 
 
-def _sigmoid(config: PretrainedConfig) -> dict[str, Any]:
+def sigmoid(config: PretrainedConfig) -> dict[str, Any]:
     del config
     return {"expert_gating_func": gguf.ExpertGatingFuncType.SIGMOID}
-
-
-def _mamba_settings(config: PretrainedConfig) -> dict[str, Any]:
-    return {
-        "context_length": 2**20,
-        "feed_forward_length": 0,
-        "head_count": 0,
-        "layer_norm_rms_eps": config.layer_norm_epsilon,
-        "ssm_conv_kernel": config.conv_kernel,
-        "ssm_inner_size": config.intermediate_size,
-        "ssm_state_size": config.state_size,
-        "ssm_time_step_rank": config.time_step_rank,
-        "ssm_dt_b_c_rms": hasattr(config, "mixer_rms_eps"),
-    }
-
-
-def _mamba2_settings(config: PretrainedConfig) -> dict[str, Any]:
-    return {
-        "context_length": 2**20,
-        "feed_forward_length": 0,
-        "head_count": 0,
-        "layer_norm_rms_eps": config.layer_norm_epsilon,
-        "ssm_conv_kernel": config.conv_kernel,
-        "ssm_inner_size": config.num_heads * config.head_dim,
-        "ssm_state_size": config.state_size,
-        "ssm_time_step_rank": config.num_heads,
-        "ssm_group_count": config.n_groups,
-    }
-
-
-def _mixer_settings(config: PretrainedConfig) -> dict[str, Any]:
-    inner = config.mamba_n_heads * config.mamba_d_head
-    return {
-        "ssm_conv_kernel": config.mamba_d_conv,
-        "ssm_inner_size": inner,
-        "ssm_state_size": config.mamba_d_state,
-        "ssm_time_step_rank": config.mamba_n_heads,
-        "ssm_group_count": config.mamba_n_groups,
-    }
-
-
-def _granite_hybrid_settings(config: PretrainedConfig) -> dict[str, Any]:
-    attends = [kind in ("attention", "full_attention") for kind in config.layer_types]
-    return {
-        **_mixer_settings(config),
-        "expert_shared_feed_forward_length": config.shared_intermediate_size,
-        "head_count_kv": [config.num_key_value_heads * int(here) for here in attends],
-        "rope_scaling_finetuned": config.position_embedding_type == "rope",
-    }
-
-
-def _nemotron_h_settings(config: PretrainedConfig) -> dict[str, Any]:
-    kinds = config.layers_block_type
-    size, kv_heads = config.intermediate_size, config.num_key_value_heads
-    return {
-        "ssm_conv_kernel": config.conv_kernel,
-        "ssm_inner_size": config.mamba_num_heads * config.mamba_head_dim,
-        "ssm_state_size": config.ssm_state_size,
-        "ssm_time_step_rank": config.mamba_num_heads,
-        "ssm_group_count": config.n_groups,
-        "feed_forward_length": [size * int(kind == "mlp") for kind in kinds],
-        "head_count_kv": [kv_heads * int(kind == "full_attention") for kind in kinds],
-    }
-
-
-def _nemotron_h_moe_settings(config: PretrainedConfig) -> dict[str, Any]:
-    return {
-        **_nemotron_h_settings(config),
-        **_sigmoid(config),
-        "feed_forward_length": config.intermediate_size,
-        "expert_shared_feed_forward_length": config.moe_shared_expert_intermediate_size,
-        "moe_latent_size": config.moe_latent_size,
-    }
-
-
-def _delta_settings(config: PretrainedConfig) -> dict[str, Any]:
-    return {
-        "ssm_conv_kernel": config.linear_conv_kernel_dim,
-        "ssm_state_size": config.linear_key_head_dim,
-        "ssm_group_count": config.linear_num_key_heads,
-        "ssm_time_step_rank": config.linear_num_value_heads,
-        "ssm_inner_size": config.linear_value_head_dim * config.linear_num_value_heads,
-        "full_attention_interval": 2,
-    }
 
 
 def _mpt_settings(config: PretrainedConfig) -> dict[str, Any]:
@@ -420,20 +286,6 @@ def _mpt_settings(config: PretrainedConfig) -> dict[str, Any]:
         "feed_forward_length": 4 * config.d_model,
         "head_count": config.n_heads,
         "max_alibi_bias": config.attn_config.alibi_bias_max,
-    }
-
-
-def _lfm2_settings(config: PretrainedConfig) -> dict[str, Any]:
-    size = config.intermediate_size
-    if getattr(config, "block_auto_adjust_ff_dim", False):
-        size = int(config.block_ffn_dim_multiplier * int(2 * size / 3))
-        size = -(-size // config.block_multiple_of) * config.block_multiple_of
-    attends = [kind == "full_attention" for kind in config.layer_types]
-    return {
-        "feed_forward_length": size,
-        "layer_norm_rms_eps": config.norm_eps,
-        "head_count_kv": [config.num_key_value_heads * int(here) for here in attends],
-        "vocab_size": config.vocab_size,
     }
 
 
@@ -449,13 +301,51 @@ def _latent_settings(config: PretrainedConfig) -> dict[str, Any]:
 def _split_latent_settings(config: PretrainedConfig) -> dict[str, Any]:
     return {
         **_latent_settings(config),
-        **_sigmoid(config),
+        **sigmoid(config),
         "head_count_kv": 1,
         "leading_dense_block_count": 1,
         "key_length": config.kv_lora_rank + config.qk_rope_head_dim,
         "value_length": config.kv_lora_rank,
         "key_length_mla": config.qk_nope_head_dim + config.qk_rope_head_dim,
         "value_length_mla": config.v_head_dim,
+    }
+
+
+def _dbrx_settings(config: PretrainedConfig) -> dict[str, Any]:
+    return {
+        "context_length": config.max_seq_len,
+        "feed_forward_length": config.ffn_config.ffn_hidden_size,
+        "head_count_kv": config.attn_config.kv_n_heads,
+        "rope_freq_base": config.attn_config.rope_theta,
+        "clamp_kqv": config.attn_config.clip_qkv,
+        "expert_count": config.ffn_config.moe_num_experts,
+        "expert_used_count": config.ffn_config.moe_top_k,
+    }
+
+
+def _gemma3n(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """Matrices of streams as one tensor, and names that have no kind."""
+    changed: Tensors = {}
+    for name, values in tensors.items():
+        if "altup_" not in name:
+            changed[f"{name}.weight" if name.endswith("_scale") else name] = values
+    for module in ("altup_projections", "altup_unembed_projections"):
+        streams = range(config.altup_num_inputs - 1)
+        stack = [tensors[f"model.{module}.{i}.weight"] for i in streams]
+        changed[f"model.{module}.weight"] = np.stack(stack)
+    return changed
+
+
+def _gemma3n_settings(config: PretrainedConfig) -> dict[str, Any]:
+    shares = torch.tensor(config.activation_sparsity_pattern, dtype=torch.float32)
+    return {
+        **windows(config),
+        "altup_active_idx": config.altup_active_idx,
+        "altup_num_inputs": config.altup_num_inputs,
+        "embedding_length_per_layer_input": config.hidden_size_per_layer_input,
+        "shared_kv_layers": config.num_kv_shared_layers,
+        "activation_sparsity_scale": torch.distributions.Normal(0, 1).icdf(shares).tolist(),
+        "rope_freq_base_swa": config.rope_parameters["sliding_attention"]["rope_theta"],
     }
 
 
@@ -484,7 +374,7 @@ def _nemotron_nas_settings(config: PretrainedConfig) -> dict[str, Any]:
 
 
 PLAIN = Converter()
-LLAMA = Converter(_permuted)
+LLAMA = Converter(permuted)
 GEMMA = Converter(_plus_one)
 GPT2 = Converter(_transposed, _gpt2_settings)
 BIG_CODE = Converter(settings=lambda config: {**_gpt2_settings(config), "head_count_kv": 1})
@@ -503,46 +393,63 @@ FALCON = Converter(
     },
 )
 NEMOTRON = Converter(_plus_one, lambda config: {"layer_norm_eps": config.norm_eps})
-WINDOWS = Converter(settings=_windows)
+WINDOWS = Converter(settings=windows)
 EXAONE_MOE = Converter(
-    settings=lambda config: {**_windows(config), **_sigmoid(config), "leading_dense_block_count": 1}
+    settings=lambda config: {**windows(config), **sigmoid(config), "leading_dense_block_count": 1}
 )
-SIGMOID = Converter(settings=_sigmoid)
+SIGMOID = Converter(settings=sigmoid)
 DEEPSEEK = Converter(
-    _permuted, lambda config: {"expert_shared_count": 2, "leading_dense_block_count": 1}
+    permuted, lambda config: {"expert_shared_count": 2, "leading_dense_block_count": 1}
 )
-MAMBA = Converter(_selective, _mamba_settings)
-MAMBA2 = Converter(_mixers, _mamba2_settings)
-LFM2 = Converter(settings=_lfm2_settings)
 GRANITE_EXPERTS = Converter(
-    lambda tensors, config: _permuted(_gate_and_up(tensors, config), config),
+    lambda tensors, config: permuted(gate_and_up(tensors, config), config),
     lambda config: {
         "expert_shared_feed_forward_length": getattr(config, "shared_intermediate_size", None)
     },
 )
-GRANITE_HYBRID = Converter(
-    lambda tensors, config: _mixers(_permuted(_gate_and_up(tensors, config), config), config),
-    _granite_hybrid_settings,
-)
-FALCON_H1 = Converter(
-    lambda tensors, config: _mixers(_multiplied(tensors, config), config), _mixer_settings
-)
-NEMOTRON_NAS = Converter(_permuted, _nemotron_nas_settings)
-NEMOTRON_H = Converter(_mixers, _nemotron_h_settings)
-NEMOTRON_H_MOE = Converter(_mixers, _nemotron_h_moe_settings)
+NEMOTRON_NAS = Converter(permuted, _nemotron_nas_settings)
 HUNYUAN_MOE = Converter(settings=lambda config: {"expert_used_count": config.moe_topk[0]})
-INTERNLM2 = Converter(lambda tensors, config: _permuted(_divided(tensors, config), config))
+INTERNLM2 = Converter(lambda tensors, config: permuted(_divided(tensors, config), config))
 GEMMA4 = Converter(_gemma4, _gemma4_settings)
 MINICPM3 = Converter(settings=_minicpm3_settings)
-MISTRAL3 = Converter(_permuted, _mistral3_settings)
-MINICPM = Converter(_permuted, lambda config: {"attention_scale": None})
-QWEN3_5 = Converter(_delta_in_turn, _delta_settings)
-QWEN3_NEXT = Converter(_delta_in_order, _delta_settings)
-EARLY_QWEN3_NEXT = Converter(_delta, _delta_settings)
+MISTRAL3 = Converter(permuted, _mistral3_settings)
+MINICPM = Converter(permuted, lambda config: {"attention_scale": None})
 GPT_OSS = Converter(
     _gpt_oss_experts,
     lambda config: {"expert_feed_forward_length": config.intermediate_size},
 )
 MPT = Converter(settings=_mpt_settings)
 LATENT = Converter(settings=_latent_settings)
-SPLIT_LATENT = Converter(_split_latents, _split_latent_settings)
+SPLIT_LATENT = Converter(split_latents, _split_latent_settings)
+BAILING_MOE = Converter(
+    _divided_in_order, lambda config: {"expert_shared_count": 2, "leading_dense_block_count": 0}
+)
+CHATGLM = Converter(settings=lambda config: {"rope_freq_base": 2e4})
+DBRX = Converter(_dbrx_experts, _dbrx_settings)
+GLM_DSA = Converter(
+    split_latents,
+    lambda config: {
+        **_split_latent_settings(config),
+        "indexer_head_count": config.index_n_heads,
+        "indexer_key_length": config.index_head_dim,
+        "indexer_top_k": config.index_topk,
+    },
+)
+LLAMA4 = Converter(
+    _llama4_experts,
+    lambda config: {
+        "feed_forward_length": config.intermediate_size_mlp,
+        "expert_feed_forward_length": config.intermediate_size,
+        "interleave_moe_layer_step": config.interleave_moe_layer_step,
+    },
+)
+ORION = Converter(settings=lambda config: {"layer_norm_eps": config.layer_norm_eps})
+PLAMO3 = Converter(
+    _plamo3,
+    lambda config: {
+        "sliding_window_pattern": 2,
+        "rope_freq_base_swa": config.rope_parameters["sliding_attention"]["rope_theta"],
+    },
+)
+QWEN = Converter(settings=lambda config: {"feed_forward_length": 2 * config.intermediate_size})
+GEMMA3N = Converter(_gemma3n, _gemma3n_settings)

@@ -74,8 +74,10 @@ def write_gguf(
     architecture: str,
     path: Path,
     converter: Converter = PLAIN,
+    formats: Mapping[str, gguf.GGMLQuantizationType] | None = None,
 ) -> None:
-    """Write the checkpoint of `model` to `path`, all tensors in f32."""
+    """Write the checkpoint of `model` to `path`: tensors whose names in the file end in a key of
+    `formats` in its format, all others in f32."""
     config = model.config
     config.allow_global_per_layer_attribute_access = True  # Gemma 4's have both
     writer = gguf.GGUFWriter(path, architecture)
@@ -97,10 +99,13 @@ def write_gguf(
             getattr(writer, f"add_{setting}")(value)
     tensors = converter.change(_stacked(loaded), config)
     tensors |= _factors(rope, model)
-    kind = next(kind for kind, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
-    names = gguf.get_tensor_name_map(kind, config.num_hidden_layers)
+    arch = next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
+    names = gguf.get_tensor_name_map(arch, config.num_hidden_layers)
     for name, values in tensors.items():
-        writer.add_tensor(_stored(names, name), np.ascontiguousarray(values))
+        stored, values = _stored(names, name), np.ascontiguousarray(values)
+        kind = next((kind for end, kind in (formats or {}).items() if stored.endswith(end)), None)
+        values = values if kind is None else gguf.quants.quantize(values, kind)
+        writer.add_tensor(stored, values, raw_dtype=kind)
     writer.add_token_list([f"<{i}>" for i in range(config.vocab_size)])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

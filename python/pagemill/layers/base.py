@@ -166,8 +166,8 @@ class Weights(Protocol):
         part: Part | None = None,
         stored: tuple[int, ...] | None = None,
     ) -> Tensor:
-        """A norm or bias, f32 [length], or a part of it; `stored` in this shape, by default as a
-        vector."""
+        """A norm or bias, f32 [length], or a part of it; stored as a vector, or in the shape
+        `stored`."""
         ...
 
     def small(

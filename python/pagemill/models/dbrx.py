@@ -16,7 +16,7 @@ from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.moe import Experts, choose, run_experts, sum_of_ranks
 from pagemill.models.base import Config, ModelConfigError
-from pagemill.models.config_keys import Defaults, Renamed, activation, number, positive_int
+from pagemill.models.config_keys import Defaults, Renamed, activation, flag, number, positive_int
 from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.models.expert_keys import read_routing
 from pagemill.ops.trace import Tensor
@@ -54,6 +54,7 @@ class DbrxModel(Decoder):
         super().__init__(Defaults(Renamed(config, _KEYS), values))
         limit = number(attention, "clip_qkv", 0.0, least=0.0)
         self.attention_parts = AttentionParts(qkv=("Wqkv",), output="out_proj", limit=limit)
+        self._turned = flag(config, "weights_transposed", True)
         power = experts.get("moe_normalize_expert_weights", 1.0)
         if power not in (None, 1):
             raise ModelConfigError("moe_normalize_expert_weights must be null or 1 in this family")
@@ -78,7 +79,10 @@ class DbrxModel(Decoder):
         shape = (count, inner, x.width)
         wide = [weights.stack(name, up, shape, matrices=own, rows=part) for up in ("w1", "v1")]
         shape = (count, x.width, inner)
-        down = weights.turned_stack(f"{name}.w2", shape, matrices=own, columns=part)
+        if self._turned:
+            down = weights.turned_stack(f"{name}.w2", shape, matrices=own, columns=part)
+        else:
+            down = weights.stack(name, "w2", shape, matrices=own, columns=part)
         return sum_of_ranks(weights, run_experts(x, chosen, wide, down, experts))
 
 

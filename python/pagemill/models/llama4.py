@@ -69,6 +69,7 @@ class Llama4Model(Decoder):
         routing = read_routing(config, self._count, 1, renormalize=False)
         if routing.choices != 1:
             raise ModelConfigError("num_experts_per_tok must be 1 in this family")
+        self._fused = flag(config, "gate_and_up_fused", True)
         self._routing = replace(routing, scoring=Scoring.SIGMOID)
         if config.get("moe_layers") is None:
             every = positive_int(config, "interleave_moe_layer_step", 1)
@@ -112,9 +113,12 @@ class Llama4Model(Decoder):
 
         def wide(module: str, first: int, x: Tensor) -> Tensor:
             rows = Part(first + part.begin, first + part.end, 2 * inner)
-            shape = (self._count, 2 * inner, hidden)
-            fused = f"{experts}.gate_up_proj"
-            weight = weights.turned_stack(fused, shape, matrices=own, rows=rows)
+            if self._fused:
+                fused, shape = f"{experts}.gate_up_proj", (self._count, 2 * inner, hidden)
+                weight = weights.turned_stack(fused, shape, matrices=own, rows=rows)
+            else:
+                shape = (self._count, inner, hidden)
+                weight = weights.stack(experts, module, shape, matrices=own, rows=part)
             (y,) = ops.grouped_linear(x, ids, weight)
             adapted = layer(module, "gate_up_proj", rows, hidden)
             return weights.adapted_experts(adapted, ids, x, y, rows=part)
@@ -124,7 +128,10 @@ class Llama4Model(Decoder):
         up = wide("up_proj", inner, x)
         y = ops.gated_activation(gate, up, self.activation)
         shape = (self._count, hidden, inner)
-        down = weights.turned_stack(f"{experts}.down_proj", shape, matrices=own, columns=part)
+        if self._fused:
+            down = weights.turned_stack(f"{experts}.down_proj", shape, matrices=own, columns=part)
+        else:
+            down = weights.stack(experts, "down_proj", shape, matrices=own, columns=part)
         adapted = layer("down_proj", "down_proj", Part(0, hidden, hidden), inner)
         (z,) = ops.grouped_linear(y, ids, down)
         z = weights.adapted_experts(adapted, ids, y, z, columns=part)

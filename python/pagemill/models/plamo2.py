@@ -17,13 +17,13 @@ from pagemill.layers.mlp import MlpParts
 from pagemill.layers.rotary import Rotary
 from pagemill.layers.state_space import state_cache
 from pagemill.models.base import Config, ModelConfigError
-from pagemill.models.config_keys import Renamed, flag, layer_numbers, positive_int
+from pagemill.models.config_keys import Renamed, flag, layer_numbers, number, positive_int
 from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.ops import ActivationKind
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 
-_BEHIND_MIXER = 5**-1  # added to the weights of these norms
+_BEHIND_MIXER = 5**-1  # of what others add to their weights, these norms add to theirs
 _BEHIND_MLP = 5**-1.5
 _QK_EPS = 1e-6
 
@@ -43,7 +43,7 @@ class Plamo2Model(Decoder):
             Renamed(config, {"head_dim": "hidden_size_per_head"}, {"head_dim": 128}),
             tied_by_default=True,
         )
-        self.norm_offset = 1.0
+        self.norm_offset = number(config, "norm_weight_offset", 1.0)
         self.mlp_parts = MlpParts(up=("gate_up_proj",))
         layers = self.sizes.layers
         self._attentions = _attentions(config, layers)
@@ -58,7 +58,8 @@ class Plamo2Model(Decoder):
     def layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
         prefix, eps = self.prefix(layer), self.sizes.norm_eps
 
-        def norm_behind(name: str, y: Tensor, offset: float) -> Tensor:
+        def norm_behind(name: str, y: Tensor, share: float) -> Tensor:
+            offset = share * self.norm_offset
             return norm.rms_norm(weights, f"{prefix}.{name}", y, eps, weight_offset=offset)
 
         y = self.norm(weights, f"{prefix}.{self.names.attention_norm}", x)

@@ -16,12 +16,20 @@ from pagemill.layers.decoder import AttentionParts, QkNorm
 from pagemill.layers.mlp import MlpParts
 from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config, ModelConfigError
-from pagemill.models.config_keys import FULL, SLIDING, Renamed, as_list, positive_int, refuse
+from pagemill.models.config_keys import (
+    FULL,
+    SLIDING,
+    Renamed,
+    as_list,
+    number,
+    positive_int,
+    refuse,
+)
 from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
-_BEHIND_ATTENTION = 5**-1  # added to the weights of these norms
+_BEHIND_ATTENTION = 5**-1  # of what others add to their weights, these norms add to theirs
 _BEHIND_MLP = 5**-1.5
 
 
@@ -42,17 +50,17 @@ class Plamo3Model(Decoder):
         keys = {"rope_local_base_freq": "rope_local_theta"}
         super().__init__(Renamed(config, keys), tied_by_default=True, layer_types=types)
         self.windows = windows
-        self.norm_offset = 1.0
+        self.norm_offset = number(config, "norm_weight_offset", 1.0)
         self.attention_parts = AttentionParts(
-            qkv=("qkv_proj",), qk_norm=QkNorm(self.sizes.norm_eps, offset=1.0)
+            qkv=("qkv_proj",), qk_norm=QkNorm(self.sizes.norm_eps, offset=self.norm_offset)
         )
         self.mlp_parts = MlpParts(up=("gate_up_proj",))
 
     def layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
         prefix = self.prefix(layer)
 
-        def norm_behind(name: str, y: Tensor, offset: float) -> Tensor:
-            eps = self.sizes.norm_eps
+        def norm_behind(name: str, y: Tensor, share: float) -> Tensor:
+            eps, offset = self.sizes.norm_eps, share * self.norm_offset
             return norm.rms_norm(weights, f"{prefix}.{name}", y, eps, weight_offset=offset)
 
         y = self.norm(weights, f"{prefix}.{self.names.attention_norm}", x)

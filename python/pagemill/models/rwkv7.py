@@ -35,7 +35,10 @@ _EMBEDDING = "model.embeddings"
 class Rwkv7Model:
     """One RWKV-7 model."""
 
-    ignored = IGNORED_IN_DECODERS
+    ignored = {
+        **IGNORED_IN_DECODERS,
+        r"model\.layers\.0\.attn\.v_lora\..*": "the first layer has no values before its own",
+    }
 
     def __init__(self, config: Config) -> None:
         refuse(config, "attn")

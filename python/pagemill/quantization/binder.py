@@ -357,13 +357,15 @@ class WeightBinder:
         part: Part | None = None,
         stored: tuple[int, ...] | None = None,
     ) -> Tensor:
-        """A norm or bias, f32 [length], or a part of it; `stored` in this shape, by default as a
-        vector.
+        """A norm or bias, f32 [length], or a part of it; stored so, or in the shape `stored`.
 
         Raises:
             WeightsError: it is missing, or of another shape or type.
         """
-        location = self._located(name, stored or (length,))
+        location = self._tensors.locate(name)
+        self._check_unscaled(location)
+        if stored is None or not location.fits((length,)):
+            self._check_shape(location, stored or (length,))
         return self._tensors.vector(location, part or Part(0, length, length))
 
     def small(

@@ -10,7 +10,6 @@ from pagemill.weights.gguf_rotary import read_rope
 
 Config = dict[str, Any]
 
-_LAYER_NORM = "attention.layer_norm_epsilon"
 _SIGMOID = 2  # of expert_gating_func
 
 
@@ -135,6 +134,17 @@ def deepseek2(reader: GgufReader, config: Config) -> Config:
     return deepseek
 
 
+def glm_dsa(reader: GgufReader, config: Config) -> Config:
+    """DeepSeek's, and the layers that choose tokens."""
+    deepseek = deepseek2(reader, config)
+    chooses = reader.layers_with("indexer.attn_q_b.weight")
+    layers = deepseek["num_hidden_layers"]
+    return {
+        **{key: value for key, value in deepseek.items() if key != "architectures"},
+        "indexer_types": ["full" if i in chooses else "shared" for i in range(layers)],
+    }
+
+
 def score_scale(reader: GgufReader, config: Config) -> Config:
     """Granite's multiplier of scores, of models that have another one and do not state it."""
     del reader
@@ -160,53 +170,6 @@ def mistral3(reader: GgufReader, config: Config) -> Config:
     if beta := reader.number("attention.temperature_scale", 0.0):
         rope["llama_4_scaling_beta"] = beta
     return {"rope_parameters": rope}
-
-
-def _mixer_sizes(reader: GgufReader) -> Config:
-    heads, inner = reader.integer("ssm.time_step_rank"), reader.integer("ssm.inner_size")
-    return {
-        "mamba_d_ssm": inner,
-        "mamba_expand": inner // reader.integer("embedding_length"),
-        "mamba_n_heads": heads,
-        "mamba_d_head": inner // heads,
-        "mamba_n_groups": reader.integer("ssm.group_count"),
-        "mamba_d_state": reader.integer("ssm.state_size"),
-        "mamba_d_conv": reader.integer("ssm.conv_kernel"),
-    }
-
-
-def falcon_h1(reader: GgufReader, config: Config) -> Config:
-    del config
-    return _mixer_sizes(reader)
-
-
-def granite_hybrid(reader: GgufReader, config: Config) -> Config:
-    attends, layers = reader.layers_with("attn_q.weight"), config["num_hidden_layers"]
-    # The key that converters use to say so, if it is there.
-    rotates = reader.find("rope.scaling.finetuned") is not False
-    sizes: Config = {}
-    shared, first = reader.tensor("blk.0.ffn_up_shexp.weight"), reader.tensor("blk.0.ffn_up.weight")
-    if (wide := shared or first) is not None:
-        sizes["shared_intermediate_size"] = wide.shape[0]
-    if (experts := reader.tensor("blk.0.ffn_up_exps.weight")) is not None:
-        sizes["intermediate_size"] = experts.shape[-2]
-        sizes["num_local_experts"] = reader.integer("expert_count")
-        sizes["num_experts_per_tok"] = reader.integer("expert_used_count")
-    return {
-        **score_scale(reader, config),
-        **_mixer_sizes(reader),
-        **sizes,
-        "layer_types": ["attention" if i in attends else "mamba" for i in range(layers)],
-        "position_embedding_type": "rope" if rotates else "nope",
-    }
-
-
-_NEMOTRON_TENSORS = {
-    "M": "ssm_in.weight",
-    "*": "attn_q.weight",
-    "-": "ffn_up.weight",
-    "E": "ffn_up_exps.weight",
-}
 
 
 def nemotron_nas(reader: GgufReader, config: Config) -> Config:
@@ -237,21 +200,6 @@ def nemotron_nas(reader: GgufReader, config: Config) -> Config:
     }
 
 
-def nemotron_h(reader: GgufReader, config: Config) -> Config:
-    kinds = dict[int, str]()
-    for kind, tensor in _NEMOTRON_TENSORS.items():
-        kinds |= dict.fromkeys(reader.layers_with(tensor), kind)
-    heads = reader.integer("ssm.time_step_rank")
-    return {
-        "hybrid_override_pattern": "".join(
-            kinds.get(i, "?") for i in range(config["num_hidden_layers"])
-        ),
-        "mamba_num_heads": heads,
-        "mamba_head_dim": reader.integer("ssm.inner_size") // heads,
-        "layer_norm_epsilon": reader.number(_LAYER_NORM, config["rms_norm_eps"]),
-    }
-
-
 def mpt(reader: GgufReader, config: Config) -> Config:
     del config
     return {
@@ -262,22 +210,6 @@ def mpt(reader: GgufReader, config: Config) -> Config:
         "expansion_ratio": reader.integer("feed_forward_length")
         // reader.integer("embedding_length"),
     }
-
-
-def layer_kinds(reader: GgufReader, config: Config) -> Config:
-    """LFM2's layers by what they have."""
-    attends = reader.layers_with("attn_q.weight")
-    kinds = [
-        "full_attention" if i in attends else "conv" for i in range(config["num_hidden_layers"])
-    ]
-    return {"layer_types": kinds}
-
-
-def qwen3_next(reader: GgufReader, config: Config) -> Config:
-    attends, layers = reader.layers_with("attn_q.weight"), config["num_hidden_layers"]
-    kinds = ["full_attention" if i in attends else "linear_attention" for i in range(layers)]
-    values = reader.integer("ssm.inner_size") // reader.integer("ssm.time_step_rank")
-    return {"layer_types": kinds, "linear_value_head_dim": values}
 
 
 def encoder(reader: GgufReader, config: Config) -> Config:
@@ -314,20 +246,41 @@ def modern_bert(reader: GgufReader, config: Config) -> Config:
     }
 
 
-def qwen3_5(reader: GgufReader, config: Config) -> Config:
-    fewer = without_further_layers(reader, config)
-    return fewer | qwen3_next(reader, config | fewer)
+def chatglm(reader: GgufReader, config: Config) -> Config:
+    del reader
+    return {"padded_vocab_size": config["vocab_size"], "kv_channels": config["head_dim"]}
 
 
-def mamba(reader: GgufReader, config: Config) -> Config:
-    """Falcon-Mamba has no name of its own, and no key for the epsilon of its mixers."""
+def dbrx(reader: GgufReader, config: Config) -> Config:
+    return {
+        "attn_config": {
+            "kv_n_heads": config["num_key_value_heads"],
+            "rope_theta": config["rope_parameters"]["rope_theta"],
+            "clip_qkv": reader.number("attention.clamp_kqv", 0.0),
+        },
+        "ffn_config": {
+            "ffn_hidden_size": reader.integer("feed_forward_length"),
+            "moe_num_experts": reader.integer("expert_count"),
+            "moe_top_k": reader.integer("expert_used_count"),
+        },
+    }
+
+
+def llama4(reader: GgufReader, config: Config) -> Config:
+    """There is no key for norms of queries and keys: models of 128 experts have none. Chunks and
+    layers without positions are those of all models."""
     del config
-    if not reader.find("ssm.dt_b_c_rms"):
-        return {}
-    return {"architectures": ["FalconMambaForCausalLM"], "mixer_rms_eps": 1e-6}
+    if reader.find("attention.sliding_window") == 0:
+        raise reader.error("a Llama 4 without chunked attention is not supported")
+    return {"use_qk_norm": reader.integer("expert_count") != 128}
 
 
-def mamba2(reader: GgufReader, config: Config) -> Config:
-    del config
-    heads = reader.integer("ssm.time_step_rank")
-    return {"num_heads": heads, "head_dim": reader.integer("ssm.inner_size") // heads}
+def plamo3(reader: GgufReader, config: Config) -> Config:
+    """Windows of layers: listed, or of all but every n-th."""
+    sliding = {"rope_type": "default", "rope_theta": reader.number("rope.freq_base_swa", 10000.0)}
+    rope = {"full_attention": config["rope_parameters"], "sliding_attention": sliding}
+    window = reader.integer("attention.sliding_window")
+    if "layer_types" not in config:
+        return {"rope_parameters": rope, "sliding_window": None, "window_size": window}
+    windows = [window if kind == "sliding_attention" else None for kind in config["layer_types"]]
+    return {"rope_parameters": rope, "sliding_window": windows}

@@ -7,7 +7,8 @@ from typing import Any, cast
 
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.gguf import GgufFile
-from pagemill.weights.gguf_families import GGUF_FAMILIES, GgufFamily
+from pagemill.weights.gguf_families import GGUF_FAMILIES
+from pagemill.weights.gguf_family import GgufFamily
 from pagemill.weights.gguf_reader import GgufReader
 from pagemill.weights.gguf_rotary import read_rope
 from pagemill.weights.gguf_tokens import read_tokens

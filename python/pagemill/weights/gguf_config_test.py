@@ -206,6 +206,25 @@ def test_gemma3(tmp_path: Path):
             "phi2.rope.dimension_count is 32, heads have 16",
         ),
         ("lfm2", {"block_count": 2**31}, ("token_embd.weight",), "lfm2.block_count is 2147483648"),
+        (
+            "plamo2",
+            {"block_count": 6},
+            ("token_embd.weight", "blk.1.attn_qkv.weight", "blk.2.attn_qkv.weight"),
+            r"layers with attention are \[1, 2\]",
+        ),
+        (
+            "jamba",
+            {"block_count": 6},
+            tuple(f"blk.{i}.attn_q.weight" for i in (1, 2, 4)) + ("token_embd.weight",),
+            r"layers \[1, 2, 4\] are not all 1 apart \(attn_layer\)",
+        ),
+        ("llama4", {"attention.sliding_window": 0}, ("token_embd.weight",), "without chunked"),
+        (
+            "gemma3n",
+            {"attention.sliding_window_pattern": [True]},
+            ("token_embd.weight", "per_layer_token_embd.weight", "blk.0.laurel_l.weight"),
+            r"sliding_window_pattern is a list; layers need one each",
+        ),
         ("mamba2", {}, ("token_embd.weight",), "mamba2.ssm.time_step_rank is missing"),
     ],
 )

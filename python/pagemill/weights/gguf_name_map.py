@@ -12,7 +12,8 @@ class GgufNames:
     for a tensor that has no kind. `layers` is what is in front of a layer's number, `blocks` what
     files have there; `negated_exp` are ends of names of tensors x that are stored as -exp(x),
     `rows` those of tensors whose first dimension is stored as two. `otherwise` is what stands for
-    modules in files that do not have what `modules` says."""
+    modules in files that do not have what `modules` says. `slices` are whole names of tensors, in a
+    layer or around the layers, that are one index of the first dimension of a stored one."""
 
     modules: Mapping[str, str]
     top: Mapping[str, str]
@@ -21,3 +22,4 @@ class GgufNames:
     negated_exp: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
     otherwise: Mapping[str, str] = field(default_factory=dict[str, str])
+    slices: Mapping[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])

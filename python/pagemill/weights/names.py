@@ -6,6 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from pagemill.ops.dtypes import tensor_bytes
+from pagemill.weights.errors import WeightsError
+from pagemill.weights.gguf_name_map import GgufNames
 from pagemill.weights.gguf_names import GGUF_NAMES
 from pagemill.weights.location import TensorLocation
 
@@ -20,13 +23,13 @@ def gguf_names(architecture: str, name: str) -> Sequence[str]:
     ['blk.7.attn_q.weight']
     """
     names = GGUF_NAMES[architecture]
-    prefix = f"{names.layers}."
-    layer, _, inner = name.removeprefix(prefix).partition(".")
-    if not name.startswith(prefix) or not layer.isdecimal():
-        return _stored(names.top, name)
+    slices = {name: stored for name, (stored, _) in names.slices.items()}
+    layer, inner = _in_layer(names, name)
+    if layer is None:
+        return _stored(slices | dict(names.top), name)
     return [
         f"{names.blocks}.{layer}.{stored}"
-        for modules in (names.modules, names.otherwise)
+        for modules in (slices | dict(names.modules), names.otherwise)
         for stored in _stored(modules, inner)
     ]
 
@@ -40,22 +43,51 @@ def layer_name(architecture: str, stored: str) -> str:
     """
     names = GGUF_NAMES[architecture]
     prefix = f"{names.blocks}."
+    slices = {name: stored for name, (stored, _) in names.slices.items()}
     match = _NUMBERED.fullmatch(stored.removeprefix(prefix))
     if match is None or not stored.startswith(prefix):
-        return _used(names.top, stored) or stored
-    inner = _used(names.modules, match[2]) or _used(names.otherwise, match[2])
+        return _used(dict(names.top) | slices, stored) or stored
+    modules = dict(names.modules) | slices
+    inner = _used(modules, match[2]) or _used(names.otherwise, match[2])
     return stored if inner is None else f"{names.layers}.{match[1]}.{inner}"
 
 
 def as_used(architecture: str, name: str, stored: TensorLocation) -> TensorLocation:
-    """The tensor `stored` in a GGUF file of `architecture` as layers use it under `name`."""
+    """The tensor `stored` in a GGUF file of `architecture` as layers use it under `name`.
+
+    Raises:
+        WeightsError: it is a slice that the stored tensor does not have.
+    """
     names = GGUF_NAMES[architecture]
+    _, inner = _in_layer(names, name)
+    if inner in names.slices:
+        return _slice(stored, names.slices[inner][1])
     if name.endswith(names.negated_exp):
         return replace(stored, negated_exp=True)
     if name.endswith(names.rows) and len(stored.shape) > 1:
         first, second, *others = stored.shape
         return replace(stored, shape=(first * second, *others))
     return stored
+
+
+def _in_layer(names: GgufNames, name: str) -> tuple[str | None, str]:
+    """The number of the layer that `name` is in, and its name there; None and the whole name of
+    what is around the layers."""
+    prefix = f"{names.layers}."
+    layer, _, inner = name.removeprefix(prefix).partition(".")
+    around = name.rpartition(".")[0] in names.top or not name.startswith(prefix)
+    return (None, name) if around or not layer.isdecimal() else (layer, inner)
+
+
+def _slice(stored: TensorLocation, index: int) -> TensorLocation:
+    count, *shape = stored.shape
+    if index >= count or not shape:
+        raise WeightsError(
+            f"{stored.file}: {stored.name} is {list(stored.shape)}, but a layer uses number {index}"
+            " of its first dimension"
+        )
+    skipped = index * tensor_bytes(stored.dtype, tuple(shape))
+    return replace(stored, shape=tuple(shape), offset=stored.offset + skipped)
 
 
 def _stored(names: Mapping[str, str], name: str) -> list[str]:

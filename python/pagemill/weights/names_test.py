@@ -1,7 +1,10 @@
 """Names of GGUF files and of layers lead to each other."""
 
+from dataclasses import replace
+
 import pytest
 
+from pagemill.weights.errors import WeightsError
 from pagemill.weights.gguf_families import GGUF_FAMILIES
 from pagemill.weights.gguf_names import GGUF_NAMES
 from pagemill.weights.location import TensorLocation
@@ -36,7 +39,8 @@ def test_architectures_have_names_and_configurations():
 @pytest.mark.parametrize("architecture", GGUF_NAMES)
 def test_each_name_leads_to_a_stored_one_and_back(architecture: str):
     row = GGUF_NAMES[architecture]
-    modules = [f"{row.layers}.3.{module}" for module in (*row.modules, *row.otherwise)]
+    inner = (*row.modules, *row.otherwise, *row.slices)
+    modules = [f"{row.layers}.3.{module}" for module in inner]
     for module in (*row.top, *modules):
         for name in (module, f"{module}.weight"):
             for stored in gguf_names(architecture, name):
@@ -58,3 +62,12 @@ def test_what_converters_do_to_tensors():
     used = as_used("deepseek2", "model.layers.0.self_attn.k_b_proj.weight", stored)
     assert used.shape == (240, 32) and not used.negated_exp
     assert as_used("deepseek2", "model.norm.weight", stored) is stored
+
+
+def test_slices_of_a_stored_tensor():
+    stored = TensorLocation("blk.0.time_mix_lerp_fused.weight", "f16", (6, 1, 1, 8), "m.gguf", 64)
+    used = as_used("rwkv7", "model.layers.0.attn.x_k", stored)
+    assert used.fits((8,)) and used.offset == 64 + 2 * 2 * 8
+    for shape in ((2, 8), (8,)):
+        with pytest.raises(WeightsError, match="number 2 of its first dimension"):
+            as_used("rwkv7", "model.layers.0.attn.x_k", replace(stored, shape=shape))
