@@ -19,11 +19,14 @@
 #include "cc/bindings/rank_cpus.h"
 #include "cc/bindings/status_error.h"
 #include "cc/comm/shared_memory_world.h"
+#include "cc/engine/runner_control.h"
 #include "cc/program/adapters/adapter_weights.h"
 #include "cc/program/device/device_executor.h"
 #include "cc/program/executor.h"
 #include "cc/program/native_executor.h"
 #include "cc/runner/adapters/adapter_store.h"
+#include "cc/runner/control/device_control.h"
+#include "cc/runner/control/program_control.h"
 #include "cc/runner/ranks/rank_steps.h"
 #include "cc/runner/ranks/stage_steps.h"
 
@@ -44,9 +47,9 @@ std::shared_ptr<SharedMemoryWorld> Join(std::shared_ptr<SharedSegment> segment, 
   return ValueOrThrow(SharedMemoryWorld::Join(std::move(segment), rank, {.spin_us = spin_us}));
 }
 
-// `adapters` is null if the program has none.
+// `adapters` and `control` are null if rank 0 has none.
 void FollowSteps(program::Executor& executor, comm::Group* group, const runner::StepBounds& bounds,
-                 runner::AdapterStore* adapters, SetAdapter set) {
+                 runner::AdapterStore* adapters, SetAdapter set, engine::RunnerControl* control) {
   if (group == nullptr) ThrowIfError(InvalidArgument("this rank is alone: no rank leads it"));
   runner::FollowedAdapters followed;
   if (adapters != nullptr) {
@@ -61,7 +64,7 @@ void FollowSteps(program::Executor& executor, comm::Group* group, const runner::
   Status status;
   {
     nb::gil_scoped_release release;
-    status = runner::FollowSteps(&executor, *group, bounds, followed);
+    status = runner::FollowSteps(&executor, *group, bounds, followed, control);
   }
   ThrowIfError(std::move(status));
 }
@@ -71,7 +74,8 @@ void FollowInStages(NativeExecutor& executor, comm::Group& pipeline, runner::Sta
   const runner::StepBounds bounds = BoundsOf(executor.program(), executor.options());
   if (pipeline.rank() == 0) {
     runner::StagedExecutor staged(&executor, &pipeline, bounds, std::move(stage));
-    FollowSteps(staged, executor.groups().at(comm::Axis::kTensor), bounds, nullptr, nullptr);
+    FollowSteps(staged, executor.groups().at(comm::Axis::kTensor), bounds, nullptr, nullptr,
+                nullptr);
     return;
   }
   Status status;
@@ -89,23 +93,28 @@ void FollowOnCpu(NativeExecutor& executor, const SharedMemoryWorld& world,
     if (!stage) ThrowIfError(InvalidArgument("this rank is a stage of a pipeline: it needs one"));
     return FollowInStages(executor, *pipeline, StageOf(executor.program(), *stage));
   }
-  FollowSteps(executor, executor.groups().at(comm::Axis::kTensor),
-              BoundsOf(executor.program(), executor.options()), adapters,
-              [&executor](int32_t slot, std::shared_ptr<const program::AdapterWeights> weights) {
-                return executor.SetAdapter(slot, std::move(weights));
-              });
+  runner::ProgramControl control({{"model", &executor}});
+  FollowSteps(
+      executor, executor.groups().at(comm::Axis::kTensor),
+      BoundsOf(executor.program(), executor.options()), adapters,
+      [&executor](int32_t slot, std::shared_ptr<const program::AdapterWeights> weights) {
+        return executor.SetAdapter(slot, std::move(weights));
+      },
+      &control);
 }
 
 // Kernels do the work: the thread is not pinned.
 void FollowOnDevice(DeviceExecutorHolder& device, const SharedMemoryWorld&,
                     runner::AdapterStore* adapters) {
   program::DeviceExecutor& executor = *device.executor;
+  runner::DeviceControl control({{"model", &executor}});
   FollowSteps(
       executor, executor.groups().at(comm::Axis::kTensor),
       BoundsOf(executor.program(), device.options), adapters,
       [&executor](int32_t slot, const std::shared_ptr<const program::AdapterWeights>& weights) {
         return executor.SetAdapter(slot, weights.get());
-      });
+      },
+      &control);
 }
 
 // All ranks have come here.

@@ -31,6 +31,7 @@
 #include "cc/runner/control/program_control.h"
 #include "cc/runner/draft_model.h"
 #include "cc/runner/media/media_embeddings.h"
+#include "cc/runner/ranks/rank_control.h"
 #include "cc/sampling/draft_proposer.h"
 #include "cc/sampling/ngram_proposer.h"
 #include "cc/sampling/suffix_proposer.h"
@@ -195,10 +196,17 @@ bool HasOtherRanks(const NativeExecutor& native) {
          native.groups().at(comm::Axis::kPipeline) != nullptr;
 }
 
-// Sleep, wake and weight updates of the programs of one process; null for a rank of several, whose
-// weights the other ranks would have to follow.
-std::unique_ptr<runner::ProgramControl> MakeControl(NativeExecutor& native, const Others& others) {
-  if (HasOtherRanks(native)) return nullptr;
+// That of all ranks, if this is rank 0 of a group, by `own` of this one.
+std::unique_ptr<engine::RunnerControl> ControlRanks(comm::Group* tensor,
+                                                    std::unique_ptr<engine::RunnerControl> own) {
+  if (tensor == nullptr) return own;
+  return std::make_unique<runner::LeadingControl>(tensor, std::move(own));
+}
+
+// Sleep, wake and weight updates; null for a stage of a pipeline, whose weights the other stages
+// would have to follow.
+std::unique_ptr<engine::RunnerControl> MakeControl(NativeExecutor& native, const Others& others) {
+  if (native.groups().at(comm::Axis::kPipeline) != nullptr) return nullptr;
   std::vector<runner::ProgramControl::Named> programs = {{"model", &native}};
   for (size_t e = 0; e < others.encoders.size(); ++e) {
     const nb::object& encoder = others.encoders[e].first;
@@ -208,7 +216,8 @@ std::unique_ptr<runner::ProgramControl> MakeControl(NativeExecutor& native, cons
   if (NativeExecutor* const draft = others.draft<NativeExecutor>()) {
     programs.push_back({"draft", draft});
   }
-  return std::make_unique<runner::ProgramControl>(std::move(programs));
+  return ControlRanks(native.groups().at(comm::Axis::kTensor),
+                      std::make_unique<runner::ProgramControl>(std::move(programs)));
 }
 
 // What makes the other ranks, if there are any, run the steps of this one.
@@ -303,15 +312,14 @@ void InitFromDevice(RunnerHolder* self, nb::object executor, const RunnerLimits&
   if (draft != nullptr) programs.push_back({"draft", draft->executor.get()});
   program::Executor* steps = device.executor.get();
   step::PageStore* pages = device.executor->pages();
-  auto control = std::make_unique<runner::DeviceControl>(std::move(programs));
+  auto control = ControlRanks(device.executor->groups().at(comm::Axis::kTensor),
+                              std::make_unique<runner::DeviceControl>(std::move(programs)));
   std::unique_ptr<runner::LeadingExecutor> leading;
   if (comm::Group* group = device.executor->groups().at(comm::Axis::kTensor)) {
     leading = std::make_unique<runner::LeadingExecutor>(
         steps, group, BoundsOf(device.executor->program(), device.options));
     steps = leading.get();
-    // Those of one rank alone.
-    pages = nullptr;
-    control.reset();
+    pages = nullptr;  // those of one rank alone
   }
   runner::ModelRunnerParts parts = {
       .pages = pages,

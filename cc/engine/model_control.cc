@@ -18,8 +18,8 @@ Status CheckNoSession(Scheduler* scheduler) {
 Status ModelControl::CheckOffered() const {
   if (control_ != nullptr) return OkStatus();
   return Unimplemented(
-      "this runner's weights cannot leave memory or be replaced (--executor native with "
-      "one rank can: --tensor-parallel-size 1 --pipeline-parallel-size 1)");
+      "this runner's weights cannot leave memory or be replaced (--executor native can, with "
+      "--pipeline-parallel-size 1)");
 }
 
 Status ModelControl::Sleep(KvMemory kv, double timeout_s) {

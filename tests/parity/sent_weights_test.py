@@ -161,12 +161,11 @@ def test_what_does_not_fit_is_named_and_changes_nothing(
             llm.update_weights(one, tensors=changed.items())
 
 
-@pytest.mark.parametrize("option", ["tensor_parallel_size", "pipeline_parallel_size"])
-def test_ranks_take_no_tensors(option: str, tmp_path: Path) -> None:
+def test_stages_take_no_tensors(tmp_path: Path) -> None:
     one = made("llama", tmp_path / "one", 1)
     with (
-        opened(one, tmp_path / "cache", **{option: 2}) as llm,
-        pytest.raises(EngineError, match=f"--{option.replace('_', '-')} 1"),
+        opened(one, tmp_path / "cache", pipeline_parallel_size=2) as llm,
+        pytest.raises(EngineError, match="--pipeline-parallel-size 1"),
     ):
         llm.update_weights(tensors=tensors_of(one).items())
 

@@ -1,6 +1,7 @@
 #include "cc/runner/ranks/rank_steps.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -8,6 +9,7 @@
 
 #include "cc/device/cpu_share.h"
 #include "cc/ops/sample/row_draw.h"
+#include "cc/runner/ranks/rank_control.h"
 
 namespace pagemill::runner {
 namespace {
@@ -116,6 +118,7 @@ StatusOr<size_t> CheckedSize(std::span<const int32_t> message, const StepBounds&
     case MessageKind::kStep:
       return StepSize(message, bounds);
     case MessageKind::kCollect:
+    case MessageKind::kControl:  // its call is in the first piece
     case MessageKind::kEnd:
       break;
   }
@@ -140,8 +143,12 @@ Status Receive(comm::Group& group, const StepBounds& bounds, std::vector<int32_t
 // What a rank does with the messages of rank 0.
 class Follower {
  public:
-  Follower(program::Executor* executor, const FollowedAdapters* adapters)
-      : executor_(executor), adapters_(adapters) {}
+  // `control` is null if this rank has none.
+  Follower(program::Executor* executor, comm::Group* group, const FollowedAdapters* adapters,
+           engine::RunnerControl* control)
+      : executor_(executor), group_(group), adapters_(adapters) {
+    if (control != nullptr) controlled_.emplace(group, control);
+  }
 
   Status Follow(std::span<int32_t> message) {
     switch (KindOf(message)) {
@@ -158,6 +165,8 @@ class Follower {
         return executor_->Sample(Draws(message).view());
       case MessageKind::kAdapter:
         return FollowAdapter(message, *adapters_);
+      case MessageKind::kControl:
+        return Control(message);
       case MessageKind::kEnd:
         break;
     }
@@ -174,6 +183,12 @@ class Follower {
   }
 
  private:
+  Status Control(std::span<const int32_t> message) {
+    if (!controlled_) return Internal("this rank's weights stay in memory, those of others do not");
+    while (num_in_flight_ > 0) PAGEMILL_RETURN_IF_ERROR(Collect());
+    return FollowControl(message, *group_, &*controlled_);
+  }
+
   Status Collect() {
     program::ExecutorOutput output;  // every rank has the same
     --num_in_flight_;
@@ -181,7 +196,9 @@ class Follower {
   }
 
   program::Executor* const executor_;
+  comm::Group* const group_;
   const FollowedAdapters* const adapters_;
+  std::optional<ControlledRank> controlled_;
   int32_t num_in_flight_ = 0;
 };
 
@@ -232,9 +249,9 @@ Status LeadingExecutor::ForgetAdapter(step::AdapterId adapter) {
 }
 
 Status FollowSteps(program::Executor* executor, comm::Group& group, const StepBounds& bounds,
-                   const FollowedAdapters& adapters) {
+                   const FollowedAdapters& adapters, engine::RunnerControl* control) {
   std::vector<int32_t> message;
-  Follower follower(executor, &adapters);
+  Follower follower(executor, &group, &adapters, control);
   while (true) {
     Status status = Receive(group, bounds, &message);
     if (status.ok() && KindOf(message) == MessageKind::kEnd) return OkStatus();

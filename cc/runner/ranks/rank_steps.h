@@ -14,7 +14,8 @@
 // many are in flight on every rank as the executors take. Ranks of stages (stage_steps.h) compute
 // when they collect, so that is a message, too.
 //
-// Which adapters have slots is a message for each change, in front of the step that needs it.
+// Which adapters have slots is a message for each change, in front of the step that needs it. So is
+// each call of a control (rank_control.h): sleep, wake and weight updates.
 //
 // A rank that cannot run a step that the others run ends the group.
 //
@@ -29,6 +30,7 @@
 
 #include "cc/base/status.h"
 #include "cc/comm/group.h"
+#include "cc/engine/runner_control.h"
 #include "cc/ops/batch_view.h"
 #include "cc/program/executor.h"
 #include "cc/runner/ranks/step_message.h"
@@ -67,8 +69,9 @@ struct FollowedAdapters {
 };
 
 // Runs the steps of rank 0 until it ends: OK. Otherwise the reason why the group has ended.
+// `control` is that of this rank's programs; null if rank 0 has none.
 Status FollowSteps(program::Executor* executor, comm::Group& group, const StepBounds& bounds,
-                   const FollowedAdapters& adapters = {});
+                   const FollowedAdapters& adapters = {}, engine::RunnerControl* control = nullptr);
 
 }  // namespace pagemill::runner
 

@@ -35,7 +35,7 @@ struct StepBounds {
 inline constexpr size_t kFirstPiece = 1024;
 
 // The first int32 of a message.
-enum class MessageKind : int32_t { kEnd = 1, kStep, kDraws, kAdapter, kCollect };
+enum class MessageKind : int32_t { kEnd = 1, kStep, kDraws, kAdapter, kCollect, kControl };
 
 inline MessageKind KindOf(std::span<const int32_t> message) {
   return static_cast<MessageKind>(message[0]);

@@ -68,6 +68,7 @@ def load(config: EngineConfig) -> LoadedModel:
             at_load=at_load,
             head=head,
             folder=model.weight_transfer_dir,
+            others=others,
         )
     except WeightsError as error:
         core.engine.shutdown()

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
@@ -77,17 +77,20 @@ class ModelWeights:
         at_load: LoadQuantization | None = None,
         head: HeadFiles | None = None,
         folder: str | None = None,
+        others: Sequence[BuiltModel] = (),
     ) -> None:
         """`stored` and `source` are the model that `built` was made of, before and after
-        `at_load`; `head` is the one that drafts for it. Senders write to `folder`.
+        `at_load`; `head` is the one that drafts for it. Senders write to `folder`. `others` are
+        the programs of ranks 1, 2, ... if each layer is divided among several.
 
         Raises:
             WeightsError: `folder` cannot be used.
         """
         self._engine, self._at_load = engine, at_load
-        self._options = _options_of(built, head)
+        options = _options_of(built, head)
+        self._options = [replace(options, shard=each.shard) for each in (built, *others)]
         self._sources = _Sources(stored, source)
-        self._texts = _texts_of(built)
+        self._texts = _texts_of((built, *others))
         self._files = None if folder is None else SentFiles(Path(folder), stored.stored_bytes)
         self._version = ""
         self._is_open = False  # between start and finish
@@ -114,7 +117,7 @@ class ModelWeights:
             try:
                 stored = self._sources.stored.with_weights(path)
                 read = stored if self._at_load is None else quantized(stored, self._at_load)
-                texts = _texts_of(build(read, self._options))
+                texts = self._texts_with(read)
             except (WeightsError, OSError) as error:
                 message = f"`path` cannot be used: {error}"
                 raise EngineError("INVALID_ARGUMENT", message, "path") from error
@@ -256,7 +259,7 @@ class ModelWeights:
             parts = self._as_read(Received(received.file, tensors))
             sent = {name: at for part in parts for name, at in part.tensors.items()}
             source = self._sources.read.with_replaced({**files.tensors, **sent})
-            texts = _texts_of(build(source, self._options))
+            texts = self._texts_with(source)
             changed = {name: text for name, text in texts.items() if text != self._texts[name]}
             self._engine.update_weights(
                 changed, timeout_s=timeout_s, over=True, version=weight_version
@@ -268,6 +271,9 @@ class ModelWeights:
         for part in parts:
             files.keep(part)
         self._texts = texts
+
+    def _texts_with(self, source: ModelSource) -> dict[str, str]:
+        return _texts_of([build(source, options) for options in self._options])
 
     def _as_read(self, received: Received) -> list[Received]:
         """Tensors of a checkpoint as programs read them: matrices that are rounded at load are
@@ -316,12 +322,15 @@ def _kinds_of(built: BuiltModel) -> set[MediaKind]:
     return {kind for encoder in built.encoders for kind in encoder.traits.placeholders}
 
 
-def _texts_of(built: BuiltModel) -> dict[str, str]:
-    """The programs of a model, as the engine's operation takes them."""
+def _texts_of(ranks: Sequence[BuiltModel]) -> dict[str, str]:
+    """The programs of a model, as the engine's operation takes them: those of rank 0, which alone
+    has encoders, and the part of the model that each other rank runs."""
+    built, *others = ranks
     encoders = enumerate(built.encoders)
     return {
         "model": built.program_text,
         **{f"encoder.{number}": encoder.program_text for number, encoder in encoders},
+        **{f"{rank}/model": other.program_text for rank, other in enumerate(others, 1)},
     }
 
 

@@ -97,8 +97,8 @@ class OfflineControl:
             timeout_s: how long to wait for a step in flight.
 
         Raises:
-            EngineError: the executor's weights cannot leave memory (native with one rank can), or
-                the time is over.
+            EngineError: the executor's weights cannot leave memory (native without pipeline stages
+                can), or the time is over.
         """
         with self._native_errors():
             self._core.engine.sleep(keep_kv=keep_kv, timeout_s=timeout_s)

@@ -138,6 +138,8 @@ class BuiltModel:
     """Only for a draft head: whether it reads positions of several dimensions."""
     draft_token_ids: tuple[int, ...] = ()
     """Of a draft head with a vocabulary of its own: the target's token of each column."""
+    shard: Shard = Shard()
+    """The rank that `program_text` is for, of those that divide each layer."""
     stage: Stage = Stage()
     """What `program_text` has of the model; all other fields are those of the whole."""
     sends: tuple[str, ...] = ()
@@ -236,6 +238,7 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         adapter_targets=tuple(weights.adapter_targets),
         routed_experts=(len(routed), next(iter(routed.values()))) if routed else None,
         notes=tuple(weights.notes),
+        shard=options.shard,
         stage=options.stage,
         sends=part.sends,
     )

@@ -164,7 +164,8 @@ def _most_files() -> int:
 
 
 def _path(file: BinaryIO) -> str:
-    return f"/proc/self/fd/{file.fileno()}"
+    """Which other ranks, processes of the same user, can open, too."""
+    return f"/proc/{os.getpid()}/fd/{file.fileno()}"
 
 
 def _copy_bytes(source: int, target: int, size: int) -> None:
