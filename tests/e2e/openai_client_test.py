@@ -221,6 +221,8 @@ def test_errors(client: openai.OpenAI) -> None:
         client.completions.create(model=NAME, prompt="x", temperature=-1)
     with pytest.raises(openai.BadRequestError, match="token id 49152"):
         client.completions.create(model=NAME, prompt=[49152])
+    with pytest.raises(openai.BadRequestError, match="does not fill in the middle"):
+        client.completions.create(model=NAME, prompt="x", suffix="y")
     with pytest.raises(openai.NotFoundError, match="generates text"):
         client.embeddings.create(model=NAME, input="x")
     for field, value in (

@@ -261,6 +261,12 @@ def test_other_apis_make_a_model_call(server: ServerProcess) -> None:
         assert block["type"] == "tool_use" and got.json()["stop_reason"] == "tool_use"
         if block["name"] == "remove_person":
             assert isinstance(block["input"]["id"], int)
+    body = {"messages": MESSAGES, "tools": TOOLS, "tool_choice": "REQUIRED"}
+    body |= {"max_tokens": 250, "temperature": 0}
+    got = httpx.post(f"{server.base_url}/v2/chat", json=body, timeout=60).json()
+    assert got["finish_reason"] == "TOOL_CALL"
+    for call in got["message"]["tool_calls"]:
+        assert isinstance(json.loads(call["function"]["arguments"]), dict)
 
 
 def test_an_answer_beside_calls_has_the_schema(server: ServerProcess) -> None:

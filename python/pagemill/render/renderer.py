@@ -15,6 +15,7 @@ from pagemill.render import tool_prompt
 from pagemill.render.chat_messages import Message
 from pagemill.render.detokenizer import Detokenizer
 from pagemill.render.errors import RenderError
+from pagemill.render.infill import Infill
 from pagemill.render.model_files import RenderSource, chat_row, open_tokenizer, template_sources
 from pagemill.render.output_machine import FormatNames, Formats
 from pagemill.render.renderers import table
@@ -82,6 +83,8 @@ class Renderer:
         self.vocab_size: int = tokenizer.vocab_size
         self.markers: Mapping[str, int] = _markers(tokenizer, self.formats)
         """Texts that the model writes as one token, which nothing else spells."""
+        self.infill: Infill | None = Infill.of(tokenizer)
+        """How the model fills in the middle; None: its vocabulary has no tokens for it."""
 
     @classmethod
     def open(

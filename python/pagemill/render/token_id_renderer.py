@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from pagemill.render.errors import RenderError
 from pagemill.render.events import Piece
+from pagemill.render.infill import Infill
 from pagemill.render.model_files import RenderSource, stated_end_ids
 from pagemill.render.output_machine import Formats
 from pagemill.render.renderer import ChatPrompt, Renderer
@@ -46,6 +47,7 @@ class TokenIdRenderer:
     has_text = False
     has_chat_template = False
     chat_template: str | None = None
+    infill: Infill | None = None
     chat_variables: frozenset[str] = frozenset()
 
     def __init__(self, eos_token_ids: Sequence[int] = ()) -> None:

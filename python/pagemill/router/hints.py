@@ -7,13 +7,16 @@ from collections.abc import Mapping
 import msgspec
 
 from pagemill.config import RouterConfig
+from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.router.fleet import Hint
 from pagemill.server.caller import ANONYMOUS
 from pagemill.server.chat import rendered_prompt
+from pagemill.server.cohere import chat as cohere_chat
 from pagemill.server.endpoints.table import endpoint_named
 from pagemill.server.errors import ApiError
 from pagemill.server.messages import chat as messages_chat
 from pagemill.server.protocol.chat import ChatRequest
+from pagemill.server.protocol.cohere_chat import CohereChatRequest
 from pagemill.server.protocol.completion import CompletionRequest, prompts
 from pagemill.server.protocol.decode import decode_fields, decode_object
 from pagemill.server.protocol.messages import MessagesRequest
@@ -22,10 +25,11 @@ from pagemill.server.rendering import Rendering
 from pagemill.server.responses import request as response_request
 from pagemill.server.responses.input import items_of
 
-_WITH_PROMPT = {
-    row.path: row
-    for row in map(endpoint_named, ("chat_completions", "completions", "messages", "responses"))
-}
+_ROWS = (
+    *("chat_completions", "completions", "messages", "responses"),
+    *("cohere_chat", "cohere_chat_prefixed"),
+)
+_WITH_PROMPT = {row.path: row for row in map(endpoint_named, _ROWS)}
 _MAX_SESSION_BYTES = 256
 
 
@@ -74,6 +78,8 @@ async def _prompt(rendering: Rendering, path: str, body: bytes) -> Hint:
     request = decode_fields(decode_object(body), kind.kind, kind.rules)
     if isinstance(request, MessagesRequest):
         request = messages_chat.chat_request(request)
+    if isinstance(request, CohereChatRequest):
+        request = cohere_chat.chat_request(request, bounds_thinking=False)
     if isinstance(request, ResponsesRequest):
         if request.previous_response_id is not None or request.conversation is not None:
             return Hint()  # only the server has what comes before
@@ -82,7 +88,19 @@ async def _prompt(rendering: Rendering, path: str, body: bytes) -> Hint:
         prompt = await rendered_prompt(rendering, request, ANONYMOUS)  # it keeps no images
     else:
         assert isinstance(request, CompletionRequest)
-        (prompt,) = await rendering.prompts(
-            prompts(request.prompt)[:1], request.add_special_tokens, request.parse_special, "prompt"
-        )
+        prompt = await _completed(rendering, request)
     return Hint(prompt.token_ids.tolist(), request.cache_salt or "")
+
+
+async def _completed(rendering: Rendering, request: CompletionRequest) -> RenderedPrompt:
+    """The first prompt of a completion."""
+    sent = prompts(request.prompt)[:1]
+    adds, parses = request.add_special_tokens, request.parse_special
+    infill = rendering.renderer.infill
+    if request.suffix and infill is not None:
+        (prompt,) = await rendering.infills(
+            infill, sent, request.suffix, add_special_tokens=adds, parse_special=parses
+        )
+        return prompt
+    (prompt,) = await rendering.prompts(sent, adds, parses, "prompt")
+    return prompt

@@ -61,13 +61,13 @@ def said_by_router(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.message for each in caplog.records if each.name == "pagemill.router"]
 
 
-async def sent_to(fleet: FakeFleet, **fields: object) -> int:
-    """The server that answers a request for `PROMPT`, a completion unless it has `messages` or
-    `input`."""
+async def sent_to(fleet: FakeFleet, **fields: Any) -> int:
+    """The server that answers a request for `PROMPT`, a completion unless it has `messages`, which
+    may have a `path`, or `input`."""
     before = [server.counts.served for server in fleet.router.servers]
     path, body = "/v1/completions", {"prompt": PROMPT, "max_tokens": 2} | fields
     if "messages" in fields:
-        path, body = "/v1/messages", {"max_tokens": 2} | fields
+        path, body = fields.pop("path", "/v1/messages"), {"max_tokens": 2} | fields
     elif "input" in fields:
         path, body = "/v1/responses", fields
     got = await fleet.client.post(path, json=body, headers=HEADERS)
@@ -110,7 +110,9 @@ def test_messages_go_where_their_blocks_are(key_file: str) -> None:
             messages = [{"role": "user", "content": [{"type": "text", "text": PROMPT}]}]
             for _ in range(2):
                 assert await sent_to(fleet, messages=messages, system="Be brief.") == 1
-            assert fleet.router.router.stats()["num_prefix_hits"] == 2
+            messages.insert(0, {"role": "system", "content": "Be brief."})
+            assert await sent_to(fleet, path="/v2/chat", messages=messages) == 1
+            assert fleet.router.router.stats()["num_prefix_hits"] == 3
 
     asyncio.run(test())
 

@@ -14,6 +14,7 @@ from pagemill.server.constraint import Constraint
 from pagemill.server.echo import echoed_texts
 from pagemill.server.errors import bad_request
 from pagemill.server.generation import Generation
+from pagemill.server.infill import infill_prompts, with_ends_of_middles
 from pagemill.server.output_limits import wanted_limits
 from pagemill.server.pipeline import GenerationOptions, Pipeline
 from pagemill.server.prompt_embeds import PARAM
@@ -39,6 +40,8 @@ async def start_completion(
     """
     if request.prompt_logprobs is not None and request.stream:
         raise bad_request("`prompt_logprobs` cannot be streamed.", "prompt_logprobs")
+    if request.suffix:
+        request = with_ends_of_middles(pipeline, request)
     if request.max_tokens == 0 and not request.echo:
         raise bad_request("`max_tokens` must be at least 1 unless `echo` is set.", "max_tokens")
     prompt_logprobs = request.prompt_logprobs
@@ -99,11 +102,13 @@ async def rendered_prompts(
     """The prompts, those that are embeddings first, and their texts if they came as text.
 
     Raises:
-        ApiError: 400 that names `param`, or `prompt_embeds`.
+        ApiError: 400 that names `param`, or `prompt_embeds`, or `suffix`.
     """
     embeds = request.embeds
     sent = prompts(request.prompt, param) if request.prompt is not None or not embeds else []
     pipeline.check_choices(len(embeds) + len(sent), max(request.n, request.best_of or 1))
+    if request.suffix:
+        return await infill_prompts(pipeline, request, sent), [None for _ in sent]
     rendered = await pipeline.embeds(embeds) if embeds else []
     rendered += await pipeline.rendering.prompts(
         sent, request.add_special_tokens, request.parse_special, param

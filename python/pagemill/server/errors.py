@@ -69,6 +69,20 @@ class ApiError(Exception):
         self.reason = reason
 
 
+def renamed(error: ApiError, names: Mapping[str, str]) -> ApiError:
+    """`error` for a client whose API has other names of fields: `names` has those, by the names
+    that `error` may speak of."""
+    message = error.message
+    for name, name_there in names.items():
+        message = message.replace(f"`{name}`", f"`{name_there}`")
+    param = names.get(error.param or "", error.param)
+    found = ApiError(
+        error.status, message, param, error.type_name, error.retry_after_s, error.reason
+    )
+    found.is_by_engine = error.is_by_engine
+    return found
+
+
 def no_key() -> ApiError:
     """The 401 of a request without a valid key."""
     return ApiError(

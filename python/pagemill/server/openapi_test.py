@@ -104,6 +104,8 @@ def test_it_names_the_routes_of_the_loaded_model() -> None:
             "/v1/realtime",
             "/v1/responses",
             "/v1/responses/render",
+            "/cohere/v2/chat",
+            "/v2/chat",
         }
         scoring = {"/rerank", "/score", "/v1/rerank", "/v1/score", "/v2/rerank"}
         assert embeds - generates == {"/pooling", "/v1/embeddings", "/v2/embed"} | scoring
@@ -164,6 +166,9 @@ def test_it_describes_the_answers(document: dict[str, Any]) -> None:
         ("/v1/messages", {"messages": messages, "model": "absent", "max_tokens": 3}),
         ("/v1/messages", {}),
         ("/v1/messages/count_tokens", {"messages": messages}),
+        ("/v2/chat", {"messages": messages, "logprobs": True}),
+        ("/v2/chat", {"messages": messages, "logprobs": True, "stream": True}),
+        ("/v2/chat", {"messages": messages, "model": "absent"}),
         ("/tokenize", {"prompt": "a", "return_token_strs": True}),
         ("/tokenize", {"messages": messages}),
         ("/tokenize", {}),

@@ -22,6 +22,7 @@ from pagemill.render.errors import RenderError
 from pagemill.render.events import Piece
 from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.formats.table import marker_ids
+from pagemill.render.infill import Infill
 from pagemill.render.model_files import RenderSource, chat_row, open_tokenizer
 from pagemill.render.output_machine import FormatNames, Formats
 from pagemill.render.renderer import ChatPrompt
@@ -69,6 +70,7 @@ class Renderer(Protocol):
     formats: Formats
     markers: Mapping[str, int]
     special_tokens: Mapping[str, str]
+    infill: Infill | None
     chat_template: str | None
     chat_variables: frozenset[str]
 
@@ -168,6 +170,37 @@ class Rendering:
         with _refusals():
             token_ids = await self._tokenized(texts, encode, param)
         return [_text_prompt(ids, param) for ids in token_ids]
+
+    async def infills(
+        self,
+        infill: Infill,
+        prefixes: Sequence[str | list[int]],
+        suffix: str,
+        *,
+        add_special_tokens: bool,
+        parse_special: bool,
+    ) -> list[RenderedPrompt]:
+        """The prompt of each prefix, a text or token ids, with the same suffix.
+
+        Raises:
+            ApiError: 400 if a text cannot be tokenized, or cannot fit, or there is too much.
+        """
+        texts = [prefix if isinstance(prefix, str) else "" for prefix in prefixes]
+        self.check_pairs([(text, suffix) for text in texts], "suffix")
+        with _refusals():
+            if len(suffix) > INLINE_CHARS:
+                await asyncio.to_thread(self._checked_bytes, [suffix], "suffix")
+            token_ids = await self._tokenized(
+                [*texts, *(suffix for _ in texts)],
+                lambda: infill.prompts(
+                    prefixes,
+                    suffix,
+                    add_special_tokens=add_special_tokens,
+                    parse_special=parse_special,
+                ),
+                "prompt",
+            )
+        return [_text_prompt(ids, "prompt") for ids in token_ids]
 
     async def embeds(self, sent: Sequence[str], width: int) -> list[RenderedPrompt]:
         """Each prompt of `prompt_embeds`, for a model whose embeddings have `width` numbers.

@@ -9,6 +9,7 @@ from pagemill.server.caller import Caller
 from pagemill.server.completion import rendered_prompts, start_completion
 from pagemill.server.completion_wording import CompletionWording
 from pagemill.server.errors import bad_request
+from pagemill.server.infill import with_ends_of_middles
 from pagemill.server.pipeline import GenerationOptions
 from pagemill.server.protocol.completion import DEFAULT_MAX_TOKENS, CompletionRequest
 from pagemill.server.protocol.generate import as_generate_request
@@ -29,6 +30,8 @@ async def create(server: ServerState, body: CompletionRequest, caller: Caller) -
 async def render(server: ServerState, body: CompletionRequest, caller: Caller) -> Text:
     """The requests of `/inference/v1/generate`, one a prompt, that continue the same."""
     pipeline, _ = server.models.resolve(body.model, caller)
+    if body.suffix:
+        body = with_ends_of_middles(pipeline, body)
     if body.max_tokens == 0:
         raise bad_request("`max_tokens` must be at least 1.", "max_tokens")
     if body.embeds:

@@ -68,6 +68,40 @@ def _pools(
     )
 
 
+def _renders(module: str, path: str, request: str, errors: ErrorShape = OPENAI) -> Endpoint:
+    """What makes a request of `/inference/v1/generate` of one of `path`."""
+    return Endpoint(
+        name=f"{module}_render",
+        method="POST",
+        path=f"{path}/render",
+        handler=f"{module}:render",
+        scope=Scope.INFERENCE,
+        tasks=_GENERATE,
+        transport=Transport.JSON,
+        request=request,
+        response="generate:GenerateRequest",
+        errors=errors,
+    )
+
+
+def _cohere_chat(name: str, path: str) -> Endpoint:
+    """The route of Cohere's chats, at one of its paths."""
+    return Endpoint(
+        name=name,
+        method="POST",
+        path=path,
+        handler="cohere_chat:create",
+        scope=Scope.INFERENCE,
+        tasks=_GENERATE,
+        transport=Transport.JSON,
+        request="cohere_chat:CohereChatRequest",
+        response="cohere_chat:CohereChatResponse",
+        event="cohere_chat:StreamEvent",
+        errors=COHERE,
+        queued=True,
+    )
+
+
 ENDPOINTS = (
     Endpoint(
         name="batch",
@@ -144,17 +178,7 @@ ENDPOINTS = (
         request="derender:DerenderRequest",
         response="chat:ChatResponse",
     ),
-    Endpoint(
-        name="chat_completions_render",
-        method="POST",
-        path="/v1/chat/completions/render",
-        handler="chat_completions:render",
-        scope=Scope.INFERENCE,
-        tasks=_GENERATE,
-        transport=Transport.JSON,
-        request="chat:ChatRequest",
-        response="generate:GenerateRequest",
-    ),
+    _renders("chat_completions", "/v1/chat/completions", "chat:ChatRequest"),
     _pools(
         "classify", "/classify", _CLASSIFY, "classify:create", "classification", "Classification"
     ),
@@ -171,17 +195,12 @@ ENDPOINTS = (
         event="completion:CompletionResponse",
         queued=True,
     ),
-    Endpoint(
-        name="completions_render",
-        method="POST",
-        path="/v1/completions/render",
-        handler="completions:render",
-        scope=Scope.INFERENCE,
-        tasks=_GENERATE,
-        transport=Transport.JSON,
-        request="completion:CompletionRequest",
+    replace(
+        _renders("completions", "/v1/completions", "completion:CompletionRequest"),
         response="generate:RENDERED",
     ),
+    _cohere_chat("cohere_chat", "/v2/chat"),
+    _cohere_chat("cohere_chat_prefixed", "/cohere/v2/chat"),
     Endpoint(
         name="cohere_embed",
         method="POST",
@@ -397,18 +416,7 @@ ENDPOINTS = (
         response="messages:TokenCount",
         errors=ANTHROPIC,
     ),
-    Endpoint(
-        name="messages_render",
-        method="POST",
-        path="/v1/messages/render",
-        handler="messages:render",
-        scope=Scope.INFERENCE,
-        tasks=_GENERATE,
-        transport=Transport.JSON,
-        request="messages:MessagesRequest",
-        response="generate:GenerateRequest",
-        errors=ANTHROPIC,
-    ),
+    _renders("messages", "/v1/messages", "messages:MessagesRequest", ANTHROPIC),
     Endpoint(
         name="metrics",
         method="GET",
@@ -539,17 +547,7 @@ ENDPOINTS = (
         event="response_events:ResponseEvent",
         queued=True,
     ),
-    Endpoint(
-        name="responses_render",
-        method="POST",
-        path="/v1/responses/render",
-        handler="responses:render",
-        scope=Scope.INFERENCE,
-        tasks=_GENERATE,
-        transport=Transport.JSON,
-        request="responses:ResponsesRequest",
-        response="generate:GenerateRequest",
-    ),
+    _renders("responses", "/v1/responses", "responses:ResponsesRequest"),
     _pools("score", "/score", _SCORE, "score:create", "score", "Score"),
     _pools("score_v1", "/v1/score", _SCORE, "score:create", "score", "Score"),
     Endpoint(

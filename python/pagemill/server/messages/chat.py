@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from pagemill.server import errors
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.protocol.chat import ChatRequest
 from pagemill.server.protocol.messages import (
@@ -87,13 +88,7 @@ def chat_request(body: CountTokensRequest, *, bounds_thinking: bool = False) -> 
 
 def renamed(error: ApiError) -> ApiError:
     """A refusal of a chat request, with the names that its fields have here."""
-    message = error.message
-    for name, name_here in _FIELD_NAMES.items():
-        message = message.replace(f"`{name}`", f"`{name_here}`")
-    param = _FIELD_NAMES.get(error.param or "", error.param)
-    return ApiError(
-        error.status, message, param, error.type_name, error.retry_after_s, error.reason
-    )
+    return errors.renamed(error, _FIELD_NAMES)
 
 
 def _generation_fields(body: MessagesRequest) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from pagemill.server.errors import bad_request, invalid_body
 from pagemill.server.protocol.chat import PromptLogprobs
-from pagemill.server.protocol.decode import FieldRules, Unsupported, only
+from pagemill.server.protocol.decode import FieldRules
 from pagemill.server.protocol.sampling import (
     IGNORED,
     UNSUPPORTED,
@@ -27,10 +27,12 @@ MAX_PROMPTS = 2048
 
 class CompletionRequest(GenerationRequest, kw_only=True, frozen=True):
     """The request. `prompt` has four shapes; `prompts` sorts them out. `prompt_embeds` has prompts
-    that are embeddings, in place of others or in front of them."""
+    that are embeddings, in place of others or in front of them. With `suffix`, what is generated
+    goes between each prompt and it."""
 
     prompt: Any = None
     prompt_embeds: str | Annotated[list[str], Meta(max_length=MAX_PROMPTS)] = []
+    suffix: str = ""
     max_tokens: Count | None = None
     logprobs: Logprobs | None = None
     best_of: Positive | None = None
@@ -46,10 +48,7 @@ class CompletionRequest(GenerationRequest, kw_only=True, frozen=True):
 
 
 RULES = FieldRules(
-    unsupported={
-        **{name: rule for name, rule in UNSUPPORTED.items() if name != "prompt_embeds"},
-        "suffix": Unsupported(only(""), "this model does not fill in the middle."),
-    },
+    unsupported={name: rule for name, rule in UNSUPPORTED.items() if name != "prompt_embeds"},
     ignored=IGNORED,
 )
 

@@ -10,6 +10,7 @@ from pagemill.render.errors import RenderError
 from pagemill.render.events import Piece
 from pagemill.render.formats.json_formats import HERMES
 from pagemill.render.formats.reasoning_formats import THINK
+from pagemill.render.infill import Infill
 from pagemill.render.output_machine import Formats
 from pagemill.render.renderer import ChatPrompt
 from pagemill.render.tokenizer import NO_LIMITS, TextLimits, TextPair
@@ -86,6 +87,7 @@ class FakeRenderer:
     eos_token_ids: tuple[int, ...] = (0,)
     special_tokens: Mapping[str, str] = {"eos_token": "<eos>"}
     chat_template: str | None = "{{ messages }}"
+    infill: Infill | None = None
     chat_variables: frozenset[str] = frozenset()
     tokenizer = FakeTokenizer()
 
