@@ -164,6 +164,7 @@ TEST(EngineStepsTest, ARequestWithDraftsIsPlannedAheadOfItsResults) {
       tokens.insert(tokens.end(), output.new_token_ids.begin(), output.new_token_ids.end());
       if (!output.finished()) continue;
       const EngineStats stats = engine->stats();
+      EXPECT_EQ(output.num_draft_steps, static_cast<int32_t>(stats.num_drafts));
       EXPECT_EQ(output.num_draft_tokens, static_cast<int32_t>(stats.draft_tokens));
       EXPECT_EQ(output.num_accepted_draft_tokens,
                 static_cast<int32_t>(stats.accepted_draft_tokens));

@@ -44,6 +44,7 @@ RequestOutput RandomOutput(Random* random) {
   if (chance()) output.kv_transfer_params = {{"peer", ""}, {"", "a"}};
   if (chance()) output.num_cached_tokens = static_cast<int32_t>((*random)() % 1000);
   if (chance()) output.num_evicted_tokens = static_cast<int32_t>((*random)() % 1000);
+  if (chance()) output.num_draft_steps = 30;
   if (chance()) output.num_draft_tokens = 70;
   if (chance()) output.num_accepted_draft_tokens = 7;
   if (chance()) output.queued_s = 0.125 * ((*random)() % 100);

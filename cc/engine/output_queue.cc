@@ -23,6 +23,7 @@ void Merge(RequestOutput&& news, RequestOutput* output) {
   output->error = std::move(news.error);
   output->kv_transfer_params = std::move(news.kv_transfer_params);
   output->num_evicted_tokens = news.num_evicted_tokens;
+  output->num_draft_steps = news.num_draft_steps;
   output->num_draft_tokens = news.num_draft_tokens;
   output->num_accepted_draft_tokens = news.num_accepted_draft_tokens;
   output->queued_s = news.queued_s;

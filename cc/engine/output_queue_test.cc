@@ -55,6 +55,7 @@ TEST(OutputQueue, MergesPerRequestAndKeepsTheOrder) {
   last.stop_token_id = 3;
   last.decode_s = 1.5;
   last.num_evicted_tokens = 16;
+  last.num_draft_steps = 2;
   last.num_draft_tokens = 4;
   last.num_accepted_draft_tokens = 3;
   queue.Push(std::move(last));
@@ -72,6 +73,7 @@ TEST(OutputQueue, MergesPerRequestAndKeepsTheOrder) {
   EXPECT_EQ(outputs[0].num_cached_tokens, 16);
   EXPECT_EQ(outputs[0].decode_s, 1.5);
   EXPECT_EQ(outputs[0].num_evicted_tokens, 16);
+  EXPECT_EQ(outputs[0].num_draft_steps, 2);
   EXPECT_EQ(outputs[0].num_draft_tokens, 4);
   EXPECT_EQ(outputs[0].num_accepted_draft_tokens, 3);
   EXPECT_EQ(outputs[1].request_id, RequestId(1));

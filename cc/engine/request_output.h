@@ -41,9 +41,10 @@ struct RequestOutput {
   step::KvTransferParams kv_transfer_params;
 
   int32_t num_cached_tokens = 0;  // of the prompt, from the prefix cache; set from the start
-  // Set on the last output: prompt tokens that the prefix cache had had and evicted, and drafts that
-  // were verified and accepted.
+  // Set on the last output: prompt tokens that the prefix cache had had and evicted, steps that
+  // verified drafts, and drafts that were verified and accepted.
   int32_t num_evicted_tokens = 0;
+  int32_t num_draft_steps = 0;
   int32_t num_draft_tokens = 0;
   int32_t num_accepted_draft_tokens = 0;
   // Set on the last output, in seconds; a phase that the request never reached has 0.
@@ -79,6 +80,8 @@ struct RequestOutput {
           Value("of the prompt, from the prefix cache; set from the start"));
     visit("num_evicted_tokens", &O::num_evicted_tokens,
           Value("of the prompt: evicted from the prefix cache before; set on the last output"));
+    visit("num_draft_steps", &O::num_draft_steps,
+          Value("steps that verified drafts; set on the last output"));
     visit("num_draft_tokens", &O::num_draft_tokens,
           Value("drafts that were verified; set on the last output"));
     visit("num_accepted_draft_tokens", &O::num_accepted_draft_tokens,

@@ -376,6 +376,7 @@ void StepLoop::EndOutput(scheduler::RequestEvent&& event, Tracked* tracked, int6
   output->kv_transfer_params = std::move(event.kv_transfer_params);
   output->routed_experts = std::move(event.routed_experts);
   output->num_evicted_tokens = event.num_evicted_tokens;
+  output->num_draft_steps = event.num_draft_steps;
   output->num_draft_tokens = event.num_draft_tokens;
   output->num_accepted_draft_tokens = event.num_accepted_draft_tokens;
   if (tracked->queue_timed && tracked->started == kNever &&

@@ -29,6 +29,20 @@ Status CheckTokenIds(const DraftModelOptions& options, int32_t vocab_size) {
   return OkStatus();
 }
 
+Status CheckHeads(const DraftModelOptions& options, const engine::RunnerLimits& limits,
+                  bool has_groups) {
+  const std::string stated = "num_heads is " + std::to_string(options.num_heads);
+  if (options.num_heads < limits.max_draft_tokens) {
+    return InvalidArgument(stated + ", it must be at least max_draft_tokens, which is " +
+                           std::to_string(limits.max_draft_tokens));
+  }
+  if (options.states_width > 0 && options.media_width == 0 && !options.grid_positions &&
+      !has_groups) {
+    return OkStatus();
+  }
+  return InvalidArgument(stated + ": such a program reads states, no media, and has no KV groups");
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<DraftModel>> DraftModel::Create(program::Executor* executor,
@@ -36,9 +50,11 @@ StatusOr<std::unique_ptr<DraftModel>> DraftModel::Create(program::Executor* exec
                                                          const Clock* clock,
                                                          const engine::RunnerLimits& limits,
                                                          const DraftModelOptions& options) {
-  if (options.first_kv_group >= limits.kv_groups.size()) {
+  const bool has_groups = options.first_kv_group < limits.kv_groups.size();
+  if (!has_groups && options.num_heads == 0) {
     return InvalidArgument("the draft model has no KV groups");
   }
+  if (options.num_heads != 0) PAGEMILL_RETURN_IF_ERROR(CheckHeads(options, limits, has_groups));
   for (size_t g = options.first_kv_group; g < limits.kv_groups.size(); ++g) {
     const std::string& kind = limits.kv_groups[g].kind;
     if (kind == "full" || kind == "mla") continue;
@@ -72,6 +88,7 @@ DraftModel::DraftModel(program::Executor* executor, device::ThreadPool* pool, co
       sampler_({.num_columns = options.num_tokens,
                 .vocab_size = limits.vocab_size,
                 .token_ids = options_.token_ids,
+                .num_heads = std::max(1, options.num_heads),
                 .capabilities = device::DetectCapabilities()},
                pool),
       slots_(static_cast<size_t>(limits.max_num_seqs)),
@@ -162,6 +179,10 @@ Status DraftModel::FollowTarget(std::span<const TargetTokens> tokens, const Tens
     const int32_t index = of.index.value();
     DropInputs(index, slot);
     states_->Append(index, states, of.first_row, of.count);
+    if (HasHeads()) {
+      states_->DropBefore(index, states_->num_tokens(index) - 1);
+      continue;
+    }
     const int32_t end =
         std::min(states_->num_tokens(index), static_cast<int32_t>(slot.text.size()));
     const int32_t waiting = end - slot.num_computed;
@@ -178,7 +199,7 @@ Status DraftModel::FollowTarget(std::span<const TargetTokens> tokens, const Tens
 
 Status DraftModel::RunPasses() {
   PAGEMILL_RETURN_IF_ERROR(CatchUp());
-  PAGEMILL_RETURN_IF_ERROR(DraftFurther());
+  if (!HasHeads()) PAGEMILL_RETURN_IF_ERROR(DraftFurther());
   return CollectPasses();
 }
 
@@ -202,7 +223,7 @@ Status DraftModel::ApplyBlocks(const step::ScheduledRequest& entry) {
     }
   }
   if (entry.start == nullptr) return OkStatus();
-  SkipCachedTokens(&slot, entry.num_computed_tokens);
+  if (!HasHeads()) SkipCachedTokens(&slot, entry.num_computed_tokens);
   if (states_) states_->Start(index, entry.num_computed_tokens);
   if (media_) media_->Start(index);
   return OkStatus();
@@ -238,6 +259,7 @@ void DraftModel::AddWork(const step::ScheduledRequest& entry) {
               slot.text.begin() + entry.num_computed_tokens);
   }
   if (num_drafts == 0 && (states_ || num_known == 1 || !slot.follows)) return;
+  if (HasHeads()) slot.num_computed = end - 1;
   slot.num_caught_up = std::max(0, end - slot.num_computed - 1);
   work_.push_back({.slot = &slot,
                    .index = entry.index.value(),
@@ -298,6 +320,7 @@ StatusOr<int32_t> DraftModel::TokenBefore(const Work& work, int32_t draft) {
 }
 
 void DraftModel::MarkComplete(Slot* slot) {
+  if (HasHeads()) return;
   const int32_t block_size = tables_[0].block_size();
   for (; slot->num_complete + block_size <= slot->num_computed; slot->num_complete += block_size) {
     const step::BlockId page = slot->pages[static_cast<size_t>(slot->num_complete / block_size)];
@@ -356,12 +379,17 @@ Status DraftModel::AddTokens(const Work& work, std::span<const int32_t> token_id
 void DraftModel::AddRow(Work* work, int32_t draft) {
   const step::Request& request = *work->slot->request;
   work->pass = num_passes_ + 1;
-  work->row = static_cast<int32_t>(rows_.size());
+  work->row = static_cast<int32_t>(logits_rows_.size());
   logits_rows_.push_back(static_cast<int32_t>(token_ids_.size()) - 1);
-  rows_.push_back(
-      {.draft = work->first_draft + static_cast<size_t>(draft),
-       .params = &request.sampling,
-       .position = work->end + draft - static_cast<int32_t>(request.prompt_token_ids.size())});
+  const int32_t end = HasHeads() ? work->num_drafts : draft + 1;
+  for (int32_t d = draft; d < end; ++d) {
+    rows_.push_back(
+        {.draft = work->first_draft + static_cast<size_t>(d),
+         .row = work->row,
+         .head = d - draft,
+         .params = &request.sampling,
+         .position = work->end + d - static_cast<int32_t>(request.prompt_token_ids.size())});
+  }
 }
 
 // Collects it unless the next one may be enqueued before its tokens are known.
@@ -382,7 +410,7 @@ Status DraftModel::EnqueuePass() {
        .num_requests = static_cast<int32_t>(seq_lens_.size()),
        .num_logits_rows = static_cast<int32_t>(logits_rows_.size()),
        .num_media_rows = static_cast<int32_t>(media_rows.size()),
-       .argmax_columns = greedy ? options_.num_tokens : 0,
+       .argmax_columns = greedy && !HasHeads() ? options_.num_tokens : 0,
        .token_ids = token_ids_.data(),
        .positions = positions_.data(),
        .query_start = query_start_.data(),
@@ -408,12 +436,7 @@ Status DraftModel::CollectPass() {
   passes_.pop_front();
   program::ExecutorOutput output;
   PAGEMILL_RETURN_IF_ERROR(executor_->Collect(&output));
-  const TensorView logits = output.logits();
-  if (output.maxima.empty() && !pass.rows.empty() &&
-      (logits.rank != 2 || logits.shape[1] < options_.num_tokens)) {
-    return Internal("the draft model has logits of fewer tokens than it may propose");
-  }
-  sampler_.Run(output, pass.rows);
+  PAGEMILL_RETURN_IF_ERROR(sampler_.Run(output, pass.rows));
   PAGEMILL_RETURN_IF_ERROR(KeepStates(pass, output));
   // Passes run one after the other.
   const int64_t begun_ns = std::max(pass.begun_ns, last_collected_ns_);
@@ -425,14 +448,12 @@ Status DraftModel::CollectPass() {
 }
 
 Status DraftModel::KeepStates(const Pass& pass, const program::ExecutorOutput& output) {
-  if (!states_ || pass.rows.empty()) return OkStatus();
+  if (!states_ || HasHeads() || pass.rows.empty()) return OkStatus();
   const TensorView own = output.Find(kDraftStates);
   if (!states_->Fits(own, static_cast<int64_t>(pass.rows.size()))) {
     return Internal("the draft head gives no states");
   }
-  for (size_t i = 0; i < pass.rows.size(); ++i) {
-    states_->Keep(pass.rows[i].draft, own, static_cast<int64_t>(i));
-  }
+  for (const DraftRow& row : pass.rows) states_->Keep(row.draft, own, row.row);
   return OkStatus();
 }
 
@@ -448,10 +469,12 @@ std::span<const int32_t> DraftModel::token_ids(size_t entry) const {
 
 double DraftModel::Seconds(int32_t num_requests, int32_t num_drafts, int32_t num_waiting) const {
   if (!costs_.measured() || num_drafts == 0) return 0.0;
-  return costs_.Of(num_requests + num_waiting) + (num_drafts - 1) * costs_.Of(num_requests);
+  const int32_t num_further = HasHeads() ? 0 : num_drafts - 1;  // passes
+  return costs_.Of(num_requests + num_waiting) + num_further * costs_.Of(num_requests);
 }
 
 int32_t DraftModel::num_waiting(step::RequestIndex index) const {
+  if (HasHeads()) return 0;
   const Slot& slot = At(index);
   return std::max(0, static_cast<int32_t>(slot.text.size()) - slot.num_computed - 1);
 }
@@ -460,6 +483,7 @@ void DraftModel::CheckIntegrity() const {
   for (const BlockTables& table : tables_) table.CheckIntegrity();
   for (const Slot& slot : slots_) {
     PAGEMILL_CHECK(slot.num_complete <= slot.num_computed);
+    if (HasHeads()) continue;
     PAGEMILL_CHECK(slot.num_complete <=
                    static_cast<int64_t>(slot.pages.size()) * tables_[0].block_size());
   }

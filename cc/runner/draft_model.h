@@ -35,6 +35,10 @@
 // head's KV. Accepted drafts are computed again, with the target's states in place of its own. Each
 // pass is collected before the next one, which reads the states that it gave.
 //
+// Heads that give all drafts of a request in one pass (Medusa, MLP speculators) have no layers, so
+// no KV groups: they read the last known token and the state before it alone. No token of theirs
+// waits, and cached blocks are nothing to them.
+//
 // Media. A head reads the embeddings that the target reads in place of placeholder tokens
 // (draft_media.h), and positions of several dimensions if its program declares them. A draft model
 // reads placeholders as the tokens that they are.
@@ -80,6 +84,9 @@ struct DraftModelOptions {
   std::vector<int32_t> token_ids = {};
   // Elements of a token's state, of a head; 0: it reads none.
   int32_t states_width = 0;
+  // Outputs of logits of a program that gives as many drafts in one pass (draft_sampler.h), and has
+  // no KV groups; 0: each draft takes a pass.
+  int32_t num_heads = 0;
   // Elements of an embedding of media, of a head; 0: it reads none.
   int32_t media_width = 0;
   DType input_type = DType::kF32;  // of states and embeddings
@@ -193,13 +200,15 @@ class DraftModel final : public sampling::DraftProposer {
   // The state of a head's token is that of the text before it, or of its draft `own_state`.
   Status AddTokens(const Work& work, std::span<const int32_t> token_ids, int32_t position,
                    std::optional<size_t> own_state = std::nullopt);
-  // The last token that was added is followed by draft `draft` of its request.
+  // The last token that was added gives draft `draft` of its request, or all of them if each draft
+  // has a head.
   void AddRow(Work* work, int32_t draft);
   Status EnqueuePass();
   Status CollectPass();
   Status CollectPasses();
   // True if a pass may be enqueued before the tokens of the one before it are known.
   bool Chains() const;
+  bool HasHeads() const { return options_.num_heads > 0; }
   Status KeepStates(const Pass& pass, const program::ExecutorOutput& output);
 
   program::Executor* const executor_;

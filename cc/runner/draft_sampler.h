@@ -11,6 +11,9 @@
 // temperature, top_k, top_p and minimum probability; penalties, biases and masks are left to the
 // target, which may reject what they change. A row that is not finite gets token 0.
 //
+// A model with several heads returns logits of several tokens for one row: those of the next token
+// as the output "logits", those of the n-th one after it as "logits.n".
+//
 // Memory: vocab_size floats for each drawn draft of a step. Thread safety: used by the
 // engine thread only; Run() spreads rows over the pool.
 #ifndef PAGEMILL_CC_RUNNER_DRAFT_SAMPLER_H_
@@ -19,13 +22,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "cc/base/status.h"
 #include "cc/device/capabilities.h"
 #include "cc/device/thread_pool.h"
 #include "cc/ops/sample/row_passes.h"
 #include "cc/program/executor.h"
 #include "cc/step/request.h"
+#include "cc/tensor/tensor_view.h"
 
 namespace pagemill::runner {
 
@@ -34,12 +40,15 @@ struct DraftSamplerOptions {
   int32_t vocab_size = 0;   // of the target; at least num_columns
   // The target's id of each column; empty: the same. Outlives the sampler.
   std::span<const int32_t> token_ids = {};
+  int32_t num_heads = 1;  // outputs of logits
   device::Capabilities capabilities = {};
 };
 
 // A row of the draft model's logits.
 struct DraftRow {
   size_t draft = 0;  // of the step: which one is chosen from the row
+  int64_t row = 0;   // of the output
+  int32_t head = 0;  // which output
   const step::SamplingParams* params = nullptr;
   int32_t position = 0;  // of the token in the output
 };
@@ -49,9 +58,9 @@ class DraftSampler {
   DraftSampler(const DraftSamplerOptions& options, device::ThreadPool* pool);
 
   void Begin(size_t num_drafts);
-  // `output` has a row of logits, or the maximum of one, for each of `rows`, in their order. A
-  // request that is not greedy needs logits.
-  void Run(const program::ExecutorOutput& output, std::span<const DraftRow> rows);
+  // `output` has logits, or maxima of those of one head. A request that is not greedy needs logits.
+  // kInternal if logits are missing, or of fewer tokens than may be proposed.
+  Status Run(const program::ExecutorOutput& output, std::span<const DraftRow> rows);
 
   // Tokens of the drafts since Begin(); valid until the next.
   std::span<const int32_t> token_ids() const { return token_ids_; }
@@ -70,6 +79,8 @@ class DraftSampler {
   const DraftSamplerOptions options_;
   device::ThreadPool* const pool_;
   const ops::RowPasses& passes_;
+  std::vector<std::string> names_;                    // of the outputs
+  std::vector<TensorView> logits_;                    // likewise
   std::vector<std::vector<ops::Candidate>> storage_;  // of each worker
   std::vector<int32_t> token_ids_;
   std::vector<char> drawn_;  // of each draft; not bits, which threads would share

@@ -26,6 +26,7 @@ struct RequestEvent {
   int32_t num_cached_tokens = 0;
   // With finish_reason only; RequestOutput has what they are.
   int32_t num_evicted_tokens = 0;
+  int32_t num_draft_steps = 0;
   int32_t num_draft_tokens = 0;
   int32_t num_accepted_draft_tokens = 0;
   std::vector<uint16_t> routed_experts;

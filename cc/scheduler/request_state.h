@@ -84,6 +84,7 @@ struct RequestState {
   std::optional<int32_t> num_cached_tokens;  // prefix hit of the first start; empty before it
 
   int32_t num_evicted_tokens = 0;            // that it would have found before they were evicted
+  int32_t num_draft_steps = 0;               // that verified drafts
   int32_t num_verified_drafts = 0;           // of all its steps, and those accepted
   int32_t num_accepted_drafts = 0;
 

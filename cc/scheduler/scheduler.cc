@@ -174,6 +174,7 @@ void Scheduler::Finish(RequestState* request, step::FinishReason reason, Request
   event->finish_reason = reason;
   event->num_cached_tokens = request->num_cached_tokens.value_or(0);
   event->num_evicted_tokens = request->num_evicted_tokens;
+  event->num_draft_steps = request->num_draft_steps;
   event->num_draft_tokens = request->num_verified_drafts;
   event->num_accepted_draft_tokens = request->num_accepted_drafts;
   if (reason != step::FinishReason::kAbort && reason != step::FinishReason::kError) {

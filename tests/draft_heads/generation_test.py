@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig
 
 from tests.draft_heads.eagle_checkpoints import make_eagle, make_eagle3
+from tests.draft_heads.joint_checkpoints import make_medusa, make_mlp_speculator
 from tests.draft_heads.mtp_checkpoints import make_mtp
 from tests.draft_heads.mtp_layouts import LAYOUTS
 from tests.families.families import make
@@ -70,11 +71,39 @@ def test_greedy_tokens_with_an_eagle_head_are_those_without(
     assert stats.draft_tokens > 0
 
 
-def test_ranks_verify_the_drafts_of_a_head(tmp_path: Path) -> None:
+def _joint_heads(method: str, target: Path, config: LlamaConfig) -> Path:
+    """Beside the target."""
+    path = target.parent / "heads"
+    if method == "mlp_speculator":
+        return make_mlp_speculator(path, config).path
+    projection = load_file(target / "model.safetensors")["lm_head.weight"]
+    return make_medusa(path, config, layout="vllm", projection=projection).path
+
+
+@pytest.mark.parametrize("method", ["medusa", "mlp_speculator"])
+def test_greedy_tokens_with_heads_for_all_drafts_are_those_without(
+    method: str, tmp_path: Path
+) -> None:
+    """Sampled requests get drafts, too."""
+    target = tmp_path / "target"
+    heads = _joint_heads(method, target, _llama(target))
+    expected, _ = tokens_of(target, **OPTIONS)
+    drafts = _drafts(method, heads, 3)
+    options = {**OPTIONS, "temperatures": (0.0, 1.0)}
+    tokens, stats = tokens_of(target, speculative_config=drafts, **options)
+    assert tokens[: len(expected)] == expected
+    assert stats.draft_tokens > 0
+
+
+@pytest.mark.parametrize("method", ["eagle3", "medusa"])
+def test_ranks_verify_the_drafts_of_a_head(method: str, tmp_path: Path) -> None:
     config = _llama(tmp_path / "target")
-    head = make_eagle3(tmp_path / "head", config)
+    if method == "eagle3":
+        path = make_eagle3(tmp_path / "head", config).path
+    else:
+        path = _joint_heads(method, tmp_path / "target", config)
     expected, _ = tokens_of(tmp_path / "target", **OPTIONS)
-    drafts = _drafts("eagle3", head.path, 3)
+    drafts = _drafts(method, path, 3)
     tokens, stats = tokens_of(
         tmp_path / "target", speculative_config=drafts, tensor_parallel_size=2, **OPTIONS
     )
@@ -184,6 +213,54 @@ def test_an_eagle3_head_that_is_right_about_the_next_token(tmp_path: Path) -> No
     _check_all_accepted(target, _drafts("eagle3", head.path, 1))
 
 
+def test_medusa_heads_that_are_right(tmp_path: Path) -> None:
+    """The state of a token is its embedding, from which each head counts further."""
+    target = tmp_path / "target"
+    config = _llama(target, vocab_size=64)
+    _rewrite(target, _count_up)
+    heads = _joint_heads("medusa", target, config)
+    model = load_file(target / "model.safetensors")
+
+    def change(tensors: dict[str, torch.Tensor]) -> None:
+        for name in tensors:
+            if name.startswith("blocks."):
+                tensors[name].zero_()
+            else:
+                tensors[name] = _next_in_cycle(model, steps=2 + int(name.split(".")[1]))
+
+    _rewrite(heads, change)
+    _check_all_accepted(target, _drafts("medusa", heads, 3))
+
+
+def test_an_mlp_speculator_that_is_right(tmp_path: Path) -> None:
+    """Its heads read nothing but the token that they follow."""
+    target = tmp_path / "target"
+    config = _llama(target, vocab_size=64)
+    _rewrite(target, _count_up)
+    heads = _joint_heads("mlp_speculator", target, config)
+    model = load_file(target / "model.safetensors")
+
+    def change(tensors: dict[str, torch.Tensor]) -> None:
+        for name in tensors:
+            kind = name.split(".")[-3]
+            if kind == "proj" or name.endswith(".bias"):
+                tensors[name].zero_()
+            elif kind == "emb":
+                tensors[name] = model["model.embed_tokens.weight"].clone()
+            elif kind == "head":
+                tensors[name] = _next_in_cycle(model)
+
+    _rewrite(heads, change)
+    _check_all_accepted(target, _drafts("mlp_speculator", heads, 3))
+
+
+def test_more_drafts_than_heads_are_refused(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    heads = _joint_heads("medusa", target, _llama(target))
+    with pytest.raises(ModelConfigError, match="set num_speculative_tokens"):
+        tokens_of(target, speculative_config=_drafts("medusa", heads, 4))
+
+
 def test_a_plan_counts_the_head(tmp_path: Path) -> None:
     """Its weights besides the model's, and KV of one more layer."""
     config = _llama(tmp_path / "target")
@@ -197,6 +274,20 @@ def test_a_plan_counts_the_head(tmp_path: Path) -> None:
     table = 4 * 2 * config.vocab_size * config.hidden_size  # embeddings and the target's head
     assert own <= plan.weights - alone.weights <= own + 2 * table
     assert plan.kv_per_token > alone.kv_per_token
+
+
+def test_a_plan_counts_medusa_heads_without_kv(tmp_path: Path) -> None:
+    """Only the heads that are used."""
+    target = tmp_path / "target"
+    config = _llama(target)
+    heads = _joint_heads("medusa", target, config)
+    options = {"model": str(target), "kv_cache_dtype": "f32", "activation_dtype": "f32"}
+    alone = plan_model(build(EngineConfig, options))
+    drafts = _drafts("medusa", heads, 2)
+    plan = plan_model(build(EngineConfig, {**options, "speculative_config": drafts}))
+    hidden = config.hidden_size
+    assert plan.weights - alone.weights == 4 * 2 * (2 * hidden + config.vocab_size) * hidden
+    assert plan.kv_per_token == alone.kv_per_token
 
 
 def test_a_head_needs_the_native_executor(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ void DraftAccounts::SettleDrafts(RequestState* request, const Verified& verified
   const auto num_accepted = static_cast<size_t>(verified.num_accepted);
   if (num_accepted > by_position.size()) by_position.resize(num_accepted);
   for (size_t i = 0; i < num_accepted; ++i) ++by_position[i];
+  request->num_draft_steps += verified.num_verified > 0;
   request->num_verified_drafts += verified.num_verified;
   request->num_accepted_drafts += verified.num_accepted;
 }

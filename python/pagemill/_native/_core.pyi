@@ -545,6 +545,7 @@ class ModelRunner:
         draft_executor: NativeExecutor | DeviceExecutor | None = None,
         draft_vocab_size: int = 0,
         draft_states_width: int = 0,
+        draft_heads: int = 0,
         draft_media_width: int = 0,
         draft_grid_positions: bool = False,
         draft_token_ids: list[int] = [],  # noqa: B006
@@ -736,6 +737,8 @@ class RequestOutput:
         """Seconds after which a retry makes sense; 0 = not known."""
     @property
     def num_evicted_tokens(self) -> int: ...
+    @property
+    def num_draft_steps(self) -> int: ...
     @property
     def num_draft_tokens(self) -> int: ...
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, cast, get_args
 
 from pagemill.config.fields import ConfigError, check, did_you_mean, option
 
@@ -32,13 +32,18 @@ _METHODS: Final[Mapping[str, Mapping[str, _Field]]] = {
     "draft_model": _MODEL,
     "eagle": _MODEL,
     "eagle3": _MODEL,
+    "medusa": _MODEL,
+    "mlp_speculator": _MODEL,
     "mtp": {"num_speculative_tokens": (1, 64)},
 }
 _NEEDS: Final[Mapping[str, str]] = {
     "draft_model": "a smaller model with the same tokens",
     "eagle": "a head that was made for the model",
     "eagle3": "a head that was made for the model",
+    "medusa": "heads that were made for the model",
+    "mlp_speculator": "one that was made for the model",
 }
+HeadMethod = Literal["mtp", "eagle", "eagle3", "medusa", "mlp_speculator"]
 _MTP_ALIASES: Final = (
     "deepseek_mtp",
     "ernie_mtp",
@@ -100,11 +105,12 @@ class ModelDrafts:
 @dataclass(frozen=True, slots=True)
 class HeadDrafts:
     """Drafts come from a head that reads hidden states of the model: its own MTP layer, or an EAGLE
-    or EAGLE-3 head in `model`, which is given like the model itself; None for "mtp". `max_tokens`
-    is the maximum number of drafts of one request in one step."""
+    or EAGLE-3 head, Medusa heads or an MLP speculator in `model`, which is given like the model
+    itself; None for "mtp". `max_tokens` is the maximum number of drafts of one request in one
+    step."""
 
     max_tokens: int
-    method: Literal["mtp", "eagle", "eagle3"]
+    method: HeadMethod
     model: str | None = None
     revision: str | None = None
 
@@ -113,7 +119,7 @@ class HeadDrafts:
 class HeadFiles:
     """The head of `HeadDrafts` on this machine: its folder, None if its weights are the model's."""
 
-    method: Literal["mtp", "eagle", "eagle3"]
+    method: HeadMethod
     path: str | None = None
 
 
@@ -133,8 +139,9 @@ class SpeculationConfig:
         " drafts with a smaller model with the same tokens, which is given like the model itself"
         ' ("revision" of a hub'
         ' id). {"method": "mtp"} drafts with the MTP layer that the model\'s checkpoint has,'
-        ' {"method": "eagle3", "model": "head"}, or "eagle", with a head that was trained for the'
-        " model; these read the model's hidden states, and draft 1 token (mtp) or 3 by default."
+        ' {"method": "eagle3", "model": "head"}, or "eagle", "medusa" or "mlp_speculator", with a'
+        " head that was trained for the model; these read the model's hidden states, and draft 1"
+        " token (mtp) or 3 by default."
         " Greedy outputs are the same, others have the same distribution; the number of drafts"
         " depends on how many were accepted and on their cost, down to none.",
     )
@@ -213,9 +220,9 @@ class SpeculationConfig:
     def draft_head(self) -> HeadDrafts | None:
         """None if drafts do not come from a head that reads hidden states."""
         values, method = self.speculative_config, self._method
-        if method not in ("mtp", "eagle", "eagle3"):
+        if method not in get_args(HeadMethod):
             return None
-        # An MTP layer is trained for one token, EAGLE heads for several.
+        # An MTP layer is trained for one token, other heads for several.
         tokens = values.get("num_speculative_tokens", 1 if method == "mtp" else 3)
         return HeadDrafts(tokens, method, values.get("model"), values.get("revision"))
 

@@ -67,6 +67,9 @@ def test_heads() -> None:
     assert config.draft_head == HeadDrafts(3, "eagle3", "o/m", "v1")
     config = speculation('{"method": "eagle", "model": "a", "num_speculative_tokens": 5}')
     assert config.draft_head == HeadDrafts(5, "eagle", "a") and config.max_tokens == 5
+    for method in ("medusa", "mlp_speculator"):
+        config = speculation(f'{{"method": "{method}", "model": "a"}}')
+        assert config.draft_head == HeadDrafts(3, method, "a") and config.max_tokens == 3
     assert speculation('{"method": "draft_model", "model": "a"}').draft_head is None
 
 
@@ -87,8 +90,8 @@ def test_older_names_of_mtp(method: str) -> None:
     ("text", "words"),
     [
         (
-            '{"method": "medusa"}',
-            "method is 'medusa'; it is one of 'ngram', 'suffix', 'draft_model'",
+            '{"method": "dflash"}',
+            "method is 'dflash'; it is one of 'ngram', 'suffix', 'draft_model'",
         ),
         ('{"method": "eagle"}', 'needs "model", a head that was made for the model'),
         ('{"method": "mtp", "model": "a"}', "method 'mtp' has no field 'model'"),

@@ -216,6 +216,7 @@ def choice_output(output: NativeOutput, index: int, now: float) -> ChoiceOutput:
         result.pooled = output.pooled
         result.kv_transfer_params = output.kv_transfer_params
         result.num_evicted_tokens = output.num_evicted_tokens
+        result.num_draft_steps = output.num_draft_steps
         result.num_draft_tokens = output.num_draft_tokens
         result.num_accepted_draft_tokens = output.num_accepted_draft_tokens
         result.queued_s = output.queued_s

@@ -195,6 +195,7 @@ class EngineCore:
             draft_executor=drafting,
             draft_vocab_size=0 if draft is None else draft.vocab_size,
             draft_states_width=0 if draft is None else draft.draft_states_width,
+            draft_heads=0 if draft is None else draft.draft_heads,
             draft_media_width=0 if draft is None else draft.draft_media_width,
             draft_grid_positions=draft is not None and draft.draft_grid_positions,
             draft_token_ids=[] if draft is None else list(draft.draft_token_ids),

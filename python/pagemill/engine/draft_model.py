@@ -113,5 +113,10 @@ def _build_head(
     if built.pooling:
         raise ConfigError(f"{name} cannot be used: the model generates no text")
     from pagemill.runner.draft_head import build_head
+    from pagemill.runner.joint_heads import JOINT_METHODS, build_joint_heads
 
-    return build_head(head.method, head.path, source, built)
+    if head.method not in JOINT_METHODS:
+        return build_head(head.method, head.path, source, built)
+    assert head.path is not None
+    num_drafts = config.speculation.max_tokens
+    return build_joint_heads(head.method, head.path, source, built, num_drafts=num_drafts)

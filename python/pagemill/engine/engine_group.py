@@ -136,6 +136,7 @@ class _LostOutput:
     weight_versions: Sequence[tuple[int, str]] = ()
     routed_experts: Sequence[int] = ()
     num_evicted_tokens: int = 0
+    num_draft_steps: int = 0
     num_draft_tokens: int = 0
     num_accepted_draft_tokens: int = 0
     queued_s: float = 0.0

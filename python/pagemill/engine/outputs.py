@@ -66,6 +66,8 @@ class ChoiceOutput(msgspec.Struct):
     num_evicted_tokens: int = 0
     """Prompt tokens whose KV had been cached and was evicted; this and the next with the last
     output."""
+    num_draft_steps: int = 0
+    """Steps that verified drafts."""
     num_draft_tokens: int = 0
     """Drafts that were verified, and below those of them that were accepted."""
     num_accepted_draft_tokens: int = 0

@@ -136,6 +136,7 @@ def _merge(into: ChoiceOutput, later: ChoiceOutput) -> None:
     into.error = later.error
     into.kv_transfer_params = later.kv_transfer_params
     into.num_evicted_tokens = later.num_evicted_tokens
+    into.num_draft_steps = later.num_draft_steps
     into.num_draft_tokens = later.num_draft_tokens
     into.num_accepted_draft_tokens = later.num_accepted_draft_tokens
     into.queued_s = later.queued_s

@@ -18,6 +18,8 @@ class LastOutput(Protocol):
     @property
     def num_evicted_tokens(self) -> int: ...
     @property
+    def num_draft_steps(self) -> int: ...
+    @property
     def num_draft_tokens(self) -> int: ...
     @property
     def num_accepted_draft_tokens(self) -> int: ...
@@ -34,6 +36,7 @@ class ChoiceAccount:
 
     __slots__ = (
         "accepted_drafts",
+        "draft_steps",
         "drafts",
         "evicted",
         "first",
@@ -51,6 +54,8 @@ class ChoiceAccount:
         self.num_tokens = 0
         self.evicted = 0
         """Prompt tokens whose KV had been cached and was evicted."""
+        self.draft_steps = 0
+        """Steps that verified drafts."""
         self.drafts = 0
         """Draft tokens that were verified, and below those that were accepted."""
         self.accepted_drafts = 0
@@ -75,6 +80,7 @@ class ChoiceAccount:
         by_engine = output.finish_reason is not None  # else by a stop string
         self.reason = reason
         self.evicted = output.num_evicted_tokens
+        self.draft_steps = output.num_draft_steps
         self.drafts = output.num_draft_tokens
         self.accepted_drafts = output.num_accepted_draft_tokens
         self.times = ChoiceTimes(

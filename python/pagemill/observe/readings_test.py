@@ -8,7 +8,8 @@ from pagemill.observe.readings import Counter, Histogram, readings
 class Ended:
     """The last output of a choice: by the engine, or by a stop string."""
 
-    created, num_evicted_tokens, num_draft_tokens, num_accepted_draft_tokens = 13.0, 0, 0, 0
+    created, num_evicted_tokens = 13.0, 0
+    num_draft_steps, num_draft_tokens, num_accepted_draft_tokens = 0, 0, 0
     queued_s, prefill_s, decode_s = 0.25, 0.5, 1.0
 
     def __init__(self, finish_reason: str | None) -> None:

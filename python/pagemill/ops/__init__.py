@@ -10,6 +10,7 @@ from pagemill.ops.add import add
 from pagemill.ops.all_gather import all_gather
 from pagemill.ops.all_reduce import all_reduce
 from pagemill.ops.apply_adapter import apply_adapter
+from pagemill.ops.argmax import argmax
 from pagemill.ops.attention import attention
 from pagemill.ops.causal_conv import causal_conv
 from pagemill.ops.compress_tokens import compress_tokens
@@ -57,6 +58,7 @@ __all__ = [
     "all_gather",
     "all_reduce",
     "apply_adapter",
+    "argmax",
     "attention",
     "causal_conv",
     "compress_tokens",

@@ -132,6 +132,8 @@ class BuiltModel:
     """What runs instead of a program, which is then empty."""
     draft_states_width: int = 0
     """Only for a draft head: the numbers of a state that it reads."""
+    draft_heads: int = 0
+    """Only for heads that give all drafts of a request in one pass: how many there are."""
     draft_media_width: int = 0
     """Only for a draft head of a model with media: the numbers of an embedding that it reads."""
     draft_grid_positions: bool = False

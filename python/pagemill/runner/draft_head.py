@@ -37,8 +37,8 @@ _ARCHITECTURES = {"eagle": "EAGLE head", "eagle3": "EAGLE-3 head", "mtp": "MTP l
 
 
 def head_states(method: str, path: str | None) -> DraftStates:
-    """What the target's program returns for a head of this `method` ("mtp", "eagle" or "eagle3"),
-    whose files are at `path`, None if they are the target's.
+    """What the target's program returns for a head of this `method` of `HeadFiles`, whose files are
+    at `path`, None if they are the target's.
 
     Raises:
         ModelConfigError: the head's configuration is not supported.
@@ -59,7 +59,7 @@ def build_head(
     rewrite: bool = True,
 ) -> BuiltModel:
     """The program of the head, undivided, for the target of `target_source`, `built` with its
-    states. `method` and `path` are those of `head_states`.
+    states. `method` is "mtp", "eagle" or "eagle3", `path` that of `head_states`.
 
     Raises:
         ModelConfigError: the head does not fit the target, or is of another kind.

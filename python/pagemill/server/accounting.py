@@ -28,7 +28,10 @@ def timings(choices: Sequence[ChoiceAccount], arrived: float) -> RequestTimings:
         found.tokens_per_second = round(gaps / (last - first), 3)
     if drafts := sum(choice.drafts for choice in begun):
         found.draft_tokens = drafts
-        found.accepted_draft_tokens = sum(choice.accepted_drafts for choice in begun)
+        accepted = sum(choice.accepted_drafts for choice in begun)
+        steps = sum(choice.draft_steps for choice in begun)
+        found.accepted_draft_tokens, found.draft_steps = accepted, steps
+        found.mean_acceptance_length = round(1 + accepted / steps, 3)
     for choice in begun:
         times = choice.times
         if times is not None and times.queued is not None and times.prefill is not None:

@@ -40,6 +40,7 @@ class FakeOutput:
     error_retry_after_s: int = 0
     kv_transfer_params: dict[str, str] = field(default_factory=dict[str, str])
     num_evicted_tokens: int = 0
+    num_draft_steps: int = 0
     num_draft_tokens: int = 0
     num_accepted_draft_tokens: int = 0
     queued_s: float = 0.0

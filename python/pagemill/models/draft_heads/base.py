@@ -71,7 +71,7 @@ def bind_head_rotary(
 
 
 class DraftHead(Protocol):
-    """One head.
+    """One head, which gives a draft in each pass.
 
     1. `width` is that of the states; `vocab_size` the number of the head's own columns, and
        `token_ids` the target's token of each, empty if they are the target's ids.
@@ -88,3 +88,22 @@ class DraftHead(Protocol):
     def hidden(self, weights: HeadWeights, inputs: HeadInputs) -> Tensor: ...
 
     def results(self, weights: HeadWeights, rows: Tensor) -> HeadResults: ...
+
+
+class JointHeads(Protocol):
+    """Heads without layers that give all drafts of a request in one pass, from its last token and
+    the state of the token before that: draft i is of head i.
+
+    1. `width` is that of the states, `vocab_size` the target's.
+    2. `logits` traces the heads for the rows that it chooses of `inputs` by `rows`, i32 [L], and
+       returns f32 [L, vocab_size] of each.
+    3. `ignored`: as that of a `Model`, of the heads' own tensors.
+    """
+
+    width: int
+    vocab_size: int
+    ignored: Mapping[str, str]
+
+    def logits(
+        self, weights: HeadWeights, token_ids: Tensor, states: Tensor, rows: Tensor
+    ) -> list[Tensor]: ...

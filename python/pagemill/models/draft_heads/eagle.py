@@ -17,7 +17,7 @@ from pagemill.layers.rotary import Rotary
 from pagemill.layers.stack import stack
 from pagemill.models.base import IGNORED_IN_DECODERS, ModelConfigError
 from pagemill.models.decoder import Decoder
-from pagemill.models.draft_heads import eagle_files
+from pagemill.models.draft_heads import eagle_files, head_sizes
 from pagemill.models.draft_heads.base import (
     HeadInputs,
     HeadResults,
@@ -64,8 +64,8 @@ class EagleHead:
         self._layers = _EagleLayers(without_sections(source.config))
         eagle_files.read_layers(self._layers, source)
         sizes = self._layers.sizes
-        eagle_files.require_hidden_size(source, sizes.hidden_size, target)
-        eagle_files.require_vocabulary(source, sizes.vocab_size, target)
+        head_sizes.require_hidden_size(source, sizes.hidden_size, target)
+        head_sizes.require_vocabulary(source, sizes.vocab_size, target)
         self._target = target
         self.width = sizes.hidden_size
         self.vocab_size = sizes.vocab_size

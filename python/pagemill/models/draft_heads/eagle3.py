@@ -28,7 +28,7 @@ from pagemill.layers.stack import stack
 from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelConfigError, StepInputs
 from pagemill.models.config_keys import as_list, epsilon, flag, positive_int
 from pagemill.models.decoder import Decoder
-from pagemill.models.draft_heads import eagle_files
+from pagemill.models.draft_heads import eagle_files, head_sizes
 from pagemill.models.draft_heads.base import (
     HeadInputs,
     HeadResults,
@@ -108,15 +108,15 @@ class Eagle3Head:
         self._layers = _Eagle3Layers(without_sections(source.config))
         eagle_files.read_layers(self._layers, source)
         sizes = self._layers.sizes
-        eagle_files.require_vocabulary(source, sizes.vocab_size, target)
+        head_sizes.require_vocabulary(source, sizes.vocab_size, target)
         states = positive_int(source.config, "target_hidden_size", sizes.hidden_size)
-        eagle_files.require_hidden_size(source, states, target)
+        head_sizes.require_hidden_size(source, states, target)
         self._target = target
         self._passes_normalized = flag(source.config, "norm_output", False)
         self.width = sizes.hidden_size
         has_head = source.has(f"{eagle_files.NAMES.head}.weight")
         if not has_head or not source.has(f"{eagle_files.NAMES.embedding}.weight"):
-            eagle_files.require_hidden_size(source, sizes.hidden_size, target)
+            head_sizes.require_hidden_size(source, sizes.hidden_size, target)
         self.vocab_size = positive_int(source.config, "draft_vocab_size", sizes.vocab_size)
         self.token_ids = _token_ids(source, self.vocab_size, sizes.vocab_size)
         if self.token_ids and not has_head:

@@ -14,7 +14,6 @@ from pagemill.layers.decoder import AttentionParts, QkNorm
 from pagemill.models.base import ModelConfigError
 from pagemill.models.config_keys import FULL, SLIDING, as_list, positive_int
 from pagemill.models.decoder import Decoder, DecoderNames
-from pagemill.models.draft_heads.target import DraftTarget
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import shown
 from pagemill.weights.location import TensorLocation
@@ -78,29 +77,3 @@ def read_layers(layers: Decoder, source: ModelSource) -> None:
         window = positive_int(config, "sliding_window")
         types += [FULL] * (sizes.layers - len(types))
         layers.windows = [window if kind == SLIDING else 0 for kind in types]
-
-
-def require_vocabulary(source: ModelSource, vocab_size: int, target: DraftTarget) -> None:
-    """
-    Raises:
-        ModelConfigError: the head was made for another vocabulary than the target's.
-    """
-    expected = target.decoder.sizes.vocab_size
-    if vocab_size != expected:
-        raise ModelConfigError(
-            f"{source.path} has a vocabulary of {vocab_size} tokens, the model of {expected}; use a"
-            " head that was made for this model"
-        )
-
-
-def require_hidden_size(source: ModelSource, hidden_size: int, target: DraftTarget) -> None:
-    """
-    Raises:
-        ModelConfigError: the head was made for hidden states of another size than the target's.
-    """
-    expected = target.decoder.sizes.hidden_size
-    if hidden_size != expected:
-        raise ModelConfigError(
-            f"{source.path} reads hidden states of {hidden_size} numbers, the model's have"
-            f" {expected}; use a head that was made for this model"
-        )

@@ -48,5 +48,6 @@ def fields_of(record: RequestRecord) -> dict[str, object]:
         found["generation_time_ms"] = timings.generation_time_ms
         found["mean_itl_ms"] = timings.mean_itl_ms
         found["draft_tokens"] = timings.draft_tokens
+        found["draft_steps"] = timings.draft_steps
         found["accepted_draft_tokens"] = timings.accepted_draft_tokens
     return {name: value for name, value in found.items() if value not in ("", None)}

@@ -90,11 +90,11 @@ def test_refusals_have_lines_and_probes_have_none(caplog: pytest.LogCaptureFixtu
 
 
 def test_evicted_prompts_and_drafts_are_in_the_line() -> None:
-    timings = RequestTimings(draft_tokens=6, accepted_draft_tokens=4)
+    timings = RequestTimings(draft_tokens=6, accepted_draft_tokens=4, draft_steps=3)
     work = Work("fake", 32, 0, 8, evicted_tokens=16, timings=timings)
     found = fields_of(RequestRecord("POST", "/v1/completions", status=200, work=work))
     assert (found["evicted_tokens"], found["draft_tokens"]) == (16, 6)
-    assert found["accepted_draft_tokens"] == 4
+    assert (found["draft_steps"], found["accepted_draft_tokens"]) == (3, 4)
     found = fields_of(RequestRecord("POST", "/v1/completions", status=200, work=Work("fake")))
     assert "evicted_tokens" not in found and "draft_tokens" not in found
 

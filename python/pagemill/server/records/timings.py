@@ -6,7 +6,7 @@ import msgspec
 
 
 class RequestTimings(msgspec.Struct):
-    """`metrics` of a response, in milliseconds; null if it is not known."""
+    """`metrics` of a response, times in milliseconds; null if it is not known."""
 
     time_to_first_token_ms: float | None = None
     """From the request's submission to the engine."""
@@ -24,6 +24,10 @@ class RequestTimings(msgspec.Struct):
     """Draft tokens that were verified, of all choices; null if there were none."""
     accepted_draft_tokens: int | None = None
     """Those that were accepted."""
+    draft_steps: int | None = None
+    """Steps that verified them, of all choices."""
+    mean_acceptance_length: float | None = None
+    """Tokens of such a step: the accepted drafts and one more."""
 
 
 def server_timing(timings: RequestTimings) -> str:

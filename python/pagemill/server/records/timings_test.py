@@ -35,8 +35,10 @@ def test_times_are_those_of_all_choices() -> None:
     )
     assert timings([_choice(0.0, 0.0, 0)], 10.0) == RequestTimings()
     choices[0].drafts, choices[0].accepted_drafts, choices[1].drafts = 4, 3, 2
+    choices[0].draft_steps, choices[1].draft_steps = 2, 1
     found = timings(choices, 10.0)
-    assert (found.draft_tokens, found.accepted_draft_tokens) == (6, 3)
+    assert (found.draft_tokens, found.accepted_draft_tokens, found.draft_steps) == (6, 3, 3)
+    assert found.mean_acceptance_length == 2
 
 
 def _events(got: httpx.Response) -> list[dict[str, object]]:
