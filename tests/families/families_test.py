@@ -266,6 +266,7 @@ def test_families_without_a_row_are_named() -> None:
         "JanusForConditionalGeneration",
         "KimiK25ForConditionalGeneration",
         "KimiVLForConditionalGeneration",
+        "Lfm2VlForConditionalGeneration",
         "LightOnOcrForConditionalGeneration",
         "LlavaForConditionalGeneration",
         "LlavaNextForConditionalGeneration",

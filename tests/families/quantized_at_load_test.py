@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.families.divided import check_ranks
 from tests.families.families import make as make_family
-from tests.families.rounded_matrices import reference, rounded
+from tests.families.rounded_matrices import reference, rounded, write_values
 from tests.parity.executors import EXECUTORS, make_executor
 from tests.parity.one_request import OneRequest, difference
 from tests.parity.tiny_models import make
@@ -113,6 +113,26 @@ def test_ranks_divide_layers_with_states(name: str, family: str, tmp_path: Path)
         lambda logits: request.difference(logits) / tolerance,
         # Half of 96 columns would cut groups of 32.
         partly=family == "nemotron_h" and name != "fp8",
+    )
+
+
+def test_layers_that_share_values_are_divided_alike(tmp_path: Path) -> None:
+    """The first layer's values are those of others: half of 96 columns would cut groups of 32 in
+    all but the first layer, which is not rounded."""
+    model, values = tmp_path / "model", tmp_path / "values"
+    model.mkdir()
+    values.mkdir()
+    expected = make_family("rwkv7", model)
+    source = rounded(model, "int8", tmp_path, ["layers.0"])
+    write_values(model, source, values)
+    expected.load_state_dict(load_file(values / "model.safetensors"))
+    request = OneRequest(expected)
+    check_ranks(
+        source,
+        BuildOptions(),
+        request.steps,
+        lambda logits: request.difference(logits) / EXACT,
+        partly=True,
     )
 
 

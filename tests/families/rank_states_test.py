@@ -14,9 +14,10 @@ from pagemill.ops.program_text import from_text
 from pagemill.ops.shard import Shard
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
+from transformers import PreTrainedModel
 
 from tests.families import gguf_converters as files
-from tests.families.divided import check_ranks
+from tests.families.divided import Array, check_ranks
 from tests.families.families import make
 from tests.families.gguf_files import write_gguf
 from tests.parity.executors import make_executor
@@ -98,15 +99,20 @@ def test_four_ranks(family: str, changes: Mapping[str, int], tmp_path: Path) -> 
 
 def _check_four_ranks(family: str, changes: Mapping[str, int], path: Path) -> None:
     reference = make(family, path, changes=changes)
-    request, source = OneRequest(reference), ModelSource.open(path)
+    source = ModelSource.open(path)
     assert difference(make_executor("native", source), reference) <= TOLERANCE
-    check_ranks(
-        source,
-        BuildOptions(),
-        request.steps,
-        lambda logits: request.difference(logits) / TOLERANCE,
-        count=4,
-    )
+    _check(reference, source, count=4)
+
+
+def _check(
+    reference: PreTrainedModel, source: ModelSource, *, count: int = 2, partly: bool | None = None
+) -> None:
+    request = OneRequest(reference)
+
+    def distance(logits: Array) -> float:
+        return request.difference(logits) / TOLERANCE
+
+    check_ranks(source, BuildOptions(), request.steps, distance, count=count, partly=partly)
 
 
 @pytest.mark.parametrize("heads", [4, 36])
@@ -117,26 +123,12 @@ def test_heads_of_a_group_that_are_apart(heads: int, tmp_path: Path) -> None:
     reference = make("qwen3_5", tmp_path, changes=changes)
     path = tmp_path / "model.gguf"
     write_gguf(reference, tmp_path, "qwen35", path, files.QWEN3_5)
-    request, source = OneRequest(reference), ModelSource.open(path)
     for count in (2, 4):
-        check_ranks(
-            source,
-            BuildOptions(),
-            request.steps,
-            lambda logits: request.difference(logits) / TOLERANCE,
-            count=count,
-        )
+        _check(reference, ModelSource.open(path), count=count)
 
 
 def test_heads_that_do_not_divide_are_computed_whole(tmp_path: Path) -> None:
     reference = make("qwen3_next", tmp_path, changes={"linear_num_key_heads": 3})
-    request, source = OneRequest(reference), ModelSource.open(tmp_path)
-    check_ranks(
-        source,
-        BuildOptions(),
-        request.steps,
-        lambda logits: request.difference(logits) / TOLERANCE,
-        partly=True,
-    )
+    _check(reference, ModelSource.open(tmp_path), partly=True)
     whole = _sizes(_program(tmp_path, Shard()), "delta")
     assert _sizes(_program(tmp_path, Shard(1, 2)), "delta")[0] == whole[0]

@@ -151,7 +151,7 @@ def test_mxfp4_experts_are_whole(tmp_path: Path) -> None:
     """With their biases."""
     require_native()
     write_mxfp4(tmp_path)
-    _check(tmp_path, False, **WHOLE_EXPERTS)
+    _check(tmp_path, True, **WHOLE_EXPERTS)
 
 
 # Ranks take rows and columns of packed integers; act-order columns have groups everywhere, so they
@@ -180,10 +180,10 @@ def test_experts_that_are_stored_transposed_are_divided(tmp_path: Path) -> None:
 
 
 def test_mxfp4_is_divided(tmp_path: Path) -> None:
-    """With a note on its memory. Of 5 groups of features, one rank has 2, the other 3."""
+    """Of 5 groups of features, one rank has 2, the other 3."""
     require_native()
     write_mxfp4(tmp_path)
-    _check(tmp_path, False)
+    _check(tmp_path, True)
 
 
 def test_nvfp4_is_divided(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <string>
+#include <sstream>
 
 #include "cc/ops/block_format/block_layout.h"
 #include "cc/ops/quantized/internal/block_writers.h"
@@ -183,9 +183,10 @@ Status CheckConvertible(DType dtype, DType to, const uint8_t* row, int64_t eleme
   const auto factor = static_cast<float>(conversion.largest_scale);
   const float limit = LargestScale(to);
   if (largest * factor <= limit) return OkStatus();
-  return Unimplemented("has scales up to " + std::to_string(largest * factor) + ", which " +
-                       std::string(Info(to).name) + " does not hold: up to " +
-                       std::to_string(limit) + " work");
+  std::ostringstream message;
+  message << "has scales up to " << largest * factor << ", which " << Info(to).name
+          << " does not hold: up to " << limit << " work";
+  return Unimplemented(message.str());
 }
 
 }  // namespace pagemill::ops

@@ -149,7 +149,7 @@ TEST(ConvertedBlocks, ScalesThatF16DoesNotHoldAreRefused) {
   EXPECT_TRUE(check(DType::kQ8_0).ok());
   block[0] = 144;
   EXPECT_EQ(check(DType::kQ8_0).message(),
-            "has scales up to 65536.000000, which q8_0 does not hold: up to 65504.000000 work");
+            "has scales up to 65536, which q8_0 does not hold: up to 65504 work");
   block[0] = 254;
   EXPECT_TRUE(check(DType::kMxfp4).ok());
   block[0] = 255;

@@ -37,7 +37,9 @@ class PreparedMedia(NamedTuple):
 
     `grid` has how many patches or tiles there are in time, height and width. Of LLaVA-Next and
     LLaVA-OneVision, which choose tiles by an image's size, it has 1 and the height and width of the
-    image, in pixels before it was resized.
+    image, in pixels before it was resized. LFM2-VL's tiles, [tiles, patches, channels], of which
+    the last one begins with the patches of the whole image and goes on with zeros, have the number
+    of rows of tiles, and the height and width of the whole image in patches.
     """
 
     kind: MediaKind

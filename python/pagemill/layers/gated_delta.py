@@ -142,7 +142,7 @@ def _divide(weights: Weights, out: str, shape: DeltaShape) -> Part:
     """The groups that this rank computes."""
     together = 1 if shape.in_turn else shape.of_group
     what = "layers of the gated delta rule, by groups of heads"
-    return divide_evenly(weights, out, shape.groups, together * shape.values, what)
+    return divide_evenly(weights, [out], shape.groups, together * shape.values, what)
 
 
 def _order(shape: DeltaShape, own: Part, *, by_group: bool) -> list[int]:

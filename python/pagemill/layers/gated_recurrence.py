@@ -33,7 +33,7 @@ def gated_recurrence(
     `recurrent_param` and `{input,recurrent}_gate_{weight,bias}`, matrices [in, out] of each head.
     """
     dim, out, unit = shape.width // shape.heads, f"{prefix}.linear_out", f"{prefix}.rg_lru"
-    own = divide_evenly(weights, out, shape.heads, dim, "recurrent layers, by heads")
+    own = divide_evenly(weights, [out], shape.heads, dim, "recurrent layers, by heads")
     features = own.times(dim)
     order = () if own.whole else features.indices
 

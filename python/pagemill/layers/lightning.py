@@ -39,7 +39,7 @@ def lightning_attention(
     of q, k and v.
     """
     dim, out = shape.head_dim, f"{prefix}.out_proj"
-    own = divide_evenly(weights, out, shape.heads, dim, "lightning attention, by heads")
+    own = divide_evenly(weights, [out], shape.heads, dim, "lightning attention, by heads")
     heads, features = own.size, own.times(dim)
     rows = own.times(3 * dim)
     qkv = linear(weights, f"{prefix}.qkv_proj", x, (heads, 3 * dim), rows=rows)

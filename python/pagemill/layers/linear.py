@@ -101,18 +101,19 @@ def own_columns(x: Tensor, columns: Part, row_shape: Sequence[int]) -> Tensor:
     return x
 
 
-def divide_evenly(weights: Weights, out: str, count: int, size: int, what: str) -> Part:
+def divide_evenly(weights: Weights, outs: Sequence[str], count: int, size: int, what: str) -> Part:
     """This rank's part of `count` heads or groups with `size` features each, which are the columns
-    of the linear layer `out`. All of them if they do not divide evenly, with a note on `what` every
-    rank computes whole then."""
+    of each of the linear layers `outs`. All of them if they do not divide evenly, with a note on
+    `what` every rank computes whole then."""
     ranks, whole = weights.shard.ranks, Part(0, count, count)
     if ranks == 1:
         return whole
-    block = weights.block_elements(f"{out}.weight")
+    blocks = {out: weights.block_elements(f"{out}.weight") for out in outs}
+    cut = [out for out, block in blocks.items() if count // ranks * size % block]
     if count % ranks:
         why = f"{count} do not divide among {ranks} ranks"
-    elif count // ranks * size % block:
-        why = f"a rank's part of {out} is not a whole number of blocks of {block}"
+    elif cut:
+        why = f"a rank's part of {cut[0]} is not a whole number of blocks of {blocks[cut[0]]}"
     else:
         return weights.shard.part(count)
     weights.note(f"every rank computes whole {what}: {why}")

@@ -6,6 +6,7 @@ Ranks divide the heads.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pagemill import ops
@@ -29,15 +30,15 @@ class WkvHeads:
     size: int
     eps: float
 
-    def divide(self, weights: Weights, out: str) -> _OwnHeads:
-        """Those that this rank computes, which are columns of the linear layer `out`."""
-        own = divide_evenly(weights, out, self.count, self.size, "RWKV layers, by heads")
-        return _OwnHeads(self, own)
+    def divide(self, weights: Weights, outs: Sequence[str]) -> OwnHeads:
+        """Those that this rank computes, which are columns of each of the linear layers `outs`."""
+        own = divide_evenly(weights, outs, self.count, self.size, "RWKV layers, by heads")
+        return OwnHeads(self, own)
 
 
 @dataclass(frozen=True, slots=True)
-class _OwnHeads:
-    """This rank's heads of all."""
+class OwnHeads:
+    """This rank's heads of all `of`."""
 
     of: WkvHeads
     part: Part
@@ -76,7 +77,7 @@ def rwkv5_mixer(weights: Weights, prefix: str, x: Tensor, heads: WkvHeads, layer
     Weights: `<prefix>.{key, value, receptance, gate, output}`, `time_mix_*` of the first four,
     `time_decay`, `time_faaaa` and `ln_x`.
     """
-    own = heads.divide(weights, f"{prefix}.output")
+    own = heads.divide(weights, [f"{prefix}.output"])
     mixed = RWKV4_SHIFT.mixed(weights, prefix, x, f"mixer{layer}")
     read = {name: mixed(name) for name in ("receptance", "key", "value", "gate")}
     decay = own.vector(weights, f"{prefix}.time_decay", by_head=True)
@@ -92,7 +93,7 @@ def rwkv6_mixer(
     Weights: those of `rwkv5_mixer` except `time_mix_*`, `time_maa_{x, w, k, v, r, g}`,
     `time_maa_w{1, 2}` and `time_decay_w{1, 2}`.
     """
-    own = heads.divide(weights, f"{prefix}.output")
+    own = heads.divide(weights, [f"{prefix}.output"])
     w, k, v, r, g = _mixed_by_tokens(weights, prefix, x, layer, ranks[0])
     low = linear(weights, f"{prefix}.time_decay_w1", w, (ranks[1],), transposed=True)
     name = f"{prefix}.time_decay_w2"
@@ -148,7 +149,7 @@ def _gated(
     prefix: str,
     read: dict[str, Tensor],
     decay: Tensor,
-    own: _OwnHeads,
+    own: OwnHeads,
     layer: int,
 ) -> Tensor:
     """What the projections make of what they read, [T, H]."""
@@ -179,19 +180,18 @@ def rwkv7_mixer(
     weights: Weights,
     prefix: str,
     x: Tensor,
-    heads: WkvHeads,
+    own: OwnHeads,
     ranks: LowRanks,
     layer: int,
     first_value: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """x [T, H] -> [T, H], and this rank's values in this layer: the first layer's are `first_value`
-    of the others. The states of layer `layer` have their own caches.
+    of the others, so all layers have the same heads `own`. The states of layer `layer` have their
+    own caches.
 
     Weights: `<prefix>.{r_proj, k_proj, v_proj, o_proj, g_norm}`, `{w, a, v, g}_lora.lora.{0, 2}`,
     `x_{r, w, k, v, a, g}`, `k_k`, `k_a` and `r_k`.
     """
-    out = f"{prefix}.o_proj"
-    own = heads.divide(weights, out)
     mixed = RWKV7_SHIFT.mixed(weights, prefix, x, f"mixer{layer}")
     identity = ops.ActivationKind.IDENTITY
 
@@ -229,4 +229,4 @@ def rwkv7_mixer(
     y = ops.add(own.norm(weights, f"{prefix}.g_norm", y), kept)
     gate = low_rank("g", mixed("g"), ranks.gate, ops.ActivationKind.SIGMOID, bias=False)
     y = ops.gated_activation(gate, y, identity)
-    return row_parallel(weights, out, y, x.width, columns=own.features), value
+    return row_parallel(weights, f"{prefix}.o_proj", y, x.width, columns=own.features), value

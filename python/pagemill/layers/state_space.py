@@ -144,9 +144,9 @@ def _divide(weights: Weights, out: str, shape: MixerShape) -> _Own:
     groups, of_group = shape.groups, shape.heads // shape.groups
     if weights.shard.ranks % groups:
         size = of_group * shape.head_dim
-        own = divide_evenly(weights, out, groups, size, "state-space layers, by groups of heads")
+        own = divide_evenly(weights, [out], groups, size, "state-space layers, by groups of heads")
         return _Own(shape, own.times(of_group), own)
-    own = divide_evenly(weights, out, shape.heads, shape.head_dim, "state-space layers, by heads")
+    own = divide_evenly(weights, [out], shape.heads, shape.head_dim, "state-space layers, by heads")
     if own.whole:
         return _Own(shape, own, Part(0, groups, groups))
     group = own.begin // of_group

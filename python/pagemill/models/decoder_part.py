@@ -17,6 +17,7 @@ from pagemill.models.deepseek_v3 import DeepseekV3Model
 from pagemill.models.gemma import GemmaModel
 from pagemill.models.gemma2 import Gemma2Model
 from pagemill.models.granite import GraniteModel
+from pagemill.models.lfm2 import Lfm2Model
 from pagemill.models.llama import LlamaModel
 from pagemill.models.llama4 import Llama4Model
 from pagemill.models.ministral3 import Ministral3Model
@@ -87,6 +88,18 @@ _FAMILIES: Mapping[str, _Family] = {
         {**_SIZES_OF_7B, "intermediate_size": 11008, "max_position_embeddings": 2048},
     ),
     "kimi_k2": _Family(DeepseekV3Model),
+    "lfm2": _Family(
+        Lfm2Model,
+        {
+            "vocab_size": 65536,
+            "hidden_size": 2560,
+            "intermediate_size": 12288,
+            "num_hidden_layers": 32,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "max_position_embeddings": 128000,
+        },
+    ),
     "llama": _Family(
         LlamaModel,
         {**_SIZES_OF_7B, "intermediate_size": 11008, "max_position_embeddings": 2048},

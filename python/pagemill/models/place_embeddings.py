@@ -52,6 +52,16 @@ def bilinear_shares(cells: np.ndarray, size: int, side: int) -> np.ndarray:
     return np.maximum(np.float32(1) - distance, np.float32(0))
 
 
+def smoothed_shares(cells: np.ndarray, size: int, side: int) -> np.ndarray:
+    """As `bilinear_shares`, where a cell that is longer than a place has shares of as many more of
+    them: an antialiased resize."""
+    scale = np.float32(side) / np.float32(size)
+    at = (cells.astype(np.float32) + np.float32(0.5)) * scale - np.float32(0.5)
+    distance = np.abs(at[:, None] - np.arange(side, dtype=np.float32)) / max(scale, np.float32(1))
+    shares = np.maximum(np.float32(1) - distance, np.float32(0))
+    return shares / shares.sum(1, keepdims=True)
+
+
 def cubic_shares(cells: np.ndarray, size: int, side: int) -> np.ndarray:
     """As `linear_shares`, where a line of cells is as long as that of places, by the cubic kernel
     of four places around a cell (Keys, 1981); beyond the ends are more of the last place."""

@@ -115,17 +115,8 @@ class Plamo2Model(Decoder):
 
     def _own_heads(self, weights: Weights, prefix: str) -> Part:
         """The heads of this rank's mixer: all if the columns of a matrix do not divide evenly."""
-        parts = (
-            divide_evenly(
-                weights,
-                f"{prefix}.{name}",
-                self._heads,
-                self.sizes.head_dim,
-                "state-space layers, by heads",
-            )
-            for name in ("bcdt_proj", "out_proj")
-        )
-        return max(parts, key=lambda part: part.size)
+        outs, dim = [f"{prefix}.{name}" for name in ("bcdt_proj", "out_proj")], self.sizes.head_dim
+        return divide_evenly(weights, outs, self._heads, dim, "state-space layers, by heads")
 
     def _steps(
         self, weights: Weights, prefix: str, x: Tensor, own: Part

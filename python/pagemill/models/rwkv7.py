@@ -13,7 +13,7 @@ from typing import Self
 from pagemill import ops
 from pagemill.layers import embedding
 from pagemill.layers.base import Weights
-from pagemill.layers.matrix_wkv import RWKV7_SHIFT, LowRanks, WkvHeads, rwkv7_mixer
+from pagemill.layers.matrix_wkv import RWKV7_SHIFT, LowRanks, OwnHeads, WkvHeads, rwkv7_mixer
 from pagemill.layers.norm import layer_norm
 from pagemill.layers.stack import stack
 from pagemill.layers.wkv import squared_mlp
@@ -69,8 +69,14 @@ class Rwkv7Model:
         x = inputs.with_media(embedding.embedding(weights, _EMBEDDING, inputs.token_ids, table))
         if self._norm_first:
             x = self._norm(weights, "model.layers.0.pre_norm", x)
+        outs = [f"model.layers.{layer}.attn.o_proj" for layer in range(self._layers)]
+        own = self._heads.divide(weights, outs)
         first_values: list[Tensor] = []  # of layer 0, when there is one
-        x = stack(weights, x, self._layers, lambda i, x: self._layer(weights, i, x, first_values))
+
+        def make_layer(layer: int, x: Tensor) -> Tensor:
+            return self._layer(weights, layer, x, own, first_values)
+
+        x = stack(weights, x, self._layers, make_layer)
         return self._norm(weights, "model.norm", x)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
@@ -80,11 +86,18 @@ class Rwkv7Model:
     def _norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
         return layer_norm(weights, name, x, self._eps, bias=self._norm_bias)
 
-    def _layer(self, weights: Weights, layer: int, x: Tensor, first_values: list[Tensor]) -> Tensor:
+    def _layer(
+        self,
+        weights: Weights,
+        layer: int,
+        x: Tensor,
+        own: OwnHeads,
+        first_values: list[Tensor],
+    ) -> Tensor:
         prefix = f"model.layers.{layer}"
         y = self._norm(weights, f"{prefix}.attn_norm", x)
         first = first_values[0] if first_values else None
-        y, value = rwkv7_mixer(weights, f"{prefix}.attn", y, self._heads, self._ranks, layer, first)
+        y, value = rwkv7_mixer(weights, f"{prefix}.attn", y, own, self._ranks, layer, first)
         if not first_values:
             first_values.append(value)
         x = ops.add(x, y)

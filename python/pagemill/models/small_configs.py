@@ -94,6 +94,11 @@ KIMI_VL = {
     "vision_config": {"hidden_size": 32, "num_attention_heads": 2, "init_pos_emb_height": 64},
     "media_placeholder_token_id": 99,
 }
+LFM2_VL = {
+    "text_config": DECODER | {"model_type": "lfm2", "num_key_value_heads": 2},
+    "vision_config": {"hidden_size": 32, "num_attention_heads": 2, "patch_size": 4},
+    "image_token_id": 99,
+}
 QWEN2_VL_VISION = {"embed_dim": 32, "hidden_size": 64, "depth": 1, "num_heads": 2, "patch_size": 4}
 MROPE = {"type": "mrope", "mrope_section": [2, 3, 3]}
 QWEN2_VL = DECODER | {
@@ -243,6 +248,7 @@ CONFIGS = {
     "JanusForConditionalGeneration": IDEFICS3 | {"vision_config": JANUS_VISION},
     "KimiK25ForConditionalGeneration": KIMI_VL,
     "KimiVLForConditionalGeneration": KIMI_VL,
+    "Lfm2VlForConditionalGeneration": LFM2_VL,
     "LightOnOcrForConditionalGeneration": LIGHTON_OCR,
     "DeepseekV4ForCausalLM": DECODER | {"num_key_value_heads": 1, "o_groups": 2},
     "LongcatFlashForCausalLM": DECODER | {"num_layers": 4, "ffn_hidden_size": 96},

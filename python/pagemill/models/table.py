@@ -246,6 +246,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "LagunaForCausalLM": Architecture("laguna:LagunaModel", "Laguna", ("laguna",)),
     "Lfm2ForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2", ("lfm2",)),
     "Lfm2MoeForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2, experts", ("lfm2_moe",)),
+    "Lfm2VlForConditionalGeneration": Architecture(
+        "lfm2_vl:Lfm2VlModel", "LFM2-VL", ("lfm2_vl",), "text and images"
+    ),
     "Lfm3ForCausalLM": Architecture("lfm3:Lfm3Model", "LFM3", ("lfm3",)),
     "LightOnOcrForConditionalGeneration": Architecture(
         "lighton_ocr:LightOnOcrModel", "LightOnOCR", ("lighton_ocr",), "text and images"

@@ -408,6 +408,19 @@ def test_an_unknown_architecture_is_compared_with_the_known():
             "merge_kernel_size is .* must be that of a square",
         ),
         ("KimiVLForConditionalGeneration", {"media_placeholder_token_id": 100}, "outside the voc"),
+        (
+            "Lfm2VlForConditionalGeneration",
+            {"vision_config": {"num_patches": 250}},
+            "num_patches 250 must be the square of a whole number",
+        ),
+        (
+            "Lfm2VlForConditionalGeneration",
+            {"vision_config": {"model_type": "siglip_vision_model"}},
+            "known: siglip2_vision_model$",
+        ),
+        ("Lfm2VlForConditionalGeneration", {"vision_feature_layer": -2}, "is -2; known: -1"),
+        ("Lfm2VlForConditionalGeneration", {"text_config": DECODER}, "'llama'.*known: lfm2$"),
+        ("Lfm2VlForConditionalGeneration", {"image_token_id": 100}, "outside the voc"),
         ("KimiLinearForCausalLM", {"linear_attn_config": 1}, "linear_attn_config to be an object"),
         (
             "KimiLinearForCausalLM",

@@ -12,7 +12,6 @@ from pagemill.quantization.base import Scheme
 from pagemill.quantization.module_names import ModuleNames
 from pagemill.quantization.notes import (
     CACHE_SCALES,
-    CONVERTED_MXFP4,
     CONVERTED_NVFP4,
     QUANTIZED_ACTIVATIONS,
     STATIC_ACTIVATIONS,
@@ -135,7 +134,7 @@ def _packed(group: Section) -> tuple[Scheme, tuple[str, ...]]:
 
 def _mxfp4(group: Section) -> tuple[Scheme, tuple[str, ...]]:
     notes = _check_floats(group, 4, "group", fp4.MXFP4_GROUP)
-    return fp4.Fp4Scheme("weight_packed"), (CONVERTED_MXFP4, *notes)
+    return fp4.Fp4Scheme("weight_packed"), notes
 
 
 def _mxfp8(group: Section) -> tuple[Scheme, tuple[str, ...]]:

@@ -11,7 +11,6 @@ from pagemill.quantization.fp4 import Fp4Scheme
 from pagemill.quantization.module_names import ModuleNames
 from pagemill.quantization.notes import (
     CACHE_SCALES,
-    CONVERTED_MXFP4,
     QUANTIZED_ACTIVATIONS,
     STATIC_ACTIVATIONS,
 )
@@ -61,7 +60,7 @@ class Fp8:
         section.require("expert_dtype", experts, {"fp8": "fp8", "fp4": "fp4"})
         if experts == "fp8":
             return cls(scheme, scheme, names, notes)
-        return cls(scheme, Fp4Scheme(scales="scale"), names, (*notes, CONVERTED_MXFP4))
+        return cls(scheme, Fp4Scheme(scales="scale"), names, notes)
 
     def scheme(self, module: str) -> Scheme:
         if module in self._excluded:

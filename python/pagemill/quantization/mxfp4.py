@@ -10,7 +10,6 @@ from pagemill.ops.program import Format
 from pagemill.ops.shard import Part, Stripe
 from pagemill.ops.trace import Parts, Tensor
 from pagemill.quantization.fp4 import MXFP4_GROUP, check_columns, locate
-from pagemill.quantization.notes import CONVERTED_MXFP4
 from pagemill.quantization.section import Section
 from pagemill.weights.declared import DeclaredTensors
 from pagemill.weights.errors import WeightsError
@@ -97,7 +96,7 @@ class Mxfp4Scheme:
 class Mxfp4:
     """The method of gpt-oss: what is stored in blocks is MXFP4."""
 
-    notes = (CONVERTED_MXFP4,)
+    notes = ()
     parts = ()
 
     @classmethod

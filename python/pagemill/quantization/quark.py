@@ -11,7 +11,6 @@ from pagemill.quantization.base import Scheme
 from pagemill.quantization.module_names import WildcardNames
 from pagemill.quantization.notes import (
     CACHE_SCALES,
-    CONVERTED_MXFP4,
     QUANTIZED_ACTIVATIONS,
     STATIC_ACTIVATIONS,
 )
@@ -121,7 +120,7 @@ def _scheme(group: Section, *, has_results: bool = False) -> tuple[Scheme, tuple
         size = fp4.MXFP4_GROUP
         weight.require("group_size", weight.get("group_size"), {size: str(size)})
         weight.require("scale_format", weight.get("scale_format"), {"e8m0": "e8m0"})
-        notes = (CONVERTED_MXFP4, QUANTIZED_ACTIVATIONS) if x.entries else (CONVERTED_MXFP4,)
+        notes = (QUANTIZED_ACTIVATIONS,) if x.entries else ()
         return fp4.Fp4Scheme(), notes
     known = ["per_tensor", "per_channel", *(["per_block"] if dtype == "fp8_e4m3" else [])]
     weight.require("qscheme", weight.get("qscheme"), {name: name for name in known})

@@ -51,8 +51,9 @@ def _shares(reader: GgufReader) -> list[float]:
 def _listed(reader: GgufReader, key: str, kind: type[_Entry]) -> list[_Entry]:
     """An entry for each layer."""
     value: object = reader.find(key)
+    stored = shown(value)
     entries = cast("list[object]", value) if isinstance(value, list) else []
     listed = [entry for entry in entries if isinstance(entry, kind)]
     if len(listed) != len(entries) or len(listed) != reader.layers():
-        raise reader.error(f"{reader.architecture}.{key} is {shown(value)}; layers need one each")
+        raise reader.error(f"{reader.architecture}.{key} is {stored}; layers need one each")
     return listed

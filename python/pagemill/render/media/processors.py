@@ -35,6 +35,7 @@ from pagemill.render.media.tiles import (
     Gemma3Processor,
     GridProcessor,
     Idefics3Processor,
+    Lfm2VlProcessor,
     Llama4Processor,
     LlavaNextProcessor,
 )
@@ -43,7 +44,7 @@ from pagemill.render.special_tokens import read_json
 Prepared = np.ndarray | tuple[np.ndarray, tuple[int, int, int]]
 """Pixels, float32 [3, height, width], or tiles, float32 [tiles, 3, height, width]; or patches,
 float32 [patches, channels], or tiles, and three numbers in time, height and width: of patches or
-tiles, or of pixels that the image had."""
+tiles, or of pixels that the image had (`PreparedMedia.grid`)."""
 _GEMMA4_PLACES = 1024  # that its tower has for patches in a row or a column
 
 
@@ -413,6 +414,7 @@ _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "KimiK25VisionProcessor": PaddedProcessor.kimi_k25_published,
     "KimiVLImageProcessor": PaddedProcessor.kimi_vl,
     "Kimi_K25ImageProcessor": PaddedProcessor.kimi_k25,
+    "Lfm2VlImageProcessor": Lfm2VlProcessor.of,
     "Llama4ImageProcessor": Llama4Processor.of,
     "LlavaNextImageProcessor": LlavaNextProcessor.of,
     "LlavaOnevisionImageProcessor": LlavaNextProcessor.onevision,

@@ -315,6 +315,124 @@ class Gemma3Processor:
         return [image.crop((0, first, across, end)) for first, end in ends]
 
 
+@dataclass(frozen=True, slots=True)
+class Lfm2VlProcessor:
+    """Resizes so that an image has from `least` to `most` tokens, keeps its shape about, and
+    consists of whole squares of `merge` x `merge` patches. One that has far more pixels is also cut
+    into tiles, row by row, by which it is preceded. A patch has its colors pixel by pixel; patches
+    come row by row."""
+
+    colors: Colors
+    resample: Image.Resampling
+    patch: int
+    merge: int
+    least: int
+    most: int
+    tile: int
+    """Pixels of a side."""
+    tiles: tuple[int, int]
+    """The least and the most of an image."""
+    most_whole: float
+    """Pixels of an image that is not cut."""
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], max_tokens: int) -> Lfm2VlProcessor:
+        """Reads the settings; an image becomes no larger than `max_tokens`, and is not cut into
+        tiles that are."""
+        if not settings.get("use_thumbnail", True):
+            raise ValueError("use_thumbnail must be true")
+        patch = positive(settings.get("encoder_patch_size", 16))
+        merge = positive(settings.get("downsample_factor", 2))
+        least = positive(settings.get("min_image_tokens", 64))
+        most = positive(settings.get("max_image_tokens", 256))
+        unit = patch * merge
+        if least > most or most * unit**2 > _MAX_SIDE**2:
+            raise ValueError(
+                f"min_image_tokens is {least} and max_image_tokens {most}, of {unit} x {unit}"
+                f" pixels; the most must be no less, and have {_MAX_SIDE} x {_MAX_SIDE} pixels"
+            )
+        tolerance = float(settings.get("max_pixels_tolerance", 2.0))
+        tile, tiles = _lfm2_tiles(settings, unit)
+        if tiles[1] > 1 and most > (tile // unit) ** 2:
+            raise ValueError(f"max_image_tokens is {most}; at most those of a tile are known")
+        room = max(1, max_tokens)
+        return cls(
+            Colors.of(settings, HALF, HALF),
+            resampling(settings, Image.Resampling.BILINEAR),
+            patch,
+            merge,
+            min(least, room),
+            min(most, room),
+            tile,
+            tiles if (tile // unit) ** 2 <= room else (1, 1),
+            most * unit**2 * tolerance,
+        )
+
+    def __call__(self, image: Image.Image) -> Tiles:
+        check_aspect(image)
+        unit = self.patch * self.merge
+        rows, columns = self._tokens(image.height, image.width)
+        size = columns * unit, rows * unit
+        whole = self._patches(image.resize(size, self.resample))
+        shape = rows * self.merge, columns * self.merge
+        tile_rows, tile_columns = self._grid(image)
+        if tile_rows == tile_columns == 1:
+            return whole, (1, *shape)
+        tile = self.tile
+        enlarged = image.resize((tile_columns * tile, tile_rows * tile), self.resample)
+        cut = [self._patches(each) for each in _cut(enlarged, (tile, tile))]
+        cut.append(np.pad(whole, ((0, len(cut[0]) - len(whole)), (0, 0))))
+        return np.stack(cut), (tile_rows, *shape)
+
+    def _grid(self, image: Image.Image) -> Size:
+        """Rows and columns of tiles; 1 and 1 if the image is not cut."""
+        unit, tile = self.patch * self.merge, self.tile
+        height, width = (
+            max(self.patch, round(side / unit) * unit) for side in (image.height, image.width)
+        )
+        if self.tiles[1] == 1 or height * width <= self.most_whole:
+            return 1, 1
+        size = image.height, image.width
+        return _most_alike(size, (tile, tile), _all_grids(*self.tiles))
+
+    def _tokens(self, height: int, width: int) -> Size:
+        """Rows and columns of the whole image. The longer side of a thin one is cut short where it
+        would have too many."""
+        unit = self.patch * self.merge
+        sides = height / unit, width / unit
+        rows, columns = (max(1, round(side)) for side in sides)
+        if rows * columns > self.most:
+            ratio = math.sqrt(math.prod(sides) / self.most)
+            rows, columns = (max(1, math.floor(side / ratio)) for side in sides)
+        elif rows * columns < self.least:
+            ratio = math.sqrt(self.least / math.prod(sides))
+            rows, columns = (math.ceil(side * ratio) for side in sides)
+        if rows < columns:
+            return rows, min(columns, max(1, self.most // rows))
+        return min(rows, max(1, self.most // columns)), columns
+
+    def _patches(self, image: Image.Image) -> np.ndarray:
+        """float32 [patches, elements]."""
+        patch, rows, columns = self.patch, image.height // self.patch, image.width // self.patch
+        cut = self.colors(image).reshape(3, rows, patch, columns, patch).transpose(1, 3, 2, 4, 0)
+        return cut.reshape(rows * columns, -1)
+
+
+def _lfm2_tiles(settings: Mapping[str, Any], unit: int) -> tuple[int, tuple[int, int]]:
+    """The side of a tile, and how many an image has at least and at most; raises ValueError."""
+    tile = positive(settings.get("tile_size", 512))
+    if not settings.get("do_image_splitting", True):
+        return tile, (1, 1)
+    least, most = positive(settings.get("min_tiles", 2)), positive(settings.get("max_tiles", 10))
+    if not least <= most <= _MAX_TILES or tile % unit or most * tile**2 > _MAX_SIDE**2:
+        raise ValueError(
+            f"min_tiles is {least}, max_tiles {most} and tile_size {tile}; tiles must have whole"
+            f" squares of {unit} pixels, and an image from the least to {_MAX_TILES} of them, and"
+            f" {_MAX_SIDE} x {_MAX_SIDE} pixels"
+        )
+    return tile, (least, most)
+
+
 def _pixels_kept(size: Size, image: tuple[int, int]) -> tuple[int, int]:
     """How many pixels of an image of this width and height are kept if it is made to fit; and how
     much smaller the size is than others."""
