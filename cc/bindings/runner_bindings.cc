@@ -196,7 +196,7 @@ bool HasOtherRanks(const NativeExecutor& native) {
          native.groups().at(comm::Axis::kPipeline) != nullptr;
 }
 
-// That of all ranks, if this is rank 0 of a group, by `own` of this one.
+// The control of all ranks of `tensor`, with `own` for this one; `own` itself if it is alone.
 std::unique_ptr<engine::RunnerControl> ControlRanks(comm::Group* tensor,
                                                     std::unique_ptr<engine::RunnerControl> own) {
   if (tensor == nullptr) return own;

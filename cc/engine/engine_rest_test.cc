@@ -265,6 +265,16 @@ TEST_F(EngineRestTest, AnUpdateForgetsKvUnlessItFails) {
   EXPECT_EQ(CachedTokens(3), 0);
 }
 
+TEST_F(EngineRestTest, AnUpdateWhoseDeviceFailsLetsTheEngineSleep) {
+  control_.FailDevice(Internal("device"));
+  EXPECT_EQ(engine_->UpdateWeights({{"model", "other"}}, kLong).message(), "device");
+  EXPECT_TRUE(engine_->stats().asleep);
+  ASSERT_TRUE(engine_->Wake(kLong).ok());
+  EXPECT_FALSE(control_.asleep());
+  Submit(MakeRequest(1, kPrompt, 4));
+  EXPECT_EQ(Read(1), Continue(kPrompt, 4));
+}
+
 TEST_F(EngineRestTest, RequestsUnderWayComputeAllTokensAgainAfterAnUpdate) {
   SubmitLong(1);
   ASSERT_TRUE(engine_->UpdateWeights({{"model", "other"}}, kLong).ok());

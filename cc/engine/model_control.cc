@@ -61,15 +61,19 @@ Status ModelControl::UpdateWeights(const WeightSources& sources, double timeout_
   }
   const auto update = [&](Scheduler* scheduler) -> Status {
     PAGEMILL_RETURN_IF_ERROR(CheckNoSession(scheduler));
-    const auto commit = [scheduler]() -> Status {
+    bool committed = false;
+    const auto commit = [scheduler, &committed]() -> Status {
       if (!scheduler->ResetPrefixCache(/*preempt_running=*/true)) {
         return FailedPrecondition(
             "the KV connector cannot forget KV of the old weights, so they stay");
       }
       scheduler->ResetEncoderCache();
+      committed = true;
       return OkStatus();
     };
-    PAGEMILL_RETURN_IF_ERROR(control_->UpdateWeights(sources, where, commit));
+    const Status updated = control_->UpdateWeights(sources, where, commit);
+    if (committed && !updated.ok()) loop_->SetAsleep(true);  // as the runner, whose device failed
+    PAGEMILL_RETURN_IF_ERROR(updated);
     if (version) loop_->SetWeightVersion(*version);
     return OkStatus();
   };

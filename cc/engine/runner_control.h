@@ -1,7 +1,8 @@
 // File: cc/engine/runner_control.h
 // What a runner may offer besides steps: to free the memory of its weights and KV and to take it
 // again, and to continue with other weights of the same model. Implemented by
-// cc/runner/control/program_control.h and by the fake in testing/fake_runner_control.h.
+// cc/runner/control (program_control.h, device_control.h), for several ranks by
+// cc/runner/ranks/rank_control.h, and by the fake in testing/fake_runner_control.h.
 //
 //   PAGEMILL_RETURN_IF_ERROR(control->Sleep(KvMemory::kFree));   // few bytes are left
 //   PAGEMILL_RETURN_IF_ERROR(control->Wake());                   // steps may run again

@@ -35,9 +35,9 @@
 // head's KV. Accepted drafts are computed again, with the target's states in place of its own. Each
 // pass is collected before the next one, which reads the states that it gave.
 //
-// Heads that give all drafts of a request in one pass (Medusa, MLP speculators) have no layers, so
-// no KV groups: they read the last known token and the state before it alone. No token of theirs
-// waits, and cached blocks are nothing to them.
+// Heads that give all drafts of a request in one pass (Medusa, MLP speculators) have no attention,
+// so no KV groups: they read only the last known token and the state before it. No token waits for
+// them, and they do not use cached blocks.
 //
 // Media. A head reads the embeddings that the target reads in place of placeholder tokens
 // (draft_media.h), and positions of several dimensions if its program declares them. A draft model

@@ -4,7 +4,7 @@
 //
 //   DraftSampler sampler({.num_columns = 151936, .vocab_size = 151936, ...}, &pool);
 //   sampler.Begin(/*num_drafts=*/8);
-//   sampler.Run(output, rows);                       // chooses a draft for each row
+//   PAGEMILL_RETURN_IF_ERROR(sampler.Run(output, rows));  // chooses a draft for each row
 //   sampler.token_id(3), sampler.probabilities(3)    // of the draft 3 of the step
 //
 // Greedy requests get the most likely token. Others get one that is drawn under the request's

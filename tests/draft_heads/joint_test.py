@@ -176,3 +176,20 @@ def test_incomplete_heads_are_refused(tmp_path: Path) -> None:
     save_file({"model.norm.weight": stored["0.0.linear.bias"]}, file)
     with pytest.raises(ModelConfigError, match="has no Medusa heads"):
         _built(tmp_path, "medusa")
+    save_file({name: tensor for name, tensor in stored.items() if name != "1.2.weight"}, file)
+    with pytest.raises(WeightsError, match=r"'lm_heads\.1\.weight' is missing"):
+        _built(tmp_path, "medusa")
+    save_file({**stored, "0.9.linear.weight": stored["0.0.linear.weight"].clone()}, file)
+    with pytest.raises(WeightsError, match=r"does not use 1 of .*'blocks\.0\.layers\.9\.weight'"):
+        _built(tmp_path, "medusa")
+
+
+@pytest.mark.parametrize("module", ["emb", "proj", "ln", "head"])
+def test_only_tied_heads_share_weights(module: str, tmp_path: Path) -> None:
+    make_mlp_speculator(tmp_path / "heads", _target(tmp_path).config)
+    file = tmp_path / "heads" / "model.safetensors"
+    stored = load_file(file)
+    del stored[f"speculator.{module}.2.weight"]
+    save_file(stored, file)
+    with pytest.raises(WeightsError, match=rf"'{module}\.2\.weight' is missing"):
+        _built(tmp_path, "mlp_speculator")

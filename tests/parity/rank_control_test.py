@@ -21,7 +21,7 @@ UP = "model.layers.1.mlp.up_proj.weight"
 
 
 @contextmanager
-def opened(path: Path, cache: Path, ranks: int = 2) -> Iterator[LLM]:
+def opened(path: Path, cache: Path) -> Iterator[LLM]:
     with LLM(
         str(path),
         max_model_len=360,
@@ -30,7 +30,7 @@ def opened(path: Path, cache: Path, ranks: int = 2) -> Iterator[LLM]:
         kv_cache_dtype="f32",
         skip_tokenizer_init=True,
         cache_dir=str(cache),
-        tensor_parallel_size=ranks,
+        tensor_parallel_size=2,
     ) as llm:
         yield llm
 

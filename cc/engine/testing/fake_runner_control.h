@@ -38,11 +38,15 @@ class FakeRunnerControl final : public RunnerControl {
     PAGEMILL_RETURN_IF_ERROR(commit());
     sources_ = sources;
     where_ = where;
-    return OkStatus();
+    Status status = std::exchange(device_failure_, OkStatus());
+    if (!status.ok()) asleep_ = KvMemory::kKeep;
+    return status;
   }
 
   // The next call returns this status and does nothing.
   void FailNext(Status status) { failure_ = std::move(status); }
+  // The next update returns this status after its commit, and sleeps.
+  void FailDevice(Status status) { device_failure_ = std::move(status); }
   const std::optional<KvMemory>& asleep() const { return asleep_; }
   const WeightSources& sources() const { return sources_; }
   NewWeights where() const { return where_; }
@@ -53,7 +57,7 @@ class FakeRunnerControl final : public RunnerControl {
   std::optional<KvMemory> asleep_;
   WeightSources sources_;
   NewWeights where_ = NewWeights::kBeside;
-  Status failure_;
+  Status failure_, device_failure_;
 };
 
 }  // namespace pagemill::engine

@@ -1,6 +1,6 @@
 // File: cc/ops/argmax/argmax.h
 // The largest element of each row and its column: the most likely token, found on the device that
-// holds the logits, so that a later step can read it there.
+// holds the logits, so that a later op or step can read it there.
 //
 //   inputs   x        f32 [L, V]
 //   outputs  columns  i32 [L]  the lowest column that has the largest element (0 and -0 are equal);

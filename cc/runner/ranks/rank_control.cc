@@ -31,14 +31,22 @@ struct Outcome {
   std::array<char, 508> message{};  // ends at the first 0, or at its end
 };
 
-// Of sources as bytes: for each its name and its text, both with a 0 behind them.
-std::string Join(const WeightSources& sources) {
+// The beginning of a UTF-8 text, in whole characters.
+std::string_view Cut(std::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes) return text;
+  size_t end = max_bytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end);
+}
+
+// The name and the text of each source, each with a zero byte behind it.
+std::string SerializeSources(const WeightSources& sources) {
   std::string bytes;
   for (const auto& [name, text] : sources) bytes.append(name).append(1, '\0').append(text) += '\0';
   return bytes;
 }
 
-WeightSources Divide(std::string_view bytes) {
+WeightSources ParseSources(std::string_view bytes) {
   WeightSources sources;
   const auto take = [&bytes] {
     const std::string_view part = bytes.substr(0, bytes.find('\0'));
@@ -53,7 +61,7 @@ WeightSources Divide(std::string_view bytes) {
 }
 
 // The sources of each rank, by names without a rank.
-StatusOr<std::vector<WeightSources>> OfRanks(const WeightSources& sources, int32_t num_ranks) {
+StatusOr<std::vector<WeightSources>> SplitByRank(const WeightSources& sources, int32_t num_ranks) {
   std::vector<WeightSources> ranks(static_cast<size_t>(num_ranks));
   for (const auto& [name, text] : sources) {
     size_t rank = 0;
@@ -97,13 +105,14 @@ Status Send(comm::Group& group, Call call, int32_t choice, std::span<const std::
 Status ControlledRank::Agree(const Status& own) {
   const auto num_ranks = static_cast<size_t>(group_->num_ranks());
   Outcome outcome = {.code = static_cast<int32_t>(own.code())};
-  std::copy_n(own.message().begin(), std::min(own.message().size(), outcome.message.size()),
-              outcome.message.begin());
+  const std::string_view sent = Cut(own.message(), outcome.message.size());
+  std::copy(sent.begin(), sent.end(), outcome.message.begin());
   std::vector<Outcome> all(num_ranks);
   const std::vector<int64_t> widths(num_ranks, sizeof(Outcome));
   PAGEMILL_RETURN_IF_ERROR(group_->AllGather(&outcome, all.data(), /*rows=*/1, widths));
   for (size_t r = 0; r < num_ranks; ++r) {
     if (all[r].code == 0) continue;
+    if (r == static_cast<size_t>(group_->rank())) return own;
     const auto end = std::find(all[r].message.begin(), all[r].message.end(), '\0');
     const std::string message(all[r].message.begin(), end);
     const std::string of =
@@ -168,10 +177,10 @@ Status LeadingControl::Wake() {
 Status LeadingControl::UpdateWeights(const WeightSources& sources, NewWeights where,
                                      const std::function<Status()>& commit) {
   PAGEMILL_ASSIGN_OR_RETURN(const std::vector<WeightSources> ranks,
-                            OfRanks(sources, group_->num_ranks()));
+                            SplitByRank(sources, group_->num_ranks()));
   std::vector<std::string> bytes;
   for (const WeightSources& each : ranks) {
-    bytes.push_back(Join(each));
+    bytes.push_back(SerializeSources(each));
     if (bytes.back().size() > kMaxSourceBytes) {
       return ResourceExhausted("the programs of a rank have more than 1 GiB");
     }
@@ -181,27 +190,26 @@ Status LeadingControl::UpdateWeights(const WeightSources& sources, NewWeights wh
 }
 
 Status FollowControl(std::span<const int32_t> message, comm::Group& group, ControlledRank* rank) {
-  Status status = Internal("a call of no known kind");
+  // What failed on all ranks alike has been reported by rank 0.
+  const auto if_ended = [&group](const Status& status) {
+    return group.status().ok() ? OkStatus() : status;
+  };
   switch (static_cast<Call>(message[kCall])) {
     case Call::kSleep:
-      status = rank->Sleep(static_cast<KvMemory>(message[kChoice]));
-      break;
+      return if_ended(rank->Sleep(static_cast<KvMemory>(message[kChoice])));
     case Call::kWake:
-      status = rank->Wake();
-      break;
+      return if_ended(rank->Wake());
     case Call::kUpdate: {
       const auto size =
           static_cast<size_t>(message[kSourceBytes + static_cast<size_t>(group.rank())]);
       if (size > kMaxSourceBytes) return Internal("programs of more than 1 GiB: the ranks differ");
       std::string bytes(size, '\0');
       PAGEMILL_RETURN_IF_ERROR(group.Receive(std::as_writable_bytes(std::span(bytes)), /*from=*/0));
-      status =
-          rank->UpdateWeights(Divide(bytes), static_cast<NewWeights>(message[kChoice]), OkStatus);
-      break;
+      return if_ended(rank->UpdateWeights(ParseSources(bytes),
+                                          static_cast<NewWeights>(message[kChoice]), OkStatus));
     }
   }
-  // What failed on all ranks alike has been reported by rank 0.
-  return group.status().ok() ? OkStatus() : status;
+  return Internal("a call of no known kind");
 }
 
 }  // namespace pagemill::runner

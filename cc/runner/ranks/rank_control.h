@@ -13,7 +13,8 @@
 // In the sources of an update, a name without a rank is a program of rank 0, and "<rank>/<name>"
 // one of that rank. A rank gets its own part only.
 //
-// Failures are those of the lowest rank that has one; messages of ranks other than 0 name it.
+// Failures are those of the lowest rank that has one; messages of ranks other than 0 name it, and
+// have at most 508 bytes behind that.
 //
 // Ownership: the group is the caller's. Thread safety: that of RunnerControl.
 #ifndef PAGEMILL_CC_RUNNER_RANKS_RANK_CONTROL_H_

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "cc/program/executor.h"
 #include "cc/program/testing/batch_builder.h"
 #include "cc/runner/ranks/rank_steps.h"
+#include "cc/runner/ranks/step_message.h"
 
 namespace pagemill::runner {
 namespace {
@@ -307,7 +309,29 @@ TEST(RankControlTest, ALongMessageIsCut) {
     ranks[1].control->next = Internal(std::string(2000, 'x'));
     const Status status = leader.control.Sleep(KvMemory::kKeep);
     EXPECT_EQ(status.message(), "rank 1 of 2: " + std::string(508, 'x'));
+    const std::string euro = "\u20AC";  // 3 bytes, so that the 508th is within a character
+    std::string text = "xx";
+    while (text.size() < 2000) text += euro;
+    ranks[1].control->next = Internal(text);
+    EXPECT_EQ(leader.control.Sleep(KvMemory::kKeep).message(),
+              "rank 1 of 2: " + text.substr(0, 506));
+    ranks[0].control->next = Internal(text);
+    EXPECT_EQ(leader.control.Sleep(KvMemory::kKeep).message(), text) << "that of rank 0 is here";
   });
+}
+
+TEST(RankControlTest, ACallOfNoKnownKindEndsTheGroup) {
+  std::vector<Rank> ranks(2);
+  RunRanks(ranks, [&](Leader& leader) {
+    std::vector<int32_t> message(kFirstPiece);
+    message[0] = static_cast<int32_t>(MessageKind::kControl);
+    message[1] = 99;
+    const auto bytes = std::as_writable_bytes(std::span(message));
+    EXPECT_TRUE(leader.group.Broadcast(bytes, /*root=*/0).ok());
+    EXPECT_TRUE(leader.group.Broadcast({}, /*root=*/0).ok());
+    EXPECT_EQ(leader.control.Wake().code(), StatusCode::kUnavailable);
+  });
+  EXPECT_NE(ranks[1].end.message().find("known kind"), std::string::npos);
 }
 
 TEST(RankControlTest, ARankWithoutControlEndsTheGroup) {

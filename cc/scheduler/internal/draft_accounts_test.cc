@@ -75,6 +75,12 @@ TEST_F(DraftAccountsTest, RejectedDraftsWereNeverThere) {
   EXPECT_EQ(request_.num_drafts_in_flight, 0);
   EXPECT_EQ(counters_.draft_tokens, 2u);
   EXPECT_EQ(counters_.accepted_draft_tokens, 1u);
+
+  request_.num_drafts_in_flight = 1;
+  drafts_.Settle(&request_, {.num_planned = 1, .num_verified = 0, .num_accepted = 0});
+  EXPECT_EQ(request_.num_draft_steps, 1) << "the second step had no drafts to verify";
+  EXPECT_EQ(request_.num_verified_drafts, 2);
+  EXPECT_EQ(request_.num_accepted_drafts, 1);
 }
 
 TEST_F(DraftAccountsTest, ProposalsAreCutToTheMost) {

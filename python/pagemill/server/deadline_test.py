@@ -24,6 +24,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"messages": MESSAGES, **LONG},
     "/v1/messages": {"messages": MESSAGES, "max_tokens": 200},
     "/v1/responses": {"input": "abcd", "ignore_eos": True},
+    "/v2/chat": {"messages": MESSAGES, "max_tokens": 200},
 }
 DAY_S = 86_400.0
 

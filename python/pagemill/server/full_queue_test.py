@@ -38,6 +38,8 @@ FIELDS: dict[str, dict[str, Any]] = {
     "/v1/embeddings": {"input": "a"},
     "/v1/rerank": {"query": "a", "documents": ["b"]},
     "/v1/score": {"text_1": "a", "text_2": ["b"]},
+    "/v2/chat": {"messages": MESSAGES},
+    "/cohere/v2/chat": {"messages": MESSAGES},
     "/v2/embed": {"texts": ["a"]},
     "/v2/rerank": {"query": "a", "documents": ["b"]},
     "/inference/v1/generate": {"token_ids": [1, 2], "sampling_params": {"max_tokens": 4}},

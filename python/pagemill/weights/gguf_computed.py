@@ -231,10 +231,8 @@ def t5_encoder(reader: GgufReader, config: Config) -> Config:
 
 
 def modern_bert(reader: GgufReader, config: Config) -> Config:
-    every, layers = (
-        reader.number("attention.sliding_window_pattern", 3),
-        config["num_hidden_layers"],
-    )
+    every = reader.find_int("attention.sliding_window_pattern") or 3
+    layers = config["num_hidden_layers"]
     kinds = ["sliding_attention" if i % every else "full_attention" for i in range(layers)]
     local = {"rope_type": "default", "rope_theta": reader.number("rope.freq_base_swa", 10000.0)}
     return {

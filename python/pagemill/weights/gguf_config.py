@@ -71,6 +71,8 @@ def _base(reader: GgufReader, family: GgufFamily) -> Config:
 def _attention(reader: GgufReader, config: Config) -> Config:
     heads = reader.integer("attention.head_count")
     head_dim = reader.find_int("attention.key_length") or config["hidden_size"] // heads
+    if head_dim < 1:
+        raise reader.error(f"{heads} heads cannot share an embedding of {config['hidden_size']}")
     # Models with experts in all layers may state no other size.
     of_experts = reader.find_int("expert_feed_forward_length")
     sized = of_experts is None or reader.find("feed_forward_length") is not None

@@ -226,6 +226,24 @@ def test_gemma3(tmp_path: Path):
             r"sliding_window_pattern is a list; layers need one each",
         ),
         ("mamba2", {}, ("token_embd.weight",), "mamba2.ssm.time_step_rank is missing"),
+        (
+            "granitehybrid",
+            {},
+            ("token_embd.weight", "blk.0.ffn_up_exps.weight"),
+            r"blk.0.ffn_up_exps.weight is \[8, 64\], not a matrix per expert",
+        ),
+        (
+            "minicpm",
+            {"attention.head_count": 65},
+            ("token_embd.weight",),
+            "65 heads cannot share an embedding of 64",
+        ),
+        (
+            "modern-bert",
+            {"attention.sliding_window_pattern": 0},
+            ("token_embd.weight",),
+            "modern-bert.attention.sliding_window_pattern is 0",
+        ),
     ],
 )
 def test_message(

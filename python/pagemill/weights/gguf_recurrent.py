@@ -50,6 +50,8 @@ def _granite_hybrid(reader: GgufReader, config: Config) -> Config:
     if (wide := shared or first) is not None:
         sizes["shared_intermediate_size"] = wide.shape[0]
     if (experts := reader.tensor("blk.0.ffn_up_exps.weight")) is not None:
+        if len(experts.shape) != 3:
+            raise reader.error(f"{experts.name} is {list(experts.shape)}, not a matrix per expert")
         sizes["intermediate_size"] = experts.shape[-2]
         sizes["num_local_experts"] = reader.integer("expert_count")
         sizes["num_experts_per_tok"] = reader.integer("expert_used_count")

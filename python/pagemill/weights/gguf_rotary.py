@@ -73,7 +73,8 @@ def _factors(reader: GgufReader, rotary: int) -> dict[str, Any]:
         original = reader.find_int("rope.scaling.original_context_length")
         original = original or reader.integer("context_length")
         scaling |= {"rope_type": "longrope", "original_max_position_embeddings": original}
-        factor = reader.integer("context_length") / original
-        usual = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
+        context, usual = reader.integer("context_length"), 1.0
+        if 1 < original < context:
+            usual = math.sqrt(1 + math.log(context / original) / math.log(original))
         scaling["attention_factor"] = reader.number("rope.scaling.attn_factor", usual)
     return scaling

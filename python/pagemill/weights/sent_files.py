@@ -164,7 +164,7 @@ def _most_files() -> int:
 
 
 def _path(file: BinaryIO) -> str:
-    """Which other ranks, processes of the same user, can open, too."""
+    """A path that the other ranks, processes of the same user, can open, too."""
     return f"/proc/{os.getpid()}/fd/{file.fileno()}"
 
 

@@ -91,8 +91,8 @@ class DraftHead(Protocol):
 
 
 class JointHeads(Protocol):
-    """Heads without layers that give all drafts of a request in one pass, from its last token and
-    the state of the token before that: draft i is of head i.
+    """Heads without attention that give all drafts of a request in one pass, from its last token
+    and the state of the token before that: draft i is of head i.
 
     1. `width` is that of the states, `vocab_size` the target's.
     2. `logits` traces the heads for the rows that it chooses of `inputs` by `rows`, i32 [L], and

@@ -4,7 +4,8 @@ the model itself gives the next one.
 
 Weights: `blocks.<head>.layers.<layer>` and `lm_heads.<head>`, or one `lm_head` for all heads, or
 none, so that they use the target's. Files of the paper's authors have `<head>.<layer>.linear` for
-layers, and the projection as the layer behind the last, `<head>.<layers>`.
+layers, and the projection as the layer behind the last, `<head>.<layers>`; their configurations
+name no architecture.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pagemill.models.draft_heads.target import DraftTarget
 from pagemill.ops.activation import ActivationKind
 from pagemill.ops.trace import Tensor
 from pagemill.weights.errors import WeightsError
+from pagemill.weights.json_file import shown
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.source import ModelSource
 
@@ -34,7 +36,7 @@ _SHARED = "lm_head"
 
 
 def as_heads_read(source: ModelSource) -> ModelSource:
-    """`source` with the names `blocks` and `lm_heads`.
+    """`source` with the names `blocks` and `lm_heads`, and with an architecture.
 
     Raises:
         WeightsError: two tensors have one name.
@@ -49,7 +51,7 @@ def as_heads_read(source: ModelSource) -> ModelSource:
         if name in tensors:
             raise WeightsError(f"{source.path}: {tensor.name} and another tensor are both {name}")
         tensors[name] = replace(tensor, name=name)
-    return source.with_tensors(tensors, {})
+    return source.with_tensors(tensors, {"architectures": ["MedusaModel"]})
 
 
 class MedusaHeads:
@@ -71,8 +73,8 @@ class MedusaHeads:
         stated = max(_stated(source, key) for key in _HEADS)
         if stated > in_files:
             raise ModelConfigError(
-                f"{source.path} has {in_files} Medusa heads, its configuration states {stated}; use"
-                " a complete checkpoint"
+                f"{source.path} has {in_files} Medusa heads, its configuration states"
+                f" {shown(stated)}; use a complete checkpoint"
             )
         if count > in_files:
             raise ModelConfigError(
@@ -82,6 +84,9 @@ class MedusaHeads:
         self._layers = [
             _count(source, f"blocks.{head}.layers.{{}}.weight") for head in range(count)
         ]
+        self._has_projections = any(
+            source.has(f"lm_heads.{head}.weight") for head in range(in_files)
+        )
         self._target = target
         self.width = target.decoder.sizes.hidden_size
         self.vocab_size = target.decoder.sizes.vocab_size
@@ -109,9 +114,8 @@ class MedusaHeads:
             name = f"blocks.{head}.layers.{layer}"
             y = linear(own, name, x, (self.width,), bias=own.has(f"{name}.bias"))
             x = ops.add(x, ops.activation(y, ActivationKind.SILU))
-        name = f"lm_heads.{head}"
-        if own.has(f"{name}.weight"):
-            return embedding.logits(own, x, self.vocab_size, name)
+        if self._has_projections:
+            return embedding.logits(own, x, self.vocab_size, f"lm_heads.{head}")
         if own.has(f"{_SHARED}.weight"):
             return embedding.logits(own, x, self.vocab_size, _SHARED)
         return self._target.logits(weights.target, x)
@@ -131,6 +135,6 @@ def _stated(source: ModelSource, key: str) -> int:
 
 
 def _rows(source: ModelSource, module: str) -> int:
-    """Of the matrix `module`; 0 if it is none, which is refused when it is read."""
+    """Of the matrix `module`; 0 if it is none, so that it fits no target."""
     shape = source.tensor(f"{module}.weight").shape
     return shape[0] if len(shape) == 2 else 0

@@ -1,9 +1,10 @@
 """MLP speculators (arXiv 2404.19124): a chain of heads, each of which reads the state of the head
-before it and the embedding of the token that that one found most likely; the first reads the
-target's final hidden state of a token and the embedding of the next one.
+before it and the embedding of that head's most likely token; the first reads the target's final
+hidden state of a token and the embedding of the next one.
 
 Weights: `emb.<head>`, `proj.<head>`, `ln.<head>` and `head.<head>`, with or without `speculator.`
-in front. A head without weights of its own has those of the head before it.
+in front. If weights are tied (`tie_weights`), a head without its own has those of the head before
+it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _EPS = 1e-6
 
 
 def as_heads_read(source: ModelSource) -> ModelSource:
-    """`source` without `speculator.` in front of names.
+    """`source` without `speculator.` in front of names, and with an architecture.
 
     Raises:
         WeightsError: two tensors have one name.
@@ -43,7 +44,7 @@ def as_heads_read(source: ModelSource) -> ModelSource:
         if name in tensors:
             raise WeightsError(f"{source.path}: {tensor.name} and another tensor are both {name}")
         tensors[name] = replace(tensor, name=name)
-    return source.with_tensors(tensors, {})
+    return source.with_tensors(tensors, {"architectures": ["MLPSpeculatorPreTrainedModel"]})
 
 
 class MlpSpeculator:
@@ -67,9 +68,9 @@ class MlpSpeculator:
         require_hidden_size(source, self.width, target)
         require_vocabulary(source, self.vocab_size, target)
         # 0 stands for the width of the states.
-        self._inner = positive_int(
-            {"inner_dim": config.get("inner_dim") or self.width}, "inner_dim"
-        )
+        stated = config.get("inner_dim")
+        self._inner = self.width if stated == 0 else positive_int(config, "inner_dim", self.width)
+        self._tied = flag(config, "tie_weights", False)
         self._scales_input = flag(config, "scale_input", False)
         self._count = count
         # State and embedding of a head have shares of its sum that keep its size: the state's
@@ -90,26 +91,26 @@ class MlpSpeculator:
         if self._scales_input:
             state = rms_norm(own, "", state, _EPS, weight=False)
             state = ops.scale(state, math.sqrt(0.5))
-        token = embedding.embedding(own, _named(own, "emb", 0), token_ids, table)
+        token = embedding.embedding(own, "emb.0", token_ids, table)
         token = ops.select_rows(token, rows)
         found: list[Tensor] = []
         for head in range(self._count):
             if head > 0:
                 likely, _ = ops.argmax(found[-1])
-                weight = own.matrix(f"{_named(own, 'emb', head)}.weight", table)
+                weight = own.matrix(f"{self._named(own, 'emb', head)}.weight", table)
                 token = ops.embedding(likely, weight, outside=0)
-            x = linear(own, _named(own, "proj", head), state, (self._inner,))
+            x = linear(own, self._named(own, "proj", head), state, (self._inner,))
             x = ops.add(x, ops.scale(token, self._embedding_scale))
-            norm = _named(own, "ln", head)
+            norm = self._named(own, "ln", head)
             x = rms_norm(own, norm, x, _EPS)
             x = ops.add(x, own.vector(f"{norm}.bias", self._inner))
             state = ops.activation(x, ActivationKind.GELU)
-            found.append(embedding.logits(own, state, self.vocab_size, _named(own, "head", head)))
+            projection = self._named(own, "head", head)
+            found.append(embedding.logits(own, state, self.vocab_size, projection))
         return found
 
-
-def _named(own: Weights, module: str, head: int) -> str:
-    """That of the head, or of the last one before it that has its own."""
-    while head > 0 and not own.has(f"{module}.{head}.weight"):
-        head -= 1
-    return f"{module}.{head}"
+    def _named(self, own: Weights, module: str, head: int) -> str:
+        """That of the head, or with tied weights of the last one before it that has its own."""
+        while self._tied and head > 0 and not own.has(f"{module}.{head}.weight"):
+            head -= 1
+        return f"{module}.{head}"

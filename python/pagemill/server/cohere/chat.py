@@ -100,7 +100,7 @@ def _document(document: str | Document) -> dict[str, Any]:
     if isinstance(document, str):
         return {"text": document}
     fields = {"text": document.data} if isinstance(document.data, str) else document.data
-    return fields if document.id is None else {"id": document.id, **fields}
+    return fields if document.id is None else {**fields, "id": document.id}
 
 
 def _message(message: ChatMessage) -> dict[str, Any]:

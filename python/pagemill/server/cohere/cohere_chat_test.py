@@ -158,7 +158,7 @@ def test_log_probabilities() -> None:
 def test_messages_of_all_roles() -> None:
     async def body(server: FakeServer) -> None:
         call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": _PARIS}}
-        document = {"type": "document", "document": {"id": "d1", "data": {"sky": "grey"}}}
+        document = {"type": "document", "document": {"id": "d1", "data": {"sky": "grey", "id": 5}}}
         messages: list[dict[str, Any]] = [
             {"role": "system", "content": [{"type": "text", "text": "Be "}, _text("brief.")]},
             {"role": "user", "content": [_text("Hi")]},
@@ -173,7 +173,7 @@ def test_messages_of_all_roles() -> None:
         assert user["content"] == [_text("Hi")]
         assert (called["tool_plan"], called["reasoning"]) == ("I look.", "I look.")
         assert called["tool_calls"][0]["id"] == "c1" and called.get("content") is None
-        assert result["content"] == '{"id":"d1","sky":"grey"}\nwet'
+        assert result["content"] == '{"sky":"grey","id":"d1"}\nwet'
         assert (said["reasoning"], said["content"]) == ("So.", "A")
 
     _run(body)
