@@ -16,7 +16,7 @@ from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 from transformers import PreTrainedModel
 
-from tests.families import gguf_converters as files
+from tests.families import gguf_recurrent_converters as recurrent
 from tests.families.divided import Array, check_ranks
 from tests.families.families import make
 from tests.families.gguf_files import write_gguf
@@ -122,7 +122,7 @@ def test_heads_of_a_group_that_are_apart(heads: int, tmp_path: Path) -> None:
     changes = {"linear_num_key_heads": 4, "linear_num_value_heads": heads, **_HEADS}
     reference = make("qwen3_5", tmp_path, changes=changes)
     path = tmp_path / "model.gguf"
-    write_gguf(reference, tmp_path, "qwen35", path, files.QWEN3_5)
+    write_gguf(reference, tmp_path, "qwen35", path, recurrent.QWEN3_5)
     for count in (2, 4):
         _check(reference, ModelSource.open(path), count=count)
 
