@@ -16,7 +16,7 @@ from pagemill.engine.encoder import EncoderSizes
 from pagemill.engine.executor_sizes import ExecutorSizes
 from pagemill.engine.llm import LLM
 from pagemill.engine.outputs import EngineError
-from pagemill.models.log_mel import HOP, log_mel, padded
+from pagemill.models.audio.log_mel import HOP, log_mel, padded
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 from safetensors.numpy import load_file, save_file

@@ -14,7 +14,7 @@ from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.models.base import ModelConfigError
-from pagemill.models.ernie4_5_vl import Ernie45VlModel
+from pagemill.models.multimodal.ernie4_5_vl import Ernie45VlModel
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file

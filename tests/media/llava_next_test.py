@@ -12,7 +12,7 @@ import pytest
 import torch
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import PreparedMedia
-from pagemill.models.llava_next import LlavaNextModel
+from pagemill.models.multimodal.llava_next import LlavaNextModel
 from safetensors.torch import load_file, save_file
 from transformers import GraniteConfig, PreTrainedModel, SiglipVisionConfig
 from transformers.models.llava_next.processing_llava_next import LlavaNextProcessor

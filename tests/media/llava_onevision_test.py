@@ -12,7 +12,7 @@ import pytest
 import torch
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import PreparedMedia
-from pagemill.models.llava_onevision import LlavaOnevisionModel
+from pagemill.models.multimodal.llava_onevision import LlavaOnevisionModel
 from transformers import PreTrainedModel, Qwen2Config
 from transformers.models.llava_onevision.processing_llava_onevision import LlavaOnevisionProcessor
 

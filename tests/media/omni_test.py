@@ -16,7 +16,7 @@ from pagemill.engine.encoder import MediaSizes
 from pagemill.engine.executor_sizes import ExecutorSizes
 from pagemill.engine.llm import LLM, Output
 from pagemill.engine.outputs import EngineError
-from pagemill.models.log_mel import HOP
+from pagemill.models.audio.log_mel import HOP
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.source import ModelSource

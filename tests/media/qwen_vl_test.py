@@ -12,7 +12,7 @@ import torch
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
-from pagemill.models.qwen2_5_vl_vision import Qwen25VlVisionTower
+from pagemill.models.vision.qwen2_5_vl_vision import Qwen25VlVisionTower
 from pagemill.runner.build import BuildOptions, build
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource

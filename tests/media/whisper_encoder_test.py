@@ -11,7 +11,7 @@ import pytest
 import torch
 from pagemill import _native
 from pagemill.layers.prefixed import PrefixedWeights
-from pagemill.models.whisper_encoder import WhisperEncoder
+from pagemill.models.audio.whisper_encoder import WhisperEncoder
 from pagemill.ops.program import ACT
 from pagemill.ops.trace import Trace
 from pagemill.quantization.binder import WeightBinder

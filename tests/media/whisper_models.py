@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from pagemill.models.log_mel import HOP
+from pagemill.models.audio.log_mel import HOP
 from transformers import (
     PreTrainedModel,
     WhisperConfig,

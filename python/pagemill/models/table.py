@@ -9,17 +9,16 @@ from typing import NamedTuple
 from pagemill.inputs.task import Task
 from pagemill.models.architecture import Architecture
 from pagemill.models.base import Model, ModelConfigError
+from pagemill.models.encoders.table import ENCODERS
+from pagemill.models.multimodal.table import MULTIMODAL
 
-ARCHITECTURES: dict[str, Architecture] = {
+DECODERS: dict[str, Architecture] = {
     "AXK1ForCausalLM": Architecture("axk1:AxK1Model", "A.X-K1", ("axk1",)),
     "AfmoeForCausalLM": Architecture("afmoe:AfmoeModel", "AFMoE, Trinity", ("afmoe",)),
     "ApertusForCausalLM": Architecture("apertus:ApertusModel", "Apertus", ("apertus",)),
     "AquilaForCausalLM": Architecture("llama:LlamaModel", "Aquila", ("aquila",)),
     "AquilaModel": Architecture("llama:LlamaModel", "Aquila, as first saved", ()),
     "ArceeForCausalLM": Architecture("arcee:ArceeModel", "Arcee", ("arcee",)),
-    "AyaVisionForConditionalGeneration": Architecture(
-        "cohere_vision:AyaVisionModel", "Aya Vision", ("aya_vision",), "text and images"
-    ),
     "BaiChuanForCausalLM": Architecture(
         "baichuan:BaichuanModel", "Baichuan, as 7B was first saved", ()
     ),
@@ -29,12 +28,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         "bailing_moe_v2:BailingMoeV2Model", "Ling 2.0, Ring 2.0", ("bailing_moe_v2",)
     ),
     "BambaForCausalLM": Architecture("bamba:BambaModel", "Bamba", ("bamba",)),
-    "BertModel": Architecture("bert:BertModel", "BERT", ("bert",), "embeddings"),
     "BioGptForCausalLM": Architecture("biogpt:BioGptModel", "BioGPT", ("biogpt",)),
     "BloomForCausalLM": Architecture("bloom:BloomModel", "BLOOM", ("bloom",)),
-    "CamembertModel": Architecture(
-        "roberta:RobertaModel", "CamemBERT", ("camembert",), "embeddings"
-    ),
     "ChatGLMForConditionalGeneration": Architecture(
         "chatglm:ChatGlmModel", "ChatGLM and GLM-4, as saved later", ()
     ),
@@ -46,23 +41,11 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Cohere2MoeForCausalLM": Architecture(
         "cohere2_moe:Cohere2MoeModel", "Command A, experts", ("cohere2_moe",)
     ),
-    "Cohere2VisionForConditionalGeneration": Architecture(
-        "cohere_vision:Cohere2VisionModel",
-        "Command A Vision",
-        ("cohere2_vision",),
-        "text and images",
-    ),
     "CohereCompassForCausalLM": Architecture(
         "cohere_compass:CohereCompassModel", "North (text)", ("cohere_compass_text",)
     ),
-    "CohereCompassForConditionalGeneration": Architecture(
-        "language_part:CohereCompassLanguagePart", "North; its text", ("cohere_compass",)
-    ),
     "CohereForCausalLM": Architecture("cohere:CohereModel", "Command R", ("cohere",)),
     "CwmForCausalLM": Architecture("cwm:CwmModel", "CWM", ("cwm",)),
-    "Data2VecTextModel": Architecture(
-        "data2vec:Data2VecModel", "Data2Vec (text)", ("data2vec-text",), "embeddings"
-    ),
     "DbrxForCausalLM": Architecture("dbrx:DbrxModel", "DBRX", ("dbrx",)),
     "DeciLMForCausalLM": Architecture(
         "nemotron_nas:NemotronNasModel", "Nemotron-NAS, DeciLM 7B", ("nemotron-nas", "deci")
@@ -80,28 +63,12 @@ ARCHITECTURES: dict[str, Architecture] = {
     "DeepseekV4ForCausalLM": Architecture(
         "deepseek_v4:DeepseekV4Model", "DeepSeek V4", ("deepseek_v4",), tensor_parallel="partly"
     ),
-    "DeepseekVLForConditionalGeneration": Architecture(
-        "deepseek_vl:DeepseekVlModel", "DeepSeek-VL", ("deepseek_vl",), "text and images"
-    ),
-    "DistilBertModel": Architecture(
-        "distilbert:DistilBertModel", "DistilBERT", ("distilbert",), "embeddings"
-    ),
     "Dots1ForCausalLM": Architecture("dots1:Dots1Model", "dots.llm1", ("dots1",)),
-    "ElectraModel": Architecture("electra:ElectraModel", "ELECTRA", ("electra",), "embeddings"),
     "Ernie4_5ForCausalLM": Architecture("ernie4_5:Ernie45Model", "ERNIE 4.5", ("ernie4_5",)),
     "Ernie4_5_MoeForCausalLM": Architecture(
         "ernie4_5_moe:Ernie45MoeModel", "ERNIE 4.5, experts", ("ernie4_5_moe",)
     ),
-    "Ernie4_5_VLMoeForConditionalGeneration": Architecture(
-        "ernie4_5_vl:Ernie45VlModel", "ERNIE 4.5 VL", ("ernie4_5_vl_moe",), "text and images"
-    ),
-    "EuroBertModel": Architecture(
-        "eurobert:EuroBertModel", "EuroBERT", ("eurobert",), "embeddings"
-    ),
     "Exaone4ForCausalLM": Architecture("exaone4:Exaone4Model", "EXAONE 4", ("exaone4",)),
-    "Exaone4_5_ForConditionalGeneration": Architecture(
-        "language_part:Exaone45LanguagePart", "EXAONE 4.5; its text", ("exaone4_5",)
-    ),
     "ExaoneForCausalLM": Architecture("exaone:ExaoneModel", "EXAONE 3", ("exaone",)),
     "ExaoneMoEForCausalLM": Architecture(
         "exaone_moe:ExaoneMoeModel", "K-EXAONE, as first saved", ()
@@ -123,9 +90,6 @@ ARCHITECTURES: dict[str, Architecture] = {
     "GPTNeoXForCausalLM": Architecture("gpt_neox:GptNeoxModel", "GPT-NeoX, Pythia", ("gpt_neox",)),
     "Gemma2ForCausalLM": Architecture("gemma2:Gemma2Model", "Gemma 2", ("gemma2",)),
     "Gemma3ForCausalLM": Architecture("gemma3:Gemma3Model", "Gemma 3 (text)", ("gemma3_text",)),
-    "Gemma3ForConditionalGeneration": Architecture(
-        "gemma3_media:Gemma3MediaModel", "Gemma 3", ("gemma3",), "text and images"
-    ),
     "Gemma3nForCausalLM": Architecture(
         "gemma3n:Gemma3nModel",
         "Gemma 3n (text)",
@@ -133,46 +97,14 @@ ARCHITECTURES: dict[str, Architecture] = {
         tensor_parallel="partly",
         cuts="some layers",
     ),
-    "Gemma3nForConditionalGeneration": Architecture(
-        "language_part:Gemma3nLanguagePart",
-        "Gemma 3n with images and sound; its text",
-        ("gemma3n",),
-        tensor_parallel="partly",
-        cuts="some layers",
-    ),
     "Gemma4ForCausalLM": Architecture(
         "gemma4:Gemma4Model", "Gemma 4 (text)", ("gemma4_text",), cuts="some layers"
     ),
-    "Gemma4ForConditionalGeneration": Architecture(
-        "gemma4_media:Gemma4MediaModel",
-        "Gemma 4",
-        ("gemma4",),
-        "text and images",
-        cuts="some layers",
-    ),
-    "Gemma4UnifiedForConditionalGeneration": Architecture(
-        "language_part:Gemma4UnifiedLanguagePart",
-        "Gemma 4 12B; its text",
-        ("gemma4_unified",),
-        cuts="some layers",
-    ),
     "GemmaForCausalLM": Architecture("gemma:GemmaModel", "Gemma", ("gemma",)),
-    "Glm46VForConditionalGeneration": Architecture(
-        "glm4v:Glm46VModel", "GLM-4.6V", ("glm46v",), "text, images and videos"
-    ),
     "Glm4ForCausalLM": Architecture("glm4:Glm4Model", "GLM-4-0414", ("glm4",)),
     "Glm4MoeForCausalLM": Architecture("glm4_moe:Glm4MoeModel", "GLM-4.5 and 4.6", ("glm4_moe",)),
     "Glm4MoeLiteForCausalLM": Architecture(
         "glm4_moe_lite:Glm4MoeLiteModel", "GLM-4.7-Flash", ("glm4_moe_lite",)
-    ),
-    "Glm4vForConditionalGeneration": Architecture(
-        "glm4v:Glm4vModel", "GLM-4.1V", ("glm4v",), "text, images and videos"
-    ),
-    "Glm4vMoeForConditionalGeneration": Architecture(
-        "glm4v:Glm4vModel", "GLM-4.5V and 4.6V", ("glm4v_moe",), "text, images and videos"
-    ),
-    "GlmAsrForConditionalGeneration": Architecture(
-        "glm_asr:GlmAsrModel", "GLM-ASR", ("glmasr",), "text and audio"
     ),
     "GlmForCausalLM": Architecture("glm:GlmModel", "GLM-4", ("glm",)),
     "GlmMoeDsaForCausalLM": Architecture(
@@ -197,8 +129,6 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "Grok1ForCausalLM": Architecture("grok2:Grok2Model", "Grok-2", ("grok-2",)),
     "Grok1ModelForCausalLM": Architecture("grok1:Grok1Model", "Grok-1", ("grok-1",)),
-    "GteModel": Architecture("gte:GteModel", "GTE", ("gte",), "embeddings"),
-    "HF_ColBERT": Architecture("bert:BertModel", "ColBERT", (), "embeddings"),
     "HYV3ForCausalLM": Architecture("hy_v3:HyV3Model", "Hy3", ("hy_v3",)),
     "HYV4ForCausalLM": Architecture("hy_v4:HyV4Model", "Hy4", ("hy_v4",), cuts="some layers"),
     "HeliumForCausalLM": Architecture("helium:HeliumModel", "Helium", ("helium",)),
@@ -212,51 +142,24 @@ ARCHITECTURES: dict[str, Architecture] = {
         "hyperclovax:HyperClovaXModel", "HyperCLOVA X", ("hyperclovax",)
     ),
     "IQuestCoderForCausalLM": Architecture("llama:LlamaModel", "IQuest-Coder", ("iquestcoder",)),
-    "Idefics3ForConditionalGeneration": Architecture(
-        "idefics3:Idefics3Model", "Idefics3", ("idefics3",), "text and images"
-    ),
     "InternLM2ForCausalLM": Architecture("internlm2:InternLm2Model", "InternLM2", ("internlm2",)),
     "InternLM3ForCausalLM": Architecture("internlm3:InternLm3Model", "InternLM3", ("internlm3",)),
     "InternLMForCausalLM": Architecture("internlm:InternLmModel", "InternLM", ("internlm",)),
-    "InternVLForConditionalGeneration": Architecture(
-        "internvl:InternVlModel", "InternVL 3", ("internvl",), "text and images"
-    ),
     "Jais2ForCausalLM": Architecture("jais2:Jais2Model", "Jais 2", ("jais2",)),
     "JambaForCausalLM": Architecture("jamba:JambaModel", "Jamba", ("jamba",)),
-    "JanusForConditionalGeneration": Architecture(
-        "deepseek_vl:JanusModel", "Janus, Janus-Pro", ("janus",), "text and images"
-    ),
-    "JinaEmbeddingsV3Model": Architecture(
-        "jina3:Jina3Model", "Jina embeddings 3", ("jina_embeddings_v3",), "embeddings"
-    ),
     "K2HorizonForCausalLM": Architecture(
         "k2_horizon:K2HorizonModel", "K2 Horizon, dense", ("k2_horizon",)
     ),
-    "KimiK25ForConditionalGeneration": Architecture(
-        "kimi_vl:KimiK25Model", "Kimi K2.5 and K2.6", ("kimi_k25",), "text and images"
-    ),
     "KimiLinearForCausalLM": Architecture(
         "kimi_linear:KimiLinearModel", "Kimi Linear", ("kimi_linear",)
-    ),
-    "KimiVLForConditionalGeneration": Architecture(
-        "kimi_vl:KimiVlModel", "Kimi-VL", ("kimi_vl",), "text and images"
     ),
     "Kolibri1ForCausalLM": Architecture("kolibri1:Kolibri1Model", "Kolibri 1", ("kolibri1",)),
     "LLaMAForCausalLM": Architecture("llama:LlamaModel", "Llama, as first saved", ()),
     "LagunaForCausalLM": Architecture("laguna:LagunaModel", "Laguna", ("laguna",)),
     "Lfm2ForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2", ("lfm2",)),
     "Lfm2MoeForCausalLM": Architecture("lfm2:Lfm2Model", "LFM2, experts", ("lfm2_moe",)),
-    "Lfm2VlForConditionalGeneration": Architecture(
-        "lfm2_vl:Lfm2VlModel", "LFM2-VL", ("lfm2_vl",), "text and images"
-    ),
     "Lfm3ForCausalLM": Architecture("lfm3:Lfm3Model", "LFM3", ("lfm3",)),
-    "LightOnOcrForConditionalGeneration": Architecture(
-        "lighton_ocr:LightOnOcrModel", "LightOnOCR", ("lighton_ocr",), "text and images"
-    ),
     "Llama4ForCausalLM": Architecture("llama4:Llama4Model", "Llama 4 (text)", ("llama4_text",)),
-    "Llama4ForConditionalGeneration": Architecture(
-        "llama4_media:Llama4MediaModel", "Llama 4", ("llama4",), "text and images"
-    ),
     "LlamaBidirectionalModel": Architecture(
         "llama_bidirectional:LlamaBidirectionalModel",
         "Llama whose tokens see later ones",
@@ -268,27 +171,10 @@ ARCHITECTURES: dict[str, Architecture] = {
         "Llama, and models of its shape (SmolLM2, ...)",
         ("llama",),
     ),
-    "LlavaForConditionalGeneration": Architecture(
-        "llava:LlavaModel", "LLaVA 1.5, Pixtral", ("llava",), "text and images"
-    ),
-    "LlavaNextForConditionalGeneration": Architecture(
-        "llava_next:LlavaNextModel",
-        "LLaVA-Next, Granite Vision",
-        ("llava_next",),
-        "text and images",
-    ),
-    "LlavaOnevisionForConditionalGeneration": Architecture(
-        "llava_onevision:LlavaOnevisionModel",
-        "LLaVA-OneVision",
-        ("llava_onevision",),
-        "text, images and videos",
-    ),
     "LongcatFlashForCausalLM": Architecture(
         "longcat_flash:LongcatFlashModel", "LongCat-Flash", ("longcat_flash",)
     ),
-    "MPNetModel": Architecture("mpnet:MpNetModel", "MPNet", ("mpnet",), "embeddings"),
     "MPTForCausalLM": Architecture("mpt:MptModel", "MPT, as first saved", ()),
-    "MT5EncoderModel": Architecture("t5:T5Model", "mT5, its encoder", ("mt5",), "embeddings"),
     "Mamba2ForCausalLM": Architecture("mamba2:Mamba2Model", "Mamba-2", ("mamba2",)),
     "MambaForCausalLM": Architecture("mamba:MambaModel", "Mamba", ("mamba",)),
     "MellumForCausalLM": Architecture("mellum:MellumModel", "Mellum 2", ("mellum",)),
@@ -308,27 +194,15 @@ ARCHITECTURES: dict[str, Architecture] = {
         "ministral3:Ministral3Model", "Ministral 3", ("ministral3",)
     ),
     "MinistralForCausalLM": Architecture("ministral:MinistralModel", "Ministral", ("ministral",)),
-    "Mistral3ForConditionalGeneration": Architecture(
-        "pixtral:Mistral3Model",
-        "Mistral Small 3.1, Ministral 3",
-        ("mistral3",),
-        "text and images",
-    ),
     "Mistral4ForCausalLM": Architecture("mistral4:Mistral4Model", "Mistral 4", ("mistral4",)),
     "MistralForCausalLM": Architecture("mistral:MistralModel", "Mistral", ("mistral",)),
     "MixtralForCausalLM": Architecture("mixtral:MixtralModel", "Mixtral", ("mixtral",)),
     "ModernBertDecoderForCausalLM": Architecture(
         "modernbert_decoder:ModernBertDecoderModel", "Ettin decoders", ("modernbert-decoder",)
     ),
-    "ModernBertModel": Architecture(
-        "modernbert:ModernBertModel", "ModernBERT", ("modernbert",), "embeddings"
-    ),
     "MptForCausalLM": Architecture("mpt:MptModel", "MPT", ("mpt",)),
     "MuseGlimmerForCausalLM": Architecture(
         "muse_glimmer:MuseGlimmerModel", "Muse Glimmer (text)", ("muse_glimmer_text",)
-    ),
-    "MuseGlimmerForConditionalGeneration": Architecture(
-        "language_part:MuseGlimmerLanguagePart", "Muse Glimmer; its text", ("muse_glimmer",)
     ),
     "NanbeigeForCausalLM": Architecture("nanbeige:NanbeigeModel", "Nanbeige 4.2", ("nanbeige",)),
     "NanoChatForCausalLM": Architecture("nanochat:NanochatModel", "nanochat", ("nanochat",)),
@@ -337,10 +211,6 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "NemotronHForCausalLM": Architecture(
         "nemotron_h:NemotronHModel", "Nemotron-H, Nemotron 3", ("nemotron_h",)
-    ),
-    "NewModel": Architecture("gte:GteModel", "GTE, as first saved", ("new",), "embeddings"),
-    "NomicBertModel": Architecture(
-        "nomic_bert:NomicBertModel", "Nomic BERT", ("nomic_bert",), "embeddings"
     ),
     "OPTForCausalLM": Architecture("opt:OptModel", "OPT", ("opt",)),
     "Olmo2ForCausalLM": Architecture(
@@ -359,12 +229,6 @@ ARCHITECTURES: dict[str, Architecture] = {
     "OpenAIGPTLMHeadModel": Architecture("openai_gpt:OpenAiGptModel", "GPT", ("openai-gpt",)),
     "OrionForCausalLM": Architecture("orion:OrionModel", "Orion", ("orion",)),
     "OuroForCausalLM": Architecture("ouro:OuroModel", "Ouro", ("ouro",)),
-    "PaddleOCRVLForConditionalGeneration": Architecture(
-        "paddleocr_vl:PaddleOcrVlModel", "PaddleOCR-VL", ("paddleocr_vl",), "text and images"
-    ),
-    "PaliGemmaForConditionalGeneration": Architecture(
-        "paligemma:PaliGemmaModel", "PaliGemma, PaliGemma 2", ("paligemma",), "text and images"
-    ),
     "PanguEmbeddedForCausalLM": Architecture(
         "internlm:InternLmModel", "openPangu, dense", ("PanguEmbedded",)
     ),
@@ -379,39 +243,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Plamo2ForCausalLM": Architecture("plamo2:Plamo2Model", "PLaMo 2", ("plamo2",)),
     "Plamo3ForCausalLM": Architecture("plamo3:Plamo3Model", "PLaMo 3", ("plamo3",)),
     "QWenLMHeadModel": Architecture("qwen:QwenModel", "Qwen", ("qwen",)),
-    "Qwen2AudioForConditionalGeneration": Architecture(
-        "qwen2_audio:Qwen2AudioModel", "Qwen2-Audio", ("qwen2_audio",), "text and audio"
-    ),
     "Qwen2ForCausalLM": Architecture("qwen2:Qwen2Model", "Qwen2 and Qwen2.5", ("qwen2",)),
     "Qwen2MoeForCausalLM": Architecture(
         "qwen2_moe:Qwen2MoeModel", "Qwen2, experts", ("qwen2_moe",)
-    ),
-    "Qwen2VLForConditionalGeneration": Architecture(
-        "qwen2_vl:Qwen2VlModel", "Qwen2-VL", ("qwen2_vl",), "text, images and videos"
-    ),
-    "Qwen2_5OmniForConditionalGeneration": Architecture(
-        "qwen2_5_omni:Qwen25OmniModel",
-        "Qwen2.5-Omni, text",
-        ("qwen2_5_omni",),
-        "text, images, videos and audio",
-    ),
-    "Qwen2_5OmniModel": Architecture(
-        "qwen2_5_omni:Qwen25OmniModel",
-        "Qwen2.5-Omni, text",
-        (),
-        "text, images, videos and audio",
-    ),
-    "Qwen2_5OmniThinkerForConditionalGeneration": Architecture(
-        "qwen2_5_omni:Qwen25OmniModel",
-        "Qwen2.5-Omni's thinker",
-        ("qwen2_5_omni_thinker",),
-        "text, images, videos and audio",
-    ),
-    "Qwen2_5_VLForConditionalGeneration": Architecture(
-        "qwen2_vl:Qwen25VlModel", "Qwen2.5-VL", ("qwen2_5_vl",), "text, images and videos"
-    ),
-    "Qwen3ASRForConditionalGeneration": Architecture(
-        "qwen3_asr:Qwen3AsrModel", "Qwen3-ASR", ("qwen3_asr",), "text and audio"
     ),
     "Qwen3ForCausalLM": Architecture("qwen3:Qwen3Model", "Qwen3", ("qwen3",)),
     "Qwen3MoeForCausalLM": Architecture(
@@ -420,41 +254,16 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Qwen3NextForCausalLM": Architecture(
         "qwen3_next:Qwen3NextModel", "Qwen3-Next", ("qwen3_next",)
     ),
-    "Qwen3OmniMoeForConditionalGeneration": Architecture(
-        "qwen3_omni:Qwen3OmniModel",
-        "Qwen3-Omni",
-        ("qwen3_omni_moe",),
-        "text, images, videos and audio",
-    ),
-    "Qwen3OmniMoeThinkerForConditionalGeneration": Architecture(
-        "qwen3_omni:Qwen3OmniModel",
-        "Qwen3-Omni's thinker",
-        ("qwen3_omni_moe_thinker",),
-        "text, images, videos and audio",
-    ),
-    "Qwen3VLForConditionalGeneration": Architecture(
-        "qwen3_vl:Qwen3VlModel", "Qwen3-VL", ("qwen3_vl",), "text, images and videos"
-    ),
-    "Qwen3VLMoeForConditionalGeneration": Architecture(
-        "qwen3_vl:Qwen3VlModel", "Qwen3-VL, experts", ("qwen3_vl_moe",), "text, images and videos"
-    ),
     "Qwen3_5ForCausalLM": Architecture(
         "qwen3_next:Qwen3NextModel", "Qwen3.5 (text)", ("qwen3_5_text",)
     ),
-    "Qwen3_5ForConditionalGeneration": Architecture(
-        "qwen3_5:Qwen35Model", "Qwen3.5", ("qwen3_5",), "text, images and videos"
-    ),
     "Qwen3_5MoeForCausalLM": Architecture(
         "qwen3_next:Qwen3NextModel", "Qwen3.5, experts (text)", ("qwen3_5_moe_text",)
-    ),
-    "Qwen3_5MoeForConditionalGeneration": Architecture(
-        "qwen3_5:Qwen35Model", "Qwen3.5, experts", ("qwen3_5_moe",), "text, images and videos"
     ),
     "RWKV7ForCausalLM": Architecture("rwkv7:Rwkv7Model", "RWKV-7", ("rwkv7",)),
     "RecurrentGemmaForCausalLM": Architecture(
         "recurrent_gemma:RecurrentGemmaModel", "RecurrentGemma", ("recurrent_gemma",)
     ),
-    "RobertaModel": Architecture("roberta:RobertaModel", "RoBERTa", ("roberta",), "embeddings"),
     "Rwkv5ForCausalLM": Architecture("rwkv5:Rwkv5Model", "RWKV-5", ("rwkv5",)),
     "Rwkv6ForCausalLM": Architecture("rwkv6:Rwkv6Model", "RWKV-6", ("rwkv6",)),
     "RwkvForCausalLM": Architecture("rwkv:RwkvModel", "RWKV-4", ("rwkv",)),
@@ -463,9 +272,6 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "SeedOssForCausalLM": Architecture("seed_oss:SeedOssModel", "Seed-OSS", ("seed_oss",)),
     "SmolLM3ForCausalLM": Architecture("smollm3:SmolLm3Model", "SmolLM3", ("smollm3",)),
-    "SmolVLMForConditionalGeneration": Architecture(
-        "idefics3:Idefics3Model", "SmolVLM", ("smolvlm",), "text and images"
-    ),
     "SolarOpenForCausalLM": Architecture(
         "solar_open:SolarOpenModel", "Solar Open", ("solar_open",)
     ),
@@ -474,38 +280,20 @@ ARCHITECTURES: dict[str, Architecture] = {
         "starcoder2:Starcoder2Model", "StarCoder2", ("starcoder2",)
     ),
     "Step3TextForCausalLM": Architecture("step3:Step3Model", "Step 3 (text)", ("step3_text",)),
-    "Step3VLForConditionalGeneration": Architecture(
-        "language_part:Step3LanguagePart", "Step 3; its text", ("step3_vl",)
-    ),
     "Step3p5ForCausalLM": Architecture("step3p5:Step3p5Model", "Step 3.5", ("step3p5",)),
-    "Step3p7ForConditionalGeneration": Architecture(
-        "language_part:Step3p7LanguagePart", "Step 3.7; its text", ("step3p7",)
-    ),
-    "T5EncoderModel": Architecture("t5:T5Model", "T5, its encoder", ("t5",), "embeddings"),
     "TeleChat2ForCausalLM": Architecture("telechat2:TeleChat2Model", "TeleChat2", ("telechat",)),
     "TeleChat3ForCausalLM": Architecture("llama:LlamaModel", "TeleChat3", ("telechat3",)),
     "TeleChatForCausalLM": Architecture("telechat2:TeleChat2Model", "TeleChat", ()),
     "TeleFLMForCausalLM": Architecture("teleflm:TeleFlmModel", "Tele-FLM", ("teleflm",)),
-    "UMT5EncoderModel": Architecture("t5:T5Model", "UMT5, its encoder", ("umt5",), "embeddings"),
     "VaultGemmaForCausalLM": Architecture(
         "vaultgemma:VaultGemmaModel", "VaultGemma", ("vaultgemma",)
-    ),
-    "VipLlavaForConditionalGeneration": Architecture(
-        "llava:VipLlavaModel", "ViP-LLaVA", ("vipllava",), "text and images"
-    ),
-    "VoxtralForConditionalGeneration": Architecture(
-        "voxtral:VoxtralModel", "Voxtral", ("voxtral",), "text and audio"
-    ),
-    "WhisperForConditionalGeneration": Architecture(
-        "whisper:WhisperModel", "Whisper", ("whisper",), "text of audio"
-    ),
-    "XLMRobertaModel": Architecture(
-        "roberta:RobertaModel", "XLM-RoBERTa", ("xlm-roberta",), "embeddings"
     ),
     "XverseForCausalLM": Architecture("llama:LlamaModel", "XVERSE", ("xverse",)),
     "YoutuForCausalLM": Architecture("youtu:YoutuModel", "Youtu-LLM", ("youtu",)),
     "Zamba2ForCausalLM": Architecture("zamba2:Zamba2Model", "Zamba2", ("zamba2",)),
 }
+
+ARCHITECTURES = dict(sorted((DECODERS | ENCODERS | MULTIMODAL).items()))
 
 # The ends of names of architectures, and what a checkpoint of that kind is for.
 _ROWS = ("ForCausalLM", "LMHeadModel", "Model")

@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 
 from pagemill.inputs.task import Task
+from pagemill.models.architecture import Architecture
 from pagemill.models.base import ModelConfigError
 from pagemill.models.config_keys import rope_parameters
+from pagemill.models.encoders.table import ENCODERS
 from pagemill.models.gpt_neox import GptNeoxModel
+from pagemill.models.multimodal.table import MULTIMODAL
 from pagemill.models.small_configs import (
     AUDIO,
     DECODER,
@@ -24,13 +27,17 @@ from pagemill.models.small_configs import (
     VOXTRAL_AUDIO,
     config,
 )
-from pagemill.models.table import ARCHITECTURES, architecture_of, find, model_class
+from pagemill.models.table import ARCHITECTURES, DECODERS, architecture_of, find, model_class
 
 _PREFIX_MODELS = {"PaliGemmaForConditionalGeneration"}
 
 
-def test_table_is_sorted_and_every_row_loads():
-    assert list(ARCHITECTURES) == sorted(ARCHITECTURES)
+@pytest.mark.parametrize("table", [DECODERS, ENCODERS, MULTIMODAL])
+def test_tables_are_sorted(table: dict[str, Architecture]):
+    assert list(table) == sorted(table)
+
+
+def test_every_row_loads():
     for architecture in ARCHITECTURES:
         traits = model_class(architecture).from_config(config(architecture)).traits
         assert (traits.vocab_size, traits.hidden_size, traits.max_model_len) == (100, 64, 128)

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from pagemill.layers.base import Weights
 from pagemill.layers.rotary import Rotary, RotaryTable, bind_grid_rotary, bind_rotary
 from pagemill.models.base import Config, StepInputs
-from pagemill.models.mrope import dims_of_pairs, has_sections
+from pagemill.models.multimodal.mrope import dims_of_pairs, has_sections
 from pagemill.ops.trace import Tensor
 
 

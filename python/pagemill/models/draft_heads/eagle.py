@@ -25,7 +25,7 @@ from pagemill.models.draft_heads.base import (
     bind_head_rotary,
 )
 from pagemill.models.draft_heads.target import DraftTarget
-from pagemill.models.mrope import without_sections
+from pagemill.models.multimodal.mrope import without_sections
 from pagemill.ops.trace import Tensor
 from pagemill.weights.source import ModelSource
 

@@ -38,7 +38,7 @@ from pagemill.models.draft_heads.base import (
 from pagemill.models.draft_heads.draft_states import Projection
 from pagemill.models.draft_heads.target import DraftTarget
 from pagemill.models.latent_keys import read_latent
-from pagemill.models.mrope import without_sections
+from pagemill.models.multimodal.mrope import without_sections
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 from pagemill.weights.read import read_integers

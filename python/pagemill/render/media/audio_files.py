@@ -31,9 +31,9 @@ _UNKNOWN_FRAMES = 2**63 - 1  # what libsndfile says of FLAC that was written to 
 # Numbers that are decoded for a second of the longest file: of all channels.
 _MAX_NUMBERS_A_SECOND = 2 * 192_000
 
-# Settings that the log-mel frames of models are made with (models/log_mel.py).
+# Settings that the log-mel frames of models are made with (models/audio/log_mel.py).
 _SETTINGS = {"sampling_rate": 16_000, "n_fft": 400, "hop_length": 160, "dither": 0.0}
-# By extractor; Qwen3-ASR's fills up audio (models/qwen3_asr.py).
+# By extractor; Qwen3-ASR's fills up audio (models/multimodal/qwen3_asr.py).
 _EXTRACTORS = {
     "Qwen3ASRFeatureExtractor": {**_SETTINGS, "min_length": 8000},
     "WhisperFeatureExtractor": _SETTINGS,

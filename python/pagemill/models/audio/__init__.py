@@ -1,0 +1,1 @@
+"""Encoders of sound, and what they share."""

@@ -1,0 +1,100 @@
+"""Encoders of T5, mT5 and UMT5: norms in front of the branches, biases by distance in place of
+positions, and scores that are not scaled.
+
+The first layer has the biases of all; in UMT5 each has its own. Weights: `shared`,
+`encoder.block.<i>.layer.0.{layer_norm, SelfAttention.{q,k,v,o,relative_attention_bias}}`,
+`encoder.block.<i>.layer.1.{layer_norm, DenseReluDense.{wi,wo}}`, or `wi_0` and `wi_1` with gates,
+`encoder.final_layer_norm`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pagemill import ops
+from pagemill.layers import embedding, norm
+from pagemill.layers.attention import AttentionShape
+from pagemill.layers.base import Weights
+from pagemill.layers.mlp import MlpParts, mlp
+from pagemill.layers.rotary import Rotary
+from pagemill.models.base import Config, StepInputs
+from pagemill.models.config_keys import Renamed, activation, positive_int
+from pagemill.models.encoders.distance_buckets import distance_biases
+from pagemill.models.encoders.encoder import Encoder, EncoderNames
+from pagemill.ops.trace import Tensor
+
+_KEYS = {
+    "hidden_size": "d_model",
+    "intermediate_size": "d_ff",
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "max_position_embeddings": "n_positions",
+}
+# Nothing limits the positions; models were trained on so many.
+_DEFAULTS = {"max_position_embeddings": 512}
+_BIAS = "layer.0.SelfAttention.relative_attention_bias.weight"
+
+
+class T5Model(Encoder):
+    """The encoder of one T5 model."""
+
+    base_prefix = ""
+    names = EncoderNames(
+        words="shared",
+        norm="encoder.final_layer_norm",
+        layers="encoder.block",
+        qkv=tuple(f"layer.0.SelfAttention.{which}" for which in "qkv"),
+        attended="layer.0.SelfAttention.o",
+        attended_norm="layer.0.layer_norm",
+        down="layer.1.DenseReluDense.wo",
+        down_norm="layer.1.layer_norm",
+    )
+    ignored = {
+        r"decoder\..*": "only the encoder is run",
+        r"lm_head\..*": "the decoder's head",
+        r"encoder\.embed_tokens\.weight": "the shared embedding",
+    }
+
+    def __init__(self, config: Config) -> None:
+        kind = config.get("feed_forward_proj") or "relu"
+        self._gated = isinstance(kind, str) and kind.startswith("gated-")
+        super().__init__(Renamed(config, _KEYS, _DEFAULTS), eps="layer_norm_epsilon")
+        self.sizes = replace(self.sizes, head_dim=positive_int(config, "d_kv", 64))
+        self.typed = False
+        self.bias = False
+        self.attention_scale = 1.0
+        name = kind.removeprefix("gated-") if isinstance(kind, str) else kind
+        # In T5 1.1 the tanh approximation.
+        name = "gelu_new" if self._gated and name == "gelu" else name
+        self.activation = activation({"feed_forward_proj": name}, "feed_forward_proj", "relu")
+        self._buckets = positive_int(config, "relative_attention_num_buckets", 32)
+        self._reach = positive_int(config, "relative_attention_max_distance", 128)
+
+    def embed(self, weights: Weights, inputs: StepInputs) -> Tensor:
+        table = (self.sizes.vocab_size, self.sizes.hidden_size)
+        return embedding.embedding(weights, self.names.words, inputs.token_ids, table)
+
+    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
+        return norm.rms_norm(weights, name, x, self.sizes.norm_eps)
+
+    def distance_biases(self, weights: Weights, layer: int, shape: AttentionShape) -> Tensor:
+        name = f"{self.prefix(layer)}.{_BIAS}"
+        if not weights.has(name):
+            name = f"{self.prefix(0)}.{_BIAS}"
+        return distance_biases(weights, name, shape, self._buckets, self._reach)
+
+    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
+        up = ("wi_0", "wi_1") if self._gated else ("wi",)
+        name = f"{self.prefix(layer)}.layer.1.DenseReluDense"
+        parts = MlpParts(up=up, down="wo", gated=self._gated)
+        return mlp(weights, name, x, self.sizes.intermediate_size, self.activation, parts)
+
+    def layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
+        prefix = self.prefix(layer)
+        y = self.norm(weights, f"{prefix}.{self.names.attended_norm}", x)
+        x = ops.add(x, self.attention(weights, layer, y, rotary))
+        y = self.norm(weights, f"{prefix}.{self.names.down_norm}", x)
+        return ops.add(x, self.feed_forward(weights, layer, y))
+
+    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
+        return self.norm(weights, self.names.norm, super().hidden(weights, inputs))

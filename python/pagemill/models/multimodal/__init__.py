@@ -1,0 +1,1 @@
+"""Models of text with images, videos or sound."""

@@ -1,0 +1,114 @@
+"""Idefics3 and SmolVLM: SigLIP's vision tower, squares of patches merged by a linear layer, Llama.
+
+Weights: `model.vision_model.` (siglip_vision.py), `model.connector.modality_projection.proj`,
+`model.text_model.` and `lm_head` (llama.py).
+
+An image is divided into tiles of the tower's size, and the whole image, resized to one tile, comes
+behind them. Each tile attends to itself alone; texts between tiles say where each one lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Self
+
+from pagemill import ops
+from pagemill.inputs.prepared_media import PreparedMedia
+from pagemill.inputs.rendered_prompt import MediaFeatures
+from pagemill.layers.base import Weights
+from pagemill.layers.linear import linear
+from pagemill.layers.prefixed import PrefixedWeights
+from pagemill.models.base import (
+    Config,
+    EncoderInputs,
+    ModelConfigError,
+    ModelTraits,
+    StepInputs,
+)
+from pagemill.models.config_keys import inner_config, positive_int, token_id
+from pagemill.models.decoder import Decoder
+from pagemill.models.multimodal.decoder_part import decoder_part
+from pagemill.models.vision.siglip_vision import SiglipVisionTower
+from pagemill.ops.trace import Tensor
+from pagemill.weights.json_file import shown
+
+_TOWERS = ("idefics3", "idefics3_vision", "smolvlm_vision")
+# Defaults of the configuration's class: published checkpoints leave them out.
+_VISION_DEFAULTS = {
+    "hidden_size": 1152,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 16,
+    "image_size": 224,
+    "patch_size": 32,
+}
+_AROUND = "<fake_token_around_image>"
+_WHOLE = "<global-img>"
+
+
+class Idefics3Model:
+    """One model of Idefics3 or SmolVLM: a `TiledModel` (base.py)."""
+
+    ignored: Mapping[str, str] = {}
+
+    def __init__(self, config: Config) -> None:
+        self._text = decoder_part(config, ("llama",))
+        self.ignored = self._text.ignored
+        self._merge = positive_int(config, "scale_factor", 2)
+        vision = inner_config(config, "vision_config")
+        kind = vision.get("model_type", _TOWERS[0])
+        if kind not in _TOWERS:
+            raise ModelConfigError(
+                f"a vision tower of type {shown(kind)} in this architecture is not supported;"
+                f" known: {', '.join(_TOWERS)}"
+            )
+        self._tower = SiglipVisionTower({**_VISION_DEFAULTS, **vision}, merge=self._merge)
+        self._placeholder = token_id(config, "image_token_id", self._text.traits.vocab_size)
+
+    @classmethod
+    def from_config(cls, config: Config) -> Self:
+        return cls(config)
+
+    @property
+    def traits(self) -> ModelTraits:
+        width = self._text.traits.hidden_size
+        media = self._tower.grid.media_traits(width=width, placeholder=self._placeholder)
+        return replace(self._text.traits, media=media)
+
+    def layout(self, image: PreparedMedia) -> Sequence[PreparedMedia | str]:
+        tile_rows, whole = self._tower.grid.tile_rows(image)
+        if not tile_rows:
+            return _AROUND + _WHOLE, whole, _AROUND
+        parts: list[PreparedMedia | str] = []
+        before = ""
+        for row, tiles in enumerate(tile_rows, 1):
+            for column, tile in enumerate(tiles, 1):
+                parts += f"{before}{_AROUND}<row_{row}_col_{column}>", tile
+                before = ""
+            before = "\n"
+        return *parts, f"\n\n{_AROUND}{_WHOLE}", whole, _AROUND
+
+    def features(self, image: PreparedMedia) -> MediaFeatures:
+        return self._tower.grid.features(image)
+
+    def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
+        tower = PrefixedWeights(weights, "model.vision_model.")
+        x = self._tower.hidden(tower, inputs.media, inputs.positions, (self._tower.layers,))
+        x = self._tower.post_norm(tower, x)
+        x = ops.select_rows(x, inputs.media.tokens, count=self._merge**2)
+        width = self._text.traits.hidden_size
+        return linear(weights, "model.connector.modality_projection.proj", x, (width,))
+
+    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
+        return self._text.hidden(self.named(weights), inputs)
+
+    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
+        return self._text.logits(self.named(weights), rows)
+
+    @property
+    def text(self) -> Decoder:
+        return self._text
+
+    def named(self, weights: Weights) -> Weights:
+        return PrefixedWeights(weights, "text_model.", behind="model.")

@@ -1,0 +1,116 @@
+"""InternVL in the layout of `transformers`: its vision tower, squares of patches merged in front of
+a projector, and a decoder.
+
+Weights: `vision_tower.` (internvl_vision.py), `multi_modal_projector.{layer_norm, linear_1,
+linear_2}` and `language_model.` (qwen2.py and others). All may be behind `model.`, with `lm_head`
+beside it.
+
+An image is divided into tiles of the tower's size, and if there are several, the whole image,
+resized to one tile, comes behind them. Each tile attends to itself alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Self
+
+from pagemill import ops
+from pagemill.inputs.prepared_media import PreparedMedia
+from pagemill.inputs.rendered_prompt import MediaFeatures
+from pagemill.layers import norm
+from pagemill.layers.base import Weights
+from pagemill.layers.linear import linear
+from pagemill.layers.prefixed import PrefixedWeights
+from pagemill.models.base import (
+    Config,
+    EncoderInputs,
+    ModelConfigError,
+    ModelTraits,
+)
+from pagemill.models.config_keys import activation, inner_config, token_id
+from pagemill.models.multimodal.decoder_part import (
+    WithDecoder,
+    decoder_part,
+    ignored_in_part,
+    parts_weights,
+)
+from pagemill.models.vision.internvl_vision import InternVlVisionTower
+from pagemill.models.vision.patch_grid import merged_side
+from pagemill.models.vision.vision_layers import feature_depths
+from pagemill.ops.trace import Tensor
+from pagemill.weights.json_file import shown
+
+_TEXTS = ("llama", "qwen2", "qwen3", "qwen3_moe")
+_TOWER = "internvl_vision"
+_START, _END = "<img>", "</img>"
+_EPS = 1e-5
+
+
+class InternVlModel(WithDecoder):
+    """One InternVL model: a `TiledModel` (base.py)."""
+
+    ignored: Mapping[str, str] = {}
+
+    def __init__(self, config: Config) -> None:
+        self._text = decoder_part(config, _TEXTS)
+        self._merge = merged_side(config, "downsample_ratio")
+        vision = inner_config(config, "vision_config")
+        kind = vision.get("model_type", _TOWER)
+        if kind != _TOWER:
+            raise ModelConfigError(
+                f"a vision tower of type {shown(kind)} in this architecture is not supported;"
+                f" known: {_TOWER}"
+            )
+        strategy = config.get("vision_feature_select_strategy", "default")
+        if strategy != "default":
+            raise ModelConfigError(
+                f"vision_feature_select_strategy is {shown(strategy)}, but the class token has no"
+                " place among merged patches: it must be 'default'"
+            )
+        self._tower = InternVlVisionTower(vision, merge=self._merge)
+        depths = feature_depths(config, (-1,), self._tower.layers)
+        if len(depths) != 1:
+            raise ModelConfigError("vision_feature_layer must be one layer in this architecture")
+        self._depth = depths[0]
+        self.ignored = {
+            r"(model\.)?vision_tower\.embeddings\.mask_token": "no patch is masked",
+            **ignored_in_part(self._text),
+        }
+        if self._depth < self._tower.layers:
+            layers = "|".join(map(str, range(self._depth, self._tower.layers)))
+            name = rf"(model\.)?vision_tower\.(encoder\.layer\.({layers})|layernorm)\..*"
+            self.ignored[name] = "nothing reads the results of these layers"
+        self._activation = activation(config, "projector_hidden_act", "gelu")
+        self._placeholder = token_id(config, "image_token_id", self._text.traits.vocab_size)
+
+    @classmethod
+    def from_config(cls, config: Config) -> Self:
+        return cls(config)
+
+    @property
+    def traits(self) -> ModelTraits:
+        media = self._tower.grid.media_traits(
+            width=self._text.traits.hidden_size,
+            placeholder=self._placeholder,
+            class_tokens=self._tower.class_tokens,
+        )
+        return replace(self._text.traits, media=media)
+
+    def layout(self, image: PreparedMedia) -> Sequence[PreparedMedia | str]:
+        return _START, *self._tower.grid.tiles(image), _END
+
+    def features(self, image: PreparedMedia) -> MediaFeatures:
+        return self._tower.grid.features(image)
+
+    def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
+        parts = parts_weights(weights, "vision_tower.embeddings.cls_token")
+        tower = PrefixedWeights(parts, "vision_tower.")
+        x = self._tower.hidden(tower, inputs, self._depth)
+        x = ops.select_rows(x, inputs.media.tokens, count=self._merge**2)
+        projector = PrefixedWeights(parts, "multi_modal_projector.")
+        width = self._text.traits.hidden_size
+        x = norm.layer_norm(projector, "layer_norm", x, _EPS)
+        x = linear(projector, "linear_1", x, (width,), bias=True)
+        x = ops.activation(x, self._activation)
+        return linear(projector, "linear_2", x, (width,), bias=True)

@@ -1,0 +1,53 @@
+"""Qwen2.5-Omni's thinker: Qwen2.5-VL's vision tower for images and videos, an encoder of audio
+(qwen2_5_omni_audio.py), and Qwen2 with positions of three dimensions. The talker, which speaks, is
+left out.
+
+Weights: `visual.` (qwen2_5_vl_vision.py), `audio_tower.`, and Qwen2's; all but the head may be
+behind `model.`, Qwen2's with `language_model.` behind it; and all behind `thinker.`
+(omni_thinker.py).
+"""
+
+from __future__ import annotations
+
+from pagemill.layers.base import Weights
+from pagemill.models.base import Config, EncoderInputs, ModelEncoder
+from pagemill.models.config_keys import inner_config
+from pagemill.models.multimodal.omni_model import OmniModel
+from pagemill.models.multimodal.omni_thinker import thinker_weights
+from pagemill.models.multimodal.qwen2_5_omni_audio import Qwen25OmniAudioEncoder
+from pagemill.models.multimodal.qwen2_vl import Qwen25VlModel
+from pagemill.models.vision.qwen2_5_vl_vision import Qwen25OmniVisionTower
+from pagemill.ops.trace import Tensor
+
+_POSITIONS_PER_SECOND = 25  # of its configuration's class
+
+
+class Qwen25OmniModel(OmniModel):
+    """The thinker of one Qwen2.5-Omni model."""
+
+    def image_thinker(self, thinker: Config) -> Qwen25VlModel:
+        return _ImageThinker(thinker)
+
+    def audio_encoder(
+        self, thinker: Config, placeholder: int, hidden: int, width: int
+    ) -> ModelEncoder:
+        assert hidden == width
+        encoder = Qwen25OmniAudioEncoder(thinker, placeholder, width)
+        return ModelEncoder(encoder.traits, encoder)
+
+
+class _ImageThinker(Qwen25VlModel):
+    """The thinker without its encoder of audio."""
+
+    tower = Qwen25OmniVisionTower
+
+    def __init__(self, thinker: Config) -> None:
+        per_second = thinker.get("position_id_per_seconds", _POSITIONS_PER_SECOND)
+        vision = {**inner_config(thinker, "vision_config"), "tokens_per_second": per_second}
+        super().__init__({**thinker, "vision_config": vision})
+
+    def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
+        return super().embeddings(thinker_weights(weights), inputs)
+
+    def named(self, weights: Weights) -> Weights:
+        return super().named(thinker_weights(weights))

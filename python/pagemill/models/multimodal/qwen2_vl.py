@@ -1,0 +1,167 @@
+"""Qwen2-VL and Qwen2.5-VL: a vision tower for images and videos of any size, and Qwen2 with
+positions of three dimensions.
+
+Weights: `visual.` (qwen2_vl_vision.py, qwen2_5_vl_vision.py), and Qwen2's; or all but the head
+behind `model.`, Qwen2's with `language_model.` behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, Self, cast
+
+from pagemill.inputs.media_kind import MediaKind
+from pagemill.inputs.prepared_media import FrameTimes, PreparedMedia
+from pagemill.inputs.rendered_prompt import MediaFeatures
+from pagemill.layers.base import Weights
+from pagemill.layers.prefixed import PrefixedWeights
+from pagemill.layers.rotary import bind_grid_rotary
+from pagemill.models.base import (
+    Config,
+    EncoderInputs,
+    MediaPart,
+    MediaTraits,
+    ModelConfigError,
+    ModelTraits,
+    StepInputs,
+)
+from pagemill.models.config_keys import flag, inner_config, positive_int, token_id
+from pagemill.models.decoder import Decoder
+from pagemill.models.multimodal.decoder_part import ignored_in_part, text_weights
+from pagemill.models.multimodal.language_part import LanguagePart
+from pagemill.models.multimodal.mrope import dims_of_pairs, without_sections
+from pagemill.models.qwen2 import Qwen2Model
+from pagemill.models.vision.grid_vision import GridVisionTower
+from pagemill.models.vision.qwen2_5_vl_vision import Qwen25VlVisionTower
+from pagemill.models.vision.qwen2_vl_vision import Qwen2VlVisionTower
+from pagemill.models.vision.video_frames import in_time, positions_of_items, split_video
+from pagemill.ops.trace import Tensor
+
+
+class Qwen2VlModel:
+    """One Qwen2-VL model. A subclass changes `tower`, and `part`, which knows its language models,
+    and is what a configuration without a tower describes; and `video_layout`, or `video_times`,
+    the positions in time of what patches span."""
+
+    tower: ClassVar[type[GridVisionTower]] = Qwen2VlVisionTower
+    part: ClassVar[type[LanguagePart] | None] = None
+    video_ends: ClassVar[tuple[str, str] | None] = None
+    ignored: Mapping[str, str] = {}
+
+    def __init__(self, config: Config) -> None:
+        text = _text_config(config)
+        tied = flag(config, "tie_word_embeddings", flag(text, "tie_word_embeddings", False))
+        self._text = _decoder(self.part, {**without_sections(text), "tie_word_embeddings": tied})
+        self.ignored = {**self._text.ignored, **ignored_in_part(self._text)}
+        table = self._text.rotary[0]
+        assert table is not None
+        self._rotary = table
+        self._dims = dims_of_pairs(text, len(table.inv_freq))
+        self._tower = self.tower(inner_config(config, "vision_config"))
+        traits = self._text.traits
+        if self._tower.width != traits.hidden_size:
+            raise ModelConfigError(
+                f"vision_config's {self.tower.width_key} is {self._tower.width}, but the language"
+                f" model has {traits.hidden_size}"
+            )
+        self._placeholders: dict[MediaKind, int] = {
+            "image": token_id(config, "image_token_id", traits.vocab_size)
+        }
+        if config.get("video_token_id") is not None:
+            self._placeholders["video"] = token_id(config, "video_token_id", traits.vocab_size)
+
+    @classmethod
+    def from_config(cls, config: Config) -> Self | LanguagePart:
+        if cls.part is not None and config.get("vision_config") is None:
+            return cls.part(config)
+        return cls(config)
+
+    @property
+    def traits(self) -> ModelTraits:
+        media = MediaTraits(
+            rows=self._tower.merge**2,
+            channels=self._tower.channels,
+            class_tokens=0,
+            tokens=1,
+            width=self._tower.result_width,
+            placeholders=self._placeholders,
+            any_size=True,
+            grid=True,
+            token_grid=True,
+            video_ends=self.video_ends,
+        )
+        return replace(self._text.traits, media=media)
+
+    def features(self, image: PreparedMedia) -> MediaFeatures:
+        return self._tower.features(image)
+
+    def layout(self, media: PreparedMedia) -> Sequence[MediaPart]:
+        if media.kind != "video":
+            return [media]
+        return self.video_layout(*split_video(self._tower, media))
+
+    def video_layout(self, items: Sequence[PreparedMedia], times: FrameTimes) -> list[MediaPart]:
+        """The parts of a video whose patches span the frames of each of `items`."""
+        features = [self._tower.features(item) for item in items]
+        return [*in_time(features, self.video_times(len(items), times))]
+
+    def video_times(self, items: int, times: FrameTimes) -> list[int]:
+        """The position in time of each of so many items."""
+        del times
+        return list(range(items))
+
+    def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
+        tower = PrefixedWeights(weights, "model.visual.")
+        if not tower.has("patch_embed.proj.weight"):
+            tower = PrefixedWeights(weights, "visual.")
+        return self._tower.hidden(tower, inputs)
+
+    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
+        weights = self.named(weights)
+        if inputs.grid_positions is None:  # text alone: a token's three positions are the same
+            return self._text.hidden(weights, inputs)
+        rotary = bind_grid_rotary(
+            weights,
+            "inv_freq",
+            self._rotary,
+            self._dims,
+            inputs.grid_positions,
+            interleaved=self._text.interleaved,
+        )
+        return self._text.hidden_by(weights, inputs, [rotary] * self._text.sizes.layers)
+
+    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
+        return self._text.logits(self.named(weights), rows)
+
+    @property
+    def text(self) -> Decoder:
+        return self._text
+
+    def named(self, weights: Weights) -> Weights:
+        part = text_weights(weights, self._text)
+        return part if part.has(f"{self._text.names.embedding}.weight") else weights
+
+
+class Qwen25VlModel(Qwen2VlModel):
+    """One Qwen2.5-VL model."""
+
+    tower = Qwen25VlVisionTower
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        vision = inner_config(config, "vision_config")
+        self._positions_per_second = positive_int(vision, "tokens_per_second", 4)
+
+    def video_times(self, items: int, times: FrameTimes) -> list[int]:
+        return positions_of_items(items, times, self._tower.frames, self._positions_per_second)
+
+
+def _text_config(config: Config) -> Config:
+    """Older configurations have the language model's keys among their own."""
+    text = config.get("text_config")
+    return cast("Config", text) if isinstance(text, Mapping) else config
+
+
+def _decoder(part: type[LanguagePart] | None, config: Config) -> Decoder:
+    return Qwen2Model(config) if part is None else part({"text_config": config}).text

@@ -1,0 +1,213 @@
+"""Models of text with media by the architecture in a config.json."""
+
+from __future__ import annotations
+
+from pagemill.models.architecture import Architecture
+
+MULTIMODAL: dict[str, Architecture] = {
+    "AyaVisionForConditionalGeneration": Architecture(
+        "multimodal.cohere_vision:AyaVisionModel", "Aya Vision", ("aya_vision",), "text and images"
+    ),
+    "Cohere2VisionForConditionalGeneration": Architecture(
+        "multimodal.cohere_vision:Cohere2VisionModel",
+        "Command A Vision",
+        ("cohere2_vision",),
+        "text and images",
+    ),
+    "CohereCompassForConditionalGeneration": Architecture(
+        "multimodal.language_part:CohereCompassLanguagePart", "North; its text", ("cohere_compass",)
+    ),
+    "DeepseekVLForConditionalGeneration": Architecture(
+        "multimodal.deepseek_vl:DeepseekVlModel", "DeepSeek-VL", ("deepseek_vl",), "text and images"
+    ),
+    "Ernie4_5_VLMoeForConditionalGeneration": Architecture(
+        "multimodal.ernie4_5_vl:Ernie45VlModel",
+        "ERNIE 4.5 VL",
+        ("ernie4_5_vl_moe",),
+        "text and images",
+    ),
+    "Exaone4_5_ForConditionalGeneration": Architecture(
+        "multimodal.language_part:Exaone45LanguagePart", "EXAONE 4.5; its text", ("exaone4_5",)
+    ),
+    "Gemma3ForConditionalGeneration": Architecture(
+        "multimodal.gemma3_media:Gemma3MediaModel", "Gemma 3", ("gemma3",), "text and images"
+    ),
+    "Gemma3nForConditionalGeneration": Architecture(
+        "multimodal.language_part:Gemma3nLanguagePart",
+        "Gemma 3n with images and sound; its text",
+        ("gemma3n",),
+        tensor_parallel="partly",
+        cuts="some layers",
+    ),
+    "Gemma4ForConditionalGeneration": Architecture(
+        "multimodal.gemma4_media:Gemma4MediaModel",
+        "Gemma 4",
+        ("gemma4",),
+        "text and images",
+        cuts="some layers",
+    ),
+    "Gemma4UnifiedForConditionalGeneration": Architecture(
+        "multimodal.language_part:Gemma4UnifiedLanguagePart",
+        "Gemma 4 12B; its text",
+        ("gemma4_unified",),
+        cuts="some layers",
+    ),
+    "Glm46VForConditionalGeneration": Architecture(
+        "multimodal.glm4v:Glm46VModel", "GLM-4.6V", ("glm46v",), "text, images and videos"
+    ),
+    "Glm4vForConditionalGeneration": Architecture(
+        "multimodal.glm4v:Glm4vModel", "GLM-4.1V", ("glm4v",), "text, images and videos"
+    ),
+    "Glm4vMoeForConditionalGeneration": Architecture(
+        "multimodal.glm4v:Glm4vModel",
+        "GLM-4.5V and 4.6V",
+        ("glm4v_moe",),
+        "text, images and videos",
+    ),
+    "GlmAsrForConditionalGeneration": Architecture(
+        "multimodal.glm_asr:GlmAsrModel", "GLM-ASR", ("glmasr",), "text and audio"
+    ),
+    "Idefics3ForConditionalGeneration": Architecture(
+        "multimodal.idefics3:Idefics3Model", "Idefics3", ("idefics3",), "text and images"
+    ),
+    "InternVLForConditionalGeneration": Architecture(
+        "multimodal.internvl:InternVlModel", "InternVL 3", ("internvl",), "text and images"
+    ),
+    "JanusForConditionalGeneration": Architecture(
+        "multimodal.deepseek_vl:JanusModel", "Janus, Janus-Pro", ("janus",), "text and images"
+    ),
+    "KimiK25ForConditionalGeneration": Architecture(
+        "multimodal.kimi_vl:KimiK25Model", "Kimi K2.5 and K2.6", ("kimi_k25",), "text and images"
+    ),
+    "KimiVLForConditionalGeneration": Architecture(
+        "multimodal.kimi_vl:KimiVlModel", "Kimi-VL", ("kimi_vl",), "text and images"
+    ),
+    "Lfm2VlForConditionalGeneration": Architecture(
+        "multimodal.lfm2_vl:Lfm2VlModel", "LFM2-VL", ("lfm2_vl",), "text and images"
+    ),
+    "LightOnOcrForConditionalGeneration": Architecture(
+        "multimodal.lighton_ocr:LightOnOcrModel", "LightOnOCR", ("lighton_ocr",), "text and images"
+    ),
+    "Llama4ForConditionalGeneration": Architecture(
+        "multimodal.llama4_media:Llama4MediaModel", "Llama 4", ("llama4",), "text and images"
+    ),
+    "LlavaForConditionalGeneration": Architecture(
+        "multimodal.llava:LlavaModel", "LLaVA 1.5, Pixtral", ("llava",), "text and images"
+    ),
+    "LlavaNextForConditionalGeneration": Architecture(
+        "multimodal.llava_next:LlavaNextModel",
+        "LLaVA-Next, Granite Vision",
+        ("llava_next",),
+        "text and images",
+    ),
+    "LlavaOnevisionForConditionalGeneration": Architecture(
+        "multimodal.llava_onevision:LlavaOnevisionModel",
+        "LLaVA-OneVision",
+        ("llava_onevision",),
+        "text, images and videos",
+    ),
+    "Mistral3ForConditionalGeneration": Architecture(
+        "multimodal.pixtral:Mistral3Model",
+        "Mistral Small 3.1, Ministral 3",
+        ("mistral3",),
+        "text and images",
+    ),
+    "MuseGlimmerForConditionalGeneration": Architecture(
+        "multimodal.language_part:MuseGlimmerLanguagePart",
+        "Muse Glimmer; its text",
+        ("muse_glimmer",),
+    ),
+    "PaddleOCRVLForConditionalGeneration": Architecture(
+        "multimodal.paddleocr_vl:PaddleOcrVlModel",
+        "PaddleOCR-VL",
+        ("paddleocr_vl",),
+        "text and images",
+    ),
+    "PaliGemmaForConditionalGeneration": Architecture(
+        "multimodal.paligemma:PaliGemmaModel",
+        "PaliGemma, PaliGemma 2",
+        ("paligemma",),
+        "text and images",
+    ),
+    "Qwen2AudioForConditionalGeneration": Architecture(
+        "multimodal.qwen2_audio:Qwen2AudioModel", "Qwen2-Audio", ("qwen2_audio",), "text and audio"
+    ),
+    "Qwen2VLForConditionalGeneration": Architecture(
+        "multimodal.qwen2_vl:Qwen2VlModel", "Qwen2-VL", ("qwen2_vl",), "text, images and videos"
+    ),
+    "Qwen2_5OmniForConditionalGeneration": Architecture(
+        "multimodal.qwen2_5_omni:Qwen25OmniModel",
+        "Qwen2.5-Omni, text",
+        ("qwen2_5_omni",),
+        "text, images, videos and audio",
+    ),
+    "Qwen2_5OmniModel": Architecture(
+        "multimodal.qwen2_5_omni:Qwen25OmniModel",
+        "Qwen2.5-Omni, text",
+        (),
+        "text, images, videos and audio",
+    ),
+    "Qwen2_5OmniThinkerForConditionalGeneration": Architecture(
+        "multimodal.qwen2_5_omni:Qwen25OmniModel",
+        "Qwen2.5-Omni's thinker",
+        ("qwen2_5_omni_thinker",),
+        "text, images, videos and audio",
+    ),
+    "Qwen2_5_VLForConditionalGeneration": Architecture(
+        "multimodal.qwen2_vl:Qwen25VlModel",
+        "Qwen2.5-VL",
+        ("qwen2_5_vl",),
+        "text, images and videos",
+    ),
+    "Qwen3ASRForConditionalGeneration": Architecture(
+        "multimodal.qwen3_asr:Qwen3AsrModel", "Qwen3-ASR", ("qwen3_asr",), "text and audio"
+    ),
+    "Qwen3OmniMoeForConditionalGeneration": Architecture(
+        "multimodal.qwen3_omni:Qwen3OmniModel",
+        "Qwen3-Omni",
+        ("qwen3_omni_moe",),
+        "text, images, videos and audio",
+    ),
+    "Qwen3OmniMoeThinkerForConditionalGeneration": Architecture(
+        "multimodal.qwen3_omni:Qwen3OmniModel",
+        "Qwen3-Omni's thinker",
+        ("qwen3_omni_moe_thinker",),
+        "text, images, videos and audio",
+    ),
+    "Qwen3VLForConditionalGeneration": Architecture(
+        "multimodal.qwen3_vl:Qwen3VlModel", "Qwen3-VL", ("qwen3_vl",), "text, images and videos"
+    ),
+    "Qwen3VLMoeForConditionalGeneration": Architecture(
+        "multimodal.qwen3_vl:Qwen3VlModel",
+        "Qwen3-VL, experts",
+        ("qwen3_vl_moe",),
+        "text, images and videos",
+    ),
+    "Qwen3_5ForConditionalGeneration": Architecture(
+        "multimodal.qwen3_5:Qwen35Model", "Qwen3.5", ("qwen3_5",), "text, images and videos"
+    ),
+    "Qwen3_5MoeForConditionalGeneration": Architecture(
+        "multimodal.qwen3_5:Qwen35Model",
+        "Qwen3.5, experts",
+        ("qwen3_5_moe",),
+        "text, images and videos",
+    ),
+    "SmolVLMForConditionalGeneration": Architecture(
+        "multimodal.idefics3:Idefics3Model", "SmolVLM", ("smolvlm",), "text and images"
+    ),
+    "Step3VLForConditionalGeneration": Architecture(
+        "multimodal.language_part:Step3LanguagePart", "Step 3; its text", ("step3_vl",)
+    ),
+    "Step3p7ForConditionalGeneration": Architecture(
+        "multimodal.language_part:Step3p7LanguagePart", "Step 3.7; its text", ("step3p7",)
+    ),
+    "VipLlavaForConditionalGeneration": Architecture(
+        "multimodal.llava:VipLlavaModel", "ViP-LLaVA", ("vipllava",), "text and images"
+    ),
+    "VoxtralForConditionalGeneration": Architecture(
+        "multimodal.voxtral:VoxtralModel", "Voxtral", ("voxtral",), "text and audio"
+    ),
+    "WhisperForConditionalGeneration": Architecture(
+        "multimodal.whisper:WhisperModel", "Whisper", ("whisper",), "text of audio"
+    ),
+}

@@ -1,0 +1,1 @@
+"""Towers of vision models, and what they share."""

@@ -1,0 +1,81 @@
+"""The vision transformer of GLM-4.1V and GLM-4.5V: learned embeddings of places, which fit an image
+of any size, gated feed-forward layers, and a convolution that merges squares.
+
+Weights: those of grid_vision.py, `patch_embed.proj.bias`, `post_conv_layernorm`,
+`embeddings.position_embedding`, `blocks.<i>.{norm1, norm2, mlp.{gate,up,down}_proj}`,
+`post_layernorm`, `downsample`, `merger.{proj, post_projection_norm, {gate,up,down}_proj}`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pagemill import ops
+from pagemill.layers import norm
+from pagemill.layers.base import Weights
+from pagemill.layers.linear import linear
+from pagemill.layers.mlp import mlp
+from pagemill.layers.patch_merger import merge_patches
+from pagemill.layers.rotary import Rotary
+from pagemill.models.base import Config, EncoderInputs, ModelConfigError
+from pagemill.models.config_keys import activation, epsilon, flag, positive_int
+from pagemill.models.vision.grid_vision import GridVisionTower
+from pagemill.models.vision.place_embeddings import cubic_shares, place_embeddings, side_of
+from pagemill.ops import ActivationKind
+from pagemill.ops.trace import Tensor
+
+_MERGER_EPS = 1e-5
+
+
+class Glm4vVisionTower(GridVisionTower):
+    """One tower."""
+
+    kinds = ("glm4v_vision", "glm4v", "glm4v_moe_vision", "glm4v_moe")
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.bias = flag(config, "attention_bias", False)
+        self.output_bias = False
+        self._merger_size = positive_int(config, "intermediate_size")
+        self._activation = activation(config, "hidden_act", "silu")
+        self._eps = epsilon(config, "rms_norm_eps", 1e-5)
+        pixels = positive_int(config, "image_size", 336)
+        if pixels < self.patch:
+            raise ModelConfigError(f"image_size {pixels} has no patch of {self.patch} pixels")
+        self._side = side_of((pixels // self.patch) ** 2, "the number of patches of image_size")
+
+    @property
+    def place_channels(self) -> int:
+        return 2 * self._side
+
+    def places(self, cells: np.ndarray, height: int, width: int) -> np.ndarray:
+        """The shares of each row, and of each column, of learned embeddings."""
+        rows, columns = cells.T
+        return np.concatenate(
+            [cubic_shares(rows, height, self._side), cubic_shares(columns, width, self._side)], 1
+        )
+
+    def hidden(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
+        x, places = self.embed(weights, inputs, bias=True)
+        assert places is not None
+        x = norm.rms_norm(weights, "post_conv_layernorm", x, self._eps)
+        name = "embeddings.position_embedding"
+        x = ops.add(x, place_embeddings(weights, name, places, self.hidden_size))
+        rotary = self.rotary(weights, inputs)
+        for layer in range(self.layers):
+            x = self._layer(weights, layer, x, rotary)
+        x = norm.rms_norm(weights, "post_layernorm", x, self._eps)
+        x = ops.select_rows(x, inputs.media.tokens, count=self.merge**2)
+        kernel = (self.width, self.hidden_size, self.merge, self.merge)
+        x = merge_patches(weights, "downsample", x, kernel, count=self.merge**2, bias=True)
+        x = linear(weights, "merger.proj", x, (self.width,))
+        x = norm.layer_norm(weights, "merger.post_projection_norm", x, _MERGER_EPS)
+        x = ops.activation(x, ActivationKind.GELU)
+        return mlp(weights, "merger", x, self._merger_size, self._activation)
+
+    def _layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary) -> Tensor:
+        prefix = f"blocks.{layer}"
+        y = norm.rms_norm(weights, f"{prefix}.norm1", x, self._eps)
+        x = ops.add(x, self.attend(weights, layer, y, rotary))
+        y = norm.rms_norm(weights, f"{prefix}.norm2", x, self._eps)
+        return ops.add(x, mlp(weights, f"{prefix}.mlp", y, self.width, self._activation))

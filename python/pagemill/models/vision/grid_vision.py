@@ -1,0 +1,161 @@
+"""What the vision transformers of Qwen2-VL and later, and of GLM-4.1V, share: patches of images of
+any size, turned by row and column, of which each square makes one vector.
+
+Weights: `patch_embed.proj`, and in layer i `blocks.<i>.attn.{qkv, proj}`, or `q`, `k` and `v`.
+
+Each square of patches to be merged, 2 x 2 of them, is consecutive, squares row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from pagemill import ops
+from pagemill.inputs.prepared_media import PreparedMedia
+from pagemill.inputs.rendered_prompt import GridPositions, MediaFeatures
+from pagemill.layers import attention
+from pagemill.layers.base import Weights
+from pagemill.layers.linear import linear
+from pagemill.layers.rotary import Rotary
+from pagemill.models.base import Config, EncoderInputs, ModelConfigError
+from pagemill.models.config_keys import positive_int
+from pagemill.models.vision.grid_rotary import COLUMN, ROW, frequencies, grid_heads, grid_rotary
+from pagemill.ops.trace import Tensor
+from pagemill.weights.json_file import shown
+
+EPS = 1e-6
+
+
+class GridVisionTower:
+    """One tower, whose results have `width` elements. A subclass has:
+
+    - `kinds`: the types of its configuration; the first one is the default.
+    - `hidden_key` and `width_key` of the configuration: the sizes of its layers and its results.
+    - `qkv`: the linear layers of queries, keys and values, or the one of all.
+    - `place_channels` and `places`, if it reads more about a patch's place than its positions.
+    - `row_by_row`: whether processors have patches in rows, not in the order of squares.
+    - `bias` and `output_bias` of its attention's linear layers.
+    - `hidden`: patches [T, channels] -> [media_rows, result_width].
+
+    A patch spans `frames` images; those of an image are all the same one.
+    """
+
+    kinds: ClassVar[tuple[str, ...]]
+    hidden_key: ClassVar[str] = "hidden_size"
+    width_key: ClassVar[str] = "out_hidden_size"
+    qkv: ClassVar[Sequence[str]] = ("qkv",)
+    row_by_row: ClassVar[bool] = False
+
+    def __init__(self, config: Config) -> None:
+        kind = config.get("model_type", self.kinds[0])
+        if kind not in self.kinds:
+            raise ModelConfigError(
+                f"a vision tower of type {shown(kind)} is not supported; known:"
+                f" {', '.join(self.kinds)}"
+            )
+        self.hidden_size = positive_int(config, self.hidden_key)
+        self.width = positive_int(config, self.width_key)
+        self.layers = positive_int(config, "depth")
+        self.patch = positive_int(config, "patch_size")
+        self.merge = positive_int(config, "spatial_merge_size", 2)
+        self._colors = positive_int(config, "in_channels", 3)
+        self.frames = positive_int(config, "temporal_patch_size", 2)
+        self.bias = self.output_bias = True
+        self.shape = grid_heads(self.hidden_size, positive_int(config, "num_heads"))
+        self._frequencies = frequencies(config, self.shape.head_dim // 2)
+
+    @property
+    def result_width(self) -> int:
+        """Elements of a row of results."""
+        return self.width
+
+    @property
+    def place_channels(self) -> int:
+        """Elements that a row of features has behind those of its patch."""
+        return 0
+
+    @property
+    def channels(self) -> int:
+        """Elements of a row of features."""
+        return self._patch_elements + self.place_channels
+
+    @property
+    def _patch_elements(self) -> int:
+        return self._colors * self.frames * self.patch**2
+
+    def features(self, image: PreparedMedia) -> MediaFeatures:
+        """Patches [patches, elements] with their grid -> rows of features [patches, channels]."""
+        if image.grid is None:
+            raise ValueError(
+                "an image of this model has a grid: give (patches, (time, rows, columns))"
+            )
+        time, height, width = image.grid
+        merge = self.merge
+        if time != 1 or height < merge or width < merge or height % merge or width % merge:
+            raise ValueError(
+                f"the grid of an image must be 1, and two multiples of {merge}, got"
+                f" {[time, height, width]}"
+            )
+        expected = (height * width, self._patch_elements)
+        values = image.values.reshape(len(image.values), -1) if self.row_by_row else image.values
+        if values.shape != expected:
+            raise ValueError(f"patches must be {list(expected)}, got {list(values.shape)}")
+        squares = _grid(height // merge, width // merge)
+        first = squares * np.array([1, merge, merge], np.int32)
+        patches = (first[:, None] + _grid(merge, merge)).reshape(-1, 3)
+        if self.row_by_row:
+            row, column = patches[:, ROW], patches[:, COLUMN]
+            values = values[row * width + column]
+        positions = GridPositions(
+            rows=np.ascontiguousarray(patches, np.int32),
+            tokens=squares,
+            next=max(height, width) // merge,
+        )
+        rows = [values, self.places(patches[:, ROW:], height, width)]
+        return MediaFeatures(np.concatenate(rows, 1, dtype=np.float32), len(squares), positions)
+
+    def places(self, cells: np.ndarray, height: int, width: int) -> np.ndarray:
+        """`cells`, the row and column of each patch in an image of `height` x `width` patches, as
+        the tower reads them: f32 [patches, place_channels]."""
+        del height, width
+        return np.empty((len(cells), 0), np.float32)
+
+    def hidden(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
+        raise NotImplementedError
+
+    def embed(
+        self, weights: Weights, inputs: EncoderInputs, *, bias: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """What the first layer reads, [T, hidden], and the places of patches [T, place_channels] if
+        there are any."""
+        rows, places = inputs.media.rows, None
+        if self.place_channels:
+            rows, places = ops.split(rows, self._patch_elements)
+        kernel = (self.hidden_size, self._colors, self.frames, self.patch, self.patch)
+        matrix = weights.patches("patch_embed.proj", kernel)
+        vector = weights.vector("patch_embed.proj.bias", self.hidden_size) if bias else None
+        return ops.linear(rows, matrix, vector), places
+
+    def rotary(self, weights: Weights, inputs: EncoderInputs) -> Rotary:
+        """Half of the pairs rotate by the row, with the frequencies for that many pairs, half by
+        the column."""
+        assert inputs.grid_positions is not None
+        by = {ROW: self._frequencies, COLUMN: self._frequencies}
+        return grid_rotary(weights, inputs.grid_positions, by)
+
+    def attend(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary) -> Tensor:
+        """x [T, hidden] -> [T, hidden]: the attention of a layer among the patches of an image."""
+        name, shape = f"blocks.{layer}.attn", self.shape
+        names = [f"{name}.{part}" for part in self.qkv]
+        q, k, v = attention.project_qkv(weights, names, x, shape, bias=self.bias)
+        y = attention.attend_both_ways(*rotary(q, k), v, shape)
+        return linear(weights, f"{name}.proj", y, (self.hidden_size,), bias=self.output_bias)
+
+
+def _grid(height: int, width: int) -> np.ndarray:
+    """Time, row and column of each cell, row by row, i32 [height * width, 3]."""
+    rows, columns = np.divmod(np.arange(height * width, dtype=np.int32), np.int32(width))
+    return np.stack([np.zeros_like(rows), rows, columns], axis=1)

@@ -1,0 +1,122 @@
+"""Qwen2.5-VL's vision transformer: most layers attend within windows of the image.
+
+Weights: those of grid_vision.py, `blocks.<i>.{norm1, norm2, mlp.{gate,up,down}_proj}`,
+`merger.{ln_q, mlp.0, mlp.2}`; norms have no biases.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pagemill import ops
+from pagemill.layers import norm
+from pagemill.layers.base import Weights
+from pagemill.layers.linear import linear
+from pagemill.layers.mlp import MlpParts, mlp
+from pagemill.layers.rotary import Rotary
+from pagemill.models.base import Config, EncoderInputs, ModelConfigError
+from pagemill.models.config_keys import Defaults, activation, layer_numbers, positive_int
+from pagemill.models.vision.grid_vision import EPS, GridVisionTower
+from pagemill.models.vision.patch_windows import (
+    COLUMNS,
+    MAX_WINDOWS,
+    WindowColumns,
+    attend_in_windows,
+    window_columns,
+    window_digits,
+)
+from pagemill.ops import ActivationKind
+from pagemill.ops.shard import Part
+from pagemill.ops.trace import Tensor
+
+# Those of the configuration's class.
+_DEFAULTS = {"fullatt_block_indexes": [7, 15, 23, 31], "window_size": 112}
+
+
+class Qwen25VlVisionTower(GridVisionTower):
+    """One tower."""
+
+    kinds = ("qwen2_5_vl_vision", "qwen2_5_vl")
+
+    def __init__(self, config: Config) -> None:
+        config = Defaults(config, _DEFAULTS)
+        super().__init__(config)
+        self._intermediate = positive_int(config, "intermediate_size")
+        self._activation = activation(config, "hidden_act", "silu")
+        self._full_layers = layer_numbers(config, "fullatt_block_indexes")
+        pixels, square = positive_int(config, "window_size"), self.patch * self.merge
+        self._window = pixels // square * self.merge  # patches in a row
+        if not self._window:
+            raise ModelConfigError(f"window_size {pixels} has no square of {square} pixels")
+
+    @property
+    def place_channels(self) -> int:
+        return COLUMNS
+
+    def places(self, cells: np.ndarray, height: int, width: int) -> np.ndarray:
+        down, across = -(-height // self._window), -(-width // self._window)
+        if down * across > MAX_WINDOWS:
+            raise ValueError(
+                f"an image has at most {MAX_WINDOWS} windows of {self._window} x {self._window}"
+                f" patches, got {down} x {across}"
+            )
+        rows, columns = (cells // self._window).T
+        return window_digits(rows * across + columns)
+
+    def hidden(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
+        x, digits = self.embed(weights, inputs)
+        assert digits is not None
+        rotary, windows = self.rotary(weights, inputs), window_columns(digits)
+        for layer in range(self.layers):
+            own = None if layer in self._full_layers else windows
+            x = self._layer(weights, layer, x, rotary, own)
+        x = norm.rms_norm(weights, "merger.ln_q", x, EPS)
+        x = ops.select_rows(x, inputs.media.tokens, count=self.merge**2)
+        x = linear(weights, "merger.mlp.0", x, (x.width,), bias=True)
+        x = ops.activation(x, ActivationKind.GELU)
+        return linear(weights, "merger.mlp.2", x, (self.width,), bias=True)
+
+    def _layer(
+        self,
+        weights: Weights,
+        layer: int,
+        x: Tensor,
+        rotary: Rotary,
+        windows: WindowColumns | None,
+    ) -> Tensor:
+        prefix = f"blocks.{layer}"
+        y = norm.rms_norm(weights, f"{prefix}.norm1", x, EPS)
+        if windows is None:
+            x = ops.add(x, self.attend(weights, layer, y, rotary))
+        else:
+            x = ops.add(x, self._attend_in_windows(weights, layer, y, rotary, windows))
+        y = norm.rms_norm(weights, f"{prefix}.norm2", x, EPS)
+        parts = MlpParts(bias=True)
+        y = mlp(weights, f"{prefix}.mlp", y, self._intermediate, self._activation, parts)
+        return ops.add(x, y)
+
+    def _attend_in_windows(
+        self, weights: Weights, layer: int, x: Tensor, rotary: Rotary, windows: WindowColumns
+    ) -> Tensor:
+        name, size = f"blocks.{layer}.attn", self.hidden_size
+        fused = len(self.qkv) == 1
+        q, k, v = (
+            linear(
+                weights,
+                f"{name}.{self.qkv[0 if fused else part]}",
+                x,
+                (size,),
+                bias=True,
+                rows=Part(part * size, (part + 1) * size, 3 * size) if fused else None,
+            )
+            for part in range(3)
+        )
+        y = attend_in_windows(q, k, v, self.shape, rotary, windows)
+        return linear(weights, f"{name}.proj", y, (size,), bias=True)
+
+
+class Qwen25OmniVisionTower(Qwen25VlVisionTower):
+    """That of Qwen2.5-Omni."""
+
+    kinds = ("qwen2_5_omni_vision_encoder", "qwen2_5_omni_thinker")
+    qkv = ("q", "k", "v")
