@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from hashlib import sha256
 
 import pytest
-from pagemill.server.caller import Caller, Scope
-from pagemill.server.keys import ApiKey
+from pagemill.server.access.caller import Caller, Scope
+from pagemill.server.access.keys import ApiKey
 from playwright.sync_api import Browser, Page, expect
 
 from tests.playground.pages import (

@@ -15,16 +15,16 @@ from pagemill.router.hints import HintReader
 from pagemill.router.metrics import RouterMetrics
 from pagemill.router.own_routes import OwnRoutes
 from pagemill.router.proxy import Proxy
+from pagemill.server.access.auth import ApiKeyAuth
+from pagemill.server.access.caller import Scope
+from pagemill.server.access.key_ring import KeyRing
+from pagemill.server.access.origins import guard_origins
 from pagemill.server.admission import Admission
-from pagemill.server.auth import ApiKeyAuth
-from pagemill.server.caller import Scope
 from pagemill.server.endpoints.endpoint import Transport
 from pagemill.server.endpoints.table import ENDPOINTS, error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
-from pagemill.server.key_ring import KeyRing
 from pagemill.server.lifecycle import Lifecycle
-from pagemill.server.origins import guard_origins
 from pagemill.server.playground.layer import Playground
 from pagemill.server.records.access_log import log_request
 from pagemill.server.records.layer import RequestRecords

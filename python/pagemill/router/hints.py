@@ -9,7 +9,7 @@ import msgspec
 from pagemill.config import RouterConfig
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.router.fleet import Hint
-from pagemill.server.caller import ANONYMOUS
+from pagemill.server.access.caller import ANONYMOUS
 from pagemill.server.chat import rendered_prompt
 from pagemill.server.cohere import chat as cohere_chat
 from pagemill.server.endpoints.table import endpoint_named

@@ -11,8 +11,8 @@ import pytest
 import xxhash
 
 from pagemill.router.testing.fake_fleet import FakeFleet, fake_fleet, until
-from pagemill.server.caller import GRANTS, Caller
-from pagemill.server.keys import ApiKey
+from pagemill.server.access.caller import GRANTS, Caller
+from pagemill.server.access.keys import ApiKey
 
 BLOCK = 16
 PROMPT = "a conversation that is long enough for several blocks of tokens"

@@ -13,7 +13,7 @@ from pagemill.router.fleet import Fleet, Server
 from pagemill.router.headers import to_server
 from pagemill.router.metrics import RouterMetrics
 from pagemill.router.upstream import TimeLimits, UpstreamError
-from pagemill.server.caller import Caller, Scope
+from pagemill.server.access.caller import Caller, Scope
 from pagemill.server.endpoints.endpoint import Endpoint
 from pagemill.server.endpoints.table import endpoint_named
 from pagemill.server.errors import ApiError

@@ -22,8 +22,8 @@ from pagemill.router.testing.fake_fleet import (
     running_router,
     until,
 )
-from pagemill.server.caller import Caller
-from pagemill.server.keys import ApiKey, plain_keys
+from pagemill.server.access.caller import Caller
+from pagemill.server.access.keys import ApiKey, plain_keys
 
 BODY: dict[str, Any] = {"model": "fake", "prompt": "abc", "max_tokens": 3}
 

@@ -20,12 +20,12 @@ from pagemill.router.fleet import Fleet
 from pagemill.router.health import probe_forever
 from pagemill.router.hints import HintReader
 from pagemill.router.kv_events import KvEventReader
-from pagemill.server.http_server import HttpServer, listen
-from pagemill.server.key_ring import KeyFile, KeyRing
-from pagemill.server.keys import warn_if_open
+from pagemill.server.access.key_ring import KeyFile, KeyRing
+from pagemill.server.access.keys import warn_if_open
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.rendering import Rendering, open_renderer
-from pagemill.server.tls import open_tls
+from pagemill.server.transport.http_server import HttpServer, listen
+from pagemill.server.transport.tls import open_tls
 from pagemill.weights.fetch import resolve
 from pagemill.weights.source import ModelSource
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from pagemill.observe.choice_account import ChoiceAccount
 from pagemill.observe.metrics import RequestMetrics, TenantUsage
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.protocol.usage import Usage
 from pagemill.server.records.record import Work
 from pagemill.server.records.timings import RequestTimings

@@ -11,9 +11,11 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp
 
+from pagemill.server.access.auth import ApiKeyAuth
+from pagemill.server.access.caller import ANONYMOUS, Caller
+from pagemill.server.access.key_ring import KeyRing
+from pagemill.server.access.origins import guard_origins
 from pagemill.server.admission import Admission
-from pagemill.server.auth import ApiKeyAuth
-from pagemill.server.caller import ANONYMOUS, Caller
 from pagemill.server.dispatch import no_such_route
 from pagemill.server.endpoints.admin_table import ADMIN_ENDPOINTS
 from pagemill.server.endpoints.endpoint import Endpoint
@@ -22,10 +24,8 @@ from pagemill.server.errors import ApiError
 from pagemill.server.full_queue import FullQueue
 from pagemill.server.http_answer import error_response
 from pagemill.server.http_route import HttpRoute
-from pagemill.server.key_ring import KeyRing
 from pagemill.server.limits.layer import LimitKeys
 from pagemill.server.middleware import add_middleware
-from pagemill.server.origins import guard_origins
 from pagemill.server.playground.layer import Playground
 from pagemill.server.records.layer import RequestRecords
 from pagemill.server.records.record import OnEnd

@@ -15,8 +15,8 @@ import pytest
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.render.formats.json_formats import HERMES
 from pagemill.render.output_machine import Formats
-from pagemill.server.caller import Caller
-from pagemill.server.keys import ApiKey
+from pagemill.server.access.caller import Caller
+from pagemill.server.access.keys import ApiKey
 from pagemill.server.responses.store import ResponseStore
 from pagemill.server.responses.store_file import StoreFile, create
 from pagemill.server.testing.fake_renderer import FakeRenderer

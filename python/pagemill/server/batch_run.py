@@ -12,12 +12,12 @@ import msgspec
 import uvloop
 
 from pagemill.config import EngineConfig, ServerConfig
+from pagemill.server.access.caller import ANONYMOUS
 from pagemill.server.answer import Answer
 from pagemill.server.batch import BatchOutput, answer_lines, read_lines
-from pagemill.server.caller import ANONYMOUS
 from pagemill.server.endpoints.endpoint import Endpoint
-from pagemill.server.engine_source import OwnEngine
 from pagemill.server.open_model import open_model
+from pagemill.server.processes.engine_source import OwnEngine
 from pagemill.server.speech.line import invoke_line
 from pagemill.server.state import ServerState
 

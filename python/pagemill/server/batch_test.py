@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.server.access.caller import ANONYMOUS
 from pagemill.server.answer import Answer
 from pagemill.server.batch import BatchOutput, Send, answer_lines, read_lines
-from pagemill.server.caller import ANONYMOUS
 from pagemill.server.endpoints.endpoint import Endpoint
 from pagemill.server.errors import RETRY_AFTER_S, ApiError
 from pagemill.server.speech.line import invoke_line

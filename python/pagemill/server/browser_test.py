@@ -16,8 +16,8 @@ from starlette.responses import HTMLResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pagemill.config import ConnectionConfig, OriginConfig
-from pagemill.server.http_server import HttpServer, listen
 from pagemill.server.testing.fake_server import FakeServer, fake_server
+from pagemill.server.transport.http_server import HttpServer, listen
 
 BROWSER = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="chromium-headless-shell is not installed")

@@ -14,11 +14,12 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.output_parser import ParserOptions
 from pagemill.render.renderers.base import RESPONSE_FORMAT
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.chat_sampling import chat_sampling
 from pagemill.server.choice_search import wanted_search
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.generation import Generation
+from pagemill.server.grammar.tool_choice import ToolChoice, call_constraint, read_tool_choice
 from pagemill.server.output_limits import wanted_limits
 from pagemill.server.pipeline import (
     CheckedFields,
@@ -37,7 +38,6 @@ from pagemill.server.protocol.media import SentMedia, media_parts, without_urls
 from pagemill.server.protocol.sampling import transfer_params
 from pagemill.server.protocol.structured import wanted_output
 from pagemill.server.rendering import Rendering
-from pagemill.server.tool_choice import ToolChoice, call_constraint, read_tool_choice
 
 MAX_SHARED_BYTES = 2**26
 """Of the template's variables times the conversations of a batch: each is rendered with them."""

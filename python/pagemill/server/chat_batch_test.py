@@ -12,7 +12,7 @@ import pytest
 from pagemill.inputs.media_owner import MediaOwner
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.server import chat
-from pagemill.server.caller import ANONYMOUS
+from pagemill.server.access.caller import ANONYMOUS
 from pagemill.server.errors import bad_request
 from pagemill.server.protocol.media import SentMedia
 from pagemill.server.protocol.structured import wanted_output

@@ -8,12 +8,12 @@ from dataclasses import replace
 import msgspec
 
 from pagemill.inputs.rendered_prompt import RenderedPrompt
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.choice_search import wanted_search
-from pagemill.server.constraint import Constraint
 from pagemill.server.echo import echoed_texts
 from pagemill.server.errors import bad_request
 from pagemill.server.generation import Generation
+from pagemill.server.grammar.constraint import Constraint
 from pagemill.server.infill import infill_prompts, with_ends_of_middles
 from pagemill.server.output_limits import wanted_limits
 from pagemill.server.pipeline import GenerationOptions, Pipeline

@@ -8,8 +8,8 @@ from typing import Any
 import openai
 import pytest
 
-from pagemill.server.caller import Caller
-from pagemill.server.keys import ApiKey
+from pagemill.server.access.caller import Caller
+from pagemill.server.access.keys import ApiKey
 from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.server.testing.fake_server import FakeServer, fake_server, turns
 

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from pagemill.render.assembly import ChoiceAssembler
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.chat import checked_chat
 from pagemill.server.chat_wording import ChatWording
 from pagemill.server.errors import bad_request

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pagemill.server.access.caller import Caller
 from pagemill.server.answer import Answer
-from pagemill.server.caller import Caller
 from pagemill.server.endpoints.endpoint import Endpoint, Transport
 from pagemill.server.endpoints.table import ENDPOINTS
 from pagemill.server.errors import ApiError

@@ -13,7 +13,7 @@ from dataclasses import replace
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pagemill.engine.outputs import EngineError
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.endpoints.table import QUEUED_PATHS, error_shape
 from pagemill.server.errors import ApiError, from_engine
 from pagemill.server.http_answer import error_response

@@ -13,11 +13,11 @@ import pytest
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.inputs.task import Task
 from pagemill.render.renderer import ChatPrompt
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
+from pagemill.server.access.keys import ApiKey
 from pagemill.server.endpoints.endpoint import Endpoint, Transport
 from pagemill.server.endpoints.table import ENDPOINTS
 from pagemill.server.error_shapes import ANTHROPIC, COHERE
-from pagemill.server.keys import ApiKey
 from pagemill.server.limits.limiter import KeyLimits
 from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.server.testing.fake_server import FakeServer, fake_server

@@ -23,8 +23,8 @@ from pagemill.engine.sampling import SamplingParams
 from pagemill.observe.choice_account import ChoiceAccount
 from pagemill.observe.metrics import RequestMetrics
 from pagemill.render.assembly import ChoiceAssembler, ChoiceDelta
+from pagemill.server.access.caller import ANONYMOUS, Caller
 from pagemill.server.accounting import close_account, timings
-from pagemill.server.caller import ANONYMOUS, Caller
 from pagemill.server.errors import ApiError, from_engine
 from pagemill.server.limits.limiter import Charge
 from pagemill.server.protocol.usage import PromptTokensDetails, Usage

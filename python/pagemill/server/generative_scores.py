@@ -14,7 +14,7 @@ import numpy as np
 from pagemill.config.sampling import LOGPROBS_MODES
 from pagemill.engine.sampling import SamplingParams
 from pagemill.inputs.rendered_prompt import RenderedPrompt
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.generation import Generation
 from pagemill.server.output_limits import OutputLimits

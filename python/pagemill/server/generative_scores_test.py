@@ -15,9 +15,9 @@ from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.server import generative_scores
-from pagemill.server.caller import ANONYMOUS, Caller
+from pagemill.server.access.caller import ANONYMOUS, Caller
+from pagemill.server.access.keys import ApiKey
 from pagemill.server.generative_scores import label_logprobs
-from pagemill.server.keys import ApiKey
 from pagemill.server.limits.limiter import KeyLimits
 from pagemill.server.protocol.generative_score import GenerativeScoreRequest
 from pagemill.server.testing.fake_server import FakeServer, fake_server

@@ -11,10 +11,10 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
+from pagemill.server.access.caller import Caller
 from pagemill.server.admission import read_body
 from pagemill.server.answer import Talk
 from pagemill.server.batches.upload import Upload
-from pagemill.server.caller import Caller
 from pagemill.server.disconnect import until_disconnect
 from pagemill.server.dispatch import invoke
 from pagemill.server.endpoints.endpoint import Endpoint, Transport

@@ -20,7 +20,7 @@ from pagemill.render.media.cache import PreparedCache
 from pagemill.render.media.decode import ImageLimits
 from pagemill.render.media.image_files import ImageFiles
 from pagemill.render.media.media_files import MediaFiles
-from pagemill.server.caller import OPERATOR, Caller
+from pagemill.server.access.caller import OPERATOR, Caller
 from pagemill.server.chat import rendered_prompt
 from pagemill.server.endpoints.engine import reset_mm_cache
 from pagemill.server.errors import ApiError

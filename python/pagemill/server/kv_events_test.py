@@ -6,8 +6,8 @@ import asyncio
 import time
 from typing import Any
 
-from pagemill.server.caller import GRANTS, Caller
-from pagemill.server.keys import ApiKey
+from pagemill.server.access.caller import GRANTS, Caller
+from pagemill.server.access.keys import ApiKey
 from pagemill.server.testing.fake_server import fake_server
 
 ADMIN = ApiKey.of("admin", Caller("admin", scopes=frozenset(GRANTS)))

@@ -18,10 +18,10 @@ from websockets.asyncio.client import connect
 
 from pagemill.config import ConfigError, ConnectionConfig
 from pagemill.engine.testing.fake_model import FakeOptions
-from pagemill.server.http_server import HttpServer, listen
 from pagemill.server.middleware import add_middleware, check_middleware
 from pagemill.server.records.record import RequestRecord
 from pagemill.server.testing.fake_server import FakeServer, fake_server
+from pagemill.server.transport.http_server import HttpServer, listen
 
 _LAYERS = """
 import asyncio

@@ -18,13 +18,13 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.inputs.task import Task
 from pagemill.observe.metrics import MetricsOptions, RequestMetrics
-from pagemill.server.engine_source import EngineSource
 from pagemill.server.errors import from_engine
 from pagemill.server.fingerprint import system_fingerprint
 from pagemill.server.media import KeptMedia, MediaReader, NoMedia, open_media
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.pooling.plugin import DataPlugin
+from pagemill.server.processes.engine_source import EngineSource
 from pagemill.server.rendering import (
     Renderer,
     open_late_interaction,

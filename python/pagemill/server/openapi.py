@@ -11,7 +11,7 @@ from typing import Any, get_args
 import msgspec
 
 from pagemill import __version__
-from pagemill.server.caller import Scope
+from pagemill.server.access.caller import Scope
 from pagemill.server.endpoints.endpoint import Endpoint, Transport
 from pagemill.server.errors import RETRY_AFTER_S, TYPE_OF_STATUS
 from pagemill.server.protocol.file import UploadedFile

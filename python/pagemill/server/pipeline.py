@@ -24,13 +24,13 @@ from pagemill.inputs.transcript_rules import TranscriptRules
 from pagemill.observe.metrics import RequestMetrics, TenantUsage
 from pagemill.render.assembly import ChoiceAssembler
 from pagemill.render.output_parser import NOTHING, OutputParser, ParserOptions
-from pagemill.server.caller import ANONYMOUS, Caller
+from pagemill.server.access.caller import ANONYMOUS, Caller
 from pagemill.server.capacity import Capacity
 from pagemill.server.choice_search import ChoiceSearch, check_search, find_choices
-from pagemill.server.constraint import Constraint
-from pagemill.server.constraint_compiler import ConstraintCompiler
 from pagemill.server.errors import bad_request, from_engine
 from pagemill.server.generation import Generation
+from pagemill.server.grammar.constraint import Constraint
+from pagemill.server.grammar.constraint_compiler import ConstraintCompiler
 from pagemill.server.limits.limiter import Charge
 from pagemill.server.media import Media
 from pagemill.server.model_info import ModelInfo

@@ -9,7 +9,7 @@ from pagemill.config.lora import MAX_NAME_CHARS
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.task import Task
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.errors import ApiError, from_engine
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline

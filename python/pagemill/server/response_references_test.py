@@ -11,8 +11,8 @@ import openai
 import pytest
 
 from pagemill.engine.testing.fake_model import FakeOptions
-from pagemill.server.caller import Caller
-from pagemill.server.keys import ApiKey
+from pagemill.server.access.caller import Caller
+from pagemill.server.access.keys import ApiKey
 from pagemill.server.testing.fake_server import FakeServer, fake_server, script
 
 KEYS = [ApiKey.of(name, Caller(name)) for name in ("red", "blue")]

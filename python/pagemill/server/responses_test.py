@@ -15,8 +15,8 @@ from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.render.formats.json_formats import HERMES
 from pagemill.render.formats.reasoning_formats import THINK
 from pagemill.render.output_machine import Formats
-from pagemill.server.caller import Caller
-from pagemill.server.keys import ApiKey
+from pagemill.server.access.caller import Caller
+from pagemill.server.access.keys import ApiKey
 from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.server.testing.fake_server import FakeServer, fake_server, script
 

@@ -28,27 +28,27 @@ from pagemill.inputs.io_processor import find_io_processor
 from pagemill.observe.logging import configure
 from pagemill.observe.metrics import MetricsOptions
 from pagemill.observe.stats_line import StatsLine
-from pagemill.server.admin_listener import check_admin_address, operator_listener
+from pagemill.server.access.caller import OPERATOR
+from pagemill.server.access.key_ring import KeyFile, KeyRing
+from pagemill.server.access.keys import warn_if_open
 from pagemill.server.app import create_admin_app, create_app
 from pagemill.server.batches.folder import locked_folder
 from pagemill.server.batches.run import BatchWork
 from pagemill.server.batches.worker import BatchWorker
-from pagemill.server.caller import OPERATOR
-from pagemill.server.engine_source import EngineSource, OwnEngine
-from pagemill.server.http_server import HttpServer, listen
-from pagemill.server.key_ring import KeyFile, KeyRing
-from pagemill.server.keys import warn_if_open
 from pagemill.server.limits.limiter import KeyLimiter
 from pagemill.server.middleware import check_middleware
 from pagemill.server.open_model import open_model
+from pagemill.server.processes.admin_listener import check_admin_address, operator_listener
+from pagemill.server.processes.engine_source import EngineSource, OwnEngine
+from pagemill.server.processes.supervisor import supervise
 from pagemill.server.records.listeners import RecordListeners, check_listeners
 from pagemill.server.responses import store_file
 from pagemill.server.rpc.extra import import_grpc
 from pagemill.server.state import ServerState
-from pagemill.server.supervisor import supervise
-from pagemill.server.tls import open_tls
 from pagemill.server.tools.servers import open_servers
-from pagemill.server.unix_listener import unix_listener
+from pagemill.server.transport.http_server import HttpServer, listen
+from pagemill.server.transport.tls import open_tls
+from pagemill.server.transport.unix_listener import unix_listener
 
 if TYPE_CHECKING:
     from pagemill.server.rpc.listener import RpcListener

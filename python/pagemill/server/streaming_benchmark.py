@@ -27,12 +27,12 @@ from absl import app, flags
 from pagemill.config import ConnectionConfig, ServerConfig
 from pagemill.engine.testing.fake_engine import FakeEngine
 from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.server.access.key_ring import KeyRing
 from pagemill.server.app import create_app
-from pagemill.server.http_server import HttpServer
-from pagemill.server.key_ring import KeyRing
 from pagemill.server.state import ServerState
 from pagemill.server.testing.fake_renderer import MARKED, FakeRenderer
 from pagemill.server.testing.fake_server import make_pipeline
+from pagemill.server.transport.http_server import HttpServer
 
 _RATE = flags.DEFINE_float("rate", 2000.0, "Tokens per second of all streams.", lower_bound=1.0)
 _STREAMS = flags.DEFINE_integer("streams", 32, "Streams at a time.", lower_bound=1)

@@ -16,14 +16,14 @@ from pagemill.config import ConnectionConfig, RouteConfig, build
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.router.fleet import Fleet
 from pagemill.router.serve import RunningRouter
-from pagemill.server.http_server import HttpServer
-from pagemill.server.key_ring import KeyRing
-from pagemill.server.keys import ApiKey
+from pagemill.server.access.key_ring import KeyRing
+from pagemill.server.access.keys import ApiKey
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.rendering import Rendering
 from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.server.testing.fake_server import FakeServer, fake_server
 from pagemill.server.testing.fake_speech import fake_speech
+from pagemill.server.transport.http_server import HttpServer
 
 MAX_MODEL_LEN = 4096
 

@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from pagemill.server.access.caller import ANONYMOUS, Caller, admitted
 from pagemill.server.answer import Answer
 from pagemill.server.batch import BatchError, BatchRequest, answer_lines, failed_line
 from pagemill.server.batches.answers import Answers, complete_rest
 from pagemill.server.batches.folder import unix_time
 from pagemill.server.batches.input import Limits, check_input, requests
 from pagemill.server.batches.queue import Held
-from pagemill.server.caller import ANONYMOUS, Caller, admitted
 from pagemill.server.endpoints.endpoint import Endpoint
 from pagemill.server.errors import ApiError
 from pagemill.server.protocol.batch import Batch, BatchProblem, BatchProblems

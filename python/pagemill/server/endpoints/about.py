@@ -6,8 +6,8 @@ from typing import Any
 
 from pagemill import __version__
 from pagemill.observe.metrics import CONTENT_TYPE
+from pagemill.server.access.caller import Caller
 from pagemill.server.answer import Text
-from pagemill.server.caller import Caller
 from pagemill.server.endpoints.admin_table import ADMIN_ENDPOINTS
 from pagemill.server.endpoints.table import ENDPOINTS
 from pagemill.server.openapi import document

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pagemill.server.caller import Scope
+from pagemill.server.access.caller import Scope
 from pagemill.server.endpoints.endpoint import Endpoint, Transport
 from pagemill.server.endpoints.table import endpoint_named
 

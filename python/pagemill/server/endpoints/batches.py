@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.protocol.batch import (
     Batch,
     BatchList,

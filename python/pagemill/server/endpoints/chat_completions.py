@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
+from pagemill.server.access.caller import Caller
 from pagemill.server.answer import Answer
-from pagemill.server.caller import Caller
 from pagemill.server.chat import render_chat, start_chat, start_chats
 from pagemill.server.chat_wording import ChatWording
 from pagemill.server.derender import derender_chat

@@ -8,7 +8,7 @@ import numpy as np
 
 from pagemill.inputs.scoring import activated
 from pagemill.inputs.task import Pooled
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.pooling.rows import pooled_input
 from pagemill.server.protocol.classification import (
     Classification,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pagemill.server.access.caller import Caller
 from pagemill.server.answer import Answer
-from pagemill.server.caller import Caller
 from pagemill.server.chat import start_chat
 from pagemill.server.cohere.chat import FIELD_NAMES, chat_request
 from pagemill.server.cohere.wording import CohereWording

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.errors import bad_request
 from pagemill.server.pipeline import GenerationOptions
 from pagemill.server.pooling.rows import check_dimensions, shortened

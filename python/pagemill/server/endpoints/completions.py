@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from pagemill.server.access.caller import Caller
 from pagemill.server.answer import Answer, Text
-from pagemill.server.caller import Caller
 from pagemill.server.completion import rendered_prompts, start_completion
 from pagemill.server.completion_wording import CompletionWording
 from pagemill.server.errors import bad_request

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from pagemill.server.access.caller import Caller
 from pagemill.server.answer import Text
-from pagemill.server.caller import Caller
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.protocol.conversations import (
     AddItemsRequest,

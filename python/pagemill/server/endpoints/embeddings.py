@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.pooling.rows import (
     check_dimensions,
     check_encoding,

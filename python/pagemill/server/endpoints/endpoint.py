@@ -9,8 +9,8 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from pagemill.inputs.task import Task
+from pagemill.server.access.caller import Caller, Scope
 from pagemill.server.answer import Answer
-from pagemill.server.caller import Caller, Scope
 from pagemill.server.error_shapes import OPENAI, ErrorShape
 from pagemill.server.protocol.decode import FieldRules
 

@@ -13,7 +13,7 @@ from typing import Any
 from pagemill import __version__
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.outputs import EngineError
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.errors import ApiError, bad_request, from_engine
 from pagemill.server.protocol.operation import (
     EngineState,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pagemill.server.access.caller import Caller
 from pagemill.server.answer import FileContent
-from pagemill.server.caller import Caller
 from pagemill.server.protocol.file import (
     DeletedFile,
     FileList,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pagemill.server.access.caller import Caller
 from pagemill.server.answer import Answer
-from pagemill.server.caller import Caller
 from pagemill.server.completion import start_completion
 from pagemill.server.errors import bad_request
 from pagemill.server.generate_wording import GenerateWording

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.generative_scores import label_logprobs, scores
 from pagemill.server.protocol.generative_score import (
     GenerativeScoreRequest,

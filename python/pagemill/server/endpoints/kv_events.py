@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from pagemill.engine.outputs import EngineError
-from pagemill.server.caller import ANONYMOUS, Caller
+from pagemill.server.access.caller import ANONYMOUS, Caller
 from pagemill.server.errors import from_engine
 from pagemill.server.lifecycle import Phase
 from pagemill.server.protocol.kv_event import KvEvent, KvEvents, KvEventsRequest

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pagemill.server.access.caller import Caller
 from pagemill.server.answer import Answer
-from pagemill.server.caller import Caller
 from pagemill.server.chat import check_chat, render_chat, rendered_prompt, start_chat
 from pagemill.server.errors import ApiError
 from pagemill.server.messages.chat import chat_request, renamed

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.errors import ApiError
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.protocol.model import ModelCard, ModelList, ModelName, model_list

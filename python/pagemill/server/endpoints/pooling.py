@@ -6,7 +6,7 @@ import time
 
 from pagemill.inputs.scoring import activated
 from pagemill.inputs.task import Pooled
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.errors import bad_request
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.pooling.rows import (

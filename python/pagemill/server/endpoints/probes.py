@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.errors import ApiError
 from pagemill.server.lifecycle import Phase
 from pagemill.server.protocol.status import Status

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.endpoints.engine import call_engine, log_operation
 from pagemill.server.errors import ApiError
 from pagemill.server.protocol.operation import ProfileRequest, ProfileStarted, ProfileState

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.protocol.realtime import ConnectRequest
 from pagemill.server.realtime.session import Session
 from pagemill.server.state import ServerState

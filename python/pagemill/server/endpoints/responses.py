@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from pagemill.server.access.caller import Caller
 from pagemill.server.answer import Answer, Text
-from pagemill.server.caller import Caller
 from pagemill.server.chat import render_chat
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.logprobs import LogprobFormatter

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.errors import bad_request
 from pagemill.server.pooling.rows import pooling_options
 from pagemill.server.pooling.scores import Reading, Texts, score

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pagemill.inputs.task import Task
-from pagemill.server.caller import Scope
+from pagemill.server.access.caller import Scope
 from pagemill.server.endpoints.endpoint import Endpoint, Transport
 from pagemill.server.error_shapes import ANTHROPIC, COHERE, OPENAI, ErrorShape
 

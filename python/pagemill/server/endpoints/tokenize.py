@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from pagemill.inputs.rendered_prompt import RenderedPrompt
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.chat import check_chat, rendered_prompt
 from pagemill.server.errors import bad_request
 from pagemill.server.pipeline import Pipeline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.endpoints.engine import call_engine, log_operation
 from pagemill.server.errors import bad_request
 from pagemill.server.protocol.operation import (

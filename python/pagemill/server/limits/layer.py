@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.endpoints.table import METERED_PATHS, error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response

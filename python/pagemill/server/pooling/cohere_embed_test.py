@@ -13,7 +13,7 @@ import pytest
 
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.inputs.task import Pooled, Task
-from pagemill.server.caller import ANONYMOUS
+from pagemill.server.access.caller import ANONYMOUS
 from pagemill.server.testing.fake_server import FakeServer, fake_server
 
 SIZE = 12

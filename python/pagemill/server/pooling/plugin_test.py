@@ -16,7 +16,7 @@ from pagemill.config import ConfigError
 from pagemill.engine.testing.fake_model import FakeOptions, pooled_row
 from pagemill.inputs.io_processor import GROUP, find_io_processor, open_io_processor
 from pagemill.inputs.task import Pooled, Task
-from pagemill.server.caller import ANONYMOUS
+from pagemill.server.access.caller import ANONYMOUS
 from pagemill.server.errors import ApiError
 from pagemill.server.pooling import plugin as plugins
 from pagemill.server.pooling.plugin import DataPlugin

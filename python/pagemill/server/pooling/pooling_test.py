@@ -16,7 +16,7 @@ from pagemill.inputs.scoring import activated
 from pagemill.inputs.task import Activation, Pooled, Task
 from pagemill.server import pipeline as pipelines
 from pagemill.server import rendering
-from pagemill.server.caller import ANONYMOUS
+from pagemill.server.access.caller import ANONYMOUS
 from pagemill.server.capacity import Capacity
 from pagemill.server.protocol.score import MAX_DOCUMENTS
 from pagemill.server.testing.fake_server import FakeServer, fake_server

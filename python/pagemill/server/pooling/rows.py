@@ -11,7 +11,7 @@ import numpy as np
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.inputs.scoring import normalized
 from pagemill.inputs.task import Pooled
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.chat import check_chat, rendered_prompt
 from pagemill.server.element_types import element_type
 from pagemill.server.errors import bad_request

@@ -10,8 +10,8 @@ from typing import Any, Protocol, cast
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from pagemill.server.constraint import Constraint
 from pagemill.server.errors import ApiError, bad_request
+from pagemill.server.grammar.constraint import Constraint
 from pagemill.structured import grammar as grammars
 from pagemill.structured.grammar import Grammar, GrammarError
 from pagemill.structured.structural_tag import structural_tag

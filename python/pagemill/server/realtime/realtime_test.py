@@ -20,12 +20,12 @@ from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.render.formats.json_formats import HERMES
 from pagemill.render.formats.reasoning_formats import THINK
 from pagemill.render.output_machine import Formats
-from pagemill.server.caller import Caller, Scope
-from pagemill.server.http_server import HttpServer, listen
-from pagemill.server.keys import ApiKey
+from pagemill.server.access.caller import Caller, Scope
+from pagemill.server.access.keys import ApiKey
 from pagemill.server.limits.limiter import KeyLimits
 from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.server.testing.fake_server import FakeServer, fake_server, script
+from pagemill.server.transport.http_server import HttpServer, listen
 
 CALL = '<tool_call>\n{"name": "look", "arguments": {"a": 1}}\n</tool_call>'
 TOOLS = [{"type": "function", "name": "look", "parameters": {"type": "object"}}]

@@ -14,8 +14,8 @@ from typing import Any, cast
 
 import msgspec
 
+from pagemill.server.access.caller import Caller, admitted
 from pagemill.server.answer import Socket, Talk
-from pagemill.server.caller import Caller, admitted
 from pagemill.server.chat import start_chat
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.lifecycle import Phase

@@ -10,8 +10,8 @@ import pytest
 
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.observe.logging import JsonFormatter, TextFormatter
-from pagemill.server.caller import Caller
-from pagemill.server.keys import ApiKey
+from pagemill.server.access.caller import Caller
+from pagemill.server.access.keys import ApiKey
 from pagemill.server.records.access_log import fields_of, log_request
 from pagemill.server.records.record import RequestRecord, Work
 from pagemill.server.records.timings import RequestTimings

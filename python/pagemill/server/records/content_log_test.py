@@ -14,8 +14,8 @@ import pytest
 from pagemill.config import ConfigError, ContentLogConfig
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.observe.logging import JsonFormatter
-from pagemill.server.caller import Caller
-from pagemill.server.keys import ApiKey
+from pagemill.server.access.caller import Caller
+from pagemill.server.access.keys import ApiKey
 from pagemill.server.records import content_log
 from pagemill.server.records.content_log import OutputLog
 from pagemill.server.testing.fake_server import FakeServer, fake_server

@@ -8,8 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.observe.catalog import catalog
 from pagemill.observe.metrics import MetricsOptions
-from pagemill.server.caller import Caller
-from pagemill.server.keys import ApiKey
+from pagemill.server.access.caller import Caller
+from pagemill.server.access.keys import ApiKey
 from pagemill.server.testing.fake_server import FakeServer, fake_server
 
 _SCRAPE = {"x-api-key": "k1"}

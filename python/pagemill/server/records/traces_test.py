@@ -14,8 +14,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from pagemill.config import ConfigError, ServeConfig, build
 from pagemill.engine.testing.fake_model import FakeOptions
-from pagemill.server.caller import Caller
-from pagemill.server.keys import ApiKey
+from pagemill.server.access.caller import Caller
+from pagemill.server.access.keys import ApiKey
 from pagemill.server.records import traces
 from pagemill.server.records.collector import Collector, values
 from pagemill.server.records.listeners import RecordListeners, check_listeners

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pagemill.engine.sampling import SamplingParams
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.chat import start_chat
 from pagemill.server.chat_sampling import chat_sampling
 from pagemill.server.errors import ApiError, bad_request

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from pagemill.server.caller import Caller, Scope
+from pagemill.server.access.caller import Caller, Scope
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.responses.input import Item
 from pagemill.server.tools.offer import ALL, NO_TOOL, SEPARATOR, Offer, ToolFilter

@@ -11,8 +11,8 @@ import pytest
 
 from pagemill.config import ConnectionConfig
 from pagemill.engine.testing.fake_model import FakeOptions
-from pagemill.server.caller import Caller, Scope
-from pagemill.server.keys import ApiKey
+from pagemill.server.access.caller import Caller, Scope
+from pagemill.server.access.keys import ApiKey
 from pagemill.server.limits.limiter import KeyLimits
 from pagemill.server.records.record import RequestRecord
 from pagemill.server.rpc.table import METHODS, SERVICE

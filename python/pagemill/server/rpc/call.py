@@ -16,12 +16,11 @@ from urllib.parse import unquote
 
 import msgspec
 
+from pagemill.server.access.caller import ANONYMOUS, Caller
+from pagemill.server.access.key_ring import KeyRing
 from pagemill.server.answer import Answer, FileContent, Talk, Text
-from pagemill.server.caller import ANONYMOUS, Caller
-from pagemill.server.connections import LEAST_SENT_BYTES
 from pagemill.server.dispatch import invoke
 from pagemill.server.errors import ApiError, bad_request, no_key
-from pagemill.server.key_ring import KeyRing
 from pagemill.server.limits.limiter import KeyLimits
 from pagemill.server.protocol.request_id import named
 from pagemill.server.records.record import RequestRecord
@@ -31,6 +30,7 @@ from pagemill.server.rpc.message import json_message, request_fields
 from pagemill.server.rpc.status import Metadata
 from pagemill.server.rpc.table import Method
 from pagemill.server.state import ServerState
+from pagemill.server.transport.connections import LEAST_SENT_BYTES
 
 Context = Any
 """A `grpc.aio.ServicerContext` whose messages are bytes."""

@@ -10,7 +10,7 @@ from typing import Any, cast
 import grpc
 
 from pagemill.config import TlsConfig
-from pagemill.server.tls import open_tls
+from pagemill.server.transport.tls import open_tls
 from pagemill.server.watched_files import POLL_S, WatchedFiles, follow
 
 _LOGGER = logging.getLogger("pagemill.server")

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import grpc
 import grpc.aio
 
-from pagemill.server.connections import raise_descriptor_limit
-from pagemill.server.key_ring import KeyRing
+from pagemill.server.access.key_ring import KeyRing
 from pagemill.server.records.record import OnEnd
 from pagemill.server.rpc.certificates import Certificates
 from pagemill.server.rpc.service import HealthService, InferenceService
 from pagemill.server.state import ServerState
+from pagemill.server.transport.connections import raise_descriptor_limit
 
 _MAX_STREAMS = 1024
 """Calls of one connection at a time; all of them together may be as many as connections."""

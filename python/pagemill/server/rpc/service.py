@@ -12,10 +12,10 @@ from typing import Any, cast
 import grpc
 import grpc.aio
 
-from pagemill.server.caller import ANONYMOUS
+from pagemill.server.access.caller import ANONYMOUS
+from pagemill.server.access.key_ring import KeyRing
 from pagemill.server.endpoints.probes import ready
 from pagemill.server.errors import ApiError
-from pagemill.server.key_ring import KeyRing
 from pagemill.server.records.record import OnEnd, RequestRecord
 from pagemill.server.records.timings import server_timing
 from pagemill.server.rpc.call import Call, Context

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pagemill.server.access.caller import Caller
 from pagemill.server.answer import Answer
-from pagemill.server.caller import Caller
 from pagemill.server.dispatch import invoke
 from pagemill.server.endpoints.endpoint import Endpoint, Transport
 from pagemill.server.errors import bad_request

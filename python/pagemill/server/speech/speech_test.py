@@ -13,9 +13,9 @@ import pytest
 
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.engine.testing.fake_types import FakeRequest, FakeStatusError
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
+from pagemill.server.access.keys import ApiKey
 from pagemill.server.endpoints.table import ENDPOINTS
-from pagemill.server.keys import ApiKey
 from pagemill.server.limits.limiter import KeyLimits
 from pagemill.server.testing.fake_server import EOS, FakeServer, fake_server
 from pagemill.server.testing.fake_speech import MAX_FILE_BYTES, fake_speech

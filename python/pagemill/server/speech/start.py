@@ -13,7 +13,7 @@ from msgspec import structs
 
 from pagemill.render.errors import RenderError
 from pagemill.render.transcription.base import Around, LanguageProbe, SpeechTask
-from pagemill.server.caller import Caller
+from pagemill.server.access.caller import Caller
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.generation import Generation
 from pagemill.server.output_limits import NO_LIMITS, OutputLimits

@@ -14,12 +14,12 @@ import httpx
 
 from pagemill.config import BatchApiConfig
 from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.server.access.caller import Caller
+from pagemill.server.access.key_ring import KeyRing
+from pagemill.server.access.keys import ApiKey
 from pagemill.server.batches.folder import locked_folder
 from pagemill.server.batches.run import BatchWork
 from pagemill.server.batches.worker import BatchWorker
-from pagemill.server.caller import Caller
-from pagemill.server.key_ring import KeyRing
-from pagemill.server.keys import ApiKey
 from pagemill.server.testing.fake_server import FakeServer, fake_server
 
 URL = "/v1/completions"

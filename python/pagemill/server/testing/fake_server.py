@@ -27,9 +27,9 @@ from pagemill.engine.testing.fake_engine import FakeEngine, fake_bindings
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.inputs.task import Pooled, Task
 from pagemill.observe.metrics import MetricsOptions, RequestMetrics
+from pagemill.server.access.key_ring import KeyRing
+from pagemill.server.access.keys import ApiKey, plain_keys
 from pagemill.server.app import create_app
-from pagemill.server.key_ring import KeyRing
-from pagemill.server.keys import ApiKey, plain_keys
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.records.record import OnEnd

@@ -13,8 +13,8 @@ import grpc.aio
 import uvloop
 from google.protobuf.wrappers_pb2 import StringValue
 
-from pagemill.server.key_ring import KeyRing
-from pagemill.server.keys import ApiKey
+from pagemill.server.access.key_ring import KeyRing
+from pagemill.server.access.keys import ApiKey
 from pagemill.server.rpc.listener import RpcListener
 from pagemill.server.rpc.table import SERVICE
 from pagemill.server.testing.fake_server import FakeServer, fake_server

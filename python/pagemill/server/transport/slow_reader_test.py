@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from pagemill.config import ConnectionConfig
 from pagemill.server.event_stream import EventStream
-from pagemill.server.http_server import HttpServer, listen
+from pagemill.server.transport.http_server import HttpServer, listen
 
 PART_BYTES = 32 * 1024
 LONG_BYTES = 24 * 2**20

@@ -35,11 +35,17 @@ from pagemill.config import ServeConfig
 from pagemill.config.fields import flatten
 from pagemill.config.memory import available_memory_bytes
 from pagemill.observe.restarts import RestartCounts
-from pagemill.server.child_process import ask_to_stop, start_child, tell, wait_ready, wait_silent
-from pagemill.server.http_server import bind
-from pagemill.server.key_ring import KeyFile
-from pagemill.server.keys import ApiKey
+from pagemill.server.access.key_ring import KeyFile
+from pagemill.server.access.keys import ApiKey
 from pagemill.server.limits.ledger import Ledger
+from pagemill.server.processes.child_process import (
+    ask_to_stop,
+    start_child,
+    tell,
+    wait_ready,
+    wait_silent,
+)
+from pagemill.server.transport.http_server import bind
 
 _LOGGER = logging.getLogger("pagemill.server")
 _FIRST_DELAY_S = 0.1
@@ -142,7 +148,7 @@ class _Supervisor:
 
         async def start() -> Process:
             Path(self._sockets[index]).unlink(missing_ok=True)
-            return await self._start(name, "pagemill.server.engine_process", index)
+            return await self._start(name, "pagemill.server.processes.engine_process", index)
 
         async def watch(process: Process) -> None:
             nonlocal was_ready
@@ -164,7 +170,9 @@ class _Supervisor:
 
     async def _keep_api(self, index: int) -> None:
         name = f"api {index}"
-        await self._keep(name, lambda: self._start(name, "pagemill.server.api_process", index))
+        await self._keep(
+            name, lambda: self._start(name, "pagemill.server.processes.api_process", index)
+        )
 
     async def _keep(
         self, name: str, start: Start, watch: Callable[[Process], Awaitable[None]] | None = None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pagemill.server.caller import ANONYMOUS, Caller
+from pagemill.server.access.caller import ANONYMOUS, Caller
+from pagemill.server.access.key_ring import KeyRing
 from pagemill.server.endpoints.table import OPEN_PATHS, error_shape
 from pagemill.server.errors import no_key
 from pagemill.server.http_answer import error_response
-from pagemill.server.key_ring import KeyRing
 from pagemill.server.records.record import RequestRecord
 
 

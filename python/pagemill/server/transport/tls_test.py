@@ -16,10 +16,10 @@ import pytest
 import uvloop
 
 from pagemill.config import ConfigError, ConnectionConfig, TlsConfig
-from pagemill.server.http_server import HttpServer, listen
 from pagemill.server.testing.certificates import Certificate, make_certificate
 from pagemill.server.testing.fake_server import fake_server
-from pagemill.server.tls import Tls, open_tls
+from pagemill.server.transport.http_server import HttpServer, listen
+from pagemill.server.transport.tls import Tls, open_tls
 
 GET = b"GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 

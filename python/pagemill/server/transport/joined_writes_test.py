@@ -14,8 +14,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from pagemill.config import ConnectionConfig
-from pagemill.server.connections import Connections
-from pagemill.server.http_protocol import BoundedHttpProtocol
+from pagemill.server.transport.connections import Connections
+from pagemill.server.transport.http_protocol import BoundedHttpProtocol
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 

@@ -11,8 +11,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from pagemill.config import ServerConfig
-from pagemill.server.caller import ANONYMOUS, Caller
-from pagemill.server.keys import ApiKey, api_keys
+from pagemill.server.access.caller import ANONYMOUS, Caller
+from pagemill.server.access.keys import ApiKey, api_keys
 from pagemill.server.watched_files import POLL_S, WatchedFiles, follow
 
 _LOGGER = logging.getLogger("pagemill.server")

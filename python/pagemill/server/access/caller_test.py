@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from pagemill.server.caller import DEFAULT_GRANTS, Caller, Scope
-from pagemill.server.keys import ApiKey
+from pagemill.server.access.caller import DEFAULT_GRANTS, Caller, Scope
+from pagemill.server.access.keys import ApiKey
 from pagemill.server.testing.fake_server import FakeServer, fake_server
 
 KEYS = (

@@ -12,13 +12,13 @@ import pytest
 
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.inputs.task import Task
+from pagemill.server.access.caller import OPERATOR, Caller, Scope
+from pagemill.server.access.key_ring import KeyRing
+from pagemill.server.access.keys import ApiKey
 from pagemill.server.app import create_admin_app
-from pagemill.server.caller import OPERATOR, Caller, Scope
 from pagemill.server.endpoints.admin_table import ADMIN_ENDPOINTS
 from pagemill.server.endpoints.endpoint import Endpoint
 from pagemill.server.endpoints.table import ENDPOINTS
-from pagemill.server.key_ring import KeyRing
-from pagemill.server.keys import ApiKey
 from pagemill.server.testing.fake_server import fake_server
 
 SCOPES = (Scope.INFERENCE, Scope.METRICS, Scope.ADMIN)

@@ -13,8 +13,8 @@ import pytest
 
 from pagemill.config import ServerConfig
 from pagemill.engine.testing.fake_model import FakeOptions
-from pagemill.server.key_ring import KeyFile, KeyRing
-from pagemill.server.keys import ApiKey, plain_keys
+from pagemill.server.access.key_ring import KeyFile, KeyRing
+from pagemill.server.access.keys import ApiKey, plain_keys
 from pagemill.server.testing.fake_server import FakeServer, fake_server
 
 BODY = {"prompt": "abcd", "max_tokens": 100, "ignore_eos": True}

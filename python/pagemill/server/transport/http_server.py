@@ -13,9 +13,9 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from pagemill.config import ConnectionConfig
-from pagemill.server.connections import Closable, Connections, raise_descriptor_limit
-from pagemill.server.http_protocol import BoundedHttpProtocol
-from pagemill.server.tls import Tls, TlsListener
+from pagemill.server.transport.connections import Closable, Connections, raise_descriptor_limit
+from pagemill.server.transport.http_protocol import BoundedHttpProtocol
+from pagemill.server.transport.tls import Tls, TlsListener
 
 _KEEP_ALIVE_S = 75  # above the idle timeout of common proxies, so that they close first
 _BACKLOG = 2048

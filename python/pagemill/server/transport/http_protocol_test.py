@@ -18,10 +18,14 @@ import uvloop
 
 from pagemill.config import ConnectionConfig
 from pagemill.engine.testing.fake_model import FakeOptions
-from pagemill.server import http_protocol
-from pagemill.server.connections import RESERVED_DESCRIPTORS, Connections, raise_descriptor_limit
-from pagemill.server.http_server import HttpServer, listen
 from pagemill.server.testing.fake_server import fake_server
+from pagemill.server.transport import http_protocol
+from pagemill.server.transport.connections import (
+    RESERVED_DESCRIPTORS,
+    Connections,
+    raise_descriptor_limit,
+)
+from pagemill.server.transport.http_server import HttpServer, listen
 
 GET = b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"
 LAST = b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"

@@ -25,11 +25,11 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState as UvicornState
 
 from pagemill.config import ConnectionConfig
-from pagemill.server.connections import LEAST_SENT_BYTES, Closable, Connections
 from pagemill.server.errors import ApiError
 from pagemill.server.event_stream import BODY_WRITER
 from pagemill.server.http_answer import error_response
-from pagemill.server.joined_writes import JoinedWrites
+from pagemill.server.transport.connections import LEAST_SENT_BYTES, Closable, Connections
+from pagemill.server.transport.joined_writes import JoinedWrites
 from pagemill.server.upgrade import UPGRADE, Taker
 
 # The parser is fed so many bytes at a time: what it keeps is known that exactly.

@@ -11,8 +11,8 @@ import msgspec
 from pagemill.observe.metrics import RequestMetrics
 from pagemill.render.output_machine import Formats
 from pagemill.render.output_parser import ParserOptions
-from pagemill.server.constraint import Constraint
 from pagemill.server.errors import bad_request
+from pagemill.server.grammar.constraint import Constraint
 from pagemill.structured.compiler import GrammarCompiler
 from pagemill.structured.grammar import Grammar, GrammarError, Reasoning
 

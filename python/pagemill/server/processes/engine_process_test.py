@@ -9,7 +9,7 @@ from dataclasses import replace
 from pagemill import _native
 from pagemill.config import EngineConfig, MachineShare, build, for_share
 from pagemill.engine.executor_sizes import host_memory_bytes
-from pagemill.server.engine_process import take_share
+from pagemill.server.processes.engine_process import take_share
 
 
 def _taken(config: EngineConfig) -> tuple[EngineConfig, set[int]]:

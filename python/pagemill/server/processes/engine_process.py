@@ -27,7 +27,7 @@ from pagemill.engine.loading import load, model_facts
 from pagemill.engine.outputs import EngineError
 from pagemill.observe.logging import configure
 from pagemill.observe.stats_line import StatsLine
-from pagemill.server.child_process import follow_parent, report_progress, report_ready
+from pagemill.server.processes.child_process import follow_parent, report_progress, report_ready
 from pagemill.server.rendering import open_vocabulary
 
 _LOOK_EVERY_S = 0.5

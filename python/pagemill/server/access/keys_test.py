@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from pagemill.config import ConfigError, ServerConfig
-from pagemill.server.caller import GRANTS, Caller, Scope
-from pagemill.server.keys import ApiKey, api_keys, plain_keys, warn_if_open
+from pagemill.server.access.caller import GRANTS, Caller, Scope
+from pagemill.server.access.keys import ApiKey, api_keys, plain_keys, warn_if_open
 from pagemill.server.limits.limiter import KeyLimits
 
 

@@ -8,10 +8,10 @@ from collections.abc import Generator, Sequence
 
 from pagemill.config import ConfigError
 from pagemill.config.server import admin_port
-from pagemill.server.caller import Scope
-from pagemill.server.http_server import listen
-from pagemill.server.keys import ApiKey
-from pagemill.server.unix_listener import unix_listener
+from pagemill.server.access.caller import Scope
+from pagemill.server.access.keys import ApiKey
+from pagemill.server.transport.http_server import listen
+from pagemill.server.transport.unix_listener import unix_listener
 
 
 def check_admin_address(address: str | None, keys: Sequence[ApiKey]) -> None:

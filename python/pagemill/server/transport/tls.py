@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pagemill.config import ConfigError, TlsConfig
-from pagemill.server.connections import Closable, Connections
+from pagemill.server.transport.connections import Closable, Connections
 from pagemill.server.watched_files import POLL_S, WatchedFiles, follow
 
 _LOGGER = logging.getLogger("pagemill.server")

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from pagemill.render.output_machine import Formats
-from pagemill.server import call_grammar
-from pagemill.server.constraint import Constraint
 from pagemill.server.errors import ApiError, bad_request, not_implemented
+from pagemill.server.grammar import call_grammar
+from pagemill.server.grammar.constraint import Constraint
 from pagemill.server.protocol.chat import ChatRequest, tool_schemas
 from pagemill.structured.grammar import GrammarError
 

@@ -16,7 +16,7 @@ from pagemill.render.formats.table import TOOL_FORMATS, load_format
 from pagemill.render.output_machine import Formats
 from pagemill.render.output_parser import OutputParser, ParserOptions
 from pagemill.render.testing.wire_formats import CHECKPOINT
-from pagemill.server.call_grammar import (
+from pagemill.server.grammar.call_grammar import (
     calls_from_opener,
     calls_from_text,
     calls_or_json,

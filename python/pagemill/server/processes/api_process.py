@@ -14,15 +14,15 @@ import uvloop
 from pagemill.config import ServeConfig, for_media
 from pagemill.config.fields import build
 from pagemill.observe.logging import configure
-from pagemill.server.admin_listener import operator_listener
-from pagemill.server.child_process import follow_parent
-from pagemill.server.engine_source import OtherEngine
-from pagemill.server.http_server import bind
-from pagemill.server.key_ring import KeyRing
-from pagemill.server.keys import ApiKey
+from pagemill.server.access.key_ring import KeyRing
+from pagemill.server.access.keys import ApiKey
 from pagemill.server.limits.ledger import Ledger
 from pagemill.server.limits.limiter import KeyLimiter
+from pagemill.server.processes.admin_listener import operator_listener
+from pagemill.server.processes.child_process import follow_parent
+from pagemill.server.processes.engine_source import OtherEngine
 from pagemill.server.serve import Server
+from pagemill.server.transport.http_server import bind
 
 
 def run(job: Mapping[str, Any]) -> int:

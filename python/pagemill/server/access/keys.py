@@ -18,7 +18,7 @@ from pagemill.config import ConfigError, ServerConfig, read_environment
 from pagemill.config.sampling import INT32_MAX
 from pagemill.config.server import check_key
 from pagemill.config.yaml_file import read_yaml
-from pagemill.server.caller import DEFAULT_GRANTS, GRANTS, Caller, Scope
+from pagemill.server.access.caller import DEFAULT_GRANTS, GRANTS, Caller, Scope
 from pagemill.server.limits.limiter import KeyLimits
 from pagemill.server.protocol.request_id import NAME
 

@@ -1,7 +1,7 @@
 """Processes of one server. The parent starts them and tells them what to do through their standard
 input, which also ties them to it: at its end, a child exits at once, however the parent ended.
 
-    process = await start_child("pagemill.server.api_process", job, variables)   # in the parent
+    process = await start_child("package.module", job, variables)   # in the parent
     await wait_ready(process)
     await wait_silent(process, timeout_s)
     tell(process, message)

@@ -1,0 +1,1 @@
+"""Who calls, and what they may."""

@@ -1,0 +1,1 @@
+"""Constraints of requests as grammars."""

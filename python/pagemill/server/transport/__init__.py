@@ -1,0 +1,1 @@
+"""The HTTP server below the application: sockets, connections, their bounds."""
