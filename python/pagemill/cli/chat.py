@@ -84,9 +84,10 @@ def open_source(client: ClientConfig, engine: EngineConfig, quick: str | None) -
 def _check_is_no_text(model: str) -> None:
     from pagemill.weights.fetch_hub import parse_hub_id
 
-    if not Path(model).expanduser().exists() and parse_hub_id(model, None) is None:
+    known = Path(model).expanduser().exists() or parse_hub_id(model, None) is not None
+    if not known and "://" not in model:
         raise ConfigError(
-            f"{model!r} is no file, folder or hub id (owner/name). Text goes to -q:"
+            f"{model!r} is no file, folder, hub id (owner/name) or URL. Text goes to -q:"
             f" -q {shlex.quote(model)}"
         )
 

@@ -14,8 +14,8 @@ _HEAD = """\
 Made from the table of architectures by `python -m pagemill.cli.model_reference`; a test compares.
 `pagemill models` prints it.
 
-A model is a folder with a `config.json` and safetensors files, a `.gguf` file, or a hub id. The
-first of the configuration's `architectures` chooses the row, or its `model_type` if it names none.
+A model is a folder with a `config.json` and safetensors files, a `.gguf` file, a hub id, or a
+[URL](#by-url). The first of the configuration's `architectures` chooses the row, or its `model_type` if it names none.
 GGUF files of the architectures in the
 last column are read, too. A row also stands for the same model with the head of a classifier
 (`...ForSequenceClassification`, `...ForTokenClassification`) or without any (`...Model`). All embed
@@ -31,6 +31,22 @@ behind which layers its program can be cut into the stages of
 
 | architecture | models | `model_type` | task | ranks | cuts | GGUF |
 |---|---|---|---|---|---|---|
+"""
+_BY_URL = """\
+
+## By URL
+
+    pagemill serve s3://bucket/models/llama            # also gs:// and az://
+    pagemill serve s3://bucket/models/llama-q4.gguf
+    pagemill serve modelscope://owner/name --revision v1
+
+The data of the folder (safetensors, GGUF, JSON, templates) is fetched once into the cache folder,
+by the package for its place, which the first try names (`s3fs`, `gcsfs`, `adlfs`,
+`modelscope-hub`) and which finds credentials and endpoints where it always does: `AWS_PROFILE`,
+`AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS` and so on. Later starts use the copy and no
+network; to have another version, remove it from `urls/` of the cache folder. What an interrupted
+fetch had completed is used by the next one, if the store still lists the same files. Only the
+command line and configuration name URLs: in requests they are refused.
 """
 _FALLBACK = """\
 
@@ -69,7 +85,7 @@ are quantized there are none.
 def reference() -> str:
     """Returns the whole document."""
     rows = architectures()
-    return "".join([_HEAD, *map(_row, rows), f"\n{counts(rows)}.\n", _FALLBACK])
+    return "".join([_HEAD, *map(_row, rows), f"\n{counts(rows)}.\n", _BY_URL, _FALLBACK])
 
 
 def _row(row: dict[str, Any]) -> str:

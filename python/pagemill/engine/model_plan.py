@@ -128,7 +128,7 @@ def model_path(model: ModelConfig) -> Path:
     from pagemill.weights.fetch import resolve
 
     folder = cache_folder(model.cache_dir)
-    return resolve(model.model, cache_dir=folder, revision=model.revision)
+    return resolve(model.model, cache_dir=folder, revision=model.revision, urls=True)
 
 
 def known_model(config: EngineConfig) -> EngineConfig | None:

@@ -200,7 +200,7 @@ def round_sent(
 def _open(model: ModelConfig, folder: Path, options: BuildOptions, *, values: bool) -> ModelSource:
     """The model as it is, or with random weights."""
     if model.load_format != "dummy":
-        path = resolve(model.model, cache_dir=folder, revision=model.revision)
+        path = resolve(model.model, cache_dir=folder, revision=model.revision, urls=True)
         return ModelSource.open(path, model.hf_overrides)
     name = "--load-format dummy"
     if model.model is None or not (Path(model.model) / "config.json").is_file():

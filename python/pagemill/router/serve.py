@@ -147,7 +147,7 @@ def open_rendering(config: RouterConfig) -> Rendering | None:
     """
     if config.policy != "prefix_aware":
         return None
-    path = resolve(config.model, cache_dir=cache_folder(None), revision=None)
+    path = resolve(config.model, cache_dir=cache_folder(None), revision=None, urls=True)
     source = ModelSource.open(path)
     model = ModelConfig(
         model=config.model,

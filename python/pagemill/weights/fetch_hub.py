@@ -4,7 +4,6 @@ templates.
 huggingface_hub is imported only if a hub id is given. It uses HF_TOKEN.
 """
 
-import fnmatch
 import importlib.util
 import json
 import re
@@ -13,20 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from pagemill.weights.errors import FetchError
-from pagemill.weights.gguf_split import split_names
+from pagemill.weights.model_files import choose_files
 
 _HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?:/([\w./-]+\.gguf))?")
-# The last is of ColBERT.
-_DATA = ("*.json", "*.jinja", "*.safetensors", "tokenizer.model*", "artifact.metadata")
-_LEFT_OUT = ("*/*.safetensors", "consolidated*", "onnx/*", "original/*", "openvino/*")
-# Layers beside a model (`heads`); files of torch are read without running them.
-_HEADS = (
-    "*_Dense/model.safetensors",
-    "*_Dense/pytorch_model.bin",
-    "colbert_linear.*",
-    "sparse_linear.*",
-)
-PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,42 +38,6 @@ def parse_hub_id(text: str, revision: str | None) -> HubId | None:
     if match is None or ".." in text:
         return None
     return HubId(match[1], match[2], revision)
-
-
-def choose_files(wanted: HubId, files: list[str]) -> list[str]:
-    """Returns the ones of a repository's `files` to fetch.
-
-    Raises:
-      FetchError: it has no usable ones; the message lists what it has.
-    """
-    if wanted.file is not None:
-        parts = list(split_names(wanted.file))
-        for part in parts:
-            if part not in files:
-                raise FetchError(f"{wanted.repo} has no file {part}{_ggufs(wanted, files)}")
-        return parts
-    chosen = [
-        name
-        for name in files
-        if _matches(name, _HEADS) or (_matches(name, _DATA) and not _matches(name, _LEFT_OUT))
-    ]
-    described = "config.json" in chosen or "adapter_config.json" in chosen
-    if described and any("/" not in name for name in chosen if name.endswith(".safetensors")):
-        return chosen
-    if ggufs := sorted(name for name in files if name.endswith(".gguf")):
-        if list(split_names(ggufs[0])) == ggufs:
-            return ggufs
-        raise FetchError(f"{wanted.repo} holds several GGUF files{_ggufs(wanted, files)}")
-    if any(name.endswith(PICKLES) for name in files):
-        raise FetchError(
-            f"{wanted.repo} holds its weights as Python pickles, which can run code when they are"
-            " read and are refused: look for a safetensors or GGUF version of the model"
-        )
-    raise FetchError(f"{wanted.repo} holds neither safetensors with a config.json nor a GGUF file")
-
-
-def _matches(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
 
 def cached_model(wanted: HubId, cache: Path) -> Path | None:
@@ -115,7 +67,7 @@ def fetch_hub_model(wanted: HubId, cache: Path) -> Path:
     hub: Any = huggingface_hub  # its types depend on packages that are not installed
     try:
         info = hub.HfApi().model_info(wanted.repo, revision=wanted.revision)
-        files = choose_files(wanted, _names(info))
+        files = choose_files(wanted.repo, wanted.file, _names(info))
         folder = hub.snapshot_download(
             wanted.repo, revision=info.sha, allow_patterns=files, cache_dir=str(cache / "hub")
         )
@@ -155,11 +107,3 @@ def _names(info: Any) -> list[str]:
 
 def _marker(wanted: HubId, cache: Path) -> Path:
     return cache / "hub-complete" / f"{wanted.slug}.json"
-
-
-def _ggufs(wanted: HubId, files: list[str]) -> str:
-    names = [name for name in files if name.endswith(".gguf")]
-    if not names:
-        return ""
-    listed = ", ".join(names[:20])
-    return f"; name one of them as {wanted.repo}/FILE: {listed}"

