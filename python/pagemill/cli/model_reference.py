@@ -15,9 +15,9 @@ Made from the table of architectures by `python -m pagemill.cli.model_reference`
 `pagemill models` prints it.
 
 A model is a folder with a `config.json` and safetensors files, a `.gguf` file, a hub id, or a
-[URL](#by-url). The first of the configuration's `architectures` chooses the row, or its `model_type` if it names none.
-GGUF files of the architectures in the
-last column are read, too. A row also stands for the same model with the head of a classifier
+[URL](#by-url). The first of the configuration's `architectures` chooses the row, or its
+`model_type` if it names none; [packages may add rows](plugins.md). GGUF files of the architectures
+in the last column are read, too. A row also stands for the same model with the head of a classifier
 (`...ForSequenceClassification`, `...ForTokenClassification`) or without any (`...Model`). All embed
 and classify as `--task` and their files say ([tasks](http.md#models-that-pool)). Each row runs on
 the native executor and on torch, and has a test that compares it with `transformers`;

@@ -24,17 +24,18 @@ def parser() -> FlagParser:
 def run(parser: FlagParser, args: Namespace) -> int:
     """Prints the table."""
     del parser
-    rows = architectures()
+    rows = architectures(installed=True)
     print(json.dumps(rows, indent=2) if args.json else _table(rows))
     return 0
 
 
-def architectures() -> list[dict[str, Any]]:
+def architectures(*, installed: bool = False) -> list[dict[str, Any]]:
     """The rows, each with `architecture`, `title`, `model_types`, `task`, `tensor_parallel`, `cuts`
-    and `gguf`, in the table's order."""
-    from pagemill.models.table import ARCHITECTURES
+    and `gguf`, in the table's order; then, if `installed`, those of plugins."""
+    from pagemill.models.table import ARCHITECTURES, installed_architectures
     from pagemill.weights.gguf_families import GGUF_FAMILIES
 
+    further = installed_architectures() if installed else {}
     return [
         {
             "architecture": name,
@@ -45,7 +46,7 @@ def architectures() -> list[dict[str, Any]]:
             "cuts": row.cuts,
             "gguf": [gguf for gguf, row in GGUF_FAMILIES.items() if name in row.architectures],
         }
-        for name, row in ARCHITECTURES.items()
+        for name, row in (ARCHITECTURES | further).items()
     ]
 
 

@@ -12,15 +12,16 @@ PAGEMILL_DEVICE_PLUGINS has paths of further ones.
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 
 from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig, MachineShare, read_environment
 from pagemill.config.env import set_default
+from pagemill.config.plugins import entries
 from pagemill.engine.device_libraries import open_libraries
 from pagemill.engine.encoder import MediaSizes
 from pagemill.engine.executor_sizes import ExecutorSizes
@@ -45,9 +46,9 @@ class FoundPlugin:
 
 
 @functools.lru_cache(maxsize=1)
-def _installed(path: tuple[str, ...]) -> list[importlib.metadata.EntryPoint]:
+def _installed(path: tuple[str, ...]) -> list[EntryPoint]:
     """Those of packages in `path`, which is sys.path. All are looked through, in 24 ms: once."""
-    return sorted(importlib.metadata.entry_points(group=_GROUP), key=lambda entry: entry.name)
+    return entries(_GROUP)
 
 
 def find_plugins() -> list[FoundPlugin]:
@@ -137,7 +138,7 @@ def _find(path: str, name: str | None = None) -> FoundPlugin:
     return FoundPlugin(plugin.vendor, plugin, devices)
 
 
-def _find_installed(entry: importlib.metadata.EntryPoint) -> FoundPlugin:
+def _find_installed(entry: EntryPoint) -> FoundPlugin:
     try:
         path = str(entry.load())
     except Exception as error:  # of the package's own code

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pagemill.config import ConfigError
+from pagemill.config.plugins import entries, load_plugin
 from pagemill.inputs.task import Pooled
 
 GROUP = "pagemill.io_processors"
@@ -58,19 +59,14 @@ def find_io_processor(name: str) -> MakeIOProcessor:
     Raises:
         ConfigError: no package has it, or it cannot be imported.
     """
-    from importlib.metadata import entry_points
-
-    entries = {entry.name: entry for entry in entry_points(group=GROUP)}
-    if name not in entries:
-        known = ", ".join(sorted(entries)) or "none"
+    found = load_plugin(GROUP, name)
+    if found is None:
+        known = ", ".join(entry.name for entry in entries(GROUP)) or "none"
         raise ConfigError(
             f"--io-processor-plugin: no installed package has the plugin {name!r} in the group"
             f" {GROUP}; there are: {known}"
         )
-    try:
-        return entries[name].load()
-    except Exception as error:  # importing a plugin may raise anything
-        raise _failed(name, error) from error
+    return found
 
 
 def open_io_processor(name: str | None, pooled: Pooled | None) -> IOProcessor | None:
@@ -90,8 +86,6 @@ def open_io_processor(name: str | None, pooled: Pooled | None) -> IOProcessor | 
     try:
         return make(pooled)
     except Exception as error:  # a plugin may raise anything
-        raise _failed(name, error) from error
-
-
-def _failed(name: str, error: Exception) -> ConfigError:
-    return ConfigError(f"--io-processor-plugin {name}: {type(error).__name__}: {error}")
+        raise ConfigError(
+            f"--io-processor-plugin {name}: {type(error).__name__}: {error}"
+        ) from error

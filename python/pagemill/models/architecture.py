@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """A row: the class, as `module:Class` of this package, what people call such models, their
+    """A row: the class, as `module:Class` of `package`, what people call such models, their
     `model_type` in a config.json, and what they are for. Those that generate may embed, too.
 
     `tensor_parallel`: whether ranks divide all large matrices of the model, "partly" if every rank
@@ -29,3 +29,4 @@ class Architecture:
     ] = "text"
     tensor_parallel: Literal["yes", "partly"] = "yes"
     cuts: Literal["any layer", "some layers"] = "any layer"
+    package: str = "pagemill.models"

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import logging
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
 from typing import NamedTuple
 
+from pagemill.config import ConfigError
+from pagemill.config.plugins import entries, loaded
 from pagemill.inputs.task import Task
 from pagemill.models.architecture import Architecture
 from pagemill.models.base import Model, ModelConfigError
@@ -293,6 +298,10 @@ DECODERS: dict[str, Architecture] = {
     "Zamba2ForCausalLM": Architecture("zamba2:Zamba2Model", "Zamba2", ("zamba2",)),
 }
 
+_LOGGER = logging.getLogger("pagemill.models")
+GROUP = "pagemill.models"
+"""Entry points of other packages whose values are further rows."""
+
 ARCHITECTURES = dict(sorted((DECODERS | ENCODERS | MULTIMODAL).items()))
 
 # The ends of names of architectures, and what a checkpoint of that kind is for.
@@ -324,19 +333,51 @@ def find(architecture: str) -> Found:
     Raises:
         ModelConfigError: none is known.
     """
-    if architecture in ARCHITECTURES:
-        row = ARCHITECTURES[architecture]
-        return Found(row, Task.EMBED if row.task == "embeddings" else Task.GENERATE)
-    for end, task in _KINDS.items():
-        stem = architecture.removesuffix(end)
-        for row in (ARCHITECTURES.get(stem + kind) for kind in _ROWS if stem != architecture):
-            if row is not None and (row.task == "embeddings" or end not in _OF_ENCODERS):
-                return Found(row, task)
+    found = _find(architecture, ARCHITECTURES.get)
+    if found is None:
+        installed = {entry.name: entry for entry in entries(GROUP)}
+        found = _find(
+            architecture, lambda name: _row(installed[name]) if name in installed else None
+        )
+    if found is not None:
+        return found
     alike = difflib.get_close_matches(architecture[:60], ARCHITECTURES, 3)
     hint = f"similar ones are {', '.join(alike)}; " if alike else ""
     raise ModelConfigError(
         f"unknown architecture {architecture!r:.60}; {hint}`pagemill models` lists those known"
     )
+
+
+def _find(architecture: str, rows: Callable[[str], Architecture | None]) -> Found | None:
+    row = rows(architecture)
+    if row is not None:
+        return Found(row, Task.EMBED if row.task == "embeddings" else Task.GENERATE)
+    for end, task in _KINDS.items():
+        stem = architecture.removesuffix(end)
+        for row in (rows(stem + kind) for kind in _ROWS if stem != architecture):
+            if row is not None and (row.task == "embeddings" or end not in _OF_ENCODERS):
+                return Found(row, task)
+    return None
+
+
+def _row(entry: EntryPoint) -> Architecture:
+    row = loaded(entry)
+    if not isinstance(row, Architecture):
+        raise ModelConfigError(
+            f"the plugin {entry.name} ({GROUP}) is a {type(row).__name__}, not an Architecture"
+        )
+    return row
+
+
+def installed_architectures() -> dict[str, Architecture]:
+    """Rows of installed packages; the log says which of them cannot be used."""
+    rows: dict[str, Architecture] = {}
+    for entry in entries(GROUP):
+        try:
+            rows[entry.name] = _row(entry)
+        except (ConfigError, ModelConfigError) as error:
+            _LOGGER.warning("%s", error)
+    return rows
 
 
 def architecture_of(model_type: object) -> str:
@@ -345,9 +386,10 @@ def architecture_of(model_type: object) -> str:
     Raises:
         ModelConfigError: none is known.
     """
-    for name, row in ARCHITECTURES.items():
-        if model_type in row.model_types:
-            return name
+    for rows in (lambda: ARCHITECTURES, installed_architectures):
+        for name, row in rows().items():
+            if model_type in row.model_types:
+                return name
     raise ModelConfigError(
         f"the configuration names no architecture, and model_type {model_type!r:.60} is unknown;"
         ' name one by --hf-overrides \'{"architectures": ["..."]}\''
@@ -360,5 +402,6 @@ def model_class(architecture: str) -> type[Model]:
     Raises:
         ModelConfigError: none is known.
     """
-    module, _, name = find(architecture).row.location.partition(":")
-    return getattr(importlib.import_module(f"pagemill.models.{module}"), name)
+    row = find(architecture).row
+    module, _, name = row.location.partition(":")
+    return getattr(importlib.import_module(f"{row.package}.{module}"), name)

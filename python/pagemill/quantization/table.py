@@ -12,6 +12,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any, cast
 
+from pagemill.config.plugins import load_plugin
 from pagemill.quantization.base import Method
 from pagemill.quantization.notes import UNCONVERTED
 from pagemill.quantization.section import QuantizationError, Section
@@ -51,6 +52,8 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
 CONVERTED = ("bitsandbytes", "hqq", "torchao")
 # The name of the conversion of scales (`scaled.group_scales`), whatever the method.
 GROUP_SCALES = "scales in bytes"
+GROUP = "pagemill.quantization"
+"""Entry points of other packages whose values are further methods."""
 _UNQUANTIZED = "pagemill.quantization.unquantized:Unquantized"
 
 _KEYS = (QUANTIZATION, OLDER_QUANTIZATION)
@@ -75,15 +78,26 @@ def method_of(config: Mapping[str, Any]) -> Method:
             raise QuantizationError(
                 f"{key}: the quant_method {shown(name)} is supported {UNCONVERTED}"
             )
-        if not isinstance(name, str) or name not in METHODS:
+        method = _method(name) if isinstance(name, str) else None
+        if method is None:
             raise QuantizationError(
                 f"{key}: the quant_method {shown(name)} is not supported;"
                 f" supported: {', '.join(METHODS)}"
             )
         if config.get(_BESIDE) is not None:
             section = {_BESIDE: config[_BESIDE], **section}
-        return _load(METHODS[name]).from_section(Section(name, section))
+        return method.from_section(Section(str(name), section))
     return _load(_UNQUANTIZED).from_section(Section("none"))
+
+
+def _method(name: str) -> type[Method] | None:
+    """The row of this name, or that of an installed package."""
+    if name in METHODS:
+        return _load(METHODS[name])
+    found = load_plugin(GROUP, name)
+    if found is not None and not isinstance(found, type):
+        raise QuantizationError(f"the plugin {name} ({GROUP}) is no class of a Method")
+    return found
 
 
 def stated_method(config: Mapping[str, Any]) -> str | None:

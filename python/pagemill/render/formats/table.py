@@ -11,6 +11,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, cast
 
+from pagemill.config.plugins import entries, load_plugin
 from pagemill.render.errors import RenderError
 from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.formats.format import MessageFormat, ReasoningFormat, ToolFormat
@@ -112,6 +113,11 @@ REASONING_FORMATS: Mapping[str, str] = {
     "step3p5": "reasoning_formats:THINK",
     "think": "reasoning_formats:THINK",
 }
+GROUPS = {
+    "--reasoning-parser": "pagemill.reasoning_formats",
+    "--tool-call-parser": "pagemill.tool_formats",
+}
+"""Entry points of other packages whose values are further formats."""
 NONE = "none"
 _HF = "hf"
 
@@ -119,7 +125,6 @@ PLAIN = Checkpoint()
 """A checkpoint that says nothing of its own."""
 
 AnyFormat = ToolFormat | ReasoningFormat | MessageFormat
-FormatOf = Callable[[Checkpoint], AnyFormat]
 
 
 class FoundFormats(NamedTuple):
@@ -167,9 +172,26 @@ def load_format(path: str, checkpoint: Checkpoint = PLAIN) -> AnyFormat:
       RenderError: `checkpoint` does not say what the format needs.
     """
     module, _, name = path.partition(":")
-    value = vars(importlib.import_module(f"pagemill.render.formats.{module}"))[name]
-    found = cast(FormatOf, value)(checkpoint) if callable(value) else value
-    assert isinstance(found, ToolFormat | ReasoningFormat | MessageFormat)
+    found = _of(
+        vars(importlib.import_module(f"pagemill.render.formats.{module}"))[name], checkpoint
+    )
+    assert isinstance(found, AnyFormat)
+    return found
+
+
+def _of(value: object, checkpoint: Checkpoint) -> object:
+    """A constant, or what a function of the checkpoint makes."""
+    return cast(Callable[[Checkpoint], object], value)(checkpoint) if callable(value) else value
+
+
+def _installed(group: str, name: str, checkpoint: Checkpoint) -> AnyFormat | None:
+    """The format `name` of an installed package."""
+    value = load_plugin(group, name)
+    if value is None:
+        return None
+    found = _of(value, checkpoint)
+    if not isinstance(found, AnyFormat):
+        raise RenderError(f"the plugin {name} ({group}) is a {type(found).__name__}, not a format")
     return found
 
 
@@ -183,10 +205,13 @@ def _choose(
     if name == NONE:
         return None
     if name is not None:
-        if name not in table:
-            known = ", ".join([*sorted(table), NONE])
-            raise RenderError(f"{flag}: unknown format {name[:40]!r}; known are {known}")
-        return load_format(table[name], checkpoint)
+        if name in table:
+            return load_format(table[name], checkpoint)
+        group = GROUPS[flag]
+        if (installed := _installed(group, name, checkpoint)) is not None:
+            return installed
+        known = ", ".join([*sorted(table), *(entry.name for entry in entries(group)), NONE])
+        raise RenderError(f"{flag}: unknown format {name[:40]!r}; known are {known}")
     found: list[AnyFormat] = []
     for path in sorted({*table.values()} - {table[_HF]}):
         each = load_format(path, checkpoint)

@@ -172,7 +172,7 @@ def test_plugins_that_cannot_be_loaded():
     assert open_io_processor(None, None) is None
     with pytest.raises(ConfigError, match="there are: gone, sentences"):
         find_io_processor("sentence")
-    with pytest.raises(ConfigError, match="--io-processor-plugin gone: ModuleNotFoundError"):
+    with pytest.raises(ConfigError, match="the plugin gone .*ModuleNotFoundError"):
         find_io_processor("gone")
     with pytest.raises(ConfigError, match="for models that pool"):
         open_io_processor("sentences", None)
