@@ -7,11 +7,14 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from pagemill.benchmark.prompts import Request
-from pagemill.benchmark.routes import COMPLETIONS, ROUTES, Route, SentFields
+from pagemill.benchmark.routes import BOUNDARY, COMPLETIONS, ROUTES, Body, Route, SentFields
 from pagemill.benchmark.server_client import ServerClient
+
+Ramp = Literal["linear", "exponential"]
+"""How a rate grows."""
 
 _LIMIT_BYTES = 2**24  # of one line or chunk
 
@@ -38,7 +41,7 @@ class RequestTimes:
 class Load:
     """What is sent. `request_rate` is requests per second; infinite sends all at once. Their gaps
     have a gamma distribution of the shape `burstiness`: 1 is a Poisson process. `endpoint` is one
-    of ROUTES."""
+    of ROUTES. With `ramp`, the rate of the last request is `last_rate`."""
 
     requests: Sequence[Request]
     fields: SentFields
@@ -47,10 +50,21 @@ class Load:
     seed: int
     endpoint: str = COMPLETIONS
     burstiness: float = 1.0
+    ramp: Ramp | None = None
+    last_rate: float = float("inf")
 
-    def gap(self, rng: random.Random) -> float:
-        """Seconds between two requests, at a finite rate."""
-        return rng.gammavariate(self.burstiness, 1 / (self.burstiness * self.request_rate))
+    def rate(self, index: int) -> float:
+        """Requests per second where request `index` is sent."""
+        if self.ramp is None:
+            return self.request_rate
+        share = index / max(1, len(self.requests) - 1)
+        if self.ramp == "linear":
+            return self.request_rate + share * (self.last_rate - self.request_rate)
+        return self.request_rate * (self.last_rate / self.request_rate) ** share
+
+    def gap(self, index: int, rng: random.Random) -> float:
+        """Seconds between request `index` and the one before it, at a finite rate."""
+        return rng.gammavariate(self.burstiness, 1 / (self.burstiness * self.rate(index)))
 
 
 async def generate_load(client: ServerClient, load: Load) -> list[RequestTimes]:
@@ -59,9 +73,9 @@ async def generate_load(client: ServerClient, load: Load) -> list[RequestTimes]:
     free = asyncio.Semaphore(load.max_concurrency)
     tasks: list[asyncio.Task[RequestTimes]] = []
     due = time.perf_counter()
-    for request in load.requests:
+    for index, request in enumerate(load.requests):
         if load.request_rate != float("inf"):
-            due += load.gap(rng)
+            due += load.gap(index, rng)
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
         await free.acquire()
         task = asyncio.create_task(_one(client, load, request))
@@ -73,7 +87,7 @@ async def generate_load(client: ServerClient, load: Load) -> list[RequestTimes]:
 async def _one(client: ServerClient, load: Load, request: Request) -> RequestTimes:
     times = RequestTimes(sent=time.perf_counter())
     route = ROUTES[load.endpoint]
-    shortest = request.output_len if route.streams and load.fields.ignore_eos else 0
+    shortest = request.output_len if route.fixes_length and load.fields.ignore_eos else 0
     body = route.body(request, load.fields)
     try:
         async for event in _events(client, load.endpoint, route, body):
@@ -99,7 +113,7 @@ async def _one(client: ServerClient, load: Load, request: Request) -> RequestTim
 
 
 async def _events(
-    client: ServerClient, endpoint: str, route: Route, body: dict[str, Any]
+    client: ServerClient, endpoint: str, route: Route, body: Body
 ) -> AsyncIterator[dict[str, Any]]:
     """Yields the events of a stream, or the answer of a route that does not stream."""
     at = client.address
@@ -108,10 +122,12 @@ async def _events(
         at.host, at.port, ssl=context, limit=_LIMIT_BYTES
     )
     try:
-        payload = json.dumps(body).encode()
+        form = isinstance(body, bytes)
+        payload = body if form else json.dumps(body).encode()
         headers = {
             "Host": f"{at.host}:{at.port}",
             **client.headers,
+            **({"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"} if form else {}),
             "Content-Length": str(len(payload)),
             "Connection": "close",
         }

@@ -15,10 +15,16 @@ _OUTPUT_LEN = 128
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A prompt, as token ids or text, and the tokens of its output, or the most of them."""
+    """A prompt, as token ids or text, and the tokens of its output, or the most of them.
+
+    `images` are data URLs, `sound` is a WAV file, and `documents` are texts to be ranked.
+    """
 
     prompt: Sequence[int] | str
     output_len: int
+    images: Sequence[str] = ()
+    sound: bytes = b""
+    documents: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -310,7 +310,7 @@ def test_the_rate_is_kept(server: tuple[str, dict[str, Any]]) -> None:
 def test_gaps_are_as_even_as_wanted(burstiness: float, deviation: float) -> None:
     load = Load([], _fields(), 100.0, 3, seed=0, burstiness=burstiness)
     rng = random.Random(0)
-    gaps = [load.gap(rng) for _ in range(20_000)]
+    gaps = [load.gap(0, rng) for _ in range(20_000)]
     assert statistics.mean(gaps) == pytest.approx(0.01, rel=0.05)
     # The deviation of a gamma distribution, in means, is one over the root of its shape.
     assert statistics.stdev(gaps) / 0.01 == pytest.approx(deviation, rel=0.05, abs=0.01)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 from pagemill.benchmark.dataset import CountTokens, read_dataset
 from pagemill.benchmark.goodput import meets, parse_goals
-from pagemill.benchmark.load_generator import Load, RequestTimes, generate_load
+from pagemill.benchmark.load_generator import Load, Ramp, RequestTimes, generate_load
 from pagemill.benchmark.machine_limits import MachineLimits, RunSize, limits_or_none
 from pagemill.benchmark.percentiles import summary
 from pagemill.benchmark.prompts import (
@@ -20,6 +21,7 @@ from pagemill.benchmark.prompts import (
     distinct_prompt_tokens,
     random_requests,
 )
+from pagemill.benchmark.random_media import MediaConfig, random_image, random_sound
 from pagemill.benchmark.routes import COMPLETIONS, ROUTES, SentFields
 from pagemill.benchmark.server_client import ServerClient
 from pagemill.config import ConfigError, EngineConfig, ModelConfig, Range, option
@@ -44,10 +46,16 @@ class LoadConfig:
     )
     endpoint: str = option(
         COMPLETIONS,
-        "Route of the requests. Chats and responses need texts, and so --dataset.",
+        "Route of the requests. Chats, responses and rerank need texts, and so --dataset.",
         allowed=tuple(ROUTES),
     )
     prompts: PromptConfig = field(default_factory=PromptConfig)
+    media: MediaConfig = field(default_factory=MediaConfig)
+    num_documents: int = option(
+        8,
+        "Documents of each request of /v1/rerank: the texts after its own in --dataset.",
+        allowed=Range(1, 1000),
+    )
     num_prompts: int = option(64, "Requests to send.", unit="requests", allowed=_COUNT)
     ignore_eos: bool = option(
         False,
@@ -67,6 +75,15 @@ class LoadConfig:
         "How evenly requests come at a finite rate: their gaps have a gamma distribution of this"
         " shape. 1 is a Poisson process; less are bursts, more is even.",
         allowed=Range(1e-3, 1e6),
+    )
+    ramp_up: str | None = option(
+        None,
+        "Let the rate grow from --request-rate, at the first request, to --ramp-up-rate, at the"
+        " last one: evenly, or by the same factor with each request.",
+        allowed=get_args(Ramp),
+    )
+    ramp_up_rate: float = option(
+        math.inf, "Requests per second at the end of --ramp-up.", allowed=Range(1e-6)
     )
     goodput: tuple[str, ...] = option(
         (),
@@ -91,8 +108,15 @@ class LoadConfig:
         """Checks each field; see `check`."""
         check(self)
         parse_goals(self.goodput)
-        if self.prompts.dataset is None and not ROUTES[self.endpoint].takes_token_ids:
+        takes = ROUTES[self.endpoint].takes
+        if self.prompts.dataset is None and takes not in ("token ids", "sound"):
             raise ConfigError(f"--endpoint {self.endpoint} needs --dataset: its prompts are texts")
+        if self.media.num_images and takes != "images":
+            raise ConfigError(f"--num-images: requests of {self.endpoint} have none")
+        if (self.ramp_up is None) != math.isinf(self.ramp_up_rate):
+            raise ConfigError("--ramp-up and --ramp-up-rate go together")
+        if self.ramp_up is not None and math.isinf(self.request_rate):
+            raise ConfigError("--ramp-up begins at a rate: add --request-rate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +163,18 @@ def requests_of(
     Raises:
       ConfigError: the data set cannot be used.
     """
+    takes = ROUTES[config.endpoint].takes
+    if takes == "sound":
+        return _sounds(config, config.num_warmups, "warm-up"), _sounds(
+            config, config.num_prompts, "run"
+        )
     if config.prompts.dataset is not None:
         wanted = config.num_prompts + config.num_warmups
         found = read_dataset(config.prompts, wanted, count_tokens)
+        if takes == "documents":
+            found = _with_documents(found, config.num_documents)
+        elif config.media.num_images:
+            found = _with_images(found, config)
         return found[config.num_prompts :], found[: config.num_prompts]
     # Prefixes are the same in warm-up and run, as a server's common prefixes would be.
     token_ids = range(256, config.max_token_id + 1)
@@ -149,6 +182,33 @@ def requests_of(
         random_requests(config.prompts, config.num_warmups, token_ids, run="warm-up"),
         random_requests(config.prompts, config.num_prompts, token_ids, run="run"),
     )
+
+
+def _sounds(config: LoadConfig, count: int, run: str) -> list[Request]:
+    rng = random.Random(f"{config.prompts.workload_seed} sound {run}")
+    seconds = config.media.audio_seconds
+    return [
+        Request("", config.prompts.default_output_len, sound=random_sound(rng, seconds))
+        for _ in range(count)
+    ]
+
+
+def _with_images(requests: Sequence[Request], config: LoadConfig) -> list[Request]:
+    rng = random.Random(f"{config.prompts.workload_seed} images")
+    count, sides = config.media.num_images, config.media.image_sides()
+    return [
+        replace(request, images=[random_image(rng, *sides) for _ in range(count)])
+        for request in requests
+    ]
+
+
+def _with_documents(requests: Sequence[Request], count: int) -> list[Request]:
+    """The documents of a request are the prompts after it; the first one follows the last."""
+    prompts = [str(request.prompt) for request in requests]
+    return [
+        replace(request, documents=[prompts[(at + k) % len(prompts)] for k in range(1, count + 1)])
+        for at, request in enumerate(requests)
+    ]
 
 
 def serving_report(run: ServingRun) -> dict[str, Any]:
@@ -174,6 +234,7 @@ def summarize(config: LoadConfig, times: Sequence[RequestTimes]) -> dict[str, An
     goals = parse_goals(config.goodput)
     good = sum(meets(t, goals) for t in times)
     goodput = {"goodput_requests": good, "goodput_per_s": good * per_second if done else None}
+    ramp = {"ramp_up": config.ramp_up, "ramp_up_rate": config.ramp_up_rate}
     return {
         "requests": len(times),
         "failed": len(times) - len(done),
@@ -181,6 +242,7 @@ def summarize(config: LoadConfig, times: Sequence[RequestTimes]) -> dict[str, An
         "input_tokens": sum(t.input_tokens for t in done) / len(done) if done else None,
         "output_tokens": output_tokens / len(done) if done else None,
         "request_rate": rate if math.isfinite(rate) else "inf",
+        **(ramp if config.ramp_up else {}),
         "temperature": "server's" if config.temperature is None else config.temperature,
         "max_concurrency": config.max_concurrency,
         "seconds": seconds if done else None,
@@ -204,6 +266,8 @@ def _load(config: LoadConfig, model: str, requests: Sequence[Request]) -> Load:
         fields=SentFields(model, config.temperature, ignore_eos),
         request_rate=config.request_rate,
         burstiness=config.burstiness,
+        ramp=cast(Ramp | None, config.ramp_up),
+        last_rate=config.ramp_up_rate,
         max_concurrency=config.max_concurrency,
         seed=config.prompts.workload_seed,
         endpoint=config.endpoint,
