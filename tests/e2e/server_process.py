@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -119,6 +120,18 @@ def route(
     command += [f"--server={server}" for server in servers]
     with _running(command, folder / "router.log") as router:
         yield router
+
+
+@contextlib.contextmanager
+def serve_models(
+    models: Mapping[str, object], folder: Path, options: Sequence[str] = ()
+) -> Iterator[ServerProcess]:
+    """Runs `pagemill serve-models` with these entries of its file."""
+    file = folder / "models.yaml"
+    file.write_text(json.dumps(models))  # which is YAML, too
+    command = ["-m", "pagemill.cli", "serve-models", str(file), *options]
+    with _running(command, folder / "models.log") as server:
+        yield server
 
 
 @contextlib.contextmanager

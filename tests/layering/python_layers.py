@@ -8,9 +8,10 @@ from tests.source_tree import SourceFile
 # Package -> packages it may use directly. Use is transitive: cli may import what server may import.
 # docs/architecture.md has the picture.
 USES: dict[str, set[str]] = {
-    "cli": {"benchmark", "router", "server", "simulation"},
+    "cli": {"benchmark", "model_host", "router", "server", "simulation"},
     "benchmark": {"engine"},
     "simulation": {"_native", "weights"},
+    "model_host": {"router"},  # its front, and how it relays responses
     "router": {"server"},  # the layers of its HTTP side, and how servers render prompts
     "server": {"engine", "render", "structured"},
     "rl": {"weights"},  # what trainers import

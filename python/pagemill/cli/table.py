@@ -36,6 +36,11 @@ class Command:
 
 COMMANDS = (
     Command(("serve",), "pagemill.cli.serve", "serve a model over HTTP, as OpenAI's API"),
+    Command(
+        ("serve-models",),
+        "pagemill.cli.serve_models",
+        "serve several models, each loaded when it is named",
+    ),
     Command(("route",), "pagemill.cli.route", "pass requests on to several servers"),
     Command(("generate",), "pagemill.cli.generate", "generate text from prompts, offline"),
     Command(("batch",), "pagemill.cli.batch", "answer an OpenAI batch file, offline"),

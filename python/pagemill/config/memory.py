@@ -18,6 +18,10 @@ _AUTO_REQUESTS, _AUTO_REQUEST_TOKENS = 43, 256
 MOST_TOKENS = 2**30
 
 
+class NoRoomError(ConfigError):
+    """The model does not fit in the memory that it may use; with more it might."""
+
+
 @dataclass(frozen=True, slots=True)
 class KvPages:
     """The KV cache pages of requests: `page_bytes` bytes over all ranks, 0 for a model without a
@@ -61,6 +65,7 @@ class KvBudget:
     kv_bytes: int
     num_tokens: int  # of the longest request that fits
     limit_bytes: int  # for all parts together
+    total_bytes: int  # of all parts together
 
 
 def available_memory_bytes(root: Path = Path("/")) -> int:
@@ -106,11 +111,11 @@ def check_offloading(
       available_bytes: of host memory, see `available_memory_bytes`.
 
     Raises:
-      ConfigError: they do not fit.
+      NoRoomError: they do not fit.
     """
     limit = int(available_bytes * cache.memory_utilization)
     if offloading_bytes > limit:
-        raise ConfigError(
+        raise NoRoomError(
             f"{flag} takes {format_bytes(offloading_bytes)} of host memory, of which"
             f" {format_bytes(limit)} may be used (--memory-utilization"
             f" {cache.memory_utilization:g}): lower {flag} to {format_bytes(limit)}"
@@ -134,8 +139,9 @@ def plan_kv_cache(
       most_requests: of `max_model_len` tokens, to have room for if the memory allows it.
 
     Raises:
-      ConfigError: a request of `max_model_len` tokens would not fit. The message has the numbers
+      NoRoomError: a request of `max_model_len` tokens would not fit. The message has the numbers
         and the flags that would make it fit.
+      ConfigError: the options allow too small a cache for it.
     """
     limit = int(available_bytes * cache.memory_utilization)
     left = limit - costs.fixed_bytes - costs.offloading_bytes
@@ -150,7 +156,9 @@ def plan_kv_cache(
         pages = cache.kv_cache_memory_bytes // page_bytes if page_bytes else needed
     if left < 0 or pages < needed or pages * page_bytes > left:
         _refuse(cache, max_model_len, costs, limit)
-    return KvBudget(pages, pages * page_bytes, costs.kv.tokens(pages - 1), limit)
+    kv_bytes = pages * page_bytes
+    total = costs.fixed_bytes + costs.offloading_bytes + kv_bytes
+    return KvBudget(pages, kv_bytes, costs.kv.tokens(pages - 1), limit, total)
 
 
 def _refuse(cache: CacheConfig, max_model_len: int, costs: FixedCosts, limit: int) -> None:
@@ -174,13 +182,13 @@ def _refuse(cache: CacheConfig, max_model_len: int, costs: FixedCosts, limit: in
         head += f" and {costs.offloading_flag} takes {format_bytes(costs.offloading_bytes)} of that"
         room = limit - costs.fixed_bytes - (requested or needed)
         if room > 0:
-            raise ConfigError(f"{head}: lower {costs.offloading_flag} to {format_bytes(room)}")
+            raise NoRoomError(f"{head}: lower {costs.offloading_flag} to {format_bytes(room)}")
     fitting = _fitting_len(costs, left)
     if requested is not None and left > needed:
-        raise ConfigError(f"{head}: lower --kv-cache-memory-bytes to {format_bytes(left)}")
+        raise NoRoomError(f"{head}: lower --kv-cache-memory-bytes to {format_bytes(left)}")
     if fitting > 0:
-        raise ConfigError(f"{head}: set --max-model-len {fitting}, or raise --memory-utilization")
-    raise ConfigError(
+        raise NoRoomError(f"{head}: set --max-model-len {fitting}, or raise --memory-utilization")
+    raise NoRoomError(
         f"{head}: lower --max-num-batched-tokens, raise --memory-utilization, on a device keep"
         " weights in host memory (--cpu-offload-gb), or use a smaller or more strongly quantized"
         " model"

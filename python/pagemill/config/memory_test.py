@@ -12,6 +12,7 @@ from pagemill.config.memory import (
     MOST_TOKENS,
     FixedCosts,
     KvPages,
+    NoRoomError,
     available_memory_bytes,
     plan_kv_cache,
 )
@@ -34,6 +35,7 @@ def test_automatic_size_holds_11008_tokens_or_one_request() -> None:
     short = plan_kv_cache(CacheConfig(), 8192, costs, 8 << 30)
     assert (short.num_tokens, short.num_blocks) == (11008, 689)
     assert short.kv_bytes == 689 * 368_640
+    assert short.total_bytes == 100 * MIB + short.kv_bytes
     long = plan_kv_cache(CacheConfig(), 20_001, costs, 8 << 30)
     assert long.num_tokens == 20_016  # rounded up to whole blocks
 
@@ -63,6 +65,15 @@ def test_a_stated_size_is_taken() -> None:
 def test_refusals_have_the_flag_that_helps(cache: CacheConfig, fixed: int, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         plan_kv_cache(cache, 1000, FixedCosts(fixed, full(MIB)), 100 * MIB)
+
+
+def test_more_memory_may_help_or_not() -> None:
+    costs = FixedCosts(50 * MIB, full(MIB))
+    with pytest.raises(NoRoomError):
+        plan_kv_cache(CacheConfig(), 1000, costs, 100 * MIB)
+    with pytest.raises(ConfigError) as raised:
+        plan_kv_cache(CacheConfig(kv_cache_memory_bytes=MIB), 1000, costs, 1 << 40)
+    assert not isinstance(raised.value, NoRoomError)
 
 
 def test_the_suggested_length_fits() -> None:

@@ -105,7 +105,7 @@ class RouterConfig:
 
 @dataclass(frozen=True, slots=True)
 class ListenConfig:
-    """HTTP: the router's address, keys and limits."""
+    """HTTP: address, keys and limits of what is in front of servers."""
 
     host: str = option(
         "127.0.0.1",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig, KvTierConfig, SpeculationConfig
@@ -57,6 +57,8 @@ class EngineCore:
     """Of one image or another item; 0: the model takes no media."""
     workers: RankWorkers | None = None
     """The other ranks, if there are several."""
+    host_bytes: int = 0
+    """The host's memory that it may use, with KV pages that no request has filled yet."""
 
     def check(self) -> None:
         """Looks whether the engine can still run steps.
@@ -143,8 +145,12 @@ class EngineCore:
             on = _device_of_ranks(built, config, device)
             stages = _stages((built, *others), config, wanted)
             workers = RankWorkers.start(programs, arguments, on, stages[1:], wanted.stages)
+        host_bytes = budget.total_bytes
+        if device is not None:
+            host_bytes = config.kv_tiers.host_bytes + len(plans) * plan.offloaded_bytes
         try:
-            return cls._start(built, config, wanted, budget, workers, draft, source, others)
+            core = cls._start(built, config, wanted, budget, workers, draft, source, others)
+            return replace(core, host_bytes=host_bytes)
         except BaseException:
             if workers is not None:
                 workers.stop()

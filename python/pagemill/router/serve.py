@@ -5,32 +5,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 import socket
 from pathlib import Path
 
 import uvloop
 
-from pagemill.config import ConfigError, ModelConfig, RouteConfig, RouterConfig, ServerConfig
+from pagemill.config import ConfigError, ModelConfig, RouteConfig, RouterConfig
 from pagemill.config.env import cache_folder
 from pagemill.config.server import check_key
-from pagemill.observe.logging import configure
 from pagemill.router.app import create_app
 from pagemill.router.fleet import Fleet
+from pagemill.router.front import begin, listening, until_drained
 from pagemill.router.health import probe_forever
 from pagemill.router.hints import HintReader
 from pagemill.router.kv_events import KvEventReader
 from pagemill.server.access.key_ring import KeyFile, KeyRing
-from pagemill.server.access.keys import warn_if_open
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.rendering import Rendering, open_renderer
-from pagemill.server.transport.http_server import HttpServer, listen
-from pagemill.server.transport.tls import open_tls
+from pagemill.server.transport.http_server import listen
 from pagemill.weights.fetch import resolve
 from pagemill.weights.source import ModelSource
 
 _LOGGER = logging.getLogger("pagemill.router")
-_ABORT_GRACE_S = 5.0  # for responses to end after their time is up
 _LONGEST_CONTEXT = 2**20  # of a model whose configuration does not say
 
 
@@ -41,9 +37,7 @@ def run(config: RouteConfig) -> int:
         ConfigError, FetchError, WeightsError, RenderError: a setting, or the model, cannot be used.
         OSError: the address cannot be listened on.
     """
-    configure(config.observe.log_level, log_format=config.observe.log_format)
-    key_file = KeyFile(ServerConfig(api_key_file=config.listen.api_key_file))
-    warn_if_open(config.listen.host, key_file.keys)
+    key_file = begin(config)
     rendering = open_rendering(config.router)
     with (
         contextlib.closing(listen(config.listen.host, config.listen.port)) as listener,
@@ -58,27 +52,10 @@ async def _route(
     rendering: Rendering | None,
     listener: socket.socket,
 ) -> int:
-    stop = asyncio.Event()
     lifecycle = Lifecycle()
-
-    def on_signal() -> None:
-        if stop.is_set():
-            _LOGGER.warning("stopped a second time: not waiting any longer")
-            lifecycle.give_up()
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, on_signal)
     ring = KeyRing(key_file.keys)
     async with RunningRouter(config, lifecycle, ring, rendering, listener):
-        following = asyncio.create_task(key_file.follow(ring.replace))
-        await stop.wait()
-        following.cancel()
-        lifecycle.begin_drain()
-        timeout = config.listen.shutdown_timeout
-        _LOGGER.info("draining: %d request(s) may run for %g s more", lifecycle.active, timeout)
-        if not await lifecycle.wait_idle(timeout):
-            _LOGGER.warning("aborting %d request(s)", lifecycle.active)
+        await until_drained(config, lifecycle, key_file, ring)
     _LOGGER.info("stopped")
     return 0
 
@@ -101,8 +78,8 @@ class RunningRouter:
         self._lifecycle = lifecycle
         self.fleet = Fleet(config.router, config.connections.max_connections)
         hints = HintReader(config.router, rendering)
-        app = create_app(config, self.fleet, hints, lifecycle, ring)
-        self._http = HttpServer(app, config.connections, open_tls(config.tls))
+        self._app = create_app(config, self.fleet, hints, lifecycle, ring)
+        self._open = contextlib.AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> RunningRouter:
@@ -118,25 +95,20 @@ class RunningRouter:
                 )
                 for server in self.fleet.servers
             ]
-        self._serving = asyncio.create_task(self._http.serve([self._listener]))
-        self._lifecycle.became_ready()
-        host, port = self._listener.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        scheme = "https" if self._config.tls.ssl_certfile else "http"
-        url = f"{scheme}://{shown}:{port}"
-        page = f", playground: {url}/" if self._config.listen.playground else ""
-        _LOGGER.info("routing to %d servers: %s/v1%s", len(config.server), url, page)
+        what = f"routing to {len(config.server)} servers"
+        served = listening(self._app, self._config, self._listener, self._lifecycle, what)
+        self._open.push_async_callback(self.fleet.close)
+        await self._open.enter_async_context(served)
+        self._open.push_async_callback(self._end_tasks)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        self._http.should_exit = True
+        await self._open.aclose()
+
+    async def _end_tasks(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        _, late = await asyncio.wait({self._serving}, timeout=_ABORT_GRACE_S)
-        for task in late:
-            task.cancel()
-        await self.fleet.close()
 
 
 def open_rendering(config: RouterConfig) -> Rendering | None:

@@ -86,7 +86,11 @@ class Reply:
 class Upstream:
     """The connections to one server. Event loop only."""
 
-    def __init__(self, url: str, limits: TimeLimits, max_connections: int) -> None:
+    def __init__(
+        self, url: str, limits: TimeLimits, max_connections: int, uds: str | None = None
+    ) -> None:
+        """`uds`: the Unix socket that the server listens on, if it is not a port; `url` is its
+        name then."""
         parts = urlsplit(url)
         self.url = f"{parts.scheme}://{parts.netloc}"
         self.host = parts.netloc.encode()
@@ -96,6 +100,7 @@ class Upstream:
             max_connections=max_connections + _OWN_CONNECTIONS,
             max_keepalive_connections=min(_MAX_IDLE, max_connections),
             keepalive_expiry=_KEEP_ALIVE_S,
+            uds=uds,
         )
 
     async def send(

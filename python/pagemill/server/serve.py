@@ -15,8 +15,8 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Generator
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Generator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -39,7 +39,12 @@ from pagemill.server.limits.limiter import KeyLimiter
 from pagemill.server.middleware import check_middleware
 from pagemill.server.open_model import open_model
 from pagemill.server.processes.admin_listener import check_admin_address, operator_listener
-from pagemill.server.processes.engine_source import EngineSource, OwnEngine
+from pagemill.server.processes.engine_source import (
+    EngineSource,
+    Load,
+    OwnEngine,
+    load_in_thread,
+)
 from pagemill.server.processes.supervisor import supervise
 from pagemill.server.records.listeners import RecordListeners, check_listeners
 from pagemill.server.responses import store_file
@@ -59,14 +64,36 @@ _LOOKS_PER_INTERVAL = 20  # whether the engine lives
 _ABORT_GRACE_S = 5.0  # for responses to be written after their requests were aborted
 
 
-def run(config: ServeConfig) -> int:
-    """Serves until SIGTERM or SIGINT; returns the process's exit status.
+def stop_on_signals(stop: Callable[[], None]) -> None:
+    """In the event loop: SIGTERM and SIGINT call `stop`."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """How a server of one process meets what is around it.
+
+    `name` is that of the process in each line of its log, "" if it is the only one. `attend` is
+    called in the event loop with the function that ends the server, `became_ready` when it serves.
+    `load` loads its model.
+    """
+
+    name: str = ""
+    attend: Callable[[Callable[[], None]], None] = stop_on_signals
+    load: Load = load_in_thread
+    became_ready: Callable[[ServerState], Awaitable[None]] | None = None
+
+
+def run(config: ServeConfig, around: Surroundings = Surroundings()) -> int:
+    """Serves until SIGTERM or SIGINT; returns the process's exit status. `around` is for a server
+    without a supervisor.
 
     Raises:
         ConfigError: a setting does not fit the model or the machine.
         OSError: the address cannot be listened on.
     """
-    configure(config.observe.log_level, log_format=config.observe.log_format)
+    configure(config.observe.log_level, around.name, config.observe.log_format)
     policy = config.engine.scheduler.scheduling_policy
     key_file = KeyFile(config.server, allows_priority=policy == "priority")
     if config.server.uds is None:
@@ -81,7 +108,7 @@ def run(config: ServeConfig) -> int:
         import_grpc()
     config = replace(config, engine=for_media(config.engine, config.server.media))
     with locked_folder(config.server.batches), _response_store(config) as config:
-        return _serve(config, key_file)
+        return _serve(config, key_file, around)
 
 
 @contextlib.contextmanager
@@ -101,7 +128,7 @@ def _response_store(config: ServeConfig) -> Generator[ServeConfig]:
         yield replace(config, server=replace(config.server, response_store=path))
 
 
-def _serve(config: ServeConfig, key_file: KeyFile) -> int:
+def _serve(config: ServeConfig, key_file: KeyFile, around: Surroundings) -> int:
     if config.server.has_supervisor:
         # A mistake ends the server here, not each of its processes.
         open_tls(config.server.tls)
@@ -114,9 +141,12 @@ def _serve(config: ServeConfig, key_file: KeyFile) -> int:
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         ring = KeyRing(key_file.keys)
-        server = Server(config, ring, listener, OwnEngine(config.engine), operator=operator)
+        engine = OwnEngine(config.engine, around.load)
+        server = Server(config, ring, listener, engine, operator=operator)
+        server.became_ready = around.became_ready
 
         async def serve() -> int:
+            around.attend(server.stop)
             following = asyncio.create_task(key_file.follow(ring.replace))
             try:
                 return await server.run()
@@ -137,7 +167,7 @@ class Server:
     """One run of a process that serves HTTP.
 
     `shared_metrics` is the folder in which the processes of a server keep their counts, "" if it
-    has one process; such a process ends by `stop`, not by a signal.
+    has one process.
     """
 
     def __init__(
@@ -150,6 +180,8 @@ class Server:
         limiter: KeyLimiter | None = None,
         operator: socket.socket | None = None,
     ) -> None:
+        self.became_ready: Callable[[ServerState], Awaitable[None]] | None = None
+        """Called once, when requests are served."""
         self._config = config
         self._listener = listener
         self._source = source
@@ -188,11 +220,7 @@ class Server:
         self._stop = asyncio.Event()
 
     async def run(self) -> int:
-        """Listens, loads, serves; returns after the drain."""
-        loop = asyncio.get_running_loop()
-        if not self._shared_metrics:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, self.stop)
+        """Listens, loads, serves; returns after `stop` and the drain."""
         serving = asyncio.create_task(self._listen())
         background = asyncio.create_task(self._load_and_report())
         stopping = asyncio.create_task(self._stop.wait())
@@ -268,6 +296,8 @@ class Server:
             self._batches.start()
         seconds = time.monotonic() - started
         _LOGGER.info("%s is ready after %.2f s: %s", pipeline.model.name, seconds, self._address())
+        if self.became_ready is not None:
+            await self.became_ready(self._state)
         line = StatsLine(client.stats)
         while True:
             for _ in range(_LOOKS_PER_INTERVAL):

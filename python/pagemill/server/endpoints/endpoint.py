@@ -53,12 +53,12 @@ class BodyType:
 class Endpoint:
     """One route.
 
-    `handler` is "module:function" below this package; `request`, `response` and `event` (of a
-    stream) are "module:Type" below `protocol`. They are imported when they are needed. A module of
-    `request` has its `RULES`; without `request` the handler gets the fields as they are. Without
-    `response` the answer is an object of strings. `tasks`: of models that have it; none: all do.
-    `errors`: those of the API that the route belongs to. `queued`: its requests wait in the
-    engine's queue. `statuses` are of errors that only some routes have.
+    `handler` is "module:function" below this package, or a dotted module elsewhere; `request`,
+    `response` and `event` (of a stream) are "module:Type" below `protocol`. They are imported when
+    they are needed. A module of `request` has its `RULES`; without `request` the handler gets the
+    fields as they are. Without `response` the answer is an object of strings. `tasks`: of models
+    that have it; none: all do. `errors`: those of the API that the route belongs to. `queued`: its
+    requests wait in the engine's queue. `statuses` are of errors that only some routes have.
     """
 
     name: str
@@ -84,7 +84,8 @@ class Endpoint:
     def load(self) -> Handler:
         """The handler."""
         module, _, function = self.handler.partition(":")
-        return getattr(importlib.import_module(f"{__package__}.{module}"), function)
+        name = module if "." in module else f"{__package__}.{module}"
+        return getattr(importlib.import_module(name), function)
 
     def request_type(self) -> BodyType | None:
         """The type of the handler's body."""

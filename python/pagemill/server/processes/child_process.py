@@ -5,11 +5,13 @@ input, which also ties them to it: at its end, a child exits at once, however th
     await wait_ready(process)
     await wait_silent(process, timeout_s)
     tell(process, message)
+    message = await next_report(process)
     ask_to_stop(process)
 
     follow_parent(stop, receive)                                                 # in the child
     report_ready()
     report_progress()
+    report(message)
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ _BOOT = (
 _STOP = b"\n"
 _READY = b"ready\n"
 _PROGRESS = b"progress\n"
+_REPORT = b"report "
+_MAX_LINE_BYTES = 2**20  # of what a child writes
 
 
 async def start_child(module: str, job: Mapping[str, Any], variables: Mapping[str, str]) -> Process:
@@ -47,6 +51,7 @@ async def start_child(module: str, job: Mapping[str, Any], variables: Mapping[st
         *(sys.executable, "-c", _BOOT),
         stdin=PIPE,
         stdout=PIPE,
+        limit=_MAX_LINE_BYTES,
         env=child_environment(variables),
     )
     assert process.stdin is not None
@@ -85,6 +90,22 @@ def report_progress() -> None:
     while the parent does not read."""
     with contextlib.suppress(BlockingIOError, BrokenPipeError):
         os.write(sys.stdout.fileno(), _PROGRESS)
+
+
+def report(message: Any) -> None:
+    """In the child: `next_report` of the parent returns `message`, which JSON can express."""
+    os.write(sys.stdout.fileno(), _REPORT + json.dumps(message).encode() + b"\n")
+
+
+async def next_report(process: Process) -> Any:
+    """Returns what the child reports next, or None when it has ended. Other lines that it writes
+    are skipped."""
+    assert process.stdout is not None
+    with contextlib.suppress(ValueError):  # a line is too long: nothing that follows is understood
+        while line := await process.stdout.readline():
+            if line.startswith(_REPORT):
+                return json.loads(line.removeprefix(_REPORT))
+    return None
 
 
 async def wait_ready(process: Process) -> bool:

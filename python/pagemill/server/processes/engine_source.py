@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -47,16 +47,25 @@ class EngineSource(Protocol):
         ...
 
 
+Load = Callable[[EngineConfig], Awaitable[LoadedModel]]
+
+
+async def load_in_thread(config: EngineConfig) -> LoadedModel:
+    """`load`, beside the event loop. Raises what it raises."""
+    return await asyncio.to_thread(load, config)
+
+
 class OwnEngine:
     """An engine in this process."""
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, load: Load = load_in_thread) -> None:
         self._config = config
+        self._load = load
         self._loaded: LoadedModel | None = None
 
     async def open(self) -> EngineClient:
-        """Loads the model in a thread."""
-        self._loaded = await asyncio.to_thread(load, self._config)
+        """Loads the model."""
+        self._loaded = await self._load(self._config)
         return LocalClient(self._loaded.core.bindings, model_facts(self._loaded))
 
     async def model_source(self) -> ModelSource:

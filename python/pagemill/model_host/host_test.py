@@ -1,0 +1,242 @@
+"""When models are loaded and stopped, and what requests get meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+from collections.abc import Coroutine
+from typing import Any
+
+import httpx
+import pytest
+
+from pagemill.model_host.hosted_model import ModelState
+from pagemill.model_host.testing.fake_host import MEMORY, FakeHost, fake_host
+from pagemill.router.testing.fake_fleet import until
+
+SIZES = (300, 400, 500, 700)
+
+
+def message(got: httpx.Response, status: int = 503) -> str:
+    assert got.status_code == status, got.text
+    return got.json()["error"]["message"]
+
+
+async def holding(host: FakeHost, name: str, seconds: float) -> asyncio.Task[httpx.Response]:
+    """A request that runs for `seconds`; it has reached its model."""
+    task = asyncio.create_task(host.complete(name, seconds=seconds))
+    await until(lambda: host.model(name).state is ModelState.LOADED)
+    return task
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(test)
+
+
+def test_a_model_is_loaded_once_when_requests_name_it() -> None:
+    async def test() -> None:
+        entries = {"a": {"model": "delay=0.1", "aliases": ["other"]}, "b": {"model": ""}}
+        async with fake_host(entries) as host:
+            assert host.loaded() == []
+            names = ["a"] * 4 + ["other", None]
+            answers = await asyncio.gather(*(host.complete(name) for name in names))
+            assert len({got.json()["process"] for got in answers}) == 1
+            assert host.loaded() == ["a"] and host.model("a").counts.starts == 1
+            assert host.model("other") is host.model("a") and host.host.waiting == 0
+
+    run(test())
+
+
+def test_the_least_recently_used_model_makes_room() -> None:
+    async def test() -> None:
+        entries = {name: {"model": "bytes=400"} for name in ("a", "b", "c")}
+        async with fake_host(entries) as host:
+            for name, loaded in (("a", "a"), ("b", "ab"), ("a", "ab"), ("c", "ac"), ("b", "bc")):
+                assert (await host.complete(name)).status_code == 200
+                assert host.loaded() == list(loaded)
+            assert host.model("a").counts.stops == {"memory": 1}
+            assert sum(each.reserved_bytes for each in host.host.models) == 800
+        async with fake_host(entries, max_models=1) as host:
+            for name in ("a", "b"):
+                await host.complete(name)
+                assert host.loaded() == [name]
+
+    run(test())
+
+
+def test_a_busy_model_is_waited_for() -> None:
+    async def test() -> None:
+        entries = {name: {"model": "bytes=600"} for name in ("a", "b")}
+        entries["small"] = {"model": "bytes=100"}
+        async with fake_host(entries, wait_timeout=3.0) as host:
+            busy = await holding(host, "a", 5.0)
+            waits = asyncio.create_task(host.complete("b"))
+            await until(lambda: "busy: a" in host.model("b").waits_for)
+            assert (await host.complete("small")).status_code == 200  # it need not wait for that
+            await host.host.unload(host.model("small"))
+            refused = message(await waits)
+            assert "it takes 600 bytes, but 400 may be used; busy: a." in refused
+            assert host.loaded() == ["a"]
+            assert (await busy).status_code == 200
+            # The load that no request waited for any more was given up, and is no failure.
+            await until(lambda: host.model("b").state is ModelState.UNLOADED)
+            busy = await holding(host, "a", 0.3)
+            assert (await host.complete("b")).status_code == 200
+            assert (await busy).status_code == 200 and host.loaded() == ["b"]
+            assert host.model("b").counts.failures == 0
+
+    run(test())
+
+
+def test_a_model_that_cannot_start_is_refused_with_the_reason() -> None:
+    async def test() -> None:
+        entries = {
+            "a": {"model": "fails=no+such+file"},
+            "large": {"model": "bytes=1001"},
+            "half": {"model": "bytes=501", "options": {"memory-utilization": 0.5}},
+            "kept": {"model": "bytes=1", "keep": True},
+        }
+        async with fake_host(entries) as host:
+            got = await asyncio.gather(*(host.complete("a") for _ in range(3)))
+            for each in got:
+                assert "`a` cannot be served: no such file." in message(each)
+            assert host.model("a").counts.failures == 1
+            again = await host.complete("a")  # at once: no second start
+            assert "no such file" in message(again) and again.headers["retry-after"] in ("1", "2")
+            assert host.model("a").counts.failures == 1
+            assert "it takes 1001 bytes, but 999" in message(await host.complete("large"))
+            assert "it takes 501 bytes, but 500" in message(await host.complete("half"))
+            model = host.model("a")
+            delays: list[float] = []
+            for _ in range(9):
+                model.begins(asyncio.create_task(asyncio.sleep(0)))
+                model.has_ended("no such file")
+                delays.append(round(model.retry_at - asyncio.get_running_loop().time()))
+            assert delays == [2, 4, 8, 16, 32, 60, 60, 60, 60]
+
+    run(test())
+
+
+def test_a_process_that_ends_is_started_again() -> None:
+    async def test() -> None:
+        async with fake_host({"a": {"model": ""}, "b": {"model": "dies=3"}}) as host:
+            process = (await host.complete("a")).json()["process"]
+            os.kill(process, signal.SIGKILL)
+            await until(lambda: host.model("a").state is ModelState.FAILED)
+            assert "was killed by signal 9" in message(await host.complete("a"))
+            host.model("a").forgive()
+            assert (await host.complete("a")).json()["process"] != process
+            assert "broke off" in message(await host.complete("b"), 502)
+            await until(lambda: host.model("b").state is ModelState.FAILED)
+            assert host.model("b").reason.startswith("its process ended with status 3")
+            assert host.model("b").counts.requests == {"failed": 1}
+
+    run(test())
+
+
+def test_a_client_that_leaves_while_its_model_is_loaded() -> None:
+    async def test() -> None:
+        async with fake_host({"a": {"model": "delay=0.3"}}, idle_timeout=0.2) as host:
+            with pytest.raises(httpx.ReadTimeout):
+                await host.client.post("/v1/completions", json={"model": "a"}, timeout=0.1)
+            await until(lambda: host.model("a").users == 0)
+            assert host.host.waiting == 0 and host.model("a").counts.requests == {"aborted": 1}
+            # It is loaded all the same, for those that come next, and stopped when none comes.
+            await until(lambda: host.loaded() == ["a"])
+            await until(lambda: host.model("a").state is ModelState.UNLOADED)
+            assert host.model("a").counts.stops == {"idle": 1}
+
+    run(test())
+
+
+def test_an_idle_model_is_stopped_and_a_kept_one_is_not() -> None:
+    async def test() -> None:
+        entries = {
+            "kept": {"model": "bytes=600", "keep": True},
+            "short": {"model": "", "idle-timeout": 0.1},
+            "long": {"model": ""},
+            "large": {"model": "bytes=600"},
+        }
+        async with fake_host(entries) as host:
+            await until(lambda: host.loaded() == ["kept"])
+            await host.complete("long")
+            busy = await holding(host, "short", 0.4)
+            await asyncio.sleep(0.2)
+            assert "short" in host.loaded()
+            await busy
+            await until(lambda: host.loaded() == ["kept", "long"])
+            assert (await host.complete("short")).status_code == 200  # and is loaded again
+            assert "it takes 600 bytes" in message(await host.complete("large"))
+            assert "kept" in host.loaded()
+            process = (await host.complete("kept")).json()["process"]
+            os.kill(process, signal.SIGKILL)
+            await until(lambda: host.model("kept").counts.starts == 2)
+
+    run(test())
+
+
+def test_what_waits_is_bounded() -> None:
+    async def test() -> None:
+        settings: dict[str, object] = {"max_waiting": 2, "wait_timeout": 0.4, "load_timeout": 0.8}
+        async with fake_host({"a": {"model": "delay=30"}}, **settings) as host:
+            got = await asyncio.gather(*(host.complete("a") for _ in range(3)))
+            texts = sorted(message(each) for each in got)
+            assert [text[:12] for text in texts] == ["The model `a", "The model `a", "Too many req"]
+            assert "is not loaded after 0.4 s" in texts[0]
+            assert all(each.headers["retry-after"] == "5" for each in got)
+            await until(lambda: host.model("a").state is ModelState.FAILED)
+            assert "took longer than 0.8 s" in host.model("a").reason
+
+    run(test())
+
+
+def test_a_random_load_stays_within_the_memory_and_loses_nothing() -> None:
+    async def test() -> None:
+        choose = random.Random(7)
+        entries = {
+            name: {"model": f"bytes={size}"} for name, size in zip("abcd", SIZES, strict=True)
+        }
+        async with fake_host(entries, wait_timeout=20.0) as host:
+
+            async def client() -> list[int]:
+                got: list[int] = []
+                for _ in range(5):
+                    fields = {"seconds": choose.choice([0, 0, 0.1, 0.3])}
+                    work = asyncio.create_task(host.complete(choose.choice("abcd"), **fields))
+                    if choose.random() < 0.2:
+                        await asyncio.sleep(0.2 * choose.random())
+                        work.cancel()
+                    await asyncio.wait({work})
+                    if not work.cancelled():
+                        got.append(work.result().status_code)
+                    assert sum(each.reserved_bytes for each in host.host.models) <= MEMORY
+                return got
+
+            statuses = sum(await asyncio.gather(*(client() for _ in range(6))), [])
+            assert statuses and set(statuses) == {200}
+            await until(lambda: all(each.users == 0 for each in host.host.models))
+            assert host.host.waiting == 0
+            assert not any(each.counts.failures for each in host.host.models)
+            assert sum(each.counts.stops["memory"] for each in host.host.models) > 0
+
+    run(test())
+
+
+def test_the_end_lets_no_process_live() -> None:
+    async def test() -> None:
+        processes: list[int] = []
+        entries = {"a": {"model": ""}, "loads": {"model": "delay=30"}, "b": {"model": ""}}
+        async with fake_host(entries) as host:
+            for name in ("a", "b"):
+                processes.append((await host.complete(name)).json()["process"])
+            loading = asyncio.create_task(host.complete("loads"))
+            await until(lambda: host.model("loads").process is not None)
+        await asyncio.gather(loading, return_exceptions=True)
+        for process in processes:
+            with pytest.raises(ProcessLookupError):
+                os.kill(process, 0)
+        assert all(each.run is None for each in host.host.models)
+
+    run(test())

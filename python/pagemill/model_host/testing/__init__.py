@@ -1,0 +1,1 @@
+"""Fakes for tests of the host of models."""
