@@ -44,6 +44,31 @@ _RESPONSE_FIELDS = (
     *("input", "instructions", "previous_response_id", "store", "background", "tools", "metadata"),
     *("tool_choice", "max_output_tokens", "text", "reasoning", "include", "truncation"),
 )
+_MESSAGES_FIELDS = (
+    *("messages", "model", "max_tokens", "system", "tools", "tool_choice", "thinking", "stream"),
+    *("output_config", "stop_sequences", "temperature", "top_k", "top_p", "cache_salt", "timeout"),
+    *("kv_transfer_params", "chat_template_kwargs", "metadata", "request_id", "no_such_field"),
+)
+_COHERE_FIELDS = (
+    *("messages", "model", "max_tokens", "stream", "tools", "strict_tools", "tool_choice"),
+    *("documents", "citation_options", "response_format", "safety_mode", "stop_sequences", "seed"),
+    *("temperature", "frequency_penalty", "presence_penalty", "k", "p", "logprobs", "thinking"),
+    *("priority", "kv_transfer_params", "chat_template_kwargs", "no_such_field"),
+)
+_BLOCKS: tuple[dict[str, Any], ...] = (
+    {"type": "text", "text": "Hi"},
+    {"type": "tool_use", "id": "c", "name": "f", "input": {}},
+    {"type": "tool_result", "tool_use_id": "c", "content": "x"},
+    {"type": "document", "title": "t", "source": {"type": "text", "data": "x"}},
+    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "eA=="}},
+    {"type": "image_url", "image_url": {"url": "data:image/png;base64,eA=="}},
+    {"type": "file", "file": {"filename": "a.txt", "file_data": "eA=="}},
+    {"type": "thinking", "thinking": "x"},
+)
+_BLOCK_FIELDS = (
+    *("type", "text", "id", "name", "input", "tool_use_id", "content", "source", "title"),
+    *("image_url", "file", "thinking", "is_error", "document"),
+)
 _ITEM_FIELDS = ("type", "role", "content", "id", "status", "call_id", "name", "arguments", "output")
 _ITEMS: tuple[dict[str, Any], ...] = (
     {"role": "user", "content": "Hi"},
@@ -61,6 +86,14 @@ _BASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         _CHAT_FIELDS,
     ),
     "/v1/responses": ({"input": "Hi", "max_output_tokens": 1}, _RESPONSE_FIELDS),
+    "/v1/messages": (
+        {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1},
+        _MESSAGES_FIELDS,
+    ),
+    "/v2/chat": (
+        {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1},
+        _COHERE_FIELDS,
+    ),
     "/v1/embeddings": ({"input": "Hello"}, _EMBEDDING_FIELDS),
 }
 PATHS = tuple(_BASES)
@@ -115,9 +148,21 @@ def _message(rng: random.Random) -> object:
         return _value(rng, 1)
     keys = ("role", "content", "name", "tool_calls", "tool_call_id")
     message: dict[str, Any] = {"role": "user", "content": "Hi"}
+    if rng.random() < 0.4:
+        message["role"] = rng.choice(("user", "user", "assistant", "tool", "system"))
+        message["content"] = [_block(rng) for _ in range(rng.randrange(1, 4))]
+        return message
     for _ in range(rng.randrange(1, 3)):
         message[rng.choice(keys)] = _value(rng, 1)
     return message
+
+
+def _block(rng: random.Random) -> object:
+    """A part of a message, in the form of one API or another."""
+    block = dict(rng.choice(_BLOCKS))
+    if rng.random() < 0.5:
+        block[rng.choice(_BLOCK_FIELDS)] = _value(rng, 1)
+    return block
 
 
 def _value(rng: random.Random, depth: int) -> Any:

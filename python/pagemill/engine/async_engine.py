@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,6 +90,7 @@ class AsyncEngine:
         adapter: str = "",
         engine: int | None = None,
         transcript: TranscriptRules | None = None,
+        name: str = "",
     ) -> RequestStream:
         """Submits each prompt `sampling.n` times; choice `p * n + i` is sample `i` of prompt `p`.
 
@@ -99,8 +100,8 @@ class AsyncEngine:
         engine ended with. `grammar` is what each choice has to be, `limits` are tokens that it may
         not have. What has not ended at `deadline`, of `time.monotonic()`, fails. `adapter` is the
         name of one, "" the model as it is. `engine` is the number of one of several; None: any.
-        `transcript` is what each choice is written by. All or nothing: when one child is refused,
-        none runs.
+        `transcript` is what each choice is written by. `name` is for `abort`. All or nothing: when
+        one child is refused, none runs.
 
         Raises:
             EngineError: the engine's refusal.
@@ -124,7 +125,7 @@ class AsyncEngine:
             for prompt in prompts
         ]
         choices = [choice for request in requests for choice in request.choices]
-        stream = RequestStream(self._abort)
+        stream = RequestStream(self._abort, name)
         for index, choice in enumerate(choices):  # outputs may come before `submit` returns
             self._routes[choice.id] = (stream, index)
             stream.adopt(choice.id, index)
@@ -142,6 +143,15 @@ class AsyncEngine:
             EngineError: the refusal that any request would get.
         """
         return self._client.room()
+
+    def abort(self, names: Collection[str] | None) -> int:
+        """Ends the requests with `names`, or all of this client's, with the reason "abort"; returns
+        how many there were."""
+        streams = {id(stream): stream for stream, _ in self._routes.values()}
+        found = [each for each in streams.values() if names is None or each.name in names]
+        for stream in found:
+            stream.abort()
+        return len(found)
 
     def check_integrity(self) -> None:
         """Raises AssertionError when the routing table and the streams disagree."""

@@ -61,6 +61,24 @@ async def collect(stream: RequestStream) -> dict[int, list[int]]:
     return tokens
 
 
+def test_requests_are_aborted_by_name() -> None:
+    async def body() -> None:
+        fake = FakeEngine(FakeOptions())
+        async with started(fake) as engine:
+            fake.paused = True
+            streams = [await engine.submit([prompt(1)], sampling(n=2), name=name) for name in "abc"]
+            assert engine.abort({"a", "x"}) == 1
+            ends = [output.finish_reason for output in streams[0].take()]
+            assert ends == ["abort", "abort"] and streams[0].exhausted
+            assert not streams[1].exhausted
+            assert engine.abort(None) == 2
+            assert engine.abort(None) == 0
+            assert engine.num_live == 0
+            engine.check_integrity()
+
+    asyncio.run(body())
+
+
 def test_a_refusal_says_when_to_retry() -> None:
     async def body() -> None:
         fake = FakeEngine(FakeOptions(max_running=0, max_waiting=0, retry_after_s=12))

@@ -20,7 +20,9 @@ class RequestStream:
 
     num_dropped_tokens = 0
 
-    def __init__(self, abort: Callable[[int], None]) -> None:
+    def __init__(self, abort: Callable[[int], None], name: str = "") -> None:
+        """`abort` ends a child request; `name` is that of `AsyncEngine.submit`."""
+        self.name = name
         self._abort = abort
         self._choice_of: dict[int, int] = {}  # live child id -> choice index
         self._pending: dict[int, ChoiceOutput] = {}  # choice index -> output
@@ -95,6 +97,12 @@ class RequestStream:
         self._choice_of.clear()
         self.failure = error
         self._wake()
+
+    def abort(self) -> None:
+        """Ends every choice that has not finished, with the reason "abort"."""
+        for child, index in [*self._choice_of.items()]:
+            self._abort(child)
+            self.push(child, ChoiceOutput(index, [], [], finish_reason="abort"))
 
     def stop(self, index: int) -> None:
         """The consumer needs no more of choice `index` (a stop string matched): aborts it."""

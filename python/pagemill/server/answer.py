@@ -22,6 +22,15 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class Binary:
+    """Bytes, and JSON that describes them: the header `metadata` of HTTP, which alone carries such
+    an answer."""
+
+    content: bytes
+    metadata: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
 class FileContent:
     """A file, sent as it is read."""
 
@@ -86,5 +95,5 @@ class Talk(ABC):
         """Talks until the end, and closes `socket`."""
 
 
-Answer = msgspec.Struct | Text | FileContent | Events | Talk
+Answer = msgspec.Struct | Text | Binary | FileContent | Events | Talk
 """A `Talk` is what routes with the transport WEBSOCKET answer, and no others do."""

@@ -17,10 +17,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from pagemill.server.answer import Answer, FileContent, Talk, Text
+from pagemill.server.answer import Answer, Binary, FileContent, Talk, Text
 from pagemill.server.endpoints.endpoint import Endpoint, Transport
 from pagemill.server.endpoints.table import ENDPOINTS, error_shape
-from pagemill.server.errors import ApiError, bad_request
+from pagemill.server.errors import ApiError, bad_request, binary_answer
 from pagemill.server.protocol.decode import explain
 from pagemill.server.protocol.request_id import named
 
@@ -164,6 +164,8 @@ async def _patient(send: Send, endpoint: Endpoint, fields: dict[str, Any]) -> by
             continue
         if isinstance(answer, msgspec.Struct):
             return msgspec.json.encode(answer)
+        if isinstance(answer, Binary):
+            raise binary_answer()
         assert not isinstance(answer, Text | FileContent | Talk), "a task's answers are JSON"
         answer.close()
         raise bad_request("`stream` must be false in a batch file.", "stream")

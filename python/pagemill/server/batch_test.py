@@ -76,6 +76,17 @@ def test_http_batch_and_invocations_answer_alike(pooled_size: int, requests: Any
     asyncio.run(body())
 
 
+def test_bytes_are_refused_in_a_batch() -> None:
+    async def body() -> None:
+        async with fake_server(FakeOptions(pooled_size=4)) as server:
+            fields = {**EMBEDDING, "encoding_format": "bytes_only"}
+            (answer,) = await answers(server, [line("a", "/v1/embeddings", fields)])
+            assert answer["response"]["status_code"] == 400
+            assert answer["response"]["body"]["error"]["param"] == "encoding_format"
+
+    asyncio.run(body())
+
+
 def test_audio_in_a_batch() -> None:
     url = "/v1/audio/transcriptions"
     hi = {ord("="): ord("h"), ord("h"): ord("i"), ord("i"): EOS}

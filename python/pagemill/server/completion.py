@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import msgspec
 
+from pagemill.engine.async_engine import Prompt
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.server.access.caller import Caller
 from pagemill.server.choice_search import wanted_search
@@ -94,6 +95,39 @@ def _constraint(
     if found is None or reasoning is None:
         return found
     return replace(found, grammar=msgspec.structs.replace(found.grammar, reasoning=reasoning))
+
+
+def as_rendered(pipeline: Pipeline, request: CompletionRequest) -> CompletionRequest:
+    """`request` as it is rendered alone.
+
+    Raises:
+        ApiError: 400: it cannot be.
+    """
+    if request.suffix:
+        request = with_ends_of_middles(pipeline, request)
+    if request.max_tokens == 0:
+        raise bad_request("`max_tokens` must be at least 1.", "max_tokens")
+    if request.embeds:
+        raise bad_request("`prompt_embeds` has no tokens.", "prompt_embeds")
+    return request
+
+
+async def fitted_prompts(
+    pipeline: Pipeline, request: CompletionRequest
+) -> tuple[list[Prompt], GenerationOptions]:
+    """The prompts of what `as_rendered` returned, and the options by which they were cut.
+
+    Raises:
+        ApiError: 400: one does not fit.
+    """
+    rendered, _ = await rendered_prompts(pipeline, request)
+    options = GenerationOptions(
+        max_tokens=request.max_tokens,
+        default_max_tokens=DEFAULT_MAX_TOKENS,
+        truncate_prompt_tokens=request.truncate_prompt_tokens,
+        truncation_side=request.truncation_side,
+    )
+    return pipeline.fit(rendered, options), options
 
 
 async def rendered_prompts(

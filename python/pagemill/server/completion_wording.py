@@ -11,7 +11,6 @@ from msgspec import UNSET
 from pagemill.render.assembly import ChoiceDelta
 from pagemill.server.echo import prompt_offsets
 from pagemill.server.errors import ApiError
-from pagemill.server.generation import Generation
 from pagemill.server.logprobs import LogprobFormatter, TokenLogprobs
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.protocol.completion import (
@@ -20,7 +19,7 @@ from pagemill.server.protocol.completion import (
     CompletionRequest,
     CompletionResponse,
 )
-from pagemill.server.respond import FoldedChoice
+from pagemill.server.respond import FoldedChoice, Generated
 from pagemill.server.routed_experts import RoutedExpertsFormatter
 from pagemill.server.sse import HOLE, EventTemplate, event, last_events, usage_events
 
@@ -33,7 +32,7 @@ class CompletionWording:
         pipeline: Pipeline,
         request: CompletionRequest,
         name: str,
-        generation: Generation,
+        generation: Generated,
         echoes: Sequence[str] = (),
         has_metrics: bool = False,
     ) -> None:
@@ -123,7 +122,7 @@ class CompletionWording:
             if request.echo:
                 choice.text = self._echo_of(delta.index) + text
             if request.return_token_ids:
-                choice.prompt_token_ids = self._generation.prompt_of(delta.index).tolist()
+                choice.prompt_token_ids = self._prompt_of(delta.index)
         if self._has_logprobs:
             choice.logprobs = self._logprobs(delta, is_first)
         if request.return_token_ids:
@@ -131,7 +130,11 @@ class CompletionWording:
         return choice
 
     def _echo_of(self, index: int) -> str:
-        return self._echoes[index // self._generation.sampling.n] if self._request.echo else ""
+        return self._echoes[self._generation.prompt_number(index)] if self._request.echo else ""
+
+    def _prompt_of(self, index: int) -> list[int]:
+        generation = self._generation
+        return generation.prompts[generation.prompt_number(index)].tolist()
 
     def _logprobs(self, delta: ChoiceDelta, is_first: bool) -> CompletionLogprobs:
         entries: list[TokenLogprobs] = delta.logprobs or []
@@ -139,7 +142,7 @@ class CompletionWording:
         offsets = [len(echoed) + offset for offset in delta.offsets]
         if not (is_first and self._request.echo):
             return self._formatter.completion(entries, offsets)
-        prompt = self._generation.prompt_of(delta.index).tolist()
+        prompt = self._prompt_of(delta.index)
         return self._formatter.completion(
             (delta.prompt_logprobs or []) + entries,
             prompt_offsets(self._renderer, prompt, echoed) + offsets,

@@ -107,6 +107,14 @@ def not_implemented(message: str, param: str, reason: str = "") -> ApiError:
     return ApiError(400, message, param, reason=reason)
 
 
+def binary_answer() -> ApiError:
+    """The refusal of bytes by what carries JSON only."""
+    return bad_request(
+        "`encoding_format` must be float, base64 or sparse here: answers are JSON.",
+        "encoding_format",
+    )
+
+
 def from_engine(error: EngineError) -> ApiError:
     """The engine's refusal or failure as the client sees it."""
     status = STATUS_OF_CODE.get(error.code, 500)

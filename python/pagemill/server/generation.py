@@ -75,9 +75,13 @@ class Generation:
         self.on_close: Callable[[], None] | None = None
         """Called when the request has ended: what its prompts took is not used any more."""
 
+    def prompt_number(self, index: int) -> int:
+        """Which of the prompts choice `index` continues."""
+        return index // self.sampling.n
+
     def prompt_of(self, index: int) -> np.ndarray:
-        """Token ids of the prompt that choice `index` continues."""
-        return self.prompts[index // self.sampling.n]
+        """Its token ids."""
+        return self.prompts[self.prompt_number(index)]
 
     @property
     def num_choices(self) -> int:

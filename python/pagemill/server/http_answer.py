@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from starlette.responses import FileResponse, Response
 
-from pagemill.server.answer import Answer, FileContent, Talk, Text
+from pagemill.server.answer import Answer, Binary, FileContent, Talk, Text
 from pagemill.server.error_shapes import OPENAI, ErrorShape
 from pagemill.server.errors import RETRY_AFTER_S, ApiError
 from pagemill.server.event_stream import EventStream
@@ -15,6 +15,11 @@ def answer_response(answer: Answer, shape: ErrorShape = OPENAI) -> Response:
     """The response that carries `answer`; `shape` is that of the endpoint's API."""
     if isinstance(answer, Text):
         return Response(answer.content, headers={"content-type": answer.media_type})
+    if isinstance(answer, Binary):
+        headers = {"content-type": "application/octet-stream"}
+        if answer.metadata:
+            headers["metadata"] = answer.metadata.decode()
+        return Response(answer.content, headers=headers)
     if isinstance(answer, FileContent):
         return FileResponse(answer.path, media_type=answer.media_type)
     if isinstance(answer, msgspec.Struct):

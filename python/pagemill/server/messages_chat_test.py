@@ -213,8 +213,8 @@ def test_what_cannot_change_the_output_is_ignored() -> None:
         ),
         ([{"type": "image", "source": {"type": "file", "url": "x"}}], "or `url` with `url`"),
         (
-            [text("a"), {"type": "document", "source": {"type": "base64", "data": "eA=="}}],
-            "`messages[0].content[1].source` is of type 'base64'",
+            [text("a"), {"type": "document", "source": {"type": "url", "url": "x"}}],
+            "`messages[0].content[1].source` is of type 'url'",
         ),
         ([{"type": "tool_reference", "tool_name": "f"}], "`tool_reference`, which a message"),
         (

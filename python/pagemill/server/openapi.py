@@ -105,6 +105,8 @@ def _operation(
     answers = [schemas[kind] for kind in _answers(endpoint)]
     answer = answers[0] if len(answers) == 1 else {"anyOf": answers}
     content = {endpoint.media_type: {"schema": answer}}
+    if endpoint.binary:
+        content["application/octet-stream"] = {"schema": {"type": "string", "format": "binary"}}
     event = endpoint.event_type()
     if event is not None:
         payloads = [schemas[event], schemas[endpoint.errors.kind]]

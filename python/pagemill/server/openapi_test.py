@@ -78,7 +78,11 @@ def test_it_names_every_route(document: dict[str, Any]) -> None:
     pooled = document["paths"]["/pooling"]["post"]["responses"]["200"]["content"]
     names = ("PoolingResponse", "PluginResponse")
     answers = [{"$ref": f"#/components/schemas/{name}"} for name in names]
-    assert pooled == {"application/json": {"schema": {"anyOf": answers}}}
+    content = {"schema": {"type": "string", "format": "binary"}}
+    assert pooled == {
+        "application/json": {"schema": {"anyOf": answers}},
+        "application/octet-stream": content,
+    }
 
 
 def test_it_names_the_routes_of_the_loaded_model() -> None:
@@ -96,6 +100,7 @@ def test_it_names_the_routes_of_the_loaded_model() -> None:
             "/v1/chat/completions/derender",
             "/v1/chat/completions/render",
             "/v1/completions",
+            "/v1/completions/derender",
             "/v1/completions/render",
             "/v1/conversations",
             "/v1/messages",

@@ -363,6 +363,7 @@ class Pipeline:
                 deadline=options.deadline or self.deadline(options.timeout_s, options.caller),
                 adapter=self.model.adapter,
                 engine=options.caller.engine,
+                name=self._source(options.caller).request_id,
             )
         finally:
             if options.caller.prepared is not None:
@@ -467,6 +468,9 @@ class Pipeline:
             self.metrics.finished("error")
             raise output.error
         pooled = self.model.pooled
+        if output.finish_reason == "abort":
+            self.metrics.finished("abort")
+            raise EngineError("UNAVAILABLE", "The operator has ended the request; send it again.")
         if output.pooled is None or pooled is None:
             raise EngineError("INTERNAL", f"The engine ended with {output.finish_reason}.")
         self.metrics.finished("stop")

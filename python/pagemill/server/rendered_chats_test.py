@@ -62,60 +62,6 @@ def test_a_rendering_generates_what_the_chat_does(fields: dict[str, Any]) -> Non
     run(body)
 
 
-@pytest.mark.parametrize("demands", [{}, {"tools": TOOLS, "tool_choice": "required"}])
-def test_what_is_rendered_and_generated_is_derendered(demands: dict[str, Any]) -> None:
-    async def body(server: FakeServer) -> None:
-        for seed in range(4):
-            chat = {"messages": [USER], "max_tokens": 40, "seed": seed, "n": 2, **demands}
-            chat |= {"logprobs": True, "top_logprobs": 2, "stop": ["e"], "return_token_ids": True}
-            known = await post(server, CHAT, **chat)
-            answer = await post(server, GENERATE, **await post(server, f"{CHAT}/render", **chat))
-            fields = {"chat_request": chat, "generate_response": answer, "request_id": "r"}
-            found = await post(server, f"{CHAT}/derender", **fields)
-            assert found["id"] == "chatcmpl-r"
-            for each in (found, known):
-                del each["id"], each["created"]
-                for choice in each["choices"]:
-                    for call in choice["message"].get("tool_calls", ()):
-                        del call["id"]
-            assert found["choices"] == known["choices"]
-            assert found["usage"]["total_tokens"] == known["usage"]["total_tokens"]
-
-    run(body)
-
-
-def generated(**fields: Any) -> dict[str, Any]:
-    return {"choices": [{"token_ids": [97], "finish_reason": "stop", **fields}]}
-
-
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [
-        ({"generate_response": 5}, "generate_response"),
-        ({"generate_response": {"choices": []}}, "generate_response"),
-        ({"generate_response": generated(token_ids=[300])}, "generate_response"),
-        ({"generate_response": generated(token_ids=[97] * 513)}, "generate_response"),
-        ({"generate_response": generated(logprobs={"content": []})}, "generate_response"),
-        ({"chat_request": 5}, "chat_request"),
-        ({"chat_request": {}}, "messages"),
-        ({"chat_request": {"messages": [USER], "stream": True}}, "chat_request"),
-        ({"chat_request": {"messages": [USER], "temperature": -1}}, "temperature"),
-        ({"stream": True}, "stream"),
-        ({"completion_request": {}}, "completion_request"),
-        ({"model": "absent"}, "model"),
-    ],
-)
-def test_what_cannot_be_derendered(fields: dict[str, Any], param: str) -> None:
-    async def body(server: FakeServer) -> None:
-        good = {"chat_request": {"messages": [USER]}, "generate_response": generated()}
-        await post(server, f"{CHAT}/derender", **good)
-        status = 404 if param == "model" else 400
-        refused = await post(server, f"{CHAT}/derender", status, **{**good, **fields})
-        assert refused["error"]["param"] == param, refused
-
-    run(body)
-
-
 def test_messages_and_responses_are_rendered_alike() -> None:
     async def body(server: FakeServer) -> None:
         named = {"type": "function", "function": {"name": "look"}}

@@ -72,6 +72,10 @@ class Generated(Protocol):
         """Token ids of each prompt."""
         ...
 
+    def prompt_number(self, index: int) -> int:
+        """Which of the prompts choice `index` continues."""
+        ...
+
     @property
     def usage(self) -> Usage:
         """Tokens so far."""

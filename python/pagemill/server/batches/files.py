@@ -16,14 +16,13 @@ import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from pagemill.server.batches.folder import UPLOAD, BatchFolder, unix_time
 from pagemill.server.errors import ApiError, bad_request
-from pagemill.server.protocol.file import FileList, FileObject, ListFilesRequest
+from pagemill.server.protocol.file import FileList, FileObject, ListFilesRequest, Purpose
 from pagemill.server.sqlite_file import transaction
 
-Purpose = Literal["batch", "batch_output"]
 MAX_FILENAME_CHARS = 255
 _UPLOAD_LOST_AFTER_S = 3600.0
 _COLUMNS = "id, bytes, created, expires, filename, purpose"
@@ -189,17 +188,21 @@ class BatchFiles:
         self.folder.content(file_id).unlink(missing_ok=True)
         connection.execute("DELETE FROM files WHERE id = ?", (file_id,))
 
-    async def complete(self, file_id: str, size: int, expires_after_s: int | None) -> FileObject:
-        """The end of a writer: the file exists for its key."""
+    async def complete(
+        self, file_id: str, size: int, expires_after_s: int | None, purpose: Purpose | None
+    ) -> FileObject:
+        """The end of a writer: the file exists for its key. `purpose` None: that which it was
+        created for."""
         longest = int(self.folder.config.batch_retention)
         lifetime = min(longest, expires_after_s or longest)
 
         def update(connection: sqlite3.Connection) -> FileObject:
             query = (
-                "UPDATE files SET writer = NULL, expires = created + ? WHERE id = ? AND bytes = ?"
+                "UPDATE files SET writer = NULL, expires = created + ?,"
+                " purpose = coalesce(?, purpose) WHERE id = ? AND bytes = ?"
                 f" RETURNING {_COLUMNS}"
             )
-            row = connection.execute(query, (lifetime, file_id, size)).fetchone()
+            row = connection.execute(query, (lifetime, purpose, file_id, size)).fetchone()
             if row is None:
                 raise _absent(file_id)
             return _file(row)
@@ -258,8 +261,10 @@ class FileWriter:
 
         await folder.run(append)
 
-    async def complete(self, expires_after_s: int | None) -> FileObject:
-        """The file exists for its key, from now on.
+    async def complete(
+        self, expires_after_s: int | None, purpose: Purpose | None = None
+    ) -> FileObject:
+        """The file exists for its key, from now on. `purpose` None: that which it was created for.
 
         Raises:
             ApiError: 507, 503.
@@ -271,7 +276,7 @@ class FileWriter:
             os.fsync(self._descriptor)
 
         await self._files.folder.run(flush)
-        found = await self._files.complete(self.file_id, self.size, expires_after_s)
+        found = await self._files.complete(self.file_id, self.size, expires_after_s, purpose)
         self.close()
         return found
 

@@ -7,7 +7,7 @@ import contextlib
 from pagemill.server.batches.files import BatchFiles, FileWriter
 from pagemill.server.batches.folder import UPLOAD
 from pagemill.server.errors import ApiError
-from pagemill.server.protocol.file import FileObject, UploadedFile
+from pagemill.server.protocol.file import FileObject, UploadedFile, UploadPurpose
 
 _PORTION_BYTES = 256 * 1024
 
@@ -39,11 +39,11 @@ class Upload(UploadedFile):
         if len(self._buffer) >= _PORTION_BYTES:
             await self._flush()
 
-    async def keep(self, expires_after_s: int | None) -> FileObject:
+    async def keep(self, purpose: UploadPurpose, expires_after_s: int | None) -> FileObject:
         """The file stays."""
         assert self._writer is not None, "decoding the form needs a file"
         await self._flush()
-        return await self._writer.complete(expires_after_s)
+        return await self._writer.complete(expires_after_s, purpose)
 
     async def discard(self) -> None:
         """Deletes what was not kept."""

@@ -32,6 +32,7 @@ def _operation(
 
 ADMIN_ENDPOINTS = (
     *(endpoint_named(name) for name in _SHARED),
+    _operation("abort_requests", "POST", "AbortRequest", "AbortState", Transport.JSON),
     Endpoint(
         name="admin_openapi",
         method="GET",

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import msgspec
 from msgspec import UNSET
 
 from pagemill.server.access.caller import Caller
 from pagemill.server.answer import Answer
 from pagemill.server.chat import render_chat, start_chat, start_chats
 from pagemill.server.chat_wording import ChatWording
-from pagemill.server.derender import derender_chat
+from pagemill.server.derender.request import rendered_chat
+from pagemill.server.derender.stream import derendered_chunk
+from pagemill.server.derender.whole import DerenderedAnswer, derendered
 from pagemill.server.protocol.chat import RULES, ChatRequest, ChatResponse
 from pagemill.server.protocol.chat_batch import BatchChatRequest, chats
 from pagemill.server.protocol.decode import decode_fields
-from pagemill.server.protocol.derender import DerenderRequest
+from pagemill.server.protocol.derender import ChatDerenderRequest, DerenderedChunk
 from pagemill.server.protocol.generate import GenerateRequest
 from pagemill.server.respond import respond
 from pagemill.server.state import ServerState
+from pagemill.server.text_files import TextFiles
 
 
 async def create(server: ServerState, body: ChatRequest, caller: Caller) -> Answer:
     """Answers the last of a list of messages."""
     pipeline, _ = server.models.resolve(body.model, caller)
+    body = await _with_texts(TextFiles(server, caller, "messages"), body)
     generation = await start_chat(pipeline, body, caller)
     name, has_metrics = f"chatcmpl-{body.request_id}", server.config.enable_per_request_metrics
     wording = ChatWording(pipeline, body, name, generation, has_metrics)
@@ -31,7 +36,8 @@ async def create(server: ServerState, body: ChatRequest, caller: Caller) -> Answ
 async def create_batch(server: ServerState, body: BatchChatRequest, caller: Caller) -> Answer:
     """Answers each of a list of conversations: a choice for each, in their order."""
     pipeline, _ = server.models.resolve(body.model, caller)
-    requests = chats(body)
+    files = TextFiles(server, caller, "messages")
+    requests = [await _with_texts(files, chat) for chat in chats(body)]
     generation = await start_chats(pipeline, requests, caller)
     name, has_metrics = f"chatcmpl-{body.request_id}", server.config.enable_per_request_metrics
     wording = ChatWording(pipeline, requests[0], name, generation, has_metrics)
@@ -44,12 +50,23 @@ async def create_batch(server: ServerState, body: BatchChatRequest, caller: Call
 async def render(server: ServerState, body: ChatRequest, caller: Caller) -> GenerateRequest:
     """The request of `/inference/v1/generate` that answers the same."""
     pipeline, _ = server.models.resolve(body.model, caller)
-    return await render_chat(pipeline, body, caller)
+    return await render_chat(
+        pipeline, await _with_texts(TextFiles(server, caller, "messages"), body), caller
+    )
 
 
-async def derender(server: ServerState, body: DerenderRequest, caller: Caller) -> ChatResponse:
+async def derender(
+    server: ServerState, body: ChatDerenderRequest, caller: Caller
+) -> DerenderedAnswer | DerenderedChunk:
     """The answer of a chat whose rendering `/inference/v1/generate` has answered, here or on
-    another server."""
+    another server; with `stream` an event of it."""
     pipeline, _ = server.models.resolve(body.model, caller)
-    chat = decode_fields(body.chat_request, ChatRequest, RULES)
-    return await derender_chat(pipeline, chat, body, caller)
+    sent = decode_fields(body.chat_request, ChatRequest, RULES)
+    chat = await _with_texts(TextFiles(server, caller, "messages"), sent)
+    rendered = await rendered_chat(pipeline, chat, caller)
+    return derendered_chunk(rendered, body) if body.stream else await derendered(rendered, body)
+
+
+async def _with_texts(files: TextFiles, chat: ChatRequest) -> ChatRequest:
+    """The chat, with the text of files in their place."""
+    return msgspec.structs.replace(chat, messages=await files.in_messages(chat.messages))

@@ -6,12 +6,14 @@ import msgspec
 
 from pagemill.server.access.caller import Caller
 from pagemill.server.answer import Answer, Text
-from pagemill.server.completion import rendered_prompts, start_completion
+from pagemill.server.completion import as_rendered, fitted_prompts, start_completion
 from pagemill.server.completion_wording import CompletionWording
-from pagemill.server.errors import bad_request
-from pagemill.server.infill import with_ends_of_middles
-from pagemill.server.pipeline import GenerationOptions
-from pagemill.server.protocol.completion import DEFAULT_MAX_TOKENS, CompletionRequest
+from pagemill.server.derender.request import rendered_completion
+from pagemill.server.derender.stream import derendered_chunk
+from pagemill.server.derender.whole import DerenderedAnswer, derendered
+from pagemill.server.protocol.completion import RULES, CompletionRequest
+from pagemill.server.protocol.decode import decode_fields
+from pagemill.server.protocol.derender import CompletionDerenderRequest, DerenderedChunk
 from pagemill.server.protocol.generate import as_generate_request
 from pagemill.server.respond import respond
 from pagemill.server.state import ServerState
@@ -30,19 +32,18 @@ async def create(server: ServerState, body: CompletionRequest, caller: Caller) -
 async def render(server: ServerState, body: CompletionRequest, caller: Caller) -> Text:
     """The requests of `/inference/v1/generate`, one a prompt, that continue the same."""
     pipeline, _ = server.models.resolve(body.model, caller)
-    if body.suffix:
-        body = with_ends_of_middles(pipeline, body)
-    if body.max_tokens == 0:
-        raise bad_request("`max_tokens` must be at least 1.", "max_tokens")
-    if body.embeds:
-        raise bad_request("`prompt_embeds` has no tokens.", "prompt_embeds")
-    rendered, _ = await rendered_prompts(pipeline, body)
-    options = GenerationOptions(
-        max_tokens=body.max_tokens,
-        default_max_tokens=DEFAULT_MAX_TOKENS,
-        truncate_prompt_tokens=body.truncate_prompt_tokens,
-        truncation_side=body.truncation_side,
-    )
-    prompts = pipeline.fit(rendered, options)
+    body = as_rendered(pipeline, body)
+    prompts, _ = await fitted_prompts(pipeline, body)
     requests = [as_generate_request(body, prompt, body.logprobs) for prompt in prompts]
     return Text(msgspec.json.encode(requests), "application/json")
+
+
+async def derender(
+    server: ServerState, body: CompletionDerenderRequest, caller: Caller
+) -> DerenderedAnswer | DerenderedChunk:
+    """The answer of a completion whose renderings `/inference/v1/generate` has answered, here or on
+    another server; with `stream` an event of it."""
+    pipeline, _ = server.models.resolve(body.model, caller)
+    request = decode_fields(body.completion_request, CompletionRequest, RULES)
+    rendered = await rendered_completion(pipeline, request)
+    return derendered_chunk(rendered, body) if body.stream else await derendered(rendered, body)

@@ -57,8 +57,9 @@ class Endpoint:
     `response` and `event` (of a stream) are "module:Type" below `protocol`. They are imported when
     they are needed. A module of `request` has its `RULES`; without `request` the handler gets the
     fields as they are. Without `response` the answer is an object of strings. `tasks`: of models
-    that have it; none: all do. `errors`: those of the API that the route belongs to. `queued`: its
-    requests wait in the engine's queue. `statuses` are of errors that only some routes have.
+    that have it; none: all do. `binary`: an answer may be bytes instead. `errors`: those of the API
+    that the route belongs to. `queued`: its requests wait in the engine's queue. `statuses` are of
+    errors that only some routes have.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Endpoint:
     response: str = ""
     event: str = ""
     media_type: str = "application/json"
+    binary: bool = False
     errors: ErrorShape = OPENAI
     queued: bool = False
     statuses: tuple[int, ...] = ()

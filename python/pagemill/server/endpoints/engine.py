@@ -16,6 +16,8 @@ from pagemill.engine.outputs import EngineError
 from pagemill.server.access.caller import Caller
 from pagemill.server.errors import ApiError, bad_request, from_engine
 from pagemill.server.protocol.operation import (
+    AbortRequest,
+    AbortState,
     EngineState,
     PauseMode,
     PauseRequest,
@@ -71,6 +73,20 @@ async def pause(server: ServerState, body: PauseRequest, caller: Caller) -> Engi
     if body.clear_cache and body.mode != "keep":
         await _call(engine, "reset_prefix_cache")
     return EngineState("paused")
+
+
+async def abort_requests(server: ServerState, body: AbortRequest, caller: Caller) -> AbortState:
+    """Ends some or all requests, which are answered with what was generated, and the reason
+    `abort`."""
+    log_operation("abort_requests", caller)
+    if server.config.api_server_count > 1:
+        raise bad_request(
+            "Each process of --api-server-count knows its own requests only: `/pause` with the mode"
+            " `abort` and `/resume` end those of all.",
+            None,
+        )
+    names = None if body.request_ids is None else frozenset(body.request_ids)
+    return AbortState(_engine(server, caller).abort(names))
 
 
 async def resume(server: ServerState, body: dict[str, Any], caller: Caller) -> EngineState:

@@ -16,10 +16,10 @@ from pagemill.server.state import ServerState
 
 
 async def upload(server: ServerState, body: UploadRequest, caller: Caller) -> FileObject:
-    """Stores a file of requests for a batch."""
+    """Stores a file of requests for a batch, or one that requests name."""
     del server, caller
     expiry = body.expires_after
-    return await body.file.keep(None if expiry is None else expiry.seconds)
+    return await body.file.keep(body.purpose, None if expiry is None else expiry.seconds)
 
 
 async def list_files(server: ServerState, body: ListFilesRequest, caller: Caller) -> FileList:

@@ -7,8 +7,10 @@ import time
 from pagemill.inputs.scoring import activated
 from pagemill.inputs.task import Pooled
 from pagemill.server.access.caller import Caller
+from pagemill.server.answer import Binary
 from pagemill.server.errors import bad_request
 from pagemill.server.pipeline import Pipeline
+from pagemill.server.pooling.binary import binary, is_binary, max_inputs
 from pagemill.server.pooling.rows import (
     check_dimensions,
     check_encoding,
@@ -18,6 +20,7 @@ from pagemill.server.pooling.rows import (
     shortened,
 )
 from pagemill.server.protocol.pooling import (
+    BinaryMetadata,
     PluginResponse,
     PooledData,
     PoolingRequest,
@@ -29,7 +32,7 @@ from pagemill.server.state import ServerState
 
 async def create(
     server: ServerState, body: PoolingRequest, caller: Caller
-) -> PoolingResponse | PluginResponse:
+) -> PoolingResponse | PluginResponse | Binary:
     """Gives the rows of one or several texts, or of a chat; or what the server's plugin makes of
     `data`."""
     pipeline, _ = server.models.resolve(body.model, caller)
@@ -51,17 +54,16 @@ async def create(
             "`use_activation` must be true: the model decides how vectors are normalized.",
             "use_activation",
         )
-    rows, num_tokens = await pooled_input(pipeline, body, caller)
+    rows, num_tokens = await pooled_input(pipeline, body, caller, max_inputs(body))
     rows = shortened(rows, body.dimensions, pooled)
     if body.use_activation:
         rows = [activated(row, pooled.activation) for row in rows]
-    return PoolingResponse(
-        id=f"pool-{body.request_id}",
-        created=int(time.time()),
-        model=pipeline.model.name,
-        data=[PooledData(index, encoded(row, body)) for index, row in enumerate(rows)],
-        usage=PoolingUsage(num_tokens, num_tokens),
-    )
+    request_id, created, model = f"pool-{body.request_id}", int(time.time()), pipeline.model.name
+    usage = PoolingUsage(num_tokens, num_tokens)
+    if is_binary(body):
+        return binary(rows, body, BinaryMetadata(request_id, created, model, [], usage))
+    data = [PooledData(index, encoded(row, body)) for index, row in enumerate(rows)]
+    return PoolingResponse(request_id, created, model, data, usage)
 
 
 async def _by_plugin(

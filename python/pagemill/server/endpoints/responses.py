@@ -40,6 +40,7 @@ from pagemill.server.responses.stream import ResponseStream
 from pagemill.server.responses.whole import whole_response
 from pagemill.server.responses.wording import ResponseWording
 from pagemill.server.state import ServerState
+from pagemill.server.text_files import TextFiles
 
 _ANSWERED = ("completed", "incomplete")
 _LOST = ResponseError("server_error", "The process that generated this response has ended.")
@@ -53,8 +54,7 @@ async def create(server: ServerState, body: ResponsesRequest, caller: Caller) ->
         raise bad_request(
             "`background` needs `store`, and a server that stores responses.", "background"
         )
-    max_bytes = server.config.max_body_bytes
-    sent = await resolved(body.input, server.responses, caller.key_id, max_bytes)
+    sent = await _sent(server, body, caller)
     new_items = items_of(sent)
     items = [*await _history(server, body, caller), *new_items]
     source, sampling = await begin(pipeline, server.tools, body, items, caller)
@@ -100,8 +100,7 @@ async def render(server: ServerState, body: ResponsesRequest, caller: Caller) ->
     """The request of `/inference/v1/generate` that answers the same; nothing is stored."""
     pipeline, _ = server.models.resolve(body.model, caller)
     refuse_server_tools(body)
-    max_bytes = server.config.max_body_bytes
-    sent = await resolved(body.input, server.responses, caller.key_id, max_bytes)
+    sent = await _sent(server, body, caller)
     items = [*await _history(server, body, caller), *items_of(sent)]
     request = chat_request(body, items)
     with renamed():
@@ -223,6 +222,13 @@ async def _add_to_conversation(
         return stored._replace(items=msgspec.json.encode(items))
 
     await store.change(caller.key_id, conversation.id, append)
+
+
+async def _sent(server: ServerState, body: ResponsesRequest, caller: Caller) -> str | list[Item]:
+    """The request's input, with stored items and the text of files in place of their ids."""
+    max_bytes = server.config.max_body_bytes
+    sent = await resolved(body.input, server.responses, caller.key_id, max_bytes)
+    return await TextFiles(server, caller, "input").in_items(sent)
 
 
 async def _stored(server: ServerState, response_id: str, caller: Caller, param: str) -> Stored:

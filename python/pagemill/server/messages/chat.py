@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from pagemill.server import errors
 from pagemill.server.errors import ApiError, bad_request
+from pagemill.server.file_text import text_of_base64
 from pagemill.server.protocol.chat import ChatRequest
 from pagemill.server.protocol.messages import (
     ContentBlock,
@@ -262,13 +263,21 @@ def _result(result: ToolResultBlock, where: str) -> str:
 def _document(document: DocumentBlock, where: str) -> str:
     """The text of a document, below what is known about it."""
     source = document.source
-    if source.type != "text":
-        raise bad_request(
-            f"`{where}.source` is of type {source.type[:40]!r}; this model takes documents of type"
-            " `text` only.",
-            "messages",
-        )
-    return "\n".join(filter(None, (document.title, document.context, source.data)))
+    match source.type:
+        case "text":
+            text = source.data
+        case "base64":
+            text = text_of_base64(source.data, None, f"{where}.source", "messages")
+        case "content":
+            found = source.content
+            text = found if isinstance(found, str) else "\n".join(each.text for each in found)
+        case _:
+            raise bad_request(
+                f"`{where}.source` is of type {source.type[:40]!r}; documents are of type `text`,"
+                " `base64` (a file of text) or `content`: nothing is fetched.",
+                "messages",
+            )
+    return "\n".join(filter(None, (document.title, document.context, text)))
 
 
 def _misplaced(block: ContentBlock, where: str, role: str) -> ApiError:

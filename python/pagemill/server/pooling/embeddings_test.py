@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.inputs.task import Pooled, Task
 from pagemill.server.access.caller import ANONYMOUS
 from pagemill.server.element_types import element_type
+from pagemill.server.pooling.binary import MAX_DESCRIBED_INPUTS
 from pagemill.server.testing.fake_server import FakeServer, fake_server
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.pooling import matryoshka_sizes
@@ -141,6 +143,72 @@ def test_types_of_elements() -> None:
                 if name == "bfloat16":
                     found = (found.astype(np.uint32) << 16).view(np.float32)
                 assert np.array_equal(found.astype(np.float64), values)
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "codes"),
+    [
+        # Halves of steps go to the even code; 448 is the largest; the least step is 2^-9.
+        ("fp8_e4m3", [1, 1.0625, 1.1875, -1.07, 448, 1e9, 2**-9, 2**-10, -0.0, np.nan],
+         [0x38, 0x38, 0x3A, 0xB9, 0x7E, 0x7E, 0x01, 0x00, 0x80, 0x7F]),
+        # 57344 is the largest; 61440 is half a step more.
+        ("fp8_e5m2", [1, 1.125, 1.375, -1.13, 61439, 61440, 2**-16, np.inf, -0.0, np.nan],
+         [0x3C, 0x3C, 0x3E, 0xBD, 0x7B, 0x7C, 0x01, 0x7C, 0x80, 0x7F]),
+    ],
+)  # fmt: skip
+def test_eight_bits_are_rounded_as_torch_does(name: Any, numbers: Any, codes: Any) -> None:
+    elements = element_type(name)
+    content = elements.content(np.array(numbers, np.float32), is_big=True)
+    assert list(content) == codes
+    # What a code stands for has that code.
+    every = np.arange(0x80, dtype=np.uint8)
+    floats = elements.floats(every)
+    kept = every[~np.isnan(floats)]
+    assert np.array_equal(elements.stored(floats[: len(kept)]), kept)
+
+
+def test_bytes() -> None:
+    async def body(server: FakeServer) -> None:
+        inputs = ["a", "b", "c"]
+        known = await post(server, input=inputs)
+        for name, stored in (("float32", ">f4"), ("fp8_e4m3", "u1")):
+            fields = {"input": inputs, "embed_dtype": name, "endianness": "big"}
+            whole = await server.client.post(
+                "/v1/embeddings", json={**fields, "encoding_format": "bytes"}
+            )
+            assert whole.headers["content-type"] == "application/octet-stream"
+            said = json.loads(whole.headers["metadata"])
+            assert said["usage"] == known["usage"]
+            assert said["model"] == known["model"]
+            values = [each["embedding"] for each in (await post(server, **fields))["data"]]
+            for index, item in enumerate(said["data"]):
+                assert (item["index"], item["embed_dtype"], item["shape"]) == (index, name, [SIZE])
+                found = np.frombuffer(whole.content[item["start"] : item["end"]], stored)
+                found = element_type(name).floats(found)
+                assert np.array_equal(found.astype(np.float64), values[index])
+            assert said["data"][-1]["end"] == len(whole.content)
+            only = await server.client.post(
+                "/v1/embeddings", json={**fields, "encoding_format": "bytes_only"}
+            )
+            assert only.content == whole.content
+            assert "metadata" not in only.headers
+
+    run(body)
+
+
+def test_as_many_inputs_as_a_header_describes() -> None:
+    async def body(server: FakeServer) -> None:
+        longest = {"embed_dtype": "bfloat16", "endianness": "native", "encoding_format": "bytes"}
+        fields = {"input": ["a"] * MAX_DESCRIBED_INPUTS, **longest}
+        response = await server.client.post("/v1/embeddings", json=fields)
+        assert response.status_code == 200
+        assert len(response.headers["metadata"]) < 8192
+        more = {**fields, "input": ["a"] * (MAX_DESCRIBED_INPUTS + 1)}
+        assert "bytes_only" in (await post(server, 400, **more))["error"]["message"]
+        more["encoding_format"] = "bytes_only"
+        assert (await server.client.post("/v1/embeddings", json=more)).status_code == 200
 
     run(body)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -96,6 +97,19 @@ def test_classes(activation: Activation) -> None:
         await refused(server, "/classify", "padding", input="a", padding="max_length")
 
     run(body, Task.CLASSIFY, activation=activation)
+
+
+def test_rows_of_tokens_in_bytes() -> None:
+    async def body(server: FakeServer) -> None:
+        fields = {"input": ["ab", "c"], "encoding_format": "bytes"}
+        response = await server.client.post("/pooling", json=fields)
+        items = json.loads(response.headers["metadata"])["data"]
+        assert [item["shape"] for item in items] == [[2, SIZE], [1, SIZE]]
+        for text, item in zip(("ab", "c"), items, strict=True):
+            found = np.frombuffer(response.content[item["start"] : item["end"]], "<f4")
+            assert np.array_equal(found.reshape(item["shape"]), row(Task.TOKEN_EMBED, text))
+
+    run(body, Task.TOKEN_EMBED)
 
 
 def test_rows_of_tokens() -> None:

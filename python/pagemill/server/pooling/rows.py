@@ -42,15 +42,23 @@ def pooling_options(body: PoolingFields, caller: Caller, param: str) -> Generati
 
 
 async def pooled_input(
-    pipeline: Pipeline, body: InputFields, caller: Caller
+    pipeline: Pipeline, body: InputFields, caller: Caller, max_inputs: int | None = None
 ) -> tuple[list[np.ndarray], int]:
-    """The rows of each input of `body`, and the number of prompt tokens; see `Pipeline.pool`.
+    """The rows of each input of `body`, of which there may be `max_inputs` (None: as many as any
+    request has), and the number of prompt tokens; see `Pipeline.pool`.
 
     Raises:
         ApiError: the request cannot be served.
     """
     options = pooling_options(body, caller, "input" if body.messages is None else "messages")
-    return await pipeline.pool(await _rendered(pipeline, body, caller), options)
+    rendered = await _rendered(pipeline, body, caller)
+    if max_inputs is not None and len(rendered) > max_inputs:
+        raise bad_request(
+            f"`input` has {len(rendered)} inputs, and a header describes at most {max_inputs}:"
+            " send less at a time, or `encoding_format: bytes_only`.",
+            "input",
+        )
+    return await pipeline.pool(rendered, options)
 
 
 async def _rendered(
@@ -115,7 +123,7 @@ def check_encoding(body: EncodedFields, pooled: Pooled) -> None:
     """
     if body.encoding_format == "sparse" and not pooled.sparse:
         raise bad_request(
-            "`encoding_format` must be float or base64: this model's vectors are not sparse.",
+            "`encoding_format` must not be sparse: this model's vectors have all their elements.",
             "encoding_format",
         )
 

@@ -1,4 +1,4 @@
-"""Bodies of `/v1/chat/completions/derender`."""
+"""Bodies of `/v1/chat/completions/derender` and `/v1/completions/derender`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from pagemill.server.protocol.chat import ChoiceLogprobs
-from pagemill.server.protocol.decode import FieldRules, Unsupported, nothing
+from pagemill.server.errors import bad_request, invalid_body
+from pagemill.server.protocol.chat import ChatResponse, ChoiceLogprobs
+from pagemill.server.protocol.completion import MAX_PROMPTS, CompletionResponse
+from pagemill.server.protocol.decode import FieldRules
 from pagemill.server.protocol.sampling import TokenId
 from pagemill.server.protocol.usage import Usage
 
@@ -30,21 +32,103 @@ class Generated(msgspec.Struct, kw_only=True, frozen=True):
     kv_transfer_params: dict[str, str] = {}
 
 
-class DerenderRequest(msgspec.Struct, kw_only=True, frozen=True):
-    """The request. `chat_request` is the chat that was rendered, `generate_response` the answer to
-    its rendering."""
+class GeneratedPart(msgspec.Struct, kw_only=True, frozen=True):
+    """What a choice of `/inference/v1/generate` adds in a stream."""
 
-    chat_request: dict[str, Any]
-    generate_response: Generated
+    index: Annotated[int, Meta(ge=0)]
+    token_ids: list[TokenId]
+    finish_reason: str | None = None
+    logprobs: ChoiceLogprobs | None = None
+    stop_reason: str | int | None = None
+
+
+class GeneratedChunk(msgspec.Struct, kw_only=True, frozen=True):
+    """An event of a stream of `/inference/v1/generate`; the last one may have its usage only."""
+
+    choices: list[GeneratedPart]
+    usage: Usage | None = None
+    kv_transfer_params: dict[str, str] = {}
+
+
+class DerenderFields(msgspec.Struct, kw_only=True, frozen=True):
+    """What both requests have: whole answers, or with `stream` an event of one, and the
+    `stream_state` of the answer to the event before it."""
+
+    generate_response: Generated | None = None
+    generate_chunk: GeneratedChunk | None = None
+    stream: bool = False
+    stream_state: str | None = None
     model: str | None = None
     request_id: Annotated[str, Meta(max_length=128)] = ""
 
+    @property
+    def responses(self) -> tuple[str, list[Generated]]:
+        """The field that whole answers are in, and the answers.
 
-RULES = FieldRules(
-    unsupported={
-        "stream": Unsupported(lambda value: value is False, "send the whole answer."),
-        "generate_responses": Unsupported(nothing, "send `generate_response`."),
-        "completion_request": Unsupported(nothing, "send `chat_request`."),
-    },
-    ignored=frozenset({"prompt_tokens", "prompt_token_ids"}),
-)
+        Raises:
+            ApiError: 400: there are none.
+        """
+        name = "generate_response"
+        if self.generate_response is None:
+            raise invalid_body(f"`{name}` is required.", name)
+        return name, [self.generate_response]
+
+    @property
+    def chunk(self) -> GeneratedChunk:
+        """The event of a stream.
+
+        Raises:
+            ApiError: 400: there is none.
+        """
+        if self.generate_chunk is None:
+            raise invalid_body("`generate_chunk` is required with `stream`.", "generate_chunk")
+        return self.generate_chunk
+
+
+class ChatDerenderRequest(DerenderFields, kw_only=True, frozen=True):
+    """The request. `chat_request` is the chat that was rendered."""
+
+    chat_request: dict[str, Any]
+
+
+class CompletionDerenderRequest(DerenderFields, kw_only=True, frozen=True):
+    """The request. `completion_request` is the completion that was rendered; if it has several
+    prompts, `generate_responses` are the answers to their renderings."""
+
+    completion_request: dict[str, Any]
+    generate_responses: Annotated[list[Generated], Meta(max_length=MAX_PROMPTS)] = []
+
+    @property
+    def responses(self) -> tuple[str, list[Generated]]:
+        """See `DerenderFields`."""
+        if not self.generate_responses:
+            return super().responses
+        if self.generate_response is not None:
+            raise bad_request(
+                "`generate_response` and `generate_responses` exclude each other.",
+                "generate_response",
+            )
+        return "generate_responses", self.generate_responses
+
+
+class StreamState(msgspec.Struct, forbid_unknown_fields=True):
+    """What is known of an answer whose events come one by one: its head, and the tokens so far of
+    each choice."""
+
+    name: str
+    created: int
+    token_ids: list[list[TokenId]]
+
+
+class DerenderedChunk(msgspec.Struct):
+    """The event of the answer's stream, null if the tokens so far make none; and what the next
+    call needs."""
+
+    chunk: dict[str, Any] | None
+    stream_state: str
+
+
+RULES = FieldRules(unsupported={}, ignored=frozenset({"prompt_tokens", "prompt_token_ids"}))
+CHAT = ChatResponse | DerenderedChunk
+COMPLETION = CompletionResponse | DerenderedChunk
+"""The second one with `stream`."""

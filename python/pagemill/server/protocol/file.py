@@ -15,6 +15,10 @@ MOST_EXPIRE_S = 30 * 86400
 FileId = Annotated[str, Meta(max_length=MAX_FILE_ID_CHARS)]
 
 
+UploadPurpose = Literal["batch", "user_data"]
+Purpose = Literal["batch", "batch_output", "user_data"]
+
+
 class ExpiresAfter(msgspec.Struct, kw_only=True, frozen=True):
     """When a file is deleted; `seconds` after it was created."""
 
@@ -26,15 +30,15 @@ class UploadedFile(ABC):
     """The part of a form that is a file, and has been stored."""
 
     @abstractmethod
-    async def keep(self, expires_after_s: int | None) -> FileObject:
-        """The file stays when the request is over."""
+    async def keep(self, purpose: UploadPurpose, expires_after_s: int | None) -> FileObject:
+        """The file stays, for `purpose`, when the request is over."""
 
 
 class UploadRequest(msgspec.Struct, kw_only=True, frozen=True):
     """The fields of the form."""
 
     file: UploadedFile
-    purpose: Literal["batch"]
+    purpose: UploadPurpose
     expires_after: ExpiresAfter | None = None
 
 
@@ -50,21 +54,21 @@ class ListFilesRequest(msgspec.Struct, kw_only=True, frozen=True):
     after: FileId | None = None
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 10_000
     order: Literal["asc", "desc"] = "desc"
-    purpose: Literal["batch", "batch_output"] | None = None
+    purpose: Purpose | None = None
 
 
 RULES = FieldRules(unsupported={}, ignored=frozenset())
 
 
 class FileObject(msgspec.Struct, kw_only=True):
-    """A file. `batch_output` is a file that the server wrote."""
+    """A file. The server writes those of `batch_output`; requests name those of `user_data`."""
 
     id: str
     bytes: int
     created_at: int
     expires_at: int
     filename: str
-    purpose: Literal["batch", "batch_output"]
+    purpose: Purpose
     object: str = "file"
     status: str = "processed"
 

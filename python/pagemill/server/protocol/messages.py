@@ -41,10 +41,12 @@ class ImageBlock(msgspec.Struct, frozen=True, tag_field="type", tag="image"):
 
 
 class DocumentSource(msgspec.Struct, frozen=True):
-    """Where a document is. `data` is the text of one of type `text`; others are refused."""
+    """Where a document is. `data` is the text of one of type `text`, and a file of text of one of
+    type `base64`; one of type `content` has `content`. Others are refused."""
 
     type: str
     data: str = ""
+    content: str | list[TextBlock] = ""
 
 
 class DocumentBlock(msgspec.Struct, frozen=True, tag_field="type", tag="document"):

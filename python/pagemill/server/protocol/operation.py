@@ -18,6 +18,9 @@ Version = Annotated[str, Meta(max_length=256)]
 Path = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
+MAX_ABORTED = 65536
+
+
 class PauseRequest(msgspec.Struct, kw_only=True, frozen=True):
     """What happens to running requests: they are aborted, finish, or stay where they are until
     `/resume`. `timeout_s`: how long the answer waits for that. `clear_cache`: forget all cached
@@ -27,6 +30,20 @@ class PauseRequest(msgspec.Struct, kw_only=True, frozen=True):
     clear_cache: bool = True
     timeout_s: Timeout = 60.0
     request_id: str = ""
+
+
+class AbortRequest(msgspec.Struct, kw_only=True, frozen=True):
+    """`request_ids` are those of the header `X-Request-Id`; null: all requests end."""
+
+    request_ids: Annotated[list[str], Meta(max_length=MAX_ABORTED)] | None = None
+    request_id: str = ""
+
+
+class AbortState(msgspec.Struct):
+    """How many requests ended."""
+
+    aborted: int
+    status: str = "aborted"
 
 
 class SleepRequest(msgspec.Struct, kw_only=True, frozen=True):

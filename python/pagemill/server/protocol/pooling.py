@@ -11,7 +11,8 @@ from pagemill.server.protocol.chat import Messages
 from pagemill.server.protocol.decode import FieldRules, Unsupported, nothing, only
 from pagemill.server.protocol.sampling import Timeout
 
-ElementType = Literal["float32", "float16", "bfloat16"]
+ElementType = Literal["float32", "float16", "bfloat16", "fp8_e4m3", "fp8_e5m2"]
+Endianness = Literal["native", "little", "big"]
 PoolingTask = Literal["embed", "classify", "token_embed", "token_classify", "plugin"]
 Size = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
@@ -41,11 +42,12 @@ class InputFields(PoolingFields, kw_only=True):
 
 
 class EncodedFields(InputFields, kw_only=True):
-    """How vectors are written; `sparse` is for models whose vectors are."""
+    """How vectors are written; `sparse` is for models whose vectors are. `bytes` and `bytes_only`
+    make the response a `Binary`."""
 
-    encoding_format: Literal["float", "base64", "sparse"] = "float"
+    encoding_format: Literal["float", "base64", "sparse", "bytes", "bytes_only"] = "float"
     embed_dtype: ElementType = "float32"
-    endianness: Literal["native", "little", "big"] = "little"
+    endianness: Endianness = "little"
     dimensions: Size | None = None
 
 
@@ -94,6 +96,27 @@ class PooledData(msgspec.Struct):
     index: int
     data: list[float | list[float]] | str | SparseVector
     object: str = "pooling"
+
+
+class BinaryItem(msgspec.Struct):
+    """Where the rows of one input are: elements of `shape`, in bytes from `start` to `end`."""
+
+    index: int
+    embed_dtype: ElementType
+    endianness: Endianness
+    start: int
+    end: int
+    shape: tuple[int, ...]
+
+
+class BinaryMetadata(msgspec.Struct):
+    """What describes a response in bytes."""
+
+    id: str
+    created: int
+    model: str
+    data: list[BinaryItem]
+    usage: PoolingUsage
 
 
 class PluginResponse(msgspec.Struct):

@@ -34,11 +34,14 @@ class UploadedAudio(ABC):
 
 
 class SpeechRequest(SamplingFields, kw_only=True, frozen=True):
-    """The fields of both forms."""
+    """The fields of both forms. `hotwords` come in front of the `prompt`, and with
+    `condition_on_previous_text` what was said so far behind it."""
 
     file: UploadedAudio
     model: str | None = None
     prompt: Annotated[str, Meta(max_length=MAX_PROMPT_CHARS)] = ""
+    hotwords: Annotated[str, Meta(max_length=MAX_PROMPT_CHARS)] = ""
+    condition_on_previous_text: bool = False
     response_format: Format = "json"
     timestamp_granularities: list[Literal["segment", "word"]] = []
     language: Language | None = None
@@ -73,7 +76,6 @@ class TranslationRequest(SpeechRequest, kw_only=True, frozen=True):
 
 RULES = FieldRules(
     unsupported={
-        "hotwords": Unsupported(nothing, "write the words in `prompt`."),
         "length_penalty": Unsupported(only("1", "1.0"), "outputs are sampled one by one."),
         "n": Unsupported(only("1"), "audio has one transcription."),
         "logprob_token_ids": Unsupported(nothing, "a transcription lists no log probabilities."),
@@ -107,6 +109,11 @@ def check_speech(request: SpeechRequest) -> None:
             f"`response_format={request.response_format}` cannot be streamed: send `json` or"
             " `text`, or leave out `stream`.",
             "response_format",
+        )
+    if request.stream and request.condition_on_previous_text:
+        raise bad_request(
+            "`condition_on_previous_text` cannot be streamed: each clip waits for the one before.",
+            "condition_on_previous_text",
         )
 
 

@@ -11,29 +11,26 @@ import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 
 from pagemill.server.access.caller import ANONYMOUS, Caller
 from pagemill.server.access.key_ring import KeyRing
-from pagemill.server.answer import Answer, FileContent, Talk, Text
+from pagemill.server.answer import Answer, Binary, FileContent, Talk, Text
 from pagemill.server.dispatch import invoke
-from pagemill.server.errors import ApiError, bad_request, no_key
+from pagemill.server.errors import ApiError, bad_request, binary_answer, no_key
 from pagemill.server.limits.limiter import KeyLimits
 from pagemill.server.protocol.request_id import named
 from pagemill.server.records.record import RequestRecord
 from pagemill.server.request_ids import request_id_of
 from pagemill.server.rpc.events import write_events
+from pagemill.server.rpc.handler import Context
 from pagemill.server.rpc.message import json_message, request_fields
 from pagemill.server.rpc.status import Metadata
 from pagemill.server.rpc.table import Method
 from pagemill.server.state import ServerState
 from pagemill.server.transport.connections import LEAST_SENT_BYTES
-
-Context = Any
-"""A `grpc.aio.ServicerContext` whose messages are bytes."""
 
 
 class Call:
@@ -124,6 +121,8 @@ class Call:
             await self._send(answer.content)
         elif isinstance(answer, msgspec.Struct):
             await self._send(msgspec.json.encode(answer))
+        elif isinstance(answer, Binary):
+            raise binary_answer()
         else:
             assert not isinstance(answer, FileContent | Talk), "no call of gRPC has such an answer"
             await write_events(answer, self._send, self._method.endpoint.errors)

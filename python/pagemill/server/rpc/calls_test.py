@@ -148,6 +148,16 @@ def test_bad_fields_are_refused_with_the_sentence_of_http(
     run_with(check)
 
 
+def test_bytes_are_refused() -> None:
+    async def check(server: RpcServer) -> None:
+        fields = {"input": "a", "encoding_format": "bytes"}
+        code, _, trailers = await server.refusal("Embed", fields)
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert trailers["error-param"] == "encoding_format"
+
+    run_with(check, FakeOptions(pooled_size=4))
+
+
 def test_bad_messages_are_refused() -> None:
     async def check(server: RpcServer) -> None:
         raw = server.channel.unary_unary(f"/{SERVICE}/Complete")
@@ -159,7 +169,7 @@ def test_bad_messages_are_refused() -> None:
         none = server.channel.stream_unary(f"/{SERVICE}/Complete")
         with pytest.raises(grpc.aio.AioRpcError, match="no message"):
             await none(iter(()))
-        for path in (f"/{SERVICE}/Nothing", "/other/Complete", "/grpc.health.v1.Health/Watch"):
+        for path in (f"/{SERVICE}/Nothing", "/other/Complete", "/grpc.health.v1.Health/List"):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await server.channel.unary_unary(path)(request({"prompt": "a"}))
             assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED

@@ -12,7 +12,8 @@ import grpc.aio
 from pagemill.server.access.key_ring import KeyRing
 from pagemill.server.records.record import OnEnd
 from pagemill.server.rpc.certificates import Certificates
-from pagemill.server.rpc.service import HealthService, InferenceService
+from pagemill.server.rpc.health import HealthService
+from pagemill.server.rpc.service import InferenceService
 from pagemill.server.state import ServerState
 from pagemill.server.transport.connections import raise_descriptor_limit
 

@@ -1,4 +1,4 @@
-"""The services that the listener offers: calls, their records and statuses, and health."""
+"""The service of the routes: calls, their records and statuses."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ import logging
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import grpc
 import grpc.aio
 
-from pagemill.server.access.caller import ANONYMOUS
 from pagemill.server.access.key_ring import KeyRing
-from pagemill.server.endpoints.probes import ready
 from pagemill.server.errors import ApiError
 from pagemill.server.records.record import OnEnd, RequestRecord
 from pagemill.server.records.timings import server_timing
-from pagemill.server.rpc.call import Call, Context
-from pagemill.server.rpc.message import number_message
+from pagemill.server.rpc.call import Call
+from pagemill.server.rpc.handler import Context, bytes_handler
 from pagemill.server.rpc.status import code_of, details_of, metadata_of
 from pagemill.server.rpc.table import METHODS, Method
 from pagemill.server.state import ServerState
@@ -36,7 +34,9 @@ class InferenceService(grpc.GenericRpcHandler):
         self._state = state
         self._ring = ring
         self._listeners = (state.request_ended, *listeners)
-        self._handlers = {method.path: _handler(partial(self._call, method)) for method in METHODS}
+        self._handlers = {
+            method.path: bytes_handler(partial(self._call, method)) for method in METHODS
+        }
         for method in METHODS:
             method.endpoint.load()  # what a handler imports is imported before the first call
 
@@ -79,40 +79,6 @@ class InferenceService(grpc.GenericRpcHandler):
         record.duration_s = time.monotonic() - record.started
         for listener in self._listeners:
             listener(record)
-
-
-class HealthService(grpc.GenericRpcHandler):
-    """`grpc.health.v1.Health/Check`: would a new request be served? Needs no key.
-
-    Its request, which may name a service, is not read: any sender could make it large, and all
-    services are served or none is. `Watch` is not there; clients that try it take that as healthy.
-    """
-
-    _PATH = "/grpc.health.v1.Health/Check"
-    _SERVING, _NOT_SERVING = 1, 2
-
-    def __init__(self, state: ServerState) -> None:
-        self._state = state
-        self._check_handler = _handler(self._check)
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
-        """The handler of a call."""
-        return self._check_handler if handler_call_details.method == self._PATH else None
-
-    async def _check(self, messages: object, context: Context) -> None:
-        del messages
-        try:
-            await ready(self._state, {}, ANONYMOUS)
-            status = self._SERVING
-        except ApiError:
-            status = self._NOT_SERVING
-        await context.write(number_message(status))
-
-
-def _handler(answer: Any) -> Any:
-    """A handler that reads and writes messages itself, as bytes. Calls of one message each way do
-    not differ on the wire."""
-    return cast(Any, grpc.stream_stream_rpc_method_handler)(answer)
 
 
 def _of(record: RequestRecord) -> str:

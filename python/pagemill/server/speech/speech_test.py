@@ -160,6 +160,50 @@ def test_text_that_repeats_itself_is_written_again() -> None:
     serve(clips_of("first|", f"{loop}|", f"{other}|", "good|"), check)
 
 
+def prompts(served: Served) -> list[str]:
+    """The text of each prompt that was submitted, without its audio."""
+    sent = [state.request for state in served.fake.engine.submitted]
+    return ["".join(chr(i) for i in each.prompt_token_ids if i < 0x80) for each in sent]
+
+
+def test_a_clip_may_read_what_was_said_before_it() -> None:
+    async def check(served: Served) -> None:
+        fields = {"language": "en", "prompt": "p", "condition_on_previous_text": "true"}
+        answer = await served.post(LONG, **fields)
+        assert answer.json()["text"] == "one| two|"
+        assert prompts(served) == ["(pet=", "(p one|et="]
+        timed = await served.post(LONG, **fields, response_format="verbose_json")
+        assert [each["text"] for each in timed.json()["segments"]] == ["one", " two"]
+        assert prompts(served)[-1] == "(p oneet=", "without its timestamps"
+        refused = await served.post(LONG, **fields, stream="true")
+        assert refused.json()["error"]["param"] == "condition_on_previous_text"
+
+    serve(clips_of("one|", " two|"), check)
+
+
+def test_text_of_high_temperatures_is_shown_to_no_clip() -> None:
+    loop = "z" * 80
+
+    async def check(served: Served) -> None:
+        answer = await served.post(
+            LONG, language="en", response_format="verbose_json", condition_on_previous_text="true"
+        )
+        found = [(s["text"], s["temperature"]) for s in answer.json()["segments"]]
+        assert found == [("a", 0.6), ("b", 0.0)]
+        assert set(prompts(served)[-5:]) == {"(et="}
+
+    serve(clips_of(f"{loop}|", f"{loop}|", f"{loop}|", "a|", "b|"), check)
+
+
+def test_hotwords_come_before_the_prompt() -> None:
+    async def check(served: Served) -> None:
+        await served.post(language="en", hotwords="h w", prompt="p")
+        await served.post(language="en", hotwords="h")
+        assert prompts(served) == ["(h w pet=", "(het="]
+
+    serve(clips_of("a"), check)
+
+
 def test_text_that_repeats_itself_stays_if_another_try_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

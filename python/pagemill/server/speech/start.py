@@ -19,6 +19,7 @@ from pagemill.server.generation import Generation
 from pagemill.server.output_limits import NO_LIMITS, OutputLimits
 from pagemill.server.pipeline import GenerationOptions, Pipeline
 from pagemill.server.protocol.transcription import (
+    MAX_PROMPT_CHARS,
     SpeechRequest,
     TranslationRequest,
     check_speech,
@@ -31,15 +32,17 @@ from pagemill.server.speech.speech import ClipTimes, Sound, Sounds, Speech
 
 @dataclass(frozen=True, slots=True)
 class StartedSpeech:
-    """What was submitted. `language` of the audio is None if it is not known; `no_speech` is the
+    """What was submitted: all clips, or with `condition_on_previous_text` the first one. `language`
+    of the audio is None if it is not known; `no_speech` is the
     probability that nothing is said in each of `clips`, None: not known."""
 
     generation: Generation
     clips: Sequence[ClipTimes]
     language: str | None
     no_speech: Sequence[float | None]
-    again: Callable[[Sequence[int], float], Awaitable[Generation]]
-    """Submits the clips with these numbers again, at a temperature; the same each time."""
+    submit: Callable[[Sequence[int], float | None, str], Awaitable[Generation]]
+    """Submits the clips with these numbers, at a temperature (None: the request's; others write the
+    same each time), behind what was said so far."""
     release: Callable[[], None]
     """The audio is not used any more. The caller calls it at the end."""
 
@@ -76,22 +79,30 @@ async def start_speech(
             task = task._replace(language=task.language or language)
         # It may run a chat template on the request's text.
         around = await asyncio.to_thread(_around, speech, task)
-        prompts = [sound.within(around) for sound in sounds.clips]
         options = replace(options, transcript=speech.family.rules(task))
         sampling = speech_sampling(request)
+        begun = sounds.clips[:1] if request.condition_on_previous_text else sounds.clips
+        prompts = [sound.within(around) for sound in begun]
         generation = await pipeline.generate(prompts, sampling, options)
     except BaseException:
         sounds.release()
         raise
-    no_speech += [None] * (len(prompts) - len(no_speech))
+    no_speech += [None] * (len(sounds.clips) - len(no_speech))
     times = [sound.times for sound in sounds.clips]
 
-    async def again(clips: Sequence[int], temperature: float) -> Generation:
-        seed = 0 if sampling.seed is None else sampling.seed
-        changed = structs.replace(sampling, temperature=temperature, seed=seed)
-        return await pipeline.generate([prompts[at] for at in clips], changed, options)
+    async def submit(clips: Sequence[int], temperature: float | None, said: str) -> Generation:
+        behind = around
+        if said:
+            earlier = f"{task.prompt} {said.strip()}".strip()[-MAX_PROMPT_CHARS:]
+            behind = await asyncio.to_thread(_around, speech, task._replace(prompt=earlier))
+        changed = sampling
+        if temperature is not None:
+            seed = 0 if sampling.seed is None else sampling.seed
+            changed = structs.replace(sampling, temperature=temperature, seed=seed)
+        prompts = [sounds.clips[at].within(behind) for at in clips]
+        return await pipeline.generate(prompts, changed, options)
 
-    return StartedSpeech(generation, times, task.language, no_speech, again, sounds.release)
+    return StartedSpeech(generation, times, task.language, no_speech, submit, sounds.release)
 
 
 async def _read(
@@ -131,7 +142,7 @@ def _checked(speech: Speech, request: SpeechRequest) -> SpeechTask:
     task = SpeechTask(
         None if request.language is None else request.language.lower(),
         to_language,
-        request.prompt,
+        f"{request.hotwords} {request.prompt}".strip(),
         request.is_timed,
     )
     try:

@@ -1,0 +1,1 @@
+"""Answers of chats and completions, from the tokens that another server generated for them."""

@@ -1,0 +1,117 @@
+"""Files of text in messages: they become parts of text, below their names.
+
+messages = await TextFiles(server, caller, "messages").in_messages(messages)
+items = await TextFiles(server, caller, "input").in_items(items)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pagemill.render.media.data_url import is_data_url
+from pagemill.server.access.caller import Caller
+from pagemill.server.errors import ApiError, bad_request
+from pagemill.server.file_text import named_text, text_of_url
+from pagemill.server.state import ServerState
+
+_CHAT_PART = "file"
+_ITEM_PART = "input_file"
+
+
+class TextFiles:
+    """Those of one request, whose field `param` has them. Stored files that it names have together
+    at most as many bytes as a body."""
+
+    def __init__(self, server: ServerState, caller: Caller, param: str) -> None:
+        self._server = server
+        self._caller = caller
+        self._param = param
+        self._left = server.config.max_body_bytes
+
+    async def in_messages(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Messages of a chat, with a part of text in place of each file.
+
+        Raises:
+            ApiError: a file cannot be read, or is no text.
+        """
+        return [
+            await self._in_content(message, f"{self._param}[{at}].content", _CHAT_PART, "text")
+            for at, message in enumerate(messages)
+        ]
+
+    async def in_items(self, items: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+        """The same for items of a response.
+
+        Raises:
+            ApiError: a file cannot be read, or is no text.
+        """
+        if isinstance(items, str):
+            return items
+        return [
+            await self._in_content(item, f"{self._param}[{at}].content", _ITEM_PART, "input_text")
+            for at, item in enumerate(items)
+        ]
+
+    async def _in_content(
+        self, message: dict[str, Any], where: str, kind: str, text_kind: str
+    ) -> dict[str, Any]:
+        sent = message.get("content")
+        parts = cast(list[Any], sent) if isinstance(sent, list) else []
+        if not any(_is_of(part, kind) for part in parts):
+            return message
+        content = [
+            {"type": text_kind, "text": await self._text(part, f"{where}[{number}]")}
+            if _is_of(part, kind)
+            else part
+            for number, part in enumerate(parts)
+        ]
+        return {**message, "content": content}
+
+    async def _text(self, part: dict[str, Any], where: str) -> str:
+        if part["type"] == _CHAT_PART:
+            part, where = part.get(_CHAT_PART) or {}, f"{where}.{_CHAT_PART}"
+        data, file_id, name = (
+            _string(part, field, where, self._param)
+            for field in ("file_data", "file_id", "filename")
+        )
+        if data is not None and file_id is None:
+            url = data if is_data_url(data) else f"data:;base64,{data}"
+            return await asyncio.to_thread(text_of_url, url, name, where, self._param)
+        if file_id is not None and data is None:
+            return await self._stored(file_id, name, where)
+        raise bad_request(
+            f"`{where}` must have either `file_data`, the file in base64, or `file_id`; nothing is"
+            " fetched.",
+            self._param,
+        )
+
+    async def _stored(self, file_id: str, name: str | None, where: str) -> str:
+        """The text of a file that the caller has uploaded."""
+        files = self._server.batch_store.files
+        file = await files.get(self._caller.key_id, file_id)
+        self._left -= file.bytes
+        if self._left < 0:
+            raise bad_request(
+                f"The files that `{self._param}` names have more than"
+                f" {self._server.config.max_body_bytes} bytes (--max-body-bytes).",
+                self._param,
+            )
+        path = await files.content(self._caller.key_id, file_id)
+        try:
+            content = await asyncio.to_thread(path.read_bytes)
+        except FileNotFoundError:
+            raise ApiError(404, f"The file {file_id!r} was deleted.", self._param) from None
+        return named_text(content, name or file.filename, where, self._param)
+
+
+def _is_of(part: Any, kind: str) -> bool:
+    return isinstance(part, dict) and cast(Mapping[str, Any], part).get("type") == kind
+
+
+def _string(part: Any, field: str, where: str, param: str) -> str | None:
+    value = cast(dict[str, Any], part).get(field) if isinstance(part, dict) else 0
+    if value is not None and not isinstance(value, str):
+        raise bad_request(f"`{where}.{field}` must be a string.", param)
+    return value

@@ -1,0 +1,165 @@
+"""Files of text in chats, responses and messages, sent with the request or stored before."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pagemill.server.testing.batch_service import Service, service
+from pagemill.server.testing.fake_server import FakeServer
+
+NOTES = "name,size\né,1\n"
+DATA = base64.b64encode(NOTES.encode()).decode()
+PDF = base64.b64encode(b"%PDF-1.7 ...").decode()
+CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[[Callable[[Service], Awaitable[None]]], None]:
+    def run_service(body: Callable[[Service], Awaitable[None]]) -> None:
+        async def main() -> None:
+            async with service(tmp_path, num_workers=0) as client:
+                await body(client)
+
+        asyncio.run(main())
+
+    return run_service
+
+
+async def post(client: Service, path: str, status: int = 200, **fields: Any) -> Any:
+    response = await client.request("POST", path, json=fields)
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+def shown(server: FakeServer) -> Any:
+    """What the model was given as the contents of the last request's messages."""
+    return [message["content"] for message in server.renderer.rendered[-1].messages]
+
+
+def chat_of(**file: Any) -> dict[str, Any]:
+    parts = [{"type": "text", "text": "Sum up:"}, {"type": "file", "file": file}]
+    return {"messages": [{"role": "user", "content": parts}], "max_tokens": 2}
+
+
+def response_of(**file: Any) -> dict[str, Any]:
+    parts = [{"type": "input_text", "text": "Sum up:"}, {"type": "input_file", **file}]
+    return {"input": [{"role": "user", "content": parts}], "max_output_tokens": 16}
+
+
+def texts(*parts: str) -> list[Any]:
+    return [[{"type": "text", "text": part} for part in parts]]
+
+
+@pytest.mark.parametrize("url", ["", "data:text/csv;base64,"])
+def test_files_in_requests(run: Any, url: str) -> None:
+    async def body(client: Service) -> None:
+        wanted = texts("Sum up:", f"a.csv\n{NOTES}")
+        file = {"filename": "a.csv", "file_data": url + DATA}
+        for path, fields in (
+            (CHAT, chat_of(**file)),
+            (f"{CHAT}/render", chat_of(**file)),
+            (RESPONSES, response_of(**file)),
+            (f"{RESPONSES}/render", response_of(**file)),
+        ):
+            client.server.renderer.rendered.clear()
+            await post(client, path, **fields)
+            assert shown(client.server) == wanted, path
+        several = chat_of(**file)
+        several["messages"] = [several["messages"]] * 2
+        await post(client, f"{CHAT}/batch", **several)
+        assert shown(client.server) == wanted
+        await post(client, CHAT, **chat_of(file_data=url + DATA))
+        assert shown(client.server) == texts("Sum up:", NOTES)
+
+    run(body)
+
+
+def test_stored_files(run: Any) -> None:
+    async def body(client: Service) -> None:
+        file = await client.upload(NOTES.encode(), purpose="user_data")
+        assert file["purpose"] == "user_data"
+        listed = await client.get("/v1/files?purpose=user_data")
+        assert [each["id"] for each in listed["data"]] == [file["id"]]
+        wanted = texts("Sum up:", f"{file['filename']}\n{NOTES}")
+        for path, fields in (
+            (CHAT, chat_of(file_id=file["id"])),
+            (RESPONSES, response_of(file_id=file["id"])),
+        ):
+            await post(client, path, **fields)
+            assert shown(client.server) == wanted
+        refused = await client.create(file["id"], 400)
+        assert refused["error"]["param"] == "input_file_id"
+        await post(client, CHAT, 404, **chat_of(file_id="file-absent"))
+
+    run(body)
+
+
+def test_stored_files_have_the_bytes_of_a_body(run: Any) -> None:
+    async def body(client: Service) -> None:
+        most = client.server.state.config.max_body_bytes
+        file = await client.upload(b"a" * (most // 2 + 1), purpose="user_data")
+        fields = chat_of(file_id=file["id"])
+        parts = fields["messages"][0]["content"]
+        parts.append(parts[1])
+        refused = await post(client, CHAT, 400, **fields)
+        assert "--max-body-bytes" in refused["error"]["message"]
+        parts.pop()
+        fields["messages"] = [fields["messages"]] * 2
+        refused = await post(client, f"{CHAT}/batch", 400, **fields)
+        assert "--max-body-bytes" in refused["error"]["message"]
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("file", "sentence"),
+    [
+        ({"file_data": PDF}, "is a PDF"),
+        ({"file_data": f"data:application/pdf;base64,{PDF}"}, "is a PDF"),
+        ({"file_data": base64.b64encode(b"\xff\xfe").decode()}, "no text in UTF-8"),
+        ({"file_data": base64.b64encode(b"a\0b").decode()}, "no text in UTF-8"),
+        ({"file_data": "?"}, "does not hold base64"),
+        ({"file_data": 5}, "must be a string"),
+        ({"file_data": DATA, "filename": 5}, "must be a string"),
+        ({"file_url": "http://a/b.txt"}, "nothing is fetched"),
+        ({"file_data": DATA, "file_id": "file-a"}, "either"),
+        ({}, "either"),
+    ],
+)
+def test_files_that_are_refused(run: Any, file: dict[str, Any], sentence: str) -> None:
+    async def body(client: Service) -> None:
+        for path, fields, param in (
+            (CHAT, chat_of(**file), "messages"),
+            (RESPONSES, response_of(**file), "input"),
+        ):
+            error = (await post(client, path, 400, **fields))["error"]
+            assert sentence in error["message"] and error["param"] == param, error
+
+    run(body)
+
+
+def test_documents(run: Any) -> None:
+    async def body(client: Service) -> None:
+        async def ask(status: int, **source: Any) -> Any:
+            block = {"type": "document", "title": "a.csv", "source": source}
+            message = {"role": "user", "content": [block]}
+            return await post(client, MESSAGES, status, messages=[message], max_tokens=2)
+
+        await ask(200, type="base64", media_type="text/plain", data=DATA)
+        assert shown(client.server) == [f"a.csv\n{NOTES}"]
+        await ask(200, type="content", content=[{"type": "text", "text": "a"}])
+        assert shown(client.server) == ["a.csv\na"]
+        await ask(200, type="content", content="b")
+        assert shown(client.server) == ["a.csv\nb"]
+        refused = await ask(400, type="base64", media_type="application/pdf", data=PDF)
+        assert "is a PDF" in refused["error"]["message"]
+        refused = await ask(400, type="url", url="http://a/b.pdf")
+        assert "nothing is fetched" in refused["error"]["message"]
+
+    run(body)
