@@ -19,6 +19,8 @@ from transformers import PreTrainedModel, Qwen2AudioForConditionalGeneration
 
 from tests.media.audio_models import PLACEHOLDER, audio, qwen2_audio
 from tests.media.media_model import GENERATED, Item, MediaTestModel, encoded, text
+from tests.media.phi4_models import image as tiles_of
+from tests.media.phi4_models import phi4_multimodal
 from tests.media.qwen_vl_models import MAKERS, image, image_model
 from tests.parity.tiny_models import LLAVA_IMAGE, make, save
 
@@ -97,6 +99,11 @@ def _grid_model(
     return made
 
 
+def _phi4(path: Path) -> tuple[PreTrainedModel, MediaTestModel, Sequence[Item]]:
+    reference, model = phi4_multimodal(path)
+    return reference, model, [tiles_of(1, 4, 4), tiles_of(2, 6, 8), tiles_of(3, 4, 5)]
+
+
 _MODELS: dict[str, Callable[[Path], tuple[PreTrainedModel, MediaTestModel, Sequence[Item]]]] = {
     "llava": _llava,
     "qwen2_vl": _grid_model(lambda path: make("qwen2_vl", path)),
@@ -150,6 +157,15 @@ def _check_batch(adapted: Adapted, **options: Any) -> None:
 @pytest.mark.parametrize("family", sorted(_MODELS))
 def test_tokens_with_images_and_adapters(family: str, tmp_path: Path) -> None:
     _check_batch(_adapted(family, tmp_path))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_phi4_has_an_adapter_for_each_kind_of_media(tmp_path: Path) -> None:
+    """Of its fused layers; requests name theirs."""
+    layers = r"model\.layers\.\d+\..*\.(qkv_proj|o_proj|gate_up_proj|down_proj)"
+    reference, model, images = _phi4(tmp_path)
+    adapters = _with_adapters(reference, tmp_path, target_modules=layers)
+    _check_batch(Adapted(model, adapters, tmp_path, images))
 
 
 @pytest.mark.filterwarnings("ignore")

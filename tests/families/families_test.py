@@ -253,6 +253,7 @@ def test_families_without_a_row_are_named() -> None:
     covered = {_architecture(family) for family in FAMILIES.values()}
     encoders = {name for name, row in ARCHITECTURES.items() if row.task == "embeddings"}
     assert sorted(ARCHITECTURES.keys() - covered - encoders) == [
+        "AudioFlamingo3ForConditionalGeneration",
         "AyaVisionForConditionalGeneration",
         "Cohere2VisionForConditionalGeneration",
         "DeepseekVLForConditionalGeneration",
@@ -261,7 +262,9 @@ def test_families_without_a_row_are_named() -> None:
         "Glm4vForConditionalGeneration",
         "Glm4vMoeForConditionalGeneration",
         "GlmAsrForConditionalGeneration",
+        "GlmOcrForConditionalGeneration",
         "Idefics3ForConditionalGeneration",
+        "InternVLChatModel",
         "InternVLForConditionalGeneration",
         "JanusForConditionalGeneration",
         "KimiK25ForConditionalGeneration",
@@ -270,9 +273,12 @@ def test_families_without_a_row_are_named() -> None:
         "LightOnOcrForConditionalGeneration",
         "LlavaForConditionalGeneration",
         "LlavaNextForConditionalGeneration",
+        "LlavaNextVideoForConditionalGeneration",
         "LlavaOnevisionForConditionalGeneration",
         "PaddleOCRVLForConditionalGeneration",
         "PaliGemmaForConditionalGeneration",
+        "Phi4MultimodalForCausalLM",
+        "QianfanOCRForConditionalGeneration",
         "Qwen2AudioForConditionalGeneration",
         "Qwen2VLForConditionalGeneration",
         "Qwen2_5OmniForConditionalGeneration",
@@ -288,6 +294,7 @@ def test_families_without_a_row_are_named() -> None:
         "Qwen3_5MoeForConditionalGeneration",
         "SmolVLMForConditionalGeneration",
         "Step3p7ForConditionalGeneration",
+        "VideoLlama3ForConditionalGeneration",
         "VipLlavaForConditionalGeneration",
         "VoxtralForConditionalGeneration",
         "WhisperForConditionalGeneration",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,14 @@ import numpy as np
 import torch
 from pagemill.models.audio.log_mel import HOP
 from transformers import (
+    AudioFlamingo3Config,
+    AudioFlamingo3EncoderConfig,
+    AudioFlamingo3ForConditionalGeneration,
     GlmAsrConfig,
     GlmAsrEncoderConfig,
     GlmAsrForConditionalGeneration,
     LlamaConfig,
+    PreTrainedModel,
     Qwen2_5OmniThinkerConfig,
     Qwen2_5OmniThinkerForConditionalGeneration,
     Qwen2AudioConfig,
@@ -98,6 +103,28 @@ def qwen2_audio(path: Path) -> MediaTestModel:
     return AudioModel(path, logits)
 
 
+def audio_flamingo3(path: Path, **changes: Any) -> MediaTestModel:
+    """A checkpoint whose encoder takes 0.4 s at a time; `changes` are fields of its
+    configuration."""
+    encoder = AudioFlamingo3EncoderConfig(
+        num_mel_bins=BINS,
+        hidden_size=36,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        intermediate_size=56,
+        max_source_positions=FRAMES // 2,
+    )
+    config = AudioFlamingo3Config(
+        audio_config=encoder,
+        text_config=Qwen2Config(**_TEXT),
+        audio_token_id=PLACEHOLDER,
+        **changes,
+    )
+    torch.manual_seed(0)
+    reference = save(AudioFlamingo3ForConditionalGeneration(config), path)
+    return AudioModel(path, partial(_logits_of_parts, reference))
+
+
 def voxtral(path: Path) -> MediaTestModel:
     """A checkpoint whose encoder takes 0.4 s at a time."""
     encoder = VoxtralEncoderConfig(
@@ -152,23 +179,24 @@ def glm_asr(path: Path) -> MediaTestModel:
     )
     torch.manual_seed(0)
     reference = save(GlmAsrForConditionalGeneration(config), path)
+    return AudioModel(path, partial(_logits_of_parts, reference))
 
-    def logits(ids: list[int], audios: Sequence[np.ndarray]) -> torch.Tensor:
-        parts = [
-            each[first : first + MOST] for each in audios for first in range(0, len(each), MOST)
-        ]
-        inputs: dict[str, Any] = {}
-        if parts:
-            options: dict[str, Any] = {"max_length": MOST, "return_attention_mask": True}
-            found = _EXTRACTOR(parts, sampling_rate=16000, return_tensors="pt", **options)
-            inputs = {
-                "input_features": found["input_features"],
-                "input_features_mask": found["attention_mask"],
-            }
-        with torch.inference_mode():
-            return reference(torch.tensor([ids]), use_cache=False, **inputs).logits[0]
 
-    return AudioModel(path, logits)
+def _logits_of_parts(
+    reference: PreTrainedModel, ids: list[int], audios: Sequence[np.ndarray]
+) -> torch.Tensor:
+    """Of audio that is divided into parts of 0.4 s, with silence behind the last."""
+    parts = [each[first : first + MOST] for each in audios for first in range(0, len(each), MOST)]
+    inputs: dict[str, Any] = {}
+    if parts:
+        options: dict[str, Any] = {"max_length": MOST, "return_attention_mask": True}
+        found = _EXTRACTOR(parts, sampling_rate=16000, return_tensors="pt", **options)
+        inputs = {
+            "input_features": found["input_features"],
+            "input_features_mask": found["attention_mask"],
+        }
+    with torch.inference_mode():
+        return reference(torch.tensor([ids]), use_cache=False, **inputs).logits[0]
 
 
 def qwen2_5_omni(path: Path) -> MediaTestModel:

@@ -1,5 +1,6 @@
-"""Audio through the engine: the tokens of Qwen2-Audio, Voxtral, GLM-ASR, Qwen3-ASR and Qwen's Omni
-models are those of `transformers`, with the features of its extractors."""
+"""Audio through the engine: the tokens of Qwen2-Audio, Audio Flamingo 3, Voxtral, GLM-ASR,
+Qwen3-ASR and Qwen's Omni models are those of `transformers`, with the features of its
+extractors."""
 
 from __future__ import annotations
 
@@ -30,6 +31,7 @@ from tests.media.audio_models import (
     PLACEHOLDER,
     AudioModel,
     audio,
+    audio_flamingo3,
     glm_asr,
     qwen2_5_omni,
     qwen2_audio,
@@ -45,6 +47,11 @@ AUDIO = [PLACEHOLDER]
 @pytest.fixture(scope="module", name="qwen")
 def _qwen(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
     return qwen2_audio(tmp_path_factory.mktemp("qwen2_audio"))
+
+
+@pytest.fixture(scope="module", name="flamingo")
+def _flamingo(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
+    return audio_flamingo3(tmp_path_factory.mktemp("audio_flamingo3"))
 
 
 @pytest.fixture(scope="module", name="vox")
@@ -104,6 +111,28 @@ def test_audio_may_be_longer_than_a_step(qwen: MediaTestModel) -> None:
             assert llm._loaded.core.max_item_tokens == FRAMES // 4
             (output,) = qwen.generate(llm, [prompt], [[longest]])
             qwen.check(output, [longest])
+
+
+@pytest.mark.parametrize("executor", ["native", "torch"])
+def test_audio_flamingo3(flamingo: MediaTestModel, executor: str) -> None:
+    """Also parts of an odd number of the encoder's vectors, and a last one that makes no token."""
+    rests = [3 * HOP, 7 * HOP, 9 * HOP - 1, MOST, MOST + 2 * HOP, MOST + 7 * HOP, 2 * MOST + 900]
+    prompt = text(1, 3) + AUDIO + text(2, 5) + AUDIO + text(3, 4)
+    audios = [[audio(1, samples), audio(2, 3000)] for samples in rests]
+    with flamingo.llm(executor=executor) as llm:
+        outputs = flamingo.generate(llm, [prompt] * len(rests), audios, logprobs=0)
+    for output, own in zip(outputs, audios, strict=True):
+        frames = (-(-len(each) // HOP) for each in own)
+        tokens = sum((each + 1) // 2 // 2 for each in frames)
+        assert output.prompt_token_ids.count(PLACEHOLDER) == tokens
+        flamingo.check(output, own)
+
+
+def test_a_projector_without_biases(tmp_path: Path) -> None:
+    model, own = audio_flamingo3(tmp_path, projector_bias=False), [audio(1, 2 * MOST)]
+    with model.llm() as llm:
+        (output,) = model.generate(llm, [AUDIO + text(1, 5)], [own], logprobs=0)
+        model.check(output, own)
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
@@ -257,12 +286,14 @@ def _first_name(name: str) -> str:
     return f"thinker.{name}"
 
 
-@pytest.mark.parametrize("family", ["qwen", "vox", "glm", "omni", "omni3", "asr"])
+@pytest.mark.parametrize("family", ["qwen", "flamingo", "vox", "glm", "omni", "omni3", "asr"])
 def test_ranks_and_stages_of_text(family: str, request: pytest.FixtureRequest) -> None:
     request.getfixturevalue(family).check_divided()
 
 
-def test_audio_that_does_not_fit_is_refused(qwen: MediaTestModel, vox: MediaTestModel) -> None:
+def test_audio_that_does_not_fit_is_refused(
+    qwen: MediaTestModel, flamingo: MediaTestModel, vox: MediaTestModel
+) -> None:
     def refuse(llm: LLM, message: str, **media: Any) -> None:
         with pytest.raises(EngineError, match=message) as refused:
             llm.generate([AUDIO], **media)
@@ -272,6 +303,9 @@ def test_audio_that_does_not_fit_is_refused(qwen: MediaTestModel, vox: MediaTest
     with qwen.llm() as llm:
         refuse(llm, r"audio 0: .* 6400 of them \(0.4 s\), got \[6401\]", audios=[[long]])
         refuse(llm, r"audio 0: .* from 321 to .*, got \[320\]", audios=[[long[: 2 * HOP]]])
+        refuse(llm, r"audio 0: .*, got \[900, 2\]", audios=[[stereo]])
+    with flamingo.llm() as llm:
+        refuse(llm, r"audio 0: .* at least 321 .*, got \[320\]", audios=[[long[: 2 * HOP]]])
         refuse(llm, r"audio 0: .*, got \[900, 2\]", audios=[[stereo]])
     with vox.llm() as llm:
         refuse(llm, r"audio 0: .*, got \[900, 2\]", audios=[[stereo]])

@@ -14,7 +14,14 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
-from transformers import LlamaConfig, PreTrainedConfig, PreTrainedModel, Qwen3Config
+from transformers import (
+    LlamaConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+    QianfanOCRConfig,
+    QianfanOCRForConditionalGeneration,
+    Qwen3Config,
+)
 
 from tests.media.media_model import MediaTestModel, encoded, encoder_outputs, newer_name, text
 from tests.parity.tiny_models import (
@@ -27,6 +34,7 @@ from tests.parity.tiny_models import (
     save,
 )
 
+_FILE = "model.safetensors"
 IMAGE = [INTERNVL_PLACEHOLDER]
 START, END = 4, 5
 TILE_TOKENS = 4
@@ -147,6 +155,27 @@ _TEXTS: dict[str, PreTrainedConfig] = {
 def test_other_language_models(kind: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = image_model(tmp_path, save(internvl(_TEXTS[kind]), tmp_path))
+    with model.llm() as llm:
+        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
+        for output, own in zip(outputs, IMAGES, strict=True):
+            model.check(output, own)
+
+
+def test_qianfan_ocr(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    written = internvl(_TEXTS["qwen3"], attention_bias=True).config.to_dict()
+    config = QianfanOCRConfig(
+        vision_config=written["vision_config"] | {"model_type": "qianfan_ocr_vision"},
+        text_config=written["text_config"],
+        image_token_id=INTERNVL_PLACEHOLDER,
+    )
+    model = image_model(tmp_path, save(QianfanOCRForConditionalGeneration(config), tmp_path))
+    # `transformers` writes names as they were published, but those of these layers.
+    tensors = load_file(tmp_path / _FILE)
+    wrong, right = "language_model.model.encoder.", "language_model.model."
+    named = {name.replace(wrong, right): value for name, value in tensors.items()}
+    assert named.keys() != tensors.keys() and "vision_model.encoder.layers.0.ls1" in named
+    save_file(named, tmp_path / _FILE)
     with model.llm() as llm:
         outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
         for output, own in zip(outputs, IMAGES, strict=True):

@@ -1,4 +1,5 @@
-"""Tiny models of GLM-4V, Qwen2.5-VL, Qwen3-VL and Qwen3.5, and images, also for Qwen2-VL."""
+"""Tiny models of EXAONE 4.5, GLM-V, Qwen2.5-VL, Qwen3-VL and Qwen3.5, and images, also for
+Qwen2-VL."""
 
 from __future__ import annotations
 
@@ -9,12 +10,16 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import (
+    Exaone4_5_Config,
+    Exaone4_5_ForConditionalGeneration,
     Glm4vConfig,
     Glm4vForConditionalGeneration,
     Glm4vMoeConfig,
     Glm4vMoeForConditionalGeneration,
     Glm46VConfig,
     Glm46VForConditionalGeneration,
+    GlmOcrConfig,
+    GlmOcrForConditionalGeneration,
     PreTrainedModel,
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
@@ -155,6 +160,21 @@ _TOKENS_GLM = _TOKENS | {
 }
 
 
+def _exaone4_5() -> PreTrainedModel:
+    """Heads of the tower share those of keys; the first two layers of the text have a window."""
+    layers = ["sliding_attention", "sliding_attention", "full_attention"]
+    rope = {"rope_type": "default", "rope_theta": 1e4}
+    windows = {"sliding_window": 32, "layer_types": layers, "rope_parameters": rope}
+    vision = VISION | {"window_size": 24, "fullatt_block_indexes": [1]}
+    config = Exaone4_5_Config(
+        text_config=TEXT | {"model_type": "exaone4", "head_dim": 16} | windows,
+        vision_config=vision | {"num_heads": 4, "num_key_value_heads": 2},
+        **_TOKENS,
+    )
+    config._attn_implementation = "eager"
+    return Exaone4_5_ForConditionalGeneration(config)
+
+
 def _glm4v() -> PreTrainedModel:
     config = Glm4vConfig(text_config=_TEXT_GLM, vision_config=_VISION_GLM, **_TOKENS_GLM)
     config._attn_implementation = "eager"
@@ -176,10 +196,18 @@ def _glm4v_moe() -> PreTrainedModel:
     return Glm4vMoeForConditionalGeneration(config)
 
 
+def _glm_ocr() -> PreTrainedModel:
+    config = GlmOcrConfig(text_config=_TEXT_GLM, vision_config=VISION, **_TOKENS_GLM)
+    config._attn_implementation = "eager"
+    return GlmOcrForConditionalGeneration(config)
+
+
 MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
+    "exaone4_5": _exaone4_5,
     "glm46v": _glm46v,
     "glm4v": _glm4v,
     "glm4v_moe": _glm4v_moe,
+    "glm_ocr": _glm_ocr,
     "qwen2_5_vl": qwen2_5_vl,
     "qwen3_5": _qwen3_5,
     "qwen3_5_moe": _qwen3_5_moe,

@@ -18,6 +18,8 @@ from transformers import (
     Llama4ForConditionalGeneration,
     LlavaNextConfig,
     LlavaNextForConditionalGeneration,
+    LlavaNextVideoConfig,
+    LlavaNextVideoForConditionalGeneration,
     LlavaOnevisionConfig,
     LlavaOnevisionForConditionalGeneration,
     MistralConfig,
@@ -195,6 +197,20 @@ def llava_next(**changes: Any) -> PreTrainedModel:
     config = LlavaNextConfig(**(fields | changes))
     config._attn_implementation = "eager"
     return LlavaNextForConditionalGeneration(config)
+
+
+def llava_next_video() -> PreTrainedModel:
+    """As `llava_next`, with videos."""
+    fields = llava_next().config.to_dict()
+    config = LlavaNextVideoConfig(
+        vision_config=fields["vision_config"],
+        text_config=fields["text_config"],
+        image_token_index=LLAVA_NEXT_PLACEHOLDER,
+        video_token_index=LLAVA_ONEVISION_VIDEO,
+        image_grid_pinpoints=LLAVA_NEXT_SIZES,
+    )
+    config._attn_implementation = "eager"
+    return LlavaNextVideoForConditionalGeneration(config)
 
 
 def llava_onevision(**changes: Any) -> PreTrainedModel:

@@ -22,9 +22,11 @@ from tests.media.qwen_vl_models import CHANNELS, MAKERS, Patches
 from tests.parity.tiny_models import QWEN2_VL_PLACEHOLDER, make, save
 
 FAMILIES = (
+    "exaone4_5",
     "glm46v",
     "glm4v",
     "glm4v_moe",
+    "glm_ocr",
     "qwen2_5_vl",
     "qwen2_vl",
     "qwen3_5",
@@ -44,10 +46,12 @@ _GLM_WORDS = {
     **{20 + second: str(second) for second in range(10)},
 }
 _GLM46_TIMES = {20 + tenth: f"{tenth / 10:.1f} seconds" for tenth in range(60)}
+_TENTHS = ("glm46v", "glm_ocr")
 _WORDS: Mapping[str, dict[int, str]] = {
     "glm46v": _GLM_WORDS | _GLM46_TIMES | {IMAGE: "<|image|>"},
     "glm4v": _GLM_WORDS | {IMAGE: "<|image|>"},
     "glm4v_moe": _GLM_WORDS | {IMAGE: "<|image|>"},
+    "glm_ocr": _GLM_WORDS | _GLM46_TIMES | {IMAGE: "<|image|>"},
     "qwen3_5": _QWEN3_WORDS,
     "qwen3_5_moe": _QWEN3_WORDS,
     "qwen3_vl": _QWEN3_WORDS,
@@ -76,7 +80,7 @@ def expanded(model: MediaTestModel, family: str, item: Video) -> list[int]:
         return [10, *[VIDEO] * (time * height * width // 4), 11]
     processor = Qwen3VLProcessor
     if family.startswith("glm"):
-        processor = Glm46VProcessor if family == "glm46v" else Glm4vProcessor
+        processor = Glm46VProcessor if family in _TENTHS else Glm4vProcessor
     frames = list(range(len(times.seconds)))
     metadata = VideoMetadata(len(frames), fps=times.rate, frames_indices=frames)
     stub = SimpleNamespace(

@@ -23,6 +23,7 @@ from pagemill.render.media.video_processors import (
 )
 from PIL import Image
 from transformers import video_processing_utils
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
 # They import torchvision, which is not installed and which resizing alone needs.
 assert video_processing_utils
@@ -35,13 +36,21 @@ with patch.dict(sys.modules, _STANDINS):
     MODULES: dict[str, Any] = {
         kind: import_module(f"transformers.models.{family}.video_processing_{family}")
         for kind, family in (
+            ("Glm46VVideoProcessor", "glm46v"),
             ("Glm4vVideoProcessor", "glm4v"),
+            ("InternVLVideoProcessor", "internvl"),
+            ("LlavaNextVideoVideoProcessor", "llava_next_video"),
             (ONEVISION, "llava_onevision"),
             ("Qwen2VLVideoProcessor", "qwen2_vl"),
             ("Qwen3VLVideoProcessor", "qwen3_vl"),
         )
     }
-PATCHES = sorted(MODULES.keys() - {ONEVISION})
+# By the processor of images, whose settings older checkpoints have alone.
+ONE_SIZE = {
+    "InternVLVideoProcessor": "GotOcr2ImageProcessorFast",
+    ONEVISION: "LlavaOnevisionImageProcessorFast",
+}
+PATCHES = sorted(MODULES.keys() - ONE_SIZE.keys() - {"LlavaNextVideoVideoProcessor"})
 OMNI = (("qwen2_5_omni", "Qwen2_5OmniProcessor"), ("qwen3_omni_moe", "Qwen3OmniMoeProcessor"))
 ROOMY = 10**6
 SETTINGS = {"patch_size": 4, "size": {"shortest_edge": 1024, "longest_edge": 8192}}
@@ -139,15 +148,16 @@ def test_omni_processors_have_bounds_of_their_own(family: str, name: str, tmp_pa
     assert isinstance(bounded, PatchProcessor) and bounded.most == 5000
 
 
-def test_frames_of_one_size(tmp_path: Path) -> None:
-    """Also by settings of images, which older checkpoints have alone."""
-    cls = getattr(MODULES[ONEVISION], ONEVISION)
-    processor = opened(tmp_path, ONEVISION)
+@pytest.mark.parametrize("kind", ONE_SIZE)
+def test_frames_of_one_size(kind: str, tmp_path: Path) -> None:
+    """Also by settings of images."""
+    cls = getattr(MODULES[kind], kind)
+    processor = opened(tmp_path, kind)
     assert isinstance(processor, FrameProcessor)
     assert dict(cls.size) == {"height": processor.size[0], "width": processor.size[1]}
     assert processor.resample == cls.resample
     (tmp_path / "video_preprocessor_config.json").unlink()
-    settings = {"image_processor_type": "LlavaOnevisionImageProcessorFast"}
+    settings: dict[str, Any] = {"image_processor_type": ONE_SIZE[kind]}
     settings |= {"size": {"height": 32, "width": 40}}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
     images = frames(3, 40, 32)
@@ -157,6 +167,25 @@ def test_frames_of_one_size(tmp_path: Path) -> None:
     assert grid == (3, 1, 1)
     np.testing.assert_allclose(found, (pixels / 255 - mean) / std, atol=1e-6)
     assert open_video_processor(tmp_path, ROOMY)(frames(1, 90, 60), 1)[0].shape == (1, 3, 32, 40)
+
+
+def test_frames_are_cropped(tmp_path: Path) -> None:
+    """Of LLaVA-NeXT-Video, as its images are by CLIP's processor."""
+    kind = "LlavaNextVideoVideoProcessor"
+    cls = getattr(MODULES[kind], kind)
+    assert cls.size["shortest_edge"] == cls.crop_size["height"] == cls.crop_size["width"]
+    default = opened(tmp_path, kind)
+    assert isinstance(default, FrameProcessor) and default.size == (224, 224)
+    assert default.resample == cls.resample
+    (tmp_path / "video_preprocessor_config.json").unlink()
+    settings: dict[str, Any] = {"size": {"shortest_edge": 24}, "crop_size": 24}
+    images = {"image_processor_type": "LlavaNextImageProcessor"} | settings
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(images))
+    own = frames(2, 50, 40)
+    found, grid = open_video_processor(tmp_path, ROOMY)(own, 2)
+    expected = CLIPImageProcessorPil(**settings)(own, return_tensors="np")["pixel_values"]
+    assert grid == (2, 1, 1)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_frames_of_one_size_have_a_limit(tmp_path: Path) -> None:
@@ -186,8 +215,9 @@ def test_settings_of_images_are_those_of_older_videos(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "settings", "why"),
     [
-        ("Glm46VVideoProcessor", {}, "'Glm46VVideoProcessor'; known: Glm4v"),
+        ("SmolVLMVideoProcessor", {}, "'SmolVLMVideoProcessor'; known: Glm46V"),
         (ONEVISION, {"do_center_crop": True}, "do_center_crop false"),
+        ("LlavaNextVideoVideoProcessor", {"crop_size": 336}, "shortest_edge of a square"),
         ("Qwen2VLVideoProcessor", {"do_resize": False}, "do_resize must be true"),
         ("Qwen2VLVideoProcessor", {"patch_size": 0}, "not a positive number"),
         ("Qwen3VLVideoProcessor", {"size": {"longest_edge": "a"}}, "not a positive number"),

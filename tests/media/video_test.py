@@ -1,14 +1,18 @@
-"""Videos through the engine: tokens of Qwen-VL and GLM-V are those of `transformers`."""
+"""Videos through the engine: tokens of EXAONE 4.5, Qwen-VL and GLM-V are those of
+`transformers`."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from pagemill.engine.outputs import EngineError
-from pagemill.inputs.prepared_media import FrameTimes
+from pagemill.inputs.prepared_media import FrameTimes, PreparedMedia
+from pagemill.runner.build import BuildOptions, build
+from pagemill.weights.source import ModelSource
 
 from tests.media.media_model import MediaTestModel, encoded, text
 from tests.media.qwen_vl_models import image
@@ -148,3 +152,17 @@ def test_limits_of_kinds_are_apart(model: MediaTestModel, family: str) -> None:
         pytest.raises(EngineError, match="1 videos; at most 0"),
     ):
         model.generate(llm, [prompt], [[SHORT]])
+
+
+@pytest.mark.parametrize(
+    ("processor", "expected"),
+    [("Glm4vProcessor", ["0", "0"]), ("Glm46VProcessor", ["0.0 seconds", "0.4 seconds"])],
+)
+def test_processors_of_glm_write_times(processor: str, expected: list[str], tmp_path: Path) -> None:
+    """Of one type of configuration."""
+    video_model("glm4v", tmp_path)
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({"processor_class": processor}))
+    (encoder,) = build(ModelSource.open(tmp_path), BuildOptions()).encoders
+    assert encoder.layout is not None
+    parts = encoder.layout(PreparedMedia("video", *SHORT))
+    assert parts[2::3] == [f"<|end_of_image|>{text}" for text in expected]

@@ -23,7 +23,9 @@ _IMAGE_TEXTS = {
     "aya_vision": ("<image>", "<|IMG_PATCH|>"),
     "ernie4_5_vl_moe": ("<|image@placeholder|>", "<|IMAGE_PLACEHOLDER|>"),
     "gemma3": ("<start_of_image>", "<image_soft_token>"),
+    "internvl_chat": ("<image>", "<IMG_CONTEXT>"),
     "llama4": ("<|image|>", "<|patch|>"),
+    "qianfan_ocr": ("<image>", "<IMG_CONTEXT>"),
 }
 
 

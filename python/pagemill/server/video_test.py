@@ -131,12 +131,12 @@ def test_frames_are_those_of_the_options(tmp_path: Path) -> None:
 def test_images_are_read_where_videos_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = {"video_processor_type": "Glm46VVideoProcessor"}
+    own = {"video_processor_type": "SmolVLMVideoProcessor"}
     (tmp_path / "video_preprocessor_config.json").write_text(json.dumps(own))
     for options in ({}, {"mm_processor_kwargs": {"max_pixels": 256}}):
         reader = opened(tmp_path, **options)
         assert reader.kinds == ("image",) and read(reader, part(PNG, "image"))
-        with pytest.raises(ApiError, match="is not known: video_processor_type is 'Glm46V"):
+        with pytest.raises(ApiError, match="is not known: video_processor_type is 'SmolVLM"):
             read(reader, part(MP4))
     with pytest.raises(ConfigError, match="--mm-processor-kwargs: num_frames cannot be set"):
         opened(tmp_path, mm_processor_kwargs={"num_frames": 1})

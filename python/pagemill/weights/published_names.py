@@ -25,6 +25,22 @@ _STEP_WITH_IMAGES: Names = (
     *_STEP,
     (r"model\.(?=embed_tokens\.|layers\.|norm\.)", "model.language_model."),
 )
+_INTERNVL_LAYER = r"(vision_tower\.encoder\.layer\.\d+\.)"
+_INTERNVL: Names = (
+    (r"mlp1\.0\.", "multi_modal_projector.layer_norm."),
+    (r"mlp1\.1\.", "multi_modal_projector.linear_1."),
+    (r"mlp1\.3\.", "multi_modal_projector.linear_2."),
+    (r"vision_model\.(embeddings|encoder)\.", r"vision_tower.\1."),
+    (r"(vision_tower\.embeddings\.)class_embedding$", r"\1cls_token"),
+    (r"(vision_tower\.embeddings\.)position_embedding$", r"\1position_embeddings"),
+    (r"(vision_tower\.embeddings\.)patch_embedding\.", r"\1patch_embeddings.projection."),
+    (r"vision_tower\.encoder\.layers\.", "vision_tower.encoder.layer."),
+    (rf"{_INTERNVL_LAYER}attn\.proj\.", r"\1attention.projection_layer."),
+    (rf"{_INTERNVL_LAYER}attn\.", r"\1attention."),
+    (rf"{_INTERNVL_LAYER}norm1\.", r"\1layernorm_before."),
+    (rf"{_INTERNVL_LAYER}norm2\.", r"\1layernorm_after."),
+    (rf"{_INTERNVL_LAYER}ls([12])$", r"\1lambda_\2"),
+)
 _NAMES: Mapping[str, Names] = {
     "deepseek_v4": (
         (r"embed\.", "model.embed_tokens."),
@@ -40,7 +56,9 @@ _NAMES: Mapping[str, Names] = {
         (r"(.+)\.learnable_sink_param$", r"\1.sinks"),
         (r"(.+)\.linear_gate\.", r"\1.gate_proj."),
     ),
+    "internvl_chat": _INTERNVL,
     "janus": ((r"(model\.vision_model\..*\.self_attn\.)projection_layer\.", r"\1out_proj."),),
+    "qianfan_ocr": _INTERNVL,
     # Matrices of low rank, which are parameters without a module.
     "rwkv6": ((r"(rwkv\.blocks\.\d+\.attention\.time_(?:maa|decay)_w[12])$", r"\1.weight"),),
     "step3_text": _STEP,

@@ -81,3 +81,22 @@ def test_two_tensors_of_one_name_are_refused() -> None:
     both = _tensors("model.norm.weight", "norm.weight")
     with pytest.raises(WeightsError, match=r"norm.weight and another tensor are both model.norm"):
         as_layers_use("deepseek_v4", both)
+
+
+@pytest.mark.parametrize("model_type", ["internvl_chat", "qianfan_ocr"])
+def test_internvl_with_its_own_code(model_type: str) -> None:
+    layer, used = "vision_model.encoder.layers.3", "vision_tower.encoder.layer.3"
+    names = {
+        "vision_model.embeddings.class_embedding": "vision_tower.embeddings.cls_token",
+        "vision_model.embeddings.position_embedding": "vision_tower.embeddings.position_embeddings",
+        f"{layer}.attn.qkv.bias": f"{used}.attention.qkv.bias",
+        f"{layer}.attn.q_norm.weight": f"{used}.attention.q_norm.weight",
+        f"{layer}.attn.proj.weight": f"{used}.attention.projection_layer.weight",
+        f"{layer}.norm2.weight": f"{used}.layernorm_after.weight",
+        f"{layer}.ls1": f"{used}.lambda_1",
+        "mlp1.3.weight": "multi_modal_projector.linear_2.weight",
+        "language_model.model.layers.0.mlp.up_proj.weight": "",
+    }
+    for published, expected in names.items():
+        (name,) = as_layers_use(model_type, _tensors(published))
+        assert name == (expected or published)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pagemill.ops.dtypes import DTYPES, tensor_bytes
+from pagemill.weights.beside_config import keys_beside
 from pagemill.weights.errors import MissingTensorError, WeightsError
 from pagemill.weights.gguf import GgufFile
 from pagemill.weights.gguf_config import config_from_gguf
@@ -237,7 +238,8 @@ def _directory_tensors(
 
 def _directory_config(directory: Path, overrides: Mapping[str, Any]) -> dict[str, Any]:
     stored = read_object(directory / "config.json")
-    config = _merged(stored | _quantization_elsewhere(directory, stored), overrides)
+    elsewhere = _quantization_elsewhere(directory, stored) | keys_beside(directory, stored)
+    config = _merged(stored | elsewhere, overrides)
     generation = directory / "generation_config.json"
     ends = _token_ids(config.get("eos_token_id"))
     text = config.get("text_config")  # of a model that contains a language model

@@ -55,3 +55,21 @@ def test_a_quantization_may_lie_beside(stated: dict[str, None], tmp_path: Path) 
         own = CONFIG | {key: {"quant_method": "fp8"}}
         (tmp_path / "config.json").write_text(json.dumps(own))
         assert ModelSource.open(tmp_path, tensors=False).config == own | {"eos_token_id": [2]}
+
+
+def test_a_placeholder_may_be_stated_by_the_tokenizer(tmp_path: Path) -> None:
+    added = [{"id": 7, "content": "<img>"}, {"id": 9, "content": "<video>"}]
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"added_tokens": added}))
+
+    def opened(**changes: object) -> object:
+        config = CONFIG | {"model_type": "internvl"} | changes
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        return ModelSource.open(tmp_path, tensors=False).config.get("video_token_id")
+
+    assert opened() == opened(video_token_id=None) == 9
+    assert opened(video_token_id=4) == 4
+    assert opened(model_type="llama") is None
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"added_tokens": added[:1]}))
+    assert opened() is None
+    (tmp_path / "tokenizer.json").unlink()
+    assert opened() is None

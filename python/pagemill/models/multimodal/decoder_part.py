@@ -17,6 +17,7 @@ from pagemill.models.deepseek_v3 import DeepseekV3Model
 from pagemill.models.gemma import GemmaModel
 from pagemill.models.gemma2 import Gemma2Model
 from pagemill.models.granite import GraniteModel
+from pagemill.models.internlm2 import InternLm2Model
 from pagemill.models.lfm2 import Lfm2Model
 from pagemill.models.llama import LlamaModel
 from pagemill.models.llama4 import Llama4Model
@@ -87,6 +88,7 @@ _FAMILIES: Mapping[str, _Family] = {
         GraniteModel,
         {**_SIZES_OF_7B, "intermediate_size": 11008, "max_position_embeddings": 2048},
     ),
+    "internlm2": _Family(InternLm2Model),
     "kimi_k2": _Family(DeepseekV3Model),
     "lfm2": _Family(
         Lfm2Model,

@@ -1,19 +1,20 @@
-"""InternVL in the layout of `transformers`: its vision tower, squares of patches merged in front of
-a projector, and a decoder.
+"""InternVL in the layout of `transformers`, and Qianfan-OCR: its vision tower, squares of patches
+merged in front of a projector, and a decoder.
 
 Weights: `vision_tower.` (internvl_vision.py), `multi_modal_projector.{layer_norm, linear_1,
 linear_2}` and `language_model.` (qwen2.py and others). All may be behind `model.`, with `lm_head`
 beside it.
 
 An image is divided into tiles of the tower's size, and if there are several, the whole image,
-resized to one tile, comes behind them. Each tile attends to itself alone.
+resized to one tile, comes behind them. Each tile attends to itself alone, and so does each frame of
+a video, which has the size of a tile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Self
+from typing import ClassVar, Self
 
 from pagemill import ops
 from pagemill.inputs.prepared_media import PreparedMedia
@@ -25,10 +26,11 @@ from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
+    MediaPart,
     ModelConfigError,
     ModelTraits,
 )
-from pagemill.models.config_keys import activation, inner_config, token_id
+from pagemill.models.config_keys import Defaults, activation, inner_config, positive_int, token_id
 from pagemill.models.multimodal.decoder_part import (
     WithDecoder,
     decoder_part,
@@ -37,30 +39,33 @@ from pagemill.models.multimodal.decoder_part import (
 )
 from pagemill.models.vision.internvl_vision import InternVlVisionTower
 from pagemill.models.vision.patch_grid import merged_side
+from pagemill.models.vision.video_frames import frames_of
 from pagemill.models.vision.vision_layers import feature_depths
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
-_TEXTS = ("llama", "qwen2", "qwen3", "qwen3_moe")
-_TOWER = "internvl_vision"
 _START, _END = "<img>", "</img>"
 _EPS = 1e-5
 
 
 class InternVlModel(WithDecoder):
-    """One InternVL model: a `TiledModel` (base.py)."""
+    """One InternVL model: a `TiledModel` (base.py). A subclass changes `texts`, the families of its
+    decoder, the type of its `tower`, and `vision_defaults` of the tower's configuration."""
 
+    texts: ClassVar[Sequence[str]] = ("llama", "qwen2", "qwen3", "qwen3_moe")
+    tower: ClassVar[str] = "internvl_vision"
+    vision_defaults: ClassVar[Config] = {}
     ignored: Mapping[str, str] = {}
 
     def __init__(self, config: Config) -> None:
-        self._text = decoder_part(config, _TEXTS)
+        self._text = decoder_part(config, self.texts)
         self._merge = merged_side(config, "downsample_ratio")
-        vision = inner_config(config, "vision_config")
-        kind = vision.get("model_type", _TOWER)
-        if kind != _TOWER:
+        vision = Defaults(inner_config(config, "vision_config"), self.vision_defaults)
+        kind = vision.get("model_type", self.tower)
+        if kind != self.tower:
             raise ModelConfigError(
                 f"a vision tower of type {shown(kind)} in this architecture is not supported;"
-                f" known: {_TOWER}"
+                f" known: {self.tower}"
             )
         strategy = config.get("vision_feature_select_strategy", "default")
         if strategy != "default":
@@ -83,6 +88,11 @@ class InternVlModel(WithDecoder):
             self.ignored[name] = "nothing reads the results of these layers"
         self._activation = activation(config, "projector_hidden_act", "gelu")
         self._placeholder = token_id(config, "image_token_id", self._text.traits.vocab_size)
+        self._video_placeholder: int | None = None
+        if config.get("video_token_id") is not None:
+            # No token of a prompt, since frames have those of images: it may be behind the
+            # vocabulary, where published tokenizers have it.
+            self._video_placeholder = positive_int(config, "video_token_id")
 
     @classmethod
     def from_config(cls, config: Config) -> Self:
@@ -95,10 +105,20 @@ class InternVlModel(WithDecoder):
             placeholder=self._placeholder,
             class_tokens=self._tower.class_tokens,
         )
+        if self._video_placeholder is not None:
+            placeholders = {**media.placeholders, "video": self._video_placeholder}
+            media = replace(media, placeholders=placeholders)
         return replace(self._text.traits, media=media)
 
-    def layout(self, image: PreparedMedia) -> Sequence[PreparedMedia | str]:
-        return _START, *self._tower.grid.tiles(image), _END
+    def layout(self, media: PreparedMedia) -> Sequence[MediaPart]:
+        if media.kind != "video":
+            return _START, *self._tower.grid.tiles(media), _END
+        parts: list[MediaPart] = []
+        before = ""
+        for number, frame in enumerate(frames_of(media, self._tower.grid.image_shape), 1):
+            parts += f"{before}Frame{number}: {_START}", PreparedMedia("image", frame)
+            before = f"{_END}\n"
+        return *parts, _END
 
     def features(self, image: PreparedMedia) -> MediaFeatures:
         return self._tower.grid.features(image)
@@ -114,3 +134,12 @@ class InternVlModel(WithDecoder):
         x = linear(projector, "linear_1", x, (width,), bias=True)
         x = ops.activation(x, self._activation)
         return linear(projector, "linear_2", x, (width,), bias=True)
+
+
+class QianfanOcrModel(InternVlModel):
+    """One Qianfan-OCR model, whose tensors have the names of InternVL's own code. It takes no
+    videos."""
+
+    texts = ("qwen3",)
+    tower = "qianfan_ocr_vision"
+    vision_defaults = {"attention_bias": True}

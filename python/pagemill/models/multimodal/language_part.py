@@ -161,6 +161,13 @@ class Glm4vLanguagePart(LanguagePart):
     defaults = {"rms_norm_eps": 1e-5}
 
 
+class GlmOcrLanguagePart(LanguagePart):
+    """GLM-OCR; the defaults are those of its configuration's class, which has no key of biases."""
+
+    families = {"glm_ocr_text": Glm4Model}
+    defaults = {"rms_norm_eps": 1e-5, "attention_bias": False}
+
+
 class Qwen3VlLanguagePart(LanguagePart):
     """Qwen3-VL, dense and with experts."""
 

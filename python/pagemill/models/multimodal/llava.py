@@ -56,17 +56,19 @@ _TOWERS: Mapping[str, type[ClipVisionTower | SiglipVisionTower]] = {
 
 class LlavaModel(WithDecoder):
     """One LLaVA model. `texts` are the families of its decoder; `default_layers` of the tower are
-    those whose results are used if the configuration names none."""
+    those whose results are used if the configuration names none. `merge` x `merge` patches are
+    consecutive, for `selected`, what the projector reads."""
 
     texts: Sequence[str] = ("llama", "mistral", "qwen2")
     default_layers: Sequence[int] = (-2,)
+    merge = 1
     ignored: Mapping[str, str] = {
         rf"{_TOWER}embeddings\.position_ids": "positions count up from 0",
     }
 
     def __init__(self, config: Config) -> None:
         self._text = decoder_part(config, self.texts)
-        self._tower = _tower(inner_config(config, "vision_config"))
+        self._tower = _tower(inner_config(config, "vision_config"), self.merge)
         unread, why = self._tower.unread
         self.ignored = {
             **self.ignored,
@@ -115,9 +117,12 @@ class LlavaModel(WithDecoder):
             tower = PrefixedWeights(tower, "vision_model.")
         x = self._tower.hidden(tower, inputs.media, inputs.positions, self._depths)
         self._tower.claim_rest(tower, max(self._depths))
-        if self._drops_class:
-            x = ops.select_rows(x, inputs.media.tokens)
+        x = self.selected(x, inputs)
         return self._project(PrefixedWeights(parts, "multi_modal_projector."), x)
+
+    def selected(self, x: Tensor, inputs: EncoderInputs) -> Tensor:
+        """Of the results of the tower [T, hidden] those that the projector reads."""
+        return ops.select_rows(x, inputs.media.tokens) if self._drops_class else x
 
     def _parts(self, weights: Weights) -> Weights:
         """The weights beside those of the decoder."""
@@ -148,14 +153,14 @@ class VipLlavaModel(LlavaModel):
         return super()._project(weights, x)
 
 
-def _tower(config: Config) -> ClipVisionTower | SiglipVisionTower:
+def _tower(config: Config, merge: int) -> ClipVisionTower | SiglipVisionTower:
     kind: object = config.get("model_type", "clip_vision_model")
     if not isinstance(kind, str) or kind not in _TOWERS:
         raise ModelConfigError(
             f"a vision tower of type {shown(kind)} in this architecture is not supported; known:"
             f" {', '.join(_TOWERS)}"
         )
-    return _TOWERS[kind](config)
+    return _TOWERS[kind](config, merge=merge)
 
 
 def _drops_class_token(config: Config, class_tokens: int) -> bool:

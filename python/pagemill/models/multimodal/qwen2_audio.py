@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -26,14 +26,9 @@ from pagemill.models.multimodal.decoder_part import WithDecoder, decoder_part, i
 from pagemill.ops.trace import Tensor
 
 _LEAST_FRAMES = 3  # of which the encoder makes a pair
-# Those of the configuration's classes: published checkpoints leave some out.
-_ENCODER = {
-    "num_mel_bins": 128,
-    "encoder_layers": 32,
-    "encoder_attention_heads": 20,
-    "encoder_ffn_dim": 5120,
-    "d_model": 1280,
-}
+LEAST_SAMPLES = (_LEAST_FRAMES - 1) * HOP + 1
+"""Of audio: the last frame may have one."""
+# Those of the configuration's class: published checkpoints leave some out.
 _TEXT = {
     "vocab_size": 151936,
     "hidden_size": 4096,
@@ -46,15 +41,25 @@ _TEXT = {
 
 
 class Qwen2AudioModel(WithDecoder):
-    """One Qwen2-Audio model."""
+    """One Qwen2-Audio model. A subclass changes `projected`, what the language model reads of the
+    encoder's vectors."""
 
+    # Those of the configuration's class: published checkpoints leave some out.
+    encoder_defaults: ClassVar[Mapping[str, Any]] = {
+        "num_mel_bins": 128,
+        "encoder_layers": 32,
+        "encoder_attention_heads": 20,
+        "encoder_ffn_dim": 5120,
+        "d_model": 1280,
+    }
     ignored: Mapping[str, str] = {}
 
     def __init__(self, config: Config) -> None:
         text = {**_TEXT, **inner_config(config, "text_config")}
         self._text = decoder_part({**config, "text_config": text}, ("qwen2",))
         self.ignored = ignored_in_part(self._text)
-        self._encoder = WhisperEncoder(Defaults(inner_config(config, "audio_config"), _ENCODER))
+        audio = inner_config(config, "audio_config")
+        self._encoder = WhisperEncoder(Defaults(audio, self.encoder_defaults))
         key = "audio_token_index" if "audio_token_index" in config else "audio_token_id"
         self._placeholder = token_id(config, key, self._text.traits.vocab_size)
 
@@ -82,17 +87,19 @@ class Qwen2AudioModel(WithDecoder):
         tower = PrefixedWeights(weights, f"{prefix}audio_tower.")
         x = self._encoder.states(tower, inputs.media.rows, inputs.positions)
         x = self._encoder.normalized(tower, self._encoder.averaged(x, inputs.media.tokens))
-        projector = PrefixedWeights(weights, f"{prefix}multi_modal_projector.")
-        return linear(projector, "linear", x, (self._text.traits.hidden_size,), bias=True)
+        return self.projected(PrefixedWeights(weights, f"{prefix}multi_modal_projector."), x)
+
+    def projected(self, weights: Weights, x: Tensor) -> Tensor:
+        """x [N, hidden] -> [N, width of the language model]; `weights` are the projector's."""
+        return linear(weights, "linear", x, (self._text.traits.hidden_size,), bias=True)
 
     def _mel(self, samples: np.ndarray) -> tuple[np.ndarray, int]:
         """Log-mel frames of as much audio as the encoder takes, and how many have sound."""
         most = self._encoder.max_frames
         frames = -(-len(samples) // HOP) if samples.ndim == 1 else 0
         if not _LEAST_FRAMES <= frames <= most:
-            least = (_LEAST_FRAMES - 1) * HOP + 1  # the last frame may have one sample
             raise ValueError(
-                f"audio of this model must be [samples], from {least} to {most * HOP} of them"
-                f" ({most * HOP / SAMPLING_RATE:g} s), got {list(samples.shape)}"
+                f"audio of this model must be [samples], from {LEAST_SAMPLES} to {most * HOP} of"
+                f" them ({most * HOP / SAMPLING_RATE:g} s), got {list(samples.shape)}"
             )
         return log_mel(padded(samples, most * HOP), self._encoder.bins), frames

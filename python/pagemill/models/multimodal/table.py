@@ -5,6 +5,12 @@ from __future__ import annotations
 from pagemill.models.architecture import Architecture
 
 MULTIMODAL: dict[str, Architecture] = {
+    "AudioFlamingo3ForConditionalGeneration": Architecture(
+        "multimodal.audio_flamingo3:AudioFlamingo3Model",
+        "Audio Flamingo 3",
+        ("audioflamingo3",),
+        "text and audio",
+    ),
     "AyaVisionForConditionalGeneration": Architecture(
         "multimodal.cohere_vision:AyaVisionModel", "Aya Vision", ("aya_vision",), "text and images"
     ),
@@ -27,7 +33,10 @@ MULTIMODAL: dict[str, Architecture] = {
         "text and images",
     ),
     "Exaone4_5_ForConditionalGeneration": Architecture(
-        "multimodal.language_part:Exaone45LanguagePart", "EXAONE 4.5; its text", ("exaone4_5",)
+        "multimodal.exaone4_5:Exaone45Model",
+        "EXAONE 4.5",
+        ("exaone4_5",),
+        "text, images and videos",
     ),
     "Gemma3ForConditionalGeneration": Architecture(
         "multimodal.gemma3_media:Gemma3MediaModel", "Gemma 3", ("gemma3",), "text and images"
@@ -67,11 +76,20 @@ MULTIMODAL: dict[str, Architecture] = {
     "GlmAsrForConditionalGeneration": Architecture(
         "multimodal.glm_asr:GlmAsrModel", "GLM-ASR", ("glmasr",), "text and audio"
     ),
+    "GlmOcrForConditionalGeneration": Architecture(
+        "multimodal.glm4v:GlmOcrModel", "GLM-OCR", ("glm_ocr",), "text, images and videos"
+    ),
     "Idefics3ForConditionalGeneration": Architecture(
         "multimodal.idefics3:Idefics3Model", "Idefics3", ("idefics3",), "text and images"
     ),
+    "InternVLChatModel": Architecture(
+        "multimodal.internvl_chat:InternVlChatModel",
+        "InternVL 2 to 3.5, with its own code",
+        ("internvl_chat",),
+        "text and images",
+    ),
     "InternVLForConditionalGeneration": Architecture(
-        "multimodal.internvl:InternVlModel", "InternVL 3", ("internvl",), "text and images"
+        "multimodal.internvl:InternVlModel", "InternVL 3", ("internvl",), "text, images and videos"
     ),
     "JanusForConditionalGeneration": Architecture(
         "multimodal.deepseek_vl:JanusModel", "Janus, Janus-Pro", ("janus",), "text and images"
@@ -99,6 +117,12 @@ MULTIMODAL: dict[str, Architecture] = {
         "LLaVA-Next, Granite Vision",
         ("llava_next",),
         "text and images",
+    ),
+    "LlavaNextVideoForConditionalGeneration": Architecture(
+        "multimodal.llava_next_video:LlavaNextVideoModel",
+        "LLaVA-NeXT-Video",
+        ("llava_next_video",),
+        "text, images and videos",
     ),
     "LlavaOnevisionForConditionalGeneration": Architecture(
         "multimodal.llava_onevision:LlavaOnevisionModel",
@@ -128,6 +152,15 @@ MULTIMODAL: dict[str, Architecture] = {
         "PaliGemma, PaliGemma 2",
         ("paligemma",),
         "text and images",
+    ),
+    "Phi4MultimodalForCausalLM": Architecture(
+        "multimodal.phi4_multimodal:Phi4MultimodalModel",
+        "Phi-4 multimodal, without sound",
+        ("phi4_multimodal",),
+        "text and images",
+    ),
+    "QianfanOCRForConditionalGeneration": Architecture(
+        "multimodal.internvl:QianfanOcrModel", "Qianfan-OCR", ("qianfan_ocr",), "text and images"
     ),
     "Qwen2AudioForConditionalGeneration": Architecture(
         "multimodal.qwen2_audio:Qwen2AudioModel", "Qwen2-Audio", ("qwen2_audio",), "text and audio"
@@ -200,6 +233,12 @@ MULTIMODAL: dict[str, Architecture] = {
     ),
     "Step3p7ForConditionalGeneration": Architecture(
         "multimodal.language_part:Step3p7LanguagePart", "Step 3.7; its text", ("step3p7",)
+    ),
+    "VideoLlama3ForConditionalGeneration": Architecture(
+        "multimodal.video_llama3:VideoLlama3Model",
+        "VideoLLaMA 3, without videos",
+        ("video_llama_3",),
+        "text and images",
     ),
     "VipLlavaForConditionalGeneration": Architecture(
         "multimodal.llava:VipLlavaModel", "ViP-LLaVA", ("vipllava",), "text and images"

@@ -19,18 +19,20 @@ from pagemill.ops.trace import Tensor
 
 
 class ClipVisionTower:
-    """One tower without its last norm, which models that use the vectors of all patches omit."""
+    """One tower without its last norm, which models that use the vectors of all patches omit.
+    Patches are in the order of its `grid`; a model merges `merge` x `merge`."""
 
     class_tokens = 1
     unread = ("post_layernorm", "it is applied to the class token only")
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, merge: int = 1) -> None:
         self._layers = VisionLayers(config, eps=1e-5, hidden_act="quick_gelu")
         self.layers = self._layers.count
         self.grid = PatchGrid(
             colors=positive_int(config, "num_channels", 3),
             size=positive_int(config, "image_size"),
             patch=positive_int(config, "patch_size"),
+            merge=merge,
         )
 
     def hidden(
@@ -53,5 +55,9 @@ class ClipVisionTower:
         kinds = weights.vectors((f"{prefix}.class_embedding", None), hidden, table=True)
         x = ops.add(ops.linear(media.rows, matrix), ops.embedding(positions, kinds, outside=1))
         table = (self.grid.rows + self.class_tokens, hidden)
-        placed = embedding.embedding(weights, f"{prefix}.position_embedding", positions, table)
-        return ops.add(x, placed)
+        name = f"{prefix}.position_embedding"
+        if self.grid.tokens == self.grid.rows:
+            return ops.add(x, embedding.embedding(weights, name, positions, table))
+        order = [0, *(1 + self.grid.order()).tolist()]
+        placed = weights.small(f"{name}.weight", table, row_order=order)
+        return ops.add(x, ops.embedding(positions, placed))

@@ -14,7 +14,7 @@ from pagemill import ops
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.mlp import mlp
+from pagemill.layers.mlp import MlpParts, mlp
 from pagemill.layers.patch_merger import merge_patches
 from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError
@@ -28,7 +28,8 @@ _MERGER_EPS = 1e-5
 
 
 class Glm4vVisionTower(GridVisionTower):
-    """One tower."""
+    """One tower. A subclass changes `first`, what the first layer reads, and `mlp_size`,
+    `mlp_parts` and `merger_size`: of feed-forward layers, and of the one behind all layers."""
 
     kinds = ("glm4v_vision", "glm4v", "glm4v_moe_vision", "glm4v_moe")
 
@@ -36,9 +37,10 @@ class Glm4vVisionTower(GridVisionTower):
         super().__init__(config)
         self.bias = flag(config, "attention_bias", False)
         self.output_bias = False
-        self._merger_size = positive_int(config, "intermediate_size")
+        self.mlp_size, self.mlp_parts = self.width, MlpParts()
+        self.merger_size = positive_int(config, "intermediate_size")
         self._activation = activation(config, "hidden_act", "silu")
-        self._eps = epsilon(config, "rms_norm_eps", 1e-5)
+        self.eps = epsilon(config, "rms_norm_eps", 1e-5)
         pixels = positive_int(config, "image_size", 336)
         if pixels < self.patch:
             raise ModelConfigError(f"image_size {pixels} has no patch of {self.patch} pixels")
@@ -55,27 +57,31 @@ class Glm4vVisionTower(GridVisionTower):
             [cubic_shares(rows, height, self._side), cubic_shares(columns, width, self._side)], 1
         )
 
-    def hidden(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
+    def first(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         x, places = self.embed(weights, inputs, bias=True)
         assert places is not None
-        x = norm.rms_norm(weights, "post_conv_layernorm", x, self._eps)
+        x = norm.rms_norm(weights, "post_conv_layernorm", x, self.eps)
         name = "embeddings.position_embedding"
-        x = ops.add(x, place_embeddings(weights, name, places, self.hidden_size))
+        return ops.add(x, place_embeddings(weights, name, places, self.hidden_size))
+
+    def hidden(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
+        x = self.first(weights, inputs)
         rotary = self.rotary(weights, inputs)
         for layer in range(self.layers):
             x = self._layer(weights, layer, x, rotary)
-        x = norm.rms_norm(weights, "post_layernorm", x, self._eps)
+        x = norm.rms_norm(weights, "post_layernorm", x, self.eps)
         x = ops.select_rows(x, inputs.media.tokens, count=self.merge**2)
         kernel = (self.width, self.hidden_size, self.merge, self.merge)
         x = merge_patches(weights, "downsample", x, kernel, count=self.merge**2, bias=True)
         x = linear(weights, "merger.proj", x, (self.width,))
         x = norm.layer_norm(weights, "merger.post_projection_norm", x, _MERGER_EPS)
         x = ops.activation(x, ActivationKind.GELU)
-        return mlp(weights, "merger", x, self._merger_size, self._activation)
+        return mlp(weights, "merger", x, self.merger_size, self._activation)
 
     def _layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary) -> Tensor:
         prefix = f"blocks.{layer}"
-        y = norm.rms_norm(weights, f"{prefix}.norm1", x, self._eps)
+        y = norm.rms_norm(weights, f"{prefix}.norm1", x, self.eps)
         x = ops.add(x, self.attend(weights, layer, y, rotary))
-        y = norm.rms_norm(weights, f"{prefix}.norm2", x, self._eps)
-        return ops.add(x, mlp(weights, f"{prefix}.mlp", y, self.width, self._activation))
+        y = norm.rms_norm(weights, f"{prefix}.norm2", x, self.eps)
+        y = mlp(weights, f"{prefix}.mlp", y, self.mlp_size, self._activation, self.mlp_parts)
+        return ops.add(x, y)

@@ -61,7 +61,7 @@ class GridVisionTower:
         self.layers = positive_int(config, "depth")
         self.patch = positive_int(config, "patch_size")
         self.merge = positive_int(config, "spatial_merge_size", 2)
-        self._colors = positive_int(config, "in_channels", 3)
+        self.colors = positive_int(config, "in_channels", 3)
         self.frames = positive_int(config, "temporal_patch_size", 2)
         self.bias = self.output_bias = True
         self.shape = grid_heads(self.hidden_size, positive_int(config, "num_heads"))
@@ -84,7 +84,7 @@ class GridVisionTower:
 
     @property
     def _patch_elements(self) -> int:
-        return self._colors * self.frames * self.patch**2
+        return self.colors * self.frames * self.patch**2
 
     def features(self, image: PreparedMedia) -> MediaFeatures:
         """Patches [patches, elements] with their grid -> rows of features [patches, channels]."""
@@ -134,7 +134,7 @@ class GridVisionTower:
         rows, places = inputs.media.rows, None
         if self.place_channels:
             rows, places = ops.split(rows, self._patch_elements)
-        kernel = (self.hidden_size, self._colors, self.frames, self.patch, self.patch)
+        kernel = (self.hidden_size, self.colors, self.frames, self.patch, self.patch)
         matrix = weights.patches("patch_embed.proj", kernel)
         vector = weights.vector("patch_embed.proj.bias", self.hidden_size) if bias else None
         return ops.linear(rows, matrix, vector), places

@@ -1,7 +1,7 @@
 """InternVL's vision transformer: patches of a tile, and a class token in front, to vectors.
 
 Weights: `embeddings.{cls_token, patch_embeddings.projection, position_embeddings}`,
-`encoder.layer.<i>.{layernorm_before, attention.{q,k,v}_proj, attention.{q,k}_norm,
+`encoder.layer.<i>.{layernorm_before, attention.{q,k,v}_proj or attention.qkv, attention.{q,k}_norm,
 attention.projection_layer, lambda_1, layernorm_after, mlp.{fc1,fc2}, lambda_2}` and `layernorm`, as
 far as the configuration has them.
 """
@@ -106,7 +106,9 @@ class InternVlVisionTower:
 
     def _attention(self, weights: Weights, prefix: str, x: Tensor) -> Tensor:
         shape = self._shape
-        names = (f"{prefix}.q_proj", f"{prefix}.k_proj", f"{prefix}.v_proj")
+        names = (f"{prefix}.qkv",)
+        if not weights.has(f"{prefix}.qkv.weight"):
+            names = (f"{prefix}.q_proj", f"{prefix}.k_proj", f"{prefix}.v_proj")
         q, k, v = attention.project_qkv(
             weights, names, x, shape, bias=self._bias, whole=self._qk_norm
         )

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from pagemill import ops
+from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.models.base import Config, MediaTraits, ModelConfigError
 from pagemill.models.config_keys import number
+from pagemill.ops.trace import Tensor
 
 _MAX_MERGE = 8
 _MAX_SIDE = 1024  # patches in a row
@@ -130,7 +133,13 @@ class PatchGrid:
         return [tiles[row * columns :][:columns] for row in range(rows)], whole
 
     def media_traits(
-        self, *, width: int, placeholder: int, class_tokens: int = 0, grid: bool = False
+        self,
+        *,
+        width: int,
+        placeholder: int,
+        class_tokens: int = 0,
+        grid: bool = False,
+        kind: MediaKind = "image",
     ) -> MediaTraits:
         """Those of items with merged patches, whose embeddings have `width` elements; with a `grid`
         patches have positions."""
@@ -140,9 +149,21 @@ class PatchGrid:
             class_tokens=class_tokens,
             tokens=self.tokens,
             width=width,
-            placeholders={"image": placeholder},
+            placeholders={kind: placeholder},
             grid=grid,
         )
+
+
+def averaged_patches(x: Tensor, count: int) -> Tensor:
+    """x [N, count * width], patches one after the other -> their average, [N, width]."""
+    width, total = x.width // count, None
+    for index in range(count):
+        patch = x
+        if index < count - 1:
+            patch, x = ops.split(x, width)
+        total = patch if total is None else ops.add(total, patch)
+    assert total is not None
+    return ops.scale(total, 1 / count)
 
 
 def merged_side(config: Config, key: str) -> int:

@@ -1,4 +1,5 @@
-"""Attention within windows of an image, by columns behind those of each head.
+"""Attention within windows of an image, or to all patches but a margin, by columns behind those of
+each head.
 
 The number of a patch's window is written in binary. For each digit b, queries have the columns b
 and 1 - b, and keys 1 - b and b times a negative number: the products of a query and a key of one
@@ -7,6 +8,8 @@ number, and the weight of such a key is 0. All columns are exact in f32, bf16 an
 
     columns = window_columns(digits)          # digits: what `window_digits` makes, as features
     y = attend_in_windows(q, k, v, shape, rotary, columns)
+
+For a margin, queries have a column of ones, and keys the negative number if they are of one.
 """
 
 from __future__ import annotations
@@ -26,12 +29,13 @@ from pagemill.ops.trace import Tensor
 _BITS = 16
 MAX_WINDOWS = 2**_BITS
 COLUMNS = 2 * _BITS
+MARGIN_COLUMNS = 2
 _APART = -(2.0**14)  # times the scale of scores: far below the range of an exponential
 
 
 @dataclass(frozen=True, slots=True)
 class WindowColumns:
-    """Columns [T, COLUMNS] of the heads of queries and of keys."""
+    """Columns [T, C], equally many, of the heads of queries and of keys."""
 
     queries: Tensor
     keys: Tensor
@@ -50,30 +54,35 @@ def window_columns(digits: Tensor) -> WindowColumns:
     return WindowColumns(digits, ops.scale(ops.concat(clear_bits, set_bits), _APART))
 
 
+def margin_columns(margin: Tensor) -> WindowColumns:
+    """The columns for `margin` [T, MARGIN_COLUMNS]: ones, and whether a patch is of a margin."""
+    ones, is_margin = ops.split(margin, 1)
+    return WindowColumns(ones, ops.scale(is_margin, _APART))
+
+
 def attend_in_windows(
     q: Tensor,
     k: Tensor,
     v: Tensor,
     shape: AttentionShape,
-    rotary: Rotary,
+    rotary: Rotary | None,
     columns: WindowColumns,
 ) -> Tensor:
-    """q, k, v [T, heads * head_dim] -> [T, heads * head_dim]: each patch attends to those of its
-    window. `rotary` turns q and k."""
+    """q [T, heads * head_dim], k, v [T, kv_heads * head_dim] -> [T, heads * head_dim]: each patch
+    attends to those that the columns leave it. `rotary` turns q and k."""
     heads, dim = shape.heads, shape.head_dim
-    q, k = rotary(
-        _append_to_heads(q, columns.queries, shape), _append_to_heads(k, columns.keys, shape)
-    )
-    v = _append_to_heads(v, columns.keys, shape)  # as wide as keys; what comes of them is dropped
+    q, k = _append_to_heads(q, columns.queries, dim), _append_to_heads(k, columns.keys, dim)
+    if rotary is not None:
+        q, k = rotary(q, k)
+    v = _append_to_heads(v, columns.keys, dim)  # as wide as keys; what comes of them is dropped
     y = ops.attention(q, k, v, scale=shape.scale, causal=False)
     return ops.split(y, dim, row_shapes=((heads * dim,), None))[0]
 
 
-def _append_to_heads(x: Tensor, columns: Tensor, shape: AttentionShape) -> Tensor:
-    """x [T, heads * head_dim], columns [T, C] -> [T, heads, head_dim + C]."""
-    dim = shape.head_dim
+def _append_to_heads(x: Tensor, columns: Tensor, dim: int) -> Tensor:
+    """x [T, heads * dim], columns [T, C] -> [T, heads, dim + C]."""
     parts = [part for head in side_by_side(x, dim) for part in (head, columns)]
-    return _joined(parts, (shape.heads, dim + columns.width))
+    return _joined(parts, (x.width // dim, dim + columns.width))
 
 
 def _joined(parts: Sequence[Tensor], row_shape: tuple[int, int]) -> Tensor:

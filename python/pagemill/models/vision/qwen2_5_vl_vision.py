@@ -1,10 +1,14 @@
-"""Qwen2.5-VL's vision transformer: most layers attend within windows of the image.
+"""The vision transformers of Qwen2.5-VL and EXAONE 4.5: most layers attend within windows of the
+image.
 
 Weights: those of grid_vision.py, `blocks.<i>.{norm1, norm2, mlp.{gate,up,down}_proj}`,
 `merger.{ln_q, mlp.0, mlp.2}`; norms have no biases.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
+from itertools import accumulate
 
 import numpy as np
 
@@ -98,8 +102,10 @@ class Qwen25VlVisionTower(GridVisionTower):
     def _attend_in_windows(
         self, weights: Weights, layer: int, x: Tensor, rotary: Rotary, windows: WindowColumns
     ) -> Tensor:
-        name, size = f"blocks.{layer}.attn", self.hidden_size
+        name, shape = f"blocks.{layer}.attn", self.shape
         fused = len(self.qkv) == 1
+        sizes = [heads * shape.head_dim for heads in (shape.heads, shape.kv_heads, shape.kv_heads)]
+        ends = list(accumulate(sizes))
         q, k, v = (
             linear(
                 weights,
@@ -107,12 +113,12 @@ class Qwen25VlVisionTower(GridVisionTower):
                 x,
                 (size,),
                 bias=True,
-                rows=Part(part * size, (part + 1) * size, 3 * size) if fused else None,
+                rows=Part(ends[part] - size, ends[part], ends[-1]) if fused else None,
             )
-            for part in range(3)
+            for part, size in enumerate(sizes)
         )
-        y = attend_in_windows(q, k, v, self.shape, rotary, windows)
-        return linear(weights, f"{name}.proj", y, (size,), bias=True)
+        y = attend_in_windows(q, k, v, shape, rotary, windows)
+        return linear(weights, f"{name}.proj", y, (self.hidden_size,), bias=True)
 
 
 class Qwen25OmniVisionTower(Qwen25VlVisionTower):
@@ -120,3 +126,18 @@ class Qwen25OmniVisionTower(Qwen25VlVisionTower):
 
     kinds = ("qwen2_5_omni_vision_encoder", "qwen2_5_omni_thinker")
     qkv = ("q", "k", "v")
+
+
+class Exaone45VisionTower(Qwen25VlVisionTower):
+    """That of EXAONE 4.5: several heads of queries share keys and values."""
+
+    kinds = ("exaone4_5_vision", "exaone4_5")
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        kv_heads = positive_int(config, "num_key_value_heads", 8)
+        if self.shape.heads % kv_heads:
+            raise ModelConfigError(
+                f"{self.shape.heads} heads of the tower cannot share {kv_heads} heads of keys"
+            )
+        self.shape = replace(self.shape, kv_heads=kv_heads)

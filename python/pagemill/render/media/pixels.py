@@ -56,6 +56,26 @@ def check_aspect(image: Image.Image) -> None:
         raise RenderError(f"its longer side is more than {_MAX_ASPECT} times the shorter one")
 
 
+def short_side_resized(image: Image.Image, edge: int, resample: Image.Resampling) -> Image.Image:
+    """The image with `edge` pixels along its shorter side, and of the same shape."""
+    short, long = sorted(image.size)
+    longer = int(edge * long / short)
+    size = (edge, longer) if image.width <= image.height else (longer, edge)
+    return image.resize(size, resample)
+
+
+def center(image: Image.Image, height: int, width: int) -> Image.Image:
+    """The middle of an image.
+
+    Raises:
+        RenderError: the image is smaller.
+    """
+    if height > image.height or width > image.width:
+        raise RenderError(f"it is smaller than {width} x {height} pixels")
+    left, top = (image.width - width) // 2, (image.height - height) // 2
+    return image.crop((left, top, left + width, top + height))
+
+
 def resampling(settings: Mapping[str, Any], default: Image.Resampling) -> Image.Resampling:
     """How images are resized; raises ValueError."""
     return Image.Resampling(settings.get("resample", default))

@@ -22,13 +22,16 @@ from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_object
 from pagemill.render.media.padded import PaddedProcessor
 from pagemill.render.media.patches import cut_patches, fit_size
+from pagemill.render.media.phi4 import Phi4Processor
 from pagemill.render.media.pixels import (
     CLIP_MEAN,
     HALF,
     Colors,
+    center,
     check_aspect,
     positive,
     resampling,
+    short_side_resized,
     sides,
 )
 from pagemill.render.media.tiles import (
@@ -60,7 +63,8 @@ def open_processor(
     """The processor of the checkpoint in `folder`.
 
     Args:
-      folder: has preprocessor_config.json, or processor_config.json with `image_processor`.
+      folder: has preprocessor_config.json, or processor_config.json with `image_processor`; of
+        models whose own code reads images, config.json.
       max_tokens: of an image; larger ones are made smaller, if the model has images of any size.
       overrides: settings in place of those of the file; each must be one that the processor reads.
 
@@ -71,6 +75,9 @@ def open_processor(
     settings = read_json(folder / "preprocessor_config.json") or as_object(
         whole.get("image_processor")
     )
+    model = read_json(folder / "config.json")
+    if model.get("model_type") in _BY_MODEL:
+        settings = {**model, "image_processor_type": _BY_MODEL[model["model_type"]]}
     if not settings:
         raise RenderError(
             f"{folder} has no preprocessor_config.json, which says how images are cut"
@@ -155,22 +162,12 @@ class ClipProcessor:
     def __call__(self, image: Image.Image) -> np.ndarray:
         check_aspect(image)
         if self.shortest_edge is not None:
-            short, long = sorted(image.size)
-            longer = int(self.shortest_edge * long / short)
-            is_high = image.width <= image.height
-            width, height = (
-                (self.shortest_edge, longer) if is_high else (longer, self.shortest_edge)
-            )
-            image = image.resize((width, height), self.resample)
+            image = short_side_resized(image, self.shortest_edge, self.resample)
         elif self.size is not None:
             height, width = self.size
             image = image.resize((width, height), self.resample)
         if self.crop is not None:
-            height, width = self.crop
-            if height > image.height or width > image.width:
-                raise RenderError(f"it is smaller than {width} x {height} pixels")
-            left, top = (image.width - width) // 2, (image.height - height) // 2
-            image = image.crop((left, top, left + width, top + height))
+            image = center(image, *self.crop)
         return self.colors(image)
 
 
@@ -393,6 +390,12 @@ def _paddleocr_vl(settings: Mapping[str, Any], max_tokens: int) -> Qwen2VlProces
     return replace(made, enlarges=True, row_by_row=True)
 
 
+def _video_llama3(settings: Mapping[str, Any], max_tokens: int) -> Qwen2VlProcessor:
+    """As Qwen2-VL's, with other defaults: patches are not merged."""
+    defaults = {"image_mean": HALF, "image_std": HALF, "temporal_patch_size": 1, "merge_size": 1}
+    return Qwen2VlProcessor.of({**defaults, **settings}, max_tokens)
+
+
 def _siglip(settings: Mapping[str, Any], max_tokens: int) -> ClipProcessor:
     """Resizes to a `size`; nothing is cut."""
     defaults = {"size": {"height": 224, "width": 224}, "image_mean": HALF, "image_std": HALF}
@@ -410,6 +413,7 @@ _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "Glm4vImageProcessor": _glm4v,
     "GotOcr2ImageProcessor": GridProcessor.got_ocr2,
     "Idefics3ImageProcessor": Idefics3Processor.of,
+    "InternVLChatModel": GridProcessor.internvl_chat,
     "JanusImageProcessor": DeepseekVlProcessor.of,
     "KimiK25VisionProcessor": PaddedProcessor.kimi_k25_published,
     "KimiVLImageProcessor": PaddedProcessor.kimi_vl,
@@ -419,11 +423,15 @@ _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "LlavaNextImageProcessor": LlavaNextProcessor.of,
     "LlavaOnevisionImageProcessor": LlavaNextProcessor.onevision,
     "PaddleOCRVLImageProcessor": _paddleocr_vl,
+    "Phi4MultimodalImageProcessor": Phi4Processor.of,
     "PixtralImageProcessor": PixtralProcessor.of,
     "Qwen2VLImageProcessor": Qwen2VlProcessor.of,
     "SiglipImageProcessor": _siglip,
     "SmolVLMImageProcessor": Idefics3Processor.of,
+    "VideoLlama3ImageProcessor": _video_llama3,
 }
+# Of models whose own code reads images by the settings of the model.
+_BY_MODEL = {"internvl_chat": "InternVLChatModel"}
 # Settings of the whole processor that replace those of its image processor.
 _BESIDE = {"PixtralImageProcessor": ("patch_size", "spatial_merge_size")}
 KNOWN = tuple(_PROCESSORS)

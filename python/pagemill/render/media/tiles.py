@@ -20,8 +20,10 @@ Tiles = tuple[np.ndarray, tuple[int, int, int]]
 how many tiles there are."""
 _LLAVA_NEXT_SIZES = [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]]
 _LLAVA_ONEVISION_SIZES = [[384 * rows, 384 * cols] for rows in range(1, 7) for cols in range(1, 7)]
+_IMAGENET = {"image_mean": (0.485, 0.456, 0.406), "image_std": (0.229, 0.224, 0.225)}
 _MAX_SIDE = 4096
 _MAX_TILES = 64
+"""Of an image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class Idefics3Processor:
         columns, rows = image.width // tile, image.height // tile
         if not self.splits or columns == rows == 1:
             return self.colors(image.resize((tile, tile), self.resample))
-        cut = _cut(image, (tile, tile))
+        cut = cut_tiles(image, (tile, tile))
         cut.append(image.resize((tile, tile), self.resample))
         return np.stack([self.colors(each) for each in cut]), (1, rows, columns)
 
@@ -108,7 +110,21 @@ class GridProcessor:
         read: the processors of InternVL and Aya Vision set it."""
         del max_tokens
         most = positive(settings.get("max_patches", 12))
-        return cls._of(settings, 384, positive(settings.get("min_patches", 1)), most, _most_alike)
+        return cls._of(settings, 384, positive(settings.get("min_patches", 1)), most, most_alike)
+
+    @classmethod
+    def internvl_chat(cls, settings: Mapping[str, Any], max_tokens: int) -> GridProcessor:
+        """Reads the settings of the model; all tiles have the same number of tokens."""
+        del max_tokens
+        most = 1
+        if settings.get("dynamic_image_size", False):
+            most = positive(settings.get("max_dynamic_patch", 6))
+        if settings.get("pad2square") or (most > 1 and not settings.get("use_thumbnail", False)):
+            raise ValueError("pad2square must be false, and use_thumbnail true")
+        side = positive(settings.get("force_image_size", 448))
+        read = {"size": {"height": side, "width": side}, **_IMAGENET}
+        least = positive(settings.get("min_dynamic_patch", 1))
+        return cls._of(read, side, min(least, most), most, most_alike)
 
     @classmethod
     def cohere2_vision(cls, settings: Mapping[str, Any], max_tokens: int) -> GridProcessor:
@@ -146,10 +162,10 @@ class GridProcessor:
     def __call__(self, image: Image.Image) -> np.ndarray:
         check_aspect(image)
         height, width = self.tile
-        grids = _all_grids(self.least, self.most)
+        grids = all_grids(self.least, self.most)
         rows, columns = self.choose((image.height, image.width), self.tile, grids)
         whole = image.resize((columns * width, rows * height), self.resample)
-        cut = _cut(whole, self.tile)
+        cut = cut_tiles(whole, self.tile)
         if len(cut) > 1:
             cut.append(image.resize((width, height), self.resample))
         return np.stack([self.colors(each) for each in cut])
@@ -187,13 +203,13 @@ class Llama4Processor:
         check_aspect(image)
         tile = self.tile
         size = image.height, image.width
-        rows, columns = _least_enlarged(size, (tile, tile), _all_grids(1, self.most))
+        rows, columns = _least_enlarged(size, (tile, tile), all_grids(1, self.most))
         most = min(max(size[0], tile), rows * tile), min(max(size[1], tile), columns * tile)
         canvas = Image.new("RGB", (columns * tile, rows * tile))
         canvas.paste(image.resize(_inside(image.size, most), self.resample))
         if rows == columns == 1:
             return self.colors(canvas)
-        cut = [*_cut(canvas, (tile, tile)), image.resize((tile, tile), self.resample)]
+        cut = [*cut_tiles(canvas, (tile, tile)), image.resize((tile, tile), self.resample)]
         return np.stack([self.colors(each) for each in cut]), (1, rows, columns)
 
 
@@ -255,7 +271,7 @@ class LlavaNextProcessor:
         canvas = Image.new("RGB", (width, height))
         corner = (width - inner[0]) // 2, (height - inner[1]) // 2
         canvas.paste(image.resize(inner, self.resample), corner)
-        cut = [image.resize((tile, tile), self.resample), *_cut(canvas, (tile, tile))]
+        cut = [image.resize((tile, tile), self.resample), *cut_tiles(canvas, (tile, tile))]
         return np.stack([self.colors(each) for each in cut]), (1, image.height, image.width)
 
 
@@ -380,7 +396,7 @@ class Lfm2VlProcessor:
             return whole, (1, *shape)
         tile = self.tile
         enlarged = image.resize((tile_columns * tile, tile_rows * tile), self.resample)
-        cut = [self._patches(each) for each in _cut(enlarged, (tile, tile))]
+        cut = [self._patches(each) for each in cut_tiles(enlarged, (tile, tile))]
         cut.append(np.pad(whole, ((0, len(cut[0]) - len(whole)), (0, 0))))
         return np.stack(cut), (tile_rows, *shape)
 
@@ -393,7 +409,7 @@ class Lfm2VlProcessor:
         if self.tiles[1] == 1 or height * width <= self.most_whole:
             return 1, 1
         size = image.height, image.width
-        return _most_alike(size, (tile, tile), _all_grids(*self.tiles))
+        return most_alike(size, (tile, tile), all_grids(*self.tiles))
 
     def _tokens(self, height: int, width: int) -> Size:
         """Rows and columns of the whole image. The longer side of a thin one is cut short where it
@@ -441,7 +457,7 @@ def _pixels_kept(size: Size, image: tuple[int, int]) -> tuple[int, int]:
     return kept, -math.prod(size)
 
 
-def _all_grids(least: int, most: int) -> list[Size]:
+def all_grids(least: int, most: int) -> list[Size]:
     """Rows and columns of `least` to `most` tiles; of as many tiles, fewer columns first."""
     grids = [
         (rows, columns)
@@ -452,7 +468,7 @@ def _all_grids(least: int, most: int) -> list[Size]:
     return sorted(grids, key=math.prod)
 
 
-def _most_alike(image: Size, tile: Size, grids: Sequence[Size]) -> Size:
+def most_alike(image: Size, tile: Size, grids: Sequence[Size]) -> Size:
     """The grid whose shape is most like the image's. Of equally good ones more tiles are taken if
     the image has more than half of their pixels."""
     aspect, area = image[1] / image[0], math.prod(image)
@@ -476,7 +492,7 @@ def _least_enlarged(image: Size, tile: Size, grids: Sequence[Size]) -> Size:
     return min(large, key=scale) if large else max(grids, key=scale)
 
 
-def _cut(image: Image.Image, tile: tuple[int, int]) -> list[Image.Image]:
+def cut_tiles(image: Image.Image, tile: tuple[int, int]) -> list[Image.Image]:
     """Tiles of this height and width, row by row."""
     height, width = tile
     return [

@@ -26,9 +26,11 @@ from pagemill.render.media.pixels import (
     CLIP_STD,
     HALF,
     Colors,
+    center,
     check_aspect,
     positive,
     resampling,
+    short_side_resized,
     sides,
 )
 from pagemill.render.special_tokens import read_json
@@ -161,13 +163,31 @@ class PatchProcessor:
 
 @dataclass(frozen=True, slots=True)
 class FrameProcessor:
-    """Resizes each frame to a `size`."""
+    """Resizes each frame to a `size`; or, if it `crops`, so that its shorter side is that of the
+    size, which is cut out of the middle."""
 
     colors: Colors
     resample: Image.Resampling
     size: tuple[int, int]
     """Height and width."""
+    crops: bool = False
     frames: int = 1
+
+    @classmethod
+    def cropped(cls, settings: Mapping[str, Any], max_tokens: int) -> FrameProcessor:
+        """As `of`, of settings with the `shortest_edge` and a `crop_size`.
+
+        Raises:
+          ValueError: a setting is not known.
+        """
+        del max_tokens
+        size = sides(settings.get("crop_size", 224))
+        edge = as_object(settings.get("size", {"shortest_edge": 224})) or {}
+        resizes = settings.get("do_resize", True) and settings.get("do_center_crop", True)
+        if not resizes or (edge.get("shortest_edge"),) * 2 != size:
+            raise ValueError("size must be the shortest_edge of a square crop_size")
+        resample = resampling(settings, Image.Resampling.BICUBIC)
+        return cls(Colors.of(settings), resample, size, crops=True)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], max_tokens: int) -> FrameProcessor:
@@ -196,7 +216,11 @@ class FrameProcessor:
         frames: list[np.ndarray] = []
         for image in images:
             check_aspect(image)
-            frames.append(self.colors(image.resize((width, height), self.resample)))
+            if self.crops:
+                image = center(short_side_resized(image, height, self.resample), height, width)
+            else:
+                image = image.resize((width, height), self.resample)
+            frames.append(self.colors(image))
         if not frames:
             raise RenderError("it has no frames")
         return np.stack(frames), (len(frames), 1, 1)
@@ -206,7 +230,10 @@ _GLM4V = _Defaults(14, 112**2, 28**2 * 2 * 30000, CLIP_MEAN, CLIP_STD, True)
 _QWEN2_VL = _Defaults(14, 28**2 * 128, 28**2 * 768, CLIP_MEAN, CLIP_STD, False)
 _QWEN3_VL = _Defaults(16, 32**2 * 128, 32**2 * 768, HALF, HALF, True)
 _PROCESSORS: Mapping[str, Callable[[Mapping[str, Any], int], VideoProcessor]] = {
+    "Glm46VVideoProcessor": partial(PatchProcessor.of, _GLM4V),
     "Glm4vVideoProcessor": partial(PatchProcessor.of, _GLM4V),
+    "InternVLVideoProcessor": FrameProcessor.of,
+    "LlavaNextVideoVideoProcessor": FrameProcessor.cropped,
     "LlavaOnevisionVideoProcessor": FrameProcessor.of,
     "Qwen2VLVideoProcessor": partial(PatchProcessor.of, _QWEN2_VL),
     "Qwen3VLVideoProcessor": partial(PatchProcessor.of, _QWEN3_VL),
@@ -216,6 +243,8 @@ _PROCESSORS: Mapping[str, Callable[[Mapping[str, Any], int], VideoProcessor]] = 
 _SIDES = {"Qwen2_5OmniProcessor": 28, "Qwen3OmniMoeProcessor": 32}
 # Of checkpoints whose image processor's settings are those of videos, too.
 _BY_IMAGE_PROCESSOR = {
+    "GotOcr2ImageProcessor": "InternVLVideoProcessor",
+    "LlavaNextImageProcessor": "LlavaNextVideoVideoProcessor",
     "LlavaOnevisionImageProcessor": "LlavaOnevisionVideoProcessor",
     "Qwen2VLImageProcessor": "Qwen2VLVideoProcessor",
 }

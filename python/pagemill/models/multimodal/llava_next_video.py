@@ -1,0 +1,111 @@
+"""LLaVA-NeXT-Video: LLaVA-Next, and frames of videos, each of one tile, whose patches are averaged
+two by two in front of the projector.
+
+Weights as LLaVA-Next's: images and frames have an encoder each, of the same weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Self
+
+from pagemill import ops
+from pagemill.inputs.prepared_media import PreparedMedia
+from pagemill.inputs.rendered_prompt import MediaFeatures
+from pagemill.layers.base import Weights
+from pagemill.models.base import (
+    Config,
+    EncoderInputs,
+    MediaTraits,
+    ModelConfigError,
+    ModelEncoder,
+    ModelTraits,
+    StepInputs,
+)
+from pagemill.models.config_keys import Defaults, token_id
+from pagemill.models.decoder import Decoder
+from pagemill.models.multimodal.llava import LlavaModel
+from pagemill.models.multimodal.llava_next import LlavaNextModel
+from pagemill.models.vision.patch_grid import averaged_patches
+from pagemill.models.vision.video_frames import frames_of
+from pagemill.ops.trace import Tensor
+from pagemill.weights.json_file import shown
+
+_MERGE = 2
+_KNOWN: Config = {"spatial_pool_mode": "average", "spatial_pool_stride": _MERGE}
+# Those of the configuration's class.
+_TOKENS = {"image_token_index": 32001, "video_token_index": 32000}
+
+
+class LlavaNextVideoModel:
+    """One LLaVA-NeXT-Video model: an `EncodersModel` (base.py)."""
+
+    ignored: Mapping[str, str] = {}
+
+    def __init__(self, config: Config) -> None:
+        config = Defaults(config, _TOKENS)
+        self._images = LlavaNextModel(config)
+        self.ignored = self._images.ignored
+        frames = FrameEncoder(config)
+        traits = self._images.traits.media
+        assert traits is not None
+        self._encoders = ModelEncoder(traits, self._images), ModelEncoder(frames.media, frames)
+
+    @classmethod
+    def from_config(cls, config: Config) -> Self:
+        return cls(config)
+
+    @property
+    def traits(self) -> ModelTraits:
+        return replace(self._images.traits, media=None)
+
+    @property
+    def encoders(self) -> Sequence[ModelEncoder]:
+        return self._encoders
+
+    @property
+    def text(self) -> Decoder:
+        return self._images.text
+
+    def named(self, weights: Weights) -> Weights:
+        return self._images.named(weights)
+
+    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
+        return self._images.hidden(weights, inputs)
+
+    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
+        return self._images.logits(weights, rows)
+
+
+class FrameEncoder(LlavaModel):
+    """That of frames: a `TiledModel` (base.py)."""
+
+    texts = LlavaNextModel.texts
+    merge = _MERGE
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        for key, known in _KNOWN.items():
+            if config.get(key, known) != known:
+                raise ModelConfigError(f"{key} is {shown(config[key])}; known: {known}")
+        self._video = token_id(config, "video_token_index", self._text.traits.vocab_size)
+
+    @property
+    def media(self) -> MediaTraits:
+        """What it takes."""
+        return self._tower.grid.media_traits(
+            width=self._text.traits.hidden_size,
+            placeholder=self._video,
+            class_tokens=self._tower.class_tokens,
+            kind="video",
+        )
+
+    def layout(self, video: PreparedMedia) -> Sequence[MediaFeatures]:
+        grid = self._tower.grid
+        frames = frames_of(video, grid.image_shape)
+        return [MediaFeatures(grid.patches(frame), grid.tokens) for frame in frames]
+
+    def selected(self, x: Tensor, inputs: EncoderInputs) -> Tensor:
+        squares = ops.select_rows(x, inputs.media.tokens, count=self.merge**2)
+        return averaged_patches(squares, self.merge**2)

@@ -1,0 +1,132 @@
+"""Images of VideoLLaMA 3 through the engine: tokens, and patches of a picture, are those of
+`transformers`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pagemill.engine.outputs import EngineError
+from pagemill.render.media.processors import open_processor
+from PIL import Image
+from transformers import (
+    Qwen2Config,
+    VideoLlama3Config,
+    VideoLlama3ForConditionalGeneration,
+    VideoLlama3VisionConfig,
+)
+from transformers.models.video_llama_3.image_processing_pil_video_llama_3 import (
+    VideoLlama3ImageProcessorPil,
+)
+
+from tests.media.media_model import MediaTestModel, encoded, text
+from tests.parity.tiny_models import TEXT_SIZES, save
+
+PLACEHOLDER = 3
+IMAGE = [PLACEHOLDER]
+CHANNELS = 3 * 4 * 4
+Patches = tuple[np.ndarray, tuple[int, int, int]]
+
+
+def image(seed: int, height: int, width: int) -> Patches:
+    """An image of height x width patches, and as many tokens."""
+    values = np.random.default_rng(seed).normal(size=(height * width, CHANNELS))
+    return values.astype(np.float32), (1, height, width)
+
+
+SQUARE, WIDE, TALL, DOT = image(1, 3, 3), image(2, 2, 7), image(3, 6, 4), image(4, 1, 1)
+
+
+@pytest.fixture(scope="module", name="model")
+def _model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
+    path = tmp_path_factory.mktemp("video_llama3")
+    torch.manual_seed(0)
+    vision = VideoLlama3VisionConfig(
+        hidden_size=48,
+        intermediate_size=72,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        patch_size=4,
+    )
+    config = VideoLlama3Config(
+        vision_config=vision,
+        text_config=Qwen2Config(**TEXT_SIZES, tie_word_embeddings=False),
+        image_token_id=PLACEHOLDER,
+        video_token_id=4,
+    )
+    config._attn_implementation = "eager"
+    reference = save(VideoLlama3ForConditionalGeneration(config), path)
+
+    def logits(ids: list[int], images: Sequence[Patches]) -> torch.Tensor:
+        inputs: dict[str, torch.Tensor] = {}
+        if images:
+            inputs["pixel_values"] = torch.tensor(np.concatenate([p for p, _ in images]))
+            inputs["image_grid_thw"] = torch.tensor([grid for _, grid in images])
+            inputs["image_merge_sizes"] = torch.ones(len(images), dtype=torch.long)
+        with torch.inference_mode():
+            return reference(torch.tensor([ids]), **inputs, use_cache=False).logits[0]
+
+    return MediaTestModel(path, logits)
+
+
+PROMPTS = [
+    text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
+    IMAGE + text(4, 4),
+    text(5, 30),
+    text(6, 7) + IMAGE + text(7, 2) + IMAGE,
+]
+IMAGES = [[SQUARE, WIDE], [TALL], [], [DOT, SQUARE]]
+
+
+@pytest.mark.parametrize("options", [{"executor": "torch"}, {}, {"tensor_parallel_size": 2}])
+def test_tokens_of_images_of_several_sizes(
+    model: MediaTestModel, options: dict[str, object]
+) -> None:
+    with model.llm(**options) as llm:
+        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
+        for output, own in zip(outputs, IMAGES, strict=True):
+            tokens = sum(len(patches) for patches, _ in own)
+            assert output.prompt_token_ids.count(PLACEHOLDER) == tokens
+            model.check(output, own)
+
+
+@pytest.mark.parametrize("step", [24, 25])
+def test_steps_may_end_inside_an_image(model: MediaTestModel, step: int) -> None:
+    prompt, images = text(1, 8) + IMAGE + text(2, 3) + IMAGE + text(3, 20), [TALL, WIDE]
+    with model.llm(max_num_batched_tokens=step) as llm:
+        (output,) = model.generate(llm, [prompt], [images], logprobs=0)
+        model.check(output, images)
+        assert encoded(llm) == 2
+
+
+def test_language_model_only(model: MediaTestModel) -> None:
+    model.check_language_model_only("vision_model.", SQUARE)
+    model.check_divided()
+
+
+@pytest.mark.parametrize("size", [(40, 30), (9, 70), (16, 16), (100, 90)])
+def test_pictures_become_patches(size: tuple[int, int], tmp_path: Path) -> None:
+    bounds = {"shortest_edge": 256, "longest_edge": 4096}
+    settings = {"image_processor_type": "VideoLlama3ImageProcessor", "patch_size": 4}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings | {"size": bounds}))
+    values = np.random.default_rng(1).integers(0, 256, (size[1], size[0], 3), np.uint8)
+    picture = Image.fromarray(values)
+    expected = VideoLlama3ImageProcessorPil(patch_size=4, size=bounds)(picture, return_tensors="np")
+    patches, grid = open_processor(tmp_path, 10_000)(picture)
+    assert list(grid) == expected["image_grid_thw"][0].tolist()
+    np.testing.assert_allclose(patches, expected["pixel_values"], atol=1e-6)
+
+
+def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
+    with model.llm() as llm:
+        for own, message in (
+            (SQUARE[0], "has a grid"),
+            ((SQUARE[0], (1, 3, 4)), r"patches must be \[12, 48\], got \[9, 48\]"),
+        ):
+            with pytest.raises(EngineError, match=message) as refused:
+                model.generate(llm, [IMAGE], [[own]])
+            assert refused.value.code == "INVALID_ARGUMENT"
