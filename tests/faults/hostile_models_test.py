@@ -23,7 +23,8 @@ from pagemill.weights import GgufFile, ModelSource, WeightsError
 
 from tests.faults.gguf_header import TensorInfo, header, kind_of
 from tests.parity.gguf_files import ARCHITECTURES, write_gguf
-from tests.parity.tiny_models import DECODERS, make
+from tests.parity.tiny_decoders import DECODERS
+from tests.parity.tiny_models import make
 
 # Time of the processor for one model of any kind. A slow one takes 1.2 s for the worst; what is not
 # bounded takes minutes.

@@ -25,7 +25,8 @@ from safetensors.torch import load_file, save_file
 from transformers import Gemma4Config, Gemma4ForConditionalGeneration, PreTrainedModel
 
 from tests.media.media_model import MediaTestModel, encoded, text
-from tests.parity.tiny_models import SLIDING_WINDOW, TEXT_SIZES, save
+from tests.parity.tiny_decoders import SLIDING_WINDOW
+from tests.parity.tiny_models import TEXT_SIZES, save
 
 PLACEHOLDER, START, END = 3, 4, 5
 IMAGE = [PLACEHOLDER]

@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pytest
 import torch
 from pagemill import _native
-from pagemill.engine.llm import LLM, Output, Prompt
+from pagemill.engine.llm import LLM, Output
 from pagemill.engine.offline_media import ImageInput
+from pagemill.engine.offline_prompts import Prompt
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.runner.build import BuildOptions, BuiltEncoder, build

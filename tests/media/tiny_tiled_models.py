@@ -29,7 +29,8 @@ from transformers import (
     SiglipVisionConfig,
 )
 
-from tests.parity.tiny_models import SLIDING_WINDOW, TEXT_SIZES
+from tests.parity.tiny_decoders import SLIDING_WINDOW
+from tests.parity.tiny_models import TEXT_SIZES
 
 COHERE_PLACEHOLDER = 3
 COHERE_TILE = (3, 18, 18)

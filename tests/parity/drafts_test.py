@@ -16,7 +16,8 @@ from pagemill.config import ConfigError
 
 from tests.parity.executors import require_native
 from tests.parity.small_engine import tokens_of
-from tests.parity.tiny_models import DECODERS, make
+from tests.parity.tiny_decoders import DECODERS
+from tests.parity.tiny_models import make
 
 DRAFTS = {"method": "ngram", "num_speculative_tokens": 6, "prompt_lookup_min": 1}
 

@@ -24,7 +24,8 @@ from pagemill.weights.source import ModelSource
 from transformers import Mamba2Model, PreTrainedModel
 
 from tests.parity.executors import make_executor, new_batches
-from tests.parity.tiny_models import DECODERS, make
+from tests.parity.tiny_decoders import DECODERS
+from tests.parity.tiny_models import make
 
 # As for logits in tests/families/families_test.py: the sums are the same.
 TOLERANCE = 1e-4

@@ -13,7 +13,8 @@ import pytest
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 
-from tests.parity.tiny_models import DECODERS, make
+from tests.parity.tiny_decoders import DECODERS
+from tests.parity.tiny_models import make
 
 PROGRAM = os.environ.get("PAGEMILL_TEST_RUN_ON_TEST_DEVICE", "")
 GENERATE = os.environ.get("PAGEMILL_TEST_GENERATE_ON_TEST_DEVICE", "")

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -32,19 +32,17 @@ from pagemill.config import (
 from pagemill.config.env import cache_folder
 from pagemill.engine.adapters import Adapters
 from pagemill.engine.enqueued import Enqueued
-from pagemill.engine.limits import text_prompt
 from pagemill.engine.loading import LoadedModel, load
-from pagemill.engine.media import MediaFrontEnd, media_param, place_media
 from pagemill.engine.offline_batch import OfflineQueue
 from pagemill.engine.offline_beams import BeamSearchParams, search_beams
 from pagemill.engine.offline_control import OfflineControl
 from pagemill.engine.offline_media import (
     AudioSource,
     ImageSource,
-    MediaSource,
     OfflineMedia,
     VideoSource,
 )
+from pagemill.engine.offline_prompts import Message, OfflinePrompts, Prompt, Text
 from pagemill.engine.offline_scores import compared, rendered_pair
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.pooled_batch import pool
@@ -54,9 +52,6 @@ from pagemill.engine.text_batch import Output, TextBatch, TextModel
 from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.inputs.io_processor import open_io_processor
 from pagemill.inputs.late_interaction import LateInteraction
-from pagemill.inputs.media_kind import MediaKind
-from pagemill.inputs.prepared_media import PreparedMedia
-from pagemill.inputs.prompt_embeds import embeds_prompt
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.inputs.scoring import activated
 from pagemill.inputs.task import Pooled, Task
@@ -70,13 +65,6 @@ from pagemill.render.renderer import Renderer
 from pagemill.render.token_id_renderer import AnyRenderer, TokenIdRenderer
 from pagemill.structured.grammar import Grammar
 from pagemill.structured.vocabulary import Vocabulary
-
-Message = Mapping[str, Any]
-Text = str | Sequence[int]
-"""A text, or token ids."""
-Prompt = Text | Mapping[str, Any]
-"""A text, token ids, or `{"prompt_embeds": rows}`, float32 [tokens, hidden size], for a model that
-was opened with enable_prompt_embeds."""
 
 _DEFAULT_COMPLETION_TOKENS = 16  # as the HTTP API has it; a chat gets all the room there is
 
@@ -125,7 +113,7 @@ class LLM(OfflineControl):
         core = self._loaded.core
         folder = Path(self._loaded.source.path)
         self._media = OfflineMedia(media, folder, core.max_item_tokens)
-        self._front_ends = MediaFrontEnd.of_encoders(core.built.encoders)
+        self._prompts = OfflinePrompts(self._renderer, self._media, core.built)
         self._queue = OfflineQueue(core.bindings, core.max_choices)
         name, max_model_len = self._loaded.names[0], core.built.max_model_len
         self._metrics = RequestMetrics(name, max_model_len, cache_config=flatten(config.cache))
@@ -239,7 +227,7 @@ class LLM(OfflineControl):
         Raises:
             EngineError: a request is refused or fails; the others are aborted.
         """
-        rendered = self._place(prompts, {"image": images, "audio": audios, "video": videos})
+        rendered = self._prompts.place(prompts, {"image": images, "audio": audios, "video": videos})
         stated = _stated(sampling, fields)
         limit = _DEFAULT_COMPLETION_TOKENS
         batch = TextBatch(self._model, rendered, stated, limit, token_matcher, grammar, adapter)
@@ -265,7 +253,7 @@ class LLM(OfflineControl):
         """
         single = bool(messages) and isinstance(messages[0], Mapping)
         conversations: Any = [messages] if single else messages
-        prompts = [self._conversation(conversation) for conversation in conversations]
+        prompts = [self._prompts.conversation(conversation) for conversation in conversations]
         limit = self._loaded.defaults.max_tokens
         stated = _stated(sampling, fields)
         batch = TextBatch(self._model, prompts, stated, limit, token_matcher, grammar, adapter)
@@ -294,7 +282,7 @@ class LLM(OfflineControl):
         Raises:
             EngineError: a request is refused, or too many are held; none is enqueued then.
         """
-        rendered = self._place(prompts, {"image": images, "audio": audios, "video": videos})
+        rendered = self._prompts.place(prompts, {"image": images, "audio": audios, "video": videos})
         stated = _stated(sampling, fields)
         limit = _DEFAULT_COMPLETION_TOKENS
         return self._enqueued.submit(
@@ -335,7 +323,7 @@ class LLM(OfflineControl):
         Raises:
             EngineError: see `generate`.
         """
-        rendered = self._place(prompts)
+        rendered = self._prompts.place(prompts)
         return search_beams(self._model, rendered, params, adapter, grammar)
 
     def stream(
@@ -353,7 +341,7 @@ class LLM(OfflineControl):
             EngineError: see `generate`.
         """
         stated = _one_choice(_stated(sampling, fields))
-        (rendered,) = self._place([prompt])
+        (rendered,) = self._prompts.place([prompt])
         limit = _DEFAULT_COMPLETION_TOKENS
         return _texts(TextBatch(self._model, [rendered], stated, limit, adapter=adapter))
 
@@ -373,7 +361,7 @@ class LLM(OfflineControl):
         """
         stated = _one_choice(_stated(sampling, fields))
         limit = self._loaded.defaults.max_tokens
-        prompts = [self._conversation(messages)]
+        prompts = [self._prompts.conversation(messages)]
         return _texts(TextBatch(self._model, prompts, stated, limit, adapter=adapter))
 
     @property
@@ -389,7 +377,7 @@ class LLM(OfflineControl):
             EngineError: a text is too long, or the model does not embed texts.
         """
         pooled = self._pooled(Task.EMBED)
-        return np.stack(self._pool(pooled, self._rendered_texts(texts), progress))
+        return np.stack(self._pool(pooled, self._prompts.texts(texts), progress))
 
     def classify(
         self, texts: Text | Sequence[Text], *, progress: TextIO | None = None
@@ -400,7 +388,7 @@ class LLM(OfflineControl):
             EngineError: a text is too long, or the model does not classify texts.
         """
         pooled = self._pooled(Task.CLASSIFY)
-        logits = np.stack(self._pool(pooled, self._rendered_texts(texts), progress))
+        logits = np.stack(self._pool(pooled, self._prompts.texts(texts), progress))
         return activated(logits, pooled.activation)
 
     def encode(
@@ -413,7 +401,7 @@ class LLM(OfflineControl):
             EngineError: a text is too long, or the model generates.
         """
         pooled = self._pooled(*(task for task in Task if task.pools))
-        rows = self._pool(pooled, self._rendered_texts(texts), progress)
+        rows = self._pool(pooled, self._prompts.texts(texts), progress)
         return [activated(row, pooled.activation) for row in rows]
 
     def encode_data(self, data: Any) -> Any:
@@ -451,7 +439,7 @@ class LLM(OfflineControl):
         listed = [documents] if isinstance(documents, str) else list(documents)
         pooled = self._pooled(Task.CLASSIFY, Task.EMBED, Task.TOKEN_EMBED)
         if pooled.task is not Task.CLASSIFY:
-            texts = self._rendered_texts([query, *listed])
+            texts = self._prompts.texts([query, *listed])
             pooler = partial(self._pool, pooled, progress=progress)
             return compared(texts, self._late_interaction, pooled, pooler)
         if pooled.width != 1:
@@ -473,77 +461,10 @@ class LLM(OfflineControl):
             )
         return pooled
 
-    def _rendered_texts(self, texts: Text | Sequence[Text]) -> list[RenderedPrompt]:
-        encode = self._renderer.encode
-        return [
-            text_prompt(encode(text) if isinstance(text, str) else text, "texts")
-            for text in cast(Sequence[Text], _as_list(texts))
-        ]
-
     def _pool(
         self, pooled: Pooled, prompts: Sequence[RenderedPrompt], progress: TextIO | None
     ) -> list[np.ndarray]:
         return pool(self._loaded.core, self._queue, pooled, prompts, self._model.ids, progress)
-
-    def _place(
-        self,
-        prompts: Prompt | Sequence[Prompt],
-        media: Mapping[MediaKind, Sequence[Sequence[MediaSource]] | None] | None = None,
-    ) -> list[RenderedPrompt]:
-        """The prompts, with those of `media` in them; None: there are none of a kind."""
-        rendered = [self._prompt(prompt) for prompt in _as_list(prompts)]
-        prepared: list[list[PreparedMedia]] = [[] for _ in rendered]
-        for kind, sources in (media or {}).items():
-            if sources is None:
-                continue
-            if len(sources) != len(rendered):
-                named = media_param(kind)
-                message = (
-                    f"there are {named} of {len(sources)} prompts, but {len(rendered)} prompts"
-                )
-                raise EngineError("INVALID_ARGUMENT", message, named)
-            for own, added in zip(prepared, sources, strict=True):
-                own += self._media.all_prepared(kind, added)
-        return [
-            place_media(prompt, own, self._front_ends, self._control_text)
-            for prompt, own in zip(rendered, prepared, strict=True)
-        ]
-
-    def _prompt(self, prompt: Prompt) -> RenderedPrompt:
-        if isinstance(prompt, Mapping):
-            return self._embeds_prompt(prompt)
-        if isinstance(prompt, str):
-            prompt = self._renderer.encode(prompt, parse_special=True)
-        return text_prompt(prompt, "prompts")
-
-    def _embeds_prompt(self, prompt: Mapping[str, Any]) -> RenderedPrompt:
-        if set(prompt) != {"prompt_embeds"}:
-            message = 'a prompt is a text, token ids, or {"prompt_embeds": rows}'
-            raise EngineError("INVALID_ARGUMENT", message, "prompts")
-        width = self._loaded.core.built.embeds_width
-        if not width:
-            message = "open the model with enable_prompt_embeds=True"
-            raise EngineError("FAILED_PRECONDITION", message, "prompts")
-        try:
-            return embeds_prompt(np.asarray(prompt["prompt_embeds"], np.float32, order="C"), width)
-        except (TypeError, ValueError, RuntimeError) as error:  # the last is of torch
-            message = f"prompt_embeds {error}"
-            raise EngineError("INVALID_ARGUMENT", message, "prompts") from error
-
-    def _conversation(self, messages: Sequence[Message]) -> RenderedPrompt:
-        messages, media = self._media.of_messages(messages)
-        prompt = text_prompt(self._renderer.encode_chat(messages), "messages")
-        return place_media(prompt, media, self._front_ends, self._control_text)
-
-    def _control_text(self, text: str) -> list[int]:
-        """The token ids of a text that the model has beside media."""
-        if not self._renderer.has_text:
-            message = (
-                f"media of this model need the tokens of {text!r}, and no tokenizer is loaded:"
-                " leave out skip_tokenizer_init"
-            )
-            raise EngineError("INVALID_ARGUMENT", message, "images")
-        return self._renderer.encode(text, add_special_tokens=False, parse_special=True)
 
 
 def open_renderer(loaded: LoadedModel, model: ModelConfig) -> AnyRenderer:
@@ -577,12 +498,6 @@ def _texts(batch: TextBatch) -> Generator[str]:
         for delta in batch:
             if delta.text:
                 yield delta.text
-
-
-def _as_list(prompts: Prompt | Sequence[Prompt]) -> Sequence[Prompt]:
-    if isinstance(prompts, str | Mapping) or (len(prompts) > 0 and isinstance(prompts[0], int)):
-        return [cast(Prompt, prompts)]
-    return cast(Sequence[Prompt], prompts)
 
 
 def _stated(sampling: SamplingParams | None, fields: Mapping[str, Any]) -> SamplingParams:

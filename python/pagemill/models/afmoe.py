@@ -14,12 +14,12 @@ from dataclasses import replace
 from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import QkNorm
-from pagemill.layers.moe import Experts, moe
+from pagemill.layers.moe import Experts
 from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config, ModelConfigError
 from pagemill.models.config_keys import flag, number, positive_int, windows_by_type
 from pagemill.models.decoder import Decoder
-from pagemill.models.expert_keys import expert_count, read_routing
+from pagemill.models.expert_keys import expert_count, read_routing, sparse_behind
 from pagemill.ops import Scoring
 from pagemill.ops.trace import Tensor
 
@@ -42,11 +42,11 @@ class AfmoeModel(Decoder):
         if flag(config, "mup_enabled", False):
             self.embedding_scale = self.sizes.hidden_size**0.5
             self.scales_media = True
-        self._dense_layers = number(config, "num_dense_layers", 1, least=0)
+        self.is_sparse = sparse_behind(config, self.sizes.layers, dense=1, key="num_dense_layers")
         count = expert_count(config, 64)
         size = positive_int(config, "moe_intermediate_size", 1408)
         renormalize = flag(config, "route_norm", True)
-        self._experts = Experts(
+        self.experts = Experts(
             count,
             size,
             self.activation,
@@ -68,8 +68,3 @@ class AfmoeModel(Decoder):
         y = self.norm(weights, f"{prefix}.pre_mlp_layernorm", x)
         y = self.feed_forward(weights, layer, y)
         return ops.add(x, self.norm(weights, f"{prefix}.post_mlp_layernorm", y))
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        if layer < self._dense_layers:
-            return super().feed_forward(weights, layer, x)
-        return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)

@@ -10,10 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pagemill.layers.base import Weights
-from pagemill.layers.latent import latent_attention
 from pagemill.layers.mlp import MlpParts
 from pagemill.layers.moe import moe
-from pagemill.layers.rotary import Rotary
 from pagemill.models.base import IGNORED_IN_DECODERS, Config
 from pagemill.models.config_keys import flag, number
 from pagemill.models.decoder import Decoder
@@ -31,19 +29,14 @@ class AxK1Model(Decoder):
     }
 
     def __init__(self, config: Config) -> None:
-        self._latent = read_latent(config)
-        super().__init__(config, rotary_dim=self._latent.rope)
+        latent = read_latent(config)
+        super().__init__(config, rotary_dim=latent.rope)
+        self.latent = latent
         self.interleaved = flag(config, "rope_interleave", True)
         self.mlp_parts = MlpParts()
         dense = int(number(config, "first_k_dense_replace", 1, least=0))
         self._is_sparse = sparse_layers(config, self.sizes.layers, dense=dense)
         self._experts = read_grouped_experts(config, self.activation, count=192, size=2048)
-
-    def attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
-        assert rotary is not None
-        name = f"{self.prefix(layer)}.self_attn"
-        bias = self.attention_parts.bias
-        return latent_attention(weights, name, x, self._latent, rotary, f"kv{layer}", bias=bias)
 
     def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
         if not self._is_sparse[layer]:

@@ -9,14 +9,11 @@ query_key_value has the rows of q, k and v; in layers with experts `mlp.gate`, `
 
 from __future__ import annotations
 
-from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
-from pagemill.layers.moe import moe
 from pagemill.models.base import Config
-from pagemill.models.config_keys import flag, number, refuse
+from pagemill.models.config_keys import flag, refuse
 from pagemill.models.decoder import Decoder, DecoderNames
-from pagemill.models.expert_keys import read_softmax_experts
-from pagemill.ops.trace import Tensor
+from pagemill.models.expert_keys import read_softmax_experts, sparse_behind
 
 
 class BailingMoeModel(Decoder):
@@ -30,8 +27,8 @@ class BailingMoeModel(Decoder):
         self.attention_parts = AttentionParts(
             qkv=("query_key_value",), output="dense", bias=flag(config, "use_qkv_bias", False)
         )
-        self._dense_layers = number(config, "first_k_dense_replace", 0, least=0)
-        self._experts = read_softmax_experts(
+        self.is_sparse = sparse_behind(config, self.sizes.layers)
+        self.experts = read_softmax_experts(
             config,
             self.activation,
             count=16,
@@ -41,8 +38,3 @@ class BailingMoeModel(Decoder):
             count_key="num_experts",
             shared_key="num_shared_experts",
         )
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        if layer < self._dense_layers:
-            return super().feed_forward(weights, layer, x)
-        return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)

@@ -11,14 +11,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts, QkNorm
-from pagemill.layers.moe import moe
 from pagemill.models.base import Config, ModelConfigError
-from pagemill.models.config_keys import flag, number, positive_int, refuse
+from pagemill.models.config_keys import flag, positive_int, refuse
 from pagemill.models.decoder import Decoder, DecoderNames
-from pagemill.models.expert_keys import read_grouped_experts
-from pagemill.ops.trace import Tensor
+from pagemill.models.expert_keys import read_grouped_experts, sparse_behind
 from pagemill.weights.json_file import shown
 
 
@@ -42,7 +39,7 @@ class BailingMoeV2Model(Decoder):
             bias=flag(config, "use_qkv_bias", False),
             qk_norm=qk_norm,
         )
-        self._dense_layers = number(config, "first_k_dense_replace", 0, least=0)
+        self.is_sparse = sparse_behind(config, self.sizes.layers)
         experts = read_grouped_experts(
             config,
             self.activation,
@@ -54,9 +51,4 @@ class BailingMoeV2Model(Decoder):
         )
         size = positive_int(config, "moe_shared_expert_intermediate_size", experts.intermediate)
         shared = size * positive_int(config, "num_shared_experts", 1)
-        self._experts = replace(experts, shared=shared)
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        if layer < self._dense_layers:
-            return super().feed_forward(weights, layer, x)
-        return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)
+        self.experts = replace(experts, shared=shared)

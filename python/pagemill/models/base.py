@@ -96,10 +96,10 @@ class MediaTraits:
 
     rows: int
     channels: int
-    class_tokens: int
     tokens: int
     width: int
     placeholders: Mapping[MediaKind, int]
+    class_tokens: int = 0
     any_size: bool = False
     grid: bool = False
     token_grid: bool = False

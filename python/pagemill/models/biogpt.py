@@ -8,18 +8,17 @@ Rows of embed_positions begin at position -2.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from pagemill.layers import embedding, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.mlp import MlpParts, mlp
-from pagemill.models.base import IGNORED_IN_DECODERS, Config, StepInputs
+from pagemill.models.base import IGNORED_IN_DECODERS, Config
 from pagemill.models.config_keys import activation, flag
 from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.ops.trace import Tensor
 
 _EPS = 1e-5  # not in the configuration
-_FIRST_POSITION = 2  # row of embed_positions
 
 
 class BioGptModel(Decoder):
@@ -31,6 +30,7 @@ class BioGptModel(Decoder):
     }
     names = DecoderNames(
         embedding="biogpt.embed_tokens",
+        positions="biogpt.embed_positions",
         layers="biogpt.layers",
         norm="biogpt.layer_norm",
         head="output_projection",
@@ -40,6 +40,9 @@ class BioGptModel(Decoder):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, tied_by_default=True)
+        self.layer_norms = True
+        self.sizes = replace(self.sizes, norm_eps=_EPS)
+        self.first_position = 2  # row of embed_positions
         self.rotary = (None,) * self.sizes.layers
         if flag(config, "scale_embedding", True):
             self.embedding_scale = self.sizes.hidden_size**0.5
@@ -47,19 +50,6 @@ class BioGptModel(Decoder):
         self.mlp_parts = MlpParts(up=("fc1",), down="fc2", gated=False, bias=True)
         self.activation = activation(config, "hidden_act", "gelu")
 
-    def embed(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return embedding.add_positions(
-            weights,
-            "biogpt.embed_positions",
-            super().embed(weights, inputs),
-            inputs.positions,
-            self.sizes.max_positions,
-            first=_FIRST_POSITION,
-        )
-
     def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
         size, name = self.sizes.intermediate_size, self.prefix(layer)
         return mlp(weights, name, x, size, self.activation, self.mlp_parts)
-
-    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        return norm.layer_norm(weights, name, x, _EPS)

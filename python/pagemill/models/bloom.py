@@ -8,7 +8,6 @@ the rows of q, k and v; all but the table have biases; the head is tied.
 
 from __future__ import annotations
 
-from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.mlp import MlpParts
@@ -45,6 +44,7 @@ class BloomModel(Decoder):
         eps = ("layer_norm_epsilon", 1e-5)
         config = Renamed(config, keys, _DEFAULTS)
         super().__init__(config, tied_by_default=True, eps=eps, mlp_ratio=4)
+        self.layer_norms = True
         self.rotary = (None,) * self.sizes.layers
         self.attention_parts = AttentionParts(
             qkv=("query_key_value",),
@@ -62,6 +62,3 @@ class BloomModel(Decoder):
     def embed(self, weights: Weights, inputs: StepInputs) -> Tensor:
         x = super().embed(weights, inputs)
         return self.norm(weights, "transformer.word_embeddings_layernorm", x)
-
-    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        return norm.layer_norm(weights, name, x, self.sizes.norm_eps)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pagemill import ops
-from pagemill.layers import attention, norm
+from pagemill.layers import attention
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.mlp import MlpParts
@@ -41,6 +41,7 @@ class CodeGenModel(Decoder):
         rotary_dim = positive_int(config, "rotary_dim", 64)
         eps = ("layer_norm_epsilon", 1e-5)
         super().__init__(config, eps=eps, mlp_ratio=4, rotary_dim=rotary_dim)
+        self.layer_norms = True
         if self.sizes.heads % _PARTS:
             raise ModelConfigError(f"n_head must be a multiple of {_PARTS} in this family")
         self.interleaved = True
@@ -59,6 +60,3 @@ class CodeGenModel(Decoder):
         v, k = ops.split(vk, size, row_shapes=(heads, heads))
         attended = attention.attend(*rotary(q, k), v, shape, f"kv{layer}", weights.kv_scales(name))
         return attention.output(weights, f"{name}.out_proj", attended, shape, x.width)
-
-    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        return norm.layer_norm(weights, name, x, self.sizes.norm_eps)

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pagemill.layers import norm
-from pagemill.layers.base import Weights
 from pagemill.layers.decoder import QkNorm
 from pagemill.models.base import Config
 from pagemill.models.config_keys import flag, number
 from pagemill.models.decoder import Decoder
-from pagemill.ops.trace import Tensor
 
 
 class CohereModel(Decoder):
@@ -23,12 +20,11 @@ class CohereModel(Decoder):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, tied_by_default=True, eps=("layer_norm_eps", 1e-5))
+        self.layer_norms = True
+        self.norm_bias = False
         if flag(config, "use_qk_norm", False):
             qk_norm = QkNorm(self.sizes.norm_eps, mean=True, each=True)
             self.attention_parts = replace(self.attention_parts, qk_norm=qk_norm)
         self.parallel = True
         self.interleaved = True
         self.logits_scale = number(config, "logit_scale", 0.0625)
-
-    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        return norm.layer_norm(weights, name, x, self.sizes.norm_eps, bias=False)

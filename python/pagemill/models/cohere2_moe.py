@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pagemill import ops
-from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.mlp import mlp
 from pagemill.layers.moe import Experts, moe
@@ -31,8 +30,9 @@ class Cohere2MoeModel(Decoder):
         self.parallel = True
         self.interleaved = True
         self.logits_scale = number(config, "logit_scale", 0.0625)
-        self._has_rms_norms = config.get("rms_norm_eps") is not None
-        if self._has_rms_norms:
+        self.norm_bias = False
+        self.layer_norms = config.get("rms_norm_eps") is None
+        if not self.layer_norms:
             self.sizes = replace(self.sizes, norm_eps=epsilon(config, "rms_norm_eps", 1e-5))
         self._is_sparse = sparse_layers(config, layers)
         self.windows = windows_by_type(config, layers, pattern=4)
@@ -51,11 +51,6 @@ class Cohere2MoeModel(Decoder):
         routing = _routing(config, count)
         self._experts = Experts(count, size, self.activation, routing, shared=size * shared)
         self._averages = bool(shared) and _averages(config)
-
-    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        if self._has_rms_norms:
-            return super().norm(weights, name, x)
-        return norm.layer_norm(weights, name, x, self.sizes.norm_eps, bias=False)
 
     def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
         name = f"{self.prefix(layer)}.mlp"

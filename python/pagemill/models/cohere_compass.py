@@ -6,8 +6,6 @@ Weights as Command R's.
 
 from __future__ import annotations
 
-from pagemill.layers import norm
-from pagemill.layers.base import Weights
 from pagemill.models.base import Config
 from pagemill.models.config_keys import (
     FULL,
@@ -18,7 +16,6 @@ from pagemill.models.config_keys import (
     windows_by_type,
 )
 from pagemill.models.decoder import Decoder
-from pagemill.ops.trace import Tensor
 
 
 class CohereCompassModel(Decoder):
@@ -30,9 +27,8 @@ class CohereCompassModel(Decoder):
         super().__init__(
             config, tied_by_default=True, eps=("layer_norm_eps", 1e-5), layer_types=types
         )
+        self.layer_norms = True
+        self.norm_bias = False
         self.parallel = True
         self.logits_scale = number(config, "logit_scale", 1.0)
         self.windows = windows_by_type(config, self.sizes.layers)
-
-    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        return norm.layer_norm(weights, name, x, self.sizes.norm_eps, bias=False)

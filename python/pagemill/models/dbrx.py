@@ -9,9 +9,9 @@ Weights: `transformer.blocks.<i>.norm_attn_norm.{norm_1,attn.Wqkv,attn.out_proj,
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
-from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.moe import Experts, choose, run_experts, sum_of_ranks
@@ -52,6 +52,9 @@ class DbrxModel(Decoder):
             "rope_theta": attention.get("rope_theta", 10000.0),
         }
         super().__init__(Defaults(Renamed(config, _KEYS), values))
+        self.layer_norms = True
+        self.norm_bias = False
+        self.sizes = replace(self.sizes, norm_eps=_EPS)
         limit = number(attention, "clip_qkv", 0.0, least=0.0)
         self.attention_parts = AttentionParts(qkv=("Wqkv",), output="out_proj", limit=limit)
         self._turned = flag(config, "weights_transposed", True)
@@ -67,9 +70,6 @@ class DbrxModel(Decoder):
         )
         kind = activation(_part(experts, "ffn_act_fn"), "name", "silu")
         self._experts = Experts(count, size, kind, routing)
-
-    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        return norm.layer_norm(weights, name, x, _EPS, bias=False)
 
     def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
         prefix, experts = f"{self.prefix(layer)}.ffn", self._experts

@@ -4,9 +4,7 @@
         def __init__(self, config: Config) -> None:
             super().__init__(config)
             self.attention_parts = AttentionParts(qk_norm=QkNorm(self.sizes.norm_eps))
-
-        def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-            return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)
+            self.experts = read_grouped_experts(config, self.activation, count=64, size=1536)
 
 A family inherits from this class and from no other family.
 """
@@ -22,9 +20,11 @@ from pagemill import ops
 from pagemill.layers import embedding, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts, rotary_attention
+from pagemill.layers.latent import LatentShape, latent_attention
 from pagemill.layers.linear import linear
 from pagemill.layers.media_rows import add_rows, side_by_side
 from pagemill.layers.mlp import MlpParts, mlp
+from pagemill.layers.moe import Experts, moe
 from pagemill.layers.rotary import Rotary, RotaryTable, bind_rotaries
 from pagemill.layers.stack import stack
 from pagemill.models.base import (
@@ -50,8 +50,8 @@ _MAX_LAYERS_BEHIND = 16
 
 @dataclass(frozen=True, slots=True)
 class DecoderNames:
-    """The modules around the layers, what is in front of a layer's number, and the two norms and
-    two branches of a layer."""
+    """The modules around the layers, what is in front of a layer's number, the two norms and two
+    branches of a layer, and the module of learned positions, if there is one."""
 
     embedding: str = "model.embed_tokens"
     layers: str = "model.layers"
@@ -61,6 +61,7 @@ class DecoderNames:
     attention: str = "self_attn"
     feed_forward_norm: str = "post_attention_layernorm"
     feed_forward: str = "mlp"
+    positions: str | None = None
 
 
 class Decoder:
@@ -72,14 +73,18 @@ class Decoder:
       pairs lie; `windows`: the window of each layer, 0 = full.
     - `both_ways`: tokens attend to those behind them, too, and the model makes vectors, no text.
     - `attention_scale` of scores, None for 1 / sqrt(head_dim); `soft_cap` of scores, 0 for none;
-      `attention_parts`: biases, norms and names of the attention.
-    - `activation` and `mlp_parts`: names and biases of the feed-forward layers; `parallel`: they
-      read the same norm as the attention; `parallel_norms`: they read another norm of the same x.
+      `attention_parts`: biases, norms and names of the attention; `latent`: its shape if it is one
+      over latents.
+    - `activation` and `mlp_parts`: names and biases of the feed-forward layers; `experts` in place
+      of those that are marked in `is_sparse`, by default all; `parallel`: they read the same norm
+      as the attention; `parallel_norms`: they read another norm of the same x.
     - `embedding_scale`, `residual_scale` and `logits_scale` multiply embeddings, what a branch
       adds, and logits; `scales_media`: also embeddings that take the place of those of tokens, as
       `inputs_embeds` of `transformers`; `logits_cap` bounds logits to cap * tanh(logit / cap), 0
       leaves them; `head_bias`.
-    - `norm_offset` is added to the weights of norms.
+    - `norm_offset` is added to the weights of norms; `layer_norms`: norms subtract the mean, too,
+      and add a bias if they have a `norm_bias`.
+    - `first_position`: the row of the position 0 in a table of learned positions.
     - `mtp`: where checkpoints have a layer that predicts a further token.
     - `embed`, `norm`, `attention`, `feed_forward`: the parts of a layer; `layer`: how they are
       connected; `mtp_layer`: the layer of `mtp`, if it is none of `layer`.
@@ -89,6 +94,23 @@ class Decoder:
     names: DecoderNames = DecoderNames()
     mtp: MtpLayer | None = None
     classifier_pooling = "last"
+    both_ways = False
+    attention_scale: float | None = None
+    soft_cap = 0.0
+    latent: LatentShape | None = None
+    experts: Experts | None = None
+    parallel = False
+    parallel_norms = False
+    norm_offset = 0.0
+    layer_norms = False
+    norm_bias = True
+    first_position = 0
+    embedding_scale = 1.0
+    scales_media = False
+    residual_scale = 1.0
+    logits_scale = 1.0
+    logits_cap = 0.0
+    head_bias = False
 
     def __init__(
         self,
@@ -124,22 +146,11 @@ class Decoder:
         self.rotary: Sequence[RotaryTable | None] = [tables[kind] for kind in types]
         self.interleaved = flag(config, "rope_interleaved", False)
         self.windows: Sequence[int] = (0,) * self.sizes.layers
-        self.both_ways = False
-        self.attention_scale: float | None = None
-        self.soft_cap = 0.0
         bias = flag(config, "attention_bias", False)
         self.attention_parts = AttentionParts(bias=bias, output_bias=bias)
         self.activation = activation(config, "hidden_act", "silu")
         self.mlp_parts = MlpParts(bias=flag(config, "mlp_bias", False))
-        self.parallel = False
-        self.parallel_norms = False
-        self.norm_offset = 0.0
-        self.embedding_scale = 1.0
-        self.scales_media = False
-        self.residual_scale = 1.0
-        self.logits_scale = 1.0
-        self.logits_cap = 0.0
-        self.head_bias = False
+        self.is_sparse: Sequence[bool] = (True,) * self.sizes.layers
 
     @classmethod
     def from_config(cls, config: Config) -> Self:
@@ -169,25 +180,36 @@ class Decoder:
         table = (self.sizes.vocab_size, self.sizes.hidden_size)
         name, scale = self.names.embedding, self.embedding_scale
         x = embedding.embedding(weights, name, inputs.token_ids, table, scale=scale)
-        return inputs.with_media(x, scale if self.scales_media else 1.0)
+        x = inputs.with_media(x, scale if self.scales_media else 1.0)
+        if self.names.positions is None:
+            return x
+        name, count, first = self.names.positions, self.sizes.max_positions, self.first_position
+        return embedding.add_positions(weights, name, x, inputs.positions, count, first=first)
 
     def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
         """x [T, H] normalized by the norm `name`, of a layer or the final one."""
-        eps = self.sizes.norm_eps
-        return norm.rms_norm(weights, name, x, eps, weight_offset=self.norm_offset)
+        eps, offset = self.sizes.norm_eps, self.norm_offset
+        if self.layer_norms:
+            return norm.layer_norm(weights, name, x, eps, weight_offset=offset, bias=self.norm_bias)
+        return norm.rms_norm(weights, name, x, eps, weight_offset=offset)
 
     def attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
         """x [T, H] -> [T, H]: the attention of a layer."""
+        name, cache = f"{self.prefix(layer)}.{self.names.attention}", f"kv{layer}"
+        parts = self.attention_parts
+        if self.latent is not None:
+            return latent_attention(weights, name, x, self.latent, rotary, cache, bias=parts.bias)
         shape = self.sizes.attention(
             scale=self.attention_scale, window=self.windows[layer], soft_cap=self.soft_cap
         )
         shape = replace(shape, both_ways=self.both_ways)
-        name = f"{self.prefix(layer)}.{self.names.attention}"
-        return rotary_attention(weights, name, x, shape, rotary, f"kv{layer}", self.attention_parts)
+        return rotary_attention(weights, name, x, shape, rotary, cache, parts)
 
     def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
         """x [T, H] -> [T, H]: the feed-forward part of a layer."""
         name = f"{self.prefix(layer)}.{self.names.feed_forward}"
+        if self.experts is not None and self.is_sparse[layer]:
+            return moe(weights, name, x, self.experts)
         size = self.sizes.intermediate_size
         return mlp(weights, name, x, size, self.activation, self.mlp_parts)
 

@@ -6,13 +6,10 @@ Weights as Llama's; in layers with experts `mlp.gate`, `mlp.experts.<i>` and `ml
 
 from __future__ import annotations
 
-from pagemill.layers.base import Weights
-from pagemill.layers.moe import moe
 from pagemill.models.base import Config, ModelConfigError
-from pagemill.models.config_keys import number, positive_int
+from pagemill.models.config_keys import positive_int
 from pagemill.models.decoder import Decoder
-from pagemill.models.expert_keys import read_softmax_experts
-from pagemill.ops.trace import Tensor
+from pagemill.models.expert_keys import read_softmax_experts, sparse_behind
 from pagemill.weights.json_file import shown
 
 
@@ -24,9 +21,10 @@ class DeepseekModel(Decoder):
         scores = config.get("scoring_func", "softmax")
         if scores != "softmax":
             raise ModelConfigError(f"scoring_func is {shown(scores)}; known: softmax")
-        self._dense_layers = number(config, "first_k_dense_replace", 0, least=0)
-        self._sparse_step = positive_int(config, "moe_layer_freq", 1)
-        self._experts = read_softmax_experts(
+        step = positive_int(config, "moe_layer_freq", 1)
+        sparse = sparse_behind(config, self.sizes.layers)
+        self.is_sparse = [behind and layer % step == 0 for layer, behind in enumerate(sparse)]
+        self.experts = read_softmax_experts(
             config,
             self.activation,
             count=64,
@@ -36,8 +34,3 @@ class DeepseekModel(Decoder):
             count_key="n_routed_experts",
             shared_key="n_shared_experts",
         )
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        if layer < self._dense_layers or layer % self._sparse_step:
-            return super().feed_forward(weights, layer, x)
-        return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)

@@ -10,18 +10,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pagemill.layers.base import Weights
-from pagemill.layers.latent import latent_attention
 from pagemill.layers.mlp import MlpParts
-from pagemill.layers.moe import Experts, moe
-from pagemill.layers.rotary import Rotary
+from pagemill.layers.moe import Experts
 from pagemill.models.base import Config, ModelConfigError
 from pagemill.models.config_keys import number, positive_int, refuse
 from pagemill.models.decoder import Decoder
-from pagemill.models.expert_keys import read_routing
+from pagemill.models.expert_keys import read_routing, sparse_behind
 from pagemill.models.latent_keys import read_latent
 from pagemill.ops import ActivationKind
-from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
 
@@ -32,24 +28,14 @@ class DeepseekV2Model(Decoder):
         # Implementations differ on whether weights that sum to 1 are multiplied by
         # routed_scaling_factor; no published checkpoint needs both.
         refuse(config, "norm_topk_prob")
-        self._latent = read_latent(config)
-        super().__init__(config, rotary_dim=self._latent.rope)
+        latent = read_latent(config)
+        super().__init__(config, rotary_dim=latent.rope)
+        self.latent = latent
         self.interleaved = True
-        self._experts = _read_experts(config, self.activation, self.mlp_parts)
-        self._dense_layers = number(config, "first_k_dense_replace", 0, least=0)
+        self.experts = _read_experts(config, self.activation, self.mlp_parts)
+        self.is_sparse = sparse_behind(config, self.sizes.layers)
         if positive_int(config, "moe_layer_freq", 1) != 1:
             raise ModelConfigError("moe_layer_freq must be 1 in this family")
-
-    def attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
-        assert rotary is not None
-        name = f"{self.prefix(layer)}.self_attn"
-        bias = self.attention_parts.bias
-        return latent_attention(weights, name, x, self._latent, rotary, f"kv{layer}", bias=bias)
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        if layer < self._dense_layers:
-            return super().feed_forward(weights, layer, x)
-        return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)
 
 
 def _read_experts(config: Config, kind: ActivationKind, parts: MlpParts) -> Experts:

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.mlp import MlpParts
-from pagemill.layers.moe import Experts, moe
+from pagemill.layers.moe import Experts
 from pagemill.models.base import IGNORED_IN_DECODERS, Config
 from pagemill.models.config_keys import Renamed, flag, number, positive_int
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_routing
 from pagemill.models.mtp_layer import ERNIE_MTP
-from pagemill.ops.trace import Tensor
 
 _KEYS = {"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"}
 
@@ -59,8 +57,3 @@ class Ernie45MoeModel(Decoder):
             (layer + 1) % every == 0 and first <= layer <= last
             for layer in range(self.sizes.layers)
         ]
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        if not self.is_sparse[layer]:
-            return super().feed_forward(weights, layer, x)
-        return moe(weights, f"{self.prefix(layer)}.mlp", x, self.experts)

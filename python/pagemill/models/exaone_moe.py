@@ -10,15 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts, QkNorm
-from pagemill.layers.moe import moe
 from pagemill.models.base import IGNORED_IN_DECODERS, Config
 from pagemill.models.config_keys import windows_by_type
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_grouped_experts, sparse_layers
 from pagemill.models.mtp_layer import EXAONE_MTP
-from pagemill.ops.trace import Tensor
 
 
 class ExaoneMoeModel(Decoder):
@@ -35,8 +32,8 @@ class ExaoneMoeModel(Decoder):
         self.attention_parts = AttentionParts(qk_norm=QkNorm(self.sizes.norm_eps))
         self.windows = windows_by_type(config, self.sizes.layers, pattern=4)
         self.rotary = self.rotary_in_windows()
-        self._is_sparse = sparse_layers(config, self.sizes.layers, dense=1)
-        self._experts = read_grouped_experts(
+        self.is_sparse = sparse_layers(config, self.sizes.layers, dense=1)
+        self.experts = read_grouped_experts(
             config,
             self.activation,
             count=64,
@@ -45,8 +42,3 @@ class ExaoneMoeModel(Decoder):
             shared_key="num_shared_experts",
             bias="e_score_correction_bias",
         )
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        if not self._is_sparse[layer]:
-            return super().feed_forward(weights, layer, x)
-        return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pagemill.layers.moe import Experts
 from pagemill.models.base import Config, ModelConfigError
-from pagemill.models.config_keys import as_list, flag, number, positive_int
+from pagemill.models.config_keys import as_list, flag, layer_numbers, number, positive_int
 from pagemill.ops import ActivationKind, Routing, Scoring
 
 
@@ -32,6 +32,31 @@ def sparse_layers(config: Config, layers: int, *, dense: int = 0) -> list[bool]:
     if len(types) != layers or not all(kind in ("dense", "sparse") for kind in types):
         raise ModelConfigError(f"mlp_layer_types must list {layers} layers, dense or sparse")
     return [kind == "sparse" for kind in types]
+
+
+def sparse_behind(
+    config: Config, layers: int, *, dense: int = 0, key: str = "first_k_dense_replace"
+) -> list[bool]:
+    """Whether each layer has experts: all but the first, of which `key` states the number, by
+    default `dense`.
+
+    Raises:
+        ModelConfigError: it is not a number >= 0.
+    """
+    first = number(config, key, dense, least=0)
+    return [layer >= first for layer in range(layers)]
+
+
+def sparse_by_step(config: Config, layers: int) -> list[bool]:
+    """Whether each layer has experts: each `decoder_sparse_step`-th, unless it is in
+    `mlp_only_layers`.
+
+    Raises:
+        ModelConfigError: these are not numbers of layers.
+    """
+    dense = layer_numbers(config, "mlp_only_layers")
+    step = positive_int(config, "decoder_sparse_step", 1)
+    return [layer not in dense and (layer + 1) % step == 0 for layer in range(layers)]
 
 
 def read_routing(config: Config, experts: int, choices: int, *, renormalize: bool) -> Routing:

@@ -12,15 +12,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pagemill.layers import norm
-from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.mlp import MlpParts
 from pagemill.models.alibi import alibi_slopes
 from pagemill.models.base import Config, ModelConfigError
 from pagemill.models.config_keys import Renamed, activation, flag, positive_int
 from pagemill.models.decoder import Decoder, DecoderNames
-from pagemill.ops.trace import Tensor
 
 _KEYS = {
     "intermediate_size": "ffn_hidden_size",
@@ -45,6 +42,7 @@ class FalconModel(Decoder):
         config = Renamed(config, _KEYS, _DEFAULTS)
         eps = ("layer_norm_epsilon", 1e-5)
         super().__init__(config, tied_by_default=True, eps=eps, mlp_ratio=4)
+        self.layer_norms = True
         grouped = flag(config, "new_decoder_architecture", False)
         by_head = grouped or not flag(config, "multi_query", True)
         if not grouped:
@@ -80,6 +78,3 @@ class FalconModel(Decoder):
             up=("dense_h_to_4h",), down="dense_4h_to_h", gated=False, bias=bias
         )
         self.activation = activation(config, "hidden_act", "gelu")
-
-    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        return norm.layer_norm(weights, name, x, self.sizes.norm_eps)

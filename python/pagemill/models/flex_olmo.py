@@ -11,7 +11,7 @@ from dataclasses import replace
 from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import QkNorm
-from pagemill.layers.moe import Experts, moe
+from pagemill.layers.moe import Experts
 from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config
 from pagemill.models.config_keys import flag
@@ -29,15 +29,12 @@ class FlexOlmoModel(Decoder):
         self.attention_parts = replace(self.attention_parts, qk_norm=qk_norm)
         count = expert_count(config, 7)
         renormalize = flag(config, "norm_topk_prob", False)
-        self._experts = Experts(
+        self.experts = Experts(
             count,
             self.sizes.intermediate_size,
             self.activation,
             read_routing(config, count, 5, renormalize=renormalize),
         )
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)
 
     def layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
         prefix = self.prefix(layer)

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pagemill.layers.base import Weights
 from pagemill.layers.decoder import QkNorm
-from pagemill.layers.moe import Experts, moe
+from pagemill.layers.moe import Experts
 from pagemill.models.base import Config
-from pagemill.models.config_keys import flag, layer_numbers, positive_int, windows_by_type
+from pagemill.models.config_keys import flag, positive_int, windows_by_type
 from pagemill.models.decoder import Decoder
-from pagemill.models.expert_keys import expert_count, read_routing
+from pagemill.models.expert_keys import expert_count, read_routing, sparse_by_step
 from pagemill.ops import Scoring
-from pagemill.ops.trace import Tensor
 
 
 class FlintModel(Decoder):
@@ -34,7 +32,7 @@ class FlintModel(Decoder):
         count = expert_count(config, 256)
         renormalize = flag(config, "norm_topk_prob", True)
         routing = read_routing(config, count, 6, renormalize=renormalize)
-        self._experts = Experts(
+        self.experts = Experts(
             count,
             positive_int(config, "moe_intermediate_size", 512),
             self.activation,
@@ -42,10 +40,4 @@ class FlintModel(Decoder):
             shared=positive_int(config, "shared_expert_intermediate_size", 1024),
             shared_name="shared_expert",
         )
-        self._dense_layers = layer_numbers(config, "mlp_only_layers")
-        self._sparse_step = positive_int(config, "decoder_sparse_step", 1)
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        if layer in self._dense_layers or (layer + 1) % self._sparse_step:
-            return super().feed_forward(weights, layer, x)
-        return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)
+        self.is_sparse = sparse_by_step(config, self.sizes.layers)

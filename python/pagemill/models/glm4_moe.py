@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pagemill.layers.base import Weights
 from pagemill.layers.decoder import QkNorm
-from pagemill.layers.moe import moe
 from pagemill.models.base import Config
-from pagemill.models.config_keys import flag, number
+from pagemill.models.config_keys import flag
 from pagemill.models.decoder import Decoder
-from pagemill.models.expert_keys import read_grouped_experts
+from pagemill.models.expert_keys import read_grouped_experts, sparse_behind
 from pagemill.models.mtp_layer import DEEPSEEK_MTP
-from pagemill.ops.trace import Tensor
 
 
 class Glm4MoeModel(Decoder):
@@ -31,15 +28,10 @@ class Glm4MoeModel(Decoder):
         if flag(config, "use_qk_norm", False):
             qk_norm = QkNorm(self.sizes.norm_eps)
             self.attention_parts = replace(self.attention_parts, qk_norm=qk_norm)
-        self._dense_layers = number(config, "first_k_dense_replace", 1, least=0)
-        self._experts = read_grouped_experts(
+        self.is_sparse = sparse_behind(config, self.sizes.layers, dense=1)
+        self.experts = read_grouped_experts(
             config,
             self.activation,
             count=128,
             size=1408,
         )
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        if layer < self._dense_layers:
-            return super().feed_forward(weights, layer, x)
-        return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pagemill.layers import embedding, norm
-from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.mlp import MlpParts
-from pagemill.models.base import IGNORED_IN_DECODERS, Config, StepInputs
+from pagemill.models.base import IGNORED_IN_DECODERS, Config
 from pagemill.models.config_keys import GPT2_KEYS, Renamed, activation, flag, refuse
 from pagemill.models.decoder import Decoder, DecoderNames
-from pagemill.ops.trace import Tensor
 
 
 class Gpt2Model(Decoder):
@@ -28,6 +25,7 @@ class Gpt2Model(Decoder):
     }
     names = DecoderNames(
         embedding="transformer.wte",
+        positions="transformer.wpe",
         layers="transformer.h",
         norm="transformer.ln_f",
         attention_norm="ln_1",
@@ -39,6 +37,7 @@ class Gpt2Model(Decoder):
         refuse(config, "scale_attn_by_inverse_layer_idx", "add_cross_attention")
         eps = ("layer_norm_epsilon", 1e-5)
         super().__init__(Renamed(config, GPT2_KEYS), tied_by_default=True, eps=eps, mlp_ratio=4)
+        self.layer_norms = True
         self.rotary = (None,) * self.sizes.layers
         if not flag(config, "scale_attn_weights", True):
             self.attention_scale = 1.0
@@ -50,10 +49,3 @@ class Gpt2Model(Decoder):
             up=("c_fc",), down="c_proj", gated=False, bias=True, transposed=transposed
         )
         self.activation = activation(config, "activation_function", "gelu_new")
-
-    def embed(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        x, count = super().embed(weights, inputs), self.sizes.max_positions
-        return embedding.add_positions(weights, "transformer.wpe", x, inputs.positions, count)
-
-    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        return norm.layer_norm(weights, name, x, self.sizes.norm_eps)

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pagemill.layers import embedding, norm
-from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.mlp import MlpParts
-from pagemill.models.base import Config, ModelConfigError, StepInputs
+from pagemill.models.base import Config, ModelConfigError
 from pagemill.models.config_keys import GPT2_KEYS, Renamed, activation, flag
 from pagemill.models.decoder import Decoder, DecoderNames
-from pagemill.ops.trace import Tensor
 
 
 class GptBigCodeModel(Decoder):
@@ -23,6 +20,7 @@ class GptBigCodeModel(Decoder):
 
     names = DecoderNames(
         embedding="transformer.wte",
+        positions="transformer.wpe",
         layers="transformer.h",
         norm="transformer.ln_f",
         attention_norm="ln_1",
@@ -35,6 +33,7 @@ class GptBigCodeModel(Decoder):
             raise ModelConfigError("multi_query must be true in this family")
         eps = ("layer_norm_epsilon", 1e-5)
         super().__init__(Renamed(config, GPT2_KEYS), tied_by_default=True, eps=eps, mlp_ratio=4)
+        self.layer_norms = True
         self.sizes = replace(self.sizes, kv_heads=1)
         self.rotary = (None,) * self.sizes.layers
         if not flag(config, "scale_attn_weights", True):
@@ -44,10 +43,3 @@ class GptBigCodeModel(Decoder):
         )
         self.mlp_parts = MlpParts(up=("c_fc",), down="c_proj", gated=False, bias=True)
         self.activation = activation(config, "activation_function", "gelu_pytorch_tanh")
-
-    def embed(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        x, count = super().embed(weights, inputs), self.sizes.max_positions
-        return embedding.add_positions(weights, "transformer.wpe", x, inputs.positions, count)
-
-    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        return norm.layer_norm(weights, name, x, self.sizes.norm_eps)

@@ -7,14 +7,11 @@ mlp.{c_fc,c_proj}}`, `transformer.{wte,wpe,ln_f}`; norms, out_proj and mlp have 
 
 from __future__ import annotations
 
-from pagemill.layers import embedding, norm
-from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.mlp import MlpParts
-from pagemill.models.base import Config, ModelConfigError, StepInputs
+from pagemill.models.base import Config, ModelConfigError
 from pagemill.models.config_keys import Renamed, activation, as_list, positive_int
 from pagemill.models.decoder import Decoder, DecoderNames
-from pagemill.ops.trace import Tensor
 
 _KEYS = {
     "num_hidden_layers": "num_layers",
@@ -28,6 +25,7 @@ class GptNeoModel(Decoder):
 
     names = DecoderNames(
         embedding="transformer.wte",
+        positions="transformer.wpe",
         layers="transformer.h",
         norm="transformer.ln_f",
         attention_norm="ln_1",
@@ -38,6 +36,7 @@ class GptNeoModel(Decoder):
     def __init__(self, config: Config) -> None:
         eps = ("layer_norm_epsilon", 1e-5)
         super().__init__(Renamed(config, _KEYS), tied_by_default=True, eps=eps, mlp_ratio=4)
+        self.layer_norms = True
         self.rotary = (None,) * self.sizes.layers
         window = positive_int(config, "window_size", 256)
         kinds = _layer_kinds(config, self.sizes.layers)
@@ -46,13 +45,6 @@ class GptNeoModel(Decoder):
         self.attention_parts = AttentionParts(output="out_proj", output_bias=True)
         self.mlp_parts = MlpParts(up=("c_fc",), down="c_proj", gated=False, bias=True)
         self.activation = activation(config, "activation_function", "gelu_new")
-
-    def embed(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        x, count = super().embed(weights, inputs), self.sizes.max_positions
-        return embedding.add_positions(weights, "transformer.wpe", x, inputs.positions, count)
-
-    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        return norm.layer_norm(weights, name, x, self.sizes.norm_eps)
 
 
 def _layer_kinds(config: Config, layers: int) -> list[str]:

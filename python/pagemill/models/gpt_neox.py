@@ -11,14 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pagemill.layers import norm
-from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.mlp import MlpParts
 from pagemill.models.base import IGNORED_IN_DECODERS, Config
 from pagemill.models.config_keys import Renamed, activation, flag
 from pagemill.models.decoder import Decoder, DecoderNames
-from pagemill.ops.trace import Tensor
 
 
 class GptNeoxModel(Decoder):
@@ -42,6 +39,7 @@ class GptNeoxModel(Decoder):
         keys = {"rope_theta": "rotary_emb_base"} if "rotary_emb_base" in config else {}
         config = Renamed(config, keys, {"rotary_pct": 0.25})
         super().__init__(config, eps=("layer_norm_eps", 1e-5))
+        self.layer_norms = True
         self.parallel_norms = flag(config, "use_parallel_residual", True)
         bias = flag(config, "attention_bias", True)
         self.attention_parts = AttentionParts(
@@ -55,6 +53,3 @@ class GptNeoxModel(Decoder):
             up=("dense_h_to_4h",), down="dense_4h_to_h", gated=False, bias=True
         )
         self.activation = activation(config, "hidden_act", "gelu")
-
-    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        return norm.layer_norm(weights, name, x, self.sizes.norm_eps)

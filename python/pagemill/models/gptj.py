@@ -6,14 +6,11 @@ Weights: `transformer.h.<i>.{ln_1, attn.{q_proj,k_proj,v_proj,out_proj}, mlp.{fc
 
 from __future__ import annotations
 
-from pagemill.layers import norm
-from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.mlp import MlpParts
 from pagemill.models.base import Config
 from pagemill.models.config_keys import GPT2_KEYS, Renamed, activation, positive_int
 from pagemill.models.decoder import Decoder, DecoderNames
-from pagemill.ops.trace import Tensor
 
 
 class GptJModel(Decoder):
@@ -33,12 +30,10 @@ class GptJModel(Decoder):
         super().__init__(
             config, eps=("layer_norm_epsilon", 1e-5), mlp_ratio=4, rotary_dim=rotary_dim
         )
+        self.layer_norms = True
         self.interleaved = True
         self.parallel = True
         self.attention_parts = AttentionParts(output="out_proj")
         self.mlp_parts = MlpParts(up=("fc_in",), down="fc_out", gated=False, bias=True)
         self.activation = activation(config, "hidden_act", "gelu_new")
         self.head_bias = True
-
-    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        return norm.layer_norm(weights, name, x, self.sizes.norm_eps)

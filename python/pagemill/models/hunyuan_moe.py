@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pagemill.layers.base import Weights
 from pagemill.layers.decoder import QkNorm
-from pagemill.layers.moe import Experts, moe
+from pagemill.layers.moe import Experts
 from pagemill.models.base import Config, ModelConfigError
 from pagemill.models.config_keys import as_list, refuse
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import expert_count, read_routing
-from pagemill.ops.trace import Tensor
 
 
 class HunyuanMoeModel(Decoder):
@@ -33,7 +31,7 @@ class HunyuanMoeModel(Decoder):
             "num_experts_per_tok": _of_all_layers(config, "moe_topk"),
         }
         count, size = expert_count(alike, 1), self.sizes.intermediate_size
-        self._experts = Experts(
+        self.experts = Experts(
             count,
             size,
             self.activation,
@@ -42,9 +40,6 @@ class HunyuanMoeModel(Decoder):
             shared=size,
             shared_name="shared_mlp",
         )
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)
 
 
 def _of_all_layers(config: Config, key: str) -> object:

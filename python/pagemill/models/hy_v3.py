@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pagemill.layers.base import Weights
 from pagemill.layers.decoder import QkNorm
-from pagemill.layers.moe import Experts, moe
+from pagemill.layers.moe import Experts
 from pagemill.models.base import Config
 from pagemill.models.config_keys import number, positive_int
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import expert_count, read_routing, sparse_layers
 from pagemill.models.mtp_layer import HY_MTP
 from pagemill.ops import Scoring
-from pagemill.ops.trace import Tensor
 
 
 class HyV3Model(Decoder):
@@ -30,11 +28,11 @@ class HyV3Model(Decoder):
         super().__init__(config, eps=("rms_norm_eps", 1e-5))
         qk_norm = QkNorm(self.sizes.norm_eps)
         self.attention_parts = replace(self.attention_parts, qk_norm=qk_norm)
-        self._is_sparse = sparse_layers(config, self.sizes.layers, dense=1)
+        self.is_sparse = sparse_layers(config, self.sizes.layers, dense=1)
         count = expert_count(config, 192)
         size = positive_int(config, "moe_intermediate_size", 1536)
         routing = read_routing(config, count, 8, renormalize=True)
-        self._experts = Experts(
+        self.experts = Experts(
             count,
             size,
             self.activation,
@@ -48,8 +46,3 @@ class HyV3Model(Decoder):
             shared=size * positive_int(config, "num_shared_experts", 1),
             shared_name="shared_mlp",
         )
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        if not self._is_sparse[layer]:
-            return super().feed_forward(weights, layer, x)
-        return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)

@@ -12,24 +12,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pagemill.layers.base import Weights
-from pagemill.layers.indexer import Indexer
-from pagemill.layers.latent import latent_attention
 from pagemill.layers.mlp import MlpParts
-from pagemill.layers.moe import moe
 from pagemill.layers.rotary import Rotary
-from pagemill.layers.stack import CHOSEN, layer_values, stack
+from pagemill.layers.stack import stack
 from pagemill.layers.streams import beside, divide, join
 from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelConfigError, StepInputs
 from pagemill.models.compressed_keys import read_streams
 from pagemill.models.config_keys import Defaults, number
-from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_grouped_experts, sparse_layers
+from pagemill.models.indexed_decoder import IndexedDecoder
 from pagemill.models.indexer_keys import layers_that_choose, read_indexer
 from pagemill.models.latent_keys import read_latent
 from pagemill.ops.trace import Tensor
 
 
-class HyV4Model(Decoder):
+class HyV4Model(IndexedDecoder):
     """One Hy4 model."""
 
     ignored: Mapping[str, str] = {
@@ -42,18 +39,18 @@ class HyV4Model(Decoder):
         super().__init__(config, eps=("rms_norm_eps", 1e-5), rotary_dim=latent.rope)
         layers, eps = self.sizes.layers, self.sizes.norm_eps
         self.mlp_parts = MlpParts()
-        self._latent = replace(latent, sinks="sinks", gate="gate_proj")
+        self.latent = replace(latent, sinks="sinks", gate="gate_proj")
         indexer = read_indexer(config, latent, heads=16)
-        self._indexer = replace(indexer, rope_last=True, norm_eps=eps)
+        self.indexer = replace(indexer, rope_last=True, norm_eps=eps)
         types = ["full" if layer == 0 or layer % 4 == 1 else "shared" for layer in range(layers)]
-        self._chooses = layers_that_choose(Defaults(config, {"indexer_types": types}), layers)
+        self.chooses = layers_that_choose(Defaults(config, {"indexer_types": types}), layers)
         self._streams = read_streams(config, eps)
         if self._streams.count < 2:
             raise ModelConfigError("hc_mult must be at least 2 in this family")
         self._magnitude = number(config, "hc_magnitude", 2.0, least=1e-3)
-        self._is_sparse = sparse_layers(config, layers, dense=1)
+        self.is_sparse = sparse_layers(config, layers, dense=1)
         experts = read_grouped_experts(config, self.activation, count=256, size=768)
-        self._experts = replace(experts, limit=number(config, "swiglu_limit", 10.0, least=0.0))
+        self.experts = replace(experts, limit=number(config, "swiglu_limit", 10.0, least=0.0))
 
     def hidden_by(
         self, weights: Weights, inputs: StepInputs, rotary: Sequence[Rotary | None]
@@ -81,23 +78,3 @@ class HyV4Model(Decoder):
 
         x = beside(weights, f"{prefix}.hc_attn", x, streams, self._magnitude, attend)
         return beside(weights, f"{prefix}.hc_ffn", x, streams, self._magnitude, feed)
-
-    def attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
-        sparse: Indexer | Tensor = self._indexer
-        if not self._chooses[layer]:
-            sparse = list(layer_values(x.trace, CHOSEN).values())[-1]
-        return latent_attention(
-            weights,
-            f"{self.prefix(layer)}.self_attn",
-            x,
-            self._latent,
-            rotary,
-            f"kv{layer}",
-            bias=self.attention_parts.bias,
-            sparse=sparse,
-        )
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        if not self._is_sparse[layer]:
-            return super().feed_forward(weights, layer, x)
-        return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)

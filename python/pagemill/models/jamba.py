@@ -10,7 +10,7 @@ or `mamba.*` (`layers.selective`), and `feed_forward.{gate,up,down}_proj`, or wi
 from __future__ import annotations
 
 from pagemill.layers.base import Weights
-from pagemill.layers.moe import Experts, moe
+from pagemill.layers.moe import Experts
 from pagemill.layers.rotary import Rotary
 from pagemill.layers.selective import SelectiveShape, StepNorms, selective_mixer
 from pagemill.models.base import Config, ModelConfigError
@@ -45,27 +45,19 @@ class JambaModel(Decoder):
             conv_bias=flag(config, "mamba_conv_bias", True),
             norms=StepNorms(sizes.norm_eps, weights=True),
         )
-        self._sparse_layers: frozenset[int] = frozenset()
         count = positive_int(config, "num_experts", 16)
+        routing = read_routing(config, count, min(2, count), renormalize=False)
         if count > 1:
-            self._sparse_layers = _every(config, "expert_layer", (2, 1), sizes.layers)
-        self._experts = Experts(
-            count,
-            sizes.intermediate_size,
-            self.activation,
-            read_routing(config, count, min(2, count), renormalize=False),
-            router="router",
-        )
+            sparse = _every(config, "expert_layer", (2, 1), sizes.layers)
+            self.is_sparse = [layer in sparse for layer in range(sizes.layers)]
+            self.experts = Experts(
+                count, sizes.intermediate_size, self.activation, routing, router="router"
+            )
 
     def attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
         if layer in self._attentions:
             return super().attention(weights, layer, x, rotary)
         return selective_mixer(weights, f"{self.prefix(layer)}.mamba", x, self._mixer, layer)
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        if layer not in self._sparse_layers:
-            return super().feed_forward(weights, layer, x)
-        return moe(weights, f"{self.prefix(layer)}.feed_forward", x, self._experts)
 
 
 def _every(config: Config, name: str, default: tuple[int, int], layers: int) -> frozenset[int]:

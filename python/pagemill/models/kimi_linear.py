@@ -14,7 +14,6 @@ from typing import cast
 
 from pagemill.layers.base import Weights
 from pagemill.layers.gated_delta import DeltaShape, kimi_delta_layer
-from pagemill.layers.latent import latent_attention
 from pagemill.layers.mlp import MlpParts, mlp
 from pagemill.layers.moe import moe
 from pagemill.layers.rotary import Rotary
@@ -51,8 +50,9 @@ class KimiLinearModel(Decoder):
         check_silu(config)
         names = {key: name for key, name in _NAMES.items() if config.get(name) is not None}
         config = Defaults(Renamed(config, names), {"q_lora_rank": None})
-        self._latent = read_latent(config)
-        super().__init__(config, eps=("rms_norm_eps", 1e-5), rotary_dim=self._latent.rope)
+        latent = read_latent(config)
+        super().__init__(config, eps=("rms_norm_eps", 1e-5), rotary_dim=latent.rope)
+        self.latent = latent
         layers = self.sizes.layers
         self.rotary = (None,) * layers
         linear = _linear_section(config)
@@ -75,11 +75,10 @@ class KimiLinearModel(Decoder):
         )
 
     def attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
-        name = f"{self.prefix(layer)}.self_attn"
         if self._types[layer] == _LINEAR:
+            name = f"{self.prefix(layer)}.self_attn"
             return kimi_delta_layer(weights, name, x, self._delta, layer)
-        bias = self.attention_parts.bias
-        return latent_attention(weights, name, x, self._latent, rotary, f"kv{layer}", bias=bias)
+        return super().attention(weights, layer, x, rotary)
 
     def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
         prefix = self.prefix(layer)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import QkNorm, rotary_attention
-from pagemill.layers.moe import Experts, moe
+from pagemill.layers.moe import Experts
 from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config, ModelConfigError
 from pagemill.models.config_keys import (
@@ -55,14 +55,14 @@ class LagunaModel(Decoder):
             gate_by_head=_gates_heads(config),
         )
         self._heads = self._read_heads(config)
-        self._sparse = sparse_layers(config, layers, dense=1)
+        self.is_sparse = sparse_layers(config, layers, dense=1)
         count = expert_count(config, 256)
         routing = replace(
             read_routing(config, count, 8, renormalize=True),
             scoring=Scoring.SIGMOID,
             scale=number(config, "moe_routed_scaling_factor", 1.0),
         )
-        self._experts = Experts(
+        self.experts = Experts(
             count,
             positive_int(config, "moe_intermediate_size", 512),
             self.activation,
@@ -78,11 +78,6 @@ class LagunaModel(Decoder):
         shape = replace(shape, heads=self._heads[layer])
         name = f"{self.prefix(layer)}.self_attn"
         return rotary_attention(weights, name, x, shape, rotary, f"kv{layer}", self.attention_parts)
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        if not self._sparse[layer]:
-            return super().feed_forward(weights, layer, x)
-        return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)
 
     def _read_heads(self, config: Config) -> list[int]:
         """The query heads of each layer: listed, or as many in all."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts, QkNorm
 from pagemill.layers.mlp import MlpParts
-from pagemill.layers.moe import Experts, moe
+from pagemill.layers.moe import Experts
 from pagemill.layers.rotary import Rotary
 from pagemill.layers.short_conv import ShortConv, short_conv
 from pagemill.models.base import Config
@@ -29,7 +29,7 @@ from pagemill.models.config_keys import (
     positive_int,
 )
 from pagemill.models.decoder import Decoder, DecoderNames
-from pagemill.models.expert_keys import read_routing
+from pagemill.models.expert_keys import read_routing, sparse_behind
 from pagemill.ops import ActivationKind, Scoring
 from pagemill.ops.trace import Tensor
 
@@ -59,11 +59,9 @@ class Lfm2Model(Decoder):
         self._conv = ShortConv(
             taps=positive_int(config, "conv_L_cache", 3), bias=flag(config, "conv_bias", False)
         )
-        self._experts = _read_experts(config)
-        self._dense_layers = self.sizes.layers
-        if self._experts is not None:
-            self._dense_layers = number(config, "num_dense_layers", 2, least=0)
-        else:
+        self.experts = _read_experts(config)
+        self.is_sparse = sparse_behind(config, self.sizes.layers, dense=2, key="num_dense_layers")
+        if self.experts is None:
             size = _adjusted(config, self.sizes.intermediate_size)
             self.sizes = replace(self.sizes, intermediate_size=size)
 
@@ -71,11 +69,6 @@ class Lfm2Model(Decoder):
         if self._types[layer] == FULL:
             return super().attention(weights, layer, x, rotary)
         return short_conv(weights, f"{self.prefix(layer)}.conv", x, self._conv, layer)
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        if self._experts is None or layer < self._dense_layers:
-            return super().feed_forward(weights, layer, x)
-        return moe(weights, f"{self.prefix(layer)}.feed_forward", x, self._experts)
 
 
 def _read_types(config: Config, layers: int) -> tuple[str, ...]:

@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pagemill.layers.base import Weights
 from pagemill.layers.decoder import QkNorm
-from pagemill.layers.moe import Experts, moe
+from pagemill.layers.moe import Experts
 from pagemill.models.base import IGNORED_IN_DECODERS, Config
 from pagemill.models.config_keys import FULL, SLIDING, flag, positive_int, windows_by_type
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_routing, sparse_layers
 from pagemill.models.mtp_layer import MELLUM_MTP
-from pagemill.ops.trace import Tensor
 
 
 class MellumModel(Decoder):
@@ -33,16 +31,11 @@ class MellumModel(Decoder):
         super().__init__(config, layer_types=[SLIDING if window else FULL for window in windows])
         self.windows = windows
         self.attention_parts = replace(self.attention_parts, qk_norm=QkNorm(self.sizes.norm_eps))
-        self._is_sparse = sparse_layers(config, self.sizes.layers)
+        self.is_sparse = sparse_layers(config, self.sizes.layers)
         count = positive_int(config, "num_local_experts", 64)
-        self._experts = Experts(
+        self.experts = Experts(
             count,
             positive_int(config, "moe_intermediate_size", 896),
             self.activation,
             read_routing(config, count, 8, renormalize=flag(config, "norm_topk_prob", True)),
         )
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        if not self._is_sparse[layer]:
-            return super().feed_forward(weights, layer, x)
-        return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import rotary_attention
-from pagemill.layers.moe import Experts, moe
+from pagemill.layers.moe import Experts
 from pagemill.layers.rotary import Rotary
 from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelConfigError
 from pagemill.models.config_keys import (
@@ -75,9 +75,9 @@ class MiMoV2Model(Decoder):
             SLIDING: replace(full, kv_heads=kv_heads, window=_window(config)),
         }
         self._sinks = flag(config, "add_swa_attention_sink_bias", True)
-        self._types, self._sparse = types, sparse
+        self._types, self.is_sparse = types, sparse
         count = positive_int(config, "n_routed_experts", 256)
-        self._experts = Experts(
+        self.experts = Experts(
             count,
             positive_int(config, "moe_intermediate_size", 2048),
             self.activation,
@@ -91,11 +91,6 @@ class MiMoV2Model(Decoder):
             parts = replace(parts, sinks="attention_sink_bias")
         name, shape = f"{self.prefix(layer)}.self_attn", self._shapes[kind]
         return rotary_attention(weights, name, x, shape, rotary, f"kv{layer}", parts)
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        if not self._sparse[layer]:
-            return super().feed_forward(weights, layer, x)
-        return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)
 
 
 def _layer_types(config: Config) -> tuple[str, ...]:

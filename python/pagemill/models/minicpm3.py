@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pagemill.layers.base import Weights
-from pagemill.layers.latent import latent_attention
-from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config
 from pagemill.models.config_keys import number, positive_int
 from pagemill.models.decoder import Decoder
 from pagemill.models.latent_keys import read_latent
-from pagemill.ops.trace import Tensor
 
 
 class MiniCpm3Model(Decoder):
@@ -28,13 +24,7 @@ class MiniCpm3Model(Decoder):
         )
         sizes = self.sizes
         value = positive_int(config, "v_head_dim", sizes.hidden_size // sizes.heads)
-        self._latent = replace(latent, value=value)
+        self.latent = replace(latent, value=value)
         self.embedding_scale = number(config, "scale_emb", 12)
         self.residual_scale = number(config, "scale_depth", 1.4) / sizes.layers**0.5
         self.logits_scale = number(config, "dim_model_base", 256, least=1) / sizes.hidden_size
-
-    def attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
-        assert rotary is not None
-        name = f"{self.prefix(layer)}.self_attn"
-        bias = self.attention_parts.bias
-        return latent_attention(weights, name, x, self._latent, rotary, f"kv{layer}", bias=bias)

@@ -13,7 +13,7 @@ from typing import Self
 from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.layers.lightning import LightningShape, lightning_attention
-from pagemill.layers.moe import Experts, moe
+from pagemill.layers.moe import Experts
 from pagemill.layers.rotary import Rotary
 from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelConfigError
 from pagemill.models.config_keys import (
@@ -26,7 +26,7 @@ from pagemill.models.config_keys import (
     refuse,
     window_or_full,
 )
-from pagemill.models.decoder import Decoder
+from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.models.expert_keys import read_routing
 from pagemill.ops.trace import Tensor
 
@@ -62,6 +62,7 @@ class _Factors:
 class MiniMaxModel(Decoder):
     """One MiniMax model with lightning attention."""
 
+    names = DecoderNames(feed_forward="block_sparse_moe")
     ignored: Mapping[str, str] = {
         **IGNORED_IN_DECODERS,
         r".*\.self_attn\.(slope_rate|(query|key|diagonal)_decay)": "rates follow from the layer",
@@ -79,7 +80,7 @@ class MiniMaxModel(Decoder):
         self._types = _layer_types(config, layers)
         self.windows = (window_or_full(config),) * layers
         count = positive_int(config, "num_local_experts", 8)
-        self._experts = Experts(
+        self.experts = Experts(
             count,
             self.sizes.intermediate_size,
             self.activation,
@@ -105,9 +106,6 @@ class MiniMaxModel(Decoder):
         x = self._factors[kind].add(x, y)
         x = self.norm(weights, f"{prefix}.post_attention_layernorm", x)
         return self._mlp_factors.add(x, self.feed_forward(weights, layer, x))
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        return moe(weights, f"{self.prefix(layer)}.block_sparse_moe", x, self._experts)
 
     def _lightning(self, layer: int) -> LightningShape:
         """Rates are ALiBi's slopes, and fall from layer to layer."""

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts, QkNorm
-from pagemill.layers.moe import Experts, moe
+from pagemill.layers.moe import Experts
 from pagemill.models.base import Config
 from pagemill.models.config_keys import positive_int
-from pagemill.models.decoder import Decoder
+from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.models.expert_keys import read_routing
 from pagemill.ops import Scoring
-from pagemill.ops.trace import Tensor
 
 
 class MiniMaxM2Model(Decoder):
     """One MiniMax-M2 model."""
+
+    names = DecoderNames(feed_forward="block_sparse_moe")
 
     def __init__(self, config: Config) -> None:
         # Older configurations state what rotates as a number of features.
@@ -29,7 +29,7 @@ class MiniMaxM2Model(Decoder):
         self.attention_parts = AttentionParts(qk_norm=QkNorm(self.sizes.norm_eps, whole=True))
         count = positive_int(config, "num_local_experts", 256)
         routing = read_routing(config, count, 8, renormalize=True)
-        self._experts = Experts(
+        self.experts = Experts(
             count,
             self.sizes.intermediate_size,
             self.activation,
@@ -39,6 +39,3 @@ class MiniMaxM2Model(Decoder):
             down="w2",
             bias="e_score_correction_bias",
         )
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        return moe(weights, f"{self.prefix(layer)}.block_sparse_moe", x, self._experts)

@@ -7,18 +7,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pagemill.layers.base import Weights
-from pagemill.layers.latent import latent_attention
 from pagemill.layers.mlp import MlpParts
-from pagemill.layers.moe import moe
-from pagemill.layers.rotary import QueryGrowth, Rotary
+from pagemill.layers.rotary import QueryGrowth
 from pagemill.models.base import Config, ModelConfigError
 from pagemill.models.config_keys import flag, number, positive_int, rope_parameters
 from pagemill.models.decoder import Decoder
-from pagemill.models.expert_keys import read_grouped_experts
+from pagemill.models.expert_keys import read_grouped_experts, sparse_behind
 from pagemill.models.latent_keys import read_latent
 from pagemill.ops import Scoring
-from pagemill.ops.trace import Tensor
 
 
 class Mistral4Model(Decoder):
@@ -40,18 +36,8 @@ class Mistral4Model(Decoder):
         if beta:
             context = positive_int(rope, "original_max_position_embeddings")
             latent = replace(latent, growth=QueryGrowth(beta, context))
-        self._latent = latent
-        self._dense_layers = number(config, "first_k_dense_replace", 0, least=0)
+        self.latent = latent
+        self.is_sparse = sparse_behind(config, self.sizes.layers)
         experts = read_grouped_experts(config, self.activation, count=128, size=2048)
         routing = replace(experts.routing, scoring=Scoring.SOFTMAX)
-        self._experts = replace(experts, bias=None, routing=routing)
-
-    def attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
-        name = f"{self.prefix(layer)}.self_attn"
-        bias = self.attention_parts.bias
-        return latent_attention(weights, name, x, self._latent, rotary, f"kv{layer}", bias=bias)
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        if layer < self._dense_layers:
-            return super().feed_forward(weights, layer, x)
-        return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)
+        self.experts = replace(experts, bias=None, routing=routing)

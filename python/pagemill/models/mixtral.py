@@ -7,23 +7,23 @@ experts.
 
 from __future__ import annotations
 
-from pagemill.layers.base import Weights
-from pagemill.layers.moe import Experts, moe
+from pagemill.layers.moe import Experts
 from pagemill.models.base import Config
 from pagemill.models.config_keys import positive_int, window_or_full
-from pagemill.models.decoder import Decoder
+from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.models.expert_keys import read_routing
-from pagemill.ops.trace import Tensor
 
 
 class MixtralModel(Decoder):
     """One Mixtral model."""
 
+    names = DecoderNames(feed_forward="block_sparse_moe")
+
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self.windows = (window_or_full(config),) * self.sizes.layers
         count = positive_int(config, "num_local_experts", 8)
-        self._experts = Experts(
+        self.experts = Experts(
             count,
             self.sizes.intermediate_size,
             self.activation,
@@ -32,6 +32,3 @@ class MixtralModel(Decoder):
             up="w3",
             down="w2",
         )
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        return moe(weights, f"{self.prefix(layer)}.block_sparse_moe", x, self._experts)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pagemill import ops
-from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.linear import linear
@@ -61,16 +60,14 @@ class ModernBertDecoderModel(Decoder):
         self.attention_parts = AttentionParts(output="Wo", bias=bias, output_bias=bias)
         self.mlp_parts = MlpParts(up=("Wi",), down="Wo", bias=flag(config, "mlp_bias", False))
         self.activation = activation(config, "hidden_activation", "gelu")
-        self._norm_bias = flag(config, "norm_bias", False)
+        self.layer_norms = True
+        self.norm_bias = flag(config, "norm_bias", False)
         self._head_bias = flag(config, "classifier_bias", False)
         self._head_activation = activation(config, "classifier_activation", "gelu")
         self.head_bias = flag(config, "decoder_bias", True)
 
     def embed(self, weights: Weights, inputs: StepInputs) -> Tensor:
         return self.norm(weights, "model.embeddings.norm", super().embed(weights, inputs))
-
-    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        return norm.layer_norm(weights, name, x, self.sizes.norm_eps, bias=self._norm_bias)
 
     def layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
         prefix = self.prefix(layer)

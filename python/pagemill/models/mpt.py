@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from pagemill.layers import norm
-from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.mlp import MlpParts
 from pagemill.models.alibi import alibi_slopes
@@ -18,7 +16,6 @@ from pagemill.models.base import Config, ModelConfigError
 from pagemill.models.config_keys import Renamed, flag, number, positive_int, refuse
 from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.ops import ActivationKind
-from pagemill.ops.trace import Tensor
 
 _KEYS = {
     "hidden_size": "d_model",
@@ -58,6 +55,8 @@ class MptModel(Decoder):
             eps=("layer_norm_epsilon", 1e-5),
             mlp_ratio=positive_int(config, "expansion_ratio", 4),
         )
+        self.layer_norms = True
+        self.norm_bias = False
         self.rotary = (None,) * self.sizes.layers
         if attention.get("softmax_scale") is not None:
             self.attention_scale = number(attention, "softmax_scale", 1.0)
@@ -70,6 +69,3 @@ class MptModel(Decoder):
         )
         self.mlp_parts = MlpParts(up=("up_proj",), gated=False)
         self.activation = ActivationKind.GELU
-
-    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        return norm.layer_norm(weights, name, x, self.sizes.norm_eps, bias=False)

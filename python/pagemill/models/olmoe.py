@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pagemill.layers.base import Weights
 from pagemill.layers.decoder import QkNorm
-from pagemill.layers.moe import Experts, moe
+from pagemill.layers.moe import Experts
 from pagemill.models.base import Config
 from pagemill.models.config_keys import flag, refuse
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import expert_count, read_routing
-from pagemill.ops.trace import Tensor
 
 
 class OlmoeModel(Decoder):
@@ -28,12 +26,9 @@ class OlmoeModel(Decoder):
         self.attention_parts = replace(self.attention_parts, qk_norm=qk_norm)
         count = expert_count(config, 64)
         renormalize = flag(config, "norm_topk_prob", False)
-        self._experts = Experts(
+        self.experts = Experts(
             count,
             self.sizes.intermediate_size,
             self.activation,
             read_routing(config, count, 8, renormalize=renormalize),
         )
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)

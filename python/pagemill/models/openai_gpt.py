@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pagemill import ops
-from pagemill.layers import embedding, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.mlp import MlpParts
@@ -35,12 +34,16 @@ class OpenAiGptModel(Decoder):
         r"transformer\.position_ids": "positions are computed",
     }
     names = DecoderNames(
-        embedding="transformer.tokens_embed", layers="transformer.h", attention="attn"
+        embedding="transformer.tokens_embed",
+        positions="transformer.positions_embed",
+        layers="transformer.h",
+        attention="attn",
     )
 
     def __init__(self, config: Config) -> None:
         eps = ("layer_norm_epsilon", 1e-5)
         super().__init__(Renamed(config, GPT2_KEYS), tied_by_default=True, eps=eps, mlp_ratio=4)
+        self.layer_norms = True
         self.rotary = (None,) * self.sizes.layers
         self.attention_parts = AttentionParts(
             qkv=("c_attn",), output="c_proj", bias=True, output_bias=True, transposed=True
@@ -57,18 +60,9 @@ class OpenAiGptModel(Decoder):
         x, layers = self.embed(weights, inputs), self.sizes.layers
         return stack(weights, x, layers, lambda i, x: self.layer(weights, i, x, rotary[i]))
 
-    def embed(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        x, count = super().embed(weights, inputs), self.sizes.max_positions
-        return embedding.add_positions(
-            weights, "transformer.positions_embed", x, inputs.positions, count
-        )
-
     def layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
         prefix = self.prefix(layer)
         x = ops.add(x, self.attention(weights, layer, x, rotary))
         x = self.norm(weights, f"{prefix}.ln_1", x)
         x = ops.add(x, self.feed_forward(weights, layer, x))
         return self.norm(weights, f"{prefix}.ln_2", x)
-
-    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        return norm.layer_norm(weights, name, x, self.sizes.norm_eps)

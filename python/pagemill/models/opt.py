@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pagemill.layers import embedding, norm
+from pagemill.layers import embedding
 from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.linear import linear
@@ -41,6 +41,7 @@ class OptModel(Decoder):
     def __init__(self, config: Config) -> None:
         config = Renamed(config, {"intermediate_size": "ffn_dim"})
         super().__init__(config, tied_by_default=True, eps=("layer_norm_eps", 1e-5))
+        self.layer_norms = True
         self._norms_before = flag(config, "do_layer_norm_before", True)
         self._width = positive_int(config, "word_embed_proj_dim", self.sizes.hidden_size)
         self.rotary = (None,) * self.sizes.layers
@@ -91,6 +92,3 @@ class OptModel(Decoder):
     def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
         size, name = self.sizes.intermediate_size, self.prefix(layer)
         return mlp(weights, name, x, size, self.activation, self.mlp_parts)
-
-    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        return norm.layer_norm(weights, name, x, self.sizes.norm_eps)

@@ -9,14 +9,11 @@ layers have biases.
 
 from __future__ import annotations
 
-from pagemill.layers import norm
-from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts, QkNorm
 from pagemill.layers.mlp import MlpParts
 from pagemill.models.base import Config
 from pagemill.models.config_keys import Renamed, activation, flag
 from pagemill.models.decoder import Decoder, DecoderNames
-from pagemill.ops.trace import Tensor
 
 
 class PersimmonModel(Decoder):
@@ -27,6 +24,7 @@ class PersimmonModel(Decoder):
     def __init__(self, config: Config) -> None:
         config = Renamed(config, {}, {"partial_rotary_factor": 0.5})
         super().__init__(config, eps=("layer_norm_eps", 1e-5))
+        self.layer_norms = True
         names, eps = ("q_layernorm", "k_layernorm"), self.sizes.norm_eps
         has_norms = flag(config, "qk_layernorm", True)
         self.attention_parts = AttentionParts(
@@ -41,6 +39,3 @@ class PersimmonModel(Decoder):
             up=("dense_h_to_4h",), down="dense_4h_to_h", gated=False, bias=True
         )
         self.activation = activation(config, "hidden_act", "relu2")
-
-    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        return norm.layer_norm(weights, name, x, self.sizes.norm_eps)

@@ -8,14 +8,11 @@ biases.
 
 from __future__ import annotations
 
-from pagemill.layers import norm
-from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.mlp import MlpParts
 from pagemill.models.base import Config
 from pagemill.models.config_keys import activation, refuse
 from pagemill.models.decoder import Decoder, DecoderNames
-from pagemill.ops.trace import Tensor
 
 
 class PhiModel(Decoder):
@@ -26,11 +23,9 @@ class PhiModel(Decoder):
     def __init__(self, config: Config) -> None:
         refuse(config, "qk_layernorm")
         super().__init__(config, eps=("layer_norm_eps", 1e-5))
+        self.layer_norms = True
         self.parallel = True
         self.attention_parts = AttentionParts(output="dense", bias=True, output_bias=True)
         self.mlp_parts = MlpParts(up=("fc1",), down="fc2", gated=False, bias=True)
         self.activation = activation(config, "hidden_act", "gelu_new")
         self.head_bias = True
-
-    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        return norm.layer_norm(weights, name, x, self.sizes.norm_eps)

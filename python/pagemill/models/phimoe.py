@@ -8,27 +8,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pagemill.layers import norm
-from pagemill.layers.base import Weights
-from pagemill.layers.moe import Experts, moe
+from pagemill.layers.moe import Experts
 from pagemill.models.base import Config
 from pagemill.models.config_keys import flag, number, positive_int, window_or_full
-from pagemill.models.decoder import Decoder
+from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.models.expert_keys import read_routing
 from pagemill.ops import Scoring
-from pagemill.ops.trace import Tensor
 
 
 class PhiMoeModel(Decoder):
     """One PhiMoE model."""
 
+    names = DecoderNames(feed_forward="block_sparse_moe")
+
     def __init__(self, config: Config) -> None:
         super().__init__(config, eps=("rms_norm_eps", 1e-5))
+        self.layer_norms = True
         self.windows = (window_or_full(config),) * self.sizes.layers
         self.head_bias = flag(config, "lm_head_bias", False)
         count = positive_int(config, "num_local_experts", 16)
         jitter = number(config, "router_jitter_noise", 0.01, least=0.0)
-        self._experts = Experts(
+        self.experts = Experts(
             count,
             self.sizes.intermediate_size,
             self.activation,
@@ -41,9 +41,3 @@ class PhiMoeModel(Decoder):
             up="w3",
             down="w2",
         )
-
-    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        return norm.layer_norm(weights, name, x, self.sizes.norm_eps)
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        return moe(weights, f"{self.prefix(layer)}.block_sparse_moe", x, self._experts)

@@ -11,9 +11,9 @@ from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.moe import Experts, gated_expert, moe
 from pagemill.models.base import Config
-from pagemill.models.config_keys import flag, layer_numbers, positive_int, sliding_windows
+from pagemill.models.config_keys import flag, positive_int, sliding_windows
 from pagemill.models.decoder import Decoder
-from pagemill.models.expert_keys import expert_count, read_routing
+from pagemill.models.expert_keys import expert_count, read_routing, sparse_by_step
 from pagemill.ops.trace import Tensor
 
 
@@ -32,11 +32,10 @@ class Qwen2MoeModel(Decoder):
             read_routing(config, count, 4, renormalize=flag(config, "norm_topk_prob", False)),
         )
         self._shared_size = positive_int(config, "shared_expert_intermediate_size", 5632)
-        self._dense_layers = layer_numbers(config, "mlp_only_layers")
-        self._sparse_step = positive_int(config, "decoder_sparse_step", 1)
+        self._is_sparse = sparse_by_step(config, self.sizes.layers)
 
     def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        if layer in self._dense_layers or (layer + 1) % self._sparse_step:
+        if not self._is_sparse[layer]:
             return super().feed_forward(weights, layer, x)
         name = f"{self.prefix(layer)}.mlp"
         shared = gated_expert(

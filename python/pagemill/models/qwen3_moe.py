@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pagemill.layers.base import Weights
 from pagemill.layers.decoder import QkNorm
-from pagemill.layers.moe import Experts, moe
+from pagemill.layers.moe import Experts
 from pagemill.models.base import Config
-from pagemill.models.config_keys import flag, layer_numbers, positive_int, sliding_windows
+from pagemill.models.config_keys import flag, positive_int, sliding_windows
 from pagemill.models.decoder import Decoder
-from pagemill.models.expert_keys import expert_count, read_routing
-from pagemill.ops.trace import Tensor
+from pagemill.models.expert_keys import expert_count, read_routing, sparse_by_step
 
 
 class Qwen3MoeModel(Decoder):
@@ -28,16 +26,10 @@ class Qwen3MoeModel(Decoder):
         count = expert_count(config, 128)
         # The configuration of Qwen3-VL's language model does not state this.
         is_part = config.get("model_type") == "qwen3_vl_moe_text"
-        self._experts = Experts(
+        self.experts = Experts(
             count,
             positive_int(config, "moe_intermediate_size", 768),
             self.activation,
             read_routing(config, count, 8, renormalize=flag(config, "norm_topk_prob", is_part)),
         )
-        self._dense_layers = layer_numbers(config, "mlp_only_layers")
-        self._sparse_step = positive_int(config, "decoder_sparse_step", 1)
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        if layer in self._dense_layers or (layer + 1) % self._sparse_step:
-            return super().feed_forward(weights, layer, x)
-        return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)
+        self.is_sparse = sparse_by_step(config, self.sizes.layers)

@@ -20,13 +20,12 @@ from pagemill.models.base import Config
 from pagemill.models.config_keys import (
     Defaults,
     flag,
-    layer_numbers,
     layer_types,
     number,
     positive_int,
 )
 from pagemill.models.decoder import Decoder
-from pagemill.models.expert_keys import read_routing
+from pagemill.models.expert_keys import read_routing, sparse_by_step
 from pagemill.models.mtp_layer import QWEN_MTP
 from pagemill.models.state_space_keys import check_delta
 from pagemill.ops import ActivationKind
@@ -55,8 +54,7 @@ class Qwen3NextModel(Decoder):
         self._delta = _read_delta(config, self.sizes.norm_eps)
         self._experts: Experts | None = None
         self._shared_size = 0
-        self._dense_layers = layer_numbers(config, "mlp_only_layers")
-        self._sparse_step = positive_int(config, "decoder_sparse_step", 1)
+        self._is_sparse = sparse_by_step(config, layers)
         if config.get("num_experts"):
             self._experts = _read_experts(config, self.activation)
             self._shared_size = positive_int(config, "shared_expert_intermediate_size", 512)
@@ -87,8 +85,7 @@ class Qwen3NextModel(Decoder):
         return attention.output(weights, out, y, shape, x.width, bias=self._bias)
 
     def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        dense = layer in self._dense_layers or (layer + 1) % self._sparse_step
-        if self._experts is None or dense:
+        if self._experts is None or not self._is_sparse[layer]:
             return super().feed_forward(weights, layer, x)
         name = f"{self.prefix(layer)}.mlp"
         shared = gated_expert(

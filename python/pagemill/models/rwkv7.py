@@ -8,10 +8,9 @@ ffn.{key, value, x_k}}` (`layers.matrix_wkv`), `model.{embeddings, layers.0.pre_
 from __future__ import annotations
 
 import math
-from typing import Self
+from collections.abc import Mapping
 
 from pagemill import ops
-from pagemill.layers import embedding
 from pagemill.layers.base import Weights
 from pagemill.layers.matrix_wkv import RWKV7_SHIFT, LowRanks, OwnHeads, WkvHeads, rwkv7_mixer
 from pagemill.layers.norm import layer_norm
@@ -21,70 +20,48 @@ from pagemill.models.base import (
     IGNORED_IN_DECODERS,
     Config,
     ModelConfigError,
-    ModelTraits,
     StepInputs,
 )
-from pagemill.models.config_keys import epsilon, flag, number, positive_int, refuse
-from pagemill.models.rwkv_decoder import MAX_MODEL_LEN
+from pagemill.models.config_keys import flag, number, positive_int, refuse
+from pagemill.models.recurrent_model import RecurrentModel
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
-_EMBEDDING = "model.embeddings"
 
-
-class Rwkv7Model:
+class Rwkv7Model(RecurrentModel):
     """One RWKV-7 model."""
 
-    ignored = {
+    embedding = "model.embeddings"
+    ignored: Mapping[str, str] = {
         **IGNORED_IN_DECODERS,
         r"model\.layers\.0\.attn\.v_lora\..*": "the first layer has no values before its own",
     }
 
     def __init__(self, config: Config) -> None:
         refuse(config, "attn")
-        self._vocab_size = positive_int(config, "vocab_size")
-        self._hidden_size = positive_int(config, "hidden_size")
-        self._layers = positive_int(config, "num_hidden_layers")
-        self._intermediate_size = _intermediate_size(config, self._hidden_size)
-        self._max_model_len = positive_int(config, "max_position_embeddings", MAX_MODEL_LEN)
-        self._eps = epsilon(config, "norm_eps", 1e-5)
+        super().__init__(config, eps="norm_eps")
+        self._intermediate_size = _intermediate_size(config, self.hidden_size)
         self._norm_bias = flag(config, "norm_bias", True)
         self._norm_first = flag(config, "norm_first", True)
-        self._tied = flag(config, "tie_word_embeddings", False)
-        self._heads = _heads(config, self._hidden_size, self._eps)
-        self._ranks = _ranks(config, self._hidden_size, self._heads.size)
-
-    @classmethod
-    def from_config(cls, config: Config) -> Self:
-        return cls(config)
-
-    @property
-    def traits(self) -> ModelTraits:
-        return ModelTraits(
-            self._vocab_size, self._hidden_size, self._max_model_len, causal=True, generates=True
-        )
+        self._heads = _heads(config, self.hidden_size, self.norm_eps)
+        self._ranks = _ranks(config, self.hidden_size, self._heads.size)
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        table = (self._vocab_size, self._hidden_size)
-        x = inputs.with_media(embedding.embedding(weights, _EMBEDDING, inputs.token_ids, table))
+        x = self.embed(weights, inputs)
         if self._norm_first:
             x = self._norm(weights, "model.layers.0.pre_norm", x)
-        outs = [f"model.layers.{layer}.attn.o_proj" for layer in range(self._layers)]
+        outs = [f"model.layers.{layer}.attn.o_proj" for layer in range(self.layers)]
         own = self._heads.divide(weights, outs)
         first_values: list[Tensor] = []  # of layer 0, when there is one
 
         def make_layer(layer: int, x: Tensor) -> Tensor:
             return self._layer(weights, layer, x, own, first_values)
 
-        x = stack(weights, x, self._layers, make_layer)
+        x = stack(weights, x, self.layers, make_layer)
         return self._norm(weights, "model.norm", x)
 
-    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        head = _EMBEDDING if self._tied else "lm_head"
-        return embedding.logits(weights, rows, self._vocab_size, head)
-
     def _norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        return layer_norm(weights, name, x, self._eps, bias=self._norm_bias)
+        return layer_norm(weights, name, x, self.norm_eps, bias=self._norm_bias)
 
     def _layer(
         self,

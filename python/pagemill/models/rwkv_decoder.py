@@ -6,49 +6,34 @@ blocks.0.pre_ln, ln_out}`, `head` unless tied.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Self
+from abc import abstractmethod
 
 from pagemill import ops
-from pagemill.layers import embedding
 from pagemill.layers.base import Weights
 from pagemill.layers.matrix_wkv import WkvHeads
 from pagemill.layers.norm import layer_norm
 from pagemill.layers.stack import stack
 from pagemill.models.base import (
-    IGNORED_IN_DECODERS,
     Config,
     ModelConfigError,
-    ModelTraits,
     StepInputs,
 )
-from pagemill.models.config_keys import epsilon, flag, number, positive_int
+from pagemill.models.config_keys import number, positive_int
+from pagemill.models.recurrent_model import RecurrentModel
 from pagemill.ops.trace import Tensor
 
-MAX_MODEL_LEN = 2**17
-"""Of models that state none: states have no positions, but tables of checkpoints have a size.
-`context_length` is that of texts in training."""
-_EMBEDDING = "rwkv.embeddings"
 _FINAL_EPS = 1e-5  # of ln_out, which has no key
 
 
-class RwkvDecoder(ABC):
+class RwkvDecoder(RecurrentModel):
     """One RWKV model, whose layers a family adds."""
 
-    ignored = IGNORED_IN_DECODERS
+    embedding = "rwkv.embeddings"
+    head = "head"
 
     def __init__(self, config: Config) -> None:
-        self.hidden_size = positive_int(config, "hidden_size")
-        self._vocab_size = positive_int(config, "vocab_size")
-        self._layers = positive_int(config, "num_hidden_layers")
-        self._max_model_len = positive_int(config, "max_position_embeddings", MAX_MODEL_LEN)
-        self._eps = epsilon(config, "layer_norm_epsilon", 1e-5)
+        super().__init__(config)
         self._rescale_every = _rescale_every(config)
-        self._tied = flag(config, "tie_word_embeddings", False)
-
-    @classmethod
-    def from_config(cls, config: Config) -> Self:
-        return cls(config)
 
     @abstractmethod
     def mixer(self, weights: Weights, prefix: str, layer: int, x: Tensor) -> Tensor:
@@ -58,22 +43,10 @@ class RwkvDecoder(ABC):
     def feed_forward(self, weights: Weights, prefix: str, layer: int, x: Tensor) -> Tensor:
         """The feed-forward layer, of x [T, H]."""
 
-    @property
-    def traits(self) -> ModelTraits:
-        return ModelTraits(
-            self._vocab_size, self.hidden_size, self._max_model_len, causal=True, generates=True
-        )
-
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        table = (self._vocab_size, self.hidden_size)
-        x = inputs.with_media(embedding.embedding(weights, _EMBEDDING, inputs.token_ids, table))
-        x = layer_norm(weights, "rwkv.blocks.0.pre_ln", x, self._eps)
-        x = stack(weights, x, self._layers, lambda i, x: self._layer(weights, i, x))
+        x = layer_norm(weights, "rwkv.blocks.0.pre_ln", self.embed(weights, inputs), self.norm_eps)
+        x = stack(weights, x, self.layers, lambda i, x: self._layer(weights, i, x))
         return layer_norm(weights, "rwkv.ln_out", x, _FINAL_EPS)
-
-    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        head = _EMBEDDING if self._tied else "head"
-        return embedding.logits(weights, rows, self._vocab_size, head)
 
     def _layer(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
         prefix = f"rwkv.blocks.{layer}"
@@ -81,10 +54,10 @@ class RwkvDecoder(ABC):
         # added to it.
         every = self._rescale_every
         scale = 0.5 ** (layer // every) if every > 0 else 1.0
-        y = layer_norm(weights, f"{prefix}.ln1", x, self._eps)
+        y = layer_norm(weights, f"{prefix}.ln1", x, self.norm_eps)
         y = self.mixer(weights, f"{prefix}.attention", layer, y)
         x = ops.add(x, ops.scale(y, scale))
-        y = layer_norm(weights, f"{prefix}.ln2", x, self._eps)
+        y = layer_norm(weights, f"{prefix}.ln2", x, self.norm_eps)
         y = self.feed_forward(weights, f"{prefix}.feed_forward", layer, y)
         x = ops.add(x, ops.scale(y, scale))
         return ops.scale(x, 0.5) if every > 0 and (layer + 1) % every == 0 else x

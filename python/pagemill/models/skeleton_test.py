@@ -9,10 +9,10 @@ from safetensors.torch import save_file
 from pagemill.inputs.task import Task
 from pagemill.models.skeleton import SkeletonModel
 from pagemill.ops.program_text import to_text
-from pagemill.runner.build import trace_model
 from pagemill.runner.simple_batch import SimpleBatch
 from pagemill.runner.tail import Tail
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
+from pagemill.runner.tracing import trace_model
 from pagemill.weights.source import ModelSource
 
 CONFIG = """{"vocab_size": 11, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,

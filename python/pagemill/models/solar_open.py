@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pagemill.layers.base import Weights
-from pagemill.layers.moe import moe
 from pagemill.models.base import Config
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_grouped_experts
-from pagemill.ops.trace import Tensor
 
 
 class SolarOpenModel(Decoder):
@@ -22,12 +19,9 @@ class SolarOpenModel(Decoder):
     def __init__(self, config: Config) -> None:
         super().__init__(config, eps=("rms_norm_eps", 1e-5))
         self.attention_parts = replace(self.attention_parts, output_bias=False)
-        self._experts = read_grouped_experts(
+        self.experts = read_grouped_experts(
             config,
             self.activation,
             count=128,
             size=1280,
         )
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)

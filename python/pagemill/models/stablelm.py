@@ -6,13 +6,10 @@ tensors of their own, `self_attn.{q,k}_layernorm.norms.<head>`, without biases.
 
 from __future__ import annotations
 
-from pagemill.layers import norm
-from pagemill.layers.base import Weights
 from pagemill.layers.decoder import AttentionParts, QkNorm
 from pagemill.models.base import Config
 from pagemill.models.config_keys import flag
 from pagemill.models.decoder import Decoder
-from pagemill.ops.trace import Tensor
 
 
 class StableLmModel(Decoder):
@@ -20,6 +17,7 @@ class StableLmModel(Decoder):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, eps=("layer_norm_eps", 1e-5))
+        self.layer_norms = True
         names = ("q_layernorm.norms", "k_layernorm.norms")
         by = QkNorm(self.sizes.norm_eps, names=names, mean=True, each=True, apart=True)
         self.attention_parts = AttentionParts(
@@ -27,6 +25,3 @@ class StableLmModel(Decoder):
             qk_norm=by if flag(config, "qk_layernorm", False) else None,
         )
         self.parallel = flag(config, "use_parallel_residual", False)
-
-    def norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        return norm.layer_norm(weights, name, x, self.sizes.norm_eps)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pagemill.layers import attention, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.moe import Experts, moe
+from pagemill.layers.moe import Experts
 from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config
 from pagemill.models.config_keys import Defaults, flag, positive_int, refuse
@@ -30,10 +30,10 @@ class Step3Model(Decoder):
         config = Defaults(with_other_names(config), defaults)
         super().__init__(config, eps=("rms_norm_eps", 1e-5))
         self._query_dim = positive_int(config, "share_q_dim", self.sizes.head_dim)
-        self._sparse = step_sparse_layers(config, self.sizes.layers)
+        self.is_sparse = step_sparse_layers(config, self.sizes.layers)
         count = positive_int(config, "n_routed_experts", 48)
         renormalize = flag(config, "norm_expert_weight", False)
-        self._experts = Experts(
+        self.experts = Experts(
             count,
             positive_int(config, "moe_intermediate_size", 5120),
             self.activation,
@@ -58,8 +58,3 @@ class Step3Model(Decoder):
         q, k = rotary(q, k)
         attended = attention.attend(q, k, v, shape, f"kv{layer}", weights.kv_scales(prefix))
         return attention.output(weights, out, attended, shape, x.width)
-
-    def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        if not self._sparse[layer]:
-            return super().feed_forward(weights, layer, x)
-        return moe(weights, f"{self.prefix(layer)}.mlp", x, self._experts)

@@ -4,8 +4,7 @@
     weights.linear("model.layers.0.mlp.down_proj", (576, 1536))  # a Tensor, perhaps with a format
 
 The configuration says how a matrix may be stored (`Method.scheme`); its tensors say how it is
-stored. A matrix whose tensors are not of its scheme, often that of lm_head, is used as stored.
-Quantized data is never read as if it were not quantized.
+stored (`StoredSchemes`). Quantized data is never read as if it were not quantized.
 """
 
 from __future__ import annotations
@@ -16,30 +15,25 @@ from dataclasses import replace
 
 import numpy as np
 
-from pagemill import ops
 from pagemill.ops.dtypes import DTYPES, SCALED_DTYPES, tensor_bytes
 from pagemill.ops.expert_layer import ExpertLayer
-from pagemill.ops.program import ACT
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
-from pagemill.ops.trace import AdapterTable, Tensor, Trace, format_shape
+from pagemill.ops.trace import Tensor, Trace, format_shape
 from pagemill.quantization import kv_scales
-from pagemill.quantization.base import Scheme
+from pagemill.quantization.adapter_tables import AdapterTables
 from pagemill.quantization.mxfp4 import Mxfp4Scheme
 from pagemill.quantization.notes import OTHER_SCALES
 from pagemill.quantization.section import QuantizationError
+from pagemill.quantization.stored_schemes import StoredSchemes
 from pagemill.quantization.table import method_of
-from pagemill.quantization.unquantized import UNQUANTIZED
 from pagemill.quantization.unused import check_all_used
 from pagemill.weights.adapter_target import AdapterTarget
 from pagemill.weights.declared import DeclaredTensors
-from pagemill.weights.errors import MissingTensorError, WeightsError
-from pagemill.weights.json_file import shown
+from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.read import as_f32, read_bytes, read_f32
 from pagemill.weights.source import ModelSource
 
-_SHOWN = 5
-_LOGITS_ROWS = "logits_rows"
 _ROWS_AT_ONCE = 4096
 _LEAST_NORM = 1e-12
 
@@ -62,18 +56,21 @@ class WeightBinder:
         adapters."""
         self.trace = trace
         self.shard = shard or Shard()
-        self.adapter_targets: list[AdapterTarget] = []
-        self._adapter_tables: dict[AdapterTarget, AdapterTable] = {}
-        self._adapter_slots = adapter_slots
+        self._adapters = AdapterTables(trace, adapter_slots)
         self._source = source
         try:
             self._method = method_of(source.config)
         except QuantizationError as error:
             raise QuantizationError(f"{source.path}: {error}") from error
         self._tensors = DeclaredTensors(trace, source)
-        self._stated: dict[str, Scheme] = {}
+        self._schemes = StoredSchemes(self._method, source, self._tensors)
         for text in self._method.notes:
             self.note(text)
+
+    @property
+    def adapter_targets(self) -> list[AdapterTarget]:
+        """What adapters may change."""
+        return self._adapters.targets
 
     @property
     def notes(self) -> list[str]:
@@ -88,9 +85,9 @@ class WeightBinder:
         """True if the source has a tensor of this name, or parts of it, or the matrices of a stack
         of this name one by one."""
         module = name.removesuffix(".weight")
-        if self._tensors.has(name) or self._is_divided(module):
+        if self._tensors.has(name) or self._schemes.is_divided(module):
             return True
-        return module != name and self._has_scheme(module)
+        return module != name and self._schemes.has(module)
 
     def claim(self, name: str) -> None:
         """Marks a tensor as used that belongs to another rank."""
@@ -110,9 +107,9 @@ class WeightBinder:
         stack = self._tensors.peek(module)
         if stack is not None and not self._tensors.has(name):
             return DTYPES[stack.dtype].block_elements
-        if self._is_divided(module):
+        if self._schemes.is_divided(module):
             module = f"{module}.0"
-        return self._scheme(module).block_elements(self._tensors, module)
+        return self._schemes.of(module).block_elements(self._tensors, module)
 
     def linear(
         self,
@@ -130,9 +127,9 @@ class WeightBinder:
             WeightsError: it is missing, or of another shape or type than the configuration says, or
                 the columns would cut a block of its type.
         """
-        if transposed and not self._is_quantized(module):
+        if transposed and not self._schemes.is_quantized(module):
             return self.turned_matrix(f"{module}.weight", shape, rows=rows, columns=columns)
-        return self._scheme(module).operand(self._tensors, module, shape, rows, columns)
+        return self._schemes.of(module).operand(self._tensors, module, shape, rows, columns)
 
     def turned_matrix(
         self,
@@ -201,7 +198,7 @@ class WeightBinder:
             return self._tensors.stored_stack(location.some(matrices), rows, columns)
         chosen = range(shape[0]) if matrices is None else matrices.indices
         stem, end = f"{experts}.", f".{module}"
-        if self._is_divided(f"{experts}.{module}"):
+        if self._schemes.is_divided(f"{experts}.{module}"):
             stem, end = f"{experts}.{module}.", ""
         modules = [f"{stem}{i}{end}" for i in range(shape[0])]
         own = [modules[i] for i in chosen]
@@ -231,10 +228,10 @@ class WeightBinder:
             WeightsError: it is missing, or of another shape or type, or the columns would cut a
                 block of its type.
         """
-        scheme = self._stated_scheme(name)
+        scheme = self._schemes.stated(name)
         if isinstance(scheme, Mxfp4Scheme) and scheme.stores(self._tensors, name):
             return scheme.stack(self._tensors, name, shape, stripe, matrices, rows, columns)
-        if self._is_divided(name) and stripe == EVERY_ROW:
+        if self._schemes.is_divided(name) and stripe == EVERY_ROW:
             experts, _, module = name.rpartition(".")
             return self.stack(experts, module, shape, matrices=matrices, rows=rows, columns=columns)
         stored = (shape[0], shape[2], stripe.count * shape[1])
@@ -277,7 +274,8 @@ class WeightBinder:
     ) -> Tensor:
         """y, what `module` makes of x, with what the adapters of each token make of x. As it is if
         the program has no adapters, or the layer computes nothing of tokens."""
-        return self._adapted(AdapterTarget.of(module, rows, columns), (y.width, x.width), x, y)
+        target = AdapterTarget.of(module, rows, columns)
+        return self._adapters.apply(target, (y.width, x.width), x, y)
 
     def adapted_embedding(
         self, module: str, ids: Tensor, y: Tensor, count: int, *, scale: float = 1.0
@@ -285,7 +283,7 @@ class WeightBinder:
         """As `adapted`, for y, the rows `ids` i32 [N] of an embedding with `count` rows, times
         `scale`."""
         target = AdapterTarget.of(module, None, None, embedding=True, scale=scale)
-        return self._adapted(target, (y.width, count), ids, y)
+        return self._adapters.apply(target, (y.width, count), ids, y)
 
     def adapted_experts(
         self,
@@ -301,25 +299,7 @@ class WeightBinder:
         target = AdapterTarget.of(layer.name, rows, columns, experts=layer)
         features = x.width if len(x.shape) == 2 else x.width // ids.width
         shape = (layer.experts.size, y.width // ids.width, features)
-        return self._adapted(target, shape, x, y, ids)
-
-    def _adapted(
-        self,
-        target: AdapterTarget,
-        shape: tuple[int, ...],
-        x: Tensor,
-        y: Tensor,
-        experts: Tensor | None = None,
-    ) -> Tensor:
-        slots = self._adapter_slots
-        if slots is None or y.dtype not in (ACT, "f32") or x.rows not in (slots.rows, _LOGITS_ROWS):
-            return y
-        table = self._adapter_tables.get(target)
-        if table is None:
-            self.adapter_targets.append(target)
-            table = self._adapter_tables[target] = self.trace.adapter(target.name, shape)
-        rows = None if x.rows == slots.rows else self.trace.declared_input(_LOGITS_ROWS)
-        return ops.apply_adapter(y, x, slots, table, rows=rows, experts=experts)
+        return self._adapters.apply(target, shape, x, y, ids)
 
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
         """The weight of the linear layer `module`, [heads.total * rows.total, width], as a matrix
@@ -330,7 +310,7 @@ class WeightBinder:
             WeightsError: it is missing, of another shape than the configuration says, or has scales
                 beside it.
         """
-        return self._scheme(module).head_matrices(self._tensors, module, width, heads, rows)
+        return self._schemes.of(module).head_matrices(self._tensors, module, width, heads, rows)
 
     def patches(self, module: str, shape: tuple[int, ...]) -> Tensor:
         """The weight of the convolution `module`, `shape`, as a matrix with a row for each output.
@@ -530,52 +510,6 @@ class WeightBinder:
         """
         if check_all_used(self._source, self._method, self._tensors.claimed(), ignored):
             self.note(OTHER_SCALES)
-
-    def _is_divided(self, module: str) -> bool:
-        """True if the matrices of the stack `module` are stored one by one, under their numbers."""
-        return self._has_scheme(f"{module}.0")
-
-    def _is_quantized(self, module: str) -> bool:
-        return self._stated_scheme(module) is not UNQUANTIZED and self._has_scheme(module)
-
-    def _has_scheme(self, module: str) -> bool:
-        return self._stated_scheme(module).stores(self._tensors, module)
-
-    def _stated_scheme(self, module: str) -> Scheme:
-        if module not in self._stated:
-            self._stated[module] = self._method.scheme(module)
-        return self._stated[module]
-
-    def _scheme(self, module: str) -> Scheme:
-        """How the matrix of `module` is stored.
-
-        Raises:
-            WeightsError: it is missing, or it is quantized and the configuration says otherwise.
-        """
-        stated = self._stated_scheme(module)
-        if stated.stores(self._tensors, module):
-            return stated
-        location = self._tensors.peek(f"{module}.weight")
-        if location is not None and location.dtype not in SCALED_DTYPES:
-            return UNQUANTIZED
-        if location is not None:
-            raise WeightsError(
-                f"{self._source.path}: {location.name} is stored as {location.dtype}, but the"
-                f" scheme of the configuration for {module} is {stated.name}; correct its"
-                " quantization_config"
-            )
-        beside = sorted(
-            name.removeprefix(f"{module}.")
-            for name in map(self._source.name_of, self._source.tensors)
-            if name.startswith(f"{module}.")
-        )
-        says = (
-            f"; it has {', '.join(map(shown, beside[:_SHOWN]))}, but the scheme of the"
-            f" configuration for it is {stated.name}; correct its quantization_config"
-        )
-        raise MissingTensorError(
-            f"{self._source.path}: the tensor '{module}.weight' is missing{says if beside else ''}"
-        )
 
     def _located(self, name: str, shape: tuple[int, ...]) -> TensorLocation:
         """The tensor `name`, of this shape and without scales beside it."""

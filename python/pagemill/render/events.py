@@ -9,7 +9,9 @@ Calls do not overlap, so events need no number of the call that they belong to.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import NamedTuple
 
 import msgspec
@@ -60,6 +62,17 @@ class CallEnd(msgspec.Struct, frozen=True, gc=False):
 
 
 Event = Text | Reasoning | CallStart | CallArguments | CallEnd
+TEXTS = (Text, Reasoning, CallArguments)
+"""Events with a `text`."""
+
+
+def joined(events: Sequence[Event]) -> Iterator[Event]:
+    """The fewest events that say the same."""
+    for kind, group in groupby(events, type):
+        if kind in TEXTS:
+            yield kind("".join([each.text for each in group if isinstance(each, TEXTS)]))
+        else:
+            yield from group
 
 
 @dataclass(slots=True)

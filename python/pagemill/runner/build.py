@@ -12,32 +12,26 @@ from dataclasses import dataclass, replace
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.inputs.task import Pooled, Task
-from pagemill.layers.base import Weights
 from pagemill.layers.stack import EXPERTS, RESULT
 from pagemill.models.base import (
     LIMIT,
     Classifier,
     Config,
-    EncoderInputs,
-    MediaEncoder,
-    MediaInputs,
     MediaPart,
     MediaTraits,
     Model,
     ModelConfigError,
     ModelEncoder,
     ModelTraits,
-    RowEndModel,
-    StepInputs,
     TiledModel,
     encoders_of,
 )
-from pagemill.models.draft_heads.draft_states import DRAFT_STATES, DraftStates
+from pagemill.models.draft_heads.draft_states import DraftStates
 from pagemill.models.table import architecture_of, find, model_class
-from pagemill.ops.program import ACT, GRID_DIMS, GroupEntry, Program
+from pagemill.ops.program import GroupEntry, Program
 from pagemill.ops.program_text import to_text
 from pagemill.ops.shard import Shard
-from pagemill.ops.trace import Tensor, Trace
+from pagemill.ops.trace import Trace
 from pagemill.quantization.binder import WeightBinder
 from pagemill.runner.config_sizes import check_sizes
 from pagemill.runner.fallback.module import BuiltModule
@@ -46,7 +40,8 @@ from pagemill.runner.prompt_embeds import check_reads_embeds, embeds_traits, ide
 from pagemill.runner.recorded_shapes import ShapeRecorder
 from pagemill.runner.returned_values import return_values, routed_experts
 from pagemill.runner.stages import Stage, part_of
-from pagemill.runner.tail import OTHER_TAILS, Tail, choose_tail, trace_tail
+from pagemill.runner.tail import OTHER_TAILS, Tail, choose_tail
+from pagemill.runner.tracing import trace_encoder, trace_hidden, trace_model, trace_whole
 from pagemill.weights.adapter_target import AdapterTarget
 from pagemill.weights.errors import MissingTensorError
 from pagemill.weights.source import ModelSource
@@ -114,11 +109,11 @@ class BuiltModel:
     vocab_size: int
     output_size: int
     max_model_len: int
-    pooled: Pooled | None
-    chunked_prefill: bool
-    prefix_caching: bool
-    kv_groups: tuple[GroupEntry, ...]
-    eos_token_ids: tuple[int, ...]
+    pooled: Pooled | None = None
+    chunked_prefill: bool = True
+    prefix_caching: bool = True
+    kv_groups: tuple[GroupEntry, ...] = ()
+    eos_token_ids: tuple[int, ...] = ()
     encoders: tuple[BuiltEncoder, ...] = ()
     """Of a model with media, or whose prompts may be embeddings: `MediaFeatures.encoder` counts
     them."""
@@ -353,7 +348,7 @@ def _build_encoders(
         wanted = _is_wanted(traits, options)
         own = WeightBinder(Trace(), source)  # undivided: one rank runs it
         try:
-            _trace_encoder(encoder, traits, own)
+            trace_encoder(encoder, traits, own)
         except MissingTensorError as error:
             if wanted:
                 hint = "; --language-model-only serves text without the encoder"
@@ -369,19 +364,6 @@ def _build_encoders(
         text = text_of(identity_program(media), rewrite=options.rewrite)
         built.append(BuiltEncoder(text, media, None))
     return tuple(built)
-
-
-def _trace_encoder(encoder: MediaEncoder, media: MediaTraits, own: Weights) -> None:
-    trace = own.trace
-    features = trace.input("features", ACT, ("tokens", media.channels))
-    tokens = trace.input("media_rows", "i32", ("media_rows",))
-    positions = trace.input("positions", "i32", ("tokens",))
-    grid = grid_positions(trace) if media.grid else None
-    inputs = EncoderInputs(MediaInputs(features, tokens), positions, grid)
-    trace.output("embeddings", encoder.embeddings(own, inputs))
-    if isinstance(encoder, RowEndModel):
-        trace.output("row_end", encoder.row_end(own, inputs))
-    trace.program.check_integrity()
 
 
 def media_encoders(source: ModelSource) -> Sequence[ModelEncoder]:
@@ -406,31 +388,6 @@ def with_architecture(source: ModelSource) -> ModelSource:
     return replace(source, config={**source.config, **named})
 
 
-def trace_model(
-    model: Model,
-    source: ModelSource,
-    tail: Tail,
-    shard: Shard | None = None,
-    *,
-    adapters: bool = False,
-    draft_states: DraftStates | None = None,
-    keeps_context: bool = False,
-    media: Sequence[MediaTraits],
-) -> WeightBinder:
-    """The binder whose trace holds the program of `model` with the weights of `source`; see
-    `BuildOptions`. Without `media`, those of each encoder, it takes token ids alone.
-
-    Raises:
-        ModelConfigError: the model has not the `draft_states`.
-        WeightsError: a weight is missing or of the wrong shape.
-    """
-    trace = Trace(keeps_context=keeps_context)
-    slots = trace.input("adapter_slots", "i32", ("tokens",)) if adapters else None
-    weights = WeightBinder(trace, source, shard, slots)
-    _trace(model, weights, tail, media, draft_states)
-    return weights
-
-
 def model_shapes(source: ModelSource, options: BuildOptions) -> dict[str, tuple[int, ...]]:
     """The tensors, by name, that `build` would read with these options; from the configuration
     alone.
@@ -444,10 +401,10 @@ def model_shapes(source: ModelSource, options: BuildOptions) -> dict[str, tuple[
     tail = choose_tail(source, model, task=options.task, pooling=options.pooling)
     weights = ShapeRecorder()
     encoders = encoders_of(model)
-    _trace(model, weights, tail, [encoder.traits for encoder in encoders])
+    trace_whole(model, weights, tail, [encoder.traits for encoder in encoders])
     for traits, encoder in encoders:
         recorder = ShapeRecorder()
-        _trace_encoder(encoder, traits, recorder)
+        trace_encoder(encoder, traits, recorder)
         weights.shapes |= recorder.shapes
     return weights.shapes
 
@@ -467,55 +424,8 @@ def matrices_to_quantize(
     if isinstance(model, Classifier):
         named = named.with_prefix(model.base_prefix)
     weights = WeightBinder(Trace(), named)
-    _trace_hidden(model, weights, [encoder.traits for encoder in encoders_of(model)])
+    trace_hidden(model, weights, [encoder.traits for encoder in encoders_of(model)])
     return linear_matrices(weights.trace.program, source.tensors, only_experts=only_experts)
-
-
-def _trace(
-    model: Model,
-    weights: Weights,
-    tail: Tail,
-    media: Sequence[MediaTraits],
-    draft_states: DraftStates | None = None,
-) -> None:
-    hidden = _trace_hidden(model, weights, media)
-    if draft_states is not None:
-        weights.trace.output(DRAFT_STATES, draft_states.trace(model, hidden))
-    trace_tail(weights, model, hidden, tail)
-    weights.trace.program.check_integrity()
-
-
-def _trace_hidden(model: Model, weights: Weights, media: Sequence[MediaTraits]) -> Tensor:
-    trace = weights.trace
-    sees_prompt = model.traits.generates and not model.traits.causal
-    if sees_prompt or any(each.item_ends for each in media):
-        trace.input("item_ends", "i32", ("tokens",))
-    inputs = StepInputs(
-        trace.input("token_ids", "i32", ("tokens",)),
-        trace.input("positions", "i32", ("tokens",)),
-        media_inputs(trace, media),
-        grid_positions(trace) if any(each.token_grid for each in media) else None,
-        trace.input("token_types", "i32", ("tokens",)) if model.traits.token_types else None,
-        trace.input("text_rows", "i32", ("text_rows",))
-        if any(each.text_rows for each in media)
-        else None,
-    )
-    return model.hidden(weights, inputs)
-
-
-def media_inputs(trace: Trace, media: Sequence[MediaTraits]) -> MediaInputs | None:
-    """The embeddings that a program reads in place of those of placeholders."""
-    if not media:
-        return None
-    return MediaInputs(
-        trace.input("embeddings", ACT, ("media_rows", media[0].width)),
-        trace.input("media_rows", "i32", ("media_rows",)),
-    )
-
-
-def grid_positions(trace: Trace) -> Tensor:
-    """The positions of tokens in time, row and column."""
-    return trace.input("grid_positions", "i32", ("tokens", GRID_DIMS))
 
 
 def _limited(source: ModelSource, options: BuildOptions) -> Config:

@@ -23,14 +23,9 @@ from pagemill.models.draft_heads.target import DraftTarget
 from pagemill.ops.program import ACT
 from pagemill.ops.trace import Trace
 from pagemill.quantization.binder import WeightBinder
-from pagemill.runner.build import (
-    BuiltModel,
-    grid_positions,
-    media_inputs,
-    text_of,
-    with_architecture,
-)
+from pagemill.runner.build import BuiltModel, text_of, with_architecture
 from pagemill.runner.config_sizes import check_sizes
+from pagemill.runner.tracing import grid_positions, media_inputs
 from pagemill.weights.source import ModelSource
 
 _ARCHITECTURES = {"eagle": "EAGLE head", "eagle3": "EAGLE-3 head", "mtp": "MTP layer"}
@@ -89,11 +84,7 @@ def build_head(
         vocab_size=head.vocab_size,
         output_size=head.vocab_size,
         max_model_len=built.max_model_len,
-        pooled=None,
-        chunked_prefill=True,
-        prefix_caching=True,
         kv_groups=tuple(trace.program.groups),
-        eos_token_ids=(),
         notes=tuple(own.notes),
         draft_states_width=head.width,
         draft_media_width=media[0].width if media else 0,

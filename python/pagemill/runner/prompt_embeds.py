@@ -29,7 +29,6 @@ def embeds_traits(model: Model, architecture: str) -> MediaTraits:
     return MediaTraits(
         rows=1,
         channels=width,
-        class_tokens=0,
         tokens=1,
         width=width,
         placeholders={},

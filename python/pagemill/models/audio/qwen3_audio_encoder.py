@@ -58,7 +58,6 @@ class Qwen3AudioEncoder:
         return MediaTraits(
             rows=1,
             channels=self._convolutions.channels,
-            class_tokens=0,
             tokens=1,
             width=self._width,
             placeholders={"audio": placeholder},

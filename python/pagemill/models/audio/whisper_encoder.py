@@ -61,7 +61,6 @@ class WhisperEncoder:
         return MediaTraits(
             rows=PAIR,
             channels=self.channels,
-            class_tokens=0,
             tokens=1,
             width=width,
             placeholders={"audio": placeholder},

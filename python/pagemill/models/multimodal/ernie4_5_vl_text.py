@@ -13,7 +13,7 @@ from dataclasses import replace
 from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.layers.mlp import mlp
-from pagemill.layers.moe import Experts, chosen_experts
+from pagemill.layers.moe import chosen_experts
 from pagemill.models.base import Config, ModelConfigError
 from pagemill.models.config_keys import as_list
 from pagemill.models.ernie4_5_moe import Ernie45MoeModel
@@ -39,6 +39,7 @@ class Ernie45VlTextModel(Ernie45MoeModel):
             )
         super().__init__({**config, "moe_intermediate_size": widths[0]})
         self.is_sparse = sparse_layers(config, self.sizes.layers, dense=1)
+        assert self.experts is not None
         count = self.experts.count
         text = replace(self.experts, stored=2 * count)
         self._kinds = text, replace(text, intermediate=widths[1], first=count)
@@ -56,16 +57,16 @@ class Ernie45VlTextModel(Ernie45MoeModel):
         else:
             weights.claim(f"{prefix}.{_ROUTERS[1]}")
             y = self._routed(weights, prefix, x, 0)
-        shared = self.experts.shared
-        if not shared:
+        experts = self._kinds[0]
+        if not experts.shared:
             return y
-        name = f"{prefix}.{self.experts.shared_name}"
-        return ops.add(y, mlp(weights, name, x, shared, self.activation, self.mlp_parts))
+        name = f"{prefix}.{experts.shared_name}"
+        return ops.add(y, mlp(weights, name, x, experts.shared, self.activation, self.mlp_parts))
 
     def _routed(self, weights: Weights, prefix: str, x: Tensor, kind: int) -> Tensor:
         """x [N, H] -> the weighted sum of each row's experts, [N, H]; `kind` is 0 for text, 1 for
         images."""
-        experts: Experts = self._kinds[kind]
+        experts = self._kinds[kind]
         count = experts.count
         router = weights.turned_matrix(f"{prefix}.{_ROUTERS[kind]}", (count, x.width))
         bias = weights.row(f"{prefix}.{experts.bias}", kind, (len(self._kinds), count))

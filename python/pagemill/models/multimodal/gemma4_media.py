@@ -16,7 +16,7 @@ from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.prefixed import PrefixedWeights
-from pagemill.models.base import Config, EncoderInputs, MediaTraits, ModelTraits
+from pagemill.models.base import Config, EncoderInputs, ModelTraits
 from pagemill.models.config_keys import Defaults, inner_config, token_id
 from pagemill.models.multimodal.decoder_part import ignored_in_part, parts_weights
 from pagemill.models.multimodal.language_part import Gemma4LanguagePart
@@ -52,18 +52,10 @@ class Gemma4MediaModel(Gemma4LanguagePart):
     @property
     def traits(self) -> ModelTraits:
         text = self.text.traits
-        media = MediaTraits(
-            rows=self._tower.merge**2,
-            channels=self._tower.channels,
-            class_tokens=0,
-            tokens=1,
-            width=text.hidden_size,
-            placeholders={"image": self._placeholder},
-            any_size=True,
-            grid=True,
-            item_ends=self._items_see,
-            most_tokens=_MOST_TOKENS,
+        media = self._tower.media_traits(
+            width=text.hidden_size, placeholder=self._placeholder, grid=True
         )
+        media = replace(media, item_ends=self._items_see, most_tokens=_MOST_TOKENS)
         return replace(text, media=media)
 
     def layout(self, image: PreparedMedia) -> Sequence[PreparedMedia | str]:

@@ -93,7 +93,6 @@ class GlmAsrModel(WithDecoder):
         media = MediaTraits(
             rows=rows,
             channels=self._encoder.convolutions.channels,
-            class_tokens=0,
             tokens=rows // _COUNT,
             width=self._text.traits.hidden_size,
             placeholders={"audio": self._placeholder},

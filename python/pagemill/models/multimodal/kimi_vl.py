@@ -22,7 +22,6 @@ from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
-    MediaTraits,
     ModelConfigError,
     ModelTraits,
 )
@@ -63,17 +62,11 @@ class KimiVlModel(WithDecoder):
 
     @property
     def traits(self) -> ModelTraits:
-        media = MediaTraits(
-            rows=self._tower.merge**2,
-            channels=self._tower.channels,
-            class_tokens=0,
-            tokens=1,
-            width=self._text.traits.hidden_size,
-            placeholders={"image": self._placeholder},
-            any_size=True,
-            grid=True,
+        text = self._text.traits
+        media = self._tower.media_traits(
+            width=text.hidden_size, placeholder=self._placeholder, grid=True
         )
-        return replace(self._text.traits, media=media)
+        return replace(text, media=media)
 
     def features(self, image: PreparedMedia) -> MediaFeatures:
         found = self._tower.features(image)

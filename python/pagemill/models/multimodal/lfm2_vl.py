@@ -26,7 +26,6 @@ from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
-    MediaTraits,
     ModelConfigError,
     ModelTraits,
 )
@@ -86,16 +85,9 @@ class Lfm2VlModel(WithDecoder):
 
     @property
     def traits(self) -> ModelTraits:
-        media = MediaTraits(
-            rows=self._tower.merge**2,
-            channels=self._tower.channels,
-            class_tokens=0,
-            tokens=1,
-            width=self._text.traits.hidden_size,
-            placeholders={"image": self._placeholder},
-            any_size=True,
-        )
-        return replace(self._text.traits, media=media)
+        text = self._text.traits
+        media = self._tower.media_traits(width=text.hidden_size, placeholder=self._placeholder)
+        return replace(text, media=media)
 
     def layout(self, image: PreparedMedia) -> Sequence[PreparedMedia | str]:
         if image.values.ndim != 3 or image.grid is None:

@@ -78,7 +78,6 @@ class PixtralModel(WithDecoder):
         media = MediaTraits(
             rows=self._merge**2,
             channels=self._tower.channels,
-            class_tokens=0,
             tokens=1,
             width=self._text.traits.hidden_size,
             placeholders={"image": self._placeholder},

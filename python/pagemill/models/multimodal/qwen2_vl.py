@@ -82,7 +82,6 @@ class Qwen2VlModel:
         media = MediaTraits(
             rows=self._tower.merge**2,
             channels=self._tower.channels,
-            class_tokens=0,
             tokens=1,
             width=self._tower.result_width,
             placeholders=self._placeholders,

@@ -89,7 +89,6 @@ class VoxtralModel(WithDecoder):
         media = MediaTraits(
             rows=self._encoder.max_tokens,
             channels=self._encoder.channels,
-            class_tokens=0,
             tokens=self._tokens,
             width=self._text.traits.hidden_size,
             placeholders={"audio": self._placeholder},

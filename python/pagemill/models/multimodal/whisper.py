@@ -73,7 +73,6 @@ class WhisperModel:
         media = MediaTraits(
             rows=self.front,
             channels=self._encoder.channels,
-            class_tokens=0,
             tokens=self.front,
             width=self._hidden_size,
             placeholders={"audio": self._placeholder},

@@ -20,7 +20,7 @@ from pagemill.layers import attention
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.rotary import Rotary
-from pagemill.models.base import Config, EncoderInputs, ModelConfigError
+from pagemill.models.base import Config, EncoderInputs, MediaTraits, ModelConfigError
 from pagemill.models.config_keys import positive_int
 from pagemill.models.vision.grid_rotary import COLUMN, ROW, frequencies, grid_heads, grid_rotary
 from pagemill.ops.trace import Tensor
@@ -85,6 +85,19 @@ class GridVisionTower:
     @property
     def _patch_elements(self) -> int:
         return self.colors * self.frames * self.patch**2
+
+    def media_traits(self, *, width: int, placeholder: int, grid: bool = False) -> MediaTraits:
+        """Those of images of which each square makes an embedding of `width` elements; with a
+        `grid` patches have positions."""
+        return MediaTraits(
+            rows=self.merge**2,
+            channels=self.channels,
+            tokens=1,
+            width=width,
+            placeholders={"image": placeholder},
+            any_size=True,
+            grid=grid,
+        )
 
     def features(self, image: PreparedMedia) -> MediaFeatures:
         """Patches [patches, elements] with their grid -> rows of features [patches, channels]."""

@@ -13,14 +13,9 @@ from PIL import Image
 from pagemill.render.errors import RenderError
 from pagemill.render.media.data_url import data_of
 from pagemill.render.media.decode import FORMATS, ImageLimits, decoded
+from pagemill.render.testing.pictures import picture
 
 LIMITS = ImageLimits(max_bytes=2**20, max_pixels=10_000)
-
-
-def picture(width: int, height: int) -> Image.Image:
-    """Noise."""
-    values = np.random.default_rng(1).integers(0, 256, (height, width, 3), np.uint8)
-    return Image.fromarray(values)
 
 
 def file_of(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:

@@ -13,6 +13,7 @@ from PIL import Image
 
 from pagemill.render.errors import RenderError
 from pagemill.render.media.processors import open_processor
+from pagemill.render.testing.pictures import picture
 
 PATCH, UNIT, TILE = 4, 8, 32
 LFM2_VL: dict[str, Any] = {
@@ -22,12 +23,6 @@ LFM2_VL: dict[str, Any] = {
     "max_image_tokens": 16,
     "tile_size": TILE,
 }
-
-
-def picture(width: int, height: int) -> Image.Image:
-    """Noise."""
-    values = np.random.default_rng(1).integers(0, 256, (height, width, 3), np.uint8)
-    return Image.fromarray(values)
 
 
 def processor(folder: Path, max_tokens: int = 10**6, **overrides: Any):

@@ -13,6 +13,7 @@ from PIL import Image
 
 from pagemill.render.errors import RenderError
 from pagemill.render.media.processors import open_processor
+from pagemill.render.testing.pictures import picture
 
 PATCH, MOST_PATCHES, MOST_SIDE = 4, 64, 16
 KIMI_K25: dict[str, Any] = {
@@ -42,12 +43,6 @@ KIMI_VL: dict[str, Any] = {
     "pad_input": True,
 }
 ALL = [KIMI_K25, PUBLISHED, KIMI_VL]
-
-
-def picture(width: int, height: int) -> Image.Image:
-    """Noise."""
-    values = np.random.default_rng(1).integers(0, 256, (height, width, 3), np.uint8)
-    return Image.fromarray(values)
 
 
 def processor(folder: Path, settings: dict[str, Any], max_tokens: int = 10**6, **overrides: Any):

@@ -72,7 +72,6 @@ def build_module(source: ModelSource, options: BuildOptions) -> BuiltModel:
         pooled=pooled,
         chunked_prefill=pooled is None or (causal and pooled.pooling == "last"),
         prefix_caching=pooled is None,
-        kv_groups=(),
         eos_token_ids=source.eos_token_ids,
         notes=(_NOTE % (name, _version()),),
         module=module,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from pagemill.render.assembly import ChoiceDelta
-from pagemill.render.events import CallArguments, CallEnd, CallStart, Event, Reasoning, Text
+from pagemill.render.events import TEXTS, CallArguments, CallStart, Event, Reasoning, Text, joined
 from pagemill.server.error_shapes import sentence
 from pagemill.server.errors import ApiError
 from pagemill.server.generation import Generation
@@ -54,8 +53,6 @@ from pagemill.server.protocol.usage import Usage
 from pagemill.server.rendering import Renderer
 from pagemill.server.respond import FoldedChoice
 from pagemill.server.sse import HOLE, EventTemplate, named_event
-
-_TEXTS = (Text, Reasoning, CallArguments)
 
 
 class CohereWording:
@@ -149,20 +146,19 @@ class _PartStream:
         """More of the open part; b"" if `push` has to take the event."""
         if self._template is None or type(written) is not self._kind:
             return b""
-        assert isinstance(written, _TEXTS)
+        assert isinstance(written, TEXTS)
         return self._template.event(written.text)
 
-    def push(self, events: Iterable[Event], logprobs: LogprobItem | UnsetType) -> list[bytes]:
+    def push(self, events: Sequence[Event], logprobs: LogprobItem | UnsetType) -> list[bytes]:
         """What the next events say; `logprobs` are said with the first text among them."""
         parts: list[bytes] = []
-        for kind, group in groupby(events, type):
-            if kind is CallStart or kind is CallEnd:
-                for each in group:
-                    parts += self.close()
-                    if isinstance(each, CallStart):
-                        parts.append(self._open_call(each))
+        for each in joined(events):
+            if not isinstance(each, TEXTS):
+                parts += self.close()
+                if isinstance(each, CallStart):
+                    parts.append(self._open_call(each))
                 continue
-            text = "".join([each.text for each in group if isinstance(each, _TEXTS)])
+            kind, text = type(each), each.text
             if kind is not self._kind:
                 parts += self.close()
                 parts.append(self._open_content(kind))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
 from pagemill.render.assembly import ChoiceDelta
-from pagemill.render.events import CallArguments, CallEnd, CallStart, Event, Reasoning, Text
+from pagemill.render.events import TEXTS, CallArguments, CallStart, Event, Reasoning, Text, joined
 from pagemill.server.error_shapes import ANTHROPIC
 from pagemill.server.errors import ApiError
 from pagemill.server.generation import Generation
@@ -41,7 +40,6 @@ from pagemill.server.protocol.usage import Usage
 from pagemill.server.respond import FoldedChoice
 from pagemill.server.sse import HOLE, EventTemplate, event, failed_stream
 
-_TEXTS = (Text, Reasoning, CallArguments)
 _DELTA = "content_block_delta"
 _NO_INPUT = msgspec.Raw(b"{}")
 _encode = msgspec.json.Encoder().encode
@@ -144,22 +142,21 @@ class _BlockStream:
         """More text of the open block; b"" if `push` has to take the event."""
         if self._template is None or type(written) is not self._kind:
             return b""
-        assert isinstance(written, _TEXTS)
+        assert isinstance(written, TEXTS)
         return self._template.event(written.text)
 
-    def push(self, events: Iterable[Event]) -> list[bytes]:
+    def push(self, events: Sequence[Event]) -> list[bytes]:
         """What the next events say."""
         parts: list[bytes] = []
-        for kind, group in groupby(events, type):
-            if kind is CallStart or kind is CallEnd:
-                for each in group:
-                    parts += self.close()
-                    if isinstance(each, CallStart):
-                        self.has_calls = True
-                        block = WrittenToolUse(_call_id(each.id), each.name, _NO_INPUT)
-                        parts.append(self._open(CallArguments, block))
+        for each in joined(events):
+            if isinstance(each, TEXTS):
+                parts += self._push_text(type(each), each.text)
                 continue
-            parts += self._push_text(kind, "".join([each.text for each in _texts(group)]))
+            parts += self.close()
+            if isinstance(each, CallStart):
+                self.has_calls = True
+                block = WrittenToolUse(_call_id(each.id), each.name, _NO_INPUT)
+                parts.append(self._open(CallArguments, block))
         return parts
 
     def close(self) -> list[bytes]:
@@ -213,10 +210,6 @@ def call_input(arguments: str) -> msgspec.Raw:
     except (msgspec.DecodeError, RecursionError):
         return msgspec.Raw(_encode({"INVALID_JSON": arguments}))
     return msgspec.Raw(arguments.encode())
-
-
-def _texts(events: Iterable[Event]) -> Iterable[Text | Reasoning | CallArguments]:
-    return (each for each in events if isinstance(each, _TEXTS))
 
 
 def _event(payload: msgspec.Struct) -> bytes:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from typing import Protocol
 
 from pagemill.render.assembly import ChoiceDelta
-from pagemill.render.events import CallArguments, Event, Reasoning, Text
+from pagemill.render.events import TEXTS, Event, Reasoning, joined
 from pagemill.server.errors import ApiError
 from pagemill.server.logprobs import LogprobFormatter, TokenLogprobs
 from pagemill.server.protocol.response_events import (
@@ -35,7 +34,6 @@ from pagemill.server.responses.output import OpenItem, OutputItems
 from pagemill.server.sse import HOLE, NumberedTemplate, named_event
 from pagemill.server.tools.events import ToolEvent
 
-_TEXTS = (Text, Reasoning, CallArguments)
 _REASONS = {"length": "max_output_tokens"}
 _CODES = {400: "invalid_prompt", 429: "rate_limit_exceeded"}
 
@@ -119,7 +117,7 @@ class ResponseWording:
             self._add_logprobs(delta.answer_logprobs)
         elif len(events) == 1 and self._is_streamed:
             item, (event,) = self._output.open, events
-            if item is not None and isinstance(event, item.kind) and isinstance(event, _TEXTS):
+            if item is not None and isinstance(event, item.kind) and isinstance(event, TEXTS):
                 return self._next_text(item, event.text)
         self._add(events)
         return self._taken()
@@ -150,7 +148,7 @@ class ResponseWording:
             self._output.add_logprobs(written.content)
 
     def _add(self, events: Sequence[Event]) -> None:
-        for event in _joined(events) if len(events) > 1 else events:
+        for event in joined(events) if len(events) > 1 else events:
             if not (self._hides_reasoning and isinstance(event, Reasoning)):
                 self._output.add(event)
 
@@ -191,12 +189,3 @@ class ResponseWording:
     def _taken(self) -> bytes:
         written, self._written = self._written, []
         return b"".join(written)
-
-
-def _joined(events: Sequence[Event]) -> Iterator[Event]:
-    """The fewest events that say the same."""
-    for kind, group in groupby(events, type):
-        if kind in _TEXTS:
-            yield kind("".join([each.text for each in group if isinstance(each, _TEXTS)]))
-        else:
-            yield from group

@@ -3,19 +3,16 @@ the features of its extractor."""
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import string
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import numpy as np
 import openai
 import pytest
-import soundfile
 import torch
 from pagemill.render.transcription.clips import cut
 from pagemill.render.transcription.testing.speech_tokenizers import (
@@ -33,11 +30,18 @@ from transformers import (
     WhisperTimeStampLogitsProcessor,
 )
 
-from tests.e2e.server_process import NAME, ServerProcess, serve
+from tests.e2e.server_process import NAME, serve
 from tests.parity.tiny_models import save
+from tests.transcription.transcribing_server import (
+    BINS,
+    MAX_TOKENS,
+    OPTIONS,
+    PATH,
+    RATE,
+    TranscribingServer,
+    wav,
+)
 
-RATE = 16_000
-BINS = 8
 TOKENIZER = whisper_tokenizer()
 END = TOKENIZER.token_to_id("<|endoftext|>")
 TIMES = TOKENIZER.token_to_id("<|0.00|>")
@@ -48,8 +52,6 @@ SUPPRESSED = [
 ]
 BEGIN_SUPPRESSED = [TOKENIZER.token_to_id("Ġ"), END]
 MAX_FIRST_TIME = 40
-MAX_TOKENS = 9
-PATH = "/v1/audio/transcriptions"
 _EXTRACTOR = WhisperFeatureExtractor(feature_size=BINS)
 
 
@@ -58,31 +60,16 @@ def ids(*names: str) -> list[int]:
 
 
 def audio(seed: int, seconds: float) -> np.ndarray:
-    """Noise, whose loudness changes, as 16 bits hold it."""
+    """Noise, whose loudness changes."""
     samples = np.random.default_rng(seed).normal(size=int(seconds * RATE))
     loudness = 0.1 + 0.09 * np.sin(np.arange(len(samples)) / 3000)
-    return (np.round(samples * loudness * 2**13).clip(-(2**15), 2**15 - 1) / 2**15).astype("f4")
+    return (samples * loudness / 4).astype("f4")
 
 
-def wav(samples: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    soundfile.write(file, samples, RATE, format="WAV", subtype="PCM_16")
-    return file.getvalue()
+class WhisperServer(TranscribingServer):
+    """A running server of Whisper, whose tokens are found by the rules of its reference."""
 
-
-@dataclass(frozen=True)
-class Served:
-    """A running server, and its model in `transformers`."""
-
-    server: ServerProcess
-    reference: WhisperForConditionalGeneration
-
-    def post(self, samples: np.ndarray, path: str = PATH, **fields: Any) -> httpx.Response:
-        files = {"file": ("a.wav", wav(samples))}
-        data = {"model": NAME, "max_completion_tokens": MAX_TOKENS} | fields
-        return httpx.post(f"{self.server.base_url}{path}", files=files, data=data, timeout=120)
-
-    def answer(self, samples: np.ndarray, path: str = PATH, **fields: Any) -> dict[str, Any]:
+    def answer(self, samples: np.ndarray, path: str = PATH, **fields: str) -> dict[str, Any]:
         response = self.post(samples, path, **fields)
         assert response.status_code == 200, response.text
         return response.json()
@@ -123,7 +110,7 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WhisperServer]:
     folder = tmp_path_factory.mktemp("whisper")
     config = WhisperConfig(
         vocab_size=TOKENIZER.get_vocab_size(),
@@ -157,10 +144,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         "eos_token_id": END,
     }
     (folder / "generation_config.json").write_text(json.dumps(generation))
-    options = ("--kv-cache-dtype", "f32", "--activation-dtype", "f32", "--max-num-seqs", "4")
-    options += ("--max-audio-seconds", "100")
+    options = (*OPTIONS, "--max-audio-seconds", "100")
     with serve(str(folder), tmp_path_factory.mktemp("server"), options) as server:
-        yield Served(server, reference)
+        yield WhisperServer(server, reference, TOKENIZER)
         server.wait_until_idle()
 
 
@@ -168,7 +154,7 @@ def text_tokens(answer: dict[str, Any]) -> list[int]:
     return [token for segment in answer["segments"] for token in segment["tokens"]]
 
 
-def test_tokens_and_probabilities(served: Served) -> None:
+def test_tokens_and_probabilities(served: WhisperServer) -> None:
     samples = audio(1, 4.0)
     answer = served.answer(samples, response_format="verbose_json")
     language = served.language(samples)
@@ -185,7 +171,7 @@ def test_tokens_and_probabilities(served: Served) -> None:
 @pytest.mark.parametrize(
     ("path", "task"), [(PATH, "transcribe"), ("/v1/audio/translations", "translate")]
 )
-def test_text(served: Served, path: str, task: str) -> None:
+def test_text(served: WhisperServer, path: str, task: str) -> None:
     samples = audio(2, 2.0)
     prompt = ids("startofprev") + TOKENIZER.encode(" as before").ids
     prompt += ids("startoftranscript", "de", task, "notimestamps")
@@ -200,7 +186,7 @@ def test_text(served: Served, path: str, task: str) -> None:
     assert "".join(c["choices"][0]["delta"]["content"] for c in chunks).strip() == text
 
 
-def test_long_audio(served: Served) -> None:
+def test_long_audio(served: WhisperServer) -> None:
     samples = audio(3, 70.0)
     samples[int(29.2 * RATE) : int(29.3 * RATE)] = 0
     answer = served.answer(samples, language="en", response_format="verbose_json")
@@ -214,7 +200,7 @@ def test_long_audio(served: Served) -> None:
     assert answer["duration"] == 70.0 and answer["usage"]["seconds"] == 70
 
 
-def test_the_openai_client(served: Served) -> None:
+def test_the_openai_client(served: WhisperServer) -> None:
     client = openai.OpenAI(base_url=f"{served.server.base_url}/v1", api_key="none")
     file = ("a.wav", wav(audio(2, 2.0)))
     create = client.audio.transcriptions.create
@@ -227,7 +213,7 @@ def test_the_openai_client(served: Served) -> None:
     assert subtitles.startswith("WEBVTT\n")
 
 
-def test_refusals(served: Served) -> None:
+def test_refusals(served: WhisperServer) -> None:
     url = served.server.base_url
     for path in ("/v1/chat/completions", "/v1/completions", "/inference/v1/generate"):
         refused = httpx.post(f"{url}{path}", json={"prompt": "a", "model": NAME})
@@ -235,5 +221,5 @@ def test_refusals(served: Served) -> None:
     refused = httpx.post(f"{url}{PATH}", files={"file": b"not audio"})
     assert refused.status_code == 400 and "WAV" in refused.json()["error"]["message"]
     assert served.post(audio(1, 101.0)).status_code == 400
-    assert served.post(audio(1, 1.0), max_completion_tokens=100).status_code == 400
+    assert served.post(audio(1, 1.0), max_completion_tokens="100").status_code == 400
     assert served.post(audio(1, 1.0), language="fr").status_code == 400

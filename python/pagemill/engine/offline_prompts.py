@@ -1,0 +1,129 @@
+"""Prompts of an `LLM` as its engine takes them.
+
+prompts = OfflinePrompts(renderer, media, core.built)
+prompts.place(["Dogs are", "Cats are"])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from pagemill.engine.limits import text_prompt
+from pagemill.engine.media import MediaFrontEnd, media_param, place_media
+from pagemill.engine.offline_media import MediaSource, OfflineMedia
+from pagemill.engine.outputs import EngineError
+from pagemill.inputs.media_kind import MediaKind
+from pagemill.inputs.prepared_media import PreparedMedia
+from pagemill.inputs.prompt_embeds import embeds_prompt
+from pagemill.inputs.rendered_prompt import RenderedPrompt
+from pagemill.render.token_id_renderer import AnyRenderer
+from pagemill.runner.build import BuiltModel
+
+Message = Mapping[str, Any]
+Text = str | Sequence[int]
+"""A text, or token ids."""
+Prompt = Text | Mapping[str, Any]
+"""A text, token ids, or `{"prompt_embeds": rows}`, float32 [tokens, hidden size], for a model that
+was opened with enable_prompt_embeds."""
+
+
+class OfflinePrompts:
+    """Tokenizes, applies the chat template, and places media."""
+
+    def __init__(self, renderer: AnyRenderer, media: OfflineMedia, built: BuiltModel) -> None:
+        self._renderer = renderer
+        self._media = media
+        self._front_ends = MediaFrontEnd.of_encoders(built.encoders)
+        self._embeds_width = built.embeds_width
+
+    def place(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        media: Mapping[MediaKind, Sequence[Sequence[MediaSource]] | None] | None = None,
+    ) -> list[RenderedPrompt]:
+        """The prompts, with those of `media` in them; None: there are none of a kind.
+
+        Raises:
+            EngineError: media do not fit the prompts or the model, or embeddings are not of its
+                width.
+        """
+        rendered = [self._prompt(prompt) for prompt in _as_list(prompts)]
+        prepared: list[list[PreparedMedia]] = [[] for _ in rendered]
+        for kind, sources in (media or {}).items():
+            if sources is None:
+                continue
+            if len(sources) != len(rendered):
+                named = media_param(kind)
+                message = (
+                    f"there are {named} of {len(sources)} prompts, but {len(rendered)} prompts"
+                )
+                raise EngineError("INVALID_ARGUMENT", message, named)
+            for own, added in zip(prepared, sources, strict=True):
+                own += self._media.all_prepared(kind, added)
+        return [
+            place_media(prompt, own, self._front_ends, self._control_text)
+            for prompt, own in zip(rendered, prepared, strict=True)
+        ]
+
+    def conversation(self, messages: Sequence[Message]) -> RenderedPrompt:
+        """A conversation by the chat template, with the media of its messages.
+
+        Raises:
+            RenderError: the model has no chat template, or it refuses the messages.
+            EngineError: media do not fit the messages or the model.
+        """
+        messages, media = self._media.of_messages(messages)
+        prompt = text_prompt(self._renderer.encode_chat(messages), "messages")
+        return place_media(prompt, media, self._front_ends, self._control_text)
+
+    def texts(self, texts: Text | Sequence[Text]) -> list[RenderedPrompt]:
+        """Texts for a model that pools, without media.
+
+        Raises:
+            EngineError: a token id does not fit 32 bits.
+        """
+        encode = self._renderer.encode
+        return [
+            text_prompt(encode(text) if isinstance(text, str) else text, "texts")
+            for text in cast(Sequence[Text], _as_list(texts))
+        ]
+
+    def _prompt(self, prompt: Prompt) -> RenderedPrompt:
+        if isinstance(prompt, Mapping):
+            return self._embeds_prompt(prompt)
+        if isinstance(prompt, str):
+            prompt = self._renderer.encode(prompt, parse_special=True)
+        return text_prompt(prompt, "prompts")
+
+    def _embeds_prompt(self, prompt: Mapping[str, Any]) -> RenderedPrompt:
+        if set(prompt) != {"prompt_embeds"}:
+            message = 'a prompt is a text, token ids, or {"prompt_embeds": rows}'
+            raise EngineError("INVALID_ARGUMENT", message, "prompts")
+        width = self._embeds_width
+        if not width:
+            message = "open the model with enable_prompt_embeds=True"
+            raise EngineError("FAILED_PRECONDITION", message, "prompts")
+        try:
+            return embeds_prompt(np.asarray(prompt["prompt_embeds"], np.float32, order="C"), width)
+        except (TypeError, ValueError, RuntimeError) as error:  # the last is of torch
+            message = f"prompt_embeds {error}"
+            raise EngineError("INVALID_ARGUMENT", message, "prompts") from error
+
+    def _control_text(self, text: str) -> list[int]:
+        """The token ids of a text that the model has beside media."""
+        if not self._renderer.has_text:
+            message = (
+                f"media of this model need the tokens of {text!r}, and no tokenizer is loaded:"
+                " leave out skip_tokenizer_init"
+            )
+            raise EngineError("INVALID_ARGUMENT", message, "images")
+        return self._renderer.encode(text, add_special_tokens=False, parse_special=True)
+
+
+def _as_list(prompts: Prompt | Sequence[Prompt]) -> Sequence[Prompt]:
+    if isinstance(prompts, str | Mapping) or (len(prompts) > 0 and isinstance(prompts[0], int)):
+        return [cast(Prompt, prompts)]
+    return cast(Sequence[Prompt], prompts)

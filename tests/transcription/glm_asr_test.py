@@ -1,0 +1,96 @@
+"""A model that chats about audio transcribes: GLM-ASR writes of a file what `transformers` finds
+behind the prompt of its chat template."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from pagemill.render.transcription.testing.speech_tokenizers import byte_tokenizer
+from transformers import (
+    GlmAsrConfig,
+    GlmAsrEncoderConfig,
+    GlmAsrForConditionalGeneration,
+    LlamaConfig,
+    WhisperFeatureExtractor,
+)
+
+from tests.transcription.transcribing_server import (
+    BINS,
+    RATE,
+    TranscribingServer,
+    is_letters,
+    serve_letters,
+)
+
+CONTROL = ("<|endoftext|>", "<|user|>", "<|assistant|>", "<|pad|>", "<|begin|>", "<|end|>")
+TOKENIZER = byte_tokenizer(CONTROL)
+AUDIO = TOKENIZER.token_to_id("<|pad|>")
+TEMPLATE = (
+    "{% for message in messages %}<|user|>{% for part in message.content %}"
+    "{% if part.type == 'audio' %}<|begin|><|pad|><|end|>{% else %}{{ part.text }}{% endif %}"
+    "{% endfor %}{% endfor %}<|assistant|>"
+)
+INSTRUCTION = "Please transcribe this audio into text"
+_EXTRACTOR = WhisperFeatureExtractor(feature_size=BINS)
+
+
+def reference_text(served: TranscribingServer, samples: np.ndarray) -> str:
+    """What `transformers` finds behind the prompt of the chat template."""
+    parts = [samples[first : first + 30 * RATE] for first in range(0, len(samples), 30 * RATE)]
+    found = _EXTRACTOR(parts, sampling_rate=RATE, return_tensors="pt", return_attention_mask=True)
+    frames = found["attention_mask"].sum(-1).tolist()
+    tokens = sum((each + 1) // 2 // 4 for each in frames)
+    prompt = f"<|user|><|begin|>{'<|pad|>' * tokens}<|end|>{INSTRUCTION}<|assistant|>"
+    heard = {
+        "input_features": found["input_features"],
+        "input_features_mask": found["attention_mask"],
+    }
+    return served.text_behind(TOKENIZER.encode(prompt).ids, heard)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TranscribingServer]:
+    encoder = GlmAsrEncoderConfig(
+        num_mel_bins=BINS,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=64,
+    )
+    text = LlamaConfig(
+        vocab_size=TOKENIZER.get_vocab_size(),
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=2048,
+        eos_token_id=TOKENIZER.token_to_id("<|endoftext|>"),
+    )
+    config = GlmAsrConfig(
+        audio_config=encoder, text_config=text, audio_token_id=AUDIO, tie_word_embeddings=False
+    )
+    model = GlmAsrForConditionalGeneration(config)
+    with serve_letters(model, TOKENIZER, _EXTRACTOR, TEMPLATE, tmp_path_factory) as server:
+        yield server
+
+
+@pytest.mark.parametrize("seconds", [3, 40])
+def test_text(served: TranscribingServer, seconds: int) -> None:
+    samples = np.random.default_rng(seconds).normal(size=seconds * RATE).astype("f4") * 0.1
+    text = reference_text(served, samples)
+    assert is_letters(text)
+    for fields in ({}, {"language": "de"}):
+        answer = served.post(samples, **fields)
+        assert answer.status_code == 200, answer.text
+        assert answer.json() == {"text": text, "usage": {"type": "duration", "seconds": seconds}}
+
+
+def test_refusals(served: TranscribingServer) -> None:
+    answer = served.post(np.zeros(RATE, np.float32), response_format="srt")
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "response_format"
+    short = served.post(np.zeros(900, np.float32))
+    assert short.status_code == 400 and "at least 961" in short.json()["error"]["message"]

@@ -1,0 +1,90 @@
+"""A server of a tiny model that transcribes, beside the same model in `transformers`."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import string
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+import torch
+from tokenizers import Tokenizer
+from transformers import PreTrainedModel, SequenceFeatureExtractor
+
+from tests.e2e.server_process import NAME, ServerProcess, serve
+from tests.parity.tiny_models import save
+
+RATE = 16_000
+BINS = 8
+MAX_TOKENS = 9
+PATH = "/v1/audio/transcriptions"
+OPTIONS = ("--kv-cache-dtype", "f32", "--activation-dtype", "f32", "--max-num-seqs", "4")
+
+
+def wav(samples: np.ndarray) -> bytes:
+    """A file of `samples`, f32, which it keeps as they are."""
+    file = io.BytesIO()
+    soundfile.write(file, samples, RATE, format="WAV", subtype="FLOAT")
+    return file.getvalue()
+
+
+@dataclass(frozen=True)
+class TranscribingServer:
+    """A running server, and its model in `transformers`."""
+
+    server: ServerProcess
+    reference: PreTrainedModel
+    tokenizer: Tokenizer
+
+    def post(self, samples: np.ndarray, path: str = PATH, **fields: str) -> httpx.Response:
+        files = {"file": ("a.wav", wav(samples))}
+        data = {"model": NAME, "max_completion_tokens": str(MAX_TOKENS)} | fields
+        return httpx.post(f"{self.server.base_url}{path}", files=files, data=data, timeout=120)
+
+    def next_logits(self, ids: Sequence[int], heard: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Of what follows `ids`, with inputs of the encoder `heard`: [vocabulary]."""
+        with torch.inference_mode():
+            return self.reference(input_ids=torch.tensor([ids]), **heard).logits[0, -1]
+
+    def text_behind(self, ids: Sequence[int], heard: Mapping[str, torch.Tensor]) -> str:
+        """The likeliest tokens behind `ids`, as text."""
+        tokens: list[int] = []
+        for _ in range(MAX_TOKENS):
+            tokens.append(int(self.next_logits([*ids, *tokens], heard).argmax()))
+        return self.tokenizer.decode(tokens)
+
+
+@contextlib.contextmanager
+def serve_letters(
+    model: PreTrainedModel,
+    tokenizer: Tokenizer,
+    extractor: SequenceFeatureExtractor,
+    template: str,
+    folders: pytest.TempPathFactory,
+) -> Iterator[TranscribingServer]:
+    """Serves `model` with random weights that write small letters."""
+    folder: Path = folders.mktemp("model")
+    torch.manual_seed(3)
+    reference = save(model, folder)
+    with torch.no_grad():
+        head = reference.get_output_embeddings().weight
+        head *= 0.01
+        head[[tokenizer.token_to_id(letter) for letter in string.ascii_lowercase]] *= 100
+    reference.save_pretrained(folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "chat_template.jinja").write_text(template)
+    extractor.save_pretrained(folder)
+    with serve(str(folder), folders.mktemp("server"), OPTIONS) as server:
+        yield TranscribingServer(server, reference, tokenizer)
+        server.wait_until_idle()
+
+
+def is_letters(text: str) -> bool:
+    """Whether `text` is all that a model of `serve_letters` may write."""
+    return set(text) <= set(string.ascii_lowercase) and len(text) == MAX_TOKENS
