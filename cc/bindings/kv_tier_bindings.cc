@@ -2,10 +2,12 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cc/bindings/bindings.h"
 #include "cc/bindings/status_error.h"
@@ -23,7 +25,9 @@ void BindKvTierOptions(nb::module_& m) {
           "__init__",
           [](KvTierOptions* self, int64_t host_bytes, std::string disk_path, int64_t disk_bytes,
              std::string policy, std::string connector_folder, int64_t connector_bytes,
-             int64_t shared_memory_bytes, int64_t transfer_timeout_ms, int32_t num_step_threads,
+             int64_t shared_memory_bytes, std::string transfer_listen,
+             std::vector<std::string> transfer_peers, std::string transfer_secret,
+             int64_t transfer_timeout_ms, int32_t num_step_threads,
              std::function<std::string()> fingerprint) {
             KvTierOptions options;
             options.host_bytes = host_bytes;
@@ -33,6 +37,9 @@ void BindKvTierOptions(nb::module_& m) {
             options.connector_folder = std::move(connector_folder);
             options.connector_bytes = connector_bytes;
             options.shared_memory_bytes = shared_memory_bytes;
+            options.transfer_listen = std::move(transfer_listen);
+            options.transfer_peers = std::move(transfer_peers);
+            options.transfer_secret = std::move(transfer_secret);
             options.transfer_timeout_ms = transfer_timeout_ms;
             options.num_step_threads = num_step_threads;
             options.fingerprint = std::move(fingerprint);
@@ -43,6 +50,8 @@ void BindKvTierOptions(nb::module_& m) {
           nb::arg("disk_bytes") = defaults.disk_bytes, nb::arg("policy") = defaults.policy,
           nb::arg("connector_folder") = "", nb::arg("connector_bytes") = defaults.connector_bytes,
           nb::arg("shared_memory_bytes") = defaults.shared_memory_bytes,
+          nb::arg("transfer_listen") = "", nb::arg("transfer_peers") = std::vector<std::string>(),
+          nb::arg("transfer_secret") = "",
           nb::arg("transfer_timeout_ms") = defaults.transfer_timeout_ms,
           nb::arg("num_step_threads") = defaults.num_step_threads,
           nb::arg("fingerprint").none() = nb::none());

@@ -1,4 +1,4 @@
-// One engine computes prompts, another one generates: their KV goes by shared memory.
+// One engine computes prompts, another one generates: their KV goes by shared memory, or by TCP.
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -22,12 +22,14 @@ using step::RequestId;
 
 struct TestEngine {
   explicit TestEngine(int64_t shared_memory_bytes = 1 << 20, std::string model = "a",
-                      int64_t timeout_ms = 10'000) {
+                      int64_t timeout_ms = 10'000)
+      : TestEngine({.shared_memory_bytes = shared_memory_bytes,
+                    .transfer_timeout_ms = timeout_ms,
+                    .fingerprint = [model] { return model; }}) {}
+  explicit TestEngine(const KvTierOptions& kv_tiers) {
     EngineOptions options;
     options.check_integrity = true;
-    options.kv_tiers.shared_memory_bytes = shared_memory_bytes;
-    options.kv_tiers.transfer_timeout_ms = timeout_ms;
-    options.kv_tiers.fingerprint = [model] { return model; };
+    options.kv_tiers = kv_tiers;
     auto made = Engine::Create(options, &runner, &clock, {});
     EXPECT_TRUE(made.ok()) << made.status().ToString();
     engine = std::move(*made);
@@ -125,6 +127,88 @@ TEST(KvHandover, HeldBlocksAreReleasedWhenNoEngineTakesThem) {
   EXPECT_GT(prefill.NumUsedBlocks(), 0);
   prefill.WaitUntil([&] { return prefill.NumUsedBlocks() == 0; });
   EXPECT_EQ(prefill.Run(Prompt(2, 6, {})).new_token_ids, Expected(6));
+}
+
+// An engine on another machine.
+KvTierOptions Remote() {
+  return {.shared_memory_bytes = 1 << 20,
+          .transfer_secret = "what both engines know",
+          .fingerprint = [] { return "a"; }};
+}
+
+KvTierOptions Listens() {
+  KvTierOptions options = Remote();
+  options.transfer_listen = "127.0.0.1:0";
+  return options;
+}
+
+KvTierOptions LoadsFrom(const KvTransferParams& params) {
+  KvTierOptions options = Remote();
+  options.transfer_peers = {params.at("remote_host") + ":" + params.at("remote_port")};
+  return options;
+}
+
+TEST(KvHandover, KvComesFromAnotherMachine) {
+  TestEngine prefill(Listens());
+  const KvTransferParams params = prefill.Run(Prompt(1, 1, kSend)).kv_transfer_params;
+  EXPECT_EQ(params.at("remote_host"), "127.0.0.1");
+  TestEngine decode(LoadsFrom(params));
+  const RequestOutput output = decode.Run(Prompt(5, 6, params));
+  EXPECT_EQ(output.new_token_ids, Expected(6));
+  EXPECT_EQ(output.num_cached_tokens, 32);
+  EXPECT_EQ(decode.engine->stats().kv_loaded_tokens, 32u);
+  prefill.WaitUntil([&] { return prefill.NumUsedBlocks() == 0; });
+}
+
+TEST(KvHandover, WithoutTheOtherMachineThePromptIsComputed) {
+  const auto expect_computed = [](const KvTierOptions& options, const KvTransferParams& params) {
+    TestEngine decode(options);
+    const RequestOutput output = decode.Run(Prompt(1, 6, params));
+    EXPECT_EQ(output.new_token_ids, Expected(6));
+    EXPECT_EQ(output.num_cached_tokens, 0);
+    EXPECT_EQ(decode.engine->stats().num_failed_kv_loads, 1u);
+  };
+  auto prefill = std::make_unique<TestEngine>(Listens());
+  const KvTransferParams params = prefill->Run(Prompt(1, 1, kSend)).kv_transfer_params;
+  KvTierOptions options = LoadsFrom(params);
+  options.transfer_secret = "what another engine knows";
+  expect_computed(options, params);
+  options = LoadsFrom(params);
+  options.fingerprint = [] { return "another model"; };
+  expect_computed(options, params);
+  KvTransferParams of_another_engine = params;
+  of_another_engine["remote_engine_id"] = std::string(32, 'a');
+  expect_computed(LoadsFrom(params), of_another_engine);
+  expect_computed(Remote(), of_another_engine);
+  prefill.reset();
+  expect_computed(LoadsFrom(params), params);
+}
+
+TEST(KvHandover, OptionsOfOtherMachinesAreChecked) {
+  const auto refusal = [](const KvTierOptions& options) {
+    const Status status = options.Validate();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    return status.message();
+  };
+  const auto names = [](const std::string& message, const std::string& flag) {
+    EXPECT_NE(message.find(flag), std::string::npos) << message;
+  };
+  EXPECT_EQ(Listens().Validate(), OkStatus());
+  KvTierOptions options = Listens();
+  options.transfer_secret = "short";
+  names(refusal(options), "--kv-transfer-secret-file");
+  options = Listens();
+  options.shared_memory_bytes = 0;
+  names(refusal(options), "--kv-shared-memory-bytes");
+  for (const std::string listen : {"localhost:80", "127.0.0.1", "0.0.0.0:80", "[::]:80"}) {
+    options.transfer_listen = listen;
+    names(refusal(options), "--kv-transfer-listen");
+  }
+  for (const std::string peer : {"peer:80", "127.0.0.1:0"}) {
+    options = Remote();
+    options.transfer_peers = {"127.0.0.1:80", peer};
+    names(refusal(options), "--kv-transfer-peers");
+  }
 }
 
 TEST(KvHandover, WeightsThatNameKvForOthersStay) {

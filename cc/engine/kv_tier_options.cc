@@ -1,6 +1,8 @@
 #include "cc/engine/kv_tier_options.h"
 
 #include "cc/kv_cache/tiers/replacement.h"
+#include "cc/kv_transfer/tcp/net_address.h"
+#include "cc/kv_transfer/tcp/peer_secret.h"
 
 namespace pagemill::engine {
 namespace {
@@ -12,6 +14,43 @@ Status CheckRange(const char* field, int64_t value, int64_t low, int64_t high, c
   return InvalidArgument(std::string(field) + " is " + std::to_string(value) +
                          ", it must be from " + std::to_string(low) + " to " +
                          std::to_string(high) + " (" + flag + ")");
+}
+
+Status CheckAddress(const char* flag, const std::string& text, bool listens) {
+  StatusOr<kv_transfer::NetAddress> address = kv_transfer::NetAddress::Parse(text);
+  if (!address.ok()) return InvalidArgument(std::string(flag) + ": " + address.status().message());
+  if (address->is_wildcard()) {
+    return InvalidArgument(std::string(flag) + " " + text +
+                           ": peers connect to one address of this machine; name that one");
+  }
+  if (!listens && address->port() == 0) {
+    return InvalidArgument(std::string(flag) + " " + text + ": the port of a peer is not 0");
+  }
+  return OkStatus();
+}
+
+Status CheckNetwork(const KvTierOptions& options) {
+  const bool listens = !options.transfer_listen.empty();
+  if (!listens && options.transfer_peers.empty()) return OkStatus();
+  if (listens) {
+    PAGEMILL_RETURN_IF_ERROR(
+        CheckAddress("--kv-transfer-listen", options.transfer_listen, /*listens=*/true));
+  }
+  for (const std::string& peer : options.transfer_peers) {
+    PAGEMILL_RETURN_IF_ERROR(CheckAddress("--kv-transfer-peers", peer, /*listens=*/false));
+  }
+  if (options.shared_memory_bytes == 0) {
+    return InvalidArgument(
+        "--kv-transfer-listen and --kv-transfer-peers need --kv-shared-memory-bytes, the room for "
+        "KV that waits to be fetched");
+  }
+  if (options.transfer_secret.size() < kv_transfer::kMinSecretBytes) {
+    return InvalidArgument(
+        "--kv-transfer-listen and --kv-transfer-peers need a secret of at least " +
+        std::to_string(kv_transfer::kMinSecretBytes) +
+        " bytes, the same on all machines (--kv-transfer-secret-file)");
+  }
+  return OkStatus();
 }
 
 }  // namespace
@@ -28,6 +67,7 @@ Status KvTierOptions::Validate() const {
                                       "--kv-shared-memory-bytes"));
   PAGEMILL_RETURN_IF_ERROR(CheckRange("transfer_timeout_ms", transfer_timeout_ms, 1, INT32_MAX,
                                       "--kv-transfer-timeout-ms"));
+  PAGEMILL_RETURN_IF_ERROR(CheckNetwork(*this));
   if (disk_path.empty() != (disk_bytes == 0)) {
     return InvalidArgument(
         "a disk tier has both a path and a size (--kv-offloading-disk-path, "

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "cc/base/status.h"
 #include "cc/kv_cache/connector.h"
@@ -34,6 +35,12 @@ struct KvTierOptions {
   // Shared memory by which the KV of finished requests goes to other engines of this machine, and
   // theirs comes here, instead of all these: a bound, taken as it is used. 0 = none.
   int64_t shared_memory_bytes = 0;
+  // With it, by TCP, engines on other machines. Where they fetch KV of this one, "10.0.0.7:7000";
+  // empty = nowhere, port 0 = any that is free. From which addresses this one fetches; empty =
+  // none, whatever requests say. What all of them know: at least 16 bytes.
+  std::string transfer_listen = {};
+  std::vector<std::string> transfer_peers = {};
+  std::string transfer_secret = {};
 
   // A connector and its worker of the host's own, instead of all these. Both outlive the engine,
   // and are used by its thread only.

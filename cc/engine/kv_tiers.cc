@@ -8,12 +8,13 @@
 #include <utility>
 
 #include "cc/kv_cache/connectors/file.h"
-#include "cc/kv_cache/connectors/shared_memory.h"
+#include "cc/kv_cache/connectors/handover.h"
 #include "cc/kv_cache/tiers/tiered_connector.h"
 #include "cc/kv_transfer/disk_medium.h"
 #include "cc/kv_transfer/file_medium.h"
+#include "cc/kv_transfer/handover_worker.h"
 #include "cc/kv_transfer/host_medium.h"
-#include "cc/kv_transfer/shared_memory_worker.h"
+#include "cc/kv_transfer/tcp/net_address.h"
 #include "cc/kv_transfer/threaded_worker.h"
 
 namespace pagemill::engine {
@@ -87,7 +88,7 @@ StatusOr<std::unique_ptr<KvTiers>> KvTiers::Create(const KvTierOptions& options,
         "--kv-shared-memory-bytes; --executor native has pages)");
   }
   if (options.shared_memory_bytes > 0) {
-    PAGEMILL_RETURN_IF_ERROR(tiers->AddSharedMemory(options, cache, pages));
+    PAGEMILL_RETURN_IF_ERROR(tiers->AddHandover(options, cache, pages));
   } else if (!options.connector_folder.empty()) {
     PAGEMILL_RETURN_IF_ERROR(tiers->AddFolder(options, cache, pages));
   } else {
@@ -135,17 +136,29 @@ Status KvTiers::AddTiers(const KvTierOptions& options, const kv_cache::KvCacheOp
   return OkStatus();
 }
 
-Status KvTiers::AddSharedMemory(const KvTierOptions& options, const kv_cache::KvCacheOptions& cache,
-                                step::PageStore* pages) {
-  kv_transfer::SharedMemoryWorker::Options shared;
+Status KvTiers::AddHandover(const KvTierOptions& options, const kv_cache::KvCacheOptions& cache,
+                            step::PageStore* pages) {
+  kv_transfer::HandoverWorker::Options shared;
   shared.segment.format = {.fingerprint = KvDigest(options, cache.block_size),
                            .page_bytes = LargestPage(cache, *pages)};
   shared.segment.bytes = options.shared_memory_bytes;
   shared.segment.keep_ms = options.transfer_timeout_ms;
+  shared.timeout_ms = options.transfer_timeout_ms;
+  shared.secret = options.transfer_secret;
+  if (!options.transfer_listen.empty()) {
+    PAGEMILL_ASSIGN_OR_RETURN(shared.listen,
+                              kv_transfer::NetAddress::Parse(options.transfer_listen));
+  }
+  for (const std::string& peer : options.transfer_peers) {
+    PAGEMILL_ASSIGN_OR_RETURN(kv_transfer::NetAddress address,
+                              kv_transfer::NetAddress::Parse(peer));
+    shared.peers.push_back(std::move(address));
+  }
   shared.num_step_threads = options.num_step_threads;
-  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<kv_transfer::SharedMemoryWorker> worker,
-                            kv_transfer::SharedMemoryWorker::Create(shared, pages));
-  owned_connector_ = std::make_unique<kv_cache::SharedMemoryConnector>(worker->engine_id());
+  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<kv_transfer::HandoverWorker> worker,
+                            kv_transfer::HandoverWorker::Create(shared, pages));
+  owned_connector_ =
+      std::make_unique<kv_cache::HandoverConnector>(worker->engine_id(), worker->address());
   owned_worker_ = std::move(worker);
   return OkStatus();
 }

@@ -57,8 +57,8 @@ class KvTiers {
   KvTiers(const KvTierOptions& options, LogSink log);
   Status AddTiers(const KvTierOptions& options, const kv_cache::KvCacheOptions& cache,
                   step::PageStore* pages);
-  Status AddSharedMemory(const KvTierOptions& options, const kv_cache::KvCacheOptions& cache,
-                         step::PageStore* pages);
+  Status AddHandover(const KvTierOptions& options, const kv_cache::KvCacheOptions& cache,
+                     step::PageStore* pages);
   Status AddFolder(const KvTierOptions& options, const kv_cache::KvCacheOptions& cache,
                    step::PageStore* pages);
   bool TakeResults(scheduler::Scheduler* scheduler, int64_t now_ns);

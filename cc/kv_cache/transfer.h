@@ -34,6 +34,9 @@ struct BlockContent {
 struct Handover {
   std::string peer = {};  // the other engine; empty: none, or not known yet
   uint64_t number = 0;    // grows from 1 with the requests that an engine sends
+  // Where a client says that the peer listens; empty: on this machine.
+  std::string host = {};
+  std::string port = {};
 };
 
 struct KvTransfer {

@@ -54,7 +54,19 @@ StatusOr<PeerSegment*> PeerLoads::Peer(const std::string& engine_id) {
 PeerLoads::Outcome PeerLoads::Load(Job* job) {
   if (job->num_done == job->transfer.blocks.size()) return {Step::kOver, OkStatus()};
   const StatusOr<PeerSegment*> peer = Peer(job->transfer.handover.peer);
-  if (!peer.ok()) return {Step::kOver, peer.status()};
+  if (!peer.ok()) {
+    const char* const hint = job->transfer.handover.host.empty()
+                                 ? ""
+                                 : "; the address that the client names is not in "
+                                   "--kv-transfer-peers";
+    return {Step::kOver, {peer.status().code(), peer.status().message() + hint}};
+  }
+  if (!job->begun) {
+    // What was forgotten before is not found.
+    const Status read = (*peer)->Refresh();
+    if (!read.ok()) return {Step::kOver, read};
+    job->begun = true;
+  }
   return LoadBlock(job, *peer);
 }
 
@@ -74,7 +86,7 @@ PeerLoads::Outcome PeerLoads::LoadBlock(Job* job, PeerSegment* peer) {
     const bool same = again == slot && peer->entries()[*slot].sequence == entry.sequence;
     return same ? Outcome{Step::kOver, status} : Outcome{Step::kMoved, OkStatus()};
   }
-  status = pages_->Write(block.group, block.block, buffer_);
+  status = sink_(job->transfer, job->num_done, buffer_);
   if (!status.ok()) return {Step::kOver, status};
   ++job->num_done;
   // A block that another handover brought again stays for that one.

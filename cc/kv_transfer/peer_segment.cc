@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "cc/base/endian.h"
-#include "cc/kv_cache/connectors/shared_memory.h"
+#include "cc/kv_cache/connectors/handover.h"
 #include "cc/kv_transfer/block_record.h"
 
 namespace pagemill::kv_transfer {

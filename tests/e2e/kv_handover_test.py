@@ -1,4 +1,5 @@
-"""Two servers: one computes prompts, the other one generates from their KV."""
+"""Two servers: one computes prompts, the other one generates from their KV, which comes by shared
+memory or by TCP."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.server_process import NAME, SMOLLM2, SMOLLM2_REASON, ServerProcess, serve
+from tests.e2e.server_process import NAME, SMOLLM2, SMOLLM2_REASON, ServerProcess, free_port, serve
 
 pytestmark = pytest.mark.skipif(not SMOLLM2, reason=SMOLLM2_REASON)
 
@@ -21,14 +22,22 @@ PROMPT = "The history of the lighthouse on the cape begins with a storm. " * 12
 SEND = {"do_remote_decode": True, "do_remote_prefill": False, "remote_host": None}
 
 
-@pytest.fixture
-def servers(tmp_path: Path) -> Iterator[tuple[ServerProcess, ServerProcess]]:
+@pytest.fixture(params=["shared memory", "tcp"])
+def servers(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[tuple[ServerProcess, ServerProcess]]:
     """One for prompts, one that generates."""
     (tmp_path / "prefill").mkdir()
     (tmp_path / "decode").mkdir()
+    (tmp_path / "secret").write_text("0123456789abcdef\n")
+    secret = ("--kv-transfer-secret-file", str(tmp_path / "secret"))
+    address = f"127.0.0.1:{free_port()}"
+    remote = request.param == "tcp"
+    listens = ("--kv-transfer-listen", address, *secret) if remote else ()
+    loads = ("--kv-transfer-peers", address, *secret) if remote else ()
     with (
-        serve(SMOLLM2, tmp_path / "prefill", OPTIONS) as prefill,
-        serve(SMOLLM2, tmp_path / "decode", OPTIONS) as decode,
+        serve(SMOLLM2, tmp_path / "prefill", (*OPTIONS, *listens)) as prefill,
+        serve(SMOLLM2, tmp_path / "decode", (*OPTIONS, *loads)) as decode,
     ):
         yield prefill, decode
 

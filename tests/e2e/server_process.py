@@ -85,6 +85,12 @@ class ServerProcess:
         return self.process.wait(timeout_s)
 
 
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nothing listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
 @contextlib.contextmanager
 def serve(
     model: str,
@@ -141,9 +147,7 @@ def _running(
     port: int = 0,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[ServerProcess]:
-    if port == 0:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
+    port = port or free_port()
     command = [sys.executable, *command, "--port", str(port)]
     began = time.monotonic()
     with log.open("w") as output:

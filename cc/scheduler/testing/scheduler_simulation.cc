@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "cc/kv_cache/connectors/file.h"
-#include "cc/kv_cache/connectors/shared_memory.h"
+#include "cc/kv_cache/connectors/handover.h"
 #include "cc/kv_cache/tiers/tiered_connector.h"
 #include "cc/scheduler/admission/queue_admission.h"
 #include "cc/scheduler/admission/request_check.h"
@@ -38,7 +38,7 @@ std::unique_ptr<kv_cache::KvConnector> MakeConnector(const SimulationSetup& setu
         .max_blocks_in_flight = 8, .max_known_blocks = 64, .max_probe_blocks = 6});
   }
   if (setup.medium == SimulatedMedium::kPeer) {
-    return std::make_unique<kv_cache::SharedMemoryConnector>(std::string(32, 'a'));
+    return std::make_unique<kv_cache::HandoverConnector>(std::string(32, 'a'));
   }
   return std::move(*kv_cache::TieredConnector::Create({.host_blocks = setup.host_blocks,
                                                        .disk_blocks = setup.disk_blocks,

@@ -85,12 +85,16 @@ class ServeConfig:
 
 
 def for_share(engine: EngineConfig, share: MachineShare) -> EngineConfig:
-    """`engine` as one of several: a file of a KV tier is its own."""
-    path = engine.kv_tiers.kv_offloading_disk_path
-    if path:
-        tiers = replace(engine.kv_tiers, kv_offloading_disk_path=f"{path}.{share.index}")
-        engine = replace(engine, kv_tiers=tiers)
-    return replace(engine, share=share)
+    """`engine` as one of several: a file of a KV tier and a port for KV are its own."""
+    tiers = engine.kv_tiers
+    if tiers.kv_offloading_disk_path:
+        path = f"{tiers.kv_offloading_disk_path}.{share.index}"
+        tiers = replace(tiers, kv_offloading_disk_path=path)
+    host, colon, port = tiers.kv_transfer_listen.rpartition(":")
+    if colon and port.isdecimal():
+        listen = f"{host}:{int(port) + share.index}"
+        tiers = replace(tiers, kv_transfer_listen=listen)
+    return replace(engine, kv_tiers=tiers, share=share)
 
 
 def for_media(engine: EngineConfig, media: MediaConfig) -> EngineConfig:

@@ -49,11 +49,28 @@ class KvTierConfig:
         unit="bytes",
         allowed=Range(1, 2**62),
     )
+    kv_transfer_listen: str = option(
+        "",
+        "IP address and port, such as 10.0.0.7:7000, where engines on other machines fetch the KV"
+        " that waits in the shared memory. The network must be trusted: KV is sent as it is. Needs"
+        " --kv-transfer-secret-file.",
+    )
+    kv_transfer_peers: tuple[str, ...] = option(
+        (),
+        "IP address and port of an engine on another machine from which this one may fetch KV; may"
+        " be repeated. Requests that name other addresses are computed. Needs"
+        " --kv-transfer-secret-file.",
+    )
+    kv_transfer_secret_file: str = option(
+        "",
+        "File with a secret that all of these engines share, at least 16 bytes: `openssl rand -hex"
+        " 32`.",
+    )
     kv_transfer_timeout_ms: int = option(
         10_000,
         "After this time a request no longer waits for KV that is copied back, and computes it."
         " While more than three copies take longer, no new ones are started. KV that no engine"
-        " takes from shared memory is dropped after it.",
+        " takes from shared memory is dropped after it. Also limits each message between engines.",
         unit="ms",
         allowed=Range(1, 2**31 - 1),
     )
@@ -75,6 +92,19 @@ class KvTierConfig:
             raise ConfigError(
                 "--kv-shared-memory-bytes is in place of --kv-offloading-bytes,"
                 " --kv-offloading-disk-path and --kv-connector-path, not beside them"
+            )
+        self._check_network()
+
+    def _check_network(self) -> None:
+        remote = bool(self.kv_transfer_listen or self.kv_transfer_peers)
+        if remote and self.kv_shared_memory_bytes is None:
+            raise ConfigError(
+                "--kv-transfer-listen and --kv-transfer-peers need --kv-shared-memory-bytes, the"
+                " room for KV that waits to be fetched"
+            )
+        if remote != bool(self.kv_transfer_secret_file):
+            raise ConfigError(
+                "--kv-transfer-secret-file goes with --kv-transfer-listen or --kv-transfer-peers"
             )
 
     @property

@@ -39,6 +39,18 @@ def test_flat_names_make_tiers() -> None:
         ({"kv_connector_path": "/kv", "kv_offloading_bytes": "1MiB"}, "in place of"),
         ({"kv_connector_path": "/kv", "kv_shared_memory_bytes": "1MiB"}, "in place of"),
         ({"kv_shared_memory_bytes": "1MiB", "kv_offloading_bytes": "1MiB"}, "in place of"),
+        (
+            {"kv_transfer_listen": "10.0.0.7:7000", "kv_transfer_secret_file": "/secret"},
+            "need --kv-shared-memory-bytes",
+        ),
+        (
+            {"kv_transfer_peers": ["10.0.0.7:7000"], "kv_shared_memory_bytes": "1MiB"},
+            "--kv-transfer-secret-file",
+        ),
+        (
+            {"kv_transfer_secret_file": "/secret", "kv_shared_memory_bytes": "1MiB"},
+            "goes with --kv-transfer-listen",
+        ),
     ],
 )
 def test_refusals_name_the_flag(options: dict[str, object], words: str) -> None:

@@ -23,6 +23,7 @@ from pagemill.engine.encoder import EncoderSizes, MediaSizes
 from pagemill.engine.executor_sizes import ExecutorSizes, host_memory_bytes
 from pagemill.engine.native import NativeBindings
 from pagemill.engine.ranks import RankDevice, RankStage, RankWorkers
+from pagemill.engine.transfer_secret import read_transfer_secret
 from pagemill.runner.build import BuiltModel
 from pagemill.runner.fallback.module import BuiltModule, MemoryPlan
 from pagemill.structured.compiler import GrammarCompiler
@@ -388,6 +389,9 @@ def _kv_tiers(
         connector_folder=config.kv_connector_path,
         connector_bytes=config.kv_connector_bytes,
         shared_memory_bytes=config.kv_shared_memory_bytes or 0,
+        transfer_listen=config.kv_transfer_listen,
+        transfer_peers=list(config.kv_transfer_peers),
+        transfer_secret=read_transfer_secret(config.kv_transfer_secret_file),
         transfer_timeout_ms=config.kv_transfer_timeout_ms,
         num_step_threads=threads,
         # Pages hold the KV of all programs.

@@ -68,3 +68,16 @@ def test_an_engine_has_a_file_of_its_own() -> None:
     own = for_share(config, MachineShare(1, 2))
     assert own.kv_tiers.kv_offloading_disk_path == "/kv/tier.1"
     assert replace(own, share=config.share, kv_tiers=config.kv_tiers) == config
+
+
+def test_an_engine_has_a_port_of_its_own() -> None:
+    options = {
+        "model": "unread",
+        "kv_shared_memory_bytes": "1MiB",
+        "kv_transfer_listen": "[fd00::7]:7000",
+        "kv_transfer_secret_file": "/secret",
+    }
+    config = build(EngineConfig, options)
+    for index in range(2):
+        own = for_share(config, MachineShare(index, 2))
+        assert own.kv_tiers.kv_transfer_listen == f"[fd00::7]:{7000 + index}"

@@ -1,4 +1,4 @@
-#include "cc/kv_cache/connectors/shared_memory.h"
+#include "cc/kv_cache/connectors/handover.h"
 
 #include <algorithm>
 #include <charconv>
@@ -13,6 +13,8 @@ constexpr char kSends[] = "do_remote_decode";
 constexpr char kLoads[] = "do_remote_prefill";
 constexpr char kEngine[] = "remote_engine_id";
 constexpr char kNumber[] = "remote_request_id";
+constexpr char kHost[] = "remote_host";
+constexpr char kPort[] = "remote_port";
 constexpr char kTrue[] = "true";
 
 std::string_view Find(const step::KvTransferParams& params, const char* key) {
@@ -31,6 +33,8 @@ std::optional<Handover> ParseHandover(const step::KvTransferParams& params) {
   if (!IsEngineId(handover.peer) || parsed.ec != std::errc() || parsed.ptr != end) {
     return std::nullopt;
   }
+  handover.host = Find(params, kHost);
+  handover.port = Find(params, kPort);
   return handover;
 }
 
@@ -46,35 +50,41 @@ bool IsEngineId(std::string_view text) {
   return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
-ConnectorMatch SharedMemoryConnector::Lookup(const step::Request& request, const PrefixQuery& query,
-                                             std::vector<KvTransfer>*) {
+ConnectorMatch HandoverConnector::Lookup(const step::Request& request, const PrefixQuery& query,
+                                         std::vector<KvTransfer>*) {
   std::optional<Handover> handover = ParseHandover(request.kv_transfer_params);
   if (!handover) return {};
   ++stats_.num_kv_lookups;
   return {.num_blocks = query.LongestPrefix(Everything()), .handover = *std::move(handover)};
 }
 
-void SharedMemoryConnector::Transfer(Direction direction, std::span<const BlockContent> blocks,
-                                     std::vector<KvTransfer>* transfers) {
+void HandoverConnector::Transfer(Direction direction, std::span<const BlockContent> blocks,
+                                 std::vector<KvTransfer>* transfers) {
   if (direction != Direction::kLoad) return;
   KvTransfer& load = transfers->emplace_back();
-  load.medium = kSharedMemoryMedium;
+  load.medium = kHandoverMedium;
   load.blocks.assign(blocks.begin(), blocks.end());
 }
 
-step::KvTransferParams SharedMemoryConnector::RequestFinished(const step::Request& request,
-                                                              std::span<const BlockContent> blocks,
-                                                              std::vector<KvTransfer>* transfers) {
+step::KvTransferParams HandoverConnector::RequestFinished(const step::Request& request,
+                                                          std::span<const BlockContent> blocks,
+                                                          std::vector<KvTransfer>* transfers) {
   if (blocks.empty() || Find(request.kv_transfer_params, kSends) != kTrue) return {};
   KvTransfer& send = transfers->emplace_back();
   send.direction = Direction::kSend;
-  send.medium = kSharedMemoryMedium;
+  send.medium = kHandoverMedium;
   send.blocks.assign(blocks.begin(), blocks.end());
   send.handover.number = ++num_handovers_;
-  return {{kLoads, kTrue}, {kEngine, engine_id_}, {kNumber, std::to_string(num_handovers_)}};
+  step::KvTransferParams params = {
+      {kLoads, kTrue}, {kEngine, engine_id_}, {kNumber, std::to_string(num_handovers_)}};
+  if (!address_.host.empty()) {
+    params.emplace(kHost, address_.host);
+    params.emplace(kPort, address_.port);
+  }
+  return params;
 }
 
-void SharedMemoryConnector::Finish(const KvTransfer& transfer, const KvTransferResult& result) {
+void HandoverConnector::Finish(const KvTransfer& transfer, const KvTransferResult& result) {
   stats_.num_failed_kv_transfers += !result.status.ok();
   const auto done = static_cast<uint64_t>(std::max(0, result.num_blocks_done));
   if (transfer.direction == Direction::kLoad) stats_.kv_blocks_loaded += done;
@@ -83,10 +93,10 @@ void SharedMemoryConnector::Finish(const KvTransfer& transfer, const KvTransferR
   stats_.kv_blocks_dropped += transfer.blocks.size() - done;
 }
 
-bool SharedMemoryConnector::Reset(std::vector<KvTransfer>* transfers) {
+bool HandoverConnector::Reset(std::vector<KvTransfer>* transfers) {
   KvTransfer& forget = transfers->emplace_back();
   forget.direction = Direction::kForget;
-  forget.medium = kSharedMemoryMedium;
+  forget.medium = kHandoverMedium;
   return true;
 }
 

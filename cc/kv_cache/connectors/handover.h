@@ -1,15 +1,16 @@
-// File: cc/kv_cache/connectors/shared_memory.h
-// A KvConnector that hands the KV of a prompt from one engine to another on the same machine, so
-// that one computes prompts and the other generates. Its other side is SharedMemoryWorker
-// (shared_memory_worker.h).
+// File: cc/kv_cache/connectors/handover.h
+// A KvConnector that hands the KV of a prompt from one engine to another, on the same machine or by
+// the network, so that one computes prompts and the other generates. Its other side is
+// HandoverWorker (handover_worker.h).
 //
-//   SharedMemoryConnector connector(worker->engine_id());
+//   HandoverConnector connector(worker->engine_id(), {"10.0.0.7", "7000"});
 //   scheduler->SetConnector(&connector);
 //
 // The client submits the prompt to the first engine with {do_remote_decode: "true"} and few
 // max_tokens, gets {do_remote_prefill: "true", remote_engine_id, remote_request_id} with the last
-// output, and submits the prompt to the second engine with these. Names of parameters are those of
-// vLLM's connectors, so that its proxies work.
+// output, and submits the prompt to the second engine with these. An engine that listens adds
+// {remote_host, remote_port}. Names of parameters are those of vLLM's connectors, so that its
+// proxies work. The address is the client's word: the worker decides whether it connects there.
 //
 // The first engine holds the blocks of a finished request until they are in its shared memory, or
 // until the transfer is abandoned. The second loads whatever full blocks of the prompt it does not
@@ -19,8 +20,8 @@
 // After Reset() nothing is found that this engine sent before; what others sent is theirs to reset.
 //
 // Thread safety: none.
-#ifndef PAGEMILL_CC_KV_CACHE_CONNECTORS_SHARED_MEMORY_H_
-#define PAGEMILL_CC_KV_CACHE_CONNECTORS_SHARED_MEMORY_H_
+#ifndef PAGEMILL_CC_KV_CACHE_CONNECTORS_HANDOVER_H_
+#define PAGEMILL_CC_KV_CACHE_CONNECTORS_HANDOVER_H_
 
 #include <cstdint>
 #include <span>
@@ -35,15 +36,22 @@
 
 namespace pagemill::kv_cache {
 
-inline constexpr char kSharedMemoryMedium[] = "shared_memory";
+inline constexpr char kHandoverMedium[] = "handover";
 
 // What an engine is called in parameters and shared memory: 32 lowercase hexadecimal digits.
 bool IsEngineId(std::string_view text);
 
-class SharedMemoryConnector final : public KvConnector {
+// Where engines on other machines fetch blocks; both are empty if they cannot.
+struct HandoverAddress {
+  std::string host = {};
+  std::string port = {};
+};
+
+class HandoverConnector final : public KvConnector {
  public:
-  // `engine_id` of the worker.
-  explicit SharedMemoryConnector(std::string engine_id) : engine_id_(std::move(engine_id)) {}
+  // `engine_id` and `address` of the worker.
+  explicit HandoverConnector(std::string engine_id, HandoverAddress address = {})
+      : engine_id_(std::move(engine_id)), address_(std::move(address)) {}
 
   ConnectorMatch Lookup(const step::Request& request, const PrefixQuery& query,
                         std::vector<KvTransfer>* transfers) override;
@@ -58,10 +66,11 @@ class SharedMemoryConnector final : public KvConnector {
 
  private:
   const std::string engine_id_;
+  const HandoverAddress address_;
   uint64_t num_handovers_ = 0;
   KvConnectorStats stats_;
 };
 
 }  // namespace pagemill::kv_cache
 
-#endif  // PAGEMILL_CC_KV_CACHE_CONNECTORS_SHARED_MEMORY_H_
+#endif  // PAGEMILL_CC_KV_CACHE_CONNECTORS_HANDOVER_H_

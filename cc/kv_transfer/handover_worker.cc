@@ -1,4 +1,4 @@
-#include "cc/kv_transfer/shared_memory_worker.h"
+#include "cc/kv_transfer/handover_worker.h"
 
 #include <algorithm>
 #include <chrono>
@@ -17,8 +17,10 @@ using Direction = kv_cache::KvTransfer::Direction;
 
 namespace {
 
-// While a job waits for another process, which cannot wake this one.
-constexpr std::chrono::milliseconds kPause(1);
+// While a job waits for another process on this machine, which cannot wake this one.
+constexpr int kPauseMs = 1;
+// While there are connections, whose time is limited.
+constexpr int kTickMs = 500;
 
 int64_t NowMs() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -29,73 +31,91 @@ ContentKey KeyOf(const BlockContent& block) { return {block.hash, block.group}; 
 
 }  // namespace
 
-StatusOr<std::unique_ptr<SharedMemoryWorker>> SharedMemoryWorker::Create(const Options& options,
-                                                                         step::PageStore* pages) {
+StatusOr<std::unique_ptr<HandoverWorker>> HandoverWorker::Create(const Options& options,
+                                                                 step::PageStore* pages) {
   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<SharedSegment> segment,
                             SharedSegment::Create(options.segment));
-  return std::unique_ptr<SharedMemoryWorker>(
-      new SharedMemoryWorker(options, std::move(segment), pages));
+  std::unique_ptr<SegmentServer> server;
+  if (options.listen) {
+    PeerSession::Config config{.secret = PeerSecret(options.secret),
+                               .format = options.segment.format,
+                               .engine_id = segment->engine_id(),
+                               .pages = pages,
+                               .timeout_ms = options.timeout_ms};
+    PAGEMILL_ASSIGN_OR_RETURN(server, SegmentServer::Create(*options.listen, std::move(config)));
+  }
+  std::unique_ptr<HandoverWorker> made(
+      new HandoverWorker(options, std::move(segment), std::move(server), pages));
+  if (made->wakeup_.fd() < 0) return ResourceExhausted("there are no more file descriptors");
+  made->thread_ = std::thread([worker = made.get()] { worker->Work(); });
+  return made;
 }
 
-SharedMemoryWorker::SharedMemoryWorker(const Options& options,
-                                       std::unique_ptr<SharedSegment> segment,
-                                       step::PageStore* pages)
+HandoverWorker::HandoverWorker(const Options& options, std::unique_ptr<SharedSegment> segment,
+                               std::unique_ptr<SegmentServer> server, step::PageStore* pages)
     : options_(options),
       segment_(std::move(segment)),
       pages_(pages),
       regions_(pages->regions()),
-      loads_(options.segment.format, pages) {
-  thread_ = std::thread([this] { Work(); });
-}
+      loads_(options.segment.format, pages,
+             [pages](const KvTransfer& load, size_t index, std::span<const std::byte> bytes) {
+               const BlockContent& block = load.blocks[index];
+               return pages->Write(block.group, block.block, bytes);
+             }),
+      server_(std::move(server)),
+      remote_loads_(options.peers, {.secret = PeerSecret(options.secret),
+                                    .format = options.segment.format,
+                                    .pages = pages,
+                                    .timeout_ms = options.timeout_ms}) {}
 
-SharedMemoryWorker::~SharedMemoryWorker() {
+HandoverWorker::~HandoverWorker() {
   {
     std::lock_guard lock(mutex_);
     closing_ = true;
   }
-  filled_.notify_all();
-  thread_.join();
+  wakeup_.Notify();
+  if (thread_.joinable()) thread_.join();
 }
 
-void SharedMemoryWorker::Start(KvTransfer transfer) {
+kv_cache::HandoverAddress HandoverWorker::address() const {
+  if (server_ == nullptr) return {};
+  return {server_->address().host(), std::to_string(server_->address().port())};
+}
+
+void HandoverWorker::Start(KvTransfer transfer) {
   {
     std::lock_guard lock(mutex_);
     started_.push_back(std::move(transfer));
   }
-  filled_.notify_all();
+  wakeup_.Notify();
 }
 
-void SharedMemoryWorker::Abandon(kv_cache::TransferId id) {
+void HandoverWorker::Abandon(kv_cache::TransferId id) {
   {
     std::lock_guard lock(mutex_);
     abandoned_.push_back(id);
   }
-  filled_.notify_all();
+  wakeup_.Notify();
 }
 
-void SharedMemoryWorker::Poll(std::vector<KvTransferResult>* results) {
+void HandoverWorker::Poll(std::vector<KvTransferResult>* results) {
   std::lock_guard lock(mutex_);
   for (KvTransferResult& result : results_) results->push_back(std::move(result));
   results_.clear();
 }
 
-void SharedMemoryWorker::Wait(int64_t timeout_us) {
+void HandoverWorker::Wait(int64_t timeout_us) {
   std::unique_lock lock(mutex_);
   result_is_there_.wait_for(lock, std::chrono::microseconds(timeout_us),
                             [this] { return !results_.empty(); });
 }
 
-void SharedMemoryWorker::Work() {
+void HandoverWorker::Work() {
   BecomeCopyThread(options_.num_step_threads);
   bool moved = false;
-  std::unique_lock lock(mutex_);
   while (true) {
-    const auto has_news = [this] { return closing_ || !started_.empty() || !abandoned_.empty(); };
-    if (sends_.empty() && loads_.empty()) {
-      filled_.wait(lock, has_news);
-    } else if (!moved) {
-      filled_.wait_for(lock, kPause, has_news);
-    }
+    WaitForEvents(moved);
+    std::unique_lock lock(mutex_);
     if (closing_) return;
     std::vector<KvTransfer> started = std::exchange(started_, {});
     const std::vector<kv_cache::TransferId> abandoned = std::exchange(abandoned_, {});
@@ -104,31 +124,52 @@ void SharedMemoryWorker::Work() {
     for (kv_cache::TransferId id : abandoned) {
       for (Job& job : sends_) job.abandoned = job.abandoned || job.transfer.id == id;
       loads_.Abandon(id);
+      remote_loads_.Abandon(id);
     }
     moved = Advance();
-    lock.lock();
     if (ended_.empty()) continue;
+    lock.lock();
     for (KvTransferResult& result : ended_) results_.push_back(std::move(result));
     ended_.clear();
     result_is_there_.notify_all();
   }
 }
 
-void SharedMemoryWorker::Accept(KvTransfer transfer) {
+void HandoverWorker::WaitForEvents(bool moved) {
+  polled_.assign(1, {.fd = wakeup_.fd(), .events = POLLIN, .revents = 0});
+  remote_loads_.AddPolled(&polled_);
+  bool connected = polled_.size() > 1;
+  bool waits = !sends_.empty() || !loads_.empty();
+  if (server_ != nullptr) {
+    server_->AddPolled(&polled_);
+    connected = connected || !server_->is_idle();
+    waits = waits || server_->is_waiting();
+  }
+  const int pause_ms = waits ? kPauseMs : connected ? kTickMs : -1;
+  (void)poll(polled_.data(), polled_.size(), moved ? 0 : pause_ms);
+  if (polled_[0].revents != 0) wakeup_.Clear();
+}
+
+void HandoverWorker::Accept(KvTransfer transfer) {
   if (transfer.direction == Direction::kForget) {
     ended_.push_back({transfer.id, 0, Forget()});
   } else if (transfer.direction == Direction::kSend) {
     last_number_ = std::max(last_number_, transfer.handover.number);
     sends_.push_back({std::move(transfer)});
   } else if (transfer.direction == Direction::kLoad) {
-    loads_.Add(std::move(transfer));
+    RemotePeer* const peer = remote_loads_.Find(transfer.handover);
+    if (peer != nullptr) {
+      peer->Add(std::move(transfer));
+    } else {
+      loads_.Add(std::move(transfer));
+    }
   } else {
-    ended_.push_back({transfer.id, 0, Internal("shared memory only sends, loads and forgets")});
+    ended_.push_back({transfer.id, 0, Internal("a handover only sends, loads and forgets")});
   }
 }
 
 // Sends that wait for room are over; what is there is removed.
-Status SharedMemoryWorker::Forget() {
+Status HandoverWorker::Forget() {
   for (const Job& job : sends_) End(job, Unavailable("the prefix cache was reset"));
   sends_.clear();
   PAGEMILL_RETURN_IF_ERROR(segment_->Forget());
@@ -136,17 +177,17 @@ Status SharedMemoryWorker::Forget() {
 }
 
 // Handovers before the first send that is under way are done.
-Status SharedMemoryWorker::SetDone() {
+Status HandoverWorker::SetDone() {
   return segment_->SetDone(sends_.empty() ? last_number_
                                           : sends_.front().transfer.handover.number - 1);
 }
 
-void SharedMemoryWorker::End(const Job& job, Status status) {
+void HandoverWorker::End(const Job& job, Status status) {
   ended_.push_back({job.transfer.id, static_cast<int32_t>(job.num_done), std::move(status)});
 }
 
 // A block of each transfer that can get on. False if none can.
-bool SharedMemoryWorker::Advance() {
+bool HandoverWorker::Advance() {
   bool moved = false;
   for (auto job = sends_.begin(); job != sends_.end();) {
     const Outcome outcome = job == sends_.begin() || job->abandoned ? Send(&*job) : Outcome();
@@ -161,10 +202,13 @@ bool SharedMemoryWorker::Advance() {
     End(over, outcome.status.ok() ? done : outcome.status);
   }
   moved = loads_.Advance(&ended_) || moved;
+  const int64_t now_ms = NowMs();
+  moved = remote_loads_.Advance(now_ms, &ended_) || moved;
+  if (server_ != nullptr) moved = server_->Advance(now_ms) || moved;
   return moved;
 }
 
-SharedMemoryWorker::Outcome SharedMemoryWorker::Send(Job* job) {
+HandoverWorker::Outcome HandoverWorker::Send(Job* job) {
   if (job->num_done == job->transfer.blocks.size()) return {Step::kOver, OkStatus()};
   if (job->abandoned) {
     return {Step::kOver,
@@ -183,7 +227,7 @@ SharedMemoryWorker::Outcome SharedMemoryWorker::Send(Job* job) {
 }
 
 // The page itself if it lies in one piece of host memory, else a copy.
-StatusOr<std::span<const std::byte>> SharedMemoryWorker::Page(const BlockContent& block) {
+StatusOr<std::span<const std::byte>> HandoverWorker::Page(const BlockContent& block) {
   const size_t size = pages_->page_bytes(block.group);
   if (regions_.size() == 1) {
     const auto at = static_cast<size_t>(block.block.value()) * regions_[0].page_bytes;

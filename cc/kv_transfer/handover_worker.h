@@ -1,17 +1,21 @@
-// File: cc/kv_transfer/shared_memory_worker.h
-// The other side of SharedMemoryConnector: sends blocks by this engine's segment of shared memory
+// File: cc/kv_transfer/handover_worker.h
+// The other side of HandoverConnector: sends blocks by this engine's segment of shared memory
 // (shared_segment.h), and loads them from those of its peers (peer_loads.h), on a thread of its
-// own.
+// own. Engines on other machines fetch from the segment by TCP (segment_server.h), as this engine
+// does from theirs (remote_loads.h).
 //
-//   PAGEMILL_ASSIGN_OR_RETURN(auto worker, SharedMemoryWorker::Create(options, pages));
-//   SharedMemoryConnector connector(worker->engine_id());
+//   PAGEMILL_ASSIGN_OR_RETURN(auto worker, HandoverWorker::Create(options, pages));
+//   HandoverConnector connector(worker->engine_id(), worker->address());
 //
 // A send ends when its blocks are in the segment, which may have to wait until peers have taken
 // others. A load waits for blocks that its peer has not sent yet, and ends early if they will not
-// come, if the peer's process is gone, or if it is abandoned. Neither hinders the others.
+// come, if the peer's process or connection is gone, or if it is abandoned. Neither hinders the
+// others. A load whose client names an address that is not listed looks on this machine.
 // Thread safety: that of TransferWorker.
-#ifndef PAGEMILL_CC_KV_TRANSFER_SHARED_MEMORY_WORKER_H_
-#define PAGEMILL_CC_KV_TRANSFER_SHARED_MEMORY_WORKER_H_
+#ifndef PAGEMILL_CC_KV_TRANSFER_HANDOVER_WORKER_H_
+#define PAGEMILL_CC_KV_TRANSFER_HANDOVER_WORKER_H_
+
+#include <poll.h>
 
 #include <condition_variable>
 #include <cstddef>
@@ -19,33 +23,50 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "cc/base/status.h"
+#include "cc/kv_cache/connectors/handover.h"
 #include "cc/kv_cache/transfer.h"
 #include "cc/kv_transfer/peer_loads.h"
 #include "cc/kv_transfer/shared_segment.h"
+#include "cc/kv_transfer/tcp/net_address.h"
+#include "cc/kv_transfer/tcp/remote_loads.h"
+#include "cc/kv_transfer/tcp/segment_server.h"
+#include "cc/kv_transfer/tcp/wakeup.h"
 #include "cc/step/page_store.h"
 
 namespace pagemill::kv_transfer {
 
-class SharedMemoryWorker final : public kv_cache::TransferWorker {
+class HandoverWorker final : public kv_cache::TransferWorker {
  public:
   struct Options {
     SharedSegment::Options segment = {};
+    // Where engines on other machines fetch blocks; empty: nowhere.
+    std::optional<NetAddress> listen = {};
+    // From where this engine fetches them.
+    std::vector<NetAddress> peers = {};
+    // What all of them know, if there are any.
+    std::string secret = {};
+    // A message from or to another machine takes no longer.
+    int64_t timeout_ms = 10'000;
     int32_t num_step_threads = 0;  // threads that compute steps; 0 = unknown
   };
 
-  // `pages` must outlive the worker. Errors are those of SharedSegment::Create().
-  static StatusOr<std::unique_ptr<SharedMemoryWorker>> Create(const Options& options,
-                                                              step::PageStore* pages);
+  // `pages` must outlive the worker. Errors are those of SharedSegment::Create() and
+  // TcpSocket::Listen(); kResourceExhausted if there are no more file descriptors.
+  static StatusOr<std::unique_ptr<HandoverWorker>> Create(const Options& options,
+                                                          step::PageStore* pages);
   // Removes the segment; transfers under way have no result.
-  ~SharedMemoryWorker() override;
+  ~HandoverWorker() override;
 
   const std::string& engine_id() const { return segment_->engine_id(); }
+  // Where it listens, for clients; empty if it does not.
+  kv_cache::HandoverAddress address() const;
 
   void Start(kv_cache::KvTransfer transfer) override;
   void Poll(std::vector<kv_cache::KvTransferResult>* results) override;
@@ -65,11 +86,12 @@ class SharedMemoryWorker final : public kv_cache::TransferWorker {
     Status status;
   };
 
-  SharedMemoryWorker(const Options& options, std::unique_ptr<SharedSegment> segment,
-                     step::PageStore* pages);
+  HandoverWorker(const Options& options, std::unique_ptr<SharedSegment> segment,
+                 std::unique_ptr<SegmentServer> server, step::PageStore* pages);
 
   // The thread.
   void Work();
+  void WaitForEvents(bool moved);
   void Accept(kv_cache::KvTransfer transfer);
   bool Advance();
   void End(const Job& job, Status status);
@@ -86,12 +108,15 @@ class SharedMemoryWorker final : public kv_cache::TransferWorker {
   // The thread's own.
   std::list<Job> sends_;  // in the order of their numbers; only the first one moves
   PeerLoads loads_;
+  const std::unique_ptr<SegmentServer> server_;  // null if it does not listen
+  RemoteLoads remote_loads_;
+  std::vector<pollfd> polled_;     // during WaitForEvents()
   uint64_t last_number_ = 0;       // of the sends that were accepted
   std::vector<std::byte> buffer_;  // one page
   std::vector<kv_cache::KvTransferResult> ended_;
 
+  const Wakeup wakeup_;  // after changes of what the mutex guards
   std::mutex mutex_;
-  std::condition_variable filled_;
   std::condition_variable result_is_there_;
   // Guarded by mutex_.
   std::vector<kv_cache::KvTransfer> started_;
@@ -104,4 +129,4 @@ class SharedMemoryWorker final : public kv_cache::TransferWorker {
 
 }  // namespace pagemill::kv_transfer
 
-#endif  // PAGEMILL_CC_KV_TRANSFER_SHARED_MEMORY_WORKER_H_
+#endif  // PAGEMILL_CC_KV_TRANSFER_HANDOVER_WORKER_H_

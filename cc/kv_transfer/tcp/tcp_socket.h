@@ -1,0 +1,56 @@
+// File: cc/kv_transfer/tcp/tcp_socket.h
+// RAII sockets of TCP that never block: a call does what it can do now. The caller polls fd().
+//
+//   PAGEMILL_ASSIGN_OR_RETURN(TcpSocket listener, TcpSocket::Listen(address));
+//   PAGEMILL_ASSIGN_OR_RETURN(std::optional<TcpSocket> peer, listener.Accept(timeout_ms));
+//   PAGEMILL_ASSIGN_OR_RETURN(TcpSocket socket, TcpSocket::Connect(address, timeout_ms));
+//   PAGEMILL_ASSIGN_OR_RETURN(size_t sent, socket.Send(bytes));  // 0 while it is not connected
+//
+// Thread safety: none.
+#ifndef PAGEMILL_CC_KV_TRANSFER_TCP_TCP_SOCKET_H_
+#define PAGEMILL_CC_KV_TRANSFER_TCP_TCP_SOCKET_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "cc/base/status.h"
+#include "cc/kv_transfer/tcp/net_address.h"
+
+namespace pagemill::kv_transfer {
+
+class TcpSocket {
+ public:
+  // kInvalidArgument if this machine does not have the address, kFailedPrecondition if it is in
+  // use. Port 0: any that is free.
+  static StatusOr<TcpSocket> Listen(const NetAddress& address);
+  // Begins to connect. `timeout_ms`: bytes that the other machine does not acknowledge for so long
+  // end the connection.
+  static StatusOr<TcpSocket> Connect(const NetAddress& address, int64_t timeout_ms);
+  ~TcpSocket();
+  TcpSocket(TcpSocket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  TcpSocket& operator=(TcpSocket&&) = delete;
+
+  int fd() const { return fd_; }
+  // Of this end.
+  StatusOr<NetAddress> address() const;
+  // A connection that waits, if there is one. kResourceExhausted if it cannot be taken, and waits
+  // on.
+  StatusOr<std::optional<TcpSocket>> Accept(int64_t timeout_ms);
+  // The number of bytes that were taken, or that came: 0 if none can now. kUnavailable if the
+  // connection is over or was refused.
+  StatusOr<size_t> Send(std::span<const std::byte> bytes);
+  StatusOr<size_t> Receive(std::span<std::byte> to);
+
+ private:
+  explicit TcpSocket(int fd) : fd_(fd) {}
+  void SetOptions(int64_t timeout_ms);
+
+  int fd_;
+};
+
+}  // namespace pagemill::kv_transfer
+
+#endif  // PAGEMILL_CC_KV_TRANSFER_TCP_TCP_SOCKET_H_
