@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <exception>
 #include <functional>
 #include <string>
 #include <utility>
@@ -17,6 +18,20 @@ namespace pagemill::bindings {
 
 namespace nb = nanobind;
 using engine::KvTierOptions;
+
+namespace {
+
+// What Python says, or that it raised.
+StatusOr<std::string> Call(const std::function<std::string()>& fingerprint) {
+  try {
+    return fingerprint();
+  } catch (const std::exception& e) {  // nb::python_error too: its text is Python's traceback
+    return Unavailable(std::string("the KV has no name without the weights of all ranks: ") +
+                       e.what());
+  }
+}
+
+}  // namespace
 
 void BindKvTierOptions(nb::module_& m) {
   const KvTierOptions defaults;
@@ -42,7 +57,9 @@ void BindKvTierOptions(nb::module_& m) {
             options.transfer_secret = std::move(transfer_secret);
             options.transfer_timeout_ms = transfer_timeout_ms;
             options.num_step_threads = num_step_threads;
-            options.fingerprint = std::move(fingerprint);
+            if (fingerprint) {
+              options.fingerprint = [call = std::move(fingerprint)] { return Call(call); };
+            }
             ThrowIfError(options.Validate());
             new (self) KvTierOptions(std::move(options));
           },

@@ -27,6 +27,8 @@
 #include "cc/runner/adapters/adapter_store.h"
 #include "cc/runner/control/device_control.h"
 #include "cc/runner/control/program_control.h"
+#include "cc/runner/ranks/page_segment.h"
+#include "cc/runner/ranks/rank_pages.h"
 #include "cc/runner/ranks/rank_steps.h"
 #include "cc/runner/ranks/stage_steps.h"
 
@@ -47,9 +49,10 @@ std::shared_ptr<SharedMemoryWorld> Join(std::shared_ptr<SharedSegment> segment, 
   return ValueOrThrow(SharedMemoryWorld::Join(std::move(segment), rank, {.spin_us = spin_us}));
 }
 
-// `adapters` and `control` are null if rank 0 has none.
+// `adapters`, `control` and `pages` are null if rank 0 has none.
 void FollowSteps(program::Executor& executor, comm::Group* group, const runner::StepBounds& bounds,
-                 runner::AdapterStore* adapters, SetAdapter set, engine::RunnerControl* control) {
+                 runner::AdapterStore* adapters, SetAdapter set, engine::RunnerControl* control,
+                 runner::PageServer* pages) {
   if (group == nullptr) ThrowIfError(InvalidArgument("this rank is alone: no rank leads it"));
   runner::FollowedAdapters followed;
   if (adapters != nullptr) {
@@ -64,7 +67,7 @@ void FollowSteps(program::Executor& executor, comm::Group* group, const runner::
   Status status;
   {
     nb::gil_scoped_release release;
-    status = runner::FollowSteps(&executor, *group, bounds, followed, control);
+    status = runner::FollowSteps(&executor, *group, bounds, followed, control, pages);
   }
   ThrowIfError(std::move(status));
 }
@@ -75,7 +78,7 @@ void FollowInStages(NativeExecutor& executor, comm::Group& pipeline, runner::Sta
   if (pipeline.rank() == 0) {
     runner::StagedExecutor staged(&executor, &pipeline, bounds, std::move(stage));
     FollowSteps(staged, executor.groups().at(comm::Axis::kTensor), bounds, nullptr, nullptr,
-                nullptr);
+                nullptr, nullptr);
     return;
   }
   Status status;
@@ -86,35 +89,47 @@ void FollowInStages(NativeExecutor& executor, comm::Group& pipeline, runner::Sta
   ThrowIfError(std::move(status));
 }
 
+// Serves the pages of a rank to rank 0; null if it copies none.
+std::unique_ptr<runner::PageServer> ServePages(std::shared_ptr<runner::PageSegment> segment,
+                                               const SharedMemoryWorld& world,
+                                               step::PageStore* pages) {
+  if (segment == nullptr || pages == nullptr) return nullptr;
+  return ValueOrThrow(runner::PageServer::Start(std::move(segment), world.rank(), pages));
+}
+
 void FollowOnCpu(NativeExecutor& executor, const SharedMemoryWorld& world,
-                 runner::AdapterStore* adapters, const std::optional<StageParts>& stage) {
+                 runner::AdapterStore* adapters, const std::optional<StageParts>& stage,
+                 std::shared_ptr<runner::PageSegment> page_segment) {
   device::PinThisThread(RankCpus(world.rank(), world.num_ranks()));
   if (comm::Group* pipeline = executor.groups().at(comm::Axis::kPipeline)) {
     if (!stage) ThrowIfError(InvalidArgument("this rank is a stage of a pipeline: it needs one"));
     return FollowInStages(executor, *pipeline, StageOf(executor.program(), *stage));
   }
   runner::ProgramControl control({{"model", &executor}});
+  const auto pages = ServePages(std::move(page_segment), world, executor.pages());
   FollowSteps(
       executor, executor.groups().at(comm::Axis::kTensor),
       BoundsOf(executor.program(), executor.options()), adapters,
       [&executor](int32_t slot, std::shared_ptr<const program::AdapterWeights> weights) {
         return executor.SetAdapter(slot, std::move(weights));
       },
-      &control);
+      &control, pages.get());
 }
 
 // Kernels do the work: the thread is not pinned.
-void FollowOnDevice(DeviceExecutorHolder& device, const SharedMemoryWorld&,
-                    runner::AdapterStore* adapters) {
+void FollowOnDevice(DeviceExecutorHolder& device, const SharedMemoryWorld& world,
+                    runner::AdapterStore* adapters,
+                    std::shared_ptr<runner::PageSegment> page_segment) {
   program::DeviceExecutor& executor = *device.executor;
   runner::DeviceControl control({{"model", &executor}});
+  const auto pages = ServePages(std::move(page_segment), world, executor.pages());
   FollowSteps(
       executor, executor.groups().at(comm::Axis::kTensor),
       BoundsOf(executor.program(), device.options), adapters,
       [&executor](int32_t slot, const std::shared_ptr<const program::AdapterWeights>& weights) {
         return executor.SetAdapter(slot, weights.get());
       },
-      &control);
+      &control, pages.get());
 }
 
 // All ranks have come here.
@@ -140,6 +155,20 @@ void BindRanks(nb::module_& m) {
       .def_static(
           "open", [](int fd) { return ValueOrThrow(SharedSegment::Open(fd)); }, nb::arg("fd"))
       .def_prop_ro("fd", &SharedSegment::fd);
+  nb::class_<runner::PageSegment>(m, "PageSegment")
+      .def(nb::new_([](int32_t num_ranks, int64_t page_bytes) {
+             return ValueOrThrow(runner::PageSegment::Create(num_ranks, page_bytes));
+           }),
+           nb::arg("num_ranks"), nb::arg("page_bytes"))
+      .def_static(
+          "join",
+          [](int fd, int32_t rank) {
+            auto segment = ValueOrThrow(runner::PageSegment::Open(fd));
+            ThrowIfError(segment->Join(rank));
+            return segment;
+          },
+          nb::arg("fd"), nb::arg("rank"))
+      .def_prop_ro("fd", &runner::PageSegment::fd);
   nb::class_<SharedMemoryWorld>(m, "World")
       .def(nb::new_(&Join), nb::arg("segment"), nb::arg("rank"), nb::kw_only(),
            nb::arg("spin_us") = 100)
@@ -175,9 +204,10 @@ void BindRanks(nb::module_& m) {
           },
           nb::arg("tables"), nb::arg("sends"));
   m.def("follow_steps", &FollowOnCpu, nb::arg("executor"), nb::arg("world"),
-        nb::arg("adapters").none() = nb::none(), nb::arg("stage").none() = nb::none());
+        nb::arg("adapters").none() = nb::none(), nb::arg("stage").none() = nb::none(),
+        nb::arg("page_segment").none() = nb::none());
   m.def("follow_steps", &FollowOnDevice, nb::arg("executor"), nb::arg("world"),
-        nb::arg("adapters").none() = nb::none());
+        nb::arg("adapters").none() = nb::none(), nb::arg("page_segment").none() = nb::none());
 }
 
 }  // namespace pagemill::bindings

@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -31,7 +32,9 @@
 #include "cc/runner/control/program_control.h"
 #include "cc/runner/draft_model.h"
 #include "cc/runner/media/media_embeddings.h"
+#include "cc/runner/ranks/page_segment.h"
 #include "cc/runner/ranks/rank_control.h"
+#include "cc/runner/ranks/rank_pages.h"
 #include "cc/sampling/draft_proposer.h"
 #include "cc/sampling/ngram_proposer.h"
 #include "cc/sampling/suffix_proposer.h"
@@ -128,6 +131,7 @@ struct Others {
   runner::MediaEmbeddingsOptions media_options = {};
   nb::object adapters;  // an AdapterStore; None: the model as it is for all
   std::optional<StageParts> stage = std::nullopt;  // the last of a pipeline
+  std::shared_ptr<runner::PageSegment> page_segment = nullptr;  // to copy pages of other ranks
 
   // Has the executor type of the runner's model.
   template <typename Executor>
@@ -220,6 +224,12 @@ std::unique_ptr<engine::RunnerControl> MakeControl(NativeExecutor& native, const
                       std::make_unique<runner::ProgramControl>(std::move(programs)));
 }
 
+// The pages of all ranks; null if they are not copied. `own` are null if the model has none.
+std::unique_ptr<runner::LeadingPages> LeadPages(const Others& others, step::PageStore* own) {
+  if (others.page_segment == nullptr || own == nullptr) return nullptr;
+  return ValueOrThrow(runner::LeadingPages::Create(others.page_segment, own));
+}
+
 // What makes the other ranks, if there are any, run the steps of this one.
 struct LedRanks {
   std::unique_ptr<runner::StagedExecutor> staged;    // null: one stage
@@ -227,7 +237,8 @@ struct LedRanks {
   program::Executor* steps = nullptr;                // the outermost executor
 };
 
-LedRanks LeadRanks(NativeExecutor& native, const std::optional<StageParts>& stage) {
+LedRanks LeadRanks(NativeExecutor& native, const std::optional<StageParts>& stage,
+                   runner::LeadingPages* pages) {
   comm::Group* const pipeline = native.groups().at(comm::Axis::kPipeline);
   comm::Group* const tensor = native.groups().at(comm::Axis::kTensor);
   const runner::StepBounds bounds = BoundsOf(native.program(), native.options());
@@ -244,7 +255,7 @@ LedRanks LeadRanks(NativeExecutor& native, const std::optional<StageParts>& stag
     led.steps = led.staged.get();
   }
   if (tensor != nullptr) {
-    led.leading = std::make_unique<runner::LeadingExecutor>(led.steps, tensor, bounds, cpus);
+    led.leading = std::make_unique<runner::LeadingExecutor>(led.steps, tensor, bounds, cpus, pages);
     led.steps = led.leading.get();
   }
   return led;
@@ -258,10 +269,10 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
   RequireTables(native.memory_plan().kv, draft == nullptr ? nullptr : &draft->memory_plan().kv,
                 others.stage, limits);
   auto clock = std::make_unique<SteadyClock>();
-  LedRanks ranks = LeadRanks(native, others.stage);
+  auto led_pages = LeadPages(others, native.pages());
+  LedRanks ranks = LeadRanks(native, others.stage, led_pages.get());
   std::unique_ptr<runner::LeadingExecutor>& leading = ranks.leading;
-  // Pages are on all ranks; only this one's could be copied.
-  step::PageStore* pages = HasOtherRanks(native) ? nullptr : native.pages();
+  step::PageStore* const pages = HasOtherRanks(native) ? led_pages.get() : native.pages();
   auto control = MakeControl(native, others);
   std::unique_ptr<runner::DraftModel> draft_model;
   if (draft != nullptr) {
@@ -288,6 +299,7 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
                           .adapters = std::move(others.adapters),
                           .native = &native,
                           .staged = std::move(ranks.staged),
+                          .pages = std::move(led_pages),
                           .leading = std::move(leading),
                           .control = std::move(control),
                           .clock = std::move(clock),
@@ -312,14 +324,17 @@ void InitFromDevice(RunnerHolder* self, nb::object executor, const RunnerLimits&
   if (draft != nullptr) programs.push_back({"draft", draft->executor.get()});
   program::Executor* steps = device.executor.get();
   step::PageStore* pages = device.executor->pages();
+  std::unique_ptr<runner::LeadingPages> led_pages;
   auto control = ControlRanks(device.executor->groups().at(comm::Axis::kTensor),
                               std::make_unique<runner::DeviceControl>(std::move(programs)));
   std::unique_ptr<runner::LeadingExecutor> leading;
   if (comm::Group* group = device.executor->groups().at(comm::Axis::kTensor)) {
+    led_pages = LeadPages(others, pages);
+    pages = led_pages.get();
     leading = std::make_unique<runner::LeadingExecutor>(
-        steps, group, BoundsOf(device.executor->program(), device.options));
+        steps, group, BoundsOf(device.executor->program(), device.options),
+        /*cpus=*/std::vector<int32_t>(), led_pages.get());
     steps = leading.get();
-    pages = nullptr;  // those of one rank alone
   }
   runner::ModelRunnerParts parts = {
       .pages = pages,
@@ -344,6 +359,7 @@ void InitFromDevice(RunnerHolder* self, nb::object executor, const RunnerLimits&
                           .encoders = others.encoder_executors(),
                           .draft_executor = std::move(others.draft_executor),
                           .adapters = std::move(others.adapters),
+                          .pages = std::move(led_pages),
                           .leading = std::move(leading),
                           .control = std::move(control),
                           .clock = std::move(clock),
@@ -523,7 +539,8 @@ void BindRunner(nb::module_& m) {
              nb::object draft_executor, int32_t draft_vocab_size, int32_t draft_states_width,
              int32_t draft_heads, int32_t draft_media_width, bool draft_grid_positions,
              std::vector<int32_t> draft_token_ids, std::vector<Encoder> encoders, bool text_rows,
-             bool item_ends, nb::object adapters, const std::optional<StageParts>& stage) {
+             bool item_ends, nb::object adapters, const std::optional<StageParts>& stage,
+             std::shared_ptr<runner::PageSegment> page_segment) {
             Others others = {.proposer = MakeProposer(ngram_sizes, suffix_options, limits),
                              .draft_executor = std::move(draft_executor),
                              .draft_options = {.num_tokens = draft_vocab_size,
@@ -535,7 +552,8 @@ void BindRunner(nb::module_& m) {
                              .encoders = std::move(encoders),
                              .media_options = {.text_rows = text_rows, .item_ends = item_ends},
                              .adapters = std::move(adapters),
-                             .stage = stage};
+                             .stage = stage,
+                             .page_segment = std::move(page_segment)};
             if (nb::isinstance<NativeExecutor>(executor)) {
               InitFromNative(self, std::move(executor), limits, std::move(others));
             } else if (nb::isinstance<DeviceExecutorHolder>(executor)) {
@@ -555,7 +573,7 @@ void BindRunner(nb::module_& m) {
           nb::arg("draft_token_ids") = std::vector<int32_t>{},
           nb::arg("encoders") = std::vector<Encoder>{}, nb::arg("text_rows") = false,
           nb::arg("item_ends") = false, nb::arg("adapters") = nb::none(),
-          nb::arg("stage") = nb::none())
+          nb::arg("stage") = nb::none(), nb::arg("page_segment").none() = nb::none())
       .def_prop_ro("limits", [](const RunnerHolder& self) { return self.runner->limits(); })
       .def_prop_ro("num_encoded_media",
                    [](const RunnerHolder& self) { return self.runner->num_encoded_media(); })

@@ -12,6 +12,7 @@
 #include "cc/engine/runner_control.h"
 #include "cc/program/native_executor.h"
 #include "cc/runner/model_runner.h"
+#include "cc/runner/ranks/rank_pages.h"
 #include "cc/runner/ranks/rank_steps.h"
 #include "cc/runner/ranks/stage_steps.h"
 
@@ -25,6 +26,7 @@ struct RunnerHolder {
   program::NativeExecutor* native = nullptr;  // it, if it is one
   std::unique_ptr<runner::StagedExecutor> staged =
       nullptr;  // around it, if it is the last stage of several
+  std::unique_ptr<runner::LeadingPages> pages = nullptr;  // of all ranks, if they are copied
   std::unique_ptr<runner::LeadingExecutor> leading =
       nullptr;  // around them, if it is rank 0 of a group that divides its layers
   std::unique_ptr<engine::RunnerControl> control = nullptr;  // of all its programs

@@ -28,4 +28,13 @@ bool ProcessWatch::HasEnded() {
   return state_ == State::kEnded;
 }
 
+void ProcessWatch::Kill() {
+  if (HasEnded()) return;
+  if (state_ == State::kHeld) {
+    syscall(SYS_pidfd_send_signal, fd_, SIGKILL, nullptr, 0);
+  } else {
+    kill(process_id_, SIGKILL);
+  }
+}
+
 }  // namespace pagemill::comm

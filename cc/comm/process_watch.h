@@ -23,6 +23,8 @@ class ProcessWatch {
   ProcessWatch& operator=(const ProcessWatch&) = delete;
 
   bool HasEnded();
+  // Ends it (SIGKILL); it runs no more, and HasEnded() is true soon.
+  void Kill();
 
  private:
   enum class State : uint8_t { kNew, kHeld, kUnheld, kEnded };

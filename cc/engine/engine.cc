@@ -17,7 +17,7 @@ StatusOr<SavedSessions> MakeSessions(const EngineOptions& options, Runner* runne
   if (runner->pages() == nullptr) {
     return Unimplemented(
         "this runner's KV cannot be copied, so sessions cannot be saved (--executor native with "
-        "one rank can)");
+        "--pipeline-parallel-size 1 can)");
   }
   if (!options.enable_prefix_caching || !limits.prefix_caching) {
     return FailedPrecondition(
@@ -32,10 +32,11 @@ StatusOr<SavedSessions> MakeSessions(const EngineOptions& options, Runner* runne
   for (size_t g = 0; g < limits.kv_groups.size(); ++g) {
     page_bytes.push_back(runner->pages()->page_bytes(step::GroupId(static_cast<uint16_t>(g))));
   }
-  const auto layout = [kv_tiers = options.kv_tiers, block_size = limits.block_size, page_bytes] {
-    return kv_transfer::SessionLayout{.fingerprint = KvDigest(kv_tiers, block_size),
-                                      .block_size = block_size,
-                                      .page_bytes = page_bytes};
+  const auto layout = [kv_tiers = options.kv_tiers, block_size = limits.block_size,
+                       page_bytes]() -> StatusOr<kv_transfer::SessionLayout> {
+    PAGEMILL_ASSIGN_OR_RETURN(const Digest128 digest, KvDigest(kv_tiers, block_size));
+    return kv_transfer::SessionLayout{
+        .fingerprint = digest, .block_size = block_size, .page_bytes = page_bytes};
   };
   return SavedSessions(runner->pages(), layout, [loop](SavedSessions::Function run) {
     constexpr double kForever = std::numeric_limits<double>::infinity();  // a step at most

@@ -58,8 +58,9 @@ struct KvTierOptions {
 
   // What the bytes of KV depend on besides tokens: model, weights, format. Content of others is not
   // loaded. Needed for what other engines read, the folder, shared memory and saved sessions;
-  // called only when one of them is used, since it may read all weights. From any thread.
-  std::function<std::string()> fingerprint = nullptr;
+  // called only when one of them is used, since it may read all weights. From any thread. Not OK:
+  // another rank did not say what its weights are.
+  std::function<StatusOr<std::string>()> fingerprint = nullptr;
 
   bool enabled() const {
     return host_bytes > 0 || !disk_path.empty() || !connector_folder.empty() ||

@@ -60,8 +60,9 @@ std::string Hex(const Digest128& digest) {
 
 }  // namespace
 
-Digest128 KvDigest(const KvTierOptions& options, int32_t block_size) {
-  const std::string text = options.fingerprint() + "\n" + std::to_string(block_size);
+StatusOr<Digest128> KvDigest(const KvTierOptions& options, int32_t block_size) {
+  PAGEMILL_ASSIGN_OR_RETURN(std::string text, options.fingerprint());
+  text += "\n" + std::to_string(block_size);
   return Xxh3_128(text.data(), text.size());
 }
 
@@ -139,8 +140,8 @@ Status KvTiers::AddTiers(const KvTierOptions& options, const kv_cache::KvCacheOp
 Status KvTiers::AddHandover(const KvTierOptions& options, const kv_cache::KvCacheOptions& cache,
                             step::PageStore* pages) {
   kv_transfer::HandoverWorker::Options shared;
-  shared.segment.format = {.fingerprint = KvDigest(options, cache.block_size),
-                           .page_bytes = LargestPage(cache, *pages)};
+  PAGEMILL_ASSIGN_OR_RETURN(shared.segment.format.fingerprint, KvDigest(options, cache.block_size));
+  shared.segment.format.page_bytes = LargestPage(cache, *pages);
   shared.segment.bytes = options.shared_memory_bytes;
   shared.segment.keep_ms = options.transfer_timeout_ms;
   shared.timeout_ms = options.transfer_timeout_ms;
@@ -165,7 +166,7 @@ Status KvTiers::AddHandover(const KvTierOptions& options, const kv_cache::KvCach
 
 Status KvTiers::AddFolder(const KvTierOptions& options, const kv_cache::KvCacheOptions& cache,
                           step::PageStore* pages) {
-  const Digest128 digest = KvDigest(options, cache.block_size);
+  PAGEMILL_ASSIGN_OR_RETURN(const Digest128 digest, KvDigest(options, cache.block_size));
   PAGEMILL_ASSIGN_OR_RETURN(
       std::unique_ptr<kv_transfer::FileMedium> files,
       kv_transfer::FileMedium::Create({.folder = options.connector_folder + "/" + Hex(digest),

@@ -36,7 +36,7 @@ class KvTiers {
  public:
   // `options` are valid. `pages`, null if the runner has none, outlives the result.
   // kUnimplemented without pages, kInvalidArgument if sizes or paths make no sense,
-  // kResourceExhausted if there is no room for them.
+  // kResourceExhausted if there is no room for them; errors of KvDigest().
   static StatusOr<std::unique_ptr<KvTiers>> Create(const KvTierOptions& options,
                                                    const kv_cache::KvCacheOptions& cache,
                                                    step::PageStore* pages, LogSink log);
@@ -82,8 +82,8 @@ class KvTiers {
 };
 
 // What names KV of `options` in files: their fingerprint, which is computed, and what the pages
-// are.
-Digest128 KvDigest(const KvTierOptions& options, int32_t block_size);
+// are. Not OK if the fingerprint is not.
+StatusOr<Digest128> KvDigest(const KvTierOptions& options, int32_t block_size);
 
 }  // namespace pagemill::engine
 

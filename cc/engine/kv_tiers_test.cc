@@ -263,13 +263,13 @@ TEST_F(KvTiersTest, ABlockThatGaveWayInHostMemoryComesBackFromDisk) {
 
 TEST_F(KvTiersTest, AFolderOfBlocksOutlivesTheEngine) {
   options_.kv_tiers.connector_folder = folder_;
-  options_.kv_tiers.fingerprint = [] { return "a model"; };
+  options_.kv_tiers.fingerprint = [] { return std::string("a model"); };
   StartEngine();
   EXPECT_EQ(Answer(MakeRequest(1, 5)), 0);
   WaitForStores(8);
   Restart();
   EXPECT_EQ(Answer(MakeRequest(2, 5)), 32);
-  options_.kv_tiers.fingerprint = [] { return "another model"; };
+  options_.kv_tiers.fingerprint = [] { return std::string("another model"); };
   Restart();
   EXPECT_EQ(Answer(MakeRequest(3, 5)), 0) << "content of another model is not loaded";
 }
@@ -279,7 +279,7 @@ TEST_F(KvTiersTest, TheFingerprintIsComputedOnlyForWhatOutlivesTheEngine) {
   int num_computed = 0;
   options_.kv_tiers.fingerprint = [&num_computed] {
     ++num_computed;
-    return "a model";
+    return std::string("a model");
   };
   options_.kv_tiers.host_bytes = 1 << 10;
   options_.kv_tiers.disk_path = folder_;
@@ -403,7 +403,7 @@ TEST_F(KvTiersTest, AResetReachesTheTiers) {
 
 TEST_F(KvTiersTest, AResetReachesTheFolderAndTheProcessesAfterIt) {
   options_.kv_tiers.connector_folder = folder_;
-  options_.kv_tiers.fingerprint = [] { return "a model"; };
+  options_.kv_tiers.fingerprint = [] { return std::string("a model"); };
   StartEngine();
   EXPECT_EQ(Answer(MakeRequest(1, 5)), 0);
   WaitForStores(8);
@@ -450,7 +450,7 @@ TEST_F(KvTiersTest, KvOfTiersOutlivesSleepAndNotAnUpdate) {
 
 TEST_F(KvTiersTest, AFolderThatIsNamedByWeightsRefusesOthers) {
   options_.kv_tiers.connector_folder = folder_;
-  options_.kv_tiers.fingerprint = [] { return "a model"; };
+  options_.kv_tiers.fingerprint = [] { return std::string("a model"); };
   StartEngine();
   const Status status = engine_->UpdateWeights({}, kLong);
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);

@@ -11,11 +11,16 @@ StatusOr<int32_t> SavedSessions::Save(const std::string& path, step::Request lik
       run_([&](HeldPrefixes* prefixes) { held = prefixes->HoldCached(like); }));
   PAGEMILL_RETURN_IF_ERROR(held->status());
   const HeldPrefix& prefix = **held;
-  const Status written = kv_transfer::WriteSession(path, layout_(), like.prompt_token_ids,
-                                                   prefix.end_token, prefix.contents, *pages_);
+  const Status written = Write(path, like.prompt_token_ids, prefix);
   PAGEMILL_RETURN_IF_ERROR(run_([&](HeldPrefixes* prefixes) { prefixes->End(prefix.id); }));
   PAGEMILL_RETURN_IF_ERROR(written);
   return prefix.end_token;
+}
+
+Status SavedSessions::Write(const std::string& path, std::span<const int32_t> token_ids,
+                            const HeldPrefix& held) {
+  PAGEMILL_ASSIGN_OR_RETURN(const kv_transfer::SessionLayout layout, layout_());
+  return kv_transfer::WriteSession(path, layout, token_ids, held.end_token, held.contents, *pages_);
 }
 
 std::optional<kv_cache::BlockHash> SavedSessions::Copy(const kv_transfer::SessionReader& reader,
@@ -32,7 +37,7 @@ std::optional<kv_cache::BlockHash> SavedSessions::Copy(const kv_transfer::Sessio
 }
 
 StatusOr<RestoredSession> SavedSessions::Restore(const std::string& path, step::Request like) {
-  const kv_transfer::SessionLayout layout = layout_();
+  PAGEMILL_ASSIGN_OR_RETURN(const kv_transfer::SessionLayout layout, layout_());
   PAGEMILL_ASSIGN_OR_RETURN(const kv_transfer::SessionReader reader,
                             kv_transfer::SessionReader::Open(path, layout));
   // States are saved at the end of what was cached only.
@@ -42,7 +47,8 @@ StatusOr<RestoredSession> SavedSessions::Restore(const std::string& path, step::
   PAGEMILL_RETURN_IF_ERROR(
       run_([&](HeldPrefixes* prefixes) { held = prefixes->HoldMissing(like); }));
   PAGEMILL_RETURN_IF_ERROR(held->status());
-  const bool same_weights = layout_().fingerprint == layout.fingerprint;
+  const StatusOr<kv_transfer::SessionLayout> now = layout_();
+  const bool same_weights = now.ok() && now->fingerprint == layout.fingerprint;
   std::optional<kv_cache::BlockHash> missing;
   if (same_weights) {
     missing = Copy(reader, **held);
@@ -53,6 +59,7 @@ StatusOr<RestoredSession> SavedSessions::Restore(const std::string& path, step::
   PAGEMILL_RETURN_IF_ERROR(run_([&](HeldPrefixes* prefixes) {
     session.num_cached_tokens = prefixes->End((*held)->id, missing);
   }));
+  PAGEMILL_RETURN_IF_ERROR(now.status());
   if (same_weights) return session;
   return FailedPrecondition("the session is of other weights than those that the engine has now");
 }

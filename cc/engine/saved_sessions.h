@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,8 +40,8 @@ class SavedSessions {
   using RunBetweenSteps = std::function<Status(Function)>;
 
   // What pages are, and of which weights: computed while a prefix is held, which keeps weights from
-  // being updated.
-  using Layout = std::function<kv_transfer::SessionLayout()>;
+  // being updated. Not OK: it cannot be known, and sessions are neither saved nor restored.
+  using Layout = std::function<StatusOr<kv_transfer::SessionLayout>()>;
 
   // `pages` outlives this object.
   SavedSessions(step::PageStore* pages, Layout layout, RunBetweenSteps run)
@@ -48,14 +49,17 @@ class SavedSessions {
 
   // The prompt of `like` is the session's tokens; its salt and adapter count, too. Returns how many
   // leading tokens' KV is in the file, which replaces one that is there. kNotFound if none is in
-  // the cache; errors of WriteSession().
+  // the cache; errors of the layout and of WriteSession().
   StatusOr<int32_t> Save(const std::string& path, step::Request like);
   // `like` has the salt and the adapter of Save(). kNotFound without a file, kDataLoss if it is
   // damaged, kFailedPrecondition if it is of another model or layout (or weights were updated
-  // meanwhile), kResourceExhausted if the cache has no room.
+  // meanwhile), kResourceExhausted if the cache has no room; errors of the layout.
   StatusOr<RestoredSession> Restore(const std::string& path, step::Request like);
 
  private:
+  // Writes the session of a prefix that is held.
+  Status Write(const std::string& path, std::span<const int32_t> token_ids,
+               const kv_cache::HeldPrefix& held);
   // Copies blocks into pages; returns the first one that the file does not have whole.
   std::optional<kv_cache::BlockHash> Copy(const kv_transfer::SessionReader& reader,
                                           const kv_cache::HeldPrefix& held);

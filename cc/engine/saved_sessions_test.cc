@@ -64,7 +64,7 @@ class SavedSessionsTest : public testing::Test {
   }
 
   void SetUp() override {
-    options_.kv_tiers.fingerprint = [] { return "a model"; };
+    options_.kv_tiers.fingerprint = [] { return std::string("a model"); };
     StartEngine();
   }
   void TearDown() override {
@@ -168,16 +168,34 @@ TEST_F(SavedSessionsTest, ASessionOfAnotherModelIsRefused) {
   const Request request = MakeRequest(1);
   Answer(request);
   ASSERT_TRUE(engine_->SaveSession(path_, request).ok());
-  options_.kv_tiers.fingerprint = [] { return "another model"; };
+  options_.kv_tiers.fingerprint = [] { return std::string("another model"); };
   Restart();
   EXPECT_EQ(engine_->RestoreSession(path_).status().code(), StatusCode::kFailedPrecondition);
+}
+
+// The weights of another rank cannot be known if it has died.
+TEST_F(SavedSessionsTest, WithoutAFingerprintNothingIsHeld) {
+  bool dead = true;
+  options_.kv_tiers.fingerprint = [&dead]() -> StatusOr<std::string> {
+    if (dead) return Unavailable("rank 1 has died");
+    return std::string("a model");
+  };
+  Restart();
+  const Request request = MakeRequest(1);
+  Answer(request);
+  EXPECT_EQ(engine_->SaveSession(path_, request).status(), Unavailable("rank 1 has died"));
+  EXPECT_EQ(engine_->RestoreSession(path_).status(), Unavailable("rank 1 has died"));
+  EXPECT_TRUE(engine_->ResetPrefixCache());
+  EXPECT_EQ(Answer(request), 0) << "a held prefix would have stayed";
+  dead = false;
+  EXPECT_TRUE(engine_->SaveSession(path_, request).ok());
 }
 
 TEST_F(SavedSessionsTest, RefusesWithoutFingerprintOrPrefixCache) {
   options_.kv_tiers.fingerprint = nullptr;
   Restart();
   EXPECT_EQ(engine_->RestoreSession(path_).status().code(), StatusCode::kFailedPrecondition);
-  options_.kv_tiers.fingerprint = [] { return "a model"; };
+  options_.kv_tiers.fingerprint = [] { return std::string("a model"); };
   options_.enable_prefix_caching = false;
   Restart();
   const Status status = engine_->SaveSession(path_, MakeRequest(1)).status();

@@ -148,7 +148,9 @@ Status SessionReader::ReadHeader(std::span<const std::byte> header) {
   num_pages_ = static_cast<int64_t>(pages);
   const Header expected = MakeHeader(layout_, num_cached_tokens_, tokens, pages);
   if (std::memcmp(&header[kFingerprintAt], &expected[kFingerprintAt], 16) != 0) {
-    return FailedPrecondition("\"" + file_.path() + "\" was saved with another model");
+    return FailedPrecondition(
+        "\"" + file_.path() +
+        "\" was saved with another model, or with other ranks (--tensor-parallel-size)");
   }
   if (std::memcmp(&header[kBlockSizeAt], &expected[kBlockSizeAt], 4) != 0 ||
       std::memcmp(&header[kPageSizesAt], &expected[kPageSizesAt], 16) != 0) {

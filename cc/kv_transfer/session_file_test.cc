@@ -89,7 +89,8 @@ TEST_F(SessionFileTest, AnotherModelOrLayoutIsRefused) {
   SessionLayout other = layout_;
   other.fingerprint.low = 7;
   EXPECT_EQ(SessionReader::Open(path_, other).status(),
-            FailedPrecondition("\"" + path_ + "\" was saved with another model"));
+            FailedPrecondition("\"" + path_ + "\" was saved with another model, or with " +
+                               "other ranks (--tensor-parallel-size)"));
   other = layout_;
   other.block_size = 8;
   EXPECT_EQ(SessionReader::Open(path_, other).status().code(), StatusCode::kFailedPrecondition);

@@ -65,8 +65,8 @@ def wait_for_stores(core: EngineCore, blocks: int) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("medium", ["host", "disk"])
-def test_evicted_blocks_come_back(medium: str, model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("medium", "ranks"), [("host", 1), ("disk", 1), ("host", 2)])
+def test_evicted_blocks_come_back(medium: str, ranks: int, model: Path, tmp_path: Path) -> None:
     options: dict[str, Any] = {"kv_offloading_bytes": "1MiB"}
     if medium == "disk":
         options = {
@@ -76,7 +76,8 @@ def test_evicted_blocks_come_back(medium: str, model: Path, tmp_path: Path) -> N
     prompts = [prompt_of(1), prompt_of(2)]
     expected = tokens_of_the_cpu(model, prompts)
     # Room for one request: each evicts the other's blocks, of which half may wait to be stored.
-    options |= {"kv_cache_memory_bytes": "36KiB", "device": "emulated", **OPTIONS}
+    options |= {"kv_cache_memory_bytes": f"{36 // ranks}KiB", "tensor_parallel_size": ranks}
+    options |= {"device": "emulated", **OPTIONS}
     with engine(model, **options) as core:
         deadline = time.monotonic() + 60
         while core.bindings.engine.stats().kv_loaded_tokens < 16:
@@ -100,6 +101,20 @@ def test_the_cpu_reads_blocks_and_sessions_of_the_device(model: Path, tmp_path: 
             assert generate_one(core, prompt, GENERATED) == (expected, SAVED)
             assert core.bindings.engine.stats().kv_loaded_tokens == SAVED
         with engine(model, device=device, **OPTIONS) as core:
+            assert core.bindings.engine.restore_session(file) == (prompt + tokens, SAVED)
+            assert generate_one(core, prompt, GENERATED) == (expected, SAVED)
+
+
+def test_another_start_reads_a_session_of_ranks(model: Path, tmp_path: Path) -> None:
+    prompt, file = prompt_of(8), str(tmp_path / "session")
+    (expected,) = tokens_of_the_cpu(model, [prompt])
+    ranks = OPTIONS | {"tensor_parallel_size": 2}
+    with engine(model, device="emulated", **ranks) as core:
+        tokens, _ = generate_one(core, prompt, GENERATED)
+        assert core.bindings.engine.save_session(file, prompt + tokens) == SAVED
+    assert tokens == expected
+    for device in ("emulated", "cpu"):
+        with engine(model, device=device, **ranks) as core:
             assert core.bindings.engine.restore_session(file) == (prompt + tokens, SAVED)
             assert generate_one(core, prompt, GENERATED) == (expected, SAVED)
 

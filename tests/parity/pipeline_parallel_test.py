@@ -307,7 +307,7 @@ def test_the_memory_of_all_stages_is_planned(llama: Path) -> None:
     ("options", "message"),
     [
         ({"executor": "torch"}, "--pipeline-parallel-size 2 needs --executor native"),
-        ({"kv_offloading_bytes": "64MiB"}, "need --pipeline-parallel-size 1, not 2: the KV of"),
+        ({"kv_offloading_bytes": "64MiB"}, "--kv-shared-memory-bytes cannot be used with"),
         (
             {"speculative_config": {"method": "ngram", "num_speculative_tokens": 4}},
             "--speculative-config cannot be used with --pipeline-parallel-size 2",

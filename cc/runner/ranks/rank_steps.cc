@@ -143,10 +143,10 @@ Status Receive(comm::Group& group, const StepBounds& bounds, std::vector<int32_t
 // What a rank does with the messages of rank 0.
 class Follower {
  public:
-  // `control` is null if this rank has none.
+  // `control` and `pages` are null if this rank has none.
   Follower(program::Executor* executor, comm::Group* group, const FollowedAdapters* adapters,
-           engine::RunnerControl* control)
-      : executor_(executor), group_(group), adapters_(adapters) {
+           engine::RunnerControl* control, PageServer* pages)
+      : executor_(executor), group_(group), adapters_(adapters), pages_(pages) {
     if (control != nullptr) controlled_.emplace(group, control);
   }
 
@@ -160,7 +160,9 @@ class Follower {
         ++num_in_flight_;
         return OkStatus();
       case MessageKind::kCollect:
-        return Collect();
+        PAGEMILL_RETURN_IF_ERROR(Collect());
+        if (pages_ != nullptr) pages_->CountCollected();
+        return OkStatus();
       case MessageKind::kDraws:
         return executor_->Sample(Draws(message).view());
       case MessageKind::kAdapter:
@@ -198,6 +200,7 @@ class Follower {
   program::Executor* const executor_;
   comm::Group* const group_;
   const FollowedAdapters* const adapters_;
+  PageServer* const pages_;
   std::optional<ControlledRank> controlled_;
   int32_t num_in_flight_ = 0;
 };
@@ -205,12 +208,14 @@ class Follower {
 }  // namespace
 
 LeadingExecutor::LeadingExecutor(program::Executor* executor, comm::Group* group,
-                                 const StepBounds& bounds, std::vector<int32_t> cpus)
+                                 const StepBounds& bounds, std::vector<int32_t> cpus,
+                                 LeadingPages* pages)
     : Executor(executor->max_steps_in_flight(), executor->samples(), executor->pipelined()),
       executor_(executor),
       group_(group),
       bounds_(bounds),
-      cpus_(std::move(cpus)) {}
+      cpus_(std::move(cpus)),
+      pages_(pages) {}
 
 LeadingExecutor::~LeadingExecutor() {
   message_ = {Word(MessageKind::kEnd)};
@@ -225,11 +230,13 @@ Status LeadingExecutor::Enqueue(const ops::StepBatch& batch) {
 }
 
 Status LeadingExecutor::Collect(program::ExecutorOutput* output) {
-  if (pipelined()) {
+  if (pipelined() || pages_ != nullptr) {
     message_ = {Word(MessageKind::kCollect)};
     PAGEMILL_RETURN_IF_ERROR(Send(*group_, &message_));
   }
-  return executor_->Collect(output);
+  Status status = executor_->Collect(output);
+  if (pages_ != nullptr) pages_->CountCollected();
+  return status;
 }
 
 Status LeadingExecutor::Sample(const program::StepDraws& draws) {
@@ -249,9 +256,10 @@ Status LeadingExecutor::ForgetAdapter(step::AdapterId adapter) {
 }
 
 Status FollowSteps(program::Executor* executor, comm::Group& group, const StepBounds& bounds,
-                   const FollowedAdapters& adapters, engine::RunnerControl* control) {
+                   const FollowedAdapters& adapters, engine::RunnerControl* control,
+                   PageServer* pages) {
   std::vector<int32_t> message;
-  Follower follower(executor, &group, &adapters, control);
+  Follower follower(executor, &group, &adapters, control, pages);
   while (true) {
     Status status = Receive(group, bounds, &message);
     if (status.ok() && KindOf(message) == MessageKind::kEnd) return OkStatus();

@@ -12,7 +12,8 @@
 // as its row of that step (program::TokenOfRow()): each rank has found or drawn it for itself, from
 // the same logits by the same numbers. So rank 0 sends a step before it knows its tokens, and as
 // many are in flight on every rank as the executors take. Ranks of stages (stage_steps.h) compute
-// when they collect, so that is a message, too.
+// when they collect, so that is a message, too; likewise if pages of all ranks are copied
+// (rank_pages.h), which waits for collected steps.
 //
 // Which adapters have slots is a message for each change, in front of the step that needs it. So is
 // each call of a control (rank_control.h): sleep, wake and weight updates.
@@ -33,6 +34,7 @@
 #include "cc/engine/runner_control.h"
 #include "cc/ops/batch_view.h"
 #include "cc/program/executor.h"
+#include "cc/runner/ranks/rank_pages.h"
 #include "cc/runner/ranks/step_message.h"
 #include "cc/step/request.h"  // AdapterId
 
@@ -40,9 +42,10 @@ namespace pagemill::runner {
 
 class LeadingExecutor final : public program::Executor {
  public:
-  // `cpus`: the executing thread is pinned to these at its first step; empty = not pinned.
+  // `cpus`: the executing thread is pinned to these at its first step; empty = not pinned. `pages`
+  // are those of all ranks; null if none are copied.
   LeadingExecutor(program::Executor* executor, comm::Group* group, const StepBounds& bounds,
-                  std::vector<int32_t> cpus = {});
+                  std::vector<int32_t> cpus = {}, LeadingPages* pages = nullptr);
   ~LeadingExecutor() override;  // ends the other ranks
 
   Status Enqueue(const ops::StepBatch& batch) override;
@@ -58,6 +61,7 @@ class LeadingExecutor final : public program::Executor {
   comm::Group* const group_;
   const StepBounds bounds_;
   std::vector<int32_t> cpus_;
+  LeadingPages* const pages_;
   std::vector<int32_t> message_;
 };
 
@@ -69,9 +73,11 @@ struct FollowedAdapters {
 };
 
 // Runs the steps of rank 0 until it ends: OK. Otherwise the reason why the group has ended.
-// `control` is that of this rank's programs; null if rank 0 has none.
+// `control` is that of this rank's programs; null if rank 0 has none. `pages` serves this rank's
+// pages; null if rank 0 copies none.
 Status FollowSteps(program::Executor* executor, comm::Group& group, const StepBounds& bounds,
-                   const FollowedAdapters& adapters = {}, engine::RunnerControl* control = nullptr);
+                   const FollowedAdapters& adapters = {}, engine::RunnerControl* control = nullptr,
+                   PageServer* pages = nullptr);
 
 }  // namespace pagemill::runner
 

@@ -182,6 +182,18 @@ class SharedSegment:
     def fd(self) -> int:
         """For other processes to inherit; -1 if the segment was opened."""
 
+class PageSegment:
+    """The memory through which rank 0 copies KV pages, of `page_bytes` bytes, of the other ranks
+    of a host."""
+
+    def __init__(self, num_ranks: int, page_bytes: int) -> None: ...
+    @staticmethod
+    def join(fd: int, rank: int) -> PageSegment:
+        """Maps what rank 0 has made, for another rank; `fd` stays the caller's."""
+    @property
+    def fd(self) -> int:
+        """For other processes to inherit; -1 if the segment was joined."""
+
 class World:
     """One rank's place among all ranks. A rank that dies or leaves ends the world for all: then its
     methods, and steps of executors in it, raise UNAVAILABLE."""
@@ -210,9 +222,11 @@ def follow_steps(
     world: World,
     adapters: AdapterStore | None = None,
     stage: Stage | None = None,
+    page_segment: PageSegment | None = None,
 ) -> None:
     """Runs the steps of rank 0's runner on this rank, until that ends; `adapters` has this rank's
-    part of those of rank 0. Only a NativeExecutor may have a `stage`."""
+    part of those of rank 0. Only a NativeExecutor may have a `stage`. Pages are copied through
+    `page_segment`, if rank 0's runner has it."""
 
 class NativeExecutor:
     """Runs a program with the CPU's kernels."""
@@ -556,6 +570,7 @@ class ModelRunner:
         item_ends: bool = False,
         adapters: AdapterStore | None = None,
         stage: Stage | None = None,
+        page_segment: PageSegment | None = None,
     ) -> None:
         """`ngram_sizes`: drafts are what followed the last tokens where the request's own text had
         them before; least and most tokens that match. `suffix_options`: also those of earlier
@@ -569,7 +584,8 @@ class ModelRunner:
         `MediaItem`s count them; with `text_rows` and `item_ends` the program of `executor` reads
         these arrays of a step (cc/runner/media/media_embeddings.h). `adapters`: those that requests
         may name, if `limits.max_adapters` is not 0. `stage`: of `executor`, if its layers are the
-        last of several stages."""
+        last of several stages. `page_segment`: to copy pages of the other ranks, which have all
+        joined it; None: they are not copied."""
     @property
     def limits(self) -> RunnerLimits: ...
     @property

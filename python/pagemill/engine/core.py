@@ -145,7 +145,10 @@ class EngineCore:
             programs = [rank.program_text for rank in others]
             on = _device_of_ranks(built, config, device)
             stages = _stages((built, *others), config, wanted)
-            workers = RankWorkers.start(programs, arguments, on, stages[1:], wanted.stages)
+            page_bytes = plan.kv_page_bytes if wanted.stages == 1 else 0
+            workers = RankWorkers.start(
+                programs, arguments, on, stages[1:], wanted.stages, page_bytes
+            )
         host_bytes = budget.total_bytes
         if device is not None:
             host_bytes = config.kv_tiers.host_bytes + len(plans) * plan.offloaded_bytes
@@ -214,8 +217,9 @@ class EngineCore:
             item_ends=media.item_ends,
             adapters=store,
             stage=stages[0].native() if stages else None,
+            page_segment=None if workers is None else workers.page_segment,
         )
-        tiers = _kv_tiers(executors, config.kv_tiers, config.executor.threads)
+        tiers = _kv_tiers(executors, workers, config.kv_tiers, config.executor.threads)
         engine = _native.Engine(runner, _options(config, tiers, wanted), log=_log)
         grammars = GrammarCompiler(back_end=config.model.structured_outputs_backend)
         adapters: Adapters | None = None
@@ -371,6 +375,7 @@ def _module_executor(
 
 def _kv_tiers(
     executors: Sequence[_native.NativeExecutor | _native.DeviceExecutor | _native.PythonExecutor],
+    workers: RankWorkers | None,
     config: KvTierConfig,
     threads: int,
 ) -> _native.KvTierOptions:
@@ -394,11 +399,17 @@ def _kv_tiers(
         transfer_secret=read_transfer_secret(config.kv_transfer_secret_file),
         transfer_timeout_ms=config.kv_transfer_timeout_ms,
         num_step_threads=threads,
-        # Pages hold the KV of all programs.
-        fingerprint=(lambda: "+".join(each.kv_fingerprint() for each in native))
-        if native
-        else None,
+        fingerprint=(lambda: _fingerprint(native, workers)) if native else None,
     )
+
+
+def _fingerprint(
+    executors: Sequence[_native.NativeExecutor | _native.DeviceExecutor],
+    workers: RankWorkers | None,
+) -> str:
+    """What pages are of: they hold the KV of all programs of all ranks."""
+    own = "+".join(each.kv_fingerprint() for each in executors)
+    return own if workers is None else ",".join([own, *workers.kv_fingerprints()])
 
 
 def _weights(plan: MemoryPlan) -> str:

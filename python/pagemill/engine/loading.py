@@ -168,12 +168,6 @@ def _require_dividable(config: EngineConfig) -> None:
     for name, size in sizes.items():
         if size > 1 and executor.executor != "native":
             raise ConfigError(f"{name} {size} needs --executor native: no other executor has ranks")
-        if size > 1 and config.kv_tiers.enabled:
-            raise ConfigError(
-                "--kv-offloading-bytes, --kv-offloading-disk-path, --kv-connector-path and"
-                f" --kv-shared-memory-bytes need {name} 1, not {size}: the KV of other ranks cannot"
-                " be copied"
-            )
     if executor.ranks > _MAX_RANKS:
         raise ConfigError(
             f"--tensor-parallel-size {executor.tensor_parallel_size} times"
@@ -205,6 +199,8 @@ def _require_stages(config: EngineConfig) -> None:
     refused = {
         "--speculative-config": config.speculation.max_tokens > 0,
         "--enable-lora and --lora-modules": config.lora.enabled,
+        "--kv-offloading-bytes, --kv-offloading-disk-path, --kv-connector-path and"
+        " --kv-shared-memory-bytes": config.kv_tiers.enabled,
     }
     for names, given in refused.items():
         if given:

@@ -1,36 +1,26 @@
 """A rank's part of an adapter, on its way to the process of the rank: rank 0 reads adapters and
-writes each part to a file, which the worker reads.
+writes each part to a file, which the rank reads.
 
-    send(process, adapter_id, path, layers)        # rank 0
-    num_bytes = receive_reply(process)
-    serve(executor, store, sys.stdin, sys.stdout)   # a worker, in a thread of its own
+    rank_jobs.send(process, "adapter", **write_part(adapter_id, path, layers))   # rank 0
+    num_bytes = add_part(executor, store, job)                                   # the rank
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from pagemill import _native
-from pagemill.engine.outputs import EngineError
 from pagemill.weights.adapters import Layer
 
 _ARRAYS = (2, 3, 5, 6)  # of a Layer
 
 
-def send(
-    process: subprocess.Popen[bytes], adapter_id: int, path: Path, layers: Sequence[Layer]
-) -> None:
-    """Writes `layers` to `path`, and asks the worker to read them.
-
-    Raises:
-        EngineError: the worker has ended.
-    """
+def write_part(adapter_id: int, path: Path, layers: Sequence[Layer]) -> dict[str, Any]:
+    """Writes the matrices of `layers` to `path`; returns the job that adds them."""
     arrays: dict[str, Any] = {}
     rest: list[list[Any]] = []
     for i, layer in enumerate(layers):
@@ -38,61 +28,28 @@ def send(
         arrays |= present
         rest.append([layer[0], layer[1], layer[4]])
     np.savez(path, **arrays)
-    job = {"id": adapter_id, "path": str(path), "layers": rest}
-    assert process.stdin is not None
-    try:
-        process.stdin.write(json.dumps(job).encode() + b"\n")
-        process.stdin.flush()
-    except BrokenPipeError as error:
-        raise _ended(process) from error
+    return {"id": adapter_id, "path": str(path), "layers": rest}
 
 
-def receive_reply(process: subprocess.Popen[bytes]) -> int:
-    """The bytes of the part that the worker was sent, once it has it.
+def add_part(
+    executor: _native.NativeExecutor | _native.DeviceExecutor,
+    store: _native.AdapterStore,
+    job: Mapping[str, Any],
+) -> int:
+    """Adds the part of a job to the store of this rank; returns its bytes.
 
     Raises:
-        EngineError: it cannot use it, or has ended.
+        ValueError: it does not fit.
+        OSError: it cannot be read.
     """
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        raise _ended(process)
-    reply = json.loads(line)
-    if "error" in reply:
-        raise EngineError("INVALID_ARGUMENT", f"The adapter does not fit a rank: {reply['error']}")
-    return reply["bytes"]
-
-
-def serve(
-    executor: _native.NativeExecutor | _native.DeviceExecutor,
-    store: _native.AdapterStore,
-    jobs: IO[str],
-    replies: IO[str],
-) -> None:
-    """Adds what `send` sends to the store of this rank, until `jobs` ends."""
-    for line in jobs:
-        try:
-            reply: dict[str, Any] = {"bytes": _add(executor, store, json.loads(line))}
-        except (_native.StatusError, OSError, ValueError, KeyError) as error:
-            reply = {"error": str(error)}
-        replies.write(json.dumps(reply) + "\n")
-        replies.flush()
-
-
-def _add(
-    executor: _native.NativeExecutor | _native.DeviceExecutor,
-    store: _native.AdapterStore,
-    job: dict[str, Any],
-) -> int:
-    with np.load(job["path"], allow_pickle=False) as arrays:
-        layers: list[Layer] = []
-        for i, (name, expert, scale) in enumerate(job["layers"]):
-            a, b, gain, offset = (arrays.get(f"{i}.{k}") for k in _ARRAYS)
-            layers.append((name, expert, a, b, scale, gain, offset))
-    weights = _native.make_adapter(executor, layers)
-    store.add(job["id"], weights)
+    layers: list[Layer] = []
+    try:
+        with np.load(job["path"], allow_pickle=False) as arrays:
+            for i, (name, expert, scale) in enumerate(job["layers"]):
+                a, b, gain, offset = (arrays.get(f"{i}.{k}") for k in _ARRAYS)
+                layers.append((name, expert, a, b, scale, gain, offset))
+        weights = _native.make_adapter(executor, layers)
+        store.add(job["id"], weights)
+    except (_native.StatusError, KeyError, ValueError) as error:
+        raise ValueError(f"The adapter does not fit a rank: {error}") from error
     return weights.bytes
-
-
-def _ended(process: subprocess.Popen[bytes]) -> EngineError:
-    return EngineError("UNAVAILABLE", f"process {process.pid}, a rank of the model, has ended")

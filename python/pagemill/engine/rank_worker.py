@@ -6,12 +6,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import IO, Any
 
 from pagemill import _native
 from pagemill.config import ConfigError
-from pagemill.engine import rank_adapters
+from pagemill.engine import rank_adapters, rank_jobs
 
 
 def run(job: Mapping[str, Any]) -> int:
@@ -23,10 +23,14 @@ def run(job: Mapping[str, Any]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     rank = job["rank"]
-    replies = _take_stdout()
+    answers = _take_stdout()
     try:
         segment = _native.SharedSegment.open(job["fd"])
         os.close(job["fd"])
+        pages: _native.PageSegment | None = None
+        if job["pages_fd"] is not None:
+            pages = _native.PageSegment.join(job["pages_fd"], rank)
+            os.close(job["pages_fd"])
         world = _native.World(segment, rank)
         options = _native.ExecutorOptions(**job["arguments"])
         executor = (
@@ -34,16 +38,11 @@ def run(job: Mapping[str, Any]) -> int:
             if job["device"] is None
             else _on_device(job["device"], job["program"], options, world)
         )
-        store: _native.AdapterStore | None = None
-        if job["arguments"].get("max_adapters"):
-            store = _native.AdapterStore()
-            # Not sys.stdin: no thread may hold its lock when the interpreter ends.
-            jobs = os.fdopen(os.dup(sys.stdin.fileno()))
-            parts = (executor, store, jobs, replies)
-            threading.Thread(target=rank_adapters.serve, args=parts, daemon=True).start()
+        store = _native.AdapterStore() if job["arguments"].get("max_adapters") else None
+        _serve_jobs(executor, store, answers)
         world.meet()
         if job["stage"] is None or isinstance(executor, _native.DeviceExecutor):
-            _native.follow_steps(executor, world, store)
+            _native.follow_steps(executor, world, store, page_segment=pages)
         else:
             _native.follow_steps(executor, world, stage=_native.Stage(**job["stage"]))
     except _native.StatusError as error:
@@ -59,10 +58,27 @@ def run(job: Mapping[str, Any]) -> int:
 
 def _take_stdout() -> IO[str]:
     """Standard output, which what libraries print does not reach any more: it goes to standard
-    error. NCCL prints there, and its words would be read as replies."""
-    replies = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    error. NCCL prints there, and its words would be read as answers."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    return replies
+    return answers
+
+
+def _serve_jobs(
+    executor: _native.NativeExecutor | _native.DeviceExecutor,
+    store: _native.AdapterStore | None,
+    answers: IO[str],
+) -> None:
+    """Starts the thread that does what rank 0 sends beside the steps, until it ends."""
+    handlers: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+        "fingerprint": lambda _: executor.kv_fingerprint()
+    }
+    if store is not None:
+        handlers["adapter"] = lambda job: rank_adapters.add_part(executor, store, job)
+    # Not sys.stdin: no thread may hold its lock when the interpreter ends.
+    jobs = os.fdopen(os.dup(sys.stdin.fileno()))
+    parts = (handlers, jobs, answers)
+    threading.Thread(target=rank_jobs.serve, args=parts, daemon=True).start()
 
 
 def _on_device(

@@ -4,8 +4,8 @@
     executor = _native.NativeExecutor(builts[0].program_text, options, workers.world)
     workers.wait_ready()
 
-A worker gets the group's shared memory as a descriptor and its program on standard input, which
-goes on with its parts of adapters. It ends
+A worker gets the group's shared memory as descriptors and its program on standard input, which
+goes on with jobs (`rank_jobs`). It ends
 when rank 0 does, however that ends: it waits for rank 0 in the shared memory, and detects its end.
 """
 
@@ -16,6 +16,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from pagemill import _native
-from pagemill.engine import rank_adapters
+from pagemill.engine import rank_adapters, rank_jobs
 from pagemill.engine.outputs import EngineError
 from pagemill.weights.adapters import Layer
 
@@ -38,6 +39,7 @@ _BOOT = (
 _LOOK_EVERY_S = 0.1
 _START_LIMIT_S = 600.0  # reading and packing the weights of a large model
 _STOP_LIMIT_S = 5.0
+_ANSWER_LIMIT_S = 600.0  # reading the weights of a large model, or an adapter
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +71,17 @@ class RankStage:
 class RankWorkers:
     """Ranks 1 to n - 1 as processes, and rank 0's place in the group."""
 
-    def __init__(self, world: _native.World, processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    def __init__(
+        self,
+        world: _native.World,
+        page_segment: _native.PageSegment | None,
+        processes: Sequence[subprocess.Popen[bytes]],
+    ) -> None:
         self.world = world
+        self.page_segment = page_segment
+        """To copy KV pages of all ranks; None: they cannot be copied."""
         self._processes = processes
+        self._jobs = threading.Lock()  # a job at a time
 
     @classmethod
     def start(
@@ -81,13 +91,16 @@ class RankWorkers:
         device: RankDevice | None = None,
         stages: Sequence[RankStage] = (),
         num_stages: int = 1,
+        page_bytes: int = 0,
     ) -> RankWorkers:
         """Starts a process for each of `programs`, of ranks 1, 2, ...; `arguments` are those of
-        `_native.ExecutorOptions`, `stages` those of the ranks if there are several. Returns before
-        they are ready."""
+        `_native.ExecutorOptions`, `stages` those of the ranks if there are several, `page_bytes`
+        the size of a rank's KV pages if they can be copied. Returns before they are ready."""
         tensor = (len(programs) + 1) // num_stages
         segment = _native.SharedSegment(tensor, pipeline=num_stages)
-        workers = cls(_native.World(segment, 0), [])
+        pages = _native.PageSegment(tensor, page_bytes) if page_bytes else None
+        descriptors = [segment.fd] if pages is None else [segment.fd, pages.fd]
+        workers = cls(_native.World(segment, 0), pages, [])
         processes: list[subprocess.Popen[bytes]] = []
         workers._processes = processes
         try:
@@ -96,13 +109,14 @@ class RankWorkers:
                 process = subprocess.Popen(
                     command,
                     stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE if arguments.get("max_adapters") else None,
-                    pass_fds=[segment.fd],
+                    stdout=subprocess.PIPE,
+                    pass_fds=descriptors,
                 )
                 processes.append(process)
                 job = {
                     "path": sys.path,
                     "fd": segment.fd,
+                    "pages_fd": None if pages is None else pages.fd,
                     "rank": rank,
                     "program": program,
                     "arguments": dict(arguments),
@@ -159,19 +173,40 @@ class RankWorkers:
             EngineError: one does not fit, or a worker has ended; some may have got theirs.
         """
         with tempfile.TemporaryDirectory(prefix="pagemill-") as folder:
-            jobs = list(zip(self._processes, parts, strict=True))
-            for rank, (process, layers) in enumerate(jobs, 1):
-                rank_adapters.send(process, adapter_id, Path(folder) / f"{rank}.npz", layers)
-            sizes: list[int] = []
-            errors: list[EngineError] = []
-            for process in self._processes:
+            jobs = [
+                rank_adapters.write_part(adapter_id, Path(folder) / f"{rank}.npz", layers)
+                for rank, layers in enumerate(parts, 1)
+            ]
+            return sum(self._run("adapter", jobs))
+
+    def kv_fingerprints(self) -> list[str]:
+        """`kv_fingerprint()` of ranks 1, 2, ..., which may read all of their weights.
+
+        Raises:
+            EngineError: a worker has ended, or did not answer.
+        """
+        return self._run("fingerprint", [{} for _ in self._processes])
+
+    def _run(self, kind: str, jobs: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """The answers of all workers, each to its job, at the same time."""
+        answers: list[Any] = []
+        errors: list[EngineError] = []
+        with self._jobs:
+            sent: list[subprocess.Popen[bytes]] = []
+            for process, job in zip(self._processes, jobs, strict=True):
                 try:
-                    sizes.append(rank_adapters.receive_reply(process))
+                    rank_jobs.send(process, kind, **job)
+                    sent.append(process)
+                except EngineError as error:
+                    errors.append(error)
+            for process in sent:
+                try:
+                    answers.append(rank_jobs.receive_answer(process, _ANSWER_LIMIT_S))
                 except EngineError as error:
                     errors.append(error)
         if errors:
             raise errors[0]
-        return sum(sizes)
+        return answers
 
     def check(self) -> None:
         """Looks whether all workers are alive; cheap.

@@ -137,16 +137,9 @@ def config(**options: Any) -> EngineConfig:
     return build(EngineConfig, {"model": SMOLLM2, "tensor_parallel_size": 2, **OPTIONS, **options})
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"executor": "torch"}, "--tensor-parallel-size 2 needs --executor native"),
-        ({"kv_offloading_bytes": "64MiB"}, "need --tensor-parallel-size 1, not 2: the KV of other"),
-    ],
-)
-def test_what_ranks_cannot_do_is_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        load(config(**options))
+def test_other_executors_than_the_native_one_are_refused() -> None:
+    with pytest.raises(ConfigError, match="--tensor-parallel-size 2 needs --executor native"):
+        load(config(executor="torch"))
 
 
 def test_more_ranks_than_blocks_are_refused() -> None:
@@ -154,8 +147,18 @@ def test_more_ranks_than_blocks_are_refused() -> None:
         load(config(tensor_parallel_size=64))
 
 
-def test_sessions_of_ranks_are_refused(tmp_path: Path) -> None:
-    with LLM(SMOLLM2, tensor_parallel_size=2, **OPTIONS) as llm:
-        output = llm.generate(PROMPTS[1], temperature=0.0, max_tokens=20)[0]
-        with pytest.raises(EngineError, match="KV cannot be copied"):
-            llm.save_session(tmp_path / "session", output.prompt_token_ids)
+def test_a_session_of_ranks_goes_on_in_another_start(tmp_path: Path) -> None:
+    file, tokens, cached = tmp_path / "session", list[list[int]](), list[int]()
+    for start in range(2):
+        with LLM(SMOLLM2, tensor_parallel_size=2, **OPTIONS) as llm:
+            if start == 0:
+                (output,) = llm.generate(PROMPTS[1], temperature=0.0, max_tokens=48)
+                saved = llm.save_session(file, output)
+                history = output.prompt_token_ids + output.choices[0].token_ids
+            else:
+                assert llm.restore_session(file).token_ids == history
+            (output,) = llm.generate([[*history, 5]], temperature=0.0, max_tokens=8)
+            tokens.append(output.choices[0].token_ids)
+            cached.append(output.num_cached_tokens)
+    assert tokens[0] == tokens[1]
+    assert cached == [saved, saved]
