@@ -53,13 +53,13 @@ void BindMediaEncoderOptions(nb::module_& m) {
           "__init__",
           [](MediaEncoderOptions* self, int32_t rows, int32_t channels, int32_t tokens,
              int32_t class_tokens, int32_t width, int32_t max_items, int32_t max_step_tokens,
-             bool any_size, bool grid, int32_t tile_rows) {
+             bool any_size, bool grid, bool placed, int32_t tile_rows) {
             new (self) MediaEncoderOptions{.format = {.rows = rows,
                                                       .channels = channels,
                                                       .tokens = tokens,
                                                       .any_size = any_size,
                                                       .grid = grid,
-                                                      .placed = tile_rows > 0},
+                                                      .placed = placed},
                                            .class_tokens = class_tokens,
                                            .width = width,
                                            .max_items = max_items,
@@ -69,7 +69,7 @@ void BindMediaEncoderOptions(nb::module_& m) {
           nb::kw_only(), nb::arg("rows"), nb::arg("channels"), nb::arg("tokens"),
           nb::arg("class_tokens") = 0, nb::arg("width"), nb::arg("max_items") = 1,
           nb::arg("max_step_tokens") = 0, nb::arg("any_size") = false, nb::arg("grid") = false,
-          nb::arg("tile_rows") = 0);
+          nb::arg("placed") = false, nb::arg("tile_rows") = 0);
 }
 
 }  // namespace pagemill::bindings

@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.media.media_model import MediaTestModel, text
 from tests.media.qwen_vl_models import (
+    CHANNELS,
     MAKERS,
     VISION,
     Patches,
@@ -133,6 +134,13 @@ def test_encoders_of_both_executors(model: MediaTestModel) -> None:
     np.testing.assert_allclose(native, by_torch, rtol=0, atol=2e-5)
 
 
+def _embeddings(path: Path, patches: Patches, dtype: str) -> np.ndarray:
+    """Those of the tokens of an image, row by row."""
+    item = features(path, patches)
+    assert item.placement is not None
+    return run_encoder(path, [item], "native", dtype)[item.placement]
+
+
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "int8"])
 def test_windows_do_not_see_each_other(dtype: str, tmp_path: Path) -> None:
     """Other windows have the same bits if one changes, however large its numbers are."""
@@ -143,10 +151,7 @@ def test_windows_do_not_see_each_other(dtype: str, tmp_path: Path) -> None:
     # In the last window of the second row of windows.
     square = 4 * 8 + 7
     changed[square * 4 : square * 4 + 4] *= 50
-    before, after = (
-        run_encoder(tmp_path, [features(tmp_path, (each, grid))], "native", dtype)
-        for each in (patches, changed)
-    )
+    before, after = (_embeddings(tmp_path, (each, grid), dtype) for each in (patches, changed))
     differs = np.any(before != after, axis=1).reshape(7, 8)
     expected = np.zeros((7, 8), bool)
     expected[3:6, 6:] = True
@@ -167,10 +172,18 @@ def test_published_experts_are_transposed(tmp_path: Path) -> None:
         model.check(output, IMAGES[0])
 
 
-def test_images_of_too_many_windows_are_refused() -> None:
-    tower = Qwen25VlVisionTower(VISION | {"window_size": 8})
-    with pytest.raises(ValueError, match="at most 65536 windows of 2 x 2 patches, got 257 x 256"):
-        tower.places(np.zeros((1, 2), np.int32), 514, 512)
+def test_patches_are_in_the_order_of_windows() -> None:
+    """Windows of 2 x 2 squares in an image of 3 x 3: the last of each row and column are parts."""
+    tower = Qwen25VlVisionTower(VISION | {"window_size": 16})
+    patches = np.arange(36, dtype=np.float32)[:, None].repeat(CHANNELS, 1)
+    item = tower.features(PreparedMedia("image", patches, (1, 6, 6)))
+    order = [0, 1, 3, 4, 2, 5, 6, 7, 8]
+    assert item.rows[::4, 0].tolist() == [4 * square for square in order]
+    assert item.placement is not None
+    assert [order[embedding] for embedding in item.placement] == list(range(9))
+    assert item.positions is not None
+    squares = [[0, 2 * (square // 3), 2 * (square % 3)] for square in order]
+    assert item.positions.rows[::4].tolist() == squares
 
 
 def test_newer_checkpoints_have_other_names(model: MediaTestModel, tmp_path: Path) -> None:

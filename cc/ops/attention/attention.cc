@@ -33,8 +33,13 @@ Status CheckAttention(const OpCall& call) {
                     std::to_string(kv_heads) + " KV heads");
   check.IntegerAttribute("causal", /*fallback=*/1, 0, 1);
   check.IntegerAttribute("window", /*fallback=*/0, 0, INT32_MAX);
+  check.IntegerAttribute("grid_window", /*fallback=*/0, 0, INT32_MAX);
   if (!check.ok()) return check.Result();
-  const double scale = call.attributes->Get("scale", 0);
+  const Attributes& attributes = *call.attributes;
+  check.Require(attributes.GetInt("grid_window", 0) == 0 ||
+                    (attributes.GetInt("causal", 1) == 0 && attributes.GetInt("window", 0) == 0),
+                "grid_window needs causal=0, and no window");
+  const double scale = attributes.Get("scale", 0);
   check.Require(scale > 0 && std::isfinite(scale), "attribute scale must be a number above 0");
   return check.Result();
 }

@@ -6,12 +6,17 @@
 //            k, v   act [T, Hk, D]   Hq is a multiple of Hk
 //            biases f32 [Hq, 2 * reach + 1], optional
 //   outputs  y      act [T, Hq, D]
-//   batch    query_start; num_requests bounds the requests when the call is checked
-//   attributes  scale > 0; causal = 1; window = 0 (none)
+//   batch    query_start; num_requests bounds the requests when the call is checked;
+//            grid_positions if grid_window is not 0
+//   attributes  scale > 0; causal = 1; window = 0 (none); grid_window = 0 (none), above 0 only with
+//               causal = 0 and without a window
 //   aliasing    none
 //
 // Token t of a request sees all tokens of its request in the step, with causal = 1 those up to
-// itself, with a window only those less than `window` tokens away. Scores are q k^T scale, plus
+// itself, with a window only those less than `window` tokens away. With grid_window it sees those
+// of its window of the grid: of the same time, row / grid_window and column / grid_window, rounded
+// down. The tokens of a window are consecutive; if others lie between them, each run of them is a
+// window of its own. Scores between windows are not computed. Scores are q k^T scale, plus
 // bias[reach + d], with d = position of the key - position of the query, from -reach to reach;
 // weights e^score over the sum of those of the visible keys. Head h of q reads head h / (Hq / Hk)
 // of k and v.

@@ -24,6 +24,7 @@ struct Heads {
   bool causal;
   int32_t window = 0;
   int32_t bias_reach = -1;  // negative: no biases
+  int32_t grid_window = 0;
 };
 
 // Nearest, ties to even.
@@ -68,6 +69,11 @@ class Case {
     attributes_.Set("scale", 1 / std::sqrt(static_cast<double>(heads.dim)));
     attributes_.Set("causal", heads.causal ? 1 : 0);
     attributes_.Set("window", heads.window);
+    attributes_.Set("grid_window", heads.grid_window);
+    if (heads.grid_window > 0) {
+      for (int32_t count : tokens) AppendGrid(count, heads.grid_window);
+      batch_.grid_positions = grid_positions_.data();
+    }
     batch_.num_tokens = static_cast<int32_t>(total);
     batch_.num_requests = static_cast<int32_t>(tokens.size());
     batch_.query_start = query_start_.data();
@@ -101,7 +107,20 @@ class Case {
     tensors_[input].Set(values);
   }
 
-  std::vector<int32_t> query_start_;
+  // Positions of the tokens of a request in windows of `side` x `side`, three in a row, of which
+  // most are not full.
+  void AppendGrid(int32_t tokens, int32_t side) {
+    for (int32_t window = 0; tokens > 0; ++window) {
+      const int32_t size = std::min(tokens, 1 + (window * 29 + side) % (side * side));
+      for (int32_t i = 0; i < size; ++i) {
+        const int32_t row = window / 3 * side + i / side, column = window % 3 * side + i % side;
+        grid_positions_.insert(grid_positions_.end(), {0, row, column});
+      }
+      tokens -= size;
+    }
+  }
+
+  std::vector<int32_t> query_start_, grid_positions_;
   std::vector<conformance::TestTensor> tensors_;  // q, k, v, y
   std::vector<float> biases_;
   TensorView inputs_[kAttentionBiases + 1];
@@ -124,7 +143,7 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps, const H
     EXPECT_TRUE(Rounds(*kernel) ? conformance::AllClose(one, of_rounded, kRoundedTolerance)
                                 : conformance::AllClose(one, expected, kTolerance))
         << kernel->name << " head_dim " << heads.dim << " causal " << heads.causal << " window "
-        << heads.window;
+        << heads.window << " grid window " << heads.grid_window;
     for (int32_t threads : conformance::ThreadCounts(caps)) {
       if (threads == 1) continue;
       EXPECT_TRUE(conformance::BitEqual(c.Run(*kernel, threads), one))
@@ -138,7 +157,7 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps, const H
     if (!Rounds(*kernel)) continue;
     EXPECT_TRUE(conformance::AllClose(bf16.Run(*kernel, 1), of_rounded, kBf16Tolerance))
         << kernel->name << " of bf16, head_dim " << heads.dim << " causal " << heads.causal
-        << " window " << heads.window;
+        << " window " << heads.window << " grid window " << heads.grid_window;
   }
 }
 
@@ -183,6 +202,15 @@ void CheckAttentionConformance(const OpDefinition& op, const device::Capabilitie
                {.q = 2, .kv = 2, .dim = 16, .causal = causal, .window = 33, .bias_reach = 20},
                {70, 300});
   }
+  // Windows of the grid within and beyond a vector, a chunk, a tile and a split.
+  for (int32_t side : conformance::FewIfEmulated({1, 3, 8, 14, 40})) {
+    CheckCase(op, caps, {.q = 4, .kv = 2, .dim = 24, .causal = false, .grid_window = side},
+              {1, 0, 17, 290});
+  }
+  CheckAlone(op, caps, {.q = 2, .kv = 2, .dim = 16, .causal = false, .grid_window = 14}, {70, 600});
+  CheckAlone(op, caps,
+             {.q = 2, .kv = 1, .dim = 40, .causal = false, .bias_reach = 20, .grid_window = 8},
+             {70, 300});
   Case c({.q = 2, .kv = 1, .dim = 16, .causal = false}, {5, 20}, 0, Operands::kF32);
   conformance::CheckActTypes({.op = op,
                               .caps = caps,

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "cc/ops/attention/attention.h"
+#include "cc/ops/attention/grid_windows.h"
 #include "cc/ops/kv_page.h"
 #include "cc/ops/kv_write/kv_write.h"
 #include "cc/ops/paged_attention/paged_attention.h"
@@ -38,9 +39,10 @@ const Kernel& Named(const OpDefinition& op, std::string_view name) {
 // Layout of the plan's arrays.
 struct PlanLayout {
   explicit PlanLayout(const OpCall& call)
-      : seq_lens(Align(call.inputs[0].shape[0] * 4)),
+      : slot_mapping(Align(GridWindowsBytes(call))),
+        seq_lens(slot_mapping + Align(call.inputs[0].shape[0] * 4)),
         block_table(seq_lens + Align(int64_t{call.batch->num_requests} * 4)) {}
-  int64_t slot_mapping = 0, seq_lens, block_table;  // bytes from the start
+  int64_t windows = 0, slot_mapping, seq_lens, block_table;  // bytes from the start
 
   // Offset of the paged plan, which follows `entries` entries of the block table.
   int64_t Paged(int64_t entries) const { return block_table + Align(entries * 4); }
@@ -73,11 +75,19 @@ TensorView BiasesOf(const OpCall& call) {
   return call.inputs.size() > kAttentionBiases ? call.inputs[kAttentionBiases] : TensorView{};
 }
 
+// The keys that tokens see, in `plan`; left out if these are those of the attributes.
+TensorView KeyRangesOf(const OpCall& call, const std::byte* plan) {
+  if (GridWindowsBytes(call) == 0) return {};
+  void* const windows = const_cast<std::byte*>(plan) + PlanLayout(call).windows;
+  return TensorView::Dense(windows, DType::kI32, {call.inputs[0].shape[0], 2});
+}
+
 // A call of paged_attention over the pages.
 class PagedCall {
  public:
-  PagedCall(const OpCall& call, const BatchView& batch, const TensorView& pages)
-      : inputs_{call.inputs[0], pages, {}, {}, BiasesOf(call)},
+  PagedCall(const OpCall& call, const BatchView& batch, const TensorView& pages,
+            const std::byte* plan)
+      : inputs_{call.inputs[0], pages, {}, {}, BiasesOf(call), KeyRangesOf(call, plan)},
         call_{.inputs = inputs_,
               .outputs = call.outputs,
               .attributes = call.attributes,
@@ -86,7 +96,7 @@ class PagedCall {
   const OpCall& call() const { return call_; }
 
  private:
-  TensorView inputs_[5];
+  TensorView inputs_[6];
   OpCall call_;
 };
 
@@ -98,11 +108,13 @@ int64_t PlanBytes(const OpCall& call) {
   const BatchView batch = PagedBatchOf(call, nullptr, /*longest=*/tokens);
   const int64_t entries = batch.num_requests * batch.block_table_stride;
   return PlanLayout(call).Paged(entries) +
-         PagedPlan().bytes(PagedCall(call, batch, Pages(call, DType::kF32, nullptr)).call());
+         PagedPlan().bytes(
+             PagedCall(call, batch, Pages(call, DType::kF32, nullptr), nullptr).call());
 }
 
 void MakePlan(const OpCall& call, std::span<std::byte> plan) {
   const PlanLayout layout(call);
+  ListGridWindows(call, plan.subspan(static_cast<size_t>(layout.windows)));
   int32_t* slots = reinterpret_cast<int32_t*>(plan.data() + layout.slot_mapping);
   int32_t* seq_lens = reinterpret_cast<int32_t*>(plan.data() + layout.seq_lens);
   int32_t* table = reinterpret_cast<int32_t*>(plan.data() + layout.block_table);
@@ -117,7 +129,8 @@ void MakePlan(const OpCall& call, std::span<std::byte> plan) {
   }
   const BatchView batch = PagedBatchOf(call, plan.data(), longest);
   const int64_t offset = layout.Paged(batch.num_requests * batch.block_table_stride);
-  PagedPlan().make(PagedCall(call, batch, Pages(call, DType::kF32, nullptr)).call(),
+  const TensorView pages = Pages(call, DType::kF32, nullptr);
+  PagedPlan().make(PagedCall(call, batch, pages, plan.data()).call(),
                    plan.subspan(static_cast<size_t>(offset)));
 }
 
@@ -128,7 +141,7 @@ const BatchPlan kPagesPlan = {.bytes = PlanBytes, .make = MakePlan};
 bool SupportsPages(const PageKernels& kernels, const device::Capabilities& caps,
                    const OpCall& call) {
   const BatchView batch = PagedBatchOf(call, nullptr, call.inputs[0].shape[0]);
-  const PagedCall paged(call, batch, Pages(call, kernels.pages, nullptr));
+  const PagedCall paged(call, batch, Pages(call, kernels.pages, nullptr), nullptr);
   return Named(KvWriteOp(), kernels.write).supports(caps, call) &&
          Named(PagedAttentionOp(), kernels.attend).supports(caps, paged.call());
 }
@@ -138,7 +151,7 @@ int64_t PagesWorkspaceBytes(const PageKernels& kernels, const OpCall& call, int3
   const BatchView batch = PagedBatchOf(call, nullptr, call.inputs[0].shape[0]);
   return Align(pages.shape[0] * pages.row_stride_bytes) +
          Named(PagedAttentionOp(), kernels.attend)
-             .workspace_bytes(PagedCall(call, batch, pages).call(), num_threads);
+             .workspace_bytes(PagedCall(call, batch, pages, nullptr).call(), num_threads);
 }
 
 void RunOverPages(const PageKernels& kernels, const OpCall& call, KernelContext& context) {
@@ -155,7 +168,8 @@ void RunOverPages(const PageKernels& kernels, const OpCall& call, KernelContext&
   inner.workspace = context.workspace.subspan(
       static_cast<size_t>(Align(pages.shape[0] * pages.row_stride_bytes)));
   inner.plan = context.plan + PlanLayout(call).Paged(batch.num_requests * batch.block_table_stride);
-  Named(PagedAttentionOp(), kernels.attend).run(PagedCall(call, batch, pages).call(), inner);
+  Named(PagedAttentionOp(), kernels.attend)
+      .run(PagedCall(call, batch, pages, context.plan).call(), inner);
 }
 
 }  // namespace pagemill::ops

@@ -3,7 +3,8 @@
 // consecutive pages of 16 tokens in the workspace.
 //
 //   WORKSPACE | pages [NumPages, 2 * Hk * D * 16] | what paged_attention needs |
-//   PLAN      | slot_mapping [T] | seq_lens [R] | block_table [R, stride] | its plan |
+//   PLAN      | grid windows [T] | slot_mapping [T] | seq_lens [R] | block_table [R, stride] |
+//             | its plan |
 //
 // All layers of a step share one plan. The stride of block_table is chosen per step, so that only
 // as much of the plan is written as the step's requests need.

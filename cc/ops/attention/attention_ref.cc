@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <cstddef>
+#include <vector>
 
 #include "cc/ops/attention/attention.h"
+#include "cc/ops/attention/grid_windows.h"
 #include "cc/ops/double_dot/double_dot.h"
 #include "cc/ops/double_softmax/double_softmax.h"
 
@@ -59,6 +62,9 @@ class Query {
 void AttentionReference(const OpCall& call, KernelContext&) {
   const bool causal = call.attributes->GetInt("causal", 1) != 0;
   const int64_t window = call.attributes->GetInt("window", 0);
+  std::vector<std::byte> plan(static_cast<size_t>(GridWindowsBytes(call)));
+  ListGridWindows(call, plan);
+  const TokenKeys* const windows = GridWindows(call, plan.data());
   const int32_t* start = call.batch->query_start;
   for (int32_t r = 0; r < call.batch->num_requests; ++r) {
     for (int64_t token = start[r]; token < start[r + 1]; ++token) {
@@ -66,6 +72,10 @@ void AttentionReference(const OpCall& call, KernelContext&) {
       if (window > 0) {
         begin = std::max(begin, token + 1 - window);
         end = std::min(end, token + window);
+      }
+      if (windows != nullptr) {
+        begin = start[r] + windows[token].first;
+        end = start[r] + windows[token].end;
       }
       for (int64_t head = 0; head < call.inputs[0].shape[1]; ++head) {
         Query(call, token, head).Run(begin, end);

@@ -44,15 +44,46 @@ TEST(Attention, MeansByHand) {
   }
 }
 
+// Two requests of two windows each: the first has rows 0 and 1 of column 0, and row 2; the second
+// one row, and a token of another time.
+TEST(Attention, WindowsOfTheGridByHand) {
+  const int32_t query_start[] = {0, 3, 5};
+  const int32_t positions[] = {0, 0, 0, 0, 1, 0, 0, 2, 0, 0, 0, 0, 1, 0, 1};
+  const BatchView batch{
+      {.num_tokens = 5, .num_requests = 2, .query_start = query_start, .grid_positions = positions},
+      {}};
+  conformance::TestTensor q(DType::kF32, {5, 1, 1}), k(DType::kF32, {5, 1, 1}),
+      v(DType::kF32, {5, 1, 1}), y(DType::kF32, {5, 1, 1});
+  q.Set(std::vector<float>(5, 0.5f));
+  k.Set(std::vector<float>(5, 0.5f));
+  v.Set(std::vector<float>{2, 4, 8, 16, 32});
+  const TensorView inputs[] = {q.view(), k.view(), v.view()}, outputs[] = {y.view()};
+  device::ThreadPool pool({.num_threads = 1});
+  Attributes attributes;
+  attributes.Set("scale", 1);
+  attributes.Set("causal", 0);
+  attributes.Set("grid_window", 2);
+  const OpCall call{
+      .inputs = inputs, .outputs = outputs, .attributes = &attributes, .batch = &batch};
+  for (const Kernel* kernel :
+       conformance::SupportedKernels(AttentionOp(), device::DetectCapabilities(), call)) {
+    conformance::RunKernel(*kernel, call, pool);
+    const std::vector<float> expected = {3, 3, 8, 16, 32};
+    EXPECT_TRUE(conformance::AllClose(y.ToFloat(), expected, {.abs = 1e-5})) << kernel->name;
+  }
+}
+
 TEST(Attention, CheckNamesTheMismatch) {
   const BatchView batch{{.num_tokens = 9, .num_requests = 2}, {}};
   const auto view = [](std::initializer_list<int64_t> dims) {
     return TensorView::Dense(nullptr, DType::kF32, dims);
   };
-  const auto check = [&](TensorView q, TensorView k, double scale = 1, double causal = 0) {
+  const auto check = [&](TensorView q, TensorView k, double scale = 1, double causal = 0,
+                         double grid_window = 0) {
     Attributes attributes;
     attributes.Set("scale", scale);
     attributes.Set("causal", causal);
+    attributes.Set("grid_window", grid_window);
     const TensorView inputs[] = {q, k, k}, outputs[] = {q};
     return AttentionOp()
         .check({.inputs = inputs, .outputs = outputs, .attributes = &attributes, .batch = &batch})
@@ -68,6 +99,9 @@ TEST(Attention, CheckNamesTheMismatch) {
   EXPECT_EQ(check(view({9, 4, 8}), view({9, 4, 8}), 0),
             "attention: attribute scale must be a number above 0");
   EXPECT_NE(check(view({9, 4, 8}), view({9, 4, 8}), 1, 2), "");
+  EXPECT_EQ(check(view({9, 4, 8}), view({9, 4, 8}), 1, 0, 8), "");
+  EXPECT_EQ(check(view({9, 4, 8}), view({9, 4, 8}), 1, 1, 8),
+            "attention: grid_window needs causal=0, and no window");
 }
 
 }  // namespace

@@ -47,12 +47,6 @@ struct AttentionShape {
   int64_t block_stride_bytes = 0;
 };
 
-// The first key that the query at `position` sees.
-inline int32_t FirstKey(const AttentionShape& shape, int32_t position) {
-  if (shape.window == 0) return position >= shape.keys_from ? shape.keys_from : 0;
-  return shape.chunked ? position - position % shape.window : position + 1 - shape.window;
-}
-
 // Rows [first_row, first_row + rows) of one request.
 struct AttentionTile {
   const float* q = nullptr;  // the request's first token, head 0 of the KV head's group
@@ -66,10 +60,21 @@ struct AttentionTile {
   int32_t first_position = 0;  // of the request's first token of the step
   int32_t seq_len = 0;
   const int32_t* item_ends = nullptr;  // from the request's first token on, or null
+  // Likewise: the first key of each token and the end of its keys, which the shape then does not
+  // say.
+  const int32_t* key_ranges = nullptr;
 };
+
+// The first key that the query at `position` sees.
+inline int32_t FirstKey(const AttentionShape& shape, const AttentionTile& tile, int32_t position) {
+  if (tile.key_ranges != nullptr) return tile.key_ranges[2 * (position - tile.first_position)];
+  if (shape.window == 0) return position >= shape.keys_from ? shape.keys_from : 0;
+  return shape.chunked ? position - position % shape.window : position + 1 - shape.window;
+}
 
 // One more than the last key that the query at `position` sees.
 inline int32_t EndOfKeys(const AttentionShape& shape, const AttentionTile& tile, int32_t position) {
+  if (tile.key_ranges != nullptr) return tile.key_ranges[2 * (position - tile.first_position) + 1];
   if (shape.causal) {
     if (tile.item_ends != nullptr) {
       return std::max(position + 1, tile.item_ends[position - tile.first_position]);

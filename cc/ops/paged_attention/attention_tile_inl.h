@@ -16,7 +16,7 @@ inline KeyRange VisibleKeys(const AttentionShape& shape, const AttentionTile& ti
                             int32_t begin, int size = kAttentionChunk) {
   const int32_t position = tile.first_position + (tile.first_row + row) / shape.group;
   const int32_t high = EndOfKeys(shape, tile, position);
-  const int32_t low = FirstKey(shape, position);
+  const int32_t low = FirstKey(shape, tile, position);
   return {.low = low > begin ? low - begin : 0, .high = high - begin < size ? high - begin : size};
 }
 
@@ -48,7 +48,7 @@ struct RowRange {
 };
 
 // The rows that see a key of the chunk of `size` at `begin`: without causality every row sees the
-// same keys; with it, or with a window, later rows see later ones.
+// same keys; with it, or with a window or ranges, later rows see later ones.
 inline RowRange RowsThatSee(const AttentionShape& shape, const AttentionTile& tile, int32_t begin,
                             int size) {
   RowRange rows{.first = 0, .last = tile.rows};

@@ -50,6 +50,7 @@ AttentionTile AttentionTileList::TileOf(const AttentionTileRows& rows, int32_t k
   tile.seq_len = batch.seq_lens[rows.request];
   tile.first_position = tile.seq_len - (batch.query_start[rows.request + 1] - first_token);
   if (args_.item_ends) tile.item_ends = batch.item_ends + first_token;
+  if (args_.key_ranges != nullptr) tile.key_ranges = args_.key_ranges + 2 * int64_t{first_token};
   return tile;
 }
 
@@ -66,7 +67,7 @@ AttentionRange AttentionTileList::In(const AttentionTile& tile, int32_t keys) co
   const int32_t last_position =
       tile.first_position + (tile.first_row + tile.rows - 1) / shape_.group;
   const int32_t low =
-      std::max(first_split_ * kAttentionSplit, FirstKey(shape_, first_position));
+      std::max(first_split_ * kAttentionSplit, FirstKey(shape_, tile, first_position));
   const int32_t high = EndOfKeys(shape_, tile, last_position);
   return {.first = low / keys, .last = (high + keys - 1) / keys};
 }

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kMaxHeadDim = 512;
 
 // Optional inputs.
-constexpr size_t kSinks = 2, kSlopes = 3, kBiases = 4;
+constexpr size_t kSinks = 2, kSlopes = 3, kBiases = 4, kKeyRanges = 5;
 
 bool IsThere(const OpCall& call, size_t input) {
   return call.inputs.size() > input && call.inputs[input].rank > 0;
@@ -170,6 +170,7 @@ PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call) {
     args.biases = call.inputs[kBiases].Data<const float>();
     args.bias_reach = static_cast<int32_t>(call.inputs[kBiases].shape[1] / 2);
   }
+  if (IsThere(call, kKeyRanges)) args.key_ranges = call.inputs[kKeyRanges].Data<const int32_t>();
   args.batch = call.batch;
   const int64_t row_elements = KvRowElements(args.cache.dtype, args.q.shape[2]);
   args.kv_heads =

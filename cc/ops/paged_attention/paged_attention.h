@@ -10,6 +10,10 @@
 //            sinks  f32 [Hq], optional: a logit per head that joins the softmax's denominator
 //            slopes f32 [Hq], optional: ALiBi
 //            biases f32 [Hq, 2 * reach + 1], optional: by the distance from a query to a key
+//            key_ranges i32 [T, 2], optional, of kernels of the CPU: the first key that a query
+//                   sees and the end of its keys, instead of what attributes say about them;
+//                   neither is before that of an earlier token of the request. Plans read it, so
+//                   it is not a value of a program: `attention` passes it.
 //   outputs  y      act [T, Hq, D]
 //   batch    query_start, seq_lens, block_table, block_size (also needed by the check); item_ends
 //            if the attribute is 1
@@ -77,6 +81,7 @@ struct PagedAttentionArgs {
   const float* slopes = nullptr;  // null: none
   const float* biases = nullptr;  // null: none
   int32_t bias_reach = 0;
+  const int32_t* key_ranges = nullptr;  // null: none
   const BatchView* batch = nullptr;
   int32_t kv_heads = 0;
   float scale = 1;

@@ -55,6 +55,10 @@ class Query {
     if (position_ >= args.keys_from) low_ = std::max<int64_t>(low_, args.keys_from);
     if (args.keys_until > 0) high_ = std::min<int64_t>(high_, args.keys_until);
     if (args.item_ends) high_ = std::max<int64_t>(high_, args.batch->item_ends[token]);
+    if (args.key_ranges != nullptr) {
+      low_ = args.key_ranges[2 * token];
+      high_ = args.key_ranges[2 * token + 1];
+    }
   }
 
   void Run() const {

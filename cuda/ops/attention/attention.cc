@@ -1,5 +1,6 @@
 #include "cc/ops/attention/attention.h"
 
+#include "cc/ops/attention/grid_windows.h"
 #include "cuda/gpu_batch.h"
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
@@ -20,6 +21,7 @@ struct RequestKeys {
   Rows<const T> k, v;  // from the request's first token on
   const TokenScores& scores;
   int head;
+  int start;              // the request's first token
   int first_query;        // of the tile, from the request's first token on: may be negative
   int queries, num_keys;  // of the tile, and of the request
 
@@ -29,7 +31,7 @@ struct RequestKeys {
   PAGEMILL_DEVICE SeenKeys SeenBy(int row) const {
     const int query = first_query + row;
     if (row >= queries || query < 0 || query >= num_keys) return {0, 0};
-    return scores.SeenBy(query, num_keys);
+    return scores.SeenBy(start, query, num_keys);
   }
   PAGEMILL_DEVICE float Score(int row, int64_t key, float dot) const {
     const SeenKeys seen = SeenBy(row);
@@ -43,11 +45,11 @@ struct RequestKeys {
   }
   // The keys that some query sees.
   PAGEMILL_DEVICE int FirstKey() const {
-    return scores.SeenBy(first_query < 0 ? 0 : first_query, num_keys).low;
+    return scores.SeenBy(start, first_query < 0 ? 0 : first_query, num_keys).low;
   }
   PAGEMILL_DEVICE int EndKey() const {
     const int end_query = first_query + queries < num_keys ? first_query + queries : num_keys;
-    return scores.SeenBy(end_query - 1, num_keys).high;
+    return scores.SeenBy(start, end_query - 1, num_keys).high;
   }
 };
 
@@ -72,6 +74,7 @@ AttendTokens(Rows<const T> q, Rows<const T> k, Rows<const T> v, Rows<T> y, Token
                                  {v[start] + in_row, v.stride},
                                  scores,
                                  head,
+                                 start,
                                  first - start,
                                  rows,
                                  query_start[request + 1] - start};
@@ -101,9 +104,9 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
       .threads = {kTileThreads},
       .shared_bytes = AttendSharedBytes(head_dim)};
   WithActType(q.dtype, [&]<typename T>(T) {
-    Launch(*context.stream, shape, KernelFor<T>(head_dim), RowsOf<const T>(q),
-           RowsOf<const T>(k), RowsOf<const T>(call.inputs[2]), RowsOf<T>(call.outputs[0]),
-           ScoresOf(call), head_dim, heads / k.shape[1], call.batch->query_start,
+    Launch(*context.stream, shape, KernelFor<T>(head_dim), RowsOf<const T>(q), RowsOf<const T>(k),
+           RowsOf<const T>(call.inputs[2]), RowsOf<T>(call.outputs[0]),
+           ScoresOf(call, context.plan), head_dim, heads / k.shape[1], call.batch->query_start,
            call.batch->num_requests);
   });
 }
@@ -130,8 +133,14 @@ constexpr ops::Kernel kKernels[] = {
      .priority = 20,
      .supports = SupportsTensorCores,
      .run = RunOnTensorCores,
-     .activations = ops::Precision::kBf16},
-    {.op = "attention", .name = "gpu", .priority = 10, .supports = Supports, .run = Run},
+     .activations = ops::Precision::kBf16,
+     .plan = &ops::kGridWindowsPlan},
+    {.op = "attention",
+     .name = "gpu",
+     .priority = 10,
+     .supports = Supports,
+     .run = Run,
+     .plan = &ops::kGridWindowsPlan},
 };
 
 }  // namespace

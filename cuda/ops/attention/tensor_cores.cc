@@ -67,8 +67,8 @@ class KeyTiles {
       if (tile_.tokens == 0) continue;
       const int row = first_ < tile_.start ? 0 : first_ - tile_.start;
       const int end_row = end_ - tile_.start < tile_.tokens ? end_ - tile_.start : tile_.tokens;
-      tile_.first = call_.scores.SeenBy(row, tile_.tokens).low / kKeys * kKeys;
-      tile_.end = call_.scores.SeenBy(end_row - 1, tile_.tokens).high;
+      tile_.first = call_.scores.SeenBy(tile_.start, row, tile_.tokens).low / kKeys * kKeys;
+      tile_.end = call_.scores.SeenBy(tile_.start, end_row - 1, tile_.tokens).high;
       return;
     }
     tile_.request = call_.num_requests;
@@ -124,7 +124,7 @@ class TokenTile {
       for (int r = 0; r < 2; ++r) {
         const int row = own_ + 8 * r - tile.start;
         seen[r] = row >= 0 && row < tile.tokens && own_ + 8 * r < end_
-                      ? call_.scores.SeenBy(row, tile.tokens)
+                      ? call_.scores.SeenBy(tile.start, row, tile.tokens)
                       : SeenKeys{0, 0};
         some = some || (seen[r].low < tile.first + kKeys && seen[r].high > tile.first);
         all = all && seen[r].low <= tile.first && seen[r].high >= tile.first + kKeys;
@@ -259,7 +259,7 @@ bool SupportsTokensOnTensorCores(const device::Capabilities& caps, const ops::Op
 void AttendTokensOnTensorCores(const ops::OpCall& call, ops::KernelContext& context) {
   const TensorView& q = call.inputs[0];
   const int64_t heads = q.shape[1], head_dim = q.shape[2];
-  const TokenCall of = {.scores = ScoresOf(call),
+  const TokenCall of = {.scores = ScoresOf(call, context.plan),
                         .q = RowsOf<const BFloat16>(q),
                         .k = RowsOf<const BFloat16>(call.inputs[1]),
                         .v = RowsOf<const BFloat16>(call.inputs[2]),

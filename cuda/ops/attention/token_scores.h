@@ -5,10 +5,12 @@
 #define PAGEMILL_CUDA_OPS_ATTENTION_TOKEN_SCORES_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
 #include "cc/ops/attention/attention.h"
+#include "cc/ops/attention/grid_windows.h"
 #include "cuda/gpu_vendor.h"
 
 namespace pagemill::gpu {
@@ -24,10 +26,13 @@ struct TokenScores {
   int reach;
   float scale;
   bool causal;
-  int window;  // 0: none
+  int window;                     // 0: none
+  const ops::TokenKeys* windows;  // of the step's tokens, or null: those of a grid
 
-  // By a token of a request of `tokens`. Neither end is before that of an earlier token.
-  PAGEMILL_DEVICE SeenKeys SeenBy(int token, int tokens) const {
+  // By a token of a request of `tokens` from `start` on. Neither end is before that of an earlier
+  // token.
+  PAGEMILL_DEVICE SeenKeys SeenBy(int start, int token, int tokens) const {
+    if (windows != nullptr) return {windows[start + token].first, windows[start + token].end};
     SeenKeys seen = {0, causal ? token + 1 : tokens};
     if (window == 0) return seen;
     if (token >= window) seen.low = token + 1 - window;
@@ -45,15 +50,16 @@ struct TokenScores {
 // As large as a window may be.
 inline constexpr int64_t kNoLimit = std::numeric_limits<int>::max();
 
-inline TokenScores ScoresOf(const ops::OpCall& call) {
+// `plan`: what ops::kGridWindowsPlan has made, on the device.
+inline TokenScores ScoresOf(const ops::OpCall& call, const std::byte* plan) {
   const bool has_biases = call.inputs.size() > ops::kAttentionBiases;
-  return {.biases = has_biases ? call.inputs[ops::kAttentionBiases].Data<const float>() : nullptr,
-          .reach = has_biases
-                       ? static_cast<int>(call.inputs[ops::kAttentionBiases].shape[1] / 2)
-                       : 0,
-          .scale = static_cast<float>(call.attributes->Get("scale", 1)),
-          .causal = call.attributes->GetInt("causal", 1) != 0,
-          .window = static_cast<int>(std::min(call.attributes->GetInt("window", 0), kNoLimit))};
+  return {
+      .biases = has_biases ? call.inputs[ops::kAttentionBiases].Data<const float>() : nullptr,
+      .reach = has_biases ? static_cast<int>(call.inputs[ops::kAttentionBiases].shape[1] / 2) : 0,
+      .scale = static_cast<float>(call.attributes->Get("scale", 1)),
+      .causal = call.attributes->GetInt("causal", 1) != 0,
+      .window = static_cast<int>(std::min(call.attributes->GetInt("window", 0), kNoLimit)),
+      .windows = ops::GridWindows(call, plan)};
 }
 
 }  // namespace pagemill::gpu

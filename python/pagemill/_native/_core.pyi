@@ -529,6 +529,7 @@ class MediaEncoderOptions:
         max_step_tokens: int = 0,
         any_size: bool = False,
         grid: bool = False,
+        placed: bool = False,
         tile_rows: int = 0,
     ) -> None: ...
 

@@ -101,6 +101,7 @@ class EncoderSizes:
             # fit, too. Items of one size are the largest of these.
             any_size=True,
             grid=traits.grid,
+            placed=traits.placed or traits.tiles,
             tile_rows=traits.rows if traits.tiles else 0,
         )
 

@@ -208,12 +208,26 @@ def attend_again(
 
 
 def attend_both_ways(
-    q: Tensor, k: Tensor, v: Tensor, shape: AttentionShape, biases: Tensor | None = None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    shape: AttentionShape,
+    biases: Tensor | None = None,
+    *,
+    grid_window: int = 0,
 ) -> Tensor:
     """Attend among all tokens of a request, or those of the window around each; a request must run
-    in one step. [T, heads, head_dim]. `biases` are those of `ops.attention`."""
-    scale, window = shape.scale, shape.window
-    return ops.attention(q, k, v, scale=scale, causal=False, window=window, biases=biases)
+    in one step. [T, heads, head_dim]. `biases` and `grid_window` are those of `ops.attention`."""
+    return ops.attention(
+        q,
+        k,
+        v,
+        scale=shape.scale,
+        causal=False,
+        window=shape.window,
+        grid_window=grid_window,
+        biases=biases,
+    )
 
 
 def output(

@@ -87,9 +87,10 @@ class MediaTraits:
 
     An item of any size has at most `most_tokens` tokens, or if that is 0, as many as a step; a step
     is made large enough for such an item. If `step_rows` is not 0, no more rows are encoded
-    together, unless one item has more: the encoder's values for a row are large. If items have
-    `tiles`, each `rows` rows attend to themselves alone, behind class tokens of their own, and
-    embeddings have places in an item's tokens (`MediaFeatures.placement`). With `item_ends` the
+    together, unless one item has more: the encoder's values for a row are large. If items are
+    `placed`, embeddings have places in an item's tokens (`MediaFeatures.placement`), as they have
+    with `tiles`: each `rows` rows then attend to themselves alone, behind class tokens of their
+    own. With `item_ends` the
     tokens of an item, at most as many as those of a step, see each other in the model's attention,
     which reads the step's array of that name. If it `joins_newlines`, those at the ends of texts
     around an item form tokens with those of the prompt, as in a text."""
@@ -108,6 +109,7 @@ class MediaTraits:
     encoder_decoder: bool = False
     text_rows: bool = False
     encoded_tokens: tuple[int, ...] = ()
+    placed: bool = False
     tiles: bool = False
     item_ends: bool = False
     joins_newlines: bool = False

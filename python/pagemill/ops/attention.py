@@ -22,17 +22,20 @@ def attention(
     scale: float,
     causal: bool,
     window: int = 0,
+    grid_window: int = 0,
     biases: Tensor | None = None,
 ) -> Tensor:
     """q [T, Hq, D], k, v [T, Hk, D] -> softmax(q k^T scale + bias) v, [T, Hq, D].
 
     A token attends to all tokens that its request has in the step; with `causal`, to those up to
-    itself; with a window only to those less than `window` tokens away. Heads are grouped: Hq is a
+    itself; with a window only to those less than `window` tokens away. With `grid_window` it
+    attends to those whose positions in the step's array `grid_positions` lie in its window of so
+    many rows and columns: the tokens of a window follow each other. Heads are grouped: Hq is a
     multiple of Hk. `biases` f32 [Hq, 2 reach + 1] are those of each distance from a query to a key,
     from -reach to reach; farther keys have the bias of the reach.
 
     Raises:
-        ShapeError: the operands do not fit.
+        ShapeError: the operands do not fit, or the program has no grid to divide into windows.
     """
     require_act("attention", q=q, k=k, v=v)
     for name, tensor in (("q", q), ("k", k), ("v", v)):
@@ -52,9 +55,16 @@ def attention(
                 " an odd number of distances"
             )
         operands.append(biases)
+    if grid_window and (causal or window or not q.trace.declares_input("grid_positions")):
+        raise ShapeError(
+            "attention: grid_window needs attention both ways without a window, and the input"
+            " grid_positions"
+        )
     attributes = [("scale", scale), ("causal", int(causal))]
     if window:
         attributes.append(("window", window))
+    if grid_window:
+        attributes.append(("grid_window", grid_window))
     return q.trace.emit("attention", operands, [(q.shape, q.dtype)], attributes)[0]
 
 
@@ -71,12 +81,18 @@ def reference(
     groups = q.shape[1] // k.shape[1]
     causal = attributes.get("causal", 1.0) != 0.0
     window = int(attributes.get("window", 0))
+    side = int(attributes.get("grid_window", 0))
     for span in step.spans:
         rows = slice(span.begin, span.end)
         positions = torch.arange(span.end - span.begin, device=q.device)
         distance = positions[:, None] - positions
         seen = distance.abs() < window if window else torch.ones_like(distance, dtype=torch.bool)
         seen = seen & (distance >= 0) if causal else seen
+        if side:
+            cells = step.inputs["grid_positions"][rows] // torch.tensor(
+                [1, side, side], device=q.device
+            )
+            seen = (cells[:, None] == cells).all(-1)
         # Added to scores: minus infinity for keys that are not seen.
         added = torch.zeros_like(distance, dtype=q.dtype).masked_fill(~seen, -torch.inf)
         if biases is not None:

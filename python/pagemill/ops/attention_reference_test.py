@@ -282,3 +282,17 @@ def test_attention_adds_a_bias_for_each_distance():
         reach = [biases[head, 2 + min(max(key - token, -2), 2)] for key in range(5)]
         weights = (k[:, head] @ q[token, head] * 0.5 + torch.stack(reach)).softmax(0)
         torch.testing.assert_close(y[token, head], weights @ v[:, head])
+
+
+def test_attention_within_windows_of_a_grid():
+    """Windows of 2 rows and columns: of the first request tokens 0 and 1, then 2; in the second
+    token 3 alone, since token 4 has another time."""
+    q, k, v = _random(5, 2, 8), _random(5, 1, 8) / 2, _random(5, 1, 8) * 2
+    spans = [SimpleNamespace(begin=0, end=3), SimpleNamespace(begin=3, end=5)]
+    positions = [[0, 2, 1], [0, 3, 0], [0, 3, 2], [0, 0, 0], [1, 0, 0]]
+    step = SimpleNamespace(spans=spans, inputs={"grid_positions": torch.tensor(positions)})
+    attributes = {"scale": 0.5, "causal": 0.0, "grid_window": 2.0}
+    (y,) = reference("attention")([q, k, v], attributes, step)
+    for token, keys in enumerate([[0, 1], [0, 1], [2], [3], [4]]):
+        weights = (k[keys, 0] @ q[token].T * 0.5).softmax(0)
+        torch.testing.assert_close(y[token], weights.T @ v[keys, 0])

@@ -195,6 +195,11 @@ def test_concat_has_the_width_of_all():
     assert (y.shape, y.dtype) == (("tokens", 11), "act")
 
 
+def _attention(v: Values, **options: Any) -> Tensor:
+    operands = (v.act("tokens", 2, 8) for _ in range(3))
+    return ops.attention(*operands, scale=1, causal=False, **options)
+
+
 def _paged_attention(v: Values, **options: Any) -> Tensor:
     return ops.paged_attention(v.act("tokens", 6, 16), v.cache, scale=1, **options)
 
@@ -239,12 +244,7 @@ BAD: list[tuple[Callable[[Values], object], str]] = [
         "factors",
     ),
     (
-        lambda v: ops.attention(
-            *(v.act("tokens", 2, 8) for _ in range(3)),
-            scale=1,
-            causal=False,
-            biases=v.weight("f32", 2, 4),
-        ),
+        lambda v: _attention(v, biases=v.weight("f32", 2, 4)),
         "biases are .* odd number of distances",
     ),
     (lambda v: ops.embedding(v.act("tokens"), v.weight("f32", 9, 4)), "ids .* is act"),
@@ -441,6 +441,7 @@ BAD: list[tuple[Callable[[Values], object], str]] = [
         ),
         r"q is \[tokens, 4, 8\], k and v are \[tokens, 3, 8\]",
     ),
+    (lambda v: _attention(v, grid_window=8), "grid_window needs .* the input grid_positions"),
     (lambda v: ops.pool(v.act("tokens", 5, 2), ops.PoolKind.MEAN, normalize=False), "rank 2"),
 ]
 

@@ -1,5 +1,6 @@
 #include "cc/ops/attention/attention.h"
 
+#include "cc/ops/attention/grid_windows.h"
 #include "sycl/ops/attention/attention_params.h"
 #include "sycl/ops/kernels.h"
 #include "sycl/ops/launch.h"
@@ -29,11 +30,16 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
           .head_dim = static_cast<int32_t>(q.shape[2]),
           .scale = static_cast<float>(call.attributes->Get("scale", 0)),
           .window = static_cast<int32_t>(call.attributes->GetInt("window", 0)),
-          .causal = call.attributes->GetInt("causal", 1) != 0});
+          .causal = call.attributes->GetInt("causal", 1) != 0,
+          .windows = reinterpret_cast<const int32_t*>(ops::GridWindows(call, context.plan))});
 }
 
 }  // namespace
 
-const ops::Kernel kAttention = SyclKernel("attention", Run);
+constinit const ops::Kernel kAttention = [] {
+  ops::Kernel kernel = SyclKernel("attention", Run);
+  kernel.plan = &ops::kGridWindowsPlan;
+  return kernel;
+}();
 
 }  // namespace pagemill::sycl

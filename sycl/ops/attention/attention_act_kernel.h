@@ -41,6 +41,10 @@ PAGEMILL_KERNEL void attention_kernel(AttentionParams p) {
     keys.high = static_cast<int32_t>(sycl::min(int64_t{keys.high}, int64_t{token} + p.window));
   }
   if (p.causal) keys.high = token + 1;
+  if (p.windows != nullptr) {
+    const int32_t start = p.query_start[request];
+    keys = {start + p.windows[2 * token], start + p.windows[2 * token + 1]};
+  }
   const int64_t first = int64_t{head} * p.head_dim;
   for (int32_t d = LocalId(); d < p.head_dim; d += kAttentionGroupSize) {
     q[d] = Load(p.q.Row<const Act>(token) + first + d) * p.scale;

@@ -16,6 +16,7 @@ struct AttentionParams {
   float scale = 1;
   int32_t window = 0;  // 0: none
   bool causal = true;
+  const int32_t* windows = nullptr;  // [tokens, 2], or null: keys [first, end) of the request
 };
 
 }  // namespace pagemill::sycl

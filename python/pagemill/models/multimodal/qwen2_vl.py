@@ -89,6 +89,7 @@ class Qwen2VlModel:
             grid=True,
             token_grid=True,
             video_ends=self.video_ends,
+            placed=self._tower.window > 0,
         )
         return replace(self._text.traits, media=media)
 

@@ -11,10 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pagemill.layers import attention, norm
+from pagemill.layers import norm
 from pagemill.layers.base import Weights
-from pagemill.layers.linear import linear
-from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config, EncoderInputs
 from pagemill.models.config_keys import Defaults, positive_int
 from pagemill.models.vision.glm4v_vision import Glm4vVisionTower
@@ -57,12 +55,10 @@ class GlmOcrVisionTower(Glm4vVisionTower):
         x, _ = self.embed(weights, inputs, bias=True)
         return x
 
-    def attend(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary) -> Tensor:
-        name, shape = f"blocks.{layer}.attn", self.shape
-        q, k, v = attention.project_qkv(weights, [f"{name}.qkv"], x, shape, bias=self.bias)
+    def project(self, weights: Weights, name: str, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = super().project(weights, name, x)
         q, k = (
             norm.rms_norm(weights, f"{name}.{which}_norm", heads, self.eps)
             for which, heads in (("q", q), ("k", k))
         )
-        y = attention.attend_both_ways(*rotary(q, k), v, shape)
-        return linear(weights, f"{name}.proj", y, (self.hidden_size,), bias=self.output_bias)
+        return q, k, v

@@ -3,7 +3,8 @@ any size, turned by row and column, of which each square makes one vector.
 
 Weights: `patch_embed.proj`, and in layer i `blocks.<i>.attn.{qkv, proj}`, or `q`, `k` and `v`.
 
-Each square of patches to be merged, 2 x 2 of them, is consecutive, squares row by row.
+Each square of patches to be merged, 2 x 2 of them, is consecutive, squares row by row; or window by
+window, if the tower has windows, and embeddings then have places (`MediaFeatures.placement`).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class GridVisionTower:
     - `qkv`: the linear layers of queries, keys and values, or the one of all.
     - `place_channels` and `places`, if it reads more about a patch's place than its positions.
     - `row_by_row`: whether processors have patches in rows, not in the order of squares.
+    - `window`: the squares in a row of a window in which layers attend; 0: there are no windows.
     - `bias` and `output_bias` of its attention's linear layers.
     - `hidden`: patches [T, channels] -> [media_rows, result_width].
 
@@ -64,6 +66,7 @@ class GridVisionTower:
         self.colors = positive_int(config, "in_channels", 3)
         self.frames = positive_int(config, "temporal_patch_size", 2)
         self.bias = self.output_bias = True
+        self.window = 0
         self.shape = grid_heads(self.hidden_size, positive_int(config, "num_heads"))
         self._frequencies = frequencies(config, self.shape.head_dim // 2)
 
@@ -122,13 +125,20 @@ class GridVisionTower:
         if self.row_by_row:
             row, column = patches[:, ROW], patches[:, COLUMN]
             values = values[row * width + column]
+        placement = None
+        if self.window:
+            order = _window_order(squares, self.window)
+            patches, values = (_in_order(each, order) for each in (patches, values))
+            placement = np.argsort(order).astype(np.int32)
         positions = GridPositions(
             rows=np.ascontiguousarray(patches, np.int32),
             tokens=squares,
             next=max(height, width) // merge,
         )
-        rows = [values, self.places(patches[:, ROW:], height, width)]
-        return MediaFeatures(np.concatenate(rows, 1, dtype=np.float32), len(squares), positions)
+        rows = np.concatenate(
+            [values, self.places(patches[:, ROW:], height, width)], 1, dtype=np.float32
+        )
+        return MediaFeatures(rows, len(squares), positions, placement=placement)
 
     def places(self, cells: np.ndarray, height: int, width: int) -> np.ndarray:
         """`cells`, the row and column of each patch in an image of `height` x `width` patches, as
@@ -159,12 +169,20 @@ class GridVisionTower:
         by = {ROW: self._frequencies, COLUMN: self._frequencies}
         return grid_rotary(weights, inputs.grid_positions, by)
 
-    def attend(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary) -> Tensor:
-        """x [T, hidden] -> [T, hidden]: the attention of a layer among the patches of an image."""
-        name, shape = f"blocks.{layer}.attn", self.shape
+    def project(self, weights: Weights, name: str, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """x [T, hidden] -> queries, keys and values of the attention `name`, not rotated."""
         names = [f"{name}.{part}" for part in self.qkv]
-        q, k, v = attention.project_qkv(weights, names, x, shape, bias=self.bias)
-        y = attention.attend_both_ways(*rotary(q, k), v, shape)
+        return attention.project_qkv(weights, names, x, self.shape, bias=self.bias)
+
+    def attend(
+        self, weights: Weights, layer: int, x: Tensor, rotary: Rotary, *, in_windows: bool = False
+    ) -> Tensor:
+        """x [T, hidden] -> [T, hidden]: the attention of a layer among the patches of an image, or
+        of each window."""
+        name, shape = f"blocks.{layer}.attn", self.shape
+        q, k, v = self.project(weights, name, x)
+        window = self.window * self.merge if in_windows else 0
+        y = attention.attend_both_ways(*rotary(q, k), v, shape, grid_window=window)
         return linear(weights, f"{name}.proj", y, (self.hidden_size,), bias=self.output_bias)
 
 
@@ -172,3 +190,14 @@ def _grid(height: int, width: int) -> np.ndarray:
     """Time, row and column of each cell, row by row, i32 [height * width, 3]."""
     rows, columns = np.divmod(np.arange(height * width, dtype=np.int32), np.int32(width))
     return np.stack([np.zeros_like(rows), rows, columns], axis=1)
+
+
+def _window_order(squares: np.ndarray, window: int) -> np.ndarray:
+    """The numbers of `squares`, [n, 3] in time, row and column, window by window."""
+    down, across = squares[:, ROW] // window, squares[:, COLUMN] // window
+    return np.lexsort((across, down))  # stable: row by row in each window
+
+
+def _in_order(rows: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """`rows` [n * patches, ...], as many for each square, with the squares in this order."""
+    return rows.reshape(len(order), -1, *rows.shape[1:])[order].reshape(rows.shape)

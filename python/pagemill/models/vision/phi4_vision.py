@@ -15,8 +15,8 @@ from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.models.base import Config
 from pagemill.models.config_keys import Defaults, positive_int, square_side
+from pagemill.models.vision.margin import MARGIN_COLUMNS, margin_columns
 from pagemill.models.vision.patch_grid import PatchGrid
-from pagemill.models.vision.patch_windows import MARGIN_COLUMNS, margin_columns
 from pagemill.models.vision.place_embeddings import place_embeddings
 from pagemill.models.vision.vision_layers import VisionLayers
 from pagemill.ops.trace import Tensor
@@ -79,7 +79,7 @@ class Phi4VisionTower:
         matrix = weights.patches("embeddings.patch_embedding", grid.kernel(hidden))
         x = ops.linear(rows, matrix, weights.vector("embeddings.patch_embedding.bias", hidden))
         x = ops.add(x, place_embeddings(weights, "embeddings.position_embedding", places, hidden))
-        x = self._layers.hidden(weights, x, (depth,), columns=margin_columns(margin))
+        x = self._layers.hidden(weights, x, (depth,), margin=margin_columns(margin))
         self._layers.claim_rest(weights, depth)
         return x
 

@@ -8,9 +8,6 @@ Weights: those of grid_vision.py, `blocks.<i>.{norm1, norm2, mlp.{gate,up,down}_
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import accumulate
-
-import numpy as np
 
 from pagemill import ops
 from pagemill.layers import norm
@@ -21,16 +18,7 @@ from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError
 from pagemill.models.config_keys import Defaults, activation, layer_numbers, positive_int
 from pagemill.models.vision.grid_vision import EPS, GridVisionTower
-from pagemill.models.vision.patch_windows import (
-    COLUMNS,
-    MAX_WINDOWS,
-    WindowColumns,
-    attend_in_windows,
-    window_columns,
-    window_digits,
-)
 from pagemill.ops import ActivationKind
-from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 
 # Those of the configuration's class.
@@ -49,76 +37,29 @@ class Qwen25VlVisionTower(GridVisionTower):
         self._activation = activation(config, "hidden_act", "silu")
         self._full_layers = layer_numbers(config, "fullatt_block_indexes")
         pixels, square = positive_int(config, "window_size"), self.patch * self.merge
-        self._window = pixels // square * self.merge  # patches in a row
-        if not self._window:
+        self.window = pixels // square
+        if not self.window:
             raise ModelConfigError(f"window_size {pixels} has no square of {square} pixels")
 
-    @property
-    def place_channels(self) -> int:
-        return COLUMNS
-
-    def places(self, cells: np.ndarray, height: int, width: int) -> np.ndarray:
-        down, across = -(-height // self._window), -(-width // self._window)
-        if down * across > MAX_WINDOWS:
-            raise ValueError(
-                f"an image has at most {MAX_WINDOWS} windows of {self._window} x {self._window}"
-                f" patches, got {down} x {across}"
-            )
-        rows, columns = (cells // self._window).T
-        return window_digits(rows * across + columns)
-
     def hidden(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        x, digits = self.embed(weights, inputs)
-        assert digits is not None
-        rotary, windows = self.rotary(weights, inputs), window_columns(digits)
+        x, _ = self.embed(weights, inputs)
+        rotary = self.rotary(weights, inputs)
         for layer in range(self.layers):
-            own = None if layer in self._full_layers else windows
-            x = self._layer(weights, layer, x, rotary, own)
+            x = self._layer(weights, layer, x, rotary)
         x = norm.rms_norm(weights, "merger.ln_q", x, EPS)
         x = ops.select_rows(x, inputs.media.tokens, count=self.merge**2)
         x = linear(weights, "merger.mlp.0", x, (x.width,), bias=True)
         x = ops.activation(x, ActivationKind.GELU)
         return linear(weights, "merger.mlp.2", x, (self.width,), bias=True)
 
-    def _layer(
-        self,
-        weights: Weights,
-        layer: int,
-        x: Tensor,
-        rotary: Rotary,
-        windows: WindowColumns | None,
-    ) -> Tensor:
-        prefix = f"blocks.{layer}"
+    def _layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary) -> Tensor:
+        prefix, in_windows = f"blocks.{layer}", layer not in self._full_layers
         y = norm.rms_norm(weights, f"{prefix}.norm1", x, EPS)
-        if windows is None:
-            x = ops.add(x, self.attend(weights, layer, y, rotary))
-        else:
-            x = ops.add(x, self._attend_in_windows(weights, layer, y, rotary, windows))
+        x = ops.add(x, self.attend(weights, layer, y, rotary, in_windows=in_windows))
         y = norm.rms_norm(weights, f"{prefix}.norm2", x, EPS)
         parts = MlpParts(bias=True)
         y = mlp(weights, f"{prefix}.mlp", y, self._intermediate, self._activation, parts)
         return ops.add(x, y)
-
-    def _attend_in_windows(
-        self, weights: Weights, layer: int, x: Tensor, rotary: Rotary, windows: WindowColumns
-    ) -> Tensor:
-        name, shape = f"blocks.{layer}.attn", self.shape
-        fused = len(self.qkv) == 1
-        sizes = [heads * shape.head_dim for heads in (shape.heads, shape.kv_heads, shape.kv_heads)]
-        ends = list(accumulate(sizes))
-        q, k, v = (
-            linear(
-                weights,
-                f"{name}.{self.qkv[0 if fused else part]}",
-                x,
-                (size,),
-                bias=True,
-                rows=Part(ends[part] - size, ends[part], ends[-1]) if fused else None,
-            )
-            for part, size in enumerate(sizes)
-        )
-        y = attend_in_windows(q, k, v, shape, rotary, windows)
-        return linear(weights, f"{name}.proj", y, (self.hidden_size,), bias=True)
 
 
 class Qwen25OmniVisionTower(Qwen25VlVisionTower):

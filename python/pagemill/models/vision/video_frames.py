@@ -72,7 +72,7 @@ def in_time(items: Sequence[MediaFeatures], times: Sequence[int]) -> list[MediaF
         is_last = at == len(items) - 1
         after = max(item.positions.next, time + 1) if is_last else 0
         positions = GridPositions(item.positions.rows, tokens, after)
-        moved.append(MediaFeatures(item.rows, item.tokens, positions))
+        moved.append(MediaFeatures(item.rows, item.tokens, positions, placement=item.placement))
     return moved
 
 

@@ -15,7 +15,7 @@ from pagemill.layers.linear import linear
 from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config, ModelConfigError
 from pagemill.models.config_keys import activation, as_list, epsilon, positive_int
-from pagemill.models.vision.patch_windows import WindowColumns, attend_in_windows
+from pagemill.models.vision.margin import MarginColumns, attend_beside_margin
 from pagemill.ops.concat import MAX_INPUTS as MAX_CONCAT
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
@@ -54,15 +54,15 @@ class VisionLayers:
         x: Tensor,
         depths: Sequence[int],
         rotary: Rotary | None = None,
-        columns: WindowColumns | None = None,
+        margin: MarginColumns | None = None,
     ) -> Tensor:
         """x [T, hidden] -> what is behind so many layers, for each depth side by side: [T,
         len(depths) * hidden]. Depth 0 is x itself. Queries and keys rotate by `rotary` if there is
-        one, and have `columns` behind each head (patch_windows.py)."""
+        one, and have `margin` behind each head (margin.py)."""
         states = [x]
         for layer in range(max(depths)):
             prefix = f"encoder.layers.{layer}"
-            states.append(self._layer(weights, prefix, states[-1], rotary, columns))
+            states.append(self._layer(weights, prefix, states[-1], rotary, margin))
         selected = [states[depth] for depth in depths]
         return selected[0] if len(selected) == 1 else ops.concat(*selected)
 
@@ -79,19 +79,19 @@ class VisionLayers:
         prefix: str,
         x: Tensor,
         rotary: Rotary | None,
-        columns: WindowColumns | None,
+        margin: MarginColumns | None,
     ) -> Tensor:
         inner, hidden = f"{prefix}.self_attn", self.hidden_size
         y = norm.layer_norm(weights, f"{prefix}.layer_norm1", x, self.eps)
         names = (f"{inner}.q_proj", f"{inner}.k_proj", f"{inner}.v_proj")
-        if columns is None:
+        if margin is None:
             q, k, v = attention.project_qkv(weights, names, y, self._shape, bias=True)
             if rotary is not None:
                 q, k = rotary(q, k)
             y = attention.attend_both_ways(q, k, v, self._shape)
         else:
             q, k, v = (linear(weights, name, y, (hidden,), bias=True) for name in names)
-            y = attend_in_windows(q, k, v, self._shape, rotary, columns)
+            y = attend_beside_margin(q, k, v, self._shape, rotary, margin)
         x = ops.add(x, linear(weights, f"{inner}.out_proj", y, (hidden,), bias=True))
         y = norm.layer_norm(weights, f"{prefix}.layer_norm2", x, self.eps)
         y = linear(weights, f"{prefix}.mlp.fc1", y, (self._intermediate,), bias=True)
