@@ -15,20 +15,36 @@ int64_t ScaleColumns(const MatrixShape& s, const GemmBenchmarkOptions& o) {
   return o.scale_block == 0 ? 1 : (s.k + o.scale_block - 1) / o.scale_block;
 }
 
+conformance::TestTensor Weights(const MatrixShape& s, const GemmBenchmarkOptions& o) {
+  if (o.dtype == DType::kU4) return {DType::kI32, {s.m, s.k / 8}};
+  return {o.dtype, {s.m, s.k}};
+}
+
+conformance::TestTensor Scales(const MatrixShape& s, const GemmBenchmarkOptions& o) {
+  if (o.dtype == DType::kU4) return {DType::kF8E4M3, {s.m, s.k / 16}};
+  return {DType::kF32, {ScaleRows(s, o), ScaleColumns(s, o)}};
+}
+
 }  // namespace
 
 GemmBenchmarkCase::GemmBenchmarkCase(const OpDefinition& op, const MatrixShape& shape,
                                      const GemmBenchmarkOptions& options)
     : x_(DType::kF32, {options.n, shape.k}),
-      w_(options.dtype, {shape.m, shape.k}),
-      scales_(DType::kF32, {ScaleRows(shape, options), ScaleColumns(shape, options)}),
+      w_(Weights(shape, options)),
+      scales_(Scales(shape, options)),
+      factor_(DType::kF32, {1}),
       y_(DType::kF32, {options.n, shape.m}) {
   conformance::Random random(1);
   FillX(random);
   const bool is_scaled = options.dtype == DType::kI8 || options.dtype == DType::kF8E4M3;
-  const float largest = is_scaled ? 100 : 1;
+  const bool is_nvfp4 = options.dtype == DType::kU4;
+  const float largest = is_nvfp4 ? 2e9f : is_scaled ? 100 : 1;
   w_.FillUniform(random, -largest, largest);
-  scales_.FillUniform(random, 0.001f, 0.01f);
+  if (is_nvfp4) {
+    scales_.FillUniform(random, 1, 448);
+  } else {
+    scales_.FillUniform(random, 0.001f, 0.01f);
+  }
   inputs_ = {x_.view(), w_.view()};
   if (is_scaled) {
     parts_ = {.format = {.block_rows = std::max<int64_t>(1, options.scale_block),
@@ -37,6 +53,17 @@ GemmBenchmarkCase::GemmBenchmarkCase(const OpDefinition& op, const MatrixShape& 
               .scales = scales_.view(),
               .zeros = {},
               .groups = {}};
+    inputs_[1].parts = &parts_;
+  }
+  if (is_nvfp4) {
+    factor_.FillUniform(random, 1e-4f, 2e-4f);
+    parts_ = {.format = {.layout = QuantizedLayout::kNvfp4, .block_columns = 16},
+              .values = w_.view(),
+              .scales = scales_.view(),
+              .zeros = {},
+              .groups = {},
+              .factor = factor_.view()};
+    inputs_[1] = TensorView::Dense(w_.view().data, options.dtype, {shape.m, shape.k});
     inputs_[1].parts = &parts_;
   }
   outputs_[0] = y_.view();

@@ -32,7 +32,7 @@ struct MatrixShape {
 
 struct GemmBenchmarkOptions {
   std::string kernel = {};  // name of a kernel; empty: the one chosen on this machine
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;  // of weights; u4: nvfp4
   int64_t n = 1;  // rows of x
   int32_t threads = 1;
   int64_t scale_block = 0;  // of i8 and f8_e4m3: rows and columns that share a scale; 0: a row
@@ -59,7 +59,7 @@ class GemmBenchmarkCase {
  private:
   void FillX(conformance::Random& random);
 
-  conformance::TestTensor x_, w_, scales_, y_;
+  conformance::TestTensor x_, w_, scales_, factor_, y_;
   QuantizedParts parts_;
   std::vector<TensorView> inputs_;
   TensorView outputs_[1];

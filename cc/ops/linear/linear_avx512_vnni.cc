@@ -73,10 +73,11 @@ PAGEMILL_INLINE void AddBlock(const Weights& w, const uint8_t* x, const Rows& y)
   using F = BlockTraits<kDType>;
   constexpr int64_t kAt = kOffsetAt<kPlanes>;
   Sums<kRows> sums;
-  if constexpr (F::kHasHalfScales) {
+  if constexpr (F::kHasHalves) {
     Sums<kRows> others;
     MultiplyQuads<kPlanes, kRows, 0, 4, true>(w, x, kAt, sums);
     MultiplyQuads<kPlanes, kRows, 4, 4, true>(w, x, kAt + 4, others);
+    if constexpr (F::kHasTwoScales) return AddHalves<kPlanes, kRows>(w, x, sums, others, y);
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2

@@ -1,7 +1,7 @@
 // Speed of `linear` at the shapes of real models, next to the machine's limits measured in the same
 // run. Counters: GB/s of weights and its share of the read bandwidth (`of_read`) for small N;
 // GFLOP/s and its share of the multiply-add peak (`of_peak`) for large N; `tok/s` for one pass over
-// all matrices of SmolLM2-135M, in Q4_1 or bf16: an upper bound of the model's speed.
+// all matrices of SmolLM2-135M: an upper bound of the model's speed.
 //
 //   linear_benchmark --benchmark_filter=SmolLM2        (the whole model)
 //   linear_benchmark --benchmark_filter='Shape/avx512/q4_1/576x49152/n:1/'
@@ -192,9 +192,9 @@ void RunGreedy(benchmark::State& state, DType dtype, MatrixShape shape) {
             ->UseRealTime();
       }
     }
-    for (DType dtype : {DType::kQ4_1, DType::kQ8_0, DType::kMxfp4, DType::kBF16}) {
-      const std::string name =
-          "SmolLM2/" + std::string(kernel) + "/" + std::string(Info(dtype).name);
+    for (DType dtype : {DType::kQ4_1, DType::kQ8_0, DType::kMxfp4, DType::kU4, DType::kBF16}) {
+      const std::string format = dtype == DType::kU4 ? "nvfp4" : std::string(Info(dtype).name);
+      const std::string name = "SmolLM2/" + std::string(kernel) + "/" + format;
       benchmark::RegisterBenchmark(name.c_str(), RunSmolLM2, std::string(kernel), dtype)
           ->ArgNames({"n", "threads"})
           ->ArgsProduct({{1, 2, 4, 6, 8, 32, 128, 512}, {1, 2}})

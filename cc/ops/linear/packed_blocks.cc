@@ -80,16 +80,18 @@ void PackBlock(const uint8_t* block, int64_t row, uint8_t* record) {
   if constexpr (kLayout.minima != 0) std::memcpy(record + kLayout.minima + 2 * row, block + 2, 2);
 }
 
-// Codes of 4 bits behind a scale: an f16, of MXFP4 a byte s, which stands for 2^(s - 128).
+// Codes of 4 bits behind a scale: an f16, of MXFP4 a byte s, which stands for 2^(s - 128), of NVFP4
+// two f16.
 template <DType kDType>
 void PackCodes(const uint8_t* block, int64_t row, uint8_t* record) {
   constexpr PackedBlockLayout kLayout = PackedBlockLayoutOf(kDType);
-  const bool has_byte = kDType == DType::kMxfp4;
+  constexpr bool kHasByte = kDType == DType::kMxfp4, kHasTwo = kDType == kNvfp4Blocks;
   Quads quads;
-  LoadNibbles(block + (has_byte ? 1 : 2), quads);
+  LoadNibbles(block + (kHasByte ? 1 : kHasTwo ? 4 : 2), quads);
   StoreNibbles(quads, row, record);
-  StoreLe16(record + kLayout.scales + 2 * row,
-            has_byte ? FloatToBf16(std::ldexp(1.0f, block[0] - 128)) : LoadLe16(block));
+  uint8_t* const scales = record + kLayout.scales + 2 * row;
+  StoreLe16(scales, kHasByte ? FloatToBf16(std::ldexp(1.0f, block[0] - 128)) : LoadLe16(block));
+  if constexpr (kHasTwo) StoreLe16(scales + 2 * kSliceRows, LoadLe16(block + 2));
 }
 
 // Q4_K and Q5_K: a head and 8 records.
@@ -137,18 +139,27 @@ void PackBlockQ6K(const uint8_t* block, int64_t row, uint8_t* head) {
   }
 }
 
-// Calls `pack` with the converted blocks of the file, one after the other.
+struct BlockSize {
+  int64_t elements, bytes;
+};
+
+BlockSize BlockSizeOf(DType dtype) {
+  if (dtype == kNvfp4Blocks) return {kNvfp4BlockElements, kNvfp4BlockBytes};
+  return {Info(dtype).block_elements, Info(dtype).block_bytes};
+}
+
+// Calls `pack` with the blocks of the rows, one after the other.
 template <class Pack>
 void PackRows(const StoredRows& source, int64_t count, uint8_t* slice, const Pack& pack) {
-  const DTypeInfo& block = Info(source.dtype);
+  const BlockSize block = BlockSizeOf(source.dtype);
   const PackedBlockLayout layout = PackedBlockLayoutOf(source.dtype);
   const int64_t step = layout.head_bytes == 0
                            ? layout.record_bytes
                            : layout.head_bytes + kRecordsPerHead * layout.record_bytes;
   for (int64_t row = 0; row < count; ++row) {
     const uint8_t* from = source.rows + row * source.stride;
-    for (int64_t b = 0; b < source.k / block.block_elements; ++b) {
-      pack(from + b * block.block_bytes, row, slice + b * step);
+    for (int64_t b = 0; b < source.k / block.elements; ++b) {
+      pack(from + b * block.bytes, row, slice + b * step);
     }
   }
 }
@@ -217,7 +228,7 @@ void ReadRow(const uint8_t* slice, int64_t row, int64_t k, float* out) {
                       ? LoadF16(head + 2 * row) * static_cast<float>(record[kLayout.scales + row])
                   : kDType == DType::kMxfp4 ? Bf16ToFloat(LoadLe16(of_row))
                                             : LoadF16(of_row);
-      scales[1] = scales[0];
+      scales[1] = kDType == kNvfp4Blocks ? LoadF16(of_row + 2 * kSliceRows) : scales[0];
     }
     for (int i = 0; i < kRecordElements; ++i) {
       const int32_t value = static_cast<int32_t>((quads[i / 4] >> (8 * (i % 4))) & 255u);

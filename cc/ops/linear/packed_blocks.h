@@ -2,7 +2,7 @@
 // Slices of block-format weights: 32 rows stored such that one 64-byte register holds 4 consecutive
 // elements of each of 16 rows, the operand of instructions that add byte products in groups of
 // four. Slices take as many bytes as the blocks (Q4_K and Q5_K 2 to 3 % more: their 6-bit scales
-// become bytes; MXFP4 6 % more: a byte of scale becomes two).
+// become bytes; MXFP4 6 % and NVFP4 11 % more: a byte of scale becomes two).
 //
 // A slice is one record for each 32 elements of k, ascending, and, for formats with blocks of 256,
 // a head before every 8 records. Fields are indexed by row 0..31; "half" h is rows 16 h .. 16 h +
@@ -15,12 +15,13 @@
 //                      q + 4 in the high ones
 //            bits above the nibbles: one register a half, bit q of a byte belonging to quad q
 //              (Q5_0, Q5_K), or two, bits 2 (q % 4) of register q / 4 (Q6_K)
-//            scales: f16[32]; MXFP4: bf16[32]; Q4_K, Q5_K: u8[32], to be multiplied with d; Q6_K:
-//              int8[32] of elements 0..15 and int8[32] of elements 16..31, to be multiplied with d
+//            scales: f16[32]; MXFP4: bf16[32]; NVFP4: f16[32] of elements 0..15 and f16[32] of
+//              elements 16..31; Q4_K, Q5_K: u8[32], to be multiplied with d; Q6_K: int8[32] of
+//              elements 0..15 and int8[32] of elements 16..31, to be multiplied with d
 //            minima: f16[32]; Q4_K, Q5_K: u8[32], to be multiplied with -dmin
 //
 // Values are unsigned, with a zero point: w = scale * (value - zero_point) + minimum. Nibbles of
-// IQ4_NL and MXFP4 are codes, for which TableOf() has value - zero_point.
+// IQ4_NL, MXFP4 and NVFP4 (kNvfp4Blocks) are codes, for which TableOf() has value - zero_point.
 #ifndef PAGEMILL_CC_OPS_LINEAR_PACKED_BLOCKS_H_
 #define PAGEMILL_CC_OPS_LINEAR_PACKED_BLOCKS_H_
 
@@ -70,6 +71,8 @@ constexpr PackedBlockLayout PackedBlockLayoutOf(DType dtype) {
       return {0, 576, 0, 512, 0, 127};
     case DType::kMxfp4:
       return {0, 576, 0, 512, 0, 12};
+    case kNvfp4Blocks:
+      return {0, 640, 0, 512, 0, 12};
     default:
       return {};
   }
@@ -78,7 +81,7 @@ constexpr PackedBlockLayout PackedBlockLayoutOf(DType dtype) {
 // Null if nibbles are values.
 constexpr const NibbleTable* TableOf(DType dtype) {
   if (dtype == DType::kIQ4_NL) return &kNonlinearNibbles;
-  if (dtype == DType::kMxfp4) return &kE2m1Doubled;
+  if (dtype == DType::kMxfp4 || dtype == kNvfp4Blocks) return &kE2m1Doubled;
   return nullptr;
 }
 
@@ -90,6 +93,8 @@ template <class F>
       return f.template operator()<DType::kIQ4_NL>();
     case DType::kMxfp4:
       return f.template operator()<DType::kMxfp4>();
+    case kNvfp4Blocks:
+      return f.template operator()<kNvfp4Blocks>();
     default:
       return WithBlockFormat(dtype, f);
   }

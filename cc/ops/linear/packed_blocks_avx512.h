@@ -22,10 +22,12 @@ namespace {
 
 constexpr int kHalves = 2;
 
-// Decoded record: values of quad q of half h, and scales and minima of each half of the rows.
+// Decoded record: values of quad q of half h, and scales and minima of each half of the rows;
+// `second_scale` is that of elements 16..31 of formats with two scales.
 struct Weights {
   __m512i values[kHalves][kQuads];
   __m512 scale[kHalves];
+  __m512 second_scale[kHalves];
   __m512 minimum[kHalves];
   __m512i half_scales[kHalves][2];
 };
@@ -129,6 +131,9 @@ PAGEMILL_INLINE void DecodeScales(const uint8_t* head, const uint8_t* record, in
     if constexpr (BlockTraits<kDType>::kHasMinimum) {
       w->minimum[half] = LoadF16(record + kLayout.minima + 2 * row);
     }
+    if constexpr (BlockTraits<kDType>::kHasTwoScales) {
+      w->second_scale[half] = LoadF16(record + kLayout.scales + 2 * (kSliceRows + row));
+    }
   }
 }
 
@@ -187,6 +192,24 @@ PAGEMILL_INLINE void AddProducts(const Weights& w, const uint8_t* x, const Sums<
         out[h] =
             _mm512_fmadd_ps(w.minimum[h], BroadcastFloat(x + r * kX + kOffsetAt<kPlanes>), out[h]);
       }
+    }
+  }
+}
+
+// The same for a format with two scales: `first` and `second` are products of halves of the block.
+template <int kPlanes, int kRows, class Rows>
+PAGEMILL_INLINE void AddHalves(const Weights& w, const uint8_t* x, const Sums<kRows>& first,
+                               const Sums<kRows>& second, const Rows& y) {
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    const __m512 x_scale = BroadcastFloat(x + r * kXRecordBytes<kPlanes> + kScaleAt<kPlanes>);
+    __m512* const out = y[r];
+#pragma GCC unroll 2
+    for (int h = 0; h < kHalves; ++h) {
+      const __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(first[r][h]), w.scale[h]);
+      const __m512 both =
+          _mm512_fmadd_ps(_mm512_cvtepi32_ps(second[r][h]), w.second_scale[h], scaled);
+      out[h] = _mm512_fmadd_ps(both, x_scale, out[h]);
     }
   }
 }

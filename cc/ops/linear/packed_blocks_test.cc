@@ -7,6 +7,7 @@
 
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/block_format/block_layout.h"
+#include "cc/ops/block_format/nibble_tables.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/quantized/converted_blocks.h"
 #include "cc/tensor/float16.h"
@@ -130,6 +131,29 @@ TEST(BlockSlice, HoldsCodes) {
   }
 }
 
+TEST(BlockSlice, HoldsCodesWithTwoScales) {
+  Random random(3);
+  constexpr int64_t kRows = 29, kBlocks = 9, kStride = kBlocks * kNvfp4BlockBytes;
+  std::vector<uint8_t> rows(kRows * kStride);
+  for (uint8_t& byte : rows) byte = static_cast<uint8_t>(random.Int(0, 255));
+  for (size_t at = 0; at < rows.size(); at += kNvfp4BlockBytes) {
+    for (size_t i : {0, 2}) StoreLe16(&rows[at + i], FloatToF16(random.Uniform(-2, 2)));
+  }
+  constexpr int64_t kElements = kBlocks * kNvfp4BlockElements;
+  std::vector<uint8_t> slice(BlockSliceBytes(kNvfp4Blocks, kElements), 0xff);
+  PackBlockSlice({kNvfp4Blocks, rows.data(), kStride, kElements}, kRows, slice.data());
+  for (int64_t row = 0; row < kSliceRows; ++row) {
+    std::vector<float> expected(kElements, 0.0f), read(kElements);
+    for (int64_t k = 0; row < kRows && k < kElements; ++k) {
+      const uint8_t* block = &rows[row * kStride + k / 32 * kNvfp4BlockBytes];
+      const int code = block[4 + k % 16] >> (k % 32 < 16 ? 0 : 4) & 15;
+      expected[k] = F16(block + (k % 32 < 16 ? 0 : 2)) * kE2m1Doubled[code];
+    }
+    ReadPackedBlockRow(kNvfp4Blocks, slice.data(), row, kElements, read.data());
+    ExpectSame(read, expected);
+  }
+}
+
 // Slices take as many bytes as the blocks, except for 6-bit scales, which become bytes, and for a
 // byte of scale, which becomes two; registers are aligned.
 TEST(BlockSlice, IsAsSmallAsTheBlocks) {
@@ -145,6 +169,7 @@ TEST(BlockSlice, IsAsSmallAsTheBlocks) {
   }
   EXPECT_EQ(BlockSliceBytes(DType::kIQ4_NL, 768), kSliceRows * RowBytes(DType::kIQ4_NL, 768));
   EXPECT_EQ(BlockSliceBytes(DType::kMxfp4, 768), kSliceRows * (RowBytes(DType::kMxfp4, 768) + 24));
+  EXPECT_EQ(BlockSliceBytes(kNvfp4Blocks, 768), kSliceRows * 24 * kNvfp4BlockBytes);
 }
 
 }  // namespace

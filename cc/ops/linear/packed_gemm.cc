@@ -338,7 +338,8 @@ Status PackConverted(const PackedGemm& kernels, const TensorView& weight, std::b
   const ConvertedMatrix matrix(weight, 0, dtype);
   PAGEMILL_RETURN_IF_ERROR(matrix.Check());
   const int64_t m = weight.shape[0], k = weight.shape[1];
-  const int64_t slice_bytes = kernels.slice_bytes(dtype, k), row_bytes = RowBytes(dtype, k);
+  const int64_t slice_bytes = kernels.slice_bytes(dtype, k);
+  const int64_t row_bytes = ConvertedRowBytes(dtype, k);
   pool.ParallelFor(DivideUp(m, kRows), 1, [&](int64_t begin, int64_t end, int) {
     std::vector<uint8_t> rows(static_cast<size_t>(std::min(m, kRows) * row_bytes));
     for (int64_t first = begin * kRows; first < std::min(m, end * kRows); first += kRows) {

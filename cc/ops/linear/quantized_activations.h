@@ -11,7 +11,7 @@
 //   float32     scale: the block's largest |x| / L; L = 127, or 127 * 128 with two planes
 //   4 bytes     weights with minima: float32, scale * the sum of the integers; else int32, the
 //               negative zero point times the sum of the integers, of elements 0..15 alone if
-//               halves of a block have scales
+//               halves of a block have scales (Q6_K, NVFP4)
 //   4 bytes     there: int32, the same of elements 16..31
 //
 // Integers are x / scale rounded to the nearest, ties to even. A block whose largest |x| is below
@@ -31,6 +31,8 @@
 // Order of accumulation: blocks ascending, by
 //   sum = fma(float(sum of integer products), weight scale * x scale, sum)
 //   sum = fma(weight minimum, x scale * sum of integers, sum)    if the format has minima
+// or, of NVFP4, by the integer products of the two halves of a block
+//   sum = fma(fma(float(second), second scale, float(first) * first scale), x scale, sum)
 // then + bias. Integer sums are exact: with two planes and Q6_K, including its scales of half
 // blocks, 32 * 32 * 127 * 128 * 128 < 2^31.
 #ifndef PAGEMILL_CC_OPS_LINEAR_QUANTIZED_ACTIVATIONS_H_
@@ -73,7 +75,10 @@ struct BlockTraits {
   static constexpr PackedBlockLayout kLayout = PackedBlockLayoutOf(kDType);
   static constexpr bool kHasHead = kLayout.head_bytes != 0;
   static constexpr bool kHasMinimum = kLayout.minima != 0;
+  // Integers that scale the two halves of a block, beside its scale; or a scale of each half.
   static constexpr bool kHasHalfScales = kDType == DType::kQ6_K;
+  static constexpr bool kHasTwoScales = kDType == kNvfp4Blocks;
+  static constexpr bool kHasHalves = kHasHalfScales || kHasTwoScales;
   static constexpr bool kHasBf16Scales = kDType == DType::kMxfp4;
   static constexpr bool kHasTable = TableOf(kDType) != nullptr;
 };
@@ -123,10 +128,10 @@ template <DType kDType, int kPlanes>
     const float sum = scale * static_cast<float>(first + second);
     __builtin_memcpy(offsets, &sum, 4);
   } else {
-    const int32_t sum = -kZeroPoint * (T::kHasHalfScales ? first : first + second);
+    const int32_t sum = -kZeroPoint * (T::kHasHalves ? first : first + second);
     __builtin_memcpy(offsets, &sum, 4);
   }
-  const int32_t other = T::kHasHalfScales ? -kZeroPoint * second : 0;
+  const int32_t other = T::kHasHalves ? -kZeroPoint * second : 0;
   __builtin_memcpy(offsets + 4, &other, 4);
 }
 

@@ -123,7 +123,7 @@ PAGEMILL_INLINE void QuantizeBlock(const float* x, float inverse, float scale, u
   uint8_t* offsets = out + kOffsetAt<kPlanes>;
   const __m128i factor = _mm_set1_epi32(-F::kLayout.zero_point);
   const auto store = [](uint8_t* to, __m128i sum) { StoreInt(to, _mm_cvtsi128_si32(sum)); };
-  if constexpr (F::kHasHalfScales) {
+  if constexpr (F::kHasHalves) {
     store(offsets, _mm_mullo_epi32(Sum(first), factor));
     store(offsets + 4, _mm_mullo_epi32(Sum(last), factor));
     return;

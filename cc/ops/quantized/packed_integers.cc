@@ -89,8 +89,14 @@ DType BlockDTypeOf(const TensorView& w) {
 
 DType SliceDTypeOf(const TensorView& w) {
   if (IsConvertedFormat(w.dtype)) return SliceDType(w.dtype);
-  const bool is_mxfp4 = HasPackedIntegers(w) && w.parts->format.layout == QuantizedLayout::kMxfp4;
-  return is_mxfp4 ? DType::kMxfp4 : BlockDTypeOf(w);
+  if (!HasPackedIntegers(w) || !HasFp4(w.parts->format)) return BlockDTypeOf(w);
+  const bool is_mxfp4 = w.parts->format.layout == QuantizedLayout::kMxfp4;
+  return is_mxfp4 ? DType::kMxfp4 : kNvfp4Blocks;
+}
+
+int64_t ConvertedRowBytes(DType dtype, int64_t columns) {
+  if (dtype == kNvfp4Blocks) return columns / kNvfp4BlockElements * kNvfp4BlockBytes;
+  return RowBytes(dtype, columns);
 }
 
 TensorView AsBlocks(const TensorView& weight) {
@@ -237,12 +243,17 @@ void PackedIntegers::WriteMxfp4(DType dtype, int64_t row, int64_t column, const 
   WriteBlock(dtype, integers.data(), Scale(row, group), kZeroOf8Bits, out);
 }
 
-// Two groups become one block of q8_0.
-void PackedIntegers::WriteNvfp4(int64_t row, int64_t column, const uint8_t* codes,
+// Two groups become one block, of codes or of q8_0.
+void PackedIntegers::WriteNvfp4(DType dtype, int64_t row, int64_t column, const uint8_t* codes,
                                 uint8_t* out) const {
-  static_assert(kPackedBlock == 2 * kNvfp4Group);
+  static_assert(kPackedBlock == 2 * kNvfp4Group && kPackedBlock == kNvfp4BlockElements);
   const int64_t group = Group(column);
   const std::array<float, 2> scales = {Scale(row, group), Scale(row, group + 1)};
+  if (dtype == kNvfp4Blocks) {
+    StoreLe16(out, FloatToF16(scales[0]));
+    StoreLe16(out + 2, FloatToF16(scales[1]));
+    return WriteNibbles(codes, out + 4);
+  }
   const float largest = std::max(std::fabs(scales[0]), std::fabs(scales[1]));
   // Rounded to f16 first, so that integers are relative to the stored scale.
   const float d = F16ToFloat(FloatToF16(largest / kNvfp4Steps));
@@ -277,8 +288,8 @@ void PackedIntegers::WriteRows(DType dtype, int64_t begin, int64_t end, uint8_t*
   const int64_t first = format_.first_row + begin, last = format_.first_row + end;
   const int64_t unpacked = first / 8 * 8;
   const int64_t count = std::min((last + 7) / 8 * 8, shape_.rows) - unpacked;
-  const int64_t block_bytes = RowBytes(dtype, kPackedBlock);
-  const int64_t row_bytes = RowBytes(dtype, columns_);
+  const int64_t block_bytes = ConvertedRowBytes(dtype, kPackedBlock);
+  const int64_t row_bytes = ConvertedRowBytes(dtype, columns_);
   Tile tile;
   for (int64_t k = 0; k < columns_; k += kPackedBlock) {
     const int64_t column = format_.first_column + k;
@@ -291,7 +302,7 @@ void PackedIntegers::WriteRows(DType dtype, int64_t begin, int64_t end, uint8_t*
       } else if (format_.layout == QuantizedLayout::kMxfp4) {
         WriteMxfp4(dtype, row, column, of_row, to);
       } else if (format_.layout == QuantizedLayout::kNvfp4) {
-        WriteNvfp4(row, column, of_row, to);
+        WriteNvfp4(dtype, row, column, of_row, to);
       } else {
         const int64_t group = Group(column);
         WriteBlock(dtype, of_row, Scale(row, group), Zero(row, group), to);
@@ -326,7 +337,8 @@ Status PackedIntegers::CheckBlocks(DType dtype) const {
       largest = std::max(largest, std::fabs(Scale(row, group)));
     }
   }
-  if (format_.layout == QuantizedLayout::kNvfp4) largest /= kNvfp4Steps;  // as it is stored
+  const bool is_stretched = format_.layout == QuantizedLayout::kNvfp4 && dtype == DType::kQ8_0;
+  if (is_stretched) largest /= kNvfp4Steps;  // as it is stored
   const float limit = dtype == DType::kQ4_1 ? 65504.0f / 16 : 65504.0f;
   const bool small = scales_.dtype != DType::kF16 && largest > 0 && largest < 0x1p-17f;
   if (largest <= limit && !small) return OkStatus();

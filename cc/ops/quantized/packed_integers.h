@@ -14,13 +14,14 @@
 //   8 bits, zero points; an index of groups         bf16
 //   mxfp4, nvfp4                                    q8_0
 //
-// For kernels of slices (cc/ops/linear/packed_blocks.h), mxfp4 stays as it is, in blocks.
+// For kernels of slices (cc/ops/linear/packed_blocks.h), codes of mxfp4 and nvfp4 stay, in blocks
+// of mxfp4 and of cc/ops/block_format/nibble_tables.h.
 //
 // The floats of mxfp4 are doubled to integers, and its scales halved. That is exact, like q8_0 with
 // the scales that f16 holds, from 2^-24 to 2^15. A block of q8_0 has two groups of nvfp4: the scale
 // is a tenth of the larger group's, whose integers are 10 times as large; those of the other group
 // are rounded, by a 40th of the larger group's scale at most (a 20th of the step from 0 to 0.5).
-// The scale itself is rounded to f16, as below.
+// The scale itself is rounded to f16, as below, and so are both in blocks for slices.
 //
 // Errors: if scales are f16, q4_0 and q8_0 are exact, and so is the scale d of q4_1; its minimum m
 // = -d * zero is rounded to the 11 bits of f16, since a zero point has 4 bits, by at most 2^-11 *
@@ -47,7 +48,7 @@
 namespace pagemill::ops {
 
 // Version of the packed bytes of packed integers, which identifies copies on disk.
-inline constexpr std::string_view kPackedIntegersVersion = "packed integers 3";
+inline constexpr std::string_view kPackedIntegersVersion = "packed integers 4";
 
 // The first column, the columns of a row and, except in nvfp4, those of a group are multiples of
 // this.
@@ -59,6 +60,8 @@ inline constexpr int64_t kNvfp4Group = 16;
 DType BlockDTypeOf(const TensorView& weight);
 // The same for slices: blocks of codes stay such (SliceDType of converted_blocks.h).
 DType SliceDTypeOf(const TensorView& weight);
+// Bytes of a row of `columns` elements of such a dtype.
+int64_t ConvertedRowBytes(DType dtype, int64_t columns);
 
 // The converted weight: consecutive rows of BlockDTypeOf(), without parts. Each matrix of a stack
 // begins at a multiple of 64 bytes.
@@ -96,7 +99,8 @@ class PackedIntegers {
   void WriteBf16(int64_t row, int64_t column, const uint8_t* integers, uint8_t* out) const;
   void WriteMxfp4(DType dtype, int64_t row, int64_t column, const uint8_t* codes,
                   uint8_t* out) const;
-  void WriteNvfp4(int64_t row, int64_t column, const uint8_t* codes, uint8_t* out) const;
+  void WriteNvfp4(DType dtype, int64_t row, int64_t column, const uint8_t* codes,
+                  uint8_t* out) const;
 
   QuantizedFormat format_;
   int64_t bits_;

@@ -11,6 +11,8 @@
 
 #include "cc/device/thread_pool.h"
 #include "cc/ops/block_format/block_format.h"
+#include "cc/ops/block_format/block_layout.h"
+#include "cc/ops/block_format/nibble_tables.h"
 #include "cc/ops/quantized/quantized.h"
 #include "cc/tensor/float16.h"
 #include "cc/tensor/float8.h"
@@ -269,40 +271,53 @@ TEST(PackedIntegers, Mxfp4IsQ8_0) {
   EXPECT_EQ(matrix.Check().code(), StatusCode::kDataLoss);
 }
 
-// Rows whose two groups have scales of all sizes, zero and negative ones included.
-TEST(PackedIntegers, Nvfp4IsQ8_0WithinABoundOfTheLargerScale) {
-  constexpr float kFloats[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-  constexpr int64_t kRows = 256;
+// [256, 32] in NVFP4: rows whose two groups have scales of all sizes, zero and negative ones
+// included.
+struct Nvfp4 {
+  static constexpr int64_t kRows = 256;
+
+  Nvfp4() {
+    std::mt19937 random(5);
+    for (int64_t row = 0; row < kRows; ++row) {
+      for (int i = 0; i < 4; ++i) c.values.push_back(static_cast<uint32_t>(random()));
+      for (const auto s : {static_cast<uint8_t>(row), static_cast<uint8_t>(random())}) {
+        scales.push_back((s & 0x7f) == 0x7f ? uint8_t{0} : s);  // 0x7f: NaN
+      }
+    }
+    c.parts.format = {.layout = QuantizedLayout::kNvfp4, .block_columns = 16};
+    c.parts.values = TensorView::Dense(nullptr, DType::kI32, {kRows, 4});
+    c.View(kRows, 32, 4);
+    c.parts.scales = TensorView::Dense(scales.data(), DType::kF8E4M3, {kRows, 2});
+    c.parts.factor = TensorView::Dense(&factor, DType::kF32, {1});
+    EXPECT_TRUE(CheckWeight(c.weight).ok()) << CheckWeight(c.weight).ToString();
+  }
+
+  uint32_t Code(int64_t row, size_t column) const {
+    return c.values[static_cast<size_t>(4 * row) + column / 8] >> column % 8 * 4 & 15;
+  }
+  float Scale(int64_t row, size_t group) const {
+    return factor * F8E4M3ToFloat(scales[static_cast<size_t>(2 * row) + group]);
+  }
+
   float factor = 0.03f;
-  std::mt19937 random(5);
   std::vector<uint8_t> scales;
   Stored c;
-  for (int64_t row = 0; row < kRows; ++row) {
-    for (int i = 0; i < 4; ++i) c.values.push_back(static_cast<uint32_t>(random()));
-    for (const auto s : {static_cast<uint8_t>(row), static_cast<uint8_t>(random())}) {
-      scales.push_back((s & 0x7f) == 0x7f ? uint8_t{0} : s);  // 0x7f: NaN
-    }
-  }
-  c.parts.format = {.layout = QuantizedLayout::kNvfp4, .block_columns = 16};
-  c.parts.values = TensorView::Dense(nullptr, DType::kI32, {kRows, 4});
-  c.View(kRows, 32, 4);
-  c.parts.scales = TensorView::Dense(scales.data(), DType::kF8E4M3, {kRows, 2});
-  c.parts.factor = TensorView::Dense(&factor, DType::kF32, {1});
-  ASSERT_TRUE(CheckWeight(c.weight).ok()) << CheckWeight(c.weight).ToString();
-  const StatusOr<std::vector<std::byte>> bytes = MakeBlocks(c.weight);
+};
+
+TEST(PackedIntegers, Nvfp4IsQ8_0WithinABoundOfTheLargerScale) {
+  constexpr float kFloats[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  Nvfp4 w;
+  const StatusOr<std::vector<std::byte>> bytes = MakeBlocks(w.c.weight);
   ASSERT_TRUE(bytes.ok()) << bytes.status().ToString();
   std::vector<float> values(32), exact(32);
-  for (int64_t row = 0; row < kRows; ++row) {
+  for (int64_t row = 0; row < Nvfp4::kRows; ++row) {
     const std::byte* of_row = bytes->data() + row * RowBytes(DType::kQ8_0, 32);
     DequantizeRow(DType::kQ8_0, reinterpret_cast<const uint8_t*>(of_row), 32, values.data());
-    ReadWeightRow(c.weight, 0, row, exact.data());
-    float of_group[2];
-    for (int g = 0; g < 2; ++g) {
-      of_group[g] = factor * F8E4M3ToFloat(scales[static_cast<size_t>(2 * row + g)]);
-    }
+    ReadWeightRow(w.c.weight, 0, row, exact.data());
+    const float of_group[2] = {w.Scale(row, 0), w.Scale(row, 1)};
     const float largest = std::max(std::fabs(of_group[0]), std::fabs(of_group[1]));
     for (size_t i = 0; i < 32; ++i) {
-      const uint32_t q = c.values[static_cast<size_t>(4 * row) + i / 8] >> i % 8 * 4 & 15;
+      const uint32_t q = w.Code(row, i);
       const float code = q < 8 ? kFloats[q] : -kFloats[q - 8];
       const float expected = code * of_group[i / 16];
       EXPECT_FLOAT_EQ(exact[i], expected) << row << " " << i;
@@ -313,16 +328,45 @@ TEST(PackedIntegers, Nvfp4IsQ8_0WithinABoundOfTheLargerScale) {
           << row << " " << i;
     }
   }
-  scales[6] = 0x7f;
-  ExpectRefused(MakeBlocks(c.weight), StatusCode::kDataLoss, "row 3 and group 0");
-  scales[6] = 0;
-  factor = std::numeric_limits<float>::infinity();
-  ExpectRefused(MakeBlocks(c.weight), StatusCode::kDataLoss, "row 0 and group");
+  w.scales[6] = 0x7f;
+  ExpectRefused(MakeBlocks(w.c.weight), StatusCode::kDataLoss, "row 3 and group 0");
+  w.scales[6] = 0;
+  w.factor = std::numeric_limits<float>::infinity();
+  ExpectRefused(MakeBlocks(w.c.weight), StatusCode::kDataLoss, "row 0 and group");
   // The largest scale, of 448, is stored as 22.4 times the factor.
-  factor = 0x1.01p-17f / 22.4f;
-  EXPECT_TRUE(MakeBlocks(c.weight).ok());
-  factor /= 2;
-  ExpectRefused(MakeBlocks(c.weight), StatusCode::kUnimplemented, "f16 does not hold well enough");
+  w.factor = 0x1.01p-17f / 22.4f;
+  EXPECT_TRUE(MakeBlocks(w.c.weight).ok());
+  w.factor /= 2;
+  ExpectRefused(MakeBlocks(w.c.weight), StatusCode::kUnimplemented,
+                "f16 does not hold well enough");
+}
+
+// Half of each scale as f16, then columns i and i + 16 in byte i.
+TEST(PackedIntegers, CodesOfNvfp4StayForSlices) {
+  Nvfp4 w;
+  ASSERT_EQ(SliceDTypeOf(w.c.weight), kNvfp4Blocks);
+  const ConvertedMatrix matrix(w.c.weight, 0, kNvfp4Blocks);
+  EXPECT_TRUE(matrix.Check().ok());
+  constexpr int64_t kRows = 2;
+  std::vector<uint8_t> blocks(kRows * kNvfp4BlockBytes);
+  for (int64_t first = 0; first < Nvfp4::kRows; first += kRows) {
+    matrix.WriteRows(first, first + kRows, blocks.data());
+    const uint8_t* block = blocks.data();
+    for (int64_t row = first; row < first + kRows; ++row, block += kNvfp4BlockBytes) {
+      for (size_t group = 0; group < 2; ++group) {
+        EXPECT_EQ(LoadLe16(block + 2 * group), FloatToF16(w.Scale(row, group) / 2));
+      }
+      for (size_t i = 0; i < 16; ++i) {
+        EXPECT_EQ(block[4 + i], w.Code(row, i) | w.Code(row, i + 16) << 4);
+      }
+    }
+  }
+  // The largest scale, of 448, is stored as 224 times the factor.
+  w.factor = 0x1.01p-17f / 224;
+  EXPECT_TRUE(ConvertedMatrix(w.c.weight, 0, kNvfp4Blocks).Check().ok());
+  w.factor /= 2;
+  EXPECT_EQ(ConvertedMatrix(w.c.weight, 0, kNvfp4Blocks).Check().code(),
+            StatusCode::kUnimplemented);
 }
 
 TEST(PackedIntegers, AllElseIsBf16) {

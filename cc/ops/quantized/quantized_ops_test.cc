@@ -18,6 +18,7 @@
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/quantized/packed_integers.h"
 #include "cc/ops/quantized/quantized.h"
+#include "cc/ops/quantized/random_packed.h"
 #include "cc/tensor/float16.h"
 
 namespace pagemill::ops {
@@ -233,6 +234,86 @@ TEST(QuantizedOps, EmbeddingReadsBlocksThatAreConverted) {
 
 TEST(QuantizedOps, LinearConforms) {
   CheckPackedConformance(LinearOp(), device::DetectCapabilities());
+}
+
+// y = x w^T by a kernel that rounds x in blocks of 32 is within its bound of the exact product; f16
+// rounds scales of nvfp4.
+void ExpectWithinBound(const TestTensor& x, const TensorView& w, const Kernel& kernel,
+                       const std::vector<float>& y) {
+  const std::vector<float> of_x = x.ToFloat();
+  const int64_t n = x.view().shape[0], m = w.shape[0], k = w.shape[1];
+  std::vector<float> row(static_cast<size_t>(k));
+  for (int64_t i = 0; i < m; ++i) {
+    ReadWeightRow(w, 0, i, row.data());
+    for (int64_t j = 0; j < n; ++j) {
+      double sum = 0, bound = 0;
+      for (int64_t c = 0; c < k; ++c) {
+        const double weight = row[static_cast<size_t>(c)];
+        sum += weight * of_x[static_cast<size_t>(j * k + c)];
+        // Of x in -1..1.
+        bound += std::abs(weight) * (LinearHalfStep(kernel) + 0x1p-11 + LinearErrorBound(k));
+      }
+      ASSERT_NEAR(y[static_cast<size_t>(j * m + i)], sum, bound) << j << ", " << i;
+    }
+  }
+}
+
+TEST(QuantizedOps, IntegerKernelsMultiplyFloatsOf4Bits) {
+  Random random(9);
+  for (const conformance::PackedKind& kind : conformance::kPackedKinds) {
+    if (!HasFp4({.layout = kind.layout})) continue;
+    SCOPED_TRACE(NameOf(kind));
+    const conformance::RandomPacked w(kind, conformance::kNoStack, /*rows=*/72, /*columns=*/352,
+                                      random);
+    for (int64_t n : {1, 3, 40}) {
+      TestTensor x(DType::kF32, {n, 352}), y(DType::kF32, {n, 72});
+      x.FillUniform(random, -1, 1);
+      const TensorView inputs[] = {x.view(), w.view()}, outputs[] = {y.view()};
+      const Attributes attributes;
+      const OpCall call{inputs, outputs, &attributes, nullptr};
+      device::ThreadPool pool({.num_threads = 2});
+      for (const Kernel* kernel :
+           SupportedKernels(LinearOp(), device::DetectCapabilities(), call)) {
+        if (kernel->activations == Precision::kF32) continue;
+        SCOPED_TRACE(std::string(kernel->name));
+        y.Poison();
+        RunKernel(*kernel, call, pool);
+        ExpectWithinBound(x, w.view(), *kernel, y.ToFloat());
+      }
+    }
+  }
+}
+
+// Each expert of NVFP4 has a factor of its own.
+TEST(QuantizedOps, ExpertsInFloatsOf4BitsAreMatrices) {
+  Random random(10);
+  for (const conformance::PackedKind& kind : conformance::kPackedKinds) {
+    if (!HasFp4({.layout = kind.layout})) continue;
+    SCOPED_TRACE(NameOf(kind));
+    const conformance::RandomPacked stack(kind, /*matrices=*/3, /*rows=*/40, kColumns, random);
+    TestTensor x(DType::kF32, {1, kColumns}), ids(DType::kI32, {1, 1}), y(DType::kF32, {1, 1, 40}),
+        of_matrix(DType::kF32, {1, 40});
+    x.FillUniform(random, -1, 1);
+    const TensorView inputs[] = {x.view(), ids.view(), stack.view(), {}}, outputs[] = {y.view()};
+    const Attributes attributes;
+    const OpCall call{inputs, outputs, &attributes, nullptr};
+    const device::Capabilities caps = device::DetectCapabilities();
+    device::ThreadPool pool({.num_threads = 2});
+    for (int32_t expert = 0; expert < 3; ++expert) {
+      ids.SetInt(std::vector<int32_t>{expert});
+      const MatrixOfStack matrix(stack.view(), expert);
+      const TensorView of_linear[] = {x.view(), matrix.view()}, to[] = {of_matrix.view()};
+      const OpCall linear{of_linear, to, &attributes, nullptr};
+      for (const Kernel* kernel : SupportedKernels(GroupedLinearOp(), caps, call)) {
+        RunKernel(*kernel, call, pool);
+        for (const Kernel* same : SupportedKernels(LinearOp(), caps, linear)) {
+          if (same->name != kernel->name) continue;
+          RunKernel(*same, linear, pool);
+          EXPECT_TRUE(BitEqual(y.ToFloat(), of_matrix.ToFloat())) << kernel->name;
+        }
+      }
+    }
+  }
 }
 
 TEST(QuantizedOps, LinearTakesRowsAndColumnsOfAMatrix) {

@@ -2,6 +2,7 @@
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/kernels.h"
+#include "cuda/ops/linear/converted_weights.h"
 #include "cuda/ops/linear/weights.h"
 
 namespace pagemill::gpu {
@@ -48,7 +49,9 @@ bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
   return OnEveryGpu(caps, call) && AreReadable(call.inputs[1]);
 }
 
-constexpr ops::Kernel kKernels[] = {{"embedding", "gpu", 10, Supports, Run}};
+constexpr ops::WeightPacking kConverted = ConvertedWeights(/*inputs=*/0b10);
+constexpr ops::Kernel kGpu = {"embedding", "gpu", 10, Supports, Run};
+constexpr ops::Kernel kKernels[] = {kGpu, OfConverted<Supports, kConverted>(kGpu)};
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 #include "cc/ops/grouped_linear/grouped_linear.h"
 
+#include "cc/ops/linear/linear.h"
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
@@ -9,6 +10,7 @@
 #include "cuda/ops/grouped_linear/routed_rows.h"
 #include "cuda/ops/grouped_linear/wgmma_groups.h"
 #include "cuda/ops/kernels.h"
+#include "cuda/ops/linear/converted_weights.h"
 #include "cuda/ops/linear/f8_matrix_cores.h"
 #include "cuda/ops/linear/f8_stages.h"
 #include "cuda/ops/linear/matrix_cores.h"
@@ -147,6 +149,35 @@ int64_t F8WorkspaceBytes(const ops::OpCall& call, int32_t num_threads) {
 }
 #endif
 
+// Inputs WeightOperand(i).
+constexpr ops::WeightPacking kConverted = ConvertedWeights(ops::kWeightInputs << 1);
+
+constexpr ops::Kernel kTensorCore = {.op = "grouped_linear",
+                                     .name = "tensor_core",
+                                     .priority = 20,
+                                     .supports = SupportsTensorCores,
+                                     .run = RunAligned<MultiplyGroupsOnTensorCores>,
+                                     .workspace_bytes = WorkspaceBytes,
+                                     .activations = ops::Precision::kBf16};
+
+#if !defined(__CUDACC__)
+template <int kLanes>
+constexpr ops::Kernel kMatrixCore = {.op = "grouped_linear",
+                                     .name = "matrix_core",
+                                     .priority = 20,
+                                     .supports = SupportsMatrixCores<kLanes>,
+                                     .run = RunAligned<MultiplyGroupsOnMatrixCores<kLanes>>,
+                                     .workspace_bytes = WorkspaceBytes,
+                                     .activations = ops::Precision::kBf16};
+#endif
+
+constexpr ops::Kernel kGpu = {.op = "grouped_linear",
+                              .name = "gpu",
+                              .priority = 10,
+                              .supports = Supports,
+                              .run = Run,
+                              .workspace_bytes = WorkspaceBytes};
+
 constexpr ops::Kernel kKernels[] = {
 #if !defined(__HIP__)
     {.op = "grouped_linear",
@@ -165,28 +196,13 @@ constexpr ops::Kernel kKernels[] = {
      .activations = ops::Precision::kF8,
      .varies_with_batch = true},  // no test compares its rows
 #endif
-    {.op = "grouped_linear",
-     .name = "tensor_core",
-     .priority = 20,
-     .supports = SupportsTensorCores,
-     .run = RunAligned<MultiplyGroupsOnTensorCores>,
-     .workspace_bytes = WorkspaceBytes,
-     .activations = ops::Precision::kBf16},
+    kTensorCore,
+    OfConverted<SupportsTensorCores, kConverted>(kTensorCore),
 #if !defined(__CUDACC__)
-    {.op = "grouped_linear",
-     .name = "matrix_core",
-     .priority = 20,
-     .supports = SupportsMatrixCores<32>,
-     .run = RunAligned<MultiplyGroupsOnMatrixCores<32>>,
-     .workspace_bytes = WorkspaceBytes,
-     .activations = ops::Precision::kBf16},
-    {.op = "grouped_linear",
-     .name = "matrix_core",
-     .priority = 20,
-     .supports = SupportsMatrixCores<64>,
-     .run = RunAligned<MultiplyGroupsOnMatrixCores<64>>,
-     .workspace_bytes = WorkspaceBytes,
-     .activations = ops::Precision::kBf16},
+    kMatrixCore<32>,
+    OfConverted<SupportsMatrixCores<32>, kConverted>(kMatrixCore<32>),
+    kMatrixCore<64>,
+    OfConverted<SupportsMatrixCores<64>, kConverted>(kMatrixCore<64>),
     {.op = "grouped_linear",
      .name = "matrix_core_f8",
      .priority = 30,
@@ -202,12 +218,8 @@ constexpr ops::Kernel kKernels[] = {
      .workspace_bytes = RoundedWorkspaceBytes,
      .activations = ops::Precision::kF8},
 #endif
-    {.op = "grouped_linear",
-     .name = "gpu",
-     .priority = 10,
-     .supports = Supports,
-     .run = Run,
-     .workspace_bytes = WorkspaceBytes},
+    kGpu,
+    OfConverted<Supports, kConverted>(kGpu),
 };
 
 }  // namespace

@@ -126,6 +126,12 @@ TEST_P(GpuConformance, GroupedLinearInBf16) {
     SCOPED_TRACE(std::to_string(tokens) + " tokens");
     CheckInBf16(bf16.view(), tokens, random);
     CheckInBf16(q8_0.view(), tokens, random);
+    for (const DType dtype : {DType::kIQ4_NL, DType::kMxfp4}) {
+      SCOPED_TRACE(Info(dtype).name);
+      TestTensor stack(dtype, {experts, 72, 64});
+      stack.FillUniform(random, -1, 1);
+      CheckInBf16(stack.view(), tokens, random);
+    }
     for (const DType dtype : {DType::kI8, DType::kF8E4M3}) {
       for (const auto& [block_rows, block_columns] : {std::pair<int64_t, int64_t>{1, 64}, {16, 32}}) {
         SCOPED_TRACE(std::string(Info(dtype).name) + " in blocks of " +

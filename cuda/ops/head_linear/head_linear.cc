@@ -4,6 +4,7 @@
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/kernels.h"
+#include "cuda/ops/linear/converted_weights.h"
 #include "cuda/ops/linear/row_products.h"
 #include "cuda/ops/linear/weights.h"
 
@@ -113,7 +114,9 @@ bool Supports(const device::Capabilities& caps, const ops::OpCall& call) {
   return OnEveryGpu(caps, call) && AreReadable(call.inputs[1]);
 }
 
-constexpr ops::Kernel kKernels[] = {{"head_linear", "gpu", 10, Supports, Run}};
+constexpr ops::WeightPacking kConverted = ConvertedWeights(/*inputs=*/0b10);
+constexpr ops::Kernel kGpu = {"head_linear", "gpu", 10, Supports, Run};
+constexpr ops::Kernel kKernels[] = {kGpu, OfConverted<Supports, kConverted>(kGpu)};
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/kernels.h"
 #include "cuda/ops/linear/awq_tiles.h"
+#include "cuda/ops/linear/converted_weights.h"
 #include "cuda/ops/linear/cublas_lt_fp8.h"
 #include "cuda/ops/linear/cublas_lt_product.h"
 #include "cuda/ops/linear/f8_matrix_cores.h"
@@ -282,6 +283,37 @@ bool SupportsInt8(const device::Capabilities& caps, const ops::OpCall& call) {
   return OnEveryGpu(caps, call) && FitsInt8TensorCores(caps, call.inputs[1]);
 }
 
+constexpr ops::WeightPacking kConverted = ConvertedWeights(ops::kWeightInputs);
+
+constexpr ops::Kernel kCublasLt = {.op = "linear",
+                                   .name = "cublaslt",
+                                   .priority = 25,
+                                   .supports = SupportsCublasLt<>,
+                                   .run = RunByCublasLt,
+                                   .workspace_bytes = CublasLtBytes,
+                                   .activations = ops::Precision::kBf16,
+                                   .varies_with_batch = true};
+
+constexpr ops::Kernel kTensorCore = {.op = "linear",
+                                     .name = "tensor_core",
+                                     .priority = 20,
+                                     .supports = SupportsTensorCores<>,
+                                     .run = RunOnTensorCores,
+                                     .activations = ops::Precision::kBf16};
+
+#if !defined(__CUDACC__)
+template <int kLanes>
+constexpr ops::Kernel kMatrixCore = {.op = "linear",
+                                     .name = "matrix_core",
+                                     .priority = 20,
+                                     .supports = SupportsMatrixCores<kLanes>,
+                                     .run = RunOnMatrixCores<kLanes>,
+                                     .activations = ops::Precision::kBf16};
+#endif
+
+constexpr ops::Kernel kGpu = {
+    .op = "linear", .name = "gpu", .priority = 10, .supports = Supports, .run = Run};
+
 constexpr ops::Kernel kKernels[] = {
 #if !defined(__HIP__)
     {.op = "linear",
@@ -301,14 +333,8 @@ constexpr ops::Kernel kKernels[] = {
      .activations = ops::Precision::kF8,
      .varies_with_batch = true},
 #endif
-    {.op = "linear",
-     .name = "cublaslt",
-     .priority = 25,
-     .supports = SupportsCublasLt<>,
-     .run = RunByCublasLt,
-     .workspace_bytes = CublasLtBytes,
-     .activations = ops::Precision::kBf16,
-     .varies_with_batch = true},
+    kCublasLt,
+    OfConverted<SupportsCublasLt<>, kConverted>(kCublasLt),
     {.op = "linear",
      .name = "cublaslt",
      .priority = 25,
@@ -326,12 +352,8 @@ constexpr ops::Kernel kKernels[] = {
      .workspace_bytes = CublasLtFp8Bytes,
      .activations = ops::Precision::kF8,
      .varies_with_batch = true},
-    {.op = "linear",
-     .name = "tensor_core",
-     .priority = 20,
-     .supports = SupportsTensorCores<>,
-     .run = RunOnTensorCores,
-     .activations = ops::Precision::kBf16},
+    kTensorCore,
+    OfConverted<SupportsTensorCores<>, kConverted>(kTensorCore),
     {.op = "linear",
      .name = "tensor_core",
      .priority = 20,
@@ -347,18 +369,10 @@ constexpr ops::Kernel kKernels[] = {
      .workspace_bytes = Int8WorkspaceBytes,
      .activations = ops::Precision::kInt8Block},
 #if !defined(__CUDACC__)
-    {.op = "linear",
-     .name = "matrix_core",
-     .priority = 20,
-     .supports = SupportsMatrixCores<32>,
-     .run = RunOnMatrixCores<32>,
-     .activations = ops::Precision::kBf16},
-    {.op = "linear",
-     .name = "matrix_core",
-     .priority = 20,
-     .supports = SupportsMatrixCores<64>,
-     .run = RunOnMatrixCores<64>,
-     .activations = ops::Precision::kBf16},
+    kMatrixCore<32>,
+    OfConverted<SupportsMatrixCores<32>, kConverted>(kMatrixCore<32>),
+    kMatrixCore<64>,
+    OfConverted<SupportsMatrixCores<64>, kConverted>(kMatrixCore<64>),
     {.op = "linear",
      .name = "matrix_core_f8",
      .priority = 30,
@@ -374,7 +388,8 @@ constexpr ops::Kernel kKernels[] = {
      .workspace_bytes = F8MatrixCoreBytes,
      .activations = ops::Precision::kF8},
 #endif
-    {.op = "linear", .name = "gpu", .priority = 10, .supports = Supports, .run = Run},
+    kGpu,
+    OfConverted<Supports, kConverted>(kGpu),
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "cuda/ops/kernels.h"
+#include "cc/ops/linear/linear.h"
 
 #include <algorithm>
 #include <deque>
@@ -10,10 +10,10 @@
 
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance_bodies.h"
-#include "cc/ops/linear/linear.h"
 #include "cc/ops/quantized/quantized.h"
 #include "cc/ops/quantized/random_packed.h"
 #include "cuda/gpu_rows.h"
+#include "cuda/ops/kernels.h"
 #include "cuda/ops/linear/testing/aligned_product.h"
 #include "cuda/ops/linear/testing/random_scaled.h"
 #include "cuda/ops/testing/gpu_conformance.h"
@@ -44,7 +44,9 @@ TEST_P(GpuConformance, LinearWithPackedIntegers) {
 class WeightsOfEveryFormat {
  public:
   WeightsOfEveryFormat(int64_t rows, int64_t columns, Random& random) {
-    for (const DType dtype : ops::kWeightDTypes) {
+    std::vector<DType> dtypes(std::begin(ops::kWeightDTypes), std::end(ops::kWeightDTypes));
+    dtypes.insert(dtypes.end(), {DType::kIQ4_NL, DType::kMxfp4});  // which are converted
+    for (const DType dtype : dtypes) {
       if (columns % Info(dtype).block_elements == 0) {
         Add(std::string(Info(dtype).name), Values(dtype, rows, columns, 1, random));
       }
@@ -85,26 +87,25 @@ class WeightsOfEveryFormat {
   std::vector<std::pair<std::string, TensorView>> all_;
 };
 
-// Of kernels of one name, the one for weights of this format: AWQ is packed.
-const ops::Kernel& KernelFor(const ops::OpDefinition& op, std::string_view name,
-                             const TensorView& w) {
-  const bool packs = w.parts != nullptr &&
-                     w.parts->format.layout == QuantizedLayout::kAwq;
-  return *std::ranges::find_if(op.kernels, [&](const ops::Kernel& kernel) {
-    return kernel.name == name && (kernel.packing != nullptr) == packs;
-  });
-}
-
 // A small product in bf16.
 AlignedProduct PlainProduct() {
   static const TestTensor w(DType::kBF16, {8, 32});
   return AlignedProduct(1, w.view(), DType::kF32);
 }
 
+// Of kernels of one name, the one for weights of this format: those of AWQ and of converted blocks
+// pack them. The first if there is none, or no weight.
+const ops::Kernel& KernelFor(const ops::OpDefinition& op, std::string_view name,
+                             const TensorView& w) {
+  const AlignedProduct product = w.rank == 0 ? PlainProduct() : AlignedProduct(1, w, DType::kF32);
+  const ops::Kernel* const found = product.FindKernel(op, name);
+  return found != nullptr ? *found : *std::ranges::find(op.kernels, name, &ops::Kernel::name);
+}
+
 // The kernel of bf16 products on this GPU.
 const ops::Kernel& Bf16Kernel(const ops::OpDefinition& op, const TensorView& w = {}) {
-  const ops::Kernel* const of_amd = PlainProduct().FindKernel(op, "matrix_core");
-  return of_amd != nullptr ? *of_amd : KernelFor(op, "tensor_core", w);
+  const bool is_of_amd = PlainProduct().FindKernel(op, "matrix_core") != nullptr;
+  return KernelFor(op, is_of_amd ? "matrix_core" : "tensor_core", w);
 }
 
 TEST_P(GpuConformance, LinearHasInstructionsOfItsGpu) {
@@ -126,7 +127,8 @@ TEST_P(GpuConformance, LinearOfScalesForFourColumnsIsOfOneKernel) {
   w.parts = &parts;
   const AlignedProduct product(1, w, DType::kF32);
   for (const ops::Kernel& kernel : LinearKernels()) {
-    EXPECT_EQ(product.IsSupported(kernel), kernel.name == "gpu") << kernel.name;
+    const bool takes_stored = kernel.name == "gpu" && kernel.packing == nullptr;
+    EXPECT_EQ(product.IsSupported(kernel), takes_stored) << kernel.name;
   }
 }
 
@@ -220,6 +222,25 @@ TEST_P(GpuConformance, LinearOfMisalignedBlocks) {
   // Misaligned loads work in the emulation: the bits tell whose they are.
   const ops::Kernel& other = *std::ranges::find(op.kernels, "gpu", &ops::Kernel::name);
   EXPECT_TRUE(BitEqual(got, product.Run(other, 9)));
+}
+
+TEST_P(GpuConformance, LinearOfBlocksThatAreConverted) {
+  const ops::OpDefinition op = OnGpu<LinearKernels>(ops::LinearOp());
+  Random random(8);
+  for (const DType dtype : {DType::kIQ4_NL, DType::kMxfp4}) {
+    TestTensor w(dtype, {24, 96}), other(DType::kQ8_0, {24, 96});
+    w.FillUniform(random, -1, 1);
+    AlignedProduct product(9, w.view(), DType::kF32);
+    size_t kernels = 0;
+    for (const ops::Kernel& kernel : op.kernels) {
+      if (kernel.packing == nullptr || !product.IsSupported(kernel)) continue;
+      ++kernels;
+      SCOPED_TRACE(std::string(Info(dtype).name) + " " + std::string(kernel.name));
+      product.CheckValues(product.Run(kernel, 9));
+      EXPECT_FALSE(AlignedProduct(9, other.view(), DType::kF32).IsSupported(kernel));
+    }
+    EXPECT_GE(kernels, 2u) << "in floats and in bf16";
+  }
 }
 
 // Parts of matrices: the last has half a tile, and begins and ends within spans. Its bits are those of

@@ -1,6 +1,7 @@
 // File: cuda/ops/linear/weights.h
-// Weights as checkpoints store them, for kernels: rows of a plain or block format, and quantized
-// weights with parts (cc/tensor/quantized.h). A kernel is a template of the type that reads them.
+// Weights as checkpoints store them, or as they are uploaded (converted_weights.h), for kernels:
+// rows of a plain or block format, and quantized weights with parts (cc/tensor/quantized.h). A
+// kernel is a template of the type that reads them.
 //
 //   template <typename W>
 //   PAGEMILL_KERNEL AddUp(W weights, ...) {
@@ -42,6 +43,7 @@
 #include "cc/tensor/quantized.h"
 #include "cc/tensor/tensor_view.h"
 #include "cuda/gpu_vendor.h"
+#include "cuda/ops/linear/converted_weights.h"
 #include "cuda/ops/linear/packed_weights.h"
 #include "cuda/ops/linear/quotient.h"
 #include "cuda/ops/linear/weight_row.h"
@@ -243,6 +245,8 @@ struct ScaledWeights {
 
 // True for the weights that WithWeights() takes.
 inline bool AreReadable(const TensorView& w) {
+  const int64_t columns = w.shape[static_cast<size_t>(w.rank - 1)];
+  if (ArePackedMxfp4(w)) return columns <= kMaxPackedColumns;
   if (w.parts == nullptr) return IsReadableFormat(w.dtype);
   if (ops::IsScaled(w)) return true;
   const QuantizedFormat& format = w.parts->format;
@@ -253,6 +257,7 @@ inline bool AreReadable(const TensorView& w) {
 // Calls `body` with the weights of a view, in memory of the device, for kernels.
 template <typename Body>
 void WithWeights(const TensorView& w, const Body& body) {
+  if (ArePackedMxfp4(w)) return WithWeights(Mxfp4Parts(w).view(), body);
   if (w.parts == nullptr) {
     return ops::WithWeightFormat(w.dtype, [&]<DType kFormat>() {
       body(StoredWeights<kFormat>::Of(w));
@@ -283,6 +288,7 @@ void WithWeights(const TensorView& w, const Body& body) {
 // if they are not so.
 template <typename Body>
 bool WithShapedWeights(const TensorView& w, const Body& body) {
+  if (ArePackedMxfp4(w)) return WithShapedWeights(Mxfp4Parts(w).view(), body);
   const auto with_shape = [&]<DType kFormat>(const ScaledWeights<kFormat>& weights) {
     if (weights.Are(ScaleShape::kRows)) {
       body(weights.template As<ScaleShape::kRows>());

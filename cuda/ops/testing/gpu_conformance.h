@@ -41,7 +41,7 @@ inline ops::conformance::TestedDevice& TestedGpu() {
 
 namespace internal {
 
-inline constexpr size_t kMaxKernels = 14;  // of one op
+inline constexpr size_t kMaxKernels = 20;  // of one op
 
 template <std::span<const ops::Kernel> (*kKernels)(), size_t kIndex>
 const ops::Kernel& KernelAt() {

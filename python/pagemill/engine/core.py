@@ -128,17 +128,7 @@ class EngineCore:
             host_memory_bytes(config) if device is None else device.free_bytes,
             1 if device is None else config.scheduler.max_num_seqs,
         )
-        _LOGGER.info(
-            "%s: %s, KV cache %s = %d tokens",
-            built.architecture,
-            _weights(plan),
-            format_bytes(budget.kv_bytes),
-            budget.num_tokens,
-        )
-        # That a model runs by the fallback is nothing to overlook.
-        level = logging.INFO if built.module is None else logging.WARNING
-        for note in built.notes:
-            _LOGGER.log(level, "%s", note)
+        _say(built, plan, budget)
         workers: RankWorkers | None = None
         if others:
             arguments = wanted.option_arguments(config, budget.num_blocks)
@@ -410,6 +400,20 @@ def _fingerprint(
     """What pages are of: they hold the KV of all programs of all ranks."""
     own = "+".join(each.kv_fingerprint() for each in executors)
     return own if workers is None else ",".join([own, *workers.kv_fingerprints()])
+
+
+def _say(built: BuiltModel, plan: MemoryPlan, budget: KvBudget) -> None:
+    _LOGGER.info(
+        "%s: %s, KV cache %s = %d tokens",
+        built.architecture,
+        _weights(plan),
+        format_bytes(budget.kv_bytes),
+        budget.num_tokens,
+    )
+    # That a model runs by the fallback is nothing to overlook.
+    level = logging.INFO if built.module is None else logging.WARNING
+    for note in built.notes:
+        _LOGGER.log(level, "%s", note)
 
 
 def _weights(plan: MemoryPlan) -> str:

@@ -12,7 +12,6 @@ from pagemill.quantization.base import Scheme
 from pagemill.quantization.module_names import ModuleNames
 from pagemill.quantization.notes import (
     CACHE_SCALES,
-    CONVERTED_NVFP4,
     QUANTIZED_ACTIVATIONS,
     STATIC_ACTIVATIONS,
 )
@@ -145,7 +144,7 @@ def _mxfp8(group: Section) -> tuple[Scheme, tuple[str, ...]]:
 def _nvfp4(group: Section) -> tuple[Scheme, tuple[str, ...]]:
     notes = _check_floats(group, 4, "tensor_group", fp4.NVFP4_GROUP)
     factor = fp4.Factor(_FACTOR, divides=True)
-    return fp4.Fp4Scheme("weight_packed", factor=factor), (CONVERTED_NVFP4, *notes)
+    return fp4.Fp4Scheme("weight_packed", factor=factor), notes
 
 
 def _check_floats(group: Section, bits: int, strategy: str, size: int) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ from pagemill.quantization.fp4 import NVFP4_GROUP, Factor, Fp4Scheme
 from pagemill.quantization.module_names import WildcardNames
 from pagemill.quantization.notes import (
     CACHE_SCALES,
-    CONVERTED_NVFP4,
     QUANTIZED_ACTIVATIONS,
     STATIC_ACTIVATIONS,
 )
@@ -44,8 +43,7 @@ _GROUPS = {
 _NOTES = {
     "FP8": (STATIC_ACTIVATIONS,),
     "MXFP8": (QUANTIZED_ACTIVATIONS,),
-    "NVFP4": (CONVERTED_NVFP4, QUANTIZED_ACTIVATIONS),
-    "W4A16_NVFP4": (CONVERTED_NVFP4,),
+    "NVFP4": (QUANTIZED_ACTIVATIONS,),
 }
 _OF_ACTIVATIONS = (STATIC_ACTIVATIONS, QUANTIZED_ACTIVATIONS)
 _MIXED = "MIXED_PRECISION"

@@ -19,7 +19,3 @@ OTHER_SCALES = (
     "the checkpoint's scales of queries and attention weights, and zero points of keys, are not"
     " used: attention does not quantize them"
 )
-CONVERTED_NVFP4 = (
-    "matrices in NVFP4 are converted to q8_0 by CPUs, which takes twice the memory of 4 bits and"
-    " rounds half of the weights a little"
-)

@@ -173,6 +173,26 @@ PAGEMILL_INLINE void SumWords(const Source& w, int column, const uint8_t* x,
   }
 }
 
+// Adds the products of the two halves of a block of kRows rows of x, each with a scale of its own.
+template <int kPlaces, int kRows, int kCols, class Rows>
+PAGEMILL_INLINE void AddHalves(const Scales& scales, int column, const uint8_t* x,
+                               const __m256i (&first)[kRows][kCols],
+                               const __m256i (&second)[kRows][kCols], const Rows& y) {
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    const __m256 x_scale = BroadcastFloat(x + r * kXRecordBytes<kPlaces> + kScaleAt<kPlaces>);
+#pragma GCC unroll 4
+    for (int c = 0; c < kCols; ++c) {
+      float* at = y[r] + (column + c) * kColumnRows;
+      const __m256 scaled =
+          _mm256_mul_ps(_mm256_cvtepi32_ps(first[r][c]), scales.scale[column + c]);
+      const __m256 both = _mm256_fmadd_ps(_mm256_cvtepi32_ps(second[r][c]),
+                                          scales.second_scale[column + c], scaled);
+      _mm256_store_ps(at, _mm256_fmadd_ps(both, x_scale, _mm256_load_ps(at)));
+    }
+  }
+}
+
 // Adds a block of kRows rows of x to kCols columns of the outputs of each.
 template <class Products, DType kDType, int kPlanes, int kRows, int kCols, class Source, class Rows>
 PAGEMILL_INLINE void AddBlock(const Source& w, const Scales& scales, int column, const uint8_t* x,
@@ -186,10 +206,13 @@ PAGEMILL_INLINE void AddBlock(const Source& w, const Scales& scales, int column,
   __m256i sums[kRows][kCols];
   if constexpr (kUsesWords<Products, kDType>) {
     SumWords<Products, kRows, kCols>(w, column, x, sums);
-  } else if constexpr (T::kHasHalfScales) {
+  } else if constexpr (T::kHasHalves) {
     __m256i others[kRows][kCols];
     SumBytes<Products, kBits, kPlanes, kRows, kCols, 0, 4, true>(w, column, x, kAt, sums);
     SumBytes<Products, kBits, kPlanes, kRows, kCols, 4, 4, true>(w, column, x, kAt + 4, others);
+    if constexpr (T::kHasTwoScales) {
+      return AddHalves<kPlaces, kRows, kCols>(scales, column, x, sums, others, y);
+    }
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4

@@ -53,6 +53,7 @@ constexpr int kValueBits = [] {
     case DType::kQ5_0:
     case DType::kQ5_K:
     case DType::kMxfp4:
+    case kNvfp4Blocks:
       return 5;
     default:
       return 4;
@@ -60,9 +61,9 @@ constexpr int kValueBits = [] {
 }();
 
 // Scales of the products of rows from `row` on of a record. `Scales` has registers `scale`,
-// `minimum` and `half_scales[2]`, and fills such an array from memory with F16s(from, out) and
-// Bf16s(from, out), from products of f16 and unsigned bytes with Products(head, bytes, out) and
-// from signed bytes with Integers(from, out).
+// `second_scale`, `minimum` and `half_scales[2]`, and fills such an array from memory with
+// F16s(from, out) and Bf16s(from, out), from products of f16 and unsigned bytes with Products(head,
+// bytes, out) and from signed bytes with Integers(from, out).
 template <DType kDType, class Scales>
 PAGEMILL_INLINE void LoadScales(const uint8_t* head, const uint8_t* record, int64_t row,
                                 Scales* out) {
@@ -81,6 +82,9 @@ PAGEMILL_INLINE void LoadScales(const uint8_t* head, const uint8_t* record, int6
   } else {
     Scales::F16s(scales + 2 * row, out->scale);
     if constexpr (T::kHasMinimum) Scales::F16s(minima + 2 * row, out->minimum);
+    if constexpr (T::kHasTwoScales) {
+      Scales::F16s(scales + 2 * (kSliceRows + row), out->second_scale);
+    }
   }
 }
 

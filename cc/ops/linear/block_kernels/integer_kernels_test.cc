@@ -12,6 +12,7 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/block_format/block_layout.h"
+#include "cc/ops/block_format/nibble_tables.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/linear/packed_blocks.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
@@ -27,9 +28,9 @@ using conformance::TestTensor;
 constexpr int64_t kYStride = 37;  // more than a slice's rows; the gap must not be written
 
 // What slices can hold.
-constexpr DType kSliceDTypes[] = {DType::kQ4_0, DType::kQ4_1,   DType::kQ5_0,
-                                  DType::kQ8_0, DType::kQ4_K,   DType::kQ5_K,
-                                  DType::kQ6_K, DType::kIQ4_NL, DType::kMxfp4};
+constexpr DType kSliceDTypes[] = {DType::kQ4_0,  DType::kQ4_1, DType::kQ5_0, DType::kQ8_0,
+                                  DType::kQ4_K,  DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL,
+                                  DType::kMxfp4, kNvfp4Blocks};
 
 constexpr int32_t kMixed = 0;
 
@@ -96,14 +97,32 @@ struct Operands {
   bool has_largest_weights;
 };
 
+// Rows [m, k] as they are packed.
+TestTensor RandomRows(DType dtype, int64_t m, int64_t k, Random& random) {
+  if (dtype != kNvfp4Blocks) {
+    TestTensor w(dtype, {m, k});
+    w.FillUniform(random, -1, 1);
+    return w;
+  }
+  TestTensor w(DType::kU8, {m, k / kNvfp4BlockElements * kNvfp4BlockBytes});
+  w.FillUniform(random, 0, 255);
+  for (int64_t row = 0; row < m; ++row) {
+    for (int64_t at = 0; at < w.view().shape[1]; at += kNvfp4BlockBytes) {
+      uint8_t* const block = w.view().Row<uint8_t>(row) + at;
+      for (int i : {0, 2}) StoreLe16(block + i, FloatToF16(random.Uniform(-0.1f, 0.1f)));
+    }
+  }
+  return w;
+}
+
 Operands RandomOperands(DType dtype, int64_t n, int64_t m, Random& random) {
-  const int64_t k = Info(dtype).block_elements == 32 ? 160 : 512;
+  const int64_t k = Info(dtype).block_elements == 256 ? 512 : 160;
   Operands o = {dtype,
                 n,
                 m,
                 k,
                 TestTensor(DType::kF32, {n, k}),
-                TestTensor(dtype, {m, k}),
+                RandomRows(dtype, m, k, random),
                 TestTensor(DType::kF32, {m}),
                 m % 2 == 1,
                 false};
@@ -114,17 +133,16 @@ Operands RandomOperands(DType dtype, int64_t n, int64_t m, Random& random) {
     x[i] = random.Uniform(-largest, largest);
   }
   o.x.Set(x);
-  o.w.FillUniform(random, -1, 1);
   o.bias.FillUniform(random, -1, 1);
   return o;
 }
 
-// Sets all bits of the values of a slice; code 7 of MXFP4 is the largest.
+// Sets all bits of the values of a slice; code 7 of MXFP4 and NVFP4 is the largest.
 void MakeLargest(DType dtype, int64_t k, uint8_t* slice) {
   const PackedBlockLayout layout = PackedBlockLayoutOf(dtype);
   for (int64_t block = 0; block < k / kRecordElements; ++block) {
     if (block % kRecordsPerHead == 0) slice += layout.head_bytes;
-    std::memset(slice, dtype == DType::kMxfp4 ? 0x77 : 0xff, layout.scales);
+    std::memset(slice, TableOf(dtype) == &kE2m1Doubled ? 0x77 : 0xff, layout.scales);
     slice += layout.record_bytes;
   }
 }
@@ -232,6 +250,11 @@ float AddRecord(DType dtype, const uint8_t* head, const uint8_t* record, int64_t
     const int32_t total = sums[0] * static_cast<int8_t>(scales[row]) +
                           sums[1] * static_cast<int8_t>(scales[kSliceRows + row]);
     return std::fma(static_cast<float>(total), f16_at(head) * x.scale, sum);
+  }
+  if (dtype == kNvfp4Blocks) {
+    const float first = static_cast<float>(sums[0]) * f16_at(scales);
+    const float both = std::fma(static_cast<float>(sums[1]), f16_at(scales + 64), first);
+    return std::fma(both, x.scale, sum);
   }
   const float scale = has_head                 ? f16_at(head) * scales[row]
                       : dtype == DType::kMxfp4 ? Bf16ToFloat(LoadLe16(scales + 2 * row))

@@ -74,10 +74,17 @@ PAGEMILL_INLINE void AddBlock(const Weights& w, const uint8_t* x, float* y) {
   using T = BlockTraits<kDType>;
   constexpr int64_t kAt = kOffsetAt<kPlanes>;
   int32x4_t sums[kRows][kVectors];
-  if constexpr (T::kHasHalfScales) {
+  if constexpr (T::kHasHalves) {
     int32x4_t others[kRows][kVectors];
     MultiplyQuads<kDType, kPlanes, kRows, 0, 4>(w, x, kAt, sums);
     MultiplyQuads<kDType, kPlanes, kRows, 4, 8>(w, x, kAt + 4, others);
+    if constexpr (T::kHasTwoScales) {
+      for (int r = 0; r < kRows; ++r) {
+        AddHalves<kPlanes>(w, x + r * kXRecordBytes<kPlanes>, sums[r], others[r],
+                           y + r * kSliceRows);
+      }
+      return;
+    }
     for (int r = 0; r < kRows; ++r) ScaleHalves(w, others[r], sums[r]);
   } else {
     MultiplyQuads<kDType, kPlanes, kRows, 0, kQuads>(w, x, kAt, sums);

@@ -106,10 +106,16 @@ PAGEMILL_INLINE void AddBlock(const Weights& w, const uint8_t* x, int64_t count,
     }
   }
   int32x4_t sums[kRows][kVectors];
-  if constexpr (BlockTraits<kDType>::kHasHalfScales) {
+  if constexpr (BlockTraits<kDType>::kHasHalves) {
     int32x4_t others[kRows][kVectors];
     MultiplyQuads<kDType, kPlanes, kPairs, 0, 4>(w, pairs, kAt, sums);
     MultiplyQuads<kDType, kPlanes, kPairs, 4, 8>(w, pairs, kAt + 4, others);
+    if constexpr (BlockTraits<kDType>::kHasTwoScales) {
+      for (int r = 0; r < kRows && r < count; ++r) {
+        AddHalves<kPlanes>(w, x + r * kX, sums[r], others[r], y + r * kSliceRows);
+      }
+      return;
+    }
     for (int r = 0; r < kRows; ++r) ScaleHalves(w, others[r], sums[r]);
   } else {
     MultiplyQuads<kDType, kPlanes, kPairs, 0, kQuads>(w, pairs, kAt, sums);

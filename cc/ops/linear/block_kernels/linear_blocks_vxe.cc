@@ -11,6 +11,7 @@
 // bytes. Then VMALEH and VMALOH by ones add the halfwords of a lane to its 32 bits.
 #include <vecintrin.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -72,6 +73,7 @@ PAGEMILL_INLINE Floats LoadBf16(const uint8_t* from) {
 struct Weights {
   Bytes values[kQuads][kVectors];
   Floats scale[kVectors];
+  Floats second_scale[kVectors];
   Floats minimum[kVectors];
   Words half_scales[2][kVectors];
 
@@ -137,7 +139,7 @@ PAGEMILL_INLINE void LoadValues(const uint8_t* record, int half, Weights* w) {
 // Sums of quads [kFirst, kEnd) times the integers at `x`.
 template <DType kDType, int kFirst, int kEnd>
 PAGEMILL_INLINE void AddQuads(const Weights& w, const uint8_t* x, Words sums[kVectors]) {
-  constexpr int kTogether = kQuadsOfHalfwords<kDType>;
+  constexpr int kTogether = std::min(kQuadsOfHalfwords<kDType>, kEnd - kFirst);
   const Halfwords ones = vec_splats(static_cast<short>(1));
 #pragma GCC unroll 4
   for (int first = kFirst; first < kEnd; first += kTogether) {
@@ -180,16 +182,34 @@ PAGEMILL_INLINE void MultiplyQuads(const Weights& w, const uint8_t* x, int64_t o
   for (int v = 0; v < kVectors; ++v) out[v] += upper[v] << 7;
 }
 
+// Adds the products of the two halves of a block of a row of x, each with a scale of its own.
+template <int kPlanes>
+PAGEMILL_INLINE void AddHalves(const Weights& w, const uint8_t* x, const Words first[kVectors],
+                               const Words second[kVectors], float* y) {
+  const Floats scale = vec_splats(ReadFloat(x + kScaleAt<kPlanes>));
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    Floats sum;
+    std::memcpy(&sum, y + 4 * v, sizeof(sum));
+    const Floats scaled = __builtin_convertvector(first[v], Floats) * w.scale[v];
+    const Floats both =
+        vec_madd(__builtin_convertvector(second[v], Floats), w.second_scale[v], scaled);
+    sum = vec_madd(both, scale, sum);
+    std::memcpy(y + 4 * v, &sum, sizeof(sum));
+  }
+}
+
 // Adds a block of a row of x to the row's 16 outputs in this half.
 template <DType kDType, int kPlanes>
 PAGEMILL_INLINE void AddBlock(const Weights& w, const uint8_t* x, float* y) {
   using T = BlockTraits<kDType>;
   constexpr int64_t kAt = kOffsetAt<kPlanes>;
   Words sums[kVectors];
-  if constexpr (T::kHasHalfScales) {
+  if constexpr (T::kHasHalves) {
     Words others[kVectors];
     MultiplyQuads<kDType, kPlanes, 0, 4>(w, x, kAt, sums);
     MultiplyQuads<kDType, kPlanes, 4, 8>(w, x, kAt + 4, others);
+    if constexpr (T::kHasTwoScales) return AddHalves<kPlanes>(w, x, sums, others, y);
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       sums[v] = sums[v] * w.half_scales[0][v] + others[v] * w.half_scales[1][v];

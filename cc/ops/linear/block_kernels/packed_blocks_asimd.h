@@ -61,6 +61,7 @@ struct Weights {
   const uint8_t* values;
   const uint8_t* high_bits;
   float32x4_t scale[kVectors];
+  float32x4_t second_scale[kVectors];
   float32x4_t minimum[kVectors];
   int32x4_t half_scales[2][kVectors];
 
@@ -140,6 +141,18 @@ PAGEMILL_INLINE void AddScaled(const Weights& w, const uint8_t* x, const int32x4
       sum = vfmaq_n_f32(sum, w.minimum[v], ReadFloat(x + kOffsetAt<kPlanes>));
     }
     vst1q_f32(y + 4 * v, sum);
+  }
+}
+
+// The same for blocks with two scales: `first` and `second` are products of the halves.
+template <int kPlanes>
+PAGEMILL_INLINE void AddHalves(const Weights& w, const uint8_t* x, const int32x4_t first[kVectors],
+                               const int32x4_t second[kVectors], float* y) {
+  const float scale = ReadFloat(x + kScaleAt<kPlanes>);
+  for (int v = 0; v < kVectors; ++v) {
+    const float32x4_t scaled = vmulq_f32(vcvtq_f32_s32(first[v]), w.scale[v]);
+    const float32x4_t both = vfmaq_f32(scaled, vcvtq_f32_s32(second[v]), w.second_scale[v]);
+    vst1q_f32(y + 4 * v, vfmaq_n_f32(vld1q_f32(y + 4 * v), both, scale));
   }
 }
 

@@ -79,6 +79,7 @@ PAGEMILL_INLINE __m256i Values(const uint8_t* record, int c, int q) {
 // Scales of a record, by columns.
 struct Scales {
   __m256 scale[kColumns];
+  __m256 second_scale[kColumns];
   __m256 minimum[kColumns];
   __m256i half_scales[2][kColumns];
 
