@@ -133,7 +133,7 @@ TEST(KvHandover, HeldBlocksAreReleasedWhenNoEngineTakesThem) {
 KvTierOptions Remote() {
   return {.shared_memory_bytes = 1 << 20,
           .transfer_secret = "what both engines know",
-          .fingerprint = [] { return "a"; }};
+          .fingerprint = [] { return std::string("a"); }};
 }
 
 KvTierOptions Listens() {
@@ -174,7 +174,7 @@ TEST(KvHandover, WithoutTheOtherMachineThePromptIsComputed) {
   options.transfer_secret = "what another engine knows";
   expect_computed(options, params);
   options = LoadsFrom(params);
-  options.fingerprint = [] { return "another model"; };
+  options.fingerprint = [] { return std::string("another model"); };
   expect_computed(options, params);
   KvTransferParams of_another_engine = params;
   of_another_engine["remote_engine_id"] = std::string(32, 'a');

@@ -25,10 +25,17 @@ void PeerLoads::Abandon(kv_cache::TransferId id) {
   for (Job& job : jobs_) job.abandoned = job.abandoned || job.transfer.id == id;
 }
 
-bool PeerLoads::Advance(std::vector<kv_cache::KvTransferResult>* ended) {
+bool PeerLoads::Advance(std::vector<kv_cache::KvTransferResult>* ended, size_t max_bytes) {
   bool moved = false;
+  size_t num_bytes = 0;
   for (auto job = jobs_.begin(); job != jobs_.end();) {
+    if (num_bytes >= max_bytes) {
+      jobs_.splice(jobs_.end(), jobs_, jobs_.begin(), job);
+      break;
+    }
+    const size_t num_done = job->num_done;
     Outcome outcome = Load(&*job);
+    if (job->num_done > num_done) num_bytes += buffer_.size();
     moved = moved || outcome.step != Step::kWaits;
     if (outcome.step != Step::kOver) {
       ++job;

@@ -15,6 +15,7 @@
 #define PAGEMILL_CC_KV_TRANSFER_PEER_LOADS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <list>
 #include <map>
@@ -49,8 +50,8 @@ class PeerLoads {
   bool empty() const { return jobs_.empty(); }
   size_t size() const { return jobs_.size(); }
   // Loads a block of each that can get on, and appends the results of those that are over. False
-  // if all wait.
-  bool Advance(std::vector<kv_cache::KvTransferResult>* ended);
+  // if all wait. Stops once the blocks have `max_bytes`, and begins with the next load then.
+  bool Advance(std::vector<kv_cache::KvTransferResult>* ended, size_t max_bytes = SIZE_MAX);
 
  private:
   struct Job {

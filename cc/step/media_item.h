@@ -86,7 +86,7 @@ struct MediaFormat {
   // rows / tokens rows; the encoder reads fewer at the end of an item, too, and makes none of them.
   bool any_size = false;
   bool grid = false;    // items have positions of several dimensions
-  bool placed = false;  // items may have a placement; the encoder has an embedding for ends of rows
+  bool placed = false;  // items may have a placement
 };
 
 // Embeddings that the encoder gives for so many rows of an item of this format.

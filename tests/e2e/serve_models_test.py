@@ -56,7 +56,7 @@ def test_models_are_loaded_when_they_are_named(tmp_path: Path) -> None:
         assert children(server) == []
         question: Any = [{"role": "user", "content": "What is the capital of France?"}]
         answers: list[str | None] = []
-        for name, own in (("default", "a"), ("b", "b"), ("b", "b"), ("a", "a")):
+        for name, own in (("default", "a"), ("b", "b"), ("b", "b")):
             got = client.chat.completions.create(
                 model=name, messages=question, max_tokens=8, temperature=0
             )
@@ -70,15 +70,19 @@ def test_models_are_loaded_when_they_are_named(tmp_path: Path) -> None:
             client.completions.create(model="c", prompt="x")
         cards = {card.id: card for card in client.models.list()}
         assert cards["a"].model_dump()["max_model_len"] == 1024  # as its process said
-        assert server.metric("models_start_seconds_count", model="a") == 2
+        assert server.metric("models_start_seconds_count", model="b") == 1
         own = httpx.get(f"{server.base_url}/metrics", params={"model": "b"}, timeout=10).text
         assert "pagemill:num_requests_running{" in own
+        (process,) = children(server)
+        os.kill(server.process.pid, signal.SIGKILL)
+        until(lambda: not is_alive(process))
 
 
 def test_memory_is_shared(tmp_path: Path) -> None:
-    # Each takes more than half of what they may use together; pages take memory when they are used.
+    # Each takes more than half of what they may use together, also if a fifth more or less memory
+    # is available when the server starts; pages take memory when they are used.
     share = 0.3
-    kv_bytes = int(0.6 * share * available_memory_bytes())
+    kv_bytes = int(0.7 * share * available_memory_bytes())
     options = {"max-model-len": 1024, "threads": 1, "kv-cache-memory-bytes": kv_bytes}
     models = {"a": entry(options=options), "b": entry(options=options)}
     with serve_models(models, tmp_path, ("--memory-utilization", str(share))) as server:
@@ -93,21 +97,17 @@ def test_memory_is_shared(tmp_path: Path) -> None:
         assert server.metric("models_failures_total", model="b") == 0
 
 
-def test_no_model_outlives_the_server(tmp_path: Path) -> None:
+def test_a_drain_ends_models_after_their_requests(tmp_path: Path) -> None:
     with serve_models({"a": entry(keep=True)}, tmp_path) as server:  # ready: it is loaded
         (process,) = children(server)
-        body = {"model": "a", "prompt": "x", "max_tokens": 200, "ignore_eos": True, "stream": True}
+        body = {"model": "a", "prompt": "x", "max_tokens": 64, "ignore_eos": True, "stream": True}
         url = f"{server.base_url}/v1/completions"
         with httpx.stream("POST", url, json=body, timeout=60) as stream:
             lines = stream.iter_lines()
             next(lines)
             server.process.send_signal(signal.SIGTERM)
             assert list(lines)[-2] == "data: [DONE]"  # a drain lets it end
-        assert server.process.wait(30) == 0 and not is_alive(process)
-    with serve_models({"a": entry(keep=True)}, tmp_path) as server:
-        (process,) = children(server)
-        os.kill(server.process.pid, signal.SIGKILL)
-        until(lambda: not is_alive(process))
+        assert server.process.wait(60) == 0 and not is_alive(process)
 
 
 def test_keys_are_checked_by_both(tmp_path: Path) -> None:

@@ -77,7 +77,15 @@ _ITEMS: tuple[dict[str, Any], ...] = (
     {"type": "function_call_output", "call_id": "c", "output": "x"},
     {"type": "reasoning", "summary": [{"type": "summary_text", "text": "x"}]},
 )
-_EMBEDDING_FIELDS = ("input", "model", "encoding_format", "dimensions", "truncate_prompt_tokens")
+_EMBEDDING_FIELDS = (
+    *("input", "model", "encoding_format", "dimensions", "truncate_prompt_tokens", "messages"),
+    *("embed_dtype", "endianness"),
+)
+_DERENDER_FIELDS = (
+    *("generate_response", "generate_responses", "generate_chunk", "stream", "stream_state"),
+    *("chat_request", "completion_request", "model", "request_id", "prompt_token_ids"),
+)
+_GENERATED: dict[str, Any] = {"choices": [{"index": 0, "token_ids": [5], "finish_reason": "stop"}]}
 
 _BASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "/v1/completions": ({"prompt": "Hello", "max_tokens": 1}, _COMPLETION_FIELDS),
@@ -95,6 +103,22 @@ _BASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         _COHERE_FIELDS,
     ),
     "/v1/embeddings": ({"input": "Hello"}, _EMBEDDING_FIELDS),
+    "/v1/chat/completions/derender": (
+        {
+            "chat_request": {"messages": [{"role": "user", "content": "Hi"}]},
+            "generate_response": _GENERATED,
+            "generate_chunk": _GENERATED,
+        },
+        _DERENDER_FIELDS,
+    ),
+    "/v1/completions/derender": (
+        {
+            "completion_request": {"prompt": "Hi"},
+            "generate_response": _GENERATED,
+            "generate_chunk": _GENERATED,
+        },
+        _DERENDER_FIELDS,
+    ),
 }
 PATHS = tuple(_BASES)
 

@@ -23,6 +23,7 @@ _SHOWN = {
     "python/pagemill/server/batches/folder.py": "times that outlive a restart of the machine",
     "python/pagemill/server/chat_wording.py": "`created`",
     "python/pagemill/server/completion_wording.py": "`created`",
+    "python/pagemill/server/derender/stream.py": "`created`",
     "python/pagemill/server/endpoints/classify.py": "`created`",
     "python/pagemill/server/endpoints/conversations.py": "`created_at`",
     "python/pagemill/server/endpoints/embeddings.py": "`created`",

@@ -13,6 +13,9 @@ import pytest
 import torch
 from pagemill.models.base import ModelConfigError
 from pagemill.models.multimodal.internvl_chat import InternVlChatModel
+from pagemill.runner.build import BuildOptions, build
+from pagemill.weights.errors import WeightsError
+from pagemill.weights.source import ModelSource
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, PreTrainedConfig, Qwen2Config, Qwen3Config
@@ -212,6 +215,17 @@ def test_other_settings_are_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ModelConfigError, match=message):
             InternVlChatModel.from_config(config | {key: value})
+
+
+def test_sizes_that_lie_are_refused(tmp_path: Path) -> None:
+    """Before anything is allocated from them."""
+    _model(tmp_path)
+    file = tmp_path / "config.json"
+    config = json.loads(file.read_text())
+    config["llm_config"]["head_dim"] = 2**31 - 1
+    file.write_text(json.dumps(config))
+    with pytest.raises(WeightsError, match="head_dim is 2147483647, but the largest dimension"):
+        build(ModelSource.open(tmp_path), BuildOptions())
 
 
 def test_a_tokenizer_without_the_token_is_refused(tmp_path: Path) -> None:

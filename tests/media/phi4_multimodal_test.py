@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from pagemill.engine.outputs import EngineError
+from pagemill.models.base import ModelConfigError
+from pagemill.models.multimodal.phi4_multimodal import Phi4MultimodalModel
+from pagemill.weights.source import ModelSource
 
 from tests.media.media_model import MediaTestModel, encoded, text
 from tests.media.phi4_models import PLACEHOLDER, SIDE, image, phi4_multimodal
@@ -65,6 +68,13 @@ def test_steps_may_end_inside_an_image(model: MediaTestModel, step: int) -> None
 
 def test_another_layer_of_the_tower(tmp_path: Path) -> None:
     _check(phi4_multimodal(tmp_path, feature_layer=-1)[1])
+
+
+def test_crops_of_another_size_are_refused(model: MediaTestModel) -> None:
+    config = ModelSource.open(model.path).config
+    vision = {**config["vision_config"], "crop_size": 2 * config["vision_config"]["image_size"]}
+    with pytest.raises(ModelConfigError, match="crop_size is 32, but a tile has image_size 16"):
+        Phi4MultimodalModel.from_config({**config, "vision_config": vision})
 
 
 def test_prefixes_are_those_of_equal_images(model: MediaTestModel) -> None:

@@ -186,6 +186,19 @@ def test_patches_are_in_the_order_of_windows() -> None:
     assert item.positions.rows[::4].tolist() == squares
 
 
+def test_a_layer_behind_the_others_may_stay_unread(tmp_path: Path) -> None:
+    """Of GLM-OCR, to predict a further token."""
+    model = make_image_model("glm_ocr", tmp_path)
+    tensors = load_file(model.path / "model.safetensors")
+    prefix = "model.language_model.layers."
+    layers = {int(n.removeprefix(prefix).split(".")[0]) for n in tensors if n.startswith(prefix)}
+    behind = {f"{prefix}{len(layers)}.eh_proj.weight": torch.zeros(4, 8)}
+    save_file(tensors | behind, model.path / "model.safetensors")
+    with model.llm() as llm:
+        (output,) = model.generate(llm, [IMAGE + text(1, 4)], [[SMALL]], logprobs=0)
+        model.check(output, [SMALL])
+
+
 def test_newer_checkpoints_have_other_names(model: MediaTestModel, tmp_path: Path) -> None:
     tensors = load_file(model.path / "model.safetensors")
     renamed = {_newer_name(name): tensor for name, tensor in tensors.items()}

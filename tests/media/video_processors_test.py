@@ -217,7 +217,13 @@ def test_settings_of_images_are_those_of_older_videos(tmp_path: Path) -> None:
     [
         ("SmolVLMVideoProcessor", {}, "'SmolVLMVideoProcessor'; known: Glm46V"),
         (ONEVISION, {"do_center_crop": True}, "do_center_crop false"),
+        (ONEVISION, {"size": {"height": 1, "width": 2**24}}, "a frame may have 8388608 pixels"),
         ("LlavaNextVideoVideoProcessor", {"crop_size": 336}, "shortest_edge of a square"),
+        (
+            "LlavaNextVideoVideoProcessor",
+            {"size": {"shortest_edge": 4096}, "crop_size": 4096},
+            "a frame may have 8388608 pixels",
+        ),
         ("Qwen2VLVideoProcessor", {"do_resize": False}, "do_resize must be true"),
         ("Qwen2VLVideoProcessor", {"patch_size": 0}, "not a positive number"),
         ("Qwen3VLVideoProcessor", {"size": {"longest_edge": "a"}}, "not a positive number"),

@@ -117,7 +117,10 @@ Status PeerSession::Start(Fetch fetch) {
 bool PeerSession::SendBlocks() {
   if (loads_.empty() || stream_.num_queued_bytes() > 0) return false;
   bool moved = false;
-  while (stream_.num_queued_bytes() < kMaxQueuedBytes && loads_.Advance(&ended_)) moved = true;
+  while (stream_.num_queued_bytes() < kMaxQueuedBytes &&
+         loads_.Advance(&ended_, kMaxQueuedBytes - stream_.num_queued_bytes())) {
+    moved = true;
+  }
   for (const kv_cache::KvTransferResult& result : ended_) {
     const auto fetch = num_blocks_.find(result.id.value());
     num_fetched_blocks_ -= fetch->second;

@@ -47,6 +47,8 @@ class PeerSession {
 
   int fd() const { return stream_.fd(); }
   short events() const;  // NOLINT(google-runtime-int): the type of pollfd::events
+  // The other side has proved that it knows the secret.
+  bool is_trusted() const { return handshake_.is_done(); }
   // Fetches wait for blocks, which come without an event at fd().
   bool is_waiting() const { return !loads_.empty() && stream_.num_queued_bytes() == 0; }
   // Takes what came, and sends what there is. True if it did anything. An error ends the session.

@@ -302,6 +302,17 @@ TEST_F(RemoteHandover, ConnectionsAreBounded) {
   EXPECT_EQ(greeted, OkStatus());
 }
 
+TEST_F(RemoteHandover, ConnectionsWithoutTheSecretKeepNobodyOut) {
+  std::list<FakeClient> silent;
+  for (size_t i = 0; i < 2 * SegmentServer::kMaxSessions; ++i) {
+    silent.emplace_back(sender.address());
+  }
+  FakeClient client(sender.address());
+  EXPECT_EQ(client.Greet(), OkStatus());
+  EXPECT_TRUE(silent.front().IsClosed());
+  ExpectServes();
+}
+
 TEST_F(RemoteHandover, FetchesOfAConnectionAreBounded) {
   FakeClient client(sender.address());
   ASSERT_EQ(client.Greet(), OkStatus());

@@ -53,8 +53,12 @@ bool SegmentServer::Accept(int64_t now_ms) {
     return false;
   }
   if (!*socket) return false;
-  if (sessions_.size() < kMaxSessions)
-    sessions_.emplace_back(**std::move(socket), &config_, now_ms);
+  if (sessions_.size() >= kMaxSessions) {
+    const auto stranger = std::ranges::find(sessions_, false, &PeerSession::is_trusted);
+    if (stranger == sessions_.end()) return true;
+    sessions_.erase(stranger);
+  }
+  sessions_.emplace_back(**std::move(socket), &config_, now_ms);
   return true;
 }
 

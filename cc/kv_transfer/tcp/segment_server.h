@@ -28,7 +28,8 @@ namespace pagemill::kv_transfer {
 
 class SegmentServer {
  public:
-  // Connections at a time; more are closed at once.
+  // Connections at a time. One more ends the oldest of those that have not proved that they know
+  // the secret; without any, it is closed at once.
   static constexpr size_t kMaxSessions = 32;
 
   // Errors of TcpSocket::Listen().

@@ -15,6 +15,7 @@ namespace pagemill::kv_transfer {
 namespace {
 
 constexpr int kBacklog = 64;
+constexpr int64_t kMaxProbeS = 32'767;  // of the system
 
 StatusOr<int> NewSocket(int family) {
   const int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -65,6 +66,11 @@ void TcpSocket::SetOptions(int64_t timeout_ms) {
   (void)setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   const auto most = static_cast<unsigned>(std::min<int64_t>(timeout_ms, INT32_MAX));
   (void)setsockopt(fd_, IPPROTO_TCP, TCP_USER_TIMEOUT, &most, sizeof(most));
+  // While nothing is sent, only probes find that the other machine is gone.
+  const auto probe_s = static_cast<int>(std::clamp<int64_t>(timeout_ms / 1000, 1, kMaxProbeS));
+  (void)setsockopt(fd_, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+  (void)setsockopt(fd_, IPPROTO_TCP, TCP_KEEPIDLE, &probe_s, sizeof(probe_s));
+  (void)setsockopt(fd_, IPPROTO_TCP, TCP_KEEPINTVL, &probe_s, sizeof(probe_s));
 }
 
 StatusOr<NetAddress> TcpSocket::address() const {

@@ -27,7 +27,7 @@ class TcpSocket {
   // use. Port 0: any that is free.
   static StatusOr<TcpSocket> Listen(const NetAddress& address);
   // Begins to connect. `timeout_ms`: bytes that the other machine does not acknowledge for so long
-  // end the connection.
+  // end the connection, as do probes while nothing is sent (after about twice the time).
   static StatusOr<TcpSocket> Connect(const NetAddress& address, int64_t timeout_ms);
   ~TcpSocket();
   TcpSocket(TcpSocket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}

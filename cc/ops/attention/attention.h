@@ -16,10 +16,9 @@
 // itself, with a window only those less than `window` tokens away. With grid_window it sees those
 // of its window of the grid: of the same time, row / grid_window and column / grid_window, rounded
 // down. The tokens of a window are consecutive; if others lie between them, each run of them is a
-// window of its own. Scores between windows are not computed. Scores are q k^T scale, plus
-// bias[reach + d], with d = position of the key - position of the query, from -reach to reach;
-// weights e^score over the sum of those of the visible keys. Head h of q reads head h / (Hq / Hk)
-// of k and v.
+// window of its own. Scores are q k^T scale, plus bias[reach + d], with d = position of the key -
+// position of the query, from -reach to reach; weights e^score over the sum of those of the visible
+// keys. Head h of q reads head h / (Hq / Hk) of k and v.
 //
 // Result: the bits of one query's output depend on its q, its place in its request and the keys and
 // values it sees: not on the other requests of the call or on threads.

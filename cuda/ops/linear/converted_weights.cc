@@ -8,10 +8,11 @@
 namespace pagemill::gpu {
 namespace {
 
-constexpr int64_t kBlock = 32;      // columns
+constexpr int64_t kBlock = 32;  // columns
 constexpr int64_t kWordColumns = 8;
 
-// Blocks of mxfp4: words of the values of all rows, then a byte of scale for each block.
+// Blocks of mxfp4, matrix by matrix: words of the values of all rows, then a byte of scale for each
+// block, and zeros up to a multiple of 64 bytes.
 struct Mxfp4Shape {
   int64_t matrices, rows, columns;
 
@@ -24,10 +25,9 @@ struct Mxfp4Shape {
   int64_t AllRows() const { return matrices * rows; }
   int64_t RowWords() const { return columns / kWordColumns; }
   int64_t RowScales() const { return columns / kBlock; }
-  int64_t ScalesAt() const {
-    return AllRows() * RowWords() * static_cast<int64_t>(sizeof(uint32_t));
-  }
-  int64_t Bytes() const { return (ScalesAt() + AllRows() * RowScales() + 63) / 64 * 64; }
+  int64_t ScalesAt() const { return rows * RowWords() * static_cast<int64_t>(sizeof(uint32_t)); }
+  int64_t MatrixBytes() const { return (ScalesAt() + rows * RowScales() + 63) / 64 * 64; }
+  int64_t Bytes() const { return matrices * MatrixBytes(); }
 };
 
 // Row `row` of all matrices.
@@ -55,19 +55,25 @@ void PackRow(const uint8_t* blocks, const Mxfp4Shape& shape, uint32_t* words, ui
 
 Status PackMxfp4(const TensorView& w, std::byte* packed, device::ThreadPool& pool) {
   const Mxfp4Shape shape = Mxfp4Shape::Of(w);
-  auto* const words = reinterpret_cast<uint32_t*>(packed);
-  auto* const scales = reinterpret_cast<uint8_t*>(packed) + shape.ScalesAt();
-  std::memset(scales, 0, static_cast<size_t>(shape.Bytes() - shape.ScalesAt()));
   for (int64_t row = 0; row < shape.AllRows(); ++row) {
-    PAGEMILL_RETURN_IF_ERROR(ops::CheckConvertible(w.dtype, w.dtype, RowOf(w, shape, row),
-                                                   shape.columns));
+    PAGEMILL_RETURN_IF_ERROR(
+        ops::CheckConvertible(w.dtype, w.dtype, RowOf(w, shape, row), shape.columns));
   }
   pool.ParallelFor(shape.AllRows(), /*grain=*/16, [&](int64_t begin, int64_t end, int) {
     for (int64_t row = begin; row < end; ++row) {
-      PackRow(RowOf(w, shape, row), shape, words + row * shape.RowWords(),
-              scales + row * shape.RowScales());
+      std::byte* const matrix = packed + row / shape.rows * shape.MatrixBytes();
+      const int64_t in_matrix = row % shape.rows;
+      PackRow(
+          RowOf(w, shape, row), shape,
+          reinterpret_cast<uint32_t*>(matrix) + in_matrix * shape.RowWords(),
+          reinterpret_cast<uint8_t*>(matrix) + shape.ScalesAt() + in_matrix * shape.RowScales());
     }
   });
+  const int64_t end_of_scales = shape.ScalesAt() + shape.rows * shape.RowScales();
+  for (int64_t matrix = 0; matrix < shape.matrices; ++matrix) {
+    std::memset(packed + matrix * shape.MatrixBytes() + end_of_scales, 0,
+                static_cast<size_t>(shape.MatrixBytes() - end_of_scales));
+  }
   return OkStatus();
 }
 
@@ -93,9 +99,10 @@ Mxfp4Parts::Mxfp4Parts(const TensorView& packed) : view_(packed) {
   const Mxfp4Shape shape = Mxfp4Shape::Of(packed);
   auto* const data = static_cast<std::byte*>(packed.data);
   const auto part = [&](std::byte* of, DType dtype, int64_t columns) {
-    return packed.rank == 2
-               ? TensorView::Dense(of, dtype, {shape.rows, columns})
-               : TensorView::Dense(of, dtype, {shape.matrices, shape.rows, columns});
+    if (packed.rank == 2) return TensorView::Dense(of, dtype, {shape.rows, columns});
+    TensorView stack = TensorView::Dense(of, dtype, {shape.matrices, shape.rows, columns});
+    stack.row_stride_bytes = shape.MatrixBytes();
+    return stack;
   };
   parts_ = {.format = {.layout = QuantizedLayout::kMxfp4, .block_columns = kBlock},
             .values = part(data, DType::kI32, shape.RowWords()),

@@ -68,6 +68,27 @@ TEST(ConvertedWeights, StacksOfMxfp4LieMatrixByMatrix) {
   }
 }
 
+// A program may have the matrices of a stack one by one: 170 bytes each, and gaps.
+TEST(ConvertedWeights, StacksAreTheirMatricesOneBehindTheOther) {
+  constexpr int64_t kMatrices = 3, kRows = 5, kColumns = 64;
+  Random random(5);
+  for (const DType dtype : {DType::kMxfp4, DType::kIQ4_NL}) {
+    TestTensor w(dtype, {kMatrices, kRows, kColumns});
+    w.FillUniform(random, -1, 1);
+    const Packed all(w.view());
+    const auto bytes = all.bytes.size() / kMatrices;
+    for (int64_t e = 0; e < kMatrices; ++e) {
+      TensorView matrix = w.view();
+      matrix.data = w.view().Row<std::byte>(e);
+      matrix.shape[0] = 1;
+      const Packed one(matrix);
+      ASSERT_EQ(one.bytes.size(), bytes);
+      const std::byte* const in_all = all.bytes.data() + static_cast<size_t>(e) * bytes;
+      EXPECT_EQ(std::memcmp(in_all, one.bytes.data(), bytes), 0) << Info(dtype).name << " " << e;
+    }
+  }
+}
+
 TEST(ConvertedWeights, AScaleThatIsNoneIsRefused) {
   Random random(3);
   TestTensor w(DType::kMxfp4, {4, 64});

@@ -49,7 +49,7 @@ struct PackedWeights {
   const void* scales;
   const uint32_t* zeros;   // null: 2^(kBits - 1)
   const int32_t* groups;   // null: groups follow each other
-  int64_t matrix_words, matrix_scales, matrix_zeros, matrix_groups;  // elements of a matrix
+  int64_t matrix_words, matrix_scales, matrix_zeros, matrix_groups;  // from one matrix to the next
   int64_t rows, columns, num_groups;                                 // of the checkpoint's matrix
   int64_t first_row, row_step, first_column;
   Quotient by_group;
@@ -63,7 +63,7 @@ struct PackedWeights {
         ops::PackedShapeOf(parts.format, w.dtype, ops::PartOf(w, parts.values, 0));
     const auto matrix_elements = [&](const TensorView& part) {
       const bool is_stack = w.rank == 3 && parts.format.row_step == 0 && part.rank > 0;
-      return is_stack ? ops::PartOf(w, part, 0).Elements() : 0;
+      return is_stack ? part.row_stride_bytes / RowBytes(part.dtype, 1) : 0;
     };
     const auto data_of = [](const TensorView& part) {
       return part.rank == 0 ? nullptr : part.data;

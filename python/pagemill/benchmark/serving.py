@@ -46,7 +46,8 @@ class LoadConfig:
     )
     endpoint: str = option(
         COMPLETIONS,
-        "Route of the requests. Chats, responses and rerank need texts, and so --dataset.",
+        f"Route of the requests: {', '.join(ROUTES)}. Chats, responses and rerank need texts, and"
+        " so --dataset.",
         allowed=tuple(ROUTES),
     )
     prompts: PromptConfig = field(default_factory=PromptConfig)

@@ -32,6 +32,9 @@ from pagemill.config.yaml_file import read_yaml
 
 T = TypeVar("T")
 
+_LONGEST_CHOICES = 80
+"""Characters; the text of an option with longer ones lists them."""
+
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Help with room for the flags' names, at most 100 columns wide."""
@@ -244,7 +247,8 @@ def _add_leaf(group: Any, leaf: Leaf) -> None:
 
 def _metavar(leaf: Leaf) -> str:
     if isinstance(leaf.spec.allowed, tuple):
-        return "|".join(leaf.spec.allowed)
+        choices = "|".join(leaf.spec.allowed)
+        return choices if len(choices) <= _LONGEST_CHOICES else leaf.name.upper()
     if leaf.spec.kind == "positional":
         return leaf.name.upper()
     if leaf.spec.unit:

@@ -10,15 +10,17 @@ A table looks here for a name that it lacks, so plugins add rows and replace non
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pagemill.config.fields import ConfigError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 def entries(group: str) -> list[EntryPoint]:
     """The entries of `group`, by name. Looks through all installed packages, in some 20 ms."""
-    import importlib.metadata
+    import importlib.metadata  # here, because it takes 30 ms and most names need no plugin
 
     return sorted(importlib.metadata.entry_points(group=group), key=lambda entry: entry.name)
 

@@ -23,7 +23,12 @@ from msgspec import structs
 
 from pagemill.config.sampling import LOGPROBS_MODES
 from pagemill.engine.async_engine import Prompt
-from pagemill.engine.outputs import ChoiceOutput, EngineError, TokenLogprobs
+from pagemill.engine.outputs import (
+    ChoiceOutput,
+    EngineError,
+    TokenLogprobs,
+    ended_by_operator,
+)
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import ALL_LOGPROBS, SamplingParams
 
@@ -206,6 +211,8 @@ class BeamSearch:
                 for output in outputs:
                     if output.error is not None:
                         raise output.error
+                    if output.finish_reason == "abort":
+                        raise ended_by_operator()
                     found[output.index] = output
         return [found[index] for index in range(len(prompts))]
 

@@ -28,6 +28,11 @@ class EngineError(Exception):
         self.retry_after_s = retry_after_s
 
 
+def ended_by_operator() -> EngineError:
+    """Of an aborted request that has no use for a part of its output."""
+    return EngineError("UNAVAILABLE", "The operator has ended the request; send it again.")
+
+
 class TokenLogprobs(Protocol):
     """Log probabilities at one position: natural log, of the unmodified distribution."""
 

@@ -14,10 +14,8 @@ from pagemill.model_host.host import ModelHost
 from pagemill.model_host.own_routes import OwnRoutes
 from pagemill.model_host.proxy import ModelProxy
 from pagemill.router.front import http_error, layered
-from pagemill.server.access.caller import Scope
 from pagemill.server.access.key_ring import KeyRing
-from pagemill.server.endpoints.endpoint import Transport
-from pagemill.server.endpoints.table import ENDPOINTS, error_shape
+from pagemill.server.endpoints.table import PASSED_ENDPOINTS, error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 from pagemill.server.lifecycle import Lifecycle
@@ -26,14 +24,8 @@ from pagemill.server.lifecycle import Lifecycle
 def create_app(
     config: ServeModelsConfig, host: ModelHost, lifecycle: Lifecycle, ring: KeyRing
 ) -> ASGIApp:
-    """The application. Requests to endpoints of scope `inference` with a body are passed on, and no
-    others: what is for operators, and what is stored, is of one model's process."""
-    passed = tuple(
-        row
-        for row in ENDPOINTS
-        if row.scope is Scope.INFERENCE and row.transport in (Transport.JSON, Transport.AUDIO_FORM)
-    )
-    own = OwnRoutes(host, lifecycle, passed)
+    """The application. Requests to `PASSED_ENDPOINTS` are passed on."""
+    own = OwnRoutes(host, lifecycle, PASSED_ENDPOINTS)
     proxy = ModelProxy(host, config.listen.max_body_bytes, config.connections.body_timeout)
     app = Starlette(
         routes=[
@@ -46,7 +38,10 @@ def create_app(
             Route("/v1/models/{model:path}", own.model),
             Route("/models/load", own.load, methods=["POST"]),
             Route("/models/unload", own.unload, methods=["POST"]),
-            *(Route(row.path, proxy, methods=[row.method], name=row.name) for row in passed),
+            *(
+                Route(row.path, proxy, methods=[row.method], name=row.name)
+                for row in PASSED_ENDPOINTS
+            ),
         ],
         exception_handlers={
             ApiError: _refusal,

@@ -62,9 +62,13 @@ def test_an_unknown_model_is_refused_with_those_that_there_are() -> None:
             head = {"content-type": "application/json"}
             got = await host.client.post("/v1/completions", content=b"{", headers=head)
             assert "not valid JSON" in refusal(got, 400)["message"]
+            nested = b'{"model": "a", "x": ' + b"[" * 10**5 + b"]" * 10**5 + b"}"
+            got = await host.client.post("/v1/completions", content=nested, headers=head)
+            assert "nested too deeply" in refusal(got, 400)["message"]
             got = await host.client.post("/v1/messages", json={"model": "c"})
             assert got.json()["error"]["type"] == "not_found_error"
             assert refusal(await host.client.get("/v1/nothing"), 404)
+            assert refusal(await host.client.post("/v1/batches", json={"model": "a"}), 404)
             assert host.loaded() == []
 
     run(test())
@@ -80,6 +84,9 @@ def test_forms_name_a_model() -> None:
             assert got.status_code == 200 and host.loaded() == ["a", "c"]
             got = await host.client.post(path, files={"file": bytes(200000)})
             refusal(got, 413)
+            for field in ("model[]", "model[name]"):
+                got = await host.client.post(path, files=files, data={field: "a"})
+                assert refusal(got, 400)["param"] == "model"
 
     run(test())
 
@@ -157,9 +164,8 @@ def test_probes_and_metrics() -> None:
         entries = {**TWO, "kept": {"model": "delay=0.3", "keep": True}}
         async with fake_host(entries) as host:
             assert (await host.client.get("/health")).status_code == 200
-            assert (
-                "`kept` is being loaded" in refusal(await host.client.get("/ready"), 503)["message"]
-            )
+            error = refusal(await host.client.get("/ready"), 503)
+            assert error["message"] == "A model that is kept is being loaded."
             await until(lambda: "kept" in host.loaded())
             assert (await host.client.get("/ready")).status_code == 200
             await host.complete("a")

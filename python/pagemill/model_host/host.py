@@ -29,6 +29,7 @@ _LOGGER = logging.getLogger("pagemill.models")
 _CONNECT_TIMEOUT_S = 5.0
 _STOP_GRACE_S = 10.0
 _KEEP_DELAY_S = 1.0
+_MAX_STARTING = 16  # processes that load or wait to: each takes some 45 MB before it loads anything
 _MAX_NAMES = 50  # in a message
 MODEL_PROCESS = "pagemill.model_host.model_process"
 
@@ -65,6 +66,7 @@ class ModelHost:
         self._usable_bytes = int(memory_bytes * config.models.memory_utilization)
         self._memory_bytes = memory_bytes
         self._module = module
+        self._starts = asyncio.Semaphore(_MAX_STARTING)
         self._turn = asyncio.Lock()  # to load
         self._changed = asyncio.Event()  # models became idle, or ended
         self._keepers: list[asyncio.Task[None]] = []
@@ -129,11 +131,18 @@ class ModelHost:
         await self._stop(model, "operator")
 
     async def close(self) -> None:
-        """Ends all processes."""
+        """Ends all processes, whose requests are over; one that does not end soon is killed."""
         for task in self._keepers:
             task.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
-        await asyncio.gather(*(self._stop(model, "shutdown") for model in self.models))
+        for model in self.models:
+            self._begin_stop(model, "shutdown")
+        runs = [model.run for model in self.models if model.run is not None]
+        if runs:
+            _, late = await asyncio.wait(runs, timeout=_STOP_GRACE_S)
+            for run in late:
+                run.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
         for model in self.models:
             await model.upstream.close()
 
@@ -198,11 +207,9 @@ class ModelHost:
         began = time.monotonic()
         reason = ""
         try:
-            Path(model.socket).unlink(missing_ok=True)
-            model.process = await ModelProcess.start(self._module, _job(model))
-            if model.state is not ModelState.LOADING:
-                raise _AbandonedError
-            ready = await self._load(model, model.process)
+            async with self._starts:
+                process = await self._start(model)
+                ready = await self._load(model, process)
             if model.state is not ModelState.LOADING:
                 raise _AbandonedError
             seconds = time.monotonic() - began
@@ -210,7 +217,7 @@ class ModelHost:
             self._rest(model)  # the requests that it was loaded for may be gone
             memory = format_bytes(ready.host_bytes)
             _LOGGER.info("%s is loaded after %.2f s, in %s", model.name, seconds, memory)
-            reason = await model.process.ended()
+            reason = await process.ended()
         except _AbandonedError:
             pass
         except (LoadError, OSError) as error:
@@ -223,6 +230,16 @@ class ModelHost:
                 _LOGGER.error("%s has failed: %s", model.name, reason)
             model.has_ended(reason)
             self._changed.set()
+
+    async def _start(self, model: HostedModel) -> ModelProcess:
+        """Raises OSError, _AbandonedError."""
+        if model.state is not ModelState.LOADING or not model.users:
+            raise _AbandonedError
+        Path(model.socket).unlink(missing_ok=True)
+        model.process = await ModelProcess.start(self._module, _job(model))
+        if model.state is not ModelState.LOADING:
+            raise _AbandonedError
+        return model.process
 
     async def _load(self, model: HostedModel, process: ModelProcess) -> Ready:
         """Waits until `process` serves.
@@ -237,7 +254,7 @@ class ModelHost:
         while True:
             model.waits_for = why or "other models are being loaded"
             async with self._turn:
-                if model.state is not ModelState.LOADING or (why and not model.users):
+                if model.state is not ModelState.LOADING:
                     raise _AbandonedError
                 memory_bytes = self._offer(model)
                 if self._is_full():
@@ -249,9 +266,11 @@ class ModelHost:
                     if isinstance(report, Ready):
                         return report
                     offered, why = memory_bytes, report.reason
-                busy = await self._stop_one(why)
-            if busy:
-                model.waits_for = f"{why}; busy: {', '.join(busy)}"
+                if not model.users:  # no other one is stopped for it
+                    raise _AbandonedError
+                num_busy = await self._stop_one(why)
+            if num_busy:  # their names are not for each caller
+                model.waits_for = f"{why}; busy models: {num_busy}"
                 self._changed.clear()
                 await self._changed.wait()
 
@@ -259,8 +278,9 @@ class ModelHost:
         most = self._options.max_models
         return most is not None and sum(each.holds_memory for each in self.models) >= most
 
-    async def _stop_one(self, why: str) -> list[str]:
-        """Stops the idle model that was used least recently. If all are busy, returns their names.
+    async def _stop_one(self, why: str) -> int:
+        """Stops the idle model that was used least recently, and returns 0; or how many there are,
+        if all are busy.
 
         Raises:
             LoadError: `why`: no model can ever be stopped.
@@ -271,9 +291,9 @@ class ModelHost:
         ending = [each for each in others if each.state is ModelState.UNLOADING]
         idle = ending or [each for each in others if each.can_be_stopped]
         if not idle:
-            return [each.name for each in others]
+            return len(others)
         await self._stop(min(idle, key=lambda each: each.last_used), "memory")
-        return []
+        return 0
 
     def _offer(self, model: HostedModel) -> int:
         """The bytes that `model` may use, before its own `memory_utilization`: so many that this
@@ -296,7 +316,7 @@ class ModelHost:
         was_loading = model.state is ModelState.LOADING
         model.state = ModelState.UNLOADING
         if model.process is None:
-            return  # `_run` looks at the state
+            return  # `_start` looks at the state
         if was_loading:
             model.process.kill()
             self._changed.set()

@@ -73,11 +73,11 @@ def test_a_busy_model_is_waited_for() -> None:
         async with fake_host(entries, wait_timeout=3.0) as host:
             busy = await holding(host, "a", 5.0)
             waits = asyncio.create_task(host.complete("b"))
-            await until(lambda: "busy: a" in host.model("b").waits_for)
+            await until(lambda: "busy models: 1" in host.model("b").waits_for)
             assert (await host.complete("small")).status_code == 200  # it need not wait for that
             await host.host.unload(host.model("small"))
             refused = message(await waits)
-            assert "it takes 600 bytes, but 400 may be used; busy: a." in refused
+            assert "it takes 600 bytes, but 400 may be used; busy models: 1." in refused
             assert host.loaded() == ["a"]
             assert (await busy).status_code == 200
             # The load that no request waited for any more was given up, and is no failure.
@@ -115,13 +115,20 @@ def test_a_model_that_cannot_start_is_refused_with_the_reason() -> None:
                 model.has_ended("no such file")
                 delays.append(round(model.retry_at - asyncio.get_running_loop().time()))
             assert delays == [2, 4, 8, 16, 32, 60, 60, 60, 60]
+            model.begins(asyncio.create_task(asyncio.sleep(0)))
+            model.state = ModelState.UNLOADING
+            model.has_ended("")  # it was stopped: what failed long before does not count
+            model.begins(asyncio.create_task(asyncio.sleep(0)))
+            model.has_ended("no such file")
+            assert model.retry_at - asyncio.get_running_loop().time() < 1.5
 
     run(test())
 
 
 def test_a_process_that_ends_is_started_again() -> None:
     async def test() -> None:
-        async with fake_host({"a": {"model": ""}, "b": {"model": "dies=3"}}) as host:
+        entries = {"a": {"model": "prints=loading+..."}, "b": {"model": "dies=3"}}
+        async with fake_host(entries, load_timeout=20.0) as host:
             process = (await host.complete("a")).json()["process"]
             os.kill(process, signal.SIGKILL)
             await until(lambda: host.model("a").state is ModelState.FAILED)
@@ -147,6 +154,21 @@ def test_a_client_that_leaves_while_its_model_is_loaded() -> None:
             await until(lambda: host.loaded() == ["a"])
             await until(lambda: host.model("a").state is ModelState.UNLOADED)
             assert host.model("a").counts.stops == {"idle": 1}
+
+    run(test())
+
+
+def test_no_model_is_stopped_for_one_that_no_request_waits_for() -> None:
+    async def test() -> None:
+        for size, settings in ((600, {}), (1, {"max_models": 1})):
+            entries = {name: {"model": f"bytes={size}"} for name in "ab"}
+            async with fake_host(entries, **settings) as host:
+                assert (await host.complete("a")).status_code == 200
+                with pytest.raises(httpx.ReadTimeout):  # before its process has started
+                    await host.client.post("/v1/completions", json={"model": "b"}, timeout=0.1)
+                await until(lambda h=host: h.model("b").state is ModelState.LOADING)
+                await until(lambda h=host: h.model("b").state is ModelState.UNLOADED)
+                assert host.loaded() == ["a"] and host.model("b").counts.failures == 0
 
     run(test())
 
@@ -222,6 +244,57 @@ def test_a_random_load_stays_within_the_memory_and_loses_nothing() -> None:
             assert sum(each.counts.stops["memory"] for each in host.host.models) > 0
 
     run(test())
+
+
+def test_a_model_is_unloaded_while_it_waits_for_its_turn() -> None:
+    async def test() -> None:
+        entries = {"a": {"model": "delay=1"}, "b": {"model": "bytes=1001"}, "c": {"model": ""}}
+        async with fake_host(entries) as host:
+            requests: list[asyncio.Task[httpx.Response]] = []
+            for name, waits_for in (("a", ""), *((name, "other models are") for name in "bc")):
+                requests.append(asyncio.create_task(host.complete(name)))
+                model = host.model(name)
+                await until(lambda m=model: m.process is not None and "starts" not in m.waits_for)
+                assert model.waits_for.startswith(waits_for)
+            await asyncio.wait_for(host.host.unload(host.model("c")), 10)
+            first, refused, unloaded = await asyncio.gather(*requests)
+            assert first.status_code == 200
+            assert "it takes 1001 bytes" in message(refused)
+            assert "was unloaded" in message(unloaded)
+
+    run(test())
+
+
+def test_few_processes_start_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pagemill.model_host.host._MAX_STARTING", 2)
+
+    async def test() -> None:
+        entries = {name: {"model": "delay=0.5"} for name in "abcdef"}
+        async with fake_host(entries) as host:
+            models = [host.model(name) for name in entries]
+            left = [asyncio.create_task(host.complete(each.name)) for each in models[:-1]]
+            await until(lambda: all(each.users for each in models[:-1]))
+            assert sum(each.process is not None for each in models) <= 2
+            await until(lambda: any(each.process is not None for each in models))
+            for request in left:
+                request.cancel()
+            assert (await host.complete("f")).status_code == 200
+            # No request waited for some others any more when they could have started.
+            assert sum(each.counts.starts for each in models) < len(models)
+
+    run(test())
+
+
+def test_the_end_waits_for_no_process_that_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pagemill.model_host.host._STOP_GRACE_S", 0.2)
+
+    async def test() -> None:
+        async with fake_host({"a": {"model": "stuck=1"}}, shutdown_timeout=60.0) as host:
+            process = (await host.complete("a")).json()["process"]
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+
+    asyncio.run(asyncio.wait_for(test(), 20))
 
 
 def test_the_end_lets_no_process_live() -> None:

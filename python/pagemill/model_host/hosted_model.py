@@ -87,7 +87,7 @@ class HostedModel:
     @property
     def holds_memory(self) -> bool:
         """Whether its process has loaded the model and has not ended."""
-        return self.state in (ModelState.LOADED, ModelState.UNLOADING)
+        return self.run is not None and self.loading is not None and self.loading.done()
 
     @property
     def can_be_stopped(self) -> bool:
@@ -113,7 +113,8 @@ class HostedModel:
         once."""
         now = asyncio.get_running_loop().time()
         was_stopped = self.state is ModelState.UNLOADING
-        if self.state is ModelState.LOADED and now - self._loaded_at > _STABLE_AFTER_S:
+        was_stable = self.state is ModelState.LOADED and now - self._loaded_at > _STABLE_AFTER_S
+        if was_stopped or was_stable:
             self._failures_in_a_row = 0
         self.state, self.reason = ModelState.UNLOADED, reason
         self.run, self.process, self.reserved_bytes, self.retry_at = None, None, 0, now

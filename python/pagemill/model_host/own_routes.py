@@ -53,7 +53,7 @@ class OwnRoutes:
             raise ApiError(503, "The server is draining.")
         for model in self._host.models:
             if model.config.keep and not (model.counts.starts or model.counts.failures):
-                raise ApiError(503, f"The model `{model.name}` is being loaded.")
+                raise ApiError(503, "A model that is kept is being loaded.")  # no key: no name
         return JSONResponse({"status": "ready"})
 
     async def metrics(self, request: Request) -> Response:

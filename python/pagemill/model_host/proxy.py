@@ -76,9 +76,9 @@ class ModelProxy:
         body = await read_body(request, self._max_body_bytes)
         try:
             return body, msgspec.json.decode(body, type=_ModelField).model
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             decode_object(body)  # says what else is wrong with it
-            raise invalid_body("`model` must be a string.", "model") from None
+            raise _not_a_string() from None
 
     async def _read_form(self, request: Request) -> tuple[bytes, str | None]:
         parts: list[bytes] = []
@@ -91,7 +91,10 @@ class ModelProxy:
         limit = FileLimit(self._max_body_bytes, "--max-body-bytes")
         whole = Request(request.scope, receive)
         fields = await read_form(whole, limit, _NoSink(), self._body_timeout_s)
-        return b"".join(parts), fields.get("model")
+        name = fields.get("model")
+        if not isinstance(name, str | None):  # `model[]` is a list
+            raise _not_a_string()
+        return b"".join(parts), name
 
     async def _answer(self, model: HostedModel, request: Request, body: bytes, send: Send) -> None:
         """Raises ApiError if the model cannot be loaded."""
@@ -122,6 +125,10 @@ class ModelProxy:
         finally:
             await reply.close()
         return "served"
+
+
+def _not_a_string() -> ApiError:
+    return invalid_body("`model` must be a string.", "model")
 
 
 async def send_to(model: HostedModel, request: Request, body: bytes = b"") -> Reply:

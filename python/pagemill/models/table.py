@@ -6,8 +6,7 @@ import difflib
 import importlib
 import logging
 from collections.abc import Callable
-from importlib.metadata import EntryPoint
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pagemill.config import ConfigError
 from pagemill.config.plugins import entries, loaded
@@ -16,6 +15,9 @@ from pagemill.models.architecture import Architecture
 from pagemill.models.base import Model, ModelConfigError
 from pagemill.models.encoders.table import ENCODERS
 from pagemill.models.multimodal.table import MULTIMODAL
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 DECODERS: dict[str, Architecture] = {
     "AXK1ForCausalLM": Architecture("axk1:AxK1Model", "A.X-K1", ("axk1",)),

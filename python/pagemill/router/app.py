@@ -14,10 +14,8 @@ from pagemill.router.hints import HintReader
 from pagemill.router.metrics import RouterMetrics
 from pagemill.router.own_routes import OwnRoutes
 from pagemill.router.proxy import Proxy
-from pagemill.server.access.caller import Scope
 from pagemill.server.access.key_ring import KeyRing
-from pagemill.server.endpoints.endpoint import Transport
-from pagemill.server.endpoints.table import ENDPOINTS
+from pagemill.server.endpoints.table import PASSED_ENDPOINTS
 from pagemill.server.lifecycle import Lifecycle
 
 
@@ -28,14 +26,8 @@ def create_app(
     lifecycle: Lifecycle,
     ring: KeyRing,
 ) -> ASGIApp:
-    """The application. Requests to endpoints of scope `inference` with a body are passed on, and no
-    others: what is for operators, and what is stored, is of one server, not of the fleet."""
-    passed = tuple(
-        row
-        for row in ENDPOINTS
-        if row.scope is Scope.INFERENCE and row.transport in (Transport.JSON, Transport.AUDIO_FORM)
-    )
-    own = OwnRoutes(fleet, lifecycle, RouterMetrics(fleet, config.router.policy), passed)
+    """The application. Requests to `PASSED_ENDPOINTS` are passed on."""
+    own = OwnRoutes(fleet, lifecycle, RouterMetrics(fleet, config.router.policy), PASSED_ENDPOINTS)
     proxy = Proxy(fleet, hints, config.listen.max_body_bytes)
     app = Starlette(
         routes=[
@@ -45,7 +37,10 @@ def create_app(
             Route("/metrics", own.metrics),
             Route("/openapi.json", own.openapi),
             Route("/v1/models", own.models),
-            *(Route(row.path, proxy, methods=[row.method], name=row.name) for row in passed),
+            *(
+                Route(row.path, proxy, methods=[row.method], name=row.name)
+                for row in PASSED_ENDPOINTS
+            ),
         ],
         exception_handlers={HTTPException: http_error},
     )

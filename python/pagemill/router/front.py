@@ -40,7 +40,7 @@ from pagemill.server.request_ids import RequestIds
 from pagemill.server.transport.http_server import HttpServer
 from pagemill.server.transport.tls import open_tls
 
-_LOGGER = logging.getLogger("pagemill.router")
+_LOGGER = logging.getLogger("pagemill.server")
 _ABORT_GRACE_S = 5.0  # for responses to end after their time is up
 
 

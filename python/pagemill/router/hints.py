@@ -24,6 +24,7 @@ from pagemill.server.protocol.responses import ResponsesRequest
 from pagemill.server.rendering import Rendering
 from pagemill.server.responses import request as response_request
 from pagemill.server.responses.input import items_of
+from pagemill.server.text_files import TextFiles
 
 _ROWS = (
     *("chat_completions", "completions", "messages", "responses"),
@@ -83,8 +84,11 @@ async def _prompt(rendering: Rendering, path: str, body: bytes) -> Hint:
     if isinstance(request, ResponsesRequest):
         if request.previous_response_id is not None or request.conversation is not None:
             return Hint()  # only the server has what comes before
-        request = response_request.chat_request(request, items_of(request.input))
+        sent = await TextFiles(None, ANONYMOUS, "input").in_items(request.input)
+        request = response_request.chat_request(request, items_of(sent))
     if isinstance(request, ChatRequest):
+        texts = await TextFiles(None, ANONYMOUS, "messages").in_messages(request.messages)
+        request = msgspec.structs.replace(request, messages=texts)
         prompt = await rendered_prompt(rendering, request, ANONYMOUS)  # it keeps no images
     else:
         assert isinstance(request, CompletionRequest)

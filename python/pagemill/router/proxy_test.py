@@ -62,6 +62,29 @@ def test_requests_and_refusals_pass() -> None:
     asyncio.run(test())
 
 
+def test_bytes_and_their_header_pass() -> None:
+    async def test() -> None:
+        async with fake_fleet(options=FakeOptions(pooled_size=4)) as fleet:
+            fields = {"input": ["a"] * 64, "encoding_format": "bytes"}
+            got = await fleet.client.post("/v1/embeddings", json=fields)
+            assert got.headers["content-type"] == "application/octet-stream"
+            described = json.loads(got.headers["metadata"])["data"]
+            assert len(described) == 64 and described[-1]["end"] == len(got.content)
+
+    asyncio.run(test())
+
+
+def test_what_is_generated_elsewhere_is_derendered() -> None:
+    async def test() -> None:
+        async with fake_fleet() as fleet:
+            generated = {"choices": [{"token_ids": [97], "finish_reason": "length"}]}
+            fields = {"completion_request": {"prompt": "b"}, "generate_response": generated}
+            got = await fleet.client.post("/v1/completions/derender", json=fields)
+            assert got.json()["choices"][0]["text"] == "a"
+
+    asyncio.run(test())
+
+
 def test_forms_of_audio_pass() -> None:
     path, files = "/v1/audio/transcriptions", {"file": bytes(300)}
     fields = {"language": "en", "max_completion_tokens": "3"}
@@ -275,7 +298,8 @@ def test_limits_and_keys_hold_before_a_server_is_asked() -> None:
             assert (await post("/v1/completions", json=long, headers=key)).status_code == 413
             foreign = key | {"origin": "http://evil"}
             assert (await post("/v1/completions", json=BODY, headers=foreign)).status_code == 403
-            assert (await post("/kv_events", json={}, headers=key)).status_code == 404
+            for path in ("/kv_events", "/v1/batches", "/abort_requests"):
+                assert (await post(path, json={}, headers=key)).status_code == 404
             assert (await fleet.client.get("/metrics", headers=key)).status_code == 200
             refused = await fleet.client.get("/metrics", headers={"authorization": "Bearer op"})
             assert refused.status_code == 403

@@ -75,7 +75,7 @@ def _parts(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     thinker = config.get("thinker_config")
     if isinstance(thinker, Mapping):  # of a whole Omni model
         config = cast("Mapping[str, Any]", thinker)
-    values = (config.get(key) for key in ("text_config", "vision_config"))
+    values = (config.get(key) for key in ("text_config", "llm_config", "vision_config"))
     parts = [cast("Mapping[str, Any]", part) for part in values if isinstance(part, Mapping)]
     audio = config.get("audio_config")
     if isinstance(audio, Mapping):  # an encoder has no vocabulary, and some of these state one

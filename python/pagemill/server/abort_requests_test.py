@@ -66,12 +66,46 @@ def test_some_and_all() -> None:
     asyncio.run(body())
 
 
-def test_requests_that_pool() -> None:
+@pytest.mark.parametrize(
+    ("pooled_size", "path", "fields"),
+    [
+        (4, "/v1/embeddings", {"input": "a"}),
+        (0, "/v1/completions", {**COMPLETION, "use_beam_search": True}),
+    ],
+)
+def test_requests_without_a_part_of_an_answer(
+    pooled_size: int, path: str, fields: dict[str, Any]
+) -> None:
     async def body() -> None:
-        async with fake_server(FakeOptions(pooled_size=4)) as server:
-            waiting = await begun(server, "/v1/embeddings", input="a")
+        async with fake_server(FakeOptions(pooled_size=pooled_size)) as server:
+            waiting = await begun(server, path, **fields)
             assert (await abort(server))["aborted"] == 1
-            assert (await waiting).status_code == 503
+            refused = await waiting
+            assert refused.status_code == 503, refused.text
+            assert "The operator has ended" in refused.text
+
+    asyncio.run(body())
+
+
+def test_cohere_chats_end_with_an_error() -> None:
+    async def body() -> None:
+        async with fake_server() as server:
+            chat = await begun(server, "/v2/chat", messages=[{"role": "user", "content": "a"}])
+            assert (await abort(server))["aborted"] == 1
+            assert (await chat).json()["finish_reason"] == "ERROR"
+
+    asyncio.run(body())
+
+
+def test_a_misspelled_field_ends_nothing() -> None:
+    async def body() -> None:
+        async with fake_server() as server:
+            waiting = await begun(server, "/v1/completions", **COMPLETION)
+            refused = await abort(server, 400, ids=["absent"])
+            assert "`ids`" in refused["error"]["message"]
+            assert not waiting.done()
+            assert (await abort(server))["aborted"] == 1
+            await waiting
 
     asyncio.run(body())
 

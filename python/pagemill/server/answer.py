@@ -23,11 +23,11 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """Bytes, and JSON that describes them: the header `metadata` of HTTP, which alone carries such
-    an answer."""
+    """Bytes, and JSON in ASCII that describes them: the header `metadata` of HTTP, which alone
+    carries such an answer."""
 
     content: bytes
-    metadata: bytes = b""
+    metadata: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ async def start_chats(
     """
     pipeline.check_choices(len(requests), 1, "messages")
     for index, request in enumerate(requests):
-        with _conversation(index):
+        with in_conversation(index):
             check_messages(request.messages)
     sampling, options = _checked(pipeline, requests[0], caller)
     rendering = pipeline.rendering
@@ -92,7 +92,7 @@ async def start_chats(
     prompts: list[RenderedPrompt] = []
     for index, request in enumerate(requests):
         media = [next(read) for _ in sent[index]]
-        with _conversation(index):
+        with in_conversation(index):
             prompts.append(await _prompt(rendering, request, variables, media))
     return await pipeline.generate(prompts, sampling, options)
 
@@ -251,7 +251,7 @@ def check_chat(request: ChatRequest) -> None:
 
 
 @contextlib.contextmanager
-def _conversation(index: int) -> Generator[None]:
+def in_conversation(index: int) -> Generator[None]:
     """Refusals in here name the conversation of a batch."""
     try:
         yield

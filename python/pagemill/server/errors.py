@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pagemill.engine.outputs import EngineError
+from pagemill.engine.outputs import EngineError, ended_by_operator
 
 # cc/base/status.h says the status beside each code. A request that its own client cancelled is
 # never answered; 499 is for the metrics.
@@ -113,6 +113,11 @@ def binary_answer() -> ApiError:
         "`encoding_format` must be float, base64 or sparse here: answers are JSON.",
         "encoding_format",
     )
+
+
+def aborted() -> ApiError:
+    """The operator has ended a request that has no use for a part of its output."""
+    return from_engine(ended_by_operator())
 
 
 def from_engine(error: EngineError) -> ApiError:

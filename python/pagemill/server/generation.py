@@ -79,10 +79,6 @@ class Generation:
         """Which of the prompts choice `index` continues."""
         return index // self.sampling.n
 
-    def prompt_of(self, index: int) -> np.ndarray:
-        """Its token ids."""
-        return self.prompts[self.prompt_number(index)]
-
     @property
     def num_choices(self) -> int:
         """Choices of all prompts together."""

@@ -18,7 +18,7 @@ def answer_response(answer: Answer, shape: ErrorShape = OPENAI) -> Response:
     if isinstance(answer, Binary):
         headers = {"content-type": "application/octet-stream"}
         if answer.metadata:
-            headers["metadata"] = answer.metadata.decode()
+            headers["metadata"] = answer.metadata
         return Response(answer.content, headers=headers)
     if isinstance(answer, FileContent):
         return FileResponse(answer.path, media_type=answer.media_type)

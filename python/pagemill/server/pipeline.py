@@ -14,7 +14,7 @@ import numpy as np
 
 from pagemill.engine.async_engine import AsyncEngine, Prompt
 from pagemill.engine.limits import check_prompt, check_stop, resolve_max_tokens
-from pagemill.engine.outputs import ChoiceOutput, EngineError
+from pagemill.engine.outputs import ChoiceOutput, EngineError, ended_by_operator
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.token_limits import TokenLimits
@@ -470,7 +470,7 @@ class Pipeline:
         pooled = self.model.pooled
         if output.finish_reason == "abort":
             self.metrics.finished("abort")
-            raise EngineError("UNAVAILABLE", "The operator has ended the request; send it again.")
+            raise ended_by_operator()
         if output.pooled is None or pooled is None:
             raise EngineError("INTERNAL", f"The engine ended with {output.finish_reason}.")
         self.metrics.finished("stop")

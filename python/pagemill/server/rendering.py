@@ -251,6 +251,24 @@ class Rendering:
             )
         return num_chars
 
+    def least_tokens(self, text: str, param: str, before: int = 0) -> int:
+        """How many tokens `text` has at least, with those `before` it. Slow if it is long: not for
+        the event loop.
+
+        Raises:
+            ApiError: 400: they cannot fit.
+        """
+        limit = self._max_model_len
+        least = before + self.renderer.min_tokens(text, limit + 1)
+        if least > limit:
+            raise bad_request(
+                f"This model's maximum context length is {limit} tokens, but `{param}` has a text"
+                f" of {utf8_bytes(text)} bytes, with which it has at least {least} tokens. Shorten"
+                " it; so long a text is not tokenized in order to truncate it.",
+                param,
+            )
+        return least
+
     async def decode(self, token_ids: Sequence[int], skip_special_tokens: bool) -> str:
         """The text of `token_ids`.
 
@@ -307,18 +325,9 @@ class Rendering:
         asyncio.get_running_loop().run_in_executor(None, _return_free_memory)
 
     def _checked_bytes(self, texts: Sequence[str], param: str) -> int:
-        limit = self._max_model_len
         for text in texts:
-            if len(text) <= INLINE_CHARS:
-                continue
-            least = self.renderer.min_tokens(text, limit + 1)
-            if least > limit:
-                raise bad_request(
-                    f"This model's maximum context length is {limit} tokens, but `{param}` has a"
-                    f" text of {utf8_bytes(text)} bytes, which is at least {least} tokens. Shorten"
-                    " it; so long a text is not tokenized in order to truncate it.",
-                    param,
-                )
+            if len(text) > INLINE_CHARS:
+                self.least_tokens(text, param)
         return sum(map(utf8_bytes, texts))
 
 

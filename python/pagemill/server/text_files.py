@@ -16,26 +16,35 @@ from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.file_text import named_text, text_of_url
 from pagemill.server.state import ServerState
 
+MAX_FILES = 1024
+"""Of one request: each may be looked up by the one thread that has the list of stored files."""
 _CHAT_PART = "file"
 _ITEM_PART = "input_file"
 
 
 class TextFiles:
-    """Those of one request, whose field `param` has them. Stored files that it names have together
-    at most as many bytes as a body."""
+    """Those of one request, whose field `param` has them, `MAX_FILES` at most. Stored files that it
+    names have together at most as many bytes as a body."""
 
-    def __init__(self, server: ServerState, caller: Caller, param: str) -> None:
+    def __init__(self, server: ServerState | None, caller: Caller, param: str) -> None:
+        """`server` None: nothing is stored."""
         self._server = server
         self._caller = caller
         self._param = param
-        self._left = server.config.max_body_bytes
+        loaded = None if server is None else server.loaded
+        self._rendering = None if loaded is None else loaded.rendering
+        self._num_files = 0
+        # Of stored files of one conversation. A small request would otherwise keep large texts.
+        self._least_tokens = 0
+        self._max_bytes = self._left = 0 if server is None else server.config.max_body_bytes
 
     async def in_messages(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Messages of a chat, with a part of text in place of each file.
 
         Raises:
-            ApiError: a file cannot be read, or is no text.
+            ApiError: a file cannot be read, or is no text, or those that are stored cannot fit.
         """
+        self._least_tokens = 0
         return [
             await self._in_content(message, f"{self._param}[{at}].content", _CHAT_PART, "text")
             for at, message in enumerate(messages)
@@ -70,6 +79,11 @@ class TextFiles:
         return {**message, "content": content}
 
     async def _text(self, part: dict[str, Any], where: str) -> str:
+        self._num_files += 1
+        if self._num_files > MAX_FILES:
+            raise bad_request(
+                f"`{self._param}` has more than {MAX_FILES} files: join some of them.", self._param
+            )
         if part["type"] == _CHAT_PART:
             part, where = part.get(_CHAT_PART) or {}, f"{where}.{_CHAT_PART}"
         data, file_id, name = (
@@ -89,21 +103,30 @@ class TextFiles:
 
     async def _stored(self, file_id: str, name: str | None, where: str) -> str:
         """The text of a file that the caller has uploaded."""
+        if self._server is None:
+            raise bad_request(f"`{where}.file_id`: no files are stored here.", self._param)
         files = self._server.batch_store.files
         file = await files.get(self._caller.key_id, file_id)
         self._left -= file.bytes
         if self._left < 0:
             raise bad_request(
-                f"The files that `{self._param}` names have more than"
-                f" {self._server.config.max_body_bytes} bytes (--max-body-bytes).",
+                f"The files that `{self._param}` names have more than {self._max_bytes} bytes"
+                " (--max-body-bytes).",
                 self._param,
             )
-        path = await files.content(self._caller.key_id, file_id)
+        path = files.folder.content(file.id)
+
+        def read() -> str:
+            text = named_text(path.read_bytes(), name or file.filename, where, self._param)
+            if self._rendering is not None:
+                fits = self._rendering.least_tokens
+                self._least_tokens = fits(text, self._param, self._least_tokens)
+            return text
+
         try:
-            content = await asyncio.to_thread(path.read_bytes)
+            return await asyncio.to_thread(read)
         except FileNotFoundError:
             raise ApiError(404, f"The file {file_id!r} was deleted.", self._param) from None
-        return named_text(content, name or file.filename, where, self._param)
 
 
 def _is_of(part: Any, kind: str) -> bool:

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from pagemill.server.testing.batch_service import Service, service
+from pagemill.server.testing.batch_service import Service, key, service
 from pagemill.server.testing.fake_server import FakeServer
+from pagemill.server.text_files import MAX_FILES
 
 NOTES = "name,size\né,1\n"
 DATA = base64.b64encode(NOTES.encode()).decode()
@@ -70,10 +71,15 @@ def test_files_in_requests(run: Any, url: str) -> None:
             client.server.renderer.rendered.clear()
             await post(client, path, **fields)
             assert shown(client.server) == wanted, path
+        await post(client, "/tokenize", messages=chat_of(**file)["messages"])
+        assert shown(client.server) == wanted
         several = chat_of(**file)
         several["messages"] = [several["messages"]] * 2
         await post(client, f"{CHAT}/batch", **several)
         assert shown(client.server) == wanted
+        several["messages"] = [[{"role": "user", "content": "a"}], chat_of()["messages"]]
+        refused = await post(client, f"{CHAT}/batch", 400, **several)
+        assert refused["error"]["message"].startswith("Conversation 1: `messages[0].content[1]")
         await post(client, CHAT, **chat_of(file_data=url + DATA))
         assert shown(client.server) == texts("Sum up:", NOTES)
 
@@ -103,18 +109,53 @@ def test_stored_files(run: Any) -> None:
 def test_stored_files_have_the_bytes_of_a_body(run: Any) -> None:
     async def body(client: Service) -> None:
         most = client.server.state.config.max_body_bytes
-        file = await client.upload(b"a" * (most // 2 + 1), purpose="user_data")
-        fields = chat_of(file_id=file["id"])
-        parts = fields["messages"][0]["content"]
-        parts.append(parts[1])
-        refused = await post(client, CHAT, 400, **fields)
+        file = await client.upload(b"a" * (most + 1), purpose="user_data")
+        refused = await post(client, CHAT, 400, **chat_of(file_id=file["id"]))
         assert "--max-body-bytes" in refused["error"]["message"]
-        parts.pop()
-        fields["messages"] = [fields["messages"]] * 2
+        file = await client.upload(b"a" * 200, purpose="user_data")
+        fields = chat_of(file_id=file["id"])
+        fields["messages"] = [fields["messages"]] * (most // 200 + 1)
         refused = await post(client, f"{CHAT}/batch", 400, **fields)
         assert "--max-body-bytes" in refused["error"]["message"]
 
     run(body)
+
+
+def test_stored_files_that_cannot_fit_are_not_kept(run: Any) -> None:
+    async def body(client: Service) -> None:
+        file = await client.upload(b"a" * 100, purpose="user_data")
+        fields = chat_of(file_id=file["id"])
+        await post(client, CHAT, **fields)
+        client.server.renderer.rendered.clear()
+        parts = fields["messages"][0]["content"]
+        parts += [parts[1]] * 2
+        refused = await post(client, CHAT, 400, **fields)
+        assert "maximum context length is 256 tokens" in refused["error"]["message"]
+        assert client.server.renderer.rendered == []
+
+    run(body)
+
+
+def test_files_of_a_request_are_bounded(run: Any) -> None:
+    async def body(client: Service) -> None:
+        fields = chat_of(file_data="")
+        part = fields["messages"][0]["content"][1]
+        fields["messages"] = [{"role": "user", "content": [part] * (MAX_FILES + 1)}]
+        refused = await post(client, CHAT, 400, **fields)
+        assert f"more than {MAX_FILES} files" in refused["error"]["message"]
+        assert refused["error"]["param"] == "messages"
+
+    run(body)
+
+
+def test_files_are_of_their_key(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with service(tmp_path, keys=[key("web"), key("app")], num_workers=0) as client:
+            file = await client.upload(NOTES.encode(), purpose="user_data")
+            await post(client, CHAT, 200, **chat_of(file_id=file["id"]))
+            await post(client.of("app"), CHAT, 404, **chat_of(file_id=file["id"]))
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize(

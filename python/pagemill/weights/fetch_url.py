@@ -143,6 +143,12 @@ def _from_store(wanted: ModelUrl, target: Path, progress: DownloadProgress) -> N
     for stale in target.parent.glob(f"{target.name}.*.partial"):
         if stale != partial:
             shutil.rmtree(stale, ignore_errors=True)
+    missing = sum(int(files[name]["size"]) for name in names if not (partial / name).is_file())
+    if shutil.disk_usage(target.parent).free < missing:
+        raise FetchError(
+            f"{target.parent} has less than the {missing >> 20} MiB of {wanted.folder} free: free"
+            " some, or choose another folder with --cache-dir"
+        )
     download = _Download(store, partial, files, progress)
     with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
         try:

@@ -1,6 +1,7 @@
 """fetch_url: models of an object store in the memory of this process, and of a fake ModelScope."""
 
 import io
+import shutil
 import sys
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
@@ -117,6 +118,17 @@ def test_what_is_refused(tmp_path: Path, store: Store) -> None:
         _resolve(tmp_path)
     with pytest.raises(FetchError, match="no such file or directory, and not a hub id"):
         resolve(URL, cache_dir=tmp_path)  # a name that may come from a request
+
+
+def test_a_full_disk_is_noticed_before_anything_is_fetched(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put(FILES)
+    free = SimpleNamespace(free=len(FILES["model.safetensors"]))  # and not the other files
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: free)
+    with pytest.raises(FetchError, match=r"free some, or choose another folder with --cache-dir"):
+        _resolve(tmp_path)
+    assert store.fetched == []
 
 
 def test_packages_that_are_missing_are_named(tmp_path: Path, store: Store) -> None:

@@ -242,9 +242,10 @@ def _directory_config(directory: Path, overrides: Mapping[str, Any]) -> dict[str
     config = _merged(stored | elsewhere, overrides)
     generation = directory / "generation_config.json"
     ends = _token_ids(config.get("eos_token_id"))
-    text = config.get("text_config")  # of a model that contains a language model
-    if isinstance(text, dict):
-        ends |= _token_ids(cast("dict[str, object]", text).get("eos_token_id"))
+    for part in ("text_config", "llm_config"):  # of a model that contains a language model
+        text = config.get(part)
+        if isinstance(text, dict):
+            ends |= _token_ids(cast("dict[str, object]", text).get("eos_token_id"))
     if generation.exists():
         ends |= _token_ids(read_object(generation).get("eos_token_id"))
     return config | {"eos_token_id": sorted(ends)}

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from pagemill.weights.errors import WeightsError
 from pagemill.weights.source import ModelSource
 
 CONFIG = {
@@ -33,6 +34,14 @@ def test_overrides_are_merged(tmp_path: Path) -> None:
         "rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0},
         "num_labels": 4,
     }
+
+
+@pytest.mark.parametrize("part", ["text_config", "llm_config"])
+def test_tokens_that_end_a_text_may_be_those_of_the_language_model(
+    part: str, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG | {part: {"eos_token_id": 9}}))
+    assert ModelSource.open(tmp_path, tensors=False).eos_token_ids == (2, 9)
 
 
 def test_a_quantization_may_be_that_of_the_language_model(tmp_path: Path) -> None:
@@ -73,3 +82,22 @@ def test_a_placeholder_may_be_stated_by_the_tokenizer(tmp_path: Path) -> None:
     assert opened() is None
     (tmp_path / "tokenizer.json").unlink()
     assert opened() is None
+
+
+@pytest.mark.parametrize("added", [7, [7], [[]], [{"id": True, "content": "<video>"}], [{}]])
+def test_a_tokenizer_that_lies_states_nothing(added: object, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG | {"model_type": "internvl"}))
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"added_tokens": added}))
+    config = ModelSource.open(tmp_path, tensors=False).config
+    assert "video_token_id" not in config
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("internvl", "tokenizer.json"), ("glm4v", "preprocessor_config.json")]
+)
+def test_files_beside_a_configuration_are_not_trusted(kind: str, name: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG | {"model_type": kind}))
+    for text, message in (("[" * 10**6, "nested too deep"), ("[]", "not a JSON object")):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(WeightsError, match=message):
+            ModelSource.open(tmp_path, tensors=False)

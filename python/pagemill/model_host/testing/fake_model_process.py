@@ -4,6 +4,8 @@ bytes   of the host's memory that it needs
 delay   seconds that it loads
 fails   a sentence: it cannot serve
 dies    with this exit status, when it gets a request
+stuck   1: it does not end when it should
+prints  this, without the end of a line, before it reports anything
 
 A request is answered with its path and its `model`; `seconds` in its body is how long that takes.
 With `stream` the answer is events, ten a second.
@@ -40,6 +42,7 @@ class _FakeProcess:
         offers: asyncio.Queue[int] = asyncio.Queue()
         stop = asyncio.Event()
         follow_parent(stop.set, offers.put_nowait)
+        print(self._script.get("prints", ""), end="", flush=True)
         if reason := self._script.get("fails"):
             report({"type": "failed", "reason": reason})
             return
@@ -55,7 +58,7 @@ class _FakeProcess:
         await asyncio.start_unix_server(self._answer, self._path)
         report({"type": "ready", "host_bytes": needed, "cards": []})
         await stop.wait()
-        while self._running:
+        while self._running or "stuck" in self._script:
             await asyncio.sleep(0.01)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

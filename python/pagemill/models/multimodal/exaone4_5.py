@@ -64,12 +64,12 @@ class Exaone45Model(WithDecoder):
         media = MediaTraits(
             rows=self._tower.merge**2,
             channels=self._tower.channels,
-            class_tokens=0,
             tokens=1,
             width=self._tower.result_width,
             placeholders=self._placeholders,
             any_size=True,
             grid=True,
+            placed=True,
         )
         return replace(self._text.traits, media=media)
 
@@ -83,7 +83,7 @@ class Exaone45Model(WithDecoder):
         found = self._tower.features(image)
         assert found.positions is not None
         positions = GridPositions.in_order(found.positions.rows, found.tokens)
-        return MediaFeatures(found.rows, found.tokens, positions)
+        return MediaFeatures(found.rows, found.tokens, positions, placement=found.placement)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         return self._tower.hidden(PrefixedWeights(weights, "model.visual."), inputs)

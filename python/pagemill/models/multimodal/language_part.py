@@ -162,10 +162,11 @@ class Glm4vLanguagePart(LanguagePart):
 
 
 class GlmOcrLanguagePart(LanguagePart):
-    """GLM-OCR; the defaults are those of its configuration's class, which has no key of biases."""
+    """GLM-OCR; the defaults are those of its configuration's class, which has no keys of biases and
+    of the layer behind the others."""
 
     families = {"glm_ocr_text": Glm4Model}
-    defaults = {"rms_norm_eps": 1e-5, "attention_bias": False}
+    defaults = {"rms_norm_eps": 1e-5, "attention_bias": False, "num_nextn_predict_layers": 1}
 
 
 class Qwen3VlLanguagePart(LanguagePart):

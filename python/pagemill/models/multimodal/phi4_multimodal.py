@@ -31,7 +31,7 @@ from pagemill.models.base import (
     ModelConfigError,
     ModelTraits,
 )
-from pagemill.models.config_keys import inner_config, token_id
+from pagemill.models.config_keys import Defaults, inner_config, square_side, token_id
 from pagemill.models.multimodal.decoder_part import WithDecoder
 from pagemill.models.phi3 import Phi3Model
 from pagemill.models.vision.patch_grid import averaged_patches
@@ -49,10 +49,22 @@ _KINDS = 2  # columns of features: 1 for patches, and 1 for those of the token b
 class Phi4MultimodalModel(WithDecoder):
     """One Phi-4 multimodal model: a `TiledModel` and a `RowEndModel` (base.py)."""
 
+    ignored = {
+        **Phi3Model.ignored,
+        r"model\.embed_tokens_extend\.audio_embed\..*": "sound is not read",
+        r"model\.embed_tokens_extend\.image_embed\.img_processor\.(post_layernorm|head)\..*": (
+            "the vectors of all patches are used, not normalized"
+        ),
+    }
+
     def __init__(self, config: Config) -> None:
         self._text = Phi3Model(config)
         vision = inner_config(config, "vision_config")
         self._tower = Phi4VisionTower(vision, merge=_MERGE)
+        _, side, _ = self._tower.grid.image_shape
+        crop = square_side(Defaults(vision, {"crop_size": side}), "crop_size")
+        if crop != side:
+            raise ModelConfigError(f"crop_size is {crop}, but a tile has image_size {side}")
         layer = {"vision_feature_layer": vision.get("feature_layer", -2)}
         depths = feature_depths(layer, (), self._tower.layers)
         if len(depths) != 1:
@@ -60,13 +72,6 @@ class Phi4MultimodalModel(WithDecoder):
         self._depth = depths[0]
         stated = {"image_token_id": 200010, **vision}
         self._placeholder = token_id(stated, "image_token_id", self._text.traits.vocab_size)
-        self.ignored = {
-            **self._text.ignored,
-            r"model\.embed_tokens_extend\.audio_embed\..*": "sound is not read",
-            r"model\.embed_tokens_extend\.image_embed\.img_processor\.(post_layernorm|head)\..*": (
-                "the vectors of all patches are used, not normalized"
-            ),
-        }
 
     @classmethod
     def from_config(cls, config: Config) -> Self:
@@ -78,7 +83,6 @@ class Phi4MultimodalModel(WithDecoder):
         media = MediaTraits(
             rows=grid.rows,
             channels=self._tower.channels + _KINDS,
-            class_tokens=0,
             tokens=grid.tokens,
             width=self._text.traits.hidden_size,
             placeholders={"image": self._placeholder},

@@ -45,7 +45,6 @@ class VideoLlama3Model(WithDecoder):
         media = MediaTraits(
             rows=1,
             channels=self._tower.channels,
-            class_tokens=0,
             tokens=1,
             width=self._text.traits.hidden_size,
             placeholders={"image": self._placeholder},

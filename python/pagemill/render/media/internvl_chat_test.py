@@ -61,6 +61,19 @@ def test_settings_of_the_model(tmp_path: Path) -> None:
     assert np.shape(fewer(picture(64, 16))) == (3, 3, 16, 16)
 
 
+@pytest.mark.parametrize("forced", [{"force_image_size": None}, {}])
+def test_a_size_of_the_tower_alone(forced: dict[str, Any], tmp_path: Path) -> None:
+    others = {key: value for key, value in MODEL.items() if key != "force_image_size"}
+    config = others | forced | {"vision_config": {"image_size": 8}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert np.shape(open_processor(tmp_path, 1000)(picture(8, 8))) == (1, 3, 8, 8)
+
+
+def test_a_type_that_is_no_name(tmp_path: Path) -> None:
+    with pytest.raises(RenderError, match="has no preprocessor_config.json"):
+        opened(tmp_path, model_type=["internvl_chat"])
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -13,7 +13,7 @@ from PIL import Image
 
 from pagemill.render.errors import RenderError
 from pagemill.render.media.pixels import HALF, Colors, check_aspect, positive, sides
-from pagemill.render.media.tiles import Size, all_grids, cut_tiles, most_alike
+from pagemill.render.media.tiles import MAX_SIDE, Size, all_grids, cut_tiles, most_alike
 
 _MAX_TILES = 36  # that the model takes
 _LEAST_SIDE = 10  # pixels of a resized image
@@ -43,6 +43,11 @@ class Phi4Processor:
             raise ValueError(
                 f"size is {width} x {height} and dynamic_hd {most}; a tile must be a square of"
                 f" whole patches, and an image may have {_MAX_TILES} of them"
+            )
+        if most * height * width > MAX_SIDE**2:
+            raise ValueError(
+                f"size is {width} x {height} and dynamic_hd {most}; all tiles of an image may have"
+                f" {MAX_SIDE} x {MAX_SIDE} pixels"
             )
         return cls(Colors.of(settings, HALF, HALF), height, patch, most)
 

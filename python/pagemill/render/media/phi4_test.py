@@ -108,3 +108,5 @@ def test_refused(tmp_path: Path) -> None:
     for changes in ({"size": {"height": 32, "width": 16}}, {"patch_size": 5}, {"dynamic_hd": 65}):
         with pytest.raises(RenderError, match="a square of whole patches"):
             opened(tmp_path, **changes)
+    with pytest.raises(RenderError, match="all tiles of an image may have 4096 x 4096 pixels"):
+        opened(tmp_path, size=2**20, patch_size=1)

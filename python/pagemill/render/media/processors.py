@@ -76,8 +76,9 @@ def open_processor(
         whole.get("image_processor")
     )
     model = read_json(folder / "config.json")
-    if model.get("model_type") in _BY_MODEL:
-        settings = {**model, "image_processor_type": _BY_MODEL[model["model_type"]]}
+    by_model = _BY_MODEL.get(str(model.get("model_type")))
+    if by_model is not None:
+        settings = {**model, "image_processor_type": by_model}
     if not settings:
         raise RenderError(
             f"{folder} has no preprocessor_config.json, which says how images are cut"

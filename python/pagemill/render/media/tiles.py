@@ -21,7 +21,8 @@ how many tiles there are."""
 _LLAVA_NEXT_SIZES = [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]]
 _LLAVA_ONEVISION_SIZES = [[384 * rows, 384 * cols] for rows in range(1, 7) for cols in range(1, 7)]
 _IMAGENET = {"image_mean": (0.485, 0.456, 0.406), "image_std": (0.229, 0.224, 0.225)}
-_MAX_SIDE = 4096
+MAX_SIDE = 4096
+"""Of a tile, and of a square of as many pixels as all tiles of an image may have."""
 _MAX_TILES = 64
 """Of an image."""
 
@@ -46,14 +47,14 @@ class Idefics3Processor:
             raise ValueError("do_resize must be true")
         size = as_object(settings.get("size", {"longest_edge": 4 * 364})) or {}
         longest = positive(size.get("longest_edge"))
-        if longest > _MAX_SIDE:
-            raise ValueError(f"longest_edge is {longest}; at most {_MAX_SIDE} pixels are known")
+        if longest > MAX_SIDE:
+            raise ValueError(f"longest_edge is {longest}; at most {MAX_SIDE} pixels are known")
         named = as_object(settings.get("max_image_size", {"longest_edge": 364})) or {}
         tile = positive(named.get("longest_edge"))
-        if tile > _MAX_SIDE or math.ceil(longest / tile) ** 2 > _MAX_TILES:
+        if tile > MAX_SIDE or math.ceil(longest / tile) ** 2 > _MAX_TILES:
             raise ValueError(
                 f"tiles of {tile} pixels (max_image_size) for a longest_edge of {longest}: they may"
-                f" have {_MAX_SIDE}, and an image {_MAX_TILES} of them"
+                f" have {MAX_SIDE}, and an image {_MAX_TILES} of them"
             )
         return cls(
             Colors.of(settings, HALF, HALF),
@@ -121,7 +122,10 @@ class GridProcessor:
             most = positive(settings.get("max_dynamic_patch", 6))
         if settings.get("pad2square") or (most > 1 and not settings.get("use_thumbnail", False)):
             raise ValueError("pad2square must be false, and use_thumbnail true")
-        side = positive(settings.get("force_image_size", 448))
+        side = settings.get("force_image_size")
+        if side is None:
+            side = (as_object(settings.get("vision_config")) or {}).get("image_size", 448)
+        side = positive(side)
         read = {"size": {"height": side, "width": side}, **_IMAGENET}
         least = positive(settings.get("min_dynamic_patch", 1))
         return cls._of(read, side, min(least, most), most, most_alike)
@@ -151,10 +155,10 @@ class GridProcessor:
                 f" {_MAX_TILES}"
             )
         height, width = tile = sides(settings.get("size", size))
-        if max(tile) > _MAX_SIDE or most * height * width > _MAX_SIDE**2:
+        if max(tile) > MAX_SIDE or most * height * width > MAX_SIDE**2:
             raise ValueError(
-                f"size is {width} x {height} and max_patches {most}; a side may have {_MAX_SIDE}"
-                f" pixels, and all tiles of an image {_MAX_SIDE} x {_MAX_SIDE}"
+                f"size is {width} x {height} and max_patches {most}; a side may have {MAX_SIDE}"
+                f" pixels, and all tiles of an image {MAX_SIDE} x {MAX_SIDE}"
             )
         resample = resampling(settings, Image.Resampling.BICUBIC)
         return cls(Colors.of(settings), resample, tile, least, most, choose)
@@ -191,10 +195,10 @@ class Llama4Processor:
             raise ValueError("do_resize must be true, and resize_to_max_canvas false")
         height, width = sides(settings.get("size", 336))
         most = positive(settings.get("max_patches", 16))
-        if height != width or most > _MAX_TILES or most * height**2 > _MAX_SIDE**2:
+        if height != width or most > _MAX_TILES or most * height**2 > MAX_SIDE**2:
             raise ValueError(
                 f"size is {width} x {height} and max_patches {most}; a tile must be a square, and"
-                f" an image may have {_MAX_TILES} of them and {_MAX_SIDE} x {_MAX_SIDE} pixels"
+                f" an image may have {_MAX_TILES} of them and {MAX_SIDE} x {MAX_SIDE} pixels"
             )
         resample = resampling(settings, Image.Resampling.BILINEAR)
         return cls(Colors.of(settings, HALF, HALF), resample, height, most)
@@ -253,10 +257,10 @@ class LlavaNextProcessor:
         listed = as_array(settings.get("image_grid_pinpoints", default)) or []
         sizes = tuple(sides(size) for size in listed[: _MAX_TILES + 1])
         largest = max(map(max, sizes), default=0)
-        if not 0 < len(sizes) <= _MAX_TILES or largest > _MAX_SIDE:
+        if not 0 < len(sizes) <= _MAX_TILES or largest > MAX_SIDE:
             raise ValueError(
                 f"image_grid_pinpoints must be 1 to {_MAX_TILES} sizes, with sides of at most"
-                f" {_MAX_SIDE} pixels"
+                f" {MAX_SIDE} pixels"
             )
         if any(side % tile for size in sizes for side in size):
             raise ValueError(f"image_grid_pinpoints must be multiples of {tile}")
@@ -362,10 +366,10 @@ class Lfm2VlProcessor:
         least = positive(settings.get("min_image_tokens", 64))
         most = positive(settings.get("max_image_tokens", 256))
         unit = patch * merge
-        if least > most or most * unit**2 > _MAX_SIDE**2:
+        if least > most or most * unit**2 > MAX_SIDE**2:
             raise ValueError(
                 f"min_image_tokens is {least} and max_image_tokens {most}, of {unit} x {unit}"
-                f" pixels; the most must be no less, and have {_MAX_SIDE} x {_MAX_SIDE} pixels"
+                f" pixels; the most must be no less, and have {MAX_SIDE} x {MAX_SIDE} pixels"
             )
         tolerance = float(settings.get("max_pixels_tolerance", 2.0))
         tile, tiles = _lfm2_tiles(settings, unit)
@@ -440,11 +444,11 @@ def _lfm2_tiles(settings: Mapping[str, Any], unit: int) -> tuple[int, tuple[int,
     if not settings.get("do_image_splitting", True):
         return tile, (1, 1)
     least, most = positive(settings.get("min_tiles", 2)), positive(settings.get("max_tiles", 10))
-    if not least <= most <= _MAX_TILES or tile % unit or most * tile**2 > _MAX_SIDE**2:
+    if not least <= most <= _MAX_TILES or tile % unit or most * tile**2 > MAX_SIDE**2:
         raise ValueError(
             f"min_tiles is {least}, max_tiles {most} and tile_size {tile}; tiles must have whole"
             f" squares of {unit} pixels, and an image from the least to {_MAX_TILES} of them, and"
-            f" {_MAX_SIDE} x {_MAX_SIDE} pixels"
+            f" {MAX_SIDE} x {MAX_SIDE} pixels"
         )
     return tile, (least, most)
 

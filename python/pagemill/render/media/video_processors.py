@@ -9,6 +9,7 @@ resized by Pillow, and made so small that all of a video have at most MAX_VIDEO_
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -186,8 +187,7 @@ class FrameProcessor:
         resizes = settings.get("do_resize", True) and settings.get("do_center_crop", True)
         if not resizes or (edge.get("shortest_edge"),) * 2 != size:
             raise ValueError("size must be the shortest_edge of a square crop_size")
-        resample = resampling(settings, Image.Resampling.BICUBIC)
-        return cls(Colors.of(settings), resample, size, crops=True)
+        return cls._within(settings, size, crops=True)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], max_tokens: int) -> FrameProcessor:
@@ -199,15 +199,24 @@ class FrameProcessor:
         del max_tokens
         if not settings.get("do_resize", True) or settings.get("do_center_crop"):
             raise ValueError("do_resize must be true, and do_center_crop false")
+        return cls._within(settings, sides(settings.get("size", 384)))
+
+    @classmethod
+    def _within(
+        cls, settings: Mapping[str, Any], size: tuple[int, int], *, crops: bool = False
+    ) -> FrameProcessor:
+        """That of a `size` that a frame may have."""
+        if math.prod(size) > MAX_VIDEO_PIXELS:
+            raise ValueError(f"a frame may have {MAX_VIDEO_PIXELS} pixels, not {size}")
         resample = resampling(settings, Image.Resampling.BICUBIC)
-        return cls(Colors.of(settings), resample, sides(settings.get("size", 384)))
+        return cls(Colors.of(settings), resample, size, crops)
 
     def __call__(
         self, images: Iterable[Image.Image], count: int
     ) -> tuple[np.ndarray, tuple[int, int, int]]:
         """Frames [frames, 3, height, width], and (frames, 1, 1). See `VideoProcessor`."""
         height, width = self.size
-        most = max(1, MAX_VIDEO_PIXELS // (height * width))
+        most = MAX_VIDEO_PIXELS // (height * width)
         if count > most:
             raise RenderError(
                 f"{count} frames of {width} x {height} pixels would be read; at most {most} are"

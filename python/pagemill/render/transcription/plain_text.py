@@ -36,7 +36,10 @@ def check_plain(task: SpeechTask) -> SpeechTask:
     """
     check_text_alone(task)
     if task.prompt:
-        raise RenderError("this model takes no `prompt` with audio that it transcribes", "prompt")
+        raise RenderError(
+            "this model takes no `prompt` and no `hotwords` with audio that it transcribes",
+            "prompt",
+        )
     if task.language is not None and not _LANGUAGE.fullmatch(task.language):
         raise RenderError(
             f"`language` {task.language[:40]!r} has to be two letters, such as `en`", "language"

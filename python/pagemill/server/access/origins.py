@@ -30,7 +30,7 @@ def guard_origins(app: ASGIApp, config: OriginConfig) -> ASGIApp:
             allow_headers=config.allowed_headers,
             allow_credentials=config.allow_credentials,
             allow_private_network=True,  # an origin that is named may be outside this network
-            expose_headers=("X-Request-Id", "Retry-After"),
+            expose_headers=("X-Request-Id", "Retry-After", "Metadata"),
         )
     return _OriginGuard(app, config)
 

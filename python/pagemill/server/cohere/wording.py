@@ -220,6 +220,8 @@ def _item(renderer: Renderer, entries: Sequence[TokenLogprobs]) -> LogprobItem:
 def _reason(reason: str, stop: str | int | None, has_calls: bool) -> FinishReason:
     if reason == "length":
         return "MAX_TOKENS"
+    if reason == "abort":
+        return "ERROR"
     if isinstance(stop, str):
         return "STOP_SEQUENCE"
     return "TOOL_CALL" if has_calls else "COMPLETE"

@@ -8,8 +8,14 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
+from pagemill.render.assembly import ChoiceAssembler
+from pagemill.server.derender.output import MAX_TOKENS, PORTION_TOKENS, push
+from pagemill.server.errors import ApiError
+from pagemill.server.protocol.decode import decode_fields
+from pagemill.server.protocol.derender import RULES, ChatDerenderRequest, StreamState
 from pagemill.server.testing.fake_renderer import MARKED, FakeRenderer
 from pagemill.server.testing.fake_server import FakeServer, fake_server
 
@@ -69,6 +75,14 @@ def generated(**fields: Any) -> dict[str, Any]:
     return {"choices": [{"token_ids": [97], "finish_reason": "stop", **fields}]}
 
 
+def logged(*alternatives: int) -> dict[str, Any]:
+    """Log probabilities of one token."""
+    top = [{"token": f"token_id:{token}", "logprob": -1.0, "bytes": []} for token in alternatives]
+    return {
+        "content": [{"token": "token_id:97", "logprob": -1.0, "bytes": [], "top_logprobs": top}]
+    }
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
@@ -77,12 +91,14 @@ def generated(**fields: Any) -> dict[str, Any]:
         ({"generate_response": generated(token_ids=[300])}, "generate_response"),
         ({"generate_response": generated(token_ids=[97] * 513)}, "generate_response"),
         ({"generate_response": generated(logprobs={"content": []})}, "generate_response"),
+        ({"generate_response": generated(logprobs=logged(97, 300))}, "generate_response"),
         ({"chat_request": 5}, "chat_request"),
         ({"chat_request": {}}, "messages"),
         ({"chat_request": {"messages": [USER], "temperature": -1}}, "temperature"),
         ({"generate_response": {"choices": [*generated()["choices"]] * 2}}, "generate_response"),
         ({"stream": True}, "generate_chunk"),
         ({"model": "absent"}, "model"),
+        ({"chat_request": {"messages": [USER], "model": "absent"}}, "model"),
     ],
 )
 def test_what_cannot_be_derendered(fields: dict[str, Any], param: str) -> None:
@@ -236,6 +252,7 @@ def state_of(**fields: Any) -> str:
         ({"generate_chunk": {"choices": [{"index": 1, "token_ids": []}]}}, "generate_chunk"),
         ({"generate_chunk": {"choices": [{"index": -1, "token_ids": []}]}}, "generate_chunk"),
         ({"generate_chunk": {"choices": [{"index": 0, "token_ids": [300]}]}}, "generate_chunk"),
+        ({"generate_chunk": {"choices": [{"index": 0, "token_ids": []}] * 2}}, "generate_chunk"),
     ],
 )
 def test_events_that_are_refused(fields: dict[str, Any], param: str) -> None:
@@ -252,3 +269,32 @@ def test_events_that_are_refused(fields: dict[str, Any], param: str) -> None:
         assert refused["error"]["param"] == param, refused
 
     run(body)
+
+
+def test_a_state_has_room_for_all_tokens_that_are_read() -> None:
+    state = StreamState("chatcmpl-" + "a" * 128, 2**40, [[2**31 - 1] * (MAX_TOKENS // 128)] * 128)
+    longest = base64.b64encode(msgspec.json.encode(state)).decode()
+    fields: dict[str, Any] = {"chat_request": {}, "stream_state": longest}
+    decode_fields(fields, ChatDerenderRequest, RULES)
+    fields["stream_state"] = longest * 2
+    with pytest.raises(ApiError) as caught:
+        decode_fields(fields, ChatDerenderRequest, RULES)
+    assert (caught.value.status, caught.value.param) == (400, "stream_state")
+
+
+def test_others_run_while_a_long_answer_is_read() -> None:
+    num_tokens = 8 * PORTION_TOKENS
+
+    async def main() -> None:
+        assembler = ChoiceAssembler(FakeRenderer().detokenizer())
+        reading = asyncio.create_task(push(assembler, 0, [97] * num_tokens, None, "length"))
+        num_turns = 0
+        while not reading.done():
+            num_turns += 1
+            await asyncio.sleep(0)
+        assert num_turns >= 8
+        delta = reading.result()
+        assert delta.text == "a" * num_tokens and delta.finish_reason == "length"
+        assert delta.offsets == list(range(num_tokens))
+
+    asyncio.run(main())

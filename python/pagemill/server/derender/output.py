@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +14,9 @@ from pagemill.server.model_info import ModelInfo
 from pagemill.server.protocol.chat import ChoiceLogprobs
 
 MAX_TOKENS = 2**16
-"""Of all choices: they are read while the server waits."""
+"""Of all choices."""
+PORTION_TOKENS = 2048
+"""What is read before other requests may run: about 10 ms."""
 _TOKEN = "token_id:"
 
 
@@ -47,16 +50,19 @@ def check_tokens(model: ModelInfo, choices: Sequence[Sequence[int]], param: str)
             param,
         )
     for token_ids in choices:
-        unknown = [token for token in token_ids if token >= model.vocab_size]
-        if unknown:
-            raise bad_request(
-                f"`{param}` has the token {unknown[0]}; the vocabulary has {model.vocab_size}"
-                " tokens.",
-                param,
-            )
+        _check_known(model, token_ids, param)
 
 
-def push(
+def _check_known(model: ModelInfo, token_ids: Iterable[int], param: str) -> None:
+    unknown = next((token for token in token_ids if token >= model.vocab_size), None)
+    if unknown is not None:
+        raise bad_request(
+            f"`{param}` has the token {unknown}; the vocabulary has {model.vocab_size} tokens.",
+            param,
+        )
+
+
+async def push(
     assembler: ChoiceAssembler,
     index: int,
     token_ids: list[int],
@@ -64,27 +70,38 @@ def push(
     finish_reason: str | None = None,
     stop_reason: str | int | None = None,
 ) -> ChoiceDelta:
-    """What the next tokens of choice `index` make."""
+    """What the next tokens of choice `index` make; `assembler` has not finished."""
     # A stop string ends the output here as it did there; what comes after is not read.
     by_string = finish_reason == "stop" and isinstance(stop_reason, str)
     reason = None if by_string else finish_reason
     stop_token = stop_reason if isinstance(stop_reason, int) else None
-    delta = assembler.push(_Output(index, token_ids, logprobs, reason, stop_token))
-    if by_string and not assembler.finished:
+    last = max(0, len(token_ids) - 1) // PORTION_TOKENS * PORTION_TOKENS
+    delta = ChoiceDelta(index, [], [], None, [])
+    for start in range(0, last + 1, PORTION_TOKENS):
+        part = slice(start, start + PORTION_TOKENS)
+        entries = None if logprobs is None else logprobs[part]
+        ends = reason if start == last else None
+        delta.extend(assembler.push(_Output(index, token_ids[part], entries, ends, stop_token)))
+        if assembler.finished:
+            return delta
+        await asyncio.sleep(0)
+    if by_string:
         delta.extend(assembler.push(_Output(index, [], None, finish_reason)))
     return delta
 
 
-def log_entries(token_ids: Sequence[int], logprobs: ChoiceLogprobs, param: str) -> list[Any]:
+def log_entries(
+    model: ModelInfo, token_ids: Sequence[int], logprobs: ChoiceLogprobs, param: str
+) -> list[Any]:
     """Log probabilities as the engine has them.
 
     Raises:
         ApiError: 400, about the field `param`: there are not as many as tokens, or alternatives
-            are texts.
+            are texts, or no tokens of `model`.
     """
     if len(logprobs.content) != len(token_ids):
         raise bad_request(f"`{param}` has log probabilities of other tokens.", param)
-    return [
+    entries = [
         _Entry(
             token_id,
             each.logprob,
@@ -92,6 +109,8 @@ def log_entries(token_ids: Sequence[int], logprobs: ChoiceLogprobs, param: str) 
         )
         for token_id, each in zip(token_ids, logprobs.content, strict=True)
     ]
+    _check_known(model, (token for entry in entries for token, _ in entry.top), param)
+    return entries
 
 
 def _token_id(text: str, param: str) -> int:

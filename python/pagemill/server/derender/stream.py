@@ -1,7 +1,7 @@
 """Events of a stream, one call for each: the client keeps what is known between them.
 
-    answer = derendered_chunk(request, body)    # {chunk, stream_state}
-    body.stream_state = answer.stream_state     # of the next call
+    answer = await derendered_chunk(request, body)    # {chunk, stream_state}
+    body.stream_state = answer.stream_state           # of the next call
 
 A state is the tokens so far. They are read again with each call, which is bounded as a whole answer
 is.
@@ -32,7 +32,7 @@ _PARAM = "generate_chunk"
 _STATE = "stream_state"
 
 
-def derendered_chunk(request: RenderedRequest, body: DerenderFields) -> DerenderedChunk:
+async def derendered_chunk(request: RenderedRequest, body: DerenderFields) -> DerenderedChunk:
     """The next event of the answer.
 
     Raises:
@@ -53,7 +53,7 @@ def derendered_chunk(request: RenderedRequest, body: DerenderFields) -> Derender
     answer.kv_transfer_params = generated.kv_transfer_params
     wording = request.wording(state.name, answer)
     events = wording.begin() if body.stream_state is None else b""
-    events += _continued(request, generated, state, wording)
+    events += await _continued(request, generated, state, wording)
     if not generated.choices:
         events += wording.end(None)
     encoded = base64.b64encode(msgspec.json.encode(state)).decode()
@@ -81,6 +81,8 @@ def _state(request: RenderedRequest, body: DerenderFields) -> StreamState:
 def _check(
     request: RenderedRequest, generated: GeneratedChunk, known: Sequence[Sequence[int]]
 ) -> None:
+    if len({choice.index for choice in generated.choices}) < len(generated.choices):
+        raise bad_request(f"`{_PARAM}` has a choice more than once.", _PARAM)
     sizes = [list(token_ids) for token_ids in known]
     for choice in generated.choices:
         if choice.index >= request.num_choices:
@@ -92,19 +94,21 @@ def _check(
     check_tokens(request.model, sizes, _PARAM)
 
 
-def _continued(
+async def _continued(
     request: RenderedRequest, generated: GeneratedChunk, state: StreamState, wording: Wording
 ) -> bytes:
     """The events of `generated`, behind those of `state`, to which its tokens are added."""
     events = b""
     for choice in generated.choices:
         index, token_ids, logprobs = choice.index, choice.token_ids, choice.logprobs
-        entries = None if logprobs is None else log_entries(token_ids, logprobs, _PARAM)
+        entries = None
+        if logprobs is not None:
+            entries = log_entries(request.model, token_ids, logprobs, _PARAM)
         assembler, known = request.assembler(index), state.token_ids[index]
-        wording.delta(push(assembler, index, known))
+        wording.delta(await push(assembler, index, known))
         if not assembler.finished:  # by a stop string
             reason = choice.finish_reason
-            delta = push(assembler, index, token_ids, entries, reason, choice.stop_reason)
+            delta = await push(assembler, index, token_ids, entries, reason, choice.stop_reason)
             events += wording.delta(delta)
             known += token_ids
     return events

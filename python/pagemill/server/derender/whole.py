@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
-from pagemill.render.assembly import ChoiceAssembler
 from pagemill.server.derender.output import check_tokens, log_entries, push
 from pagemill.server.derender.request import RenderedRequest
 from pagemill.server.errors import bad_request
@@ -28,8 +26,7 @@ async def derendered(request: RenderedRequest, body: DerenderFields) -> Derender
     choices = [choice for response in responses for choice in response.choices]
     folded: list[FoldedChoice] = []
     for index, choice in enumerate(choices):
-        folded.append(_folded(index, choice, request.assembler(index), param))
-        await asyncio.sleep(0)  # others may run
+        folded.append(await _folded(request, index, choice, param))
     answer = request.derendered(sum(len(choice.token_ids) for choice in choices))
     if len(responses) == 1 and responses[0].usage is not None:
         answer.usage = responses[0].usage
@@ -56,13 +53,15 @@ def _check(request: RenderedRequest, responses: Sequence[Generated], param: str)
     check_tokens(request.model, choices, param)
 
 
-def _folded(
-    index: int, choice: GeneratedChoice, assembler: ChoiceAssembler, param: str
+async def _folded(
+    request: RenderedRequest, index: int, choice: GeneratedChoice, param: str
 ) -> FoldedChoice:
     """The choice, complete."""
-    token_ids, logprobs = choice.token_ids, choice.logprobs
-    entries = None if logprobs is None else log_entries(token_ids, logprobs, param)
+    token_ids, logprobs, reason = choice.token_ids, choice.logprobs, choice.finish_reason
+    entries = None
+    if logprobs is not None:
+        entries = log_entries(request.model, token_ids, logprobs, param)
     folded = FoldedChoice(index)
-    reason = choice.finish_reason
-    folded.add(push(assembler, index, token_ids, entries, reason, choice.stop_reason))
+    assembler = request.assembler(index)
+    folded.add(await push(assembler, index, token_ids, entries, reason, choice.stop_reason))
     return folded

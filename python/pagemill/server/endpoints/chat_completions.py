@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from pagemill.server.access.caller import Caller
 from pagemill.server.answer import Answer
-from pagemill.server.chat import render_chat, start_chat, start_chats
+from pagemill.server.chat import in_conversation, render_chat, start_chat, start_chats
 from pagemill.server.chat_wording import ChatWording
 from pagemill.server.derender.request import rendered_chat
 from pagemill.server.derender.stream import derendered_chunk
@@ -37,7 +37,10 @@ async def create_batch(server: ServerState, body: BatchChatRequest, caller: Call
     """Answers each of a list of conversations: a choice for each, in their order."""
     pipeline, _ = server.models.resolve(body.model, caller)
     files = TextFiles(server, caller, "messages")
-    requests = [await _with_texts(files, chat) for chat in chats(body)]
+    requests: list[ChatRequest] = []
+    for index, chat in enumerate(chats(body)):
+        with in_conversation(index):
+            requests.append(await _with_texts(files, chat))
     generation = await start_chats(pipeline, requests, caller)
     name, has_metrics = f"chatcmpl-{body.request_id}", server.config.enable_per_request_metrics
     wording = ChatWording(pipeline, requests[0], name, generation, has_metrics)
@@ -60,11 +63,12 @@ async def derender(
 ) -> DerenderedAnswer | DerenderedChunk:
     """The answer of a chat whose rendering `/inference/v1/generate` has answered, here or on
     another server; with `stream` an event of it."""
-    pipeline, _ = server.models.resolve(body.model, caller)
     sent = decode_fields(body.chat_request, ChatRequest, RULES)
+    pipeline, _ = server.models.resolve(body.model or sent.model, caller)
     chat = await _with_texts(TextFiles(server, caller, "messages"), sent)
     rendered = await rendered_chat(pipeline, chat, caller)
-    return derendered_chunk(rendered, body) if body.stream else await derendered(rendered, body)
+    answered = derendered_chunk if body.stream else derendered
+    return await answered(rendered, body)
 
 
 async def _with_texts(files: TextFiles, chat: ChatRequest) -> ChatRequest:

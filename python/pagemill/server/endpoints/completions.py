@@ -43,7 +43,8 @@ async def derender(
 ) -> DerenderedAnswer | DerenderedChunk:
     """The answer of a completion whose renderings `/inference/v1/generate` has answered, here or on
     another server; with `stream` an event of it."""
-    pipeline, _ = server.models.resolve(body.model, caller)
     request = decode_fields(body.completion_request, CompletionRequest, RULES)
+    pipeline, _ = server.models.resolve(body.model or request.model, caller)
     rendered = await rendered_completion(pipeline, request)
-    return derendered_chunk(rendered, body) if body.stream else await derendered(rendered, body)
+    answered = derendered_chunk if body.stream else derendered
+    return await answered(rendered, body)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pagemill.server.access.caller import Scope
-from pagemill.server.endpoints.endpoint import Endpoint
+from pagemill.server.endpoints.endpoint import Endpoint, Transport
 from pagemill.server.endpoints.generating_table import GENERATING_ENDPOINTS
 from pagemill.server.endpoints.pooling_table import POOLING_ENDPOINTS
 from pagemill.server.endpoints.server_table import SERVER_ENDPOINTS
@@ -16,6 +16,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *STORED_ENDPOINTS,
     *SERVER_ENDPOINTS,
 )
+PASSED_ENDPOINTS = tuple(
+    endpoint
+    for endpoint in (*GENERATING_ENDPOINTS, *POOLING_ENDPOINTS, *SERVER_ENDPOINTS)
+    if endpoint.scope is Scope.INFERENCE
+    and endpoint.transport in (Transport.JSON, Transport.AUDIO_FORM)
+)
+"""What is passed on by what is in front of servers: work with a body. What is for operators, and
+what is stored, is of one server."""
 OPEN_PATHS = frozenset(e.path for e in ENDPOINTS if e.scope is Scope.OPEN)
 """What is answered without a key."""
 METERED_PATHS = frozenset((e.method, e.path) for e in ENDPOINTS if e.is_metered)

@@ -20,12 +20,13 @@ from pagemill.server.protocol.tokenize import (
     TokenizerInfo,
 )
 from pagemill.server.state import ServerState
+from pagemill.server.text_files import TextFiles
 
 
 async def create(server: ServerState, body: TokenizeRequest, caller: Caller) -> TokenizeResponse:
     """The tokens of a prompt, as the model would get it."""
     pipeline, _ = server.models.resolve(body.model, caller)
-    tokens = (await _rendered(pipeline, body, caller)).token_ids.tolist()
+    tokens = (await _rendered(server, pipeline, body, caller)).token_ids.tolist()
     texts = None
     if body.return_token_strs:
         text = pipeline.renderer.token_text
@@ -56,7 +57,9 @@ async def describe(server: ServerState, body: dict[str, Any], caller: Caller) ->
     )
 
 
-async def _rendered(pipeline: Pipeline, body: TokenizeRequest, caller: Caller) -> RenderedPrompt:
+async def _rendered(
+    server: ServerState, pipeline: Pipeline, body: TokenizeRequest, caller: Caller
+) -> RenderedPrompt:
     if (body.prompt is None) == (body.messages is None):
         raise bad_request("Send one of `prompt` and `messages`.", "prompt")
     if body.messages is None:
@@ -67,7 +70,7 @@ async def _rendered(pipeline: Pipeline, body: TokenizeRequest, caller: Caller) -
         )
         return rendered
     request = ChatRequest(
-        messages=body.messages,
+        messages=await TextFiles(server, caller, "messages").in_messages(body.messages),
         add_special_tokens=body.add_special_tokens is True,
         add_generation_prompt=body.add_generation_prompt,
         continue_final_message=body.continue_final_message,

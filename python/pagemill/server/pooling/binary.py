@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 
@@ -39,4 +40,5 @@ def binary(rows: Sequence[np.ndarray], body: EncodedFields, described: BinaryMet
         described.data.append(
             BinaryItem(index, body.embed_dtype, body.endianness, start, end, row.shape)
         )
-    return Binary(content, msgspec.json.encode(described))
+    # Not msgspec, which writes the name of a model as UTF-8.
+    return Binary(content, json.dumps(msgspec.to_builtins(described), separators=(",", ":")))

@@ -198,6 +198,18 @@ def test_bytes() -> None:
     run(body)
 
 
+def test_bytes_of_a_model_whose_name_is_not_ascii() -> None:
+    async def body(server: FakeServer) -> None:
+        pipeline = server.state.models.resolve(None, ANONYMOUS).model
+        pipeline.model = replace(pipeline.model, names=("模型",))
+        fields = {"input": "a", "encoding_format": "bytes"}
+        response = await server.client.post("/v1/embeddings", json=fields)
+        assert response.status_code == 200, response.text
+        assert json.loads(response.headers["metadata"])["model"] == "模型"
+
+    run(body)
+
+
 def test_as_many_inputs_as_a_header_describes() -> None:
     async def body(server: FakeServer) -> None:
         longest = {"embed_dtype": "bfloat16", "endianness": "native", "encoding_format": "bytes"}

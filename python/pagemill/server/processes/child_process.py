@@ -94,7 +94,8 @@ def report_progress() -> None:
 
 def report(message: Any) -> None:
     """In the child: `next_report` of the parent returns `message`, which JSON can express."""
-    os.write(sys.stdout.fileno(), _REPORT + json.dumps(message).encode() + b"\n")
+    line = _REPORT + json.dumps(message).encode() + b"\n"
+    os.write(sys.stdout.fileno(), b"\n" + line)  # what else was written may lack its end
 
 
 async def next_report(process: Process) -> Any:

@@ -14,6 +14,9 @@ from pagemill.server.protocol.decode import FieldRules
 from pagemill.server.protocol.sampling import TokenId
 from pagemill.server.protocol.usage import Usage
 
+MAX_STATE_CHARS = 2**20
+"""As many tokens as are read have at most 940 KiB in base64."""
+
 
 class GeneratedChoice(msgspec.Struct, kw_only=True, frozen=True):
     """A choice of `/inference/v1/generate`."""
@@ -57,7 +60,7 @@ class DerenderFields(msgspec.Struct, kw_only=True, frozen=True):
     generate_response: Generated | None = None
     generate_chunk: GeneratedChunk | None = None
     stream: bool = False
-    stream_state: str | None = None
+    stream_state: Annotated[str, Meta(max_length=MAX_STATE_CHARS)] | None = None
     model: str | None = None
     request_id: Annotated[str, Meta(max_length=128)] = ""
 

@@ -32,8 +32,9 @@ class PauseRequest(msgspec.Struct, kw_only=True, frozen=True):
     request_id: str = ""
 
 
-class AbortRequest(msgspec.Struct, kw_only=True, frozen=True):
-    """`request_ids` are those of the header `X-Request-Id`; null: all requests end."""
+class AbortRequest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """`request_ids` are those of the header `X-Request-Id`; null: all requests end, which is why a
+    misspelled field is refused."""
 
     request_ids: Annotated[list[str], Meta(max_length=MAX_ABORTED)] | None = None
     request_id: str = ""

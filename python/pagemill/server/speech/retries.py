@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pagemill.render.transcription.base import Transcription
-from pagemill.server.errors import ApiError
+from pagemill.server.errors import ApiError, aborted
 from pagemill.server.generation import Generation
 from pagemill.server.protocol.transcription import SpeechRequest
 from pagemill.server.rendering import Renderer
@@ -69,6 +69,7 @@ class _Writer:
             return compression_ratio(self.text(number, choice))
 
         choices = await whole_choices(generation)
+        _check_ended(choices)
         clips = [WrittenClip(choice, self._request.temperature or 0.0) for choice in choices]
         ratios = list(map(ratio, numbers, choices))
         for temperature in () if self._request.temperature else _TEMPERATURES:
@@ -81,6 +82,7 @@ class _Writer:
                 )
             except ApiError:
                 break
+            _check_ended(again)
             for at, choice in zip(repeated, again, strict=True):
                 if (found := ratio(numbers[at], choice)) < ratios[at]:
                     clips[at], ratios[at] = WrittenClip(choice, temperature), found
@@ -95,7 +97,7 @@ async def written_clips(
     written stays if another generation is refused or fails, for want of time for example.
 
     Raises:
-        ApiError: the first generation of a clip failed.
+        ApiError: the first generation of a clip failed, or the operator ended one.
     """
     writer = _Writer(started, request, renderer, family)
     if not request.condition_on_previous_text:
@@ -110,3 +112,9 @@ async def written_clips(
         if clips[at].temperature > _MOST_TRUSTED and not request.temperature:
             said = ""
     return clips
+
+
+def _check_ended(choices: Sequence[FoldedChoice]) -> None:
+    """A part of a transcript would look like the whole, and the other clips would be written."""
+    if any(choice.finish_reason == "abort" for choice in choices):
+        raise aborted()

@@ -195,6 +195,21 @@ def test_text_of_high_temperatures_is_shown_to_no_clip() -> None:
     serve(clips_of(f"{loop}|", f"{loop}|", f"{loop}|", "a|", "b|"), check)
 
 
+def test_an_aborted_transcript_is_no_part_of_it() -> None:
+    async def check(served: Served) -> None:
+        engine = served.fake.engine
+        for fields in ({}, {"condition_on_previous_text": "true"}):
+            engine.paused, before = True, engine.stats().num_submitted
+            post = asyncio.create_task(served.post(LONG, language="en", **fields))
+            while engine.stats().num_submitted == before:
+                await asyncio.sleep(0.001)
+            served.fake.async_engine.abort(None)
+            engine.paused = False
+            assert (await post).status_code == 503
+
+    serve(clips_of("one|", " two|"), check)
+
+
 def test_hotwords_come_before_the_prompt() -> None:
     async def check(served: Served) -> None:
         await served.post(language="en", hotwords="h w", prompt="p")
