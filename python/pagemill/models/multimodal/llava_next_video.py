@@ -7,26 +7,22 @@ Weights as LLaVA-Next's: images and frames have an encoder each, of the same wei
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Self
 
 from pagemill import ops
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
-from pagemill.layers.base import Weights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
     MediaTraits,
     ModelConfigError,
     ModelEncoder,
-    ModelTraits,
-    StepInputs,
 )
 from pagemill.models.config_keys import Defaults, token_id
-from pagemill.models.decoder import Decoder
 from pagemill.models.multimodal.llava import LlavaModel
 from pagemill.models.multimodal.llava_next import LlavaNextModel
+from pagemill.models.multimodal.two_encoders import TwoEncoders
 from pagemill.models.vision.patch_grid import averaged_patches
 from pagemill.models.vision.video_frames import frames_of
 from pagemill.ops.trace import Tensor
@@ -38,44 +34,20 @@ _KNOWN: Config = {"spatial_pool_mode": "average", "spatial_pool_stride": _MERGE}
 _TOKENS = {"image_token_index": 32001, "video_token_index": 32000}
 
 
-class LlavaNextVideoModel:
+class LlavaNextVideoModel(TwoEncoders):
     """One LLaVA-NeXT-Video model: an `EncodersModel` (base.py)."""
 
     ignored: Mapping[str, str] = {}
 
     def __init__(self, config: Config) -> None:
         config = Defaults(config, _TOKENS)
-        self._images = LlavaNextModel(config)
-        self.ignored = self._images.ignored
-        frames = FrameEncoder(config)
-        traits = self._images.traits.media
-        assert traits is not None
-        self._encoders = ModelEncoder(traits, self._images), ModelEncoder(frames.media, frames)
+        images, frames = LlavaNextModel(config), FrameEncoder(config)
+        super().__init__(images, ModelEncoder(frames.media, frames))
+        self.ignored = images.ignored
 
     @classmethod
     def from_config(cls, config: Config) -> Self:
         return cls(config)
-
-    @property
-    def traits(self) -> ModelTraits:
-        return replace(self._images.traits, media=None)
-
-    @property
-    def encoders(self) -> Sequence[ModelEncoder]:
-        return self._encoders
-
-    @property
-    def text(self) -> Decoder:
-        return self._images.text
-
-    def named(self, weights: Weights) -> Weights:
-        return self._images.named(weights)
-
-    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self._images.hidden(weights, inputs)
-
-    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._images.logits(weights, rows)
 
 
 class FrameEncoder(LlavaModel):

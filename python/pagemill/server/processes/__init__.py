@@ -1,1 +1,1 @@
-"""Processes of a server: those that answer, those with engines, and who starts them."""
+"""Processes of a server: those that answer, those with engines, and the one that starts them."""

@@ -1,0 +1,44 @@
+"""A model of images with a further encoder, of other kinds of media."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pagemill.layers.base import Weights
+from pagemill.models.base import ModelEncoder, ModelTraits, StepInputs
+from pagemill.models.decoder import Decoder
+from pagemill.models.multimodal.llava_next import LlavaNextModel
+from pagemill.models.multimodal.qwen2_vl import Qwen2VlModel
+from pagemill.ops.trace import Tensor
+
+
+class TwoEncoders:
+    """An `EncodersModel` (base.py): `images`, whose text it generates, and `further`."""
+
+    def __init__(self, images: LlavaNextModel | Qwen2VlModel, further: ModelEncoder) -> None:
+        media = images.traits.media
+        assert media is not None
+        self._images = images
+        self._encoders = ModelEncoder(media, images), further
+
+    @property
+    def traits(self) -> ModelTraits:
+        return replace(self._images.traits, media=None)
+
+    @property
+    def encoders(self) -> Sequence[ModelEncoder]:
+        return self._encoders
+
+    @property
+    def text(self) -> Decoder:
+        return self._images.text
+
+    def named(self, weights: Weights) -> Weights:
+        return self._images.named(weights)
+
+    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
+        return self._images.hidden(weights, inputs)
+
+    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
+        return self._images.logits(weights, rows)
