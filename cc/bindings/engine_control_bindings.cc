@@ -209,7 +209,10 @@ void BindEngineControl(nb::class_<EngineHolder>& engine) {
           [](EngineHolder& self, bool preempt_running) {
             return self.engine().ResetPrefixCache(preempt_running);
           },
-          nb::kw_only(), nb::arg("preempt_running") = false, WithoutGil());
+          nb::kw_only(), nb::arg("preempt_running") = false, WithoutGil())
+      .def(
+          "reset_encoder_cache",
+          [](EngineHolder& self) { ThrowIfError(self.engine().ResetEncoderCache()); }, WithoutGil());
 }
 
 }  // namespace pagemill::bindings

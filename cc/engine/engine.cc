@@ -122,6 +122,12 @@ Status Engine::SetWeightVersion(const std::string& version, double timeout_s) {
 bool Engine::ResetPrefixCache(bool preempt_running) {
   return loop_->ResetPrefixCache(preempt_running);
 }
+Status Engine::ResetEncoderCache() {
+  return loop_->RunBetweenSteps([](scheduler::Scheduler* scheduler) {
+    scheduler->ResetEncoderCache();
+    return OkStatus();
+  });
+}
 StatusOr<kv_cache::PinnedPrefix> Engine::PinPrefix(const step::Request& like) {
   kv_cache::PinnedPrefix pinned;
   PAGEMILL_RETURN_IF_ERROR(loop_->RunBetweenSteps([&](scheduler::Scheduler* scheduler) -> Status {

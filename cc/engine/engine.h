@@ -29,7 +29,7 @@
 //
 // Thread safety: all methods are thread-safe, but each output is handed out once, so one consumer
 // is usual. Submit(), Abort() and Release() never wait for a step; Poll() never waits at all.
-// Extend(), Pause(), Resume() and ResetPrefixCache() take effect between two steps and wait for
+// Extend(), Pause(), Resume() and resets of caches take effect between two steps and wait for
 // that; RunAtRest() and what is built on it (sessions, Sleep(), Wake(), UpdateWeights()) wait until
 // no step is in flight.
 #ifndef PAGEMILL_CC_ENGINE_ENGINE_H_
@@ -170,6 +170,9 @@ class Engine {
   // while KV is being loaded, if a connector of the host's cannot forget, or after Shutdown(). The
   // files of a connector's folder are removed beside the steps, at the latest by Shutdown().
   bool ResetPrefixCache(bool preempt_running = false);
+  // Forgets the embeddings of media that no running request needs; their memory is free with the
+  // next step. kUnavailable after Shutdown().
+  Status ResetEncoderCache();
 
   // Keeps the cached KV of a prompt's leading tokens from being evicted, until UnpinPrefix() or
   // until the prefix cache is reset (Sleep() and UpdateWeights() may do that). `like` has what its

@@ -235,6 +235,10 @@ SchedulerStats Scheduler::stats() const {
   stats.num_waiting_for_adapter = stats.num_parked[static_cast<size_t>(ParkReason::kAdapterSlot)];
   stats.kv_blocks_total = cache_->num_usable_blocks();
   stats.kv_blocks_used = cache_->num_usable_blocks() - cache_->num_free_blocks();
+  stats.encoder_cache_tokens_total = encoder_cache_->max_tokens();
+  stats.encoder_cache_tokens_used = encoder_cache_->num_used_tokens();
+  stats.encoder_cache_queries = encoder_cache_->num_queries();
+  stats.encoder_cache_hits = encoder_cache_->num_hits();
   return stats;
 }
 

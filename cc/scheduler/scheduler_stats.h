@@ -36,6 +36,10 @@ struct SchedulerStats {
   std::vector<uint64_t> accepted_drafts_by_position;  // up to the last that was ever accepted
   int64_t num_running_adapters = 0;
   int64_t num_waiting_for_adapter = 0;
+  int64_t encoder_cache_tokens_total = 0;
+  int64_t encoder_cache_tokens_used = 0;
+  uint64_t encoder_cache_queries = 0;
+  uint64_t encoder_cache_hits = 0;
 
   // Used by the scheduler only: not visited.
   std::array<int64_t, kNumParkReasons> num_parked{};         // by ParkReason
@@ -96,6 +100,14 @@ struct SchedulerStats {
     visit("num_waiting_for_adapter", &S::num_waiting_for_adapter,
           Gauge("requests that wait until an adapter gets a slot",
                 "num_requests_waiting_for_adapter"));
+    visit("encoder_cache_tokens_total", &S::encoder_cache_tokens_total,
+          Gauge("embeddings of media for which there is room", "encoder_cache_tokens_total"));
+    visit("encoder_cache_tokens_used", &S::encoder_cache_tokens_used,
+          Gauge("embeddings of media that are kept, needed or not", "encoder_cache_tokens_used"));
+    visit("encoder_cache_queries", &S::encoder_cache_queries,
+          Counter("media of requests whose embeddings were looked up", "encoder_cache_queries"));
+    visit("encoder_cache_hits", &S::encoder_cache_hits,
+          Counter("media of requests whose embeddings were found", "encoder_cache_hits"));
   }
 };
 

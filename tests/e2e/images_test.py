@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from pagemill.engine.llm import LLM
 from pagemill.engine.sampling import SamplingParams
+from pagemill.observe.readings import Counter, Gauge
 from PIL import Image
 from tokenizers import Tokenizer
 from tokenizers.decoders import WordPiece
@@ -259,6 +260,26 @@ def test_named_images_are_sent_once(served: Served) -> None:
     other = {"type": "image_url", "uuid": "cat"}
     refused = served.chat(other, cache_salt="of another owner")
     assert refused.status_code == 400, refused.text
+
+
+def test_embeddings_of_images_are_kept_until_they_are_forgotten(served: Served) -> None:
+    sampling = SamplingParams(temperature=0.0, max_tokens=1)
+    with LLM(str(served.path), enable_prefix_caching=False, **OPTIONS) as llm:
+
+        def reading(name: str) -> float:
+            (found,) = [each for each in llm.get_metrics() if each.name.endswith(name)]
+            assert isinstance(found, Counter | Gauge)
+            return found.value
+
+        for hits in (0, 1):
+            llm.generate([f"t50 {IMAGE}"], sampling, images=[[CAT]])
+            assert reading("encoder_cache_hits") == hits
+        assert 0 < reading("encoder_cache_tokens_used") <= reading("encoder_cache_tokens_total")
+        llm.reset_encoder_cache()
+        assert reading("encoder_cache_tokens_used") == 0
+        llm.generate([f"t50 {IMAGE}"], sampling, images=[[CAT]])
+        assert reading("encoder_cache_hits") == 1
+        assert reading("encoder_cache_queries") == 3
 
 
 def test_offline_images_are_read_as_the_servers(served: Served, tmp_path: Path) -> None:

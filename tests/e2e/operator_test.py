@@ -126,6 +126,7 @@ def test_the_prefix_cache_is_reset(operated: Operated) -> None:
     assert tokens(operated.server)[1] > 0
     assert ask(operated, "POST", "/reset_prefix_cache") == {"success": True}
     assert ask(operated, "POST", "/reset_mm_cache") == {"success": True}
+    assert ask(operated, "POST", "/reset_encoder_cache") == {"success": True}
     assert tokens(operated.server)[1] == 0
 
 

@@ -55,14 +55,19 @@ void EncoderCache::Take(const step::Request& request, int32_t begin, int32_t end
                         std::vector<int32_t>* media_to_encode) {
   // First what exists, so that making room for the rest does not evict it.
   for (size_t i = 0; i < request.media.size(); ++i) {
-    if (Needs(request, i, begin, end, *held) && Reference(request.media[i].content_id)) {
-      held->push_back(static_cast<int32_t>(i));
-    }
+    if (!Needs(request, i, begin, end, *held)) continue;
+    ++num_queries_;
+    if (!Reference(request.media[i].content_id)) continue;
+    ++num_hits_;
+    held->push_back(static_cast<int32_t>(i));
   }
   for (size_t i = 0; i < request.media.size(); ++i) {
     if (!Needs(request, i, begin, end, *held)) continue;
     held->push_back(static_cast<int32_t>(i));
-    if (Reference(request.media[i].content_id)) continue;  // the same content twice
+    if (Reference(request.media[i].content_id)) {  // the same content twice
+      ++num_hits_;
+      continue;
+    }
     Allocate(request.media[i]);
     media_to_encode->push_back(static_cast<int32_t>(i));
   }

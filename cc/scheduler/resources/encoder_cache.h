@@ -81,6 +81,9 @@ class EncoderCache {
 
   int64_t num_used_tokens() const { return used_; }              // embeddings kept
   int64_t num_referenced_tokens() const { return referenced_; }  // of those, needed by requests
+  int64_t max_tokens() const { return options_.encoder_cache_tokens; }
+  uint64_t num_queries() const { return num_queries_; }  // items that Take() looked up
+  uint64_t num_hits() const { return num_hits_; }        // of those, found
 
   struct Holder {
     const step::Request* request;
@@ -112,6 +115,8 @@ class EncoderCache {
   int64_t used_ = 0;
   int64_t referenced_ = 0;
   uint64_t num_orders_ = 0;
+  uint64_t num_queries_ = 0;
+  uint64_t num_hits_ = 0;
   Items items_;
   std::map<uint64_t, std::string> unreferenced_;  // by when they became so
   std::vector<std::string> released_;

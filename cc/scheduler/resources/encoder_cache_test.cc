@@ -55,6 +55,8 @@ TEST(EncoderCache, AnItemIsEncodedOnceAndHeldUntilItsTokensAreComputed) {
   cache.StartStep();
   EXPECT_EQ(Take(&cache, request, 0, 4, &held), std::vector<int32_t>{0});
   EXPECT_TRUE(Take(&cache, request, 4, 8, &held).empty());
+  EXPECT_EQ(cache.num_queries(), 1u) << "what is held is not looked up";
+  EXPECT_EQ(cache.num_hits(), 0u);
   cache.Advance(request, 9, &held);
   EXPECT_EQ(cache.num_referenced_tokens(), 10);
   cache.Advance(request, 10, &held);
@@ -62,6 +64,8 @@ TEST(EncoderCache, AnItemIsEncodedOnceAndHeldUntilItsTokensAreComputed) {
   EXPECT_EQ(cache.num_used_tokens(), 10) << "it stays for others";
   Held other;
   EXPECT_TRUE(Take(&cache, request, 0, 4, &other).empty());
+  EXPECT_EQ(cache.num_queries(), 2u);
+  EXPECT_EQ(cache.num_hits(), 1u);
   cache.Release(request, &other, true);
   EXPECT_TRUE(Released(&cache).empty());
 }

@@ -990,6 +990,9 @@ class Engine:
         """Forgets all cached prefixes; False, and nothing is forgotten, while requests run, unless
         they are preempted for it."""
 
+    def reset_encoder_cache(self) -> None:
+        """Forgets the embeddings of media that no running request needs."""
+
 class SimDevice:
     """DeviceSpec of cc/sim/cost_model.h; checked when a simulator is made."""
 

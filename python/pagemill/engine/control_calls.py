@@ -27,6 +27,7 @@ OPERATIONS = frozenset(
         "pin_prefix",
         "receive_weights",
         "require_adapter",
+        "reset_encoder_cache",
         "reset_prefix_cache",
         "restore_session",
         "resume",

@@ -204,6 +204,10 @@ class OfflineControl:
         """
         return self._core.engine.reset_prefix_cache(preempt_running=reset_running_requests)
 
+    def reset_encoder_cache(self) -> None:
+        """Forgets the embeddings of media that no running request needs."""
+        self._core.engine.reset_encoder_cache()
+
     @property
     def _core(self) -> EngineCore:
         return self._loaded.core

@@ -66,6 +66,7 @@ ADMIN_ENDPOINTS = (
     ),
     _operation("pause", "POST", "PauseRequest", "EngineState"),
     _operation("pin_prefix", "POST", "PinRequest", "PinState", Transport.JSON),
+    _operation("reset_encoder_cache", "POST", "", "ResetState"),
     _operation("reset_mm_cache", "POST", "", "ResetState"),
     _operation("reset_prefix_cache", "POST", "ResetRequest", "ResetState"),
     _operation("restore_session", "POST", "SessionRequest", "SessionState", Transport.JSON),

@@ -112,6 +112,16 @@ async def reset_prefix_cache(server: ServerState, body: ResetRequest, caller: Ca
     )
 
 
+async def reset_encoder_cache(
+    server: ServerState, body: dict[str, Any], caller: Caller
+) -> ResetState:
+    """Forgets the embeddings of media that no running request needs."""
+    del body
+    log_operation("reset_encoder_cache", caller)
+    await _call(_engine(server, caller), "reset_encoder_cache")
+    return ResetState(True)
+
+
 async def reset_mm_cache(server: ServerState, body: dict[str, Any], caller: Caller) -> ResetState:
     """Forgets all media that were prepared for the model."""
     del body
