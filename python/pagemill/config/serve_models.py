@@ -78,6 +78,11 @@ class ModelsConfig:
         unit="requests",
         allowed=Range(1, 10**6),
     )
+    spare_process: bool = option(
+        True,
+        "Keep a process that has imported all that a model's server needs, for the model that is"
+        " loaded next. It takes some 100 MB until then.",
+    )
     read_timeout: float = option(
         600.0,
         "Longest time without a byte from a model's process that answers a request.",

@@ -21,6 +21,7 @@ from pagemill.config.serve_models import HostedModelConfig, ServeModelsConfig
 from pagemill.model_host.hosted_model import HostedModel, ModelState
 from pagemill.model_host.process import LoadError, ModelProcess
 from pagemill.model_host.reports import Ready
+from pagemill.model_host.spare_process import SpareProcess
 from pagemill.router.upstream import TimeLimits, Upstream
 from pagemill.server.access.caller import Caller
 from pagemill.server.errors import ApiError
@@ -65,16 +66,16 @@ class ModelHost:
         self._stop_limit_s = config.listen.shutdown_timeout + _STOP_GRACE_S
         self._usable_bytes = int(memory_bytes * config.models.memory_utilization)
         self._memory_bytes = memory_bytes
-        self._module = module
+        self._spare = SpareProcess(module, is_kept=config.models.spare_process)
         self._starts = asyncio.Semaphore(_MAX_STARTING)
         self._turn = asyncio.Lock()  # to load
         self._changed = asyncio.Event()  # models became idle, or ended
-        self._keepers: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Loads the models that are kept, and keeps them loaded."""
-        kept = [model for model in self.models if model.config.keep]
-        self._keepers = [asyncio.create_task(self._keep(model)) for model in kept]
+        tasks = [self._keep(model) for model in self.models if model.config.keep]
+        self._tasks = [asyncio.create_task(task) for task in tasks or [self._refill()]]
 
     def named(self, name: str | None, caller: Caller) -> HostedModel:
         """The model that `name` stands for; None: the first one.
@@ -132,9 +133,10 @@ class ModelHost:
 
     async def close(self) -> None:
         """Ends all processes, whose requests are over; one that does not end soon is killed."""
-        for task in self._keepers:
+        await self._spare.close()
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._keepers, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         for model in self.models:
             self._begin_stop(model, "shutdown")
         runs = [model.run for model in self.models if model.run is not None]
@@ -217,6 +219,7 @@ class ModelHost:
             self._rest(model)  # the requests that it was loaded for may be gone
             memory = format_bytes(ready.host_bytes)
             _LOGGER.info("%s is loaded after %.2f s, in %s", model.name, seconds, memory)
+            await self._refill()
             reason = await process.ended()
         except _AbandonedError:
             pass
@@ -230,13 +233,21 @@ class ModelHost:
                 _LOGGER.error("%s has failed: %s", model.name, reason)
             model.has_ended(reason)
             self._changed.set()
+            await self._refill()
+
+    async def _refill(self) -> None:
+        """Has a spare process for the next model, once none is being loaded."""
+        states = {model.state for model in self.models}
+        if ModelState.LOADING not in states and states & {ModelState.UNLOADED, ModelState.FAILED}:
+            await self._spare.refill()
 
     async def _start(self, model: HostedModel) -> ModelProcess:
         """Raises OSError, _AbandonedError."""
         if model.state is not ModelState.LOADING or not model.users:
             raise _AbandonedError
         Path(model.socket).unlink(missing_ok=True)
-        model.process = await ModelProcess.start(self._module, _job(model))
+        model.process = await self._spare.take()
+        await model.process.begin(_job(model))
         if model.state is not ModelState.LOADING:
             raise _AbandonedError
         return model.process

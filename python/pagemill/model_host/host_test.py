@@ -7,6 +7,7 @@ import os
 import random
 import signal
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -313,3 +314,43 @@ def test_the_end_lets_no_process_live() -> None:
         assert all(each.run is None for each in host.host.models)
 
     run(test())
+
+
+def test_a_spare_process_becomes_the_next_models() -> None:
+    async def test() -> None:
+        entries = {name: {"model": ""} for name in ("a", "b", "c")}
+        async with fake_host(entries) as host:
+            await until(lambda: len(_children()) == 1)
+            (spare,) = _children()
+            assert (await host.complete("a")).json()["process"] == spare
+            await until(lambda: len(_children()) == 2)
+            (spare,) = _children() - {spare}
+            os.kill(spare, signal.SIGKILL)
+            await until(lambda: not Path(f"/proc/{spare}").exists())
+            assert (await host.complete("b")).json()["process"] != spare
+            await until(lambda: len(_children()) == 3)
+            assert (await host.complete("c")).status_code == 200
+            assert len(_children()) == 3  # all models are loaded
+            await host.host.unload(host.model("a"))
+            await until(lambda: len(_children()) == 3)
+        assert not _children()
+        async with fake_host(entries, spare_process=False) as host:
+            assert not _children()
+            assert (await host.complete("a")).status_code == 200
+            assert len(_children()) == 1
+
+    run(test())
+
+
+def _children() -> set[int]:
+    """The living processes that this one has started."""
+    pid = os.getpid()
+    children = {int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+    return {child for child in children if not _has_ended(child)}
+
+
+def _has_ended(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True

@@ -20,9 +20,13 @@ from pagemill.model_host.reports import Failed, NeedsMemory, Ready, Report
 from pagemill.server import serve
 from pagemill.server.access.caller import OPERATOR
 from pagemill.server.endpoints.models import list_models
+from pagemill.server.endpoints.table import ENDPOINTS
 from pagemill.server.processes.child_process import follow_parent, report
 from pagemill.server.processes.engine_source import load_in_thread
 from pagemill.server.state import ServerState
+
+for _row in ENDPOINTS:  # a spare process has imported what servers import when they start
+    _row.load()
 
 
 def run(job: Mapping[str, Any]) -> int:

@@ -11,7 +11,13 @@ from typing import Any
 import msgspec
 
 from pagemill.model_host.reports import Failed, NeedsMemory, Ready, Report
-from pagemill.server.processes.child_process import ask_to_stop, next_report, start_child, tell
+from pagemill.server.processes.child_process import (
+    ask_to_stop,
+    begin,
+    next_report,
+    prepare_child,
+    tell,
+)
 
 
 class LoadError(Exception):
@@ -25,13 +31,22 @@ class ModelProcess:
         self._process = process
 
     @classmethod
-    async def start(cls, module: str, job: Mapping[str, Any]) -> ModelProcess:
-        """Starts a process that runs `module.run(job)`.
+    async def prepare(cls, module: str) -> ModelProcess:
+        """Starts a process that imports `module` and waits for `begin`.
 
         Raises:
             OSError: it cannot be started.
         """
-        return cls(await start_child(module, job, {}))
+        return cls(await prepare_child(module, {}))
+
+    @property
+    def is_alive(self) -> bool:
+        """False once its end is known."""
+        return self._process.returncode is None
+
+    async def begin(self, job: Mapping[str, Any]) -> None:
+        """Lets it run `module.run(job)`."""
+        await begin(self._process, job)
 
     async def next_report(self, timeout_s: float) -> NeedsMemory | Ready:
         """What it reports next.

@@ -1,7 +1,9 @@
 """Processes of one server. The parent starts them and tells them what to do through their standard
 input, which also ties them to it: at its end, a child exits at once, however the parent ended.
 
-    process = await start_child("package.module", job, variables)   # in the parent
+    process = await start_child("package.module", job, variables)  # in the parent, or in two parts:
+    process = await prepare_child("package.module", variables)
+    await begin(process, job)
     await wait_ready(process)
     await wait_silent(process, timeout_s)
     tell(process, message)
@@ -31,11 +33,15 @@ from pagemill.config.env import child_environment
 
 # The child imports what this process would, wherever it found that.
 _BOOT = (
-    "import importlib, json, sys\n"
-    # Unbuffered: what follows the line is for `follow_parent`.
-    "job = json.loads(open(0, 'rb', buffering=0, closefd=False).readline())\n"
-    "sys.path[:] = job['path']\n"
-    "sys.exit(importlib.import_module(job['module']).run(job))\n"
+    "import importlib, json, signal, sys\n"
+    # Those to the whole group are for the parent; see `follow_parent`.
+    "for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, signal.SIG_IGN)\n"
+    # Unbuffered: what follows these lines is for `follow_parent`. No line: the parent has ended.
+    "lines = open(0, 'rb', buffering=0, closefd=False)\n"
+    "what = json.loads(lines.readline() or sys.exit())\n"
+    "sys.path[:] = what['path']\n"
+    "module = importlib.import_module(what['module'])\n"
+    "sys.exit(module.run(json.loads(lines.readline() or sys.exit())))\n"
 )
 _STOP = b"\n"
 _READY = b"ready\n"
@@ -47,6 +53,14 @@ _MAX_LINE_BYTES = 2**20  # of what a child writes
 async def start_child(module: str, job: Mapping[str, Any], variables: Mapping[str, str]) -> Process:
     """Starts a process that runs `module.run(job)`, with `variables` in its environment. Secrets
     may be in the job: it is not shown in the list of processes."""
+    process = await prepare_child(module, variables)
+    await begin(process, job)
+    return process
+
+
+async def prepare_child(module: str, variables: Mapping[str, str]) -> Process:
+    """Starts a process that imports `module`, with `variables` in its environment, and waits for
+    `begin`."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", _BOOT),
         stdin=PIPE,
@@ -54,12 +68,20 @@ async def start_child(module: str, job: Mapping[str, Any], variables: Mapping[st
         limit=_MAX_LINE_BYTES,
         env=child_environment(variables),
     )
-    assert process.stdin is not None
-    message = json.dumps({**job, "module": module, "path": sys.path}).encode() + b"\n"
-    with contextlib.suppress(ConnectionError):  # it has ended, which the caller learns from wait()
-        process.stdin.write(message)
-        await process.stdin.drain()
+    await _send(process, {"module": module, "path": sys.path})
     return process
+
+
+async def begin(process: Process, job: Mapping[str, Any]) -> None:
+    """A process of `prepare_child` runs `module.run(job)`. To be called once."""
+    await _send(process, job)
+
+
+async def _send(process: Process, message: Mapping[str, Any]) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(ConnectionError):  # it has ended, which the caller learns from wait()
+        process.stdin.write(json.dumps(message).encode() + b"\n")
+        await process.stdin.drain()
 
 
 def ask_to_stop(process: Process) -> None:
