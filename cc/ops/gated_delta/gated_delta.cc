@@ -7,7 +7,7 @@
 #include "cc/ops/gated_delta/delta_chunk.h"
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
-#include "cc/ops/row_split.h"
+#include "cc/ops/states/head_runs.h"
 #include "cc/ops/states/state_pages.h"
 #include "cc/ops/widened/widened.h"
 
@@ -103,16 +103,9 @@ void DeltaHead(const GatedDeltaArgs& args, const StateRun& run, int64_t head) {
 template <const DeltaFunctions& kFunctions>
 void Run(const OpCall& call, KernelContext& context) {
   const GatedDeltaArgs args = ToGatedDeltaArgs(call);
-  const int64_t items = args.batch->num_requests * args.heads;
-  context.pool->ParallelFor(items, RowsPerChunk(args.keys * args.values),
-                            [&](int64_t begin, int64_t end, int) {
-                              for (int64_t i = begin; i < end; ++i) {
-                                ForEachStateRun(
-                                    *args.batch, i / args.heads, [&](const StateRun& run) {
-                                      DeltaHead<kFunctions>(args, run, i % args.heads);
-                                    });
-                              }
-                            });
+  ForEachHeadRun(
+      *args.batch, args.heads, args.keys * args.values, *context.pool,
+      [&](const StateRun& run, int64_t head) { DeltaHead<kFunctions>(args, run, head); });
 }
 
 constexpr F32Kernel kReference{.act_inputs = 0b111, .run = GatedDeltaReference};

@@ -5,8 +5,8 @@
 
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
-#include "cc/ops/row_split.h"
 #include "cc/ops/states/channel_blocks.h"
+#include "cc/ops/states/head_runs.h"
 #include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
@@ -106,15 +106,8 @@ void RunHead(const MatrixWkvArgs& args, const StateRun& run, int64_t head) {
 template <const WkvHeadFunctions& kFunctions>
 void Run(const OpCall& call, KernelContext& context) {
   const MatrixWkvArgs args = ToMatrixWkvArgs(call);
-  context.pool->ParallelFor(
-      args.batch->num_requests * args.heads, RowsPerChunk(args.keys * args.values),
-      [&](int64_t begin, int64_t end, int) {
-        for (int64_t i = begin; i < end; ++i) {
-          ForEachStateRun(*args.batch, i / args.heads, [&](const StateRun& run) {
-            RunHead<kFunctions>(args, run, i % args.heads);
-          });
-        }
-      });
+  ForEachHeadRun(*args.batch, args.heads, args.keys * args.values, *context.pool,
+                 [&](const StateRun& run, int64_t head) { RunHead<kFunctions>(args, run, head); });
 }
 
 constexpr F32Kernel kReference{.act_inputs = 0b101111, .run = MatrixWkvReference};

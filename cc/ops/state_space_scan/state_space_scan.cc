@@ -6,8 +6,8 @@
 
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
-#include "cc/ops/row_split.h"
 #include "cc/ops/state_space_scan/scan_chunk.h"
+#include "cc/ops/states/head_runs.h"
 #include "cc/ops/states/state_pages.h"
 #include "cc/ops/widened/widened.h"
 
@@ -77,14 +77,8 @@ void ScanHead(const StateSpaceScanArgs& args, const StateRun& run, int64_t head)
 template <ScanChunkFunction kScan>
 void Run(const OpCall& call, KernelContext& context) {
   const StateSpaceScanArgs args = ToStateSpaceScanArgs(call);
-  const int64_t items = args.batch->num_requests * args.heads;
-  context.pool->ParallelFor(
-      items, RowsPerChunk(args.states * args.head_dim), [&](int64_t begin, int64_t end, int) {
-        for (int64_t i = begin; i < end; ++i) {
-          ForEachStateRun(*args.batch, i / args.heads,
-                          [&](const StateRun& run) { ScanHead<kScan>(args, run, i % args.heads); });
-        }
-      });
+  ForEachHeadRun(*args.batch, args.heads, args.states * args.head_dim, *context.pool,
+                 [&](const StateRun& run, int64_t head) { ScanHead<kScan>(args, run, head); });
 }
 
 constexpr F32Kernel kReference{.act_inputs = 0b11, .run = StateSpaceScanReference};
