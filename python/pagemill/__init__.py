@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pagemill.engine.offline_beams import BeamSearchParams as BeamSearchParams
     from pagemill.engine.sampling import RepetitionDetectionParams as RepetitionDetectionParams
     from pagemill.engine.sampling import SamplingParams as SamplingParams
+    from pagemill.engine.turns import StreamingInput as StreamingInput
 
 __version__ = "0.1.0"
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "BeamSearchParams",
     "RepetitionDetectionParams",
     "SamplingParams",
+    "StreamingInput",
     "__version__",
 ]
 
@@ -43,4 +45,8 @@ def __getattr__(name: str) -> object:
         from pagemill.engine.sampling import SamplingParams
 
         return SamplingParams
+    if name == "StreamingInput":
+        from pagemill.engine.turns import StreamingInput
+
+        return StreamingInput
     raise AttributeError(f"module 'pagemill' has no attribute {name!r}")

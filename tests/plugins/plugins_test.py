@@ -17,6 +17,7 @@ from pagemill.render.errors import RenderError
 from pagemill.render.formats.table import choose_formats, load_format
 
 from tests.parity.tiny_models import make
+from tests.plugins.installed_package import install
 
 ENTRIES = """\
 [pagemill.models]
@@ -58,15 +59,7 @@ class AlpacaModel(LlamaModel):
 @pytest.fixture(autouse=True)
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = tmp_path / "site"
-    files = {
-        "alpaca.py": TABLES,
-        "alpaca_models/alpaca_model.py": MODEL,
-        "alpaca-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: alpaca\nVersion: 1.0\n",
-        "alpaca-1.0.dist-info/entry_points.txt": ENTRIES,
-    }
-    for name, text in files.items():
-        (site / name).parent.mkdir(parents=True, exist_ok=True)
-        (site / name).write_text(text)
+    install(site, ENTRIES, {"alpaca.py": TABLES, "alpaca_models/alpaca_model.py": MODEL})
     for name in ("alpaca", "alpaca_models", "alpaca_models.alpaca_model"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.syspath_prepend(site)

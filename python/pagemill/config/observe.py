@@ -82,6 +82,11 @@ class MetricsConfig:
         "Estimate the operations and the bytes of weights of all steps, for the utilization of the"
         " device. A model that kernels of libraries run as a whole has no such metrics.",
     )
+    metrics_plugin: tuple[str, ...] = option(
+        (),
+        "Name of an installed plugin that adds metrics of requests; may be repeated"
+        " (docs/plugins.md). Default: none.",
+    )
 
     def __post_init__(self) -> None:
         """Checks each field; see `check`."""

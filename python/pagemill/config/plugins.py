@@ -37,6 +37,22 @@ def load_plugin(group: str, name: str) -> Any:
     return None
 
 
+def find_plugin(group: str, name: str, option: str) -> Any:
+    """What the entry `name` of `group` stands for, which `option` names.
+
+    Raises:
+        ConfigError: no package has it, or it cannot be imported.
+    """
+    found = load_plugin(group, name)
+    if found is None:
+        known = ", ".join(entry.name for entry in entries(group)) or "none"
+        raise ConfigError(
+            f"{option}: no installed package has the plugin {name!r} in the group {group}; there"
+            f" are: {known}"
+        )
+    return found
+
+
 def loaded(entry: EntryPoint) -> Any:
     """What `entry` stands for, imported.
 

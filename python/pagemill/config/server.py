@@ -48,6 +48,11 @@ class ServerConfig:
         " async function (request, call_next); may be repeated, the first sees a request first. It"
         " runs before keys are checked (docs/http.md). Default: none.",
     )
+    endpoint_plugin: tuple[str, ...] = option(
+        (),
+        "Name of an installed plugin whose routes are served, below /plugins/NAME/; may be repeated"
+        " (docs/plugins.md). Default: none.",
+    )
     api_key: tuple[str, ...] = option(
         (),
         "A key that requests must carry as `Authorization: Bearer KEY` or `X-API-Key: KEY`; may be"

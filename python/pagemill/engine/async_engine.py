@@ -27,6 +27,7 @@ from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.token_limits import TokenLimits
+from pagemill.engine.token_matcher_plugins import failure_text, named_matchers
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.inputs.transcript_rules import TranscriptRules
 from pagemill.observe.snapshot import EngineSnapshot
@@ -107,6 +108,7 @@ class AsyncEngine:
             EngineError: the engine's refusal.
         """
         params = dict(kv_transfer_params or {})
+        matchers = () if sampling is None else named_matchers(sampling.extra_args)
         requests = [
             EngineRequest(
                 prompt.rendered,
@@ -121,6 +123,7 @@ class AsyncEngine:
                 adapter=adapter,
                 transcript=transcript,
                 return_routed_experts=sampling is not None and sampling.return_routed_experts,
+                matchers=matchers,
             )
             for prompt in prompts
         ]
@@ -217,7 +220,7 @@ def choice_output(output: NativeOutput, index: int, now: float) -> ChoiceOutput:
         [now] * len(token_ids),
         None if output.logprobs is None else list(output.logprobs),
         None if output.prompt_logprobs is None else list(output.prompt_logprobs),
-        output.finish_reason,
+        output.finish_reason or output.turn_finished,
         num_cached_tokens=output.num_cached_tokens,
         created=now,
     )
@@ -236,7 +239,7 @@ def choice_output(output: NativeOutput, index: int, now: float) -> ChoiceOutput:
         if len(output.routed_experts):
             result.routed_experts = np.asarray(output.routed_experts, np.uint16)
         if output.error_code is not None:
-            message = output.error_message or "The request failed."
+            message = failure_text(output.error_message or "The request failed.")
             retry_after_s = output.error_retry_after_s
             result.error = EngineError(output.error_code, message, retry_after_s=retry_after_s)
     return result

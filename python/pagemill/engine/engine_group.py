@@ -130,6 +130,7 @@ class _LostOutput:
     new_token_ids: Sequence[int] = ()
     logprobs: None = None
     prompt_logprobs: None = None
+    turn_finished: None = None
     stop_token_id: None = None
     num_cached_tokens: int = 0
     pooled: None = None

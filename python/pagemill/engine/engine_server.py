@@ -52,11 +52,11 @@ from pagemill.engine.native_requests import (
     adapters_on_demand,
     native_chunk,
     native_room,
+    prepare_matchers,
     submit_all,
     to_engine_error,
 )
 from pagemill.engine.outputs import EngineError
-from pagemill.structured.grammar import GrammarError
 
 _LOGGER = logging.getLogger("pagemill.engine")
 STATS_INTERVAL_S = 0.5
@@ -242,7 +242,7 @@ class _Connection(asyncio.Protocol):
     def _has_to_wait(self, requests: Sequence[EngineRequest]) -> bool:
         """Whether something has to be made or read before they can be submitted."""
         return bool(adapters_on_demand(self._bindings, requests)) or any(
-            request.grammar for request in requests
+            request.grammar or request.matchers for request in requests
         )
 
     def _reply(self, sequence: int, act: Callable[[], None]) -> None:
@@ -281,17 +281,13 @@ class _Connection(asyncio.Protocol):
         self._server.send_room()
 
     async def _submit(self, message: Submit, client: NativeClient) -> None:
-        """Compiles grammars and loads adapters of requests, which takes time, and submits them."""
-        grammars = [each.grammar for each in message.requests if each.grammar is not None]
+        """Makes matchers and loads adapters of requests, which takes time, and submits them."""
         ids = {choice.id for request in message.requests for choice in request.choices}
         self._not_submitted |= ids
         try:
-            for grammar in grammars:
-                await asyncio.to_thread(self._bindings.grammars.prepare, grammar)
+            await asyncio.to_thread(prepare_matchers, self._bindings, message.requests)
             for name in adapters_on_demand(self._bindings, message.requests):
                 await run_call(self._bindings, "require_adapter", {"name": name})
-        except GrammarError as error:
-            raise EngineError("INVALID_ARGUMENT", f"The grammar is refused: {error}") from error
         finally:
             aborted = ids - self._not_submitted
             self._not_submitted -= ids

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
@@ -50,6 +50,7 @@ from pagemill.engine.progress_bar import ProgressBar
 from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.text_batch import Output, TextBatch, TextModel
 from pagemill.engine.token_matcher import TokenMatcherFactory
+from pagemill.engine.turns import StreamingInput, TurnRequest, run_turns, run_turns_async
 from pagemill.inputs.io_processor import open_io_processor
 from pagemill.inputs.late_interaction import LateInteraction
 from pagemill.inputs.rendered_prompt import RenderedPrompt
@@ -363,6 +364,57 @@ class LLM(OfflineControl):
         limit = self._loaded.defaults.max_tokens
         prompts = [self._prompts.conversation(messages)]
         return _texts(TextBatch(self._model, prompts, stated, limit, adapter=adapter))
+
+    def generate_turns(
+        self,
+        inputs: Iterable[Text | StreamingInput],
+        sampling: SamplingParams | None = None,
+        *,
+        grammar: Grammar | None = None,
+        adapter: str = "",
+        **fields: Any,
+    ) -> Generator[Output]:
+        """Generates after each turn of one request whose input comes in parts; gives the output of
+        each turn. The next input is taken when that has been read; all input and output before it
+        is its context, which is computed once. Leaving the iteration aborts the request.
+
+        Args:
+            inputs: texts or token ids, each of which is a turn's, or `StreamingInput`: parts before
+                the end of a turn are computed while the next one is awaited. Each text is tokenized
+                by itself, and only the first one gets what the tokenizer puts in front of texts.
+            sampling: see `generate`; `max_tokens` and `grammar` are of each turn. Not `stop`.
+            fields: fields of `SamplingParams`, in place of `sampling`.
+            grammar: see `generate`.
+            adapter: see `generate`.
+
+        Raises:
+            EngineError: see `generate`. A context that is full ends the iteration; input that does
+                not fit any more is refused.
+        """
+        return run_turns(self._turns(sampling, fields, grammar, adapter), inputs)
+
+    def generate_turns_async(
+        self,
+        inputs: AsyncIterable[Text | StreamingInput],
+        sampling: SamplingParams | None = None,
+        *,
+        grammar: Grammar | None = None,
+        adapter: str = "",
+        **fields: Any,
+    ) -> AsyncGenerator[Output]:
+        """`generate_turns` on the running event loop, of inputs that come there. Several may run at
+        a time."""
+        return run_turns_async(self._turns(sampling, fields, grammar, adapter), inputs)
+
+    def _turns(
+        self,
+        sampling: SamplingParams | None,
+        fields: Mapping[str, Any],
+        grammar: Grammar | None,
+        adapter: str,
+    ) -> TurnRequest:
+        stated = _one_choice(_stated(sampling, fields))
+        return TurnRequest(self._model, stated, _DEFAULT_COMPLETION_TOKENS, grammar, adapter)
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -19,12 +19,13 @@ import numpy as np
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.sampling import SamplingDefaults
 from pagemill.engine.token_limits import TokenLimits
+from pagemill.engine.token_matcher_plugins import NamedMatcher
 from pagemill.inputs.rendered_prompt import InputChunk, RenderedPrompt
 from pagemill.inputs.task import Pooled
 from pagemill.inputs.transcript_rules import TranscriptRules
 from pagemill.structured.grammar import Grammar
 
-PROTOCOL = 8
+PROTOCOL = 9
 MAX_FRAME_BYTES = 2**28
 """Of one message: the log probabilities of a prompt of 10^6 tokens fit."""
 
@@ -69,6 +70,8 @@ class EngineRequest(msgspec.Struct, array_like=True, frozen=True):
     """By which each choice is written, if it has no grammar."""
     return_routed_experts: bool = False
     """Whether each choice ends with the experts that were chosen for its tokens."""
+    matchers: tuple[NamedMatcher, ...] = ()
+    """Plugins that say, beside the grammar, what each choice may have."""
 
 
 class Error(msgspec.Struct, array_like=True, frozen=True):

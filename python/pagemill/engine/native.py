@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagemill.engine.outputs import TokenLogprobs
+from pagemill.engine.token_matcher_plugins import TokenMatcherPlugins
 from pagemill.observe.snapshot import EngineSnapshot
 from pagemill.structured.compiler import GrammarCompiler
 
@@ -29,6 +30,8 @@ class NativeOutput(Protocol):
     def logprobs(self) -> Sequence[TokenLogprobs] | None: ...
     @property
     def prompt_logprobs(self) -> Sequence[TokenLogprobs] | None: ...
+    @property
+    def turn_finished(self) -> str | None: ...
     @property
     def finish_reason(self) -> str | None: ...
     @property
@@ -97,6 +100,8 @@ class NativeEngine(Protocol):
 
     def abort(self, request_id: int) -> None: ...
 
+    def extend(self, request_id: int, chunk: Any) -> None: ...
+
     def poll(self) -> Sequence[NativeOutput]: ...
 
     def wait(self, timeout_s: float) -> Sequence[NativeOutput]: ...
@@ -158,6 +163,7 @@ class NativeBindings:
     front_tokens: int = 0
     """Tokens of the only media item of a prompt, which it begins with; 0: of a model whose prompts
     may have any."""
+    token_matchers: TokenMatcherPlugins = field(default_factory=TokenMatcherPlugins)
 
     @property
     def status_error(self) -> type[Exception]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pagemill.engine.joint_matcher import joint_factory
 from pagemill.engine.messages import ChoiceRequest, EngineRequest
 from pagemill.engine.native import NativeBindings, NativeClient
 from pagemill.engine.outputs import EngineError
@@ -44,6 +45,17 @@ def submit_all(
         raise
 
 
+def prepare_matchers(bindings: NativeBindings, requests: Sequence[EngineRequest]) -> None:
+    """Compiles grammars, and makes what plugins make, of `requests` that are submitted next. May
+    take seconds: call it in a thread.
+
+    Raises:
+        EngineError: a grammar is none, or a plugin is unknown, refuses its arguments or fails.
+    """
+    for request in requests:
+        _matcher_factories(bindings, request)
+
+
 def adapters_on_demand(bindings: NativeBindings, requests: Sequence[EngineRequest]) -> set[str]:
     """Adapters that have to be required (`require_adapter`) before `requests` are submitted."""
     if bindings.adapters is None or not bindings.adapters.on_demand:
@@ -68,19 +80,19 @@ def native_requests(
     new_token_matcher: TokenMatcherFactory | None = None,
 ) -> Iterator[tuple[ChoiceRequest, object]]:
     """Each choice of `request` as the native engine takes it. All share the features of media.
-    `new_token_matcher` makes what constrains it if `request` has no grammar and no rules.
+    `new_token_matcher` makes what constrains it beside what `request` says.
 
     Raises:
-        EngineError: a field does not fit the native type, the grammar is none, no adapter has the
-            name, or the prompt does not begin with what it has to.
+        EngineError: a field does not fit the native type, the grammar is none, no adapter or plugin
+            has the name, or the prompt does not begin with what it has to.
     """
     _check_front(bindings, request.prompt)
     rules = request.transcript
-    if request.grammar is not None:
-        new_token_matcher = _matcher_factory(bindings, request.grammar)
-    elif rules is not None:
-        new_token_matcher = _transcript_matchers(bindings, rules)
     adapter = _adapter_id(bindings, request.adapter)
+    factories = _matcher_factories(bindings, request)
+    if new_token_matcher is not None:
+        factories.append(new_token_matcher)
+    new_token_matcher = joint_factory(factories)
     if request.limits is not None:
         new_token_matcher = LimitedMatcherFactory(request.limits, new_token_matcher)
     try:
@@ -146,6 +158,19 @@ def _adapter_id(bindings: NativeBindings, name: str) -> int:
     if bindings.adapters is None:
         raise EngineError("NOT_FOUND", f"The model `{name[:200]}` does not exist.", "model")
     return bindings.adapters.id_of(name)
+
+
+def _matcher_factories(
+    bindings: NativeBindings, request: EngineRequest
+) -> list[TokenMatcherFactory]:
+    """Those of what constrains the outputs of `request`."""
+    factories: list[TokenMatcherFactory] = []
+    if request.grammar is not None:
+        factories.append(_matcher_factory(bindings, request.grammar))
+    elif request.transcript is not None:
+        factories.append(_transcript_matchers(bindings, request.transcript))
+    opens = bindings.grammars.vocabulary
+    return factories + [bindings.token_matchers.factory(each, opens) for each in request.matchers]
 
 
 def _matcher_factory(bindings: NativeBindings, grammar: Grammar) -> TokenMatcherFactory:

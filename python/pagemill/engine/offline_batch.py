@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pagemill.engine.async_engine import choice_output
 from pagemill.engine.messages import ChoiceRequest, EngineRequest
 from pagemill.engine.native import NativeBindings, NativeOutput
-from pagemill.engine.native_requests import native_requests, to_engine_error
+from pagemill.engine.native_requests import native_chunk, native_requests, to_engine_error
 from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.token_matcher import TokenMatcherFactory
+from pagemill.inputs.rendered_prompt import InputChunk
 
 _WAIT_S = 0.5  # a wait ends at the first output; this bounds the delay of Ctrl-C
 
@@ -39,6 +40,10 @@ class OfflineQueue:
         """Queues a batch and submits what there is room for."""
         self._waiting.append(batch)
         self._submit()
+
+    def has(self, request_id: int) -> bool:
+        """Whether the engine has a choice."""
+        return request_id in self._live
 
     def abort(self, request_id: int) -> None:
         """Ends a choice if the engine has it; there is no output of it from now on."""
@@ -153,6 +158,25 @@ class OfflineBatch:
             self.close()
         if self.failure is not None:
             raise self.failure
+
+    def extend(self, index: int, chunk: InputChunk) -> None:
+        """Appends input to choice `index`, of a request with `streaming_input`, once the engine has
+        the choice.
+
+        Raises:
+            EngineError: the engine refuses it, or the batch failed.
+        """
+        request_id = self._ids[index]
+        while not self.ended and not self._queue.has(request_id):
+            self._queue.step()
+        if self.failure is not None:
+            raise self.failure
+        bindings = self._queue.bindings
+        native = native_chunk(bindings, chunk)
+        try:
+            bindings.engine.extend(request_id, native)
+        except bindings.status_error as error:
+            raise to_engine_error(error) from error
 
     def stop(self, index: int) -> None:
         """Aborts choice `index` if it runs: its caller needs no more of it."""

@@ -51,8 +51,8 @@ class ChoiceOutput(msgspec.Struct):
 
     `token_ids` holds every new token, the one that stopped the choice included. `token_times` and,
     if requested, `logprobs` run parallel to it. `prompt_logprobs[i]` belongs to prompt token
-    `i + 1` and comes with the first output. `finish_reason` is None until the last output. Times
-    are `time.monotonic()`.
+    `i + 1` and comes with the first output. `finish_reason` is None until the last output, of
+    a turn if there are several. Times are `time.monotonic()`.
     """
 
     index: int

@@ -63,6 +63,9 @@ class SamplingParams(SamplingFields, kw_only=True, frozen=True):
     repetition_detection: RepetitionDetectionParams | None = None
     return_routed_experts: bool = False
     """Each choice ends with the experts that were chosen for its tokens; not with `stop`."""
+    extra_args: dict[str, Any] = {}
+    """Arguments of token matchers of installed packages, JSON values, by the names of these: see
+    `token_matcher_plugins`."""
 
     @property
     def greedy(self) -> bool:

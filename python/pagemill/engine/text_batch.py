@@ -24,6 +24,7 @@ from pagemill.engine.offline_batch import OfflineBatch, OfflineQueue
 from pagemill.engine.outputs import ChoiceOutput, EngineError, TokenLogprobs
 from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.token_matcher import TokenMatcherFactory
+from pagemill.engine.token_matcher_plugins import named_matchers
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.observe.choice_account import ChoiceAccount
 from pagemill.observe.metrics import RequestMetrics
@@ -273,4 +274,5 @@ class TextBatch:
             grammar=self._grammar,
             adapter=self._adapter,
             return_routed_experts=params.return_routed_experts,
+            matchers=named_matchers(params.extra_args),
         )

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pagemill.config import ConfigError
-from pagemill.config.plugins import entries, load_plugin
+from pagemill.config.plugins import find_plugin
 from pagemill.inputs.task import Pooled
 
 GROUP = "pagemill.io_processors"
@@ -59,14 +59,7 @@ def find_io_processor(name: str) -> MakeIOProcessor:
     Raises:
         ConfigError: no package has it, or it cannot be imported.
     """
-    found = load_plugin(GROUP, name)
-    if found is None:
-        known = ", ".join(entry.name for entry in entries(GROUP)) or "none"
-        raise ConfigError(
-            f"--io-processor-plugin: no installed package has the plugin {name!r} in the group"
-            f" {GROUP}; there are: {known}"
-        )
-    return found
+    return find_plugin(GROUP, name, "--io-processor-plugin")
 
 
 def open_io_processor(name: str | None, pooled: Pooled | None) -> IOProcessor | None:

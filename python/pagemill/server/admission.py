@@ -8,15 +8,16 @@ from __future__ import annotations
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pagemill.server.endpoints.table import QUEUED_PATHS, error_shape
+from pagemill.server.endpoints.plugins import PREFIX
+from pagemill.server.endpoints.table import ENDPOINTS, error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 from pagemill.server.lifecycle import Lifecycle
 
 JSON, FORM = "application/json", "multipart/form-data"
 _CURL = {JSON: f"-H 'Content-Type: {JSON}'", FORM: "-F file=@NAME"}
-_API_PREFIXES = ("/v1/", "/v2/", "/inference/")
-_ENGINE_PATHS = frozenset(path for _, path in QUEUED_PATHS)
+_API_PREFIXES = ("/v1/", "/v2/", "/inference/", PREFIX)
+_ENGINE_PATHS = frozenset(endpoint.path for endpoint in ENDPOINTS if endpoint.queued)
 
 
 class Admission:

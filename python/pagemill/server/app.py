@@ -19,7 +19,7 @@ from pagemill.server.admission import Admission
 from pagemill.server.dispatch import no_such_route
 from pagemill.server.endpoints.admin_table import ADMIN_ENDPOINTS
 from pagemill.server.endpoints.endpoint import Endpoint
-from pagemill.server.endpoints.table import ENDPOINTS, error_shape
+from pagemill.server.endpoints.table import error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.full_queue import FullQueue
 from pagemill.server.http_answer import error_response
@@ -37,7 +37,6 @@ from pagemill.server.state import ServerState
 def create_app(
     state: ServerState,
     ring: KeyRing | None = None,
-    endpoints: Sequence[Endpoint] = ENDPOINTS,
     listeners: Sequence[OnEnd] = (),
 ) -> ASGIApp:
     """The application over `state`, which may still be loading its model.
@@ -48,7 +47,7 @@ def create_app(
     Raises:
         ConfigError: the operator's middleware cannot be used.
     """
-    limited = LimitKeys(_routes(state, endpoints), state.limiter)
+    limited = LimitKeys(_routes(state, state.endpoints), state.limiter, state.endpoints)
     admitted = Admission(FullQueue(limited, state), state.lifecycle)
     answering: ASGIApp = ApiKeyAuth(admitted, ring or KeyRing())
     if state.config.playground:
@@ -105,7 +104,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 def _no_route(request: Request) -> ApiError:
     state, path = request.app.state.server, request.url.path[:200]
     assert isinstance(state, ServerState)
-    if any(path == row.path and not state.has_task(row.tasks) for row in ENDPOINTS):
+    if any(path == row.path and not state.has_task(row.tasks) for row in state.endpoints):
         return no_such_route(state.models, path)
     return ApiError(404, f"There is no route {path}.")
 

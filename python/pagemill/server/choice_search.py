@@ -53,7 +53,7 @@ _EXCLUDED = (
     *("stream", "logit_bias", "min_tokens", "stop_token_ids", "prompt_logprobs", "best_of"),
     *("allowed_token_ids", "bad_words", "thinking_token_budget", "kv_transfer_params"),
     *("presence_penalty", "frequency_penalty", "repetition_penalty"),
-    *("logprob_token_ids", "repetition_detection", "return_routed_experts"),
+    *("logprob_token_ids", "repetition_detection", "return_routed_experts", "vllm_xargs"),
 )
 _NEUTRAL = {"repetition_penalty": 1.0}
 # Tokens of all beams of a request with a grammar: each step reads those of all again, a microsecond

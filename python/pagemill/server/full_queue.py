@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pagemill.engine.outputs import EngineError
 from pagemill.server.access.caller import Caller
-from pagemill.server.endpoints.table import QUEUED_PATHS, error_shape
+from pagemill.server.endpoints.table import error_shape
 from pagemill.server.errors import ApiError, from_engine
 from pagemill.server.http_answer import error_response
 from pagemill.server.pipeline import Pipeline
@@ -28,13 +28,14 @@ class FullQueue:
     def __init__(self, app: ASGIApp, server: ServerState) -> None:
         self._app = app
         self._server = server
+        self._queued = frozenset((e.method, e.path) for e in server.endpoints if e.queued)
         self._preparing: set[int] = set()
         """Numbers of requests that have been let in and not been submitted."""
         self._last = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry."""
-        is_queued = scope["type"] == "http" and (scope["method"], scope["path"]) in QUEUED_PATHS
+        is_queued = scope["type"] == "http" and (scope["method"], scope["path"]) in self._queued
         pipeline = self._server.loaded if is_queued else None
         if pipeline is None:
             await self._app(scope, receive, send)

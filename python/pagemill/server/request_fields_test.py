@@ -104,6 +104,7 @@ SAMPLING: Mapping[str, Sequence[Any]] = {
     "allowed_token_ids": (5, "x", {}, [], [-1], ["x"], [1.5], [256]),
     "bad_words": (5, "x", {}, [5], [""], ["x"] * 257, ["x" * 257]),
     "thinking_token_budget": (*NO_INTEGER, -2, 2**31, 5),
+    "vllm_xargs": (5, "x", [], {"no_such": 1}, {"x": "x" * 65536}, dict.fromkeys("abcdefghi", 1)),
     "logprob_token_ids": (5, "x", {}, [-1], [2**31], ["x"], [1.5], [1] * 129),
     "repetition_detection": (
         *(5, "x", [], {"min_count": "x"}, {"max_pattern": 2}, {"min_pattern_size": 1}),
@@ -269,7 +270,6 @@ def test_numbers_and_flags_may_be_written_as_the_reference_system_takes_them(
 # Values without effect; every other value of an unsupported field is refused.
 HARMLESS: Mapping[str, Sequence[Any]] = {
     "logits_processors": ([],),
-    "vllm_xargs": ({},),
     "prompt_embeds": ([],),
     "mm_processor_kwargs": ({},),
     "media_io_kwargs": ({},),

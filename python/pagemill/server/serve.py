@@ -35,6 +35,7 @@ from pagemill.server.app import create_admin_app, create_app
 from pagemill.server.batches.folder import locked_folder
 from pagemill.server.batches.run import BatchWork
 from pagemill.server.batches.worker import BatchWorker
+from pagemill.server.endpoints.plugins import plugin_endpoints
 from pagemill.server.limits.limiter import KeyLimiter
 from pagemill.server.middleware import check_middleware
 from pagemill.server.open_model import open_model
@@ -47,6 +48,7 @@ from pagemill.server.processes.engine_source import (
 )
 from pagemill.server.processes.supervisor import supervise
 from pagemill.server.records.listeners import RecordListeners, check_listeners
+from pagemill.server.records.metrics_plugins import check_metrics_plugins, open_metrics_plugins
 from pagemill.server.responses import store_file
 from pagemill.server.rpc.extra import import_grpc
 from pagemill.server.state import ServerState
@@ -100,6 +102,7 @@ def run(config: ServeConfig, around: Surroundings = Surroundings()) -> int:
         warn_if_open(config.server.host, key_file.keys)
     check_admin_address(config.server.admin_address, key_file.keys)
     check_listeners(config)
+    check_metrics_plugins(config.metrics.metrics_plugin)
     if config.engine.model.io_processor_plugin is not None:
         find_io_processor(config.engine.model.io_processor_plugin)
     model = config.engine.model.model or "the default model"
@@ -134,6 +137,7 @@ def _serve(config: ServeConfig, key_file: KeyFile, around: Surroundings) -> int:
         open_tls(config.server.tls)
         open_servers(config.server.mcp_servers)
         check_middleware(config.server.middleware)
+        plugin_endpoints(config.server.endpoint_plugin)
         return supervise(config, key_file)
     with (
         _listener(config.server) as listener,
@@ -288,7 +292,8 @@ class Server:
         # What exists now lives as long as the process: collections need not look at it again.
         gc.collect()
         gc.freeze()
-        self._state.serve(pipeline, client.stats, lambda: client.connected)
+        listeners = open_metrics_plugins(metrics.metrics_plugin, pipeline.metrics.registry)
+        self._state.serve(pipeline, client.stats, lambda: client.connected, listeners)
         if self._rpc is not None and not self._may_listen.is_set():
             await self._rpc.start()
         self._may_listen.set()

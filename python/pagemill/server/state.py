@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from pagemill.config import ServerConfig
 from pagemill.inputs.task import Task
 from pagemill.observe.snapshot import EngineSnapshot
 from pagemill.server.batches.store import BatchStore
+from pagemill.server.endpoints.plugins import plugin_endpoints
+from pagemill.server.endpoints.table import ENDPOINTS
 from pagemill.server.errors import ApiError
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.limits.limiter import KeyLimiter
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.records.content_log import ContentLog
 from pagemill.server.records.count import count
-from pagemill.server.records.record import RequestRecord
+from pagemill.server.records.record import OnEnd, RequestRecord
 from pagemill.server.registry import ModelRegistry
 from pagemill.server.responses.background import BackgroundResponses
 from pagemill.server.responses.conversations import ConversationStore
@@ -43,8 +45,13 @@ class ServerState:
             limiter: of the keys; None: they have no limits.
             settings: all that the server was started with, without secrets.
             tools: the servers whose tools responses may call; None: there are none.
+
+        Raises:
+            ConfigError: see `plugin_endpoints`.
         """
         self.config = config
+        self.endpoints = (*ENDPOINTS, *plugin_endpoints(config.endpoint_plugin))
+        """Those of the clients' listener."""
         self.limiter = limiter or KeyLimiter()
         self.settings: Mapping[str, Any] = settings or {}
         self.returns = ReturnTimes()
@@ -53,6 +60,7 @@ class ServerState:
         self._models: ModelRegistry | None = None
         self._stats: Callable[[], EngineSnapshot] | None = None
         self._connected: Callable[[], bool] = lambda: True
+        self._listeners: Sequence[OnEnd] = ()
         self.responses: ResponseStore | None = None
         """Stored responses; None if none are stored."""
         self.conversations: ConversationStore | None = None
@@ -100,8 +108,10 @@ class ServerState:
         pipeline: Pipeline,
         stats: Callable[[], EngineSnapshot],
         connected: Callable[[], bool] = lambda: True,
+        listeners: Sequence[OnEnd] = (),
     ) -> None:
-        """The model is loaded: from now on requests are served, while the engine is connected."""
+        """The model is loaded: from now on requests are served, while the engine is connected, and
+        `listeners`, which must not raise, get the record of each at its end."""
         pipeline.metrics.watch(pipeline.engine.engines)
         pipeline.longest_s = self.config.request_timeout or None
         decode = functools.partial(pipeline.renderer.decode, skip_special_tokens=False)
@@ -112,6 +122,7 @@ class ServerState:
         self._models = ModelRegistry(pipeline)
         self._stats = stats
         self._connected = connected
+        self._listeners = listeners
         self.lifecycle.became_ready()
 
     def request_ended(self, record: RequestRecord) -> None:
@@ -119,6 +130,8 @@ class ServerState:
         if self._pipeline is None:
             return
         count(self._pipeline.metrics, record)
+        for listener in self._listeners:
+            listener(record)
         if record.status == 200 and record.work.model:
             self.returns.ended()
 

@@ -43,11 +43,21 @@ class GrammarCompiler:
         self._back_end = back_end
         self._expand = expand
         self._lock = threading.Lock()
+        self._vocabulary: Vocabulary | None = None
         self._tokens: TokenTable | None = None
         self._guidance: GuidanceBackEnd | None = None
         self._xgrammar: XgrammarBackEnd | None = None
         self._kept: OrderedDict[_Key, Compiled] = OrderedDict()
         self._num_kept_chars = 0
+
+    def vocabulary(self) -> Vocabulary:
+        """The model's tokens. May take a second at first: call it in a thread.
+
+        Raises:
+            GrammarError: no tokenizer is loaded.
+        """
+        with self._lock:
+            return self._opened_vocabulary()
 
     def prepare(self, grammar: Grammar) -> bool:
         """Compiles `grammar`; False if it was kept. May take a second: call it in a thread.
@@ -90,14 +100,19 @@ class GrammarCompiler:
 
     def _opened(self, back_end: str) -> GuidanceBackEnd | XgrammarBackEnd:
         if self._tokens is None:
-            if self.open_vocabulary is None:
-                raise GrammarError("no tokenizer is loaded, so outputs cannot be constrained")
-            self._tokens = TokenTable(self.open_vocabulary())
+            self._tokens = TokenTable(self._opened_vocabulary())
         if back_end == table.XGRAMMAR:
             self._xgrammar = self._xgrammar or XgrammarBackEnd(self._tokens)
             return self._xgrammar
         self._guidance = self._guidance or GuidanceBackEnd(self._tokens, self._expand)
         return self._guidance
+
+    def _opened_vocabulary(self) -> Vocabulary:
+        if self._vocabulary is None:
+            if self.open_vocabulary is None:
+                raise GrammarError("no tokenizer is loaded, so outputs cannot be constrained")
+            self._vocabulary = self.open_vocabulary()
+        return self._vocabulary
 
 
 def _going_on(factory: Factory, written: Sequence[int]) -> Factory:

@@ -31,6 +31,7 @@ class FakeOutput:
     new_token_ids: list[int] = field(default_factory=list[int])
     logprobs: list[FakeLogprobs] | None = None
     prompt_logprobs: list[FakeLogprobs] | None = None
+    turn_finished: str | None = None
     finish_reason: str | None = None
     stop_token_id: int | None = None
     num_cached_tokens: int = 0

@@ -9,7 +9,6 @@ from pagemill.observe.metrics import CONTENT_TYPE
 from pagemill.server.access.caller import Caller
 from pagemill.server.answer import Text
 from pagemill.server.endpoints.admin_table import ADMIN_ENDPOINTS
-from pagemill.server.endpoints.table import ENDPOINTS
 from pagemill.server.openapi import document
 from pagemill.server.protocol.status import Load, Version
 from pagemill.server.state import ServerState
@@ -25,7 +24,7 @@ async def metrics(server: ServerState, body: dict[str, Any], caller: Caller) -> 
 async def openapi(server: ServerState, body: dict[str, Any], caller: Caller) -> Text:
     """This document: the routes that the loaded model has."""
     del body, caller
-    rows = tuple(row for row in ENDPOINTS if server.has_task(row.tasks))
+    rows = tuple(row for row in server.endpoints if server.has_task(row.tasks))
     return Text(document(rows, server.config.root_path), "application/json")
 
 

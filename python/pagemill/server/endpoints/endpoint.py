@@ -54,12 +54,12 @@ class Endpoint:
     """One route.
 
     `handler` is "module:function" below this package, or a dotted module elsewhere; `request`,
-    `response` and `event` (of a stream) are "module:Type" below `protocol`. They are imported when
-    they are needed. A module of `request` has its `RULES`; without `request` the handler gets the
-    fields as they are. Without `response` the answer is an object of strings. `tasks`: of models
-    that have it; none: all do. `binary`: an answer may be bytes instead. `errors`: those of the API
-    that the route belongs to. `queued`: its requests wait in the engine's queue. `statuses` are of
-    errors that only some routes have.
+    `response` and `event` (of a stream) are "module:Type" below `protocol`, or likewise elsewhere.
+    They are imported when they are needed. A module of `request` has its `RULES`; without `request`
+    the handler gets the fields as they are. Without `response` the answer is an object of strings.
+    `tasks`: of models that have it; none: all do. `binary`: an answer may be bytes instead.
+    `errors`: those of the API that the route belongs to. `queued`: its requests wait in the
+    engine's queue. `statuses` are of errors that only some routes have.
     """
 
     name: str
@@ -107,5 +107,5 @@ class Endpoint:
 
 def _protocol(target: str) -> tuple[Any, Any]:
     name, _, kind = target.partition(":")
-    module = importlib.import_module(f"pagemill.server.protocol.{name}")
+    module = importlib.import_module(name if "." in name else f"pagemill.server.protocol.{name}")
     return module, getattr(module, kind)

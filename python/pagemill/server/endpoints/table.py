@@ -26,10 +26,6 @@ PASSED_ENDPOINTS = tuple(
 what is stored, is of one server."""
 OPEN_PATHS = frozenset(e.path for e in ENDPOINTS if e.scope is Scope.OPEN)
 """What is answered without a key."""
-METERED_PATHS = frozenset((e.method, e.path) for e in ENDPOINTS if e.is_metered)
-"""Method and path of what counts against a key's limits."""
-QUEUED_PATHS = frozenset((e.method, e.path) for e in ENDPOINTS if e.queued)
-"""Method and path of what is refused, before it is read, while the engine's queue is full."""
 _ERRORS = {endpoint.path: endpoint.errors for endpoint in ENDPOINTS}
 
 

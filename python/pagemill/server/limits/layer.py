@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pagemill.server.access.caller import Caller
-from pagemill.server.endpoints.table import METERED_PATHS, error_shape
+from pagemill.server.endpoints.endpoint import Endpoint
+from pagemill.server.endpoints.table import error_shape
 from pagemill.server.errors import ApiError
 from pagemill.server.http_answer import error_response
 from pagemill.server.limits.limiter import KeyLimiter, KeyLimits
@@ -16,13 +18,15 @@ from pagemill.server.limits.limiter import KeyLimiter, KeyLimits
 class LimitKeys:
     """Refuses requests beyond their key's limits, and says in headers what is left of them."""
 
-    def __init__(self, app: ASGIApp, limiter: KeyLimiter) -> None:
+    def __init__(self, app: ASGIApp, limiter: KeyLimiter, endpoints: Iterable[Endpoint]) -> None:
+        """`endpoints`: those of `app`."""
         self._app = app
         self._limiter = limiter
+        self._metered = frozenset((e.method, e.path) for e in endpoints if e.is_metered)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry."""
-        is_metered = scope["type"] == "http" and (scope["method"], scope["path"]) in METERED_PATHS
+        is_metered = scope["type"] == "http" and (scope["method"], scope["path"]) in self._metered
         caller: Caller | None = scope["state"]["caller"] if is_metered else None
         if caller is None or caller.limits is None:
             await self._app(scope, receive, send)

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from pagemill.config.sampling import INT32_MAX, SamplingFields
 from pagemill.engine.sampling import ALL_LOGPROBS, RepetitionDetectionParams, SamplingParams
+from pagemill.engine.token_matcher_plugins import MAX_NAMED
 from pagemill.server.errors import bad_request
 from pagemill.server.protocol.decode import Unsupported, nothing, only
 from pagemill.server.protocol.structured import StructuredOutputs
@@ -54,6 +55,7 @@ class OutputFields(SamplingFields, kw_only=True, frozen=True):
     bad_words: Annotated[list[BadWord], Meta(max_length=MAX_BAD_WORDS)] = []
     thinking_token_budget: Annotated[int, Meta(ge=-1, le=INT32_MAX)] | None = None
     repetition_detection: RepetitionDetectionParams | None = None
+    vllm_xargs: Annotated[dict[str, Any], Meta(max_length=MAX_NAMED)] = {}
     return_routed_experts: bool = False
     routed_experts_prompt_start: Count = 0
 
@@ -91,8 +93,9 @@ def transfer_params(request: GenerationRequest) -> dict[str, str]:
 
 UNSUPPORTED = {
     "structural_tag": Unsupported(nothing, "send `structured_outputs`."),
-    "logits_processors": Unsupported(only([]), "requests cannot carry code."),
-    "vllm_xargs": Unsupported(only({}), "this server has no plugins."),
+    "logits_processors": Unsupported(
+        only([]), "requests cannot carry code: name an installed plugin in `vllm_xargs`."
+    ),
     "prompt_embeds": Unsupported(only([]), "send it to /v1/completions."),
     "mm_processor_kwargs": Unsupported(only({}), "start the server with --mm-processor-kwargs."),
     "media_io_kwargs": Unsupported(only({}), "start the server with --media-io-kwargs."),
@@ -149,6 +152,7 @@ def to_sampling(
         prompt_logprobs=prompt_logprobs,
         repetition_detection=fields.repetition_detection,
         return_routed_experts=fields.return_routed_experts,
+        extra_args=fields.vllm_xargs,
     )
 
 

@@ -81,7 +81,7 @@ RULES = FieldRules(
         "logprob_token_ids": Unsupported(nothing, "a transcription lists no log probabilities."),
         "include": Unsupported(nothing, "send `response_format=verbose_json` for averages."),
         "use_beam_search": Unsupported(only("false"), "outputs are sampled one by one."),
-        "vllm_xargs": Unsupported(only("{}"), "this server has no plugins."),
+        "vllm_xargs": Unsupported(only("{}"), "transcripts have rules of their own."),
         "watermarking": Unsupported(only("false"), "this server has no watermarks."),
     },
     ignored=frozenset({"chunking_strategy", "user"}),

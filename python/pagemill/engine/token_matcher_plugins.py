@@ -1,0 +1,230 @@
+"""Token matchers of installed packages, which requests choose by name (docs/plugins.md).
+
+    class Digits:
+        def __init__(self, vocabulary: Vocabulary) -> None: ...
+        def factory(self, arguments: Any) -> TokenMatcherFactory: ...
+
+    [project.entry-points."pagemill.token_matchers"]
+    digits = "my_package:Digits"
+
+    llm.generate("The answer is", extra_args={"digits": {"most": 3}})
+
+A request carries a name and arguments as JSON; the process of the engine makes the matchers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Mapping, Sequence
+from importlib.metadata import EntryPoint
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+
+from pagemill.config.plugins import entries, loaded
+from pagemill.engine.outputs import EngineError
+from pagemill.engine.token_matcher import TokenMatcher, TokenMatcherFactory
+from pagemill.structured.grammar import GrammarError
+from pagemill.structured.vocabulary import Vocabulary
+
+GROUP = "pagemill.token_matchers"
+MAX_NAMED = 8
+MAX_ARGUMENTS_CHARS = 2**16
+"""Of a request, as JSON."""
+_PARAM = "vllm_xargs"
+_MAX_KEPT = 64
+_MAX_FAILURE_CHARS = 500
+_FAILURE = re.compile(r"The token matcher '[^\n]*' failed: [^\n]*\Z")
+_LOGGER = logging.getLogger("pagemill.engine")
+
+
+class TokenMatcherPlugin(Protocol):
+    """1. Methods are called in threads, several at once. They have the rights of the server.
+    2. A ValueError refuses the request, and the client reads its message. Any other exception is
+       an internal error.
+    3. What is made of a request's arguments is bounded by the plugin, in time and memory.
+    """
+
+    def factory(self, arguments: Any) -> TokenMatcherFactory:
+        """What makes the matchers of requests with these `arguments`, a JSON value. It may be kept
+        for later requests with the same ones."""
+        ...
+
+
+OpenPlugin = Callable[[Vocabulary], TokenMatcherPlugin]
+"""An entry point: called once in each process with an engine, when a request first names it."""
+
+
+class NamedMatcher(msgspec.Struct, array_like=True, frozen=True):
+    """A plugin's token matcher, as a request names it. `arguments` is JSON."""
+
+    name: str
+    arguments: str
+
+
+def named_matchers(extra_args: Mapping[str, Any]) -> tuple[NamedMatcher, ...]:
+    """Those that the keys of a request's `extra_args` name; the values are their arguments.
+
+    Raises:
+        EngineError: INVALID_ARGUMENT: there are too many, or a value is no JSON or too large.
+    """
+    if len(extra_args) > MAX_NAMED:
+        raise _refused(f"a request has at most {MAX_NAMED} token matchers, not {len(extra_args)}.")
+    named: list[NamedMatcher] = []
+    for name, arguments in extra_args.items():
+        try:
+            named.append(NamedMatcher(name, json.dumps(arguments, allow_nan=False)))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise _refused(f"the arguments of {_quoted(name)} are not JSON: {error}") from error
+    size = sum(len(each.arguments) for each in named)
+    if size > MAX_ARGUMENTS_CHARS:
+        raise _refused(
+            f"the arguments of token matchers have {size} characters as JSON; at most"
+            f" {MAX_ARGUMENTS_CHARS} are taken."
+        )
+    return tuple(named)
+
+
+def failure_text(message: str) -> str:
+    """What a client reads of a request that failed with `message`: Python's traceback from within a
+    plugin's matcher is for the log."""
+    found = _FAILURE.search(message)
+    return message if found is None else found[0]
+
+
+class TokenMatcherPlugins:
+    """Opens the plugins that requests name, and keeps the factories of the latest. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # of the factories that are kept
+        self._opening = threading.Lock()  # of the rest: held as long as a plugin takes to open
+        self._entries: dict[str, EntryPoint] | None = None
+        self._opened: dict[str, TokenMatcherPlugin] = {}
+        self._kept: OrderedDict[NamedMatcher, TokenMatcherFactory] = OrderedDict()
+
+    def factory(
+        self, named: NamedMatcher, open_vocabulary: Callable[[], Vocabulary]
+    ) -> TokenMatcherFactory:
+        """Makes the matchers of outputs. May take as long as the plugin: call it in a thread first.
+
+        Raises:
+            EngineError: no package has the plugin, it refuses the arguments, or it failed.
+        """
+        with self._lock:
+            kept = self._kept.get(named)
+            if kept is not None:
+                self._kept.move_to_end(named)
+                return kept
+        plugin = self._opened.get(named.name) or self._open(named.name, open_vocabulary)
+        try:
+            made = plugin.factory(json.loads(named.arguments))
+        except ValueError as error:
+            message = (
+                f"the token matcher {_quoted(named.name)} refuses its arguments: {_line(error)}"
+            )
+            raise _refused(message) from error
+        except Exception as error:  # a plugin may raise anything
+            raise _failed(named.name, error) from error
+        factory = _NamedFactory(named.name, made)
+        with self._lock:
+            self._kept[named] = factory
+            if len(self._kept) > _MAX_KEPT:
+                self._kept.popitem(last=False)
+        return factory
+
+    def _open(self, name: str, open_vocabulary: Callable[[], Vocabulary]) -> TokenMatcherPlugin:
+        with self._opening:
+            if name in self._opened:
+                return self._opened[name]
+            if self._entries is None:
+                self._entries = {entry.name: entry for entry in entries(GROUP)}
+            if name not in self._entries:
+                known = ", ".join(self._entries) or "none"
+                raise _refused(
+                    f"no installed package has the token matcher {_quoted(name)} ({GROUP}); there"
+                    f" are: {known}."
+                )
+            try:
+                open_plugin: OpenPlugin = loaded(self._entries[name])
+                self._opened[name] = open_plugin(open_vocabulary())
+            except GrammarError as error:
+                message = f"the token matcher {_quoted(name)} cannot be used: {error}."
+                raise _refused(message) from error
+            except Exception as error:  # a plugin may raise anything
+                raise _failed(name, error) from error
+            return self._opened[name]
+
+
+class _NamedFactory:
+    """Makes the matchers of a plugin's factory; their failures name the plugin."""
+
+    def __init__(self, name: str, make: TokenMatcherFactory) -> None:
+        self._name = name
+        self._make = make
+
+    def __call__(self) -> TokenMatcher:
+        """See `TokenMatcherFactory`."""
+        with _failures_of(self._name):
+            return _NamedMatcher(self._name, self._make())
+
+
+class _NamedMatcher:
+    """The state of one output, of a plugin. Implements `TokenMatcher`."""
+
+    def __init__(self, name: str, matcher: TokenMatcher) -> None:
+        self._name = name
+        self._matcher = matcher
+
+    def fill_mask(self, mask: np.ndarray) -> None:
+        """See `TokenMatcher`."""
+        with _failures_of(self._name):
+            self._matcher.fill_mask(mask)
+
+    def accept(self, token_id: int) -> bool:
+        """See `TokenMatcher`."""
+        with _failures_of(self._name):
+            return self._matcher.accept(token_id)
+
+    def rollback(self, num_tokens: int) -> None:
+        """See `TokenMatcher`."""
+        with _failures_of(self._name):
+            self._matcher.rollback(num_tokens)
+
+    def forced(self, most: int) -> Sequence[int]:
+        """See `TokenMatcher`."""
+        with _failures_of(self._name):
+            return self._matcher.forced(most)
+
+
+@contextlib.contextmanager
+def _failures_of(name: str) -> Generator[None]:
+    """An exception in here names the plugin, in one line; the log has it whole."""
+    try:
+        yield
+    except Exception as error:  # a plugin may raise anything
+        raise RuntimeError(_failed(name, error).message) from error
+
+
+def _failed(name: str, error: Exception) -> EngineError:
+    _LOGGER.error("the token matcher %r failed", name, exc_info=error)
+    what = f"{type(error).__name__}: {_line(error)}"
+    return EngineError("INTERNAL", f"The token matcher {_quoted(name)} failed: {what}")
+
+
+def _line(error: Exception) -> str:
+    """What a plugin raised, in one line of bounded length."""
+    return " ".join(str(error).split())[:_MAX_FAILURE_CHARS]
+
+
+def _refused(message: str) -> EngineError:
+    return EngineError("INVALID_ARGUMENT", f"`{_PARAM}`: {message}", _PARAM)
+
+
+def _quoted(name: str) -> str:
+    return repr(name[:100])
