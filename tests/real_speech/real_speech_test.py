@@ -1,10 +1,14 @@
-"""A real Whisper writes what `transformers` hears in a clip, and about what is said in it."""
+"""A real Whisper writes what `transformers` hears in a clip, and about what is said in it; over a
+server, a session writes what a file has."""
 
 from __future__ import annotations
 
 import io
 from pathlib import Path
 
+import httpx
+import numpy as np
+import pytest
 import soundfile
 import torch
 from pagemill.engine.llm import LLM
@@ -14,8 +18,10 @@ from transformers import (
     WhisperForConditionalGeneration,
 )
 
+from tests.e2e.server_process import NAME, serve
 from tests.parity.model_path import model_path
 from tests.real_speech.ctranslate2_files import convert
+from tests.transcription.transcribing_server import PATH, TRANSCRIBED, session
 
 # <|endoftext|> in place of the recording; <|startoftranscript|>, <|en|>, <|transcribe|> and
 # <|notimestamps|>.
@@ -23,11 +29,26 @@ AUDIO, START = 50257, [50258, 50259, 50359, 50363]
 MOST = 60  # tokens
 
 
-def test_a_clip(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as `transformers` saves it."""
     files = model_path("PAGEMILL_TEST_WHISPER_DIR").parent
-    convert((files / "model.bin").read_bytes(), files / "tokenizer.json", tmp_path)
-    clip = files / "beckett.wav"
-    with LLM(str(tmp_path), dtype="f32", kv_cache_dtype="f32", pack_cache=False) as llm:
+    folder = tmp_path_factory.mktemp("whisper")
+    convert((files / "model.bin").read_bytes(), files / "tokenizer.json", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def clip() -> Path:
+    return model_path("PAGEMILL_TEST_WHISPER_DIR").parent / "beckett.wav"
+
+
+def is_heard(text: str) -> bool:
+    return "ever tried ever failed" in text.lower().replace(".", "").replace(",", "")
+
+
+def test_a_clip(model: Path, clip: Path) -> None:
+    with LLM(str(model), dtype="f32", kv_cache_dtype="f32", pack_cache=False) as llm:
         (output,) = llm.generate(
             [[AUDIO, *START]],
             audios=[[clip]],
@@ -37,7 +58,7 @@ def test_a_clip(tmp_path: Path) -> None:
         )
     samples, rate = soundfile.read(clip, dtype="float32")
     features = WhisperFeatureExtractor()(samples, sampling_rate=rate, return_tensors="pt")
-    reference = WhisperForConditionalGeneration.from_pretrained(tmp_path, dtype=torch.float32)
+    reference = WhisperForConditionalGeneration.from_pretrained(model, dtype=torch.float32)
     with torch.inference_mode():
         (expected,) = reference.generate(
             features["input_features"],
@@ -49,6 +70,28 @@ def test_a_clip(tmp_path: Path) -> None:
     assert end == AUDIO  # which is also the end of a text
     written = expected.tolist()  # some versions of `transformers` return the beginning, too
     assert heard == (written[len(START) :] if written[: len(START)] == START else written)
-    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(model / "tokenizer.json"))
     text = tokenizer.decode(heard, skip_special_tokens=True)
-    assert "ever tried ever failed" in text.lower().replace(".", "").replace(",", ""), text
+    assert is_heard(text), text
+
+
+def test_a_session(model: Path, clip: Path, tmp_path: Path) -> None:
+    samples, rate = soundfile.read(clip, dtype="int16")
+    heard = {
+        "format": {"type": "audio/pcm", "rate": rate},
+        "transcription": {"language": "en"},
+        "turn_detection": None,
+    }
+    with serve(str(model), tmp_path, ("--max-num-seqs", "2")) as server:
+        files = {"file": clip.read_bytes()}
+        url, data = f"{server.base_url}{PATH}", {"model": NAME, "language": "en"}
+        expected = httpx.post(url, files=files, data=data, timeout=300).json()["text"]
+        assert is_heard(expected)
+        with session(server, intent="transcription") as client:
+            client.update(heard, type="transcription")
+            client.commit(samples)
+            assert client.until(TRANSCRIBED).transcript == expected
+            turns = {"turn_detection": {"type": "server_vad"}}  # the first has what is heard
+            client.update(heard | turns, type="transcription")
+            client.append(np.concatenate([samples, np.zeros(2 * rate, np.int16)]))
+            assert is_heard(client.until(TRANSCRIBED).transcript)

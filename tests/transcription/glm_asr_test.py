@@ -3,8 +3,10 @@ behind the prompt of its chat template."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 
+import httpx
 import numpy as np
 import pytest
 from pagemill.render.transcription.testing.speech_tokenizers import byte_tokenizer
@@ -16,12 +18,16 @@ from transformers import (
     WhisperFeatureExtractor,
 )
 
+from tests.e2e.server_process import NAME
 from tests.transcription.transcribing_server import (
     BINS,
+    MAX_TOKENS,
     RATE,
     TranscribingServer,
     is_letters,
     serve_letters,
+    session,
+    wav,
 )
 
 CONTROL = ("<|endoftext|>", "<|user|>", "<|assistant|>", "<|pad|>", "<|begin|>", "<|end|>")
@@ -86,6 +92,29 @@ def test_text(served: TranscribingServer, seconds: int) -> None:
         answer = served.post(samples, **fields)
         assert answer.status_code == 200, answer.text
         assert answer.json() == {"text": text, "usage": {"type": "duration", "seconds": seconds}}
+
+
+def test_a_conversation_hears_what_a_chat_does(served: TranscribingServer) -> None:
+    sent = (np.random.default_rng(5).normal(size=2 * RATE) * 3000).astype(np.int16)
+    file = base64.b64encode(wav(sent, 24_000)).decode()
+    part = {"type": "input_audio", "input_audio": {"data": file, "format": "wav"}}
+    body = {
+        "model": NAME,
+        "messages": [{"role": "user", "content": [part]}],
+        "temperature": 0.0,
+        "max_tokens": MAX_TOKENS,
+    }
+    url = f"{served.server.base_url}/v1/chat/completions"
+    chat = httpx.post(url, json=body, timeout=60).json()
+    text = chat["choices"][0]["message"]["content"]
+    assert is_letters(text)
+    with session(served.server) as client:
+        client.update(type="realtime", max_output_tokens=MAX_TOKENS)
+        client.commit(sent)
+        client.respond(temperature=0.0)
+        response = client.until("response.done").response
+    assert response.output[0].content[0].text == text
+    assert response.usage.input_tokens == chat["usage"]["prompt_tokens"]
 
 
 def test_refusals(served: TranscribingServer) -> None:

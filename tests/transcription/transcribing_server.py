@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import io
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
+import openai
 import pytest
 import soundfile
 import torch
@@ -24,14 +27,61 @@ RATE = 16_000
 BINS = 8
 MAX_TOKENS = 9
 PATH = "/v1/audio/transcriptions"
+TRANSCRIBED = "conversation.item.input_audio_transcription.completed"
 OPTIONS = ("--kv-cache-dtype", "f32", "--activation-dtype", "f32", "--max-num-seqs", "4")
 
 
-def wav(samples: np.ndarray) -> bytes:
-    """A file of `samples`, f32, which it keeps as they are."""
+def wav(samples: np.ndarray, rate: int = RATE) -> bytes:
+    """A file of `samples`, f32 or int16, which it keeps as they are."""
     file = io.BytesIO()
-    soundfile.write(file, samples, RATE, format="WAV", subtype="FLOAT")
+    subtype = "PCM_16" if samples.dtype == np.int16 else "FLOAT"
+    soundfile.write(file, samples, rate, format="WAV", subtype=subtype)
     return file.getvalue()
+
+
+class RealtimeClient:
+    """A session of openai's client."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def update(self, audio_input: dict[str, Any] | None = None, **fields: Any) -> None:
+        """Sets fields of the session; turns are not detected unless `audio_input` says so."""
+        audio = {"input": {"turn_detection": None} | (audio_input or {})}
+        self._connection.session.update(session={**fields, "audio": audio})
+
+    def append(self, samples: np.ndarray) -> None:
+        """Sends `samples`, int16 at the rate of the session, in parts."""
+        for part in np.array_split(samples, 1 + len(samples) // 4000):
+            audio = base64.b64encode(part.tobytes()).decode()
+            self._connection.input_audio_buffer.append(audio=audio)
+
+    def commit(self, samples: np.ndarray) -> None:
+        """Sends `samples`, and commits them."""
+        self.append(samples)
+        self._connection.input_audio_buffer.commit()
+
+    def respond(self, **response: Any) -> None:
+        """Wants a response."""
+        self._connection.response.create(response=response)
+
+    def until(self, kind: str) -> Any:
+        """The next event of this type; there is no error before it."""
+        for event in self._connection:
+            assert event.type != "error", event
+            if event.type == kind:
+                return event
+        raise AssertionError("the session was closed")
+
+
+@contextlib.contextmanager
+def session(server: ServerProcess, **query: str) -> Iterator[RealtimeClient]:
+    """A session of `/v1/realtime`."""
+    client = openai.OpenAI(api_key="x", base_url=f"{server.base_url}/v1")
+    with client.realtime.connect(
+        model=NAME, extra_query=query, websocket_connection_options={"proxy": None}
+    ) as connection:
+        yield RealtimeClient(connection)
 
 
 @dataclass(frozen=True)
@@ -42,8 +92,10 @@ class TranscribingServer:
     reference: PreTrainedModel
     tokenizer: Tokenizer
 
-    def post(self, samples: np.ndarray, path: str = PATH, **fields: str) -> httpx.Response:
-        files = {"file": ("a.wav", wav(samples))}
+    def post(
+        self, samples: np.ndarray, path: str = PATH, rate: int = RATE, **fields: str
+    ) -> httpx.Response:
+        files = {"file": ("a.wav", wav(samples, rate))}
         data = {"model": NAME, "max_completion_tokens": str(MAX_TOKENS)} | fields
         return httpx.post(f"{self.server.base_url}{path}", files=files, data=data, timeout=120)
 

@@ -38,7 +38,9 @@ from tests.transcription.transcribing_server import (
     OPTIONS,
     PATH,
     RATE,
+    TRANSCRIBED,
     TranscribingServer,
+    session,
     wav,
 )
 
@@ -223,3 +225,21 @@ def test_refusals(served: WhisperServer) -> None:
     assert served.post(audio(1, 101.0)).status_code == 400
     assert served.post(audio(1, 1.0), max_completion_tokens="100").status_code == 400
     assert served.post(audio(1, 1.0), language="fr").status_code == 400
+
+
+def test_a_session_writes_what_a_file_has(served: WhisperServer) -> None:
+    sent = (audio(5, 3.0) * 30_000).astype(np.int16)
+    with session(served.server, intent="transcription") as client:
+        for rate in (RATE, 24_000):
+            sound_format = {"type": "audio/pcm", "rate": rate}
+            transcription = {"language": "de", "prompt": "as before"}
+            client.update(
+                type="transcription",
+                audio_input={"format": sound_format, "transcription": transcription},
+            )
+            client.commit(sent)
+            done = client.until(TRANSCRIBED)
+            fields = {**transcription, "max_completion_tokens": "25"}  # all the room there is
+            whole = served.post(sent, rate=rate, **fields)
+            assert done.transcript and done.transcript == whole.json()["text"], whole.text
+            assert done.usage.seconds == pytest.approx(len(sent) / rate)

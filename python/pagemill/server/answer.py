@@ -70,6 +70,11 @@ class Socket(Protocol):
         """Whether the client has taken too little of what was sent to be sent more."""
         ...
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the client has closed the connection, or is gone."""
+        ...
+
     async def receive(self) -> bytes | None:
         """The next message; None once the connection is closed."""
         ...

@@ -43,10 +43,13 @@ Place = Callable[[RenderedPrompt, Sequence[PreparedMedia]], RenderedPrompt]
 
 class Media(Protocol):
     """What a server does with the media of requests. Belongs to one event loop. `kinds`: those that
-    requests may have."""
+    requests may have; `max_audio_s`: the longest audio, in seconds."""
 
     @property
     def kinds(self) -> Sequence[MediaKind]: ...
+
+    @property
+    def max_audio_s(self) -> float: ...
 
     async def read(self, sent: Sequence[SentMedia], owner: MediaOwner) -> Sequence[PreparedMedia]:
         """The media as the model takes them.
@@ -103,6 +106,7 @@ class NoMedia:
         """`why` is the sentence of refusals."""
         self._why = why
         self.kinds: Sequence[MediaKind] = ()
+        self.max_audio_s = 0.0
 
     async def read(self, sent: Sequence[SentMedia], owner: MediaOwner) -> Sequence[PreparedMedia]:
         """Refuses the first item."""
@@ -212,6 +216,7 @@ class MediaReader:
         from pagemill.render.media.fetch import MediaFetcher
 
         self.kinds: Sequence[MediaKind] = tuple(kind for kind in files if config.max_items(kind))
+        self.max_audio_s = config.max_audio_seconds
         self._most = {kind: config.max_items(kind) for kind in files}
         self._files = files
         self._unread = unread or {}

@@ -379,8 +379,10 @@ class Pipeline:
         limits = [limit for limit in (timeout_s, self.longest_s) if limit is not None]
         if not limits:
             return None
-        record = caller.record
-        return (time.monotonic() if record is None else record.started) + min(limits)
+        began = caller.began
+        if began is None:
+            began = time.monotonic() if caller.record is None else caller.record.started
+        return began + min(limits)
 
     def fit(self, prompts: Sequence[RenderedPrompt], options: GenerationOptions) -> list[Prompt]:
         """The prompts as the engine gets them, and how many tokens may follow each.

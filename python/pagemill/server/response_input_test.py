@@ -8,6 +8,7 @@ from pagemill.server.errors import ApiError
 from pagemill.server.responses.input import continues_last, items_of, messages_of
 
 IMAGE = {"type": "input_image", "image_url": "data:,x"}
+AUDIO = {"type": "input_audio", "input_audio": {"data": "YQ==", "format": "wav"}}
 CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
 RESULT = {"type": "function_call_output", "call_id": "c1", "output": "Rain."}
 TOOL_CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -124,7 +125,9 @@ def test_an_unfinished_message_is_continued() -> None:
         ({"role": "user", "content": 5}, "input[0].content"),
         ({"role": "user", "content": ["x"]}, "input[0].content[0]"),
         ({"role": "user", "content": [{"type": "input_image"}]}, "input[0].content[0].image_url"),
+        ({"role": "user", "content": [{"type": "input_audio"}]}, "input[0].content[0].input_audio"),
         ({"role": "assistant", "content": [IMAGE]}, "input[0].content[0]"),
+        ({"role": "assistant", "content": [AUDIO]}, "input[0].content[0]"),
         ({"role": "user", "content": [{**IMAGE, "file_id": "f"}]}, "input[0].content[0].file_id"),
         ({"role": "user", "content": [{"type": {}}]}, "input[0].content[0]"),
         ({"role": "user", "content": [{"type": "input_text"}]}, "input[0].content[0].text"),
@@ -145,13 +148,15 @@ def test_bad_items_are_named(item: Any, where: str) -> None:
     assert f"`{where}`" in caught.value.message
 
 
-def test_images_are_parts_in_their_order():
+def test_media_are_parts_in_their_order():
     parts = [{"type": "input_text", "text": "a"}, IMAGE, {"type": "input_text", "text": "b"}]
+    parts.append({**AUDIO, "transcript": "c"})
     (message,) = messages([{"role": "user", "content": parts}])
     assert message["content"] == [
         {"type": "text", "text": "a"},
         {"type": "image_url", "image_url": "data:,x"},
         {"type": "text", "text": "b"},
+        AUDIO,
     ]
     (message,) = messages([{"role": "user", "content": [IMAGE]}])
     assert message["content"] == [{"type": "image_url", "image_url": "data:,x"}]

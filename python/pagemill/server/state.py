@@ -16,6 +16,7 @@ from pagemill.server.errors import ApiError
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.limits.limiter import KeyLimiter
 from pagemill.server.pipeline import Pipeline
+from pagemill.server.realtime.sound_buffer import SoundRoom
 from pagemill.server.records.content_log import ContentLog
 from pagemill.server.records.count import count
 from pagemill.server.records.record import OnEnd, RequestRecord
@@ -73,6 +74,8 @@ class ServerState:
         self.background = BackgroundResponses(self.lifecycle)
         self._batch_store = BatchStore.of(config.batches)
         self.tools = tools or ToolServers()
+        self.sound_room = SoundRoom()
+        """Of the audio that realtime sessions send."""
 
     @property
     def loaded(self) -> Pipeline | None:

@@ -42,6 +42,7 @@ class Caller:
     `limits` None: the key has none. `models` are the names that its requests may give; None: all.
     `priority` is what its requests begin with; None: what they say themselves.
     `record` is of the request that is being answered; None for one that came from a file.
+    `began` is when the request came, by `time.monotonic()`; None: when its record says.
     `engine` is the number of the one of several engines that has to run it; None: any.
     `admitted` is that request, if the key has limits. `prepared` is called when it has been
     submitted to the engine; further calls do nothing.
@@ -54,6 +55,7 @@ class Caller:
     models: frozenset[str] | None = None
     priority: int | None = None
     record: RequestRecord | None = field(default=None, compare=False)
+    began: float | None = field(default=None, compare=False)
     engine: int | None = field(default=None, compare=False)
     admitted: Admitted | None = field(default=None, compare=False)
     prepared: Callable[[], None] | None = field(default=None, compare=False)

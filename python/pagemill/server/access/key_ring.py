@@ -16,6 +16,7 @@ from pagemill.server.access.keys import ApiKey, api_keys
 from pagemill.server.watched_files import POLL_S, WatchedFiles, follow
 
 _LOGGER = logging.getLogger("pagemill.server")
+_KEY_PROTOCOL = b"openai-insecure-api-key."
 
 
 class KeyRing:
@@ -29,8 +30,9 @@ class KeyRing:
         self.keys = tuple(keys)
 
     def owner(self, headers: Iterable[tuple[bytes, bytes]]) -> Caller | None:
-        """The owner of the key that a request's headers hold, as `Authorization: Bearer KEY` or
-        `X-API-Key: KEY`; names of headers are in lower case.
+        """The owner of the key that a request's headers hold, as `Authorization: Bearer KEY`,
+        `X-API-Key: KEY`, or `Sec-WebSocket-Protocol: openai-insecure-api-key.KEY`, which is what
+        pages can send with a WebSocket; names of headers are in lower case.
 
         Every comparison is one of digests and takes the same time, whether and where the key
         differs, and all keys are always compared.
@@ -58,6 +60,10 @@ def _sent_keys(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[bytes]:
                 yield key.strip()
         elif name == b"x-api-key":
             yield value.strip()
+        elif name == b"sec-websocket-protocol":
+            _, prefix, key = value.partition(_KEY_PROTOCOL)
+            if prefix:
+                yield key.partition(b",")[0].strip()
 
 
 class KeyFile:

@@ -9,5 +9,5 @@ from pagemill.server.state import ServerState
 
 
 async def connect(server: ServerState, body: ConnectRequest, caller: Caller) -> Session:
-    """Begins a conversation over a WebSocket, in OpenAI's realtime events about text."""
-    return Session(server, caller, body.model)
+    """Begins a conversation, or transcriptions, over a WebSocket, in OpenAI's realtime events."""
+    return Session(server, caller, body)

@@ -1,8 +1,8 @@
-"""Events of `/v1/realtime`: those of OpenAI's API that are about text."""
+"""Events of `/v1/realtime`: those of OpenAI's API, of which answers are text."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -16,16 +16,21 @@ class ConnectRequest(msgspec.Struct, kw_only=True, frozen=True):
     """The query of the handshake."""
 
     model: str | None = None
+    intent: Literal["transcription"] | None = None
 
 
 RULES = FieldRules(unsupported={}, ignored=frozenset())
 
 
 class ClientEvent(msgspec.Struct, kw_only=True, frozen=True):
-    """What a client says. Which fields count depends on `type`."""
+    """What a client says. Which fields count depends on `type`; `model` and `final` are the
+    reference system's."""
 
     type: Annotated[str, Meta(max_length=100)]
     event_id: _Name | None = None
+    audio: str = ""
+    final: bool = True
+    model: _Name | None = None
     session: dict[str, Any] = {}
     item: dict[str, Any] | None = None
     item_id: _Name | None = None

@@ -1,1 +1,2 @@
-"""Conversations over a WebSocket, in OpenAI's realtime events, restricted to text."""
+"""Conversations and transcriptions over a WebSocket, in OpenAI's realtime events; answers are
+text."""

@@ -58,6 +58,14 @@ class Conversation:
         self.items.append(item)
         self._num_bytes += _size(item)
 
+    def write_transcript(self, item_id: str, transcript: str) -> None:
+        """Notes what is said in the audio of a turn, if the item is still there."""
+        for item in self.items:
+            if item["id"] == item_id:
+                part = item["content"][0]
+                self._num_bytes += _size(transcript) - _size(part["transcript"])
+                part["transcript"] = transcript
+
     def get(self, item_id: str | None) -> Item:
         """The item.
 
@@ -94,5 +102,6 @@ def complete_items(sent: list[dict[str, Any]], name: str) -> list[Item]:
         raise bad_request(error.message.replace("`input[0]", f"`{name}"), name) from error
 
 
-def _size(item: Item) -> int:
-    return len(msgspec.json.encode(item))
+def _size(value: Item | str | None) -> int:
+    """Bytes of a value in JSON."""
+    return len(msgspec.json.encode(value))

@@ -3,121 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any
 
 import openai
 import pytest
-import uvloop
 import websockets
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import connect
 
-from pagemill.config import ConnectionConfig
 from pagemill.engine.testing.fake_model import FakeOptions
-from pagemill.render.formats.json_formats import HERMES
-from pagemill.render.formats.reasoning_formats import THINK
-from pagemill.render.output_machine import Formats
 from pagemill.server.access.caller import Caller, Scope
 from pagemill.server.access.keys import ApiKey
 from pagemill.server.limits.limiter import KeyLimits
-from pagemill.server.testing.fake_renderer import FakeRenderer
-from pagemill.server.testing.fake_server import FakeServer, fake_server, script
-from pagemill.server.transport.http_server import HttpServer, listen
+from pagemill.server.testing.fake_server import script
+from pagemill.server.testing.realtime_service import Client, Service, message, run
 
 CALL = '<tool_call>\n{"name": "look", "arguments": {"a": 1}}\n</tool_call>'
 TOOLS = [{"type": "function", "name": "look", "parameters": {"type": "object"}}]
-
-
-def message(text: str, role: str = "user") -> dict[str, Any]:
-    kind = "output_text" if role == "assistant" else "input_text"
-    return {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
-
-
-class Client:
-    """A connected client."""
-
-    def __init__(self, connection: ClientConnection) -> None:
-        self.connection = connection
-
-    async def send(self, kind: str, **fields: Any) -> None:
-        await self.connection.send(json.dumps({"type": kind, **fields}))
-
-    async def next(self, kind: str = "") -> Any:
-        event = json.loads(await self.connection.recv())
-        assert event["event_id"] and (not kind or event["type"] == kind), event
-        return event
-
-    async def until(self, kind: str) -> list[Any]:
-        events = [await self.next()]
-        while events[-1]["type"] != kind:
-            events.append(await self.next())
-        return events
-
-    async def say(self, item: dict[str, Any], **fields: Any) -> Any:
-        await self.send("conversation.item.create", item=item, **fields)
-        added = await self.next("conversation.item.added")
-        await self.next("conversation.item.done")
-        return added
-
-    async def error(self, kind: str, **fields: Any) -> Any:
-        await self.send(kind, event_id="mine", **fields)
-        error = (await self.next("error"))["error"]
-        assert error["event_id"] == "mine" and error["message"]
-        return error
-
-
-class Service:
-    """A fake server that listens."""
-
-    def __init__(self, server: FakeServer, port: int) -> None:
-        self.server = server
-        self.url = f"ws://127.0.0.1:{port}/v1/realtime"
-
-    @contextlib.asynccontextmanager
-    async def client(
-        self, query: str = "?model=fake", **headers: str
-    ) -> AsyncGenerator[Client, None]:
-        async with connect(self.url + query, additional_headers=headers, proxy=None) as connection:
-            client = Client(connection)
-            await client.next("session.created")
-            yield client
-
-
-def run(
-    body: Callable[[Service], Awaitable[None]],
-    options: FakeOptions | None = None,
-    *,
-    keys: Sequence[ApiKey] = (),
-    idle_timeout: float = 300.0,
-    max_model_len: int = 2048,
-) -> None:
-    async def main() -> None:
-        renderer = FakeRenderer(Formats(THINK, HERMES))
-        async with fake_server(
-            options,
-            renderer=renderer,
-            keys=keys,
-            max_model_len=max_model_len,
-            realtime_idle_timeout=idle_timeout,
-        ) as server:
-            listener = listen("127.0.0.1", 0)
-            http = HttpServer(server.app, ConnectionConfig(send_timeout=1.0))
-            serving = asyncio.create_task(http.serve([listener]))
-            try:
-                async with asyncio.timeout(30):
-                    await body(Service(server, listener.getsockname()[1]))
-                    while server.async_engine.num_live:
-                        await asyncio.sleep(0.01)
-            finally:
-                http.should_exit = True
-                async with asyncio.timeout(15):
-                    await serving
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main())
 
 
 def test_a_conversation() -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -12,6 +11,7 @@ from pagemill.render.events import Reasoning
 from pagemill.server.answer import Socket
 from pagemill.server.generation import Generation
 from pagemill.server.protocol.response_events import ItemAdded, ItemDone, ResponseEvent
+from pagemill.server.realtime.deltas import deltas
 from pagemill.server.responses.ids import new_id
 from pagemill.server.responses.input import Item
 from pagemill.server.responses.output import OutputItems
@@ -25,7 +25,7 @@ _REASONS = {"length": "max_output_tokens"}
 class RealtimeResponse:
     """The response so far. Reasoning is generated, and not said."""
 
-    def __init__(self, say: Say, settings: dict[str, Any], conversation_id: str | None) -> None:
+    def __init__(self, say: Say, settings: Mapping[str, Any], conversation_id: str | None) -> None:
         """`conversation_id` None: the response is not a part of the conversation."""
         self._say = say
         self._settings = settings
@@ -33,6 +33,7 @@ class RealtimeResponse:
         self._output = OutputItems(self._say_item_event)
         self._generation: Generation | None = None
         self._finish_reason = "abort"
+        self.cancel_reason = "client_cancelled"
         self.id = new_id("resp")
 
     @property
@@ -45,24 +46,18 @@ class RealtimeResponse:
         self._say("response.created", {"response": self._fields("in_progress", None)})
 
     async def run(self, generation: Generation, socket: Socket, interval: int) -> None:
-        """Says what is generated; returns at its end. A client that is slow gets larger deltas."""
+        """Says what is generated; returns at its end.
+
+        Raises:
+            ApiError: the generation failed.
+        """
         self._generation = generation
-        news = asyncio.Event()
-        generation.listen(news.set)
-        portion = interval
-        while True:
-            for delta in generation.take(portion):
-                if delta.finish_reason is not None:
-                    self._finish_reason = delta.finish_reason
-                for event in delta.events:
-                    if not isinstance(event, Reasoning):
-                        self._output.add(event)
-            if generation.ended:
-                return
-            await news.wait()
-            news.clear()
-            portion = 0 if socket.is_full else interval
-            await socket.writable()
+        async for delta in deltas(generation, socket, interval):
+            if delta.finish_reason is not None:
+                self._finish_reason = delta.finish_reason
+            for event in delta.events:
+                if not isinstance(event, Reasoning):
+                    self._output.add(event)
 
     def complete(self) -> None:
         """Says that the response is over as it should be, or was cut."""
@@ -72,10 +67,10 @@ class RealtimeResponse:
         details = None if is_complete else {"type": "incomplete", "reason": reason}
         self._done("completed" if is_complete else "incomplete", details)
 
-    def cancel(self, reason: str) -> None:
-        """Says that the response was cancelled."""
+    def cancel(self) -> None:
+        """Says that the response was cancelled, and the `cancel_reason`."""
         self._output.end(complete=False)
-        self._done("cancelled", {"type": "cancelled", "reason": reason})
+        self._done("cancelled", {"type": "cancelled", "reason": self.cancel_reason})
 
     def fail(self, code: str, message: str) -> None:
         """Says that the response failed."""
@@ -126,6 +121,6 @@ def _usage(generation: Generation) -> dict[str, Any]:
         "total_tokens": usage.total_tokens,
         "input_tokens": usage.prompt_tokens,
         "output_tokens": usage.completion_tokens,
-        "input_token_details": {"text_tokens": usage.prompt_tokens, "cached_tokens": cached},
+        "input_token_details": {"cached_tokens": cached},
         "output_token_details": {"text_tokens": usage.completion_tokens},
     }

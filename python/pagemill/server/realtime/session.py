@@ -1,54 +1,77 @@
 """A client's session: its events are obeyed in order, while a response may be in progress.
 
-Each response is a chat of the conversation so far, so what chats can do, sessions can, and the
-limits of the key count each as a request.
+A session of type `realtime` is a conversation: each response is a chat of it so far, so what chats
+can do, sessions can. One of type `transcription` writes down what is said. To the limits of the key
+each response and each transcription is a request.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 import time
 from typing import Any, cast
 
 import msgspec
 
-from pagemill.server.access.caller import Caller, admitted
+from pagemill.inputs.task import Task
+from pagemill.server.access.caller import Caller
 from pagemill.server.answer import Socket, Talk
-from pagemill.server.chat import start_chat
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.lifecycle import Phase
 from pagemill.server.protocol.decode import explain
-from pagemill.server.protocol.realtime import ClientEvent, EventError
+from pagemill.server.protocol.realtime import ClientEvent, ConnectRequest
+from pagemill.server.protocol.realtime_audio import InputTranscription
+from pagemill.server.realtime.audio_parts import audio_item, has_audio, kept_item, shown_item
+from pagemill.server.realtime.audio_settings import changed_audio, shown_audio
 from pagemill.server.realtime.conversation import Conversation, complete_items
-from pagemill.server.realtime.response import RealtimeResponse
+from pagemill.server.realtime.input_audio import InputAudio, TurnBegan, TurnEnded
+from pagemill.server.realtime.refusals import event_error
+from pagemill.server.realtime.responder import Responder
 from pagemill.server.realtime.settings import MODALITIES, changed, request_of
+from pagemill.server.realtime.sound_buffer import Sound
+from pagemill.server.realtime.transcript_events import StreamEvents
+from pagemill.server.realtime.transcriptions import (
+    Transcriber,
+    Transcriptions,
+    Turn,
+    transcriber_of,
+)
 from pagemill.server.responses.ids import new_id
 from pagemill.server.responses.input import Item
-from pagemill.server.responses.request import chat_request, refuse_server_tools, renamed
 from pagemill.server.state import ServerState
 
-_LOGGER = logging.getLogger("pagemill.server")
 _LOOK_S = 0.5  # how often a session that waits looks at the server's phase
 _IDLE, _GOING_AWAY = (1000, "idle"), (1001, "the server is shutting down")
+_REALTIME, _TRANSCRIPTION = "realtime", "transcription"
+# Clients of the reference system send 16-bit PCM, and say when it ends.
+_STREAMED = {"format": {"type": "audio/pcm", "rate": 16_000}, "turn_detection": None}
 
 
 class Session(Talk):
-    """One connection's conversation."""
+    """One connection's conversation, or its transcriptions."""
 
-    def __init__(self, server: ServerState, caller: Caller, model: str | None) -> None:
-        """Raises an ApiError if there is no such model for `caller`."""
+    def __init__(self, server: ServerState, caller: Caller, wanted: ConnectRequest) -> None:
+        """Raises an ApiError if there is no such model for `caller`, or it does not transcribe."""
         self._server = server
         self._caller = caller
-        self._pipeline = server.models.resolve(model, caller).model
+        self._model = wanted.model
+        self._pipeline = server.models.resolve(wanted.model, caller).model
         self._id = new_id("sess")
         self._settings: dict[str, Any] = {}
         self._conversation = Conversation(server.config.max_body_bytes)
-        self._conversation_id = new_id("conv")
+        self._responder = Responder(server, caller, self._pipeline, self._conversation, self._say)
+        self._last_turn: str | None = None  # of a session that has no conversation
+        self._audio = InputAudio(server.sound_room, self._pipeline.rendering.media)
+        self._turn_id = ""  # of the turn that was begun
+        self._transcriber: Transcriber | None = None
+        self._transcriptions = Transcriptions(
+            server, caller, self._say, self._conversation.write_transcript
+        )
         self._socket: Socket | None = None
-        self._response: RealtimeResponse | None = None
-        self._responding: asyncio.Task[None] | None = None
+        converses = Task.GENERATE in self._pipeline.model.tasks
+        self._kind = _REALTIME
+        if wanted.intent is not None or not converses:
+            self._update({"type": _TRANSCRIPTION})
 
     async def run(self, socket: Socket) -> None:
         """Talks over `socket`; closes it at the end."""
@@ -58,7 +81,9 @@ class Session(Talk):
         try:
             code, reason = await self._obey(socket)
         finally:
-            await self._stop_responding()
+            await self._responder.stop()
+            await self._transcriptions.close()
+            self._audio.clear()
             await socket.close(code, reason)
 
     async def _obey(self, socket: Socket) -> tuple[int, str]:
@@ -66,14 +91,14 @@ class Session(Talk):
         timeout_s = self._server.config.realtime_idle_timeout
         seen = time.monotonic()
         while True:
+            is_busy = self._responder.is_busy or not self._transcriptions.are_done
+            if not is_busy and self._server.lifecycle.phase is Phase.DRAINING:
+                return _GOING_AWAY
             try:
                 message = await asyncio.wait_for(socket.receive(), _LOOK_S)
             except TimeoutError:
-                is_idle = self._responding is None or self._responding.done()
-                if not is_idle:
+                if is_busy:
                     seen = time.monotonic()
-                elif self._server.lifecycle.phase is Phase.DRAINING:
-                    return _GOING_AWAY
                 elif time.monotonic() - seen > timeout_s:
                     return _IDLE
                 continue
@@ -81,111 +106,218 @@ class Session(Talk):
                 return 1000, ""
             seen = time.monotonic()
             await socket.writable()
-            await self._take(message)
+            await self._take(message, socket)
 
-    async def _take(self, message: bytes) -> None:
+    async def _take(self, message: bytes, socket: Socket) -> None:
         """Obeys one event, or says why not."""
         event_id: str | None = None
         try:
             event = _decoded(message)
             event_id = event.event_id
-            await self._dispatch(event)
+            await self._dispatch(event, socket)
         except ApiError as error:
-            kind = "server_error" if error.status >= 500 else "invalid_request_error"
-            code = error.type_name.replace(" ", "")
-            said = EventError(
-                type=kind, code=code, message=error.message, param=error.param, event_id=event_id
-            )
-            self._say("error", {"error": said})
+            self._say("error", {"error": event_error(error, event_id)})
 
-    async def _dispatch(self, event: ClientEvent) -> None:
+    async def _dispatch(self, event: ClientEvent, socket: Socket) -> None:
+        kind = event.type
+        if kind.startswith("input_audio_buffer."):
+            self._check_hears("type")
+            await self._obey_audio(event, socket)
+        elif kind == "session.update":
+            if event.model is None:
+                self._update(event.session)
+            else:
+                self._stream(event.model)
+            self._say("session.updated", {"session": self._described()})
+        elif self._kind == _TRANSCRIPTION:
+            raise bad_request(
+                f"Events of type {kind[:100]!r} are not for sessions of type `transcription`.",
+                "type",
+            )
+        elif kind == "response.create":
+            self._begin_response(event.response, socket)
+        elif kind == "response.cancel":
+            await self._responder.cancel(event.response_id)
+        else:
+            self._obey_item(event)
+
+    async def _obey_audio(self, event: ClientEvent, socket: Socket) -> None:
+        match event.type:
+            case "input_audio_buffer.append":
+                async for turn in self._audio.append(event.audio):
+                    try:
+                        await self._obey_turn(turn, socket)
+                    except ApiError as error:
+                        self._say("error", {"error": event_error(error, event.event_id)})
+            case "input_audio_buffer.commit" if not event.final:
+                pass  # more of the turn comes
+            case "input_audio_buffer.commit":
+                await self._commit(self._audio.commit(), self._turn_id or new_id("msg"), socket)
+            case "input_audio_buffer.clear":
+                self._audio.clear()
+                self._turn_id = ""
+                self._say("input_audio_buffer.cleared", {})
+            case _:
+                raise _unknown(event)
+
+    def _obey_item(self, event: ClientEvent) -> None:
         conversation = self._conversation
         match event.type:
-            case "session.update":
-                settings = changed(self._settings, event.session)
-                request_of(settings, [])
-                self._settings = settings
-                self._say("session.updated", {"session": self._described()})
             case "conversation.item.create":
-                item, before = conversation.create(event.item, event.previous_item_id)
-                for end in ("added", "done"):
-                    fields = {"item": _realtime(item), "previous_item_id": before}
-                    self._say(f"conversation.item.{end}", fields)
+                sent = None if event.item is None else self._kept(event.item)
+                self._say_item(*conversation.create(sent, event.previous_item_id))
             case "conversation.item.retrieve":
-                item = _realtime(conversation.get(event.item_id))
+                item = shown_item(conversation.get(event.item_id), with_audio=True)
                 self._say("conversation.item.retrieved", {"item": item})
             case "conversation.item.delete":
                 conversation.delete(event.item_id)
                 self._say("conversation.item.deleted", {"item_id": event.item_id})
-            case "response.create":
-                self._begin_response(event)
-            case "response.cancel":
-                await self._cancel_response(event)
             case _:
-                raise bad_request(
-                    f"Events of type {event.type[:100]!r} are not supported: sessions are of text.",
-                    "type",
-                )
+                raise _unknown(event)
 
-    def _begin_response(self, event: ClientEvent) -> None:
-        if self._responding is not None and not self._responding.done():
-            raise bad_request("A response is in progress: wait for `response.done`, or cancel it.")
-        sent = event.response
+    def _update(self, sent: dict[str, Any]) -> None:
+        """Changes the settings.
+
+        Raises:
+            ApiError: 400: they are not valid, and nothing has changed.
+        """
+        kind = sent.get("type", self._kind)
+        settings = self._settings
+        if kind == _REALTIME:
+            self._check_kind(kind, Task.GENERATE)
+            settings = changed(settings, sent)
+            request_of(settings, [])
+        elif kind == _TRANSCRIPTION:
+            self._check_kind(kind, Task.TRANSCRIBE)
+        else:
+            raise bad_request("`type` must be `realtime` or `transcription`.", "type")
+        if sent.get("audio") is not None:
+            self._check_hears("audio", kind)
+        audio = changed_audio(self._audio.settings, sent)
+        if kind == _TRANSCRIPTION and kind != self._kind and audio.transcription is None:
+            audio = msgspec.structs.replace(audio, transcription=InputTranscription())
+        transcriber = None
+        if audio.transcription is not None:
+            transcriber = transcriber_of(
+                self._server, self._caller, audio.transcription, self._model
+            )
+        self._audio.configure(audio)
+        self._kind, self._settings, self._transcriber = kind, settings, transcriber
+
+    def _stream(self, model: str) -> None:
+        """Transcribes as the reference system does, whose clients name a `model` and no session.
+
+        Raises:
+            ApiError: 404: there is no such model; 400: it does not transcribe, or there are items.
+        """
+        heard = {**_STREAMED, "transcription": {"model": model}}
+        self._update({"type": _TRANSCRIPTION, "audio": {"input": heard}})
+        self._transcriptions.events = StreamEvents(self._say)
+
+    def _check_kind(self, kind: str, task: Task) -> None:
+        """Refuses a type of session that the model is not for, or that comes too late."""
+        if task not in self._pipeline.model.tasks:
+            what = "converse" if task is Task.GENERATE else "transcribe"
+            raise bad_request(
+                f"`type`: the model `{self._pipeline.model.name}` does not {what}.", "type"
+            )
+        if kind != self._kind and self._conversation.items:
+            raise bad_request("`type` cannot change once the session has items.", "type")
+
+    def _check_hears(self, param: str, kind: str | None = None) -> None:
+        """Refuses audio for a model that takes none in sessions of the type `kind`."""
+        kinds = self._pipeline.rendering.media.kinds
+        if (kind or self._kind) == _REALTIME and "audio" not in kinds:
+            raise bad_request(
+                f"The model `{self._pipeline.model.name}` takes no audio: send text.", param
+            )
+
+    async def _obey_turn(self, turn: TurnBegan | TurnEnded, socket: Socket) -> None:
+        """Says that a turn has begun or is over, and does what the settings say."""
+        options = self._audio.settings.turn_detection
+        assert options is not None, "turns are found"
+        converses = self._kind == _REALTIME
+        if isinstance(turn, TurnBegan):
+            self._turn_id = new_id("msg")
+            found = {"audio_start_ms": turn.at_ms, "item_id": self._turn_id}
+            self._say("input_audio_buffer.speech_started", found)
+            if converses and options.interrupt_response:
+                await self._responder.stop("turn_detected")
+            return
+        found = {"audio_end_ms": turn.at_ms, "item_id": self._turn_id}
+        self._say("input_audio_buffer.speech_stopped", found)
+        await self._commit(turn.sound, self._turn_id, socket)
+        if converses and options.create_response and not self._responder.is_busy:
+            self._begin_response({}, socket)
+
+    async def _commit(self, sound: Sound, item_id: str, socket: Socket) -> None:
+        """Makes an item of `sound`, which is transcribed if the settings say so.
+
+        Raises:
+            ApiError: 400: the conversation has no room for it.
+        """
+        self._turn_id = ""
+        try:
+            await self._transcriptions.room(socket)
+            await socket.writable()
+            item, before = audio_item(item_id, sound.take()), self._last_turn
+            if self._kind == _REALTIME:
+                item, before = self._conversation.create(item, None)
+        except BaseException:
+            sound.discard()
+            raise
+        self._last_turn = item_id
+        ids = {"item_id": item_id, "previous_item_id": before}
+        self._say("input_audio_buffer.committed", ids)
+        self._say_item(item, before)
+        if self._transcriber is None:
+            sound.discard()
+        else:
+            self._transcriptions.add(Turn(item_id, sound, self._transcriber), socket)
+
+    def _kept(self, sent: Item) -> Item:
+        """The item of a client as the conversation keeps it."""
+        if not has_audio(sent):
+            return sent
+        self._check_hears("item")
+        return kept_item(sent, self._audio.settings.format)
+
+    def _begin_response(self, sent: dict[str, Any], socket: Socket) -> None:
+        """Begins the response that a client `sent`."""
         settings = changed(self._settings, sent)
-        is_apart = sent.get("conversation") == "none"
         items = self._conversation.items
         if sent.get("input") is not None:
-            items = _input(sent["input"], self._conversation)
-        request = request_of(settings, list(items))
-        refuse_server_tools(request)
-        chat = chat_request(request, list(items))
-        conversation_id = None if is_apart else self._conversation_id
-        self._response = RealtimeResponse(self._say, settings, conversation_id)
-        self._responding = asyncio.create_task(self._respond(self._response, chat, is_apart))
+            items = self._input(sent["input"])
+        is_apart = sent.get("conversation") == "none"
+        self._responder.begin(settings, items, socket, is_apart=is_apart)
 
-    async def _respond(self, response: RealtimeResponse, chat: Any, is_apart: bool) -> None:
-        assert self._socket is not None, "a client has asked for the response"
-        response.begin()
-        try:
-            with renamed(), admitted(self._caller, self._server.limiter) as caller:
-                generation = await start_chat(self._pipeline, chat, caller)
-                try:
-                    interval = self._server.config.stream_interval
-                    await response.run(generation, self._socket, interval)
-                    if generation.failure is not None:
-                        raise generation.failure
-                finally:
-                    generation.close()
-            response.complete()
-        except asyncio.CancelledError:
-            response.cancel("client_cancelled")
-        except ApiError as error:
-            response.fail(error.type_name.replace(" ", ""), error.message)
-        except Exception:
-            _LOGGER.exception("a realtime response failed")
-            response.fail("InternalServerError", "The server failed; its log says more.")
-        if not is_apart:
-            for item in response.items:
-                self._conversation.append(item)
-
-    async def _cancel_response(self, event: ClientEvent) -> None:
-        response = self._response
-        is_other = event.response_id is not None and (
-            response is None or event.response_id != response.id
-        )
-        if self._responding is None or self._responding.done() or is_other:
-            raise bad_request("There is no such response in progress.", "response_id")
-        await self._stop_responding()
-
-    async def _stop_responding(self) -> None:
-        if self._responding is not None:
-            self._responding.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._responding
+    def _input(self, sent: Any) -> list[Item]:
+        """The items of a response's own input; references are to items of the conversation."""
+        listed = cast(list[Any], sent) if isinstance(sent, list) else [None]
+        items: list[Item] = []
+        for each in listed:
+            if not isinstance(each, dict):
+                raise bad_request("`input` must be a list of items.", "input")
+            item = cast(Item, each)
+            if item.get("type") == "item_reference":
+                items.append(self._conversation.get(str(item.get("id"))))
+            else:
+                items += complete_items([self._kept(item)], "input")
+        return items
 
     def _described(self) -> dict[str, Any]:
+        audio = shown_audio(self._audio.settings)
+        if self._kind == _TRANSCRIPTION:
+            return {
+                "type": _TRANSCRIPTION,
+                "object": "realtime.transcription_session",
+                "id": self._id,
+                "model": self._pipeline.model.name,
+                "audio": audio,
+            }
+        hears = "audio" in self._pipeline.rendering.media.kinds
         return {
-            "type": "realtime",
+            "type": _REALTIME,
             "object": "realtime.session",
             "id": self._id,
             "model": self._pipeline.model.name,
@@ -194,8 +326,15 @@ class Session(Talk):
             "tools": [],
             "tool_choice": "auto",
             "max_output_tokens": "inf",
+            **({"audio": audio} if hears else {}),
             **self._settings,
         }
+
+    def _say_item(self, item: Item, before: str | None) -> None:
+        """Says that there is an item behind the one with the id `before`."""
+        for end in ("added", "done"):
+            fields = {"item": shown_item(item), "previous_item_id": before}
+            self._say(f"conversation.item.{end}", fields)
 
     def _say(self, kind: str, fields: dict[str, Any]) -> None:
         event = {"type": kind, "event_id": new_id("event"), **fields}
@@ -213,20 +352,5 @@ def _decoded(message: bytes) -> ClientEvent:
         raise bad_request("An event is a JSON object with a `type`.") from error
 
 
-def _input(sent: Any, conversation: Conversation) -> list[Item]:
-    """The items of a response's own input; references are to items of the conversation."""
-    listed = cast(list[Any], sent) if isinstance(sent, list) else [None]
-    items: list[Item] = []
-    for each in listed:
-        if not isinstance(each, dict):
-            raise bad_request("`input` must be a list of items.", "input")
-        item = cast(Item, each)
-        if item.get("type") == "item_reference":
-            items.append(conversation.get(str(item.get("id"))))
-        else:
-            items += complete_items([item], "input")
-    return items
-
-
-def _realtime(item: Item) -> Item:
-    return {"object": "realtime.item", **item}
+def _unknown(event: ClientEvent) -> ApiError:
+    return bad_request(f"Events of type {event.type[:100]!r} are not supported.", "type")

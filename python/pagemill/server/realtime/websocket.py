@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from websockets.server import ServerProtocol
 
 MAX_MESSAGE_BYTES = 2**20
+_PROTOCOL = "realtime"
 _CLOSE_S = 10.0  # until the client has to have closed its side
 
 
@@ -60,7 +62,7 @@ class WebSocket:
         names = {name for name, _ in scope["headers"]}
         if connection is None or b"upgrade" not in names:
             raise ApiError(426, "This route is a WebSocket: connect to it with such a client.")
-        protocol = ServerProtocol(max_size=max_bytes)
+        protocol = ServerProtocol(max_size=max_bytes, select_subprotocol=_subprotocol)
         head = b"".join(b"%b: %b\r\n" % header for header in scope["headers"])
         protocol.receive_data(b"GET / HTTP/1.1\r\n%b\r\n" % head)
         events = protocol.events_received()
@@ -164,6 +166,12 @@ class WebSocket:
         data = b"".join(self._protocol.data_to_send())
         if data and not self._transport.is_closing():
             self._transport.write(data)
+
+
+def _subprotocol(protocol: ServerProtocol, offered: Sequence[Any]) -> Any:
+    """The one of those `offered` that is not a key: pages need one of theirs to be chosen."""
+    del protocol
+    return _PROTOCOL if _PROTOCOL in offered else None
 
 
 class _Nothing(Response):

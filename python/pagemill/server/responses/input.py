@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from pagemill.render.chat_messages import TEXT_PARTS
 from pagemill.server.errors import ApiError, bad_request
-from pagemill.server.protocol.media import check_uuid
+from pagemill.server.protocol.media import check_media, check_uuid
 from pagemill.server.responses.custom_tools import custom_arguments
 from pagemill.server.responses.ids import new_id
 from pagemill.server.tools.call import ApprovedCall
@@ -16,7 +16,8 @@ from pagemill.server.tools.offer import function_name
 Item = dict[str, Any]
 
 _SYSTEM = "system"
-_IMAGE = "input_image"
+_IMAGE, _AUDIO = "input_image", "input_audio"
+_CHAT_TYPES = {_IMAGE: "image_url", _AUDIO: _AUDIO}  # which are also where their files are
 _ROLES = {"user": "user", "assistant": "assistant", _SYSTEM: _SYSTEM, "developer": _SYSTEM}
 _PREFIXES = {
     "message": "msg",
@@ -219,12 +220,14 @@ def _is_text(part: Any) -> bool:
 
 def _chat_parts(parts: Sequence[Item]) -> list[Item]:
     """The parts of a message as a chat has them."""
-    return [
-        {"type": "image_url"} | {key: part[key] for key in ("image_url", "uuid") if key in part}
-        if part["type"] == _IMAGE
-        else {"type": "text", "text": text}
-        for part, text in zip(parts, _texts(parts), strict=True)
-    ]
+    return [_chat_part(part, text) for part, text in zip(parts, _texts(parts), strict=True)]
+
+
+def _chat_part(part: Item, text: str) -> Item:
+    kind = _CHAT_TYPES.get(part["type"])
+    if kind is None:
+        return {"type": "text", "text": text}
+    return {"type": kind} | {key: part[key] for key in (kind, "uuid") if key in part}
 
 
 def _texts(parts: Sequence[Item]) -> list[str]:
@@ -277,21 +280,24 @@ def _complete_message(item: Item, where: str) -> None:
         )
     kind = "output_text" if role == "assistant" else "input_text"
     item["content"] = _parts(
-        item.get("content"), f"{where}.content", kind, takes_images=role == "user"
+        item.get("content"), f"{where}.content", kind, takes_media=role == "user"
     )
     item.setdefault("status", "completed")
 
 
-def _parts(sent: Any, where: str, kind: str, *, takes_images: bool = False) -> list[Item]:
-    """`sent`, a text or a list of them and of images, as parts."""
+def _parts(sent: Any, where: str, kind: str, *, takes_media: bool = False) -> list[Item]:
+    """`sent`, a text or a list of them and of media, as parts."""
     if isinstance(sent, str):
         return [{"type": kind, "text": sent}]
     if not isinstance(sent, list):
         raise bad_request(f"`{where}` must be a string or a list of parts.", "input")
     parts = cast(list[Any], sent)
     for at, part in enumerate(parts):
-        if takes_images and isinstance(part, dict) and cast(Item, part).get("type") == _IMAGE:
+        media = cast(Item, part).get("type") if takes_media and isinstance(part, dict) else None
+        if media == _IMAGE:
             _check_image(cast(Item, part), f"{where}[{at}]")
+        elif media == _AUDIO:
+            check_media(cast(Item, part), f"{where}[{at}]", "input")
         else:
             _check_part(part, f"{where}[{at}]")
     return parts

@@ -137,18 +137,23 @@ def _to_probe(
     return None
 
 
-def _checked(speech: Speech, request: SpeechRequest) -> SpeechTask:
-    to_language = request.to_language if isinstance(request, TranslationRequest) else None
-    task = SpeechTask(
-        None if request.language is None else request.language.lower(),
-        to_language,
-        f"{request.hotwords} {request.prompt}".strip(),
-        request.is_timed,
-    )
+def check_task(speech: Speech, task: SpeechTask) -> SpeechTask:
+    """The task with what the model makes of it.
+
+    Raises:
+        ApiError: 400 about a field.
+    """
+    language = None if task.language is None else task.language.lower()
     try:
-        return speech.family.checked(task)
+        return speech.family.checked(task._replace(language=language))
     except RenderError as error:
         raise _refusal(error) from error
+
+
+def _checked(speech: Speech, request: SpeechRequest) -> SpeechTask:
+    to_language = request.to_language if isinstance(request, TranslationRequest) else None
+    prompt = f"{request.hotwords} {request.prompt}".strip()
+    return check_task(speech, SpeechTask(request.language, to_language, prompt, request.is_timed))
 
 
 def _around(speech: Speech, task: SpeechTask) -> Around:

@@ -10,7 +10,6 @@ import msgspec
 from msgspec import UNSET
 
 from pagemill.render.assembly import ChoiceDelta
-from pagemill.render.events import Text as TextEvent
 from pagemill.render.transcription.base import Transcription as Family
 from pagemill.server.answer import Text
 from pagemill.server.errors import ApiError
@@ -27,13 +26,13 @@ from pagemill.server.protocol.transcription import (
     VerboseTranscription,
 )
 from pagemill.server.rendering import Renderer
+from pagemill.server.speech.clip_texts import ClipTexts
 from pagemill.server.speech.retries import WrittenClip, compression_ratio
 from pagemill.server.speech.start import StartedSpeech
 from pagemill.server.speech.subtitles import Line, srt, vtt
 from pagemill.server.sse import event, last_events, usage_events
 
 _PLAIN = "text/plain; charset=utf-8"
-_LENGTH = "length"
 
 
 def whole_answer(
@@ -111,10 +110,7 @@ class SpeechStream:
             "translation.chunk" if is_translated else "transcription.chunk",
         )
         self._encode = msgspec.json.Encoder().encode
-        self._held = [""] * len(started.clips)
-        self._reasons: list[str | None] = [None] * len(started.clips)
-        self._current = 0  # the clip whose text is written as it comes
-        self._has_text = False
+        self._texts = ClipTexts(len(started.clips))
 
     def begin(self) -> bytes:
         """See `respond.StreamWording`."""
@@ -122,25 +118,10 @@ class SpeechStream:
 
     def delta(self, delta: ChoiceDelta) -> bytes:
         """See `respond.StreamWording`."""
-        at = delta.index
-        self._held[at] += "".join(e.text for e in delta.events if isinstance(e, TextEvent))
-        self._reasons[at] = delta.finish_reason or self._reasons[at]
-        if at != self._current:
+        text = self._texts.add(delta)
+        if not (text or self._texts.ended):
             return b""
-        text = ""
-        while self._current < len(self._held):
-            text += self._held[self._current]
-            self._held[self._current] = ""
-            if self._reasons[self._current] is None:
-                break
-            self._current += 1
-        if not self._has_text:
-            text = text.lstrip()
-        is_last = self._current == len(self._held)
-        if not (text or is_last):
-            return b""
-        self._has_text = True
-        return self._event(text, self._reason if is_last else None)
+        return self._event(text, self._texts.finish_reason if self._texts.ended else None)
 
     def end(self, failure: ApiError | None) -> bytes:
         """See `respond.StreamWording`."""
@@ -148,11 +129,6 @@ class SpeechStream:
             return last_events(None, failure)
         self._head.choices, self._head.usage = [], self._generation.usage
         return last_events(self._head, failure)
-
-    @property
-    def _reason(self) -> str | None:
-        """Why the output ended: for its length if that of one clip did."""
-        return _LENGTH if _LENGTH in self._reasons else self._reasons[-1]
 
     def _event(self, text: str, reason: str | None) -> bytes:
         self._head.choices = [SpeechChoice(SpeechDelta(text), finish_reason=reason)]

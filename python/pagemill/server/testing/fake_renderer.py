@@ -15,6 +15,8 @@ from pagemill.render.output_machine import Formats
 from pagemill.render.renderer import ChatPrompt
 from pagemill.render.tokenizer import NO_LIMITS, TextLimits, TextPair
 
+WORDED = Formats(THINK, HERMES)
+"""Markers are text."""
 # Bytes that no text has are the markers.
 MARKED = Formats(
     THINK,

@@ -30,12 +30,14 @@ from pagemill.observe.metrics import MetricsOptions, RequestMetrics
 from pagemill.server.access.key_ring import KeyRing
 from pagemill.server.access.keys import ApiKey, plain_keys
 from pagemill.server.app import create_app
+from pagemill.server.media import Media
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.records.record import OnEnd
 from pagemill.server.speech.speech import Speech
 from pagemill.server.state import ServerState
 from pagemill.server.testing.fake_renderer import FakeRenderer
+from pagemill.server.testing.fake_speech import FakeMedia
 from pagemill.server.tools.servers import ToolServers
 from pagemill.server.tools.tool import ToolServer
 from pagemill.structured.compiler import GrammarCompiler
@@ -65,9 +67,10 @@ async def make_pipeline(
     observed: MetricsOptions | None = None,
     max_unfinished: int = 2048,
     speech: Speech | None = None,
+    media: Media | None = None,
 ) -> Pipeline:
     """The pipeline over `engine`; its AsyncEngine is started on the running loop. With `speech` the
-    model transcribes, and does nothing else."""
+    model transcribes, and does nothing else unless there is `media` of messages."""
     facts = ModelFacts(
         names=("fake", "alias"),
         path="",
@@ -90,12 +93,20 @@ async def make_pipeline(
         created=1700000000,
         defaults=SamplingDefaults(),
         fingerprint="fp_fake",
-        generates=frozenset({Task.GENERATE if speech is None else Task.TRANSCRIBE}),
+        generates=_generates(speech, media),
     )
     metrics = RequestMetrics("fake", max_model_len, observed)
-    pipeline = Pipeline(async_engine, renderer, model, metrics, grammars)
+    if media is None and speech is not None:
+        media = FakeMedia()
+    pipeline = Pipeline(async_engine, renderer, model, metrics, grammars, media)
     pipeline.speech = speech
     return pipeline
+
+
+def _generates(speech: Speech | None, media: Media | None) -> frozenset[Task]:
+    if speech is None:
+        return frozenset({Task.GENERATE})
+    return frozenset({Task.TRANSCRIBE} if media is None else {Task.GENERATE, Task.TRANSCRIBE})
 
 
 def _pooled(options: FakeOptions) -> Pooled | None:
@@ -152,6 +163,7 @@ async def fake_server(
     tools: Sequence[ToolServer] = (),
     content_log: ContentLogConfig | None = None,
     speech: Speech | None = None,
+    media: Media | None = None,
 ) -> AsyncGenerator[FakeServer, None]:
     """Runs a server in this process; `loaded` False leaves it in its loading phase."""
     options = options or FakeOptions()
@@ -184,6 +196,7 @@ async def fake_server(
         observed=observed,
         max_unfinished=max_unfinished,
         speech=speech,
+        media=media,
     )
     if loaded:
         state.serve(pipeline, engine.stats)

@@ -28,11 +28,13 @@ LANGUAGES = {ord("d"): "de", ord("e"): "en"}
 
 
 class FakeFamily:
-    """Implements `Transcription`: clips of 2 seconds, in German or English."""
+    """Implements `Transcription`: in German or English."""
 
     placeholder = AUDIO
-    max_clip_s: int | None = 2
     probe: LanguageProbe | None = LanguageProbe(Around([*b"("], [*b"?"]), LANGUAGES, ord("n"))
+
+    def __init__(self, max_clip_s: int | None = 2) -> None:
+        self.max_clip_s = max_clip_s
 
     def checked(self, task: SpeechTask) -> SpeechTask:
         """Refuses other languages."""
@@ -69,10 +71,15 @@ class FakeMedia:
     """Implements `Media` for files of audio."""
 
     kinds: Sequence[MediaKind] = ("audio",)
+    max_audio_s = 4.0
+
+    def __init__(self) -> None:
+        self.read_urls: list[str] = []
 
     async def read(self, sent: Sequence[SentMedia], owner: MediaOwner) -> Sequence[PreparedMedia]:
-        """There are none in messages."""
-        return ()
+        """Those in messages are noted."""
+        self.read_urls += [media.url for media in sent]
+        return [PreparedMedia(media.kind, np.zeros(1, np.float32)) for media in sent]
 
     async def read_file(self, kind: MediaKind, data: bytes, param: str) -> PreparedMedia:
         """Samples of one byte; an empty file is refused."""
@@ -95,15 +102,15 @@ class FakeMedia:
         """There is none."""
 
     async def place(self, prompt: RenderedPrompt, media: Sequence[PreparedMedia]) -> RenderedPrompt:
-        """Three tokens for audio; the features are its number of samples."""
-        if not media:
+        """Three tokens for audio; the features are its number of samples. That of messages has
+        none."""
+        if prompt.token_ids.tolist() != [AUDIO]:
             return prompt
-        assert prompt.token_ids.tolist() == [AUDIO]
         rows = np.full((AUDIO_TOKENS, 1), len(media[0].values), np.float32)
         item = MediaItem(str(len(media[0].values)), 0, MediaFeatures(rows, AUDIO_TOKENS))
         return RenderedPrompt(np.full(AUDIO_TOKENS, AUDIO, np.int32), (item,))
 
 
-def fake_speech() -> Speech:
-    """What reads audio."""
-    return Speech(FakeFamily(), FakeMedia())
+def fake_speech(max_clip_s: int | None = 2) -> Speech:
+    """What reads audio, in clips of so many seconds; None: all audio is one clip."""
+    return Speech(FakeFamily(max_clip_s), FakeMedia())

@@ -1,0 +1,53 @@
+"""Text of clips that are written at once, in the order of the clips."""
+
+from __future__ import annotations
+
+from pagemill.render.assembly import ChoiceDelta
+from pagemill.render.events import Text
+
+_LENGTH = "length"
+
+
+class ClipTexts:
+    """What is written of each clip: choice i of a generation is that of clip i."""
+
+    def __init__(self, num_clips: int) -> None:
+        self._held = [""] * num_clips
+        self._reasons: list[str | None] = [None] * num_clips
+        self._current = 0  # the clip whose text is returned as it comes
+        self._has_text = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether the text of all clips was returned."""
+        return self._current == len(self._held)
+
+    @property
+    def finish_reason(self) -> str | None:
+        """Why the text ended: for its length if that of one clip did."""
+        return _LENGTH if _LENGTH in self._reasons else self._reasons[-1]
+
+    @property
+    def was_aborted(self) -> bool:
+        """Whether the operator ended the text of a clip."""
+        return "abort" in self._reasons
+
+    def add(self, delta: ChoiceDelta) -> str:
+        """Adds the next delta of a clip. Returns the text that comes next; "" if it is not known
+        yet."""
+        at = delta.index
+        self._held[at] += "".join(e.text for e in delta.events if isinstance(e, Text))
+        self._reasons[at] = delta.finish_reason or self._reasons[at]
+        if at != self._current:
+            return ""
+        text = ""
+        while not self.ended:
+            text += self._held[self._current]
+            self._held[self._current] = ""
+            if self._reasons[self._current] is None:
+                break
+            self._current += 1
+        if not self._has_text:
+            text = text.lstrip()
+        self._has_text = self._has_text or bool(text)
+        return text
