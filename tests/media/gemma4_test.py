@@ -3,7 +3,6 @@ layers, and what is generated is that of `transformers`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,118 +21,30 @@ from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.errors import MissingTensorError
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
-from transformers import Gemma4Config, Gemma4ForConditionalGeneration, PreTrainedModel
 
+from tests.media.gemma4_models import (
+    END,
+    KINDS,
+    PLACEHOLDER,
+    SIDE,
+    START,
+    Gemma4TestModel,
+    Patches,
+    gemma4,
+    image,
+    inputs,
+)
 from tests.media.media_model import MediaTestModel, encoded, text
-from tests.parity.tiny_decoders import SLIDING_WINDOW
-from tests.parity.tiny_models import TEXT_SIZES, save
+from tests.parity.tiny_models import save
 
-PLACEHOLDER, START, END = 3, 4, 5
 IMAGE = [PLACEHOLDER]
-_WORDS = {PLACEHOLDER: "<|image|>", START: "<|image>", END: "<image|>"}
-PATCH, SIDE = 4, 3  # pixels of a patch, and patches of a square that makes a token
-_PLACES = 96
-Patches = tuple[np.ndarray, tuple[int, int, int]]
-
-_TEXT = TEXT_SIZES | {
-    "head_dim": 16,
-    "num_hidden_layers": 6,
-    "global_head_dim": 32,
-    "layer_types": ["sliding_attention", "full_attention"] * 3,
-    "sliding_window": SLIDING_WINDOW,
-    "final_logit_softcapping": 3.0,
-}
-# An embedding of each token for each layer, and layers that share caches.
-_SMALL: dict[str, Any] = {
-    "hidden_size_per_layer_input": 12,
-    "vocab_size_per_layer_input": 257,
-    "num_kv_shared_layers": 2,
-}
-_KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "small": (_SMALL, {"use_clipped_linears": True}),
-    # Tokens of an image see each other in windowed layers.
-    "large": (
-        {"hidden_size_per_layer_input": 0, "use_bidirectional_attention": "vision"},
-        {"standardize": True, "num_key_value_heads": 1},
-    ),
-    # Bounds are infinite, as those of a model that has not been trained.
-    "both": (_SMALL | {"use_bidirectional_attention": "vision"}, {"use_clipped_linears": True}),
-}
-
-
-def gemma4(kind: str) -> PreTrainedModel:
-    text_changes, vision_changes = _KINDS[kind]
-    vision: dict[str, Any] = {
-        "hidden_size": 48,
-        "intermediate_size": 72,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 3,
-        "num_key_value_heads": 3,
-        "head_dim": 16,
-        "patch_size": PATCH,
-        "pooling_kernel_size": SIDE,
-        "position_embedding_size": _PLACES,
-    }
-    config = Gemma4Config(
-        text_config=_TEXT | text_changes,
-        vision_config=vision | vision_changes,
-        image_token_id=PLACEHOLDER,
-        boi_token_id=START,
-        eoi_token_id=END,
-        audio_token_id=6,
-        video_token_id=7,
-    )
-    config._attn_implementation = "eager"
-    model = Gemma4ForConditionalGeneration(config)
-    tower = model.model.vision_tower
-    torch.nn.init.normal_(tower.patch_embedder.position_embedding_table)
-    for name, buffer in tower.named_buffers():
-        if name.rpartition(".")[2].startswith("std_"):
-            torch.nn.init.normal_(buffer)
-        if kind == "small" and name.endswith("_min"):
-            buffer.fill_(-0.75)
-        if kind == "small" and name.endswith("_max") and "q_proj" not in name:
-            buffer.fill_(0.5)
-    return model
-
-
-def image(seed: int, height: int, width: int) -> Patches:
-    """An image of height x width patches; a ninth as many tokens."""
-    values = np.random.default_rng(seed).random(size=(height * width, 3 * PATCH**2))
-    return values.astype(np.float32), (1, height, width)
 
 
 def tokens(patches: Patches) -> int:
     return len(patches[0]) // SIDE**2
 
 
-def inputs(images: Sequence[Patches]) -> dict[str, torch.Tensor]:
-    """Patches and their columns and rows, padded to those of the largest image."""
-    most = max(len(patches) for patches, _ in images)
-    values = torch.zeros(len(images), most, images[0][0].shape[1])
-    places = torch.full((len(images), most, 2), -1)
-    for index, (patches, (_, height, width)) in enumerate(images):
-        values[index, : len(patches)] = torch.tensor(patches)
-        rows, columns = np.divmod(np.arange(height * width), width)
-        places[index, : len(patches)] = torch.tensor(np.stack([columns, rows], 1))
-    return {"pixel_values": values, "image_position_ids": places}
-
-
-class Gemma4TestModel(MediaTestModel):
-    def __init__(self, path: Path, reference: PreTrainedModel) -> None:
-        def logits(ids: list[int], images: Sequence[Patches]) -> torch.Tensor:
-            given = torch.tensor([ids])
-            types = (given == PLACEHOLDER).long()
-            media = inputs(images) if images else {}
-            with torch.inference_mode():
-                found = reference(given, mm_token_type_ids=types, use_cache=False, **media)
-            return found.logits[0]
-
-        super().__init__(path, logits, _WORDS)
-        self.transformer = reference
-
-
-@pytest.fixture(scope="module", params=_KINDS)
+@pytest.fixture(scope="module", params=KINDS)
 def model(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Gemma4TestModel:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,14 +11,22 @@ import numpy as np
 import pytest
 import torch
 from pagemill.engine.outputs import EngineError
-from pagemill.inputs.prepared_media import FrameTimes
 from tokenizers import AddedToken, Tokenizer
 from transformers.models.internvl.processing_internvl import InternVLProcessor
 
-from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.frame_videos import (
+    Video,
+    check_beside_image,
+    check_lengths,
+    check_prefixes,
+    check_refusals,
+    check_resized,
+    video,
+)
+from tests.media.media_model import MediaTestModel
 from tests.parity.tiny_models import INTERNVL_PLACEHOLDER, INTERNVL_TILE, INTERNVL_WORDS, make
 
-IMAGE = [INTERNVL_PLACEHOLDER]
+IMAGE = INTERNVL_PLACEHOLDER
 VIDEO = [257]  # behind the vocabulary of the model
 FRAME_TOKENS = 4
 _WORDS = {
@@ -27,16 +34,7 @@ _WORDS = {
     20: "Frame1: ",
     **{20 + number: f"\nFrame{number + 1}: " for number in range(1, 8)},
 }
-Video = tuple[np.ndarray, tuple[int, int, int], FrameTimes]
-
-
-def video(seed: int, frames: int) -> Video:
-    pixels = np.random.default_rng(seed).normal(size=(frames, *INTERNVL_TILE))
-    times = FrameTimes(tuple(map(float, range(frames))), 1.0)
-    return pixels.astype(np.float32), (frames, 1, 1), times
-
-
-FEW, MANY, STILL = video(1, 2), video(2, 5), video(3, 1)
+FEW, MANY, STILL = (video(seed, frames, INTERNVL_TILE) for seed, frames in ((1, 2), (2, 5), (3, 1)))
 PICTURE = np.random.default_rng(4).normal(size=(2, *INTERNVL_TILE)).astype(np.float32)
 
 
@@ -63,22 +61,12 @@ def _model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
     return model
 
 
-PROMPTS = [
-    text(1, 3) + VIDEO + text(2, 5) + VIDEO + text(3, 2),
-    VIDEO + text(4, 4),
-    text(5, 4) + VIDEO,
-    text(6, 30),
-]
 VIDEOS = [[FEW, STILL], [MANY], [STILL], []]
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
 def test_tokens_of_videos_of_several_lengths(model: MediaTestModel, executor: str) -> None:
-    with model.llm(executor=executor) as llm:
-        outputs = model.generate(llm, PROMPTS, VIDEOS, logprobs=0)
-        for output, own in zip(outputs, VIDEOS, strict=True):
-            model.check(output, own)
-        assert encoded(llm) == 2 + 1 + 5, "a frame is an item, and equal ones are encoded once"
+    check_lengths(model, VIDEO, VIDEOS, 2 + 1 + 5, executor=executor)
 
 
 @pytest.mark.parametrize("item", [STILL, FEW, MANY], ids=["still", "few", "many"])
@@ -99,26 +87,11 @@ def test_texts_around_frames(model: MediaTestModel, item: Video) -> None:
 
 @pytest.mark.parametrize("step", [5, 13])
 def test_images_and_videos(model: MediaTestModel, step: int) -> None:
-    """In one prompt, whose step may end inside of each."""
-    prompt = text(1, 8) + IMAGE + text(2, 3) + VIDEO + text(3, 20)
-    with model.llm(max_num_batched_tokens=step) as llm:
-        (output,) = model.generate(llm, [prompt], [[MANY]], images=[[PICTURE]], logprobs=0)
-        assert encoded(llm) == 2 + 5
-    model.check(output, [PICTURE, MANY])
+    check_beside_image(model, (IMAGE, PICTURE), (VIDEO[0], MANY), 2 + 5, step)
 
 
 def test_prefixes_are_those_of_equal_frames(model: MediaTestModel) -> None:
-    pixels, grid, times = MANY
-    changed = pixels.copy()
-    changed[-1] += 1
-    prompt = text(1, 10) + VIDEO + text(2, 40)
-    with model.llm() as llm:
-        cached: list[int] = []
-        for values in (pixels, changed, pixels):
-            (output,) = model.generate(llm, [prompt], [[(values, grid, times)]])
-            model.check(output, [(values, grid, times)])
-            cached.append(output.num_cached_tokens)
-        assert encoded(llm) == 6, "the frames of both are equal but the last"
+    cached = check_prefixes(model, VIDEO, MANY)
     assert cached[0] == 0 and 16 <= cached[1] < 45 < cached[2]
 
 
@@ -128,35 +101,12 @@ def test_frames_are_resized(model: MediaTestModel) -> None:
     settings = {
         "image_processor_type": "GotOcr2ImageProcessorFast",
         "size": {"height": height, "width": width},
-        "image_mean": [0.5] * 3,
-        "image_std": [0.25] * 3,
     }
-    (model.path / "preprocessor_config.json").write_text(json.dumps(settings))
-    colors = np.random.default_rng(6).integers(0, 256, (3, height, width, 3), np.uint8)
-    pixels = (colors.transpose(0, 3, 1, 2) / np.float32(255) - 0.5) / np.float32(0.25)
-    prepared = pixels.astype(np.float32), (3, 1, 1), FrameTimes((0.0, 0.5, 1.0), 2.0)
-    larger = colors.repeat(2, 1).repeat(3, 2)
-    with model.llm() as llm:
-        (output,) = model.generate(llm, [VIDEO + text(1, 3)], [[colors]], logprobs=0)
-        model.check(output, [prepared])
-        (resized,) = model.generate(llm, [VIDEO + text(1, 3)], [[larger]], logprobs=0)
-        assert resized.prompt_token_ids == output.prompt_token_ids
+    check_resized(model, VIDEO, height, settings)
 
 
 def test_videos_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
-    pixels, grid, times = FEW
-    with model.llm() as llm:
-
-        def refuse(message: str, *videos: object) -> None:
-            with pytest.raises(EngineError, match=message) as refused:
-                model.generate(llm, [VIDEO], [videos])
-            assert refused.value.code == "INVALID_ARGUMENT"
-
-        refuse(r"frames \[frames, 3, 16, 16\] .* got \[2, 3, 16, 8\]", (pixels[..., :8], *FEW[1:]))
-        refuse(r"got \[2, 3, 16, 16\] and \(1, 2, 1\)", (pixels, (1, 2, 1), times))
-        refuse("video 0 has pixels that are not finite", (pixels * np.nan, grid, times))
-        (output,) = model.generate(llm, [VIDEO + text(1, 3)], [[FEW]])
-        model.check(output, [FEW])
+    check_refusals(model, VIDEO, FEW)
 
 
 def test_a_tokenizer_without_the_token_takes_no_videos(tmp_path: Path) -> None:

@@ -8,13 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pagemill.engine.outputs import EngineError
-from pagemill.inputs.prepared_media import FrameTimes
 from pagemill.models.base import ModelConfigError
 from pagemill.models.multimodal.llava_next_video import LlavaNextVideoModel
 from pagemill.weights.source import ModelSource
 
-from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.frame_videos import (
+    Video,
+    check_beside_image,
+    check_lengths,
+    check_one_kind,
+    check_refusals,
+    video,
+)
+from tests.media.media_model import MediaTestModel
 from tests.media.tiny_tiled_models import (
     LLAVA_NEXT_PLACEHOLDER,
     LLAVA_NEXT_TILE,
@@ -26,16 +32,11 @@ from tests.parity.tiny_models import save
 IMAGE, VIDEO = [LLAVA_NEXT_PLACEHOLDER], [LLAVA_ONEVISION_VIDEO]
 FRAME_TOKENS = 4  # of 4 x 4 patches
 Image = tuple[np.ndarray, tuple[int, int, int]]
-Video = tuple[np.ndarray, tuple[int, int, int], FrameTimes]
 
 
-def video(seed: int, frames: int) -> Video:
-    pixels = np.random.default_rng(seed).normal(size=(frames, *LLAVA_NEXT_TILE))
-    times = FrameTimes(tuple(map(float, range(frames))), 1.0)
-    return pixels.astype(np.float32), (frames, 1, 1), times
-
-
-FEW, OTHER, MANY, STILL = video(1, 2), video(2, 2), video(3, 5), video(4, 1)
+FEW, OTHER, MANY, STILL = (
+    video(seed, frames, LLAVA_NEXT_TILE) for seed, frames in ((1, 2), (2, 2), (3, 5), (4, 1))
+)
 # Two tiles and the whole image.
 PICTURE = (
     np.random.default_rng(5).normal(size=(3, *LLAVA_NEXT_TILE)).astype(np.float32),
@@ -66,12 +67,6 @@ def _model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
     return model
 
 
-PROMPTS = [
-    text(1, 3) + VIDEO + text(2, 5) + VIDEO + text(3, 2),
-    VIDEO + text(4, 4),
-    text(5, 4) + VIDEO,
-    text(6, 30),
-]
 VIDEOS = [[FEW, OTHER], [MANY], [STILL], []]
 
 
@@ -79,37 +74,26 @@ VIDEOS = [[FEW, OTHER], [MANY], [STILL], []]
 def test_tokens_of_videos_of_several_lengths(
     model: MediaTestModel, options: dict[str, Any]
 ) -> None:
-    with model.llm(**options) as llm:
-        outputs = model.generate(llm, PROMPTS, VIDEOS, logprobs=0)
-        for output, own, frames in zip(outputs, VIDEOS, (4, 5, 1, 0), strict=True):
-            assert output.prompt_token_ids.count(VIDEO[0]) == frames * FRAME_TOKENS
-            model.check(output, own)
+    check_lengths(model, VIDEO, VIDEOS, 2 + 2 + 5 + 1, **options)
+
+
+def test_tokens_of_frames(model: MediaTestModel) -> None:
+    with model.llm() as llm:
+        (output,) = model.generate(llm, [[20, *VIDEO, 21]], [[FEW]])
+        assert output.prompt_token_ids == [20, *VIDEO * 2 * FRAME_TOKENS, 21]
 
 
 @pytest.mark.parametrize("step", [5, 13, 64])
 def test_images_and_videos(model: MediaTestModel, step: int) -> None:
-    """In one prompt, whose step may end inside of each."""
-    prompt = text(1, 8) + IMAGE + text(2, 3) + VIDEO + text(3, 20)
-    with model.llm(max_num_batched_tokens=step) as llm:
-        (output,) = model.generate(llm, [prompt], [[MANY]], images=[[PICTURE]], logprobs=0)
-        assert encoded(llm) == 1 + 5, "a frame is an item"
-    model.check(output, [PICTURE, MANY])
+    check_beside_image(model, (IMAGE[0], PICTURE), (VIDEO[0], MANY), 1 + 5, step)
 
 
 def test_one_kind_of_media_alone(model: MediaTestModel) -> None:
-    with model.llm(limit_mm_per_prompt={"image": 0}) as llm:
-        (output,) = model.generate(llm, [VIDEO + text(1, 4)], [[FEW]])
-        model.check(output, [FEW])
-    with model.llm(limit_mm_per_prompt={"video": 0}) as llm:
-        (output,) = model.generate(llm, [IMAGE + text(1, 4)], [[]], images=[[PICTURE]])
-        model.check(output, [PICTURE])
+    check_one_kind(model, (IMAGE[0], PICTURE), (VIDEO[0], FEW))
 
 
 def test_videos_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
-    pixels, _, times = FEW
-    with model.llm() as llm, pytest.raises(EngineError, match=r"and \(1, 2, 1\)") as refused:
-        model.generate(llm, [VIDEO], [[(pixels, (1, 2, 1), times)]])
-    assert refused.value.code == "INVALID_ARGUMENT"
+    check_refusals(model, VIDEO, FEW)
 
 
 def test_other_pools_are_refused(model: MediaTestModel) -> None:

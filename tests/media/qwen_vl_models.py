@@ -1,5 +1,5 @@
-"""Tiny models of EXAONE 4.5, GLM-V, Qwen2.5-VL, Qwen3-VL and Qwen3.5, and images, also for
-Qwen2-VL."""
+"""Tiny models of EXAONE 4.5, GLM-V, HyperCLOVA X Vision, Qwen2.5-VL, Qwen3-VL and Qwen3.5, and
+images, also for Qwen2-VL."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from transformers import (
     Glm46VForConditionalGeneration,
     GlmOcrConfig,
     GlmOcrForConditionalGeneration,
+    HyperCLOVAXVisionV2Config,
+    HyperCLOVAXVisionV2ForConditionalGeneration,
     PreTrainedModel,
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
@@ -33,6 +35,7 @@ from transformers import (
     Qwen3VLMoeForConditionalGeneration,
 )
 
+from tests.families.family import MULTIPLIERS
 from tests.media.media_model import MediaTestModel
 from tests.parity.tiny_models import QWEN2_VL_PLACEHOLDER, save
 
@@ -202,12 +205,34 @@ def _glm_ocr() -> PreTrainedModel:
     return GlmOcrForConditionalGeneration(config)
 
 
+def _hyperclovax_vision_v2() -> PreTrainedModel:
+    """The tower's results are narrower than vectors of the text."""
+    rope = {"rope_type": "default", "rope_theta": 1e4}
+    config = HyperCLOVAXVisionV2Config(
+        text_config=TEXT
+        | MULTIPLIERS
+        | {"model_type": "hyperclovax", "head_dim": 16, "rope_parameters": rope},
+        vision_config=VISION
+        | {
+            "model_type": "qwen2_5_vl_vision",
+            "out_hidden_size": 48,
+            "window_size": 24,
+            "fullatt_block_indexes": [1],
+        },
+        tie_word_embeddings=False,
+        **_TOKENS,
+    )
+    config._attn_implementation = "eager"
+    return HyperCLOVAXVisionV2ForConditionalGeneration(config)
+
+
 MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
     "exaone4_5": _exaone4_5,
     "glm46v": _glm46v,
     "glm4v": _glm4v,
     "glm4v_moe": _glm4v_moe,
     "glm_ocr": _glm_ocr,
+    "hyperclovax_vision_v2": _hyperclovax_vision_v2,
     "qwen2_5_vl": qwen2_5_vl,
     "qwen3_5": _qwen3_5,
     "qwen3_5_moe": _qwen3_5_moe,

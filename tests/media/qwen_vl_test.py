@@ -1,5 +1,6 @@
-"""Images of several sizes through the engine: tokens of EXAONE 4.5, GLM-V, Qwen2.5-VL, Qwen3-VL and
-Qwen3.5 are those of `transformers`. What they share with Qwen2-VL is in qwen2_vl_test.py."""
+"""Images of several sizes through the engine: tokens of EXAONE 4.5, GLM-V, HyperCLOVA X Vision,
+Qwen2.5-VL, Qwen3-VL and Qwen3.5 are those of `transformers`. What they share with Qwen2-VL is in
+qwen2_vl_test.py."""
 
 from __future__ import annotations
 
@@ -36,10 +37,18 @@ SQUARE, WIDE, SMALL, LARGE = image(1, 6, 6), image(2, 4, 10), image(4, 2, 2), im
 
 
 @pytest.fixture(scope="module", params=sorted(MAKERS))
-def model(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> MediaTestModel:
-    return make_image_model(request.param, tmp_path_factory.mktemp(request.param))
+def family(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def model(family: str, tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
+    return make_image_model(family, tmp_path_factory.mktemp(family))
+
+
+def tower_of(family: str) -> str:
+    """What the names of its weights have in front."""
+    return "vision_model." if family.startswith("hyperclovax") else "visual."
 
 
 PROMPTS = [
@@ -68,8 +77,8 @@ def test_steps_may_end_inside_an_image(model: MediaTestModel, step: int) -> None
         model.check(output, images)
 
 
-def test_language_model_only(model: MediaTestModel) -> None:
-    model.check_language_model_only("visual.", SQUARE)
+def test_language_model_only(model: MediaTestModel, family: str) -> None:
+    model.check_language_model_only(tower_of(family), SQUARE)
 
 
 def test_ranks_and_stages_of_text(model: MediaTestModel) -> None:
@@ -199,22 +208,41 @@ def test_a_layer_behind_the_others_may_stay_unread(tmp_path: Path) -> None:
         model.check(output, [SMALL])
 
 
-def test_newer_checkpoints_have_other_names(model: MediaTestModel, tmp_path: Path) -> None:
+def test_newer_checkpoints_have_other_names(
+    model: MediaTestModel, family: str, tmp_path: Path
+) -> None:
     tensors = load_file(model.path / "model.safetensors")
     renamed = {_newer_name(name): tensor for name, tensor in tensors.items()}
     save_file(renamed, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_bytes((model.path / "config.json").read_bytes())
     built = build(ModelSource.open(tmp_path), BuildOptions())
-    assert " model.visual." in built.encoders[0].program_text
+    assert f" model.{tower_of(family)}" in built.encoders[0].program_text
     assert " model.language_model.norm.weight" in built.program_text
 
 
 def _newer_name(name: str) -> str:
-    if name.startswith(("lm_head.", "model.language_model.", "model.visual.")):
+    newer = ("lm_head.", "model.language_model.", "model.vision_", "model.visual.")
+    if name.startswith(newer):
         return name
     if name.startswith("visual."):
         return f"model.{name}"
     return name.replace("model.", "model.language_model.", 1)
+
+
+def test_published_checkpoints_of_hyperclova_x_have_a_whole_model(tmp_path: Path) -> None:
+    model = make_image_model("hyperclovax_vision_v2", tmp_path)
+    tensors = load_file(model.path / "model.safetensors")
+    prefix = "model.language_model."
+    head = f"{prefix}lm_head."
+    assert f"{head}weight" in tensors
+    renamed = {
+        name if name.startswith(head) else name.replace(prefix, f"{prefix}model."): tensor
+        for name, tensor in tensors.items()
+    }
+    save_file(renamed, model.path / "model.safetensors")
+    with model.llm() as llm:
+        (output,) = model.generate(llm, [IMAGE + text(1, 4)], [[SMALL]], logprobs=0)
+        model.check(output, [SMALL])
 
 
 def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:

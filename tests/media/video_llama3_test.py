@@ -4,32 +4,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from pagemill.engine.outputs import EngineError
 from pagemill.render.media.processors import open_processor
 from PIL import Image
-from transformers import (
-    Qwen2Config,
-    VideoLlama3Config,
-    VideoLlama3ForConditionalGeneration,
-    VideoLlama3VisionConfig,
-)
 from transformers.models.video_llama_3.image_processing_pil_video_llama_3 import (
     VideoLlama3ImageProcessorPil,
 )
 
 from tests.media.media_model import MediaTestModel, encoded, text
-from tests.parity.tiny_models import TEXT_SIZES, save
+from tests.media.video_llama3_models import CHANNELS, Patches, video_llama3
+from tests.media.video_llama3_models import IMAGE as PLACEHOLDER
 
-PLACEHOLDER = 3
 IMAGE = [PLACEHOLDER]
-CHANNELS = 3 * 4 * 4
-Patches = tuple[np.ndarray, tuple[int, int, int]]
 
 
 def image(seed: int, height: int, width: int) -> Patches:
@@ -43,34 +33,7 @@ SQUARE, WIDE, TALL, DOT = image(1, 3, 3), image(2, 2, 7), image(3, 6, 4), image(
 
 @pytest.fixture(scope="module", name="model")
 def _model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
-    path = tmp_path_factory.mktemp("video_llama3")
-    torch.manual_seed(0)
-    vision = VideoLlama3VisionConfig(
-        hidden_size=48,
-        intermediate_size=72,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        patch_size=4,
-    )
-    config = VideoLlama3Config(
-        vision_config=vision,
-        text_config=Qwen2Config(**TEXT_SIZES, tie_word_embeddings=False),
-        image_token_id=PLACEHOLDER,
-        video_token_id=4,
-    )
-    config._attn_implementation = "eager"
-    reference = save(VideoLlama3ForConditionalGeneration(config), path)
-
-    def logits(ids: list[int], images: Sequence[Patches]) -> torch.Tensor:
-        inputs: dict[str, torch.Tensor] = {}
-        if images:
-            inputs["pixel_values"] = torch.tensor(np.concatenate([p for p, _ in images]))
-            inputs["image_grid_thw"] = torch.tensor([grid for _, grid in images])
-            inputs["image_merge_sizes"] = torch.ones(len(images), dtype=torch.long)
-        with torch.inference_mode():
-            return reference(torch.tensor([ids]), **inputs, use_cache=False).logits[0]
-
-    return MediaTestModel(path, logits)
+    return video_llama3(tmp_path_factory.mktemp("video_llama3"))
 
 
 PROMPTS = [

@@ -17,7 +17,7 @@ from transformers.models.glm46v.processing_glm46v import Glm46VProcessor
 from transformers.models.qwen3_vl.processing_qwen3_vl import Qwen3VLProcessor
 from transformers.video_utils import VideoMetadata
 
-from tests.media.media_model import MediaTestModel
+from tests.media.media_model import MediaTestModel, text
 from tests.media.qwen_vl_models import CHANNELS, MAKERS, Patches
 from tests.parity.tiny_models import QWEN2_VL_PLACEHOLDER, make, save
 
@@ -27,6 +27,7 @@ FAMILIES = (
     "glm4v",
     "glm4v_moe",
     "glm_ocr",
+    "hyperclovax_vision_v2",
     "qwen2_5_vl",
     "qwen2_vl",
     "qwen3_5",
@@ -57,6 +58,11 @@ _WORDS: Mapping[str, dict[int, str]] = {
     "qwen3_vl": _QWEN3_WORDS,
     "qwen3_vl_moe": _QWEN3_WORDS,
 }
+
+
+def text_without_meaning(seed: int, length: int) -> list[int]:
+    """Text without tokens that mean something in videos."""
+    return [100 + token % 150 for token in text(seed, length)]
 
 
 def video(seed: int, time: int, height: int, width: int, rate: float = 2.0) -> Video:

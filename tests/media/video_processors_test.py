@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -215,7 +216,7 @@ def test_settings_of_images_are_those_of_older_videos(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "settings", "why"),
     [
-        ("SmolVLMVideoProcessor", {}, "'SmolVLMVideoProcessor'; known: Glm46V"),
+        ("SmolVLMVideoProcessor", {}, "'SmolVLMVideoProcessor'; known: Gemma4"),
         (ONEVISION, {"do_center_crop": True}, "do_center_crop false"),
         (ONEVISION, {"size": {"height": 1, "width": 2**24}}, "a frame may have 8388608 pixels"),
         ("LlavaNextVideoVideoProcessor", {"crop_size": 336}, "shortest_edge of a square"),
@@ -225,6 +226,9 @@ def test_settings_of_images_are_those_of_older_videos(tmp_path: Path) -> None:
             "a frame may have 8388608 pixels",
         ),
         ("Qwen2VLVideoProcessor", {"do_resize": False}, "do_resize must be true"),
+        ("VideoLlama3VideoProcessor", {"use_token_compression": False}, "must be true"),
+        ("VideoLlama3VideoProcessor", {"merge_size": 1}, "merge_size 2"),
+        ("Gemma4VideoProcessor", {"max_soft_tokens": 0}, "not a positive number"),
         ("Qwen2VLVideoProcessor", {"patch_size": 0}, "not a positive number"),
         ("Qwen3VLVideoProcessor", {"size": {"longest_edge": "a"}}, "not a positive number"),
     ],
@@ -240,3 +244,30 @@ def test_refused_frames(tmp_path: Path) -> None:
         processor([], 1)
     with pytest.raises(RenderError, match="more than 200 times the shorter"):
         processor(frames(2, 201, 1), 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "merge"), [("Gemma4VideoProcessor", 3), ("Gemma4UnifiedVideoProcessor", 1)]
+)
+def test_frames_of_gemma4_share_the_pixels_of_a_video(
+    kind: str, merge: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = frames(4, 240, 240)
+    _, grid = opened(tmp_path, kind, patch_size=4)(images, 4)
+    assert grid == (4, 8 * merge, 8 * merge), "at most 70 tokens"
+    _, grid = opened(tmp_path, kind, max_tokens=20, patch_size=4)(images, 4)
+    assert grid == (4, 4 * merge, 4 * merge)
+    monkeypatch.setattr(video_processors, "MAX_VIDEO_PIXELS", 4 * 30 * 12**2)
+    processor = opened(tmp_path, kind, patch_size=4)
+    patches, grid = processor(images, 4)
+    assert grid == (4, 5 * merge, 5 * merge)
+    assert len(patches) == math.prod(grid)
+    _, grid = processor([images[0], *frames(1, 90, 300)], 4)
+    assert grid == (2, 5 * merge, 5 * merge), "all have the size of the first"
+    with pytest.raises(RenderError, match="no frames"):
+        processor([], 4)
+    (tmp_path / "video_preprocessor_config.json").unlink()
+    images_alone = {"image_processor_type": kind.replace("Video", "Image"), "max_soft_tokens": 9}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(images_alone | {"patch_size": 4}))
+    _, grid = open_video_processor(tmp_path, ROOMY)(images, 4)
+    assert grid == (4, 3 * merge, 3 * merge), "also by settings of images"

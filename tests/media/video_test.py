@@ -14,7 +14,7 @@ from pagemill.inputs.prepared_media import FrameTimes, PreparedMedia
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 
-from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.media_model import MediaTestModel, encoded
 from tests.media.qwen_vl_models import image
 from tests.media.video_models import (
     FAMILIES,
@@ -22,6 +22,7 @@ from tests.media.video_models import (
     VIDEO,
     expanded,
     placeholder,
+    text_without_meaning,
     video,
     video_model,
 )
@@ -31,9 +32,7 @@ SHORT, WIDE, STILL = video(1, 2, 4, 6, 5.0), video(2, 3, 4, 10, 4.0), video(3, 1
 PICTURE = image(4, 4, 6)
 
 
-def words(seed: int, length: int) -> list[int]:
-    """Text without tokens that mean something in videos."""
-    return [100 + token % 150 for token in text(seed, length)]
+words = text_without_meaning
 
 
 @pytest.fixture(scope="module", params=FAMILIES)

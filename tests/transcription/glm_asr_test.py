@@ -14,17 +14,18 @@ from transformers import (
     GlmAsrConfig,
     GlmAsrEncoderConfig,
     GlmAsrForConditionalGeneration,
-    LlamaConfig,
     WhisperFeatureExtractor,
 )
 
 from tests.e2e.server_process import NAME
 from tests.transcription.transcribing_server import (
     BINS,
+    ENCODER_SIZES,
     MAX_TOKENS,
     RATE,
     TranscribingServer,
     is_letters,
+    llama_config,
     serve_letters,
     session,
     wav,
@@ -58,23 +59,8 @@ def reference_text(served: TranscribingServer, samples: np.ndarray) -> str:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TranscribingServer]:
-    encoder = GlmAsrEncoderConfig(
-        num_mel_bins=BINS,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=64,
-    )
-    text = LlamaConfig(
-        vocab_size=TOKENIZER.get_vocab_size(),
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=2048,
-        eos_token_id=TOKENIZER.token_to_id("<|endoftext|>"),
-    )
+    encoder = GlmAsrEncoderConfig(**ENCODER_SIZES)
+    text = llama_config(TOKENIZER, TOKENIZER.token_to_id("<|endoftext|>"))
     config = GlmAsrConfig(
         audio_config=encoder, text_config=text, audio_token_id=AUDIO, tie_word_embeddings=False
     )

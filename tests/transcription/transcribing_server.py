@@ -18,7 +18,7 @@ import pytest
 import soundfile
 import torch
 from tokenizers import Tokenizer
-from transformers import PreTrainedModel, SequenceFeatureExtractor
+from transformers import LlamaConfig, PreTrainedModel, SequenceFeatureExtractor
 
 from tests.e2e.server_process import NAME, ServerProcess, serve
 from tests.parity.tiny_models import save
@@ -28,6 +28,14 @@ BINS = 8
 MAX_TOKENS = 9
 PATH = "/v1/audio/transcriptions"
 TRANSCRIBED = "conversation.item.input_audio_transcription.completed"
+ENCODER_SIZES = {
+    "num_mel_bins": BINS,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+}
+"""Of a tiny encoder of audio."""
 OPTIONS = ("--kv-cache-dtype", "f32", "--activation-dtype", "f32", "--max-num-seqs", "4")
 
 
@@ -82,6 +90,20 @@ def session(server: ServerProcess, **query: str) -> Iterator[RealtimeClient]:
         model=NAME, extra_query=query, websocket_connection_options={"proxy": None}
     ) as connection:
         yield RealtimeClient(connection)
+
+
+def llama_config(tokenizer: Tokenizer, end: int) -> LlamaConfig:
+    """A tiny language model whose texts end with the token `end`."""
+    return LlamaConfig(
+        vocab_size=tokenizer.get_vocab_size(),
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=2048,
+        eos_token_id=end,
+    )
 
 
 @dataclass(frozen=True)

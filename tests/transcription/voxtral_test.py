@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from pagemill.render.transcription.testing.speech_tokenizers import VOXTRAL_CONTROL, byte_tokenizer
 from transformers import (
-    LlamaConfig,
     VoxtralConfig,
     VoxtralEncoderConfig,
     VoxtralForConditionalGeneration,
@@ -19,10 +18,12 @@ from transformers import (
 from tests.e2e.server_process import NAME
 from tests.transcription.transcribing_server import (
     BINS,
+    ENCODER_SIZES,
     PATH,
     RATE,
     TranscribingServer,
     is_letters,
+    llama_config,
     serve_letters,
 )
 
@@ -51,23 +52,8 @@ def reference_text(served: TranscribingServer, samples: np.ndarray, language: st
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TranscribingServer]:
-    encoder = VoxtralEncoderConfig(
-        num_mel_bins=BINS,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=64,
-    )
-    text = LlamaConfig(
-        vocab_size=TOKENIZER.get_vocab_size(),
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=2048,
-        eos_token_id=2,
-    )
+    encoder = VoxtralEncoderConfig(**ENCODER_SIZES)
+    text = llama_config(TOKENIZER, 2)
     config = VoxtralConfig(audio_config=encoder, text_config=text, audio_token_id=AUDIO)
     model = VoxtralForConditionalGeneration(config)
     template = "{{ messages[0]['content'] }}"

@@ -115,6 +115,11 @@ QWEN2_5_VL_VISION = {
     "num_heads": 2,
     "patch_size": 4,
 }
+HYPERCLOVAX_VISION = QWEN2_VL | {
+    "text_config": DECODER | {"model_type": "hyperclovax"},
+    "vision_config": QWEN2_5_VL_VISION,
+    "video_token_id": 98,
+}
 QWEN3_VL = {
     "text_config": DECODER
     | {"model_type": "qwen3_vl_text", "rope_scaling": MROPE | {"mrope_interleaved": True}},
@@ -281,10 +286,21 @@ CONFIGS = {
         "text_config": DECODER | {"model_type": "gemma4_text"},
         "vision_config": VISION | {"head_dim": 16, "num_key_value_heads": 2},
         "image_token_id": 99,
+        "video_token_id": 98,
     },
     "Gemma4UnifiedForConditionalGeneration": {
-        "text_config": DECODER | {"model_type": "gemma4_unified_text"}
+        "text_config": DECODER | {"model_type": "gemma4_unified_text"},
+        "vision_config": {"mm_embed_dim": 32, "mm_posemb_size": 32},
+        "image_token_id": 99,
+        "video_token_id": 98,
     },
+    "GraniteDoclingForConditionalGeneration": {
+        "text_config": DECODER | {"model_type": "granite_docling_text"},
+        "vision_config": VISION | {"scale_factor": 2, "deepstack_visual_indexes": [0]},
+        "image_token_id": 99,
+    },
+    "HCXVisionV2ForCausalLM": HYPERCLOVAX_VISION,
+    "HyperCLOVAXVisionV2ForConditionalGeneration": HYPERCLOVAX_VISION,
     "MiMoV2FlashForCausalLM": DECODER | {"num_key_value_heads": 2},
     "Mistral3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "mistral"}},
     "Qwen3ASRForConditionalGeneration": QWEN3_ASR,
@@ -312,7 +328,8 @@ CONFIGS = {
     "TeleChat2ForCausalLM": DECODER | TELECHAT,
     "TeleChatForCausalLM": DECODER | TELECHAT,
     "UMT5EncoderModel": T5,
-    "VideoLlama3ForConditionalGeneration": INTERNVL,
+    "VideoLlama3ForConditionalGeneration": INTERNVL | {"video_token_id": 98},
+    "VideoLlavaForConditionalGeneration": LLAVA | {"video_token_index": 98},
     "VipLlavaForConditionalGeneration": LLAVA | {"vision_feature_layers": [-2, 1]},
     "VoxtralForConditionalGeneration": VOXTRAL,
     "WhisperForConditionalGeneration": WHISPER,

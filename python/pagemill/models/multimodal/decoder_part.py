@@ -17,6 +17,7 @@ from pagemill.models.deepseek_v3 import DeepseekV3Model
 from pagemill.models.gemma import GemmaModel
 from pagemill.models.gemma2 import Gemma2Model
 from pagemill.models.granite import GraniteModel
+from pagemill.models.hyperclovax import HyperClovaXModel
 from pagemill.models.internlm2 import InternLm2Model
 from pagemill.models.lfm2 import Lfm2Model
 from pagemill.models.llama import LlamaModel
@@ -88,6 +89,24 @@ _FAMILIES: Mapping[str, _Family] = {
         GraniteModel,
         {**_SIZES_OF_7B, "intermediate_size": 11008, "max_position_embeddings": 2048},
     ),
+    "granite_docling_text": _Family(
+        GraniteModel,
+        {
+            "vocab_size": 133800,
+            "hidden_size": 1024,
+            "intermediate_size": 2048,
+            "num_hidden_layers": 28,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 4,
+            "max_position_embeddings": 32768,
+            "rms_norm_eps": 1e-5,
+            "embedding_multiplier": 12.0,
+            "logits_scaling": 4.0,
+            "residual_multiplier": 0.263,
+            "attention_multiplier": 0.015625,
+        },
+    ),
+    "hyperclovax": _Family(HyperClovaXModel),
     "internlm2": _Family(InternLm2Model),
     "kimi_k2": _Family(DeepseekV3Model),
     "lfm2": _Family(

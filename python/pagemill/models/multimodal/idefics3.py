@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Self
+from typing import ClassVar, Self
 
 from pagemill import ops
 from pagemill.inputs.prepared_media import PreparedMedia
@@ -33,7 +33,6 @@ from pagemill.models.vision.siglip_vision import SiglipVisionTower
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
-_TOWERS = ("idefics3", "idefics3_vision", "smolvlm_vision")
 # Defaults of the configuration's class: published checkpoints leave them out.
 _VISION_DEFAULTS = {
     "hidden_size": 1152,
@@ -43,25 +42,30 @@ _VISION_DEFAULTS = {
     "image_size": 224,
     "patch_size": 32,
 }
-_AROUND = "<fake_token_around_image>"
-_WHOLE = "<global-img>"
+AROUND = "<fake_token_around_image>"
+"""In front of a tile."""
+WHOLE = "<global-img>"
+"""Behind `AROUND`, of the whole image."""
 
 
 class Idefics3Model:
-    """One model of Idefics3 or SmolVLM: a `TiledModel` (base.py)."""
+    """One model of Idefics3 or SmolVLM: a `TiledModel` (base.py). A subclass changes `texts`, the
+    families of its decoder, and `towers`, the types of its tower."""
 
+    texts: ClassVar[Sequence[str]] = ("llama",)
+    towers: ClassVar[Sequence[str]] = ("idefics3", "idefics3_vision", "smolvlm_vision")
     ignored: Mapping[str, str] = {}
 
     def __init__(self, config: Config) -> None:
-        self._text = decoder_part(config, ("llama",))
+        self._text = decoder_part(config, self.texts)
         self.ignored = self._text.ignored
         self._merge = positive_int(config, "scale_factor", 2)
         vision = inner_config(config, "vision_config")
-        kind = vision.get("model_type", _TOWERS[0])
-        if kind not in _TOWERS:
+        kind = vision.get("model_type", self.towers[0])
+        if kind not in self.towers:
             raise ModelConfigError(
                 f"a vision tower of type {shown(kind)} in this architecture is not supported;"
-                f" known: {', '.join(_TOWERS)}"
+                f" known: {', '.join(self.towers)}"
             )
         self._tower = SiglipVisionTower({**_VISION_DEFAULTS, **vision}, merge=self._merge)
         self._placeholder = token_id(config, "image_token_id", self._text.traits.vocab_size)
@@ -79,15 +83,8 @@ class Idefics3Model:
     def layout(self, image: PreparedMedia) -> Sequence[PreparedMedia | str]:
         tile_rows, whole = self._tower.grid.tile_rows(image)
         if not tile_rows:
-            return _AROUND + _WHOLE, whole, _AROUND
-        parts: list[PreparedMedia | str] = []
-        before = ""
-        for row, tiles in enumerate(tile_rows, 1):
-            for column, tile in enumerate(tiles, 1):
-                parts += f"{before}{_AROUND}<row_{row}_col_{column}>", tile
-                before = ""
-            before = "\n"
-        return *parts, f"\n\n{_AROUND}{_WHOLE}", whole, _AROUND
+            return AROUND + WHOLE, whole, AROUND
+        return *tile_parts(tile_rows), f"\n\n{AROUND}{WHOLE}", whole, AROUND
 
     def features(self, image: PreparedMedia) -> MediaFeatures:
         return self._tower.grid.features(image)
@@ -112,3 +109,15 @@ class Idefics3Model:
 
     def named(self, weights: Weights) -> Weights:
         return PrefixedWeights(weights, "text_model.", behind="model.")
+
+
+def tile_parts(tile_rows: Sequence[Sequence[PreparedMedia]]) -> list[PreparedMedia | str]:
+    """Tiles, with where each one lies in front of it; rows are lines."""
+    parts: list[PreparedMedia | str] = []
+    before = ""
+    for row, tiles in enumerate(tile_rows, 1):
+        for column, tile in enumerate(tiles, 1):
+            parts += f"{before}{AROUND}<row_{row}_col_{column}>", tile
+            before = ""
+        before = "\n"
+    return parts

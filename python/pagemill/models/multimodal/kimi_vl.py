@@ -8,13 +8,9 @@ linear_1, linear_2}` or Kimi K2.5's `mm_projector.{pre_norm, proj.0, proj.2}`, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import ClassVar, Self
 
 from pagemill import ops
-from pagemill.inputs.prepared_media import PreparedMedia
-from pagemill.inputs.rendered_prompt import GridPositions, MediaFeatures
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
@@ -23,10 +19,10 @@ from pagemill.models.base import (
     Config,
     EncoderInputs,
     ModelConfigError,
-    ModelTraits,
 )
 from pagemill.models.config_keys import Renamed, epsilon, inner_config, token_id
-from pagemill.models.multimodal.decoder_part import WithDecoder, decoder_part, ignored_in_part
+from pagemill.models.multimodal.decoder_part import decoder_part
+from pagemill.models.multimodal.grid_media import GridMediaModel
 from pagemill.models.vision.moonvit import MoonVitTower
 from pagemill.ops import ActivationKind
 from pagemill.ops.trace import Tensor
@@ -40,39 +36,22 @@ _K25_NAMES = {
 }
 
 
-class KimiVlModel(WithDecoder):
+class KimiVlModel(GridMediaModel):
     """One Kimi-VL model. A subclass changes the names of the projector and of its two layers, and
     `_vision`."""
 
     projector: ClassVar[tuple[str, str, str]] = ("multi_modal_projector", "linear_1", "linear_2")
-    ignored: Mapping[str, str] = {}
 
     def __init__(self, config: Config) -> None:
-        self._text = decoder_part(config, _TEXTS)
+        text = decoder_part(config, _TEXTS)
         vision = self._vision(inner_config(config, "vision_config"))
-        self._tower = MoonVitTower(vision)
+        placeholder = token_id(config, "media_placeholder_token_id", text.traits.vocab_size)
+        super().__init__(text, MoonVitTower(vision), {"image": placeholder})
         self._eps = epsilon(vision, "projector_ln_eps", 1e-5)
-        key = "media_placeholder_token_id"
-        self._placeholder = token_id(config, key, self._text.traits.vocab_size)
-        self.ignored = ignored_in_part(self._text)
 
     @classmethod
     def from_config(cls, config: Config) -> Self:
         return cls(config)
-
-    @property
-    def traits(self) -> ModelTraits:
-        text = self._text.traits
-        media = self._tower.media_traits(
-            width=text.hidden_size, placeholder=self._placeholder, grid=True
-        )
-        return replace(text, media=media)
-
-    def features(self, image: PreparedMedia) -> MediaFeatures:
-        found = self._tower.features(image)
-        assert found.positions is not None
-        positions = GridPositions.in_order(found.positions.rows, found.tokens)
-        return MediaFeatures(found.rows, found.tokens, positions)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         x = self._tower.hidden(PrefixedWeights(weights, "vision_tower."), inputs)

@@ -129,7 +129,11 @@ class Gemma4UnifiedLanguagePart(LanguagePart):
     """Gemma 4 without towers; the defaults are those of its configuration's class."""
 
     families = {"gemma4_unified_text": Gemma4Model}
-    defaults = {"hidden_size_per_layer_input": 0, "sliding_window": 1024}
+    defaults = {
+        "hidden_size_per_layer_input": 0,
+        "sliding_window": 1024,
+        "use_bidirectional_attention": "vision",
+    }
 
 
 class Llama4LanguagePart(LanguagePart):

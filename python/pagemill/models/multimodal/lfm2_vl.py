@@ -12,13 +12,11 @@ behind them. Each tile attends to itself alone; texts say where each one lies.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Self
 
 from pagemill import ops
 from pagemill.inputs.prepared_media import PreparedMedia
-from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
@@ -26,8 +24,8 @@ from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
+    MediaPart,
     ModelConfigError,
-    ModelTraits,
 )
 from pagemill.models.config_keys import (
     Defaults,
@@ -38,11 +36,10 @@ from pagemill.models.config_keys import (
     token_id,
 )
 from pagemill.models.multimodal.decoder_part import (
-    WithDecoder,
     decoder_part,
-    ignored_in_part,
     parts_weights,
 )
+from pagemill.models.multimodal.grid_media import GridMediaModel
 from pagemill.models.vision.siglip2_vision import Siglip2VisionTower
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
@@ -55,10 +52,8 @@ _EPS = 1e-5
 _DEFAULTS = {"image_token_id": 396, "tie_word_embeddings": True}
 
 
-class Lfm2VlModel(WithDecoder):
+class Lfm2VlModel(GridMediaModel):
     """One LFM2-VL model: a `TiledModel` (base.py)."""
-
-    ignored: Mapping[str, str] = {}
 
     def __init__(self, config: Config) -> None:
         config = Defaults(config, _DEFAULTS)
@@ -66,42 +61,33 @@ class Lfm2VlModel(WithDecoder):
             raise ModelConfigError(
                 f"vision_feature_layer is {shown(config['vision_feature_layer'])}; known: -1"
             )
-        self._text = decoder_part(config, _TEXTS)
+        text = decoder_part(config, _TEXTS)
         merge = positive_int(config, "downsample_factor", 2)
-        self._tower = Siglip2VisionTower(inner_config(config, "vision_config"), merge=merge)
+        tower = Siglip2VisionTower(inner_config(config, "vision_config"), merge=merge)
+        placeholder = token_id(config, "image_token_id", text.traits.vocab_size)
+        super().__init__(text, tower, {"image": placeholder})
         self._projected = positive_int(config, "projector_hidden_size", 2560)
         self._activation = activation(config, "projector_hidden_act", "gelu")
         self._bias = flag(config, "projector_bias", True)
         self._normalizes = flag(config, "projector_use_layernorm", True)
-        self._placeholder = token_id(config, "image_token_id", self._text.traits.vocab_size)
         self.ignored = {
             r"(model\.)?vision_tower\.(vision_model\.)?head\..*": "vectors of patches are used",
-            **ignored_in_part(self._text),
+            **self.ignored,
         }
 
     @classmethod
     def from_config(cls, config: Config) -> Self:
         return cls(config)
 
-    @property
-    def traits(self) -> ModelTraits:
-        text = self._text.traits
-        media = self._tower.media_traits(width=text.hidden_size, placeholder=self._placeholder)
-        return replace(text, media=media)
-
-    def layout(self, image: PreparedMedia) -> Sequence[PreparedMedia | str]:
-        if image.values.ndim != 3 or image.grid is None:
-            return _START, image, _END
-        tile_rows, whole = _divided(image)
-        parts: list[PreparedMedia | str] = [_START]
+    def layout(self, media: PreparedMedia) -> Sequence[MediaPart]:
+        if media.values.ndim != 3 or media.grid is None:
+            return _START, media, _END
+        tile_rows, whole = _divided(media)
+        parts: list[MediaPart] = [_START]
         for row, tiles in enumerate(tile_rows, 1):
             for column, tile in enumerate(tiles, 1):
                 parts += f"<|img_row_{row}_col_{column}|>", tile
         return *parts, _WHOLE, whole, _END
-
-    def features(self, image: PreparedMedia) -> MediaFeatures:
-        found = self._tower.features(image)
-        return MediaFeatures(found.rows, found.tokens)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         parts = parts_weights(weights, "multi_modal_projector.linear_1.weight")

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Self
+from typing import ClassVar, Self
 
 from pagemill import ops
+from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers import norm
@@ -47,7 +48,6 @@ from pagemill.models.vision.vision_layers import feature_depths
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
-_TOWER = r"(model\.)?vision_tower\.(vision_model\.)?"
 _TOWERS: Mapping[str, type[ClipVisionTower | SiglipVisionTower]] = {
     "clip_vision_model": ClipVisionTower,
     "siglip_vision_model": SiglipVisionTower,
@@ -57,29 +57,32 @@ _TOWERS: Mapping[str, type[ClipVisionTower | SiglipVisionTower]] = {
 class LlavaModel(WithDecoder):
     """One LLaVA model. `texts` are the families of its decoder; `default_layers` of the tower are
     those whose results are used if the configuration names none. `merge` x `merge` patches are
-    consecutive, for `selected`, what the projector reads."""
+    consecutive, for `selected`, what the projector reads. `kind` is that of its media, and
+    `tower_name` in front of the weights of its tower."""
 
     texts: Sequence[str] = ("llama", "mistral", "qwen2")
     default_layers: Sequence[int] = (-2,)
     merge = 1
-    ignored: Mapping[str, str] = {
-        rf"{_TOWER}embeddings\.position_ids": "positions count up from 0",
-    }
+    kind: ClassVar[MediaKind] = "image"
+    tower_name: ClassVar[str] = "vision_tower"
+    ignored: Mapping[str, str] = {}
 
     def __init__(self, config: Config) -> None:
         self._text = decoder_part(config, self.texts)
         self._tower = _tower(inner_config(config, "vision_config"), self.merge)
         unread, why = self._tower.unread
+        tower = rf"(model\.)?{self.tower_name}\.(vision_model\.)?"
         self.ignored = {
-            **self.ignored,
+            rf"{tower}embeddings\.position_ids": "positions count up from 0",
             **ignored_in_part(self._text),
-            rf"{_TOWER}{unread}\..*": why,
+            rf"{tower}{unread}\..*": why,
         }
         self._activation = activation(config, "projector_hidden_act", "gelu")
         self._bias = flag(config, "multimodal_projector_bias", True)
         self._depths = feature_depths(config, self.default_layers, self._tower.layers)
         self._drops_class = _drops_class_token(config, self._tower.class_tokens)
-        key = "image_token_index" if "image_token_index" in config else "image_token_id"
+        key = f"{self.kind}_token_index"
+        key = key if key in config else f"{self.kind}_token_id"
         self._placeholder = token_id(config, key, self._text.traits.vocab_size)
 
     @classmethod
@@ -97,7 +100,7 @@ class LlavaModel(WithDecoder):
             class_tokens=tower.class_tokens,
             tokens=self._tokens,
             width=self._text.traits.hidden_size,
-            placeholders={"image": self._placeholder},
+            placeholders={self.kind: self._placeholder},
         )
         return replace(self._text.traits, media=media)
 
@@ -112,7 +115,7 @@ class LlavaModel(WithDecoder):
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         parts = self._parts(weights)
-        tower = PrefixedWeights(parts, "vision_tower.")
+        tower = PrefixedWeights(parts, f"{self.tower_name}.")
         if not tower.has("embeddings.patch_embedding.weight"):
             tower = PrefixedWeights(tower, "vision_model.")
         x = self._tower.hidden(tower, inputs.media, inputs.positions, self._depths)

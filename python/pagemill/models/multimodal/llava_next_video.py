@@ -19,7 +19,7 @@ from pagemill.models.base import (
     ModelConfigError,
     ModelEncoder,
 )
-from pagemill.models.config_keys import Defaults, token_id
+from pagemill.models.config_keys import Defaults
 from pagemill.models.multimodal.llava import LlavaModel
 from pagemill.models.multimodal.llava_next import LlavaNextModel
 from pagemill.models.multimodal.two_encoders import TwoEncoders
@@ -54,6 +54,7 @@ class FrameEncoder(LlavaModel):
     """That of frames: a `TiledModel` (base.py)."""
 
     texts = LlavaNextModel.texts
+    kind = "video"
     merge = _MERGE
 
     def __init__(self, config: Config) -> None:
@@ -61,16 +62,15 @@ class FrameEncoder(LlavaModel):
         for key, known in _KNOWN.items():
             if config.get(key, known) != known:
                 raise ModelConfigError(f"{key} is {shown(config[key])}; known: {known}")
-        self._video = token_id(config, "video_token_index", self._text.traits.vocab_size)
 
     @property
     def media(self) -> MediaTraits:
         """What it takes."""
         return self._tower.grid.media_traits(
             width=self._text.traits.hidden_size,
-            placeholder=self._video,
+            placeholder=self._placeholder,
             class_tokens=self._tower.class_tokens,
-            kind="video",
+            kind=self.kind,
         )
 
     def layout(self, video: PreparedMedia) -> Sequence[MediaFeatures]:

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Self, cast
 
-from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.prepared_media import FrameTimes, PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
@@ -21,25 +20,23 @@ from pagemill.models.base import (
     Config,
     EncoderInputs,
     MediaPart,
-    MediaTraits,
-    ModelConfigError,
     ModelTraits,
     StepInputs,
 )
-from pagemill.models.config_keys import flag, inner_config, positive_int, token_id
+from pagemill.models.config_keys import flag, inner_config, positive_int
 from pagemill.models.decoder import Decoder
-from pagemill.models.multimodal.decoder_part import ignored_in_part, text_weights
+from pagemill.models.multimodal.grid_media import GridMediaModel, placeholders_of
 from pagemill.models.multimodal.language_part import LanguagePart
 from pagemill.models.multimodal.mrope import dims_of_pairs, without_sections
 from pagemill.models.qwen2 import Qwen2Model
 from pagemill.models.vision.grid_vision import GridVisionTower
 from pagemill.models.vision.qwen2_5_vl_vision import Qwen25VlVisionTower
 from pagemill.models.vision.qwen2_vl_vision import Qwen2VlVisionTower
-from pagemill.models.vision.video_frames import in_time, positions_of_items, split_video
+from pagemill.models.vision.video_frames import in_time, positions_of_items
 from pagemill.ops.trace import Tensor
 
 
-class Qwen2VlModel:
+class Qwen2VlModel(GridMediaModel):
     """One Qwen2-VL model. A subclass changes `tower`, and `part`, which knows its language models,
     and is what a configuration without a tower describes; and `video_layout`, or `video_times`,
     the positions in time of what patches span."""
@@ -47,29 +44,19 @@ class Qwen2VlModel:
     tower: ClassVar[type[GridVisionTower]] = Qwen2VlVisionTower
     part: ClassVar[type[LanguagePart] | None] = None
     video_ends: ClassVar[tuple[str, str] | None] = None
-    ignored: Mapping[str, str] = {}
 
     def __init__(self, config: Config) -> None:
         text = _text_config(config)
         tied = flag(config, "tie_word_embeddings", flag(text, "tie_word_embeddings", False))
-        self._text = _decoder(self.part, {**without_sections(text), "tie_word_embeddings": tied})
-        self.ignored = {**self._text.ignored, **ignored_in_part(self._text)}
-        table = self._text.rotary[0]
+        decoder = _decoder(self.part, {**without_sections(text), "tie_word_embeddings": tied})
+        tower = self.tower(inner_config(config, "vision_config"))
+        tower.check_width(decoder.traits.hidden_size)
+        super().__init__(decoder, tower, placeholders_of(config, decoder.traits.vocab_size))
+        self.ignored = {**decoder.ignored, **self.ignored}
+        table = decoder.rotary[0]
         assert table is not None
         self._rotary = table
         self._dims = dims_of_pairs(text, len(table.inv_freq))
-        self._tower = self.tower(inner_config(config, "vision_config"))
-        traits = self._text.traits
-        if self._tower.width != traits.hidden_size:
-            raise ModelConfigError(
-                f"vision_config's {self.tower.width_key} is {self._tower.width}, but the language"
-                f" model has {traits.hidden_size}"
-            )
-        self._placeholders: dict[MediaKind, int] = {
-            "image": token_id(config, "image_token_id", traits.vocab_size)
-        }
-        if config.get("video_token_id") is not None:
-            self._placeholders["video"] = token_id(config, "video_token_id", traits.vocab_size)
 
     @classmethod
     def from_config(cls, config: Config) -> Self | LanguagePart:
@@ -79,30 +66,20 @@ class Qwen2VlModel:
 
     @property
     def traits(self) -> ModelTraits:
-        media = MediaTraits(
-            rows=self._tower.merge**2,
-            channels=self._tower.channels,
-            tokens=1,
+        traits = super().traits
+        assert traits.media is not None
+        media = replace(
+            traits.media,
             width=self._tower.result_width,
-            placeholders=self._placeholders,
-            any_size=True,
-            grid=True,
             token_grid=True,
             video_ends=self.video_ends,
-            placed=self._tower.window > 0,
         )
-        return replace(self._text.traits, media=media)
+        return replace(traits, media=media)
 
     def features(self, image: PreparedMedia) -> MediaFeatures:
         return self._tower.features(image)
 
-    def layout(self, media: PreparedMedia) -> Sequence[MediaPart]:
-        if media.kind != "video":
-            return [media]
-        return self.video_layout(*split_video(self._tower, media))
-
     def video_layout(self, items: Sequence[PreparedMedia], times: FrameTimes) -> list[MediaPart]:
-        """The parts of a video whose patches span the frames of each of `items`."""
         features = [self._tower.features(item) for item in items]
         return [*in_time(features, self.video_times(len(items), times))]
 
@@ -131,15 +108,8 @@ class Qwen2VlModel:
         )
         return self._text.hidden_by(weights, inputs, [rotary] * self._text.sizes.layers)
 
-    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(self.named(weights), rows)
-
-    @property
-    def text(self) -> Decoder:
-        return self._text
-
     def named(self, weights: Weights) -> Weights:
-        part = text_weights(weights, self._text)
+        part = super().named(weights)
         return part if part.has(f"{self._text.names.embedding}.weight") else weights
 
 

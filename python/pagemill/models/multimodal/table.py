@@ -52,13 +52,14 @@ MULTIMODAL: dict[str, Architecture] = {
         "multimodal.gemma4_media:Gemma4MediaModel",
         "Gemma 4",
         ("gemma4",),
-        "text and images",
+        "text, images and videos",
         cuts="some layers",
     ),
     "Gemma4UnifiedForConditionalGeneration": Architecture(
-        "multimodal.language_part:Gemma4UnifiedLanguagePart",
-        "Gemma 4 12B; its text",
+        "multimodal.gemma4_media:Gemma4UnifiedModel",
+        "Gemma 4 12B",
         ("gemma4_unified",),
+        "text, images and videos",
         cuts="some layers",
     ),
     "Glm46VForConditionalGeneration": Architecture(
@@ -78,6 +79,24 @@ MULTIMODAL: dict[str, Architecture] = {
     ),
     "GlmOcrForConditionalGeneration": Architecture(
         "multimodal.glm4v:GlmOcrModel", "GLM-OCR", ("glm_ocr",), "text, images and videos"
+    ),
+    "GraniteDoclingForConditionalGeneration": Architecture(
+        "multimodal.granite_docling:GraniteDoclingModel",
+        "Granite Docling",
+        ("granite_docling",),
+        "text and images",
+    ),
+    "HCXVisionV2ForCausalLM": Architecture(
+        "multimodal.hyperclovax_vision:HyperClovaXVisionModel",
+        "HyperCLOVA X Vision 2, as published",
+        (),
+        "text, images and videos",
+    ),
+    "HyperCLOVAXVisionV2ForConditionalGeneration": Architecture(
+        "multimodal.hyperclovax_vision:HyperClovaXVisionModel",
+        "HyperCLOVA X Vision 2",
+        ("hyperclovax_vision_v2",),
+        "text, images and videos",
     ),
     "Idefics3ForConditionalGeneration": Architecture(
         "multimodal.idefics3:Idefics3Model", "Idefics3", ("idefics3",), "text and images"
@@ -236,9 +255,15 @@ MULTIMODAL: dict[str, Architecture] = {
     ),
     "VideoLlama3ForConditionalGeneration": Architecture(
         "multimodal.video_llama3:VideoLlama3Model",
-        "VideoLLaMA 3, without videos",
+        "VideoLLaMA 3",
         ("video_llama_3",),
-        "text and images",
+        "text, images and videos",
+    ),
+    "VideoLlavaForConditionalGeneration": Architecture(
+        "multimodal.video_llava:VideoLlavaModel",
+        "Video-LLaVA",
+        ("video_llava",),
+        "text, images and videos",
     ),
     "VipLlavaForConditionalGeneration": Architecture(
         "multimodal.llava:VipLlavaModel", "ViP-LLaVA", ("vipllava",), "text and images"

@@ -8,19 +8,17 @@ from dataclasses import replace
 from pagemill.layers.base import Weights
 from pagemill.models.base import ModelEncoder, ModelTraits, StepInputs
 from pagemill.models.decoder import Decoder
-from pagemill.models.multimodal.llava_next import LlavaNextModel
-from pagemill.models.multimodal.qwen2_vl import Qwen2VlModel
+from pagemill.models.multimodal.grid_media import GridMediaModel
+from pagemill.models.multimodal.llava import LlavaModel
 from pagemill.ops.trace import Tensor
 
 
 class TwoEncoders:
     """An `EncodersModel` (base.py): `images`, whose text it generates, and `further`."""
 
-    def __init__(self, images: LlavaNextModel | Qwen2VlModel, further: ModelEncoder) -> None:
-        media = images.traits.media
-        assert media is not None
+    def __init__(self, images: LlavaModel | GridMediaModel, further: ModelEncoder) -> None:
         self._images = images
-        self._encoders = ModelEncoder(media, images), further
+        self._encoders = encoder_of(images), further
 
     @property
     def traits(self) -> ModelTraits:
@@ -42,3 +40,10 @@ class TwoEncoders:
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
         return self._images.logits(weights, rows)
+
+
+def encoder_of(model: LlavaModel | GridMediaModel) -> ModelEncoder:
+    """That of a model with one."""
+    media = model.traits.media
+    assert media is not None
+    return ModelEncoder(media, model)

@@ -9,12 +9,13 @@ window, if the tower has windows, and embeddings then have places (`MediaFeature
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from pagemill import ops
+from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import GridPositions, MediaFeatures
 from pagemill.layers import attention
@@ -30,50 +31,25 @@ from pagemill.weights.json_file import shown
 EPS = 1e-6
 
 
-class GridVisionTower:
-    """One tower, whose results have `width` elements. A subclass has:
+class GridPatches:
+    """Patches of images of any size, of which each square makes an embedding. A subclass has:
 
-    - `kinds`: the types of its configuration; the first one is the default.
-    - `hidden_key` and `width_key` of the configuration: the sizes of its layers and its results.
-    - `qkv`: the linear layers of queries, keys and values, or the one of all.
     - `place_channels` and `places`, if it reads more about a patch's place than its positions.
+    - `turns`: whether heads turn by the positions of patches.
     - `row_by_row`: whether processors have patches in rows, not in the order of squares.
-    - `window`: the squares in a row of a window in which layers attend; 0: there are no windows.
-    - `bias` and `output_bias` of its attention's linear layers.
-    - `hidden`: patches [T, channels] -> [media_rows, result_width].
+    - `hidden`: patches [T, channels] -> [media_rows, width of results].
 
-    A patch spans `frames` images; those of an image are all the same one.
+    `patch` and `merge` are the sides of a patch in pixels, and of a square in patches; `window` is
+    how many squares a window in which layers attend has in a row; 0: there are no windows. A patch
+    spans `frames` images; those of an image are all the same one.
     """
 
-    kinds: ClassVar[tuple[str, ...]]
-    hidden_key: ClassVar[str] = "hidden_size"
-    width_key: ClassVar[str] = "out_hidden_size"
-    qkv: ClassVar[Sequence[str]] = ("qkv",)
+    turns: ClassVar[bool] = True
     row_by_row: ClassVar[bool] = False
 
-    def __init__(self, config: Config) -> None:
-        kind = config.get("model_type", self.kinds[0])
-        if kind not in self.kinds:
-            raise ModelConfigError(
-                f"a vision tower of type {shown(kind)} is not supported; known:"
-                f" {', '.join(self.kinds)}"
-            )
-        self.hidden_size = positive_int(config, self.hidden_key)
-        self.width = positive_int(config, self.width_key)
-        self.layers = positive_int(config, "depth")
-        self.patch = positive_int(config, "patch_size")
-        self.merge = positive_int(config, "spatial_merge_size", 2)
-        self.colors = positive_int(config, "in_channels", 3)
-        self.frames = positive_int(config, "temporal_patch_size", 2)
-        self.bias = self.output_bias = True
+    def __init__(self, *, patch: int, merge: int, colors: int, frames: int) -> None:
+        self.patch, self.merge, self.colors, self.frames = patch, merge, colors, frames
         self.window = 0
-        self.shape = grid_heads(self.hidden_size, positive_int(config, "num_heads"))
-        self._frequencies = frequencies(config, self.shape.head_dim // 2)
-
-    @property
-    def result_width(self) -> int:
-        """Elements of a row of results."""
-        return self.width
 
     @property
     def place_channels(self) -> int:
@@ -89,17 +65,17 @@ class GridVisionTower:
     def _patch_elements(self) -> int:
         return self.colors * self.frames * self.patch**2
 
-    def media_traits(self, *, width: int, placeholder: int, grid: bool = False) -> MediaTraits:
-        """Those of images of which each square makes an embedding of `width` elements; with a
-        `grid` patches have positions."""
+    def media_traits(self, *, width: int, placeholders: Mapping[MediaKind, int]) -> MediaTraits:
+        """Those of items of which each square makes an embedding of `width` elements."""
         return MediaTraits(
             rows=self.merge**2,
             channels=self.channels,
             tokens=1,
             width=width,
-            placeholders={"image": placeholder},
+            placeholders=placeholders,
             any_size=True,
-            grid=grid,
+            grid=self.turns,
+            placed=self.window > 0,
         )
 
     def features(self, image: PreparedMedia) -> MediaFeatures:
@@ -130,11 +106,13 @@ class GridVisionTower:
             order = _window_order(squares, self.window)
             patches, values = (_in_order(each, order) for each in (patches, values))
             placement = np.argsort(order).astype(np.int32)
-        positions = GridPositions(
-            rows=np.ascontiguousarray(patches, np.int32),
-            tokens=squares,
-            next=max(height, width) // merge,
-        )
+        positions = None
+        if self.turns:
+            positions = GridPositions(
+                rows=np.ascontiguousarray(patches, np.int32),
+                tokens=squares,
+                next=max(height, width) // merge,
+            )
         rows = np.concatenate(
             [values, self.places(patches[:, ROW:], height, width)], 1, dtype=np.float32
         )
@@ -148,6 +126,54 @@ class GridVisionTower:
 
     def hidden(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         raise NotImplementedError
+
+
+class GridVisionTower(GridPatches):
+    """One tower, whose results have `width` elements. A subclass has what `GridPatches` says, and:
+
+    - `kinds`: the types of its configuration; the first one is the default.
+    - `hidden_key` and `width_key` of the configuration: the sizes of its layers and its results.
+    - `qkv`: the linear layers of queries, keys and values, or the one of all.
+    - `bias` and `output_bias` of its attention's linear layers.
+    """
+
+    kinds: ClassVar[tuple[str, ...]]
+    hidden_key: ClassVar[str] = "hidden_size"
+    width_key: ClassVar[str] = "out_hidden_size"
+    qkv: ClassVar[Sequence[str]] = ("qkv",)
+
+    def __init__(self, config: Config) -> None:
+        kind = config.get("model_type", self.kinds[0])
+        if kind not in self.kinds:
+            raise ModelConfigError(
+                f"a vision tower of type {shown(kind)} is not supported; known:"
+                f" {', '.join(self.kinds)}"
+            )
+        super().__init__(
+            patch=positive_int(config, "patch_size"),
+            merge=positive_int(config, "spatial_merge_size", 2),
+            colors=positive_int(config, "in_channels", 3),
+            frames=positive_int(config, "temporal_patch_size", 2),
+        )
+        self.hidden_size = positive_int(config, self.hidden_key)
+        self.width = positive_int(config, self.width_key)
+        self.layers = positive_int(config, "depth")
+        self.bias = self.output_bias = True
+        self.shape = grid_heads(self.hidden_size, positive_int(config, "num_heads"))
+        self._frequencies = frequencies(config, self.shape.head_dim // 2)
+
+    @property
+    def result_width(self) -> int:
+        """Elements of a row of results."""
+        return self.width
+
+    def check_width(self, hidden: int) -> None:
+        """Raises ModelConfigError unless results are as wide as a language model's vectors."""
+        if self.width != hidden:
+            raise ModelConfigError(
+                f"vision_config's {self.width_key} is {self.width}, but the language model has"
+                f" {hidden}"
+            )
 
     def embed(
         self, weights: Weights, inputs: EncoderInputs, *, bias: bool = False

@@ -18,14 +18,13 @@ from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.mlp import MlpParts, mlp
 from pagemill.layers.rotary import Rotary
-from pagemill.models.base import Config, EncoderInputs, ModelConfigError
-from pagemill.models.config_keys import Defaults, activation, as_list, positive_int
+from pagemill.models.base import Config, EncoderInputs
+from pagemill.models.config_keys import Defaults, activation, positive_int
+from pagemill.models.vision.deep_layers import deep_layers
 from pagemill.models.vision.grid_vision import EPS, GridVisionTower
 from pagemill.models.vision.place_embeddings import linear_shares, place_embeddings, side_of
 from pagemill.ops import ActivationKind
-from pagemill.ops.concat import MAX_INPUTS as MAX_CONCAT
 from pagemill.ops.trace import Tensor
-from pagemill.weights.json_file import shown
 
 _MLP = MlpParts(up=("linear_fc1",), down="linear_fc2", gated=False, bias=True)
 # Those of the configuration's class.
@@ -48,7 +47,7 @@ class Qwen3VlVisionTower(GridVisionTower):
         self._activation = activation(config, "hidden_act", "gelu_pytorch_tanh")
         places = positive_int(config, "num_position_embeddings")
         self._side = side_of(places, "num_position_embeddings")
-        self.deep_layers = self._read_deep_layers(config)
+        self.deep_layers = deep_layers(config, self.layers)
 
     @property
     def result_width(self) -> int:
@@ -79,21 +78,6 @@ class Qwen3VlVisionTower(GridVisionTower):
         y = ops.select_rows(y, squares, count=self.merge**2)
         y = self._project(weights, "merger", y)
         return ops.concat(y, *results) if results else y
-
-    def _read_deep_layers(self, config: Config) -> tuple[int, ...]:
-        value: object = config["deepstack_visual_indexes"]
-        layers = as_list(value)
-        valid = layers is not None and all(type(layer) is int for layer in layers)
-        if not valid or layers is None or len(layers) >= MAX_CONCAT:
-            raise ModelConfigError(
-                f"deepstack_visual_indexes must list at most {MAX_CONCAT - 1} layers, it is"
-                f" {shown(value)}"
-            )
-        if layers != sorted(set(layers)) or not all(0 <= layer < self.layers for layer in layers):
-            raise ModelConfigError(
-                f"deepstack_visual_indexes must list layers of {self.layers} in ascending order"
-            )
-        return tuple(layers)
 
     def _layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary) -> Tensor:
         prefix = f"blocks.{layer}"

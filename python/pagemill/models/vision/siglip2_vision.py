@@ -38,6 +38,7 @@ class Siglip2VisionTower(GridVisionTower):
 
     kinds = ("siglip2_vision_model",)
     width_key = "hidden_size"
+    turns = False
     row_by_row = True
 
     def __init__(self, config: Config, *, merge: int) -> None:

@@ -13,14 +13,12 @@ import numpy as np
 
 from pagemill.inputs.prepared_media import FrameTimes, PreparedMedia
 from pagemill.inputs.rendered_prompt import GridPositions, MediaFeatures
-from pagemill.models.vision.grid_vision import GridVisionTower
+from pagemill.models.vision.grid_vision import GridPatches
 
 _TIME = 0  # the dimension of grid positions
 
 
-def split_video(
-    tower: GridVisionTower, video: PreparedMedia
-) -> tuple[list[PreparedMedia], FrameTimes]:
+def split_video(tower: GridPatches, video: PreparedMedia) -> tuple[list[PreparedMedia], FrameTimes]:
     """What patches span one after the other, as images, and the times of all frames.
 
     Raises:

@@ -27,18 +27,19 @@ _DEFAULTS = {
 
 
 class VideoLlama3VisionTower(GridVisionTower):
-    """One tower. Patches of images are not merged."""
+    """One tower. What a model merges is what `hidden` returns."""
 
     kinds = ("video_llama_3_vision",)
     width_key = "hidden_size"
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, merge: int) -> None:
+        """A model merges `merge` x `merge` patches."""
         config = Defaults(config, _DEFAULTS)
         sizes = {
             "depth": config["num_hidden_layers"],
             "num_heads": config["num_attention_heads"],
             "in_channels": config["num_channels"],
-            "spatial_merge_size": 1,
+            "spatial_merge_size": merge,
             "temporal_patch_size": 1,
         }
         super().__init__({**config, **sizes})

@@ -170,6 +170,17 @@ def test_gemma4_is_that_of_transformers(
     np.testing.assert_allclose(patches, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("size", [(40, 24), (33, 17), (1, 1), (500, 400), (3, 500), (500, 3)])
+def test_patches_of_gemma4_12b_are_squares_of_gemma4(tmp_path: Path, size: tuple[int, int]) -> None:
+    """Those of `transformers`, which has no processor with Pillow."""
+    patches, (_, rows, columns) = processor(tmp_path, **GEMMA4)(picture(*size))
+    unified = GEMMA4 | {"image_processor_type": "Gemma4UnifiedImageProcessor"}
+    squares, grid = processor(tmp_path, **unified)(picture(*size))
+    assert grid == (1, rows // 3, columns // 3)
+    cut = patches.reshape(rows // 3, 3, columns // 3, 3, 4, 4, 3).transpose(0, 2, 1, 4, 3, 5, 6)
+    np.testing.assert_array_equal(squares, cut.reshape(len(squares), -1))
+
+
 @pytest.mark.parametrize("size", [(2000, 15), (15, 2000)])
 def test_thin_images_of_gemma4_fit_its_tower(tmp_path: Path, size: tuple[int, int]) -> None:
     """With `transformers` the longer side has 1,158 patches."""

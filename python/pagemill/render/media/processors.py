@@ -20,6 +20,8 @@ from PIL import Image
 
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_object
+from pagemill.render.media.gemma4 import Gemma4Processor
+from pagemill.render.media.granite_docling import GraniteDoclingProcessor
 from pagemill.render.media.padded import PaddedProcessor
 from pagemill.render.media.patches import cut_patches, fit_size
 from pagemill.render.media.phi4 import Phi4Processor
@@ -48,7 +50,6 @@ Prepared = np.ndarray | tuple[np.ndarray, tuple[int, int, int]]
 """Pixels, float32 [3, height, width], or tiles, float32 [tiles, 3, height, width]; or patches,
 float32 [patches, channels], or tiles, and three numbers in time, height and width: of patches or
 tiles, or of pixels that the image had (`PreparedMedia.grid`)."""
-_GEMMA4_PLACES = 1024  # that its tower has for patches in a row or a column
 
 
 class ImageProcessor(Protocol):
@@ -315,56 +316,6 @@ class PixtralProcessor:
         return max(rows, 1), max(columns, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Gemma4Processor:
-    """Resizes so that an image has as many tokens as `most_tokens` allow, keeps its shape about,
-    and consists of whole squares of patches. A patch has its colors pixel by pixel; patches come
-    row by row."""
-
-    colors: Colors
-    resample: Image.Resampling
-    patch: int
-    merge: int
-    """The side, in patches, of a square that makes a token."""
-    most_tokens: int
-
-    @classmethod
-    def of(cls, settings: Mapping[str, Any], max_tokens: int) -> Gemma4Processor:
-        """Reads the settings; an image becomes no larger than `max_tokens`."""
-        if not settings.get("do_resize", True):
-            raise ValueError("do_resize must be true")
-        normalizes = settings.get("do_normalize", False)
-        plain = {"image_mean": (0.0,) * 3, "image_std": (1.0,) * 3}
-        return cls(
-            Colors.of({**plain, **settings} if normalizes else {**settings, "do_normalize": False}),
-            resampling(settings, Image.Resampling.BICUBIC),
-            positive(settings.get("patch_size", 16)),
-            positive(settings.get("pooling_kernel_size", 3)),
-            min(positive(settings.get("max_soft_tokens", 280)), max_tokens),
-        )
-
-    def __call__(self, image: Image.Image) -> tuple[np.ndarray, tuple[int, int, int]]:
-        check_aspect(image)
-        rows, columns = self._squares(image.height, image.width)
-        side = self.patch * self.merge
-        pixels = self.colors(image.resize((columns * side, rows * side), self.resample))
-        height, width = rows * self.merge, columns * self.merge
-        cut = pixels.reshape(3, height, self.patch, width, self.patch).transpose(1, 3, 2, 4, 0)
-        return cut.reshape(height * width, -1), (1, height, width)
-
-    def _squares(self, height: int, width: int) -> tuple[int, int]:
-        """Rows and columns of squares; a thin image has one row or column of them."""
-        side = self.patch * self.merge
-        factor = math.sqrt(self.most_tokens * side**2 / (height * width))
-        rows, columns = (math.floor(factor * length / side) for length in (height, width))
-        if rows == 0:
-            rows, columns = 1, min(width // height, self.most_tokens)
-        elif columns == 0:
-            rows, columns = min(height // width, self.most_tokens), 1
-        most = max(1, _GEMMA4_PLACES // self.merge)
-        return min(rows, most), min(columns, most)
-
-
 def _ernie4_5_vl(settings: Mapping[str, Any], max_tokens: int) -> Qwen2VlProcessor:
     """As Qwen2-VL's, with other defaults, and without the older keys of bounds."""
     size = as_object(settings.get("size")) or {}
@@ -410,9 +361,11 @@ _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "Ernie4_5_VLMoeImageProcessor": _ernie4_5_vl,
     "Gemma3ImageProcessor": Gemma3Processor.of,
     "Gemma4ImageProcessor": Gemma4Processor.of,
+    "Gemma4UnifiedImageProcessor": Gemma4Processor.unified,
     "Glm46VImageProcessor": _glm4v,
     "Glm4vImageProcessor": _glm4v,
     "GotOcr2ImageProcessor": GridProcessor.got_ocr2,
+    "GraniteDoclingImageProcessor": GraniteDoclingProcessor.of,
     "Idefics3ImageProcessor": Idefics3Processor.of,
     "InternVLChatModel": GridProcessor.internvl_chat,
     "JanusImageProcessor": DeepseekVlProcessor.of,
@@ -430,6 +383,7 @@ _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "SiglipImageProcessor": _siglip,
     "SmolVLMImageProcessor": Idefics3Processor.of,
     "VideoLlama3ImageProcessor": _video_llama3,
+    "VideoLlavaImageProcessor": ClipProcessor.of,
 }
 # Of models whose own code reads images by the settings of the model.
 _BY_MODEL = {"internvl_chat": "InternVLChatModel"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -104,6 +104,15 @@ class GridProcessor:
     most: int
     choose: Callable[[Size, Size, Sequence[Size]], Size]
     """Of the sizes of an image and of a tile, and grids, those of few tiles first."""
+    most_side: int = _MAX_TILES
+    """Tiles in a row or a column."""
+
+    @classmethod
+    def of_sides(cls, settings: Mapping[str, Any], most: int, most_side: int) -> GridProcessor:
+        """Reads the other settings; `most` are tiles of an image, `most_side` those of a row or a
+        column."""
+        least = min(positive(settings.get("min_patches", 1)), most)
+        return replace(cls._of(settings, 512, least, most, most_alike), most_side=most_side)
 
     @classmethod
     def got_ocr2(cls, settings: Mapping[str, Any], max_tokens: int) -> GridProcessor:
@@ -165,9 +174,16 @@ class GridProcessor:
 
     def __call__(self, image: Image.Image) -> np.ndarray:
         check_aspect(image)
-        height, width = self.tile
+        return self.cut(image, self.grid((image.height, image.width)))
+
+    def grid(self, size: Size) -> Size:
+        """The rows and columns of tiles of an image."""
         grids = all_grids(self.least, self.most)
-        rows, columns = self.choose((image.height, image.width), self.tile, grids)
+        return self.choose(size, self.tile, [each for each in grids if max(each) <= self.most_side])
+
+    def cut(self, image: Image.Image, grid: Size) -> np.ndarray:
+        """The tiles of so many rows and columns, and the whole image behind several."""
+        (height, width), (rows, columns) = self.tile, grid
         whole = image.resize((columns * width, rows * height), self.resample)
         cut = cut_tiles(whole, self.tile)
         if len(cut) > 1:

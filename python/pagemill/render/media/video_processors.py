@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -21,6 +21,7 @@ from PIL import Image
 
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_object
+from pagemill.render.media.gemma4 import Gemma4Processor, Gemma4VideoProcessor
 from pagemill.render.media.patches import cut_patches, fit_size
 from pagemill.render.media.pixels import (
     CLIP_MEAN,
@@ -90,6 +91,8 @@ class PatchProcessor:
     merge: int
     frames: int
     max_tokens: int
+    shares: bool = False
+    """Whether `most` is of all frames together."""
 
     @classmethod
     def of(
@@ -155,7 +158,8 @@ class PatchProcessor:
         room = min(MAX_VIDEO_PIXELS / spanned, self.max_tokens * factor**2)  # of a frame
         size = image.height, image.width
         if not self.whole:
-            bounds = min(self.least, room), min(self.most, room)
+            most = self.most // count if self.shares else self.most
+            bounds = min(self.least, room), min(most, room)
             return fit_size(size, factor, bounds)
         spanned = max(round(count / self.frames), 1) * self.frames
         bounds = min(self.least, room * spanned), min(self.most, room * spanned)
@@ -235,10 +239,32 @@ class FrameProcessor:
         return np.stack(frames), (len(frames), 1, 1)
 
 
+def _video_llama3(settings: Mapping[str, Any], max_tokens: int) -> PatchProcessor:
+    """As Qwen2-VL's, of which a patch spans one frame. The model leaves out the tokens of what does
+    not change."""
+    if not settings.get("use_token_compression", True) or settings.get("merge_size", 2) != 2:
+        raise ValueError("use_token_compression must be true, and merge_size 2")
+    settings = {"temporal_patch_size": 1, **settings}
+    return replace(PatchProcessor.of(_VIDEO_LLAMA3, settings, max_tokens), shares=True)
+
+
+def _gemma4(
+    make: Callable[[Mapping[str, Any], int], Gemma4Processor],
+    settings: Mapping[str, Any],
+    max_tokens: int,
+) -> Gemma4VideoProcessor:
+    """Frames have fewer tokens than images, if the settings do not say how many."""
+    given = {"do_normalize": True, "max_soft_tokens": 70, **settings}
+    return Gemma4VideoProcessor(make(given, max_tokens), MAX_VIDEO_PIXELS)
+
+
 _GLM4V = _Defaults(14, 112**2, 28**2 * 2 * 30000, CLIP_MEAN, CLIP_STD, True)
 _QWEN2_VL = _Defaults(14, 28**2 * 128, 28**2 * 768, CLIP_MEAN, CLIP_STD, False)
 _QWEN3_VL = _Defaults(16, 32**2 * 128, 32**2 * 768, HALF, HALF, True)
+_VIDEO_LLAMA3 = _QWEN2_VL._replace(mean=HALF, std=HALF)
 _PROCESSORS: Mapping[str, Callable[[Mapping[str, Any], int], VideoProcessor]] = {
+    "Gemma4UnifiedVideoProcessor": partial(_gemma4, Gemma4Processor.unified),
+    "Gemma4VideoProcessor": partial(_gemma4, Gemma4Processor.of),
     "Glm46VVideoProcessor": partial(PatchProcessor.of, _GLM4V),
     "Glm4vVideoProcessor": partial(PatchProcessor.of, _GLM4V),
     "InternVLVideoProcessor": FrameProcessor.of,
@@ -246,16 +272,21 @@ _PROCESSORS: Mapping[str, Callable[[Mapping[str, Any], int], VideoProcessor]] = 
     "LlavaOnevisionVideoProcessor": FrameProcessor.of,
     "Qwen2VLVideoProcessor": partial(PatchProcessor.of, _QWEN2_VL),
     "Qwen3VLVideoProcessor": partial(PatchProcessor.of, _QWEN3_VL),
+    "VideoLlama3VideoProcessor": _video_llama3,
+    "VideoLlavaVideoProcessor": FrameProcessor.cropped,
 }
 # The pixels of a frame by a checkpoint's processor, whatever its files say: from 128 to 768 tokens
 # of these sides.
 _SIDES = {"Qwen2_5OmniProcessor": 28, "Qwen3OmniMoeProcessor": 32}
 # Of checkpoints whose image processor's settings are those of videos, too.
 _BY_IMAGE_PROCESSOR = {
+    "Gemma4ImageProcessor": "Gemma4VideoProcessor",
+    "Gemma4UnifiedImageProcessor": "Gemma4UnifiedVideoProcessor",
     "GotOcr2ImageProcessor": "InternVLVideoProcessor",
     "LlavaNextImageProcessor": "LlavaNextVideoVideoProcessor",
     "LlavaOnevisionImageProcessor": "LlavaOnevisionVideoProcessor",
     "Qwen2VLImageProcessor": "Qwen2VLVideoProcessor",
+    "VideoLlavaImageProcessor": "VideoLlavaVideoProcessor",
 }
 
 
