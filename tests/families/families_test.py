@@ -253,6 +253,7 @@ def test_families_without_a_row_are_named() -> None:
     covered = {_architecture(family) for family in FAMILIES.values()}
     encoders = {name for name, row in ARCHITECTURES.items() if row.task == "embeddings"}
     assert sorted(ARCHITECTURES.keys() - covered - encoders) == [
+        "AriaForConditionalGeneration",
         "AudioFlamingo3ForConditionalGeneration",
         "AyaVisionForConditionalGeneration",
         "Cohere2VisionForConditionalGeneration",
@@ -263,6 +264,7 @@ def test_families_without_a_row_are_named() -> None:
         "Glm4vMoeForConditionalGeneration",
         "GlmAsrForConditionalGeneration",
         "GlmOcrForConditionalGeneration",
+        "Idefics2ForConditionalGeneration",
         "Idefics3ForConditionalGeneration",
         "InternVLChatModel",
         "InternVLForConditionalGeneration",
@@ -275,6 +277,10 @@ def test_families_without_a_row_are_named() -> None:
         "LlavaNextForConditionalGeneration",
         "LlavaNextVideoForConditionalGeneration",
         "LlavaOnevisionForConditionalGeneration",
+        "MiniCPMOcrForConditionalGeneration",
+        "MiniCPMV4_6ForConditionalGeneration",
+        "MiniCPMV4_7ForConditionalGeneration",
+        "Ovis2ForConditionalGeneration",
         "PaddleOCRVLForConditionalGeneration",
         "PaliGemmaForConditionalGeneration",
         "Phi4MultimodalForCausalLM",

@@ -125,6 +125,16 @@ WITH_EXPERTS: Mapping[str, Family] = {
             **SLIDING,
         },
     ),
+    "aria": Family(
+        "aria_text",
+        {
+            "moe_num_experts": 5,
+            "moe_topk": 2,
+            "moe_num_shared_experts": 2,
+            "attention_bias": True,
+            "mlp_bias": True,
+        },
+    ),
     "bailing_moe": Family(
         "qwen2_moe",
         {**_SHARED_EXPERTS, "norm_topk_prob": True, "mlp_only_layers": [0]},

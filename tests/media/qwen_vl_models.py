@@ -106,7 +106,7 @@ def _qwen3_vl_moe() -> PreTrainedModel:
     return Qwen3VLMoeForConditionalGeneration(config)
 
 
-_TEXT_3_5 = TEXT | {
+TEXT_3_5 = TEXT | {
     "num_hidden_layers": 4,
     "head_dim": 32,
     "linear_key_head_dim": 16,
@@ -126,7 +126,7 @@ _VISION_3_5 = VISION | {"num_position_embeddings": 25}
 
 
 def _qwen3_5() -> PreTrainedModel:
-    config = Qwen3_5Config(text_config=_TEXT_3_5, vision_config=_VISION_3_5, **_TOKENS)
+    config = Qwen3_5Config(text_config=TEXT_3_5, vision_config=_VISION_3_5, **_TOKENS)
     config._attn_implementation = "eager"
     return Qwen3_5ForConditionalGeneration(config)
 
@@ -138,7 +138,7 @@ def _qwen3_5_moe() -> PreTrainedModel:
         "num_experts": 5,
         "num_experts_per_tok": 2,
     }
-    text_config = _TEXT_3_5 | experts
+    text_config = TEXT_3_5 | experts
     config = Qwen3_5MoeConfig(text_config=text_config, vision_config=_VISION_3_5, **_TOKENS)
     config._attn_implementation = "eager"
     return Qwen3_5MoeForConditionalGeneration(config)

@@ -12,6 +12,10 @@ import torch
 from pagemill.runner.build import BuildOptions
 from pagemill.weights.source import ModelSource
 from transformers import (
+    MiniCPMV4_7Config,
+    MiniCPMV4_7ForConditionalGeneration,
+    Ovis2Config,
+    Ovis2ForConditionalGeneration,
     PreTrainedModel,
     Step3p7Config,
     Step3p7ForConditionalGeneration,
@@ -34,6 +38,16 @@ _TEXT = {
     "head_dim": 40,
     "max_position_embeddings": 4096,
     "pad_token_id": 0,
+}
+
+
+_VISION = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "image_size": 16,
+    "patch_size": 4,
 }
 
 
@@ -63,6 +77,28 @@ def _step3p7() -> PreTrainedModel:
     return Step3p7ForConditionalGeneration(config)
 
 
+def _minicpm_v4_7() -> PreTrainedModel:
+    text: dict[str, Any] = {
+        **_TEXT,
+        "model_type": "qwen3_5_text",
+        "linear_key_head_dim": 16,
+        "linear_value_head_dim": 24,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "layer_types": ["linear_attention", "full_attention"],
+    }
+    config = MiniCPMV4_7Config(text_config=text, vision_config=_VISION, insert_layer_id=0)
+    return MiniCPMV4_7ForConditionalGeneration(config)
+
+
+def _ovis2() -> PreTrainedModel:
+    text: dict[str, Any] = {**_TEXT, "model_type": "qwen2", "head_dim": 16}
+    vision = {**_VISION, "vocab_size": 40, "num_visual_indicator_tokens": 5}
+    sizes = {key: _TEXT[key] for key in ("vocab_size", "hidden_size")}
+    config = Ovis2Config(text_config=text, vision_config=vision, **sizes)
+    return Ovis2ForConditionalGeneration(config)
+
+
 def _save(make: Callable[[], PreTrainedModel], path: Path) -> PreTrainedModel:
     torch.manual_seed(0)
     model = make().eval()
@@ -72,7 +108,7 @@ def _save(make: Callable[[], PreTrainedModel], path: Path) -> PreTrainedModel:
     return model
 
 
-_MAKERS = [_step3p7]
+_MAKERS = [_minicpm_v4_7, _ovis2, _step3p7]
 
 
 @pytest.mark.parametrize("kind", ["native", "torch"])

@@ -139,14 +139,17 @@ def place_media(
             behind_text = False
             continue
         front_end, own = rest[token]
+        shared = expanded[-1:] if behind_text and front_end.traits.shares_ends else None
         for part in _parts(*next(own), front_end):
             behind_text = isinstance(part, str)
             if isinstance(part, str):
-                append_joined(expanded, encode(part), joined)
-                continue
-            features, placeholder = part
-            items.append(MediaItem(_content_id(features), len(expanded), features))
-            expanded += _tokens(features, placeholder, ends[front_end.number])
+                ids = list(encode(part))
+                append_joined(expanded, ids[1:] if ids[:1] == shared else ids, joined)
+            else:
+                features, placeholder = part
+                items.append(MediaItem(_content_id(features), len(expanded), features))
+                expanded += _tokens(features, placeholder, ends[front_end.number])
+            shared = None
     try:
         return RenderedPrompt(np.array(expanded, np.int32), tuple(items))
     except ValueError as error:  # too many items
@@ -183,12 +186,20 @@ def _parts(index: int, media: PreparedMedia, front_end: MediaFrontEnd) -> list[_
 
     try:
         layout = (media,) if front_end.layout is None else front_end.layout(media)
-        parts = [part(each) for each in layout]
+        parts = [part(each) for each in (*_number(index, front_end.traits), *layout)]
     except ValueError as error:
         raise _refusal(kind, f"{kind} {index}: {error}") from error
     if not all(isinstance(each, str) or np.isfinite(each.features.rows).all() for each in parts):
         raise _refusal(kind, f"{kind} {index} has {_VALUES[kind]} that are not finite")
     return parts
+
+
+def _number(index: int, traits: MediaTraits) -> Sequence[str]:
+    """The text in front of an image, audio or a video that says its number, if there is one."""
+    if traits.number_ends is None:
+        return ()
+    start, end = traits.number_ends
+    return (f"{start}{index}{end}",)
 
 
 def _without_video_ends(

@@ -39,7 +39,9 @@ class PreparedMedia(NamedTuple):
     LLaVA-OneVision, which choose tiles by an image's size, it has 1 and the height and width of the
     image, in pixels before it was resized. LFM2-VL's tiles, [tiles, patches, channels], of which
     the last one begins with the patches of the whole image and goes on with zeros, have the number
-    of rows of tiles, and the height and width of the whole image in patches.
+    of rows of tiles, and the height and width of the whole image in patches. So have slices of
+    MiniCPM-V and quarters of Idefics2, [blocks, height, width, channels] in patches, behind which
+    the whole image's patches fill some more blocks.
     """
 
     kind: MediaKind

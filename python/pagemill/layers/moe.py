@@ -147,11 +147,13 @@ def gated_expert(
 
 @dataclass(frozen=True, slots=True)
 class PackedNames:
-    """The router, and the stacks of all experts: the rows of gate and then of up, and down."""
+    """The router, and the stacks of all experts: the rows of gate and then of up, and down. Stacks
+    that are `turned` are parameters of the whole name, stored as [experts, in, out]."""
 
     router: str = "router.layer"
     up: str = "input_linear"
     down: str = "output_linear"
+    turned: bool = False
 
 
 _STACKS = PackedNames("gate", "experts.gate_up_proj", "experts.down_proj")
@@ -179,15 +181,25 @@ def packed_experts(
 ) -> Tensor:
     """As `chosen_experts`, with stacks of all experts under `names` in `prefix`."""
     count, inner = experts.count, experts.intermediate
-    shard, block = weights.shard, weights.block_elements(f"{prefix}.{names.down}.weight")
+    shard = weights.shard
+    block = 1 if names.turned else weights.block_elements(f"{prefix}.{names.down}.weight")
     matrices, part = shard.experts(count), shard.expert_features(inner, block)
-    wide = (count, 2 * inner, x.width)
+
+    def stack(
+        name: str, out: int, features: int, rows: Part | None = None, columns: Part | None = None
+    ) -> Tensor:
+        shape = (count, out, features)
+        if names.turned:
+            return weights.turned_stack(
+                f"{prefix}.{name}", shape, matrices=matrices, rows=rows, columns=columns
+            )
+        return weights.stack(prefix, name, shape, matrices=matrices, rows=rows, columns=columns)
+
     wide_stacks = [
-        weights.stack(prefix, names.up, wide, matrices=matrices, rows=part.within(2 * inner, first))
+        stack(names.up, 2 * inner, x.width, rows=part.within(2 * inner, first))
         for first in (0, inner)
     ]
-    shape = (count, x.width, inner)
-    down = weights.stack(prefix, names.down, shape, matrices=matrices, columns=part)
+    down = stack(names.down, x.width, inner, columns=part)
     adapted = _Adapted(weights, experts, part, prefix, names)
     return sum_of_ranks(weights, run_experts(x, chosen, wide_stacks, down, experts, adapted))
 
@@ -257,6 +269,7 @@ class _Adapted:
             parameter=parameter,
             rows=rows,
             features=features,
+            turned=self.names.turned,
         )
 
 

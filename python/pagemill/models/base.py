@@ -93,7 +93,10 @@ class MediaTraits:
     own. With `item_ends` the
     tokens of an item, at most as many as those of a step, see each other in the model's attention,
     which reads the step's array of that name. If it `joins_newlines`, those at the ends of texts
-    around an item form tokens with those of the prompt, as in a text."""
+    around an item form tokens with those of the prompt, as in a text. If it has `number_ends`, two
+    control tokens, the number of an image, audio or a video in a prompt, from 0 on for each kind,
+    is in front of it between them. If it `shares_ends`, the token that ends the texts of one item
+    also begins those of the next one, where no token is between them."""
 
     rows: int
     channels: int
@@ -106,6 +109,7 @@ class MediaTraits:
     token_grid: bool = False
     row_ends: tuple[str, str] | None = None
     video_ends: tuple[str, str] | None = None
+    number_ends: tuple[str, str] | None = None
     encoder_decoder: bool = False
     text_rows: bool = False
     encoded_tokens: tuple[int, ...] = ()
@@ -113,6 +117,7 @@ class MediaTraits:
     tiles: bool = False
     item_ends: bool = False
     joins_newlines: bool = False
+    shares_ends: bool = False
     most_tokens: int = 0
     step_rows: int = 0
 

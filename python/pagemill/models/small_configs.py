@@ -94,6 +94,13 @@ KIMI_VL = {
     "vision_config": {"hidden_size": 32, "num_attention_heads": 2, "init_pos_emb_height": 64},
     "media_placeholder_token_id": 99,
 }
+IDEFICS2 = {
+    "text_config": DECODER | {"model_type": "mistral", "num_key_value_heads": 2},
+    "vision_config": VISION,
+    "perceiver_config": {"hidden_size": 64},
+    "image_token_id": 99,
+}
+ARIA = LLAVA | {"text_config": DECODER | {"model_type": "aria_text", "num_key_value_heads": 4}}
 LFM2_VL = {
     "text_config": DECODER | {"model_type": "lfm2", "num_key_value_heads": 2},
     "vision_config": {"hidden_size": 32, "num_attention_heads": 2, "patch_size": 4},
@@ -139,6 +146,12 @@ GEMMA3N = DECODER | {
     "num_kv_shared_layers": 2,
 }
 QWEN3_5_TEXT = DECODER | {"model_type": "qwen3_5_text"}
+MINICPM_V = {
+    "text_config": QWEN3_5_TEXT,
+    "vision_config": VISION,
+    "image_token_id": 99,
+    "insert_layer_id": 1,
+}
 CHATGLM = {
     "padded_vocab_size": 100,
     "ffn_hidden_size": 96,
@@ -241,10 +254,12 @@ CONFIGS = {
     "Glm46VForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm4v_text"}},
     "Glm4vForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm4v_text"}},
     "Glm4vMoeForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm4v_moe_text"}},
+    "AriaForConditionalGeneration": ARIA,
     "AudioFlamingo3ForConditionalGeneration": QWEN2_AUDIO
     | {"audio_config": VOXTRAL_AUDIO, "audio_token_id": 99},
     "GlmAsrForConditionalGeneration": GLM_ASR,
     "GlmOcrForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm_ocr_text"}},
+    "Idefics2ForConditionalGeneration": IDEFICS2,
     "Idefics3ForConditionalGeneration": IDEFICS3,
     "InternVLChatModel": {
         "llm_config": INTERNVL["text_config"],
@@ -271,6 +286,9 @@ CONFIGS = {
     "MuseGlimmerForConditionalGeneration": {
         "text_config": DECODER | {"model_type": "muse_glimmer_text"}
     },
+    "MiniCPMOcrForConditionalGeneration": MINICPM_V,
+    "MiniCPMV4_6ForConditionalGeneration": MINICPM_V,
+    "MiniCPMV4_7ForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
     "NemotronHForCausalLM": DECODER | {"hybrid_override_pattern": "M*-M"},
     "QWenLMHeadModel": DECODER | {"kv_channels": 16, "seq_length": 128},
     "Qwen2AudioForConditionalGeneration": QWEN2_AUDIO,
@@ -312,6 +330,7 @@ CONFIGS = {
     },
     "Qwen3_5ForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
     "Qwen3_5MoeForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
+    "Ovis2ForConditionalGeneration": {"text_config": DECODER | {"model_type": "qwen2"}},
     "PaddleOCRVLForConditionalGeneration": PADDLEOCR_VL,
     "PaliGemmaForConditionalGeneration": LLAVA
     | {"text_config": DECODER | {"model_type": "gemma", "num_key_value_heads": 4}},

@@ -26,6 +26,7 @@ DECODERS: dict[str, Architecture] = {
     "AquilaForCausalLM": Architecture("llama:LlamaModel", "Aquila", ("aquila",)),
     "AquilaModel": Architecture("llama:LlamaModel", "Aquila, as first saved", ()),
     "ArceeForCausalLM": Architecture("arcee:ArceeModel", "Arcee", ("arcee",)),
+    "AriaTextForCausalLM": Architecture("aria_text:AriaTextModel", "Aria (text)", ("aria_text",)),
     "BaiChuanForCausalLM": Architecture(
         "baichuan:BaichuanModel", "Baichuan, as 7B was first saved", ()
     ),

@@ -8,6 +8,7 @@ from typing import Any
 
 from pagemill.layers.base import Weights
 from pagemill.layers.prefixed import PrefixedWeights
+from pagemill.models.aria_text import AriaTextModel
 from pagemill.models.base import Config, ModelConfigError, StepInputs
 from pagemill.models.cohere import CohereModel
 from pagemill.models.cohere2 import Cohere2Model
@@ -57,6 +58,10 @@ _SIZES_OF_COMMAND_R = {
 }
 _SIZES_OF_GEMMA = {"vocab_size": 256000, "head_dim": 256, "max_position_embeddings": 8192}
 _FAMILIES: Mapping[str, _Family] = {
+    "aria_text": _Family(
+        AriaTextModel,
+        {**_SIZES_OF_7B, "intermediate_size": 4096, "max_position_embeddings": 2048},
+    ),
     "cohere": _Family(CohereModel, _SIZES_OF_COMMAND_R),
     "cohere2": _Family(Cohere2Model, {**_SIZES_OF_COMMAND_R, "sliding_window": 4096}),
     "deepseek_v3": _Family(DeepseekV3Model),

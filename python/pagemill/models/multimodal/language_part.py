@@ -26,6 +26,7 @@ from pagemill.models.mistral import MistralModel
 from pagemill.models.mistral4 import Mistral4Model
 from pagemill.models.multimodal.decoder_part import ignored_in_part, text_weights
 from pagemill.models.muse_glimmer import MuseGlimmerModel
+from pagemill.models.qwen2 import Qwen2Model
 from pagemill.models.qwen3 import Qwen3Model
 from pagemill.models.qwen3_moe import Qwen3MoeModel
 from pagemill.models.qwen3_next import Qwen3NextModel
@@ -37,7 +38,7 @@ from pagemill.weights.json_file import shown
 _ENCODERS = (
     r"(model\.)?(vision_tower|vision_model|vision_embedder|audio_tower|multi_modal_projector"
     r"|embed_vision|embed_audio|visual|vit_downsampler2?|vit_large_projector|vision_adapter"
-    r"|vision_projection)\..*"
+    r"|vision_projection|merger|visual_embeddings_table)\..*"
 )
 
 
@@ -142,6 +143,12 @@ class Llama4LanguagePart(LanguagePart):
     families = {"llama4_text": Llama4Model}
 
 
+class MiniCpmV47LanguagePart(LanguagePart):
+    """MiniCPM-V 4.7."""
+
+    families = {"qwen3_5_text": Qwen3NextModel}
+
+
 class Mistral3LanguagePart(LanguagePart):
     """Mistral Small 3.1 and later, Ministral 3 and Mistral 4."""
 
@@ -156,6 +163,12 @@ class MuseGlimmerLanguagePart(LanguagePart):
     """Muse Glimmer."""
 
     families = {"muse_glimmer_text": MuseGlimmerModel}
+
+
+class Ovis2LanguagePart(LanguagePart):
+    """Ovis2."""
+
+    families = {"qwen2": Qwen2Model}
 
 
 class Glm4vLanguagePart(LanguagePart):

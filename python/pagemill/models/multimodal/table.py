@@ -5,6 +5,9 @@ from __future__ import annotations
 from pagemill.models.architecture import Architecture
 
 MULTIMODAL: dict[str, Architecture] = {
+    "AriaForConditionalGeneration": Architecture(
+        "multimodal.aria:AriaModel", "Aria", ("aria",), "text and images"
+    ),
     "AudioFlamingo3ForConditionalGeneration": Architecture(
         "multimodal.audio_flamingo3:AudioFlamingo3Model",
         "Audio Flamingo 3",
@@ -98,6 +101,9 @@ MULTIMODAL: dict[str, Architecture] = {
         ("hyperclovax_vision_v2",),
         "text, images and videos",
     ),
+    "Idefics2ForConditionalGeneration": Architecture(
+        "multimodal.idefics2:Idefics2Model", "Idefics2", ("idefics2",), "text and images"
+    ),
     "Idefics3ForConditionalGeneration": Architecture(
         "multimodal.idefics3:Idefics3Model", "Idefics3", ("idefics3",), "text and images"
     ),
@@ -149,6 +155,23 @@ MULTIMODAL: dict[str, Architecture] = {
         ("llava_onevision",),
         "text, images and videos",
     ),
+    "MiniCPMOcrForConditionalGeneration": Architecture(
+        "multimodal.minicpm_v:MiniCpmOcrModel",
+        "MiniCPM-OCR",
+        ("minicpm_ocr",),
+        "text, images and videos",
+    ),
+    "MiniCPMV4_6ForConditionalGeneration": Architecture(
+        "multimodal.minicpm_v:MiniCpmVModel",
+        "MiniCPM-V 4.6",
+        ("minicpmv4_6",),
+        "text, images and videos",
+    ),
+    "MiniCPMV4_7ForConditionalGeneration": Architecture(
+        "multimodal.language_part:MiniCpmV47LanguagePart",
+        "MiniCPM-V 4.7; its text",
+        ("minicpmv4_7",),
+    ),
     "Mistral3ForConditionalGeneration": Architecture(
         "multimodal.pixtral:Mistral3Model",
         "Mistral Small 3.1, Ministral 3",
@@ -159,6 +182,9 @@ MULTIMODAL: dict[str, Architecture] = {
         "multimodal.language_part:MuseGlimmerLanguagePart",
         "Muse Glimmer; its text",
         ("muse_glimmer",),
+    ),
+    "Ovis2ForConditionalGeneration": Architecture(
+        "multimodal.language_part:Ovis2LanguagePart", "Ovis2; its text", ("ovis2",)
     ),
     "PaddleOCRVLForConditionalGeneration": Architecture(
         "multimodal.paddleocr_vl:PaddleOcrVlModel",

@@ -44,7 +44,7 @@ class GridPatches:
     spans `frames` images; those of an image are all the same one.
     """
 
-    turns: ClassVar[bool] = True
+    turns: bool = True
     row_by_row: ClassVar[bool] = False
 
     def __init__(self, *, patch: int, merge: int, colors: int, frames: int) -> None:

@@ -17,7 +17,7 @@ from pagemill.models.base import Config
 from pagemill.models.config_keys import Defaults, positive_int, square_side
 from pagemill.models.vision.margin import MARGIN_COLUMNS, margin_columns
 from pagemill.models.vision.patch_grid import PatchGrid
-from pagemill.models.vision.place_embeddings import place_embeddings
+from pagemill.models.vision.place_embeddings import place_embeddings, places_at
 from pagemill.models.vision.vision_layers import VisionLayers
 from pagemill.ops.trace import Tensor
 
@@ -87,6 +87,5 @@ class Phi4VisionTower:
 def _places(side: int, count: int) -> np.ndarray:
     """The places, of `side` in a line, of each of `side` cells, of which the first `count` are a
     picture; in f32, as `transformers` computes them."""
-    ends = (np.arange(1, side) / side).astype(np.float32)
     at = np.arange(side, dtype=np.float32) * (np.float32(1) / np.float32(max(count, 1)))
-    return np.searchsorted(ends, np.minimum(at, _LAST), side="right")
+    return places_at(np.minimum(at, _LAST), side)

@@ -17,7 +17,8 @@ from pagemill.layers.linear import linear
 from pagemill.models.base import ModelConfigError
 from pagemill.ops.trace import Tensor
 
-_MAX_SIDE = 256
+MAX_SIDE = 256
+"""Places in a row."""
 _CUBIC = np.float32(-0.75)  # the kernel's slope
 
 
@@ -28,9 +29,9 @@ def side_of(places: int, what: str) -> int:
         ModelConfigError: they are not those of a square, or too many; `what` is their name.
     """
     side = math.isqrt(places)
-    if side**2 != places or side > _MAX_SIDE:
+    if side**2 != places or side > MAX_SIDE:
         raise ModelConfigError(
-            f"{what} {places} must be the square of a whole number, at most {_MAX_SIDE}"
+            f"{what} {places} must be the square of a whole number, at most {MAX_SIDE}"
         )
     return side
 
@@ -73,6 +74,18 @@ def cubic_shares(cells: np.ndarray, size: int, side: int) -> np.ndarray:
         share = _cubic(np.abs(at - place.astype(np.float32)))
         np.add.at(shares, (np.arange(len(cells)), np.clip(place, 0, side - 1)), share)
     return shares
+
+
+def places_at(at: np.ndarray, side: int) -> np.ndarray:
+    """The places, of `side` in a line, in which parts `at` of it begin, f32 from 0 to less than
+    1."""
+    ends = (np.arange(1, side) / side).astype(np.float32)
+    return np.searchsorted(ends, at, side="right")
+
+
+def nearest_shares(at: np.ndarray, side: int) -> np.ndarray:
+    """As `linear_shares`, of cells that begin `at`: all of the place that `places_at` finds."""
+    return (places_at(at, side)[:, None] == np.arange(side)).astype(np.float32)
 
 
 def place_embeddings(weights: Weights, name: str, shares: Tensor, hidden: int) -> Tensor:

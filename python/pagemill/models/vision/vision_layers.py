@@ -6,7 +6,8 @@ mlp.{fc1,fc2}}`, all with biases.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from pagemill import ops
 from pagemill.layers import attention, norm
@@ -19,6 +20,8 @@ from pagemill.models.vision.margin import MarginColumns, attend_beside_margin
 from pagemill.ops.concat import MAX_INPUTS as MAX_CONCAT
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
+
+Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 _MODULES = (
     "layer_norm1",
@@ -40,13 +43,13 @@ class VisionLayers:
         self.hidden_size = positive_int(config, "hidden_size")
         self.count = positive_int(config, "num_hidden_layers")
         self.eps = epsilon(config, "layer_norm_eps", eps)
-        self._intermediate = positive_int(config, "intermediate_size")
+        self.intermediate = positive_int(config, "intermediate_size")
         self._activation = activation(config, "hidden_act", hidden_act)
         heads = positive_int(config, "num_attention_heads")
         head_dim, rest = divmod(self.hidden_size, heads)
         if rest:
             raise ModelConfigError(f"{heads} heads cannot share {self.hidden_size} features")
-        self._shape = attention.AttentionShape(heads, heads, head_dim, scale=head_dim**-0.5)
+        self.shape = attention.AttentionShape(heads, heads, head_dim, scale=head_dim**-0.5)
 
     def hidden(
         self,
@@ -59,12 +62,43 @@ class VisionLayers:
         """x [T, hidden] -> what is behind so many layers, for each depth side by side: [T,
         len(depths) * hidden]. Depth 0 is x itself. Queries and keys rotate by `rotary` if there is
         one, and have `margin` behind each head (margin.py)."""
+
+        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            if margin is not None:
+                return attend_beside_margin(q, k, v, self.shape, rotary, margin)
+            if rotary is not None:
+                q, k = rotary(q, k)
+            return attention.attend_both_ways(q, k, v, self.shape)
+
         states = [x]
         for layer in range(max(depths)):
-            prefix = f"encoder.layers.{layer}"
-            states.append(self._layer(weights, prefix, states[-1], rotary, margin))
+            states.append(self.layer(weights, layer, states[-1], attend, flat=margin is not None))
         selected = [states[depth] for depth in depths]
         return selected[0] if len(selected) == 1 else ops.concat(*selected)
+
+    def layer(
+        self, weights: Weights, layer: int, x: Tensor, attend: Attend, *, flat: bool = False
+    ) -> Tensor:
+        """x [N, hidden] -> [N, hidden], what is behind one layer. `attend` and `flat` are those of
+        `attention`."""
+        prefix, hidden = f"encoder.layers.{layer}", self.hidden_size
+        y = norm.layer_norm(weights, f"{prefix}.layer_norm1", x, self.eps)
+        x = ops.add(x, self.attention(weights, f"{prefix}.self_attn", y, attend, flat=flat))
+        y = norm.layer_norm(weights, f"{prefix}.layer_norm2", x, self.eps)
+        y = linear(weights, f"{prefix}.mlp.fc1", y, (self.intermediate,), bias=True)
+        y = ops.activation(y, self._activation)
+        return ops.add(x, linear(weights, f"{prefix}.mlp.fc2", y, (hidden,), bias=True))
+
+    def attention(
+        self, weights: Weights, name: str, x: Tensor, attend: Attend, *, flat: bool = False
+    ) -> Tensor:
+        """x [N, hidden] -> [N, hidden], by the attention of this name. `attend` makes [N, hidden]
+        of queries, keys and values [N, heads, head_dim], or if they are `flat`, [N, hidden]."""
+        hidden, shape = self.hidden_size, self.shape
+        row_shape = (hidden,) if flat else (shape.heads, shape.head_dim)
+        names = (f"{name}.q_proj", f"{name}.k_proj", f"{name}.v_proj")
+        q, k, v = (linear(weights, each, x, row_shape, bias=True) for each in names)
+        return linear(weights, f"{name}.out_proj", attend(q, k, v), (hidden,), bias=True)
 
     def claim_rest(self, weights: Weights, layers: int) -> None:
         """Marks the layers after the first `layers` as used: nothing reads their results."""
@@ -72,31 +106,6 @@ class VisionLayers:
             for module in _MODULES:
                 weights.claim(f"encoder.layers.{layer}.{module}.weight")
                 weights.claim(f"encoder.layers.{layer}.{module}.bias")
-
-    def _layer(
-        self,
-        weights: Weights,
-        prefix: str,
-        x: Tensor,
-        rotary: Rotary | None,
-        margin: MarginColumns | None,
-    ) -> Tensor:
-        inner, hidden = f"{prefix}.self_attn", self.hidden_size
-        y = norm.layer_norm(weights, f"{prefix}.layer_norm1", x, self.eps)
-        names = (f"{inner}.q_proj", f"{inner}.k_proj", f"{inner}.v_proj")
-        if margin is None:
-            q, k, v = attention.project_qkv(weights, names, y, self._shape, bias=True)
-            if rotary is not None:
-                q, k = rotary(q, k)
-            y = attention.attend_both_ways(q, k, v, self._shape)
-        else:
-            q, k, v = (linear(weights, name, y, (hidden,), bias=True) for name in names)
-            y = attend_beside_margin(q, k, v, self._shape, rotary, margin)
-        x = ops.add(x, linear(weights, f"{inner}.out_proj", y, (hidden,), bias=True))
-        y = norm.layer_norm(weights, f"{prefix}.layer_norm2", x, self.eps)
-        y = linear(weights, f"{prefix}.mlp.fc1", y, (self._intermediate,), bias=True)
-        y = ops.activation(y, self._activation)
-        return ops.add(x, linear(weights, f"{prefix}.mlp.fc2", y, (hidden,), bias=True))
 
 
 def feature_depths(config: Config, default: Sequence[int], layers: int) -> list[int]:

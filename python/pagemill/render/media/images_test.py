@@ -344,7 +344,7 @@ def test_long_thin_images_are_refused(tmp_path: Path, settings: dict[str, Any]) 
     ("settings", "why"),
     [
         ({}, "no preprocessor_config"),
-        ({"image_processor_type": "ViTImageProcessor"}, "known: CLIP"),
+        ({"image_processor_type": "ViTImageProcessor"}, "known: Aria"),
         (CLIP | {"size": {"shortest_edge": 0}}, "not a positive number"),
         (CLIP | {"size": "large"}, "not a positive number"),
         (CLIP | {"crop_size": {"height": 3}}, "cannot be used"),

@@ -1,4 +1,5 @@
-"""Images on black margins that make them whole squares of patches, for Kimi-VL and Kimi K2.5."""
+"""Images on black margins that make them whole patches or squares of patches, for Kimi-VL, Kimi
+K2.5 and Aria."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from PIL import Image
 
 from pagemill.render.media.patches import cut_patches
 from pagemill.render.media.pixels import HALF, Colors, check_aspect, positive, resampling, sides
+from pagemill.render.media.tiles import MAX_SIDE
 
 _SMALLER = 1.02  # from one attempt to the next
 _MAX_MERGE = 8
@@ -99,5 +101,50 @@ class PaddedProcessor:
                 break
             scale /= _SMALLER
         canvas = Image.new("RGB", (columns * unit, rows * unit))
+        canvas.paste(image.resize((width, height), self.resample))
+        return cut_patches(self.colors(canvas)[None], self.patch, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class AriaProcessor:
+    """Resizes so that the longer side has `longest` pixels and the shorter at least `least`, keeps
+    the shape about, and puts the image at the upper left of whole black patches. Patches are in
+    rows."""
+
+    colors: Colors
+    resample: Image.Resampling
+    patch: int
+    longest: int
+    least: int
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], max_tokens: int) -> AriaProcessor:
+        """Reads the settings; the longer side says how many tokens an image has."""
+        del max_tokens
+        if settings.get("split_image", False):
+            raise ValueError("split_image must be false")
+        patch = positive(settings.get("patch_size", 14))
+        longest, least = (
+            positive(settings.get(f"{which}_image_size", default))
+            for which, default in (("max", 980), ("min", 336))
+        )
+        if longest % patch or not least <= longest <= MAX_SIDE:
+            raise ValueError(
+                f"max_image_size is {longest} and min_image_size {least}; the larger must be whole"
+                f" patches of {patch} pixels, at most {MAX_SIDE}"
+            )
+        resample = resampling(settings, Image.Resampling.BICUBIC)
+        return cls(Colors.of(settings, HALF, HALF), resample, patch, longest, least)
+
+    def __call__(self, image: Image.Image) -> tuple[np.ndarray, tuple[int, int, int]]:
+        check_aspect(image)
+        scale = self.longest / max(image.size)
+        width, height = (max(int(side * scale), self.least) for side in image.size)
+        if image.width >= image.height:
+            width = self.longest
+        else:
+            height = self.longest
+        columns, rows = -(-width // self.patch), -(-height // self.patch)
+        canvas = Image.new("RGB", (columns * self.patch, rows * self.patch))
         canvas.paste(image.resize((width, height), self.resample))
         return cut_patches(self.colors(canvas)[None], self.patch, 1)

@@ -124,3 +124,42 @@ def test_settings_that_are_refused(tmp_path: Path, settings: dict[str, Any], why
 def test_long_thin_images_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RenderError, match="200 times"):
         processor(tmp_path, KIMI_K25)(picture(201, 1))
+
+
+@pytest.mark.parametrize("size", [(40, 24), (24, 40), (33, 33), (490, 300), (700, 20), (3, 600)])
+def test_aria_pads_to_whole_patches(tmp_path: Path, size: tuple[int, int]) -> None:
+    from transformers.models.aria.image_processing_pil_aria import AriaImageProcessorPil
+
+    image, side = picture(*size), 490 // 14
+    settings = {"image_processor_type": "AriaImageProcessor", "max_image_size": 490}
+    patches, (time, rows, columns) = processor(tmp_path, settings)(image)
+    theirs = AriaImageProcessorPil(max_image_size=490)(image, return_tensors="np")
+    mask = theirs["pixel_mask"][0].reshape(side, 14, side, 14).any((1, 3))
+    assert time == 1 and (mask[:, 0].sum(), mask[0].sum()) == (rows, columns)
+    cut = theirs["pixel_values"][0].reshape(3, side, 14, side, 14).transpose(1, 3, 0, 2, 4)
+    expected = cut[:rows, :columns].reshape(rows * columns, -1)
+    np.testing.assert_allclose(patches, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"split_image": True}, "split_image must be false"),
+        ({"max_image_size": 491}, "whole patches of 14 pixels"),
+        ({"min_image_size": 994}, "max_image_size is 980"),
+        ({"max_image_size": 14000}, "at most 4096"),
+    ],
+)
+def test_settings_of_aria_that_are_refused(
+    tmp_path: Path, changes: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(RenderError, match=why):
+        processor(tmp_path, {"image_processor_type": "AriaImageProcessor"} | changes)
+
+
+def test_patches_of_aria_are_those_of_its_tower(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"vision_config": {"patch_size": 20}}))
+    patches, grid = processor(tmp_path, {"image_processor_type": "AriaImageProcessor"})(
+        picture(40, 24)
+    )
+    assert grid == (1, 30, 49) and patches.shape == (30 * 49, 3 * 20**2)

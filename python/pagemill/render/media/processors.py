@@ -22,7 +22,7 @@ from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_object
 from pagemill.render.media.gemma4 import Gemma4Processor
 from pagemill.render.media.granite_docling import GraniteDoclingProcessor
-from pagemill.render.media.padded import PaddedProcessor
+from pagemill.render.media.padded import AriaProcessor, PaddedProcessor
 from pagemill.render.media.patches import cut_patches, fit_size
 from pagemill.render.media.phi4 import Phi4Processor
 from pagemill.render.media.pixels import (
@@ -36,6 +36,7 @@ from pagemill.render.media.pixels import (
     short_side_resized,
     sides,
 )
+from pagemill.render.media.slices import QuarteredProcessor, SlicedProcessor
 from pagemill.render.media.tiles import (
     Gemma3Processor,
     GridProcessor,
@@ -92,7 +93,9 @@ def open_processor(
     overrides = overrides or {}
     beside = {key: whole[key] for key in _BESIDE.get(name, ()) if key in whole}
     nested = as_object(settings.get("media_proc_cfg")) or {}  # of Kimi K2.5
-    read = _ReadSettings({**settings, **nested, **beside, **overrides})
+    tower = as_object(model.get("vision_config")) or {}
+    of_tower = {key: tower[key] for key in _OF_TOWER.get(name, ()) if key in tower}
+    read = _ReadSettings({**of_tower, **settings, **nested, **beside, **overrides})
     try:
         processor = make(read, max_tokens)
     except (KeyError, TypeError, ValueError) as error:
@@ -355,6 +358,7 @@ def _siglip(settings: Mapping[str, Any], max_tokens: int) -> ClipProcessor:
 
 
 _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
+    "AriaImageProcessor": AriaProcessor.of,
     "CLIPImageProcessor": ClipProcessor.of,
     "Cohere2VisionImageProcessor": GridProcessor.cohere2_vision,
     "DeepseekVLImageProcessor": DeepseekVlProcessor.of,
@@ -366,6 +370,7 @@ _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "Glm4vImageProcessor": _glm4v,
     "GotOcr2ImageProcessor": GridProcessor.got_ocr2,
     "GraniteDoclingImageProcessor": GraniteDoclingProcessor.of,
+    "Idefics2ImageProcessor": QuarteredProcessor.of,
     "Idefics3ImageProcessor": Idefics3Processor.of,
     "InternVLChatModel": GridProcessor.internvl_chat,
     "JanusImageProcessor": DeepseekVlProcessor.of,
@@ -376,6 +381,8 @@ _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "Llama4ImageProcessor": Llama4Processor.of,
     "LlavaNextImageProcessor": LlavaNextProcessor.of,
     "LlavaOnevisionImageProcessor": LlavaNextProcessor.onevision,
+    "MiniCPMOcrImageProcessor": SlicedProcessor.ocr,
+    "MiniCPMV4_6ImageProcessor": SlicedProcessor.of,
     "PaddleOCRVLImageProcessor": _paddleocr_vl,
     "Phi4MultimodalImageProcessor": Phi4Processor.of,
     "PixtralImageProcessor": PixtralProcessor.of,
@@ -389,5 +396,7 @@ _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
 _BY_MODEL = {"internvl_chat": "InternVLChatModel"}
 # Settings of the whole processor that replace those of its image processor.
 _BESIDE = {"PixtralImageProcessor": ("patch_size", "spatial_merge_size")}
+# Settings of the model's vision tower that files of its image processor do not have.
+_OF_TOWER = {"AriaImageProcessor": ("patch_size",), "Idefics2ImageProcessor": ("patch_size",)}
 KNOWN = tuple(_PROCESSORS)
 """Types of processors, as `image_processor_type` names them, with or without `Fast` behind."""

@@ -35,6 +35,7 @@ from pagemill.render.media.pixels import (
     short_side_resized,
     sides,
 )
+from pagemill.render.media.slices import SlicedProcessor
 from pagemill.render.special_tokens import read_json
 
 MAX_VIDEO_PIXELS = 2**23
@@ -258,6 +259,41 @@ def _gemma4(
     return Gemma4VideoProcessor(make(given, max_tokens), MAX_VIDEO_PIXELS)
 
 
+@dataclass(frozen=True, slots=True)
+class WholeFrameProcessor:
+    """Resizes each frame as an image without slices; patches come row by row."""
+
+    image: SlicedProcessor
+    frames: int = 1
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], max_tokens: int) -> WholeFrameProcessor:
+        """Reads the settings of MiniCPM-V's images, other than those of slices.
+
+        Raises:
+          ValueError: a setting is not known.
+        """
+        return cls(SlicedProcessor.of({**settings, "slice_mode": False}, max_tokens))
+
+    @classmethod
+    def ocr(cls, settings: Mapping[str, Any], max_tokens: int) -> WholeFrameProcessor:
+        """As `of`, for MiniCPM-OCR."""
+        return cls.of({"downsample_mode": "4x", **settings}, max_tokens)
+
+    def __call__(
+        self, images: Iterable[Image.Image], count: int
+    ) -> tuple[np.ndarray, tuple[int, int, int]]:
+        """Patches [frames * rows * columns, channels], and (frames, rows, columns). See
+        `VideoProcessor`."""
+        room = MAX_VIDEO_PIXELS // (count * self.image.patch**2)
+        image = replace(self.image, max_patches=min(self.image.max_patches, room))
+        steps = [image(each) for each in images]
+        if not steps:
+            raise RenderError("it has no frames")
+        _, rows, columns = steps[0][1]
+        return np.concatenate([patches for patches, _ in steps]), (len(steps), rows, columns)
+
+
 _GLM4V = _Defaults(14, 112**2, 28**2 * 2 * 30000, CLIP_MEAN, CLIP_STD, True)
 _QWEN2_VL = _Defaults(14, 28**2 * 128, 28**2 * 768, CLIP_MEAN, CLIP_STD, False)
 _QWEN3_VL = _Defaults(16, 32**2 * 128, 32**2 * 768, HALF, HALF, True)
@@ -270,6 +306,8 @@ _PROCESSORS: Mapping[str, Callable[[Mapping[str, Any], int], VideoProcessor]] = 
     "InternVLVideoProcessor": FrameProcessor.of,
     "LlavaNextVideoVideoProcessor": FrameProcessor.cropped,
     "LlavaOnevisionVideoProcessor": FrameProcessor.of,
+    "MiniCPMOcrVideoProcessor": WholeFrameProcessor.ocr,
+    "MiniCPMV4_6VideoProcessor": WholeFrameProcessor.of,
     "Qwen2VLVideoProcessor": partial(PatchProcessor.of, _QWEN2_VL),
     "Qwen3VLVideoProcessor": partial(PatchProcessor.of, _QWEN3_VL),
     "VideoLlama3VideoProcessor": _video_llama3,
