@@ -253,7 +253,7 @@ def _randomize(model: PreTrainedModel) -> None:
         noise = torch.randn_like(parameter)
         if name.endswith("bias"):
             parameter.copy_(0.3 * noise)
-        elif parameter.ndim == 1:  # norms: around what they are initialized to, 1 or Gemma's 0
+        elif parameter.ndim < 2:  # norms: around what they are initialized to, 1 or Gemma's 0
             parameter.add_(0.3 * noise)
         else:
             parameter.copy_(noise / parameter.shape[-1] ** 0.5)

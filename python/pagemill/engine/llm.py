@@ -42,8 +42,15 @@ from pagemill.engine.offline_media import (
     OfflineMedia,
     VideoSource,
 )
-from pagemill.engine.offline_prompts import Message, OfflinePrompts, Prompt, Text
-from pagemill.engine.offline_scores import compared, rendered_pair
+from pagemill.engine.offline_prompts import (
+    Message,
+    OfflinePrompts,
+    PoolingInput,
+    Prompt,
+    PromptMedia,
+    Text,
+)
+from pagemill.engine.offline_scores import Content, OfflineScores
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.pooled_batch import pool
 from pagemill.engine.progress_bar import ProgressBar
@@ -422,38 +429,71 @@ class LLM(OfflineControl):
         pooled = self._loaded.core.built.pooled
         return () if pooled is None else pooled.labels
 
-    def embed(self, texts: Text | Sequence[Text], *, progress: TextIO | None = None) -> np.ndarray:
+    def embed(
+        self,
+        texts: PoolingInput | Sequence[PoolingInput],
+        *,
+        images: Sequence[Sequence[ImageSource]] | None = None,
+        audios: Sequence[Sequence[AudioSource]] | None = None,
+        videos: Sequence[Sequence[VideoSource]] | None = None,
+        progress: TextIO | None = None,
+    ) -> np.ndarray:
         """Embeds each text: float32 `[texts, dim]`.
 
+        Args:
+            texts: a text, token ids, or `{"content": parts}`, a user's message, which the chat
+                template writes (docs/images.md); or a list of them.
+            images: those of each text, which has a placeholder for each; see `generate`.
+            audios: see `generate`.
+            videos: see `generate`.
+            progress: see `generate`.
+
         Raises:
-            EngineError: a text is too long, or the model does not embed texts.
+            RenderError: the chat template refuses a content.
+            EngineError: a text is too long, media do not fit, or the model does not embed texts.
         """
         pooled = self._pooled(Task.EMBED)
-        return np.stack(self._pool(pooled, self._prompts.texts(texts), progress))
+        media: PromptMedia = {"image": images, "audio": audios, "video": videos}
+        return np.stack(self._pool(pooled, self._prompts.to_pool(texts, media), progress))
 
     def classify(
-        self, texts: Text | Sequence[Text], *, progress: TextIO | None = None
+        self,
+        texts: PoolingInput | Sequence[PoolingInput],
+        *,
+        images: Sequence[Sequence[ImageSource]] | None = None,
+        audios: Sequence[Sequence[AudioSource]] | None = None,
+        videos: Sequence[Sequence[VideoSource]] | None = None,
+        progress: TextIO | None = None,
     ) -> np.ndarray:
-        """The probability of each class of `labels`, for each text: float32 `[texts, classes]`.
+        """The probability of each class of `labels`, for each text: float32 `[texts, classes]`. The
+        arguments are those of `embed`.
 
         Raises:
-            EngineError: a text is too long, or the model does not classify texts.
+            RenderError, EngineError: see `embed`; or the model does not classify texts.
         """
         pooled = self._pooled(Task.CLASSIFY)
-        logits = np.stack(self._pool(pooled, self._prompts.texts(texts), progress))
+        media: PromptMedia = {"image": images, "audio": audios, "video": videos}
+        logits = np.stack(self._pool(pooled, self._prompts.to_pool(texts, media), progress))
         return activated(logits, pooled.activation)
 
     def encode(
-        self, texts: Text | Sequence[Text], *, progress: TextIO | None = None
+        self,
+        texts: PoolingInput | Sequence[PoolingInput],
+        *,
+        images: Sequence[Sequence[ImageSource]] | None = None,
+        audios: Sequence[Sequence[AudioSource]] | None = None,
+        videos: Sequence[Sequence[VideoSource]] | None = None,
+        progress: TextIO | None = None,
     ) -> list[np.ndarray]:
         """What a model that pools gives for each text: float32, a row, or one for each token.
-        Vectors, or of a classifier probabilities.
+        Vectors, or of a classifier probabilities. The arguments are those of `embed`.
 
         Raises:
-            EngineError: a text is too long, or the model generates.
+            RenderError, EngineError: see `embed`; or the model generates.
         """
         pooled = self._pooled(*(task for task in Task if task.pools))
-        rows = self._pool(pooled, self._prompts.texts(texts), progress)
+        media: PromptMedia = {"image": images, "audio": audios, "video": videos}
+        rows = self._pool(pooled, self._prompts.to_pool(texts, media), progress)
         return [activated(row, pooled.activation) for row in rows]
 
     def encode_data(self, data: Any) -> Any:
@@ -473,35 +513,29 @@ class LLM(OfflineControl):
 
     def score(
         self,
-        query: str,
-        documents: str | Sequence[str],
+        query: Content,
+        documents: Content | Sequence[Content],
         *,
         instruction: str = "",
         progress: TextIO | None = None,
     ) -> np.ndarray:
-        """How well each document fits the query: float32 `[documents]`.
+        """How well each document fits the query: float32 `[documents]`. Both are texts, or
+        `{"content": parts}`, whose parts may have images.
 
         A classifier with one class reads both together, by its chat template if that is one for
         pairs of texts, which may take an `instruction`; vectors of both, or of their tokens, are
         compared (`inputs.scoring.likeness`).
 
         Raises:
-            EngineError: a text is too long, or the model does nothing of this.
+            RenderError: the chat template refuses a content.
+            EngineError: a text is too long, media do not fit, or the model does nothing of this.
         """
-        listed = [documents] if isinstance(documents, str) else list(documents)
+        listed = [documents] if isinstance(documents, str | Mapping) else list(documents)
         pooled = self._pooled(Task.CLASSIFY, Task.EMBED, Task.TOKEN_EMBED)
-        if pooled.task is not Task.CLASSIFY:
-            texts = self._prompts.texts([query, *listed])
-            pooler = partial(self._pool, pooled, progress=progress)
-            return compared(texts, self._late_interaction, pooled, pooler)
-        if pooled.width != 1:
-            raise EngineError(
-                "FAILED_PRECONDITION", f"a score needs one class; the model has {pooled.width}"
-            )
-        renderer = self._renderer
-        prompts = [rendered_pair(renderer, query, each, instruction) for each in listed]
-        logits = np.stack(self._pool(pooled, prompts, progress))
-        return activated(logits, pooled.activation)[:, 0]
+        pooler = partial(self._pool, pooled, progress=progress)
+        rules = self._late_interaction
+        scores = OfflineScores(self._renderer, self._prompts, rules, pooled, pooler)
+        return scores.score(query, listed, instruction)
 
     def _pooled(self, *tasks: Task) -> Pooled:
         pooled = self._loaded.core.built.pooled

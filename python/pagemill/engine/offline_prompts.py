@@ -19,6 +19,7 @@ from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.prompt_embeds import embeds_prompt
 from pagemill.inputs.rendered_prompt import RenderedPrompt
+from pagemill.inputs.scoring import ends_texts
 from pagemill.render.token_id_renderer import AnyRenderer
 from pagemill.runner.build import BuiltModel
 
@@ -28,6 +29,13 @@ Text = str | Sequence[int]
 Prompt = Text | Mapping[str, Any]
 """A text, token ids, or `{"prompt_embeds": rows}`, float32 [tokens, hidden size], for a model that
 was opened with enable_prompt_embeds."""
+
+
+PoolingInput = Text | Mapping[str, Any]
+"""Of a model that pools: a text, token ids, or `{"content": parts}`, a user's message, which the
+chat template writes."""
+PromptMedia = Mapping[MediaKind, Sequence[Sequence[MediaSource]] | None]
+"""The media of each prompt, by kind; None: there are none of a kind."""
 
 
 class OfflinePrompts:
@@ -42,9 +50,9 @@ class OfflinePrompts:
     def place(
         self,
         prompts: Prompt | Sequence[Prompt],
-        media: Mapping[MediaKind, Sequence[Sequence[MediaSource]] | None] | None = None,
+        media: PromptMedia | None = None,
     ) -> list[RenderedPrompt]:
-        """The prompts, with those of `media` in them; None: there are none of a kind.
+        """The prompts, with those of `media` in them.
 
         Raises:
             EngineError: media do not fit the prompts or the model, or embeddings are not of its
@@ -68,28 +76,50 @@ class OfflinePrompts:
             for prompt, own in zip(rendered, prepared, strict=True)
         ]
 
-    def conversation(self, messages: Sequence[Message]) -> RenderedPrompt:
-        """A conversation by the chat template, with the media of its messages.
+    def conversation(
+        self, messages: Sequence[Message], add_special_tokens: bool = False
+    ) -> RenderedPrompt:
+        """A conversation by the chat template, with the media of its messages; perhaps with the
+        special tokens of texts.
 
         Raises:
             RenderError: the model has no chat template, or it refuses the messages.
             EngineError: media do not fit the messages or the model.
         """
         messages, media = self._media.of_messages(messages)
-        prompt = text_prompt(self._renderer.encode_chat(messages), "messages")
+        prompt = text_prompt(self._renderer.encode_chat(messages, add_special_tokens), "messages")
         return place_media(prompt, media, self._front_ends, self._control_text)
 
-    def texts(self, texts: Text | Sequence[Text]) -> list[RenderedPrompt]:
-        """Texts for a model that pools, without media.
+    def to_pool(
+        self, inputs: PoolingInput | Sequence[PoolingInput], media: PromptMedia | None = None
+    ) -> list[RenderedPrompt]:
+        """Inputs of a model that pools. With `media`, texts have a placeholder for each, and their
+        control tokens count.
 
         Raises:
-            EngineError: a token id does not fit 32 bits.
+            RenderError: the chat template refuses a content, or there is none.
+            EngineError: a token id does not fit 32 bits, or media do not fit.
         """
-        encode = self._renderer.encode
-        return [
-            text_prompt(encode(text) if isinstance(text, str) else text, "texts")
-            for text in cast(Sequence[Text], _as_list(texts))
-        ]
+        listed = _as_list(inputs)
+        if any(sources is not None for sources in (media or {}).values()):
+            return self.place(listed, media)
+        return [self._to_pool(each) for each in listed]
+
+    def message(self, role: str, content: Any) -> RenderedPrompt:
+        """A chat of one message, as models that embed read it.
+
+        Raises:
+            RenderError, EngineError: see `conversation`.
+        """
+        adds_special = ends_texts(self._renderer.encode)
+        return self.conversation([{"role": role, "content": content}], adds_special)
+
+    def _to_pool(self, given: PoolingInput) -> RenderedPrompt:
+        if isinstance(given, Mapping):
+            return self.message("user", content_of(given, "texts"))
+        return text_prompt(
+            self._renderer.encode(given) if isinstance(given, str) else given, "texts"
+        )
 
     def _prompt(self, prompt: Prompt) -> RenderedPrompt:
         if isinstance(prompt, Mapping):
@@ -121,6 +151,18 @@ class OfflinePrompts:
             )
             raise EngineError("INVALID_ARGUMENT", message, "images")
         return self._renderer.encode(text, add_special_tokens=False, parse_special=True)
+
+
+def content_of(given: Mapping[str, Any], argument: str) -> list[Any]:
+    """The parts of `{"content": parts}`, which an argument has.
+
+    Raises:
+        EngineError: INVALID_ARGUMENT: it is anything else.
+    """
+    content = given.get("content")
+    if set(given) != {"content"} or not isinstance(content, list):
+        raise EngineError("INVALID_ARGUMENT", 'an object must be {"content": parts}', argument)
+    return cast("list[Any]", content)
 
 
 def _as_list(prompts: Prompt | Sequence[Prompt]) -> Sequence[Prompt]:

@@ -1,12 +1,17 @@
-"""Numbers that a model gives for texts, made scores."""
+"""Numbers that a model gives for queries and documents, made scores."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from pagemill.inputs.task import Activation, Pooled
 
 _LEAST_NORM = 1e-12
+Content = str | Sequence[Any]
+"""A text, or the parts of a message."""
 
 
 def activated(logits: np.ndarray, activation: Activation) -> np.ndarray:
@@ -41,19 +46,28 @@ def likeness(query: np.ndarray, document: np.ndarray, pooled: Pooled) -> float:
     return float((query @ document.T).max(axis=1).sum())
 
 
-_ROLES = ("query", "document")
+ROLES = ("query", "document")
+"""Those of a chat template for pairs. One that embeds gets each in a chat of its own."""
 
 
 def reads_pairs(template: str | None) -> bool:
     """Whether a chat template is one for pairs of texts: it has messages of the roles `query` and
     `document`."""
     return template is not None and all(
-        f'"{role}"' in template or f"'{role}'" in template for role in _ROLES
+        f'"{role}"' in template or f"'{role}'" in template for role in ROLES
     )
 
 
-def pair_messages(query: str, document: str, instruction: str = "") -> list[dict[str, str]]:
+def ends_texts(encode: Callable[[str, bool], Sequence[int]]) -> bool:
+    """Whether a tokenizer adds tokens behind texts and none in front of them: the last one is what
+    a model embeds, of chats, too. `encode` has the token ids of a text, with special tokens or
+    without."""
+    bare, whole = list(encode("a", False)), list(encode("a", True))
+    return len(whole) > len(bare) and whole[: len(bare)] == bare
+
+
+def pair_messages(query: Content, document: Content, instruction: str = "") -> list[dict[str, Any]]:
     """What such a template takes; an instruction is the system's message."""
-    pair = zip(_ROLES, (query, document), strict=True)
-    messages = [{"role": role, "content": text} for role, text in pair]
+    pair = zip(ROLES, (query, document), strict=True)
+    messages: list[dict[str, Any]] = [{"role": role, "content": each} for role, each in pair]
     return [{"role": "system", "content": instruction}, *messages] if instruction else messages

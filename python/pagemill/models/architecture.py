@@ -26,7 +26,13 @@ class Architecture:
         "text and audio",
         "text of audio",
         "embeddings",
+        "embeddings of text and images",
     ] = "text"
     tensor_parallel: Literal["yes", "partly"] = "yes"
     cuts: Literal["any layer", "some layers"] = "any layer"
     package: str = "pagemill.models"
+
+    @property
+    def embeds(self) -> bool:
+        """Whether it does nothing but embed."""
+        return self.task.startswith("embeddings")

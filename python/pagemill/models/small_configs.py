@@ -127,6 +127,7 @@ HYPERCLOVAX_VISION = QWEN2_VL | {
     "vision_config": QWEN2_5_VL_VISION,
     "video_token_id": 98,
 }
+PALIGEMMA = LLAVA | {"text_config": DECODER | {"model_type": "gemma", "num_key_value_heads": 4}}
 QWEN3_VL = {
     "text_config": DECODER
     | {"model_type": "qwen3_vl_text", "rope_scaling": MROPE | {"mrope_interleaved": True}},
@@ -292,6 +293,22 @@ CONFIGS = {
     "NemotronHForCausalLM": DECODER | {"hybrid_override_pattern": "M*-M"},
     "QWenLMHeadModel": DECODER | {"kv_channels": 16, "seq_length": 128},
     "Qwen2AudioForConditionalGeneration": QWEN2_AUDIO,
+    "CLIPModel": {
+        "text_config": DECODER | {"vocab_size": 99},
+        "vision_config": VISION,
+        "projection_dim": 64,
+    },
+    "ColModernVBertForRetrieval": {
+        "vlm_config": {
+            "text_config": DECODER,
+            "vision_config": VISION,
+            "image_token_id": 99,
+            "pixel_shuffle_factor": 2,
+        }
+    },
+    "ColPaliForRetrieval": {"vlm_config": PALIGEMMA},
+    "ColQwen2ForRetrieval": {"vlm_config": QWEN2_VL},
+    "ColQwen3": {"vlm_config": {"text_config": DECODER | {"model_type": "qwen3_vl_text"}}},
     "Qwen2VLForConditionalGeneration": QWEN2_VL,
     "Qwen2_5OmniForConditionalGeneration": {"thinker_config": OMNI_THINKER},
     "Qwen2_5OmniModel": {"thinker_config": OMNI_THINKER},
@@ -332,8 +349,7 @@ CONFIGS = {
     "Qwen3_5MoeForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
     "Ovis2ForConditionalGeneration": {"text_config": DECODER | {"model_type": "qwen2"}},
     "PaddleOCRVLForConditionalGeneration": PADDLEOCR_VL,
-    "PaliGemmaForConditionalGeneration": LLAVA
-    | {"text_config": DECODER | {"model_type": "gemma", "num_key_value_heads": 4}},
+    "PaliGemmaForConditionalGeneration": PALIGEMMA,
     "Phi4MultimodalForCausalLM": DECODER | {"vision_config": VISION | {"image_token_id": 99}},
     "QianfanOCRForConditionalGeneration": INTERNVL
     | {"text_config": DECODER | {"model_type": "qwen3"}},

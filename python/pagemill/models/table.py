@@ -308,7 +308,7 @@ GROUP = "pagemill.models"
 ARCHITECTURES = dict(sorted((DECODERS | ENCODERS | MULTIMODAL).items()))
 
 # The ends of names of architectures, and what a checkpoint of that kind is for.
-_ROWS = ("ForCausalLM", "LMHeadModel", "Model")
+_ROWS = ("ForCausalLM", "LMHeadModel", "Model", "ForConditionalGeneration")
 _OF_ENCODERS = ("ForMaskedLM", "ForPreTraining")
 _KINDS = {
     "ForMaskedLM": Task.EMBED,
@@ -354,11 +354,11 @@ def find(architecture: str) -> Found:
 def _find(architecture: str, rows: Callable[[str], Architecture | None]) -> Found | None:
     row = rows(architecture)
     if row is not None:
-        return Found(row, Task.EMBED if row.task == "embeddings" else Task.GENERATE)
+        return Found(row, Task.EMBED if row.embeds else Task.GENERATE)
     for end, task in _KINDS.items():
         stem = architecture.removesuffix(end)
         for row in (rows(stem + kind) for kind in _ROWS if stem != architecture):
-            if row is not None and (row.task == "embeddings" or end not in _OF_ENCODERS):
+            if row is not None and (row.embeds or end not in _OF_ENCODERS):
                 return Found(row, task)
     return None
 

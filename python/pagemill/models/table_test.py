@@ -29,7 +29,8 @@ from pagemill.models.small_configs import (
 )
 from pagemill.models.table import ARCHITECTURES, DECODERS, architecture_of, find, model_class
 
-_PREFIX_MODELS = {"PaliGemmaForConditionalGeneration"}
+_EMBEDDING_DECODERS = {"CLIPModel"}
+_PREFIX_MODELS = {"ColPaliForRetrieval", "PaliGemmaForConditionalGeneration"}
 
 
 @pytest.mark.parametrize("table", [DECODERS, ENCODERS, MULTIMODAL])
@@ -41,9 +42,11 @@ def test_every_row_loads():
     for architecture in ARCHITECTURES:
         traits = model_class(architecture).from_config(config(architecture)).traits
         assert (traits.vocab_size, traits.hidden_size, traits.max_model_len) == (100, 64, 128)
-        encodes = ARCHITECTURES[architecture].task == "embeddings"
-        assert traits.generates == (not encodes)
-        assert traits.causal == (traits.generates and architecture not in _PREFIX_MODELS)
+        row = ARCHITECTURES[architecture]
+        assert traits.generates or row.embeds
+        assert not traits.generates or row.task != "embeddings"
+        decodes = traits.generates or architecture in _EMBEDDING_DECODERS
+        assert traits.causal == (decodes and architecture not in _PREFIX_MODELS)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +57,9 @@ def test_every_row_loads():
         ("GPT2ForSequenceClassification", "GPT2LMHeadModel", Task.CLASSIFY),
         ("Gemma3TextModel", "Gemma3ForCausalLM", Task.EMBED),
         ("LlamaForCausalLM", "LlamaForCausalLM", Task.GENERATE),
+        ("ColQwen2ForRetrieval", "ColQwen2ForRetrieval", Task.EMBED),
         ("Qwen3ForSequenceClassification", "Qwen3ForCausalLM", Task.CLASSIFY),
+        ("Qwen3VLForSequenceClassification", "Qwen3VLForConditionalGeneration", Task.CLASSIFY),
         ("Qwen3ForTokenClassification", "Qwen3ForCausalLM", Task.TOKEN_CLASSIFY),
         ("Qwen3Model", "Qwen3ForCausalLM", Task.EMBED),
         ("XLMRobertaModel", "XLMRobertaModel", Task.EMBED),

@@ -1,7 +1,7 @@
 """Messages as chat templates expect them."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, get_args
 
 from pagemill.inputs.media_kind import MediaKind
@@ -19,7 +19,22 @@ TEXT_PARTS: Mapping[str, str] = {
 }
 
 
-def prepared(message: Message, *, takes_parts: bool, takes_null: bool) -> dict[str, Any]:
+MEDIA_MARKS: Mapping[str, str] = {
+    "audio": "\U000ffff0",
+    "image": "\U000ffff1",
+    "video": "\U000ffff2",
+}
+"""Characters that stand for media in contents that are texts, until a template has written them.
+One that a user wrote becomes a placeholder for which there is no item, and is refused."""
+
+
+def prepared(
+    message: Message,
+    *,
+    takes_parts: bool,
+    takes_null: bool,
+    marks: Collection[str] = (),
+) -> dict[str, Any]:
     """Returns `message` in the form that templates are written for.
 
     Fields that are null are left out, as clients add them when they send an answer back. A null or
@@ -29,10 +44,11 @@ def prepared(message: Message, *, takes_parts: bool, takes_null: bool) -> dict[s
       message: as a client sends it.
       takes_parts: the template loops over content parts; otherwise they are joined.
       takes_null: the template compares contents with none.
+      marks: those of `MEDIA_MARKS` that may stand for media in a text.
 
     Raises:
       RenderError: a content part is neither text nor media, or the template takes no parts and
-        there are media.
+        nothing stands for media of this kind.
     """
     fields = {key: value for key, value in message.items() if value is not None}
     parts = as_array(fields.get("content"))
@@ -40,7 +56,7 @@ def prepared(message: Message, *, takes_parts: bool, takes_null: bool) -> dict[s
         fields["content"] = (
             [_template_part(part) for part in parts]
             if takes_parts
-            else "\n".join(part_texts(parts))
+            else "\n".join(_marked_texts(parts, marks))
         )
     elif "content" not in fields:
         fields["content"] = None if takes_null else ""
@@ -51,6 +67,15 @@ def prepared(message: Message, *, takes_parts: bool, takes_null: bool) -> dict[s
     if calls is not None:
         fields["tool_calls"] = [_with_parsed_arguments(call) for call in calls]
     return fields
+
+
+def _marked_texts(parts: Sequence[Any], marks: Collection[str]) -> list[str]:
+    # The texts of parts, with a mark in place of each image and the like.
+    texts: list[str] = []
+    for part in parts:
+        mark = MEDIA_MARKS.get(str((as_object(part) or {}).get("type")))
+        texts += part_texts([part]) if mark is None or mark not in marks else [mark]
+    return texts
 
 
 def _template_part(part: Any) -> dict[str, str]:

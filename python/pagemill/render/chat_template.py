@@ -15,7 +15,7 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from pagemill.render.chat_messages import Message, prepared
+from pagemill.render.chat_messages import MEDIA_MARKS, Message, prepared
 from pagemill.render.control_text import ControlText
 from pagemill.render.errors import RenderError
 from pagemill.render.tool_prompt import knows_tools, with_tools
@@ -30,7 +30,11 @@ class ChatTemplate:
     """One compiled template."""
 
     def __init__(
-        self, source: str, special_tokens: Mapping[str, str], content_format: str = "auto"
+        self,
+        source: str,
+        special_tokens: Mapping[str, str],
+        content_format: str = "auto",
+        media_texts: Mapping[str, str] | None = None,
     ) -> None:
         """Compiles `source`.
 
@@ -38,6 +42,7 @@ class ChatTemplate:
           source: Jinja, as Hugging Face's templates are written.
           special_tokens: variables such as `bos_token`.
           content_format: see `template_wire.Setup`.
+          media_texts: likewise.
 
         Raises:
           RenderError: `source` is not a template.
@@ -46,6 +51,7 @@ class ChatTemplate:
         self._functions: frozenset[str] = frozenset(environment.globals)
         self._knows_tools = knows_tools(source)
         self._special_tokens = dict(special_tokens)
+        self._media_texts = {MEDIA_MARKS[kind]: text for kind, text in (media_texts or {}).items()}
         try:
             tree = environment.parse(source)
             finds_parts = content_format == "auto" and _loops_over_content(tree)
@@ -75,7 +81,12 @@ class ChatTemplate:
                 f" {', '.join(sorted(self.roles))}",
                 "messages",
             )
-        return prepared(message, takes_parts=self._takes_parts, takes_null=self._takes_null)
+        return prepared(
+            message,
+            takes_parts=self._takes_parts,
+            takes_null=self._takes_null,
+            marks=frozenset(self._media_texts),
+        )
 
     def split_variables(self, variables: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         """Returns the `variables` that the template reads, and the names of the others.
@@ -129,12 +140,15 @@ class ChatTemplate:
             "add_generation_prompt": add_generation_prompt,
         }
         try:
-            return _joined(self._template.generate(context))
+            prompt = _joined(self._template.generate(context))
         except RenderError:
             raise
         except Exception as error:
             # Whatever a template does wrong with these messages is the request's failure.
             raise RenderError(f"the chat template failed: {reason(error)}", "messages") from error
+        for mark, text in self._media_texts.items():
+            prompt = prompt.replace(mark, text)
+        return prompt
 
 
 def reason(error: Exception) -> str:

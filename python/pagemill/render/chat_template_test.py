@@ -8,6 +8,7 @@ import pytest
 from pagemill.render import chat_template
 from pagemill.render.chat_messages import cut_to_continue
 from pagemill.render.chat_template import ChatTemplate
+from pagemill.render.control_text import ControlText
 from pagemill.render.errors import RenderError
 
 HI = [{"role": "user", "content": "hi"}]
@@ -66,6 +67,27 @@ LLAVA = (
     "{% for c in m['content'] | selectattr('type', 'equalto', 'text') %}{{ c['text'] }}"
     "{% endfor %}{% endfor %}"
 )
+
+
+def test_media_in_contents_that_are_texts() -> None:
+    template = ChatTemplate(
+        "{% for message in messages %}{{ message.content }};{% endfor %}",
+        {},
+        media_texts={"image": "<|start|><|pad|>"},
+    )
+    content = [
+        {"type": "text", "text": "a <|pad|>"},
+        {"type": "image"},
+        {"type": "text", "text": "b"},
+    ]
+    control = ControlText(["<|start|>", "<|pad|>"])
+    message = template.prepared({"role": "user", "content": content})
+    prompt = template.render([message], None, True, {}, control)
+    assert prompt.replace("\U0010fffd", "") == "a <|pad|>\n<|start|><|pad|>\nb;"
+    with_stand_ins = control.with_stand_ins(prompt)
+    assert with_stand_ins is not None and with_stand_ins.count("<|pad|>") == 1
+    with pytest.raises(RenderError, match="'video' cannot be given to this model"):
+        template.prepared({"role": "user", "content": [{"type": "video"}]})
 
 
 def test_images_are_parts_without_their_urls() -> None:

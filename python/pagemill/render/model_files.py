@@ -8,6 +8,7 @@ from pagemill.render.errors import RenderError
 from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.json_values import as_array, as_object
 from pagemill.render.renderers import table
+from pagemill.render.retrieval_template import CLIP_IMAGE, retrieval_template
 from pagemill.render.special_tokens import (
     end_ids,
     read_json,
@@ -27,6 +28,20 @@ _IMAGE_TEXTS = {
     "llama4": ("<|image|>", "<|patch|>"),
     "qianfan_ocr": ("<image>", "<IMG_CONTEXT>"),
 }
+# Likewise: what stands for media in templates whose contents are texts.
+_QWEN_MEDIA = {
+    "image": "<|vision_start|><|image_pad|><|vision_end|>",
+    "video": "<|vision_start|><|video_pad|><|vision_end|>",
+}
+_MEDIA_TEXTS = {
+    "llava": {"image": "<image>"},
+    "qwen2_5_vl": _QWEN_MEDIA,
+    "qwen2_vl": _QWEN_MEDIA,
+    "qwen3_vl": _QWEN_MEDIA,
+    "qwen3_vl_moe": _QWEN_MEDIA,
+}
+# Likewise: tokens that stand for media, which its tokenizer lacks.
+_ADDED_TOKENS = {"clip": (CLIP_IMAGE,)}
 
 
 class GgufMetadata(Protocol):
@@ -105,7 +120,8 @@ def open_tokenizer(
         ends = []
     else:
         folder = Path(source.path)
-        tokenizer = TextTokenizer.from_file(folder / "tokenizer.json")
+        added = _ADDED_TOKENS.get(str(source.config.get("model_type")), ())
+        tokenizer = TextTokenizer.from_file(folder / "tokenizer.json", added)
         settings = read_json(folder / "tokenizer_config.json")
         tokens = tokens_from_config(settings)
         ends = [_id_of(tokenizer, tokens.get("eos_token"))]
@@ -168,6 +184,8 @@ def template_sources(source: RenderSource, replacement: str | None) -> dict[str,
     folder = Path(source.path)
     if replacement is not None:
         found = read_template(replacement)
+    elif (written := retrieval_template(source.config.get("model_type"), folder)) is not None:
+        found = written
     elif (file := folder / "chat_template.jinja").is_file():
         found = read_template(str(file))
     else:
@@ -178,6 +196,11 @@ def template_sources(source: RenderSource, replacement: str | None) -> dict[str,
     named = _named(found)
     replaced = _IMAGE_TEXTS.get(str(source.config.get("model_type")))
     return {name: text.replace(*replaced) for name, text in named.items()} if replaced else named
+
+
+def media_texts(source: RenderSource) -> dict[str, str]:
+    """What stands for an item of a kind of media in contents that are texts, of an opened model."""
+    return _MEDIA_TEXTS.get(str(source.config.get("model_type")), {})
 
 
 def _named(templates: Any) -> dict[str, str]:

@@ -16,7 +16,13 @@ from pagemill.render.chat_messages import Message
 from pagemill.render.detokenizer import Detokenizer
 from pagemill.render.errors import RenderError
 from pagemill.render.infill import Infill
-from pagemill.render.model_files import RenderSource, chat_row, open_tokenizer, template_sources
+from pagemill.render.model_files import (
+    RenderSource,
+    chat_row,
+    media_texts,
+    open_tokenizer,
+    template_sources,
+)
 from pagemill.render.output_machine import FormatNames, Formats
 from pagemill.render.renderers import table
 from pagemill.render.renderers.base import ChatRenderer, IgnoredVariables
@@ -135,7 +141,13 @@ class Renderer:
         if templates is not None:
             control = tokenizer.control_tokens
             templates.compile(
-                Setup(sources, opened.special_tokens, control, content_format=content_format)
+                Setup(
+                    sources,
+                    opened.special_tokens,
+                    control,
+                    content_format=content_format,
+                    media_texts=media_texts(source),
+                )
             )
         template = "\n".join(sources.values())
         names = formats or FormatNames()
@@ -258,9 +270,11 @@ class Renderer:
             )
         return self.encode(prompt.text, add_special_tokens, parse_special=True)
 
-    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+    def encode_chat(
+        self, messages: Sequence[Message], add_special_tokens: bool = False
+    ) -> list[int]:
         """Returns the token ids of `render_chat`."""
-        return self.encode_prompt(self.render_chat(messages))
+        return self.encode_prompt(self.render_chat(messages), add_special_tokens)
 
     def detokenizer(
         self, prompt_token_ids: Sequence[int] = (), skip_special_tokens: bool = True

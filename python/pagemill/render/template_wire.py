@@ -24,6 +24,8 @@ class Setup(msgspec.Struct, array_like=True):
     """Memory beyond what the process has when it starts."""
     content_format: str = "auto"
     """"string": contents are texts; "openai": lists of parts; "auto": what the template reads."""
+    media_texts: dict[str, str] = {}
+    """What stands for an item of a kind of media in contents that are texts."""
 
 
 class RenderRequest(msgspec.Struct, array_like=True, kw_only=True):

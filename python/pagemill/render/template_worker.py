@@ -58,7 +58,9 @@ class _Worker:
         """Compiles the templates."""
         self._control = ControlText(setup.control_tokens)
         for name, source in setup.templates.items():
-            self._templates[name] = ChatTemplate(source, setup.variables, setup.content_format)
+            self._templates[name] = ChatTemplate(
+                source, setup.variables, setup.content_format, setup.media_texts
+            )
         return RenderReply()
 
     def render(self, message: bytes) -> RenderReply:

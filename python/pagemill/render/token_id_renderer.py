@@ -100,9 +100,11 @@ class TokenIdRenderer:
         del prompt, add_special_tokens
         _refuse_to_read()
 
-    def encode_chat(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+    def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], add_special_tokens: bool = False
+    ) -> list[int]:
         """Raises RenderError."""
-        del messages
+        del messages, add_special_tokens
         _refuse_to_read()
 
     def min_tokens(self, text: str, enough: int) -> int:

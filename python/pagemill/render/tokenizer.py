@@ -80,8 +80,8 @@ class TextTokenizer:
         return cls(tokenizer_from_gguf(metadata, cache))
 
     @classmethod
-    def from_file(cls, path: Path) -> "TextTokenizer":
-        """Returns the tokenizer of a `tokenizer.json`.
+    def from_file(cls, path: Path, added: Sequence[str] = ()) -> "TextTokenizer":
+        """Returns the tokenizer of a `tokenizer.json`, with these control tokens behind its own.
 
         Raises:
           RenderError: there is no such file, or the library cannot read it.
@@ -91,7 +91,9 @@ class TextTokenizer:
                 f"{path} is missing: without a tokenizer.json a model directory cannot be served"
             )
         try:
-            return cls(Tokenizer.from_file(str(path)))
+            tokenizer = Tokenizer.from_file(str(path))
+            tokenizer.add_special_tokens(list(added))
+            return cls(tokenizer)
         except RenderError:
             raise
         except Exception as error:

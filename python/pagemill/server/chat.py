@@ -187,17 +187,32 @@ def _checked(
 
 
 async def rendered_prompt(
-    rendering: Rendering, request: ChatRequest, caller: Caller
+    rendering: Rendering,
+    request: ChatRequest,
+    caller: Caller,
+    read: Sequence[PreparedMedia] = (),
 ) -> RenderedPrompt:
-    """The messages and tools of `caller`'s request as a prompt.
+    """The messages and tools of `caller`'s request as a prompt. Its first media are `read` already,
+    by `read_media`.
 
     Raises:
         ApiError: see `Rendering.chat` and `Media`.
     """
-    sent = media_parts(request.messages)
-    media = await rendering.media.read(sent, _media_owner(request, caller))
+    media = [*read, *await read_media(rendering, request, caller, len(read))]
     variables = _template_variables(request, rendering.renderer.chat_variables)
     return await _prompt(rendering, request, variables, media)
+
+
+async def read_media(
+    rendering: Rendering, request: ChatRequest, caller: Caller, skipped: int = 0
+) -> Sequence[PreparedMedia]:
+    """The media of the request's messages behind so many of them.
+
+    Raises:
+        ApiError: see `Media.read`.
+    """
+    sent = media_parts(request.messages)[skipped:]
+    return await rendering.media.read(sent, _media_owner(request, caller))
 
 
 async def _prompt(

@@ -301,7 +301,8 @@ class Pipeline:
         caller = options.caller
         self.metrics.tenant_served(caller.tenant, caller.key_id, TenantUsage(num_tokens, 0))
         if caller.record is not None:
-            caller.record.work = Work(self.model.name, num_tokens)
+            before = caller.record.work.prompt_tokens  # of a request that is pooled in parts
+            caller.record.work = Work(self.model.name, before + num_tokens)
         return num_tokens
 
     async def _pool_portion(

@@ -41,7 +41,17 @@ _INTERNVL: Names = (
     (rf"{_INTERNVL_LAYER}norm2\.", r"\1layernorm_after."),
     (rf"{_INTERNVL_LAYER}ls([12])$", r"\1lambda_\2"),
 )
+# Models for retrieval, which are a model of text and images and a layer.
+_RETRIEVAL: Names = (
+    (r"vlm\.language_model\.(?=embed_tokens\.|layers\.|norm\.)", "model.language_model."),
+    (r"vlm\.", ""),
+    (r"(embedding_proj_layer|custom_text_proj)\.", "linear."),
+)
 _NAMES: Mapping[str, Names] = {
+    "colmodernvbert": ((r"vlm\.", "model."), (r"embedding_proj_layer\.", "linear.")),
+    "colpali": _RETRIEVAL,
+    "colqwen2": _RETRIEVAL,
+    "colqwen3": _RETRIEVAL,
     "deepseek_v4": (
         (r"embed\.", "model.embed_tokens."),
         (r"hc_head_", "model.hc_head.hc_"),

@@ -201,6 +201,7 @@ class Encoder:
         sizes, names = self.sizes, self.names
         words = (sizes.vocab_size, width)
         x = embedding.embedding(weights, self.name(names.words), inputs.token_ids, words)
+        x = inputs.with_media(x)
         types, shape = self.name(names.types), (self.num_types, width)
         if inputs.token_types is not None:
             kind = embedding.embedding(weights, types, inputs.token_types, shape)

@@ -197,6 +197,11 @@ class WithDecoder:
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
         return self._text.logits(self.named(weights), rows)
 
+    def token_logits(
+        self, weights: Weights, rows: Tensor, sums: Sequence[Mapping[int, float]]
+    ) -> Tensor:
+        return self._text.token_logits(self.named(weights), rows, sums)
+
     def named(self, weights: Weights) -> Weights:
         """The checkpoint's weights under the names that the decoder uses."""
         return text_weights(weights, self._text)

@@ -24,7 +24,7 @@ from pagemill.layers.media_rows import side_by_side
 from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs, MediaInputs, ModelConfigError, ModelTraits
 from pagemill.models.config_keys import Defaults, inner_config
-from pagemill.models.multimodal.idefics3 import AROUND, WHOLE, Idefics3Model, tile_parts
+from pagemill.models.multimodal.idefics3 import Idefics3Model, image_parts, tile_parts
 from pagemill.models.vision.deep_layers import deep_layers
 from pagemill.ops import ActivationKind
 from pagemill.ops.trace import Tensor
@@ -94,7 +94,7 @@ class GraniteDoclingModel(Idefics3Model):
         tile_rows, whole = self._tower.grid.tile_rows(image)
         if not tile_rows:
             return *tile_parts([[whole]]), "\n"
-        return *tile_parts(tile_rows), f"\n\n{AROUND}{WHOLE}", whole, AROUND
+        return image_parts(self._tower.grid, image)
 
     def features(self, image: PreparedMedia) -> MediaFeatures:
         """Behind each patch are the column and the row of its square, each a 1 among zeros."""

@@ -8,6 +8,7 @@ others have `language_model.` behind `model.`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from pagemill.layers.base import Weights
@@ -48,11 +49,20 @@ class HyperClovaXVisionModel(GridMediaModel):
         return linear(weights, "model.vision_projector", x, (width,), bias=True)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        whole = PrefixedWeights(weights, _TEXT)
-        has_head = whole.has(f"{self._text.names.head}.weight")
-        return self._text.logits(whole if has_head else self.named(weights), rows)
+        return self._text.logits(self._with_head(weights), rows)
+
+    def token_logits(
+        self, weights: Weights, rows: Tensor, sums: Sequence[Mapping[int, float]]
+    ) -> Tensor:
+        return self._text.token_logits(self._with_head(weights), rows, sums)
 
     def named(self, weights: Weights) -> Weights:
         whole = PrefixedWeights(weights, _TEXT)
         found = whole.has(f"{self._text.names.embedding}.weight")
         return whole if found else super().named(weights)
+
+    def _with_head(self, weights: Weights) -> Weights:
+        """Files may have the head beside the decoder, or in it."""
+        whole = PrefixedWeights(weights, _TEXT)
+        has_head = whole.has(f"{self._text.names.head}.weight")
+        return whole if has_head else self.named(weights)

@@ -29,6 +29,7 @@ from pagemill.models.base import (
 from pagemill.models.config_keys import inner_config, positive_int, token_id
 from pagemill.models.decoder import Decoder
 from pagemill.models.multimodal.decoder_part import decoder_part
+from pagemill.models.vision.patch_grid import PatchGrid
 from pagemill.models.vision.siglip_vision import SiglipVisionTower
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
@@ -81,10 +82,7 @@ class Idefics3Model:
         return replace(self._text.traits, media=media)
 
     def layout(self, image: PreparedMedia) -> Sequence[PreparedMedia | str]:
-        tile_rows, whole = self._tower.grid.tile_rows(image)
-        if not tile_rows:
-            return AROUND + WHOLE, whole, AROUND
-        return *tile_parts(tile_rows), f"\n\n{AROUND}{WHOLE}", whole, AROUND
+        return image_parts(self._tower.grid, image)
 
     def features(self, image: PreparedMedia) -> MediaFeatures:
         return self._tower.grid.features(image)
@@ -109,6 +107,14 @@ class Idefics3Model:
 
     def named(self, weights: Weights) -> Weights:
         return PrefixedWeights(weights, "text_model.", behind="model.")
+
+
+def image_parts(grid: PatchGrid, image: PreparedMedia) -> Sequence[PreparedMedia | str]:
+    """The tiles of an image, and the texts that say where each lies (`TiledModel.layout`)."""
+    tile_rows, whole = grid.tile_rows(image)
+    if not tile_rows:
+        return AROUND + WHOLE, whole, AROUND
+    return *tile_parts(tile_rows), f"\n\n{AROUND}{WHOLE}", whole, AROUND
 
 
 def tile_parts(tile_rows: Sequence[Sequence[PreparedMedia]]) -> list[PreparedMedia | str]:

@@ -7,7 +7,7 @@ behind the first `model.` of their names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
 
 from pagemill.layers.base import Weights
@@ -78,6 +78,11 @@ class LanguagePart:
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
         return self.text.logits(self.named(weights), rows)
+
+    def token_logits(
+        self, weights: Weights, rows: Tensor, sums: Sequence[Mapping[int, float]]
+    ) -> Tensor:
+        return self.text.token_logits(self.named(weights), rows, sums)
 
     def named(self, weights: Weights) -> Weights:
         """The weights of the checkpoint under the names that the language model uses."""

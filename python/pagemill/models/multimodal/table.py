@@ -17,6 +17,9 @@ MULTIMODAL: dict[str, Architecture] = {
     "AyaVisionForConditionalGeneration": Architecture(
         "multimodal.cohere_vision:AyaVisionModel", "Aya Vision", ("aya_vision",), "text and images"
     ),
+    "CLIPModel": Architecture(
+        "multimodal.clip:ClipModel", "CLIP", ("clip",), "embeddings of text and images"
+    ),
     "Cohere2VisionForConditionalGeneration": Architecture(
         "multimodal.cohere_vision:Cohere2VisionModel",
         "Command A Vision",
@@ -25,6 +28,30 @@ MULTIMODAL: dict[str, Architecture] = {
     ),
     "CohereCompassForConditionalGeneration": Architecture(
         "multimodal.language_part:CohereCompassLanguagePart", "North; its text", ("cohere_compass",)
+    ),
+    "ColModernVBertForRetrieval": Architecture(
+        "multimodal.colmodernvbert:ColModernVBertModel",
+        "ColModernVBERT",
+        ("colmodernvbert",),
+        "embeddings of text and images",
+    ),
+    "ColPaliForRetrieval": Architecture(
+        "multimodal.retrieval:ColPaliModel",
+        "ColPali",
+        ("colpali",),
+        "embeddings of text and images",
+    ),
+    "ColQwen2ForRetrieval": Architecture(
+        "multimodal.retrieval:ColQwen2Model",
+        "ColQwen2",
+        ("colqwen2",),
+        "embeddings of text and images",
+    ),
+    "ColQwen3": Architecture(
+        "multimodal.retrieval:ColQwen3Model",
+        "ColQwen3",
+        ("colqwen3",),
+        "embeddings of text and images",
     ),
     "DeepseekVLForConditionalGeneration": Architecture(
         "multimodal.deepseek_vl:DeepseekVlModel", "DeepSeek-VL", ("deepseek_vl",), "text and images"

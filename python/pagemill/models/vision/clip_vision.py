@@ -19,7 +19,7 @@ from pagemill.ops.trace import Tensor
 
 
 class ClipVisionTower:
-    """One tower without its last norm, which models that use the vectors of all patches omit.
+    """One tower; models that use the vectors of all patches omit its last norm.
     Patches are in the order of its `grid`; a model merges `merge` x `merge`."""
 
     class_tokens = 1
@@ -43,6 +43,10 @@ class ClipVisionTower:
         x = self._embed(weights, media, positions)
         x = norm.layer_norm(weights, "pre_layrnorm", x, self._layers.eps)
         return self._layers.hidden(weights, x, depths)
+
+    def post_norm(self, weights: Weights, x: Tensor) -> Tensor:
+        """x [N, hidden], vectors of class tokens, normalized by the norm behind the last layer."""
+        return norm.layer_norm(weights, "post_layernorm", x, self._layers.eps)
 
     def claim_rest(self, weights: Weights, layers: int) -> None:
         """See `VisionLayers.claim_rest`."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 from pagemill.server.access.caller import Caller
 from pagemill.server.errors import bad_request
+from pagemill.server.pooling.contents import Content, Contents, read_contents
 from pagemill.server.pooling.rows import pooling_options
-from pagemill.server.pooling.scores import Reading, Texts, score
+from pagemill.server.pooling.scores import Reading, score
 from pagemill.server.protocol.pooling import PoolingUsage
 from pagemill.server.protocol.score import (
     Document,
@@ -31,13 +31,13 @@ _NAMES = (
 
 
 async def create(server: ServerState, body: ScoreRequest, caller: Caller) -> ScoreResponse:
-    """Scores pairs of texts."""
+    """Scores pairs of queries and documents."""
     pipeline, _ = server.models.resolve(body.model, caller)
-    queries, documents = _texts(body)
-    if len(queries.texts) not in (1, len(documents.texts)):
+    queries, documents = _contents(body)
+    if len(queries.contents) not in (1, len(documents.contents)):
         raise bad_request(
-            f"`{queries.param}` has {len(queries.texts)} texts and `{documents.param}`"
-            f" {len(documents.texts)}: send one, or as many.",
+            f"`{queries.param}` has {len(queries.contents)} texts and `{documents.param}`"
+            f" {len(documents.contents)}: send one, or as many.",
             queries.param,
         )
     options = pooling_options(body, caller, documents.param)
@@ -54,22 +54,23 @@ async def create(server: ServerState, body: ScoreRequest, caller: Caller) -> Sco
 async def rerank(server: ServerState, body: RerankRequest, caller: Caller) -> RerankResponse:
     """Sorts documents by how well they fit a query."""
     pipeline, _ = server.models.resolve(body.model, caller)
-    texts = [each if isinstance(each, str) else each.text for each in body.documents]
-    options = pooling_options(body, caller, "documents")
+    documents = read_contents(body.documents, "documents", body.max_tokens_per_doc)
     values, num_tokens = await score(
         pipeline,
-        Texts([body.query], "query", body.max_tokens_per_query or None),
-        Texts(texts, "documents", body.max_tokens_per_doc or None),
-        options,
+        read_contents(body.query, "query", body.max_tokens_per_query),
+        documents,
+        pooling_options(body, caller, "documents"),
         _reading(body),
     )
-    order = sorted(range(len(texts)), key=lambda index: -values[index])
+    order = sorted(range(len(values)), key=lambda index: -values[index])
     return RerankResponse(
         id=f"rerank-{body.request_id}",
         model=pipeline.model.name,
         results=[
             RankedDocument(
-                index, values[index], Document(texts[index]) if body.return_documents else None
+                index,
+                values[index],
+                _document(documents.contents[index]) if body.return_documents else None,
             )
             for index in order[: body.top_n or None]
         ],
@@ -78,28 +79,32 @@ async def rerank(server: ServerState, body: RerankRequest, caller: Caller) -> Re
 
 
 def _reading(body: ScoringFields) -> Reading:
-    return Reading(use_activation=body.use_activation, instruction=body.instruction)
+    return Reading(
+        use_activation=body.use_activation,
+        instruction=body.instruction,
+        variables=body.chat_template_kwargs,
+    )
 
 
-def _texts(body: ScoreRequest) -> tuple[Texts, Texts]:
+def _document(content: Content) -> Document:
+    return Document(content) if isinstance(content, str) else Document(multi_modal=content)
+
+
+def _contents(body: ScoreRequest) -> tuple[Contents, Contents]:
     """The queries and the documents.
 
     Raises:
-        ApiError: 400: there are none of both, or under several names.
+        ApiError: 400: there are none of both, or under several names, or one has no content.
     """
     given = {name for pair in _NAMES for name in pair if getattr(body, name) is not None}
     for names in _NAMES:
         if given == set(names):
             limits = (body.max_tokens_per_query, body.max_tokens_per_doc)
             queries, documents = (
-                Texts(_listed(getattr(body, name)), name, limit or None)
+                read_contents(getattr(body, name), name, limit)
                 for name, limit in zip(names, limits, strict=True)
             )
             return queries, documents
     first = next((name for pair in _NAMES for name in pair if name in given), "queries")
     pairs = ", ".join(f"`{queries}` and `{documents}`" for queries, documents in _NAMES)
     raise bad_request(f"The body needs two fields with texts, which are one of: {pairs}.", first)
-
-
-def _listed(texts: str | Sequence[str]) -> Sequence[str]:
-    return [texts] if isinstance(texts, str) else texts

@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from pagemill.config.sampling import INT32_MAX
 from pagemill.server.protocol.completion import MAX_PROMPTS
-from pagemill.server.protocol.decode import FieldRules, Unsupported, only
+from pagemill.server.protocol.decode import FieldRules
 from pagemill.server.protocol.pooling import Size
 from pagemill.server.protocol.sampling import Timeout
 
 EmbeddingType = Literal["float", "base64", "binary", "ubinary"]
-InputType = Literal["search_document", "search_query", "classification", "clustering"]
+InputType = Literal["search_document", "search_query", "classification", "clustering", "image"]
 MAX_PARTS = 64
 
 
-class TextPart(msgspec.Struct, kw_only=True, frozen=True):
-    """A part of an input."""
-
-    type: Literal["text"]
-    text: str
-
-
 class Input(msgspec.Struct, kw_only=True, frozen=True):
-    """An input of parts, whose texts are joined as they are."""
+    """An input of parts, `text` and `image_url`."""
 
-    content: Annotated[list[TextPart], Meta(min_length=1, max_length=MAX_PARTS)]
+    content: Annotated[list[dict[str, Any]], Meta(min_length=1, max_length=MAX_PARTS)]
 
 
 class CohereEmbedRequest(msgspec.Struct, kw_only=True, frozen=True):
-    """The request: `texts` or `inputs`. `truncate` is the end at which a text is cut to
-    `max_tokens`, or to what fits. Without `embedding_types` there is `float`."""
+    """The request: `texts`, `images` (their URLs) or `inputs`. `truncate` is the end at which a
+    text is cut to `max_tokens`, or to what fits. Without `embedding_types` there is `float`."""
 
     model: str | None = None
     input_type: InputType | None = None
     texts: Annotated[list[str], Meta(min_length=1, max_length=MAX_PROMPTS)] | None = None
+    images: Annotated[list[str], Meta(min_length=1, max_length=MAX_PROMPTS)] | None = None
     inputs: Annotated[list[Input], Meta(min_length=1, max_length=MAX_PROMPTS)] | None = None
     output_dimension: Size | None = None
     embedding_types: Annotated[list[EmbeddingType], Meta(max_length=4)] = []
@@ -48,10 +42,7 @@ class CohereEmbedRequest(msgspec.Struct, kw_only=True, frozen=True):
     request_id: Annotated[str, Meta(max_length=128)] = ""
 
 
-RULES = FieldRules(
-    unsupported={"images": Unsupported(only([]), "the model embeds texts.")},
-    ignored=frozenset(),
-)
+RULES = FieldRules(unsupported={}, ignored=frozenset())
 
 
 _Vectors = list[list[float]]  # below, `float` is a field

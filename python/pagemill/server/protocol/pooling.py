@@ -64,8 +64,9 @@ class PoolingRequest(EncodedFields, kw_only=True):
 COMMON_UNSUPPORTED = {
     "chat_template": Unsupported(nothing, "it would run on the server."),
     "padding": Unsupported(only("do_not_pad"), "texts are not padded."),
+    "mm_processor_kwargs": Unsupported(only({}), "start the server with --mm-processor-kwargs."),
 }
-COMMON_IGNORED = frozenset({"user", "mm_processor_kwargs"})
+COMMON_IGNORED = frozenset({"user"})
 RULES = FieldRules(
     unsupported={
         **COMMON_UNSUPPORTED,

@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from pagemill.server.protocol.completion import MAX_PROMPTS
-from pagemill.server.protocol.decode import FieldRules, Unsupported, nothing, only
-from pagemill.server.protocol.pooling import COMMON_IGNORED, PoolingFields, PoolingUsage
+from pagemill.server.protocol.decode import FieldRules
+from pagemill.server.protocol.pooling import (
+    COMMON_IGNORED,
+    COMMON_UNSUPPORTED,
+    PoolingFields,
+    PoolingUsage,
+)
 
 MAX_DOCUMENTS = MAX_PROMPTS
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-Texts = str | Annotated[list[str], Meta(min_length=1, max_length=MAX_DOCUMENTS)]
+Parts = Annotated[list[dict[str, Any]], Meta(min_length=1)]
+"""Those of a chat's message: texts, images, ..."""
+
+
+class ContentFields(msgspec.Struct):
+    """A query or a document: a `text`, or a `content` of parts; one of both."""
+
+    text: str | None = None
+    content: Parts | None = None
+
+
+Content = str | ContentFields
+Contents = Content | Annotated[list[Content], Meta(min_length=1, max_length=MAX_DOCUMENTS)]
 
 
 class ScoringFields(PoolingFields, kw_only=True):
     """What both have; without `use_activation` a cross-encoder gives logits. The `instruction` is
-    for models whose template takes one. The most tokens of a query and of a document are those
-    before special tokens are added; 0 = all."""
+    for models whose template takes one, and `chat_template_kwargs` are further variables of a
+    template. The most tokens of a query and of a document are those before special tokens are
+    added; 0 = all."""
 
     use_activation: bool = True
+    chat_template_kwargs: dict[str, Any] = {}
     instruction: Annotated[str, Meta(max_length=2**16)] = ""
     max_tokens_per_query: Count = 0
     max_tokens_per_doc: Count = 0
@@ -32,37 +51,25 @@ class ScoreRequest(ScoringFields, kw_only=True):
     document. They are `queries` and `documents`, `queries` and `items`, `text_1` and `text_2`, or
     `data_1` and `data_2`."""
 
-    queries: Texts | None = None
-    documents: Texts | None = None
-    items: Texts | None = None
-    text_1: Texts | None = None
-    text_2: Texts | None = None
-    data_1: Texts | None = None
-    data_2: Texts | None = None
-
-
-class Document(msgspec.Struct):
-    """A document of `/rerank`."""
-
-    text: str
+    queries: Contents | None = None
+    documents: Contents | None = None
+    items: Contents | None = None
+    text_1: Contents | None = None
+    text_2: Contents | None = None
+    data_1: Contents | None = None
+    data_2: Contents | None = None
 
 
 class RerankRequest(ScoringFields, kw_only=True):
     """The request: `top_n` documents that fit `query` best; 0 = all."""
 
-    query: str
-    documents: Annotated[list[str | Document], Meta(min_length=1, max_length=MAX_DOCUMENTS)]
+    query: Content
+    documents: Contents
     top_n: Count = 0
     return_documents: bool = True
 
 
-RULES = FieldRules(
-    unsupported={
-        "chat_template": Unsupported(nothing, "it would run on the server."),
-        "padding": Unsupported(only("do_not_pad"), "texts are not padded."),
-    },
-    ignored=COMMON_IGNORED,
-)
+RULES = FieldRules(unsupported=COMMON_UNSUPPORTED, ignored=COMMON_IGNORED)
 
 
 class Score(msgspec.Struct):
@@ -84,8 +91,15 @@ class ScoreResponse(msgspec.Struct):
     object: str = "list"
 
 
+class Document(msgspec.Struct, omit_defaults=True):
+    """A document of `/rerank`: its `text`, or its parts."""
+
+    text: str | None = None
+    multi_modal: list[dict[str, Any]] | None = None
+
+
 class RankedDocument(msgspec.Struct, omit_defaults=True):
-    """A document, by its index in the request; its text unless it was not wanted."""
+    """A document, by its index in the request; its content unless it was not wanted."""
 
     index: int
     relevance_score: float

@@ -57,6 +57,7 @@ class FakeRendered(NamedTuple):
 
     messages: Sequence[Mapping[str, Any]]
     tools: Sequence[Mapping[str, Any]] | None
+    template_kwargs: Mapping[str, Any] | None
 
 
 class FakeTokenizer:
@@ -127,8 +128,8 @@ class FakeRenderer:
         template_kwargs: Mapping[str, Any] | None = None,
     ) -> ChatPrompt:
         """`role:content` lines; a role "refuse" is refused."""
-        del continue_final_message, template_kwargs
-        self.rendered.append(FakeRendered(messages, tools))
+        del continue_final_message
+        self.rendered.append(FakeRendered(messages, tools, template_kwargs))
         if any(message["role"] == "refuse" for message in messages):
             raise RenderError("the template refuses", "messages")
         lines = [f"{message['role']}:{message.get('content')}" for message in messages]

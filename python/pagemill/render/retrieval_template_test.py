@@ -1,0 +1,68 @@
+"""What models for retrieval read of queries, pages and texts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pagemill.inputs.scoring import reads_pairs
+from pagemill.render.chat_template import ChatTemplate
+from pagemill.render.errors import RenderError
+from pagemill.render.retrieval_template import retrieval_template
+
+TOKENS = {"bos_token": "<bos>", "pad_token": "<pad>"}
+IMAGE = [{"type": "image"}]
+
+
+def written(template: str, role: str, content: Any, tokens: dict[str, str] = TOKENS) -> str:
+    chat = ChatTemplate(template, tokens)
+    message = chat.prepared({"role": role, "content": content})
+    return chat.render([message], None, True, {})
+
+
+@pytest.mark.parametrize("text", ["a b", [{"type": "text", "text": "a b"}]])
+def test_colpali(tmp_path: Path, text: Any) -> None:
+    template = retrieval_template("colpali", tmp_path)
+    assert template is not None and reads_pairs(template)
+    assert written(template, "query", text) == "<bos>Question: a b" + "<pad>" * 10 + "\n"
+    assert written(template, "document", text) == written(template, "user", text) == "<bos>a b"
+    for role in ("document", "query", "user"):
+        assert written(template, role, IMAGE) == "<image><bos>Describe the image.\n"
+
+
+def test_colqwen2(tmp_path: Path) -> None:
+    fields = {"query_prefix": 'Find "it": ', "visual_prompt_prefix": "Seen\n<|image_pad|> $page é"}
+    (tmp_path / "processor_config.json").write_text(json.dumps(fields))
+    template = retrieval_template("colqwen2", tmp_path)
+    assert template is not None
+    assert written(template, "query", "a", {"pad_token": "_"}) == 'Find "it": a' + "_" * 10 + "\n"
+    assert written(template, "query", "a", {}) == 'Find "it": a\n'
+    assert written(template, "document", IMAGE) == "Seen\n<|image_pad|> $page é"
+
+
+def test_colmodernvbert(tmp_path: Path) -> None:
+    template = retrieval_template("colmodernvbert", tmp_path)
+    assert template is not None
+    tokens = {"cls_token": "[CLS]", "sep_token": "[SEP]"}
+    query = "[CLS]a" + "<end_of_utterance>" * 10 + "[SEP]"
+    assert written(template, "query", "a", tokens) == query
+    assert written(template, "document", "a", tokens) == "[CLS]a[SEP]"
+    page = "<|begin_of_text|>User:<image>Describe the image.<end_of_utterance>\nAssistant:"
+    assert written(template, "document", IMAGE, tokens) == f"[CLS]{page}[SEP]"
+
+
+def test_clip(tmp_path: Path) -> None:
+    template = retrieval_template("clip", tmp_path)
+    assert template is not None
+    tokens = {"bos_token": "<s>", "eos_token": "</s>"}
+    assert written(template, "query", "a", tokens) == "<s>a</s>"
+    assert written(template, "user", "a", tokens) == "<s>a</s>"
+    assert written(template, "document", IMAGE, tokens) == "<|image|>"
+    with pytest.raises(RenderError, match="is one text, or one image"):
+        written(template, "user", [*IMAGE, {"type": "text", "text": "a"}], tokens)
+
+
+@pytest.mark.parametrize("model_type", ["qwen2_vl", None, 5])
+def test_other_models_have_their_own(model_type: Any, tmp_path: Path) -> None:
+    assert retrieval_template(model_type, tmp_path) is None
