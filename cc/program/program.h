@@ -98,7 +98,8 @@ struct KvGroup {
 // The contents of a block of one layer's cache.
 enum class CacheLayout : uint8_t {
   kKv,      // keys and values of a block's tokens: dims are kv_heads, head_dim
-  kLatent,  // one vector per token of a block: dims are its width; or per m tokens: width, m
+  kLatent,  // one vector per token of a block: dims are its width; or per m tokens: width, m; or
+            // width, m and the elements at its end that a cache in fp8 has in bf16
   kState,   // one tensor that summarizes all tokens before a boundary: dims are its shape
 };
 
@@ -115,6 +116,10 @@ struct CacheSpec {
   // Tokens that a vector of a latent cache stands for: blocks have a multiple of them.
   int64_t TokensOfRow() const {
     return layout == CacheLayout::kLatent && dims.size() > 1 ? dims[1] : 1;
+  }
+  // Elements at the end of a vector of a latent cache that stay in bf16 if the cache is in fp8.
+  int64_t Bf16Elements() const {
+    return layout == CacheLayout::kLatent && dims.size() > 2 ? dims[2] : 0;
   }
   friend bool operator==(const CacheSpec&, const CacheSpec&) = default;
 };

@@ -390,10 +390,11 @@ Status ProgramParser::ParseCacheDims(std::string_view text, CacheSpec* cache) {
   }
   const size_t rank = cache->dims.size();
   if ((cache->layout == CacheLayout::kKv && rank != 2) ||
-      (cache->layout == CacheLayout::kLatent && rank > 2) || rank > 3) {
+      (cache->layout == CacheLayout::kLatent && cache->Bf16Elements() > cache->dims[0]) ||
+      rank > 3) {
     return Error(
-        "dimensions are <kv_heads>,<head_dim> of kv, <width> or <width>,<tokens of a row> of "
-        "latent and up to three of state, got " +
+        "dimensions are <kv_heads>,<head_dim> of kv, <width>[,<tokens of a row>[,<elements in "
+        "bf16>]] of latent and up to three of state, got " +
         Quote(text));
   }
   const int64_t tokens = cache->TokensOfRow();

@@ -229,6 +229,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"CacheType", "latent bf16", "latent q8_0", "line 9: a cache's dtype is kv or"},
         BadText{"CacheDims", "kv 2,16", "kv 0,16", "line 8: the dimensions of a cache are"},
         BadText{"CacheRow", "latent bf16 576", "latent bf16 576,6", "line 9: the tokens of a row"},
+        BadText{"CacheRest", "latent bf16 576", "latent bf16 576,1,577",
+                "line 9: dimensions are <"},
         BadText{"CacheRank", "kv 2,16", "kv 2,16,3", "line 8: dimensions are <kv_heads>,"},
         BadText{"Duplicate", "value v0", "value w0", "line 10: 'w0' is defined already, in line 7"},
         BadText{"InputName", "token_ids i32 tokens\n", "token_ibs i32 tokens\n",

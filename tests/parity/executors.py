@@ -72,7 +72,10 @@ def make_executor(
     text = build(source, options).program_text
     if kind.startswith("torch"):
         torch_options = TorchOptions(
-            dtype=activation_type, num_blocks=num_blocks, block_size=BLOCK_SIZE
+            dtype=activation_type,
+            kv_cache_dtype=kv_cache_dtype,
+            num_blocks=num_blocks,
+            block_size=BLOCK_SIZE,
         )
         return TorchExecutor(text, torch_options)
     from pagemill import _native

@@ -5,10 +5,16 @@ from __future__ import annotations
 import math
 
 from pagemill.ops.dtypes import tensor_bytes
-from pagemill.ops.program import OpEntry, Program, QuantizedEntry, StackEntry, WeightEntry
+from pagemill.ops.program import (
+    CacheEntry,
+    OpEntry,
+    Program,
+    QuantizedEntry,
+    StackEntry,
+    WeightEntry,
+)
 
 _KV_BYTES = 2  # of a cached number: bf16
-_CACHED = {"kv": 2, "latent": 1}  # keys and values, or rows that are both
 
 
 def _matrices(program: Program) -> list[WeightEntry | QuantizedEntry | StackEntry]:
@@ -92,12 +98,19 @@ def _expert_share(program: Program, batch: int) -> float:
     return 1 - (1 - _choices(program) / experts) ** batch
 
 
+def _cached_elements(cache: CacheEntry) -> float:
+    """Elements of a token: keys and values, or a row that is both."""
+    if cache.layout == "latent":
+        return cache.dims[0] / cache.tokens_of_row
+    return 2 * math.prod(cache.dims)
+
+
 def decode_bytes(program: Program, batch: int, context: int) -> int:
     """Bytes of weights, keys and values, in bf16, that `batch` requests of `context` tokens have to
     read, and of states that they read and write; of experts those that are expected."""
     windows = _windows(program)
     cached = sum(
-        _CACHED[cache.layout] * math.prod(cache.dims) * min(windows[cache.name] or context, context)
+        _cached_elements(cache) * min(windows[cache.name] or context, context)
         for cache in program.caches
         if cache.layout != "state"
     )
@@ -112,4 +125,4 @@ def decode_bytes(program: Program, batch: int, context: int) -> int:
     )
     stacks = sum(sizes[name] for name in _of_products(program, "grouped_linear"))
     read = weights + round(_expert_share(program, batch) * stacks)
-    return read + batch * (_KV_BYTES * cached + states)
+    return read + batch * (round(_KV_BYTES * cached) + states)

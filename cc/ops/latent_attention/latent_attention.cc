@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/latent_attention/latent_rows.h"
@@ -33,13 +34,11 @@ Status CheckLatentAttention(const OpCall& call) {
   if (WantsLse(call)) check.Output(1, "lse", DType::kF32, "T,H");
   if (chooses) check.Input(kChosen, "chosen", DType::kI32, "T,K");
   if (!check.ok()) return check.Result();
-  RequireLatentCache(call, kCache, &check);
-  const int64_t size = check.Dim('R'), width = size + check.Dim('P');
+  const int64_t size = check.Dim('R');
+  RequireLatentCache(call, kCache, size + check.Dim('P'), &check);
   check.Require(size >= 1 && size <= kMaxLatentSize,
                 "q must have 1 to " + std::to_string(kMaxLatentSize) + " elements a head, got " +
                     std::to_string(size));
-  check.Require(check.Dim('W') == width, "rows of the cache must have " + std::to_string(width) +
-                                             " elements, got " + std::to_string(check.Dim('W')));
   if (!check.ok()) return check.Result();
   const double scale = call.attributes->Get("scale", 0);
   check.Require(scale > 0 && std::isfinite(scale), "attribute scale must be a number above 0");
@@ -78,6 +77,7 @@ LatentRows RowsOf(const OpCall& call, int64_t request) {
           .cache = cache.data,
           .page_stride_bytes = cache.row_stride_bytes,
           .block_size = static_cast<int32_t>(cache.shape[1]),
+          .bf16_elements = static_cast<int32_t>(call.attributes->GetInt(kBf16Elements, 0)),
           .tokens_of_row = TokensOfRow(call, kCache),
           .block_table = batch.block_table + request * batch.block_table_stride};
 }
@@ -102,6 +102,23 @@ void StoreLse(const OpCall& call, int64_t row, std::span<const LatentTotal> tota
   }
 }
 
+// Elements of a row of the cache.
+int64_t WidthOf(const OpCall& call) {
+  return call.inputs[0].shape[2] + (HasInput(call, kRope) ? call.inputs[kRope].shape[2] : 0);
+}
+
+// Bytes of what a thread decodes: of a cache in fp8.
+int64_t DecodedBytes(const OpCall& call) {
+  if (call.inputs[kCache].dtype != DType::kF8E4M3) return 0;
+  constexpr int64_t kAlignment = 64;
+  const int64_t bytes = kLatentKeys * WidthOf(call) * kFloatBytes;
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+int64_t WorkspaceBytes(const OpCall& call, int32_t num_threads) {
+  return DecodedBytes(call) * num_threads;
+}
+
 // Rows that a thread takes at a time: fewer for small steps, so that all threads work.
 int64_t RowsOfTile(int64_t rows, int32_t threads) {
   constexpr int64_t kFewest = 4;
@@ -114,12 +131,16 @@ int64_t RowsOfTile(int64_t rows, int32_t threads) {
 template <const LatentKernel* kKernel>
 void Run(const OpCall& call, KernelContext& context) {
   const BatchView& batch = *call.batch;
-  const auto attend = call.inputs[kCache].dtype == DType::kF32 ? kKernel->f32 : kKernel->bf16;
+  const DType dtype = call.inputs[kCache].dtype;
+  const auto attend = dtype == DType::kF32    ? kKernel->f32
+                      : dtype == DType::kBF16 ? kKernel->bf16
+                                              : kKernel->f8;
   const int64_t heads = call.inputs[0].shape[1], rows = batch.num_tokens * heads;
   const int64_t size = RowsOfTile(rows, context.pool->num_threads());
   const bool chooses = Chooses(call);
   const int64_t tiles = (rows + size - 1) / size;
-  context.pool->ParallelFor(tiles, /*grain=*/1, [&](int64_t first, int64_t last, int) {
+  context.pool->ParallelFor(tiles, /*grain=*/1, [&](int64_t first, int64_t last, int thread) {
+    std::byte* const decoded = context.workspace.data() + thread * DecodedBytes(call);
     int64_t row = first * size;
     const int64_t end = std::min(last * size, rows);
     const int32_t* const starts = batch.query_start;
@@ -134,6 +155,7 @@ void Run(const OpCall& call, KernelContext& context) {
       LatentRows tile = RowsOf(call, request);
       tile.first_row = static_cast<int32_t>(row - begin);
       tile.rows = static_cast<int32_t>(stop - row);
+      tile.decoded = reinterpret_cast<float*>(decoded);
       if (chooses) Restrict(call, token, &tile);
       LatentTotal totals[kMaxLatentRows];
       if (WantsLse(call)) tile.totals = totals;
@@ -146,12 +168,23 @@ void Run(const OpCall& call, KernelContext& context) {
 
 constexpr F32Kernel kReference{.act_inputs = 0b11, .run = latent_attention::RunReference};
 
+template <const LatentKernel* kKernel>
+constexpr Kernel KernelOf(std::string_view name, int32_t priority,
+                          bool (*supports)(const device::Capabilities&, const OpCall&)) {
+  return {.op = "latent_attention",
+          .name = name,
+          .priority = priority,
+          .supports = supports,
+          .run = Run<kKernel>,
+          .workspace_bytes = WorkspaceBytes};
+}
+
 constexpr Kernel kKernels[] = {
 #if defined(__x86_64__)
-    {"latent_attention", "avx512", 30, OnAvx512, Run<&kLatentAvx512>},
-    {"latent_attention", "avx2", 20, OnAvx2, Run<&kLatentAvx2>},
+    KernelOf<&kLatentAvx512>("avx512", 30, OnAvx512),
+    KernelOf<&kLatentAvx2>("avx2", 20, OnAvx2),
 #endif
-    {"latent_attention", "portable", 10, OnEveryCpu, Run<&kLatentPortable>},
+    KernelOf<&kLatentPortable>("portable", 10, OnEveryCpu),
     WidenedReference<&kReference>("latent_attention"),
 };
 

@@ -5,8 +5,9 @@
 //   inputs   q      act [T, H, R]  the unrotated part of each query times the key projection of its
 //                                  head (`head_linear`), 1 <= R <= kMaxLatentSize
 //            rope   act [T, H, P]  the rotated part; or missing (a view of rank 0), P = 0
-//            cache  f32 or bf16 [pages, block_size / m, R + P], in which `latent_write` has stored
-//                   the step's own tokens
+//            cache  f32 or bf16 [pages, block_size / m, R + P], or f8_e4m3 [pages, block_size / m,
+//                   bytes of a row] (latent_f8_row.h), in which `latent_write` has stored the
+//                   step's own tokens
 //            chosen i32 [T, K], optional: the positions of the tokens that each query sees, as
 //                   `select_tokens` chooses them: ascending, -1 behind the last
 //   outputs  y      act [T, H, R]  the value projection of each head comes after it
@@ -14,7 +15,8 @@
 //                   `merge_attention`
 //   batch    query_start, seq_lens, block_table, block_size (also needed by the check)
 //   attributes  scale > 0;  sums = 0;  window = 0: tokens that a query sees, itself included, 0 for
-//               all; only without `chosen` and with m = 1
+//               all; only without `chosen` and with m = 1;  bf16_elements = 0: those at the end of
+//               a row that an f8_e4m3 cache has in bf16
 //   aliasing    none
 //
 // With c and k the latent and the rotated key of a cached token, head h of a query scores it
@@ -28,7 +30,8 @@
 //
 // Result: the bits of one head of a query depend on its q and rope, its position and the tokens
 // that it sees (if it chooses all, those without `chosen`): not on the other queries and requests
-// of the call, on how the prompt was divided into steps, or on threads.
+// of the call, on how the prompt was divided into steps, or on threads. On CPUs, an f8_e4m3 cache
+// gives the bits of a bf16 cache with the same values.
 //
 // Error bound: |y - exact| <= 4e-6 (1 + max |score|) max |c| over the visible tokens, on the
 // cache's values as stored: as paged_attention.h derives for its f32 kernels; of lse 4e-6 (1 + max

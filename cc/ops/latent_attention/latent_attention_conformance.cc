@@ -1,4 +1,4 @@
-// What every kernel of `latent_attention` has to pass: results close to the reference for both
+// What every kernel of `latent_attention` has to pass: results close to the reference for all
 // cache types, odd sizes, batches of prompts, chunks and decoded tokens; and the same bits with 1
 // to 3 threads and however a prompt is divided into steps.
 #include <gtest/gtest.h>
@@ -21,8 +21,8 @@ using conformance::LatentCase;
 using conformance::LatentOptions;
 using conformance::PagedRequest;
 
-// The contract's bound with |c| <= sqrt(3) and scores of variance 1, below 6.
-constexpr double kLargest = 1.7320508;
+// The contract's bound with |c| <= sqrt(3), in fp8 1.75, and scores of variance 1, below 6.
+constexpr double kLargest = 1.75;
 constexpr conformance::Tolerance kTolerance{.abs = 4e-6 * (1 + 6) * kLargest};
 // Results in bf16 may be those beside each other.
 constexpr conformance::Tolerance kToleranceInBf16{.abs = kTolerance.abs, .rel = 1.0 / 128};
@@ -94,6 +94,48 @@ void CheckPieces(const OpDefinition& op, const device::Capabilities& caps,
   }
 }
 
+// Rows that are one group of codes or several, whole or not, with and without elements in bf16.
+void CheckF8Caches(const OpDefinition& op, const device::Capabilities& caps,
+                   const std::vector<PagedRequest>& mixed) {
+  constexpr DType kF8 = DType::kF8E4M3;
+  for (LatentOptions options : {LatentOptions{.heads = 5, .size = 48, .rope_size = 16},
+                                LatentOptions{.heads = 3, .size = 144, .rope_size = 32}}) {
+    options.dtype = kF8;
+    options.bf16_elements = options.rope_size;
+    options.act = DType::kBF16;
+    CheckCase(op, caps, options, mixed);
+  }
+  const std::vector<PagedRequest> few = {{130, 1}, {0, 3}};
+  for (const DType act : {DType::kF32, DType::kBF16}) {
+    CheckCase(
+        op, caps,
+        {.heads = 5, .size = 512, .rope_size = 64, .dtype = kF8, .bf16_elements = 64, .act = act},
+        few);
+  }
+  CheckCase(
+      op, caps,
+      {.heads = 3, .size = 33, .rope_size = 7, .block_size = 5, .dtype = kF8, .bf16_elements = 7},
+      mixed);
+  CheckCase(op, caps, {.heads = 2, .size = 300, .rope_size = 5, .dtype = kF8}, few);
+  CheckCase(op, caps, {.heads = 2, .dtype = kF8, .bf16_elements = 52}, few);
+  for (const int32_t choices : {7, 500}) {
+    CheckCase(op, caps, {.dtype = kF8, .bf16_elements = 12, .choices = choices}, mixed);
+  }
+  // Elements in bf16 may be part of the values.
+  CheckCase(
+      op, caps,
+      {.heads = 3, .rope_size = 0, .dtype = kF8, .bf16_elements = 9, .window = 40, .sums = true},
+      mixed);
+  CheckCase(op, caps,
+            {.heads = 3,
+             .dtype = kF8,
+             .bf16_elements = 12,
+             .choices = 3,
+             .tokens_of_row = 2,
+             .sums = true},
+            mixed);
+}
+
 }  // namespace
 
 void CheckLatentAttentionConformance(const OpDefinition& op, const device::Capabilities& caps) {
@@ -107,6 +149,7 @@ void CheckLatentAttentionConformance(const OpDefinition& op, const device::Capab
   }
   CheckCase(op, caps,
             {.heads = 5, .size = 512, .rope_size = 64, .act = DType::kBF16}, {{600, 1}, {0, 5}});
+  CheckF8Caches(op, caps, mixed);
   for (DType dtype : {DType::kF32, DType::kBF16}) {
     CheckCase(op, caps, {.heads = 5, .size = 512, .rope_size = 64, .dtype = dtype},
               {{130, 1}, {0, 3}});
@@ -149,6 +192,16 @@ void CheckLatentAttentionInvariance(const OpDefinition& op, const device::Capabi
   CheckPieces(op, caps, {.heads = 3, .rope_size = 0, .window = 19}, 167, 13);
   CheckPieces(op, caps, {.heads = 3, .tokens_of_row = 4}, 67, 13);
   CheckPieces(op, caps, {.heads = 5, .size = 32, .rope_size = 16, .act = DType::kBF16}, 67, 13);
+  CheckPieces(op, caps,
+              {.heads = 5,
+               .size = 32,
+               .rope_size = 16,
+               .dtype = DType::kF8E4M3,
+               .bf16_elements = 16,
+               .act = DType::kBF16},
+              67, 13);
+  CheckPieces(op, caps, {.heads = 3, .rope_size = 0, .dtype = DType::kF8E4M3, .window = 19}, 167,
+              13);
 }
 
 }  // namespace pagemill::ops

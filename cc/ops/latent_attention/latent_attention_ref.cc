@@ -1,5 +1,6 @@
 // The reference of `latent_attention`: one head of one query after the other, in double.
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "cc/ops/double_dot/double_dot.h"
@@ -7,6 +8,7 @@
 #include "cc/ops/latent_attention/latent_attention.h"
 #include "cc/ops/latent_write/latent_cache.h"
 #include "cc/tensor/float16.h"
+#include "cc/tensor/float8.h"
 
 namespace pagemill::ops::latent_attention {
 namespace {
@@ -19,7 +21,8 @@ class Query {
         block_table_(call.batch->block_table + request * call.batch->block_table_stride),
         scale_(call.attributes->Get("scale", 1)),
         size_(call.inputs[0].shape[2]),
-        rope_size_(cache_.shape[2] - size_),
+        rope_size_(HasInput(call, 1) ? call.inputs[1].shape[2] : 0),
+        parts_(LatentF8RowOf(call, size_ + rope_size_)),
         q_(call.inputs[0].Row<const float>(token) + head * size_),
         rope_(rope_size_ > 0 ? call.inputs[1].Row<const float>(token) + head * rope_size_
                              : nullptr),
@@ -50,25 +53,33 @@ class Query {
   }
 
  private:
-  // A row of the cache, in f32 or bf16.
+  // A row of the cache from some element on.
   struct CacheRow {
-    const float* wide;  // or null
-    const uint16_t* narrow;
+    DType dtype;
+    const std::byte* bytes;
+    LatentF8Row parts;  // of a cache in fp8
+    int64_t first = 0;
 
     double operator[](int64_t i) const {
-      return wide != nullptr ? wide[i] : Bf16ToFloat(narrow[i]);
+      const int64_t at = first + i;
+      if (dtype == DType::kF32) return reinterpret_cast<const float*>(bytes)[at];
+      if (dtype == DType::kBF16) return Bf16(bytes, at);
+      if (at >= parts.codes) return Bf16(bytes + parts.rest_offset(), at - parts.codes);
+      const auto* const scales = reinterpret_cast<const float*>(bytes + parts.scales_offset());
+      return F8E4M3ToFloat(static_cast<uint8_t>(bytes[at])) * double{scales[at / kLatentGroup]};
     }
-    CacheRow From(int64_t i) const {
-      return {wide == nullptr ? nullptr : wide + i, wide == nullptr ? narrow + i : nullptr};
+    CacheRow From(int64_t i) const { return {dtype, bytes, parts, first + i}; }
+
+    static double Bf16(const std::byte* from, int64_t i) {
+      return Bf16ToFloat(reinterpret_cast<const uint16_t*>(from)[i]);
     }
   };
 
   CacheRow RowOf(int64_t key) const {
     const int64_t position = chosen_ != nullptr ? chosen_[key] : key;
     const int64_t block_size = cache_.shape[1], page = block_table_[position / block_size];
-    const int64_t first = position % block_size * cache_.shape[2];
-    if (cache_.dtype == DType::kF32) return {cache_.Row<const float>(page) + first, nullptr};
-    return {nullptr, cache_.Row<const uint16_t>(page) + first};
+    const int64_t first = position % block_size * RowBytes(cache_.dtype, cache_.shape[2]);
+    return {cache_.dtype, cache_.Row<const std::byte>(page) + first, parts_};
   }
 
   double Score(const CacheRow& row) const {
@@ -80,6 +91,7 @@ class Query {
   const int32_t* block_table_;
   double scale_;
   int64_t size_, rope_size_;
+  LatentF8Row parts_;  // of a row, if the cache is in fp8
   const float* q_;
   const float* rope_;
   float* y_;

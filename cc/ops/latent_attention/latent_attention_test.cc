@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -9,6 +10,9 @@
 #include "cc/ops/conformance.h"
 #include "cc/ops/conformance_bodies.h"
 #include "cc/ops/latent_attention/latent_case.h"
+#include "cc/ops/latent_write/latent_f8_row.h"
+#include "cc/tensor/float16.h"
+#include "cc/tensor/float8.h"
 
 namespace pagemill::ops {
 namespace {
@@ -71,6 +75,57 @@ TEST(LatentAttention, AttendsToWhatIsChosen) {
   }
 }
 
+// A cache in fp8 and one in bf16 with the same values give the same bits, for rows are decoded
+// exactly.
+TEST(LatentAttention, DecodesF8Exactly) {
+  conformance::LatentOptions options{
+      .heads = 5, .size = 200, .rope_size = 24, .dtype = DType::kF8E4M3, .bf16_elements = 24};
+  const std::vector<conformance::PagedRequest> requests = {{70, 1}, {0, 50}};
+  conformance::LatentCase narrow(options, requests);
+  options.dtype = DType::kBF16;
+  conformance::LatentCase wide(options, requests);
+  const TensorView& from = narrow.call().inputs[2];
+  const TensorView& to = wide.call().inputs[2];
+  constexpr LatentF8Row kRow = {.codes = 200, .rest = 24};
+  for (int64_t i = 0; i < from.shape[0] * from.shape[1]; ++i) {
+    const int64_t page = i / from.shape[1], row = i % from.shape[1];
+    const uint8_t* const bytes = from.Row<const uint8_t>(page) + row * kRow.bytes();
+    const auto* const scales = reinterpret_cast<const float*>(bytes + kRow.scales_offset());
+    const auto* const rest = reinterpret_cast<const uint16_t*>(bytes + kRow.rest_offset());
+    uint16_t* const elements = to.Row<uint16_t>(page) + row * 224;
+    for (int64_t d = 0; d < 200; ++d) {
+      elements[d] = FloatToBf16(F8E4M3ToFloat(bytes[d]) * scales[d / kLatentGroup]);
+    }
+    std::copy(rest, rest + 24, elements + 200);
+  }
+  device::ThreadPool pool({.num_threads = 2});
+  for (const Kernel* kernel : conformance::SupportedKernels(
+           LatentAttentionOp(), device::DetectCapabilities(), wide.call())) {
+    EXPECT_TRUE(conformance::BitEqual(narrow.Run(*kernel, pool), wide.Run(*kernel, pool)))
+        << kernel->name;
+  }
+}
+
+// What rounding of latents to fp8 changes in results, beside bf16: 0.032 and 0.002 (decision 0139).
+TEST(LatentAttention, F8IsOffByAFewHundredths) {
+  const std::vector<conformance::PagedRequest> requests = {{500, 1}, {0, 60}};
+  conformance::LatentOptions options{
+      .heads = 4, .size = 512, .rope_size = 64, .dtype = DType::kF32, .bf16_elements = 64};
+  device::ThreadPool pool({.num_threads = 2});
+  const Kernel& kernel = conformance::ReferenceKernel(LatentAttentionOp());
+  const auto run = [&](DType dtype) {
+    options.dtype = dtype;
+    return conformance::LatentCase(options, requests).Run(kernel, pool);
+  };
+  const std::vector<float> exact = run(DType::kF32);
+  const double bf16 = std::sqrt(conformance::NormalizedSquaredError(run(DType::kBF16), exact));
+  const double f8 = std::sqrt(conformance::NormalizedSquaredError(run(DType::kF8E4M3), exact));
+  // A code has 3 bits of mantissa, bf16 has 7: 16 times the error.
+  EXPECT_LT(bf16, 0.003);
+  EXPECT_LT(f8, 0.04);
+  EXPECT_GT(f8, 4 * bf16);
+}
+
 // A stored NaN makes the queries that see it NaN, and no others.
 TEST(LatentAttention, NaNReachesLaterQueriesOnly) {
   conformance::LatentCase c({.heads = 4, .size = 20, .rope_size = 4, .dtype = DType::kF32},
@@ -125,8 +180,11 @@ TEST(LatentAttention, CheckNamesTheMismatch) {
   EXPECT_TRUE(check(DType::kBF16, {5, 16, 32}, 0.1, &batch).ok());
   EXPECT_EQ(check(DType::kBF16, {5, 16, 24}, 0.1, &batch).message(),
             "latent_attention: rows of the cache must have 32 elements, got 24");
+  EXPECT_TRUE(check(DType::kF8E4M3, {5, 16, 48}, 0.1, &batch).ok());
   EXPECT_EQ(check(DType::kF8E4M3, {5, 16, 32}, 0.1, &batch).message(),
-            "latent_attention: a latent cache must be f32 or bf16 (kv_cache_dtype), got f8_e4m3");
+            "latent_attention: rows of the cache must have 48 bytes, got 32");
+  EXPECT_EQ(check(DType::kI8, {5, 16, 32}, 0.1, &batch).message(),
+            "latent_attention: a latent cache must be f32, bf16 or fp8 (kv_cache_dtype), got i8");
   EXPECT_FALSE(check(DType::kBF16, {5, 32, 32}, 0.1, &batch).ok());
   EXPECT_FALSE(check(DType::kBF16, {5, 16, 32}, 0, &batch).ok());
   EXPECT_FALSE(check(DType::kBF16, {5, 16, 32}, 0.1, nullptr).ok());

@@ -5,10 +5,12 @@
 #ifndef PAGEMILL_CC_OPS_LATENT_ATTENTION_LATENT_CASE_H_
 #define PAGEMILL_CC_OPS_LATENT_ATTENTION_LATENT_CASE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "cc/ops/conformance.h"
+#include "cc/ops/latent_write/latent_f8_row.h"
 #include "cc/ops/op.h"
 #include "cc/ops/paged_batch.h"
 
@@ -20,6 +22,7 @@ struct LatentOptions {
   int64_t rope_size = 12;  // 0: there is no such operand
   int32_t block_size = 16;
   DType dtype = DType::kBF16;  // of the cache
+  int64_t bf16_elements = 0;   // of its rows, if it is in fp8
   DType act = DType::kF32;
   int32_t choices = 0;  // rows that each query sees; 0: all
   int32_t window = 0;   // tokens that a query sees; 0: all
@@ -44,6 +47,9 @@ class LatentCase {
 
  private:
   void StoreContext(int64_t request, int32_t id);
+  void StoreRow(const std::vector<float>& values, std::byte* to) const;
+  LatentF8Row F8Row() const;
+  int64_t CacheWidth() const;  // elements of a row of the cache's tensor
 
   LatentOptions options_;
   PagedBatch batch_;

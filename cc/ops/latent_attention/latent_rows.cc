@@ -4,16 +4,18 @@
 // largest score and its sum of weights; its weighted sum of latents is y itself, rescaled when a
 // larger score occurs. Up to kBlockRows rows of one token, which see the same keys, are computed
 // together; each score and each element of y is one chain of multiply-adds in the same order
-// however rows are blocked.
+// however rows are blocked. Rows of a cache in fp8 become floats when their tile is read, so that
+// the sums have the bits of a cache of another type with the same values.
 #include "cc/ops/latent_attention/latent_rows.h"
 
+#include "cc/ops/latent_attention/decode_latents_inl.h"
 #include "cc/ops/vec/vec.h"
 #include "cc/ops/vec/vec_math.h"
 
 namespace pagemill::ops {
 namespace {
 
-constexpr int kKeys = 32;
+constexpr int kKeys = kLatentKeys;
 constexpr int kKeyBlock = 4;     // keys whose scores are summed at once
 constexpr int kColumnBlock = 4;  // vectors of y that stay in registers for all keys
 constexpr int kBlockRows = Vec::kRegisters >= 32 ? 4 : 2;
@@ -39,18 +41,63 @@ struct LatentHeads {
   LatentState* state;
 };
 
-template <typename Element>
-inline LatentKeys<Element> LocateKeys(const LatentRows& r, int32_t begin, int32_t count) {
-  LatentKeys<Element> keys;
-  const int64_t width = r.size + r.rope_size;
-  for (int32_t k = 0; k < count; ++k) {
-    const int32_t position = r.chosen != nullptr ? r.chosen[begin + k] : begin + k;
-    const char* const page = static_cast<const char*>(r.cache) +
-                             r.block_table[position / r.block_size] * r.page_stride_bytes;
-    keys.key[k] = reinterpret_cast<const Element*>(page) + (position % r.block_size) * width;
-  }
-  return keys;
+// Where row `key` of what the tile sees lies, in a cache with rows of `row_bytes`.
+inline const uint8_t* LocateKey(const LatentRows& r, int32_t key, int64_t row_bytes) {
+  const int32_t position = r.chosen != nullptr ? r.chosen[key] : key;
+  const uint8_t* const page = static_cast<const uint8_t*>(r.cache) +
+                              r.block_table[position / r.block_size] * r.page_stride_bytes;
+  return page + (position % r.block_size) * row_bytes;
 }
+
+// Keys of a tile that some row sees: [first, count), counted from `begin`. `end` is that of the
+// last tile.
+struct KeyRange {
+  int32_t begin, first, count, end;
+};
+
+// Prefetches the row of the next tile that is as far in it as key `k` is in this one. Always
+// inlined: GCC drops calls of functions that only prefetch.
+[[gnu::always_inline]] inline void PrefetchNext(const LatentRows& r, const KeyRange& range,
+                                                int32_t k, int64_t row_bytes) {
+  constexpr int64_t kLine = 64;
+  if (range.begin + kKeys + k >= range.end) return;
+  const uint8_t* const row = LocateKey(r, range.begin + kKeys + k, row_bytes);
+  for (int64_t i = 0; i < row_bytes; i += kLine) __builtin_prefetch(row + i);
+}
+
+// A cache whose rows are as kernels compute with them.
+template <typename T>
+struct PlainRows {
+  using Element = T;
+
+  static LatentKeys<T> Locate(const LatentRows& r, const KeyRange& range) {
+    LatentKeys<T> keys;
+    const int64_t row_bytes = (r.size + r.rope_size) * static_cast<int64_t>(sizeof(T));
+    for (int32_t k = range.first; k < range.count; ++k) {
+      keys.key[k] = reinterpret_cast<const T*>(LocateKey(r, range.begin + k, row_bytes));
+    }
+    return keys;
+  }
+};
+
+// Rows that are decoded, while those of the next tile are prefetched: they are read once and soon,
+// where plain rows are read again and again.
+struct F8Rows {
+  using Element = float;
+
+  static LatentKeys<float> Locate(const LatentRows& r, const KeyRange& range) {
+    LatentKeys<float> keys;
+    const int64_t width = r.size + r.rope_size;
+    const LatentF8Row row = {.codes = width - r.bf16_elements, .rest = r.bf16_elements};
+    for (int32_t k = range.first; k < range.count; ++k) {
+      PrefetchNext(r, range, k, row.bytes());
+      float* const decoded = r.decoded + k * width;
+      DecodeLatent(row, LocateKey(r, range.begin + k, row.bytes()), decoded);
+      keys.key[k] = decoded;
+    }
+    return keys;
+  }
+};
 
 // sums[row][key] += x[row] key[key][offset...], over `size` elements.
 template <int kRows, int kCount, typename Element>
@@ -202,7 +249,7 @@ inline int32_t EndOfKeys(const LatentRows& r, int32_t token) {
   return (r.first_position + token + 1) / r.tokens_of_row;
 }
 
-template <typename Element>
+template <typename Cache>
 void AttendRows(const LatentRows& r) {
   LatentState states[kMaxLatentRows];
   const int32_t end = r.first_row + r.rows;
@@ -213,10 +260,14 @@ void AttendRows(const LatentRows& r) {
   const bool chooses = r.chosen != nullptr;
   const int32_t keys_end = chooses ? r.num_chosen : EndOfKeys(r, (end - 1) / r.heads);
   // Keys are grouped by their position, whatever the first one that is seen.
-  const int32_t keys_begin = FirstKey(r, r.first_row / r.heads) / kKeys * kKeys;
-  for (int32_t begin = keys_begin; begin < keys_end; begin += kKeys) {
+  const int32_t first_key = FirstKey(r, r.first_row / r.heads);
+  for (int32_t begin = first_key / kKeys * kKeys; begin < keys_end; begin += kKeys) {
     const int32_t count = keys_end - begin < kKeys ? keys_end - begin : kKeys;
-    const LatentKeys<Element> keys = LocateKeys<Element>(r, begin, count);
+    const LatentKeys<typename Cache::Element> keys =
+        Cache::Locate(r, {.begin = begin,
+                          .first = first_key > begin ? first_key - begin : 0,
+                          .count = count,
+                          .end = keys_end});
     for (int32_t row = r.first_row; row < end;) {
       const int32_t token = row / r.heads;
       const int32_t left = (token + 1) * r.heads < end ? (token + 1) * r.heads - row : end - row;
@@ -242,8 +293,9 @@ void AttendRows(const LatentRows& r) {
   }
 }
 
-[[maybe_unused]] constexpr LatentKernel kKernel = {.f32 = AttendRows<float>,
-                                                   .bf16 = AttendRows<uint16_t>};
+[[maybe_unused]] constexpr LatentKernel kKernel = {.f32 = AttendRows<PlainRows<float>>,
+                                                   .bf16 = AttendRows<PlainRows<uint16_t>>,
+                                                   .f8 = AttendRows<F8Rows>};
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 namespace pagemill::ops {
 
 inline constexpr int kMaxLatentRows = 32;
+inline constexpr int kLatentKeys = 32;  // that are computed together
 
 // The sum of e^score of a row is sum 2^log2_max; 0 and -infinity if it sees nothing.
 struct LatentTotal {
@@ -36,6 +37,8 @@ struct LatentRows {
   const void* cache = nullptr;
   int64_t page_stride_bytes = 0;
   int32_t block_size = 0;     // rows of the cache
+  int32_t bf16_elements = 0;  // of a row of a cache in fp8
+  float* decoded = nullptr;   // [kLatentKeys, size + rope_size] for such a cache: overwritten
   int32_t tokens_of_row = 1;  // 1 if there is a window
   const int32_t* block_table = nullptr;
   // Positions of the keys that all rows see, which then are of one token; null: all keys up to each
@@ -48,6 +51,7 @@ struct LatentRows {
 struct LatentKernel {
   void (*f32)(const LatentRows& rows);  // by the type of the cache
   void (*bf16)(const LatentRows& rows);
+  void (*f8)(const LatentRows& rows);
 };
 
 extern const LatentKernel kLatentPortable;

@@ -1,8 +1,9 @@
-// Speed of `latent_write` with the sizes of DeepSeek-V2 and a bf16 cache, next to reading its
-// operands from the cache level that they fit in.
+// Speed of `latent_write` with the sizes of DeepSeek-V2 and caches in bf16 and fp8, next to reading
+// its operands from the cache level that they fit in.
 #include <benchmark/benchmark.h>
 
 #include "cc/ops/benchmark_call.h"
+#include "cc/ops/latent_write/latent_f8_row.h"
 #include "cc/ops/latent_write/latent_write.h"
 #include "cc/ops/paged_batch.h"
 
@@ -16,16 +17,19 @@ void Run(benchmark::State& state) {
   BenchmarkCall call(LatentWriteOp(), {"portable", static_cast<int32_t>(state.range(1))});
   call.AddInput({tokens, 512});
   call.AddInput({tokens, 1, 64});
-  call.AddInput({batch.num_blocks(), 16, 576}, DType::kBF16);
+  const bool is_f8 = state.range(2) != 0;
+  const int64_t row = is_f8 ? LatentF8Row{.codes = 512, .rest = 64}.bytes() : 576;
+  call.AddInput({batch.num_blocks(), 16, row}, is_f8 ? DType::kF8E4M3 : DType::kBF16);
+  call.attributes().Set("bf16_elements", 64);
   call.set_batch(&batch.view());
   call.Time(state);
-  call.ReportBytes(state, int64_t{tokens} * 576 * (4 + 2));
+  call.ReportBytes(state, int64_t{tokens} * (576 * 4 + (is_f8 ? row : 2 * row)));
 }
 
 BENCHMARK(Run)
     ->Name("LatentWrite")
-    ->ArgNames({"tokens", "threads"})
-    ->ArgsProduct({{1, 32, 1024}, {1, 2}})
+    ->ArgNames({"tokens", "threads", "f8"})
+    ->ArgsProduct({{1, 32, 1024}, {1, 2}, {0, 1}})
     ->UseRealTime();
 
 }  // namespace

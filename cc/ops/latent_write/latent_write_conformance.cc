@@ -3,6 +3,7 @@
 // another slot is touched.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "cc/ops/act_conformance.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/conformance_bodies.h"
+#include "cc/ops/latent_write/latent_f8_row.h"
 #include "cc/ops/paged_batch.h"
 
 namespace pagemill::ops {
@@ -19,20 +21,32 @@ using conformance::PagedBatch;
 using conformance::Random;
 using conformance::TestTensor;
 
-// Ordinary numbers and rounding edge cases.
-void Fill(TestTensor& tensor, Random& random) {
-  const float hard[] = {1.00390625f, 1.01171875f, 3.4e38f, -std::numeric_limits<float>::infinity(),
-                        std::nanf("")};
+// Ordinary numbers, rounding edge cases, and in half of the rows one that is far from the others;
+// NaN among the first `nans` elements of a row alone.
+void Fill(TestTensor& tensor, Random& random, int64_t nans) {
+  const float edges[] = {1.00390625f, 1.01171875f, 1.0625f, 0.0f, -1.75f};
+  const float far[] = {std::nanf(""), -std::numeric_limits<float>::infinity(), 3.4e38f, 1e30f,
+                       1e-38f};
   std::vector<float> values(static_cast<size_t>(tensor.view().Elements()));
-  for (float& v : values) {
-    const int64_t kind = random.Int(0, 19);
-    v = kind < 5 ? hard[kind] : random.Normal();
+  const int64_t width = tensor.view().RowElements();
+  int64_t far_kind = 0, far_at = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const int64_t at = static_cast<int64_t>(i) % width;
+    if (at == 0) {
+      far_kind = random.Int(nans > 0 ? 0 : 1, 9);
+      far_at = random.Int(0, (far_kind == 0 ? std::min(nans, width) : width) - 1);
+    }
+    const int64_t kind = random.Int(0, 39);
+    values[i] = kind < 5 ? edges[kind] : random.Normal() * (kind < 8 ? 1e-4f : 1.0f);
+    if (at == far_at && far_kind < 5) values[i] = far[far_kind];
   }
   tensor.Set(values);
 }
 
+// `rest`: elements of a row in bf16, if the cache is in fp8.
 void CheckShape(const OpDefinition& op, const device::Capabilities& caps, DType dtype, int64_t size,
-                int64_t rope_size, int32_t block_size, int32_t tokens_of_row = 1) {
+                int64_t rope_size, int32_t block_size, int32_t tokens_of_row = 1,
+                int64_t rest = 0) {
   Random random(static_cast<uint64_t>(size * 1000 + rope_size));
   const PagedBatch batch(block_size,
                          {{.context = 5, .tokens = 1},
@@ -48,13 +62,17 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, DType 
   view.slot_mapping = slots.data();
   TestTensor latent(DType::kF32, {tokens, size}, {.row_padding_bytes = 12});
   TestTensor rope(DType::kF32, {tokens, 1, rope_size}, {.misalign_bytes = 4});
-  Fill(latent, random);
-  if (rope_size > 0) Fill(rope, random);
-  TestTensor cache(dtype, {batch.num_blocks(), block_size / tokens_of_row, size + rope_size},
+  // NaN may have any bits in bf16 beside codes.
+  Fill(latent, random, /*nans=*/32);
+  if (rope_size > 0) Fill(rope, random, dtype == DType::kF8E4M3 ? 0 : rope_size);
+  const LatentF8Row row = {.codes = size + rope_size - rest, .rest = rest};
+  const int64_t width = dtype == DType::kF8E4M3 ? row.bytes() : size + rope_size;
+  TestTensor cache(dtype, {batch.num_blocks(), block_size / tokens_of_row, width},
                    {.row_padding_bytes = 64});
   const TensorView inputs[] = {latent.view(), rope_size > 0 ? rope.view() : TensorView{},
                                cache.view()};
-  const Attributes attributes;
+  Attributes attributes;
+  attributes.Set("bf16_elements", static_cast<double>(rest));
   const OpCall call{.inputs = inputs, .outputs = {}, .attributes = &attributes, .batch = &view};
   ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
   device::ThreadPool one({.num_threads = 1});
@@ -90,6 +108,13 @@ void CheckLatentWriteConformance(const OpDefinition& op, const device::Capabilit
     CheckShape(op, caps, dtype, 33, 0, 16, /*tokens_of_row=*/4);
     CheckShape(op, caps, dtype, 7, 3, 8, /*tokens_of_row=*/8);
   }
+  constexpr DType kF8 = DType::kF8E4M3;
+  CheckShape(op, caps, kF8, 512, 64, 16, /*tokens_of_row=*/1, /*rest=*/64);
+  CheckShape(op, caps, kF8, 33, 10, 32, /*tokens_of_row=*/1, /*rest=*/10);
+  CheckShape(op, caps, kF8, 300, 10, 5, /*tokens_of_row=*/1, /*rest=*/40);
+  CheckShape(op, caps, kF8, 130, 7, 1);
+  CheckShape(op, caps, kF8, 1, 2, 1, /*tokens_of_row=*/1, /*rest=*/2);
+  CheckShape(op, caps, kF8, 200, 0, 16, /*tokens_of_row=*/4, /*rest=*/9);
 }
 
 }  // namespace pagemill::ops

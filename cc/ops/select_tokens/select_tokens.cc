@@ -26,10 +26,11 @@ Status CheckSelectTokens(const OpCall& call) {
   check.Input(2, "weights", DType::kF32, "T,H");
   check.Output(0, "chosen", DType::kI32, "T,K");
   if (!check.ok()) return check.Result();
-  RequireLatentCache(call, /*input=*/3, &check);
-  const int64_t width = check.Dim('R') + check.Dim('P'), choices = check.Dim('K');
-  check.Require(check.Dim('W') == width, "rows of the cache must have " + std::to_string(width) +
-                                             " elements, got " + std::to_string(check.Dim('W')));
+  RequireLatentCache(call, /*input=*/3, check.Dim('R') + check.Dim('P'), &check);
+  check.Require(call.inputs[3].dtype != DType::kF8E4M3,
+                "a cache of index keys must be f32 or bf16: all elements of its rows have to be "
+                "bf16_elements, got f8_e4m3");
+  const int64_t choices = check.Dim('K');
   check.Require(check.Dim('H') >= 1 && check.Dim('H') <= kMaxIndexHeads,
                 "there must be 1 to " + std::to_string(kMaxIndexHeads) + " heads, got " +
                     std::to_string(check.Dim('H')));

@@ -42,6 +42,24 @@ TEST(KvFingerprintTest, DependsOnWeightsShapesAndPages) {
   EXPECT_FALSE(fingerprint == Fingerprint(text, {}, DType::kBF16));
 }
 
+// Latents in fp8 are no latents in bf16, and have other rows if other elements are in bf16.
+TEST(KvFingerprintTest, DependsOnTheRowsOfLatents) {
+  const auto fingerprint = [](const std::string& dims, DType dtype) {
+    return Fingerprint(
+        "pagemill-program 3\nfile 0 @\nweight w f32 1,4 0 0\ngroup all mla\n"
+        "cache kv all latent kv " +
+            dims +
+            "\ninput token_ids i32 tokens\nvalue x f32 tokens,64\n"
+            "value out f32 logits_rows,4\nop first token_ids,kv -> x\nop then x,w -> out\n"
+            "output logits out\nconstants 16\n00000000000000000000000000000000\n",
+        {.dtype = dtype});
+  };
+  const Digest128 f8 = fingerprint("64,1,16", DType::kF8E4M3);
+  EXPECT_EQ(f8, fingerprint("64,1,16", DType::kF8E4M3));
+  EXPECT_FALSE(f8 == fingerprint("64,1,16", DType::kBF16));
+  EXPECT_FALSE(f8 == fingerprint("64,1,8", DType::kF8E4M3));
+}
+
 // A matrix in a file in which every byte counts.
 TEST(KvFingerprintTest, DependsOnEveryByteOfAFile) {
   const std::string path = ::testing::TempDir() + "/kv_fingerprint_test.weights";

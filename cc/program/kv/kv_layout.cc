@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cc/ops/kv_page.h"
+#include "cc/ops/latent_write/latent_f8_row.h"
 
 namespace pagemill::program {
 namespace {
@@ -24,7 +25,18 @@ constexpr int64_t kTypicalTokens = 1024;
 
 int64_t Align(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-DType TypeOf(const CacheSpec& cache, DType kv) { return cache.dtype.value_or(kv); }
+// A latent cache in fp8 all of whose elements stay in bf16 is one in bf16.
+DType TypeOf(const CacheSpec& cache, DType kv) {
+  const DType dtype = cache.dtype.value_or(kv);
+  const bool is_bf16 = dtype == DType::kF8E4M3 && cache.Bf16Elements() == cache.dims[0];
+  return is_bf16 ? DType::kBF16 : dtype;
+}
+
+int64_t LatentRowWidth(const CacheSpec& cache, DType dtype) {
+  const int64_t width = cache.dims[0], rest = cache.Bf16Elements();
+  if (dtype != DType::kF8E4M3) return width;
+  return ops::LatentF8Row{.codes = width - rest, .rest = rest}.bytes();
+}
 
 // Dimensions of a block after the page's.
 std::vector<int64_t> BlockDims(const CacheSpec& cache, DType kv, int64_t block_size) {
@@ -32,7 +44,7 @@ std::vector<int64_t> BlockDims(const CacheSpec& cache, DType kv, int64_t block_s
     case CacheLayout::kKv:
       return {ops::KvBlockElements(TypeOf(cache, kv), {cache.dims[0], cache.dims[1]}, block_size)};
     case CacheLayout::kLatent:
-      return {block_size / cache.TokensOfRow(), cache.dims[0]};
+      return {block_size / cache.TokensOfRow(), LatentRowWidth(cache, TypeOf(cache, kv))};
     case CacheLayout::kState:
       break;
   }

@@ -83,7 +83,7 @@ std::vector<step::KvGroupOptions> KvGroupsOf(const Program& program, const KvLay
 
 // The pages of one block of `cache`'s layer, for every page of the arena, which begins at `arena`:
 //   kv      [pages, elements of a block] (docs/program_format.md, the KV cache page)
-//   latent  [pages, block_size / tokens of a row, width]
+//   latent  [pages, block_size / tokens of a row, width, or bytes of a row if it is f8_e4m3]
 //   state   [pages, dims...]
 TensorView CacheView(const Value& cache, const KvLayout::Cache& place, const KvLayout& layout,
                      std::byte* arena);

@@ -174,6 +174,26 @@ TEST(KvLayoutTest, ViewsHaveTheShapesOfTheirLayouts) {
   CheckPlaces(program, layout);
 }
 
+// Rows of DeepSeek-V3.2 in fp8: of latents 656 bytes, of index keys, which stay in bf16, 256.
+TEST(KvLayoutTest, LatentsInF8HaveRowsOfBytes) {
+  const Program program =
+      ProgramOf({"all mla", "index mla"},
+                Times(2, "all latent kv 576,1,64") + Times(2, "index latent kv 128,1,128"));
+  const auto view = [&](const KvLayout& layout, const std::string& name) {
+    return CacheView(program.value(*program.Find(name)), PlaceOf(layout, program, name), layout,
+                     nullptr);
+  };
+  const KvLayout f8 = MustPlan(program, {.dtype = DType::kF8E4M3});
+  EXPECT_EQ(view(f8, "kv0").dtype, DType::kF8E4M3);
+  EXPECT_EQ(view(f8, "kv0").shape[2], 656);
+  EXPECT_EQ(view(f8, "kv2").dtype, DType::kBF16);
+  EXPECT_EQ(view(f8, "kv2").shape[2], 128);
+  const KvLayout bf16 = MustPlan(program);
+  EXPECT_EQ(view(bf16, "kv0").dtype, DType::kBF16);
+  EXPECT_EQ(view(bf16, "kv0").shape[2], 576);
+  EXPECT_EQ(MustPlan(program, {.dtype = DType::kF32}).page_bytes, 2 * bf16.page_bytes);
+}
+
 TEST(KvLayoutTest, AProgramOnThePagesOfAnotherTakesBlocksThatFillThem) {
   const Program program = ProgramOf({"all full"}, Times(24, "all kv bf16 2,64"));
   const int64_t own = MustPlan(program).page_bytes;  // 24 layers, 16 tokens

@@ -3,14 +3,14 @@
 // the keys so far, by a block of kTileThreads threads. A row's bits depend on what it sees alone:
 // tiles of keys begin at multiples of kTileKeys.
 //
-//   AttendTile<float, 1> tile(key_size, value_size);
+//   AttendTile<1> tile(key_size, value_size);
 //   tile.LoadRows([&](int row, int d) { return Query(row, d); });
 //   tile.Attend(keys, first, end);             // keys [first, end) of a source, below
 //   tile.Store([&](int row, int d, float value) { ... });
 //
-// A source of keys, of elements of type C, has the members
+// A source of keys has the members
 //
-//   const C* Key(int64_t key), Value(int64_t key)
+//   auto Key(int64_t key), Value(int64_t key)       whose element d is [d]
 //   float Score(int row, int64_t key, float dot)    -INFINITY if the row does not see the key
 //   bool AllSee(int64_t first, int64_t end)         every row of the tile sees these keys
 //
@@ -28,7 +28,7 @@ namespace pagemill::gpu {
 
 inline constexpr int kWeightQuads = kTileKeys / 4 + 1;  // of a row, in shared memory
 
-template <typename C, int kChunks>
+template <int kChunks>
 class AttendTile {
   using Quad = Vector<float, 4>;
 
@@ -137,7 +137,7 @@ class AttendTile {
   }
 
   const int value_size_;
-  DotTile<C> dots_;
+  DotTile dots_;
   Quad* const weights_;
   float* const factors_;    // of rows: what remains of the sums so far
   float most_ = -INFINITY;  // of the thread's row

@@ -62,7 +62,7 @@ AttendTokens(Rows<const T> q, Rows<const T> k, Rows<const T> v, Rows<T> y, Token
   const int first = static_cast<int>(BlockIndex().x) * kTileRows;
   const int left = query_start[num_requests] - first, rows = left < kTileRows ? left : kTileRows;
   if (rows <= 0) return;
-  AttendTile<T, kChunks> tile(head_dim, head_dim);
+  AttendTile<kChunks> tile(head_dim, head_dim);
   tile.LoadRows([&](int row, int d) {
     return row < rows ? ToFloat(q[first + row][head * head_dim + d]) : 0;
   });

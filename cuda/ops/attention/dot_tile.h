@@ -2,7 +2,7 @@
 // Dot products of rows (heads of queries) with tiles of kTileKeys keys, by a block of kTileThreads
 // threads: thread t has row t / 8 of kTileRows rows, and every eighth key from t % 8 on.
 //
-//   DotTile<BFloat16> tile(key_size, kTileRows, DynamicShared<float>());
+//   DotTile tile(key_size, kTileRows, DynamicShared<float>());
 //   tile.LoadRows([&](int row, int d) { return Query(row, d); });
 //   float dots[kTileKeys / 8];
 //   tile.Multiply([&](int64_t key) { return Key(key); }, first, end, /*first_row=*/0, dots);
@@ -27,7 +27,6 @@ inline constexpr int kKeysOfThread = kTileKeys / kThreadsOfRow;
 // Quads of a key in shared memory: odd, so that neighbouring keys are in different banks.
 inline constexpr int kChunkQuads = kTileChunk / 4 + 1;
 
-template <typename C>
 class DotTile {
   using Quad = Vector<float, 4>;
 
@@ -50,7 +49,7 @@ class DotTile {
   }
 
   // Of rows from `first_row` on with keys from `tile` on; those from `end` on count as 0.
-  // `key_of(key)` is the address of a key.
+  // `key_of(key)[d]` is element d of a key.
   template <typename KeyOf>
   PAGEMILL_DEVICE void Multiply(const KeyOf& key_of, int64_t tile, int64_t end, int first_row,
                                 float (&dots)[kKeysOfThread]) {

@@ -9,6 +9,7 @@
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/kernels.h"
 #include "cuda/ops/latent_attention/tensor_cores.h"
+#include "cuda/ops/latent_write/latent_pages.h"
 
 namespace pagemill::gpu {
 namespace {
@@ -21,12 +22,11 @@ struct Sizes {
 };
 
 // The cached tokens of one request, for a tile of rows: heads of tokens.
-template <typename C>
+template <typename Pages>
 struct LatentKeys {
-  Rows<const C> pages;
+  Pages pages;
   const int32_t* table;
   int32_t block_size;
-  int width;
   const int32_t* chosen;  // positions of the keys, or null: all
   float scale;
   int64_t position;  // of the request's first token in the step
@@ -34,11 +34,11 @@ struct LatentKeys {
   int64_t end_row;    // of the request, or of the tile
   int heads;
 
-  PAGEMILL_DEVICE const C* Key(int64_t key) const {
+  PAGEMILL_DEVICE auto Key(int64_t key) const {
     const int32_t at = chosen == nullptr ? static_cast<int32_t>(key) : chosen[key];
-    return pages[table[at / block_size]] + int64_t{at % block_size} * width;
+    return pages.Row(table[at / block_size], at % block_size);
   }
-  PAGEMILL_DEVICE const C* Value(int64_t key) const { return Key(key); }
+  PAGEMILL_DEVICE auto Value(int64_t key) const { return Key(key); }
   PAGEMILL_DEVICE bool IsSeen(int64_t row, int64_t key) const {
     return row >= 0 && row < end_row && (chosen != nullptr || key <= position + row / heads);
   }
@@ -65,16 +65,15 @@ PAGEMILL_DEVICE int64_t CountChosen(const int32_t* chosen, int64_t most) {
 
 // A block for kTileRows rows of the step, heads of one token after those of the other. Tokens that
 // have chosen keys are computed one after the other.
-template <typename C, int kChunks>
+template <typename Pages, int kChunks>
 PAGEMILL_KERNEL_OF(kTileThreads, 1)
-    AttendLatents(Activations q, Activations rope, Rows<const C> pages,
-                  Rows<const int32_t> chosen, int64_t num_chosen, Activations y, Sizes sizes,
-                  StepTokens batch) {
+AttendLatents(Activations q, Activations rope, Pages pages, Rows<const int32_t> chosen,
+              int64_t num_chosen, Activations y, Sizes sizes, StepTokens batch) {
   const int64_t heads = sizes.heads, first = int64_t{BlockIndex().x} * kTileRows;
   const int64_t last_row = batch.query_start[batch.num_requests] * heads;
   const int64_t end = first + kTileRows < last_row ? first + kTileRows : last_row;
   if (first >= end) return;
-  AttendTile<C, kChunks> tile(sizes.latent + sizes.rope, sizes.latent);
+  AttendTile<kChunks> tile(sizes.latent + sizes.rope, sizes.latent);
   tile.LoadRows([&](int row, int d) -> float {
     const int64_t token = (first + row) / heads, head = (first + row) % heads;
     if (first + row >= end) return 0;
@@ -86,16 +85,15 @@ PAGEMILL_KERNEL_OF(kTileThreads, 1)
     const int32_t request =
         RequestOf(batch.query_start, batch.num_requests, static_cast<int32_t>(token));
     const int64_t begin = batch.query_start[request], stop = batch.query_start[request + 1];
-    LatentKeys<C> keys = {.pages = pages,
-                          .table = batch.data + request * batch.table_stride,
-                          .block_size = batch.block_size,
-                          .width = sizes.latent + sizes.rope,
-                          .chosen = nullptr,
-                          .scale = sizes.scale,
-                          .position = batch.seq_lens[request] - (stop - begin),
-                          .first_row = first - begin * heads,
-                          .end_row = (stop - begin) * heads,
-                          .heads = sizes.heads};
+    LatentKeys<Pages> keys = {.pages = pages,
+                              .table = batch.data + request * batch.table_stride,
+                              .block_size = batch.block_size,
+                              .chosen = nullptr,
+                              .scale = sizes.scale,
+                              .position = batch.seq_lens[request] - (stop - begin),
+                              .first_row = first - begin * heads,
+                              .end_row = (stop - begin) * heads,
+                              .heads = sizes.heads};
     int64_t next = stop * heads < end ? stop * heads : end;
     int64_t num_keys = keys.position + (next - 1) / heads - begin + 1;
     if (chosen.data != nullptr) {
@@ -114,12 +112,12 @@ PAGEMILL_KERNEL_OF(kTileThreads, 1)
   });
 }
 
-template <typename C>
+template <typename Pages>
 auto KernelFor(int64_t size) {
-  if (size <= 2 * kTileChunk) return AttendLatents<C, 2>;
-  if (size <= 8 * kTileChunk) return AttendLatents<C, 8>;
+  if (size <= 2 * kTileChunk) return AttendLatents<Pages, 2>;
+  if (size <= 8 * kTileChunk) return AttendLatents<Pages, 8>;
   static_assert(ops::kMaxLatentSize == 16 * kTileChunk);
-  return AttendLatents<C, 16>;
+  return AttendLatents<Pages, 16>;
 }
 
 int64_t SharedBytes(const ops::OpCall& call) {
@@ -139,13 +137,11 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const LaunchShape shape = {.blocks = {DivideUp(q.shape[0] * q.shape[1], kTileRows)},
                              .threads = {kTileThreads},
                              .shared_bytes = SharedBytes(call)};
-  const auto attend = [&]<typename C>(C) {
-    Launch(*context.stream, shape, KernelFor<C>(q.shape[2]), ActivationsOf(q),
-           ActivationsOf(rope), RowsOf<const C>(cache), chosen,
-           chooses ? call.inputs[kChosen].shape[1] : 0, ActivationsOf(call.outputs[0]), sizes,
-           StepTokensOf(*call.batch));
-  };
-  cache.dtype == DType::kF32 ? attend(float{}) : attend(BFloat16{});
+  WithLatentPages(call, cache, sizes.latent + sizes.rope, [&]<typename Pages>(const Pages& pages) {
+    Launch(*context.stream, shape, KernelFor<Pages>(q.shape[2]), ActivationsOf(q),
+           ActivationsOf(rope), pages, chosen, chooses ? call.inputs[kChosen].shape[1] : 0,
+           ActivationsOf(call.outputs[0]), sizes, StepTokensOf(*call.batch));
+  });
 }
 
 // Neither windows, nor sums of weights, nor rows that stand for several tokens or have no rotated

@@ -21,7 +21,7 @@ using ops::conformance::LatentCase;
 using ops::conformance::LatentOptions;
 
 constexpr LatentOptions kOnTensorCores = {
-    .heads = 4, .size = 48, .rope_size = 16, .act = DType::kBF16};
+    .heads = 4, .size = 48, .rope_size = 16, .bf16_elements = 16, .act = DType::kBF16};
 
 TEST_P(GpuConformance, LatentAttention) {
   ops::CheckLatentAttentionConformance(OnGpu<LatentAttentionKernels>(ops::LatentAttentionOp()),
@@ -35,9 +35,13 @@ TEST_P(GpuConformance, LatentAttentionInvariance) {
 
 // Three splits; the whole has more rows than are divided.
 TEST_P(GpuConformance, LatentAttentionHasTheSameBitsHoweverItIsDivided) {
-  CheckDivisions<LatentCase>(OnGpu<LatentAttentionKernels>(ops::LatentAttentionOp()),
-                             kOnTensorCores, kOnTensorCores.heads * kOnTensorCores.size,
-                             {.prompt = 1100, .tokens = 260});
+  const ops::OpDefinition op = OnGpu<LatentAttentionKernels>(ops::LatentAttentionOp());
+  LatentOptions options = kOnTensorCores;
+  for (const DType dtype : {DType::kBF16, DType::kF8E4M3}) {
+    options.dtype = dtype;
+    CheckDivisions<LatentCase>(op, options, options.heads * options.size,
+                               {.prompt = 1100, .tokens = 260});
+  }
 }
 
 // NaN in a latent reaches the token that sees it, and none before.

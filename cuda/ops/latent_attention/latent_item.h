@@ -2,12 +2,12 @@
 // A tile of kWarpRows rows and its keys, by a block of four warps, on tensor cores: what the kernel
 // of tensor_cores.cc computes.
 //
-//   using Item = LatentItem</*kChunks=*/8>;  // Item::kThreads threads
-//   Item(call, cache, item).Run(states);
+//   using Item = LatentItem<Pages, /*kChunks=*/8>;  // Item::kThreads threads
+//   Item(call, pages, item).Run(states);
 //
 // A tile of keys lies in shared memory once: its first elements are the values. Each warp scores a
 // quarter of the keys and, with the weights of all, adds up a quarter of the values' columns.
-// kChunks: of 16 columns, of a warp, at most.
+// Pages: LatentPages<BFloat16> or LatentF8Pages. kChunks: of 16 columns, of a warp, at most.
 #ifndef PAGEMILL_CUDA_OPS_LATENT_ATTENTION_LATENT_ITEM_H_
 #define PAGEMILL_CUDA_OPS_LATENT_ATTENTION_LATENT_ITEM_H_
 
@@ -18,6 +18,7 @@
 #include "cuda/gpu_vendor.h"
 #include "cuda/ops/attention/pieces.h"
 #include "cuda/ops/attention/weighted_values.h"
+#include "cuda/ops/latent_attention/key_tiles.h"
 #include "cuda/ops/paged_attention/attention_plan.h"
 #include "cuda/ops/paged_attention/attention_rows.h"
 #include "cuda/ops/paged_attention/attention_scores.h"
@@ -32,35 +33,33 @@ struct LatentCall {
 };
 
 // A lane holds two rows, g and g + 8 for g = Lane() / 4, as Mma16x8x16 has them, in every warp.
-template <int kChunks>
+template <typename PagesOfItem, int kChunks>
 class LatentItem {
  public:
-  static constexpr int kWarps = 4;
-  static constexpr int kThreads = 32 * kWarps;
+  using Pages = PagesOfItem;
+  static constexpr int kWarps = kLatentThreads / 32;
+  static constexpr int kThreads = kLatentThreads;
   static constexpr int kBlocks = 1;  // on a multiprocessor at least
 
-  static int64_t SharedBytes(int64_t width) {
-    const int64_t elements =
-        (kWarpRows + 2 * kKeys) * (width + kRowPadding) + kWarpRows * kWeightStride;
-    return elements * static_cast<int64_t>(sizeof(BFloat16)) +
+  static int64_t SharedBytes(const Pages& pages, int64_t width) {
+    const int64_t elements = kWarpRows * (width + kRowPadding) + kWarpRows * kWeightStride;
+    return KeyTiles<Pages>::Bytes(pages) + elements * static_cast<int64_t>(sizeof(BFloat16)) +
            2 * kWarps * kWarpRows * static_cast<int64_t>(sizeof(float));
   }
 
-  PAGEMILL_DEVICE LatentItem(const LatentCall& call, Rows<const BFloat16> cache,
-                             const AttentionItem& item)
+  PAGEMILL_DEVICE LatentItem(const LatentCall& call, const Pages& pages, const AttentionItem& item)
       : call_(call.attention),
         rope_(call.rope),
-        cache_(cache),
+        pages_(pages),
         item_(item),
-        table_(call_.batch.data + item.request * call_.batch.table_stride),
         latent_(static_cast<int>(call_.params.head_dim)),
         rope_size_(call.rope_size),
         rows_(call_.params, call_.batch, item.request, /*kv_head=*/0),
         queries_(DynamicShared<BFloat16>()),
-        keys_(queries_ + kWarpRows * Stride()),
-        weights_(keys_ + 2 * kKeys * Stride()),
+        weights_(queries_ + kWarpRows * Stride()),
         maxima_(reinterpret_cast<float*>(weights_ + kWarpRows * kWeightStride)),
-        sums_of_warps_(maxima_ + kWarps * kWarpRows) {
+        sums_of_warps_(maxima_ + kWarps * kWarpRows),
+        tiles_(reinterpret_cast<std::byte*>(sums_of_warps_ + kWarps * kWarpRows)) {
     const int end_row = item.first_row + kWarpRows;
     high_ = rows_.Row((end_row < rows_.NumRows() ? end_row : rows_.NumRows()) - 1).high;
     for (int r = 0; r < 2; ++r) row_[r] = rows_.Row(item.first_row + OwnRow(r));
@@ -69,14 +68,18 @@ class LatentItem {
   PAGEMILL_DEVICE void Run(const SplitStates& states) {
     const int first = item_.first_split * kSplitKeys, end_split = item_.end_split * kSplitKeys;
     const int end = end_split < high_ ? end_split : high_;
-    CopyKeys(first, keys_);
+    KeyTiles<Pages> tiles(pages_,
+                          {.table = call_.batch.data + item_.request * call_.batch.table_stride,
+                           .block_size = call_.batch.block_size,
+                           .high = high_,
+                           .width = Width()},
+                          tiles_);
+    tiles.Copy(first);
     LoadQueries();
-    for (int tile = first, buffer = 0; tile < end; tile += kKeys, buffer ^= 1) {
-      const BFloat16* const keys = keys_ + buffer * kKeys * Stride();
+    for (int tile = first; tile < end; tile += kKeys) {
+      const BFloat16* const keys = tiles.Await();  // the weights before have been read, too
       const int next = tile + kKeys;
-      WaitCopies<0>();
-      SyncBlock();  // the keys are there; those before, and their weights, have been read
-      if (next < end) CopyKeys(next, keys_ + (buffer ^ 1) * kKeys * Stride());
+      if (next < end) tiles.Copy(next);
       float scores[4] = {};
       MultiplyKeys(keys, scores);
       Weigh(tile, scores);
@@ -92,7 +95,7 @@ class LatentItem {
   }
 
  private:
-  static constexpr int kKeys = 32;  // of a tile
+  static constexpr int kKeys = kTileLatents;
   static constexpr int kOwnKeys = kKeys / kWarps;
   static constexpr int kWeightStride = kKeys + kRowPadding;
   static_assert(kSplitKeys % kKeys == 0 && kOwnKeys == 8);
@@ -126,21 +129,6 @@ class LatentItem {
         }
       }
     }
-  }
-
-  // Keys that no row sees are zeros, and their pages are not read.
-  PAGEMILL_DEVICE void CopyKeys(int tile, BFloat16* to) const {
-    const int block_size = call_.batch.block_size;
-    ForPieces(kKeys, Width() / kPiece, kThreads, [&](int key, int piece) {
-      const int at = tile + key;
-      const BFloat16* from = nullptr;
-      if (at < high_) {
-        const int64_t of_page = int64_t{at % block_size} * Width() + piece * kPiece;
-        from = cache_[table_[at / block_size]] + of_page;
-      }
-      CopyPiece(from, to + key * Stride() + piece * kPiece);
-    });
-    CommitCopies();
   }
 
   // Dot products of the warp's keys: scores[i] is of row g + 8 * (i / 2) and key 2 * t + i % 2.
@@ -292,16 +280,15 @@ class LatentItem {
 
   const AttentionCall& call_;
   const Activations rope_;
-  const Rows<const BFloat16> cache_;
+  const Pages pages_;
   const AttentionItem item_;
-  const int32_t* const table_;
   const int latent_, rope_size_;
   const RequestRows rows_;
   BFloat16* const queries_;      // [kWarpRows, Stride()]
-  BFloat16* const keys_;         // two tiles, [kKeys, Stride()]
   BFloat16* const weights_;      // [kWarpRows, kWeightStride]
   float* const maxima_;          // [kWarps, kWarpRows]
   float* const sums_of_warps_;   // likewise
+  std::byte* const tiles_;       // of KeyTiles
   int high_;                     // behind the keys that some row sees
   TileRow row_[2];
   SoftmaxState split_[2] = {{-INFINITY, 0}, {-INFINITY, 0}};

@@ -12,6 +12,7 @@
 #include "cuda/ops/attention/activations.h"
 #include "cuda/ops/gpu_support.h"
 #include "cuda/ops/latent_attention/latent_item.h"
+#include "cuda/ops/latent_write/latent_pages.h"
 #include "cuda/ops/paged_attention/attention_items.h"
 
 namespace pagemill::gpu {
@@ -22,7 +23,7 @@ namespace {
 constexpr AttentionTiles kLatentTiles = {.few_rows = 1024, .many_rows = kWarpRows, .states = 1024};
 
 constexpr int kFewChunks = 2, kMostChunks = 8;  // of 16 columns, of a warp
-constexpr int64_t kMostLatent = LatentItem<kMostChunks>::kWarps * kMostChunks * 16;
+constexpr int64_t kMostLatent = kLatentThreads / 32 * kMostChunks * 16;
 
 // A call of paged_attention with one KV head, whose values are the first elements of its keys.
 ops::PagedAttentionArgs ArgsOf(const ops::OpCall& call) {
@@ -42,23 +43,45 @@ int64_t WidthOf(const ops::OpCall& call) {
 template <typename Item>
 PAGEMILL_KERNEL_OF(Item::kThreads, Item::kBlocks)
 AttendItemsOfLatents(AttentionParams params, StepTokens batch, AttentionPlanView plan,
-                     Activations q, Activations rope, int rope_size, Rows<const BFloat16> cache,
+                     Activations q, Activations rope, int rope_size, typename Item::Pages pages,
                      Activations y, SplitStates states) {
   const LatentCall call = {{params, batch, q, y}, rope, rope_size};
   const int32_t num_few = plan.data->num_few, num_items = num_few + plan.data->num_many;
   for (int32_t i = static_cast<int32_t>(BlockIndex().x); i < num_items;
        i += static_cast<int32_t>(GridSize().x)) {
     SyncBlock();  // the item before has been read
-    Item(call, cache, i < num_few ? plan.few[i] : plan.many[i - num_few]).Run(states);
+    Item(call, pages, i < num_few ? plan.few[i] : plan.many[i - num_few]).Run(states);
   }
 }
 
+// Calls `body` with the pages of the cache, in bf16 or fp8, and as a template argument the item.
 template <typename Body>
-void WithChunks(int64_t latent, const Body& body) {
-  if (latent <= LatentItem<kFewChunks>::kWarps * kFewChunks * 16) {
-    return body.template operator()<LatentItem<kFewChunks>>();
-  }
-  body.template operator()<LatentItem<kMostChunks>>();
+void WithItem(const ops::OpCall& call, const Body& body) {
+  const TensorView& cache = call.inputs[2];
+  const int64_t width = WidthOf(call);
+  const auto with_pages = [&]<typename Pages>(const Pages& pages) {
+    if (call.inputs[0].shape[2] <= kLatentThreads / 32 * kFewChunks * 16) {
+      return body.template operator()<LatentItem<Pages, kFewChunks>>(pages);
+    }
+    return body.template operator()<LatentItem<Pages, kMostChunks>>(pages);
+  };
+  if (cache.dtype == DType::kF8E4M3) return with_pages(LatentF8PagesOf(call, cache, width));
+  return with_pages(LatentPages<BFloat16>{RowsOf<BFloat16>(cache), width});
+}
+
+bool FitsSharedMemory(const device::Capabilities& caps, const ops::OpCall& call) {
+  bool fits = false;
+  WithItem(call, [&]<typename Item>(const typename Item::Pages& pages) {
+    fits = Item::SharedBytes(pages, WidthOf(call)) <= caps.gpu.shared_memory_per_block_bytes;
+  });
+  return fits;
+}
+
+// Rows of which pieces are copied: parts of whole ones.
+bool HasRowsOfPieces(const ops::OpCall& call) {
+  const DType dtype = call.inputs[2].dtype;
+  if (dtype == DType::kF8E4M3) return ops::LatentF8RowOf(call, WidthOf(call)).rest % kPiece == 0;
+  return dtype == DType::kBF16;
 }
 
 }  // namespace
@@ -66,12 +89,10 @@ void WithChunks(int64_t latent, const Body& body) {
 bool SupportsLatentsOnTensorCores(const device::Capabilities& caps, const ops::OpCall& call) {
   const TensorView& q = call.inputs[0];
   return OnEveryGpu(caps, call) && HasTensorCores(caps) && q.dtype == DType::kBF16 &&
-         call.inputs[2].dtype == DType::kBF16 && q.shape[2] % 16 == 0 &&
-         q.shape[2] <= kMostLatent && ops::HasInput(call, /*input=*/1) && WidthOf(call) % 16 == 0 &&
-         !ops::HasInput(call, /*input=*/3) && call.attributes->GetInt("window", 0) == 0 &&
-         call.outputs.size() == 1 && ops::TokensOfRow(call, /*input=*/2) == 1 &&
-         LatentItem<kMostChunks>::SharedBytes(WidthOf(call)) <=
-             caps.gpu.shared_memory_per_block_bytes;
+         q.shape[2] % 16 == 0 && q.shape[2] <= kMostLatent && ops::HasInput(call, /*input=*/1) &&
+         WidthOf(call) % 16 == 0 && HasRowsOfPieces(call) && !ops::HasInput(call, /*input=*/3) &&
+         call.attributes->GetInt("window", 0) == 0 && call.outputs.size() == 1 &&
+         ops::TokensOfRow(call, /*input=*/2) == 1 && FitsSharedMemory(caps, call);
 }
 
 int64_t LatentStateBytes(const ops::OpCall& call, int32_t) {
@@ -100,14 +121,13 @@ void AttendLatentsOnTensorCores(const ops::OpCall& call, ops::KernelContext& con
   const auto grid = [&](int64_t items) {
     return GridSizes{static_cast<uint32_t>(tokens == 0 ? 0 : std::min(items, kMaxItemBlocks))};
   };
-  WithChunks(latent, [&]<typename Item>() {
+  WithItem(call, [&]<typename Item>(const typename Item::Pages& pages) {
     if constexpr (kHasMma) {
       const LaunchShape shape = {.blocks = grid(capacity.few + capacity.many),
                                  .threads = {Item::kThreads},
-                                 .shared_bytes = Item::SharedBytes(WidthOf(call))};
+                                 .shared_bytes = Item::SharedBytes(pages, WidthOf(call))};
       Launch(*context.stream, shape, AttendItemsOfLatents<Item>, params, batch, plan, q, rope,
-             static_cast<int>(call.inputs[1].shape[2]), RowsOf<const BFloat16>(args.cache), y,
-             states);
+             static_cast<int>(call.inputs[1].shape[2]), pages, y, states);
     }
   });
   Launch(*context.stream, {.blocks = grid(capacity.merges), .threads = {kMergeThreads}},

@@ -43,7 +43,7 @@ struct TokenScorer {
   float* sums;  // [kTileKeys, kSumFloats] in shared memory
 
   // The key from `first` on of each thread; those of `end` on have none.
-  PAGEMILL_DEVICE float Score(DotTile<C>& tile, int64_t first, int64_t end) const {
+  PAGEMILL_DEVICE float Score(DotTile& tile, int64_t first, int64_t end) const {
     const int thread = static_cast<int>(ThreadIndex().x), row = thread / kThreadsOfRow;
     float score = 0;
     for (int64_t key = first; key < first + kTileThreads && key < end; key += kTileKeys) {
@@ -87,7 +87,7 @@ PAGEMILL_KERNEL SelectPart(Rows<const T> q, Rows<const T> rope, Rows<const float
   const int32_t request =
       RequestOf(batch.query_start, batch.num_requests, static_cast<int32_t>(token));
   if (request == batch.num_requests) return;
-  DotTile<C> tile(sizes.index + sizes.rope, PaddedHeads(sizes.heads), DynamicShared<float>());
+  DotTile tile(sizes.index + sizes.rope, PaddedHeads(sizes.heads), DynamicShared<float>());
   const TokenScorer<C> scorer = {.weights = weights[token],
                                  .pages = pages,
                                  .table = batch.data + request * batch.table_stride,

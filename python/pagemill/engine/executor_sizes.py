@@ -37,6 +37,7 @@ _KV_CACHE_DTYPES: Final[Mapping[str, Literal["bf16", "f32", "fp8", "int8"]]] = {
     "f32": "f32",
     "fp8": "fp8",
     "fp8_e4m3": "fp8",
+    "fp8_ds_mla": "fp8",
     "int8": "int8",
 }
 
@@ -84,9 +85,7 @@ class ExecutorSizes:
             tokens = max(tokens, built.max_model_len)
         torch = config.executor.executor == "torch" or built.module is not None
         dtype = config.cache.kv_cache_dtype
-        if dtype in ("int8", "fp8", "fp8_e4m3") and torch:
-            needed = "native support" if built.module is not None else "--executor native"
-            raise ConfigError(f"--kv-cache-dtype {dtype} needs {needed}: torch has f32 or bf16")
+        _check_kv_cache_dtype(dtype, built, torch=torch)
         activation_type = _ACTIVATION_TYPES[config.executor.dtype]
         if device is not None and config.executor.dtype == "auto":
             activation_type = "bf16"
@@ -303,6 +302,21 @@ class ExecutorSizes:
             "max_draft_tokens": config.speculation.max_tokens,
             "state_checkpoints": config.cache.enable_prefix_caching,
         }
+
+
+def _check_kv_cache_dtype(dtype: str, built: BuiltModel, *, torch: bool) -> None:
+    if dtype == "fp8_ds_mla" and not built.latent_kv:
+        raise ConfigError(
+            f"--kv-cache-dtype {dtype} is for models with latent attention alone: use fp8"
+        )
+    if dtype == "int8" and built.latent_kv:
+        raise ConfigError(f"--kv-cache-dtype {dtype} is not for latent attention: use fp8")
+    if not torch or dtype not in _KV_CACHE_DTYPES or _KV_CACHE_DTYPES[dtype] in ("bf16", "f32"):
+        return
+    if _KV_CACHE_DTYPES[dtype] == "fp8" and built.latent_kv:
+        return
+    needed = "native support" if built.module is not None else "--executor native"
+    raise ConfigError(f"--kv-cache-dtype {dtype} needs {needed}: torch has f32 or bf16")
 
 
 def host_memory_bytes(config: EngineConfig) -> int:

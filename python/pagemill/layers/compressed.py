@@ -84,7 +84,8 @@ def compressed_attention(
     q, kv = rotary(q, kv)
     scale = shape.size**-0.5
     group = x.trace.kv_group(shape.window)
-    cache = x.trace.cache(cache_name, group, (shape.size,), layout="latent", window=shape.window)
+    row = (shape.size, 1, shape.size - rotary.begin)
+    cache = x.trace.cache(cache_name, group, row, layout="latent", window=shape.window)
     ops.latent_write(kv, None, cache)
     y, sums = ops.latent_attention_with_sums(q, None, cache, scale=scale)
     if compression is None:
@@ -121,7 +122,7 @@ def _compress(
         weights,
         f"{prefix}.compressor",
         x,
-        shape.size,
+        (shape.size, compression.tokens, shape.size - rotary.begin),
         shape.eps,
         rotary,
         compression,
@@ -136,7 +137,7 @@ def _compress(
         weights,
         f"{name}.compressor",
         x,
-        indexer.size,
+        (indexer.size, compression.tokens, indexer.size),
         shape.eps,
         rotary,
         compression,
@@ -153,15 +154,16 @@ def _rows(
     weights: Weights,
     name: str,
     x: Tensor,
-    size: int,
+    dims: tuple[int, int, int],
     eps: float,
     rotary: Rotary,
     compression: Compression,
     cache_name: str,
 ) -> Cache:
-    """A new cache of rows of `size` elements, in which those of x are stored, rotated by the
-    position of their first token."""
-    tokens, width = compression.tokens, compression.parts * size
+    """A new cache of `dims`, in which rows of x are stored, rotated by the position of their first
+    token."""
+    size, tokens, _ = dims
+    width = compression.parts * size
     y = ops.compress_tokens(
         linear(weights, f"{name}.wkv", x, (width,)),
         linear(weights, f"{name}.wgate", x, (width,)),
@@ -171,6 +173,6 @@ def _rows(
     y = norm.rms_norm(weights, f"{name}.norm", y, eps, row_shape=(1, size))
     y = replace(rotary, offset=1 - tokens).queries(y)
     group = x.trace.group(GroupEntry(f"rows_of_{tokens}", "mla"))
-    cache = x.trace.cache(cache_name, group, (size, tokens), layout="latent")
+    cache = x.trace.cache(cache_name, group, dims, layout="latent")
     ops.latent_write(y, None, cache)
     return cache

@@ -42,7 +42,8 @@ def chosen_tokens(
     cache_name: str,
 ) -> Tensor:
     """x [T, H], queries [T, Q], the vector of which the attention's queries are projected -> what
-    `ops.select_tokens` returns, with a new cache of index keys. Each rank chooses for itself.
+    `ops.select_tokens` returns, with a new cache of index keys, which are never in fp8. Each rank
+    chooses for itself.
 
     Weights: `<prefix>.{wq_b,wk,weights_proj}` and the layer norm `<prefix>.k_norm`.
     """
@@ -56,7 +57,8 @@ def chosen_tokens(
     else:
         (q_rope, q_rest), (k_rope, k_rest) = (ops.split(part, indexer.rope) for part in (q, k))
     q_rope, k_rope = rotary(q_rope, k_rope)
-    cache = x.trace.cache(cache_name, x.trace.group(_GROUP), (indexer.size,), layout="latent")
+    row = (indexer.size, 1, indexer.size)
+    cache = x.trace.cache(cache_name, x.trace.group(_GROUP), row, layout="latent")
     ops.latent_write(k_rest, k_rope, cache)
     # Positive factors of scores, which some implementations have, would change no choice.
     shares = linear(weights, f"{prefix}.weights_proj", x, (indexer.heads,), dtype="f32")

@@ -87,7 +87,7 @@ def latent_attention(
         chosen = chosen_tokens(weights, name, x, queries, sparse, rotary, cache_of_index)
     if rotary is not None:
         q_rope, k_rope = rotary(q_rope, k_rope)
-    row = (shape.latent + shape.rope,)
+    row = (shape.latent + shape.rope, 1, shape.rope)
     cache = x.trace.cache(cache_name, x.trace.group(_GROUP), row, layout="latent")
     ops.latent_write(latent, k_rope, cache)
 

@@ -10,6 +10,7 @@ import torch
 from pagemill.ops.table import reference
 from pagemill.ops.torch_step import (
     TorchCache,
+    TorchF8Rows,
     TorchLatentCache,
     make_step,
 )
@@ -208,6 +209,26 @@ def test_latent_attention_over_shuffled_blocks(sparse):
                 weights = np.exp(seen @ query * 0.4)
                 expected = weights / weights.sum() @ seen[:, :size]
                 np.testing.assert_allclose(output[token, head].numpy(), expected, atol=2e-6, rtol=0)
+
+
+def test_rows_in_fp8_have_a_scale_for_each_128_elements():
+    """Powers of two; what is not finite makes its 128 NaN, and the last two are in bf16."""
+    rows = TorchF8Rows(5, 132, 2, DEVICE)
+    written = torch.zeros(2, 132)
+    written[0, :3] = torch.tensor([900.0, 1.0625, 0.001])  # scale 4: beyond 448 * 2
+    written[0, 128:] = torch.tensor([1.0625, -448, 1 + 2**-8, 3])
+    written[1, 5] = torch.inf
+    written[1, 128] = -0.3
+    rows[torch.tensor([3, 1])] = written
+    read = rows[torch.tensor([[1, 3], [0, 3]])]
+    assert read.shape == (2, 2, 132)
+    assert read[1, 0].abs().max() == 0
+    expected = torch.zeros(132)
+    expected[:2] = torch.tensor([896.0, 1])
+    expected[128:] = torch.tensor([1, -448, 1, 3])
+    torch.testing.assert_close(read[0, 1], expected, rtol=0, atol=0)
+    assert read[0, 0, :128].isnan().all()
+    assert read[0, 0, 128] == -0.3125
 
 
 def test_two_attentions_merge_to_that_over_all_keys():

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from pagemill.ops.checks import last_dim, require_act, require_dtype, require_rank
+from pagemill.ops.latent_write import row_attributes
 from pagemill.ops.program import Shape
 from pagemill.ops.trace import Cache, Operand, ShapeError, Tensor, format_shape
 
@@ -77,7 +78,7 @@ def _emit(
                 f" {format_shape(chosen.shape)}"
             )
         operands.append(chosen)
-    attributes = [("scale", scale)]
+    attributes = [("scale", scale), *row_attributes(cache)]
     if cache.window:
         attributes.append(("window", float(cache.window)))
     if len(results) > 1:
@@ -120,7 +121,7 @@ def reference(
         rows: torch.Tensor, slots: torch.Tensor, visible: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """rows [B, L, H, W], slots [B, C], visible [B, L, C] -> [B, L, H, R], [B, L, H]."""
-        context = cache.rows[slots].float()
+        context = cache.read(slots)
         scores = torch.einsum("blhw,bcw->blhc", rows, context) * scale
         scores = scores.masked_fill(~visible[:, :, None], -torch.inf)
         nothing = ~visible.any(-1)[:, :, None, None]

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def latent_write(latent: Tensor, rope: Tensor | None, cache: Cache) -> None:
     """latent [T, ...] of R elements a token, the compressed keys and values, and rope [T, ...] of
     P, the rotated key -> side by side, the slots that the step's slot mapping names. Of a cache
-    with a row for m tokens, `dims` (R + P, m), the last of each m is stored.
+    with a row for m tokens, `dims` (R + P, m), the last of each m is stored. Of `dims` (R + P, m,
+    n) the last n elements of a row stay in bf16 if the cache is in fp8.
 
     Raises:
         ShapeError: the operands do not fit.
@@ -33,7 +34,12 @@ def latent_write(latent: Tensor, rope: Tensor | None, cache: Cache) -> None:
             f"latent_write: {cache.name} holds {cache.layout} {cache.dims}, latent and rope are"
             f" {shapes}"
         )
-    latent.trace.emit("latent_write", [latent, rope, cache], [])
+    latent.trace.emit("latent_write", [latent, rope, cache], [], row_attributes(cache))
+
+
+def row_attributes(cache: Cache) -> list[tuple[str, float]]:
+    """Attributes of the ops that write and read a latent cache in fp8."""
+    return [("bf16_elements", float(cache.dims[2]))] if len(cache.dims) > 2 else []
 
 
 def reference(
@@ -53,5 +59,5 @@ def reference(
     if cache.tokens_of_row > 1:
         last = (slots + 1) % cache.tokens_of_row == 0
         slots, rows = slots[last] // cache.tokens_of_row, rows[last]
-    cache.rows.index_copy_(0, slots, rows.to(cache.rows.dtype))
+    cache.write(slots, rows)
     return ()

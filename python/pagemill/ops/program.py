@@ -5,6 +5,7 @@ The data only; `program_text` reads and writes its text form, `trace` builds it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -100,8 +101,9 @@ class GroupEntry:
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
     """The cache of one layer of `group`: `layout` is kv (dims: heads, head_dim), latent (width; or
-    width and the tokens that a row stands for) or state (its shape); `dtype` is "kv" or a type of
-    its own."""
+    width and the tokens that a row stands for; or width, these, and the elements at the end of a
+    row that a cache in fp8 has in bf16) or state (its shape); `dtype` is "kv" or a type of its
+    own."""
 
     name: str
     group: str
@@ -113,6 +115,16 @@ class CacheEntry:
     def tokens_of_row(self) -> int:
         """The tokens that a row of a latent cache stands for: blocks have a multiple of them."""
         return self.dims[1] if self.layout == "latent" and len(self.dims) > 1 else 1
+
+    @property
+    def bf16_elements(self) -> int:
+        """The elements at the end of a row of a latent cache that stay in bf16 in fp8."""
+        return self.dims[2] if self.layout == "latent" and len(self.dims) > 2 else 0
+
+
+def has_latents_alone(caches: Iterable[CacheEntry]) -> bool:
+    """Whether the keys and values that `kv_cache_dtype` concerns are latents, of some cache."""
+    return {cache.layout for cache in caches if cache.dtype == KV} == {"latent"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def reference(
 
     def choose(rows: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor) -> None:
         """rows [L] of the step; slots [C] or [L, C] of their contexts, positions [L]."""
-        keys = cache.rows[cache.rows_of(slots)].float()
+        keys = cache.read(cache.rows_of(slots))
         terms = "lhw,cw->lch" if keys.ndim == 2 else "lhw,lcw->lch"
         products = torch.einsum(terms, queries[rows], keys)
         scores = torch.einsum("lch,lh->lc", products.relu(), weights[rows].float())

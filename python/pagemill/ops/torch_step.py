@@ -5,6 +5,7 @@ Importing this module imports torch; the ops' modules do not import it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,14 +52,63 @@ class StateRun:
     end: int
 
 
+_GROUP = 128  # elements of a scale
+_LARGEST_CODE = 448.0
+
+
+class TorchF8Rows:
+    """Rows of a latent cache in fp8, with the numbers of `cc/ops/latent_write/latent_f8_row.h`, in
+    arrays of their own: e4m3 codes with a scale for each 128, and the last `rest` elements in
+    bf16."""
+
+    def __init__(self, rows: int, width: int, rest: int, device: torch.device) -> None:
+        zeros = functools.partial(torch.zeros, device=device)
+        self._codes = zeros((rows, width - rest), dtype=torch.float8_e4m3fn)
+        self._scales = zeros((rows, -(-(width - rest) // _GROUP)))
+        self._rest = zeros((rows, rest), dtype=torch.bfloat16)
+
+    def __getitem__(self, indices: torch.Tensor) -> torch.Tensor:
+        """indices [...] -> f32 [..., width]."""
+        codes = self._codes.view(torch.uint8)[indices].view(torch.float8_e4m3fn)
+        scales = self._scales[indices].repeat_interleave(_GROUP, -1)[..., : codes.shape[-1]]
+        return torch.cat([codes.float() * scales, self._rest[indices].float()], -1)
+
+    def __setitem__(self, indices: torch.Tensor, rows: torch.Tensor) -> None:
+        """indices [n], rows [n, width]."""
+        size = self._codes.shape[-1]
+        padded = torch.nn.functional.pad(rows[:, :size].float(), (0, -size % _GROUP))
+        groups = padded.reshape(len(rows), -1, _GROUP)
+        largest = groups.abs().amax(-1)
+        # largest = mantissa 2^exponent, 0.5 <= mantissa < 1, and 448 is 0.875 2^9.
+        mantissa, exponent = torch.frexp(largest)
+        scales = torch.exp2((exponent - 9 + (mantissa > 0.875).int()).clamp(-100, 100).float())
+        scales = scales.where(largest.isfinite(), torch.nan)
+        codes = (groups / scales[..., None]).clamp(-_LARGEST_CODE, _LARGEST_CODE).nan_to_num(0)
+        codes = codes.flatten(1)[:, :size].to(torch.float8_e4m3fn)
+        self._codes.view(torch.uint8).index_copy_(0, indices, codes.view(torch.uint8))
+        self._scales.index_copy_(0, indices, scales)
+        self._rest.index_copy_(0, indices, rows[:, size:].to(torch.bfloat16))
+
+
 @dataclass(frozen=True, slots=True)
 class TorchLatentCache:
     """One layer's latent cache as rows of slots, `[slots, width]`, as TorchCache; or with a row for
-    each `tokens_of_row` slots."""
+    each `tokens_of_row` slots. `rows` holds them, or stores them in fp8."""
 
-    rows: torch.Tensor
+    rows: torch.Tensor | TorchF8Rows
     table: int = 0
     tokens_of_row: int = 1
+
+    def read(self, indices: torch.Tensor) -> torch.Tensor:
+        """Rows in f32, [..., width]."""
+        return self.rows[indices].float()
+
+    def write(self, indices: torch.Tensor, rows: torch.Tensor) -> None:
+        """Stores rows [n, width] at indices [n]."""
+        if isinstance(self.rows, TorchF8Rows):
+            self.rows[indices] = rows
+        else:
+            self.rows.index_copy_(0, indices, rows.to(self.rows.dtype))
 
     def rows_of(self, slots: torch.Tensor) -> torch.Tensor:
         """The indices of the rows of a context whose positions have these slots, [..., C] -> [...,

@@ -68,8 +68,9 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """One layer's cache, an operand of the ops that write and read it. `dims` are kv_heads and
-    head_dim of layout "kv"; `window` is how many tokens a query sees (0 = all)."""
+    """One layer's cache, an operand of the ops that write and read it. `dims` are those of
+    `CacheEntry`: kv_heads and head_dim of layout "kv"; `window` is how many tokens a query sees (0
+    = all)."""
 
     name: str
     layout: str

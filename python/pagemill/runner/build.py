@@ -28,7 +28,7 @@ from pagemill.models.base import (
 )
 from pagemill.models.draft_heads.draft_states import DraftStates
 from pagemill.models.table import architecture_of, find, model_class
-from pagemill.ops.program import GroupEntry, Program
+from pagemill.ops.program import GroupEntry, Program, has_latents_alone
 from pagemill.ops.program_text import to_text
 from pagemill.ops.shard import Shard
 from pagemill.ops.trace import Trace
@@ -113,6 +113,8 @@ class BuiltModel:
     chunked_prefill: bool = True
     prefix_caching: bool = True
     kv_groups: tuple[GroupEntry, ...] = ()
+    latent_kv: bool = False
+    """Whether the cached keys and values are latents alone."""
     eos_token_ids: tuple[int, ...] = ()
     encoders: tuple[BuiltEncoder, ...] = ()
     """Of a model with media, or whose prompts may be embeddings: `MediaFeatures.encoder` counts
@@ -209,7 +211,6 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
             f"{source.architecture} has no experts: leave out --enable-expert-parallel"
         )
     part = part_of(program, options.stage)
-    text = text_of(part.program, rewrite=options.rewrite)
     # A row is computed from the tokens of one step. So a prompt must run in one step, unless its
     # last token is all that counts and has seen the others in the KV cache; and a step that skips a
     # cached prefix could not pool over it. If tokens of a prompt attend to later ones, their KV is
@@ -221,7 +222,7 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
             "a model that pools returns no experts: leave out --enable-return-routed-experts"
         )
     return BuiltModel(
-        program_text=text,
+        program_text=text_of(part.program, rewrite=options.rewrite),
         architecture=source.architecture,
         vocab_size=traits.vocab_size,
         output_size=traits.vocab_size if pooled is None else pooled.width,
@@ -230,6 +231,7 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         chunked_prefill=traits.causal and (generates or tail.pooling == "last"),
         prefix_caching=traits.causal and generates,
         kv_groups=tuple(part.program.groups),
+        latent_kv=has_latents_alone(part.program.caches),
         eos_token_ids=source.eos_token_ids,
         encoders=encoders,
         adapter_targets=tuple(weights.adapter_targets),

@@ -25,11 +25,20 @@ import numpy.typing as npt
 import torch
 
 from pagemill.ops.dtypes import tensor_bytes
-from pagemill.ops.program import ACT, CONSTANTS_PATH, KV, Program, QuantizedEntry, WeightEntry
+from pagemill.ops.program import (
+    ACT,
+    CONSTANTS_PATH,
+    KV,
+    Program,
+    QuantizedEntry,
+    WeightEntry,
+    has_latents_alone,
+)
 from pagemill.ops.program_text import from_text
 from pagemill.ops.table import reference
 from pagemill.ops.torch_step import (
     TorchCache,
+    TorchF8Rows,
     TorchLatentCache,
     TorchState,
     TorchStep,
@@ -48,8 +57,8 @@ Batch = Mapping[str, Any]
 @dataclass(frozen=True, slots=True)
 class TorchOptions:
     """`device` as torch names it; `dtype` is the type of `act` and of matrices, `kv_cache_dtype`
-    the type of `kv`, each "f32", "bf16" or "f16"; `num_blocks` KV blocks of `block_size` tokens,
-    the null block included."""
+    the type of `kv`, each "f32", "bf16" or "f16", of `kv` also "fp8" if all caches are latent;
+    `num_blocks` KV blocks of `block_size` tokens, the null block included."""
 
     device: str = "cpu"
     dtype: str = "f32"
@@ -83,10 +92,14 @@ class TorchExecutor:
     """
 
     def __init__(self, program_text: str, options: TorchOptions) -> None:
-        for dtype in (options.dtype, options.kv_cache_dtype):
+        f8 = options.kv_cache_dtype == "fp8"
+        kv_cache_dtype = "bf16" if f8 else options.kv_cache_dtype
+        for dtype in (options.dtype, kv_cache_dtype):
             if dtype not in _DTYPES:
                 raise ValueError(f"dtype {dtype!r}; known: {', '.join(_DTYPES)}")
         program = from_text(program_text)
+        if f8 and not has_latents_alone(program.caches):
+            raise ValueError("kv_cache_dtype 'fp8' is for programs with latent caches alone")
         self._options = options
         self._device = torch.device(options.device)
         self._dtype = _DTYPES[options.dtype]
@@ -112,7 +125,7 @@ class TorchExecutor:
         for cache in program.caches:
             table = tables[cache.group]
             self._block_sizes[table] = math.lcm(self._block_sizes[table], cache.tokens_of_row)
-        dtypes = _FIXED_DTYPES | {ACT: self._dtype, KV: _DTYPES[options.kv_cache_dtype]}
+        dtypes = _FIXED_DTYPES | {ACT: self._dtype, KV: _DTYPES[kv_cache_dtype]}
         for cache in program.caches:
             table = tables[cache.group]
             slots = options.num_blocks * self._block_sizes[table]
@@ -121,7 +134,15 @@ class TorchExecutor:
                 pages = zeros((options.num_blocks, *cache.dims))
                 self._constants[cache.name] = TorchState(pages, table)
             elif cache.layout == "latent":
-                rows = zeros((slots // cache.tokens_of_row, cache.dims[0]))
+                count, width, rest = (
+                    slots // cache.tokens_of_row,
+                    cache.dims[0],
+                    cache.bf16_elements,
+                )
+                if f8 and cache.dtype == KV and rest < width:
+                    rows = TorchF8Rows(count, width, rest, self._device)
+                else:
+                    rows = zeros((count, width))
                 latents = TorchLatentCache(rows, table, cache.tokens_of_row)
                 self._constants[cache.name] = latents
             else:

@@ -55,3 +55,9 @@ def test_unknown_dtype():
         TorchExecutor("", TorchOptions(dtype="fp8"))
     with pytest.raises(ValueError, match="dtype 'int8'; known: f32, bf16, f16"):
         TorchExecutor("", TorchOptions(kv_cache_dtype="int8"))
+
+
+def test_only_latents_are_stored_in_fp8(tmp_path: Path):
+    text = _program(tmp_path, torch.randn(9, 40))
+    with pytest.raises(ValueError, match="'fp8' is for programs with latent caches alone"):
+        TorchExecutor(text, TorchOptions(kv_cache_dtype="fp8"))

@@ -3,6 +3,7 @@
 
 #include "sycl/ops/kernel.h"
 #include "sycl/ops/latent_attention/latent_attention_params.h"
+#include "sycl/ops/latent_write/f8_rows.h"
 #include "sycl/ops/step_tokens.h"
 
 // The rows of the cache that a query sees, for one of its heads: numbered by position or, if they
@@ -13,32 +14,25 @@ struct LatentKeys {
   const int32_t* pages;   // of the request
   const int32_t* chosen;  // or null
 
-  // Where a row begins, in elements of the page.
-  int64_t First(int32_t row) const {
-    return row % p.rows_of_page * int64_t{p.latent_size + p.rope_size};
+  const char* RowOf(int32_t key) const {
+    const int32_t row = chosen == nullptr ? key : chosen[key];
+    return p.cache.Row<const char>(pages[row / p.rows_of_page]) +
+           row % p.rows_of_page * p.row_bytes;
   }
-  int32_t RowOf(int32_t key) const { return chosen == nullptr ? key : chosen[key]; }
-  const void* Page(int32_t row) const {
-    return p.cache.Row<const char>(pages[row / p.rows_of_page]);
-  }
+  float Element(const char* row, int32_t d) const { return LoadLatent(p.type, p.f8_row, row, d); }
 
   float Score(int32_t key) const {
-    const int32_t row = RowOf(key);
-    const void* page = Page(row);
-    const int64_t first = First(row);
+    const char* const row = RowOf(key);
     float sum = 0;
     for (int32_t d = 0; d < p.latent_size; ++d) {
-      sum = sycl::fma(Load(q + d), LoadAs(p.type, page, first + d), sum);
+      sum = sycl::fma(Load(q + d), Element(row, d), sum);
     }
     for (int32_t d = 0; d < p.rope_size; ++d) {
-      sum = sycl::fma(Load(rope + d), LoadAs(p.type, page, first + p.latent_size + d), sum);
+      sum = sycl::fma(Load(rope + d), Element(row, p.latent_size + d), sum);
     }
     return sum * p.scale;
   }
-  float Value(int32_t key, int32_t d) const {
-    const int32_t row = RowOf(key);
-    return LoadAs(p.type, Page(row), First(row) + d);
-  }
+  float Value(int32_t key, int32_t d) const { return Element(RowOf(key), d); }
 };
 
 // [low, high)
