@@ -274,6 +274,9 @@ DENSE: Mapping[str, Family] = {
     ),
     "gpt_neox": Family("gpt_neox", PARTIAL),
     "gpt_neox_in_turn": Family("gpt_neox", {"use_parallel_residual": False}),
+    "gpt_neox_japanese": Family(
+        "gpt_neox_japanese", {**PARTIAL, "intermediate_multiple_size": 2, "hidden_act": "gelu_new"}
+    ),
     "gptj": Family("gptj", {**_GPT, "rotary_dim": 8}),
     "granite": Family("granite", {**MULTIPLIERS, "attention_bias": True, "mlp_bias": True}),
     "granite_swa": Family(
@@ -288,6 +291,17 @@ DENSE: Mapping[str, Family] = {
         frozenset({"rope_parameters"}),
     ),
     "helium": Family("helium", {"head_dim": 16}),  # `transformers` has no others
+    "hrm_text": Family(
+        "hrm_text",
+        {
+            "num_hidden_layers": 2,
+            "H_cycles": 2,
+            "L_cycles": 2,
+            "embedding_scale": 0.7,
+            "prefix_lm": False,  # prompts that see themselves have a test of their own
+        },
+        frozenset({"attention_bias", "initializer_range", "prefix_lm"}),
+    ),
     "hunyuan": Family("hunyuan_v1_dense", {"attention_bias": True}),
     "hunyuan_alpha": Family(
         "hunyuan_v1_dense",
@@ -465,6 +479,11 @@ DENSE: Mapping[str, Family] = {
             "final_logit_softcapping": 3.0,
             **SLIDING,
         },
+    ),
+    "xglm": Family(
+        "xglm",
+        {"d_model": 96, "num_layers": 4, "attention_heads": 6, "ffn_dim": 136},
+        frozenset({"k_proj.bias"}),
     ),
     "xverse": Family("llama", elsewhere=XVERSE),
     "youtu": Family("youtu", {**LATENT, "attention_bias": True}, frozenset({"head_dim"})),

@@ -42,6 +42,45 @@ MIMO_V2 = Elsewhere(
 )
 
 
+UNUSED_ENCODERS = tuple(
+    f"{name}.norm.weight" for name in ("vision_encoder", "audio_encoder", "audio_adapter")
+)
+
+
+def _add_encoders(tensors: Tensors, config: Mapping[str, Any]) -> None:
+    """The checkpoint has tensors of encoders, too."""
+    del config
+    tensors.update({name: torch.ones(3) for name in UNUSED_ENCODERS})
+
+
+DOTS3_NOTE = Elsewhere(
+    "Dots3NoteForCausalLM",
+    keys={
+        "layer_types": "of_transformers",
+        "mlp_layer_types": "of_transformers",
+        "per_layer_config": "of_transformers",
+        "rope_parameters": "of_transformers",
+        "shared_experts_intermediate_size": "moe_shared_expert_intermediate_size",
+        "sliding_window": "sliding_window_size",
+    },
+    fields={
+        "model_type": "dots3_note",
+        "layer_types": [f"{kind}_attention" for kind in ("full", "full", "sliding", "sliding")],
+        "first_k_dense_replace": 1,
+        "moe_layer_freq": [1, 1, 1, 0],
+        "rope_theta": 1e6,
+        "swa_rope_theta": 1e4,
+        "swa_num_attention_heads": 4,
+        "swa_q_lora_rank": 30,
+        "swa_kv_lora_rank": 36,
+        "swa_head_dim": 20,
+        "swa_qk_nope_head_dim": 12,
+        "swa_v_head_dim": 18,
+    },
+    join=_add_encoders,
+)
+
+
 def _split_stacks(tensors: Tensors, config: Mapping[str, Any]) -> None:
     """Stacks of experts become those of published files; a layer behind the last one is added."""
     del config

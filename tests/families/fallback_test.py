@@ -181,7 +181,7 @@ def _saved(model_type: str, directory: Path, **fields: Any) -> Path:
     [
         ("diffllama", "attends more than once in a step"),
         ("doge", "dry run failed"),
-        ("xglm", "its attention is its own"),
+        ("xlm", "its attention is its own"),
     ],
 )
 def test_what_does_not_fit_is_refused(model_type: str, reason: str, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tests.families.elsewhere_experts import DOTS3_NOTE, UNUSED_ENCODERS
 from tests.families.family import DEEPSEEK_EXPERTS, LATENT, WINDOW, Family, rope
 
 _SPARSE = {
@@ -24,6 +25,23 @@ _HY_V4 = {
     "hc_magnitude": 1.6,
     "hc_eps": 0.05,
     "swiglu_limit": 0.7,
+}
+_DOTS3_NOTE = {
+    **_SPARSE,
+    **DEEPSEEK_EXPERTS,
+    "head_dim": 24,
+    "n_group": 3,
+    "topk_group": 2,
+    "shared_experts_intermediate_size": 28,
+    "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
+    "sliding_window": WINDOW,
+    "swa_num_attention_heads": 4,
+    "swa_num_key_value_heads": 4,
+    "swa_q_lora_rank": 30,
+    "swa_kv_lora_rank": 36,
+    "swa_head_dim": 20,
+    "swa_qk_nope_head_dim": 12,
+    "swa_v_head_dim": 18,
 }
 _KINDS = ["sliding", "compressed_sparse", "heavily_compressed", "compressed_sparse"]
 _COMPRESSED = {
@@ -72,6 +90,18 @@ LATENT_ATTENTION: Mapping[str, Family] = {
             "n_shared_experts": 2,
             "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
             "attention_bias": True,
+        },
+        frozenset({"head_dim", "mlp_bias"}),
+    ),
+    "axk2": Family(
+        "axk2",
+        {
+            **_SPARSE,
+            **DEEPSEEK_EXPERTS,
+            "n_group": 3,
+            "topk_group": 2,
+            "gated_norm_rank": 11,
+            "mlp_layer_types": ["dense", "sparse", "sparse", "dense"],
         },
         frozenset({"head_dim", "mlp_bias"}),
     ),
@@ -154,6 +184,23 @@ LATENT_ATTENTION: Mapping[str, Family] = {
         frozenset({"head_dim", "mlp_bias", "first_k_dense_replace", "model_type"}),
     ),
     "deepseek_v4": Family("deepseek_v4", _COMPRESSED),
+    "dots3_note": Family(
+        "dots3_note_text",
+        {
+            **_DOTS3_NOTE,
+            "layer_types": [
+                f"{kind}_attention" for kind in ("sliding", "indexed", "full", "sliding")
+            ],
+            "use_dsa": None,
+        },
+        frozenset({"head_dim", "mlp_bias"}),
+    ),
+    "dots3_note_published": Family(
+        "dots3_note_text",
+        {**_DOTS3_NOTE, "rope_theta": 1e6, "swa_rope_theta": 1e4},
+        frozenset({"head_dim", "mlp_bias", "model_type", "of_transformers", *UNUSED_ENCODERS}),
+        elsewhere=DOTS3_NOTE,
+    ),
     "glm4_moe_lite": Family(
         "glm4_moe_lite",
         {

@@ -22,6 +22,7 @@ from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 
 _GROUP = GroupEntry("mla", "mla")
+_SIGMOID = ops.ActivationKind.SIGMOID
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,11 @@ class LatentShape:
     `query` of the one for queries (None: the hidden state); `scale` multiplies scores,
     `query_scale` and `latent_scale` the normalized vectors; `growth` scales queries by their
     position; `sinks` names the vector of logits that join the softmax of each head, `gate` the
-    linear layer whose sigmoid multiplies the result, if there are such."""
+    linear layer whose sigmoid multiplies the result, with a row for each element or, if
+    `gate_by_head`, for each head, `rope_norm` the norm of keys in front of their rotation, if there
+    are such; a query sees `window` tokens, 0 = all. With `gated_queries`, the layer of queries has
+    for each head the rows of such a gate, too; it reads the vectors for queries normalized and,
+    behind these, as they are."""
 
     heads: int
     nope: int
@@ -46,6 +51,10 @@ class LatentShape:
     growth: QueryGrowth | None = None
     sinks: str | None = None
     gate: str | None = None
+    gate_by_head: bool = False
+    gated_queries: bool = False
+    rope_norm: str | None = None
+    window: int = 0
 
 
 def latent_attention(
@@ -73,8 +82,15 @@ def latent_attention(
     results = AttentionShape(shape.heads, shape.heads, shape.value, shape.scale)
     results = attention.divide(weights, results, out)
     heads = results.shard.part(shape.heads)
-    queries = x if shape.query is None else _query_latents(weights, prefix, x, shape, bias=bias)
-    q = _queries(weights, prefix, queries, shape, heads)
+    queries, plain = x, x
+    if shape.query is not None:
+        queries, plain = _query_latents(weights, prefix, x, shape, bias=bias)
+    gate: Tensor | None = None
+    if shape.gated_queries:
+        both = ops.concat(queries, plain)
+        q, gate = _gated_queries(weights, f"{prefix}.q_b_proj", both, shape, heads)
+    else:
+        q = _queries(weights, prefix, queries, shape, heads)
     if shape.growth is not None:
         assert rotary is not None
         q = rotary.grown(q, shape.growth)
@@ -88,7 +104,8 @@ def latent_attention(
     if rotary is not None:
         q_rope, k_rope = rotary(q_rope, k_rope)
     row = (shape.latent + shape.rope, 1, shape.rope)
-    cache = x.trace.cache(cache_name, x.trace.group(_GROUP), row, layout="latent")
+    group = x.trace.kv_group(shape.window) if shape.window else x.trace.group(_GROUP)
+    cache = x.trace.cache(cache_name, group, row, layout="latent", window=shape.window)
     ops.latent_write(latent, k_rope, cache)
 
     if weights.has(f"{prefix}.k_b_proj.weight"):
@@ -106,12 +123,24 @@ def latent_attention(
         sinks = weights.vector(f"{prefix}.{shape.sinks}", shape.heads, part=heads)
         attended = ops.merge_attention(sinks, (attended, sums))
     values = ops.head_linear(attended, values)
+    if gate is not None:
+        values = ops.gated_activation(gate, values, _SIGMOID)
     if shape.gate is not None:
-        rows, row_shape = heads.times(shape.value), (heads.size, shape.value)
-        gate = linear(weights, f"{prefix}.{shape.gate}", x, row_shape, rows=rows)
-        values = ops.gated_activation(gate, values, ops.ActivationKind.SIGMOID)
+        values = _gated(weights, f"{prefix}.{shape.gate}", x, values, shape, heads)
     width = x.width if width is None else width
     return attention.output(weights, out, values, results, width, bias=bias)
+
+
+def _gated(
+    weights: Weights, name: str, x: Tensor, values: Tensor, shape: LatentShape, heads: Part
+) -> Tensor:
+    """values [T, heads, value] times what the gate `name` makes of x."""
+    if shape.gate_by_head:
+        factors = linear(weights, name, x, (heads.size,), rows=heads, dtype="f32")
+        return ops.scale_groups(values, ops.activation(factors, _SIGMOID))
+    row_shape = (heads.size, shape.value)
+    gate = linear(weights, name, x, row_shape, rows=heads.times(shape.value))
+    return ops.gated_activation(gate, values, _SIGMOID)
 
 
 def _together(
@@ -140,12 +169,12 @@ def _apart(weights: Weights, prefix: str, shape: LatentShape, heads: Part) -> tu
 
 def _query_latents(
     weights: Weights, prefix: str, x: Tensor, shape: LatentShape, *, bias: bool
-) -> Tensor:
-    """The normalized vectors of which queries are projected, [T, query]."""
+) -> tuple[Tensor, Tensor]:
+    """The vectors of which queries are projected, [T, query], normalized and as they are."""
     assert shape.query is not None
-    x = linear(weights, f"{prefix}.q_a_proj", x, (shape.query,), bias=bias)
-    x = norm.rms_norm(weights, f"{prefix}.q_a_layernorm", x, shape.eps)
-    return ops.scale(x, shape.query_scale)
+    plain = linear(weights, f"{prefix}.q_a_proj", x, (shape.query,), bias=bias)
+    x = norm.rms_norm(weights, f"{prefix}.q_a_layernorm", plain, shape.eps)
+    return ops.scale(x, shape.query_scale), plain
 
 
 def _queries(weights: Weights, prefix: str, x: Tensor, shape: LatentShape, heads: Part) -> Tensor:
@@ -156,6 +185,15 @@ def _queries(weights: Weights, prefix: str, x: Tensor, shape: LatentShape, heads
     return linear(weights, f"{prefix}.{name}", x, (heads.size, size), rows=rows)
 
 
+def _gated_queries(
+    weights: Weights, name: str, x: Tensor, shape: LatentShape, heads: Part
+) -> tuple[Tensor, Tensor]:
+    """As `_queries`, by the layer `name`, and gates [T, heads, value]."""
+    size = shape.nope + shape.rope + shape.value
+    y = linear(weights, name, x, (heads.size, size), rows=heads.times(size))
+    return ops.split(y, size - shape.value)
+
+
 def _latents(
     weights: Weights, prefix: str, x: Tensor, shape: LatentShape, *, bias: bool
 ) -> tuple[Tensor, Tensor]:
@@ -163,5 +201,7 @@ def _latents(
     name, size, total = f"{prefix}.kv_a_proj_with_mqa", shape.latent, shape.latent + shape.rope
     latent = linear(weights, name, x, (size,), bias=bias, rows=Part(0, size, total))
     rope = linear(weights, name, x, (1, shape.rope), bias=bias, rows=Part(size, total, total))
+    if shape.rope_norm is not None:
+        rope = norm.rms_norm(weights, f"{prefix}.{shape.rope_norm}", rope, shape.eps)
     latent = norm.rms_norm(weights, f"{prefix}.kv_a_layernorm", latent, shape.eps)
     return ops.scale(latent, shape.latent_scale), rope

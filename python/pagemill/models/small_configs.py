@@ -21,6 +21,7 @@ OTHER_NAMES: dict[str, Any] = {
     "n_positions": 128,
     "num_layers": 4,
     "num_heads": 4,
+    "attention_heads": 4,
     "attention_types": [[["global", "local"], 2]],
     "ffn_dim": 96,
     "d_model": 64,
@@ -39,6 +40,7 @@ HAS_OTHER_NAMES = (
     "Mpt",
     "OPT",
     "OpenAIGPT",
+    "XGLM",
 )
 DISTILBERT = {"dim": 64, "hidden_dim": 96, "n_layers": 4, "n_heads": 4}
 PADDED = DECODER | {"max_position_embeddings": 128 + 2}  # the first two are not of tokens

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 DECODERS: dict[str, Architecture] = {
     "AXK1ForCausalLM": Architecture("axk1:AxK1Model", "A.X-K1", ("axk1",)),
+    "AXK2ForCausalLM": Architecture("axk2:AxK2Model", "A.X-K2", ("axk2",)),
     "AfmoeForCausalLM": Architecture("afmoe:AfmoeModel", "AFMoE, Trinity", ("afmoe",)),
     "ApertusForCausalLM": Architecture("apertus:ApertusModel", "Apertus", ("apertus",)),
     "AquilaForCausalLM": Architecture("llama:LlamaModel", "Aquila", ("aquila",)),
@@ -72,6 +73,9 @@ DECODERS: dict[str, Architecture] = {
         "deepseek_v4:DeepseekV4Model", "DeepSeek V4", ("deepseek_v4",), tensor_parallel="partly"
     ),
     "Dots1ForCausalLM": Architecture("dots1:Dots1Model", "dots.llm1", ("dots1",)),
+    "Dots3NoteForCausalLM": Architecture(
+        "dots3_note:Dots3NoteModel", "dots3.note; its text", ("dots3_note", "dots3_note_text")
+    ),
     "Ernie4_5ForCausalLM": Architecture("ernie4_5:Ernie45Model", "ERNIE 4.5", ("ernie4_5",)),
     "Ernie4_5_MoeForCausalLM": Architecture(
         "ernie4_5_moe:Ernie45MoeModel", "ERNIE 4.5, experts", ("ernie4_5_moe",)
@@ -96,6 +100,9 @@ DECODERS: dict[str, Architecture] = {
     "GPTJForCausalLM": Architecture("gptj:GptJModel", "GPT-J", ("gptj",)),
     "GPTNeoForCausalLM": Architecture("gpt_neo:GptNeoModel", "GPT-Neo", ("gpt_neo",)),
     "GPTNeoXForCausalLM": Architecture("gpt_neox:GptNeoxModel", "GPT-NeoX, Pythia", ("gpt_neox",)),
+    "GPTNeoXJapaneseForCausalLM": Architecture(
+        "gpt_neox_japanese:GptNeoxJapaneseModel", "GPT-NeoX Japanese", ("gpt_neox_japanese",)
+    ),
     "Gemma2ForCausalLM": Architecture("gemma2:Gemma2Model", "Gemma 2", ("gemma2",)),
     "Gemma3ForCausalLM": Architecture("gemma3:Gemma3Model", "Gemma 3 (text)", ("gemma3_text",)),
     "Gemma3nForCausalLM": Architecture(
@@ -140,6 +147,9 @@ DECODERS: dict[str, Architecture] = {
     "HYV3ForCausalLM": Architecture("hy_v3:HyV3Model", "Hy3", ("hy_v3",)),
     "HYV4ForCausalLM": Architecture("hy_v4:HyV4Model", "Hy4", ("hy_v4",), cuts="some layers"),
     "HeliumForCausalLM": Architecture("helium:HeliumModel", "Helium", ("helium",)),
+    "HrmTextForCausalLM": Architecture(
+        "hrm_text:HrmTextModel", "HRM-Text", ("hrm_text",), cuts="some layers"
+    ),
     "HunYuanDenseV1ForCausalLM": Architecture(
         "hunyuan:HunyuanModel", "Hunyuan, dense", ("hunyuan_v1_dense",)
     ),
@@ -296,6 +306,7 @@ DECODERS: dict[str, Architecture] = {
     "VaultGemmaForCausalLM": Architecture(
         "vaultgemma:VaultGemmaModel", "VaultGemma", ("vaultgemma",)
     ),
+    "XGLMForCausalLM": Architecture("xglm:XglmModel", "XGLM", ("xglm",)),
     "XverseForCausalLM": Architecture("llama:LlamaModel", "XVERSE", ("xverse",)),
     "YoutuForCausalLM": Architecture("youtu:YoutuModel", "Youtu-LLM", ("youtu",)),
     "Zamba2ForCausalLM": Architecture("zamba2:Zamba2Model", "Zamba2", ("zamba2",)),

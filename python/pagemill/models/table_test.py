@@ -30,7 +30,11 @@ from pagemill.models.small_configs import (
 from pagemill.models.table import ARCHITECTURES, DECODERS, architecture_of, find, model_class
 
 _EMBEDDING_DECODERS = {"CLIPModel"}
-_PREFIX_MODELS = {"ColPaliForRetrieval", "PaliGemmaForConditionalGeneration"}
+_PREFIX_MODELS = {
+    "ColPaliForRetrieval",
+    "HrmTextForCausalLM",
+    "PaliGemmaForConditionalGeneration",
+}
 
 
 @pytest.mark.parametrize("table", [DECODERS, ENCODERS, MULTIMODAL])

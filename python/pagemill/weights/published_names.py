@@ -58,6 +58,7 @@ _NAMES: Mapping[str, Names] = {
         (r"(?=norm\.|layers\.)", "model."),
         (r"((?:model\.layers|mtp)\.\d+\.attn)\.kv_norm\.", r"\1.norm."),
     ),
+    "gpt_neox_japanese": ((r"(.+\.attention\.dense)_bias$", r"\1.bias"),),
     "hy_v4": (
         (r"(.+)\.hc_pre\.hc_", r"\1.hc_"),
         (r"(.+\.hc_)attn_layer\.hc_", r"\1attn_"),
