@@ -17,7 +17,7 @@
 #include "cc/bindings/bindings.h"
 #include "cc/bindings/device_executor_holder.h"
 #include "cc/bindings/status_error.h"
-#include "cc/comm/shared_memory_world.h"
+#include "cc/comm/world.h"
 #include "cc/device/capabilities.h"
 #include "cc/engine/runner.h"
 #include "cc/ops/op.h"
@@ -136,7 +136,7 @@ program::MemoryPlan PlanOnDevice(const DeviceHolder& device, const std::string& 
 }
 
 void InitExecutor(DeviceExecutorHolder* self, const DeviceHolder& device, const std::string& text,
-                  const program::ExecutorOptions& options, comm::SharedMemoryWorld* world,
+                  const program::ExecutorOptions& options, comm::World* world,
                   int32_t max_model_len, int32_t vocab_size, int32_t max_adapter_rank,
                   const DeviceExecutorHolder* host, int64_t offload_bytes) {
   nb::gil_scoped_release release;  // uploads weights, and waits for other ranks

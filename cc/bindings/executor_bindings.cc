@@ -22,7 +22,7 @@
 #include "cc/bindings/rank_cpus.h"
 #include "cc/bindings/status_error.h"
 #include "cc/bindings/target.h"
-#include "cc/comm/shared_memory_world.h"
+#include "cc/comm/world.h"
 #include "cc/program/native_executor.h"
 #include "cc/program/program.h"
 #include "cc/tensor/to_float.h"
@@ -106,11 +106,11 @@ std::string KvFingerprint(const NativeExecutor& self) {
 
 // A rank's compute threads, and what they touch first, stay on its share of the CPUs.
 std::unique_ptr<NativeExecutor> CreateNative(const std::string& text, ExecutorOptions options,
-                                             std::shared_ptr<comm::SharedMemoryWorld> world,
+                                             std::shared_ptr<comm::World> world,
                                              NativeExecutor* host) {
   nb::gil_scoped_release release;  // maps files
   std::vector<int32_t> cpus;
-  if (world != nullptr) cpus = RankCpus(world->rank(), world->num_ranks());
+  if (world != nullptr) cpus = RankCpus(world->local());
   // More ranks than cores: one thread each.
   if (world != nullptr && cpus.empty() && options.num_threads == 0) options.num_threads = 1;
   if (host != nullptr) options.num_threads = host->thread_pool()->num_threads();

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -19,7 +20,11 @@
 #include "cc/bindings/rank_cpus.h"
 #include "cc/bindings/status_error.h"
 #include "cc/comm/shared_memory_world.h"
+#include "cc/comm/tcp/node_options.h"
+#include "cc/comm/tcp/tcp_world.h"
+#include "cc/comm/world.h"
 #include "cc/engine/runner_control.h"
+#include "cc/net/net_address.h"
 #include "cc/program/adapters/adapter_weights.h"
 #include "cc/program/device/device_executor.h"
 #include "cc/program/executor.h"
@@ -37,6 +42,8 @@ namespace pagemill::bindings {
 namespace nb = nanobind;
 using comm::SharedMemoryWorld;
 using comm::SharedSegment;
+using comm::TcpWorld;
+using comm::World;
 using program::NativeExecutor;
 
 namespace {
@@ -44,9 +51,39 @@ namespace {
 using SetAdapter =
     std::function<Status(int32_t slot, std::shared_ptr<const program::AdapterWeights> weights)>;
 
-std::shared_ptr<SharedMemoryWorld> Join(std::shared_ptr<SharedSegment> segment, int32_t rank,
-                                        int32_t spin_us) {
+std::shared_ptr<World> Join(std::shared_ptr<SharedSegment> segment, int32_t rank, int32_t spin_us) {
   return ValueOrThrow(SharedMemoryWorld::Join(std::move(segment), rank, {.spin_us = spin_us}));
+}
+
+Digest256 DigestOf(const nb::bytes& bytes) {
+  Digest256 digest;
+  if (bytes.size() != digest.size()) {
+    ThrowIfError(InvalidArgument("a digest has " + std::to_string(digest.size()) + " bytes"));
+  }
+  std::memcpy(digest.data(), bytes.c_str(), digest.size());
+  return digest;
+}
+
+// `segment` has the ranks of this node; null if they share no memory.
+std::shared_ptr<TcpWorld> JoinNodes(int32_t rank, std::shared_ptr<SharedSegment> segment,
+                                    const std::string& master, const std::string& secret,
+                                    int32_t tensor, int32_t pipeline, int32_t num_nodes,
+                                    const std::string& version, const nb::bytes& model,
+                                    const nb::bytes& options, int64_t number) {
+  const comm::NodeOptions nodes = {.master = ValueOrThrow(net::NetAddress::Parse(master)),
+                                   .secret = secret,
+                                   .topology = {.pipeline = pipeline, .tensor = tensor},
+                                   .num_nodes = num_nodes,
+                                   .version = version,
+                                   .model = DigestOf(model),
+                                   .options = DigestOf(options),
+                                   .number = number};
+  ThrowIfError(nodes.Validate());
+  std::shared_ptr<SharedMemoryWorld> local;
+  if (segment != nullptr) {
+    local = ValueOrThrow(SharedMemoryWorld::Join(std::move(segment), nodes.local(rank).rank));
+  }
+  return ValueOrThrow(TcpWorld::Join(nodes, rank, std::move(local)));
 }
 
 // `adapters`, `control` and `pages` are null if rank 0 has none.
@@ -91,16 +128,15 @@ void FollowInStages(NativeExecutor& executor, comm::Group& pipeline, runner::Sta
 
 // Serves the pages of a rank to rank 0; null if it copies none.
 std::unique_ptr<runner::PageServer> ServePages(std::shared_ptr<runner::PageSegment> segment,
-                                               const SharedMemoryWorld& world,
-                                               step::PageStore* pages) {
+                                               const World& world, step::PageStore* pages) {
   if (segment == nullptr || pages == nullptr) return nullptr;
   return ValueOrThrow(runner::PageServer::Start(std::move(segment), world.rank(), pages));
 }
 
-void FollowOnCpu(NativeExecutor& executor, const SharedMemoryWorld& world,
-                 runner::AdapterStore* adapters, const std::optional<StageParts>& stage,
+void FollowOnCpu(NativeExecutor& executor, const World& world, runner::AdapterStore* adapters,
+                 const std::optional<StageParts>& stage,
                  std::shared_ptr<runner::PageSegment> page_segment) {
-  device::PinThisThread(RankCpus(world.rank(), world.num_ranks()));
+  device::PinThisThread(RankCpus(world.local()));
   if (comm::Group* pipeline = executor.groups().at(comm::Axis::kPipeline)) {
     if (!stage) ThrowIfError(InvalidArgument("this rank is a stage of a pipeline: it needs one"));
     return FollowInStages(executor, *pipeline, StageOf(executor.program(), *stage));
@@ -117,7 +153,7 @@ void FollowOnCpu(NativeExecutor& executor, const SharedMemoryWorld& world,
 }
 
 // Kernels do the work: the thread is not pinned.
-void FollowOnDevice(DeviceExecutorHolder& device, const SharedMemoryWorld& world,
+void FollowOnDevice(DeviceExecutorHolder& device, const World& world,
                     runner::AdapterStore* adapters,
                     std::shared_ptr<runner::PageSegment> page_segment) {
   program::DeviceExecutor& executor = *device.executor;
@@ -133,7 +169,7 @@ void FollowOnDevice(DeviceExecutorHolder& device, const SharedMemoryWorld& world
 }
 
 // All ranks have come here.
-Status Meet(SharedMemoryWorld& world) {
+Status Meet(World& world) {
   for (const comm::Axis axis : comm::kAxes) {
     comm::Group* group = world.groups().at(axis);
     float nothing = 0;
@@ -141,6 +177,17 @@ Status Meet(SharedMemoryWorld& world) {
     PAGEMILL_RETURN_IF_ERROR(group->AllReduce(DType::kF32, &nothing, &nothing, 1));
   }
   return OkStatus();
+}
+
+void BindNodesWorld(nb::module_& m) {
+  nb::class_<TcpWorld, World>(m, "NodesWorld")
+      .def(nb::new_(&JoinNodes), nb::arg("rank"), nb::arg("segment").none(), nb::kw_only(),
+           nb::arg("master"), nb::arg("secret"), nb::arg("tensor"), nb::arg("pipeline"),
+           nb::arg("num_nodes"), nb::arg("version"), nb::arg("model"), nb::arg("options"),
+           nb::arg("number"))
+      .def_prop_ro("number", &TcpWorld::number)
+      .def_prop_ro("is_done", &TcpWorld::is_done)
+      .def("check", [](const TcpWorld& self) { ThrowIfError(self.Check()); });
 }
 
 }  // namespace
@@ -169,14 +216,14 @@ void BindRanks(nb::module_& m) {
           },
           nb::arg("fd"), nb::arg("rank"))
       .def_prop_ro("fd", &runner::PageSegment::fd);
-  nb::class_<SharedMemoryWorld>(m, "World")
+  nb::class_<World>(m, "World")
       .def(nb::new_(&Join), nb::arg("segment"), nb::arg("rank"), nb::kw_only(),
            nb::arg("spin_us") = 100)
-      .def_prop_ro("rank", &SharedMemoryWorld::rank)
-      .def_prop_ro("num_ranks", &SharedMemoryWorld::num_ranks)
+      .def_prop_ro("rank", &World::rank)
+      .def_prop_ro("num_ranks", &World::num_ranks)
       .def(
           "wait_for_all",
-          [](SharedMemoryWorld& self, double limit_s) {
+          [](World& self, double limit_s) {
             Status status;
             {
               nb::gil_scoped_release release;
@@ -187,7 +234,7 @@ void BindRanks(nb::module_& m) {
           },
           nb::arg("limit_s"))
       .def("meet",
-           [](SharedMemoryWorld& self) {
+           [](World& self) {
              Status status;
              {
                nb::gil_scoped_release release;
@@ -195,7 +242,8 @@ void BindRanks(nb::module_& m) {
              }
              ThrowIfError(std::move(status));
            })
-      .def("leave", &SharedMemoryWorld::Leave);
+      .def("leave", &World::Leave);
+  BindNodesWorld(m);
   nb::class_<StageParts>(m, "Stage")
       .def(
           "__init__",

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/comm/world.h"
 #include "cc/device/core_count.h"
 #include "cc/device/cpu_share.h"
 #include "cc/program/executor_options.h"
@@ -19,8 +20,8 @@
 namespace pagemill::bindings {
 
 // Empty if there are more ranks than cores: they share all of them.
-inline std::vector<int32_t> RankCpus(int32_t rank, int32_t num_ranks) {
-  return device::CpuShare(device::AllowedCpus(), rank, num_ranks);
+inline std::vector<int32_t> RankCpus(const comm::LocalRank& local) {
+  return device::CpuShare(device::AllowedCpus(), local.rank, local.num_ranks);
 }
 
 inline runner::StepBounds BoundsOf(const program::Program& program,

@@ -23,6 +23,7 @@
 #include "cc/bindings/rank_cpus.h"
 #include "cc/bindings/runner_holder.h"
 #include "cc/bindings/status_error.h"
+#include "cc/comm/world.h"
 #include "cc/engine/runner.h"
 #include "cc/program/kv/kv_layout.h"
 #include "cc/program/native_executor.h"
@@ -132,6 +133,7 @@ struct Others {
   nb::object adapters;  // an AdapterStore; None: the model as it is for all
   std::optional<StageParts> stage = std::nullopt;  // the last of a pipeline
   std::shared_ptr<runner::PageSegment> page_segment = nullptr;  // to copy pages of other ranks
+  std::shared_ptr<comm::World> world = nullptr;                 // null: there are none
 
   // Has the executor type of the runner's model.
   template <typename Executor>
@@ -208,9 +210,10 @@ std::unique_ptr<engine::RunnerControl> ControlRanks(comm::Group* tensor,
 }
 
 // Sleep, wake and weight updates; null for a stage of a pipeline, whose weights the other stages
-// would have to follow.
+// would have to follow, and if ranks are on several machines, which have files of their own.
 std::unique_ptr<engine::RunnerControl> MakeControl(NativeExecutor& native, const Others& others) {
   if (native.groups().at(comm::Axis::kPipeline) != nullptr) return nullptr;
+  if (others.world != nullptr && others.world->spans_nodes()) return nullptr;
   std::vector<runner::ProgramControl::Named> programs = {{"model", &native}};
   for (size_t e = 0; e < others.encoders.size(); ++e) {
     const nb::object& encoder = others.encoders[e].first;
@@ -237,21 +240,22 @@ struct LedRanks {
   program::Executor* steps = nullptr;                // the outermost executor
 };
 
-LedRanks LeadRanks(NativeExecutor& native, const std::optional<StageParts>& stage,
-                   runner::LeadingPages* pages) {
+LedRanks LeadRanks(NativeExecutor& native, const Others& others, runner::LeadingPages* pages) {
   comm::Group* const pipeline = native.groups().at(comm::Axis::kPipeline);
   comm::Group* const tensor = native.groups().at(comm::Axis::kTensor);
   const runner::StepBounds bounds = BoundsOf(native.program(), native.options());
-  const int32_t num_stages = pipeline == nullptr ? 1 : pipeline->num_ranks();
-  std::vector<int32_t> cpus;
-  if (HasOtherRanks(native)) {
-    cpus = RankCpus(0, num_stages * (tensor == nullptr ? 1 : tensor->num_ranks()));
+  if (HasOtherRanks(native) && others.world == nullptr) {
+    ThrowIfError(InvalidArgument("a runner of an executor that has other ranks needs their world"));
   }
+  std::vector<int32_t> cpus;
+  if (others.world != nullptr) cpus = RankCpus(others.world->local());
   LedRanks led = {.staged = nullptr, .leading = nullptr, .steps = &native};
   if (pipeline != nullptr) {
-    if (!stage) ThrowIfError(InvalidArgument("rank 0 of a pipeline is a stage: it needs one"));
-    led.staged = std::make_unique<runner::StagedExecutor>(&native, pipeline, bounds,
-                                                          StageOf(native.program(), *stage), cpus);
+    if (!others.stage) {
+      ThrowIfError(InvalidArgument("rank 0 of a pipeline is a stage: it needs one"));
+    }
+    led.staged = std::make_unique<runner::StagedExecutor>(
+        &native, pipeline, bounds, StageOf(native.program(), *others.stage), cpus);
     led.steps = led.staged.get();
   }
   if (tensor != nullptr) {
@@ -270,7 +274,7 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
                 others.stage, limits);
   auto clock = std::make_unique<SteadyClock>();
   auto led_pages = LeadPages(others, native.pages());
-  LedRanks ranks = LeadRanks(native, others.stage, led_pages.get());
+  LedRanks ranks = LeadRanks(native, others, led_pages.get());
   std::unique_ptr<runner::LeadingExecutor>& leading = ranks.leading;
   step::PageStore* const pages = HasOtherRanks(native) ? led_pages.get() : native.pages();
   auto control = MakeControl(native, others);
@@ -540,7 +544,8 @@ void BindRunner(nb::module_& m) {
              int32_t draft_heads, int32_t draft_media_width, bool draft_grid_positions,
              std::vector<int32_t> draft_token_ids, std::vector<Encoder> encoders, bool text_rows,
              bool item_ends, nb::object adapters, const std::optional<StageParts>& stage,
-             std::shared_ptr<runner::PageSegment> page_segment) {
+             std::shared_ptr<runner::PageSegment> page_segment,
+             std::shared_ptr<comm::World> world) {
             Others others = {.proposer = MakeProposer(ngram_sizes, suffix_options, limits),
                              .draft_executor = std::move(draft_executor),
                              .draft_options = {.num_tokens = draft_vocab_size,
@@ -553,7 +558,8 @@ void BindRunner(nb::module_& m) {
                              .media_options = {.text_rows = text_rows, .item_ends = item_ends},
                              .adapters = std::move(adapters),
                              .stage = stage,
-                             .page_segment = std::move(page_segment)};
+                             .page_segment = std::move(page_segment),
+                             .world = std::move(world)};
             if (nb::isinstance<NativeExecutor>(executor)) {
               InitFromNative(self, std::move(executor), limits, std::move(others));
             } else if (nb::isinstance<DeviceExecutorHolder>(executor)) {
@@ -573,7 +579,8 @@ void BindRunner(nb::module_& m) {
           nb::arg("draft_token_ids") = std::vector<int32_t>{},
           nb::arg("encoders") = std::vector<Encoder>{}, nb::arg("text_rows") = false,
           nb::arg("item_ends") = false, nb::arg("adapters") = nb::none(),
-          nb::arg("stage") = nb::none(), nb::arg("page_segment").none() = nb::none())
+          nb::arg("stage") = nb::none(), nb::arg("page_segment").none() = nb::none(),
+          nb::arg("world").none() = nb::none())
       .def_prop_ro("limits", [](const RunnerHolder& self) { return self.runner->limits(); })
       .def_prop_ro("num_encoded_media",
                    [](const RunnerHolder& self) { return self.runner->num_encoded_media(); })

@@ -2,50 +2,15 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <span>
 
+#include "cc/comm/call_parts.h"
 #include "cc/comm/reduction.h"
 
 namespace pagemill::comm {
 namespace {
 
 using Kind = Collective::Kind;
-
-// A number that differs, with near certainty, for mismatched calls.
-class Fingerprint {
- public:
-  explicit Fingerprint(Kind kind) { Add(static_cast<int64_t>(kind)); }
-  Fingerprint& Add(int64_t value) {
-    value_ = (value_ ^ static_cast<uint64_t>(value)) * 0xff51afd7ed558ccd;  // a step of MurmurHash3
-    value_ ^= value_ >> 33;
-    return *this;
-  }
-  Fingerprint& Add(std::span<const int64_t> values) {
-    for (int64_t value : values) Add(value);
-    return *this;
-  }
-  uint64_t value() const { return value_; }
-
- private:
-  uint64_t value_ = 1;  // not 0, so that zeros count too
-};
-
-int64_t SumOf(std::span<const int64_t> counts) {
-  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
-}
-
-// Copies bytes [begin, end) of a dense [rows, width] to rows of `out` that are `stride` apart.
-void ScatterRows(const std::byte* data, int64_t begin, int64_t end, int64_t width, std::byte* out,
-                 int64_t stride) {
-  while (begin < end) {
-    const int64_t row = begin / width, column = begin % width;
-    const int64_t count = std::min(width - column, end - begin);
-    std::memcpy(out + row * stride + column, data, static_cast<size_t>(count));
-    data += count;
-    begin += count;
-  }
-}
 
 Channel ChannelOfAll(SharedMemoryWorld* world, Axis axis, const std::vector<int32_t>& ranks,
                      size_t self) {
@@ -131,7 +96,7 @@ Status SharedMemoryGroup::GatherParts(const std::byte* in, int64_t bytes,
 
 Status SharedMemoryGroup::RunAllReduce(const Collective& call) {
   all_.StartCall(
-      Fingerprint(call.kind).Add(static_cast<int64_t>(call.dtype)).Add(call.count).value());
+      CallFingerprint(call.kind).Add(static_cast<int64_t>(call.dtype)).Add(call.count).value());
   const int64_t element = RowBytes(call.dtype, 1), slot = slot_bytes_ / element;
   const std::byte* parts[kMaxRanks];
   const std::span<const std::byte*> of_ranks(parts, static_cast<size_t>(num_ranks()));
@@ -145,7 +110,7 @@ Status SharedMemoryGroup::RunAllReduce(const Collective& call) {
 
 Status SharedMemoryGroup::RunReduceScatter(const Collective& call) {
   all_.StartCall(
-      Fingerprint(call.kind).Add(static_cast<int64_t>(call.dtype)).Add(call.counts).value());
+      CallFingerprint(call.kind).Add(static_cast<int64_t>(call.dtype)).Add(call.counts).value());
   const int64_t element = RowBytes(call.dtype, 1), slot = slot_bytes_ / element;
   const auto self = static_cast<size_t>(rank());
   const int64_t first = SumOf(call.counts.first(self)), last = first + call.counts[self];
@@ -164,7 +129,7 @@ Status SharedMemoryGroup::RunReduceScatter(const Collective& call) {
 }
 
 Status SharedMemoryGroup::RunAllGather(const Collective& call) {
-  all_.StartCall(Fingerprint(call.kind).Add(call.count).Add(call.counts).value());
+  all_.StartCall(CallFingerprint(call.kind).Add(call.count).Add(call.counts).value());
   const std::span<const int64_t> widths = call.counts;
   const auto self = static_cast<size_t>(rank());
   const int64_t stride = SumOf(widths), longest = call.count * *std::ranges::max_element(widths);
@@ -196,14 +161,14 @@ Status SharedMemoryGroup::RunAllGather(const Collective& call) {
 // call.
 Status SharedMemoryGroup::RunAllToAll(const Collective& call) {
   const auto self = static_cast<size_t>(rank()), ranks = static_cast<size_t>(num_ranks());
-  all_.StartCall(Fingerprint(call.kind).value());
+  all_.StartCall(CallFingerprint(call.kind).value());
   PAGEMILL_RETURN_IF_ERROR(all_.NextPiece());
   all_.Begin();
   int64_t longest = 0;
   for (size_t r = 0; r < ranks; ++r) {
     if (r == self) continue;
-    to_[r].StartCall(Fingerprint(call.kind).Add(call.counts[r]).value());
-    from_[r].StartCall(Fingerprint(call.kind).Add(call.out_counts[r]).value());
+    to_[r].StartCall(CallFingerprint(call.kind).Add(call.counts[r]).value());
+    from_[r].StartCall(CallFingerprint(call.kind).Add(call.out_counts[r]).value());
     longest = std::max({longest, call.counts[r], call.out_counts[r]});
   }
   if (call.counts[self] > 0) {
@@ -230,7 +195,7 @@ Status SharedMemoryGroup::RunAllToAll(const Collective& call) {
 }
 
 Status SharedMemoryGroup::RunBroadcast(const Collective& call) {
-  all_.StartCall(Fingerprint(call.kind).Add(call.count).Add(call.peer).value());
+  all_.StartCall(CallFingerprint(call.kind).Add(call.count).Add(call.peer).value());
   const auto self = static_cast<size_t>(rank()), root = static_cast<size_t>(call.peer);
   for (int64_t begin = 0; begin < call.count; begin += slot_bytes_) {
     const auto bytes = static_cast<size_t>(std::min(slot_bytes_, call.count - begin));
@@ -246,7 +211,7 @@ Status SharedMemoryGroup::RunBroadcast(const Collective& call) {
 
 Status SharedMemoryGroup::RunSend(const Collective& call) {
   Channel& channel = to_[static_cast<size_t>(call.peer)];
-  channel.StartCall(Fingerprint(Kind::kSend).Add(call.count).value());
+  channel.StartCall(CallFingerprint(Kind::kSend).Add(call.count).value());
   for (int64_t begin = 0; begin < call.count; begin += slot_bytes_) {
     const auto bytes = static_cast<size_t>(std::min(slot_bytes_, call.count - begin));
     PAGEMILL_RETURN_IF_ERROR(channel.Post({call.in + begin, bytes}));
@@ -256,7 +221,7 @@ Status SharedMemoryGroup::RunSend(const Collective& call) {
 
 Status SharedMemoryGroup::RunReceive(const Collective& call) {
   Channel& channel = from_[static_cast<size_t>(call.peer)];
-  channel.StartCall(Fingerprint(Kind::kSend).Add(call.count).value());
+  channel.StartCall(CallFingerprint(Kind::kSend).Add(call.count).value());
   for (int64_t begin = 0; begin < call.count; begin += slot_bytes_) {
     const auto bytes = static_cast<size_t>(std::min(slot_bytes_, call.count - begin));
     PAGEMILL_RETURN_IF_ERROR(channel.Take({call.out + begin, bytes}));

@@ -31,8 +31,8 @@ StatusOr<std::shared_ptr<SharedMemoryWorld>> SharedMemoryWorld::Join(
 
 SharedMemoryWorld::SharedMemoryWorld(std::shared_ptr<SharedSegment> segment, int32_t rank,
                                      const WaitOptions& wait)
-    : segment_(std::move(segment)),
-      rank_(rank),
+    : World(rank, segment->topology().num_ranks(), {rank, segment->topology().num_ranks()}),
+      segment_(std::move(segment)),
       spin_(std::chrono::microseconds(wait.spin_us)),
       watches_(static_cast<size_t>(segment_->topology().num_ranks())) {}
 
@@ -55,8 +55,8 @@ Groups SharedMemoryWorld::groups() {
 }
 
 void SharedMemoryWorld::Leave() {
-  if (segment_->state(rank_).left.exchange(1) != 0) return;
-  if (status_.ok()) status_ = Unavailable("rank " + std::to_string(rank_) + " has left the group");
+  if (segment_->state(rank()).left.exchange(1) != 0) return;
+  if (status_.ok()) status_ = Unavailable("rank " + std::to_string(rank()) + " has left the group");
   for (const auto& group : groups_) {
     if (group != nullptr) group->WakePeers();
   }
@@ -95,7 +95,7 @@ std::optional<int32_t> SharedMemoryWorld::FindGone() {
   std::optional<int32_t> left;
   for (int32_t r = 0; r < num_ranks(); ++r) {
     const RankState& state = segment_->state(r);
-    if (r == rank_ || state.joined.load(std::memory_order_acquire) == 0) continue;
+    if (r == rank() || state.joined.load(std::memory_order_acquire) == 0) continue;
     if (state.left.load() != 0) {
       if (!left) left = r;
       continue;
@@ -110,7 +110,7 @@ std::optional<int32_t> SharedMemoryWorld::FindGone() {
 }
 
 void SharedMemoryWorld::CheckIntegrity() const {
-  const RankState& mine = segment_->state(rank_);
+  const RankState& mine = segment_->state(rank());
   PAGEMILL_CHECK(mine.joined.load() == 1);
   PAGEMILL_CHECK(mine.process_id == getpid());
   PAGEMILL_CHECK((mine.left.load() == 0) == status_.ok());

@@ -27,6 +27,7 @@
 #include "cc/comm/group.h"
 #include "cc/comm/process_watch.h"
 #include "cc/comm/shared_segment.h"
+#include "cc/comm/world.h"
 
 namespace pagemill::comm {
 
@@ -36,26 +37,23 @@ struct WaitOptions {
   int32_t spin_us = 100;  // how long a waiting rank spins before it sleeps
 };
 
-class SharedMemoryWorld : public std::enable_shared_from_this<SharedMemoryWorld> {
+class SharedMemoryWorld final : public World,
+                                public std::enable_shared_from_this<SharedMemoryWorld> {
  public:
   // kInvalidArgument: the rank does not exist. kFailedPrecondition: it has joined before.
   static StatusOr<std::shared_ptr<SharedMemoryWorld>> Join(std::shared_ptr<SharedSegment> segment,
                                                            int32_t rank,
                                                            const WaitOptions& wait = {});
-  ~SharedMemoryWorld();  // leaves
-  SharedMemoryWorld(const SharedMemoryWorld&) = delete;
-  SharedMemoryWorld& operator=(const SharedMemoryWorld&) = delete;
+  ~SharedMemoryWorld() override;  // leaves
 
-  int32_t rank() const { return rank_; }
-  int32_t num_ranks() const { return segment_->topology().num_ranks(); }
-  Groups groups();
+  Groups groups() override;
 
   // Waits until every rank has joined; kUnavailable with those that have not within `limit`. That
   // does not end the world: call it again to wait longer.
-  Status WaitForAll(std::chrono::milliseconds limit);
+  Status WaitForAll(std::chrono::milliseconds limit) override;
 
   // Ends the world for every rank. Idempotent.
-  void Leave();
+  void Leave() override;
   // Leaves with this reason; returns it.
   Status Fail(Status status);
   // OK, or the reason why the world has ended.
@@ -74,7 +72,6 @@ class SharedMemoryWorld : public std::enable_shared_from_this<SharedMemoryWorld>
   void MakeGroups();
 
   const std::shared_ptr<SharedSegment> segment_;
-  const int32_t rank_;
   const std::chrono::steady_clock::duration spin_;
   std::vector<std::unique_ptr<ProcessWatch>> watches_;  // per rank, from the first check on
   Status status_;

@@ -1,8 +1,8 @@
 #include "cc/engine/kv_tier_options.h"
 
 #include "cc/kv_cache/tiers/replacement.h"
-#include "cc/kv_transfer/tcp/net_address.h"
-#include "cc/kv_transfer/tcp/peer_secret.h"
+#include "cc/net/net_address.h"
+#include "cc/net/secret.h"
 
 namespace pagemill::engine {
 namespace {
@@ -17,7 +17,7 @@ Status CheckRange(const char* field, int64_t value, int64_t low, int64_t high, c
 }
 
 Status CheckAddress(const char* flag, const std::string& text, bool listens) {
-  StatusOr<kv_transfer::NetAddress> address = kv_transfer::NetAddress::Parse(text);
+  StatusOr<net::NetAddress> address = net::NetAddress::Parse(text);
   if (!address.ok()) return InvalidArgument(std::string(flag) + ": " + address.status().message());
   if (address->is_wildcard()) {
     return InvalidArgument(std::string(flag) + " " + text +
@@ -44,10 +44,10 @@ Status CheckNetwork(const KvTierOptions& options) {
         "--kv-transfer-listen and --kv-transfer-peers need --kv-shared-memory-bytes, the room for "
         "KV that waits to be fetched");
   }
-  if (options.transfer_secret.size() < kv_transfer::kMinSecretBytes) {
+  if (options.transfer_secret.size() < net::kMinSecretBytes) {
     return InvalidArgument(
         "--kv-transfer-listen and --kv-transfer-peers need a secret of at least " +
-        std::to_string(kv_transfer::kMinSecretBytes) +
+        std::to_string(net::kMinSecretBytes) +
         " bytes, the same on all machines (--kv-transfer-secret-file)");
   }
   return OkStatus();

@@ -14,8 +14,8 @@
 #include "cc/kv_transfer/file_medium.h"
 #include "cc/kv_transfer/handover_worker.h"
 #include "cc/kv_transfer/host_medium.h"
-#include "cc/kv_transfer/tcp/net_address.h"
 #include "cc/kv_transfer/threaded_worker.h"
+#include "cc/net/net_address.h"
 
 namespace pagemill::engine {
 
@@ -147,12 +147,10 @@ Status KvTiers::AddHandover(const KvTierOptions& options, const kv_cache::KvCach
   shared.timeout_ms = options.transfer_timeout_ms;
   shared.secret = options.transfer_secret;
   if (!options.transfer_listen.empty()) {
-    PAGEMILL_ASSIGN_OR_RETURN(shared.listen,
-                              kv_transfer::NetAddress::Parse(options.transfer_listen));
+    PAGEMILL_ASSIGN_OR_RETURN(shared.listen, net::NetAddress::Parse(options.transfer_listen));
   }
   for (const std::string& peer : options.transfer_peers) {
-    PAGEMILL_ASSIGN_OR_RETURN(kv_transfer::NetAddress address,
-                              kv_transfer::NetAddress::Parse(peer));
+    PAGEMILL_ASSIGN_OR_RETURN(net::NetAddress address, net::NetAddress::Parse(peer));
     shared.peers.push_back(std::move(address));
   }
   shared.num_step_threads = options.num_step_threads;

@@ -55,7 +55,7 @@ struct TestEngine {
     bool offers = true;
     uint64_t fingerprint = 1;
     bool listens = false;
-    std::vector<NetAddress> peers = {};
+    std::vector<net::NetAddress> peers = {};
     std::string secret = "what both engines know";
     int64_t timeout_ms = 10'000;
   };
@@ -67,7 +67,7 @@ struct TestEngine {
                    .page_bytes = kTestPageBytes},
         .bytes = SegmentBytes(static_cast<size_t>(options.num_slots), kTestPageBytes),
         .keep_ms = options.keep_ms};
-    if (options.listens) worker_options.listen = *NetAddress::Parse("127.0.0.1:0");
+    if (options.listens) worker_options.listen = *net::NetAddress::Parse("127.0.0.1:0");
     worker_options.peers = options.peers;
     worker_options.secret = options.secret;
     worker_options.timeout_ms = options.timeout_ms;
@@ -77,8 +77,8 @@ struct TestEngine {
   }
 
   // Where it listens.
-  NetAddress address() const {
-    return *NetAddress::Make(worker->address().host, worker->address().port);
+  net::NetAddress address() const {
+    return *net::NetAddress::Make(worker->address().host, worker->address().port);
   }
   // What its connector would tell another engine of a handover.
   kv_cache::Handover Handover(uint64_t number) const {

@@ -37,7 +37,7 @@ StatusOr<std::unique_ptr<HandoverWorker>> HandoverWorker::Create(const Options& 
                             SharedSegment::Create(options.segment));
   std::unique_ptr<SegmentServer> server;
   if (options.listen) {
-    PeerSession::Config config{.secret = PeerSecret(options.secret),
+    PeerSession::Config config{.secret = net::Secret(options.secret),
                                .format = options.segment.format,
                                .engine_id = segment->engine_id(),
                                .pages = pages,
@@ -63,7 +63,7 @@ HandoverWorker::HandoverWorker(const Options& options, std::unique_ptr<SharedSeg
                return pages->Write(block.group, block.block, bytes);
              }),
       server_(std::move(server)),
-      remote_loads_(options.peers, {.secret = PeerSecret(options.secret),
+      remote_loads_(options.peers, {.secret = net::Secret(options.secret),
                                     .format = options.segment.format,
                                     .pages = pages,
                                     .timeout_ms = options.timeout_ms}) {}

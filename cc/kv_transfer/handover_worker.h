@@ -34,10 +34,10 @@
 #include "cc/kv_cache/transfer.h"
 #include "cc/kv_transfer/peer_loads.h"
 #include "cc/kv_transfer/shared_segment.h"
-#include "cc/kv_transfer/tcp/net_address.h"
 #include "cc/kv_transfer/tcp/remote_loads.h"
 #include "cc/kv_transfer/tcp/segment_server.h"
 #include "cc/kv_transfer/tcp/wakeup.h"
+#include "cc/net/net_address.h"
 #include "cc/step/page_store.h"
 
 namespace pagemill::kv_transfer {
@@ -47,9 +47,9 @@ class HandoverWorker final : public kv_cache::TransferWorker {
   struct Options {
     SharedSegment::Options segment = {};
     // Where engines on other machines fetch blocks; empty: nowhere.
-    std::optional<NetAddress> listen = {};
+    std::optional<net::NetAddress> listen = {};
     // From where this engine fetches them.
-    std::vector<NetAddress> peers = {};
+    std::vector<net::NetAddress> peers = {};
     // What all of them know, if there are any.
     std::string secret = {};
     // A message from or to another machine takes no longer.
@@ -58,7 +58,7 @@ class HandoverWorker final : public kv_cache::TransferWorker {
   };
 
   // `pages` must outlive the worker. Errors are those of SharedSegment::Create() and
-  // TcpSocket::Listen(); kResourceExhausted if there are no more file descriptors.
+  // net::TcpSocket::Listen(); kResourceExhausted if there are no more file descriptors.
   static StatusOr<std::unique_ptr<HandoverWorker>> Create(const Options& options,
                                                           step::PageStore* pages);
   // Removes the segment; transfers under way have no result.

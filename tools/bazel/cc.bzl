@@ -27,6 +27,7 @@ _BYTE_FOLDERS = [
     "cc/grammar",
     "cc/kv_cache",
     "cc/kv_transfer",
+    "cc/net",
     "cc/ops",
     "cc/program",
     "cc/step",

@@ -1,7 +1,5 @@
 #include "cc/kv_transfer/tcp/peer_messages.h"
 
-#include <cstring>
-
 #include "cc/base/endian.h"
 
 namespace pagemill::kv_transfer {
@@ -9,7 +7,6 @@ namespace {
 
 using kv_cache::ContentKey;
 
-constexpr size_t kEngineIdBytes = 32;
 constexpr size_t kKeyBytes = 40;
 
 // Appends to a payload.
@@ -18,10 +15,6 @@ class Writer {
   void Number(uint64_t number) {
     bytes_.resize(bytes_.size() + 8);
     StoreLittle64(number, &bytes_[bytes_.size() - 8]);
-  }
-  void Bytes(const void* from, size_t size) {
-    const auto* bytes = static_cast<const std::byte*>(from);
-    bytes_.insert(bytes_.end(), bytes, bytes + size);
   }
   std::vector<std::byte> Take() { return std::move(bytes_); }
 
@@ -34,7 +27,6 @@ class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
   uint64_t Number() { return LoadLittle64(Next(8).data()); }
-  void Bytes(void* to, size_t size) { std::memcpy(to, Next(size).data(), size); }
   std::span<const std::byte> Next(size_t size) {
     const auto next = bytes_.first(size);
     bytes_ = bytes_.subspan(size);
@@ -47,73 +39,6 @@ class Reader {
 };
 
 }  // namespace
-
-std::vector<std::byte> Encode(const Greeting& greeting) {
-  Writer out;
-  out.Bytes(greeting.magic.data(), greeting.magic.size());
-  out.Bytes(greeting.nonce.data(), greeting.nonce.size());
-  return out.Take();
-}
-
-std::optional<Greeting> DecodeGreeting(std::span<const std::byte> payload) {
-  Greeting greeting;
-  if (payload.size() != greeting.magic.size() + greeting.nonce.size()) return std::nullopt;
-  Reader in(payload);
-  in.Bytes(greeting.magic.data(), greeting.magic.size());
-  in.Bytes(greeting.nonce.data(), greeting.nonce.size());
-  return greeting;
-}
-
-std::vector<std::byte> Encode(const Proof& proof) {
-  Writer out;
-  out.Number(proof.format.fingerprint.low);
-  out.Number(proof.format.fingerprint.high);
-  out.Number(proof.format.page_bytes);
-  out.Bytes(proof.mac.data(), proof.mac.size());
-  return out.Take();
-}
-
-std::optional<Proof> DecodeProof(std::span<const std::byte> payload) {
-  Proof proof;
-  if (payload.size() != 24 + proof.mac.size()) return std::nullopt;
-  Reader in(payload);
-  proof.format.fingerprint.low = in.Number();
-  proof.format.fingerprint.high = in.Number();
-  proof.format.page_bytes = in.Number();
-  in.Bytes(proof.mac.data(), proof.mac.size());
-  return proof;
-}
-
-std::vector<std::byte> Encode(const Welcome& welcome) {
-  PAGEMILL_CHECK(welcome.engine_id.size() == kEngineIdBytes);
-  Writer out;
-  out.Bytes(welcome.engine_id.data(), kEngineIdBytes);
-  out.Bytes(welcome.mac.data(), welcome.mac.size());
-  return out.Take();
-}
-
-std::optional<Welcome> DecodeWelcome(std::span<const std::byte> payload) {
-  Welcome welcome;
-  if (payload.size() != kEngineIdBytes + welcome.mac.size()) return std::nullopt;
-  Reader in(payload);
-  welcome.engine_id.resize(kEngineIdBytes);
-  in.Bytes(welcome.engine_id.data(), kEngineIdBytes);
-  in.Bytes(welcome.mac.data(), welcome.mac.size());
-  return welcome;
-}
-
-std::vector<std::byte> Encode(Refusal refusal) {
-  Writer out;
-  out.Number(static_cast<uint64_t>(refusal));
-  return out.Take();
-}
-
-std::optional<Refusal> DecodeRefusal(std::span<const std::byte> payload) {
-  if (payload.size() != 8) return std::nullopt;
-  const uint64_t number = Reader(payload).Number();
-  if (number < 1 || number > static_cast<uint64_t>(Refusal::kProtocol)) return std::nullopt;
-  return static_cast<Refusal>(number);
-}
 
 std::vector<std::byte> Encode(const Fetch& fetch) {
   Writer out;

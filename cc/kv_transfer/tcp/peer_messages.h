@@ -1,16 +1,12 @@
 // File: cc/kv_transfer/tcp/peer_messages.h
 // What an engine that loads KV (the client) and one that has it (the server) say to one another by
-// TCP: the payloads of frames (frame_stream.h). Numbers are little endian.
+// TCP: the payloads of frames (cc/net/frame_stream.h). Numbers are little endian.
 //
-//   client -> server   kHello      version, nonce
-//                   <- kChallenge  version, nonce
-//                   -> kProof      the client's format, proof of the secret (peer_handshake.h)
-//                   <- kWelcome    the server's engine id, proof of the secret; or kRefusal
-//                   -> kFetch      id, number of the handover, contents of blocks in order; any
-//                   time
-//                   -> kCancel     id: no load waits for it any more
-//                   <- kBlock      id, the next block of that fetch as a record (block_record.h)
-//                   <- kEnd        id, status code; no block of that fetch follows
+//   client -> server   a handshake (peer_handshake.h)
+//                   -> kFetch   id, number of the handover, contents of blocks in order; any time
+//                   -> kCancel  id: no load waits for it any more
+//                   <- kBlock   id, the next block of that fetch as a record (block_record.h)
+//                   <- kEnd     id, status code; no block of that fetch follows
 //
 // Decode...() take any bytes and return nothing if these are no such message.
 #ifndef PAGEMILL_CC_KV_TRANSFER_TCP_PEER_MESSAGES_H_
@@ -34,46 +30,12 @@
 namespace pagemill::kv_transfer {
 
 enum FrameType : uint32_t {
-  kHello = 1,
-  kChallenge = 2,
-  kProof = 3,
-  kWelcome = 4,
-  kRefusal = 5,
+  // Smaller ones are those of the handshake.
   kFetch = 6,
   kCancel = 7,
   kBlock = 8,
   kEnd = 9,
 };
-
-inline constexpr char kPeerMagic[8] = {'P', 'M', 'K', 'V', 'T', 'C', 'P', '1'};
-using Nonce = std::array<std::byte, 32>;
-
-// kHello and kChallenge.
-struct Greeting {
-  std::array<std::byte, 8> magic = {};  // kPeerMagic, or of another version
-  Nonce nonce = {};
-};
-std::vector<std::byte> Encode(const Greeting& greeting);
-std::optional<Greeting> DecodeGreeting(std::span<const std::byte> payload);
-
-struct Proof {
-  SegmentFormat format = {};
-  Digest256 mac = {};
-};
-std::vector<std::byte> Encode(const Proof& proof);
-std::optional<Proof> DecodeProof(std::span<const std::byte> payload);
-
-struct Welcome {
-  std::string engine_id = {};  // 32 characters
-  Digest256 mac = {};
-};
-std::vector<std::byte> Encode(const Welcome& welcome);
-std::optional<Welcome> DecodeWelcome(std::span<const std::byte> payload);
-
-// Why a server does not serve a client. A number, since the client cannot believe it yet.
-enum class Refusal : uint32_t { kVersion = 1, kSecret = 2, kFormat = 3, kProtocol = 4 };
-std::vector<std::byte> Encode(Refusal refusal);
-std::optional<Refusal> DecodeRefusal(std::span<const std::byte> payload);
 
 struct Fetch {
   uint64_t id = 0;
@@ -108,11 +70,10 @@ inline constexpr int64_t kServerIdleMs = 120'000;
 inline constexpr int64_t kClientIdleMs = 60'000;
 
 // Bounds, in bytes of a payload.
-inline constexpr size_t kMaxHandshakeBytes = 64;
 inline constexpr size_t kMaxFetchBlocks = 1 << 16;
 inline constexpr size_t kMaxRequestBytes = 16 + 40 * kMaxFetchBlocks;
 inline constexpr size_t MaxReplyBytes(size_t page_bytes) {
-  return std::max(kMaxHandshakeBytes, 8 + kRecordHeaderBytes + page_bytes);
+  return 8 + kRecordHeaderBytes + page_bytes;
 }
 
 }  // namespace pagemill::kv_transfer

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "cc/kv_transfer/block_record.h"
-#include "cc/kv_transfer/tcp/peer_messages.h"
 
 namespace pagemill::kv_transfer {
 
@@ -27,10 +26,10 @@ constexpr int kMaxFramesAtOnce = 16;
 
 }  // namespace
 
-PeerSession::PeerSession(TcpSocket socket, const Config* config, int64_t now_ms)
+PeerSession::PeerSession(net::TcpSocket socket, const Config* config, int64_t now_ms)
     : config_(*config),
       stream_(std::move(socket), config->timeout_ms),
-      handshake_(&config->secret, config->format, config->engine_id),
+      handshake_(OwnerHandshake(&config->secret, config->format, config->engine_id)),
       loads_(config->format, config->pages,
              [this](const KvTransfer& load, size_t index, std::span<const std::byte> bytes) {
                const kv_cache::BlockContent& block = load.blocks[index];
@@ -69,8 +68,8 @@ StatusOr<bool> PeerSession::Advance(int64_t now_ms) {
 StatusOr<bool> PeerSession::ReadAll(int64_t now_ms) {
   for (int i = 0; i < kMaxFramesAtOnce; ++i) {
     if (!reads()) return i > 0;
-    const size_t most = handshake_.is_done() ? kMaxRequestBytes : kMaxHandshakeBytes;
-    PAGEMILL_ASSIGN_OR_RETURN(const std::optional<Frame> frame, stream_.Read(most, now_ms));
+    const size_t most = handshake_.is_done() ? kMaxRequestBytes : kPeerProtocol.MaxBytes();
+    PAGEMILL_ASSIGN_OR_RETURN(const std::optional<net::Frame> frame, stream_.Read(most, now_ms));
     if (!frame) return i > 0;
     if (!handshake_.is_done()) {
       PAGEMILL_RETURN_IF_ERROR(handshake_.Take(*frame, &stream_));
@@ -82,7 +81,7 @@ StatusOr<bool> PeerSession::ReadAll(int64_t now_ms) {
   return true;
 }
 
-Status PeerSession::Take(const Frame& frame) {
+Status PeerSession::Take(const net::Frame& frame) {
   if (frame.type == kFetch) {
     std::optional<Fetch> fetch = DecodeFetch(frame.payload);
     if (fetch) return Start(*std::move(fetch));

@@ -21,10 +21,11 @@
 #include "cc/kv_cache/transfer.h"
 #include "cc/kv_transfer/peer_loads.h"
 #include "cc/kv_transfer/segment_layout.h"
-#include "cc/kv_transfer/tcp/frame_stream.h"
 #include "cc/kv_transfer/tcp/peer_handshake.h"
-#include "cc/kv_transfer/tcp/peer_secret.h"
-#include "cc/kv_transfer/tcp/tcp_socket.h"
+#include "cc/kv_transfer/tcp/peer_messages.h"
+#include "cc/net/frame_stream.h"
+#include "cc/net/secret.h"
+#include "cc/net/tcp_socket.h"
 #include "cc/step/page_store.h"
 
 namespace pagemill::kv_transfer {
@@ -33,7 +34,7 @@ class PeerSession {
  public:
   // What all sessions of an engine share.
   struct Config {
-    PeerSecret secret;
+    net::Secret secret;
     SegmentFormat format = {};
     std::string engine_id = {};              // of the segment
     const step::PageStore* pages = nullptr;  // which says how large pages are
@@ -41,7 +42,7 @@ class PeerSession {
   };
 
   // `config` outlives the session.
-  PeerSession(TcpSocket socket, const Config* config, int64_t now_ms);
+  PeerSession(net::TcpSocket socket, const Config* config, int64_t now_ms);
   PeerSession(const PeerSession&) = delete;
   PeerSession& operator=(const PeerSession&) = delete;
 
@@ -57,14 +58,14 @@ class PeerSession {
  private:
   bool reads() const;
   StatusOr<bool> ReadAll(int64_t now_ms);
-  Status Take(const Frame& frame);
+  Status Take(const net::Frame& frame);
   Status Start(Fetch fetch);
   bool SendBlocks();
   void SendEnd(uint64_t id, StatusCode code);
 
   const Config& config_;
-  FrameStream stream_;
-  ServerHandshake handshake_;
+  net::FrameStream stream_;
+  net::ServerHandshake handshake_;
   PeerLoads loads_;
   std::unordered_map<uint64_t, size_t> num_blocks_;  // of the fetches under way, by id
   size_t num_fetched_blocks_ = 0;                    // their sum

@@ -16,10 +16,10 @@
 
 #include "cc/kv_transfer/block_record.h"
 #include "cc/kv_transfer/handover_test_engine.h"
-#include "cc/kv_transfer/tcp/frame_stream.h"
 #include "cc/kv_transfer/tcp/peer_handshake.h"
 #include "cc/kv_transfer/tcp/peer_messages.h"
 #include "cc/kv_transfer/tcp/segment_server.h"
+#include "cc/net/frame_stream.h"
 #include "gtest/gtest.h"
 
 namespace pagemill::kv_transfer {
@@ -34,10 +34,10 @@ constexpr SegmentFormat kFormat = {.fingerprint = {.low = 1, .high = 2},
 const std::string kEngineId(32, 'a');
 
 // Waits until a stream has a frame, or is over.
-StatusOr<Frame> WaitForFrame(FrameStream* stream) {
+StatusOr<net::Frame> WaitForFrame(net::FrameStream* stream) {
   for (int i = 0; i < 3000; ++i) {
     PAGEMILL_RETURN_IF_ERROR(stream->Flush(0));
-    PAGEMILL_ASSIGN_OR_RETURN(const std::optional<Frame> frame, stream->Read(1 << 20, 0));
+    PAGEMILL_ASSIGN_OR_RETURN(const std::optional<net::Frame> frame, stream->Read(1 << 20, 0));
     if (frame) return *frame;
     pollfd polled = {.fd = stream->fd(), .events = POLLIN, .revents = 0};
     (void)poll(&polled, 1, 10);
@@ -47,13 +47,13 @@ StatusOr<Frame> WaitForFrame(FrameStream* stream) {
 
 // What a test does in place of an engine that loads.
 struct FakeClient {
-  explicit FakeClient(const NetAddress& address, std::string secret = "what both engines know")
-      : secret(secret), stream(*TcpSocket::Connect(address, 10'000), 10'000) {}
+  explicit FakeClient(const net::NetAddress& address, std::string secret = "what both engines know")
+      : secret(secret), stream(*net::TcpSocket::Connect(address, 10'000), 10'000) {}
   Status Greet() {
-    ClientHandshake handshake(&secret, kFormat);
+    net::ClientHandshake handshake = LoaderHandshake(&secret, kFormat);
     PAGEMILL_RETURN_IF_ERROR(handshake.Start(&stream));
     while (!handshake.is_done()) {
-      PAGEMILL_ASSIGN_OR_RETURN(const Frame frame, WaitForFrame(&stream));
+      PAGEMILL_ASSIGN_OR_RETURN(const net::Frame frame, WaitForFrame(&stream));
       PAGEMILL_RETURN_IF_ERROR(handshake.Take(frame, &stream));
     }
     return OkStatus();
@@ -67,18 +67,18 @@ struct FakeClient {
   // True if the server closes the connection, whatever it sends before.
   bool IsClosed() {
     while (true) {
-      StatusOr<Frame> frame = WaitForFrame(&stream);
+      StatusOr<net::Frame> frame = WaitForFrame(&stream);
       if (!frame.ok()) return frame.status().code() == StatusCode::kUnavailable;
     }
   }
 
-  const PeerSecret secret;
-  FrameStream stream;
+  const net::Secret secret;
+  net::FrameStream stream;
 };
 
 // What a test does in place of an engine that has KV.
 struct FakeServer {
-  NetAddress address() const { return *listener.address(); }
+  net::NetAddress address() const { return *listener.address(); }
   kv_cache::Handover Handover() const {
     return {.peer = kEngineId,
             .number = 1,
@@ -90,20 +90,20 @@ struct FakeServer {
     ASSERT_EQ(poll(&polled, 1, 30'000), 1);
     auto socket = listener.Accept(10'000);
     ASSERT_TRUE(socket.ok() && *socket);
-    stream = std::make_unique<FrameStream>(**std::move(socket), 10'000);
+    stream = std::make_unique<net::FrameStream>(**std::move(socket), 10'000);
   }
   void Greet() {
     Accept();
-    ServerHandshake handshake(&secret, kFormat, kEngineId);
+    net::ServerHandshake handshake = OwnerHandshake(&secret, kFormat, kEngineId);
     while (!handshake.is_done()) {
-      StatusOr<Frame> frame = WaitForFrame(stream.get());
+      StatusOr<net::Frame> frame = WaitForFrame(stream.get());
       ASSERT_TRUE(frame.ok()) << frame.status().ToString();
       ASSERT_EQ(handshake.Take(*frame, stream.get()), OkStatus());
     }
     ASSERT_EQ(stream->Flush(0), OkStatus());
   }
   Fetch WaitForFetch() {
-    StatusOr<Frame> frame = WaitForFrame(stream.get());
+    StatusOr<net::Frame> frame = WaitForFrame(stream.get());
     EXPECT_TRUE(frame.ok()) << frame.status().ToString();
     return DecodeFetch(frame->payload).value_or(Fetch());
   }
@@ -121,9 +121,9 @@ struct FakeServer {
     ASSERT_EQ(stream->Flush(0), OkStatus());
   }
 
-  const PeerSecret secret{"what both engines know"};
-  TcpSocket listener = *TcpSocket::Listen(*NetAddress::Parse("127.0.0.1:0"));
-  std::unique_ptr<FrameStream> stream;
+  const net::Secret secret{"what both engines know"};
+  net::TcpSocket listener = *net::TcpSocket::Listen(*net::NetAddress::Parse("127.0.0.1:0"));
+  std::unique_ptr<net::FrameStream> stream;
 };
 
 // An engine that listens, and one that loads from it.
@@ -221,18 +221,18 @@ TEST_F(RemoteHandover, AServerThatDoesNotKnowTheSecretIsRefused) {
   loads.Load(1, server.Handover(), 0, 2);
   server.Accept();
   ASSERT_TRUE(WaitForFrame(server.stream.get()).ok());
-  server.stream->Queue(kChallenge, {Encode(Greeting{.magic = {}, .nonce = {}})});
+  server.stream->Queue(net::kChallenge, {Encode(net::Greeting{.magic = {}, .nonce = {}})});
   ASSERT_EQ(server.stream->Flush(0), OkStatus());
   EXPECT_EQ(loads.Wait().status.code(), StatusCode::kFailedPrecondition) << "another version";
 
   loads.Load(2, server.Handover(), 0, 2);
   server.Accept();
   ASSERT_TRUE(WaitForFrame(server.stream.get()).ok());
-  Greeting greeting;
-  std::memcpy(greeting.magic.data(), kPeerMagic, sizeof(kPeerMagic));
-  server.stream->Queue(kChallenge, {Encode(greeting)});
+  net::Greeting greeting;
+  std::memcpy(greeting.magic.data(), kPeerProtocol.magic.data(), greeting.magic.size());
+  server.stream->Queue(net::kChallenge, {Encode(greeting)});
   ASSERT_TRUE(WaitForFrame(server.stream.get()).ok());
-  server.stream->Queue(kWelcome, {Encode(Welcome{.engine_id = kEngineId, .mac = {}})});
+  server.stream->Queue(net::kWelcome, {std::vector<std::byte>(64)});  // and no proof
   ASSERT_EQ(server.stream->Flush(0), OkStatus());
   EXPECT_EQ(loads.Wait().status.code(), StatusCode::kFailedPrecondition);
 }
@@ -319,7 +319,7 @@ TEST_F(RemoteHandover, FetchesOfAConnectionAreBounded) {
   for (uint64_t id = 1; id <= 257; ++id) {
     client.stream.Queue(kFetch, {Encode(Fetch{.id = id, .number = 99, .keys = {{}}})});
   }
-  StatusOr<Frame> frame = WaitForFrame(&client.stream);
+  StatusOr<net::Frame> frame = WaitForFrame(&client.stream);
   ASSERT_TRUE(frame.ok());
   const std::optional<EndOfFetch> end = DecodeEnd(frame->payload);
   ASSERT_TRUE(end);

@@ -6,13 +6,13 @@
 
 namespace pagemill::kv_transfer {
 
-RemoteLoads::RemoteLoads(const std::vector<NetAddress>& peers, RemotePeer::Config config)
+RemoteLoads::RemoteLoads(const std::vector<net::NetAddress>& peers, RemotePeer::Config config)
     : config_(std::move(config)) {
-  for (const NetAddress& address : peers) peers_.try_emplace(address, address, &config_);
+  for (const net::NetAddress& address : peers) peers_.try_emplace(address, address, &config_);
 }
 
 RemotePeer* RemoteLoads::Find(const kv_cache::Handover& handover) {
-  const StatusOr<NetAddress> address = NetAddress::Make(handover.host, handover.port);
+  const StatusOr<net::NetAddress> address = net::NetAddress::Make(handover.host, handover.port);
   if (!address.ok()) return nullptr;
   const auto found = peers_.find(*address);
   return found == peers_.end() ? nullptr : &found->second;

@@ -18,14 +18,14 @@
 #include <vector>
 
 #include "cc/kv_cache/transfer.h"
-#include "cc/kv_transfer/tcp/net_address.h"
 #include "cc/kv_transfer/tcp/remote_peer.h"
+#include "cc/net/net_address.h"
 
 namespace pagemill::kv_transfer {
 
 class RemoteLoads {
  public:
-  RemoteLoads(const std::vector<NetAddress>& peers, RemotePeer::Config config);
+  RemoteLoads(const std::vector<net::NetAddress>& peers, RemotePeer::Config config);
 
   // The peer at the address that a client named; null if the address is not listed.
   RemotePeer* Find(const kv_cache::Handover& handover);
@@ -36,7 +36,7 @@ class RemoteLoads {
 
  private:
   const RemotePeer::Config config_;
-  std::map<NetAddress, RemotePeer> peers_;
+  std::map<net::NetAddress, RemotePeer> peers_;
 };
 
 }  // namespace pagemill::kv_transfer

@@ -5,7 +5,7 @@
 
 #include "cc/kv_transfer/block_record.h"
 #include "cc/kv_transfer/tcp/peer_messages.h"
-#include "cc/kv_transfer/tcp/tcp_socket.h"
+#include "cc/net/tcp_socket.h"
 
 namespace pagemill::kv_transfer {
 
@@ -52,9 +52,10 @@ bool RemotePeer::Advance(int64_t now_ms, std::vector<KvTransferResult>* ended) {
 }
 
 Status RemotePeer::Open(int64_t now_ms) {
-  PAGEMILL_ASSIGN_OR_RETURN(TcpSocket socket, TcpSocket::Connect(address_, config_.timeout_ms));
-  link_.emplace(Link{.stream = FrameStream(std::move(socket), config_.timeout_ms),
-                     .handshake = ClientHandshake(&config_.secret, config_.format),
+  PAGEMILL_ASSIGN_OR_RETURN(net::TcpSocket socket,
+                            net::TcpSocket::Connect(address_, config_.timeout_ms));
+  link_.emplace(Link{.stream = net::FrameStream(std::move(socket), config_.timeout_ms),
+                     .handshake = LoaderHandshake(&config_.secret, config_.format),
                      .used_ms = now_ms});
   return link_->handshake.Start(&link_->stream);
 }
@@ -77,8 +78,8 @@ StatusOr<bool> RemotePeer::ReadAll(int64_t now_ms) {
   const size_t most = MaxReplyBytes(config_.format.page_bytes);
   for (int i = 0; i < kMaxFramesAtOnce; ++i) {
     const bool greets = !link_->handshake.is_done();
-    PAGEMILL_ASSIGN_OR_RETURN(const std::optional<Frame> frame,
-                              link_->stream.Read(greets ? kMaxHandshakeBytes : most, now_ms));
+    PAGEMILL_ASSIGN_OR_RETURN(const std::optional<net::Frame> frame,
+                              link_->stream.Read(greets ? kPeerProtocol.MaxBytes() : most, now_ms));
     if (!frame) return i > 0;
     if (!greets) {
       PAGEMILL_RETURN_IF_ERROR(Take(*frame));
@@ -96,7 +97,7 @@ StatusOr<bool> RemotePeer::ReadAll(int64_t now_ms) {
 void RemotePeer::Fetch(Job* job) {
   const kv_cache::KvTransfer& load = job->transfer;
   const uint64_t id = load.id.value();
-  if (load.handover.peer != link_->handshake.engine_id()) {
+  if (load.handover.peer != EngineIdOf(link_->handshake)) {
     return End(id, NotFound("it is another engine than the one that had the KV"));
   }
   if (load.blocks.size() > kMaxFetchBlocks) {
@@ -109,7 +110,7 @@ void RemotePeer::Fetch(Job* job) {
 }
 
 // What comes for a load that is over is dropped.
-Status RemotePeer::Take(const Frame& frame) {
+Status RemotePeer::Take(const net::Frame& frame) {
   if (frame.type == kBlock) {
     const std::optional<BlockMessage> block = DecodeBlock(frame.payload);
     if (!block) return NotOurs();

@@ -23,11 +23,11 @@
 #include "cc/base/status.h"
 #include "cc/kv_cache/transfer.h"
 #include "cc/kv_transfer/segment_layout.h"
-#include "cc/kv_transfer/tcp/frame_stream.h"
-#include "cc/kv_transfer/tcp/net_address.h"
 #include "cc/kv_transfer/tcp/peer_handshake.h"
 #include "cc/kv_transfer/tcp/peer_messages.h"
-#include "cc/kv_transfer/tcp/peer_secret.h"
+#include "cc/net/frame_stream.h"
+#include "cc/net/net_address.h"
+#include "cc/net/secret.h"
 #include "cc/step/page_store.h"
 
 namespace pagemill::kv_transfer {
@@ -36,14 +36,14 @@ class RemotePeer {
  public:
   // What all peers of an engine share.
   struct Config {
-    PeerSecret secret;
+    net::Secret secret;
     SegmentFormat format = {};
     step::PageStore* pages = nullptr;
     int64_t timeout_ms = 10'000;  // of a message
   };
 
   // `config` outlives the peer.
-  RemotePeer(NetAddress address, const Config* config)
+  RemotePeer(net::NetAddress address, const Config* config)
       : config_(*config), address_(std::move(address)) {}
 
   void Add(kv_cache::KvTransfer load);
@@ -61,22 +61,22 @@ class RemotePeer {
     size_t num_done = 0;  // leading blocks
   };
   struct Link {
-    FrameStream stream;
-    ClientHandshake handshake;
+    net::FrameStream stream;
+    net::ClientHandshake handshake;
     int64_t used_ms;  // when it was opened, then the last time when there was a load
   };
 
   Status Open(int64_t now_ms);
   StatusOr<bool> Progress(int64_t now_ms);
   StatusOr<bool> ReadAll(int64_t now_ms);
-  Status Take(const Frame& frame);
+  Status Take(const net::Frame& frame);
   void TakeBlock(const BlockMessage& message);
   Status Write(const kv_cache::BlockContent& block, const BlockMessage& message);
   void Fetch(Job* job);
   void End(uint64_t id, Status status);
 
   const Config& config_;
-  const NetAddress address_;
+  const net::NetAddress address_;
   std::optional<Link> link_;
   std::map<uint64_t, Job> jobs_;  // by the value of the transfer's id
   std::vector<kv_cache::KvTransferResult> ended_;

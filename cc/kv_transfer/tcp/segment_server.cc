@@ -10,13 +10,13 @@ constexpr int64_t kAcceptPauseMs = 500;
 
 }  // namespace
 
-StatusOr<std::unique_ptr<SegmentServer>> SegmentServer::Create(const NetAddress& listen,
+StatusOr<std::unique_ptr<SegmentServer>> SegmentServer::Create(const net::NetAddress& listen,
                                                                PeerSession::Config config) {
-  StatusOr<TcpSocket> listener = TcpSocket::Listen(listen);
+  StatusOr<net::TcpSocket> listener = net::TcpSocket::Listen(listen);
   if (!listener.ok()) {
     return Status(listener.status().code(), "--kv-transfer-listen " + listener.status().message());
   }
-  PAGEMILL_ASSIGN_OR_RETURN(NetAddress address, listener->address());
+  PAGEMILL_ASSIGN_OR_RETURN(net::NetAddress address, listener->address());
   return std::unique_ptr<SegmentServer>(
       new SegmentServer(*std::move(listener), std::move(address), std::move(config)));
 }
@@ -46,7 +46,7 @@ bool SegmentServer::Advance(int64_t now_ms) {
 bool SegmentServer::Accept(int64_t now_ms) {
   accepts_ = now_ms >= accepts_from_ms_;
   if (!accepts_) return false;
-  StatusOr<std::optional<TcpSocket>> socket = listener_.Accept(config_.timeout_ms);
+  StatusOr<std::optional<net::TcpSocket>> socket = listener_.Accept(config_.timeout_ms);
   if (!socket.ok()) {
     accepts_ = false;
     accepts_from_ms_ = now_ms + kAcceptPauseMs;

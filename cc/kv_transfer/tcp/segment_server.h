@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "cc/base/status.h"
-#include "cc/kv_transfer/tcp/net_address.h"
 #include "cc/kv_transfer/tcp/peer_session.h"
-#include "cc/kv_transfer/tcp/tcp_socket.h"
+#include "cc/net/net_address.h"
+#include "cc/net/tcp_socket.h"
 
 namespace pagemill::kv_transfer {
 
@@ -32,12 +32,12 @@ class SegmentServer {
   // the secret; without any, it is closed at once.
   static constexpr size_t kMaxSessions = 32;
 
-  // Errors of TcpSocket::Listen().
-  static StatusOr<std::unique_ptr<SegmentServer>> Create(const NetAddress& listen,
+  // Errors of net::TcpSocket::Listen().
+  static StatusOr<std::unique_ptr<SegmentServer>> Create(const net::NetAddress& listen,
                                                          PeerSession::Config config);
 
   // Where it listens, with the port that it got.
-  const NetAddress& address() const { return address_; }
+  const net::NetAddress& address() const { return address_; }
   // Nothing happens without an event.
   bool is_idle() const { return sessions_.empty() && accepts_; }
   // Blocks that sessions wait for come without an event.
@@ -48,12 +48,12 @@ class SegmentServer {
 
  private:
   bool Accept(int64_t now_ms);
-  SegmentServer(TcpSocket listener, NetAddress address, PeerSession::Config config)
+  SegmentServer(net::TcpSocket listener, net::NetAddress address, PeerSession::Config config)
       : config_(std::move(config)), listener_(std::move(listener)), address_(std::move(address)) {}
 
   const PeerSession::Config config_;
-  TcpSocket listener_;
-  const NetAddress address_;
+  net::TcpSocket listener_;
+  const net::NetAddress address_;
   std::list<PeerSession> sessions_;
   // False for a while after a connection could not be taken, which makes the listener readable.
   bool accepts_ = true;

@@ -209,6 +209,37 @@ class World:
         """Returns when every rank has called it."""
     def leave(self) -> None: ...
 
+class NodesWorld(World):
+    """The place of a rank of several machines (nodes), each with equally many ranks in order."""
+
+    def __init__(
+        self,
+        rank: int,
+        segment: SharedSegment | None,
+        *,
+        master: str,
+        secret: str,
+        tensor: int,
+        pipeline: int,
+        num_nodes: int,
+        version: str,
+        model: bytes,
+        options: bytes,
+        number: int,
+    ) -> None:
+        """`segment`: of the ranks of this node, if it has whole tensor-parallel groups of several.
+        Rank 0 listens at `master`, an IP address and a port, to which the others connect; all have
+        the `secret`, "" only at a loopback address. Ranks whose `version` or digests (32 bytes) of
+        `model` and `options` differ are refused: FAILED_PRECONDITION of `wait_for_all`."""
+    @property
+    def number(self) -> int:
+        """The smallest `number` of all ranks, which have joined."""
+    @property
+    def is_done(self) -> bool:
+        """Whether the world has ended because rank 0 was done."""
+    def check(self) -> None:
+        """UNAVAILABLE names a rank whose connection is over; from any thread."""
+
 class Stage:
     """A rank's part of a step, if there are several stages. Rank 0, and those that divide its
     layers with it, have the last stage, the ranks behind them the others in order."""
@@ -572,6 +603,7 @@ class ModelRunner:
         adapters: AdapterStore | None = None,
         stage: Stage | None = None,
         page_segment: PageSegment | None = None,
+        world: World | None = None,
     ) -> None:
         """`ngram_sizes`: drafts are what followed the last tokens where the request's own text had
         them before; least and most tokens that match. `suffix_options`: also those of earlier
@@ -586,7 +618,7 @@ class ModelRunner:
         these arrays of a step (cc/runner/media/media_embeddings.h). `adapters`: those that requests
         may name, if `limits.max_adapters` is not 0. `stage`: of `executor`, if its layers are the
         last of several stages. `page_segment`: to copy pages of the other ranks, which have all
-        joined it; None: they are not copied."""
+        joined it; None: they are not copied. `world`: of the executor; None: no other ranks."""
     @property
     def limits(self) -> RunnerLimits: ...
     @property

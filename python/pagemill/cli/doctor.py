@@ -105,7 +105,7 @@ def _placement(config: EngineConfig) -> str:
 
     if config.executor.numa == "off":
         return "as the system does (--numa off)"
-    placement = _native.memory_placement(ranks=config.executor.ranks)
+    placement = _native.memory_placement(ranks=len(config.local_ranks))
     return placement or "as the system does (one node)"
 
 

@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from pagemill.config import ServeConfig
+from pagemill.config import ServeConfig, for_media
 from pagemill.config.flags import FlagParser
 
 _SEVERAL_HOSTS = (
@@ -14,7 +14,6 @@ _SEVERAL_HOSTS = (
     "--data-parallel-rpc-port",
     "--data-parallel-size-local",
     "--data-parallel-start-rank",
-    "--headless",
 )
 
 
@@ -34,12 +33,24 @@ def parser() -> FlagParser:
         "engines of --data-parallel-size are on this host, and the server balances them; put"
         " servers of several hosts behind `pagemill route`",
     )
+    made.refuse(("--headless",), "a node other than --node-rank 0 never serves HTTP: leave it out")
     return made
 
 
 def run(parser: FlagParser, args: Namespace) -> int:
     """Serves until a signal stops it."""
     config = parser.read(ServeConfig, args)
+    if config.engine.nodes.node_rank:
+        return _follow(config)
     from pagemill.server.serve import run as run_server
 
     return run_server(config)
+
+
+def _follow(config: ServeConfig) -> int:
+    """Computes for node 0, without HTTP."""
+    from pagemill.engine.node_follower import follow
+    from pagemill.observe.logging import configure
+
+    configure(config.observe.log_level, "", config.observe.log_format)
+    return follow(for_media(config.engine, config.server.media))

@@ -24,6 +24,7 @@ from pagemill.config.http import ConnectionConfig, OriginConfig, TlsConfig
 from pagemill.config.kv_tiers import KvTierConfig
 from pagemill.config.media import MediaConfig
 from pagemill.config.model import ModelConfig
+from pagemill.config.nodes import NodeConfig
 from pagemill.config.observe import MetricsConfig, ObserveConfig, TracesConfig
 from pagemill.config.route import RouteConfig, RouterConfig
 from pagemill.config.sampling import SamplingConfig
@@ -56,6 +57,7 @@ __all__ = [
     "ModelConfig",
     "ModelDrafts",
     "NgramDrafts",
+    "NodeConfig",
     "ObserveConfig",
     "OfflineConfig",
     "OriginConfig",

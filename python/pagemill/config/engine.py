@@ -9,6 +9,7 @@ from pagemill.config.kv_tiers import KvTierConfig
 from pagemill.config.lora import LoraConfig
 from pagemill.config.media import MediaConfig
 from pagemill.config.model import ModelConfig
+from pagemill.config.nodes import NodeConfig
 from pagemill.config.observe import MetricsConfig, ObserveConfig, TracesConfig
 from pagemill.config.scheduler import SchedulerConfig
 from pagemill.config.server import ServerConfig
@@ -41,10 +42,39 @@ class EngineConfig:
     speculation: SpeculationConfig = field(default_factory=SpeculationConfig)
     lora: LoraConfig = field(default_factory=LoraConfig)
     executor: ExecutorConfig = field(default_factory=ExecutorConfig)
+    nodes: NodeConfig = field(default_factory=NodeConfig)
     refused_media: frozenset[str] = frozenset()
     """Kinds of media that no prompt has (`for_media`)."""
     share: MachineShare = field(default_factory=MachineShare)
     """What it has of this machine (`for_share`)."""
+
+    def __post_init__(self) -> None:
+        """Checks that ranks can be distributed over nodes.
+
+        Raises:
+          ConfigError: they cannot.
+        """
+        nodes, ranks = self.nodes.nnodes, self.executor.ranks
+        tensor, pipeline = (
+            self.executor.tensor_parallel_size,
+            self.executor.pipeline_parallel_size,
+        )
+        if ranks % nodes:
+            raise ConfigError(
+                f"--nnodes {nodes} needs a multiple of {nodes} ranks: --tensor-parallel-size"
+                f" {tensor} times --pipeline-parallel-size {pipeline} is {ranks}"
+            )
+        if tensor % (ranks // nodes) and ranks // nodes % tensor:
+            raise ConfigError(
+                f"--nnodes {nodes} would give a node {ranks // nodes} of {ranks} ranks, which is"
+                f" neither a multiple nor a divisor of --tensor-parallel-size {tensor}"
+            )
+
+    @property
+    def local_ranks(self) -> range:
+        """The ranks that this machine has."""
+        count = self.executor.ranks // self.nodes.nnodes
+        return range(self.nodes.node_rank * count, (self.nodes.node_rank + 1) * count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +101,11 @@ class ServeConfig:
         Raises:
           ConfigError: they exclude each other.
         """
+        if self.server.data_parallel_size > 1 and self.engine.nodes.nnodes > 1:
+            raise ConfigError(
+                "--nnodes needs --data-parallel-size 1: put servers with one engine each behind"
+                " `pagemill route`"
+            )
         if self.server.data_parallel_size > 1 and self.engine.cache.max_kv_events:
             raise ConfigError(
                 "--max-kv-events needs --data-parallel-size 1: a router chooses servers by the"

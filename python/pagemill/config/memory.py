@@ -161,6 +161,18 @@ def plan_kv_cache(
     return KvBudget(pages, kv_bytes, costs.kv.tokens(pages - 1), limit, total)
 
 
+def with_blocks(budget: KvBudget, pages: KvPages, num_blocks: int) -> KvBudget:
+    """Returns `budget` with fewer pages: `num_blocks`, which other machines have room for, too."""
+    kv_bytes = num_blocks * pages.page_bytes
+    return KvBudget(
+        num_blocks,
+        kv_bytes,
+        pages.tokens(num_blocks - 1),
+        budget.limit_bytes,
+        budget.total_bytes - budget.kv_bytes + kv_bytes,
+    )
+
+
 def _refuse(cache: CacheConfig, max_model_len: int, costs: FixedCosts, limit: int) -> None:
     needed = (costs.kv.pages(max_model_len) + 1) * costs.kv.page_bytes
     requested = cache.kv_cache_memory_bytes

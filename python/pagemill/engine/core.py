@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig, KvTierConfig, SpeculationConfig
 from pagemill.config.env import cache_folder
-from pagemill.config.memory import FixedCosts, KvBudget, plan_kv_cache
+from pagemill.config.memory import FixedCosts, KvBudget, KvPages, plan_kv_cache, with_blocks
 from pagemill.config.quantities import format_bytes
 from pagemill.engine.adapter_reader import AdapterReader
 from pagemill.engine.adapters import Adapters
@@ -22,8 +23,9 @@ from pagemill.engine.devices import choose_device
 from pagemill.engine.encoder import EncoderSizes, MediaSizes
 from pagemill.engine.executor_sizes import ExecutorSizes, host_memory_bytes
 from pagemill.engine.native import NativeBindings
-from pagemill.engine.ranks import RankDevice, RankStage, RankWorkers
-from pagemill.engine.transfer_secret import read_transfer_secret
+from pagemill.engine.nodes import Nodes
+from pagemill.engine.ranks import RankDevice, RankWorkers, stages_of
+from pagemill.engine.secret_file import read_secret
 from pagemill.runner.build import BuiltModel
 from pagemill.runner.fallback.module import BuiltModule, MemoryPlan
 from pagemill.structured.compiler import GrammarCompiler
@@ -84,6 +86,7 @@ class EngineCore:
         others: Sequence[BuiltModel] = (),
         draft: BuiltModel | None = None,
         source: ModelSource | None = None,
+        stopped: threading.Event | None = None,
     ) -> EngineCore:
         """Sizes the KV cache, binds the program to this machine and starts the engine's thread.
 
@@ -95,11 +98,12 @@ class EngineCore:
             others: what the other ranks run if the model is divided among several.
             draft: the model that guesses tokens for `built`, if one does.
             source: the model's files, which adapters are read beside; None: no adapters.
+            stopped: once it is set, other ranks are not waited for.
 
         Raises:
             ConfigError: the model does not fit; the message has the numbers and the flags.
             StatusError: the program cannot be bound, or a KV tier cannot be created.
-            EngineError: another rank could not start.
+            EngineError: another rank could not start, or `stopped` was set before all had.
         """
         if config.lora.enabled:
             _require_adaptable(built, config, source)
@@ -128,17 +132,11 @@ class EngineCore:
             host_memory_bytes(config) if device is None else device.free_bytes,
             1 if device is None else config.scheduler.max_num_seqs,
         )
-        _say(built, plan, budget)
         workers: RankWorkers | None = None
         if others:
-            arguments = wanted.option_arguments(config, budget.num_blocks)
-            programs = [rank.program_text for rank in others]
-            on = _device_of_ranks(built, config, device)
-            stages = _stages((built, *others), config, wanted)
-            page_bytes = plan.kv_page_bytes if wanted.stages == 1 else 0
-            workers = RankWorkers.start(
-                programs, arguments, on, stages[1:], wanted.stages, page_bytes
-            )
+            workers = _start_workers((built, *others), config, wanted, budget, plan, stopped)
+            budget = _agreed(budget, fixed.kv, workers)
+        _say(built, plan, budget)
         host_bytes = budget.total_bytes
         if device is not None:
             host_bytes = config.kv_tiers.host_bytes + len(plans) * plan.offloaded_bytes
@@ -165,7 +163,7 @@ class EngineCore:
         world = None if workers is None else workers.world
         media = MediaSizes.of(built, wanted, config)
         ranks = (built, *others)
-        stages = _stages(ranks, config, wanted)
+        stages = stages_of(ranks, config, wanted)
         groups = wanted.kv_tables(ranks, config, draft).groups
         limits = _limits(built, config, wanted, budget.num_blocks, groups, media)
         if workers is not None and wanted.device is not None:
@@ -208,6 +206,7 @@ class EngineCore:
             adapters=store,
             stage=stages[0].native() if stages else None,
             page_segment=None if workers is None else workers.page_segment,
+            world=world,
         )
         tiers = _kv_tiers(executors, workers, config.kv_tiers, config.executor.threads)
         engine = _native.Engine(runner, _options(config, tiers, wanted), log=_log)
@@ -251,14 +250,40 @@ def _device_of_ranks(
     )
 
 
-def _stages(
-    ranks: Sequence[BuiltModel], config: EngineConfig, sizes: ExecutorSizes
-) -> list[RankStage]:
-    """Those of the ranks, in order; empty if there is one stage."""
-    if sizes.stages == 1:
-        return []
-    tables = sizes.kv_tables(ranks, config).of_stages
-    return [RankStage(own, list(rank.sends)) for own, rank in zip(tables, ranks, strict=True)]
+def _start_workers(
+    ranks: Sequence[BuiltModel],
+    config: EngineConfig,
+    sizes: ExecutorSizes,
+    budget: KvBudget,
+    plan: MemoryPlan,
+    stopped: threading.Event | None,
+) -> RankWorkers:
+    """The other ranks of this machine."""
+    arguments = sizes.option_arguments(config, budget.num_blocks)
+    nodes = Nodes.of(config, ranks, arguments, budget.num_blocks)
+    local = config.local_ranks
+    return RankWorkers.start(
+        [ranks[rank].program_text for rank in local[1:]],
+        arguments,
+        _device_of_ranks(ranks[0], config, sizes.device),
+        stages_of(ranks, config, sizes)[1 : local.stop],
+        sizes.stages,
+        plan.kv_page_bytes if sizes.stages == 1 and nodes is None else 0,
+        nodes,
+        stopped=stopped,
+    )
+
+
+def _agreed(budget: KvBudget, pages: KvPages, workers: RankWorkers) -> KvBudget:
+    """`budget`, with the blocks for which all machines have memory if there are several."""
+    if not isinstance(workers.world, _native.NodesWorld):
+        return budget
+    try:
+        workers.wait_joined()
+    except BaseException:
+        workers.stop()
+        raise
+    return with_blocks(budget, pages, workers.world.number)
 
 
 def _require_adaptable(built: BuiltModel, config: EngineConfig, source: ModelSource | None) -> None:
@@ -386,7 +411,7 @@ def _kv_tiers(
         shared_memory_bytes=config.kv_shared_memory_bytes or 0,
         transfer_listen=config.kv_transfer_listen,
         transfer_peers=list(config.kv_transfer_peers),
-        transfer_secret=read_transfer_secret(config.kv_transfer_secret_file),
+        transfer_secret=read_secret("--kv-transfer-secret-file", config.kv_transfer_secret_file),
         transfer_timeout_ms=config.kv_transfer_timeout_ms,
         num_step_threads=threads,
         fingerprint=(lambda: _fingerprint(native, workers)) if native else None,

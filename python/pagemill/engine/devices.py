@@ -202,4 +202,6 @@ def _missing(built: BuiltModel, config: EngineConfig) -> str:
         return f"needs native support of the model: {built.architecture} has none"
     if config.executor.pipeline_parallel_size > 1:
         return "needs --pipeline-parallel-size 1: stages run on CPUs"
+    if config.nodes.nnodes > 1:
+        return "needs --nnodes 1: ranks of several machines run on CPUs"
     return ""

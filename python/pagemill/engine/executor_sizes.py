@@ -98,9 +98,9 @@ class ExecutorSizes:
         return cls(tokens, rows, activation_type, _KV_CACHE_DTYPES[dtype], device, stages)
 
     def plan_ranks(self, ranks: Sequence[BuiltModel], config: EngineConfig) -> list[MemoryPlan]:
-        """What the ranks take of one memory, with a KV cache of one page: that of the host, or of
-        the device of the rank that takes most."""
-        plans = [self.plan(rank, config) for rank in ranks]
+        """What the ranks take of one memory, with a KV cache of one page: that of this machine, of
+        those that it has, or of the device of the rank that takes most."""
+        plans = [self.plan(ranks[rank], config) for rank in config.local_ranks]
         if self.device is None:
             return plans
         return [max(plans, key=lambda plan: plan.total_bytes)]
@@ -268,8 +268,8 @@ class ExecutorSizes:
         plans: Sequence[MemoryPlan],
         draft: BuiltModel | None = None,
     ) -> KvPages:
-        """What requests take of the KV cache, whose pages all ranks have; with a draft model, its
-        KV too."""
+        """What requests take of the KV cache, whose pages all ranks have, in the memory of `plans`;
+        with a draft model, its KV too."""
         groups = self.kv_tables(ranks, config, draft).groups
         sizes = {
             "block_size": config.cache.block_size,

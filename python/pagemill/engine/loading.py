@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from pagemill.engine.generation_config import choose_defaults
 from pagemill.engine.messages import ModelFacts
 from pagemill.engine.model_source import open_model
 from pagemill.engine.model_weights import ModelWeights
+from pagemill.engine.nodes import require_nodes
 from pagemill.engine.sampling import SamplingDefaults
 from pagemill.inputs.task import Task
 from pagemill.ops.shard import Shard
@@ -44,21 +46,29 @@ class LoadedModel:
     """Keys of the configuration that the operator replaced."""
 
 
-def load(config: EngineConfig) -> LoadedModel:
-    """Finds (or fetches) the model, builds its program and starts its engine.
+def load(config: EngineConfig, stopped: threading.Event | None = None) -> LoadedModel:
+    """Finds (or fetches) the model, builds its program and starts its engine. Once `stopped` is
+    set, other ranks are not waited for.
 
     Raises:
         ConfigError: the configuration does not fit the model or the machine.
         FetchError, WeightsError, ModelConfigError: the model cannot be found, read or built.
         StatusError: the program cannot be bound.
+        EngineError: another rank could not start, or `stopped` was set before all had.
     """
+    if config.nodes.node_rank:
+        raise ConfigError(
+            f"--node-rank {config.nodes.node_rank} is for `pagemill serve`: here, run node 0"
+        )
     model = config.model
     source, stored, at_load = open_model(model, build_options(model))
     head = open_head(config)
     built, *others = build_ranks(source, config, head)
     draft = build_draft(source, built, config, head)
     chosen = choose_defaults(model, stored)
-    core = EngineCore.create(built, config, weights_dtype(source.config), others, draft, source)
+    core = EngineCore.create(
+        built, config, weights_dtype(source.config), others, draft, source, stopped
+    )
     try:
         weights = ModelWeights(
             core.engine,
@@ -176,6 +186,7 @@ def _require_dividable(config: EngineConfig) -> None:
         )
     if executor.pipeline_parallel_size > 1:
         _require_stages(config)
+    require_nodes(config)
 
 
 def _require_whole_routing(config: EngineConfig) -> None:

@@ -12,6 +12,9 @@ from typing import IO, Any
 from pagemill import _native
 from pagemill.config import ConfigError
 from pagemill.engine import rank_adapters, rank_jobs
+from pagemill.engine.nodes import Nodes
+
+_LOOK_EVERY_S = 1.0
 
 
 def run(job: Mapping[str, Any]) -> int:
@@ -25,14 +28,13 @@ def run(job: Mapping[str, Any]) -> int:
     rank = job["rank"]
     answers = _take_stdout()
     try:
-        segment = _native.SharedSegment.open(job["fd"])
-        os.close(job["fd"])
+        arguments = dict(job["arguments"])
+        world = _join(job, arguments)
         pages: _native.PageSegment | None = None
         if job["pages_fd"] is not None:
             pages = _native.PageSegment.join(job["pages_fd"], rank)
             os.close(job["pages_fd"])
-        world = _native.World(segment, rank)
-        options = _native.ExecutorOptions(**job["arguments"])
+        options = _native.ExecutorOptions(**arguments)
         executor = (
             _native.NativeExecutor(job["program"], options, world)
             if job["device"] is None
@@ -54,6 +56,35 @@ def run(job: Mapping[str, Any]) -> int:
         print(f"pagemill: rank {rank}: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _join(job: Mapping[str, Any], arguments: dict[str, Any]) -> _native.World:
+    """The rank's place. Among ranks of several machines it waits for all, for `arguments` to have
+    the blocks that fit on all of them."""
+    segment: _native.SharedSegment | None = None
+    if job["fd"] is not None:
+        segment = _native.SharedSegment.open(job["fd"])
+        os.close(job["fd"])
+    if job["nodes"] is None:
+        assert segment is not None
+        return _native.World(segment, job["rank"])
+    parent = os.getppid()
+    world = Nodes(**job["nodes"]).join(job["rank"], segment)
+    while not _have_joined(world):
+        if os.getppid() != parent:
+            raise ConfigError("the process that started this rank has ended")
+    arguments["num_blocks"] = world.number
+    return world
+
+
+def _have_joined(world: _native.NodesWorld) -> bool:
+    try:
+        world.wait_for_all(_LOOK_EVERY_S)
+    except _native.StatusError as error:
+        if error.code != "UNAVAILABLE":
+            raise
+        return False
+    return True
 
 
 def _take_stdout() -> IO[str]:

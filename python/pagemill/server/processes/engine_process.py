@@ -66,7 +66,7 @@ def take_share(config: EngineConfig) -> EngineConfig:
         os.sched_setaffinity(0, cpus)
     if executor.threads:
         return config
-    threads = max(1, cores // (share.count * executor.ranks))
+    threads = max(1, cores // (share.count * len(config.local_ranks)))
     return replace(config, executor=replace(executor, threads=threads))
 
 

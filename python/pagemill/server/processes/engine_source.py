@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -51,8 +52,13 @@ Load = Callable[[EngineConfig], Awaitable[LoadedModel]]
 
 
 async def load_in_thread(config: EngineConfig) -> LoadedModel:
-    """`load`, beside the event loop. Raises what it raises."""
-    return await asyncio.to_thread(load, config)
+    """`load`, beside the event loop; if it is cancelled, ranks are not waited for any longer.
+    Raises what `load` raises."""
+    stopped = threading.Event()
+    try:
+        return await asyncio.to_thread(load, config, stopped)
+    finally:
+        stopped.set()
 
 
 class OwnEngine:

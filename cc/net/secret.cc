@@ -1,4 +1,4 @@
-#include "cc/kv_transfer/tcp/peer_secret.h"
+#include "cc/net/secret.h"
 
 #include <sys/random.h>
 
@@ -6,9 +6,9 @@
 #include <cstring>
 #include <vector>
 
-namespace pagemill::kv_transfer {
+namespace pagemill::net {
 
-PeerSecret::PeerSecret(std::string_view text) {
+Secret::Secret(std::string_view text) {
   if (text.size() <= key_.size()) {
     std::memcpy(key_.data(), text.data(), text.size());
     return;
@@ -17,7 +17,7 @@ PeerSecret::PeerSecret(std::string_view text) {
   std::memcpy(key_.data(), digest.data(), digest.size());
 }
 
-Digest256 PeerSecret::Mac(std::initializer_list<std::span<const std::byte>> parts) const {
+Digest256 Secret::Mac(std::initializer_list<std::span<const std::byte>> parts) const {
   const auto padded = [this](std::byte pad) {
     std::vector<std::byte> bytes;
     for (const std::byte byte : key_) bytes.push_back(byte ^ pad);
@@ -49,4 +49,4 @@ Status FillRandom(std::span<std::byte> to) {
   return OkStatus();
 }
 
-}  // namespace pagemill::kv_transfer
+}  // namespace pagemill::net

@@ -1,4 +1,4 @@
-#include "cc/kv_transfer/tcp/frame_stream.h"
+#include "cc/net/frame_stream.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -10,7 +10,7 @@
 
 #include "gtest/gtest.h"
 
-namespace pagemill::kv_transfer {
+namespace pagemill::net {
 namespace {
 
 constexpr int64_t kTimeoutMs = 100;
@@ -91,4 +91,4 @@ TEST_F(Pair, AClosedConnectionIsOver) {
 }
 
 }  // namespace
-}  // namespace pagemill::kv_transfer
+}  // namespace pagemill::net

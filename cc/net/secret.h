@@ -1,13 +1,13 @@
-// File: cc/kv_transfer/tcp/peer_secret.h
+// File: cc/net/secret.h
 // A secret that engines share, and proofs that the other side knows it: HMAC-SHA-256 (RFC 2104).
 //
-//   const PeerSecret secret(text);
+//   const Secret secret(text);
 //   const Digest256 mac = secret.Mac({AsBytes("client"), my_nonce, your_nonce});
 //   if (!IsSame(mac, received)) ...
 //
 // Thread safety: const access is safe.
-#ifndef PAGEMILL_CC_KV_TRANSFER_TCP_PEER_SECRET_H_
-#define PAGEMILL_CC_KV_TRANSFER_TCP_PEER_SECRET_H_
+#ifndef PAGEMILL_CC_NET_SECRET_H_
+#define PAGEMILL_CC_NET_SECRET_H_
 
 #include <array>
 #include <cstddef>
@@ -19,15 +19,15 @@
 #include "cc/base/sha256.h"
 #include "cc/base/status.h"
 
-namespace pagemill::kv_transfer {
+namespace pagemill::net {
 
 // Shorter ones can be guessed from a handshake that was overheard.
 inline constexpr size_t kMinSecretBytes = 16;
 
-class PeerSecret {
+class Secret {
  public:
   // Any text.
-  explicit PeerSecret(std::string_view text);
+  explicit Secret(std::string_view text);
   // Of `parts`, one after another. Their sizes are the caller's to fix.
   Digest256 Mac(std::initializer_list<std::span<const std::byte>> parts) const;
 
@@ -45,6 +45,6 @@ bool IsSame(const Digest256& a, const Digest256& b);
 // Fills `to` with random bytes that cannot be guessed; kUnavailable if the system has none.
 Status FillRandom(std::span<std::byte> to);
 
-}  // namespace pagemill::kv_transfer
+}  // namespace pagemill::net
 
-#endif  // PAGEMILL_CC_KV_TRANSFER_TCP_PEER_SECRET_H_
+#endif  // PAGEMILL_CC_NET_SECRET_H_

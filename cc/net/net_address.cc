@@ -1,4 +1,4 @@
-#include "cc/kv_transfer/tcp/net_address.h"
+#include "cc/net/net_address.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-namespace pagemill::kv_transfer {
+namespace pagemill::net {
 namespace {
 
 // "::ffff:255.255.255.255" and the like; longer texts are no addresses.
@@ -89,4 +89,4 @@ socklen_t NetAddress::ToSocket(sockaddr_storage* to) const {
   return sizeof(v6);
 }
 
-}  // namespace pagemill::kv_transfer
+}  // namespace pagemill::net

@@ -1,10 +1,10 @@
-// File: cc/kv_transfer/tcp/net_address.h
+// File: cc/net/net_address.h
 // An IP address and a TCP port: "10.0.0.7:7000" or "[fd00::7]:7000". Names are not resolved: that
 // could block for seconds, and give another address than the one that the operator allowed.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(NetAddress address, NetAddress::Parse("10.0.0.7:7000"));
-#ifndef PAGEMILL_CC_KV_TRANSFER_TCP_NET_ADDRESS_H_
-#define PAGEMILL_CC_KV_TRANSFER_TCP_NET_ADDRESS_H_
+#ifndef PAGEMILL_CC_NET_NET_ADDRESS_H_
+#define PAGEMILL_CC_NET_NET_ADDRESS_H_
 
 #include <sys/socket.h>
 
@@ -15,7 +15,7 @@
 
 #include "cc/base/status.h"
 
-namespace pagemill::kv_transfer {
+namespace pagemill::net {
 
 class NetAddress {
  public:
@@ -31,6 +31,8 @@ class NetAddress {
   uint16_t port() const { return port_; }
   // True for 0.0.0.0 and [::], to which no peer can connect.
   bool is_wildcard() const { return host_ == "0.0.0.0" || host_ == "::"; }
+  // True for 127.0.0.0/8 and ::1, which only this machine reaches.
+  bool is_loopback() const { return host_.starts_with("127.") || host_ == "::1"; }
   std::string ToString() const;
   int family() const { return is_v6() ? AF_INET6 : AF_INET; }
   // Fills `to`; returns its length.
@@ -46,6 +48,6 @@ class NetAddress {
   uint16_t port_;
 };
 
-}  // namespace pagemill::kv_transfer
+}  // namespace pagemill::net
 
-#endif  // PAGEMILL_CC_KV_TRANSFER_TCP_NET_ADDRESS_H_
+#endif  // PAGEMILL_CC_NET_NET_ADDRESS_H_

@@ -1,4 +1,4 @@
-// File: cc/kv_transfer/tcp/tcp_socket.h
+// File: cc/net/tcp_socket.h
 // RAII sockets of TCP that never block: a call does what it can do now. The caller polls fd().
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(TcpSocket listener, TcpSocket::Listen(address));
@@ -7,8 +7,8 @@
 //   PAGEMILL_ASSIGN_OR_RETURN(size_t sent, socket.Send(bytes));  // 0 while it is not connected
 //
 // Thread safety: none.
-#ifndef PAGEMILL_CC_KV_TRANSFER_TCP_TCP_SOCKET_H_
-#define PAGEMILL_CC_KV_TRANSFER_TCP_TCP_SOCKET_H_
+#ifndef PAGEMILL_CC_NET_TCP_SOCKET_H_
+#define PAGEMILL_CC_NET_TCP_SOCKET_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -17,9 +17,9 @@
 #include <utility>
 
 #include "cc/base/status.h"
-#include "cc/kv_transfer/tcp/net_address.h"
+#include "cc/net/net_address.h"
 
-namespace pagemill::kv_transfer {
+namespace pagemill::net {
 
 class TcpSocket {
  public:
@@ -34,15 +34,22 @@ class TcpSocket {
   TcpSocket& operator=(TcpSocket&&) = delete;
 
   int fd() const { return fd_; }
-  // Of this end.
+  // Of this end, and of the other one.
   StatusOr<NetAddress> address() const;
+  StatusOr<NetAddress> peer_address() const;
   // A connection that waits, if there is one. kResourceExhausted if it cannot be taken, and waits
   // on.
   StatusOr<std::optional<TcpSocket>> Accept(int64_t timeout_ms);
   // The number of bytes that were taken, or that came: 0 if none can now. kUnavailable if the
   // connection is over or was refused.
-  StatusOr<size_t> Send(std::span<const std::byte> bytes);
-  StatusOr<size_t> Receive(std::span<std::byte> to);
+  StatusOr<size_t> Send(std::span<const std::byte> bytes) { return Send(bytes, {}); }
+  StatusOr<size_t> Receive(std::span<std::byte> to) { return Receive(to, {}); }
+  // Likewise of two pieces, one behind the other.
+  StatusOr<size_t> Send(std::span<const std::byte> first, std::span<const std::byte> second);
+  StatusOr<size_t> Receive(std::span<std::byte> first, std::span<std::byte> second);
+  // Ends the connection for both sides; what has been sent still arrives. From any thread, also
+  // while another one polls fd().
+  void ShutDown();
 
  private:
   explicit TcpSocket(int fd) : fd_(fd) {}
@@ -51,6 +58,6 @@ class TcpSocket {
   int fd_;
 };
 
-}  // namespace pagemill::kv_transfer
+}  // namespace pagemill::net
 
-#endif  // PAGEMILL_CC_KV_TRANSFER_TCP_TCP_SOCKET_H_
+#endif  // PAGEMILL_CC_NET_TCP_SOCKET_H_

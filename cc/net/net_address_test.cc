@@ -1,10 +1,10 @@
-#include "cc/kv_transfer/tcp/net_address.h"
+#include "cc/net/net_address.h"
 
 #include <string>
 
 #include "gtest/gtest.h"
 
-namespace pagemill::kv_transfer {
+namespace pagemill::net {
 namespace {
 
 TEST(NetAddress, AddressesHaveOneSpelling) {
@@ -29,6 +29,15 @@ TEST(NetAddress, OtherTextsAreRefused) {
   EXPECT_FALSE(NetAddress::Make(std::string("10.0.0.7\0", 9), "80").ok());
 }
 
+TEST(NetAddress, LoopbackIsKnown) {
+  for (const std::string text : {"127.0.0.1:1", "127.9.0.1:1", "[::1]:1"}) {
+    EXPECT_TRUE(NetAddress::Parse(text)->is_loopback()) << text;
+  }
+  for (const std::string text : {"10.0.0.7:1", "0.0.0.0:1", "[::]:1", "[fd00::7]:1"}) {
+    EXPECT_FALSE(NetAddress::Parse(text)->is_loopback()) << text;
+  }
+}
+
 TEST(NetAddress, SocketsHaveTheSameAddress) {
   for (const std::string text : {"10.0.0.7:7000", "[fd00::7]:80"}) {
     StatusOr<NetAddress> address = NetAddress::Parse(text);
@@ -39,4 +48,4 @@ TEST(NetAddress, SocketsHaveTheSameAddress) {
 }
 
 }  // namespace
-}  // namespace pagemill::kv_transfer
+}  // namespace pagemill::net

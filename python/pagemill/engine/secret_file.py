@@ -1,4 +1,4 @@
-"""The secret that engines share which exchange KV by TCP."""
+"""The secret that engines, or nodes of one, share which connect to one another by TCP."""
 
 from pathlib import Path
 
@@ -7,8 +7,8 @@ from pagemill.config import ConfigError
 _MAX_BYTES = 4096
 
 
-def read_transfer_secret(path: str) -> str:
-    """Returns the text of `--kv-transfer-secret-file`, without white space around it; "" if `path`
+def read_secret(flag: str, path: str) -> str:
+    """Returns the text of the file that `flag` names, without white space around it; "" if `path`
     is empty. That it is long enough is for the engine to check.
 
     Raises:
@@ -17,7 +17,7 @@ def read_transfer_secret(path: str) -> str:
     """
     if not path:
         return ""
-    name = f"--kv-transfer-secret-file {path}"
+    name = f"{flag} {path}"
     try:
         with Path(path).expanduser().open("rb") as file:
             content = file.read(_MAX_BYTES + 1)

@@ -1,4 +1,4 @@
-// File: cc/kv_transfer/tcp/frame_stream.h
+// File: cc/net/frame_stream.h
 // Frames over a socket that does not block: a type, a size and so many bytes. Numbers are little
 // endian.
 //
@@ -11,8 +11,8 @@
 // A frame that has begun to come is complete after `timeout_ms`, and what is queued is sent, or the
 // stream fails: neither a silent peer nor one that reads or writes a byte now and then keeps
 // anything for longer. `now_ms` are of a clock that does not go back. Thread safety: none.
-#ifndef PAGEMILL_CC_KV_TRANSFER_TCP_FRAME_STREAM_H_
-#define PAGEMILL_CC_KV_TRANSFER_TCP_FRAME_STREAM_H_
+#ifndef PAGEMILL_CC_NET_FRAME_STREAM_H_
+#define PAGEMILL_CC_NET_FRAME_STREAM_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -23,9 +23,9 @@
 #include <vector>
 
 #include "cc/base/status.h"
-#include "cc/kv_transfer/tcp/tcp_socket.h"
+#include "cc/net/tcp_socket.h"
 
-namespace pagemill::kv_transfer {
+namespace pagemill::net {
 
 struct Frame {
   uint32_t type = 0;                        // of any value
@@ -38,6 +38,9 @@ class FrameStream {
       : socket_(std::move(socket)), timeout_ms_(timeout_ms) {}
 
   int fd() const { return socket_.fd(); }
+  const TcpSocket& socket() const { return socket_; }
+  // Ends the frames: the socket is at the first byte behind the last one that Read() returned.
+  TcpSocket TakeSocket() && { return std::move(socket_); }
   // To poll for.
   short events() const;  // NOLINT(google-runtime-int): the type of pollfd::events
   size_t num_queued_bytes() const { return queued_.size() - num_sent_; }
@@ -67,6 +70,6 @@ class FrameStream {
   std::optional<int64_t> begun_ms_ = {};  // when the first byte came
 };
 
-}  // namespace pagemill::kv_transfer
+}  // namespace pagemill::net
 
-#endif  // PAGEMILL_CC_KV_TRANSFER_TCP_FRAME_STREAM_H_
+#endif  // PAGEMILL_CC_NET_FRAME_STREAM_H_

@@ -1,4 +1,4 @@
-#include "cc/kv_transfer/tcp/frame_stream.h"
+#include "cc/net/frame_stream.h"
 
 #include <poll.h>
 
@@ -6,7 +6,7 @@
 
 #include "cc/base/endian.h"
 
-namespace pagemill::kv_transfer {
+namespace pagemill::net {
 
 short FrameStream::events() const {  // NOLINT(google-runtime-int)
   return num_queued_bytes() > 0 ? POLLIN | POLLOUT : POLLIN;
@@ -67,4 +67,4 @@ StatusOr<std::optional<Frame>> FrameStream::Read(size_t max_bytes, int64_t now_m
        .payload = std::span(frame_).first(frame_bytes_).subspan(kHeadBytes)});
 }
 
-}  // namespace pagemill::kv_transfer
+}  // namespace pagemill::net

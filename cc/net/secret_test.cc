@@ -1,4 +1,4 @@
-#include "cc/kv_transfer/tcp/peer_secret.h"
+#include "cc/net/secret.h"
 
 #include <array>
 #include <cstdio>
@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 
-namespace pagemill::kv_transfer {
+namespace pagemill::net {
 namespace {
 
 std::string Hex(const Digest256& digest) {
@@ -20,27 +20,27 @@ std::string Hex(const Digest256& digest) {
 }
 
 // RFC 4231, test cases 1, 2 and 6.
-TEST(PeerSecret, MacsAreThoseOfTheRfc) {
-  EXPECT_EQ(Hex(PeerSecret(std::string(20, '\x0b')).Mac({AsBytes("Hi There")})),
+TEST(Secret, MacsAreThoseOfTheRfc) {
+  EXPECT_EQ(Hex(Secret(std::string(20, '\x0b')).Mac({AsBytes("Hi There")})),
             "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
-  EXPECT_EQ(Hex(PeerSecret("Jefe").Mac({AsBytes("what do ya want "), AsBytes("for nothing?")})),
+  EXPECT_EQ(Hex(Secret("Jefe").Mac({AsBytes("what do ya want "), AsBytes("for nothing?")})),
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
-  EXPECT_EQ(Hex(PeerSecret(std::string(131, '\xaa'))
+  EXPECT_EQ(Hex(Secret(std::string(131, '\xaa'))
                     .Mac({AsBytes("Test Using Larger Than Block-Size Key - Hash Key First")})),
             "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }
 
-TEST(PeerSecret, MacsAreComparedWhole) {
-  const Digest256 mac = PeerSecret("a").Mac({});
+TEST(Secret, MacsAreComparedWhole) {
+  const Digest256 mac = Secret("a").Mac({});
   for (size_t i = 0; i < mac.size(); ++i) {
     Digest256 other = mac;
     other[i] ^= 0x80;
     EXPECT_FALSE(IsSame(mac, other));
   }
-  EXPECT_TRUE(IsSame(mac, PeerSecret("a").Mac({})));
+  EXPECT_TRUE(IsSame(mac, Secret("a").Mac({})));
 }
 
-TEST(PeerSecret, RandomBytesDiffer) {
+TEST(Secret, RandomBytesDiffer) {
   std::array<std::byte, 32> a = {}, b = {};
   EXPECT_EQ(FillRandom(a), OkStatus());
   EXPECT_EQ(FillRandom(b), OkStatus());
@@ -48,4 +48,4 @@ TEST(PeerSecret, RandomBytesDiffer) {
 }
 
 }  // namespace
-}  // namespace pagemill::kv_transfer
+}  // namespace pagemill::net

@@ -1,17 +1,19 @@
-#include "cc/kv_transfer/tcp/tcp_socket.h"
+#include "cc/net/tcp_socket.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <string>
 
-namespace pagemill::kv_transfer {
+namespace pagemill::net {
 namespace {
 
 constexpr int kBacklog = 64;
@@ -82,6 +84,15 @@ StatusOr<NetAddress> TcpSocket::address() const {
   return NetAddress::FromSocket(bound);
 }
 
+StatusOr<NetAddress> TcpSocket::peer_address() const {
+  sockaddr_storage peer = {};
+  socklen_t size = sizeof(peer);
+  if (getpeername(fd_, reinterpret_cast<sockaddr*>(&peer), &size) != 0) {
+    return ConnectionOver(errno);
+  }
+  return NetAddress::FromSocket(peer);
+}
+
 StatusOr<std::optional<TcpSocket>> TcpSocket::Accept(int64_t timeout_ms) {
   const int fd = accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
@@ -93,19 +104,31 @@ StatusOr<std::optional<TcpSocket>> TcpSocket::Accept(int64_t timeout_ms) {
   return accepted;
 }
 
-StatusOr<size_t> TcpSocket::Send(std::span<const std::byte> bytes) {
-  const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+StatusOr<size_t> TcpSocket::Send(std::span<const std::byte> first,
+                                 std::span<const std::byte> second) {
+  iovec parts[] = {{const_cast<std::byte*>(first.data()), first.size()},
+                   {const_cast<std::byte*>(second.data()), second.size()}};
+  msghdr message = {};
+  message.msg_iov = parts;
+  message.msg_iovlen = std::size(parts);
+  const ssize_t sent = sendmsg(fd_, &message, MSG_NOSIGNAL);
   if (sent >= 0) return static_cast<size_t>(sent);
   if (IsOnlyLater(errno)) return size_t{0};
   return ConnectionOver(errno);
 }
 
-StatusOr<size_t> TcpSocket::Receive(std::span<std::byte> to) {
-  const ssize_t received = recv(fd_, to.data(), to.size(), 0);
+StatusOr<size_t> TcpSocket::Receive(std::span<std::byte> first, std::span<std::byte> second) {
+  iovec parts[] = {{first.data(), first.size()}, {second.data(), second.size()}};
+  msghdr message = {};
+  message.msg_iov = parts;
+  message.msg_iovlen = std::size(parts);
+  const ssize_t received = recvmsg(fd_, &message, 0);
   if (received > 0) return static_cast<size_t>(received);
   if (received == 0) return Unavailable("the other side has closed the connection");
   if (IsOnlyLater(errno)) return size_t{0};
   return ConnectionOver(errno);
 }
 
-}  // namespace pagemill::kv_transfer
+void TcpSocket::ShutDown() { (void)shutdown(fd_, SHUT_RDWR); }
+
+}  // namespace pagemill::net

@@ -1,0 +1,220 @@
+// Ranks that join, as threads, and what else may come to the port of rank 0.
+#include "cc/comm/tcp/rendezvous.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "cc/comm/tcp/testing/free_port.h"
+#include "gtest/gtest.h"
+
+namespace pagemill::comm {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr char kSecret[] = "what all nodes know";
+
+NodeOptions Options(const Topology& topology, int32_t num_nodes) {
+  return {.master = testing::FreePort(),
+          .secret = kSecret,
+          .topology = topology,
+          .num_nodes = num_nodes,
+          .version = "1.0"};
+}
+
+// Runs until it succeeds or has failed, or for `limit`.
+Status RunFor(Rendezvous& rendezvous, milliseconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (true) {
+    Status status = rendezvous.Run(milliseconds(20));
+    if (status.code() != StatusCode::kUnavailable) return status;
+    if (std::chrono::steady_clock::now() > end) return status;
+  }
+}
+
+// Joins as a rank; the result, or why it could not.
+StatusOr<Rendezvous::Result> JoinAs(const NodeOptions& options, int32_t rank) {
+  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<Rendezvous> rendezvous,
+                            Rendezvous::Begin(options, rank));
+  PAGEMILL_RETURN_IF_ERROR(RunFor(*rendezvous, milliseconds(60'000)));
+  return std::move(*rendezvous).Take();
+}
+
+// Rank 0 waits; another one joins with options that `change` has made different, and is refused
+// with a reason that has `words`. The right one joins afterwards.
+void ExpectRefused(const std::function<void(NodeOptions*)>& change, const std::string& words) {
+  NodeOptions options = Options({.pipeline = 2}, 2);
+  auto zero = *Rendezvous::Begin(options, 0);
+  Status seen, ended;
+  std::thread master([&] {
+    seen = RunFor(*zero, milliseconds(300));
+    ended = RunFor(*zero, milliseconds(60'000));
+  });
+  NodeOptions other = options;
+  change(&other);
+  const Status refused = JoinAs(other, 1).status();
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(refused.message().find(words), std::string::npos) << refused.message();
+  std::this_thread::sleep_for(milliseconds(400));
+  EXPECT_TRUE(JoinAs(options, 1).ok());
+  master.join();
+  EXPECT_NE(seen.message().find("1 (node 1)"), std::string::npos) << seen.message();
+  EXPECT_NE(seen.message().find(words), std::string::npos) << seen.message();
+  EXPECT_TRUE(ended.ok()) << ended.ToString();
+}
+
+TEST(RendezvousTest, RanksFindThoseOfTheirGroups) {
+  NodeOptions options = Options({.pipeline = 2, .tensor = 2}, 4);
+  std::vector<std::thread> threads;
+  std::array<std::unique_ptr<StatusOr<Rendezvous::Result>>, 4> results;
+  for (int32_t rank = 3; rank >= 0; --rank) {  // the first waits for the last
+    threads.emplace_back([&, rank] {
+      NodeOptions own = options;
+      own.number = 100 - rank;
+      results[static_cast<size_t>(rank)] =
+          std::make_unique<StatusOr<Rendezvous::Result>>(JoinAs(own, rank));
+    });
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int32_t rank = 0; rank < 4; ++rank) {
+    StatusOr<Rendezvous::Result>& result = *results[static_cast<size_t>(rank)];
+    ASSERT_TRUE(result.ok()) << result.status().ToString();
+    EXPECT_EQ(result->number, 97);
+    EXPECT_EQ(result->hosts, std::vector<std::string>(4, "127.0.0.1"));
+    for (int32_t peer = 0; peer < 4; ++peer) {
+      const bool is_peer = peer != rank && peer != 3 - rank;  // all except the diagonal
+      EXPECT_EQ(result->sockets[static_cast<size_t>(peer)].has_value(), is_peer);
+    }
+  }
+}
+
+TEST(RendezvousTest, AnotherSecretIsRefused) {
+  ExpectRefused([](NodeOptions* options) { options->secret = "what one node knows"; },
+                "--node-secret-file");
+}
+
+TEST(RendezvousTest, AnotherVersionIsRefusedByNamingBoth) {
+  ExpectRefused([](NodeOptions* options) { options->version = "1.1"; },
+                "node 1 has version 1.1 of Pagemill and node 0 has 1.0");
+}
+
+TEST(RendezvousTest, AnotherModelIsRefused) {
+  ExpectRefused([](NodeOptions* options) { options->model[0] = 1; }, "node 1 has another model");
+}
+
+TEST(RendezvousTest, OtherOptionsAreRefused) {
+  ExpectRefused([](NodeOptions* options) { options->options[0] = 1; },
+                "node 1 was started with other options than node 0");
+}
+
+TEST(RendezvousTest, ASecondProcessOfARankIsRefused) {
+  const NodeOptions options = Options({.pipeline = 3}, 3);
+  auto zero = *Rendezvous::Begin(options, 0), one = *Rendezvous::Begin(options, 1);
+  std::thread master([&] { (void)RunFor(*zero, milliseconds(1000)); });
+  EXPECT_EQ(RunFor(*one, milliseconds(500)).code(), StatusCode::kUnavailable) << "2 is missing";
+  const Status refused = JoinAs(options, 1).status();
+  EXPECT_NE(refused.message().find("is --node-rank 1 given to two nodes?"), std::string::npos);
+  master.join();
+}
+
+TEST(RendezvousTest, ARankThatEndsBeforeAllHaveComeMayComeAgain) {
+  const NodeOptions options = Options({.pipeline = 3}, 3);
+  std::thread master([&] { EXPECT_TRUE(JoinAs(options, 0).ok()); });
+  {
+    const auto one = *Rendezvous::Begin(options, 1);
+    EXPECT_EQ(RunFor(*one, milliseconds(300)).code(), StatusCode::kUnavailable);
+  }
+  std::thread one([&] { EXPECT_TRUE(JoinAs(options, 1).ok()); });
+  EXPECT_TRUE(JoinAs(options, 2).ok());
+  one.join();
+  master.join();
+}
+
+TEST(RendezvousTest, ARankEndsWithRankZero) {
+  const NodeOptions options = Options({.pipeline = 3}, 3);
+  auto one = *Rendezvous::Begin(options, 1);
+  {
+    const auto zero = *Rendezvous::Begin(options, 0);
+    std::thread master([&] { (void)RunFor(*zero, milliseconds(300)); });
+    EXPECT_EQ(RunFor(*one, milliseconds(300)).code(), StatusCode::kUnavailable);
+    master.join();
+  }
+  const Status ended = RunFor(*one, milliseconds(30'000));
+  EXPECT_EQ(ended, FailedPrecondition("rank 0 ended before all ranks had joined"));
+}
+
+TEST(RendezvousTest, RankZeroIsWaitedFor) {
+  const NodeOptions options = Options({.pipeline = 2}, 2);
+  auto one = *Rendezvous::Begin(options, 1);
+  const Status waiting = RunFor(*one, milliseconds(50));
+  EXPECT_EQ(waiting, Unavailable("node 0 does not answer at " + options.master.ToString()));
+  std::thread master([&] { EXPECT_TRUE(JoinAs(options, 0).ok()); });
+  EXPECT_TRUE(RunFor(*one, milliseconds(30'000)).ok());
+  master.join();
+}
+
+// Strangers that connect and say nothing, or anything, keep no rank out.
+TEST(RendezvousTest, StrangersDoNotKeepARankOut) {
+  const NodeOptions options = Options({.pipeline = 2}, 2);
+  auto zero = *Rendezvous::Begin(options, 0);
+  std::vector<net::TcpSocket> strangers;
+  std::mt19937 random(7);
+  for (int i = 0; i < 60; ++i) {
+    strangers.push_back(*net::TcpSocket::Connect(options.master, 10'000));
+    pollfd polled = {.fd = strangers.back().fd(), .events = POLLOUT, .revents = 0};
+    ASSERT_EQ(poll(&polled, 1, 10'000), 1);
+    std::vector<std::byte> garbage(random() % 100);
+    for (std::byte& byte : garbage) byte = static_cast<std::byte>(random());
+    if (i % 3 > 0 && !garbage.empty()) (void)strangers.back().Send(garbage);
+    if (i % 3 > 1) (void)shutdown(strangers.back().fd(), SHUT_WR);
+  }
+  std::thread master([&] { EXPECT_TRUE(RunFor(*zero, milliseconds(60'000)).ok()); });
+  EXPECT_TRUE(JoinAs(options, 1).ok());
+  master.join();
+}
+
+TEST(RendezvousTest, WhatIsNoMasterIsNamed) {
+  const NodeOptions options = Options({.pipeline = 2}, 2);
+  net::TcpSocket listener = *net::TcpSocket::Listen(options.master);
+  auto one = *Rendezvous::Begin(options, 1);
+  Status status;
+  std::thread joins([&] { status = RunFor(*one, milliseconds(30'000)); });
+  pollfd polled = {.fd = listener.fd(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(poll(&polled, 1, 30'000), 1);
+  std::optional<net::TcpSocket> socket = *listener.Accept(10'000);
+  const char answer[] = "HTTP/1.1 400 Bad Request\r\n\r\n";
+  (void)socket->Send(std::as_bytes(std::span(answer)));
+  joins.join();
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss) << status.ToString();
+}
+
+TEST(NodeOptionsTest, AreValidated) {
+  const auto message = [](const std::function<void(NodeOptions*)>& change) {
+    NodeOptions options = Options({.pipeline = 2, .tensor = 2}, 2);
+    EXPECT_TRUE(options.Validate().ok());
+    change(&options);
+    return options.Validate().message();
+  };
+  EXPECT_NE(message([](NodeOptions* o) { o->num_nodes = 3; }).find("num_nodes is 3"),
+            std::string::npos);
+  EXPECT_NE(message([](NodeOptions* o) { o->secret = "short"; }).find("at least 16"),
+            std::string::npos);
+  const auto elsewhere = *net::NetAddress::Parse("10.0.0.7:29501");
+  const auto open = message([&](NodeOptions* o) {
+    o->secret = "";
+    o->master = elsewhere;
+  });
+  EXPECT_NE(open.find("need a secret"), std::string::npos);
+  EXPECT_EQ(message([](NodeOptions* o) { o->secret = ""; }), "");
+}
+
+}  // namespace
+}  // namespace pagemill::comm
