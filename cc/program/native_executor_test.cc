@@ -131,8 +131,8 @@ constants 132
     "000000000000000000000040000000000000000000000000000000400000803f0000803f0000803f"
     "0000803f0000000000000000\n";
 
-TEST(NativeExecutorTest, MultipliesTheRowsOfEachToken) {
-  const auto executor = MustCreate(kInnerRows, SmallOptions());
+void ExpectProductsOfRows(const std::string& program) {
+  const auto executor = MustCreate(program, SmallOptions());
   ExecutorOutput output;
   BatchBuilder two(16, 4), one(16, 4);
   two.Add(0, 0, {0, 1});
@@ -145,6 +145,19 @@ TEST(NativeExecutorTest, MultipliesTheRowsOfEachToken) {
   EXPECT_EQ(row(), (std::vector<float>{15, 4, 30, 8}));
   ASSERT_TRUE(executor->Execute(one.view(), &output).ok());
   EXPECT_EQ(row(), (std::vector<float>{24, 7, 48, 14}));
+}
+
+TEST(NativeExecutorTest, MultipliesTheRowsOfEachToken) {
+  std::string inner = kInnerRows;
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    inner.replace(inner.find(from), from.size(), to);
+  };
+  ExpectProductsOfRows(inner);
+  replace("tokens,2,3", "tokens,1,2,3");
+  replace("tokens,2,2", "tokens,1,2,2");
+  ExpectProductsOfRows(inner);
+  replace("tokens,1,2,3", "tokens,2,3,1");  // two rows of three elements, in two dimensions
+  ExpectProductsOfRows(inner);
 }
 
 TEST(NativeExecutorTest, RefusesStepsBeyondItsLimits) {

@@ -33,14 +33,22 @@ TensorView MakeView(const Value& value, const StepSizes& sizes, void* data) {
 }
 
 int64_t RowsOfEach(const Program& program, const Op& op) {
-  if (op.name != "linear" || op.inputs.size() < 2) return 1;
-  if (op.inputs[0] == kNoValue || op.inputs[1] == kNoValue) return 1;
+  if (op.inputs.empty() || op.inputs[0] == kNoValue) return 1;
   const Value& x = program.value(op.inputs[0]);
-  const Value& w = program.value(op.inputs[1]);
   // Rows of an input of the step may have gaps.
-  if (x.kind != ValueKind::kActivation || w.kind != ValueKind::kWeight) return 1;
-  if (x.shape.rank != 3 || w.shape.rank != 2 || x.shape.dims[2] != w.shape.dims[1]) return 1;
-  return std::max<int64_t>(1, x.shape.dims[1]);
+  if (x.kind != ValueKind::kActivation) return 1;
+  if (op.name == "attention") return x.shape.rank == 4 ? std::max<int64_t>(1, x.shape.dims[1]) : 1;
+  if (op.name != "linear" || op.inputs.size() < 2 || op.inputs[1] == kNoValue) return 1;
+  const Value& w = program.value(op.inputs[1]);
+  if (w.kind != ValueKind::kWeight || w.shape.rank != 2 || x.shape.rank < 3) return 1;
+  // The last dimensions of x are what W multiplies.
+  int64_t width = 1;
+  int32_t inner = x.shape.rank;
+  while (inner > 1 && width < w.shape.dims[1]) {
+    width *= x.shape.dims[static_cast<size_t>(--inner)];
+  }
+  if (width != w.shape.dims[1]) return 1;
+  return std::max<int64_t>(1, x.shape.RowElements() / width);
 }
 
 TensorView MakeOperandView(const Value& value, const StepSizes& sizes, int64_t rows_of_each,
@@ -49,8 +57,13 @@ TensorView MakeOperandView(const Value& value, const StepSizes& sizes, int64_t r
   const int64_t elements = value.shape.RowElements();
   const bool divides = value.kind == ValueKind::kActivation && elements % rows_of_each == 0;
   if (rows_of_each == 1 || !divides) return view;
-  return TensorView::Dense(data, value.dtype,
-                           {view.shape[0] * rows_of_each, elements / rows_of_each});
+  TensorView rows =
+      TensorView::Dense(data, value.dtype, {view.shape[0] * rows_of_each, elements / rows_of_each});
+  if (view.rank < 3 || view.shape[1] != rows_of_each) return rows;
+  // Those of the shape of the other dimensions.
+  rows.rank = view.rank - 1;
+  std::copy(view.shape.begin() + 2, view.shape.end(), rows.shape.begin() + 1);
+  return rows;
 }
 
 QuantizedParts MakeParts(const Program& program, const Value& weight,

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.media import got_ocr2_models
 from tests.media.audio_models import audio
 from tests.media.media_model import MediaTestModel, encoded, text
 from tests.media.omni_models import AUDIO, IMAGE, omni_model
@@ -112,3 +113,15 @@ def test_activations_of_two_bytes(tmp_path: Path) -> None:
         (output,) = model.generate(llm, [prompt], [[image]])
         assert len(output.choices[0].token_ids) == 6
         assert encoded(llm) == 1
+
+
+def test_rows_of_tokens(tmp_path: Path) -> None:
+    """SAM's tower: rows that an index gathers, and biases of each query."""
+    torch.manual_seed(0)
+    model = got_ocr2_models.image_model(tmp_path, got_ocr2_models.got_ocr2())
+    a, b = got_ocr2_models.image(1), got_ocr2_models.image(2)
+    prompts = [text(1, 3) + got_ocr2_models.IMAGE + text(2, 5), got_ocr2_models.IMAGE, text(5, 9)]
+    images = [[a], [b], []]
+    with model.llm(device="emulated", dtype="f32", max_num_batched_tokens=17) as llm:
+        for output, own in zip(model.generate(llm, prompts, images), images, strict=True):
+            model.check(output, own)

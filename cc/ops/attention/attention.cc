@@ -1,8 +1,10 @@
 #include "cc/ops/attention/attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "cc/ops/attention/attention_pages.h"
 #include "cc/ops/kernel_support.h"
@@ -15,14 +17,45 @@ namespace {
 
 constexpr int64_t kMaxHeadDim = 512;
 
+// The attributes that say what a row sees.
+void CheckVisibility(const OpCall& call, OperandCheck& check) {
+  check.IntegerAttribute("causal", /*fallback=*/1, 0, 1);
+  check.IntegerAttribute("window", /*fallback=*/0, 0, INT32_MAX);
+  check.IntegerAttribute("chunked", /*fallback=*/0, 0, 1);
+  check.IntegerAttribute("prefix", /*fallback=*/0, 0, INT32_MAX);
+  check.IntegerAttribute("grid_window", /*fallback=*/0, 0, INT32_MAX);
+  const int32_t tokens = call.batch->num_tokens;
+  check.Require(tokens == 0 || check.Dim('N') % tokens == 0,
+                "the rows of q, " + std::to_string(check.Dim('N')) +
+                    ", are not a multiple of the batch's " + std::to_string(tokens) + " tokens");
+  if (!check.ok()) return;
+  const Attributes& attributes = *call.attributes;
+  const bool causal = attributes.GetInt("causal", 1) != 0;
+  const bool windowed = attributes.GetInt("window", 0) > 0;
+  check.Require(attributes.GetInt("chunked", 0) == 0 || windowed,
+                "chunked attention needs a window");
+  check.Require(attributes.GetInt("prefix", 0) == 0 || (causal && !windowed),
+                "prefix needs causal=1, and no window");
+  const bool in_grid = attributes.GetInt("grid_window", 0) > 0;
+  check.Require(!in_grid || (!causal && !windowed), "grid_window needs causal=0, and no window");
+  check.Require(!in_grid || RowsOfToken(call) == 1, "grid_window needs tokens of one row each");
+}
+
 Status CheckAttention(const OpCall& call) {
-  const bool biased = call.inputs.size() > kAttentionBiases;
-  OperandCheck check("attention", call, /*inputs=*/biased ? 4 : 3, /*outputs=*/1);
-  check.ActInput(0, "q", "T,Q,D");
-  check.ActInput(1, "k", "T,K,D");
-  check.ActInput(2, "v", "T,K,D");
-  check.ActOutput(0, "y", "T,Q,D");
-  if (biased) CheckBiases(kAttentionBiases, check);
+  const size_t inputs =
+      std::clamp<size_t>(call.inputs.size(), kAttentionBiases, kAttentionColumnBiases + 1);
+  OperandCheck check("attention", call, inputs, /*outputs=*/1);
+  check.ActInput(0, "q", "N,Q,D");
+  check.ActInput(1, "k", "N,K,D");
+  check.ActInput(2, "v", "N,K,D");
+  check.ActOutput(0, "y", "N,Q,D");
+  const auto biases = [&](size_t input, std::string_view name, std::string_view of_all,
+                          std::string_view of_each) {
+    if (inputs <= input || !check.ok()) return;
+    CheckBiases(input, name, call.inputs[input].rank == 3 ? of_each : of_all, check);
+  };
+  biases(kAttentionBiases, "biases", "Q,W", "N,Q,W");
+  biases(kAttentionColumnBiases, "column_biases", "Q,X", "N,Q,X");
   if (!check.ok()) return check.Result();
   check.Require(call.batch != nullptr, "the check needs the batch");
   check.Require(check.Dim('D') >= 1 && check.Dim('D') <= kMaxHeadDim,
@@ -31,15 +64,13 @@ Status CheckAttention(const OpCall& call) {
   check.Require(kv_heads > 0 && check.Dim('Q') % kv_heads == 0,
                 std::to_string(check.Dim('Q')) + " query heads are not a multiple of " +
                     std::to_string(kv_heads) + " KV heads");
-  check.IntegerAttribute("causal", /*fallback=*/1, 0, 1);
-  check.IntegerAttribute("window", /*fallback=*/0, 0, INT32_MAX);
-  check.IntegerAttribute("grid_window", /*fallback=*/0, 0, INT32_MAX);
+  CheckVisibility(call, check);
+  check.IntegerAttribute("grid_columns", /*fallback=*/0, 0, INT32_MAX);
   if (!check.ok()) return check.Result();
-  const Attributes& attributes = *call.attributes;
-  check.Require(attributes.GetInt("grid_window", 0) == 0 ||
-                    (attributes.GetInt("causal", 1) == 0 && attributes.GetInt("window", 0) == 0),
-                "grid_window needs causal=0, and no window");
-  const double scale = attributes.Get("scale", 0);
+  check.Require((call.attributes->GetInt("grid_columns", 0) > 0) ==
+                    (call.inputs.size() > kAttentionColumnBiases),
+                "column_biases need grid_columns, and grid_columns them");
+  const double scale = call.attributes->Get("scale", 0);
   check.Require(scale > 0 && std::isfinite(scale), "attribute scale must be a number above 0");
   return check.Result();
 }
@@ -87,5 +118,17 @@ constexpr OpDefinition kDefinition{"attention", CheckAttention, kKernels};
 }  // namespace
 
 const OpDefinition& AttentionOp() { return kDefinition; }
+
+DistanceBiases AttentionBiases(const OpCall& call) {
+  DistanceBiases biases;
+  if (call.inputs.size() > kAttentionBiases) {
+    biases.rows = BiasTableOf(call.inputs[kAttentionBiases]);
+  }
+  if (call.inputs.size() > kAttentionColumnBiases) {
+    biases.columns = BiasTableOf(call.inputs[kAttentionColumnBiases]);
+    biases.grid_columns = static_cast<int32_t>(call.attributes->GetInt("grid_columns", 0));
+  }
+  return biases;
+}
 
 }  // namespace pagemill::ops

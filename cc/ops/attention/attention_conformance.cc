@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "cc/ops/act_conformance.h"
@@ -12,8 +14,8 @@
 namespace pagemill::ops {
 namespace {
 
-// The contract's bound: elements are below 1, scores below 6, biases included.
-constexpr conformance::Tolerance kTolerance{.abs = 4e-6 * (1 + 6)};
+// The contract's bound: elements are below 1, scores below 8, biases of rows and columns included.
+constexpr conformance::Tolerance kTolerance{.abs = 4e-6 * (1 + 8)};
 constexpr conformance::Tolerance kRoundedTolerance{.abs = kTolerance.abs + kPagedAttentionRounding};
 constexpr conformance::Tolerance kBf16Tolerance{.abs = kRoundedTolerance.abs + 0x1p-9};  // of y
 
@@ -25,6 +27,22 @@ struct Heads {
   int32_t window = 0;
   int32_t bias_reach = -1;  // negative: no biases
   int32_t grid_window = 0;
+  bool biases_by_query = false;
+  int32_t grid_columns = 0;
+  int32_t column_reach = -1;  // likewise
+  bool chunked = false;
+  int32_t prefix = 0;
+  int32_t of_token = 1;  // rows
+
+  std::string ToString() const {
+    const auto text = [](std::string_view name, int64_t value) {
+      return " " + std::string(name) + " " + std::to_string(value);
+    };
+    return text("dim", dim) + text("causal", causal) + text("window", window) +
+           text("chunked", chunked) + text("prefix", prefix) + text("grid window", grid_window) +
+           text("reach", bias_reach) + text("by query", biases_by_query) +
+           text("grid columns", grid_columns) + text("rows of a token", of_token);
+  }
 };
 
 // Nearest, ties to even.
@@ -39,15 +57,15 @@ enum class Operands {
   kBf16,      // those in bf16, aligned
 };
 
-// Requests of the given numbers of tokens. The tokens of request number r do not depend on the
-// other requests.
+// Requests of the given numbers of tokens. The rows of request number r do not depend on the other
+// requests.
 class Case {
  public:
   Case(const Heads& heads, const std::vector<int32_t>& tokens, int32_t first_number,
        Operands operands)
       : query_start_{0} {
     for (int32_t count : tokens) query_start_.push_back(query_start_.back() + count);
-    const int64_t total = query_start_.back();
+    const int64_t total = int64_t{query_start_.back()} * heads.of_token;
     const bool is_bf16 = operands == Operands::kBf16;
     const auto options = is_bf16 ? conformance::TestTensorOptions{}
                                  : conformance::TestTensorOptions{.misalign_bytes = 4,
@@ -56,31 +74,33 @@ class Case {
       tensors_.emplace_back(is_bf16 ? DType::kBF16 : DType::kF32,
                             std::initializer_list<int64_t>{total, count, heads.dim}, options);
     }
-    for (size_t i = 0; i < 3; ++i) Fill(i, tokens, first_number, operands != Operands::kF32);
-    for (size_t i = 0; i < 3; ++i) inputs_[i] = tensors_[i].view();
+    std::vector<int64_t> rows;
+    for (int32_t count : tokens) rows.push_back(int64_t{count} * heads.of_token);
+    for (size_t i = 0; i < 3; ++i) Fill(i, rows, first_number, operands != Operands::kF32);
+    for (size_t i = 0; i < 3; ++i) inputs_.push_back(tensors_[i].view());
     if (heads.bias_reach >= 0) {
-      const int64_t distances = 2 * heads.bias_reach + 1;
-      conformance::Random random(7);
-      for (int64_t i = 0; i < heads.q * distances; ++i) biases_.push_back(random.Uniform(-2, 2));
-      inputs_[kAttentionBiases] =
-          TensorView::Dense(biases_.data(), DType::kF32, {heads.q, distances});
+      AddBiases(heads, heads.bias_reach, rows, first_number, &biases_);
+    }
+    if (heads.column_reach >= 0) {
+      AddBiases(heads, heads.column_reach, rows, first_number, &column_biases_);
     }
     output_ = tensors_[3].view();
     attributes_.Set("scale", 1 / std::sqrt(static_cast<double>(heads.dim)));
     attributes_.Set("causal", heads.causal ? 1 : 0);
     attributes_.Set("window", heads.window);
+    attributes_.Set("chunked", heads.chunked ? 1 : 0);
+    attributes_.Set("prefix", heads.prefix);
     attributes_.Set("grid_window", heads.grid_window);
+    attributes_.Set("grid_columns", heads.grid_columns);
     if (heads.grid_window > 0) {
       for (int32_t count : tokens) AppendGrid(count, heads.grid_window);
       batch_.grid_positions = grid_positions_.data();
     }
-    batch_.num_tokens = static_cast<int32_t>(total);
+    batch_.num_tokens = query_start_.back();
     batch_.num_requests = static_cast<int32_t>(tokens.size());
     batch_.query_start = query_start_.data();
-    call_ = {.inputs = {inputs_, heads.bias_reach < 0 ? kAttentionBiases : kAttentionBiases + 1},
-             .outputs = {&output_, 1},
-             .attributes = &attributes_,
-             .batch = &batch_};
+    call_ = {
+        .inputs = inputs_, .outputs = {&output_, 1}, .attributes = &attributes_, .batch = &batch_};
   }
   Case(const Case&) = delete;
 
@@ -96,15 +116,35 @@ class Case {
   }
 
  private:
-  void Fill(size_t input, const std::vector<int32_t>& tokens, int32_t first_number, bool rounded) {
+  void Fill(size_t input, const std::vector<int64_t>& rows, int32_t first_number, bool rounded) {
     const int64_t row = tensors_[input].view().RowElements();
     std::vector<float> values;
-    for (size_t r = 0; r < tokens.size(); ++r) {
+    for (size_t r = 0; r < rows.size(); ++r) {
       conformance::Random random(1000 * input + static_cast<size_t>(first_number) + r);
-      for (int64_t i = 0; i < tokens[r] * row; ++i) values.push_back(random.Uniform(-1, 1));
+      for (int64_t i = 0; i < rows[r] * row; ++i) values.push_back(random.Uniform(-1, 1));
     }
     if (rounded) std::transform(values.begin(), values.end(), values.begin(), RoundToBf16);
     tensors_[input].Set(values);
+  }
+
+  // The next input: biases of `heads`, or of each row.
+  void AddBiases(const Heads& heads, int64_t reach, const std::vector<int64_t>& rows,
+                 int32_t first_number, std::vector<float>* biases) {
+    const int64_t distances = 2 * reach + 1;
+    int64_t total = 0;
+    for (size_t r = 0; r < (heads.biases_by_query ? rows.size() : 1); ++r) {
+      const int64_t queries = heads.biases_by_query ? rows[r] : 1;
+      const size_t seed = heads.biases_by_query ? static_cast<size_t>(first_number) + r : 0;
+      conformance::Random random(7 + 1000 * inputs_.size() + seed);
+      for (int64_t i = 0; i < queries * heads.q * distances; ++i) {
+        biases->push_back(random.Uniform(-2, 2));
+      }
+      total += queries;
+    }
+    inputs_.push_back(
+        heads.biases_by_query
+            ? TensorView::Dense(biases->data(), DType::kF32, {total, heads.q, distances})
+            : TensorView::Dense(biases->data(), DType::kF32, {heads.q, distances}));
   }
 
   // Positions of the tokens of a request in windows of `side` x `side`, three in a row, of which
@@ -122,8 +162,8 @@ class Case {
 
   std::vector<int32_t> query_start_, grid_positions_;
   std::vector<conformance::TestTensor> tensors_;  // q, k, v, y
-  std::vector<float> biases_;
-  TensorView inputs_[kAttentionBiases + 1];
+  std::vector<float> biases_, column_biases_;
+  std::vector<TensorView> inputs_;
   TensorView output_;
   Attributes attributes_;
   BatchView batch_;
@@ -142,8 +182,7 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps, const H
     const std::vector<float> one = c.Run(*kernel, 1);
     EXPECT_TRUE(Rounds(*kernel) ? conformance::AllClose(one, of_rounded, kRoundedTolerance)
                                 : conformance::AllClose(one, expected, kTolerance))
-        << kernel->name << " head_dim " << heads.dim << " causal " << heads.causal << " window "
-        << heads.window << " grid window " << heads.grid_window;
+        << kernel->name << heads.ToString();
     for (int32_t threads : conformance::ThreadCounts(caps)) {
       if (threads == 1) continue;
       EXPECT_TRUE(conformance::BitEqual(c.Run(*kernel, threads), one))
@@ -156,8 +195,7 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps, const H
   for (const Kernel* kernel : conformance::SupportedKernels(op, caps, bf16.call())) {
     if (!Rounds(*kernel)) continue;
     EXPECT_TRUE(conformance::AllClose(bf16.Run(*kernel, 1), of_rounded, kBf16Tolerance))
-        << kernel->name << " of bf16, head_dim " << heads.dim << " causal " << heads.causal
-        << " window " << heads.window << " grid window " << heads.grid_window;
+        << kernel->name << " of bf16" << heads.ToString();
   }
 }
 
@@ -174,6 +212,65 @@ void CheckAlone(const OpDefinition& op, const device::Capabilities& caps, const 
       all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(last.size()));
       EXPECT_TRUE(conformance::BitEqual(all, last)) << kernel->name;
     }
+  }
+}
+
+// Ranges of keys that attributes give each row, and tokens of several rows.
+void CheckListedKeys(const OpDefinition& op, const device::Capabilities& caps) {
+  for (bool causal : {false, true}) {
+    for (int32_t window : conformance::FewIfEmulated({1, 20, 196})) {
+      CheckCase(op, caps,
+                {.q = 2, .kv = 1, .dim = 24, .causal = causal, .window = window, .chunked = true},
+                {1, 0, 17, 290});
+    }
+    CheckAlone(op, caps,
+               {.q = 2,
+                .kv = 2,
+                .dim = 16,
+                .causal = causal,
+                .window = 70,
+                .chunked = true,
+                .of_token = 5},
+               {14, 60});
+    CheckCase(op, caps, {.q = 4, .kv = 2, .dim = 24, .causal = causal, .of_token = 3}, {1, 0, 17});
+    CheckCase(op, caps, {.q = 2, .kv = 1, .dim = 16, .causal = causal, .window = 7, .of_token = 4},
+              {0, 33});
+  }
+  for (int32_t prefix : conformance::FewIfEmulated({1, 16, 40, 300})) {
+    CheckCase(op, caps, {.q = 2, .kv = 1, .dim = 32, .causal = true, .prefix = prefix},
+              {1, 0, 17, 290});
+  }
+}
+
+// Biases of each query, and of the rows and columns of a grid.
+void CheckQueryBiases(const OpDefinition& op, const device::Capabilities& caps) {
+  for (bool by_query : {false, true}) {
+    Heads heads{.q = 4, .kv = 2, .dim = 16, .causal = false, .biases_by_query = by_query};
+    for (int32_t reach : conformance::FewIfEmulated({0, 3, 40})) {
+      heads.bias_reach = reach;
+      CheckCase(op, caps, heads, {1, 0, 17, 290});
+    }
+    // Rows of a grid within a vector, and those beyond one.
+    for (int32_t columns : conformance::FewIfEmulated({1, 5, 14, 40})) {
+      heads.grid_columns = columns;
+      heads.bias_reach = 290 / columns;
+      heads.column_reach = columns - 1;
+      CheckCase(op, caps, heads, {1, 0, 17, 290});
+    }
+    // Reaches that end within the grid, and chunks of three of its rows.
+    heads = {.q = 2,
+             .kv = 2,
+             .dim = 24,
+             .causal = false,
+             .window = 42,
+             .bias_reach = 1,
+             .biases_by_query = by_query,
+             .grid_columns = 14,
+             .column_reach = 9,
+             .chunked = true,
+             .of_token = 6};
+    CheckCase(op, caps, heads, {1, 0, 7, 40});
+    CheckAlone(op, caps, heads, {7, 40});
   }
 }
 
@@ -211,6 +308,8 @@ void CheckAttentionConformance(const OpDefinition& op, const device::Capabilitie
   CheckAlone(op, caps,
              {.q = 2, .kv = 1, .dim = 40, .causal = false, .bias_reach = 20, .grid_window = 8},
              {70, 300});
+  CheckListedKeys(op, caps);
+  CheckQueryBiases(op, caps);
   Case c({.q = 2, .kv = 1, .dim = 16, .causal = false}, {5, 20}, 0, Operands::kF32);
   conformance::CheckActTypes({.op = op,
                               .caps = caps,

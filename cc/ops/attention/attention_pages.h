@@ -3,8 +3,10 @@
 // consecutive pages of 16 tokens in the workspace.
 //
 //   WORKSPACE | pages [NumPages, 2 * Hk * D * 16] | what paged_attention needs |
-//   PLAN      | grid windows [T] | slot_mapping [T] | seq_lens [R] | block_table [R, stride] |
-//             | its plan |
+//   PLAN      | listed keys [N] | slot_mapping [N] | query_start [R + 1] | seq_lens [R] |
+//             | block_table [R, stride] | its plan |
+//
+// The rows of the call are the tokens of the two ops.
 //
 // All layers of a step share one plan. The stride of block_table is chosen per step, so that only
 // as much of the plan is written as the step's requests need.

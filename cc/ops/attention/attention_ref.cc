@@ -3,9 +3,10 @@
 #include <vector>
 
 #include "cc/ops/attention/attention.h"
-#include "cc/ops/attention/grid_windows.h"
+#include "cc/ops/attention/listed_keys.h"
 #include "cc/ops/double_dot/double_dot.h"
 #include "cc/ops/double_softmax/double_softmax.h"
+#include "cc/ops/paged_attention/paged_attention.h"  // BiasOf
 
 namespace pagemill::ops {
 namespace {
@@ -15,19 +16,19 @@ constexpr int64_t kMaxHeadDim = 512;
 // One head of one query, over keys [begin, end).
 class Query {
  public:
-  Query(const OpCall& call, int64_t token, int64_t head)
+  // Row `row`, of the request that begins at row `start`.
+  Query(const OpCall& call, int64_t start, int64_t row, int64_t head)
       : k_(call.inputs[1]),
         v_(call.inputs[2]),
         head_dim_(call.inputs[0].shape[2]),
+        head_(head),
         kv_head_(head / (call.inputs[0].shape[1] / k_.shape[1])),
         scale_(call.attributes->Get("scale", 1)),
-        token_(token),
-        q_(call.inputs[0].Row<float>(token) + head * head_dim_),
-        y_(call.outputs[0].Row<float>(token) + head * head_dim_) {
-    if (call.inputs.size() <= kAttentionBiases) return;
-    biases_ = call.inputs[kAttentionBiases].Row<float>(head);
-    reach_ = call.inputs[kAttentionBiases].shape[1] / 2;
-  }
+        start_(start),
+        row_(row),
+        q_(call.inputs[0].Row<float>(row) + head * head_dim_),
+        y_(call.outputs[0].Row<float>(row) + head * head_dim_),
+        biases_(AttentionBiases(call)) {}
 
   void Run(int64_t begin, int64_t end) const {
     DoubleSoftmax<kMaxHeadDim> softmax(head_dim_);
@@ -40,21 +41,19 @@ class Query {
  private:
   double Score(int64_t key) const {
     const float* k = k_.Row<float>(key) + kv_head_ * head_dim_;
-    const double bias =
-        biases_ == nullptr ? 0 : biases_[reach_ + std::clamp(key - token_, -reach_, reach_)];
-    return DoubleDot(q_, k, head_dim_) * scale_ + bias;
+    return DoubleDot(q_, k, head_dim_) * scale_ +
+           BiasOf(biases_, row_, head_, row_ - start_, key - start_);
   }
 
   const TensorView& k_;
   const TensorView& v_;
   const int64_t head_dim_;
-  const int64_t kv_head_;
+  const int64_t head_, kv_head_;
   const double scale_;
-  const int64_t token_;
+  const int64_t start_, row_;
   const float* const q_;
   float* const y_;
-  const float* biases_ = nullptr;
-  int64_t reach_ = 0;
+  const DistanceBiases biases_;
 };
 
 }  // namespace
@@ -62,23 +61,25 @@ class Query {
 void AttentionReference(const OpCall& call, KernelContext&) {
   const bool causal = call.attributes->GetInt("causal", 1) != 0;
   const int64_t window = call.attributes->GetInt("window", 0);
-  std::vector<std::byte> plan(static_cast<size_t>(GridWindowsBytes(call)));
-  ListGridWindows(call, plan);
-  const TokenKeys* const windows = GridWindows(call, plan.data());
-  const int32_t* start = call.batch->query_start;
+  std::vector<std::byte> plan(static_cast<size_t>(ListedKeysBytes(call)));
+  ListKeys(call, plan);
+  const RowKeyRange* const listed = ListedKeys(call, plan.data());
+  const int64_t of_token = RowsOfToken(call);
   for (int32_t r = 0; r < call.batch->num_requests; ++r) {
-    for (int64_t token = start[r]; token < start[r + 1]; ++token) {
-      int64_t begin = start[r], end = causal ? token + 1 : start[r + 1];
+    const int64_t start = call.batch->query_start[r] * of_token;
+    const int64_t last = call.batch->query_start[r + 1] * of_token;
+    for (int64_t row = start; row < last; ++row) {
+      int64_t begin = start, end = causal ? row + 1 : last;
       if (window > 0) {
-        begin = std::max(begin, token + 1 - window);
-        end = std::min(end, token + window);
+        begin = std::max(begin, row + 1 - window);
+        end = std::min(end, row + window);
       }
-      if (windows != nullptr) {
-        begin = start[r] + windows[token].first;
-        end = start[r] + windows[token].end;
+      if (listed != nullptr) {
+        begin = start + listed[row].first;
+        end = start + listed[row].end;
       }
       for (int64_t head = 0; head < call.inputs[0].shape[1]; ++head) {
-        Query(call, token, head).Run(begin, end);
+        Query(call, start, row, head).Run(begin, end);
       }
     }
   }

@@ -91,7 +91,7 @@ TEST(Attention, CheckNamesTheMismatch) {
   };
   EXPECT_EQ(check(view({9, 4, 8}), view({9, 2, 8})), "");
   EXPECT_EQ(check(view({9, 4, 8}), view({9, 2, 7})),
-            "attention: k must be f32 [T=9, K=2, D=8], got f32 [9, 2, 7]");
+            "attention: k must be f32 [N=9, K=2, D=8], got f32 [9, 2, 7]");
   EXPECT_EQ(check(view({9, 4, 8}), view({9, 3, 8})),
             "attention: 4 query heads are not a multiple of 3 KV heads");
   EXPECT_EQ(check(view({9, 4, 513}), view({9, 4, 513})),
@@ -102,6 +102,46 @@ TEST(Attention, CheckNamesTheMismatch) {
   EXPECT_EQ(check(view({9, 4, 8}), view({9, 4, 8}), 1, 0, 8), "");
   EXPECT_EQ(check(view({9, 4, 8}), view({9, 4, 8}), 1, 1, 8),
             "attention: grid_window needs causal=0, and no window");
+  EXPECT_EQ(check(view({18, 4, 8}), view({18, 4, 8})), "");
+  EXPECT_EQ(check(view({18, 4, 8}), view({18, 4, 8}), 1, 0, 8),
+            "attention: grid_window needs tokens of one row each");
+  EXPECT_EQ(check(view({17, 4, 8}), view({17, 4, 8})),
+            "attention: the rows of q, 17, are not a multiple of the batch's 9 tokens");
+}
+
+// Biases of each query by the rows and columns of a grid of two: the last query sees one row up and
+// one column to the left.
+TEST(Attention, BiasesOfAGridByHand) {
+  const int32_t query_start[] = {0, 2};
+  const BatchView batch{{.num_tokens = 2, .num_requests = 1, .query_start = query_start}, {}};
+  conformance::TestTensor q(DType::kF32, {4, 1, 1}), k(DType::kF32, {4, 1, 1}),
+      v(DType::kF32, {4, 1, 1}), y(DType::kF32, {4, 1, 1});
+  q.Set(std::vector<float>(4, 0));
+  k.Set(std::vector<float>(4, 0));
+  v.Set(std::vector<float>{1, 10, 100, 1000});
+  constexpr float kNone = -1e4f;
+  // From one row up to one row down; columns likewise. Query 0 sees what is down, 1 what is left
+  // of it, 2 itself, 3 what is up and left.
+  std::vector<float> rows = {kNone, kNone, 0, kNone, 0, kNone, kNone, 0, kNone, 0, kNone, kNone};
+  std::vector<float> columns = {kNone, 0, kNone, 0, kNone, kNone, kNone, 0, kNone, 0, kNone, kNone};
+  const TensorView inputs[] = {q.view(), k.view(), v.view(),
+                               TensorView::Dense(rows.data(), DType::kF32, {4, 1, 3}),
+                               TensorView::Dense(columns.data(), DType::kF32, {4, 1, 3})};
+  const TensorView outputs[] = {y.view()};
+  Attributes attributes;
+  attributes.Set("scale", 1);
+  attributes.Set("causal", 0);
+  attributes.Set("grid_columns", 2);
+  const OpCall call{
+      .inputs = inputs, .outputs = outputs, .attributes = &attributes, .batch = &batch};
+  ASSERT_TRUE(AttentionOp().check(call).ok()) << AttentionOp().check(call).message();
+  device::ThreadPool pool({.num_threads = 1});
+  for (const Kernel* kernel :
+       conformance::SupportedKernels(AttentionOp(), device::DetectCapabilities(), call)) {
+    conformance::RunKernel(*kernel, call, pool);
+    const std::vector<float> expected = {100, 1, 100, 1};
+    EXPECT_TRUE(conformance::AllClose(y.ToFloat(), expected, {.abs = 1e-3})) << kernel->name;
+  }
 }
 
 }  // namespace

@@ -315,7 +315,7 @@ inline void DotSoftmaxScores(const AttentionShape& shape, const RowKeys& keys, c
   const int last = kWhole ? kDotChunk / kDotUnit : (range.high + kDotUnit - 1) / kDotUnit;
   const __m512 none = _mm512_set1_ps(-__builtin_inff());
   const bool capped = shape.soft_cap != 0, grows = shape.grows_from > 0;
-  const bool plain = !capped && !grows && shape.slopes == nullptr && shape.biases == nullptr;
+  const bool plain = !capped && !grows && shape.slopes == nullptr && !shape.biases.AreThere();
   // In units of log2(e) once multiplied by `unit`.
   const auto load = [&](int i) {
     __m512 v = _mm512_loadu_ps(scores + i * 16);

@@ -70,13 +70,16 @@ struct GroupScales {
 };
 
 // The keys of a chunk that a row sees, and what is added to their scores: ALiBi's slope (distance +
-// j) for key j, in units of log2(e), or the bias of that distance.
+// j) for key j, in units of log2(e), or the biases of that distance.
 struct RowKeys {
   KeyRange range;
   float growth = 1;  // by which capped scores are multiplied
   float slope = 0;
   int distance = 0;  // from the row's position to the chunk's first key; negative if it is past
-  const float* biases = nullptr;  // of the row's head, [2 * bias_reach + 1], in nats
+  // Entries of DistanceBiases::rows and columns for the row's query and head, in nats.
+  const float* biases = nullptr;
+  const float* column_biases = nullptr;
+  int grid_row = 0, grid_column = 0;    // of the row's position, in a grid
   const GroupScales* scales = nullptr;  // of int8 keys and values
 };
 
@@ -97,28 +100,60 @@ inline Vec::F AddSlope(Vec::F v, const RowKeys& keys, int first) {
   return Vec::Fma(Vec::Set(keys.slope), distance, v);
 }
 
-// As AddSlope, with the bias of each distance; those beyond the reach have that of the reach.
-inline Vec::F AddBias(const AttentionShape& shape, Vec::F v, const RowKeys& keys, int first) {
-  const int last = 2 * shape.bias_reach;
-  const int entry = keys.distance + first + shape.bias_reach;
-  Vec::F bias;
-  if (entry >= 0 && entry + Vec::kLanes - 1 <= last) {
-    bias = Vec::Load(keys.biases + entry);
-  } else {
-    float lanes[Vec::kLanes];
-    for (int i = 0; i < Vec::kLanes; ++i) {
-      const int clamped = entry + i < 0 ? 0 : entry + i < last ? entry + i : last;
-      lanes[i] = keys.biases[clamped];
-    }
-    bias = Vec::Load(lanes);
+// The biases of kLanes distances from `distance` on, of those of one query and head; those beyond
+// the reach are that of the reach.
+inline Vec::F BiasesFrom(const BiasTable& table, const float* biases, int distance) {
+  const int last = 2 * table.reach, entry = distance + table.reach;
+  if (entry >= 0 && entry + Vec::kLanes - 1 <= last) return Vec::Load(biases + entry);
+  float lanes[Vec::kLanes];
+  for (int i = 0; i < Vec::kLanes; ++i) {
+    const int clamped = entry + i < 0 ? 0 : entry + i < last ? entry + i : last;
+    lanes[i] = biases[clamped];
   }
-  return Vec::Fma(Vec::Set(kLog2E), bias, v);
+  return Vec::Load(lanes);
+}
+
+inline float BiasAt(const BiasTable& table, const float* biases, int distance) {
+  const int within = distance < -table.reach  ? -table.reach
+                     : distance > table.reach ? table.reach
+                                              : distance;
+  return biases[table.reach + within];
+}
+
+// The biases of kLanes keys from `first` on by the distances of rows and columns of a grid.
+inline Vec::F GridBiases(const DistanceBiases& biases, const RowKeys& keys, int first) {
+  const int width = biases.grid_columns;
+  const int key = keys.grid_row * width + keys.grid_column + keys.distance + first;
+  int row = key / width - keys.grid_row, column = key % width;
+  if (column + Vec::kLanes <= width) {
+    const Vec::F of_row = Vec::Set(BiasAt(biases.rows, keys.biases, row));
+    const int distance = column - keys.grid_column;
+    return Vec::Add(of_row, BiasesFrom(biases.columns, keys.column_biases, distance));
+  }
+  float lanes[Vec::kLanes];
+  for (int i = 0; i < Vec::kLanes; ++i) {
+    lanes[i] = BiasAt(biases.rows, keys.biases, row) +
+               BiasAt(biases.columns, keys.column_biases, column - keys.grid_column);
+    if (++column == width) {
+      column = 0;
+      ++row;
+    }
+  }
+  return Vec::Load(lanes);
+}
+
+// As AddSlope, with the biases of each distance.
+inline Vec::F AddBiases(const DistanceBiases& biases, Vec::F v, const RowKeys& keys, int first) {
+  const Vec::F of_keys = biases.grid_columns > 0
+                             ? GridBiases(biases, keys, first)
+                             : BiasesFrom(biases.rows, keys.biases, keys.distance + first);
+  return Vec::Fma(Vec::Set(kLog2E), of_keys, v);
 }
 
 // Adds what depends on distances, if anything does.
 inline Vec::F AddByDistance(const AttentionShape& shape, Vec::F v, const RowKeys& keys, int first) {
   if (shape.slopes != nullptr) v = AddSlope(v, keys, first);
-  return shape.biases == nullptr ? v : AddBias(shape, v, keys, first);
+  return shape.biases.AreThere() ? AddBiases(shape.biases, v, keys, first) : v;
 }
 
 // scores[r][16 g + j] = sum_d q[r][d] key[g][d][j] for kRows rows and kGroups groups from `first`.

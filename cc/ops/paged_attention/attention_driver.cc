@@ -39,7 +39,6 @@ AttentionShape MakeShape(const PagedAttentionArgs& args) {
   shape.sinks = args.sinks;
   shape.slopes = args.slopes;
   shape.biases = args.biases;
-  shape.bias_reach = args.bias_reach;
   shape.cache = args.cache.data;
   shape.block_stride_bytes = args.cache.row_stride_bytes;
   return shape;
@@ -132,7 +131,7 @@ class Driver {
     if (rows >= int64_t{batch.num_requests} * kAttentionTileRows / 2) return 0;
     if (!shape_.causal || shape_.window > 0) return 0;
     if (shape_.keys_from > 0 || shape_.keys_until > 0) return 0;
-    const bool by_position = shape_.slopes != nullptr || shape_.biases != nullptr;
+    const bool by_position = shape_.slopes != nullptr || shape_.biases.AreThere();
     if (by_position || shape_.grows_from > 0) return 0;  // rows of a shared tile have none
     return static_cast<int32_t>(int64_t{batch.num_common_blocks} * batch.block_size /
                                 kAttentionSplit);

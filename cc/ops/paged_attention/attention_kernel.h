@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cc/ops/paged_attention/distance_biases.h"
+
 namespace pagemill::ops {
 
 // The partition of a context, in absolute key positions. Within a split the softmax continues chunk
@@ -41,8 +43,7 @@ struct AttentionShape {
   float value_scale = 1;  // by which what `attend` sums of the cache's values is multiplied
   const float* sinks = nullptr;   // of all query heads, or null: logits, in nats
   const float* slopes = nullptr;  // of all query heads, or null: nats per position
-  const float* biases = nullptr;  // [query heads, 2 * bias_reach + 1], or null: nats by distance
-  int32_t bias_reach = 0;
+  DistanceBiases biases = {};     // of all query heads, in nats
   const void* cache = nullptr;
   int64_t block_stride_bytes = 0;
 };
@@ -55,6 +56,7 @@ struct AttentionTile {
   int64_t y_stride = 0;
   const int32_t* block_table = nullptr;
   int32_t kv_head = 0;
+  int64_t first_query = 0;  // the request's first token, among all of the step
   int32_t first_row = 0;
   int32_t rows = 0;
   int32_t first_position = 0;  // of the request's first token of the step

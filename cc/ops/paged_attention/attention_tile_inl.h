@@ -31,13 +31,17 @@ inline RowKeys KeysOfRow(const AttentionShape& shape, const AttentionTile& tile,
   if (shape.grows_from > 0 && position > shape.grows_from) {
     keys.growth = shape.growth * __builtin_logf(static_cast<float>(position));
   }
-  if (shape.slopes == nullptr && shape.biases == nullptr) return keys;
+  if (shape.slopes == nullptr && !shape.biases.AreThere()) return keys;
   keys.distance = begin - position;
   const int head = Head(shape, tile, row);
   if (shape.slopes != nullptr) keys.slope = shape.slopes[head] * kLog2E;
-  if (shape.biases != nullptr) {
-    keys.biases = shape.biases + int64_t{head} * (2 * shape.bias_reach + 1);
-  }
+  if (!shape.biases.AreThere()) return keys;
+  const int64_t query = tile.first_query + (tile.first_row + row) / shape.group;
+  keys.biases = shape.biases.rows.Of(query, head);
+  if (shape.biases.grid_columns == 0) return keys;
+  keys.column_biases = shape.biases.columns.Of(query, head);
+  keys.grid_row = position / shape.biases.grid_columns;
+  keys.grid_column = position % shape.biases.grid_columns;
   return keys;
 }
 

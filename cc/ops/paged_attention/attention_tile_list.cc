@@ -43,6 +43,7 @@ AttentionTile AttentionTileList::TileOf(const AttentionTileRows& rows, int32_t k
   const int32_t first_token = batch.query_start[rows.request];
   AttentionTile tile;
   tile.kv_head = kv_head;
+  tile.first_query = first_token;
   PointTo(first_token, &tile);
   tile.block_table = batch.block_table + rows.request * batch.block_table_stride;
   tile.first_row = rows.first_row;

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kMaxHeadDim = 512;
 
 // Optional inputs.
-constexpr size_t kSinks = 2, kSlopes = 3, kBiases = 4, kKeyRanges = 5;
+constexpr size_t kSinks = 2, kSlopes = 3, kBiases = 4, kKeyRanges = 5, kColumnBiases = 6;
 
 bool IsThere(const OpCall& call, size_t input) {
   return call.inputs.size() > input && call.inputs[input].rank > 0;
@@ -66,7 +66,7 @@ Status CheckPagedAttention(const OpCall& call) {
   const TensorView& cache = call.inputs[1];
   if (IsThere(call, kSinks)) check.Input(kSinks, "sinks", DType::kF32, "Q");
   if (IsThere(call, kSlopes)) check.Input(kSlopes, "slopes", DType::kF32, "Q");
-  if (IsThere(call, kBiases)) CheckBiases(kBiases, check);
+  if (IsThere(call, kBiases)) CheckBiases(kBiases, "biases", "Q,W", check);
   check.Require(IsKvDType(cache.dtype), "cache must be f32, bf16, f8_e4m3 or i8, got " +
                                             std::string(Info(cache.dtype).name));
   check.Input(1, "cache", cache.dtype, "B,E");
@@ -166,9 +166,10 @@ PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call) {
   args.y = call.outputs[0];
   if (IsThere(call, kSinks)) args.sinks = call.inputs[kSinks].Data<const float>();
   if (IsThere(call, kSlopes)) args.slopes = call.inputs[kSlopes].Data<const float>();
-  if (IsThere(call, kBiases)) {
-    args.biases = call.inputs[kBiases].Data<const float>();
-    args.bias_reach = static_cast<int32_t>(call.inputs[kBiases].shape[1] / 2);
+  if (IsThere(call, kBiases)) args.biases.rows = BiasTableOf(call.inputs[kBiases]);
+  if (IsThere(call, kColumnBiases)) {
+    args.biases.columns = BiasTableOf(call.inputs[kColumnBiases]);
+    args.biases.grid_columns = static_cast<int32_t>(call.attributes->GetInt("grid_columns", 0));
   }
   if (IsThere(call, kKeyRanges)) args.key_ranges = call.inputs[kKeyRanges].Data<const int32_t>();
   args.batch = call.batch;
@@ -189,13 +190,35 @@ PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call) {
   return args;
 }
 
-void CheckBiases(size_t input, OperandCheck& check) {
-  check.Input(input, "biases", DType::kF32, "Q,W");
+void CheckBiases(size_t input, std::string_view name, std::string_view pattern,
+                 OperandCheck& check) {
+  check.Input(input, name, DType::kF32, pattern);
   if (!check.ok()) return;
-  const int64_t width = check.Dim('W');
+  const int64_t width = check.Dim(pattern.back());
   check.Require(width % 2 == 1 && width <= kMaxBiases,
-                "biases must be of 2 * reach + 1 distances, at most " + std::to_string(kMaxBiases) +
-                    ", got " + std::to_string(width));
+                std::string(name) + " must be of 2 * reach + 1 distances, at most " +
+                    std::to_string(kMaxBiases) + ", got " + std::to_string(width));
+}
+
+BiasTable BiasTableOf(const TensorView& view) {
+  const bool by_query = view.rank == 3;
+  return {
+      .data = view.Data<const float>(),
+      .reach = static_cast<int32_t>(view.shape[by_query ? 2 : 1] / 2),
+      .query_stride = by_query ? view.row_stride_bytes / static_cast<int64_t>(sizeof(float)) : 0};
+}
+
+double BiasOf(const DistanceBiases& biases, int64_t query, int64_t head, int64_t position,
+              int64_t key) {
+  const auto at = [&](const BiasTable& table, int64_t distance) -> double {
+    const int64_t reach = table.reach;
+    return table.Of(query, head)[reach + std::clamp(distance, -reach, reach)];
+  };
+  if (!biases.AreThere()) return 0;
+  const int64_t width = biases.grid_columns;
+  if (width == 0) return at(biases.rows, key - position);
+  return at(biases.rows, key / width - position / width) +
+         at(biases.columns, key % width - position % width);
 }
 
 const OpDefinition& PagedAttentionOp() { return kDefinition; }

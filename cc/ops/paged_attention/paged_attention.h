@@ -13,7 +13,8 @@
 //            key_ranges i32 [T, 2], optional, of kernels of the CPU: the first key that a query
 //                   sees and the end of its keys, instead of what attributes say about them;
 //                   neither is before that of an earlier token of the request. Plans read it, so
-//                   it is not a value of a program: `attention` passes it.
+//                   it is not a value of a program: `attention` passes it, and biases of each
+//                   query, biases of columns and the attribute grid_columns, too.
 //   outputs  y      act [T, Hq, D]
 //   batch    query_start, seq_lens, block_table, block_size (also needed by the check); item_ends
 //            if the attribute is 1
@@ -70,6 +71,7 @@
 #include "cc/ops/kv_write/key_layout.h"
 #include "cc/ops/kv_write/kv_scales.h"
 #include "cc/ops/op.h"
+#include "cc/ops/paged_attention/distance_biases.h"
 
 namespace pagemill::ops {
 
@@ -79,8 +81,7 @@ struct PagedAttentionArgs {
   TensorView q, cache, y;
   const float* sinks = nullptr;   // null: none
   const float* slopes = nullptr;  // null: none
-  const float* biases = nullptr;  // null: none
-  int32_t bias_reach = 0;
+  DistanceBiases biases = {};
   const int32_t* key_ranges = nullptr;  // null: none
   const BatchView* batch = nullptr;
   int32_t kv_heads = 0;
@@ -98,9 +99,17 @@ struct PagedAttentionArgs {
 };
 
 PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call);
-// The biases of this op and of `attention`: Q query heads of an odd number of distances.
+// The biases of this op and of `attention`: of an odd number W of distances, for Q query heads, in
+// the shape `pattern`.
 inline constexpr int64_t kMaxBiases = 1 << 16;
-void CheckBiases(size_t input, OperandCheck& check);
+void CheckBiases(size_t input, std::string_view name, std::string_view pattern,
+                 OperandCheck& check);
+// The table in an operand f32 [heads, 2 * reach + 1] or [queries, heads, 2 * reach + 1].
+BiasTable BiasTableOf(const TensorView& view);
+// What is added to the score of a query, the head `head` of row `query` at `position` of its
+// request, with the key at position `key`.
+double BiasOf(const DistanceBiases& biases, int64_t query, int64_t head, int64_t position,
+              int64_t key);
 const OpDefinition& PagedAttentionOp();
 
 void PagedAttentionReference(const OpCall& call, KernelContext& context);

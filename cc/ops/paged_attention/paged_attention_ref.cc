@@ -41,8 +41,8 @@ class Query {
         y_(args.y.Row<float>(token) + head * head_dim_),
         sink_(args.sinks == nullptr ? Softmax::kNoSink : args.sinks[head]),
         slope_(args.slopes == nullptr ? 0.0 : args.slopes[head]),
-        biases_(args.biases == nullptr ? nullptr
-                                       : args.biases + head * (2 * args.bias_reach + 1)) {
+        token_(token),
+        head_(head) {
     const int64_t end = args.batch->query_start[request + 1];
     position_ = args.batch->seq_lens[request] - end + token;
     const int64_t seq_len = args.batch->seq_lens[request];
@@ -86,13 +86,8 @@ class Query {
     if (args_.grows_from > 0 && position_ > args_.grows_from) {
       dot *= std::log(static_cast<double>(position_)) / std::log(args_.grows_from);
     }
-    return dot + slope_ * static_cast<double>(key - position_) + Bias(key - position_);
-  }
-
-  double Bias(int64_t distance) const {
-    if (biases_ == nullptr) return 0;
-    const int64_t reach = args_.bias_reach;
-    return biases_[reach + std::clamp(distance, -reach, reach)];
+    return dot + slope_ * static_cast<double>(key - position_) +
+           BiasOf(args_.biases, token_, head_, position_, key);
   }
 
   int64_t BlockOf(int64_t key) const { return block_table_[key / args_.batch->block_size]; }
@@ -128,7 +123,7 @@ class Query {
   float* y_;
   double sink_;  // or Softmax::kNoSink
   double slope_;
-  const float* biases_;
+  const int64_t token_, head_;
   int64_t position_ = 0;
   int64_t low_ = 0;
   int64_t high_ = 0;

@@ -12,7 +12,28 @@ namespace {
 
 constexpr int64_t kMaxSize = 1 << 16;  // positions of a window: products stay far below 2^63
 
+// Checks a call whose windows an index lists.
+Status CheckListed(const OpCall& call) {
+  OperandCheck check("unfold", call, /*inputs=*/2, /*outputs=*/1);
+  check.ActInput(0, "x", "N,X*");
+  check.Input(unfold::kIndex, "index", DType::kI32, "G,J,S");
+  check.ActOutput(0, "y", "N,J,K*");
+  if (!check.ok()) return check.Result();
+  check.IntegerAttribute("channels", /*fallback=*/0, 1, INT32_MAX);
+  check.Require(check.Dim('G') > 0 && check.Dim('S') > 0, "the index has no positions");
+  if (!check.ok()) return check.Result();
+  const int64_t channels = call.attributes->GetInt("channels", 0);
+  check.Require(check.Dim('X') % channels == 0, "rows of " + std::to_string(check.Dim('X')) +
+                                                    " have no positions of " +
+                                                    std::to_string(channels) + " channels");
+  check.Require(check.Dim('K') == channels * check.Dim('S'),
+                "y must have windows of " + std::to_string(channels * check.Dim('S')) +
+                    " elements, got " + std::to_string(check.Dim('K')));
+  return check.Result();
+}
+
 Status CheckUnfold(const OpCall& call) {
+  if (call.inputs.size() > unfold::kIndex) return CheckListed(call);
   OperandCheck check("unfold", call, /*inputs=*/1, /*outputs=*/1);
   check.ActInput(0, "x", "N,P,C");
   check.ActOutput(0, "y", "N,J,K");
@@ -33,15 +54,15 @@ Status CheckUnfold(const OpCall& call) {
   return check.Result();
 }
 
-// Writes window `j` of the row `x` to `y`.
+// Writes window `j` of row `n` to `y`.
 template <typename T>
-void CopyWindow(const unfold::Windows& windows, int64_t j, const T* x, T* y) {
+void CopyWindow(const unfold::Windows& windows, const TensorView& x, int64_t n, int64_t j, T* y) {
   for (int64_t k = 0; k < windows.size; ++k) {
-    const int64_t position = j * windows.stride + k - windows.padding;
-    if (position < 0 || position >= windows.positions) {
+    const auto place = unfold::PlaceOf(windows, x.shape[0], n, j, k);
+    if (!place) {
       for (int64_t c = 0; c < windows.channels; ++c) y[c * windows.size + k] = 0;
     } else {
-      const T* const from = x + position * windows.channels;
+      const T* const from = x.Row<const T>(place->row) + place->position * windows.channels;
       for (int64_t c = 0; c < windows.channels; ++c) y[c * windows.size + k] = from[c];
     }
   }
@@ -56,8 +77,7 @@ void CopyWindows(const OpCall& call, KernelContext& context) {
                             [&](int64_t begin, int64_t end, int) {
                               for (int64_t i = begin; i < end; ++i) {
                                 const int64_t n = i / windows.count, j = i % windows.count;
-                                CopyWindow(windows, j, x.Row<const T>(n),
-                                           y.Row<T>(n) + j * windows.elements());
+                                CopyWindow(windows, x, n, j, y.Row<T>(n) + j * windows.elements());
                               }
                             });
 }

@@ -13,10 +13,14 @@ void RunReference(const OpCall& call, KernelContext&) {
     for (int64_t i = 0; i < y.RowElements() * bytes; ++i) {
       const int64_t element = i / bytes % windows.elements();
       const int64_t window = i / bytes / windows.elements();
-      const int64_t position = window * windows.stride + element % windows.size - windows.padding;
-      const int64_t from = (position * windows.channels + element / windows.size) * bytes;
-      const bool inside = position >= 0 && position < windows.positions;
-      y.Row<uint8_t>(n)[i] = inside ? x.Row<const uint8_t>(n)[from + i % bytes] : 0;
+      const auto place = PlaceOf(windows, x.shape[0], n, window, element % windows.size);
+      if (!place) {
+        y.Row<uint8_t>(n)[i] = 0;
+        continue;
+      }
+      const int64_t from =
+          (place->position * windows.channels + element / windows.size) * bytes + i % bytes;
+      y.Row<uint8_t>(n)[i] = x.Row<const uint8_t>(place->row)[from];
     }
   }
 }

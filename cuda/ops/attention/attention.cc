@@ -1,7 +1,6 @@
 #include "cc/ops/attention/attention.h"
 
-#include "cc/ops/attention/grid_windows.h"
-#include "cuda/gpu_batch.h"
+#include "cc/ops/attention/listed_keys.h"
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/attention/attend_tile.h"
@@ -15,14 +14,14 @@ namespace {
 
 constexpr int64_t kMaxHeadDim = 512;
 
-// The tokens of one request, for one head and a tile of queries.
+// The rows of one request, for one head and a tile of queries.
 template <typename T>
 struct RequestKeys {
-  Rows<const T> k, v;  // from the request's first token on
+  Rows<const T> k, v;  // from the request's first row on
   const TokenScores& scores;
   int head;
-  int start;              // the request's first token
-  int first_query;        // of the tile, from the request's first token on: may be negative
+  int start;              // the request's first row
+  int first_query;        // of the tile, from the request's first row on: may be negative
   int queries, num_keys;  // of the tile, and of the request
 
   PAGEMILL_DEVICE const T* Key(int64_t key) const { return k[key]; }
@@ -36,7 +35,7 @@ struct RequestKeys {
   PAGEMILL_DEVICE float Score(int row, int64_t key, float dot) const {
     const SeenKeys seen = SeenBy(row);
     if (key < seen.low || key >= seen.high) return -INFINITY;
-    return scores.Score(dot, head, static_cast<int>(key) - first_query - row);
+    return scores.Score(dot, head, start, first_query + row, static_cast<int>(key));
   }
   PAGEMILL_DEVICE bool AllSee(int64_t first, int64_t end) const {
     const SeenKeys of_first = SeenBy(0), of_last = SeenBy(kTileRows - 1);
@@ -53,23 +52,23 @@ struct RequestKeys {
   }
 };
 
-// A block for kTileRows tokens of the step, which may belong to several requests, and a head.
+// A block for kTileRows rows of the step, which may belong to several requests, and a head.
 template <typename T, int kChunks>
 PAGEMILL_KERNEL_OF(kTileThreads, kChunks > 1 ? 1 : 2)
 AttendTokens(Rows<const T> q, Rows<const T> k, Rows<const T> v, Rows<T> y, TokenScores scores,
-             int head_dim, int group_size, const int32_t* query_start, int32_t num_requests) {
+             int head_dim, int group_size, RequestRows requests) {
   const int head = static_cast<int>(BlockIndex().y);
   const int first = static_cast<int>(BlockIndex().x) * kTileRows;
-  const int left = query_start[num_requests] - first, rows = left < kTileRows ? left : kTileRows;
+  const int left = requests.End() - first, rows = left < kTileRows ? left : kTileRows;
   if (rows <= 0) return;
   AttendTile<kChunks> tile(head_dim, head_dim);
   tile.LoadRows([&](int row, int d) {
     return row < rows ? ToFloat(q[first + row][head * head_dim + d]) : 0;
   });
   const int in_row = head / group_size * head_dim;
-  int32_t request = RequestOf(query_start, num_requests, first);
-  for (; request < num_requests && query_start[request] < first + rows; ++request) {
-    const int start = query_start[request];
+  int32_t request = requests.RequestOfRow(first);
+  for (; request < requests.num_requests && requests.Start(request) < first + rows; ++request) {
+    const int start = requests.Start(request);
     const RequestKeys<T> keys = {{k[start] + in_row, k.stride},
                                  {v[start] + in_row, v.stride},
                                  scores,
@@ -77,7 +76,7 @@ AttendTokens(Rows<const T> q, Rows<const T> k, Rows<const T> v, Rows<T> y, Token
                                  start,
                                  first - start,
                                  rows,
-                                 query_start[request + 1] - start};
+                                 requests.Start(request + 1) - start};
     if (keys.num_keys == 0) continue;
     tile.Attend(keys, keys.FirstKey(), keys.EndKey());
   }
@@ -106,8 +105,7 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   WithActType(q.dtype, [&]<typename T>(T) {
     Launch(*context.stream, shape, KernelFor<T>(head_dim), RowsOf<const T>(q), RowsOf<const T>(k),
            RowsOf<const T>(call.inputs[2]), RowsOf<T>(call.outputs[0]),
-           ScoresOf(call, context.plan), head_dim, heads / k.shape[1], call.batch->query_start,
-           call.batch->num_requests);
+           ScoresOf(call, context.plan), head_dim, heads / k.shape[1], RequestRowsOf(call));
   });
 }
 
@@ -134,13 +132,13 @@ constexpr ops::Kernel kKernels[] = {
      .supports = SupportsTensorCores,
      .run = RunOnTensorCores,
      .activations = ops::Precision::kBf16,
-     .plan = &ops::kGridWindowsPlan},
+     .plan = &ops::kListedKeysPlan},
     {.op = "attention",
      .name = "gpu",
      .priority = 10,
      .supports = Supports,
      .run = Run,
-     .plan = &ops::kGridWindowsPlan},
+     .plan = &ops::kListedKeysPlan},
 };
 
 }  // namespace

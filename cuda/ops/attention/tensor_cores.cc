@@ -2,7 +2,6 @@
 
 #include <cstdint>
 
-#include "cuda/gpu_batch.h"
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_reduce.h"
 #include "cuda/gpu_rows.h"
@@ -22,20 +21,19 @@ constexpr int kKeys = 64;  // of a tile
 constexpr int64_t kMostHeadDim = 128;
 constexpr int kFewChunks = 4, kMostChunks = kMostHeadDim / 16;  // of 16 elements of a head
 
-// Parameters of a call. Rows are tokens.
+// Parameters of a call.
 struct TokenCall {
   TokenScores scores;
   Rows<const BFloat16> q, k, v;
   Rows<BFloat16> y;
   int head_dim, group_size;
-  const int32_t* query_start;
-  int32_t num_requests;
+  RequestRows requests;
 };
 
 // A tile of keys of a request.
 struct KeyTile {
   int32_t request;
-  int start, tokens;  // of the request
+  int start, rows;    // of the request
   int first, end;     // the tile's first key, and the end of those that the block's rows see
 };
 
@@ -44,11 +42,11 @@ class KeyTiles {
  public:
   PAGEMILL_DEVICE KeyTiles(const TokenCall& call, int first, int end)
       : call_(call), first_(first), end_(end) {
-    tile_.request = RequestOf(call.query_start, call.num_requests, first);
+    tile_.request = call.requests.RequestOfRow(first);
     FindRequest();
   }
 
-  PAGEMILL_DEVICE bool HasTile() const { return tile_.request < call_.num_requests; }
+  PAGEMILL_DEVICE bool HasTile() const { return tile_.request < call_.requests.num_requests; }
   PAGEMILL_DEVICE const KeyTile& Tile() const { return tile_; }
   PAGEMILL_DEVICE void Next() {
     tile_.first += kKeys;
@@ -60,18 +58,18 @@ class KeyTiles {
  private:
   // The first tile of tile_.request, or of the next one with rows of the block.
   PAGEMILL_DEVICE void FindRequest() {
-    for (; tile_.request < call_.num_requests; ++tile_.request) {
-      tile_.start = call_.query_start[tile_.request];
-      tile_.tokens = call_.query_start[tile_.request + 1] - tile_.start;
+    for (; tile_.request < call_.requests.num_requests; ++tile_.request) {
+      tile_.start = call_.requests.Start(tile_.request);
+      tile_.rows = call_.requests.Start(tile_.request + 1) - tile_.start;
       if (tile_.start >= end_) break;
-      if (tile_.tokens == 0) continue;
+      if (tile_.rows == 0) continue;
       const int row = first_ < tile_.start ? 0 : first_ - tile_.start;
-      const int end_row = end_ - tile_.start < tile_.tokens ? end_ - tile_.start : tile_.tokens;
-      tile_.first = call_.scores.SeenBy(tile_.start, row, tile_.tokens).low / kKeys * kKeys;
-      tile_.end = call_.scores.SeenBy(tile_.start, end_row - 1, tile_.tokens).high;
+      const int end_row = end_ - tile_.start < tile_.rows ? end_ - tile_.start : tile_.rows;
+      tile_.first = call_.scores.SeenBy(tile_.start, row, tile_.rows).low / kKeys * kKeys;
+      tile_.end = call_.scores.SeenBy(tile_.start, end_row - 1, tile_.rows).high;
       return;
     }
-    tile_.request = call_.num_requests;
+    tile_.request = call_.requests.num_requests;
   }
 
   const TokenCall& call_;
@@ -123,8 +121,8 @@ class TokenTile {
       PAGEMILL_UNROLL
       for (int r = 0; r < 2; ++r) {
         const int row = own_ + 8 * r - tile.start;
-        seen[r] = row >= 0 && row < tile.tokens && own_ + 8 * r < end_
-                      ? call_.scores.SeenBy(tile.start, row, tile.tokens)
+        seen[r] = row >= 0 && row < tile.rows && own_ + 8 * r < end_
+                      ? call_.scores.SeenBy(tile.start, row, tile.rows)
                       : SeenKeys{0, 0};
         some = some || (seen[r].low < tile.first + kKeys && seen[r].high > tile.first);
         all = all && seen[r].low <= tile.first && seen[r].high >= tile.first + kKeys;
@@ -154,10 +152,10 @@ class TokenTile {
     BFloat16* const to = Keys(buffer);
     ForPieces(kKeys, Width() / kPiece, kThreads, [&](int key, int piece) {
       const bool exists = tile.first + key < tile.end && piece * kPiece < call_.head_dim;
-      const int64_t token = tile.start + tile.first + key, at = first_of_row + piece * kPiece;
+      const int64_t row = tile.start + tile.first + key, at = first_of_row + piece * kPiece;
       BFloat16* const of_key = to + key * Stride() + piece * kPiece;
-      CopyPiece(exists ? call_.k[token] + at : nullptr, of_key);
-      CopyPiece(exists ? call_.v[token] + at : nullptr, of_key + kKeys * Stride());
+      CopyPiece(exists ? call_.k[row] + at : nullptr, of_key);
+      CopyPiece(exists ? call_.v[row] + at : nullptr, of_key + kKeys * Stride());
     });
     CommitCopies();
   }
@@ -179,7 +177,7 @@ class TokenTile {
           const int key = tile.first + 8 * n + Lane() % 4 * 2 + i % 2;
           const bool is_seen = kAllSeen || (key >= seen[r].low && key < seen[r].high);
           scores[n][i] =
-              is_seen ? call_.scores.Score(scores[n][i], head_, key - row) : -INFINITY;
+              is_seen ? call_.scores.Score(scores[n][i], head_, tile.start, row, key) : -INFINITY;
         }
       }
       const float kept = WeighRow(r, scores, states_[r], weights);
@@ -235,9 +233,9 @@ template <int kChunks>
 PAGEMILL_KERNEL_OF(kThreads, kChunks == kFewChunks ? 3 : 2)
 AttendTokensOnCores(TokenCall call) {
   const int first = static_cast<int>(BlockIndex().x) * kRows;
-  const int tokens = call.query_start[call.num_requests];
-  if (first >= tokens) return;
-  const int end = first + kRows < tokens ? first + kRows : tokens;
+  const int rows = call.requests.End();
+  if (first >= rows) return;
+  const int end = first + kRows < rows ? first + kRows : rows;
   TokenTile<kChunks>(call, first, end, static_cast<int>(BlockIndex().y)).Run();
 }
 
@@ -266,8 +264,7 @@ void AttendTokensOnTensorCores(const ops::OpCall& call, ops::KernelContext& cont
                         .y = RowsOf<BFloat16>(call.outputs[0]),
                         .head_dim = static_cast<int>(head_dim),
                         .group_size = static_cast<int>(heads / call.inputs[1].shape[1]),
-                        .query_start = call.batch->query_start,
-                        .num_requests = call.batch->num_requests};
+                        .requests = RequestRowsOf(call)};
   WithChunks(head_dim, [&]<int kChunks>() {
     if constexpr (kHasMma) {
       Launch(*context.stream,

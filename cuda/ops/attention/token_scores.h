@@ -1,5 +1,5 @@
 // File: cuda/ops/attention/token_scores.h
-// Which tokens of its request a token sees, and what becomes of the dot product of both (the
+// Which rows of its request a row sees, and what becomes of the dot product of both (the
 // contract is cc/ops/attention/attention.h), for every kernel of the op.
 #ifndef PAGEMILL_CUDA_OPS_ATTENTION_TOKEN_SCORES_H_
 #define PAGEMILL_CUDA_OPS_ATTENTION_TOKEN_SCORES_H_
@@ -10,56 +10,95 @@
 #include <limits>
 
 #include "cc/ops/attention/attention.h"
-#include "cc/ops/attention/grid_windows.h"
+#include "cc/ops/attention/listed_keys.h"
+#include "cuda/gpu_batch.h"
 #include "cuda/gpu_vendor.h"
 
 namespace pagemill::gpu {
 
-// Keys [low, high), counted from the request's first token on.
+// Keys [low, high), counted from the request's first row on.
 struct SeenKeys {
   int low, high;
 };
 
+// The requests of a step, whose tokens have `of_token` rows each.
+struct RequestRows {
+  const int32_t* query_start;
+  int32_t num_requests, of_token;
+
+  PAGEMILL_DEVICE int Start(int32_t request) const { return query_start[request] * of_token; }
+  PAGEMILL_DEVICE int End() const { return Start(num_requests); }
+  // num_requests if the row belongs to none.
+  PAGEMILL_DEVICE int32_t RequestOfRow(int row) const {
+    return RequestOf(query_start, num_requests, row / of_token);
+  }
+};
+
+inline RequestRows RequestRowsOf(const ops::OpCall& call) {
+  return {.query_start = call.batch->query_start,
+          .num_requests = call.batch->num_requests,
+          .of_token = ops::RowsOfToken(call)};
+}
+
+// ops::BiasTable, for kernels.
+struct Biases {
+  const float* data;  // null: none
+  int reach;
+  int64_t query_stride;
+
+  // The bias of a head of a query, the row `query` of the step.
+  PAGEMILL_DEVICE float At(int64_t query, int head, int distance) const {
+    const int within = distance < -reach ? -reach : distance > reach ? reach : distance;
+    return data[query * query_stride + int64_t{head} * (2 * reach + 1) + reach + within];
+  }
+};
+
 // What the scores of a call have in common.
 struct TokenScores {
-  const float* biases;  // of the distances of a head from -reach to reach, or null
-  int reach;
+  Biases biases, column_biases;
+  int grid_columns;  // 0: no biases of columns
   float scale;
   bool causal;
-  int window;                     // 0: none
-  const ops::TokenKeys* windows;  // of the step's tokens, or null: those of a grid
+  int window;                      // 0: none
+  const ops::RowKeyRange* listed;  // of the step's rows, or null: by the attributes
 
-  // By a token of a request of `tokens` from `start` on. Neither end is before that of an earlier
-  // token.
-  PAGEMILL_DEVICE SeenKeys SeenBy(int start, int token, int tokens) const {
-    if (windows != nullptr) return {windows[start + token].first, windows[start + token].end};
-    SeenKeys seen = {0, causal ? token + 1 : tokens};
+  // By a row of a request of `rows` from `start` on. Neither end is before that of an earlier row.
+  PAGEMILL_DEVICE SeenKeys SeenBy(int start, int row, int rows) const {
+    if (listed != nullptr) return {listed[start + row].first, listed[start + row].end};
+    SeenKeys seen = {0, causal ? row + 1 : rows};
     if (window == 0) return seen;
-    if (token >= window) seen.low = token + 1 - window;
-    if (window < seen.high - token) seen.high = token + window;
+    if (row >= window) seen.low = row + 1 - window;
+    if (window < seen.high - row) seen.high = row + window;
     return seen;
   }
-  // `distance`: from the token to the key.
-  PAGEMILL_DEVICE float Score(float dot, int head, int distance) const {
-    if (biases == nullptr) return dot * scale;
-    const int within = distance < -reach ? -reach : distance > reach ? reach : distance;
-    return dot * scale + biases[int64_t{head} * (2 * reach + 1) + reach + within];
+  // What becomes of the dot product of row `row` of the request and its key `key`.
+  PAGEMILL_DEVICE float Score(float dot, int head, int start, int row, int key) const {
+    if (biases.data == nullptr) return dot * scale;
+    const int query = start + row;
+    if (grid_columns == 0) return dot * scale + biases.At(query, head, key - row);
+    const int rows = key / grid_columns - row / grid_columns;
+    const int columns = key % grid_columns - row % grid_columns;
+    return dot * scale + biases.At(query, head, rows) + column_biases.At(query, head, columns);
   }
 };
 
 // As large as a window may be.
 inline constexpr int64_t kNoLimit = std::numeric_limits<int>::max();
 
-// `plan`: what ops::kGridWindowsPlan has made, on the device.
+inline Biases BiasesOf(const ops::BiasTable& table) {
+  return {.data = table.data, .reach = table.reach, .query_stride = table.query_stride};
+}
+
+// `plan`: what ops::kListedKeysPlan has made, on the device.
 inline TokenScores ScoresOf(const ops::OpCall& call, const std::byte* plan) {
-  const bool has_biases = call.inputs.size() > ops::kAttentionBiases;
-  return {
-      .biases = has_biases ? call.inputs[ops::kAttentionBiases].Data<const float>() : nullptr,
-      .reach = has_biases ? static_cast<int>(call.inputs[ops::kAttentionBiases].shape[1] / 2) : 0,
-      .scale = static_cast<float>(call.attributes->Get("scale", 1)),
-      .causal = call.attributes->GetInt("causal", 1) != 0,
-      .window = static_cast<int>(std::min(call.attributes->GetInt("window", 0), kNoLimit)),
-      .windows = ops::GridWindows(call, plan)};
+  const ops::DistanceBiases biases = ops::AttentionBiases(call);
+  return {.biases = BiasesOf(biases.rows),
+          .column_biases = BiasesOf(biases.columns),
+          .grid_columns = biases.grid_columns,
+          .scale = static_cast<float>(call.attributes->Get("scale", 1)),
+          .causal = call.attributes->GetInt("causal", 1) != 0,
+          .window = static_cast<int>(std::min(call.attributes->GetInt("window", 0), kNoLimit)),
+          .listed = ops::ListedKeys(call, plan)};
 }
 
 }  // namespace pagemill::gpu

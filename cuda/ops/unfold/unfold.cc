@@ -23,12 +23,40 @@ PAGEMILL_KERNEL UnfoldRow(Rows<const T> x, Rows<T> y, int64_t row_size,
   });
 }
 
+// The windows of an index, of `rows` rows.
+template <typename T>
+PAGEMILL_KERNEL UnfoldListed(Rows<const T> x, Rows<T> y, int64_t rows, int64_t row_size,
+                             ops::unfold::Windows windows) {
+  const uint32_t size = static_cast<uint32_t>(windows.size);
+  const uint32_t window_elements = static_cast<uint32_t>(windows.channels) * size;
+  const uint32_t positions = static_cast<uint32_t>(windows.positions);
+  ForElements(row_size, [&](int64_t row, int64_t i) {
+    const uint32_t window = static_cast<uint32_t>(i) / window_elements;
+    const uint32_t element = static_cast<uint32_t>(i) % window_elements;
+    const int64_t in_group = row % windows.group, first = row - in_group;
+    const int64_t left = rows - first < windows.group ? rows - first : windows.group;
+    const int32_t at =
+        windows.index[(in_group * windows.count + window) * windows.size + element % size];
+    const bool inside = at >= 0 && at < left * windows.positions;
+    const uint32_t from = inside ? static_cast<uint32_t>(at) : 0;
+    y[row][i] =
+        inside ? x[first + from / positions][from % positions * windows.channels + element / size]
+               : FromFloat<T>(0.0f);
+  });
+}
+
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const TensorView& y = call.outputs[0];
   const int64_t size = y.RowElements();
+  const ops::unfold::Windows windows = ops::unfold::WindowsOf(call);
   WithActType(y.dtype, [&]<typename T>(T) {
-    Launch(*context.stream, ShapeOfElements(y.shape[0], size), UnfoldRow<T>,
-           RowsOf<const T>(call.inputs[0]), RowsOf<T>(y), size, ops::unfold::WindowsOf(call));
+    const auto x = RowsOf<const T>(call.inputs[0]);
+    const LaunchShape shape = ShapeOfElements(y.shape[0], size);
+    if (windows.index == nullptr) {
+      Launch(*context.stream, shape, UnfoldRow<T>, x, RowsOf<T>(y), size, windows);
+    } else {
+      Launch(*context.stream, shape, UnfoldListed<T>, x, RowsOf<T>(y), y.shape[0], size, windows);
+    }
   });
 }
 

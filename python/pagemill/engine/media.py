@@ -82,7 +82,10 @@ def media_kinds(source: ModelSource) -> tuple[MediaKind, ...]:
         encoders = media_encoders(source)
     except ModelConfigError:  # one of the fallback, which has no encoders
         return ()
-    return tuple(kind for encoder in encoders for kind in encoder.traits.placeholders)
+    kinds: dict[MediaKind, None] = {}
+    for encoder in encoders:
+        kinds |= dict.fromkeys(encoder.traits.placeholders)
+    return tuple(kinds)
 
 
 def place_media(
@@ -105,9 +108,10 @@ def place_media(
             than placeholders, one has the wrong size, or they become too many items; or the
             tokenizer lacks the ends of rows.
     """
-    reader: dict[MediaKind, MediaFrontEnd] = {
-        kind: front_end for front_end in front_ends for kind in front_end.traits.placeholders
-    }
+    reader: dict[MediaKind, MediaFrontEnd] = {}
+    for front_end in front_ends:
+        for kind in front_end.traits.placeholders:
+            reader.setdefault(kind, front_end)
     by_kind: dict[MediaKind, list[PreparedMedia]] = {kind: [] for kind in reader}
     for each in media:
         if each.kind not in by_kind:
@@ -182,7 +186,8 @@ def _parts(index: int, media: PreparedMedia, front_end: MediaFrontEnd) -> list[_
             features, placeholder = front_end.features(each), placeholders[each.kind]
         else:
             features, placeholder = each, placeholders[kind]
-        return _Item(structs.replace(features, encoder=front_end.number), placeholder)
+        number = front_end.number + features.encoder
+        return _Item(structs.replace(features, encoder=number), placeholder)
 
     try:
         layout = (media,) if front_end.layout is None else front_end.layout(media)

@@ -27,7 +27,9 @@ class PreparedMedia(NamedTuple):
     """`values`, float32, are:
 
     - of an image, pixels [3, height, width], normalized as its model wants them, or tiles [tiles,
-      3, height, width]; or with a `grid`, patches [patches, channels] or tiles;
+      3, height, width]; or with a `grid`, patches [patches, channels] or tiles. Pixels of several
+      sizes are one array after the other: DeepSeek-OCR 2's tiles, of which the `grid` has the
+      numbers, and then the whole image; of DeepSeek-VL with two towers a small and a large image;
     - of audio, samples [samples] of one channel at the model's sampling rate, from -1 to 1; or log-
       mel frames [bins, frames] of a part of it;
     - of a video, patches [patches, channels], each of two frames or more, with a `grid` and the

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from pagemill.ops.expert_layer import ExpertLayer
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
 from pagemill.ops.trace import Tensor, Trace
@@ -153,6 +156,10 @@ class Weights(Protocol):
         channels, height, width], as a matrix [out, channels * height * width]."""
         ...
 
+    def reshaped(self, name: str, stored: tuple[int, ...], shape: tuple[int, int]) -> Tensor:
+        """The tensor `name`, stored in the shape `stored`, as a matrix of `shape`."""
+        ...
+
     def column_stripe(self, name: str, shape: tuple[int, ...], stripe: Stripe) -> Tensor:
         """Column `stripe.index` of every `stripe.count` columns of the matrix `name` of `shape`, or
         of a convolution's as `patches` has it: [shape[0], columns / stripe.count]."""
@@ -238,6 +245,22 @@ class Weights(Protocol):
         layer `module`: what is stored times its scale is the key or value. 1 if it states none."""
         ...
 
+    def resampled(
+        self,
+        name: str,
+        stored: tuple[int, ...],
+        shares: npt.NDArray[np.float32],
+        shape: tuple[int, ...],
+    ) -> Tensor:
+        """`shares` [n, rows] times the tensor `name`, stored in the shape `stored`, as a matrix of
+        so many rows: f32 of `shape`. It becomes a constant of the program, so it is for tables of a
+        few megabytes."""
+        ...
+
     def constant(self, name: str, values: Constant) -> Tensor:
         """The f32 constant `name`, computed from the configuration; declared once."""
+        ...
+
+    def index(self, name: str, values: npt.NDArray[np.int32]) -> Tensor:
+        """The i32 constant `name` of indices, likewise."""
         ...

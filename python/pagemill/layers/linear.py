@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import reduce
 
@@ -39,6 +40,25 @@ def linear(
     weight = weights.linear(name, (total, x.width), rows=rows, transposed=transposed)
     y = ops.linear(x, weight, vector, row_shape=row_shape, dtype=dtype)
     return weights.adapted(adapted_as or name, x, y, rows=rows)
+
+
+def linear_of_rows(
+    weights: Weights,
+    name: str,
+    x: Tensor,
+    features: int,
+    row_shape: Sequence[int],
+    *,
+    bias: bool = True,
+    rows: Part | None = None,
+) -> Tensor:
+    """x [T, ...] with rows of `features` elements -> [T, *row_shape], of each row as many outputs
+    as the layer has, or those of `rows`. Adapters do not know such layers."""
+    out = math.prod(row_shape) * features // x.width
+    total = out if rows is None else rows.total
+    vector = weights.vector(f"{name}.bias", total, part=rows) if bias else None
+    weight = weights.linear(name, (total, features), rows=rows)
+    return ops.linear(x, weight, vector, row_shape=row_shape)
 
 
 def linear_of_parts(weights: Weights, name: str, x: Tensor, rows: Sequence[Part]) -> Tensor:

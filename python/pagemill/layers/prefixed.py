@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from pagemill.layers.base import Constant, Weights
 from pagemill.ops.expert_layer import ExpertLayer
 from pagemill.ops.shard import EVERY_ROW, Part, Stripe
@@ -142,6 +145,9 @@ class PrefixedWeights:
     def patches(self, module: str, shape: tuple[int, ...]) -> Tensor:
         return self._whole.patches(self._named(module), shape)
 
+    def reshaped(self, name: str, stored: tuple[int, ...], shape: tuple[int, int]) -> Tensor:
+        return self._whole.reshaped(self._named(name), stored, shape)
+
     def column_stripe(self, name: str, shape: tuple[int, ...], stripe: Stripe) -> Tensor:
         return self._whole.column_stripe(self._named(name), shape, stripe)
 
@@ -204,6 +210,18 @@ class PrefixedWeights:
 
     def kv_scales(self, module: str) -> tuple[float, float]:
         return self._whole.kv_scales(self._named(module))
+
+    def index(self, name: str, values: npt.NDArray[np.int32]) -> Tensor:
+        return self._whole.index(name, values)
+
+    def resampled(
+        self,
+        name: str,
+        stored: tuple[int, ...],
+        shares: npt.NDArray[np.float32],
+        shape: tuple[int, ...],
+    ) -> Tensor:
+        return self._whole.resampled(self._named(name), stored, shares, shape)
 
     def constant(self, name: str, values: Constant) -> Tensor:
         return self._whole.constant(self._named(name), values)

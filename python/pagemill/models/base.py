@@ -250,7 +250,8 @@ class TiledModel(MediaEncoder, Protocol):
     """An encoder that divides an image, audio or a video into several items: `layout` returns them,
     as `features` takes or returns them, with the texts before, between and behind them, which may
     have control tokens. A ValueError says what it accepts. An item that `features` takes has the
-    placeholder of its own kind."""
+    placeholder of its own kind. `MediaFeatures.encoder` of an item that is returned counts the
+    model's encoders from this one on."""
 
     def layout(self, media: PreparedMedia, /) -> Sequence[MediaPart]: ...
 
@@ -271,7 +272,8 @@ class ModelEncoder(NamedTuple):
 @runtime_checkable
 class EncodersModel(Model, Protocol):
     """A model with several encoders, each of other kinds of media, whose embeddings are as wide as
-    each other. `hidden` uses `inputs.media` as that of a `MediaModel` does. Operators may leave out
+    each other. Of those of one kind the first reads media, and the others items of its layout.
+    `hidden` uses `inputs.media` as that of a `MediaModel` does. Operators may leave out
     some of the encoders: the step's arrays are those that the others need."""
 
     @property

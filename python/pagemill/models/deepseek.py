@@ -9,7 +9,7 @@ from __future__ import annotations
 from pagemill.models.base import Config, ModelConfigError
 from pagemill.models.config_keys import positive_int
 from pagemill.models.decoder import Decoder
-from pagemill.models.expert_keys import read_softmax_experts, sparse_behind
+from pagemill.models.expert_keys import read_softmax_experts, sparse_behind, sparse_layers
 from pagemill.weights.json_file import shown
 
 
@@ -24,6 +24,8 @@ class DeepseekModel(Decoder):
         step = positive_int(config, "moe_layer_freq", 1)
         sparse = sparse_behind(config, self.sizes.layers)
         self.is_sparse = [behind and layer % step == 0 for layer, behind in enumerate(sparse)]
+        if config.get("mlp_layer_types") is not None:
+            self.is_sparse = sparse_layers(config, self.sizes.layers)
         self.experts = read_softmax_experts(
             config,
             self.activation,

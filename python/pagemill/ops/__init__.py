@@ -44,7 +44,7 @@ from pagemill.ops.sparse_relu import sparse_relu
 from pagemill.ops.split import split
 from pagemill.ops.state_space_scan import state_space_scan
 from pagemill.ops.stream_weights import last_stream_weights, stream_weights
-from pagemill.ops.unfold import unfold
+from pagemill.ops.unfold import unfold, unfold_listed
 from pagemill.ops.wkv import wkv
 
 __all__ = [
@@ -99,5 +99,6 @@ __all__ = [
     "state_space_scan",
     "stream_weights",
     "unfold",
+    "unfold_listed",
     "wkv",
 ]

@@ -22,50 +22,85 @@ def attention(
     scale: float,
     causal: bool,
     window: int = 0,
+    chunked: bool = False,
+    prefix: int = 0,
     grid_window: int = 0,
     biases: Tensor | None = None,
+    column_biases: Tensor | None = None,
+    grid_columns: int = 0,
 ) -> Tensor:
-    """q [T, Hq, D], k, v [T, Hk, D] -> softmax(q k^T scale + bias) v, [T, Hq, D].
+    """q [T, Hq, D], k, v [T, Hk, D] -> softmax(q k^T scale + bias) v, [T, Hq, D]. With q [T, J, Hq,
+    D] and k, v likewise, each token has J rows, which attend as tokens do.
 
     A token attends to all tokens that its request has in the step; with `causal`, to those up to
-    itself; with a window only to those less than `window` tokens away. With `grid_window` it
+    itself and to the first `prefix` ones; with a window only to those less than `window` tokens
+    away, or if it is `chunked` to those with the same position // window. With `grid_window` it
     attends to those whose positions in the step's array `grid_positions` lie in its window of so
     many rows and columns: the tokens of a window follow each other. Heads are grouped: Hq is a
     multiple of Hk. `biases` f32 [Hq, 2 reach + 1] are those of each distance from a query to a key,
-    from -reach to reach; farther keys have the bias of the reach.
+    from -reach to reach; farther keys have the bias of the reach. As [T, Hq, 2 reach + 1], or with
+    J in between, each query has its own. With `column_biases`, likewise with a reach of their own,
+    tokens are those of a grid row by row, with `grid_columns` in a row, and have the biases of the
+    distance of rows and of that of columns.
 
     Raises:
-        ShapeError: the operands do not fit, or the program has no grid to divide into windows.
+        ShapeError: the operands or attributes do not fit, or the program has no grid to divide into
+            windows.
     """
-    require_act("attention", q=q, k=k, v=v)
-    for name, tensor in (("q", q), ("k", k), ("v", v)):
-        require_rank("attention", name, tensor, 3)
-    require_equal_shapes("attention", k, v)
-    heads, kv_heads = int(q.shape[1]), int(k.shape[1])
-    if (q.rows, q.shape[2]) != (k.rows, k.shape[2]) or heads % kv_heads:
-        raise ShapeError(
-            f"attention: q is {format_shape(q.shape)}, k and v are {format_shape(k.shape)}"
-        )
+    _check_operands(q, k, v)
     operands = [q, k, v]
-    if biases is not None:
-        require_f32("attention", biases=biases)
-        if len(biases.shape) != 2 or biases.shape[0] != heads or int(biases.shape[1]) % 2 == 0:
-            raise ShapeError(
-                f"attention: biases are {format_shape(biases.shape)}, they must be {heads} rows of"
-                " an odd number of distances"
-            )
-        operands.append(biases)
-    if grid_window and (causal or window or not q.trace.declares_input("grid_positions")):
+    for name, table in (("biases", biases), ("column_biases", column_biases)):
+        if table is None:
+            continue
+        _check_biases(name, table, q)
+        operands.append(table)
+    if (column_biases is None) != (grid_columns == 0) or (biases is None and grid_columns):
+        raise ShapeError("attention: biases, column_biases and grid_columns belong together")
+    if (chunked and not window) or (prefix and (window or not causal)):
+        raise ShapeError(
+            "attention: chunked needs a window, and prefix causal attention without a window"
+        )
+    if grid_window and (
+        causal or window or len(q.shape) > 3 or not q.trace.declares_input("grid_positions")
+    ):
         raise ShapeError(
             "attention: grid_window needs attention both ways without a window, and the input"
             " grid_positions"
         )
     attributes = [("scale", scale), ("causal", int(causal))]
-    if window:
-        attributes.append(("window", window))
-    if grid_window:
-        attributes.append(("grid_window", grid_window))
+    optional = {
+        "window": window,
+        "chunked": int(chunked),
+        "prefix": prefix,
+        "grid_window": grid_window,
+        "grid_columns": grid_columns,
+    }
+    attributes += [(name, value) for name, value in optional.items() if value]
     return q.trace.emit("attention", operands, [(q.shape, q.dtype)], attributes)[0]
+
+
+def _check_operands(q: Tensor, k: Tensor, v: Tensor) -> None:
+    require_act("attention", q=q, k=k, v=v)
+    rank = 4 if len(q.shape) == 4 else 3
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        require_rank("attention", name, tensor, rank)
+    require_equal_shapes("attention", k, v)
+    heads, kv_heads = int(q.shape[-2]), int(k.shape[-2])
+    rows = q.shape[:-2] == k.shape[:-2]
+    if not rows or q.shape[-1] != k.shape[-1] or heads % kv_heads:
+        raise ShapeError(
+            f"attention: q is {format_shape(q.shape)}, k and v are {format_shape(k.shape)}"
+        )
+
+
+def _check_biases(name: str, biases: Tensor, q: Tensor) -> None:
+    require_f32("attention", **{name: biases})
+    of_heads = (q.shape[-2],)
+    if biases.shape[:-1] not in (of_heads, q.shape[:-1]) or int(biases.shape[-1]) % 2 == 0:
+        raise ShapeError(
+            f"attention: {name} are {format_shape(biases.shape)}, they must be {of_heads[0]} rows"
+            " of an odd number of distances, or as many of each query"
+        )
 
 
 def reference(
@@ -75,29 +110,17 @@ def reference(
     import torch
     from torch.nn.functional import scaled_dot_product_attention
 
-    q, k, v = inputs[:3]
-    biases = inputs[3] if len(inputs) > 3 else None
+    of_token = inputs[0].shape[1] if inputs[0].dim() == 4 else 1
+    q, k, v, *biases = (_rows(tensor) for tensor in inputs)
     output = torch.empty_like(q)
     groups = q.shape[1] // k.shape[1]
-    causal = attributes.get("causal", 1.0) != 0.0
-    window = int(attributes.get("window", 0))
-    side = int(attributes.get("grid_window", 0))
     for span in step.spans:
-        rows = slice(span.begin, span.end)
-        positions = torch.arange(span.end - span.begin, device=q.device)
-        distance = positions[:, None] - positions
-        seen = distance.abs() < window if window else torch.ones_like(distance, dtype=torch.bool)
-        seen = seen & (distance >= 0) if causal else seen
-        if side:
-            cells = step.inputs["grid_positions"][rows] // torch.tensor(
-                [1, side, side], device=q.device
-            )
-            seen = (cells[:, None] == cells).all(-1)
+        rows = slice(span.begin * of_token, span.end * of_token)
+        seen = _seen(attributes, step, rows, q.device)
         # Added to scores: minus infinity for keys that are not seen.
-        added = torch.zeros_like(distance, dtype=q.dtype).masked_fill(~seen, -torch.inf)
-        if biases is not None:
-            reach = biases.shape[1] // 2
-            added = added + biases[:, reach + (-distance).clamp(-reach, reach)].to(q.dtype)
+        added = torch.zeros_like(seen, dtype=q.dtype).masked_fill(~seen, -torch.inf)
+        if biases:
+            added = added + _biases(biases, attributes, rows).to(q.dtype)
         attended = scaled_dot_product_attention(
             q[rows].transpose(0, 1),
             k[rows].transpose(0, 1).repeat_interleave(groups, 0),
@@ -106,4 +129,52 @@ def reference(
             scale=attributes["scale"],
         )
         output[rows] = attended.transpose(0, 1)
-    return (output,)
+    return (output.reshape(inputs[0].shape),)
+
+
+def _rows(tensor: torch.Tensor) -> torch.Tensor:
+    """[T, J, ...] as [J T, ...], if tokens have several rows."""
+    return tensor.flatten(0, 1) if tensor.dim() == 4 else tensor
+
+
+def _seen(
+    attributes: Mapping[str, float], step: TorchStep, rows: slice, device: torch.device
+) -> torch.Tensor:
+    """Which keys each row of a request sees, [rows, rows]."""
+    import torch
+
+    positions = torch.arange(rows.stop - rows.start, device=device)
+    distance = positions[:, None] - positions
+    seen = torch.ones_like(distance, dtype=torch.bool)
+    if window := int(attributes.get("window", 0)):
+        chunks = positions // window
+        chunked = attributes.get("chunked", 0.0) != 0.0
+        seen = chunks[:, None] == chunks if chunked else distance.abs() < window
+    if attributes.get("causal", 1.0) != 0.0:
+        seen = seen & ((distance >= 0) | (positions < int(attributes.get("prefix", 0))))
+    if side := int(attributes.get("grid_window", 0)):
+        sides = torch.tensor([1, side, side], device=device)
+        cells = step.inputs["grid_positions"][rows] // sides
+        seen = (cells[:, None] == cells).all(-1)
+    return seen
+
+
+def _biases(
+    tables: Sequence[torch.Tensor], attributes: Mapping[str, float], rows: slice
+) -> torch.Tensor:
+    """What is added to the scores of the rows of a request, [heads, rows, rows]."""
+    import torch
+
+    positions = torch.arange(rows.stop - rows.start, device=tables[0].device)
+    width = int(attributes.get("grid_columns", 0))
+    places = (positions // width, positions % width) if width else (positions,)
+    total = torch.zeros((), device=tables[0].device)
+    for table, place in zip(tables, places, strict=True):
+        reach = table.shape[-1] // 2
+        entries = reach + (place - place[:, None]).clamp(-reach, reach)
+        if table.dim() == 2:
+            total = total + table[:, entries]
+        else:
+            of_rows = table[rows].transpose(0, 1)
+            total = total + of_rows.gather(2, entries.expand(len(of_rows), -1, -1))
+    return total

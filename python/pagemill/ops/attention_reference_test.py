@@ -1,6 +1,7 @@
 """The torch references of attention against a plain softmax over the keys that a query sees."""
 
 import math
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
@@ -317,3 +318,50 @@ def test_attention_within_windows_of_a_grid():
     for token, keys in enumerate([[0, 1], [0, 1], [2], [3], [4]]):
         weights = (k[keys, 0] @ q[token].T * 0.5).softmax(0)
         torch.testing.assert_close(y[token], weights.T @ v[keys, 0])
+
+
+@pytest.mark.parametrize(
+    ("attributes", "sees"),
+    [
+        ({"causal": 0.0, "window": 4.0, "chunked": 1.0}, lambda p, key: p // 4 == key // 4),
+        ({"causal": 1.0, "window": 4.0, "chunked": 1.0}, lambda p, key: 4 * (p // 4) <= key <= p),
+        ({"causal": 1.0, "prefix": 3.0}, lambda p, key: key <= max(p, 2)),
+        ({"causal": 0.0, "window": 2.0}, lambda p, key: abs(p - key) < 2),
+    ],
+    ids=str,
+)
+def test_attention_of_tokens_of_several_rows(
+    attributes: dict[str, float], sees: Callable[[int, int], bool]
+):
+    """Two requests of two tokens and one, of three rows each."""
+    spans = [SimpleNamespace(begin=0, end=2), SimpleNamespace(begin=2, end=3)]
+    q, k, v = _random(3, 3, 2, 8), _random(3, 3, 1, 8) / 2, _random(3, 3, 1, 8) * 2
+    step = SimpleNamespace(spans=spans)
+    (y,) = reference("attention")([q, k, v], {"scale": 0.5, **attributes}, step)
+    assert y.shape == q.shape
+    q, k, v, y = (each.flatten(0, 1) for each in (q, k, v, y))
+    for row in range(9):
+        start, end = (0, 6) if row < 6 else (6, 9)
+        keys = [key for key in range(start, end) if sees(row - start, key - start)]
+        weights = (k[keys, 0] @ q[row].T * 0.5).softmax(0)
+        torch.testing.assert_close(y[row], weights.T @ v[keys, 0])
+
+
+@pytest.mark.parametrize("by_query", [False, True])
+def test_attention_adds_biases_of_rows_and_columns(by_query: bool):
+    """A grid of 2 x 3, of which rows have a reach of 1, and columns of 1, too: those of the
+    columns farther apart are those of the reach."""
+    q, k, v = _random(6, 2, 8), _random(6, 2, 8) / 2, _random(6, 2, 8) * 2
+    shape = (6, 2, 3) if by_query else (2, 3)
+    rows, columns = _random(*shape), _random(*shape) * 2
+    step = SimpleNamespace(spans=[SimpleNamespace(begin=0, end=6)])
+    attributes = {"scale": 0.5, "causal": 0.0, "grid_columns": 3.0}
+    (y,) = reference("attention")([q, k, v, rows, columns], attributes, step)
+    for token, head in ((0, 0), (1, 1), (4, 0), (5, 1)):
+        of_row, of_column = ((t[token] if by_query else t)[head] for t in (rows, columns))
+        added = [
+            of_row[1 + key // 3 - token // 3] + of_column[1 + min(max(key % 3 - token % 3, -1), 1)]
+            for key in range(6)
+        ]
+        weights = (k[:, head] @ q[token, head] * 0.5 + torch.stack(added)).softmax(0)
+        torch.testing.assert_close(y[token, head], weights @ v[:, head])

@@ -51,3 +51,47 @@ def test_convolution():
     expected = torch.nn.functional.conv1d(x.transpose(1, 2), w, stride=2, padding=1)
     torch.testing.assert_close(y, expected.transpose(1, 2).flatten(1))
     assert _run("linear", windows[:0], w.flatten(1)).shape == (0, 20)
+
+
+def test_shapes_of_listed_windows():
+    v = Values()
+    x, index = v.act("tokens", 16, 3, 2), v.i32(5, 2, 9)
+    assert ops.unfold_listed(x, index, 6).shape == ("tokens", 2, 54)
+    assert ops.unfold_listed(x, index, 12).shape == ("tokens", 2, 108)
+    assert ops.unfold_listed(x, index, 6, shape=(9, 6)).shape == ("tokens", 2, 9, 6)
+    with pytest.raises(ShapeError, match=r"windows of 54 elements do not fit \[9, 7\]"):
+        ops.unfold_listed(x, index, 6, shape=(9, 7))
+    assert ops.linear(v.act("tokens", 4, 3, 2), v.weight("f32", 5, 6)).shape == ("tokens", 4, 5)
+    assert ops.linear(v.act("tokens", 4, 3, 2), v.weight("f32", 5, 2)).shape == ("tokens", 4, 3, 5)
+    with pytest.raises(ShapeError, match="has no positions of 7 channels"):
+        ops.unfold_listed(x, index, 7)
+    with pytest.raises(ShapeError, match="index .* is act"):
+        ops.unfold_listed(x, x, 6)
+
+
+def test_listed_windows_are_a_convolution_of_images():
+    """Two images of 4 x 4, of which a token has four pixels, and a part of one."""
+    x, w = _random(2, 16, 3), _random(5, 3, 3, 3)
+    numbers = torch.arange(1.0, 17).reshape(1, 1, 4, 4)
+    places = torch.nn.functional.unfold(numbers, 3, padding=1, stride=2)[0].T - 1
+    index = places.reshape(4, 1, 9).int()
+    tokens = torch.cat([x.reshape(8, 4, 3), _random(1, 4, 3)])
+    windows = _run("unfold", tokens, index, channels=3)
+    y = _run("linear", windows, w.flatten(1)).reshape(9, 5)
+    images = x.transpose(1, 2).reshape(2, 3, 4, 4)
+    expected = torch.nn.functional.conv2d(images, w, stride=2, padding=1)
+    torch.testing.assert_close(y[:8], expected.flatten(2).transpose(1, 2).reshape(8, 5))
+    alone = torch.cat([tokens[8:], torch.zeros(3, 4, 3)])
+    torch.testing.assert_close(windows[8:], _run("unfold", alone, index, channels=3)[:1])
+    assert _run("unfold", tokens[:0], index, channels=3).shape == (0, 1, 27)
+
+
+def test_windows_of_one_position_gather_rows():
+    """Groups of two rows of three positions; the last one has one row."""
+    x = _random(5, 3, 2)
+    index = torch.tensor([[4, -1, 0, 9], [5, 2, 1, 3]]).reshape(2, 4, 1)
+    zero = torch.zeros(2)
+    first = [[x[1, 1], zero, x[0, 0], zero], [x[1, 2], x[0, 2], x[0, 1], x[1, 0]]]
+    y = _run("unfold", x, index, channels=2)
+    torch.testing.assert_close(y[:2], torch.stack([torch.stack(row) for row in first]))
+    torch.testing.assert_close(y[4], torch.stack([zero, zero, x[4, 0], zero]))

@@ -24,7 +24,8 @@ def linear(
     dtype: str = ACT,
 ) -> Tensor:
     """x [N, K], weight [M, K], bias [M] -> x weight^T + bias, [N, M]. The weight may be quantized.
-    Rows of x may be of any shape; x [N, J, K] has J rows each: [N, J, M].
+    Rows of x may be of any shape; x [N, J, K] has J rows each: [N, J, M], and x [N, J, H, K] has
+    J H rows, or J of H K elements.
 
     `row_shape`, e.g. (heads, head_dim), gives the rows of the result another shape of M elements,
     or of J M; `dtype` is the result's, "act" or "f32".
@@ -36,8 +37,8 @@ def linear(
     require_f32("linear", bias=bias)
     require_weight("linear", "weight", weight, 2, scaled=True)
     features = weight.width
-    inner = x.shape[1:-1] if len(x.shape) == 3 and x.shape[-1] == features else ()
-    if x.width != features and not inner:
+    inner = _inner(x, features)
+    if inner is None:
         raise ShapeError(
             f"linear: {x.name} has rows of {x.width}, weight {weight.name} takes {features}"
         )
@@ -51,6 +52,15 @@ def linear(
         )
     operands = [x, weight] if bias is None else [x, weight, bias]
     return x.trace.emit("linear", operands, [(shape, dtype)])[0]
+
+
+def _inner(x: Tensor, features: int) -> Shape | None:
+    """The dimensions of x between the first and the last ones, whose product is `features`; None if
+    there are no such ones."""
+    for end in range(1, len(x.shape)):
+        if row_width((1, *x.shape[end:])) == features:
+            return x.shape[1:end]
+    return None
 
 
 def reference(

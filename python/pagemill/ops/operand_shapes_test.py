@@ -137,6 +137,16 @@ GOOD: list[tuple[Callable[[Values], Tensor], tuple[int | str, ...]]] = [
         ),
         ("tokens", 4, 8),
     ),
+    (
+        lambda v: _attention(
+            v,
+            3,
+            biases=v.f32("tokens", 3, 2, 7),
+            column_biases=v.weight("f32", 2, 3),
+            grid_columns=4,
+        ),
+        ("tokens", 3, 2, 8),
+    ),
     (lambda v: ops.pool(v.act("tokens", 5), ops.PoolKind.LAST, normalize=True), ("requests", 5)),
 ]
 
@@ -195,9 +205,9 @@ def test_concat_has_the_width_of_all():
     assert (y.shape, y.dtype) == (("tokens", 11), "act")
 
 
-def _attention(v: Values, **options: Any) -> Tensor:
-    operands = (v.act("tokens", 2, 8) for _ in range(3))
-    return ops.attention(*operands, scale=1, causal=False, **options)
+def _attention(v: Values, *rows: int, causal: bool = False, **options: Any) -> Tensor:
+    operands = (v.act("tokens", *rows, 2, 8) for _ in range(3))
+    return ops.attention(*operands, scale=1, causal=causal, **options)
 
 
 def _paged_attention(v: Values, **options: Any) -> Tensor:
@@ -442,6 +452,20 @@ BAD: list[tuple[Callable[[Values], object], str]] = [
         r"q is \[tokens, 4, 8\], k and v are \[tokens, 3, 8\]",
     ),
     (lambda v: _attention(v, grid_window=8), "grid_window needs .* the input grid_positions"),
+    (lambda v: _attention(v, chunked=True), "chunked needs a window"),
+    (lambda v: _attention(v, prefix=2), "prefix causal attention without a window"),
+    (
+        lambda v: _attention(v, causal=True, prefix=2, window=3),
+        "prefix causal attention without a window",
+    ),
+    (
+        lambda v: _attention(v, biases=v.weight("f32", 2, 3), grid_columns=4),
+        "biases, column_biases and grid_columns belong together",
+    ),
+    (
+        lambda v: _attention(v, 3, biases=v.f32("tokens", 2, 3)),
+        "biases are .* 2 rows of an odd number of distances, or as many of each query",
+    ),
     (lambda v: ops.pool(v.act("tokens", 5, 2), ops.PoolKind.MEAN, normalize=False), "rank 2"),
 ]
 

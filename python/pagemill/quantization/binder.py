@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from pagemill.ops.dtypes import DTYPES, SCALED_DTYPES, tensor_bytes
 from pagemill.ops.expert_layer import ExpertLayer
@@ -318,9 +319,15 @@ class WeightBinder:
         Raises:
             WeightsError: it is missing, or of another shape or type.
         """
-        location = self._located(f"{module}.weight", shape)
-        rows = (shape[0], math.prod(shape[1:]))
-        return self._tensors.matrix(replace(location, shape=rows))
+        return self.reshaped(f"{module}.weight", shape, (shape[0], math.prod(shape[1:])))
+
+    def reshaped(self, name: str, stored: tuple[int, ...], shape: tuple[int, int]) -> Tensor:
+        """The tensor `name`, stored in the shape `stored`, as a matrix of `shape`.
+
+        Raises:
+            WeightsError: it is missing, or of another shape or type.
+        """
+        return self._tensors.matrix(replace(self._located(name, stored), shape=shape))
 
     def column_stripe(self, name: str, shape: tuple[int, ...], stripe: Stripe) -> Tensor:
         location = self._tensors.locate(name)
@@ -471,9 +478,29 @@ class WeightBinder:
                 into += factor * read_f32(replace(location, shape=(1, shape[1]), offset=at))[0]
         return self._tensors.constant(f"{name}.sums", result)
 
+    def resampled(
+        self,
+        name: str,
+        stored: tuple[int, ...],
+        shares: npt.NDArray[np.float32],
+        shape: tuple[int, ...],
+    ) -> Tensor:
+        """`shares` [n, rows] times the tensor `name`, stored in the shape `stored`, as a matrix of
+        so many rows: f32 of `shape`.
+
+        Raises:
+            WeightsError: it is missing, or of another shape or type.
+        """
+        values = read_f32(self._located(name, stored)).reshape(shares.shape[1], -1)
+        return self._tensors.constant(f"{name}.resampled", (shares @ values).reshape(shape))
+
     def constant(self, name: str, values: Sequence[float] | Sequence[Sequence[float]]) -> Tensor:
         """The f32 constant `name`, declared once; `values` are f32 numbers already."""
         return self._tensors.constant(name, np.asarray(values, dtype=np.float32))
+
+    def index(self, name: str, values: npt.NDArray[np.int32]) -> Tensor:
+        """The i32 constant `name` of indices, declared once."""
+        return self._tensors.index(name, values)
 
     def number(self, name: str, *, finite: bool = True) -> float:
         """The only element of the tensor `name`.

@@ -9,6 +9,9 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from pagemill.layers.base import Constant
 from pagemill.ops.expert_layer import ExpertLayer
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
@@ -163,6 +166,9 @@ class ShapeRecorder:
     def patches(self, module: str, shape: tuple[int, ...]) -> Tensor:
         return self._read(f"{module}.weight", shape, (shape[0], math.prod(shape[1:])))
 
+    def reshaped(self, name: str, stored: tuple[int, ...], shape: tuple[int, int]) -> Tensor:
+        return self._read(name, stored, shape)
+
     def column_stripe(self, name: str, shape: tuple[int, ...], stripe: Stripe) -> Tensor:
         return self._read(name, shape, (shape[0], math.prod(shape[1:]) // stripe.count))
 
@@ -234,11 +240,27 @@ class ShapeRecorder:
         del module
         return 1.0, 1.0
 
+    def resampled(
+        self,
+        name: str,
+        stored: tuple[int, ...],
+        shares: npt.NDArray[np.float32],
+        shape: tuple[int, ...],
+    ) -> Tensor:
+        del shares
+        return self._read(name, stored, shape)
+
     def constant(self, name: str, values: Constant) -> Tensor:
         rows = len(values)
         first = values[0]
         shape = (rows,) if isinstance(first, (int, float)) else (rows, len(first))
         return self._made(name, shape)
+
+    def index(self, name: str, values: npt.NDArray[np.int32]) -> Tensor:
+        if (name, values.shape) not in self._tensors:
+            made = self.trace.constant(name, "i32", values.shape, values.tobytes())
+            self._tensors[name, values.shape] = made
+        return self._tensors[name, values.shape]
 
 
 def _part(shape: tuple[int, int], rows: Part | None, columns: Part | None) -> tuple[int, int]:

@@ -203,8 +203,12 @@ class TorchExecutor:
         return value.float() if widen and value.is_floating_point() else value
 
     def _load(self, program: Program, weight: WeightEntry) -> torch.Tensor:
-        """The weight on the device: matrices in the activations' type, vectors in f32."""
+        """The weight on the device: matrices in the activations' type, vectors in f32, indices as
+        they are."""
         data, matrix = _stored_bytes(program, weight), len(weight.shape) > 1
+        if weight.dtype == "i32":
+            indices = data.view("<i4").astype(np.int32).reshape(weight.shape)
+            return torch.as_tensor(indices).to(self._device)
         if weight.dtype == "bf16":  # converted on the device: half of the bytes to move
             bits = torch.as_tensor(np.array(data).view(np.int16)).view(torch.bfloat16)
             values = bits.reshape(weight.shape)

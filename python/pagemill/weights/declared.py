@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from pagemill.ops.dtypes import CONVERTED_DTYPES, DTYPES, MATRIX_DTYPES, tensor_bytes
 from pagemill.ops.program import Format
@@ -321,6 +322,13 @@ class DeclaredTensors:
         if key not in self._bound:
             data = np.ascontiguousarray(values, dtype="<f4").tobytes()
             self._bound[key] = self._trace.constant(key, "f32", values.shape, data)
+        return self._bound[key]
+
+    def index(self, key: str, values: npt.NDArray[np.int32]) -> Tensor:
+        """An i32 constant of the program."""
+        if key not in self._bound:
+            data = np.ascontiguousarray(values, dtype="<i4").tobytes()
+            self._bound[key] = self._trace.constant(key, "i32", values.shape, data)
         return self._bound[key]
 
     def _read_real(self, location: TensorLocation) -> np.ndarray:

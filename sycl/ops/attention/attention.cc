@@ -1,6 +1,6 @@
 #include "cc/ops/attention/attention.h"
 
-#include "cc/ops/attention/grid_windows.h"
+#include "cc/ops/attention/listed_keys.h"
 #include "sycl/ops/attention/attention_params.h"
 #include "sycl/ops/kernels.h"
 #include "sycl/ops/launch.h"
@@ -8,10 +8,14 @@
 namespace pagemill::sycl {
 namespace {
 
+AttentionBiases BiasesOf(const ops::BiasTable& table) {
+  return {.data = table.data, .reach = table.reach, .query_stride = table.query_stride};
+}
+
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const TensorView& q = call.inputs[0];
   const TensorView& k = call.inputs[1];
-  const auto* biases = static_cast<const float*>(DataOf(call, ops::kAttentionBiases));
+  const ops::DistanceBiases biases = ops::AttentionBiases(call);
   LaunchGroups(
       context, ActModule(q.dtype), "attention_kernel", q.shape[0] * q.shape[1], kAttentionGroupSize,
       AttentionParams{
@@ -19,26 +23,26 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
           .y = RowsOf(call.outputs[0]),
           .k = RowsOf(k),
           .v = RowsOf(call.inputs[2]),
-          .biases = biases,
-          .bias_reach = biases == nullptr
-                            ? 0
-                            : static_cast<int32_t>(call.inputs[ops::kAttentionBiases].shape[1] / 2),
+          .biases = BiasesOf(biases.rows),
+          .column_biases = BiasesOf(biases.columns),
+          .grid_columns = biases.grid_columns,
           .query_start = call.batch->query_start,
           .requests = call.batch->num_requests,
+          .rows_of_token = ops::RowsOfToken(call),
           .q_heads = static_cast<int32_t>(q.shape[1]),
           .kv_heads = static_cast<int32_t>(k.shape[1]),
           .head_dim = static_cast<int32_t>(q.shape[2]),
           .scale = static_cast<float>(call.attributes->Get("scale", 0)),
           .window = static_cast<int32_t>(call.attributes->GetInt("window", 0)),
           .causal = call.attributes->GetInt("causal", 1) != 0,
-          .windows = reinterpret_cast<const int32_t*>(ops::GridWindows(call, context.plan))});
+          .listed = reinterpret_cast<const int32_t*>(ops::ListedKeys(call, context.plan))});
 }
 
 }  // namespace
 
 constinit const ops::Kernel kAttention = [] {
   ops::Kernel kernel = SyclKernel("attention", Run);
-  kernel.plan = &ops::kGridWindowsPlan;
+  kernel.plan = &ops::kListedKeysPlan;
   return kernel;
 }();
 

@@ -19,7 +19,10 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
                            .channels = windows.channels,
                            .size = windows.size,
                            .stride = windows.stride,
-                           .padding = windows.padding});
+                           .padding = windows.padding,
+                           .group = windows.group,
+                           .count = windows.count,
+                           .index = windows.index});
 }
 
 }  // namespace

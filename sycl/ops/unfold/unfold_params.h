@@ -11,6 +11,8 @@ struct UnfoldParams {
   int64_t rows = 0, width = 0;  // of y, in elements
   int64_t positions = 0, channels = 0;
   int64_t size = 0, stride = 0, padding = 0;
+  int64_t group = 1, count = 0;    // rows that an index is for, and windows of a row
+  const int32_t* index = nullptr;  // [group, count, size]; null: windows along each row
 };
 
 }  // namespace pagemill::sycl

@@ -51,7 +51,7 @@ FlashInferShape FlashInferShapeOf(const ops::PagedAttentionArgs& args) {
 
 bool SupportsFlashInfer(const device::Capabilities& caps, const ops::OpCall& call) {
   const ops::PagedAttentionArgs args = ops::ToPagedAttentionArgs(call);
-  const bool plain = args.sinks == nullptr && args.slopes == nullptr && args.biases == nullptr &&
+  const bool plain = args.sinks == nullptr && args.slopes == nullptr && !args.biases.AreThere() &&
                      args.window == 0 && args.causal && args.keys_from == 0 &&
                      args.keys_until == 0 && !args.item_ends && args.soft_cap == 0 &&
                      args.grows_from == 0;

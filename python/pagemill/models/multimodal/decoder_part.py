@@ -14,6 +14,7 @@ from pagemill.models.cohere import CohereModel
 from pagemill.models.cohere2 import Cohere2Model
 from pagemill.models.config_keys import flag, inner_config
 from pagemill.models.decoder import Decoder
+from pagemill.models.deepseek import DeepseekModel
 from pagemill.models.deepseek_v3 import DeepseekV3Model
 from pagemill.models.gemma import GemmaModel
 from pagemill.models.gemma2 import Gemma2Model
@@ -64,6 +65,7 @@ _FAMILIES: Mapping[str, _Family] = {
     ),
     "cohere": _Family(CohereModel, _SIZES_OF_COMMAND_R),
     "cohere2": _Family(Cohere2Model, {**_SIZES_OF_COMMAND_R, "sliding_window": 4096}),
+    "deepseek_ocr2_text": _Family(DeepseekModel),
     "deepseek_v3": _Family(DeepseekV3Model),
     "gemma": _Family(
         GemmaModel,

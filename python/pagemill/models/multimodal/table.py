@@ -53,8 +53,20 @@ MULTIMODAL: dict[str, Architecture] = {
         ("colqwen3",),
         "embeddings of text and images",
     ),
+    "DeepseekOcr2ForConditionalGeneration": Architecture(
+        "multimodal.deepseek_ocr2:DeepseekOcr2Model",
+        "DeepSeek-OCR 2",
+        ("deepseek_ocr2",),
+        "text and images",
+    ),
     "DeepseekVLForConditionalGeneration": Architecture(
         "multimodal.deepseek_vl:DeepseekVlModel", "DeepSeek-VL", ("deepseek_vl",), "text and images"
+    ),
+    "DeepseekVLHybridForConditionalGeneration": Architecture(
+        "multimodal.deepseek_vl_hybrid:DeepseekVlHybridModel",
+        "DeepSeek-VL with two towers",
+        ("deepseek_vl_hybrid",),
+        "text and images",
     ),
     "Ernie4_5_VLMoeForConditionalGeneration": Architecture(
         "multimodal.ernie4_5_vl:Ernie45VlModel",
@@ -130,6 +142,9 @@ MULTIMODAL: dict[str, Architecture] = {
     ),
     "Idefics2ForConditionalGeneration": Architecture(
         "multimodal.idefics2:Idefics2Model", "Idefics2", ("idefics2",), "text and images"
+    ),
+    "GotOcr2ForConditionalGeneration": Architecture(
+        "multimodal.got_ocr2:GotOcr2Model", "GOT-OCR2", ("got_ocr2",), "text and images"
     ),
     "Idefics3ForConditionalGeneration": Architecture(
         "multimodal.idefics3:Idefics3Model", "Idefics3", ("idefics3",), "text and images"

@@ -20,6 +20,7 @@ from pagemill.ops.trace import Tensor
 MAX_SIDE = 256
 """Places in a row."""
 _CUBIC = np.float32(-0.75)  # the kernel's slope
+_SMOOTHED_CUBIC = np.float32(-0.5)  # that of torch's antialiased resize
 
 
 def side_of(places: int, what: str) -> int:
@@ -88,6 +89,15 @@ def nearest_shares(at: np.ndarray, side: int) -> np.ndarray:
     return (places_at(at, side)[:, None] == np.arange(side)).astype(np.float32)
 
 
+def smoothed_cubic_shares(cells: np.ndarray, size: int, side: int) -> np.ndarray:
+    """As `smoothed_shares`, by the cubic kernel."""
+    scale = np.float32(side) / np.float32(size)
+    at = (cells.astype(np.float32) + np.float32(0.5)) * scale - np.float32(0.5)
+    distance = np.abs(at[:, None] - np.arange(side, dtype=np.float32)) / max(scale, np.float32(1))
+    shares = np.where(distance < 2, _cubic(distance, _SMOOTHED_CUBIC), np.float32(0))
+    return shares / shares.sum(1, keepdims=True)
+
+
 def place_embeddings(weights: Weights, name: str, shares: Tensor, hidden: int) -> Tensor:
     """shares [T, 2 * side], of rows and of columns -> [T, hidden], from the table `<name>.weight`
     [side * side, hidden]."""
@@ -107,8 +117,7 @@ def share_products(weights: Weights, shares: Tensor, at: int) -> Tensor:
     return ops.mix_streams(columns, factors)
 
 
-def _cubic(distance: np.ndarray) -> np.ndarray:
-    a = _CUBIC
+def _cubic(distance: np.ndarray, a: np.float32 = _CUBIC) -> np.ndarray:
     near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
     far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
     return np.where(distance <= 1, near, far)

@@ -317,6 +317,33 @@ def test_deepseek_vl_is_that_of_transformers(
     np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("size", [(40, 24), (24, 41), (16, 16), (5, 3)])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"image_mean": [0.5, 0.4, 0.3]}, {"high_res_image_mean": [0.3] * 3, "min_size": 9}],
+    ids=str,
+)
+def test_deepseek_vl_hybrid_is_that_of_transformers(
+    tmp_path: Path, size: tuple[int, int], changes: dict[str, Any]
+) -> None:
+    from transformers.models.deepseek_vl_hybrid.image_processing_pil_deepseek_vl_hybrid import (
+        DeepseekVLHybridImageProcessorPil,
+    )
+
+    sizes = {
+        name: {"height": side, "width": side}
+        for name, side in (("size", 32), ("high_res_size", 48))
+    }
+    settings: dict[str, Any] = DEEPSEEK_VL | sizes | changes
+    settings["image_processor_type"] = "DeepseekVLHybridImageProcessor"
+    image = picture(*size)
+    mine = processor(tmp_path, **settings)(image)
+    settings.pop("image_processor_type")
+    theirs = DeepseekVLHybridImageProcessorPil(**settings)(image, return_tensors="np")
+    both = [theirs[name].reshape(-1) for name in ("pixel_values", "high_res_pixel_values")]
+    np.testing.assert_allclose(mine, np.concatenate(both), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "settings",
     [

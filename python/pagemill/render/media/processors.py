@@ -20,6 +20,7 @@ from PIL import Image
 
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_object
+from pagemill.render.media.deepseek_ocr2 import DeepseekOcr2Processor
 from pagemill.render.media.gemma4 import Gemma4Processor
 from pagemill.render.media.granite_docling import GraniteDoclingProcessor
 from pagemill.render.media.padded import AriaProcessor, PaddedProcessor
@@ -27,6 +28,7 @@ from pagemill.render.media.patches import cut_patches, fit_size
 from pagemill.render.media.phi4 import Phi4Processor
 from pagemill.render.media.pixels import (
     CLIP_MEAN,
+    CLIP_STD,
     HALF,
     Colors,
     center,
@@ -48,9 +50,10 @@ from pagemill.render.media.tiles import (
 from pagemill.render.special_tokens import read_json
 
 Prepared = np.ndarray | tuple[np.ndarray, tuple[int, int, int]]
-"""Pixels, float32 [3, height, width], or tiles, float32 [tiles, 3, height, width]; or patches,
-float32 [patches, channels], or tiles, and three numbers in time, height and width: of patches or
-tiles, or of pixels that the image had (`PreparedMedia.grid`)."""
+"""Pixels, float32 [3, height, width], or tiles, float32 [tiles, 3, height, width], or pixels of
+several sizes one after the other; or patches, float32 [patches, channels], or tiles, and three
+numbers in time, height and width: of patches or tiles, or of pixels that the image had
+(`PreparedMedia`)."""
 
 
 class ImageProcessor(Protocol):
@@ -87,6 +90,7 @@ def open_processor(
         )
     kind = _kind(settings)
     name = kind.removesuffix("Fast").removesuffix("Pil")
+    name = _OF_MODEL.get(str(model.get("model_type")), name)
     make = _PROCESSORS.get(name)
     if make is None:
         raise RenderError(f"image_processor_type is {kind[:60]!r}; known: {', '.join(_PROCESSORS)}")
@@ -204,13 +208,53 @@ class DeepseekVlProcessor:
         return cls(Colors.of(settings), resample, height, least, (red, green, blue))
 
     def __call__(self, image: Image.Image) -> np.ndarray:
+        return self.colors(self.square(image))
+
+    def square(self, image: Image.Image) -> Image.Image:
+        """The image in the middle of a square."""
         check_aspect(image)
         scale = self.edge / max(image.size)
         width, height = (max(round(side * scale), self.least) for side in image.size)
         square = Image.new("RGB", (self.edge, self.edge), self.margin)
         corner = (self.edge - width) // 2, (self.edge - height) // 2
         square.paste(image.resize((width, height), self.resample), corner)
-        return self.colors(square)
+        return square
+
+
+_LARGE_DEFAULTS: Mapping[str, Any] = {
+    "size": 1024,
+    "image_mean": CLIP_MEAN,
+    "image_std": CLIP_STD,
+    "resample": Image.Resampling.BICUBIC,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DeepseekVlHybridProcessor:
+    """Puts the image into a square as DeepSeek-VL's processor does, a `large` one, and resizes that
+    to a `small` one."""
+
+    small: DeepseekVlProcessor
+    large: DeepseekVlProcessor
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], max_tokens: int) -> DeepseekVlHybridProcessor:
+        """Reads the settings; those of the large image begin with `high_res_`."""
+        large = {
+            key: settings.get(f"high_res_{key}", default)
+            for key, default in _LARGE_DEFAULTS.items()
+        }
+        return cls(
+            DeepseekVlProcessor.of(settings, max_tokens),
+            DeepseekVlProcessor.of({**settings, **large}, max_tokens),
+        )
+
+    def __call__(self, image: Image.Image) -> np.ndarray:
+        """The pixels of the small image and then of the large one, f32, one array after the
+        other."""
+        square, edge = self.large.square(image), self.small.edge
+        small = self.small.colors(square.resize((edge, edge), self.small.resample))
+        return np.concatenate([small.reshape(-1), self.large.colors(square).reshape(-1)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +405,8 @@ _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "AriaImageProcessor": AriaProcessor.of,
     "CLIPImageProcessor": ClipProcessor.of,
     "Cohere2VisionImageProcessor": GridProcessor.cohere2_vision,
+    "DeepseekOcr2ImageProcessor": DeepseekOcr2Processor.of,
+    "DeepseekVLHybridImageProcessor": DeepseekVlHybridProcessor.of,
     "DeepseekVLImageProcessor": DeepseekVlProcessor.of,
     "Ernie4_5_VLMoeImageProcessor": _ernie4_5_vl,
     "Gemma3ImageProcessor": Gemma3Processor.of,
@@ -371,6 +417,7 @@ _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "GotOcr2ImageProcessor": GridProcessor.got_ocr2,
     "GraniteDoclingImageProcessor": GraniteDoclingProcessor.of,
     "Idefics2ImageProcessor": QuarteredProcessor.of,
+    "GotOcr2Processor": GridProcessor.got_ocr2_whole,
     "Idefics3ImageProcessor": Idefics3Processor.of,
     "InternVLChatModel": GridProcessor.internvl_chat,
     "JanusImageProcessor": DeepseekVlProcessor.of,
@@ -394,6 +441,8 @@ _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
 }
 # Of models whose own code reads images by the settings of the model.
 _BY_MODEL = {"internvl_chat": "InternVLChatModel"}
+# Of models that use another model's image processor in their own way.
+_OF_MODEL = {"got_ocr2": "GotOcr2Processor"}
 # Settings of the whole processor that replace those of its image processor.
 _BESIDE = {"PixtralImageProcessor": ("patch_size", "spatial_merge_size")}
 # Settings of the model's vision tower that files of its image processor do not have.

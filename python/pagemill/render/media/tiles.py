@@ -123,6 +123,14 @@ class GridProcessor:
         return cls._of(settings, 384, positive(settings.get("min_patches", 1)), most, most_alike)
 
     @classmethod
+    def got_ocr2_whole(cls, settings: Mapping[str, Any], max_tokens: int) -> GridProcessor:
+        """As `got_ocr2`, of GOT-OCR2 itself: images are one tile, unless `crop_to_patches` says
+        otherwise."""
+        if settings.get("crop_to_patches", False):
+            return cls.got_ocr2(settings, max_tokens)
+        return cls._of(settings, 384, 1, 1, most_alike)
+
+    @classmethod
     def internvl_chat(cls, settings: Mapping[str, Any], max_tokens: int) -> GridProcessor:
         """Reads the settings of the model; all tiles have the same number of tokens."""
         del max_tokens

@@ -81,6 +81,22 @@ def test_tiles_of_internvl_are_those_of_transformers(
     np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("size", [(40, 24), (16, 16), (5, 3)])
+@pytest.mark.parametrize("crops", [{}, {"crop_to_patches": True, "max_patches": 4}], ids=str)
+def test_images_of_got_ocr2_are_whole(
+    tmp_path: Path, size: tuple[int, int], crops: dict[str, Any]
+) -> None:
+    from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
+
+    (tmp_path / "config.json").write_text('{"model_type": "got_ocr2"}')
+    settings = INTERNVL | crops
+    image = picture(*size)
+    mine = processor(tmp_path, **settings)(image)
+    settings.pop("image_processor_type")
+    theirs = GotOcr2ImageProcessorPil(**settings)(image, return_tensors="np")["pixel_values"]
+    np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("size", "grid"),
     [
