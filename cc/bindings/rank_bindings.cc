@@ -187,7 +187,8 @@ void BindNodesWorld(nb::module_& m) {
            nb::arg("number"))
       .def_prop_ro("number", &TcpWorld::number)
       .def_prop_ro("is_done", &TcpWorld::is_done)
-      .def("check", [](const TcpWorld& self) { ThrowIfError(self.Check()); });
+      .def("check", [](const TcpWorld& self) { ThrowIfError(self.Check()); })
+      .def("note_death", &TcpWorld::NoteDeath);
 }
 
 }  // namespace

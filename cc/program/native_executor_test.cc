@@ -195,6 +195,32 @@ TEST(NativeExecutorTest, NamesTheLineOfABadOp) {
   EXPECT_NE(rows.message().find("line 12: "), std::string::npos) << rows.message();
 }
 
+// Rows in two dimensions are those of tokens: of each row of logits they would be divided among
+// tokens, of which there may be more.
+TEST(NativeExecutorTest, OnlyTokensHaveRowsThatAttend) {
+  const auto error = [](const std::string& dim) {
+    const std::string shape = "value q f32 " + dim + ",61,1,2\nvalue y f32 " + dim + ",61,1,2\n";
+    const std::string source = dim == "tokens" ? "x" : "rows";
+    const std::string text =
+        "pagemill-program 3\nfile 0 @\ngroup all full\nweight table f32 3,122 0 0\n"
+        "cache kv0 all kv kv 1,8\ninput token_ids i32 tokens\n"
+        "input logits_rows i32 logits_rows\nvalue x f32 tokens,122\n"
+        "value rows f32 logits_rows,122\n" +
+        shape +
+        "value out f32 logits_rows,122\nop embedding token_ids,table -> x\n"
+        "op select_rows x,logits_rows -> rows\nop add " +
+        source + "," + source +
+        " -> q\nop attention q,q,q -> y scale=1 causal=0\n"
+        "op add rows,rows -> out\noutput logits out\nconstants 1464\n" +
+        std::string(2 * 1464, '0') + "\n";
+    return NativeExecutor::Create(MustParse(text), CpuTarget(), SmallOptions()).status();
+  };
+  EXPECT_TRUE(error("tokens").ok()) << error("tokens").ToString();
+  const Status rows = error("logits_rows");
+  EXPECT_EQ(rows.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(rows.message().find("attention: q must be"), std::string::npos) << rows.message();
+}
+
 // The resident memory of this process in bytes.
 int64_t ResidentBytes() {
   std::ifstream file("/proc/self/statm");

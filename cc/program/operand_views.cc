@@ -37,7 +37,10 @@ int64_t RowsOfEach(const Program& program, const Op& op) {
   const Value& x = program.value(op.inputs[0]);
   // Rows of an input of the step may have gaps.
   if (x.kind != ValueKind::kActivation) return 1;
-  if (op.name == "attention") return x.shape.rank == 4 ? std::max<int64_t>(1, x.shape.dims[1]) : 1;
+  if (op.name == "attention") {
+    const bool of_tokens = x.shape.rank == 4 && x.shape.dim == Dim::kTokens;
+    return of_tokens ? std::max<int64_t>(1, x.shape.dims[1]) : 1;
+  }
   if (op.name != "linear" || op.inputs.size() < 2 || op.inputs[1] == kNoValue) return 1;
   const Value& w = program.value(op.inputs[1]);
   if (w.kind != ValueKind::kWeight || w.shape.rank != 2 || x.shape.rank < 3) return 1;

@@ -24,8 +24,8 @@ TensorView MakeView(const Value& value, const StepSizes& sizes, void* data);
 
 // Rows that `op` sees of each row of its activations: `linear` multiplies x [N, J, K] with W [M, K]
 // as N * J rows of K elements, and writes as many of M, as it does with the J * H rows of x
-// [N, J, H, K]; `attention` of q [N, J, H, D] sees N * J rows. 1 for other ops, and if x or W do
-// not fit.
+// [N, J, H, K]; `attention` of q [tokens, J, H, D] sees tokens * J rows. 1 for other ops, and if
+// x, q or W do not fit.
 int64_t RowsOfEach(const Program& program, const Op& op);
 
 // The view of `value` as an op sees it that has `rows_of_each` (RowsOfEach()).

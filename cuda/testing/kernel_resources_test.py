@@ -54,6 +54,7 @@ SPILLED = {
     "AttendItemINS0_8BFloat16ELi16E": 1788,  # heads of more than 128 elements, between their loops
     "AttendItemINS0_6Float8ELi16E": 1788,
     "AttendLatents": 352,
+    "AttendTokensI": 8,  # without tensor cores
     # Tiles of 512 keys of 256 elements, for which no GPU has the shared memory.
     "KernelTraitsILNS_8MaskModeE1ELj16ELj1ELj8ELj16E": 1272,
     "BatchPrefillWithPagedKVCacheKernel": 568,  # FlashInfer's own choice of tiles

@@ -118,6 +118,14 @@ def test_results_are_those_of_ranks_of_one_machine(tmp_path: Path, options: tupl
         assert node.wait() == 0, node.log.read_text()
 
 
+def rank_worker(process: subprocess.Popen[Any]) -> int:
+    """The process of the other rank of a node that has two."""
+    children = Path(f"/proc/{process.pid}/task").glob("*/children")
+    pids = [int(pid) for file in children for pid in file.read_text().split()]
+    (worker,) = (pid for pid in pids if b"rank_worker" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    return worker
+
+
 def test_a_killed_node_ends_the_server_with_its_name(tmp_path: Path) -> None:
     with two_nodes(tmp_path, *STAGES) as (server, node):
         complete(server)
@@ -130,13 +138,19 @@ def test_a_killed_node_ends_the_server_with_its_name(tmp_path: Path) -> None:
 def test_a_killed_rank_that_no_node_waits_for_ends_all(tmp_path: Path) -> None:
     with two_nodes(tmp_path, *STAGES, "--tensor-parallel-size", "2") as (server, node):
         complete(server)
-        children = Path(f"/proc/{node.process.pid}/task").glob("*/children")
-        (rank_3,) = (int(pid) for file in children for pid in file.read_text().split())
-        os.kill(rank_3, signal.SIGKILL)
+        os.kill(rank_worker(node.process), signal.SIGKILL)  # rank 3
         assert node.wait() == 1
         assert "rank 3 of 4" in node.log.read_text()
         assert server.process.wait(20) == 1
         assert "(node 1, 127.0.0.1) has died" in server.log.read_text()
+
+
+def test_a_killed_rank_of_the_server_is_no_end_in_order(tmp_path: Path) -> None:
+    with two_nodes(tmp_path, *STAGES, "--tensor-parallel-size", "2") as (server, node):
+        complete(server)
+        os.kill(rank_worker(server.process), signal.SIGKILL)  # rank 1
+        assert server.process.wait(20) == 1
+        assert node.wait() == 1, node.log.read_text()
 
 
 @pytest.mark.parametrize("options", [TENSOR, STAGES], ids=["tensor", "stages"])

@@ -21,7 +21,6 @@ from tests.families.family import SIZES, SLIDING
 _EQUAL_HEADS = {"num_key_value_heads": 2, "head_dim": 16}
 _DECODER = {"is_decoder": True, "num_key_value_heads": 6, "head_dim": 16}
 DECODERS: Mapping[str, Mapping[str, Any]] = {
-    "aria_text": {"moe_num_experts": 4, "moe_topk": 2, "moe_num_shared_experts": 1},
     "bert-generation": _DECODER,
     "bitnet": _EQUAL_HEADS,
     "ctrl": {"n_embd": 96, "n_layer": 3, "n_head": 6, "dff": 136, "n_positions": 4096},

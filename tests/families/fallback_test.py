@@ -138,7 +138,7 @@ def test_it_says_that_it_is_slow(tmp_path: Path, caplog: pytest.LogCaptureFixtur
 
 def test_random_weights(tmp_path: Path) -> None:
     """The library makes the same ones each time, from the configuration alone."""
-    make("aria_text", tmp_path)
+    make("bitnet", tmp_path)
     (tmp_path / "model.safetensors").unlink()
     config = build_config(EngineConfig, {"model": str(tmp_path), "load_format": "dummy"})
     source = open_model(config.model, build_options(config.model)).source
@@ -150,8 +150,9 @@ def test_random_weights(tmp_path: Path) -> None:
     assert tokens[0] == tokens[1]
 
 
-def test_a_supported_model_by_the_library(tmp_path: Path) -> None:
-    case = Case(tmp_path, make_native("llama", tmp_path))
+@pytest.mark.parametrize("model_type", ["aria", "llama"])
+def test_a_supported_model_by_the_library(model_type: str, tmp_path: Path) -> None:
+    case = Case(tmp_path, make_native(model_type, tmp_path))
     assert _built(tmp_path).module is None
     with engine(tmp_path, max_model_len=MODEL_LEN, model_impl="transformers") as core:
         assert core.built.module is not None

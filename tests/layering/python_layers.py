@@ -41,6 +41,7 @@ COMPOSERS = {
     "python/pagemill/engine/llm.py",
     "python/pagemill/engine/offline_control.py",
     "python/pagemill/engine/offline_media.py",
+    "python/pagemill/engine/offline_pooling.py",
     "python/pagemill/engine/offline_prompts.py",
     "python/pagemill/engine/offline_scores.py",
     "python/pagemill/engine/text_batch.py",

@@ -199,6 +199,7 @@ def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
     with model.llm() as llm:
         for own, why in (
             ((SMALL[0], (1, 4, 4)), r"patches must be \[16, 48\], got \[3, 48\]"),
+            ((SMALL[0][:0], (1, 4, 4)), r"patches must be \[16, 48\], got \[0, 48\]"),
             (SMALL[0], "an image of this model has a grid"),
             (image(1, 1, 101), "has 101 patches; at most 100 are taken"),
             ((QUARTERED[0], (2, 30, 30)), "an image of 2 rows of slices"),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from pagemill.engine.outputs import EngineError
 from pagemill.inputs.task import Task
 from pagemill.models.base import ModelConfigError
 from pagemill.runner.build import BuildOptions, build
+from pagemill.weights.errors import WeightsError
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 
@@ -215,3 +217,13 @@ def test_names_of_colqwen2s_checkpoints(tmp_path: Path, named: Callable[[str], s
     assert built.pooled is not None
     assert (built.pooled.task, built.pooled.width) == (Task.TOKEN_EMBED, WIDTH)
     assert built.takes_media
+
+
+@pytest.mark.parametrize("part", ["text_config", "vision_config"])
+def test_sizes_of_a_model_in_a_model_for_retrieval(tmp_path: Path, part: str) -> None:
+    path = colpali(tmp_path).path
+    config = json.loads((path / "config.json").read_text())
+    config["vlm_config"][part]["hidden_size"] = 2**31 - 1
+    (path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(WeightsError, match="hidden_size is 2147483647, but the largest dimension"):
+        build(ModelSource.open(path), BuildOptions())

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -130,7 +131,10 @@ def test_videos_that_do_not_fit_are_refused(model: MediaTestModel, family: str) 
 
         refuse(r"must have 72 of them and the times of 6 frames", (patches, (3, 4, 6), times))
         refuse("times of 4 frames, got 48 and 3", (patches, grid, FrameTimes((0, 1, 2), 1.0)))
+        refuse("2 x 0 x 6 patches must have 0 of them", (patches[:0], (2, 0, 6), times))
         refuse("a rate above 0", (patches, grid, times._replace(rate=0.0)))
+        endless = FrameTimes((*times.seconds[:-1], math.inf), times.rate)
+        refuse("times that are finite", (patches, grid, endless))
         refuse("two multiples of 2", (patches[:30], (2, 3, 5), times))
         refuse("has pixels that are not finite", (patches * np.nan, grid, times))
         refuse("for 1 videos: each video needs one", SHORT, prompt=words(1, 3))

@@ -25,11 +25,13 @@ ENTRIES = """\
 alpaca = alpaca.routes:ROWS
 elsewhere = alpaca.routes:SHOUT
 form = alpaca.wrong:FORM
+lower = alpaca.wrong:LOWER
 gone = alpaca.wrong:GONE
 number = alpaca.wrong:NUMBER
 open = alpaca.wrong:OPEN
 parameters = alpaca.wrong:PARAMETERS
 taken = alpaca.wrong:TAKEN
+twice = alpaca.wrong:TWICE
 
 [pagemill.metrics]
 alpaca = alpaca.metrics:open_metrics
@@ -99,11 +101,13 @@ from pagemill.server.access.caller import Scope
 from pagemill.server.endpoints.endpoint import Transport
 
 FORM = replace(SHOUT, path="/plugins/form/x", transport=Transport.FORM)
+LOWER = replace(SHOUT, path="/plugins/lower/x", method="post")
 GONE = replace(SHOUT, path="/plugins/gone/x", handler="alpaca.nowhere:shout")
 NUMBER = 5
 OPEN = replace(HERD, path="/plugins/open/x", scope=Scope.OPEN)
 PARAMETERS = replace(SHOUT, path="/plugins/parameters/{x}")
 TAKEN = replace(SHOUT, path="/plugins/taken/x", name="completions")
+TWICE = [replace(SHOUT, path="/plugins/twice/x", name=name) for name in ("one", "two")]
 """
 METRICS = """\
 from prometheus_client import Counter
@@ -231,10 +235,12 @@ def test_its_metrics_count_the_requests_of_all_processes(server: ServerProcess) 
         ("elsewhere", "/plugins/alpaca/shout does not begin with /plugins/elsewhere/"),
         ("form", "has the transport FORM, not JSON or PATH"),
         ("gone", "/plugins/gone/x cannot be imported: .*alpaca.nowhere"),
+        ("lower", "/plugins/lower/x has the method 'post'"),
         ("number", "it has a int in place of an Endpoint"),
         ("open", "/plugins/open/x is open"),
         ("parameters", "has parameters, and takes its fields from JSON"),
         ("taken", "two endpoints with the name 'completions'"),
+        ("twice", "two endpoints for POST /plugins/twice/x"),
     ],
 )
 def test_rows_that_a_plugin_may_not_have(importable: None, name: str, sentence: str) -> None:

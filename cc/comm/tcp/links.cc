@@ -135,12 +135,16 @@ std::optional<int32_t> Links::FindGone() const {
   for (size_t rank = 0; rank < links_.size(); ++rank) {
     if (!links_[rank].socket) continue;
     pollfd polled = {.fd = links_[rank].socket->fd(), .events = POLLRDHUP, .revents = 0};
-    if (poll(&polled, 1, 0) == 1) return static_cast<int32_t>(rank);
+    if (poll(&polled, 1, 0) != 1) continue;
+    const int32_t first = first_to_end_.load();  // ShutDown() may have ended the connection
+    return first == kNoRank ? static_cast<int32_t>(rank) : first;
   }
   return std::nullopt;
 }
 
 void Links::ShutDown(const Farewell& farewell) {
+  int32_t none = kNoRank;
+  if (!first_to_end_.compare_exchange_strong(none, farewell.rank)) return;
   Head head;
   WriteHead(kFarewell, static_cast<uint64_t>(farewell.rank) | (farewell.is_done ? kIsDone : 0),
             &head);

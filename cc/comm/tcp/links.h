@@ -1,5 +1,6 @@
 // File: cc/comm/tcp/links.h
-// The connections of a rank to ranks of other nodes, and the messages of calls on them.
+// The connections of a rank to those of its groups that span nodes, and the messages of calls on
+// them.
 //
 //   Links links(names, {.spin_us = 100});
 //   links.Add(/*rank=*/1, std::move(socket));
@@ -11,11 +12,12 @@
 // the number of bytes; then these. Nothing is read or allocated by what a peer says: a head that is
 // not the expected one is an error. A head with word 0 is a farewell: which rank has ended.
 //
-// Thread safety: one thread at a time, except for FindGone() and ShutDown().
+// Thread safety: one thread at a time, except for FindGone().
 #ifndef PAGEMILL_CC_COMM_TCP_LINKS_H_
 #define PAGEMILL_CC_COMM_TCP_LINKS_H_
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -59,13 +61,15 @@ class Links {
 
   // The rank that has ended, by the error of Exchange().
   const std::optional<Farewell>& ended() const { return ended_; }
-  // A rank whose connection is over; any thread.
+  // The rank of the farewell that ShutDown() sent, or one whose connection is over; any thread.
   std::optional<int32_t> FindGone() const;
   // Sends a farewell to every rank if its socket takes it now, and ends the connections.
+  // Idempotent.
   void ShutDown(const Farewell& farewell);
 
  private:
   static constexpr size_t kHeadBytes = 16;
+  static constexpr int32_t kNoRank = -1;
   using Head = std::array<std::byte, kHeadBytes>;
 
   struct Link {
@@ -94,9 +98,10 @@ class Links {
 
   const std::vector<std::string> names_;
   const std::chrono::microseconds spin_;
-  std::vector<Link> links_;  // by rank; those of this node have no socket
+  std::vector<Link> links_;  // by rank; those without a common group have no socket
   std::vector<Flow> flows_;  // of the running exchange
   std::optional<Farewell> ended_ = {};
+  std::atomic<int32_t> first_to_end_{kNoRank};  // that of the farewell, once it is sent
 };
 
 }  // namespace pagemill::comm

@@ -43,7 +43,7 @@ struct NodeOptions {
   LocalRank local(int32_t rank) const { return {rank % ranks_per_node(), ranks_per_node()}; }
   // Whether the group of `rank` along `axis` has ranks of several nodes.
   bool Spans(Axis axis, int32_t rank) const;
-  // The ranks of other nodes that share a group with `rank`, in ascending order.
+  // The ranks that share a group of several nodes with `rank`, in ascending order.
   std::vector<int32_t> Peers(int32_t rank) const;
 };
 

@@ -134,9 +134,16 @@ Status Rendezvous::ConnectToPeers(int64_t now_ms) {
     const Start::Place& place = start_->places[static_cast<size_t>(peer)];
     PAGEMILL_ASSIGN_OR_RETURN(const net::NetAddress address,
                               net::NetAddress::Make(place.host, std::to_string(place.port)));
-    PAGEMILL_RETURN_IF_ERROR(Connect(peer, address, now_ms));
+    const Status status = Connect(peer, address, now_ms);
+    if (!status.ok()) return CannotJoin(peer, status);
   }
   return OkStatus();
+}
+
+// Final, whatever the code of `why`: others count on this rank by now.
+Status Rendezvous::CannotJoin(int32_t rank, const Status& why) const {
+  return FailedPrecondition("rank " + std::to_string(rank) + " (" + Node(options_.node_of(rank)) +
+                            ") cannot be joined: " + why.message());
 }
 
 Status Rendezvous::AdvanceHosts(int64_t now_ms) {
@@ -150,11 +157,7 @@ Status Rendezvous::AdvanceHosts(int64_t now_ms) {
     if (done.ok() && !*done && now_ms - host.since_ms > options_.timeout_ms) {
       done = FailedPrecondition("it did not answer");
     }
-    if (!done.ok()) {
-      return FailedPrecondition("rank " + std::to_string(rank) + " (" +
-                                Node(options_.node_of(rank)) +
-                                ") cannot be joined: " + done.status().message());
-    }
+    if (!done.ok()) return CannotJoin(rank, done.status());
     if (*done) sockets_[static_cast<size_t>(rank)].emplace(std::move(host.stream).TakeSocket());
     at = *done ? hosts_.erase(at) : std::next(at);
   }
@@ -214,18 +217,24 @@ std::optional<net::Payload> Rendezvous::Judge(Guest* guest, std::span<const std:
   return EncodeReason(guest->reason);
 }
 
+// One at a time, so that a flood of connections leaves time for the others; the oldest makes room.
+void Rendezvous::Accept(int64_t now_ms) {
+  if (!listener_) return;
+  StatusOr<std::optional<net::TcpSocket>> accepted = listener_->Accept(options_.timeout_ms);
+  accepts_ = accepted.ok();
+  if (!accepted.ok() || !*accepted) return;
+  if (guests_.size() >= kMaxGuests) guests_.erase(guests_.begin());
+  auto guest = std::make_unique<Guest>(
+      net::FrameStream(*std::move(*accepted), std::min(kHandshakeMs, options_.timeout_ms)));
+  guest->since_ms = now_ms;
+  guest->handshake.emplace(
+      &kJoinProtocol, &secret_,
+      [this, at = guest.get()](std::span<const std::byte> claim) { return Judge(at, claim); });
+  guests_.push_back(std::move(guest));
+}
+
 void Rendezvous::AdvanceGuests(int64_t now_ms) {
-  while (listener_ && guests_.size() < kMaxGuests) {
-    StatusOr<std::optional<net::TcpSocket>> accepted = listener_->Accept(options_.timeout_ms);
-    if (!accepted.ok() || !*accepted) break;
-    auto guest = std::make_unique<Guest>(
-        net::FrameStream(*std::move(*accepted), std::min(kHandshakeMs, options_.timeout_ms)));
-    guest->since_ms = now_ms;
-    guest->handshake.emplace(
-        &kJoinProtocol, &secret_,
-        [this, at = guest.get()](std::span<const std::byte> claim) { return Judge(at, claim); });
-    guests_.push_back(std::move(guest));
-  }
+  Accept(now_ms);
   for (std::unique_ptr<Guest>& guest : guests_) {
     if (Advance(guest.get(), now_ms)) {
       guest.reset();
@@ -315,13 +324,16 @@ std::string Rendezvous::Missing() const {
                Node(options_.node_of(rank)) + ")";
   }
   const std::string refused = refused_.empty() ? "" : "; the last that tried: " + refused_;
-  return "of " + std::to_string(options_.topology.num_ranks()) +
-         " ranks these have not joined: " + missing + refused;
+  const std::string where = rank_ == 0 ? " at " + options_.master.ToString() : "";
+  return "of " + std::to_string(options_.topology.num_ranks()) + " ranks these have not joined" +
+         where + ": " + missing + refused;
 }
 
 void Rendezvous::Wait(int64_t limit_ms) const {
   std::vector<pollfd> polled;
-  if (listener_) polled.push_back({.fd = listener_->fd(), .events = POLLIN, .revents = 0});
+  if (listener_ && accepts_) {
+    polled.push_back({.fd = listener_->fd(), .events = POLLIN, .revents = 0});
+  }
   const auto add = [&polled](const net::FrameStream& stream) {
     polled.push_back({.fd = stream.fd(), .events = stream.events(), .revents = 0});
   };

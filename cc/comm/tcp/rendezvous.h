@@ -82,6 +82,7 @@ class Rendezvous {
   Status AdvanceHosts(int64_t now_ms);
   // True if nothing more is expected of it.
   StatusOr<bool> Advance(int32_t rank, Host* host, int64_t now_ms);
+  void Accept(int64_t now_ms);
   void AdvanceGuests(int64_t now_ms);
   // True if the guest is to be forgotten.
   bool Advance(Guest* guest, int64_t now_ms);
@@ -89,6 +90,7 @@ class Rendezvous {
   std::string ReasonAgainst(const Claim& claim) const;
   Status AdvanceMembers(int64_t now_ms);
   Status ConnectToPeers(int64_t now_ms);
+  Status CannotJoin(int32_t rank, const Status& why) const;
   bool is_done() const;
   Claim Mine() const;
   std::string Missing() const;
@@ -99,6 +101,7 @@ class Rendezvous {
   const std::vector<int32_t> peers_;
   const net::Secret secret_;
   std::optional<net::TcpSocket> listener_;
+  bool accepts_ = true;  // false: the last connection could not be taken, for want of descriptors
   std::vector<std::unique_ptr<Guest>> guests_;
   std::map<int32_t, Host> hosts_;
   int64_t retry_ms_ = 0;                               // when to connect to rank 0 again

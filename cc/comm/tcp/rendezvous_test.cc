@@ -2,16 +2,23 @@
 #include "cc/comm/tcp/rendezvous.h"
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <array>
+#include <ctime>
 #include <functional>
 #include <memory>
 #include <random>
 #include <thread>
 #include <utility>
 
+#include "cc/comm/tcp/join_messages.h"
 #include "cc/comm/tcp/testing/free_port.h"
+#include "cc/net/frame_stream.h"
+#include "cc/net/handshake.h"
+#include "cc/net/secret.h"
+#include "cc/net/tcp_socket.h"
 #include "gtest/gtest.h"
 
 namespace pagemill::comm {
@@ -65,7 +72,8 @@ void ExpectRefused(const std::function<void(NodeOptions*)>& change, const std::s
   std::this_thread::sleep_for(milliseconds(400));
   EXPECT_TRUE(JoinAs(options, 1).ok());
   master.join();
-  EXPECT_NE(seen.message().find("1 (node 1)"), std::string::npos) << seen.message();
+  const std::string missing = "at " + options.master.ToString() + ": 1 (node 1)";
+  EXPECT_NE(seen.message().find(missing), std::string::npos) << seen.message();
   EXPECT_NE(seen.message().find(words), std::string::npos) << seen.message();
   EXPECT_TRUE(ended.ok()) << ended.ToString();
 }
@@ -178,6 +186,76 @@ TEST(RendezvousTest, StrangersDoNotKeepARankOut) {
   }
   std::thread master([&] { EXPECT_TRUE(RunFor(*zero, milliseconds(60'000)).ok()); });
   EXPECT_TRUE(JoinAs(options, 1).ok());
+  master.join();
+}
+
+// More than rank 0 looks at, which say nothing: the oldest make room.
+TEST(RendezvousTest, ManySilentStrangersDoNotKeepARankOut) {
+  const NodeOptions options = Options({.pipeline = 2}, 2);
+  auto zero = *Rendezvous::Begin(options, 0);
+  std::vector<net::TcpSocket> strangers;
+  for (int i = 0; i < 200; ++i) {
+    strangers.push_back(*net::TcpSocket::Connect(options.master, 10'000));
+    if (i % 50 == 49) (void)RunFor(*zero, milliseconds(0));  // the system keeps no more for it
+  }
+  Status ended;
+  std::thread master([&] { ended = RunFor(*zero, milliseconds(5'000)); });  // a handshake has 10 s
+  auto one = *Rendezvous::Begin(options, 1);
+  EXPECT_TRUE(RunFor(*one, milliseconds(5'000)).ok());
+  master.join();
+  EXPECT_TRUE(ended.ok()) << ended.ToString();
+}
+
+// Rank 0 has no descriptor for a connection that waits, and sleeps.
+TEST(RendezvousTest, WithoutDescriptorsRankZeroSleeps) {
+  const NodeOptions options = Options({.pipeline = 2}, 2);
+  auto zero = *Rendezvous::Begin(options, 0);
+  const auto stranger = *net::TcpSocket::Connect(options.master, 10'000);
+  rlimit limit = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none = {.rlim_cur = 3, .rlim_max = limit.rlim_max};  // which are in use
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const std::clock_t begin = std::clock();
+  const Status status = zero->Run(milliseconds(1000));
+  const std::clock_t taken = std::clock() - begin;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_LT(taken, CLOCKS_PER_SEC / 10) << "of a second";
+}
+
+// Accepts a connection as rank 0 does, and answers that rank 1 is where no rank can be.
+void MisleadOne(net::TcpSocket listener) {
+  pollfd polled = {.fd = listener.fd(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(poll(&polled, 1, 30'000), 1);
+  net::FrameStream stream(**listener.Accept(10'000), 10'000);
+  const net::Secret secret(kSecret);
+  net::ServerHandshake handshake(&kJoinProtocol, &secret, [](std::span<const std::byte>) {
+    return std::optional<net::Payload>(EncodeReason(""));
+  });
+  polled.fd = stream.fd();
+  while (!handshake.is_done()) {
+    ASSERT_EQ(poll(&polled, 1, 30'000), 1);
+    const auto frame = stream.Read(kJoinProtocol.MaxBytes(), 0);
+    ASSERT_TRUE(frame.ok());
+    if (!*frame) continue;
+    ASSERT_TRUE(handshake.Take(**frame, &stream).ok());
+    ASSERT_TRUE(stream.Flush(0).ok());
+  }
+  const Start::Place nowhere = {.host = "255.255.255.255", .port = 9};
+  stream.Queue(kStart, {Encode(Start{.number = 1, .places = {nowhere, nowhere, nowhere}})});
+  ASSERT_TRUE(stream.Flush(0).ok());
+  (void)poll(&polled, 1, 30'000);  // until it has ended
+}
+
+TEST(RendezvousTest, ARankThatCannotBeReachedIsFinal) {
+  const NodeOptions options = Options({.pipeline = 3}, 3);
+  std::thread master(MisleadOne, *net::TcpSocket::Listen(options.master));
+  {
+    auto two = *Rendezvous::Begin(options, 2);
+    const Status status = RunFor(*two, milliseconds(30'000));
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status.ToString();
+    EXPECT_NE(status.message().find("rank 1 (node 1) cannot be joined: "), std::string::npos);
+  }
   master.join();
 }
 

@@ -100,13 +100,17 @@ Status TcpWorld::Fail(Status status) {
   return status_;
 }
 
+Links::Farewell TcpWorld::WhyItEnds() const {
+  if (links_->ended()) return *links_->ended();
+  if (const std::optional<int32_t> gone = links_->FindGone()) return {.rank = *gone};
+  return {.rank = rank(), .is_done = status().ok() && !has_death_};
+}
+
 void TcpWorld::Leave() {
-  const bool is_done = status().ok();
   rendezvous_.reset();
-  if (links_ != nullptr) {
-    links_->ShutDown(links_->ended().value_or(Links::Farewell{rank(), is_done}));
-  }
-  if (is_done) status_ = Unavailable("rank " + std::to_string(rank()) + " has left the group");
+  if (links_ != nullptr) links_->ShutDown(WhyItEnds());
+  if (status().ok())
+    status_ = Unavailable("rank " + std::to_string(rank()) + " has left the group");
   if (local_ != nullptr) local_->Leave();
 }
 

@@ -13,7 +13,8 @@
 // `timeout_ms`, twice that if nothing was being sent.
 //
 // Ownership: shares the local world; groups() keep the world alive, and destroying the last of them
-// leaves it. Thread safety: one thread at a time (the engine's), except for Check().
+// leaves it. Thread safety: one thread at a time (the engine's), except for Check() and
+// NoteDeath().
 #ifndef PAGEMILL_CC_COMM_TCP_TCP_WORLD_H_
 #define PAGEMILL_CC_COMM_TCP_TCP_WORLD_H_
 
@@ -59,6 +60,8 @@ class TcpWorld final : public World, public std::enable_shared_from_this<TcpWorl
   bool is_done() const;
   // kUnavailable with the name of a rank whose connection is over; any thread.
   Status Check() const;
+  // A rank has died, as this process knows: Leave() does not say that this one is done. Any thread.
+  void NoteDeath() { has_death_ = true; }
 
   // Links::Exchange(); an error ends the world.
   Status Exchange(std::span<const Links::Outgoing> out, std::span<const Links::Incoming> in);
@@ -68,6 +71,7 @@ class TcpWorld final : public World, public std::enable_shared_from_this<TcpWorl
            std::shared_ptr<SharedMemoryWorld> local);
   void Begin(Rendezvous::Result result);
   Status Fail(Status status);
+  Links::Farewell WhyItEnds() const;
 
   const NodeOptions options_;
   const std::shared_ptr<SharedMemoryWorld> local_;
@@ -75,6 +79,7 @@ class TcpWorld final : public World, public std::enable_shared_from_this<TcpWorl
   std::vector<std::string> names_;          // of ranks, in messages
   std::unique_ptr<Links> links_;            // null until then
   std::atomic<bool> has_begun_{false};
+  std::atomic<bool> has_death_{false};
   int64_t number_ = 0;
   Status status_;
   std::array<std::unique_ptr<TcpGroup>, kAxes.size()> groups_;  // null: not of several nodes

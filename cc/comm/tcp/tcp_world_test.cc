@@ -200,6 +200,49 @@ TEST(TcpWorldTest, AllLearnWhichRankHasDied) {
   EXPECT_TRUE(is_over);
 }
 
+// Its own connections are over by then, too.
+TEST(TcpWorldTest, ARankThatHasEndedNamesTheFirst) {
+  RunWorlds({.tensor = 3}, 3, 10, [](TcpWorld& world) {
+    ASSERT_TRUE(Meet(Tensor(world)).ok());
+    if (world.rank() == 2) world.Leave();
+    if (world.rank() != 0) return;
+    std::byte data[1];
+    EXPECT_FALSE(Tensor(world).Receive(data, 2).ok());
+    EXPECT_EQ(world.Check(),
+              Unavailable("rank 2 of 3 (node 2, 127.0.0.1) has died or left the group"));
+  });
+}
+
+TEST(TcpWorldTest, ARankThatLeavesBecauseOfAnotherSaysSo) {
+  RunWorlds({.tensor = 3}, 3, 10, [](TcpWorld& world) {
+    ASSERT_TRUE(Meet(Tensor(world)).ok());
+    if (world.rank() == 2) world.Leave();
+    if (world.rank() == 0) {
+      while (world.Check().ok()) std::this_thread::sleep_for(milliseconds(1));
+      world.Leave();
+    }
+    if (world.rank() != 1) return;
+    std::byte data[1];
+    EXPECT_EQ(Tensor(world).Receive(data, 0),
+              Unavailable("rank 2 of 3 (node 2, 127.0.0.1) has died or left the group"));
+    EXPECT_FALSE(world.is_done());
+  });
+}
+
+TEST(TcpWorldTest, ARankThatKnowsOfADeathIsNotDone) {
+  RunPair(
+      [](TcpWorld& world) {
+        world.NoteDeath();
+        world.Leave();
+      },
+      [](TcpWorld& world) {
+        std::byte data[1];
+        EXPECT_EQ(Tensor(world).Receive(data, 0),
+                  Unavailable("rank 0 of 2 (node 0, 127.0.0.1) has died or left the group"));
+        EXPECT_FALSE(world.is_done());
+      });
+}
+
 void ExpectMismatch(const std::function<Status(Group&)>& zero,
                     const std::function<Status(Group&)>& one) {
   Status results[2];

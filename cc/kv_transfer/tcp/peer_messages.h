@@ -12,16 +12,12 @@
 #ifndef PAGEMILL_CC_KV_TRANSFER_TCP_PEER_MESSAGES_H_
 #define PAGEMILL_CC_KV_TRANSFER_TCP_PEER_MESSAGES_H_
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "cc/base/sha256.h"
 #include "cc/base/status.h"
 #include "cc/kv_cache/tiers/content_key.h"
 #include "cc/kv_transfer/block_record.h"

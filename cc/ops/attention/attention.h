@@ -2,8 +2,8 @@
 // Attention among the tokens of a request in the step, without a KV cache: for encoders of text and
 // images, which run whole sequences.
 //
-//   inputs   q      act [N, Hq, D]   N = J T: each of the batch's T tokens has J rows; 1 <= D <=
-//   512
+//   inputs   q      act [N, Hq, D]   N = J T: each of the batch's T tokens has J rows;
+//                                    1 <= D <= 512
 //            k, v   act [N, Hk, D]   Hq is a multiple of Hk
 //            biases f32 [Hq, 2 * reach + 1], or of each query, [N, Hq, 2 * reach + 1]; optional
 //            column_biases           likewise, with a reach of its own; only with grid_columns

@@ -16,8 +16,9 @@
 // A bf16 cache stores the nearest value, ties to even; NaN stays NaN. So does an f8_e4m3 cache with
 // its bf16_elements. Of the others each 128 have a scale, the smallest power of two from 2^-100 to
 // 2^100 with which no magnitude is beyond 448, and x / scale becomes the nearest code, ties to
-// even: x is off by at most 1/16 of it, or 2^-17 of the largest of the 128. If one of the 128 is
-// infinite or NaN, all of them become NaN. What lies between the parts of a row is not written.
+// even, or +-448 beyond that: up to 448 * 2^100, x is off by at most 1/16 of it, 2^-17 of the
+// largest of the 128, or 2^-110. If one of the 128 is infinite or NaN, all of them become NaN. What
+// lies between the parts of a row is not written.
 //
 // Tokens with a negative slot are not stored. If a row stands for m > 1 tokens (latent_cache.h),
 // those at the end of m are stored alone. Two tokens of one step never have the same slot. Every

@@ -1,7 +1,7 @@
 // File: cuda/ops/latent_attention/key_tiles.h
 // Tiles of a request's keys in shared memory, in bf16: one is read while the next is copied.
 //
-//   KeyTiles<Pages> tiles(pages, source, shared);   // KeyTiles<Pages>::Bytes(width) of it
+//   KeyTiles<Pages> tiles(pages, source, shared);   // KeyTiles<Pages>::Bytes(pages) of it
 //   tiles.Copy(first);
 //   for (int tile = first; tile < end; tile += kTileLatents) {
 //     const BFloat16* keys = tiles.Await();         // [kTileLatents, width + kRowPadding]

@@ -239,6 +239,9 @@ class NodesWorld(World):
         """Whether the world has ended because rank 0 was done."""
     def check(self) -> None:
         """UNAVAILABLE names a rank whose connection is over; from any thread."""
+    def note_death(self) -> None:
+        """A rank has died, as this process knows: `leave` does not say that this one is done; from
+        any thread."""
 
 class Stage:
     """A rank's part of a step, if there are several stages. Rank 0, and those that divide its

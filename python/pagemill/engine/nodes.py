@@ -14,7 +14,7 @@ import json
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ class Nodes:
 
     master: str
     """IP address and port of rank 0."""
-    secret: str
+    secret: str = field(repr=False)
     tensor: int
     pipeline: int
     num_nodes: int

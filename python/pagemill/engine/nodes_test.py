@@ -1,12 +1,19 @@
 """Tests of pagemill.engine.nodes."""
 
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig, build
 from pagemill.engine.nodes import Nodes, require_nodes
+from pagemill.engine.outputs import EngineError
+from pagemill.engine.ranks import RankWorkers
 from pagemill.runner.build import BuiltModel
 
 OPTIONS = {"nnodes": 2, "pipeline_parallel_size": 2}
@@ -34,6 +41,14 @@ def test_one_machine_has_no_nodes(tmp_path: Path) -> None:
     built = model(tmp_path / "a", b"weights")
     one = build(EngineConfig, {"tensor_parallel_size": 2})
     assert Nodes.of(one, [built], ARGUMENTS, 7) is None
+
+
+def test_the_secret_is_not_printed(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("what all nodes know")
+    made = nodes(model(tmp_path / "a", b"weights"), node_secret_file=str(file))
+    assert made.secret == "what all nodes know"
+    assert made.secret not in repr(made)
 
 
 def test_the_same_model_elsewhere_is_the_same(tmp_path: Path) -> None:
@@ -87,6 +102,36 @@ def test_an_address_of_another_machine_cannot_be_listened_at(tmp_path: Path) -> 
     elsewhere = nodes(built, master_addr="192.0.2.1", node_secret_file=str(secret))
     with pytest.raises(ConfigError, match=r"--master-addr.* 192\.0\.2\.1:29501"):
         elsewhere.join(0, None)
+
+
+def joined_pair(built: BuiltModel) -> tuple[_native.NodesWorld, _native.NodesWorld]:
+    """Ranks 0 and 1, a node each."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    both = nodes(built, master_port=port)
+    zero, one = both.join(0, None), both.join(1, None)
+    with ThreadPoolExecutor(1) as pool:
+        joins = pool.submit(one.wait_for_all, 30.0)
+        zero.wait_for_all(30.0)
+        joins.result()
+    return zero, one
+
+
+def test_node_0_is_done_unless_it_has_lost_a_rank(tmp_path: Path) -> None:
+    built = model(tmp_path / "a", b"weights")
+    for loses in (False, True):
+        zero, one = joined_pair(built)
+        workers = RankWorkers(zero, None, [])
+        if loses:
+            dead = subprocess.Popen([sys.executable, "-c", ""])
+            dead.wait()
+            workers = RankWorkers(zero, None, [dead])
+            with pytest.raises(EngineError, match="rank 1 of 2 .* ended with status 0"):
+                workers.check()
+        workers.stop()
+        with pytest.raises(_native.StatusError, match="rank 0 of 2"):
+            one.meet()
+        assert one.is_done is not loses
 
 
 def test_a_node_has_memory_for_whole_tensor_groups_only(tmp_path: Path) -> None:

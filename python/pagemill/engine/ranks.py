@@ -268,6 +268,8 @@ class RankWorkers:
         ended = [(status, rank, process) for status, rank, process in polled if status is not None]
         if not ended:
             return self._check_nodes()
+        if isinstance(self.world, _native.NodesWorld):
+            self.world.note_death()
         # The others may have ended because of one that was killed or failed.
         status, rank, process = min(ended, key=lambda each: (each[0] == 0, each[0] > 0, each[1]))
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"

@@ -36,7 +36,7 @@ from pagemill.structured.vocabulary import Vocabulary
 GROUP = "pagemill.token_matchers"
 MAX_NAMED = 8
 MAX_ARGUMENTS_CHARS = 2**16
-"""Of a request, as JSON."""
+"""Of a request: names, and arguments as JSON."""
 _PARAM = "vllm_xargs"
 _MAX_KEPT = 64
 _MAX_FAILURE_CHARS = 500
@@ -76,19 +76,11 @@ def named_matchers(extra_args: Mapping[str, Any]) -> tuple[NamedMatcher, ...]:
     """
     if len(extra_args) > MAX_NAMED:
         raise _refused(f"a request has at most {MAX_NAMED} token matchers, not {len(extra_args)}.")
-    named: list[NamedMatcher] = []
-    for name, arguments in extra_args.items():
-        try:
-            named.append(NamedMatcher(name, json.dumps(arguments, allow_nan=False)))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise _refused(f"the arguments of {_quoted(name)} are not JSON: {error}") from error
-    size = sum(len(each.arguments) for each in named)
+    named = tuple(NamedMatcher(name, _as_json(name, each)) for name, each in extra_args.items())
+    size = sum(len(each.name) + len(each.arguments) for each in named)
     if size > MAX_ARGUMENTS_CHARS:
-        raise _refused(
-            f"the arguments of token matchers have {size} characters as JSON; at most"
-            f" {MAX_ARGUMENTS_CHARS} are taken."
-        )
-    return tuple(named)
+        raise _too_large(size)
+    return named
 
 
 def failure_text(message: str) -> str:
@@ -220,6 +212,23 @@ def _failed(name: str, error: Exception) -> EngineError:
 def _line(error: Exception) -> str:
     """What a plugin raised, in one line of bounded length."""
     return " ".join(str(error).split())[:_MAX_FAILURE_CHARS]
+
+
+def _as_json(name: str, arguments: Any) -> str:
+    try:
+        size = len(name) + len(msgspec.json.encode(arguments))
+        if size <= MAX_ARGUMENTS_CHARS:  # `json` takes seconds for all that a body may have
+            return json.dumps(arguments, allow_nan=False)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise _refused(f"the arguments of {_quoted(name)} are not JSON: {error}") from error
+    raise _too_large(size)
+
+
+def _too_large(size: int) -> EngineError:
+    return _refused(
+        f"names and arguments of token matchers have {size} characters as JSON; at most"
+        f" {MAX_ARGUMENTS_CHARS} are taken."
+    )
 
 
 def _refused(message: str) -> EngineError:

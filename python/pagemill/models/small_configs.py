@@ -90,6 +90,28 @@ LLAVA_ONEVISION = LLAVA_NEXT | {
 }
 IDEFICS3 = {"text_config": DECODER, "vision_config": VISION, "image_token_id": 99}
 JANUS_VISION = VISION | {"model_type": "janus_vision_model", "projection_dim": 64}
+SAM_VISION = VISION | {"image_size": 32, "window_size": 3, "global_attn_indexes": [1]}
+DEEPSEEK_OCR2 = {
+    "text_config": DECODER
+    | {
+        "n_routed_experts": 4,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 16,
+        "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"],
+    },
+    "vision_config": {
+        "sam_config": SAM_VISION
+        | {"image_size": 128, "patch_size": 2, "downsample_channels": [12, 32]},
+        "encoder_config": VISION | {"num_key_value_heads": 2},
+    },
+    "image_token_id": 99,
+}
+GOT_OCR2 = {
+    "text_config": DECODER | {"num_key_value_heads": 2, "model_type": "qwen2"},
+    "vision_config": SAM_VISION,
+    "image_token_id": 99,
+}
 LIGHTON_OCR = IDEFICS3 | {"text_config": DECODER | {"model_type": "qwen3"}}
 KIMI_VL = {
     "text_config": DECODER | {"model_type": "deepseek_v3"},
@@ -276,7 +298,10 @@ CONFIGS = {
     "LlavaNextVideoForConditionalGeneration": LLAVA_NEXT | {"video_token_index": 98},
     "LlavaOnevisionForConditionalGeneration": LLAVA_ONEVISION,
     "DeciLMForCausalLM": DECODER | DECILM,
+    "DeepseekOcr2ForConditionalGeneration": DEEPSEEK_OCR2,
     "DeepseekVLForConditionalGeneration": IDEFICS3,
+    "DeepseekVLHybridForConditionalGeneration": IDEFICS3 | {"high_res_vision_config": SAM_VISION},
+    "GotOcr2ForConditionalGeneration": GOT_OCR2,
     "JanusForConditionalGeneration": IDEFICS3 | {"vision_config": JANUS_VISION},
     "KimiK25ForConditionalGeneration": KIMI_VL,
     "KimiVLForConditionalGeneration": KIMI_VL,

@@ -63,6 +63,7 @@ def test_shapes_of_listed_windows():
         ops.unfold_listed(x, index, 6, shape=(9, 7))
     assert ops.linear(v.act("tokens", 4, 3, 2), v.weight("f32", 5, 6)).shape == ("tokens", 4, 5)
     assert ops.linear(v.act("tokens", 4, 3, 2), v.weight("f32", 5, 2)).shape == ("tokens", 4, 3, 5)
+    assert ops.linear(v.act("tokens", 1, 6), v.weight("f32", 5, 6)).shape == ("tokens", 1, 5)
     with pytest.raises(ShapeError, match="has no positions of 7 channels"):
         ops.unfold_listed(x, index, 7)
     with pytest.raises(ShapeError, match="index .* is act"):

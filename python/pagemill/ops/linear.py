@@ -55,9 +55,9 @@ def linear(
 
 
 def _inner(x: Tensor, features: int) -> Shape | None:
-    """The dimensions of x between the first and the last ones, whose product is `features`; None if
-    there are no such ones."""
-    for end in range(1, len(x.shape)):
+    """The dimensions of x between the first and the last ones, as few as have the product
+    `features`; None if there are no such ones."""
+    for end in reversed(range(1, len(x.shape))):
         if row_width((1, *x.shape[end:])) == features:
             return x.shape[1:end]
     return None

@@ -72,9 +72,10 @@ def check_sizes(source: ModelSource, *, vocabulary: bool = True) -> None:
 
 def _parts(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Configurations of models that the model is made of."""
-    thinker = config.get("thinker_config")
-    if isinstance(thinker, Mapping):  # of a whole Omni model
-        config = cast("Mapping[str, Any]", thinker)
+    for key in ("thinker_config", "vlm_config"):  # of a whole Omni model, and of one for retrieval
+        whole = config.get(key)
+        if isinstance(whole, Mapping):
+            config = cast("Mapping[str, Any]", whole)
     values = (config.get(key) for key in ("text_config", "llm_config", "vision_config"))
     parts = [cast("Mapping[str, Any]", part) for part in values if isinstance(part, Mapping)]
     audio = config.get("audio_config")

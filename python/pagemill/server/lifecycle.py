@@ -54,12 +54,16 @@ class Lifecycle:
         Raises:
             ApiError: 503 unless ready; nothing was counted then.
         """
+        self.check_ready()
+        self._active += 1
+        self._idle.clear()
+
+    def check_ready(self) -> None:
+        """Raises an ApiError (503) unless requests may begin."""
         if self._phase is Phase.LOADING:
             raise ApiError(503, "The model is still being loaded; try again in a few seconds.")
         if self._phase is Phase.DRAINING:
             raise ApiError(503, "The server is shutting down and takes no new requests.")
-        self._active += 1
-        self._idle.clear()
 
     def leave(self) -> None:
         """A request that entered is over."""

@@ -70,7 +70,7 @@ class AriaModel(WithDecoder):
         if len(depths) != 1:
             raise ModelConfigError("vision_feature_layer must be one layer in this architecture")
         (self._depth,) = depths
-        self.ignored: Mapping[str, str] = {
+        self.ignored = {
             r"(model\.)?vision_tower\.(vision_model\.)?post_layernorm\..*": (
                 "the vectors of all patches are used, not normalized"
             ),

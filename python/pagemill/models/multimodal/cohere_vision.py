@@ -11,7 +11,7 @@ resized to one tile, comes behind them. Each tile attends to itself alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -61,7 +61,6 @@ _VISION_DEFAULTS = {
 class Cohere2VisionModel(WithDecoder):
     """One Command A Vision model: a `TiledModel` (base.py)."""
 
-    ignored: Mapping[str, str] = {}
     placeholder_key = "image_token_id"
 
     def __init__(self, config: Config) -> None:

@@ -187,6 +187,7 @@ class WithDecoder:
     """What a model with encoders leaves to its decoder, `_text`: a `Model` (base.py) without the
     rest of a `MediaModel`."""
 
+    ignored: Mapping[str, str] = {}
     _text: Decoder
 
     @property

@@ -10,7 +10,7 @@ the same weights.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -63,7 +63,7 @@ class DeepseekOcr2Model(WithDecoder):
                 f"topk_method is {shown(method)}; it must be 'greedy', and routed_scaling_factor 1"
             )
         self._text = decoder_part({**config, "text_config": {**text}}, (_TEXT_KIND,))
-        self.ignored: Mapping[str, str] = self._text.ignored
+        self.ignored = self._text.ignored
         placeholder = token_id(config, "image_token_id", self._text.traits.vocab_size)
         vision, width = inner_config(config, "vision_config"), self._text.traits.hidden_size
         tiles = TileEncoder(DeepseekOcr2Vision(vision, side=TILE_SIDE), width, placeholder)

@@ -9,7 +9,7 @@ input_layernorm, self_attn.{q,k,v,o}_proj, post_attention_layernorm, mlp.{fc1,fc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -72,8 +72,6 @@ _TEXT = {
 class GlmAsrModel(WithDecoder):
     """One GLM-ASR model. Audio is divided into parts of the length that the encoder takes, 30 s,
     which are encoded apart; the last one is filled up with silence, which makes no tokens."""
-
-    ignored: Mapping[str, str] = {}
 
     def __init__(self, config: Config) -> None:
         text = {**_TEXT, **inner_config(config, "text_config")}

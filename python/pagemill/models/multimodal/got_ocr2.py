@@ -7,7 +7,7 @@ beside it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -61,7 +61,7 @@ class GotOcr2Model(WithDecoder):
         self._tower = SamVisionTower(vision)
         key = "image_token_id" if "image_token_id" in config else "image_token_index"
         self._placeholder = token_id(config, key, self._text.traits.vocab_size)
-        self.ignored: Mapping[str, str] = ignored_in_part(self._text)
+        self.ignored = ignored_in_part(self._text)
 
     @classmethod
     def from_config(cls, config: Config) -> Self:

@@ -23,8 +23,6 @@ class GridMediaModel(WithDecoder):
     """A `TiledModel` (base.py). Tokens of images have the positions of text. A subclass has
     `embeddings`, and may change `features` and `video_layout`."""
 
-    ignored: Mapping[str, str] = {}
-
     def __init__(
         self, text: Decoder, tower: GridVisionTower, placeholders: Mapping[MediaKind, int]
     ) -> None:

@@ -12,7 +12,7 @@ alone, and has as many tokens as there are queries.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -66,7 +66,7 @@ class Idefics2Model(WithDecoder):
 
     def __init__(self, config: Config) -> None:
         self._text = decoder_part(config, ("mistral",))
-        self.ignored: Mapping[str, str] = self._text.ignored
+        self.ignored = self._text.ignored
         self._tower = Idefics2VisionTower(inner_config(config, "vision_config"))
         text = inner_config(config, "text_config")
         self._projected = positive_int(text, "intermediate_size", 14336)

@@ -24,11 +24,9 @@ from pagemill.models.base import (
     EncoderInputs,
     ModelConfigError,
     ModelTraits,
-    StepInputs,
 )
 from pagemill.models.config_keys import inner_config, positive_int, token_id
-from pagemill.models.decoder import Decoder
-from pagemill.models.multimodal.decoder_part import decoder_part
+from pagemill.models.multimodal.decoder_part import WithDecoder, decoder_part
 from pagemill.models.vision.patch_grid import PatchGrid
 from pagemill.models.vision.siglip_vision import SiglipVisionTower
 from pagemill.ops.trace import Tensor
@@ -49,7 +47,7 @@ WHOLE = "<global-img>"
 """Behind `AROUND`, of the whole image."""
 
 
-class Idefics3Model:
+class Idefics3Model(WithDecoder):
     """One model of Idefics3 or SmolVLM: a `TiledModel` (base.py). A subclass changes `texts`, the
     families of its decoder, and `towers`, the types of its tower."""
 
@@ -94,16 +92,6 @@ class Idefics3Model:
         x = ops.select_rows(x, inputs.media.tokens, count=self._merge**2)
         width = self._text.traits.hidden_size
         return linear(weights, "model.connector.modality_projection.proj", x, (width,))
-
-    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self._text.hidden(self.named(weights), inputs)
-
-    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(self.named(weights), rows)
-
-    @property
-    def text(self) -> Decoder:
-        return self._text
 
     def named(self, weights: Weights) -> Weights:
         return PrefixedWeights(weights, "text_model.", behind="model.")

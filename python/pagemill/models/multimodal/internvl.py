@@ -12,7 +12,7 @@ a video, which has the size of a tile.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, Self
 
@@ -55,7 +55,6 @@ class InternVlModel(WithDecoder):
     texts: ClassVar[Sequence[str]] = ("llama", "qwen2", "qwen3", "qwen3_moe")
     tower: ClassVar[str] = "internvl_vision"
     vision_defaults: ClassVar[Config] = {}
-    ignored: Mapping[str, str] = {}
 
     def __init__(self, config: Config) -> None:
         self._text = decoder_part(config, self.texts)

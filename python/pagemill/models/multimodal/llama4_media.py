@@ -9,7 +9,7 @@ behind them. Each tile attends to itself alone; tokens between tiles say where r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -32,8 +32,6 @@ _WHOLE = "<|image|>"
 
 class Llama4MediaModel(WithDecoder):
     """One Llama 4 model: a `TiledModel` (base.py)."""
-
-    ignored: Mapping[str, str] = {}
 
     def __init__(self, config: Config) -> None:
         self._text = decoder_part(config, ("llama4_text",))

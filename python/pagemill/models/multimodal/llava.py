@@ -65,7 +65,6 @@ class LlavaModel(WithDecoder):
     merge = 1
     kind: ClassVar[MediaKind] = "image"
     tower_name: ClassVar[str] = "vision_tower"
-    ignored: Mapping[str, str] = {}
 
     def __init__(self, config: Config) -> None:
         self._text = decoder_part(config, self.texts)

@@ -6,7 +6,7 @@ Weights as LLaVA-Next's: images and frames have an encoder each, of the same wei
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 from pagemill import ops
@@ -36,8 +36,6 @@ _TOKENS = {"image_token_index": 32001, "video_token_index": 32000}
 
 class LlavaNextVideoModel(TwoEncoders):
     """One LLaVA-NeXT-Video model: an `EncodersModel` (base.py)."""
-
-    ignored: Mapping[str, str] = {}
 
     def __init__(self, config: Config) -> None:
         config = Defaults(config, _TOKENS)

@@ -11,12 +11,11 @@ not divided. Images of a prompt are numbered, and so are videos.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
 from pagemill import ops
-from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers import norm
@@ -30,8 +29,9 @@ from pagemill.models.base import (
     ModelConfigError,
     ModelTraits,
 )
-from pagemill.models.config_keys import Defaults, inner_config, positive_int, square_side, token_id
+from pagemill.models.config_keys import Defaults, inner_config, positive_int, square_side
 from pagemill.models.multimodal.decoder_part import WithDecoder, ignored_in_part
+from pagemill.models.multimodal.grid_media import placeholders_of
 from pagemill.models.multimodal.language_part import Qwen35LanguagePart
 from pagemill.models.vision.minicpm_vision import SQUARE, MiniCpmVisionTower
 from pagemill.models.vision.slices import divided
@@ -50,7 +50,6 @@ class MiniCpmVModel(WithDecoder):
     """One MiniCPM-V 4.6 model: a `TiledModel` (base.py)."""
 
     mode = "16x"
-    ignored: Mapping[str, str] = {}
 
     def __init__(self, config: Config) -> None:
         config = Defaults(config, {**_DEFAULTS, "downsample_mode": self.mode})
@@ -74,12 +73,7 @@ class MiniCpmVModel(WithDecoder):
         elif type(behind) is not int:
             raise ModelConfigError(f"insert_layer_id is {shown(behind)}; it must be a layer")
         self._tower = MiniCpmVisionTower(vision, merge_behind=behind)
-        self._placeholders: dict[MediaKind, int] = {}
-        kinds: tuple[MediaKind, ...] = ("image", "video")
-        for kind in kinds:
-            if kind == "image" or config.get("video_token_id") is not None:
-                key = f"{kind}_token_id"
-                self._placeholders[kind] = token_id(config, key, self._text.traits.vocab_size)
+        self._placeholders = placeholders_of(config, self._text.traits.vocab_size)
 
     @classmethod
     def from_config(cls, config: Config) -> Self:

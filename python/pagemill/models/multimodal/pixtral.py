@@ -8,7 +8,7 @@ patch_merger.merging_layer, linear_1, linear_2}`, of which Pixtral has the last 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -56,7 +56,6 @@ class PixtralModel(WithDecoder):
     default_bias = True
     tower, projector = "vision_tower", "multi_modal_projector"
     row_ends: tuple[str, str] | None = _ROW_ENDS
-    ignored: Mapping[str, str] = {}
 
     def __init__(self, config: Config) -> None:
         self._text = decoder_part(config, self.texts)

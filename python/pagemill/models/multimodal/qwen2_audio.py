@@ -52,7 +52,6 @@ class Qwen2AudioModel(WithDecoder):
         "encoder_ffn_dim": 5120,
         "d_model": 1280,
     }
-    ignored: Mapping[str, str] = {}
 
     def __init__(self, config: Config) -> None:
         text = {**_TEXT, **inner_config(config, "text_config")}

@@ -8,7 +8,6 @@ have all behind `thinker.`, as their configuration is behind `thinker_config`; t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Self
 
@@ -78,8 +77,6 @@ _FIRST_TEXT = {
 
 class Qwen3AsrModel(WithDecoder):
     """One Qwen3-ASR model."""
-
-    ignored: Mapping[str, str] = {}
 
     def __init__(self, config: Config) -> None:
         thinker = thinker_config(config)

@@ -122,6 +122,9 @@ MULTIMODAL: dict[str, Architecture] = {
     "GlmOcrForConditionalGeneration": Architecture(
         "multimodal.glm4v:GlmOcrModel", "GLM-OCR", ("glm_ocr",), "text, images and videos"
     ),
+    "GotOcr2ForConditionalGeneration": Architecture(
+        "multimodal.got_ocr2:GotOcr2Model", "GOT-OCR2", ("got_ocr2",), "text and images"
+    ),
     "GraniteDoclingForConditionalGeneration": Architecture(
         "multimodal.granite_docling:GraniteDoclingModel",
         "Granite Docling",
@@ -142,9 +145,6 @@ MULTIMODAL: dict[str, Architecture] = {
     ),
     "Idefics2ForConditionalGeneration": Architecture(
         "multimodal.idefics2:Idefics2Model", "Idefics2", ("idefics2",), "text and images"
-    ),
-    "GotOcr2ForConditionalGeneration": Architecture(
-        "multimodal.got_ocr2:GotOcr2Model", "GOT-OCR2", ("got_ocr2",), "text and images"
     ),
     "Idefics3ForConditionalGeneration": Architecture(
         "multimodal.idefics3:Idefics3Model", "Idefics3", ("idefics3",), "text and images"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pagemill.layers.base import Weights
@@ -15,6 +15,8 @@ from pagemill.ops.trace import Tensor
 
 class TwoEncoders:
     """An `EncodersModel` (base.py): `images`, whose text it generates, and `further`."""
+
+    ignored: Mapping[str, str] = {}
 
     def __init__(self, images: LlavaModel | GridMediaModel, further: ModelEncoder) -> None:
         self._images = images
@@ -40,6 +42,11 @@ class TwoEncoders:
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
         return self._images.logits(weights, rows)
+
+    def token_logits(
+        self, weights: Weights, rows: Tensor, sums: Sequence[Mapping[int, float]]
+    ) -> Tensor:
+        return self._images.token_logits(weights, rows, sums)
 
 
 def encoder_of(model: LlavaModel | GridMediaModel) -> ModelEncoder:

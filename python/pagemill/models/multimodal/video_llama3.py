@@ -10,7 +10,7 @@ no token: a frame has at least one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, Self
 
@@ -40,8 +40,6 @@ _TOKENS = {"image_token_id": 151655, "video_token_id": 151656}
 
 class VideoLlama3Model(TwoEncoders):
     """One VideoLLaMA 3 model: an `EncodersModel` (base.py)."""
-
-    ignored: Mapping[str, str] = {}
 
     def __init__(self, config: Config) -> None:
         config = Defaults(config, _TOKENS)

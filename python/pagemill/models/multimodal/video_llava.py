@@ -6,7 +6,7 @@ Weights as LLaVA's, with `image_tower.` and `video_tower.` in place of `vision_t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 from pagemill.inputs.prepared_media import PreparedMedia
@@ -23,8 +23,6 @@ _TOKENS = {"image_token_index": 32000, "video_token_index": 32001}
 
 class VideoLlavaModel(TwoEncoders):
     """One Video-LLaVA model: an `EncodersModel` (base.py)."""
-
-    ignored: Mapping[str, str] = {}
 
     def __init__(self, config: Config) -> None:
         config = Defaults(config, _TOKENS)

@@ -7,7 +7,7 @@ Weights: `audio_tower.` (whisper_encoder.py), `multi_modal_projector.{linear_1, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -60,8 +60,6 @@ _TEXT = {
 class VoxtralModel(WithDecoder):
     """One Voxtral model. Audio is divided into parts of the length that the encoder takes, 30 s,
     which are encoded apart; the last one is filled up with silence."""
-
-    ignored: Mapping[str, str] = {}
 
     def __init__(self, config: Config) -> None:
         text = {**_TEXT, **inner_config(config, "text_config")}

@@ -9,6 +9,7 @@ window, if the tower has windows, and embeddings then have places (`MediaFeature
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -92,7 +93,9 @@ class GridPatches:
                 f" {[time, height, width]}"
             )
         expected = (height * width, self._patch_elements)
-        values = image.values.reshape(len(image.values), -1) if self.row_by_row else image.values
+        values = image.values
+        if self.row_by_row:
+            values = values.reshape(len(values), math.prod(values.shape[1:]))
         if values.shape != expected:
             raise ValueError(f"patches must be {list(expected)}, got {list(values.shape)}")
         squares = _grid(height // merge, width // merge)

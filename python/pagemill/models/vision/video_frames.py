@@ -7,6 +7,7 @@ behind it, and the positions of an image. Of models whose images have one size, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -31,14 +32,18 @@ def split_video(tower: GridPatches, video: PreparedMedia) -> tuple[list[Prepared
         )
     time, height, width = video.grid
     frames = len(video.times.seconds)
-    if time < 1 or len(video.values) != time * height * width or frames != time * tower.frames:
+    number = time * height * width
+    is_grid = min(video.grid) > 0
+    if not is_grid or len(video.values) != number or frames != time * tower.frames:
         raise ValueError(
-            f"a video of {time} x {height} x {width} patches must have {time * height * width} of"
+            f"a video of {time} x {height} x {width} patches must have {number} of"
             f" them and the times of {time * tower.frames} frames, got {len(video.values)} and"
             f" {frames}"
         )
     if not video.times.rate > 0:
         raise ValueError(f"the frames of a video must have a rate above 0, got {video.times.rate}")
+    if not all(map(math.isfinite, video.times.seconds)):
+        raise ValueError("the frames of a video must have times that are finite")
     values = video.values.reshape(time, height * width, -1)
     return [PreparedMedia("image", each, (1, height, width)) for each in values], video.times
 

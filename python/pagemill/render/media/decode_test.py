@@ -120,3 +120,14 @@ def test_data_urls() -> None:
     ):
         with pytest.raises(RenderError, match=why):
             data_of(bad, 2)
+
+
+def test_large_data_urls() -> None:
+    data = bytes(range(256)) * 4096
+    text = base64.b64encode(data).decode()
+    assert data_of(f"data:;base64,{text}", len(data)) == data
+    for at in range(2**18 - 5, 2**18 + 1):  # padding belongs at the end
+        for padding in ("=", "=="):
+            padded = text[:at] + padding + text[at + len(padding) :]
+            with pytest.raises(RenderError, match="does not hold base64"):
+                data_of(f"data:;base64,{padded}", len(data))

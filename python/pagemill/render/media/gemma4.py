@@ -12,6 +12,7 @@ from PIL import Image
 
 from pagemill.render.errors import RenderError
 from pagemill.render.media.pixels import Colors, check_aspect, positive, resampling
+from pagemill.render.media.tiles import MAX_SIDE
 
 # Places that Gemma 4's tower has for patches in a row or a column, and Gemma 4 12B.
 _GEMMA4_PLACES = 1024
@@ -59,6 +60,12 @@ class Gemma4Processor:
     ) -> Gemma4Processor:
         if not settings.get("do_resize", True):
             raise ValueError("do_resize must be true")
+        most_tokens = min(positive(settings.get("max_soft_tokens", 280)), max_tokens)
+        if most_tokens * (patch * merge) ** 2 > MAX_SIDE**2:
+            raise ValueError(
+                f"{most_tokens} tokens of {patch * merge} x {patch * merge} pixels; an image may"
+                f" have {MAX_SIDE} x {MAX_SIDE}"
+            )
         normalizes = settings.get("do_normalize", False)
         plain = {"image_mean": (0.0,) * 3, "image_std": (1.0,) * 3}
         return cls(
@@ -66,7 +73,7 @@ class Gemma4Processor:
             resampling(settings, Image.Resampling.BICUBIC),
             patch,
             merge,
-            min(positive(settings.get("max_soft_tokens", 280)), max_tokens),
+            most_tokens,
             most_side,
         )
 

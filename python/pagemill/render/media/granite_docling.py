@@ -40,10 +40,10 @@ class GraniteDoclingProcessor:
             float(settings.get(f"dense_{name}", 0))
             for name in ("max_scale", "min_aspect", "max_aspect")
         )
-        more = int(settings.get("dense_max_patches", 0))
+        more = settings.get("dense_max_patches", 0)
         dense = None
-        if most > 1 and more > 0 and (scale > 0 or least > 0):
-            dense = GridProcessor.of_sides(settings, more, _MAX_SIDE)
+        if most > 1 and more and (scale > 0 or least > 0):
+            dense = GridProcessor.of_sides(settings, positive(more), _MAX_SIDE)
         pages = GridProcessor.of_sides(settings, most, _MAX_SIDE)
         return cls(pages, dense, scale, least, longest)
 

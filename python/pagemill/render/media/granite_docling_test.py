@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,7 @@ def test_tiles_are_those_of_transformers(
         ({"fine_route": True}, "fine_route must be false"),
         ({"max_patches": 65}, "max_patches 65; the most must be from the least to 64"),
         (DENSE | {"dense_max_patches": 65}, "max_patches 65"),
+        (DENSE | {"dense_max_patches": math.inf}, "inf is not a positive number"),
     ],
 )
 def test_settings_that_are_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:

@@ -149,6 +149,7 @@ GEMMA4 = {
     "max_soft_tokens": 70,
     "pooling_kernel_size": 3,
 }
+GEMMA4_UNIFIED = GEMMA4 | {"image_processor_type": "Gemma4UnifiedImageProcessor"}
 
 
 @pytest.mark.parametrize("size", [(40, 24), (33, 17), (1, 1), (500, 400), (3, 500), (500, 3)])
@@ -174,8 +175,7 @@ def test_gemma4_is_that_of_transformers(
 def test_patches_of_gemma4_12b_are_squares_of_gemma4(tmp_path: Path, size: tuple[int, int]) -> None:
     """Those of `transformers`, which has no processor with Pillow."""
     patches, (_, rows, columns) = processor(tmp_path, **GEMMA4)(picture(*size))
-    unified = GEMMA4 | {"image_processor_type": "Gemma4UnifiedImageProcessor"}
-    squares, grid = processor(tmp_path, **unified)(picture(*size))
+    squares, grid = processor(tmp_path, **GEMMA4_UNIFIED)(picture(*size))
     assert grid == (1, rows // 3, columns // 3)
     cut = patches.reshape(rows // 3, 3, columns // 3, 3, 4, 4, 3).transpose(0, 2, 1, 4, 3, 5, 6)
     np.testing.assert_array_equal(squares, cut.reshape(len(squares), -1))
@@ -367,6 +367,13 @@ def test_long_thin_images_are_refused(tmp_path: Path, settings: dict[str, Any]) 
         processor(tmp_path, **settings)(picture(201, 1))
 
 
+def test_long_images_of_a_large_edge_are_refused(tmp_path: Path) -> None:
+    read = processor(tmp_path, **CLIP | {"size": {"shortest_edge": 1024}})
+    assert read(picture(64, 1)).shape == (3, 24, 24)
+    with pytest.raises(RenderError, match="would have 1024 x 66560 pixels"):
+        read(picture(65, 1))
+
+
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
@@ -408,6 +415,11 @@ def test_long_thin_images_are_refused(tmp_path: Path, settings: dict[str, Any]) 
         (QWEN | {"patch_size": -1}, "not a positive number"),
         (GLM | {"size": {"longest_edge": "large"}}, "not a positive number"),
         (GLM | {"do_resize": False}, "do_resize must be true"),
+        (GEMMA4 | {"patch_size": 200}, "600 x 600 pixels; an image may have 4096 x 4096"),
+        (GEMMA4_UNIFIED | {"pooling_kernel_size": 2**30}, "an image may have 4096 x 4096"),
+        (CLIP | {"size": {"height": 2**13, "width": 2**12}}, "at most 4096 x 4096 pixels"),
+        (CLIP | {"crop_size": [24]}, "is not a height and a width"),
+        (CLIP | {"rescale_factor": 10**400}, "int too large to convert to float"),
     ],
 )
 def test_settings_that_are_refused(tmp_path: Path, settings: dict[str, Any], why: str) -> None:

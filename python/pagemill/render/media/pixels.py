@@ -16,6 +16,7 @@ CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 HALF = (0.5, 0.5, 0.5)
 _MAX_ASPECT = 200
+_MAX_RESIZED_PIXELS = 2**26
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,18 @@ def check_aspect(image: Image.Image) -> None:
 
 
 def short_side_resized(image: Image.Image, edge: int, resample: Image.Resampling) -> Image.Image:
-    """The image with `edge` pixels along its shorter side, and of the same shape."""
+    """The image with `edge` pixels along its shorter side, and of the same shape.
+
+    Raises:
+        RenderError: it would have too many pixels.
+    """
     short, long = sorted(image.size)
     longer = int(edge * long / short)
+    if edge * longer > _MAX_RESIZED_PIXELS:
+        raise RenderError(
+            f"it would have {edge} x {longer} pixels (size of its processor), more than"
+            f" {_MAX_RESIZED_PIXELS}"
+        )
     size = (edge, longer) if image.width <= image.height else (longer, edge)
     return image.resize(size, resample)
 
@@ -94,4 +104,6 @@ def sides(value: Any) -> tuple[int, int]:
     if named is not None:
         return positive(named["height"]), positive(named["width"])
     listed = as_array(value) or [value, value]
+    if len(listed) != 2:
+        raise ValueError(f"{value!r} is not a height and a width")
     return positive(listed[0]), positive(listed[1])

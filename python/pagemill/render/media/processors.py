@@ -40,6 +40,7 @@ from pagemill.render.media.pixels import (
 )
 from pagemill.render.media.slices import QuarteredProcessor, SlicedProcessor
 from pagemill.render.media.tiles import (
+    MAX_SIDE,
     Gemma3Processor,
     GridProcessor,
     Idefics3Processor,
@@ -102,7 +103,7 @@ def open_processor(
     read = _ReadSettings({**of_tower, **settings, **nested, **beside, **overrides})
     try:
         processor = make(read, max_tokens)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise RenderError(f"preprocessor_config.json cannot be used: {error}") from None
     if unread := sorted(overrides.keys() - read.keys_read):
         raise RenderError(
@@ -159,6 +160,8 @@ class ClipProcessor:
             named = as_object(given)
             edge = given if named is None else named.get("shortest_edge")
             size = None if edge is not None or named is None else sides(named)
+        if size is not None and math.prod(size) > MAX_SIDE**2:
+            raise ValueError(f"size is {size}; at most {MAX_SIDE} x {MAX_SIDE} pixels are known")
         crop = settings.get("crop_size", 224) if settings.get("do_center_crop", True) else None
         return cls(
             Colors.of(settings),

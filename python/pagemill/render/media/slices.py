@@ -172,10 +172,12 @@ class QuarteredProcessor:
         size = as_object(settings.get("size", edges)) or {}
         shortest, longest = (positive(size.get(edge)) for edge in edges)
         patch = positive(settings.get("patch_size", 14))
-        if not patch <= shortest <= longest <= MAX_SIDE:
+        divides = bool(settings.get("do_image_splitting", False))
+        most = math.isqrt(MAX_SIDE**2 // (5 if divides else 1))  # four quarters and the whole image
+        if not patch <= shortest <= longest <= most:
             raise ValueError(
                 f"shortest_edge is {shortest} and longest_edge {longest}; they must be from patches"
-                f" of {patch} pixels to {MAX_SIDE}"
+                f" of {patch} pixels to {most}"
             )
         return cls(
             Colors.of(settings, HALF, HALF),
@@ -183,7 +185,7 @@ class QuarteredProcessor:
             patch,
             shortest,
             longest,
-            bool(settings.get("do_image_splitting", False)),
+            divides,
         )
 
     def __call__(self, image: Image.Image) -> Tiles:

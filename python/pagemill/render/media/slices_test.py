@@ -176,6 +176,14 @@ def test_many_frames_are_small(tmp_path: Path) -> None:
         (IDEFICS2 | {"size": {"shortest_edge": 18}}, "not a positive number"),
         (IDEFICS2 | {"patch_size": 19}, "from patches of 19 pixels"),
         (
+            IDEFICS2
+            | {
+                "size": {"shortest_edge": 18, "longest_edge": 1832},
+                "do_image_splitting": True,
+            },
+            "pixels to 1831",
+        ),
+        (
             {
                 "image_processor_type": "MiniCPMOcrImageProcessor",
                 "small_image_upsize": "adaptive",

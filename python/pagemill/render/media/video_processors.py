@@ -359,5 +359,5 @@ def open_video_processor(
         raise RenderError(f"video_processor_type is {kind[:60]!r}; known: {', '.join(_PROCESSORS)}")
     try:
         return make({**settings, **(overrides or {})}, max_tokens)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise RenderError(f"{_FILE} cannot be used: {error}") from None

@@ -14,6 +14,7 @@ from pagemill.server.endpoints.table import ENDPOINTS
 GROUP = "pagemill.endpoints"
 PREFIX = "/plugins/"
 _OPTION = "--endpoint-plugin"
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _TRANSPORTS = (Transport.JSON, Transport.PATH)
 
 
@@ -25,12 +26,16 @@ def plugin_endpoints(names: Sequence[str]) -> tuple[Endpoint, ...]:
             have.
     """
     rows = [(name, row) for name in names for row in _rows(name)]
-    known = {row.name for row in ENDPOINTS}
+    known, routes = {row.name for row in ENDPOINTS}, set[tuple[str, str]]()
     for name, row in rows:
         _check(name, row)
+        route = (row.method, row.path)
         if row.name in known:
             raise _refused(name, f"there are two endpoints with the name {row.name!r}")
+        if route in routes:
+            raise _refused(name, f"there are two endpoints for {row.method} {row.path}")
         known.add(row.name)
+        routes.add(route)
     return tuple(row for _, row in rows)
 
 
@@ -47,6 +52,8 @@ def _check(name: str, row: Endpoint) -> None:
     prefix = f"{PREFIX}{name}/"
     if not row.path.startswith(prefix):
         raise _refused(name, f"the path {row.path} does not begin with {prefix}")
+    if row.method not in _METHODS:
+        raise _refused(name, f"{row.path} has the method {row.method!r}, not {_METHODS}")
     if row.scope is Scope.OPEN:
         raise _refused(name, f"{row.path} is open: its scope must be `KEY` or one that keys grant")
     if row.transport not in _TRANSPORTS:

@@ -9,12 +9,16 @@ from __future__ import annotations
 import base64
 from typing import Any, cast
 
+import msgspec
+
 from pagemill.server.errors import bad_request
 from pagemill.server.protocol.realtime_audio import AudioFormat
 from pagemill.server.realtime.sound import HEADER_BYTES, rate_of, samples_of, wav_file
 from pagemill.server.responses.input import Item
 
 _AUDIO = "input_audio"
+_HEADER_CHARS = HEADER_BYTES // 3 * 4
+_PORTION = 3 * 2**16  # bytes that are encoded at a time: other threads wait as long
 
 
 def has_audio(item: Any) -> bool:
@@ -33,7 +37,7 @@ def kept_item(sent: Item, sound_format: AudioFormat) -> Item:
 
 
 def audio_item(item_id: str, file: bytes) -> Item:
-    """A turn of the user: a WAV file."""
+    """A turn of the user: a WAV file. Slow if it is long: not for the event loop."""
     return {
         "type": "message",
         "id": item_id,
@@ -49,6 +53,19 @@ def shown_item(item: Item, *, with_audio: bool = False) -> Item:
         return {"object": "realtime.item", **item}
     parts = [_shown(part, with_audio) if _is_audio(part) else part for part in _parts(item)]
     return {"object": "realtime.item", **item, "content": parts}
+
+
+def num_bytes(item: Item) -> int:
+    """The size of a kept item in JSON, about: its audio is not read."""
+    files = [part[_AUDIO]["data"] for part in _parts(item) if _is_audio(part)]
+    return len(msgspec.json.encode(shown_item(item))) + sum(map(len, files))
+
+
+def set_transcript(item: Item, transcript: str) -> None:
+    """Notes what is said in an item; nothing happens if it is no turn of sound."""
+    first = _parts(item)[:1]
+    if first and _is_audio(first[0]):
+        first[0]["transcript"] = transcript
 
 
 def _parts(item: Any) -> list[Any]:
@@ -71,7 +88,8 @@ def _kept(part: Item, sound_format: AudioFormat) -> Item:
 
 
 def _part(file: bytes, transcript: str | None) -> Item:
-    data = base64.b64encode(file).decode()
+    starts = range(0, len(file), _PORTION)
+    data = "".join(base64.b64encode(file[at : at + _PORTION]).decode() for at in starts)
     return {
         "type": _AUDIO,
         _AUDIO: {"data": data, "format": "wav"},
@@ -82,6 +100,5 @@ def _part(file: bytes, transcript: str | None) -> Item:
 def _shown(part: Item, with_audio: bool) -> Item:
     shown: Item = {"type": _AUDIO, "transcript": part["transcript"]}
     if with_audio:
-        samples = base64.b64decode(part[_AUDIO]["data"])[HEADER_BYTES:]
-        shown["audio"] = base64.b64encode(samples).decode()
+        shown["audio"] = part[_AUDIO]["data"][_HEADER_CHARS:]
     return shown

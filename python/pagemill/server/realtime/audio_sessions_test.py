@@ -187,7 +187,7 @@ def test_a_turn_without_room_is_dropped(monkeypatch: Any) -> None:
             room = service.server.state.sound_room
             await client.send("input_audio_buffer.clear")
             await client.next("input_audio_buffer.cleared")
-            assert room._num_bytes == 0  # pyright: ignore[reportPrivateUsage]
+            assert room.num_bytes == 0
 
     run(body, FakeOptions(next_token=script("x")), media=FakeMedia())
 
@@ -208,3 +208,23 @@ def test_a_model_of_text_takes_no_audio() -> None:
                 assert "takes no audio" in error["message"] and error["param"] == param
 
     run(body, FakeOptions(next_token=script("x")))
+
+
+def test_a_turn_may_be_replaced_before_it_is_written_down() -> None:
+    async def body(service: Service) -> None:
+        async with service.client() as client:
+            await update(client, **BY_CLIENT, transcription={"language": "en"})
+            await append(client, encoded(loud(0.3)))
+            await client.send("input_audio_buffer.commit")
+            name = (await client.next("input_audio_buffer.committed"))["item_id"]
+            await client.send("conversation.item.delete", item_id=name)
+            await client.until("conversation.item.deleted")
+            text = {**message("Something else."), "id": name}
+            await client.send("conversation.item.create", item=text)
+            assert (await client.until(TRANSCRIBED))[-1]["transcript"] == "Yes, yes, yes."
+            await client.send("conversation.item.retrieve", item_id=name)
+            found = (await client.next("conversation.item.retrieved"))["item"]
+            assert found["content"] == text["content"]
+
+    options = FakeOptions(next_token=script("Yes, yes, yes."), step_s=0.02)
+    run(body, options, speech=fake_speech(max_clip_s=None), media=FakeMedia())

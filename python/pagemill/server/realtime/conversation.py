@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.protocol.responses import MAX_ITEMS
+from pagemill.server.realtime.audio_parts import num_bytes, set_transcript
 from pagemill.server.responses.input import Item, items_of
 
 ROOT = "root"
@@ -21,6 +20,7 @@ class Conversation:
         self._max_bytes = max_bytes
         self._num_bytes = 0
         self.items: list[Item] = []
+        self._by_id: dict[str, Item] = {}
 
     @property
     def last_id(self) -> str | None:
@@ -37,9 +37,9 @@ class Conversation:
         if sent is None:
             raise bad_request("`item` is required.", "item")
         item = complete_items([sent], "item")[0]
-        if any(each["id"] == item["id"] for each in self.items):
+        if item["id"] in self._by_id:
             raise bad_request(f"There is an item {item['id'][:100]!r} already.", "item")
-        size = _size(item)
+        size = num_bytes(item)
         if len(self.items) >= MAX_ITEMS or self._num_bytes + size > self._max_bytes:
             raise bad_request(
                 f"The conversation would have more than {MAX_ITEMS} items or {self._max_bytes}"
@@ -50,21 +50,23 @@ class Conversation:
         if after is not None:
             at = 0 if after == ROOT else self._index(after, "previous_item_id") + 1
         self.items.insert(at, item)
+        self._by_id[item["id"]] = item
         self._num_bytes += size
         return item, self.items[at - 1]["id"] if at else None
 
     def append(self, item: Item) -> None:
         """Adds an item that the model wrote, even if there is little room."""
         self.items.append(item)
-        self._num_bytes += _size(item)
+        self._by_id[item["id"]] = item
+        self._num_bytes += num_bytes(item)
 
     def write_transcript(self, item_id: str, transcript: str) -> None:
         """Notes what is said in the audio of a turn, if the item is still there."""
-        for item in self.items:
-            if item["id"] == item_id:
-                part = item["content"][0]
-                self._num_bytes += _size(transcript) - _size(part["transcript"])
-                part["transcript"] = transcript
+        item = self._by_id.get(item_id)
+        if item is not None:
+            before = num_bytes(item)
+            set_transcript(item, transcript)
+            self._num_bytes += num_bytes(item) - before
 
     def get(self, item_id: str | None) -> Item:
         """The item.
@@ -72,7 +74,10 @@ class Conversation:
         Raises:
             ApiError: 404: there is none.
         """
-        return self.items[self._index(item_id or "", "item_id")]
+        item = self._by_id.get(item_id or "")
+        if item is None:
+            raise _unknown(item_id or "", "item_id")
+        return item
 
     def delete(self, item_id: str | None) -> None:
         """Removes the item.
@@ -81,13 +86,14 @@ class Conversation:
             ApiError: 404: there is none.
         """
         removed = self.items.pop(self._index(item_id or "", "item_id"))
-        self._num_bytes -= _size(removed)
+        del self._by_id[removed["id"]]
+        self._num_bytes -= num_bytes(removed)
 
     def _index(self, item_id: str, param: str) -> int:
         for at, item in enumerate(self.items):
             if item["id"] == item_id:
                 return at
-        raise ApiError(404, f"`{param}`: there is no item {item_id[:100]!r}.", param)
+        raise _unknown(item_id, param)
 
 
 def complete_items(sent: list[dict[str, Any]], name: str) -> list[Item]:
@@ -102,6 +108,5 @@ def complete_items(sent: list[dict[str, Any]], name: str) -> list[Item]:
         raise bad_request(error.message.replace("`input[0]", f"`{name}"), name) from error
 
 
-def _size(value: Item | str | None) -> int:
-    """Bytes of a value in JSON."""
-    return len(msgspec.json.encode(value))
+def _unknown(item_id: str, param: str) -> ApiError:
+    return ApiError(404, f"`{param}`: there is no item {item_id[:100]!r}.", param)

@@ -16,7 +16,7 @@ from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.media import Media
 from pagemill.server.protocol.realtime_audio import AudioInput
 from pagemill.server.realtime.sound import HEADER_BYTES, SAMPLE_BYTES, rate_of, samples_of
-from pagemill.server.realtime.sound_buffer import Sound, SoundBuffer, SoundRoom
+from pagemill.server.realtime.sound_buffer import OwnersRoom, Sound, SoundBuffer
 from pagemill.server.realtime.turn_detector import TurnDetector
 
 P = ParamSpec("P")
@@ -41,7 +41,7 @@ class TurnEnded(NamedTuple):
 class InputAudio:
     """What a client appends, by the `settings` of the session. Belongs to one event loop."""
 
-    def __init__(self, room: SoundRoom, media: Media) -> None:
+    def __init__(self, room: OwnersRoom, media: Media) -> None:
         """`media` says how long audio may be."""
         self._media = media
         self._buffer = SoundBuffer(room)
@@ -73,13 +73,13 @@ class InputAudio:
         """Appends `audio`, base64 of sound; the turns that begin and end in it, in order.
 
         Raises:
-            ApiError: 400: it is not that, or there would be more than a file may have; 429: all
+            ApiError: 400: it is not that, or there would be more than a file may have; 429:
                 sessions have too much.
         """
         if not audio:
             raise bad_request("`audio` is required: base64 of sound.", "audio")
         options, rate = self.settings.turn_detection, rate_of(self.settings.format)
-        samples = await _off_loop(len(audio), samples_of, audio, self.settings.format)
+        samples = await off_loop(len(audio), samples_of, audio, self.settings.format)
         longest = self._max_samples(rate)
         if options is None and len(self._buffer) + len(samples) > longest:
             raise bad_request(
@@ -94,7 +94,7 @@ class InputAudio:
             self._detector = TurnDetector(options, rate, longest, self._buffer.first)
             samples = self._buffer.samples
         detector = self._detector
-        for edge in await _off_loop(len(samples), detector.feed, samples):
+        for edge in await off_loop(len(samples), detector.feed, samples):
             at_ms = 1000 * edge.at // rate
             if edge.begins:
                 self._buffer.drop(edge.at)
@@ -138,7 +138,7 @@ class InputAudio:
         return min(size // SAMPLE_BYTES, int(self._media.max_audio_s * rate))
 
 
-async def _off_loop(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def off_loop(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """The result of `work` on `size` characters or samples, in a thread if they are many."""
     if size <= _INLINE:
         return work(*args, **kwargs)

@@ -15,7 +15,7 @@ from pagemill.server.errors import ApiError
 from pagemill.server.protocol.realtime_audio import AudioFormat, AudioInput, TurnDetection
 from pagemill.server.realtime import sound_buffer
 from pagemill.server.realtime.input_audio import InputAudio, TurnBegan, TurnEnded
-from pagemill.server.realtime.sound_buffer import SoundRoom
+from pagemill.server.realtime.sound_buffer import OwnersRoom, SoundRoom
 
 RATE = 24_000
 BY_CLIENT = AudioInput(turn_detection=None)
@@ -44,12 +44,14 @@ def encoded(samples: np.ndarray) -> str:
 
 
 class Session:
-    """A buffer with the room that it takes."""
+    """A buffer with the room that it takes, which all share."""
 
-    def __init__(self, settings: AudioInput = BY_CLIENT) -> None:
-        self.room = SoundRoom()
+    room = SoundRoom()
+
+    def __init__(self, settings: AudioInput = BY_CLIENT, *, owner: str = "me") -> None:
         self.limits = Limits()
-        self.audio = InputAudio(self.room, self.limits)  # pyright: ignore[reportArgumentType]
+        room = OwnersRoom(self.room, owner)
+        self.audio = InputAudio(room, self.limits)  # pyright: ignore[reportArgumentType]
         self.audio.configure(settings)
 
     async def append(self, samples: np.ndarray) -> list[TurnBegan | TurnEnded]:
@@ -58,14 +60,14 @@ class Session:
     @property
     def taken(self) -> int:
         """Bytes of the room that are in use."""
-        return self.room._num_bytes  # pyright: ignore[reportPrivateUsage]
+        return self.room.num_bytes
 
 
 def check(body: Callable[[Session], Awaitable[None]], settings: AudioInput = BY_CLIENT) -> None:
     session = Session(settings)
     asyncio.run(body(session))
     session.audio.clear()
-    assert session.taken == 0
+    assert session.taken == 0 and not session.room.by_owner
 
 
 def test_a_commit() -> None:
@@ -112,13 +114,21 @@ def test_the_buffer_is_as_long_as_a_file() -> None:
 
 
 def test_all_sessions_share_a_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sound_buffer, "MAX_BYTES", 10_000)
+    monkeypatch.setattr(sound_buffer, "MAX_BYTES", 20_000)
 
     async def body(session: Session) -> None:
         await session.append(loud(0.2))
-        with pytest.raises(ApiError) as refused:
+        with pytest.raises(ApiError, match="Your sessions have more than 10000 bytes") as refused:
             await session.append(loud(0.1))
         assert refused.value.status == 429
+        other, third = Session(owner="other"), Session(owner="third")
+        await other.append(loud(0.2))
+        with pytest.raises(ApiError, match="Sessions have more than 20000 bytes") as refused:
+            await third.append(loud(0.1))
+        assert refused.value.status == 429
+        other.audio.clear()
+        await third.append(loud(0.1))
+        third.audio.clear()
         sound = session.audio.commit()
         with pytest.raises(ApiError):
             await session.append(loud(0.1))

@@ -133,6 +133,11 @@ def test_items() -> None:
             await client.until("response.done")
             texts = [each["content"] for each in service.server.renderer.rendered[-1].messages]
             assert texts == ["b", "e"]
+            error = await client.error("response.create", response={"input": [reference[0]] * 2})
+            assert error["param"] == "input" and "'two' twice" in error["message"]
+            absent = {"type": "item_reference", "id": "one"}
+            error = await client.error("response.create", response={"input": [absent]})
+            assert error["code"] == "NotFoundError"
 
     run(body, FakeOptions(next_token=script("x")))
 
@@ -315,8 +320,11 @@ def test_a_drain_waits_for_the_response() -> None:
             await client.send("response.create")
             await client.until("response.output_text.delta")
             lifecycle.begin_drain()
-            response = (await client.until("response.done"))[-1]["response"]
-            assert response["status"] == "completed"
+            await client.send("response.create")
+            events = await client.until("response.done")
+            assert events[-1]["response"]["status"] == "completed"
+            (error,) = [each["error"] for each in events if each["type"] == "error"]
+            assert error["type"] == "server_error" and "shutting down" in error["message"]
             with pytest.raises(websockets.ConnectionClosed) as closed:
                 await client.next()
             assert closed.value.rcvd is not None and closed.value.rcvd.code == 1001

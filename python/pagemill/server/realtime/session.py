@@ -24,11 +24,11 @@ from pagemill.server.protocol.realtime_audio import InputTranscription
 from pagemill.server.realtime.audio_parts import audio_item, has_audio, kept_item, shown_item
 from pagemill.server.realtime.audio_settings import changed_audio, shown_audio
 from pagemill.server.realtime.conversation import Conversation, complete_items
-from pagemill.server.realtime.input_audio import InputAudio, TurnBegan, TurnEnded
+from pagemill.server.realtime.input_audio import InputAudio, TurnBegan, TurnEnded, off_loop
 from pagemill.server.realtime.refusals import event_error
 from pagemill.server.realtime.responder import Responder
 from pagemill.server.realtime.settings import MODALITIES, changed, request_of
-from pagemill.server.realtime.sound_buffer import Sound
+from pagemill.server.realtime.sound_buffer import OwnersRoom, Sound
 from pagemill.server.realtime.transcript_events import StreamEvents
 from pagemill.server.realtime.transcriptions import (
     Transcriber,
@@ -61,7 +61,9 @@ class Session(Talk):
         self._conversation = Conversation(server.config.max_body_bytes)
         self._responder = Responder(server, caller, self._pipeline, self._conversation, self._say)
         self._last_turn: str | None = None  # of a session that has no conversation
-        self._audio = InputAudio(server.sound_room, self._pipeline.rendering.media)
+        # Without keys nothing says whose a session is.
+        room = OwnersRoom(server.sound_room, caller.key_id or self._id)
+        self._audio = InputAudio(room, self._pipeline.rendering.media)
         self._turn_id = ""  # of the turn that was begun
         self._transcriber: Transcriber | None = None
         self._transcriptions = Transcriptions(
@@ -149,6 +151,7 @@ class Session(Talk):
                         await self._obey_turn(turn, socket)
                     except ApiError as error:
                         self._say("error", {"error": event_error(error, event.event_id)})
+                    await asyncio.sleep(0)  # an event may have hundreds of turns
             case "input_audio_buffer.commit" if not event.final:
                 pass  # more of the turn comes
             case "input_audio_buffer.commit":
@@ -254,14 +257,17 @@ class Session(Talk):
         """Makes an item of `sound`, which is transcribed if the settings say so.
 
         Raises:
-            ApiError: 400: the conversation has no room for it.
+            ApiError: 400: the conversation has no room for it; 503: the server shuts down.
         """
         self._turn_id = ""
         try:
+            self._server.lifecycle.check_ready()
             await self._transcriptions.room(socket)
             await socket.writable()
-            item, before = audio_item(item_id, sound.take()), self._last_turn
+            # Without a conversation, an item is shown and not kept: its sound is not needed.
+            item, before = audio_item(item_id, b""), self._last_turn
             if self._kind == _REALTIME:
+                item = await off_loop(sound.num_bytes, _item_of, item_id, sound)
                 item, before = self._conversation.create(item, None)
         except BaseException:
             sound.discard()
@@ -283,7 +289,12 @@ class Session(Talk):
         return kept_item(sent, self._audio.settings.format)
 
     def _begin_response(self, sent: dict[str, Any], socket: Socket) -> None:
-        """Begins the response that a client `sent`."""
+        """Begins the response that a client `sent`.
+
+        Raises:
+            ApiError: 503: the server shuts down; 400: see `Responder.begin`.
+        """
+        self._server.lifecycle.check_ready()
         settings = changed(self._settings, sent)
         items = self._conversation.items
         if sent.get("input") is not None:
@@ -295,12 +306,19 @@ class Session(Talk):
         """The items of a response's own input; references are to items of the conversation."""
         listed = cast(list[Any], sent) if isinstance(sent, list) else [None]
         items: list[Item] = []
+        referenced: set[str] = set()  # each once: so all are no larger than the conversation
         for each in listed:
             if not isinstance(each, dict):
                 raise bad_request("`input` must be a list of items.", "input")
             item = cast(Item, each)
             if item.get("type") == "item_reference":
-                items.append(self._conversation.get(str(item.get("id"))))
+                found = self._conversation.get(str(item.get("id")))
+                if found["id"] in referenced:
+                    raise bad_request(
+                        f"`input` has the item {found['id'][:100]!r} twice: name it once.", "input"
+                    )
+                referenced.add(found["id"])
+                items.append(found)
             else:
                 items += complete_items([self._kept(item)], "input")
         return items
@@ -340,6 +358,10 @@ class Session(Talk):
         event = {"type": kind, "event_id": new_id("event"), **fields}
         if self._socket is not None:
             self._socket.send(msgspec.json.encode(event))
+
+
+def _item_of(item_id: str, sound: Sound) -> Item:
+    return audio_item(item_id, sound.take())
 
 
 def _decoded(message: bytes) -> ClientEvent:

@@ -19,8 +19,8 @@ from pagemill.server.errors import bad_request
 from pagemill.server.protocol.realtime_audio import AudioFormat
 
 SAMPLE_BYTES = 2
-HEADER_BYTES = 44
-"""Of `wav_file`."""
+HEADER_BYTES = 54
+"""Of `wav_file`: a multiple of 3, so that base64 of a file ends with that of its samples."""
 _PCM_RATE = 24_000
 _TELEPHONE_RATE = 8_000  # of G.711
 
@@ -63,6 +63,7 @@ def wav_file(samples: bytes | bytearray, rate: int) -> bytes:
         (
             struct.pack("<4sI4s", b"RIFF", HEADER_BYTES - 8 + size, b"WAVE"),
             struct.pack("<4sI", b"fmt ", len(form)) + form,
+            struct.pack("<4sI2x", b"JUNK", 2),
             struct.pack("<4sI", b"data", size),
             samples,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from pagemill.server.errors import ApiError
@@ -9,14 +11,23 @@ from pagemill.server.protocol.transcription import UploadedAudio
 from pagemill.server.realtime.sound import SAMPLE_BYTES, wav_file
 
 MAX_BYTES = 2**28
-"""Of all sessions: in buffers, and committed and not yet read."""
+"""Of all sessions: in buffers, and committed and not yet read. One owner has at most half of it."""
 
 
 class SoundRoom:
     """What all sessions of a server share. Belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._num_bytes = 0
+        self.num_bytes = 0
+        """What all owners have taken."""
+        self.by_owner: Counter[str] = Counter()
+
+
+class OwnersRoom:
+    """What the sessions of one owner may take of a `SoundRoom`."""
+
+    def __init__(self, room: SoundRoom, owner: str) -> None:
+        self._room, self._owner = room, owner
 
     def take(self, size: int) -> None:
         """`size` more bytes are used, until `give`.
@@ -24,19 +35,31 @@ class SoundRoom:
         Raises:
             ApiError: 429: there are too many.
         """
-        if self._num_bytes + size > MAX_BYTES:
+        if self._room.by_owner[self._owner] + size > MAX_BYTES // 2:
+            raise ApiError(
+                429,
+                f"Your sessions have more than {MAX_BYTES // 2} bytes of audio: wait until it is"
+                " transcribed, or clear a buffer.",
+            )
+        if self._room.num_bytes + size > MAX_BYTES:
             raise ApiError(429, f"Sessions have more than {MAX_BYTES} bytes of audio; try again.")
-        self._num_bytes += size
+        self._add(size)
 
     def give(self, size: int) -> None:
         """`size` bytes are not used any more."""
-        self._num_bytes -= size
+        self._add(-size)
+
+    def _add(self, size: int) -> None:
+        self._room.num_bytes += size
+        self._room.by_owner[self._owner] += size
+        if not self._room.by_owner[self._owner]:
+            del self._room.by_owner[self._owner]
 
 
 class Sound(UploadedAudio):
     """Committed sound. It takes its room until it is discarded."""
 
-    def __init__(self, samples: bytes, rate: int, room: SoundRoom) -> None:
+    def __init__(self, samples: bytes, rate: int, room: OwnersRoom) -> None:
         self._samples = samples
         self._rate = rate
         self._room = room
@@ -47,6 +70,11 @@ class Sound(UploadedAudio):
         """A WAV file. See `UploadedAudio`."""
         return wav_file(self._samples, self._rate)
 
+    @property
+    def num_bytes(self) -> int:
+        """Of its samples, until it is discarded."""
+        return self._taken
+
     def discard(self) -> None:
         """See `UploadedAudio`."""
         self._room.give(self._taken)
@@ -56,7 +84,7 @@ class Sound(UploadedAudio):
 class SoundBuffer:
     """The samples `first` to `end` of all that a session has sent."""
 
-    def __init__(self, room: SoundRoom) -> None:
+    def __init__(self, room: OwnersRoom) -> None:
         self._room = room
         self._samples = bytearray()
         self.end = 0
@@ -95,7 +123,8 @@ class SoundBuffer:
         """What comes before the sample `until`, which is not in the buffer any more; `rate` samples
         are a second."""
         size = (until - self.first) * SAMPLE_BYTES
-        sound = Sound(bytes(self._samples[:size]), rate, self._room)
+        with memoryview(self._samples) as samples:
+            sound = Sound(bytes(samples[:size]), rate, self._room)
         del self._samples[:size]
         return sound
 

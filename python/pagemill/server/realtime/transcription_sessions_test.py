@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -61,7 +62,7 @@ def serve(body: Callable[[Service], Awaitable[None]], options: FakeOptions, **mo
         while service.server.state.lifecycle.active:
             await asyncio.sleep(0.01)
         room = service.server.state.sound_room
-        assert room._num_bytes == 0  # pyright: ignore[reportPrivateUsage]
+        assert room.num_bytes == 0
 
     run(checked, options, speech=fake_speech(max_clip_s=None), **more)
 
@@ -355,8 +356,10 @@ def test_openais_client() -> None:
     serve(body, writes("Yes."))
 
 
-def test_browsers_send_their_key_as_a_protocol() -> None:
+def test_browsers_send_their_key_as_a_protocol(caplog: pytest.LogCaptureFixture) -> None:
     keys = [ApiKey.of("sk-1", Caller("page"))]
+    caplog.set_level(logging.DEBUG)
+    logging.getLogger("websockets.client").setLevel(logging.INFO)  # this test's own side
 
     async def body(service: Service) -> None:
         url = service.url + INTENT
@@ -373,6 +376,7 @@ def test_browsers_send_their_key_as_a_protocol() -> None:
             assert refused.value.response.status_code == 401
 
     serve(body, writes("x"), keys=keys)
+    assert not [each for each in caplog.messages if "insecure-api-key" in each]
 
 
 def test_a_model_that_does_not_transcribe() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE_BYTES = 2**20
 _PROTOCOL = "realtime"
+_LOGGER = logging.getLogger("pagemill.server.websocket")
+_LOGGER.setLevel(logging.WARNING)  # its debug messages have all headers, keys among them
 _CLOSE_S = 10.0  # until the client has to have closed its side
 
 
@@ -62,7 +65,9 @@ class WebSocket:
         names = {name for name, _ in scope["headers"]}
         if connection is None or b"upgrade" not in names:
             raise ApiError(426, "This route is a WebSocket: connect to it with such a client.")
-        protocol = ServerProtocol(max_size=max_bytes, select_subprotocol=_subprotocol)
+        protocol = ServerProtocol(
+            max_size=max_bytes, select_subprotocol=_subprotocol, logger=_LOGGER
+        )
         head = b"".join(b"%b: %b\r\n" % header for header in scope["headers"])
         protocol.receive_data(b"GET / HTTP/1.1\r\n%b\r\n" % head)
         events = protocol.events_received()
