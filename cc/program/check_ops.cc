@@ -3,7 +3,6 @@
 #include <string>
 
 #include "cc/ops/batch_view.h"
-#include "cc/program/kv/kv_layout.h"
 #include "cc/program/operand_views.h"
 
 namespace pagemill::program {
@@ -22,11 +21,36 @@ Status CheckStepArrays(const Program& program, const Op& op) {
   return OkStatus();
 }
 
+// "tokens = 61, requests = 7, ..."
+std::string SizesText(const StepSizes& sizes) {
+  std::string text;
+  for (const ops::DimInfo& info : ops::kDims) {
+    text.append(text.empty() ? "" : ", ").append(info.name).append(" = ");
+    text += std::to_string(sizes.*info.bound);
+  }
+  return text;
+}
+
 }  // namespace
 
+Status CheckOp(const Program& program, const Op& op, const ops::OpDefinition& definition,
+               const KvLayout& layout) {
+  // A number that stands for one dimension in both is none of a program's own.
+  static constexpr StepSizes kSizes[] = {
+      {.tokens = 61, .requests = 7, .logits_rows = 11, .media_rows = 13, .text_rows = 17},
+      {.tokens = 59, .requests = 5, .logits_rows = 19, .media_rows = 23, .text_rows = 29},
+  };
+  for (const StepSizes& sizes : kSizes) {
+    const Status status = definition.check(OperandViews(program, op, sizes, layout).call());
+    if (!status.ok()) {
+      return {status.code(),
+              LinePrefix(op.line) + status.message() + " (" + SizesText(sizes) + ")"};
+    }
+  }
+  return OkStatus();
+}
+
 Status CheckOps(const Program& program, std::span<const ops::OpDefinition> ops, DType kv) {
-  constexpr StepSizes kSizes = {
-      .tokens = 61, .requests = 7, .logits_rows = 11, .media_rows = 13, .text_rows = 17};
   PAGEMILL_ASSIGN_OR_RETURN(
       const KvLayout layout,
       PlanKvLayout(program, {.num_blocks = 5, .block_size = 16, .dtype = kv}));
@@ -36,13 +60,7 @@ Status CheckOps(const Program& program, std::span<const ops::OpDefinition> ops, 
       return {definition.status().code(), LinePrefix(op.line) + definition.status().message()};
     }
     PAGEMILL_RETURN_IF_ERROR(CheckStepArrays(program, op));
-    const OperandViews operands(program, op, kSizes, layout);
-    const Status status = (*definition)->check(operands.call());
-    if (!status.ok()) {
-      return {status.code(), LinePrefix(op.line) + status.message() +
-                                 " (tokens = 61, requests = 7, logits_rows = 11, media_rows = 13,"
-                                 " text_rows = 17)"};
-    }
+    PAGEMILL_RETURN_IF_ERROR(CheckOp(program, op, **definition, layout));
   }
   return OkStatus();
 }

@@ -8,13 +8,19 @@
 
 #include "cc/base/status.h"
 #include "cc/ops/op.h"
+#include "cc/program/kv/kv_layout.h"
 #include "cc/program/program.h"
 
 namespace pagemill::program {
 
-// Returns kUnimplemented for an op that the table lacks, else the result of the op's `check`; the
-// message names the program's line. T, R and L get different sizes, so that a mix-up is detected.
-// `kv` is the cache dtype that `kv` stands for: some ops reject some dtypes.
+// The result of `definition.check` for the operands of `op`; the message names the program's line.
+// Checks compare numbers, so each dimension (tokens, requests, ...) has two numbers in turn that no
+// other has: a mix-up of dimensions is found, and so is a number where a dimension belongs.
+Status CheckOp(const Program& program, const Op& op, const ops::OpDefinition& definition,
+               const KvLayout& layout);
+
+// CheckOp() of all ops; kUnimplemented for an op that the table lacks. `kv` is the cache dtype that
+// `kv` stands for: some ops reject some dtypes.
 Status CheckOps(const Program& program, std::span<const ops::OpDefinition> ops, DType kv);
 
 }  // namespace pagemill::program

@@ -191,8 +191,12 @@ TEST(NativeExecutorTest, NamesTheLineOfABadOp) {
   const Status shape = error("value y f32 tokens,3", "value y f32 tokens,4");
   EXPECT_EQ(shape.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(shape.message().find("line 12: "), std::string::npos) << shape.message();
-  const Status rows = error("value y f32 tokens,3", "value y f32 3,3");
-  EXPECT_NE(rows.message().find("line 12: "), std::string::npos) << rows.message();
+  // Numbers of rows, also those that stand for a dimension while ops are checked.
+  for (const char* const rows : {"3", "59", "61"}) {
+    const Status status = error("value y f32 tokens,3", std::string("value y f32 ") + rows + ",3");
+    EXPECT_NE(status.message().find("line 12: "), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("(tokens = "), std::string::npos) << status.message();
+  }
 }
 
 // Rows in two dimensions are those of tokens: of each row of logits they would be divided among

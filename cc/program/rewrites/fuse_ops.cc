@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "cc/program/check_ops.h"
 #include "cc/program/kv/kv_layout.h"
-#include "cc/program/operand_views.h"
 #include "cc/program/rewrites/rewrites.h"
 
 namespace pagemill::program {
@@ -75,8 +75,7 @@ class Fuser {
       if (ops[i].name != definition_.traits.fuses.second || input >= ops[i].inputs.size()) continue;
       if (ops[i].inputs[input] != link || !CanMove(program_, first, i, link)) continue;
       Op fused = Fuse(definition_, ops[first], ops[i]);
-      constexpr StepSizes kSizes = {.tokens = 61, .requests = 7, .logits_rows = 11};
-      if (!definition_.check(OperandViews(program_, fused, kSizes, layout_).call()).ok()) continue;
+      if (!CheckOp(program_, fused, definition_, layout_).ok()) continue;
       ops[first] = std::move(fused);
       ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(i));
       return true;
