@@ -24,6 +24,7 @@
 #include "cc/bindings/engine_holder.h"
 #include "cc/bindings/fields.h"
 #include "cc/bindings/python_matcher.h"
+#include "cc/bindings/python_processor.h"
 #include "cc/bindings/status_error.h"
 #include "cc/bindings/wire.h"
 #include "cc/engine/engine.h"
@@ -42,15 +43,22 @@ using Int32Vector = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::de
 
 using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
 
+// Takes a function out of `fields`; nothing if it is None or not there.
+std::optional<nb::callable> TakeFunction(nb::kwargs& fields, const char* name) {
+  if (!fields.contains(name)) return std::nullopt;
+  const nb::object function = fields[name];
+  nb::del(fields[name]);
+  if (function.is_none()) return std::nullopt;
+  return nb::cast<nb::callable>(function);
+}
+
 step::Request ToRequest(nb::kwargs fields) {
   step::Request request;
-  constexpr const char* kMatcher = "new_token_matcher";
-  if (fields.contains(kMatcher)) {
-    const nb::object matcher = fields[kMatcher];
-    nb::del(fields[kMatcher]);
-    if (!matcher.is_none()) {
-      request.new_token_matcher = PythonMatcherFactory(nb::cast<nb::callable>(matcher));
-    }
+  if (const auto matcher = TakeFunction(fields, "new_token_matcher")) {
+    request.new_token_matcher = PythonMatcherFactory(*matcher);
+  }
+  if (const auto processor = TakeFunction(fields, "logits_processor")) {
+    request.logits_processor = PythonProcessor(*processor);
   }
   SetFields(fields, &request);
   return request;

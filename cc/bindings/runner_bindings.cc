@@ -39,6 +39,7 @@
 #include "cc/sampling/draft_proposer.h"
 #include "cc/sampling/ngram_proposer.h"
 #include "cc/sampling/suffix_proposer.h"
+#include "cc/sampling/watermark/watermark.h"
 #include "cc/step/kv_group_options.h"
 
 namespace pagemill::bindings {
@@ -134,6 +135,7 @@ struct Others {
   std::optional<StageParts> stage = std::nullopt;  // the last of a pipeline
   std::shared_ptr<runner::PageSegment> page_segment = nullptr;  // to copy pages of other ranks
   std::shared_ptr<comm::World> world = nullptr;                 // null: there are none
+  std::optional<sampling::Watermark> watermark = std::nullopt;
 
   // Has the executor type of the runner's model.
   template <typename Executor>
@@ -294,7 +296,8 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
           [&native](int32_t slot, std::shared_ptr<const program::AdapterWeights> weights) {
             return native.SetAdapter(slot, std::move(weights));
           },
-          leading.get(), others.adapters, limits)};
+          leading.get(), others.adapters, limits),
+      .watermark = others.watermark};
   auto runner = ValueOrThrow(
       ModelRunner::Create(ranks.steps, native.thread_pool(), limits, std::move(parts)));
   new (self) RunnerHolder{.executor = std::move(executor),
@@ -350,7 +353,8 @@ void InitFromDevice(RunnerHolder* self, nb::object executor, const RunnerLimits&
               int32_t slot, const std::shared_ptr<const program::AdapterWeights>& weights) {
             return executor.SetAdapter(slot, weights.get());
           },
-          leading.get(), others.adapters, limits)};
+          leading.get(), others.adapters, limits),
+      .watermark = others.watermark};
   if (draft != nullptr) {
     parts.draft_model =
         MakeDraftModel({draft->executor.get(), &draft->options, draft->pool.get()},
@@ -374,9 +378,10 @@ void InitFromPython(RunnerHolder* self, nb::object executor, const RunnerLimits&
                     Others others) {
   PythonExecutor& python = nb::cast<PythonExecutor&>(executor);
   auto media = MakeMedia(others.encoders, others.media_options, DType::kF32);
-  auto runner = ValueOrThrow(
-      ModelRunner::Create(&python, python.thread_pool(), limits,
-                          {.proposer = std::move(others.proposer), .media = std::move(media)}));
+  auto runner = ValueOrThrow(ModelRunner::Create(&python, python.thread_pool(), limits,
+                                                 {.proposer = std::move(others.proposer),
+                                                  .media = std::move(media),
+                                                  .watermark = others.watermark}));
   new (self) RunnerHolder{.executor = std::move(executor),
                           .encoders = others.encoder_executors(),
                           .draft_executor = nb::none(),
@@ -544,8 +549,8 @@ void BindRunner(nb::module_& m) {
              int32_t draft_heads, int32_t draft_media_width, bool draft_grid_positions,
              std::vector<int32_t> draft_token_ids, std::vector<Encoder> encoders, bool text_rows,
              bool item_ends, nb::object adapters, const std::optional<StageParts>& stage,
-             std::shared_ptr<runner::PageSegment> page_segment,
-             std::shared_ptr<comm::World> world) {
+             std::shared_ptr<runner::PageSegment> page_segment, std::shared_ptr<comm::World> world,
+             const std::optional<sampling::Watermark>& watermark) {
             Others others = {.proposer = MakeProposer(ngram_sizes, suffix_options, limits),
                              .draft_executor = std::move(draft_executor),
                              .draft_options = {.num_tokens = draft_vocab_size,
@@ -559,7 +564,8 @@ void BindRunner(nb::module_& m) {
                              .adapters = std::move(adapters),
                              .stage = stage,
                              .page_segment = std::move(page_segment),
-                             .world = std::move(world)};
+                             .world = std::move(world),
+                             .watermark = watermark};
             if (nb::isinstance<NativeExecutor>(executor)) {
               InitFromNative(self, std::move(executor), limits, std::move(others));
             } else if (nb::isinstance<DeviceExecutorHolder>(executor)) {
@@ -580,7 +586,7 @@ void BindRunner(nb::module_& m) {
           nb::arg("encoders") = std::vector<Encoder>{}, nb::arg("text_rows") = false,
           nb::arg("item_ends") = false, nb::arg("adapters") = nb::none(),
           nb::arg("stage") = nb::none(), nb::arg("page_segment").none() = nb::none(),
-          nb::arg("world").none() = nb::none())
+          nb::arg("world").none() = nb::none(), nb::arg("watermark") = nb::none())
       .def_prop_ro("limits", [](const RunnerHolder& self) { return self.runner->limits(); })
       .def_prop_ro("num_encoded_media",
                    [](const RunnerHolder& self) { return self.runner->num_encoded_media(); })

@@ -51,8 +51,9 @@ struct RunnerLimits {
   int32_t max_draft_tokens = 0;
   // Drafts of one request that its matcher leaves no choice about: they need no speculation.
   int32_t max_forced_tokens = 0;
-  bool token_masks = false;  // it samples under Request::new_token_matcher
-  bool pooling = false;      // this model pools instead of generating
+  // It samples under Request::new_token_matcher, and calls Request::logits_processor.
+  bool request_functions = false;
+  bool pooling = false;  // this model pools instead of generating
   // Experts that it returns for a token (Request::return_routed_experts): the choices of all
   // layers. 0 = it returns none.
   int32_t routed_experts_per_token = 0;

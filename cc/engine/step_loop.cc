@@ -149,9 +149,15 @@ Status StepLoop::CheckAdapter(step::AdapterId adapter) const {
                          "from Engine::NewAdapterId()");
 }
 
-Status StepLoop::CheckMatcher(const step::Request& request) const {
-  if (!request.new_token_matcher || runner_->limits().token_masks) return OkStatus();
-  return Unimplemented("new_token_matcher is set, but this runner samples without token masks");
+Status StepLoop::CheckFunctions(const step::Request& request) const {
+  if (runner_->limits().request_functions) return OkStatus();
+  if (request.new_token_matcher) {
+    return Unimplemented("new_token_matcher is set, but this runner samples without token masks");
+  }
+  if (request.logits_processor) {
+    return Unimplemented("logits_processor is set, but this runner calls none");
+  }
+  return OkStatus();
 }
 
 Status StepLoop::CheckOpen(ClientNumber client) const {
@@ -205,7 +211,7 @@ Status StepLoop::Submit(ClientNumber client, step::Request request) {
   }
   request.id = *id;
   Status possible = scheduler_->request_check().Check(request);
-  if (possible.ok()) possible = CheckMatcher(request);
+  if (possible.ok()) possible = CheckFunctions(request);
   const int64_t now = clock_->NowNanos();
   const int64_t now_us = now / 1000;
   const bool queue_timed = options_.max_queue_time_ms > 0 && !request.start_deadline_us;

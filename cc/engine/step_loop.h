@@ -122,7 +122,7 @@ class StepLoop {
            const Clock* clock, LogSink log, Core core);
 
   Status CheckAdapter(step::AdapterId adapter) const;  // with mutex_
-  Status CheckMatcher(const step::Request& request) const;
+  Status CheckFunctions(const step::Request& request) const;
   Status CheckOpen(ClientNumber client) const;  // with mutex_
   void AddCommand(Command command);  // with mutex_; then the caller notifies inbox_filled_
   // Runs it on the thread, and waits for its status. kUnavailable after Shutdown().

@@ -62,7 +62,7 @@ Status CheckLimits(const engine::RunnerLimits& limits) {
 // The limits with what this kind of runner, its executor and its encoders add to them.
 engine::RunnerLimits Completed(engine::RunnerLimits limits, const program::Executor& executor,
                                const MediaEmbeddings* media) {
-  limits.token_masks = true;
+  limits.request_functions = true;
   limits.placeholders = executor.max_steps_in_flight() > 1 && !executor.pipelined();
   limits.pipeline_stages = executor.pipelined() ? executor.max_steps_in_flight() : 1;
   if (media != nullptr) {
@@ -113,7 +113,8 @@ ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
              draft_model_ == nullptr ? limits.kv_groups.size() : draft_model_->first_kv_group()),
       sampler_({.max_num_seqs = limits.max_num_seqs,
                 .vocab_size = limits.vocab_size,
-                .capabilities = device::DetectCapabilities()},
+                .capabilities = device::DetectCapabilities(),
+                .watermark = parts.watermark},
                pool),
       masks_({.max_num_seqs = limits.max_num_seqs,
               .vocab_size = limits.vocab_size,

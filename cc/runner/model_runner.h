@@ -52,6 +52,7 @@
 #include "cc/runner/step_times.h"
 #include "cc/sampling/draft_proposer.h"
 #include "cc/sampling/sampler.h"
+#include "cc/sampling/watermark/watermark.h"
 #include "cc/step/page_store.h"
 #include "cc/step/step_plan.h"
 #include "cc/step/step_result.h"
@@ -70,6 +71,7 @@ struct ModelRunnerParts {
   const Clock* clock = nullptr;
   std::unique_ptr<MediaEmbeddings> media = nullptr;     // if limits.max_encoder_tokens allows media
   std::unique_ptr<RunningAdapters> adapters = nullptr;  // if limits.max_adapters allows some
+  std::optional<sampling::Watermark> watermark = std::nullopt;  // of all texts
 };
 
 class ModelRunner final : public engine::Runner {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "cc/ops/sample/row_draw.h"
@@ -74,6 +75,16 @@ Status NoTokenAllowed() {
       "the vocabulary can spell what it requires");
 }
 
+// Checks what a request's processor made of logits.
+Status CheckProcessed(std::span<const float> logits) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const auto bad = std::ranges::find_if(logits, [](float v) { return !(v < kInfinity); });
+  if (bad == logits.end()) return OkStatus();
+  return Internal("the request's logits processor gave token " +
+                  std::to_string(bad - logits.begin()) +
+                  " a logit that is NaN or infinite; only -inf may be, which excludes a token");
+}
+
 }  // namespace
 
 bool ScoresSuffice(const step::SamplingParams& params, bool of_prompt) {
@@ -129,16 +140,21 @@ struct Sampler::Slot {
   std::vector<int32_t> ends;  // tokens that min_tokens exclude, sorted and distinct
   std::vector<std::pair<int32_t, float>> biases;  // a token once
   Penalties penalties;
+  bool marked = false;                    // tokens are drawn with the watermark
+  std::vector<int32_t> outputs;           // if the request is marked() or processed()
+  std::unordered_set<uint64_t> contexts;  // of the tokens that were drawn with the watermark
 
   static constexpr int32_t kNever = std::numeric_limits<int32_t>::max();
   bool BelowMinTokens() const { return num_outputs < request->sampling.min_tokens; }
   bool AlwaysChangesLogits() const {
-    return !biases.empty() || penalized || request->sampling.has_timestamps();
+    return !biases.empty() || penalized || request->sampling.has_timestamps() || processed();
   }
+  bool processed() const { return static_cast<bool>(request->logits_processor); }
   bool ChangesLogits() const { return BelowMinTokens() || AlwaysChangesLogits(); }
   int32_t FirstAdjusted(int32_t vocab_size) const {
     const step::SamplingParams& params = request->sampling;
     if (!ScoresSuffice(params, /*of_prompt=*/false) || params.has_timestamps()) return kNever;
+    if (processed() || marked) return kNever;
     if (biases.size() > kMaxBiases) return kNever;
     const float repetition = params.repetition_penalty;
     if (repetition < kLeastRepetition || repetition > kMostRepetition) return kNever;
@@ -156,6 +172,7 @@ struct Sampler::Processed {
 
 struct Sampler::Scratch {
   std::vector<float> logits;               // [vocab], a row that masks or penalties change
+  std::vector<float> changed;              // [vocab], by a processor; empty before the first
   std::vector<float> kept;                 // [vocab], Keep()'s; empty before the first
   std::vector<ops::Candidate> candidates;  // [vocab]
 };
@@ -176,21 +193,33 @@ void Sampler::Start(step::RequestIndex index, std::shared_ptr<const step::Reques
                     std::span<const int32_t> output_token_ids, bool masked) {
   Slot& slot = slots_[index.value()];
   slot.request = std::move(request);
-  slot.num_outputs = static_cast<int32_t>(output_token_ids.size());
   slot.masked = masked;
   slot.ends = EndsOf(slot.request->sampling);
   slot.biases = BiasesOf(slot.request->sampling);
   slot.penalties.Start(*slot.request, options_.vocab_size);
   slot.penalized = slot.penalties.active();
-  for (int32_t id : output_token_ids) slot.penalties.AddOutput(id);
   const step::SamplingParams& params = slot.request->sampling;
-  const bool needs_logits =
-      params.logprobs != step::SamplingParams::kNoLogprobs || slot.AlwaysChangesLogits();
+  slot.marked = options_.watermark.has_value() && params.watermarking && !params.greedy();
+  slot.num_outputs = 0;
+  slot.outputs.clear();
+  slot.contexts.clear();
+  for (int32_t id : output_token_ids) AddOutput(slot, id);
+  const bool needs_logits = params.logprobs != step::SamplingParams::kNoLogprobs ||
+                            slot.AlwaysChangesLogits() || slot.marked;
   slot.first_found = needs_logits ? Slot::kNever : params.min_tokens;
   slot.first_adjusted = slot.FirstAdjusted(options_.vocab_size);
 }
 
 void Sampler::Release(step::RequestIndex index) { slots_[index.value()] = Slot(); }
+
+void Sampler::AddOutput(Slot& slot, int32_t token_id) {
+  if (slot.marked && options_.watermark->HasContext(slot.outputs.size())) {
+    slot.contexts.insert(options_.watermark->ContextOf(slot.outputs));
+  }
+  if (slot.marked || slot.processed()) slot.outputs.push_back(token_id);
+  slot.penalties.AddOutput(token_id);
+  ++slot.num_outputs;
+}
 
 bool Sampler::NeedsOnlyToken(step::RequestIndex index) const {
   const Slot& slot = slots_[index.value()];
@@ -264,13 +293,29 @@ std::span<const float> Sampler::LogitsOf(const LogitsRow& row) const {
   return {row.logits, static_cast<size_t>(options_.vocab_size)};
 }
 
-Sampler::Processed Sampler::Process(const LogitsRow& row, Scratch& scratch) const {
+// The row's logits as the request's processor changes them.
+StatusOr<std::span<const float>> Sampler::CallProcessor(const LogitsRow& row,
+                                                        Scratch& scratch) const {
+  const Slot& slot = slots_[row.index.value()];
+  const std::span<const float> logits = LogitsOf(row);
+  if (!slot.processed()) return logits;
+  scratch.changed.assign(logits.begin(), logits.end());
+  const step::Request& request = *slot.request;
+  PAGEMILL_RETURN_IF_ERROR(request.logits_processor(
+      {.prompt_token_ids = request.prompt_token_ids, .output_token_ids = slot.outputs},
+      scratch.changed));
+  PAGEMILL_RETURN_IF_ERROR(CheckProcessed(scratch.changed));
+  return std::span<const float>(scratch.changed);
+}
+
+StatusOr<Sampler::Processed> Sampler::Process(const LogitsRow& row, Scratch& scratch) const {
   const Slot& slot = slots_[row.index.value()];
   PAGEMILL_CHECK(row.mask.empty() ||
                  (slot.masked && row.mask.size() == step::NumMaskWords(options_.vocab_size)));
   const step::SamplingParams& params = slot.request->sampling;
   const std::span<float> logits(scratch.logits);
-  CopyAllowed(LogitsOf(row), row.mask, logits);
+  PAGEMILL_ASSIGN_OR_RETURN(const std::span<const float> given, CallProcessor(row, scratch));
+  CopyAllowed(given, row.mask, logits);
   if (slot.BelowMinTokens()) {
     for (int32_t id : slot.ends) logits[id] = kExcluded;
   }
@@ -283,10 +328,10 @@ Sampler::Processed Sampler::Process(const LogitsRow& row, Scratch& scratch) cons
   ops::MaxEntry max = ops::ArgMax(passes_, logits);
   // If everything was excluded, use the allowed token with the largest original logit.
   if (max.token_id < 0) {
-    CopyAllowed(LogitsOf(row), row.mask, logits);
+    CopyAllowed(given, row.mask, logits);
     max = ops::ArgMax(passes_, logits);
   }
-  return {logits, max};
+  return Processed{logits, max};
 }
 
 int32_t Sampler::Draw(const LogitsRow& row, const Processed& processed, Scratch& scratch) const {
@@ -297,6 +342,13 @@ int32_t Sampler::Draw(const LogitsRow& row, const Processed& processed, Scratch&
   };
   const ops::DrawParams draw = ops::DrawParamsOf(RowDrawOf(params, slot.num_outputs));
   const std::span<ops::Candidate> storage(scratch.candidates);
+  if (slot.marked && options_.watermark->HasContext(slot.outputs.size())) {
+    const uint64_t context = options_.watermark->ContextOf(slot.outputs);
+    if (!slot.contexts.contains(context)) {
+      return options_.watermark->Draw(
+          ops::WeighKept(passes_, processed.logits, processed.max, draw, storage), context);
+    }
+  }
   if (row.draft_token_id < 0 || row.draft_probabilities == nullptr) {
     return ops::DrawToken(passes_, processed.logits, processed.max, draw, storage);
   }
@@ -371,14 +423,20 @@ bool Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) 
     output.token_id = row.prompt_token_id;
   } else {
     Processed processed = reported;
-    if (!row.mask.empty() || slot.ChangesLogits()) processed = Process(row, scratch);
+    if (!row.mask.empty() || slot.ChangesLogits()) {
+      StatusOr<Processed> changed = Process(row, scratch);
+      if (!changed.ok()) {
+        output.failure = changed.status();
+        return false;
+      }
+      processed = *changed;
+    }
     if (processed.max.token_id < 0) {
       output.failure = NoTokenAllowed();
       return false;
     }
     output.token_id = params.greedy() ? processed.max.token_id : Draw(row, processed, scratch);
-    slot.penalties.AddOutput(output.token_id);
-    ++slot.num_outputs;
+    AddOutput(slot, output.token_id);
     if (reports && params.reports_processed()) reported = Keep(params, processed, scratch);
   }
   if (reports) {

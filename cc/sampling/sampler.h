@@ -28,7 +28,12 @@
 //
 // Masks. Tokens that a row's mask excludes are never sampled, regardless of other parameters. If a
 // mask allows no token with a finite logit, the request fails (kInvalidArgument). Log probabilities
-// are those of the logits before the mask, unless SamplingParams::logprobs_mode says otherwise.
+// are those of the logits before the mask, unless SamplingParams::logprobs_mode says otherwise. A
+// request's logits processor changes logits before the mask, on the thread that samples its rows.
+//
+// Watermarks. The first token behind each context of a request's output is drawn by the engine's
+// watermark instead of the request's seed (watermark/watermark.h), also if a draft is verified,
+// whose distribution is ignored then. Greedy requests have no mark.
 //
 // Deterministic: a token depends on the row of logits, its mask, the request's parameters and seed,
 // the tokens sampled before it and, with draft_probabilities, on the draft; not on the other rows,
@@ -39,6 +44,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -51,6 +57,7 @@
 #include "cc/ops/sample/sample.h"
 #include "cc/ops/sample/token_scores.h"
 #include "cc/sampling/step_adjustments.h"
+#include "cc/sampling/watermark/watermark.h"
 #include "cc/step/request.h"
 #include "cc/step/step_result.h"
 
@@ -77,6 +84,8 @@ struct SamplerOptions {
   int32_t max_num_seqs = 128;              // slots
   int32_t vocab_size = 0;                  // columns of a row of logits
   device::Capabilities capabilities = {};  // of the CPU: selects the kernels that read rows
+  // Of requests that draw tokens, unless they say otherwise (SamplingParams::watermarking).
+  std::optional<Watermark> watermark = std::nullopt;
 };
 
 // One row of logits. Either a token is sampled from it, or it scores a known prompt token.
@@ -107,7 +116,7 @@ struct RowOutput {
   int32_t token_id = -1;  // sampled, or the row's prompt_token_id; -1 after a rejected draft
   bool has_logprobs = false;
   step::TokenLogprobs logprobs;  // if requested
-  Status failure;                // invalid logits, or the mask allows no token
+  Status failure;  // invalid logits, of the model or a processor, or no token is allowed
 };
 
 class Sampler {
@@ -159,7 +168,9 @@ class Sampler {
   struct Scratch;
   struct Processed;
   std::span<const float> LogitsOf(const LogitsRow& row) const;
-  Processed Process(const LogitsRow& row, Scratch& scratch) const;
+  void AddOutput(Slot& slot, int32_t token_id);
+  StatusOr<std::span<const float>> CallProcessor(const LogitsRow& row, Scratch& scratch) const;
+  StatusOr<Processed> Process(const LogitsRow& row, Scratch& scratch) const;
   int32_t Draw(const LogitsRow& row, const Processed& processed, Scratch& scratch) const;
   Processed Keep(const step::SamplingParams& params, const Processed& processed,
                  Scratch& scratch) const;

@@ -14,6 +14,7 @@
 #include "cc/base/field_info.h"
 #include "cc/base/strong_id.h"
 #include "cc/step/growing_list.h"
+#include "cc/step/logits_processor.h"
 #include "cc/step/media_item.h"
 #include "cc/step/sampling_params.h"
 #include "cc/step/token_matcher.h"
@@ -54,6 +55,8 @@ struct Request {
   // Constrains the output: which tokens may come next. Empty = all may; ignored if `pooling` is
   // set. Of this process: it travels neither as text nor between processes.
   TokenMatcherFactory new_token_matcher;
+  // Changes the logits that its tokens are chosen from. Empty = none; likewise otherwise.
+  LogitsProcessor logits_processor;
   int32_t priority = 0;    // lower runs earlier; needs the priority policy
   std::string tenant;      // whose share the fair policy charges; empty = the default tenant
   std::string cache_salt;  // separates prefix-cache namespaces; empty = shared

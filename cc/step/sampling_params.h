@@ -52,6 +52,7 @@ struct SamplingParams {
   int32_t repetition_min_pattern = 0;
   int32_t repetition_min_count = 0;
   int32_t timestamp_begin = kNoTimestamps;
+  bool watermarking = true;
 
   template <typename Visitor>
   static void Visit(Visitor&& visit) {
@@ -99,6 +100,8 @@ struct SamplingParams {
     visit("timestamp_begin", &P::timestamp_begin,
           Value("first of the tokens that are timestamps, up to the last of the vocabulary: one of"
                 " them comes if together they are likelier than each other token; -1 = none"));
+    visit("watermarking", &P::watermarking,
+          Value("mark the drawn tokens, if the engine has a watermark"));
   }
 
   bool has_timestamps() const { return timestamp_begin != kNoTimestamps; }

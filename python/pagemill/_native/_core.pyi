@@ -581,6 +581,20 @@ class SuffixProposerOptions:
         """Tokens of the longest match that is looked for; drafts for each token of a match; the
         least probability of a draft, by votes; outputs that are kept."""
 
+class Watermark:
+    """Marks in texts, of the owner of `key` (cc/sampling/watermark/watermark.h)."""
+
+    def __init__(self, key: int, *, context_tokens: int = 4) -> None:
+        """A mark depends on `context_tokens` tokens in front of its own.
+
+        Raises:
+            ValueError: that is less than 1.
+        """
+
+    def numbers_of(self, token_ids: list[int]) -> list[float]:
+        """Numbers in (0, 1) of a text's tokens, uniform if it does not bear the mark, larger if it
+        does; without its first tokens and those behind a context that occurred before."""
+
 class ModelRunner:
     """An executor with batch state and sampling; for one engine. Keeps its executor alive."""
 
@@ -607,6 +621,7 @@ class ModelRunner:
         stage: Stage | None = None,
         page_segment: PageSegment | None = None,
         world: World | None = None,
+        watermark: Watermark | None = None,
     ) -> None:
         """`ngram_sizes`: drafts are what followed the last tokens where the request's own text had
         them before; least and most tokens that match. `suffix_options`: also those of earlier
@@ -621,7 +636,8 @@ class ModelRunner:
         these arrays of a step (cc/runner/media/media_embeddings.h). `adapters`: those that requests
         may name, if `limits.max_adapters` is not 0. `stage`: of `executor`, if its layers are the
         last of several stages. `page_segment`: to copy pages of the other ranks, which have all
-        joined it; None: they are not copied. `world`: of the executor; None: no other ranks."""
+        joined it; None: they are not copied. `world`: of the executor; None: no other ranks.
+        `watermark`: of what it draws."""
     @property
     def limits(self) -> RunnerLimits: ...
     @property

@@ -71,6 +71,11 @@ COMMANDS = (
     Command(("models",), "pagemill.cli.models", "which architectures of models run"),
     Command(("simulate",), "pagemill.cli.simulate", "what a load would need, in virtual time"),
     Command(("export",), "pagemill.cli.export", "what a host program without Python loads"),
+    Command(
+        ("detect-watermark",),
+        "pagemill.cli.detect_watermark",
+        "whether a text bears the mark of a key",
+    ),
     Command(("doctor",), "pagemill.cli.doctor", "what this machine can do and what is missing"),
 )
 

@@ -38,6 +38,7 @@ from pagemill.config.speculation import (
     SpeculationConfig,
     SuffixDrafts,
 )
+from pagemill.config.watermark import WatermarkConfig
 
 __all__ = [
     "BatchApiConfig",
@@ -72,6 +73,7 @@ __all__ = [
     "SuffixDrafts",
     "TlsConfig",
     "TracesConfig",
+    "WatermarkConfig",
     "build",
     "check",
     "flatten",

@@ -14,6 +14,7 @@ from pagemill.config.observe import MetricsConfig, ObserveConfig, TracesConfig
 from pagemill.config.scheduler import SchedulerConfig
 from pagemill.config.server import ServerConfig
 from pagemill.config.speculation import SpeculationConfig
+from pagemill.config.watermark import WatermarkConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class EngineConfig:
     kv_tiers: KvTierConfig = field(default_factory=KvTierConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     speculation: SpeculationConfig = field(default_factory=SpeculationConfig)
+    watermark: WatermarkConfig = field(default_factory=WatermarkConfig)
     lora: LoraConfig = field(default_factory=LoraConfig)
     executor: ExecutorConfig = field(default_factory=ExecutorConfig)
     nodes: NodeConfig = field(default_factory=NodeConfig)

@@ -23,11 +23,11 @@ from pagemill.engine.client import EngineClient
 from pagemill.engine.fan_out import child_sampling
 from pagemill.engine.messages import ChoiceRequest, EngineRequest, ModelFacts
 from pagemill.engine.native import NativeOutput
+from pagemill.engine.output_plugins import failure_text, named_plugins
 from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.token_limits import TokenLimits
-from pagemill.engine.token_matcher_plugins import failure_text, named_matchers
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.inputs.transcript_rules import TranscriptRules
 from pagemill.observe.snapshot import EngineSnapshot
@@ -108,7 +108,7 @@ class AsyncEngine:
             EngineError: the engine's refusal.
         """
         params = dict(kv_transfer_params or {})
-        matchers = () if sampling is None else named_matchers(sampling.extra_args)
+        plugins = () if sampling is None else named_plugins(sampling.extra_args)
         requests = [
             EngineRequest(
                 prompt.rendered,
@@ -123,7 +123,7 @@ class AsyncEngine:
                 adapter=adapter,
                 transcript=transcript,
                 return_routed_experts=sampling is not None and sampling.return_routed_experts,
-                matchers=matchers,
+                plugins=plugins,
             )
             for prompt in prompts
         ]

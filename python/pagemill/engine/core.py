@@ -26,6 +26,7 @@ from pagemill.engine.native import NativeBindings
 from pagemill.engine.nodes import Nodes
 from pagemill.engine.ranks import RankDevice, RankWorkers, stages_of
 from pagemill.engine.secret_file import read_secret
+from pagemill.engine.watermark import load_watermark
 from pagemill.runner.build import BuiltModel
 from pagemill.runner.fallback.module import BuiltModule, MemoryPlan
 from pagemill.structured.compiler import GrammarCompiler
@@ -207,6 +208,7 @@ class EngineCore:
             stage=stages[0].native() if stages else None,
             page_segment=None if workers is None else workers.page_segment,
             world=world,
+            watermark=load_watermark(config.watermark),
         )
         tiers = _kv_tiers(executors, workers, config.kv_tiers, config.executor.threads)
         engine = _native.Engine(runner, _options(config, tiers, wanted), log=_log)

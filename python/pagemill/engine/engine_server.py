@@ -52,7 +52,7 @@ from pagemill.engine.native_requests import (
     adapters_on_demand,
     native_chunk,
     native_room,
-    prepare_matchers,
+    prepare_functions,
     submit_all,
     to_engine_error,
 )
@@ -242,7 +242,7 @@ class _Connection(asyncio.Protocol):
     def _has_to_wait(self, requests: Sequence[EngineRequest]) -> bool:
         """Whether something has to be made or read before they can be submitted."""
         return bool(adapters_on_demand(self._bindings, requests)) or any(
-            request.grammar or request.matchers for request in requests
+            request.grammar or request.plugins for request in requests
         )
 
     def _reply(self, sequence: int, act: Callable[[], None]) -> None:
@@ -281,11 +281,11 @@ class _Connection(asyncio.Protocol):
         self._server.send_room()
 
     async def _submit(self, message: Submit, client: NativeClient) -> None:
-        """Makes matchers and loads adapters of requests, which takes time, and submits them."""
+        """Makes functions and loads adapters of requests, which takes time, and submits them."""
         ids = {choice.id for request in message.requests for choice in request.choices}
         self._not_submitted |= ids
         try:
-            await asyncio.to_thread(prepare_matchers, self._bindings, message.requests)
+            await asyncio.to_thread(prepare_functions, self._bindings, message.requests)
             for name in adapters_on_demand(self._bindings, message.requests):
                 await run_call(self._bindings, "require_adapter", {"name": name})
         finally:

@@ -76,6 +76,8 @@ def _rare_fields(sampling: SamplingParams) -> dict[str, Any]:
         raise EngineError("INVALID_ARGUMENT", message, "logprobs_mode")
     if mode != LOGPROBS_MODES[0]:
         fields["logprobs_mode"] = LOGPROBS_MODES.index(mode)
+    if sampling.watermarking is False:
+        fields["watermarking"] = False
     if sampling.logprob_token_ids:
         fields |= {"logprobs": 0, "logprob_token_ids": sampling.logprob_token_ids}
     repetition = sampling.repetition_detection

@@ -30,6 +30,7 @@ from pagemill.config.env import cache_folder
 from pagemill.engine.adapters import Adapters
 from pagemill.engine.enqueued import Enqueued
 from pagemill.engine.loading import LoadedModel, load
+from pagemill.engine.logits_processor import LogitsProcessor
 from pagemill.engine.offline_batch import OfflineQueue
 from pagemill.engine.offline_beams import BeamSearchParams, search_beams
 from pagemill.engine.offline_control import OfflineControl
@@ -41,6 +42,7 @@ from pagemill.engine.offline_media import (
 )
 from pagemill.engine.offline_pooling import OfflinePooling
 from pagemill.engine.offline_prompts import Message, OfflinePrompts, Prompt, Text
+from pagemill.engine.output_functions import OutputFunctions
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.progress_bar import ProgressBar
 from pagemill.engine.sampling import SamplingParams
@@ -194,6 +196,7 @@ class LLM(OfflineControl, OfflinePooling):
         audios: Sequence[Sequence[AudioSource]] | None = None,
         videos: Sequence[Sequence[VideoSource]] | None = None,
         token_matcher: TokenMatcherFactory | None = None,
+        logits_processor: LogitsProcessor | None = None,
         grammar: Grammar | None = None,
         adapter: str = "",
         progress: TextIO | None = None,
@@ -214,6 +217,7 @@ class LLM(OfflineControl, OfflinePooling):
             videos: those of each prompt: paths of files, URLs, frames (`VideoSource`), or what the
                 encoder takes (`VideoInput`). A prompt has one placeholder for each.
             token_matcher: makes what constrains an output; called for each of them.
+            logits_processor: changes the logits that each token is chosen from.
             grammar: what each output has to be, such as `structured.grammar.json_schema(...)`.
             adapter: the name of an adapter (`adapters`); "": the model as it is.
             progress: where a progress bar is drawn; standard error by default, if that is a
@@ -225,7 +229,8 @@ class LLM(OfflineControl, OfflinePooling):
         rendered = self._prompts.place(prompts, {"image": images, "audio": audios, "video": videos})
         stated = _stated(sampling, fields)
         limit = _DEFAULT_COMPLETION_TOKENS
-        batch = TextBatch(self._model, rendered, stated, limit, token_matcher, grammar, adapter)
+        functions = OutputFunctions(token_matcher, logits_processor)
+        batch = TextBatch(self._model, rendered, stated, limit, functions, grammar, adapter)
         return _finished(batch, progress)
 
     def chat(
@@ -234,6 +239,7 @@ class LLM(OfflineControl, OfflinePooling):
         sampling: SamplingParams | None = None,
         *,
         token_matcher: TokenMatcherFactory | None = None,
+        logits_processor: LogitsProcessor | None = None,
         grammar: Grammar | None = None,
         adapter: str = "",
         progress: TextIO | None = None,
@@ -251,7 +257,8 @@ class LLM(OfflineControl, OfflinePooling):
         prompts = [self._prompts.conversation(conversation) for conversation in conversations]
         limit = self._loaded.defaults.max_tokens
         stated = _stated(sampling, fields)
-        batch = TextBatch(self._model, prompts, stated, limit, token_matcher, grammar, adapter)
+        functions = OutputFunctions(token_matcher, logits_processor)
+        batch = TextBatch(self._model, prompts, stated, limit, functions, grammar, adapter)
         return _finished(batch, progress)
 
     def enqueue(
@@ -263,6 +270,7 @@ class LLM(OfflineControl, OfflinePooling):
         audios: Sequence[Sequence[AudioSource]] | None = None,
         videos: Sequence[Sequence[VideoSource]] | None = None,
         token_matcher: TokenMatcherFactory | None = None,
+        logits_processor: LogitsProcessor | None = None,
         grammar: Grammar | None = None,
         adapter: str = "",
         **fields: Any,
@@ -280,9 +288,10 @@ class LLM(OfflineControl, OfflinePooling):
         rendered = self._prompts.place(prompts, {"image": images, "audio": audios, "video": videos})
         stated = _stated(sampling, fields)
         limit = _DEFAULT_COMPLETION_TOKENS
+        functions = OutputFunctions(token_matcher, logits_processor)
         return self._enqueued.submit(
             [
-                TextBatch(self._model, [prompt], stated, limit, token_matcher, grammar, adapter)
+                TextBatch(self._model, [prompt], stated, limit, functions, grammar, adapter)
                 for prompt in rendered
             ]
         )

@@ -89,7 +89,11 @@ def load(config: EngineConfig, stopped: threading.Event | None = None) -> Loaded
         core=replace(core, bindings=replace(core.bindings, weights=weights)),
         weights=weights,
         names=model.served_model_name or (model.model or DEFAULT_MODEL_NAME,),
-        defaults=structs.replace(chosen.defaults, logprobs_mode=model.logprobs_mode),
+        defaults=structs.replace(
+            chosen.defaults,
+            logprobs_mode=model.logprobs_mode,
+            watermarks=bool(config.watermark.watermark_key_file),
+        ),
         max_tokens_cap=chosen.max_tokens_cap,
         hf_overrides=model.hf_overrides,
     )

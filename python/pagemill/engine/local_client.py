@@ -14,7 +14,7 @@ from pagemill.engine.native_requests import (
     adapters_on_demand,
     native_chunk,
     native_room,
-    prepare_matchers,
+    prepare_functions,
     submit_all,
     to_engine_error,
 )
@@ -56,8 +56,8 @@ class LocalClient:
     async def submit(self, requests: Sequence[EngineRequest], engine: int | None = None) -> int:
         """Suspends only for adapters that are loaded on demand, and for plugins."""
         client = self._opened()
-        if any(request.matchers for request in requests):
-            await asyncio.to_thread(prepare_matchers, self._bindings, requests)
+        if any(request.plugins for request in requests):
+            await asyncio.to_thread(prepare_functions, self._bindings, requests)
         for name in adapters_on_demand(self._bindings, requests):
             await run_call(self._bindings, "require_adapter", {"name": name})
         submit_all(self._bindings, client, requests)

@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from pagemill.engine.output_plugins import NamedPlugin
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.sampling import SamplingDefaults
 from pagemill.engine.token_limits import TokenLimits
-from pagemill.engine.token_matcher_plugins import NamedMatcher
 from pagemill.inputs.rendered_prompt import InputChunk, RenderedPrompt
 from pagemill.inputs.task import Pooled
 from pagemill.inputs.transcript_rules import TranscriptRules
@@ -70,8 +70,8 @@ class EngineRequest(msgspec.Struct, array_like=True, frozen=True):
     """By which each choice is written, if it has no grammar."""
     return_routed_experts: bool = False
     """Whether each choice ends with the experts that were chosen for its tokens."""
-    matchers: tuple[NamedMatcher, ...] = ()
-    """Plugins that say, beside the grammar, what each choice may have."""
+    plugins: tuple[NamedPlugin, ...] = ()
+    """Plugins that have a say in each choice, beside the grammar."""
 
 
 class Error(msgspec.Struct, array_like=True, frozen=True):

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from pagemill.engine.output_plugins import OutputPlugins
 from pagemill.engine.outputs import TokenLogprobs
-from pagemill.engine.token_matcher_plugins import TokenMatcherPlugins
 from pagemill.observe.snapshot import EngineSnapshot
 from pagemill.structured.compiler import GrammarCompiler
 
@@ -163,7 +163,7 @@ class NativeBindings:
     front_tokens: int = 0
     """Tokens of the only media item of a prompt, which it begins with; 0: of a model whose prompts
     may have any."""
-    token_matchers: TokenMatcherPlugins = field(default_factory=TokenMatcherPlugins)
+    output_plugins: OutputPlugins = field(default_factory=OutputPlugins)
 
     @property
     def status_error(self) -> type[Exception]:

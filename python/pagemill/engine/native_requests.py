@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pagemill.engine.joint_matcher import joint_factory
 from pagemill.engine.messages import ChoiceRequest, EngineRequest
 from pagemill.engine.native import NativeBindings, NativeClient
+from pagemill.engine.output_functions import NO_FUNCTIONS, OutputFunctions, joined
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.token_limits import LimitedMatcherFactory
@@ -45,7 +45,7 @@ def submit_all(
         raise
 
 
-def prepare_matchers(bindings: NativeBindings, requests: Sequence[EngineRequest]) -> None:
+def prepare_functions(bindings: NativeBindings, requests: Sequence[EngineRequest]) -> None:
     """Compiles grammars, and makes what plugins make, of `requests` that are submitted next. May
     take seconds: call it in a thread.
 
@@ -53,7 +53,7 @@ def prepare_matchers(bindings: NativeBindings, requests: Sequence[EngineRequest]
         EngineError: a grammar is none, or a plugin is unknown, refuses its arguments or fails.
     """
     for request in requests:
-        _matcher_factories(bindings, request)
+        _functions(bindings, request)
 
 
 def adapters_on_demand(bindings: NativeBindings, requests: Sequence[EngineRequest]) -> set[str]:
@@ -77,10 +77,10 @@ def native_room(bindings: NativeBindings, client: NativeClient, max_unfinished: 
 def native_requests(
     bindings: NativeBindings,
     request: EngineRequest,
-    new_token_matcher: TokenMatcherFactory | None = None,
+    own: OutputFunctions = NO_FUNCTIONS,
 ) -> Iterator[tuple[ChoiceRequest, object]]:
     """Each choice of `request` as the native engine takes it. All share the features of media.
-    `new_token_matcher` makes what constrains it beside what `request` says.
+    `own` are the caller's functions, beside those that `request` names.
 
     Raises:
         EngineError: a field does not fit the native type, the grammar is none, no adapter or plugin
@@ -89,10 +89,8 @@ def native_requests(
     _check_front(bindings, request.prompt)
     rules = request.transcript
     adapter = _adapter_id(bindings, request.adapter)
-    factories = _matcher_factories(bindings, request)
-    if new_token_matcher is not None:
-        factories.append(new_token_matcher)
-    new_token_matcher = joint_factory(factories)
+    functions = joined([*_functions(bindings, request), own])
+    new_token_matcher = functions.token_matcher
     if request.limits is not None:
         new_token_matcher = LimitedMatcherFactory(request.limits, new_token_matcher)
     try:
@@ -115,6 +113,7 @@ def native_requests(
                 starts_held=request.starts_held,
                 streaming_input=request.streaming_input,
                 new_token_matcher=new_token_matcher,
+                logits_processor=functions.logits_processor,
                 deadline_us=request.deadline_us,
                 kv_transfer_params=request.kv_transfer_params,
                 adapter=adapter,
@@ -160,17 +159,16 @@ def _adapter_id(bindings: NativeBindings, name: str) -> int:
     return bindings.adapters.id_of(name)
 
 
-def _matcher_factories(
-    bindings: NativeBindings, request: EngineRequest
-) -> list[TokenMatcherFactory]:
-    """Those of what constrains the outputs of `request`."""
-    factories: list[TokenMatcherFactory] = []
+def _functions(bindings: NativeBindings, request: EngineRequest) -> list[OutputFunctions]:
+    """Those of what `request` says of its outputs."""
+    functions: list[OutputFunctions] = []
     if request.grammar is not None:
-        factories.append(_matcher_factory(bindings, request.grammar))
+        functions.append(OutputFunctions(_matcher_factory(bindings, request.grammar)))
     elif request.transcript is not None:
-        factories.append(_transcript_matchers(bindings, request.transcript))
+        functions.append(OutputFunctions(_transcript_matchers(bindings, request.transcript)))
     opens = bindings.grammars.vocabulary
-    return factories + [bindings.token_matchers.factory(each, opens) for each in request.matchers]
+    plugins = bindings.output_plugins
+    return functions + [plugins.functions(each, opens) for each in request.plugins]
 
 
 def _matcher_factory(bindings: NativeBindings, grammar: Grammar) -> TokenMatcherFactory:

@@ -14,8 +14,8 @@ from pagemill.engine.async_engine import choice_output
 from pagemill.engine.messages import ChoiceRequest, EngineRequest
 from pagemill.engine.native import NativeBindings, NativeOutput
 from pagemill.engine.native_requests import native_chunk, native_requests, to_engine_error
+from pagemill.engine.output_functions import NO_FUNCTIONS, OutputFunctions
 from pagemill.engine.outputs import ChoiceOutput, EngineError
-from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.inputs.rendered_prompt import InputChunk
 
 _WAIT_S = 0.5  # a wait ends at the first output; this bounds the delay of Ctrl-C
@@ -106,7 +106,7 @@ class OfflineBatch:
         queue: OfflineQueue,
         requests: Sequence[EngineRequest],
         on_output: Callable[[ChoiceOutput], None],
-        token_matcher: TokenMatcherFactory | None = None,
+        functions: OutputFunctions = NO_FUNCTIONS,
     ) -> None:
         """Submits nothing yet.
 
@@ -114,13 +114,13 @@ class OfflineBatch:
             queue: where the ids of all choices are unused.
             requests: what to run.
             on_output: must not raise; it may be called while another batch of the queue waits.
-            token_matcher: makes what constrains the output of each choice.
+            functions: of the caller, for each choice.
         """
         self._queue = queue
         self._on_output = on_output
         self._ids = [choice.id for request in requests for choice in request.choices]
         self._index = {request_id: index for index, request_id in enumerate(self._ids)}
-        self._upcoming = self._native(requests, token_matcher)
+        self._upcoming = self._native(requests, functions)
         self.failure: EngineError | None = None
         """Why the batch ended early."""
 
@@ -220,7 +220,7 @@ class OfflineBatch:
             self._on_output(taken)
 
     def _native(
-        self, requests: Sequence[EngineRequest], token_matcher: TokenMatcherFactory | None
+        self, requests: Sequence[EngineRequest], functions: OutputFunctions
     ) -> Iterator[tuple[ChoiceRequest, object]]:
         for request in requests:
-            yield from native_requests(self._queue.bindings, request, token_matcher)
+            yield from native_requests(self._queue.bindings, request, functions)

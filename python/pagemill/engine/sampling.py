@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta, structs
 
 from pagemill.config.sampling import INT32_MAX, LOGPROBS_MODES, MODEL_FIELDS, SamplingFields
+from pagemill.engine.outputs import EngineError
 
 ALL_LOGPROBS = -1
 """`logprobs = -1`: the whole vocabulary."""
@@ -63,9 +64,12 @@ class SamplingParams(SamplingFields, kw_only=True, frozen=True):
     repetition_detection: RepetitionDetectionParams | None = None
     return_routed_experts: bool = False
     """Each choice ends with the experts that were chosen for its tokens; not with `stop`."""
+    watermarking: bool | None = None
+    """False: the drawn tokens bear no mark. True: there has to be one. None: the server's, if it
+    has one."""
     extra_args: dict[str, Any] = {}
-    """Arguments of token matchers of installed packages, JSON values, by the names of these: see
-    `token_matcher_plugins`."""
+    """Arguments of token matchers and logits processors of installed packages, JSON values, by the
+    names of these: see `output_plugins`."""
 
     @property
     def greedy(self) -> bool:
@@ -81,6 +85,8 @@ class SamplingDefaults(SamplingFields, kw_only=True, frozen=True):
 
     max_tokens: int | None = None
     logprobs_mode: str = LOGPROBS_MODES[0]
+    watermarks: bool = False
+    """Whether drawn tokens bear a mark."""
 
     @classmethod
     def from_generation_config(cls, config: Mapping[str, Any]) -> SamplingDefaults:
@@ -101,6 +107,20 @@ class SamplingDefaults(SamplingFields, kw_only=True, frozen=True):
             name: spec.neutral if (own := getattr(self, name)) is None else own
             for name, spec in MODEL_FIELDS.items()
         }
+
+    def check(self, stated: SamplingParams) -> None:
+        """Compares what a request states with what this server does.
+
+        Raises:
+            EngineError: INVALID_ARGUMENT: it wants a mark, and there is none.
+        """
+        if stated.watermarking and not self.watermarks:
+            raise EngineError(
+                "INVALID_ARGUMENT",
+                "`watermarking` is true, and this server has no watermark: start it with"
+                " --watermark-key-file, or leave the field out.",
+                "watermarking",
+            )
 
     def fill(self, sampling: SamplingParams) -> SamplingParams:
         """`sampling` with `values` and `logprobs_mode` for what it does not state."""

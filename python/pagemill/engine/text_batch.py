@@ -21,10 +21,10 @@ from pagemill.engine.limits import check_prompt, check_stop, resolve_max_tokens
 from pagemill.engine.loading import LoadedModel
 from pagemill.engine.messages import ChoiceRequest, EngineRequest
 from pagemill.engine.offline_batch import OfflineBatch, OfflineQueue
+from pagemill.engine.output_functions import NO_FUNCTIONS, OutputFunctions
+from pagemill.engine.output_plugins import named_plugins
 from pagemill.engine.outputs import ChoiceOutput, EngineError, TokenLogprobs
 from pagemill.engine.sampling import SamplingParams
-from pagemill.engine.token_matcher import TokenMatcherFactory
-from pagemill.engine.token_matcher_plugins import named_matchers
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.observe.choice_account import ChoiceAccount
 from pagemill.observe.metrics import RequestMetrics
@@ -141,7 +141,7 @@ class TextBatch:
         prompts: Sequence[RenderedPrompt],
         stated: SamplingParams,
         default_max_tokens: int | None,
-        token_matcher: TokenMatcherFactory | None = None,
+        functions: OutputFunctions = NO_FUNCTIONS,
         grammar: Grammar | None = None,
         adapter: str = "",
     ) -> None:
@@ -152,7 +152,7 @@ class TextBatch:
             prompts: each is continued `stated.n` times.
             stated: what the caller chose; the model's defaults fill the rest.
             default_max_tokens: if `stated` has no `max_tokens`; None: all the room there is.
-            token_matcher: makes what constrains an output.
+            functions: of the caller, for each output.
             grammar: what each output has to be.
             adapter: the name of the adapter to compute with; "": the model as it is.
 
@@ -161,6 +161,7 @@ class TextBatch:
         """
         self._model = model
         self._grammar, self._adapter = grammar, adapter
+        model.loaded.defaults.check(stated)
         self._params = model.loaded.defaults.fill(stated)
         check_stop(self._params.stop, model.renderer.has_text)
         self._running: list[RunningChoice] = []
@@ -172,7 +173,7 @@ class TextBatch:
         self.outputs: list[Output] = []
         requests = [self._request(prompt, stated, default_max_tokens) for prompt in prompts]
         model.require_adapter(adapter)
-        self._batch = OfflineBatch(model.queue, requests, self._take, token_matcher)
+        self._batch = OfflineBatch(model.queue, requests, self._take, functions)
 
     @property
     def num_choices(self) -> int:
@@ -274,5 +275,5 @@ class TextBatch:
             grammar=self._grammar,
             adapter=self._adapter,
             return_routed_experts=params.return_routed_experts,
-            matchers=named_matchers(params.extra_args),
+            plugins=named_plugins(params.extra_args),
         )

@@ -25,10 +25,10 @@ from pagemill.engine.messages import ChoiceRequest, EngineRequest
 from pagemill.engine.native import NativeOutput
 from pagemill.engine.offline_batch import OfflineBatch
 from pagemill.engine.offline_prompts import Text
+from pagemill.engine.output_plugins import named_plugins
 from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.text_batch import Output, RunningChoice, TextModel
-from pagemill.engine.token_matcher_plugins import named_matchers
 from pagemill.inputs.rendered_prompt import InputChunk, RenderedPrompt
 from pagemill.structured.grammar import Grammar
 
@@ -63,6 +63,7 @@ class TurnRequest:
         self.model = model
         self._stated, self._default_max_tokens = stated, default_max_tokens
         self._grammar, self._adapter = grammar, adapter
+        model.loaded.defaults.check(stated)
         self._params = model.loaded.defaults.fill(stated)
         if self._params.stop:
             message = "`stop` does not go with turns, which the engine ends: use `stop_token_ids`."
@@ -117,7 +118,7 @@ class TurnRequest:
             streaming_input=True,
             grammar=self._grammar,
             adapter=self._adapter,
-            matchers=named_matchers(self._params.extra_args),
+            plugins=named_plugins(self._params.extra_args),
         )
 
     def take(self, update: ChoiceOutput) -> None:

@@ -173,8 +173,9 @@ class Pipeline:
         Raises:
             ApiError: the request cannot be served; nothing runs then.
         """
-        sampling = self.model.defaults.fill(sampling)
+        stated, sampling = sampling, self.model.defaults.fill(sampling)
         try:
+            self.model.defaults.check(stated)
             check_stop(sampling.stop, self.renderer.has_text)
             checked = [self._prompt(prompt, options) for prompt in prompts]
             token_ids = [prompt.rendered.token_ids for prompt in checked]

@@ -105,6 +105,7 @@ SAMPLING: Mapping[str, Sequence[Any]] = {
     "bad_words": (5, "x", {}, [5], [""], ["x"] * 257, ["x" * 257]),
     "thinking_token_budget": (*NO_INTEGER, -2, 2**31, 5),
     "vllm_xargs": (5, "x", [], {"no_such": 1}, {"x": "x" * 65536}, dict.fromkeys("abcdefghi", 1)),
+    "watermarking": (*NO_FLAG, True),
     "logprob_token_ids": (5, "x", {}, [-1], [2**31], ["x"], [1.5], [1] * 129),
     "repetition_detection": (
         *(5, "x", [], {"min_count": "x"}, {"max_pattern": 2}, {"min_pattern_size": 1}),
@@ -273,7 +274,6 @@ HARMLESS: Mapping[str, Sequence[Any]] = {
     "prompt_embeds": ([],),
     "mm_processor_kwargs": ({},),
     "media_io_kwargs": ({},),
-    "watermarking": (False,),
     "functions": ([],),
     "function_call": ("none", "auto"),
     "modalities": (["text"],),

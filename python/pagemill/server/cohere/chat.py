@@ -61,6 +61,7 @@ def chat_request(body: CohereChatRequest, *, bounds_thinking: bool) -> ChatReque
         top_p=body.p,
         logprobs=body.logprobs,
         thinking_token_budget=budget,
+        watermarking=body.watermarking,
         priority=body.priority,
         cache_salt=body.cache_salt,
         timeout=body.timeout,

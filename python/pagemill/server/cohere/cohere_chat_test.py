@@ -216,7 +216,7 @@ def test_an_object_of_a_schema() -> None:
         ({"tools": [{"type": "function"}]}, "`tools[0]`"),
         ({"tool_choice": "auto"}, "tool_choice"),
         ({"citation_options": {"mode": "FAST"}}, "`citation_options` is not supported"),
-        ({"watermarking": True}, "`watermarking` is not supported"),
+        ({"watermarking": True}, "this server has no watermark"),
         ({"raw_prompting": True}, "`raw_prompting` is not supported"),
         ({"k": -1}, "`k`"),
         ({"p": 1.5}, "`p`"),

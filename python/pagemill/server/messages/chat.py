@@ -100,6 +100,7 @@ def _generation_fields(body: MessagesRequest) -> dict[str, Any]:
         "temperature": body.temperature,
         "top_k": body.top_k,
         "top_p": body.top_p,
+        "watermarking": body.watermarking,
         "cache_salt": body.cache_salt,
         "timeout": body.timeout,
         "kv_transfer_params": body.kv_transfer_params,

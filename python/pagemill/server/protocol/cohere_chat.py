@@ -143,6 +143,7 @@ class CohereChatRequest(msgspec.Struct, kw_only=True, frozen=True):
     p: Annotated[float, Meta(gt=0, le=1)] | None = None
     logprobs: bool = False
     thinking: Thinking | None = None
+    watermarking: bool | None = None
     priority: Annotated[int, Meta(ge=-INT32_MAX, le=INT32_MAX)] = 0
     chat_template_kwargs: dict[str, Any] = {}
     cache_salt: Annotated[str, Meta(min_length=1, max_length=1024)] | None = None
@@ -164,7 +165,6 @@ RULES = FieldRules(
             _wants_no_citations, 'answers have no citations; send {"mode": "OFF"}, or leave it out.'
         ),
         "raw_prompting": Unsupported(only(False), "send the prompt to /v1/completions."),
-        "watermarking": Unsupported(only(False), "this server has no watermarks."),
     },
     ignored=frozenset(),
 )

@@ -179,6 +179,7 @@ class MessagesRequest(CountTokensRequest, kw_only=True, frozen=True):
     temperature: Annotated[float, Meta(ge=0, le=100)] | None = None
     top_k: Annotated[int, Meta(ge=-1, le=INT32_MAX)] | None = None
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    watermarking: bool | None = None
     timeout: Timeout | None = None
     cache_salt: Annotated[str, Meta(min_length=1, max_length=1024)] | None = None
     kv_transfer_params: Annotated[

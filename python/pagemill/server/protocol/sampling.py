@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from pagemill.config.sampling import INT32_MAX, SamplingFields
+from pagemill.engine.output_plugins import MAX_NAMED
 from pagemill.engine.sampling import ALL_LOGPROBS, RepetitionDetectionParams, SamplingParams
-from pagemill.engine.token_matcher_plugins import MAX_NAMED
 from pagemill.server.errors import bad_request
 from pagemill.server.protocol.decode import Unsupported, nothing, only
 from pagemill.server.protocol.structured import StructuredOutputs
@@ -56,6 +56,7 @@ class OutputFields(SamplingFields, kw_only=True, frozen=True):
     thinking_token_budget: Annotated[int, Meta(ge=-1, le=INT32_MAX)] | None = None
     repetition_detection: RepetitionDetectionParams | None = None
     vllm_xargs: Annotated[dict[str, Any], Meta(max_length=MAX_NAMED)] = {}
+    watermarking: bool | None = None
     return_routed_experts: bool = False
     routed_experts_prompt_start: Count = 0
 
@@ -99,7 +100,6 @@ UNSUPPORTED = {
     "prompt_embeds": Unsupported(only([]), "send it to /v1/completions."),
     "mm_processor_kwargs": Unsupported(only({}), "start the server with --mm-processor-kwargs."),
     "media_io_kwargs": Unsupported(only({}), "start the server with --media-io-kwargs."),
-    "watermarking": Unsupported(only(False), "this server has no watermarks."),
 }
 IGNORED = frozenset(
     {
@@ -152,6 +152,7 @@ def to_sampling(
         prompt_logprobs=prompt_logprobs,
         repetition_detection=fields.repetition_detection,
         return_routed_experts=fields.return_routed_experts,
+        watermarking=fields.watermarking,
         extra_args=fields.vllm_xargs,
     )
 

@@ -82,7 +82,7 @@ RULES = FieldRules(
         "include": Unsupported(nothing, "send `response_format=verbose_json` for averages."),
         "use_beam_search": Unsupported(only("false"), "outputs are sampled one by one."),
         "vllm_xargs": Unsupported(only("{}"), "transcripts have rules of their own."),
-        "watermarking": Unsupported(only("false"), "this server has no watermarks."),
+        "watermarking": Unsupported(only("false"), "transcripts have no marks."),
     },
     ignored=frozenset({"chunking_strategy", "user"}),
 )
@@ -130,6 +130,7 @@ def speech_sampling(request: SpeechRequest) -> SamplingParams:
         **shared,
         logprobs=0 if request.response_format == "verbose_json" else None,
         logprobs_mode="raw_logprobs",
+        watermarking=False,
     )
 
 

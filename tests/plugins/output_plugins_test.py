@@ -1,5 +1,5 @@
-"""Token matchers of an installed package, which requests name: offline, and over HTTP with the
-engine in the server's process and in another one."""
+"""Token matchers and logits processors of an installed package, which requests name: offline, and
+over HTTP with the engine in the server's process and in another one."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ ENTRIES = """\
 gone = alpaca_is_gone:Letters
 letters = alpaca:Letters
 most = alpaca:Most
+
+[pagemill.logits_processors]
+likes = alpaca:Likes
 """
 MATCHERS = """\
 import numpy as np
@@ -88,6 +91,24 @@ class Most(Letters):
     def factory(self, most):
         everything = np.ones(len(self.texts), bool)
         return lambda: Matcher(everything, self.ends, int(most) if most else 0)
+
+
+class Likes:
+    '''Prefers a token, more the more of it there are; a negative one is an error of its own.'''
+
+    def __init__(self, vocabulary):
+        self.size = vocabulary.vocab_size
+
+    def processor(self, token):
+        if not isinstance(token, int) or token >= self.size:
+            raise ValueError("say which token")
+
+        def process(prompt, outputs, logits):
+            if token < 0:
+                raise RuntimeError("no token\\nat all")
+            logits[token] += 100 * (1 + np.count_nonzero(outputs == token))
+
+        return process
 """
 ONLY_AB = {"letters": {"letters": "ab "}}
 
@@ -146,6 +167,17 @@ def test_with_grammars_limits_and_each_other(server: ServerProcess) -> None:
     assert set(both["choices"][0]["text"]) <= set("ab ")
 
 
+def test_processors(server: ServerProcess) -> None:
+    token = 28  # of SmolLM2: "A" or the like
+    liked = {"vllm_xargs": {"likes": token}, "return_token_ids": True}
+    assert complete(server, **liked)["choices"][0]["token_ids"] == [token] * 12
+    drawn = complete(server, **liked, temperature=1, n=2, seed=1)["choices"]
+    assert all(each["token_ids"] == [token] * 12 for each in drawn)
+    # What a matcher excludes is excluded.
+    both = {"vllm_xargs": {**liked["vllm_xargs"], **ONLY_AB}}
+    assert set(text(server, **both)) <= set("ab ")
+
+
 def test_refusals_name_them(server: ServerProcess) -> None:
     def refused(**xargs: Any) -> str:
         error = complete(server, 400, vllm_xargs=xargs)["error"]
@@ -153,8 +185,9 @@ def test_refusals_name_them(server: ServerProcess) -> None:
         return error["message"]
 
     unknown = refused(alpaca=1)
-    assert "'alpaca'" in unknown and "gone, letters, most" in unknown
+    assert "'alpaca'" in unknown and "gone, letters, most, likes" in unknown
     assert "'letters' refuses its arguments: say the `letters`" in refused(letters={})
+    assert "'likes' refuses its arguments: say which token" in refused(likes="a")
     assert "at most 65536" in refused(letters={"letters": "a" * 2**16})
     assert "8" in refused(**dict.fromkeys("abcdefghi"))
     beams = complete(server, 400, vllm_xargs=ONLY_AB, use_beam_search=True)
@@ -168,8 +201,9 @@ def test_one_that_raises_ends_its_request_only(server: ServerProcess) -> None:
         if number % 2:
             assert set(text(server, vllm_xargs=ONLY_AB)) <= set("ab ")
             return
-        message = complete(server, 500, vllm_xargs={"most": 0})["error"]["message"]
-        assert message == "The token matcher 'most' failed: RuntimeError: no token at all."
+        name, argument = ("most", 0) if number % 4 else ("likes", -1)
+        message = complete(server, 500, vllm_xargs={name: argument})["error"]["message"]
+        assert message == f"The plugin '{name}' failed: RuntimeError: no token at all."
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(one, range(8)))
