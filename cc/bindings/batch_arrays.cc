@@ -134,10 +134,13 @@ void BatchArrays::CheckStep() const {
   for (int32_t r = 0; r < b.num_requests; ++r) {
     Require(b.query_start[r + 1] - b.query_start[r] <= b.seq_lens[r],
             "a request runs more tokens than its seq_lens");
-    if (b.item_ends == nullptr) continue;
-    const int32_t first = b.query_start[r];
-    RequireRange("item_ends", b.item_ends + first, b.query_start[r + 1] - first, 0,
-                 int64_t{b.seq_lens[r]} + 1);
+    const int32_t first = b.query_start[r], count = b.query_start[r + 1] - first;
+    if (b.item_ends != nullptr) {
+      RequireRange("item_ends", b.item_ends + first, count, 0, int64_t{b.seq_lens[r]} + 1);
+    }
+    if (b.encoder_ends != nullptr) {
+      RequireRange("encoder_ends", b.encoder_ends + first, count, 1, int64_t{INT32_MAX} + 1);
+    }
   }
 }
 

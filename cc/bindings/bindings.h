@@ -22,6 +22,7 @@ void BindExecutors(nanobind::module_& m);
 void BindRanks(nanobind::module_& m);
 void BindDevices(nanobind::module_& m);
 void BindAdapters(nanobind::module_& m);
+void BindRunnerLimits(nanobind::module_& m);
 void BindWatermark(nanobind::module_& m);
 void BindRunner(nanobind::module_& m);
 void BindSamplingParams(nanobind::module_& m);

@@ -53,13 +53,14 @@ void BindMediaEncoderOptions(nb::module_& m) {
           "__init__",
           [](MediaEncoderOptions* self, int32_t rows, int32_t channels, int32_t tokens,
              int32_t class_tokens, int32_t width, int32_t max_items, int32_t max_step_tokens,
-             bool any_size, bool grid, bool placed, int32_t tile_rows) {
+             bool any_size, bool grid, bool placed, int32_t tile_rows, int32_t vocab_size) {
             new (self) MediaEncoderOptions{.format = {.rows = rows,
                                                       .channels = channels,
                                                       .tokens = tokens,
                                                       .any_size = any_size,
                                                       .grid = grid,
-                                                      .placed = placed},
+                                                      .placed = placed,
+                                                      .vocab_size = vocab_size},
                                            .class_tokens = class_tokens,
                                            .width = width,
                                            .max_items = max_items,
@@ -69,7 +70,7 @@ void BindMediaEncoderOptions(nb::module_& m) {
           nb::kw_only(), nb::arg("rows"), nb::arg("channels"), nb::arg("tokens"),
           nb::arg("class_tokens") = 0, nb::arg("width"), nb::arg("max_items") = 1,
           nb::arg("max_step_tokens") = 0, nb::arg("any_size") = false, nb::arg("grid") = false,
-          nb::arg("placed") = false, nb::arg("tile_rows") = 0);
+          nb::arg("placed") = false, nb::arg("tile_rows") = 0, nb::arg("vocab_size") = 0);
 }
 
 }  // namespace pagemill::bindings

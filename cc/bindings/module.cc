@@ -15,6 +15,7 @@ NB_MODULE(_core, m) {
   pagemill::bindings::BindExecutors(m);
   pagemill::bindings::BindDevices(m);
   pagemill::bindings::BindAdapters(m);
+  pagemill::bindings::BindRunnerLimits(m);
   pagemill::bindings::BindWatermark(m);
   pagemill::bindings::BindRunner(m);
   pagemill::bindings::BindSamplingParams(m);

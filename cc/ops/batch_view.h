@@ -69,6 +69,12 @@ struct StepArrays {
   // the position behind the item's last one; otherwise 0. The step has all tokens of an item that
   // are not in the cache. If all tokens of a prompt see each other, the prompt is such an item.
   const int32_t* item_ends = nullptr;
+  // [tokens] if the program declares it: how many tokens the token's request begins with that stand
+  // for the rows of an encoder, whose output a decoder attends to; at least 1.
+  const int32_t* encoder_ends = nullptr;
+  // [tokens] if the program declares it: the position of a token among those of the decoder, which
+  // are behind those of the encoder; 0 for these.
+  const int32_t* decoder_positions = nullptr;
 };
 
 // Arrays of the layers that share a block table.
@@ -191,6 +197,15 @@ inline constexpr ArrayInfo<StepArrays> kStepArrays[] = {
      .dim = Dim::kTokens,
      .if_declared = true},
     {.name = "item_ends", .data = &StepArrays::item_ends, .dim = Dim::kTokens, .if_declared = true},
+    {.name = "encoder_ends",
+     .data = &StepArrays::encoder_ends,
+     .dim = Dim::kTokens,
+     .padding = Padding::kOne,
+     .if_declared = true},
+    {.name = "decoder_positions",
+     .data = &StepArrays::decoder_positions,
+     .dim = Dim::kTokens,
+     .if_declared = true},
 };
 inline constexpr NumberInfo<KvArrays> kKvNumbers[] = {
     {"block_size", &KvArrays::block_size},

@@ -64,6 +64,13 @@ void PagedBatch::SetItems(int32_t begin, int32_t end) {
   view_.item_ends = item_ends_.data();
 }
 
+void PagedBatch::SetEncoderEnds(const std::vector<int32_t>& ends) {
+  for (size_t r = 0; r < requests_.size(); ++r) {
+    encoder_ends_.insert(encoder_ends_.end(), static_cast<size_t>(requests_[r].tokens), ends[r]);
+  }
+  view_.encoder_ends = encoder_ends_.data();
+}
+
 void PagedBatch::ForgetBlock(int64_t request, int32_t index) {
   block_table_[request * stride_ + index] = 1 << 30;
 }

@@ -39,6 +39,8 @@ class PagedBatch {
   void ShareBlocks(int32_t count);
   // Sets item_ends: each request has an item at the positions [begin, end), as far as it goes.
   void SetItems(int32_t begin, int32_t end);
+  // Sets encoder_ends, of each request.
+  void SetEncoderEnds(const std::vector<int32_t>& ends);
   // Resets num_common_blocks.
   void HideSharing() { view_.num_common_blocks = 0; }
   // Points the table to a block far outside the cache: reading it crashes the test.
@@ -49,7 +51,8 @@ class PagedBatch {
   int32_t block_size_;
   int64_t stride_ = 0;
   int64_t num_blocks_ = 0;
-  std::vector<int32_t> positions_, slots_, query_start_, seq_lens_, block_table_, item_ends_;
+  std::vector<int32_t> positions_, slots_, query_start_, seq_lens_, block_table_, item_ends_,
+      encoder_ends_;
   BatchView view_;
 };
 

@@ -1,6 +1,7 @@
 #include "cc/step/media_item.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace pagemill::step {
 namespace {
@@ -45,6 +46,13 @@ int64_t TokensFor(int64_t embeddings, int32_t row_tokens) {
   if (row_tokens == 0) return embeddings;
   if (row_tokens < 0 || embeddings % row_tokens != 0) return -1;
   return embeddings + embeddings / row_tokens;
+}
+
+// True if all features are ids that a vocabulary of this size has.
+bool AreIds(const std::vector<float>& values, int32_t vocab_size) {
+  return std::all_of(values.begin(), values.end(), [vocab_size](float id) {
+    return id >= 0 && id < static_cast<float>(vocab_size) && id == std::floor(id);
+  });
 }
 
 // True if the placement, and shares if there are any, have as many for each token.
@@ -101,6 +109,10 @@ Status CheckFeatures(const MediaItem& item, std::span<const MediaFormat> formats
     return InvalidArgument("has features of " + Shape(features.rows, features.channels) +
                            ", but this model takes " + (format.any_size ? "at most " : "") +
                            Shape(format.rows, format.channels));
+  }
+  if (format.vocab_size > 0 && !AreIds(features.values, format.vocab_size)) {
+    return InvalidArgument("has token ids outside of the " + std::to_string(format.vocab_size) +
+                           " of this model");
   }
   const int32_t embeddings = NumEmbeddings(features.rows, format);
   if (!features.placement.empty() || !features.shares.empty()) {

@@ -87,6 +87,8 @@ struct MediaFormat {
   bool any_size = false;
   bool grid = false;    // items have positions of several dimensions
   bool placed = false;  // items may have a placement
+  // Not 0: items are texts, whose features are token ids below this, in one channel.
+  int32_t vocab_size = 0;
 };
 
 // Embeddings that the encoder gives for so many rows of an item of this format.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <span>
@@ -153,6 +154,19 @@ TEST(MediaItemTest, AnItemHasTheFormatOfItsEncoder) {
   for (const int32_t bad : {-1, 2}) {
     EXPECT_EQ(problem(bad),
               "has features for encoder " + std::to_string(bad) + ", but this model has 2");
+  }
+}
+
+TEST(MediaItemTest, TextsHaveTokensOfTheVocabulary) {
+  const MediaFormat format = {
+      .rows = 8, .channels = 1, .tokens = 8, .any_size = true, .vocab_size = 50};
+  const auto problem = [&format](std::vector<float> ids) {
+    const auto rows = static_cast<int32_t>(ids.size());
+    return Problem({.rows = rows, .channels = 1, .values = std::move(ids)}, rows, format);
+  };
+  EXPECT_EQ(problem({0, 49}), "");
+  for (const float bad : {-1.0f, 0.5f, 50.0f, std::nanf("")}) {
+    EXPECT_EQ(problem({3, bad}), "has token ids outside of the 50 of this model");
   }
 }
 

@@ -72,8 +72,14 @@ AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedR
   attributes_.Set("window", options.window);
   attributes_.Set("chunked", options.chunked ? 1 : 0);
   attributes_.Set("causal", options.causal ? 1 : 0);
-  attributes_.Set("keys_from", options.keys_from);
-  attributes_.Set("keys_until", options.keys_until);
+  attributes_.Set("encoder_ends", options.encoder_keys ? 1 : options.decoder_keys ? 2 : 0);
+  if (options.encoder_end > 0) {
+    std::vector<int32_t> ends;
+    for (int64_t r = 0; r < batch().num_requests; ++r) {
+      ends.push_back(EncoderEnd(ids.empty() ? static_cast<int32_t>(r) : ids[r]));
+    }
+    batch_.SetEncoderEnds(ends);
+  }
   if (options.item_end > 0) batch_.SetItems(options.item_begin, options.item_end);
   attributes_.Set("item_ends", options.item_end > 0 ? 1 : 0);
   attributes_.Set("soft_cap", options.soft_cap);
@@ -107,11 +113,12 @@ AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedR
 void AttentionCase::StoreContext(int64_t request, int32_t id) {
   const PagedRequest& r = batch_.requests()[request];
   const int32_t last = r.context + r.tokens;
-  const int32_t end = options_.keys_until > 0 ? std::min(last, options_.keys_until) : last;
+  const int32_t encoder_end = EncoderEnd(id);
+  const int32_t end = options_.encoder_keys ? std::min(last, encoder_end) : last;
   const int32_t begin = options_.chunked      ? r.context / options_.window * options_.window
                         : options_.window > 0 ? std::max(0, r.context + 1 - options_.window)
-                        : r.context >= options_.keys_from ? options_.keys_from
-                                                          : 0;
+                        : options_.decoder_keys && r.context >= encoder_end ? encoder_end
+                                                                            : 0;
   const int64_t size = options_.kv_heads * options_.head_dim;
   for (int32_t position = begin; position < end; ++position) {
     const int32_t owner = position < options_.common_blocks * options_.block_size ? -1 : id;

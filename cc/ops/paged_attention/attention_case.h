@@ -28,8 +28,9 @@ struct AttentionOptions {
   int32_t window = 0;
   bool chunked = false;
   bool causal = true;
-  int32_t keys_from = 0;
-  int32_t keys_until = 0;
+  bool encoder_keys = false;
+  bool decoder_keys = false;
+  int32_t encoder_end = 0;  // of request number 0; those of others are 3 more each; 0: none
   int32_t item_begin = 0;  // positions of an item in each request, unless item_end is 0
   int32_t item_end = 0;
   double soft_cap = 0;
@@ -63,6 +64,7 @@ class AttentionCase {
   int64_t visible_bytes() const { return visible_bytes_; }
 
  private:
+  int32_t EncoderEnd(int32_t id) const { return options_.encoder_end + 3 * id; }
   void StoreContext(int64_t request, int32_t id);
   void StoreToken(int64_t slot, const float* k, const float* v);
   // Stores and returns the scale of row `row` of the block's K and V if the cache has scales; else

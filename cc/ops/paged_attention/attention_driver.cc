@@ -25,8 +25,8 @@ AttentionShape MakeShape(const PagedAttentionArgs& args) {
   shape.window = args.window;
   shape.chunked = args.chunked;
   shape.causal = args.causal;
-  shape.keys_from = args.keys_from;
-  shape.keys_until = args.keys_until;
+  shape.encoder_keys = args.encoder_keys;
+  shape.decoder_keys = args.decoder_keys;
   const bool capped = args.soft_cap > 0;
   const float scale = args.scale * args.kv_scales.k;
   shape.query_scale = capped ? scale / args.soft_cap : scale * kLog2E;
@@ -130,7 +130,7 @@ class Driver {
     if (batch.num_requests < 2 || batch.num_tokens > AttentionSizes::kMaxSharingTokens) return 0;
     if (rows >= int64_t{batch.num_requests} * kAttentionTileRows / 2) return 0;
     if (!shape_.causal || shape_.window > 0) return 0;
-    if (shape_.keys_from > 0 || shape_.keys_until > 0) return 0;
+    if (shape_.encoder_keys || shape_.decoder_keys) return 0;
     const bool by_position = shape_.slopes != nullptr || shape_.biases.AreThere();
     if (by_position || shape_.grows_from > 0) return 0;  // rows of a shared tile have none
     return static_cast<int32_t>(int64_t{batch.num_common_blocks} * batch.block_size /

@@ -33,8 +33,8 @@ struct AttentionShape {
   int32_t window = 0;
   bool chunked = false;
   bool causal = true;
-  int32_t keys_from = 0;   // 0: all
-  int32_t keys_until = 0;  // 0: all
+  bool encoder_keys = false;  // only those before a tile's encoder_end
+  bool decoder_keys = false;  // only those from there on, for queries from there on
   float query_scale = 1;  // queries, or scores, are multiplied by it, so that ...
   float soft_cap = 0;     // ... scores are in units of log2(e), or, if this is not 0, tanh(score) *
                           // soft_cap is
@@ -61,6 +61,7 @@ struct AttentionTile {
   int32_t rows = 0;
   int32_t first_position = 0;  // of the request's first token of the step
   int32_t seq_len = 0;
+  int32_t encoder_end = 0;             // of the request, if the shape needs it
   const int32_t* item_ends = nullptr;  // from the request's first token on, or null
   // Likewise: the first key of each token and the end of its keys, which the shape then does not
   // say.
@@ -70,7 +71,9 @@ struct AttentionTile {
 // The first key that the query at `position` sees.
 inline int32_t FirstKey(const AttentionShape& shape, const AttentionTile& tile, int32_t position) {
   if (tile.key_ranges != nullptr) return tile.key_ranges[2 * (position - tile.first_position)];
-  if (shape.window == 0) return position >= shape.keys_from ? shape.keys_from : 0;
+  if (shape.window == 0) {
+    return shape.decoder_keys && position >= tile.encoder_end ? tile.encoder_end : 0;
+  }
   return shape.chunked ? position - position % shape.window : position + 1 - shape.window;
 }
 
@@ -81,8 +84,8 @@ inline int32_t EndOfKeys(const AttentionShape& shape, const AttentionTile& tile,
     if (tile.item_ends != nullptr) {
       return std::max(position + 1, tile.item_ends[position - tile.first_position]);
     }
-    const bool ends = shape.keys_until > 0 && shape.keys_until <= position;
-    return ends ? shape.keys_until : position + 1;
+    const bool ends = shape.encoder_keys && tile.encoder_end <= position;
+    return ends ? tile.encoder_end : position + 1;
   }
   const bool ends = shape.window > 0 && shape.window < tile.seq_len - position;
   return ends ? position + shape.window : tile.seq_len;

@@ -50,6 +50,7 @@ AttentionTile AttentionTileList::TileOf(const AttentionTileRows& rows, int32_t k
   tile.rows = std::min(kAttentionTileRows, Rows(rows.request) - rows.first_row);
   tile.seq_len = batch.seq_lens[rows.request];
   tile.first_position = tile.seq_len - (batch.query_start[rows.request + 1] - first_token);
+  if (args_.encoder_keys || args_.decoder_keys) tile.encoder_end = batch.encoder_ends[first_token];
   if (args_.item_ends) tile.item_ends = batch.item_ends + first_token;
   if (args_.key_ranges != nullptr) tile.key_ranges = args_.key_ranges + 2 * int64_t{first_token};
   return tile;

@@ -27,8 +27,7 @@ void CheckAttributes(const OpCall& call, OperandCheck& check) {
   check.IntegerAttribute("causal", /*fallback=*/1, 0, 1);
   check.IntegerAttribute("chunked", /*fallback=*/0, 0, 1);
   check.IntegerAttribute("grows_from", /*fallback=*/0, 0, INT32_MAX);
-  check.IntegerAttribute("keys_from", /*fallback=*/0, 0, INT32_MAX);
-  check.IntegerAttribute("keys_until", /*fallback=*/0, 0, INT32_MAX);
+  check.IntegerAttribute("encoder_ends", /*fallback=*/0, 0, 2);
   check.IntegerAttribute("item_ends", /*fallback=*/0, 0, 1);
   if (!check.ok()) return;
   const Attributes& attributes = *call.attributes;
@@ -37,16 +36,13 @@ void CheckAttributes(const OpCall& call, OperandCheck& check) {
   check.Require(attributes.GetInt("chunked", 0) == 0 || (attributes.GetInt("window", 0) > 0 &&
                                                          attributes.GetInt("causal", 1) != 0),
                 "chunked attention needs a window and causal=1");
-  const bool from = attributes.GetInt("keys_from", 0) > 0;
-  const bool until = attributes.GetInt("keys_until", 0) > 0;
-  check.Require(!(from && until), "attributes keys_from and keys_until exclude each other");
-  check.Require(!(from || until) ||
-                    (attributes.GetInt("window", 0) == 0 && attributes.GetInt("causal", 1) != 0),
-                "keys_from and keys_until need causal=1, and no window");
+  const bool causal = attributes.GetInt("causal", 1) != 0;
+  const bool divided = attributes.GetInt("encoder_ends", 0) != 0;
+  check.Require(!divided || (attributes.GetInt("window", 0) == 0 && causal),
+                "encoder_ends needs causal=1, and no window");
   check.Require(attributes.GetInt("item_ends", 0) == 0 ||
-                    (attributes.GetInt("causal", 1) != 0 && !(from || until) &&
-                     attributes.GetInt("chunked", 0) == 0),
-                "item_ends needs causal=1, and excludes keys_from, keys_until and chunked");
+                    (causal && !divided && attributes.GetInt("chunked", 0) == 0),
+                "item_ends needs causal=1, and excludes encoder_ends and chunked");
   const double scale = attributes.Get("scale", 0);
   check.Require(scale > 0 && std::isfinite(scale), "attribute scale must be a number above 0");
   const double soft_cap = attributes.Get("soft_cap", 0);
@@ -180,8 +176,8 @@ PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call) {
   args.window = static_cast<int32_t>(call.attributes->GetInt("window", 0));
   args.chunked = call.attributes->GetInt("chunked", 0) != 0;
   args.causal = call.attributes->GetInt("causal", 1) != 0;
-  args.keys_from = static_cast<int32_t>(call.attributes->GetInt("keys_from", 0));
-  args.keys_until = static_cast<int32_t>(call.attributes->GetInt("keys_until", 0));
+  args.encoder_keys = call.attributes->GetInt("encoder_ends", 0) == 1;
+  args.decoder_keys = call.attributes->GetInt("encoder_ends", 0) == 2;
   args.item_ends = call.attributes->GetInt("item_ends", 0) != 0;
   args.soft_cap = static_cast<float>(call.attributes->Get("soft_cap", 0));
   args.grows_from = static_cast<int32_t>(call.attributes->GetInt("grows_from", 0));

@@ -17,21 +17,22 @@
 //                   query, biases of columns and the attribute grid_columns, too.
 //   outputs  y      act [T, Hq, D]
 //   batch    query_start, seq_lens, block_table, block_size (also needed by the check); item_ends
-//            if the attribute is 1
+//            and encoder_ends if the attribute of this name is not 0
 //   attributes  scale > 0; window = 0 (none); chunked = 0, 1 only with a window and causal = 1;
-//               causal = 1; keys_from = keys_until = 0 (all), only with causal = 1, without a
-//               window, and one of them; item_ends = 0, 1 only with causal = 1, without chunked,
-//               keys_from and keys_until; soft_cap = 0 (none); grows_from = 0 (nothing grows), else
-//               a position of at least 2; k_scale, v_scale = 1 of an f8_e4m3 cache
-//               (cc/ops/kv_write/kv_scales.h); keys_in_rows = 0 (cc/ops/kv_write/key_layout.h)
+//               causal = 1; encoder_ends = 0, 1 or 2 only with causal = 1 and without a window;
+//               item_ends = 0, 1 only with causal = 1, without chunked and encoder_ends;
+//               soft_cap = 0 (none); grows_from = 0 (nothing grows), else a position of at least 2;
+//               k_scale, v_scale = 1 of an f8_e4m3 cache (cc/ops/kv_write/kv_scales.h);
+//               keys_in_rows = 0 (cc/ops/kv_write/key_layout.h)
 //   aliasing    none
 //
 // A query at position p sees keys (p - window, p], from 0 without a window; with causal = 0 keys
 // (p - window, p + window) of seq_len, without a window all; with chunked = 1 the window begins
-// anew at each multiple of it: keys [floor(p / window) window, p]. With keys_until it sees
-// [0, min(p + 1, keys_until)), and with keys_from, if p >= keys_from, [keys_from, p]: the tokens in
-// front of a position may stand for an encoder's rows, and the attention to them and to the others
-// are two calls. With item_ends = 1 the query of token t also sees keys behind its own, those in
+// anew at each multiple of it: keys [floor(p / window) window, p]. The first tokens of a request,
+// e = batch.encoder_ends[t] for each of its tokens t, may stand for an encoder's rows, and the
+// attention to them and to the others are two calls: with encoder_ends = 1 a query sees
+// [0, min(p + 1, e)), and with encoder_ends = 2, if p >= e, [e, p], otherwise [0, p]. With
+// item_ends = 1 the query of token t also sees keys behind its own, those in
 // front of batch.item_ends[t]. Scores are q k^T scale, then soft_cap tanh(score / soft_cap), then,
 // of a query at p > grows_from, score ln p / ln grows_from, as in Grok-2, then score + slope d,
 // with d = position of the key - position of the query, and score + bias[reach + d], with d from
@@ -89,8 +90,8 @@ struct PagedAttentionArgs {
   int32_t window = 0;
   bool chunked = false;
   bool causal = true;
-  int32_t keys_from = 0;   // 0: all
-  int32_t keys_until = 0;  // 0: all
+  bool encoder_keys = false;  // encoder_ends = 1
+  bool decoder_keys = false;  // encoder_ends = 2
   bool item_ends = false;  // those of the batch are read
   float soft_cap = 0;
   int32_t grows_from = 0;  // 0: nothing grows

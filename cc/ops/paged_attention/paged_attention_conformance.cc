@@ -282,16 +282,17 @@ void CheckKeysInRows(const OpDefinition& op, const device::Capabilities& caps) {
   }
 }
 
-// Keys before a position, and from it on.
+// Keys of an encoder, and those of the decoder behind them.
 void CheckParts(const OpDefinition& op, const device::Capabilities& caps,
                 const std::vector<PagedRequest>& requests) {
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kI8}) {
     for (int32_t position : conformance::FewIfEmulated({5, 64, 300})) {
       AttentionOptions parts{.q_heads = 4, .kv_heads = 2, .head_dim = 32, .dtype = dtype};
-      parts.keys_until = position;
+      parts.encoder_end = position;
+      parts.encoder_keys = true;
       CheckCase(op, caps, parts, requests);
-      parts.keys_until = 0;
-      parts.keys_from = position;
+      parts.encoder_keys = false;
+      parts.decoder_keys = true;
       CheckCase(op, caps, parts, requests);
     }
   }
@@ -412,10 +413,11 @@ void CheckPagedAttentionInvariance(const OpDefinition& op, const device::Capabil
   AttentionOptions chunked{.q_heads = 3, .kv_heads = 1, .head_dim = 32, .window = 70};
   chunked.chunked = true;
   CheckInvariance(op, caps, chunked, 300, 7);
-  AttentionOptions part{.q_heads = 3, .kv_heads = 1, .head_dim = 32, .keys_until = 70};
+  AttentionOptions part{
+      .q_heads = 3, .kv_heads = 1, .head_dim = 32, .encoder_keys = true, .encoder_end = 70};
   CheckInvariance(op, caps, part, 300, 7);
-  part.keys_until = 0;
-  part.keys_from = 70;
+  part.encoder_keys = false;
+  part.decoder_keys = true;
   CheckInvariance(op, caps, part, 300, 7);
   // Products with weights are below the smallest normal number.
   CheckInvariance(op, caps,

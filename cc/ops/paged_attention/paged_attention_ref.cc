@@ -52,8 +52,10 @@ class Query {
     low_ = args.chunked      ? position_ / args.window * args.window
            : args.window > 0 ? std::max<int64_t>(0, position_ + 1 - args.window)
                              : 0;
-    if (position_ >= args.keys_from) low_ = std::max<int64_t>(low_, args.keys_from);
-    if (args.keys_until > 0) high_ = std::min<int64_t>(high_, args.keys_until);
+    if (args.encoder_keys) high_ = std::min<int64_t>(high_, args.batch->encoder_ends[token]);
+    if (args.decoder_keys && position_ >= args.batch->encoder_ends[token]) {
+      low_ = args.batch->encoder_ends[token];
+    }
     if (args.item_ends) high_ = std::max<int64_t>(high_, args.batch->item_ends[token]);
     if (args.key_ranges != nullptr) {
       low_ = args.key_ranges[2 * token];

@@ -95,6 +95,7 @@ Status MediaEmbeddings::Gather(const step::StepPlan& plan, const BatchState& bat
     first_token += entry.num_tokens();
   }
   if (options_.text_rows) ListTextRows(first_token);
+  if (options_.encoder_ends) ListEncoderEnds(plan, batch);
   if (options_.item_ends) PAGEMILL_RETURN_IF_ERROR(ListItemEnds(plan, batch));
   const auto rows = static_cast<int64_t>(media_rows_.size());
   if (options_.type == DType::kF32) {
@@ -150,6 +151,18 @@ void MediaEmbeddings::ListTextRows(int32_t num_tokens) {
   }
 }
 
+void MediaEmbeddings::ListEncoderEnds(const step::StepPlan& plan, const BatchState& batch) {
+  encoder_ends_.clear();
+  decoder_positions_.clear();
+  for (const step::ScheduledRequest& entry : plan.scheduled) {
+    const step::GrowingList<step::MediaItem>& media = batch.request(entry.index)->media;
+    const int32_t front = media.empty() ? 0 : media[0].first_token + media[0].num_tokens;
+    const int32_t begin = entry.num_computed_tokens, end = begin + entry.num_tokens();
+    encoder_ends_.insert(encoder_ends_.end(), static_cast<size_t>(end - begin), std::max(front, 1));
+    for (int32_t p = begin; p < end; ++p) decoder_positions_.push_back(std::max(p - front, 0));
+  }
+}
+
 Status MediaEmbeddings::ListItemEnds(const step::StepPlan& plan, const BatchState& batch) {
   item_ends_.clear();
   for (const step::ScheduledRequest& entry : plan.scheduled) {
@@ -177,6 +190,10 @@ void MediaEmbeddings::AddTo(ops::StepBatch* batch) const {
     batch->text_rows = text_rows_.data();
   }
   if (options_.item_ends) batch->item_ends = item_ends_.data();
+  if (options_.encoder_ends) {
+    batch->encoder_ends = encoder_ends_.data();
+    batch->decoder_positions = decoder_positions_.data();
+  }
   batch->inputs = {&embeddings_, 1};
 }
 

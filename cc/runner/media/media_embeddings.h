@@ -10,8 +10,9 @@
 // model's program has one input besides step arrays, the embeddings [media_rows, width].
 //
 // A model may compute media tokens in another way than the others (`text_rows`): an encoder-decoder
-// has only their keys and values. Tokens of an item may see each other (`item_ends`): a plan then
-// has all of them in one step, except those that are in the cache.
+// has only their keys and values, and a decoder reads how many of them there are and where its own
+// tokens are behind them (`encoder_ends`: both arrays). Tokens of an item may see each other
+// (`item_ends`): a plan then has all of them in one step, except those that are in the cache.
 //
 // Embeddings are kept by content id until a plan releases them. Which items are encoded and kept,
 // and for how long, is the scheduler's decision (scheduler/resources/encoder_cache.h); it bounds
@@ -42,6 +43,7 @@ struct MediaEmbeddingsOptions {
   DType type = DType::kF32;  // of the input of the model's program: f32, bf16 or f16
   bool text_rows = false;    // whether the model's program reads them, and these
   bool item_ends = false;
+  bool encoder_ends = false;  // and decoder_positions
 };
 
 class MediaEmbeddings {
@@ -73,6 +75,7 @@ class MediaEmbeddings {
   Status GatherEntry(const step::ScheduledRequest& entry, const step::Request& request,
                      int32_t first_token);
   void ListTextRows(int32_t num_tokens);
+  void ListEncoderEnds(const step::StepPlan& plan, const BatchState& batch);
   Status ListItemEnds(const step::StepPlan& plan, const BatchState& batch);
 
   const std::vector<std::unique_ptr<MediaEncoder>> encoders_;
@@ -84,7 +87,7 @@ class MediaEmbeddings {
   int64_t num_encoded_items_ = 0;
 
   // Arrays of a step of the model: the tokens that stand for media, and their embeddings.
-  std::vector<int32_t> media_rows_, text_rows_, item_ends_;
+  std::vector<int32_t> media_rows_, text_rows_, item_ends_, encoder_ends_, decoder_positions_;
   std::vector<float> gathered_;
   std::vector<std::byte> narrow_;  // gathered_ in options_.type, unless that is f32
   TensorView embeddings_;

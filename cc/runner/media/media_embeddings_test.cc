@@ -190,6 +190,28 @@ TEST(MediaEmbeddings, TextRowsAreAllOtherTokens) {
             (std::vector<int32_t>{0, 1}));
 }
 
+TEST(MediaEmbeddings, ADecoderBeginsBehindTheRowsOfItsEncoder) {
+  Fixture fixture(FakeEncoderOptions(), {.text_rows = true, .encoder_ends = true});
+  const auto expect = [&fixture](const std::vector<ScheduledRequest>& entries,
+                                 const std::vector<int32_t>& ends,
+                                 const std::vector<int32_t>& positions) {
+    StepPlan plan;
+    plan.scheduled = entries;
+    EXPECT_TRUE(fixture.Apply(plan).ok());
+    const ops::StepBatch step = fixture.Step();
+    const auto of_step = [&step](const int32_t* array) {
+      return std::vector<int32_t>(array, array + step.num_tokens);
+    };
+    EXPECT_EQ(of_step(step.encoder_ends), ends);
+    EXPECT_EQ(of_step(step.decoder_positions), positions);
+  };
+  // The first has no encoder's rows, and the second as many as an item.
+  const auto second = Entry(1, RequestWith({FakeItem(1, 0)}, kRows + 2), 0, kRows + 2, {0});
+  expect({Entry(0, RequestWith({}, 2), 0, 2), second}, {1, 1, 3, 3, 3, 3, 3},
+         {0, 1, 0, 0, 0, 0, 1});
+  expect({Entry(0, nullptr, 2, 1), Entry(1, nullptr, kRows + 2, 1)}, {1, 3}, {2, 2});
+}
+
 // What the 20 tokens of a request get in two steps; the first has `border` and encodes the items.
 std::vector<MediaRow> RowsOfTwoSteps(const std::vector<MediaItem>& items,
                                      const std::vector<int32_t>& numbers, int32_t border,

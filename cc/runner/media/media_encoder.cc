@@ -28,6 +28,11 @@ Status MediaEncoderOptions::Validate() const {
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("width", width, 1));
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_items", max_items, 1));
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("tile_rows", tile_rows, 0));
+  if (format.vocab_size > 0 && (class_tokens > 0 || format.channels != 1)) {
+    return InvalidArgument("media encoder: texts have one channel and no class tokens, got " +
+                           std::to_string(format.channels) + " and " +
+                           std::to_string(class_tokens));
+  }
   if (format.any_size && format.rows > format.tokens && format.rows % format.tokens != 0) {
     return InvalidArgument("media encoder: rows must be a multiple of tokens, got " +
                            std::to_string(format.rows) + " and " + std::to_string(format.tokens));
@@ -116,10 +121,17 @@ void MediaEncoder::MakeStep(std::span<const Part> parts) {
     seq_lens_.push_back(count);
   }
   token_ids_.assign(positions_.size(), 0);
+  if (options_.format.vocab_size == 0) return;
+  size_t token = 0;
+  for (const Part& part : parts) {
+    const float* ids = part.item->features->values.data();
+    for (int32_t row = 0; row < part.rows; ++row) {
+      token_ids_[token++] = static_cast<int32_t>(ids[part.first_row + row]);
+    }
+  }
 }
 
-Status MediaEncoder::RunStep(std::span<const Part> parts, KeptEmbeddings* kept) {
-  MakeStep(parts);
+TensorView MediaEncoder::MakeFeatures(std::span<const Part> parts) {
   std::vector<float> values;
   const int64_t channels = options_.format.channels;
   // If every token has features, those of class tokens are zeros.
@@ -134,18 +146,31 @@ Status MediaEncoder::RunStep(std::span<const Part> parts, KeptEmbeddings* kept) 
   features_.resize(static_cast<size_t>(num_rows * RowBytes(type, channels)));
   const TensorView features = TensorView::Dense(features_.data(), type, {num_rows, channels});
   FromFloat(values.data(), features);
-  const ops::StepBatch batch = {
-      {.num_tokens = static_cast<int32_t>(positions_.size()),
-       .num_requests = static_cast<int32_t>(parts.size()),
-       .num_media_rows = static_cast<int32_t>(patch_rows_.size()),
-       .token_ids = token_ids_.data(),
-       .positions = positions_.data(),
-       .query_start = query_start_.data(),
-       .seq_lens = seq_lens_.data(),
-       .media_rows = patch_rows_.data(),
-       .grid_positions = options_.format.grid ? grid_positions_.data() : nullptr},
-      /*kv=*/{},
-      {&features, 1}};
+  return features;
+}
+
+ops::StepBatch MediaEncoder::Batch(size_t parts) const {
+  return {{.num_tokens = static_cast<int32_t>(positions_.size()),
+           .num_requests = static_cast<int32_t>(parts),
+           .num_media_rows = static_cast<int32_t>(patch_rows_.size()),
+           .token_ids = token_ids_.data(),
+           .positions = positions_.data(),
+           .query_start = query_start_.data(),
+           .seq_lens = seq_lens_.data(),
+           .media_rows = patch_rows_.data(),
+           .grid_positions = options_.format.grid ? grid_positions_.data() : nullptr},
+          /*kv=*/{},
+          /*inputs=*/{}};
+}
+
+Status MediaEncoder::RunStep(std::span<const Part> parts, KeptEmbeddings* kept) {
+  MakeStep(parts);
+  ops::StepBatch batch = Batch(parts.size());
+  TensorView features;
+  if (options_.format.vocab_size == 0) {
+    features = MakeFeatures(parts);
+    batch.inputs = {&features, 1};
+  }
   program::ExecutorOutput output;
   PAGEMILL_RETURN_IF_ERROR(executor_->Execute(batch, &output));
   return Keep(parts, output, kept);

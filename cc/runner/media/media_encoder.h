@@ -22,6 +22,9 @@
 // media_rows are the first token of each embedding. Rows at the end of an item that make no whole
 // embedding are read, too.
 //
+// Texts (format.vocab_size > 0): the features of an item are its token ids. The program reads them
+// as the step array of that name, and has no input besides.
+//
 // Ownership: the executor is the caller's and outlives the encoder. Thread safety: none.
 #ifndef PAGEMILL_CC_RUNNER_MEDIA_MEDIA_ENCODER_H_
 #define PAGEMILL_CC_RUNNER_MEDIA_MEDIA_ENCODER_H_
@@ -86,6 +89,10 @@ class MediaEncoder {
   size_t PartsOfStep(std::span<const Part> parts) const;
   Status RunStep(std::span<const Part> parts, KeptEmbeddings* kept);
   void MakeStep(std::span<const Part> parts);
+  // The features of a step, in features_.
+  TensorView MakeFeatures(std::span<const Part> parts);
+  // What MakeStep() made, without features.
+  ops::StepBatch Batch(size_t parts) const;
   Status Keep(std::span<const Part> parts, const program::ExecutorOutput& output,
               KeptEmbeddings* kept) const;
   // Puts the embeddings of a whole item where its tokens are.

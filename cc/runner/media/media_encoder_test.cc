@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cc/runner/testing/fake_encoder.h"
@@ -178,6 +179,53 @@ TEST(MediaEncoder, ClassTokensOfItemsOfAnySizeHaveFeaturesOfZeros) {
   EXPECT_EQ(kept.at("m2"), (std::vector<float>{20, -1}));
 }
 
+// Gives a token the embedding {its id, its position}.
+class TextEncoder final : public program::Executor {
+ public:
+  Status Enqueue(const ops::StepBatch& batch) override {
+    EXPECT_TRUE(batch.inputs.empty());
+    EXPECT_EQ(batch.num_media_rows, batch.num_tokens);
+    embeddings_.clear();
+    for (int32_t token = 0; token < batch.num_tokens; ++token) {
+      embeddings_.push_back(static_cast<float>(batch.token_ids[token]));
+      embeddings_.push_back(static_cast<float>(batch.positions[token]));
+    }
+    return OkStatus();
+  }
+
+  Status Collect(program::ExecutorOutput* output) override {
+    const auto rows = static_cast<int64_t>(embeddings_.size()) / kWidth;
+    output_ = {"embeddings", TensorView::Dense(embeddings_.data(), DType::kF32, {rows, kWidth})};
+    output->outputs = {&output_, 1};
+    return OkStatus();
+  }
+
+ private:
+  std::vector<float> embeddings_;
+  program::OutputView output_;
+};
+
+TEST(MediaEncoder, TheFeaturesOfTextsAreTheirTokens) {
+  TextEncoder executor;
+  const auto encoder = *MediaEncoder::Create(
+      &executor,
+      {.format = {.rows = 4, .channels = 1, .tokens = 4, .any_size = true, .vocab_size = 70000},
+       .width = kWidth,
+       .max_items = 2});
+  const auto text = [](const std::string& id, std::vector<float> ids) {
+    auto features = std::make_shared<step::MediaFeatures>();
+    features->rows = static_cast<int32_t>(ids.size());
+    features->channels = 1;
+    features->values = std::move(ids);
+    return MediaItem{id, 0, features->rows, features};
+  };
+  const std::vector<MediaItem> items = {text("a", {5, 69999, 0}), text("b", {65537})};
+  KeptEmbeddings kept;
+  ASSERT_TRUE(Encode(encoder.get(), items, &kept).ok());
+  EXPECT_EQ(kept.at("a"), (std::vector<float>{5, 0, 69999, 1, 0, 2}));
+  EXPECT_EQ(kept.at("b"), (std::vector<float>{65537, 0}));
+}
+
 TEST(MediaEncoder, OptionsAreChecked) {
   FakeEncoder encoder;
   MediaEncoderOptions options = FakeEncoderOptions();
@@ -188,6 +236,10 @@ TEST(MediaEncoder, OptionsAreChecked) {
   options.max_step_tokens = kRows;
   EXPECT_EQ(MediaEncoder::Create(&encoder, options).status().message(),
             "media encoder: max_step_tokens must be at least 4, got 3");
+  options = FakeEncoderOptions();
+  options.format.vocab_size = 9;
+  EXPECT_EQ(MediaEncoder::Create(&encoder, options).status().message(),
+            "media encoder: texts have one channel and no class tokens, got 2 and 1");
 }
 
 }  // namespace

@@ -31,8 +31,9 @@ struct AttentionParams {
   int64_t window;  // 0: none
   int32_t grows_from;  // 0: scores do not grow with the position
   bool chunked, causal;
-  int32_t keys_from, keys_until;  // 0: all
-  const int32_t* item_ends;       // of the step's tokens, or null
+  bool encoder_keys;            // only those of the encoder, else only those of the decoder, if ...
+  const int32_t* encoder_ends;  // ... this, of the step's tokens, is not null
+  const int32_t* item_ends;     // of the step's tokens, or null
 };
 
 inline AttentionParams ParamsOf(const ops::PagedAttentionArgs& args) {
@@ -55,8 +56,8 @@ inline AttentionParams ParamsOf(const ops::PagedAttentionArgs& args) {
       .grows_from = args.grows_from,
       .chunked = args.chunked,
       .causal = args.causal,
-      .keys_from = args.keys_from,
-      .keys_until = args.keys_until,
+      .encoder_keys = args.encoder_keys,
+      .encoder_ends = args.encoder_keys || args.decoder_keys ? args.batch->encoder_ends : nullptr,
       .item_ends = args.item_ends ? args.batch->item_ends : nullptr};
 }
 
@@ -76,8 +77,11 @@ constexpr KeyRange VisibleKeys(const AttentionParams& p, const QueryPlace& query
   if (p.item_ends != nullptr && p.item_ends[query.token] > keys.high) {
     keys.high = p.item_ends[query.token];
   }
-  if (position >= p.keys_from) keys.low = p.keys_from;
-  if (p.keys_until > 0 && p.keys_until < keys.high) keys.high = p.keys_until;
+  if (p.encoder_ends != nullptr) {
+    const int64_t end = p.encoder_ends[query.token];
+    if (p.encoder_keys && end < keys.high) keys.high = end;
+    if (!p.encoder_keys && position >= end) keys.low = end;
+  }
   if (p.window == 0) return keys;
   if (!p.causal && position + p.window < seq_len) keys.high = position + p.window;
   if (p.chunked) {

@@ -565,6 +565,7 @@ class MediaEncoderOptions:
         grid: bool = False,
         placed: bool = False,
         tile_rows: int = 0,
+        vocab_size: int = 0,
     ) -> None: ...
 
 class SuffixProposerOptions:
@@ -617,6 +618,7 @@ class ModelRunner:
         ] = (),
         text_rows: bool = False,
         item_ends: bool = False,
+        encoder_ends: bool = False,
         adapters: AdapterStore | None = None,
         stage: Stage | None = None,
         page_segment: PageSegment | None = None,
@@ -632,12 +634,12 @@ class ModelRunner:
         their embeddings, of `draft_media_width` elements, and if it has `draft_grid_positions`
         positions of several dimensions; `draft_token_ids`: the model's id of each token that it
         knows, empty if they are the same. `encoders`: of media, as
-        `MediaItem`s count them; with `text_rows` and `item_ends` the program of `executor` reads
-        these arrays of a step (cc/runner/media/media_embeddings.h). `adapters`: those that requests
-        may name, if `limits.max_adapters` is not 0. `stage`: of `executor`, if its layers are the
-        last of several stages. `page_segment`: to copy pages of the other ranks, which have all
-        joined it; None: they are not copied. `world`: of the executor; None: no other ranks.
-        `watermark`: of what it draws."""
+        `MediaItem`s count them; with `text_rows`, `item_ends` and `encoder_ends` the program of
+        `executor` reads these arrays of a step (cc/runner/media/media_embeddings.h). `adapters`:
+        those that requests may name, if `limits.max_adapters` is not 0. `stage`: of `executor`, if
+        its layers are the last of several stages. `page_segment`: to copy pages of the other ranks,
+        which have all joined it; None: they are not copied. `world`: of the executor; None: no
+        other ranks. `watermark`: of what it draws."""
     @property
     def limits(self) -> RunnerLimits: ...
     @property

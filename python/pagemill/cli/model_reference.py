@@ -68,7 +68,7 @@ works](decisions/0075-other-architectures-run-in-place.md).
 
 ## Missing
 
-Phi-3-small and Phi-4-mini-flash; decoders of T5; encoders of images and sound
+Phi-3-small and Phi-4-mini-flash; encoders of images and sound
 except those of the table's models with them. Layers that predict further tokens (`mtp`,
 `num_nextn_predict_layers`) are used for [drafts](sampling.md#drafts), those of the families named
 there; others are not used.

@@ -21,6 +21,7 @@ from pagemill.engine.adapter_reader import AdapterReader
 from pagemill.engine.adapters import Adapters
 from pagemill.engine.devices import choose_device
 from pagemill.engine.encoder import EncoderSizes, MediaSizes
+from pagemill.engine.encoder_front import Front, RecordingFront, TextFront
 from pagemill.engine.executor_sizes import ExecutorSizes, host_memory_bytes
 from pagemill.engine.native import NativeBindings
 from pagemill.engine.nodes import Nodes
@@ -204,6 +205,7 @@ class EngineCore:
             ],
             text_rows=media.text_rows,
             item_ends=media.item_ends,
+            encoder_ends=media.encoder_ends,
             adapters=store,
             stage=stages[0].native() if stages else None,
             page_segment=None if workers is None else workers.page_segment,
@@ -221,9 +223,7 @@ class EngineCore:
             adapters = Adapters(reader, engine, store, config.lora, cache_dir)
             for name, path in config.lora.modules:
                 adapters.load_adapter(name, path)
-        bindings = NativeBindings(
-            engine, _native, grammars, adapters, front_tokens=_front_tokens(built)
-        )
+        bindings = NativeBindings(engine, _native, grammars, adapters, front=_front(built))
         held = config.scheduler.max_num_queued_reqs
         unfinished = config.scheduler.max_num_seqs + held
         item = media.max_item_tokens if built.takes_media else 0
@@ -231,10 +231,12 @@ class EngineCore:
         return cls(built, bindings, engine, runner, budget, held_choices, unfinished, item, workers)
 
 
-def _front_tokens(built: BuiltModel) -> int:
+def _front(built: BuiltModel) -> Front | None:
     """See `NativeBindings`."""
-    traits = (encoder.traits for encoder in built.encoders)
-    return next((each.tokens for each in traits if each.encoder_decoder), 0)
+    for traits in (encoder.traits for encoder in built.encoders):
+        if traits.encoder_decoder:
+            return RecordingFront(traits.tokens) if traits.text is None else TextFront(traits.text)
+    return None
 
 
 def _device_of_ranks(
@@ -353,7 +355,7 @@ def _encoder_executor(
             text,
             encoder.executor_options(),
             max_model_len=encoder.encoder_tokens,
-            vocab_size=1,
+            vocab_size=encoder.vocab_size,
         )
     if isinstance(host, _native.NativeExecutor):
         return _native.NativeExecutor(text, encoder.executor_options(), host=host)

@@ -74,6 +74,12 @@ class EncoderSizes:
         most = traits.most_tokens or self.step_tokens
         return min(most, self._sizes.max_num_tokens) if traits.item_ends else most
 
+    @property
+    def vocab_size(self) -> int:
+        """Of the token ids that its program reads."""
+        text = self.encoder.traits.text
+        return 1 if text is None else text.vocab_size
+
     def executor_options(self) -> _native.ExecutorOptions:
         """Those of a program without KV cache and logits."""
         arguments: dict[str, Any] = self._sizes.option_arguments(self._config, num_blocks=1) | {
@@ -103,6 +109,7 @@ class EncoderSizes:
             grid=traits.grid,
             placed=traits.placed or traits.tiles,
             tile_rows=traits.rows if traits.tiles else 0,
+            vocab_size=0 if traits.text is None else traits.text.vocab_size,
         )
 
     def plan(self) -> _native.MemoryPlan:
@@ -112,7 +119,7 @@ class EncoderSizes:
         if device is None:
             return _native.plan_memory(text, options)
         return _native.plan_on_device(
-            device, text, options, max_model_len=self.encoder_tokens, vocab_size=1
+            device, text, options, max_model_len=self.encoder_tokens, vocab_size=self.vocab_size
         )
 
 
@@ -152,6 +159,11 @@ class MediaSizes:
     def item_ends(self) -> bool:
         """Whether the model's program reads the step's array of that name."""
         return any(each.encoder.traits.item_ends for each in self.encoders)
+
+    @property
+    def encoder_ends(self) -> bool:
+        """Whether the model's program reads the step's arrays of an encoder-decoder."""
+        return any(each.encoder.traits.encoder_decoder for each in self.encoders)
 
     def memory(self) -> MediaMemory:
         """What all of it takes; embeddings that are kept are f32."""

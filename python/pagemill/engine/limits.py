@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pagemill.engine.outputs import EngineError
+from pagemill.inputs.encoder_text import EncoderText
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 
 
@@ -21,6 +22,28 @@ def text_prompt(token_ids: Sequence[int], param: str = "prompt") -> RenderedProm
     except OverflowError as error:
         message = f"`{param}` holds a token id that does not fit 32 bits."
         raise EngineError("INVALID_ARGUMENT", message, param) from error
+
+
+def encoder_prompt(
+    text: EncoderText,
+    prompt: RenderedPrompt,
+    decoder: Sequence[int] = (),
+    param: str = "prompt",
+) -> RenderedPrompt:
+    """`EncoderText.prompt` of the tokens of `prompt`, a text.
+
+    Raises:
+        EngineError: INVALID_ARGUMENT: the text is empty or too long, or has an unknown token.
+    """
+    try:
+        return text.prompt(prompt.token_ids, decoder)
+    except (ValueError, OverflowError) as error:
+        raise EngineError("INVALID_ARGUMENT", f"`{param}` {error}.", param) from error
+
+
+def longest_context(prompt: RenderedPrompt, max_model_len: int, text: EncoderText | None) -> int:
+    """The tokens that `prompt` and its output can have together; `text`: of an encoder-decoder."""
+    return max_model_len if text is None else min(max_model_len, text.longest(prompt))
 
 
 def check_prompt(prompt: RenderedPrompt, vocab_size: int, param: str = "prompt") -> None:

@@ -116,6 +116,7 @@ def model_facts(loaded: LoadedModel) -> ModelFacts:
         max_unfinished=loaded.core.max_unfinished,
         max_item_tokens=loaded.core.max_item_tokens,
         embeds_width=built.embeds_width,
+        encoder_text=built.encoder_text,
         adapters=adapters is not None,
         routed_experts=built.routed_experts,
     )

@@ -23,7 +23,7 @@ from pagemill.inputs.rendered_prompt import (
     MediaItem,
     RenderedPrompt,
 )
-from pagemill.models.base import MediaPart, MediaTraits, ModelConfigError, TiledModel
+from pagemill.models.base import MediaEncoder, MediaPart, MediaTraits, ModelConfigError, TiledModel
 from pagemill.ops.program import GRID_DIMS
 from pagemill.runner.build import BuiltEncoder, media_encoders
 from pagemill.weights.source import ModelSource
@@ -64,6 +64,7 @@ class MediaFrontEnd(NamedTuple):
                 encoder.layout if isinstance(encoder, TiledModel) else None,
             )
             for number, (traits, encoder) in enumerate(encoders)
+            if isinstance(encoder, MediaEncoder)
         )
 
     @classmethod

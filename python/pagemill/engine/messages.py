@@ -20,6 +20,7 @@ from pagemill.engine.output_plugins import NamedPlugin
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.sampling import SamplingDefaults
 from pagemill.engine.token_limits import TokenLimits
+from pagemill.inputs.encoder_text import EncoderText
 from pagemill.inputs.rendered_prompt import InputChunk, RenderedPrompt
 from pagemill.inputs.task import Pooled
 from pagemill.inputs.transcript_rules import TranscriptRules
@@ -118,6 +119,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Of one image or another item; 0: the model takes no media."""
     embeds_width: int = 0
     """Of the rows of embeddings that prompts may be; 0: they are token ids."""
+    encoder_text: EncoderText | None = None
+    """What its encoder takes if that reads the text of a prompt."""
     adapters: bool = False
     """Whether requests may name adapters; the engine knows which."""
     routed_experts: tuple[int, int] | None = None

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from pagemill.engine.encoder_front import Front
 from pagemill.engine.output_plugins import OutputPlugins
 from pagemill.engine.outputs import TokenLogprobs
 from pagemill.observe.snapshot import EngineSnapshot
@@ -160,9 +161,8 @@ class NativeBindings:
     """None: requests cannot name any."""
     weights: object | None = None
     """What replaces weights, whose operations are reached by name (`control_calls`)."""
-    front_tokens: int = 0
-    """Tokens of the only media item of a prompt, which it begins with; 0: of a model whose prompts
-    may have any."""
+    front: Front | None = None
+    """What a prompt begins with, for the encoder of an encoder-decoder."""
     output_plugins: OutputPlugins = field(default_factory=OutputPlugins)
 
     @property

@@ -86,7 +86,8 @@ def native_requests(
         EngineError: a field does not fit the native type, the grammar is none, no adapter or plugin
             has the name, or the prompt does not begin with what it has to.
     """
-    _check_front(bindings, request.prompt)
+    if bindings.front is not None:
+        bindings.front.check(request)
     rules = request.transcript
     adapter = _adapter_id(bindings, request.adapter)
     functions = joined([*_functions(bindings, request), own])
@@ -125,30 +126,6 @@ def native_requests(
         raise EngineError(
             "INVALID_ARGUMENT", f"A parameter is out of range: {_first_line(error)}"
         ) from error
-
-
-def _check_front(bindings: NativeBindings, prompt: RenderedPrompt) -> None:
-    """Compares a prompt with `NativeBindings.front_tokens`."""
-    if not bindings.front_tokens:
-        return
-    if len(prompt.media) != 1:
-        raise _no_front(f"has one recording, this one has {len(prompt.media)}")
-    first, tokens = prompt.media[0].first_token, prompt.media[0].features.tokens
-    if first != 0 or tokens != bindings.front_tokens:
-        raise _no_front(
-            f"begins with its recording, of {bindings.front_tokens} tokens; that of this one has"
-            f" {tokens} and begins at token {first}"
-        )
-    if len(prompt) <= tokens:
-        raise _no_front("has tokens behind its recording")
-
-
-def _no_front(what: str) -> EngineError:
-    return EngineError(
-        "INVALID_ARGUMENT",
-        f"A prompt of this model {what}: send audio to /v1/audio/transcriptions.",
-        "prompt",
-    )
 
 
 def _adapter_id(bindings: NativeBindings, name: str) -> int:
@@ -199,8 +176,8 @@ def native_chunk(bindings: NativeBindings, chunk: InputChunk) -> object:
     Raises:
         EngineError: it does not fit the native type, or the model takes no more media.
     """
-    if bindings.front_tokens and chunk.prompt.media:
-        raise _no_front("has its recording in front, and no other one")
+    if bindings.front is not None:
+        bindings.front.check_chunk(chunk)
     try:
         return bindings.types.InputChunk(
             chunk.prompt.token_ids.tolist(),

@@ -1,4 +1,4 @@
-"""Prompts of a model that has a recording in front: others are refused before the engine."""
+"""Prompts of models that have a recording or a text in front: others are refused."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pagemill.engine.encoder_front import RecordingFront, TextFront
 from pagemill.engine.messages import ChoiceRequest, EngineRequest
 from pagemill.engine.native_requests import native_chunk, native_requests
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.testing.fake_engine import FakeEngine, fake_bindings
+from pagemill.inputs.encoder_text import EncoderText
 from pagemill.inputs.rendered_prompt import InputChunk, MediaFeatures, MediaItem, RenderedPrompt
 
 FRONT = 3
 ANY = fake_bindings(FakeEngine())
-RECORDINGS = replace(ANY, front_tokens=FRONT)
+RECORDINGS = replace(ANY, front=RecordingFront(FRONT))
+TEXT = EncoderText(50, placeholder=0, start=(1, 2), most_tokens=5, decoder_tokens=8)
+TEXTS = replace(ANY, front=TextFront(TEXT))
 
 
 def prompt(*firsts: int, tokens: int = FRONT, behind: int = 2) -> RenderedPrompt:
@@ -58,3 +62,35 @@ def test_nothing_that_is_appended_has_another_one() -> None:
         native_chunk(RECORDINGS, InputChunk(prompt(0)))
     native_chunk(RECORDINGS, InputChunk(RenderedPrompt.of([1])))
     native_chunk(ANY, InputChunk(prompt(0)))
+
+
+def text_request(
+    sampling: dict[str, int], rendered: RenderedPrompt | None = None, **fields: bool
+) -> EngineRequest:
+    if rendered is None:
+        rendered = TEXT.prompt(np.array([5, 6, 7], np.int32))
+    return EngineRequest(rendered, (ChoiceRequest(1, sampling),), **fields)  # type: ignore[arg-type]
+
+
+def test_a_text_in_front() -> None:
+    assert len(list(native_requests(TEXTS, text_request({"max_tokens": 6})))) == 1
+
+
+@pytest.mark.parametrize(
+    ("request_", "sentence"),
+    [
+        (text_request({}, RenderedPrompt.of([5, 6])), "is the text of its encoder"),
+        (text_request({"max_tokens": 7}), "has 1 to 8 tokens, but 2 of the prompt and 7"),
+        (text_request({"max_tokens": 1, "prompt_logprobs": 0}), "no log probabilities of prompts"),
+        (text_request({"max_tokens": 1}, streaming_input=True), "as a whole, not in parts"),
+    ],
+)
+def test_other_requests_of_texts(request_: EngineRequest, sentence: str) -> None:
+    with pytest.raises(EngineError, match=sentence) as error:
+        list(native_requests(TEXTS, request_))
+    assert error.value.code == "INVALID_ARGUMENT"
+
+
+def test_nothing_is_appended_to_a_text() -> None:
+    with pytest.raises(EngineError, match="not in parts"):
+        native_chunk(TEXTS, InputChunk(RenderedPrompt.of([1])))

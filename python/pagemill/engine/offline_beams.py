@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pagemill.engine.async_engine import Prompt, going_on
 from pagemill.engine.beam_search import BeamOptions, beam_steps
 from pagemill.engine.fan_out import child_sampling
-from pagemill.engine.limits import check_prompt, resolve_max_tokens
+from pagemill.engine.limits import check_prompt, longest_context, resolve_max_tokens
 from pagemill.engine.messages import ChoiceRequest, EngineRequest
 from pagemill.engine.offline_batch import OfflineBatch
 from pagemill.engine.outputs import ChoiceOutput, EngineError
@@ -120,7 +120,8 @@ class _Rounds:
 def _checked(model: TextModel, prompt: RenderedPrompt, max_tokens: int) -> Prompt:
     built = model.loaded.core.built
     check_prompt(prompt, built.vocab_size, "prompts")
-    room = resolve_max_tokens(len(prompt), max_tokens, None, built.max_model_len, "prompts")
+    longest = longest_context(prompt, built.max_model_len, built.encoder_text)
+    room = resolve_max_tokens(len(prompt), max_tokens, None, longest, "prompts")
     return Prompt(prompt, room)
 
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from pagemill.engine.limits import text_prompt
+from pagemill.engine.limits import encoder_prompt, text_prompt
 from pagemill.engine.media import MediaFrontEnd, media_param, place_media
 from pagemill.engine.offline_media import MediaSource, OfflineMedia
 from pagemill.engine.outputs import EngineError
@@ -27,8 +27,10 @@ Message = Mapping[str, Any]
 Text = str | Sequence[int]
 """A text, or token ids."""
 Prompt = Text | Mapping[str, Any]
-"""A text, token ids, or `{"prompt_embeds": rows}`, float32 [tokens, hidden size], for a model that
-was opened with enable_prompt_embeds."""
+"""A text, token ids, `{"prompt_embeds": rows}`, float32 [tokens, hidden size], for a model that was
+opened with enable_prompt_embeds, or `{"encoder_prompt": text, "decoder_prompt": text}`, also token
+ids, for an encoder-decoder of text; without the second, or None, its decoder begins as the model's
+configuration says."""
 
 
 PoolingInput = Text | Mapping[str, Any]
@@ -46,6 +48,7 @@ class OfflinePrompts:
         self._media = media
         self._front_ends = MediaFrontEnd.of_encoders(built.encoders)
         self._embeds_width = built.embeds_width
+        self._encoder_text = built.encoder_text
 
     def place(
         self,
@@ -122,11 +125,30 @@ class OfflinePrompts:
         )
 
     def _prompt(self, prompt: Prompt) -> RenderedPrompt:
+        decoder: list[int] = []
         if isinstance(prompt, Mapping):
-            return self._embeds_prompt(prompt)
+            if "encoder_prompt" not in prompt:
+                return self._embeds_prompt(prompt)
+            prompt, decoder = self._divided(prompt)
         if isinstance(prompt, str):
             prompt = self._renderer.encode(prompt, parse_special=True)
-        return text_prompt(prompt, "prompts")
+        rendered = text_prompt(prompt, "prompts")
+        if self._encoder_text is None:
+            return rendered
+        return encoder_prompt(self._encoder_text, rendered, decoder, "prompts")
+
+    def _divided(self, prompt: Mapping[str, Any]) -> tuple[Text, list[int]]:
+        """What the encoder reads, and what the decoder begins with."""
+        if self._encoder_text is None:
+            message = "this model has no encoder of text: give its prompt alone"
+            raise EngineError("INVALID_ARGUMENT", message, "prompts")
+        if not prompt.keys() <= {"encoder_prompt", "decoder_prompt"}:
+            message = 'a prompt has "encoder_prompt" and "decoder_prompt", and nothing else'
+            raise EngineError("INVALID_ARGUMENT", message, "prompts")
+        decoder = prompt.get("decoder_prompt") or ()
+        if isinstance(decoder, str):
+            decoder = self._renderer.encode(decoder, add_special_tokens=False, parse_special=True)
+        return prompt["encoder_prompt"], list(decoder)
 
     def _embeds_prompt(self, prompt: Mapping[str, Any]) -> RenderedPrompt:
         if set(prompt) != {"prompt_embeds"}:

@@ -17,7 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pagemill.engine.fan_out import child_sampling
-from pagemill.engine.limits import check_prompt, check_stop, resolve_max_tokens
+from pagemill.engine.limits import (
+    check_prompt,
+    check_stop,
+    longest_context,
+    resolve_max_tokens,
+)
 from pagemill.engine.loading import LoadedModel
 from pagemill.engine.messages import ChoiceRequest, EngineRequest
 from pagemill.engine.offline_batch import OfflineBatch, OfflineQueue
@@ -260,8 +265,9 @@ class TextBatch:
         model, params = self._model, self._params
         built = model.loaded.core.built
         check_prompt(prompt, built.vocab_size, "prompts")
+        longest = longest_context(prompt, built.max_model_len, built.encoder_text)
         room = resolve_max_tokens(
-            len(prompt), stated.max_tokens, default_max_tokens, built.max_model_len, "prompts"
+            len(prompt), stated.max_tokens, default_max_tokens, longest, "prompts"
         )
         children = child_sampling(params, max_tokens=room, eos_token_ids=model.eos_token_ids)
         self._computed.append(0)

@@ -3,11 +3,12 @@
     rows = DecoderRows.of(weights, text_rows, media.tokens, token_ids, width)
     x = ops.select_rows(x, rows.text)                                   # [text_rows, H]
     ops.kv_write(rows.joined(k, media_k), rows.joined(v, media_v), cache)
-    own = attend(rows, q, cache, shape, front=1500)                     # among text
-    y = attend(rows, y, cache, shape, front=1500, cross=True)           # to the encoder's rows
+    own = attend(rows, q, cache, shape.scale)                           # among text
+    y = attend(rows, y, cache, shape.scale, cross=True)                 # to the encoder's rows
 
 A layer's cache has keys and values of its cross attention at the places of media, and those of its
-own attention at the places of text (decision 0118). The layers compute nothing else of media.
+own attention at the places of text (decision 0118). How many places a request's media have, the
+step's array `encoder_ends` says (decision 0146). The layers compute nothing else of media.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from dataclasses import dataclass
 from typing import Self
 
 from pagemill import ops
-from pagemill.layers.attention import AttentionShape
 from pagemill.layers.base import Weights
 from pagemill.ops.trace import Cache, Tensor
 
@@ -49,18 +49,20 @@ def attend(
     rows: DecoderRows,
     q: Tensor,
     cache: Cache,
-    shape: AttentionShape,
+    scale: float,
     *,
-    front: int,
     cross: bool = False,
+    biases: Tensor | None = None,
 ) -> Tensor:
     """q [text_rows, heads, head_dim] -> [text_rows, heads * head_dim]: the attention to the first
-    `front` tokens of a request, which are media, if `cross`, else to those behind them."""
+    tokens of a request, which are media, if `cross`, else to those behind them. `biases` are those
+    of `ops.paged_attention`."""
     attended = ops.paged_attention(
         rows.spread(q),
         cache,
-        scale=shape.scale,
-        keys_from=0 if cross else front,
-        keys_until=front if cross else 0,
+        scale=scale,
+        encoder_keys=cross,
+        decoder_keys=not cross,
+        biases=biases,
     )
     return ops.select_rows(attended, rows.text)

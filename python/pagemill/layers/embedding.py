@@ -18,12 +18,20 @@ def embedding(
 
 
 def add_positions(
-    weights: Weights, name: str, x: Tensor, positions: Tensor, count: int, *, first: int = 0
+    weights: Weights,
+    name: str,
+    x: Tensor,
+    positions: Tensor,
+    count: int,
+    *,
+    first: int = 0,
+    bounded: bool = True,
 ) -> Tensor:
-    """x [N, H] plus row `first` + position of `<name>.weight`, which has `first` + `count` rows."""
+    """x [N, H] plus row `first` + position of `<name>.weight`, which has `first` + `count` rows. If
+    positions are not `bounded` by the length of a context, others read row `first`."""
     rows = Part(first, first + count, first + count)
     table = weights.matrix(f"{name}.weight", (rows.total, x.width), rows=rows)
-    return ops.add(x, ops.embedding(positions, table))
+    return ops.add(x, ops.embedding(positions, table, outside=None if bounded else 0))
 
 
 def logits(

@@ -25,6 +25,7 @@ class Architecture:
         "text, images, videos and audio",
         "text and audio",
         "text of audio",
+        "text of text",
         "embeddings",
         "embeddings of text and images",
     ] = "text"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
 from pagemill import ops
+from pagemill.inputs.encoder_text import EncoderText
 from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
@@ -25,8 +26,9 @@ class ModelConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class MediaInputs:
-    """`rows` of media: features [tokens, channels] for an encoder, embeddings [media_rows, width]
-    for the model; `tokens`, i32 [media_rows], are those that stand for media (`MediaTraits`)."""
+    """`rows` of media: features [tokens, channels] for an encoder, or the token ids of texts, i32
+    [tokens]; embeddings [media_rows, width] for the model. `tokens`, i32 [media_rows], are those
+    that stand for media (`MediaTraits`)."""
 
     rows: Tensor
     tokens: Tensor
@@ -38,7 +40,8 @@ class StepInputs:
     embeddings in place of those of placeholder tokens, for a model with media or whose prompts may
     be embeddings; grid_positions, i32 [T, 3], in time, row and column, if its items have a grid;
     token_types, i32 [T], 1 for the second text of a pair, if the model has token types; text_rows,
-    i32 [text_rows], the tokens that are not media, if the model reads them."""
+    i32 [text_rows], the tokens that are not media, if the model reads them; decoder_positions, i32
+    [T], of an encoder-decoder: positions among the tokens behind those of media."""
 
     token_ids: Tensor
     positions: Tensor
@@ -46,6 +49,7 @@ class StepInputs:
     grid_positions: Tensor | None = None
     token_types: Tensor | None = None
     text_rows: Tensor | None = None
+    decoder_positions: Tensor | None = None
 
     def with_media(self, x: Tensor, scale: float = 1.0) -> Tensor:
         """x [T, H], the embeddings of `token_ids`, with those of `media`, times `scale`, in place
@@ -80,10 +84,12 @@ class MediaTraits:
     `grid` have those of text. `row_ends` are control tokens that a
     prompt has behind each row of an item's tokens but the last, and behind the last; `video_ends`
     those around the placeholder of a video, which are left out: its items have their own. With
-    `encoder_decoder` a prompt begins with its only item. With `text_rows` the model reads the
-    step's array of that name. `encoded_tokens` are tokens that are items, too, directly in front of
-    a placeholder or behind it: their features are zeros, except that the last channels are one for
-    each of these tokens, of which its own is 1.
+    `encoder_decoder` a prompt begins with its only item, and the model reads the step's arrays
+    `encoder_ends` and `decoder_positions`. With `text_rows` it reads the step's array of that name.
+    With `text` items are texts, and there are no placeholders of kinds of media. `encoded_tokens`
+    are tokens that are items, too, directly in front of a placeholder or behind it: their features
+    are zeros, except that the last channels are one for each of these tokens, of which its own is
+    1.
 
     An item of any size has at most `most_tokens` tokens, or if that is 0, as many as a step; a step
     is made large enough for such an item. If `step_rows` is not 0, no more rows are encoded
@@ -112,6 +118,7 @@ class MediaTraits:
     number_ends: tuple[str, str] | None = None
     encoder_decoder: bool = False
     text_rows: bool = False
+    text: EncoderText | None = None
     encoded_tokens: tuple[int, ...] = ()
     placed: bool = False
     tiles: bool = False
@@ -122,8 +129,8 @@ class MediaTraits:
     step_rows: int = 0
 
     def is_refused(self, kinds: Collection[str]) -> bool:
-        """Whether it takes no other kinds than these."""
-        return all(kind in kinds for kind in self.placeholders)
+        """Whether it takes media, and no other kinds than these."""
+        return bool(self.placeholders) and all(kind in kinds for kind in self.placeholders)
 
 
 MediaPart: TypeAlias = PreparedMedia | MediaFeatures | str
@@ -133,7 +140,7 @@ MediaPart: TypeAlias = PreparedMedia | MediaFeatures | str
 @dataclass(frozen=True, slots=True)
 class ModelTraits:
     """Properties of a model that the engine needs. `causal`: a token never attends to a later one;
-    `generates`: it has logits; `media`: it is a MediaModel, and this is what its encoder takes;
+    `generates`: it has logits; `media`: it is an EncoderModel, and this is what its encoder takes;
     `token_types`: the second text of a pair has another type than the first.
 
     A model that generates and is not causal is a prefix language model: the tokens of a prompt,
@@ -223,18 +230,21 @@ class MaskedModel(Model, Protocol):
     def masked_logits(self, weights: Weights, rows: Tensor) -> Tensor: ...
 
 
-class MediaEncoder(Protocol):
-    """What computes embeddings of images, audio or videos.
-
-    1. `features` computes its input for one item of the kinds that its traits name. A ValueError
-       says what it accepts.
-    2. `embeddings` traces it from features to a row for each token that an item stands for. The
-       weights are those of the whole checkpoint.
-    """
-
-    def features(self, media: PreparedMedia, /) -> MediaFeatures: ...
+@runtime_checkable
+class ItemEncoder(Protocol):
+    """What computes embeddings of images, audio, videos or texts: `embeddings` traces it from
+    features, or the ids of a text, to a row for each token that an item stands for. The weights
+    are those of the whole checkpoint."""
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor: ...
+
+
+@runtime_checkable
+class MediaEncoder(ItemEncoder, Protocol):
+    """What computes embeddings of images, audio or videos: `features` computes its input for one
+    item of the kinds that its traits name. A ValueError says what it accepts."""
+
+    def features(self, media: PreparedMedia, /) -> MediaFeatures: ...
 
 
 @runtime_checkable
@@ -257,23 +267,23 @@ class TiledModel(MediaEncoder, Protocol):
 
 
 @runtime_checkable
-class MediaModel(Model, MediaEncoder, Protocol):
-    """A model with one encoder of media, which its traits have as `media`. `hidden` uses
-    `inputs.media` instead of the embeddings of tokens."""
+class EncoderModel(Model, ItemEncoder, Protocol):
+    """A model with one encoder, which its traits have as `media`. `hidden` uses `inputs.media`
+    instead of the embeddings of tokens."""
 
 
 class ModelEncoder(NamedTuple):
     """An encoder of a model, and what it takes."""
 
     traits: MediaTraits
-    encoder: MediaEncoder
+    encoder: ItemEncoder
 
 
 @runtime_checkable
 class EncodersModel(Model, Protocol):
     """A model with several encoders, each of other kinds of media, whose embeddings are as wide as
     each other. Of those of one kind the first reads media, and the others items of its layout.
-    `hidden` uses `inputs.media` as that of a `MediaModel` does. Operators may leave out
+    `hidden` uses `inputs.media` as that of an `EncoderModel` does. Operators may leave out
     some of the encoders: the step's arrays are those that the others need."""
 
     @property
@@ -281,10 +291,10 @@ class EncodersModel(Model, Protocol):
 
 
 def encoders_of(model: Model) -> Sequence[ModelEncoder]:
-    """The encoders of a model; empty if it takes no media."""
+    """The encoders of a model; empty if it has none."""
     if isinstance(model, EncodersModel):
         return model.encoders
     media = model.traits.media
-    if media is None or not isinstance(model, MediaModel):
+    if media is None or not isinstance(model, EncoderModel):
         return ()
     return (ModelEncoder(media, model),)

@@ -139,7 +139,9 @@ def token_id(config: Config, key: str, vocab_size: int) -> int:
     Raises:
         ModelConfigError: it is missing or not of the vocabulary.
     """
-    token = positive_int(config, key)
+    token = config.get(key)
+    if type(token) is not int or token < 0:
+        raise ModelConfigError(f"the configuration needs a token as {key}, it has {shown(token)}")
     if token >= vocab_size:
         raise ModelConfigError(f"{key} is {token}, outside the vocabulary of {vocab_size}")
     return token

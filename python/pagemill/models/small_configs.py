@@ -263,9 +263,31 @@ WHISPER = {
     "max_target_positions": 100,
     "pad_token_id": 99,
 }
+_DECODER_IDS = {"vocab_size": 100, "pad_token_id": 0, "decoder_start_token_id": 0}
+BART = _DECODER_IDS | {
+    "d_model": 64,
+    "encoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "encoder_ffn_dim": 96,
+    "decoder_layers": 2,
+    "decoder_attention_heads": 4,
+    "decoder_ffn_dim": 96,
+    "max_position_embeddings": 64,
+}
+T5_DECODER = T5 | _DECODER_IDS | {"n_positions": 64}
 CONFIGS = {
     "AyaVisionForConditionalGeneration": AYA,
     "Cohere2VisionForConditionalGeneration": AYA,
+    "BartForConditionalGeneration": BART,
+    "BlenderbotForConditionalGeneration": BART,
+    "M2M100ForConditionalGeneration": BART,
+    "MBartForConditionalGeneration": BART,
+    "MT5ForConditionalGeneration": T5_DECODER,
+    "MarianMTModel": BART,
+    "PLBartForConditionalGeneration": BART,
+    "PegasusForConditionalGeneration": BART,
+    "T5ForConditionalGeneration": T5_DECODER,
+    "UMT5ForConditionalGeneration": T5_DECODER,
     "ChatGLMForConditionalGeneration": DECODER | CHATGLM,
     "ChatGLMModel": DECODER | CHATGLM,
     "CamembertModel": PADDED,

@@ -13,6 +13,7 @@ from pagemill.config.plugins import entries, loaded
 from pagemill.inputs.task import Task
 from pagemill.models.architecture import Architecture
 from pagemill.models.base import Model, ModelConfigError
+from pagemill.models.encoder_decoder.table import ENCODER_DECODERS
 from pagemill.models.encoders.table import ENCODERS
 from pagemill.models.multimodal.table import MULTIMODAL
 
@@ -316,7 +317,7 @@ _LOGGER = logging.getLogger("pagemill.models")
 GROUP = "pagemill.models"
 """Entry points of other packages whose values are further rows."""
 
-ARCHITECTURES = dict(sorted((DECODERS | ENCODERS | MULTIMODAL).items()))
+ARCHITECTURES = dict(sorted((DECODERS | ENCODERS | ENCODER_DECODERS | MULTIMODAL).items()))
 
 # The ends of names of architectures, and what a checkpoint of that kind is for.
 _ROWS = ("ForCausalLM", "LMHeadModel", "Model", "ForConditionalGeneration")

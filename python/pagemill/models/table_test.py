@@ -8,6 +8,7 @@ from pagemill.inputs.task import Task
 from pagemill.models.architecture import Architecture
 from pagemill.models.base import ModelConfigError
 from pagemill.models.config_keys import rope_parameters
+from pagemill.models.encoder_decoder.table import ENCODER_DECODERS
 from pagemill.models.encoders.table import ENCODERS
 from pagemill.models.gpt_neox import GptNeoxModel
 from pagemill.models.multimodal.table import MULTIMODAL
@@ -37,7 +38,7 @@ _PREFIX_MODELS = {
 }
 
 
-@pytest.mark.parametrize("table", [DECODERS, ENCODERS, MULTIMODAL])
+@pytest.mark.parametrize("table", [DECODERS, ENCODERS, ENCODER_DECODERS, MULTIMODAL])
 def test_tables_are_sorted(table: dict[str, Architecture]):
     assert list(table) == sorted(table)
 

@@ -27,7 +27,7 @@ def _random(*shape: int) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(math.prod(shape)))
 
 
-def _attention_by_hand(q, keys, values, visible, distances, attributes, sinks, slopes):
+def _attention_by_hand(q, keys, values, visible, distances, attributes, sinks, slopes, biases=None):
     """Double precision, one head and query at a time."""
     output = np.zeros(q.shape)
     group = q.shape[1] // keys.shape[1]
@@ -43,13 +43,20 @@ def _attention_by_hand(q, keys, values, visible, distances, attributes, sinks, s
                 scores = scores * np.log(position) / np.log(grows_from)
             if slopes is not None:
                 scores = scores + float(slopes[head]) * distances[token, seen]
+            if biases is not None:
+                reach = biases.shape[1] // 2
+                within = distances[token, seen].clip(-reach, reach)
+                scores = scores + biases[head].double().numpy()[reach + within]
             weights = np.exp(scores)
             total = weights.sum() + (0 if sinks is None else np.exp(float(sinks[head])))
             output[token, head] = weights / total @ values[seen, head // group]
     return output
 
 
-@pytest.mark.parametrize(("sinks", "slopes"), [(0, 0), (1, 0), (0, 1), (1, 1)])
+@pytest.mark.parametrize(
+    ("sinks", "slopes", "biases"),
+    [(0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0), (0, 0, 1), (1, 1, 1)],
+)
 @pytest.mark.parametrize(
     "features",
     [
@@ -61,14 +68,14 @@ def _attention_by_hand(q, keys, values, visible, distances, attributes, sinks, s
         {"soft_cap": 2},
         {"grows_from": 3},
         {"soft_cap": 2, "grows_from": 3},
-        {"keys_from": 8},
-        {"keys_until": 8},
+        {"encoder_ends": 1},
+        {"encoder_ends": 2},
         {"item_ends": 1},
         {"item_ends": 1, "window": 5},
     ],
     ids=str,
 )
-def test_paged_attention_over_shuffled_blocks(features, sinks, slopes):
+def test_paged_attention_over_shuffled_blocks(features, sinks, slopes, biases):
     attributes = {"scale": 0.4, "causal": 1} | features
     window, causal = attributes.get("window", 0), attributes["causal"]
     block_size, heads, kv_heads, head_dim = 4, 6, 2, 8
@@ -105,11 +112,17 @@ def test_paged_attention_over_shuffled_blocks(features, sinks, slopes):
     places = np.concatenate([np.arange(n - m, n) for n, m in zip(lengths, new, strict=True)])
     item_ends = np.where((places >= 2) & (places < 9), 9, 0).astype(np.int32)
     batch["item_ends"] = item_ends
+    # The first tokens of each request stand for an encoder's rows.
+    encoder_ends = (8, 7, 3)
+    batch["encoder_ends"] = np.repeat(np.array(encoder_ends, np.int32), new)
     q = torch.from_numpy(rng.normal(size=(starts[-1], heads, head_dim)).astype(np.float32))
     step = make_step(batch, DEVICE)
     sink_logits = torch.linspace(-2.0, 3.0, heads) if sinks else None
     head_slopes = torch.tensor([0.5**i for i in range(heads)]) if slopes else None
-    operands = [q, cache, sink_logits, head_slopes] if sinks or slopes else [q, cache]
+    reach = 3
+    table_of_biases = torch.from_numpy(rng.normal(size=(heads, 2 * reach + 1)).astype(np.float32))
+    operands = [q, cache, sink_logits, head_slopes] if sinks or slopes or biases else [q, cache]
+    operands += [table_of_biases] if biases else []
     (output,) = reference("paged_attention")(operands, attributes, step)
     for request, length in enumerate(lengths):
         positions = np.arange(length - new[request], length)[:, None]
@@ -123,9 +136,11 @@ def test_paged_attention_over_shuffled_blocks(features, sinks, slopes):
                 chunk = positions // window * window
                 first = chunk if "chunked" in features else positions - window + 1
                 visible &= key_positions >= first
-            if keys_from := features.get("keys_from"):
-                visible &= (key_positions >= keys_from) | (positions < keys_from)
-            visible &= key_positions < features.get("keys_until", length)
+            end = encoder_ends[request]
+            if features.get("encoder_ends") == 2:
+                visible &= (key_positions >= end) | (positions < end)
+            if features.get("encoder_ends") == 1:
+                visible &= key_positions < end
         rows = slice(starts[request], starts[request + 1])
         expected = _attention_by_hand(
             q[rows].double().numpy(),
@@ -136,6 +151,7 @@ def test_paged_attention_over_shuffled_blocks(features, sinks, slopes):
             attributes,
             sink_logits,
             head_slopes,
+            table_of_biases if biases else None,
         )
         np.testing.assert_allclose(output[rows].numpy(), expected, atol=2e-6, rtol=0)
 

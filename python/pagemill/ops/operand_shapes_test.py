@@ -381,9 +381,13 @@ BAD: list[tuple[Callable[[Values], object], str]] = [
         "SparseMixer has no groups",
     ),
     (lambda v: _paged_attention(v, chunked=True), "chunks need a cache with a window"),
-    (lambda v: _paged_attention(v, keys_from=3, keys_until=3), "either keys_from or keys_until"),
-    (lambda v: _paged_attention(v, causal=False, keys_from=3), "without a window and causal"),
-    (lambda v: _paged_attention(v, item_ends=True, keys_from=3), "item_ends needs causal"),
+    (
+        lambda v: _paged_attention(v, encoder_keys=True, decoder_keys=True),
+        "either encoder_keys or decoder_keys",
+    ),
+    (lambda v: _paged_attention(v, causal=False, decoder_keys=True), "without a window and causal"),
+    (lambda v: _paged_attention(v, item_ends=True, encoder_keys=True), "item_ends needs causal"),
+    (lambda v: _paged_attention(v, biases=v.f32(6, 4)), "must be 6 rows of an odd number"),
     (
         lambda v: ops.moe_route(v.f32("tokens", 4), ops.Routing(3, groups=2, group_choices=1)),
         "cannot choose 3 of 2 experts",

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from pagemill.ops.torch_step import TorchCache, TorchStep
 
 
+# Values of the attribute encoder_ends.
+_ENCODER_KEYS, _DECODER_KEYS = 1, 2
+
+
 def paged_attention(
     q: Tensor,
     cache: Cache,
@@ -24,13 +28,14 @@ def paged_attention(
     scale: float,
     chunked: bool = False,
     causal: bool = True,
-    keys_from: int = 0,
-    keys_until: int = 0,
+    encoder_keys: bool = False,
+    decoder_keys: bool = False,
     item_ends: bool = False,
     soft_cap: float = 0.0,
     grows_from: int = 0,
     sinks: Tensor | None = None,
     slopes: Tensor | None = None,
+    biases: Tensor | None = None,
     k_scale: float = 1.0,
     v_scale: float = 1.0,
 ) -> Tensor:
@@ -38,21 +43,23 @@ def paged_attention(
 
     A query at position p attends to keys in (p - window, p] of its request, with the cache's
     `window` (0 = all); if `chunked`, the window begins anew at each multiple of it; with `causal`
-    false, to all of them. `keys_until`: only keys before this position. `keys_from`: queries at or
-    after this position see no keys before it. With `item_ends`, queries of a media item also attend
-    to the keys of the item behind them, by the step array of this name. If soft_cap > 0, scores
-    become soft_cap * tanh(score / soft_cap). If grows_from > 0, those of a query at a later
-    position are then multiplied by ln(position) / ln(grows_from). Then slopes [Hq], if given, adds
-    slope * (position of the key - position of the query) to a head's scores (ALiBi); sinks [Hq] are
-    logits added to the softmax's denominator (attention sinks). Heads are grouped: Hq is a multiple
-    of the cache's heads. k_scale and v_scale are those of `kv_write`. The step's own keys and
-    values must have been written before.
+    false, to all of them. With `encoder_keys` it attends only to the tokens that a request begins
+    with for the rows of an encoder, which the step array `encoder_ends` counts, and with
+    `decoder_keys`, if it is behind these tokens, only to those behind them. With `item_ends`,
+    queries of a media item also attend to the keys of the item behind them, by the step array of
+    this name. If soft_cap > 0, scores become soft_cap * tanh(score / soft_cap). If grows_from > 0,
+    those of a query at a later position are then multiplied by ln(position) / ln(grows_from). Then
+    slopes [Hq], if given, adds slope * (position of the key - position of the query) to a head's
+    scores (ALiBi), and biases [Hq, 2 * reach + 1] what they have for this distance, from -reach to
+    reach, which farther keys share; sinks [Hq] are logits added to the softmax's denominator
+    (attention sinks). Heads are grouped: Hq is a multiple of the cache's heads. k_scale and v_scale
+    are those of `kv_write`. The step's own keys and values must have been written before.
 
     Raises:
         ShapeError: the operands do not fit.
     """
     require_act("paged_attention", q=q)
-    require_f32("paged_attention", sinks=sinks, slopes=slopes)
+    require_f32("paged_attention", sinks=sinks, slopes=slopes, biases=biases)
     require_rank("paged_attention", "q", q, 3)
     heads = int(q.shape[1])
     if cache.layout != "kv" or q.shape[2] != cache.dims[1] or heads % cache.dims[0]:
@@ -60,49 +67,73 @@ def paged_attention(
             f"paged_attention: q is {format_shape(q.shape)}, {cache.name} holds {cache.layout} "
             f"{cache.dims}"
         )
-    if chunked and not (cache.window and causal):
-        raise ShapeError("paged_attention: chunks need a cache with a window, and causal attention")
-    if (keys_from or keys_until) and (cache.window or not causal or (keys_from and keys_until)):
-        raise ShapeError(
-            "paged_attention: either keys_from or keys_until may be set, for a cache without a"
-            " window and causal attention"
-        )
-    if item_ends and (chunked or not causal or keys_from or keys_until):
-        raise ShapeError(
-            "paged_attention: item_ends needs causal attention without chunks, keys_from and"
-            " keys_until"
-        )
+    _check_seen(cache, chunked, causal, item_ends, (encoder_keys, decoder_keys))
+    _check_biases(biases, heads)
     require_vector("paged_attention", "sinks", sinks, heads)
     require_vector("paged_attention", "slopes", slopes, heads)
     attributes = [("scale", scale), ("window", cache.window), ("causal", int(causal))]
-    if chunked:
-        attributes.append(("chunked", 1))
-    parts = [("keys_from", keys_from), ("keys_until", keys_until), ("item_ends", int(item_ends))]
-    attributes += [(name, value) for name, value in parts if value]
+    parts = {
+        "chunked": int(chunked),
+        "encoder_ends": _ENCODER_KEYS if encoder_keys else _DECODER_KEYS if decoder_keys else 0,
+        "item_ends": int(item_ends),
+    }
+    attributes += [(name, part) for name, part in parts.items() if part]
     if soft_cap:
         attributes.append(("soft_cap", soft_cap))
     if grows_from:
         attributes.append(("grows_from", grows_from))
     attributes += scale_attributes(k_scale, v_scale)
-    operands = [q, cache, sinks, slopes]
+    operands = [q, cache, sinks, slopes, biases]
     while operands[-1] is None:
         operands.pop()
     return q.trace.emit("paged_attention", operands, [(q.shape, q.dtype)], attributes)[0]
 
 
+def _check_seen(
+    cache: Cache, chunked: bool, causal: bool, item_ends: bool, parts: tuple[bool, bool]
+) -> None:
+    """Compares what says which keys a query sees."""
+    if chunked and not (cache.window and causal):
+        raise ShapeError("paged_attention: chunks need a cache with a window, and causal attention")
+    if any(parts) and (cache.window or not causal or all(parts)):
+        raise ShapeError(
+            "paged_attention: either encoder_keys or decoder_keys may be set, for a cache without a"
+            " window and causal attention"
+        )
+    if item_ends and (chunked or not causal or any(parts)):
+        raise ShapeError(
+            "paged_attention: item_ends needs causal attention without chunks, encoder_keys and"
+            " decoder_keys"
+        )
+
+
+def _check_biases(biases: Tensor | None, heads: int) -> None:
+    if biases is None or (
+        len(biases.shape) == 2 and biases.rows == heads and int(biases.shape[1]) % 2
+    ):
+        return
+    raise ShapeError(
+        f"paged_attention: biases are {format_shape(biases.shape)}, they must be {heads} rows of an"
+        " odd number of distances"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Softmax:
-    """Parameters of the softmax. `sinks` and `slopes` are [Hq], in f32."""
+    """Parameters of the softmax. `sinks` and `slopes` are [Hq], and `biases` [Hq, distances], in
+    f32."""
 
     scale: float
     soft_cap: float
     grows_from: int
     sinks: torch.Tensor | None
     slopes: torch.Tensor | None
+    biases: torch.Tensor | None
 
     @property
     def plain(self) -> bool:
-        return not (self.soft_cap or self.grows_from) and self.sinks is None and self.slopes is None
+        tables = (self.sinks, self.slopes, self.biases)
+        return not (self.soft_cap or self.grows_from) and all(each is None for each in tables)
 
 
 def reference(
@@ -114,13 +145,14 @@ def reference(
     import torch
 
     q, cache = cast("tuple[torch.Tensor, TorchCache]", tuple(inputs[:2]))
-    sinks, slopes = (*inputs[2:], None, None)[:2]
+    sinks, slopes, biases = (*inputs[2:], None, None, None)[:3]
     softmax = _Softmax(
         attributes["scale"],
         attributes.get("soft_cap", 0.0),
         int(attributes.get("grows_from", 0)),
         sinks,
         slopes,
+        biases,
     )
     output = torch.empty_like(q)
     table = step.tables[cache.table]
@@ -128,8 +160,8 @@ def reference(
         group, slots = step.decode, table.decode_slots
         key_positions = torch.arange(slots.shape[1], device=q.device)
         # With one token, a request sees all that it has: padding is masked in either mode.
-        ends = _item_ends(step, attributes, group.rows)
-        visible = _visible(group.positions, key_positions, attributes, ends).unsqueeze(1)
+        visible = _visible(step, group.rows, group.positions, key_positions, attributes)
+        visible = visible.unsqueeze(1)
         distances = (key_positions - group.positions).unsqueeze(1)
         queries = q[group.rows].unsqueeze(1)
         keys, values = cache.key[slots], cache.value[slots]
@@ -142,8 +174,8 @@ def reference(
         if attributes.get("causal", 1.0) == 0.0:
             visible = key_positions >= positions * 0
         else:
-            ends = _item_ends(step, attributes, slice(span.begin, span.end))
-            visible = _visible(positions, key_positions, attributes, ends)
+            rows = slice(span.begin, span.end)
+            visible = _visible(step, rows, positions, key_positions, attributes)
         visible = visible.unsqueeze(0)
         distances = (key_positions - positions).unsqueeze(0)
         keys, values = cache.key[slots], cache.value[slots]
@@ -153,30 +185,24 @@ def reference(
     return (output,)
 
 
-def _item_ends(
-    step: TorchStep, attributes: Mapping[str, float], rows: torch.Tensor | slice
-) -> torch.Tensor | None:
-    """The step's `item_ends` of some tokens, [N, 1]; None if the op does not read them."""
-    if not attributes.get("item_ends"):
-        return None
-    return step.inputs["item_ends"][rows].unsqueeze(1)
-
-
 def _visible(
+    step: TorchStep,
+    rows: torch.Tensor | slice,
     positions: torch.Tensor,
     key_positions: torch.Tensor,
     attributes: Mapping[str, float],
-    item_ends: torch.Tensor | None,
 ) -> torch.Tensor:
-    """True for keys that a query of causal attention attends to. positions and item_ends [..., 1],
-    key_positions [C] -> bool [..., C]."""
+    """True for keys that queries of causal attention attend to: those of the step's tokens `rows`,
+    at positions [N, 1]. key_positions [C] -> bool [N, C]."""
     visible = key_positions <= positions
-    if item_ends is not None:
-        visible = visible | (key_positions < item_ends)
-    if keys_from := attributes.get("keys_from"):
-        visible = visible & ((key_positions >= keys_from) | (positions < keys_from))
-    if keys_until := attributes.get("keys_until"):
-        visible = visible & (key_positions < keys_until)
+    if attributes.get("item_ends"):
+        visible = visible | (key_positions < step.inputs["item_ends"][rows].unsqueeze(1))
+    if part := attributes.get("encoder_ends"):
+        end = step.inputs["encoder_ends"][rows].unsqueeze(1)
+        if part == _ENCODER_KEYS:
+            visible = visible & (key_positions < end)
+        else:
+            visible = visible & ((key_positions >= end) | (positions < end))
     window = int(attributes.get("window", 0.0))
     if not window:
         return visible
@@ -241,8 +267,22 @@ def _weights(
         scores = scores * (logarithms / math.log(softmax.grows_from))
     if softmax.slopes is not None:
         scores = scores + per_row(softmax.slopes) * distances
+    if softmax.biases is not None:
+        scores = scores + _biases(softmax.biases, distances, products.shape, groups)
     scores = scores.masked_fill(~mask, -torch.inf)
     if softmax.sinks is None:
         return scores.softmax(-1)
     sinks = per_row(softmax.sinks).expand(scores.shape[0], -1, -1, -1)
     return torch.cat([scores, sinks], -1).softmax(-1)[..., :-1]
+
+
+def _biases(
+    table: torch.Tensor, distances: torch.Tensor, shape: torch.Size, groups: int
+) -> torch.Tensor:
+    """table [Hq, 2 * reach + 1] and distances [B, 1, Q groups, C] -> `shape`, [B, Hk, Q groups,
+    C]."""
+    reach = table.shape[1] // 2
+    by_row = table.view(-1, 1, groups, table.shape[1])
+    by_row = by_row.expand(-1, shape[2] // groups, -1, -1).flatten(1, 2)
+    index = distances.clamp(-reach, reach) + reach
+    return by_row.expand(shape[0], -1, -1, -1).gather(-1, index.expand(shape))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from pagemill.inputs.encoder_text import EncoderText
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.inputs.task import Pooled, Task
@@ -17,6 +18,7 @@ from pagemill.models.base import (
     LIMIT,
     Classifier,
     Config,
+    MediaEncoder,
     MediaPart,
     MediaTraits,
     Model,
@@ -89,8 +91,8 @@ class BuildOptions:
 class BuiltEncoder:
     """The program that computes embeddings of media items; `features` computes its input for
     an image or audio (`MediaEncoder.features`), which `layout` divides before, if it has tiles
-    (`TiledModel.layout`). `features` None: items are rows of embeddings, which the program returns
-    as they are."""
+    (`TiledModel.layout`). `features` None: items are texts, or rows of embeddings, which the
+    program returns as they are."""
 
     program_text: str
     traits: MediaTraits
@@ -157,8 +159,15 @@ class BuiltModel:
     @property
     def embeds_width(self) -> int:
         """Of the rows of embeddings that prompts may be; 0: they are token ids."""
+        if self.encoder_text is not None:
+            return 0
         widths = (each.traits.width for each in self.encoders if each.features is None)
         return next(widths, 0)
+
+    @property
+    def encoder_text(self) -> EncoderText | None:
+        """What its encoder takes if that reads the text of a prompt."""
+        return next((each.traits.text for each in self.encoders if each.traits.text), None)
 
 
 def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
@@ -192,7 +201,7 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         adapters=options.adapters,
         draft_states=options.draft_states,
         keeps_context=options.keeps_context,
-        media=_media_traits(model, source, options),
+        media=_media_traits(model, source, options, generates=tail.pooling is None),
     )
     return_values(weights.trace, "hidden_states", RESULT, "hidden", options.hidden_states)
     routed = routed_experts(weights.trace) if options.routed_experts else {}
@@ -292,18 +301,23 @@ def _is_wanted(media: MediaTraits, options: BuildOptions) -> bool:
 
 
 def _media_traits(
-    model: Model, source: ModelSource, options: BuildOptions
+    model: Model, source: ModelSource, options: BuildOptions, *, generates: bool
 ) -> tuple[MediaTraits, ...]:
     """What the model's program takes in place of token ids.
 
     Raises:
         ModelConfigError: embeddings are wanted of a model that does not take them, or a model with
-            an encoder that its decoder attends to is wanted without it, or with adapters.
+            an encoder that its decoder attends to is wanted without it, or with adapters, or to
+            pool.
     """
     media = [encoder.traits for encoder in encoders_of(model)]
     for each in media:
         if each.encoder_decoder:
             _check_encoder_decoder(source.architecture, each, options)
+            if not generates:
+                raise ModelConfigError(
+                    f"{source.architecture} generates, and does not pool: leave out --task"
+                )
     wanted = tuple(each for each in media if _is_wanted(each, options))
     if not options.prompt_embeds:
         return wanted
@@ -322,10 +336,8 @@ def _check_encoder_decoder(name: str, media: MediaTraits, options: BuildOptions)
         )
     if not _is_wanted(media, options):
         kinds = " and ".join(media.placeholders)
-        raise ModelConfigError(
-            f"{name} needs its encoder: leave out --language-model-only, and allow {kinds} in"
-            " --limit-mm-per-prompt"
-        )
+        allow = f", and allow {kinds} in --limit-mm-per-prompt" if kinds else ""
+        raise ModelConfigError(f"{name} needs its encoder: leave out --language-model-only{allow}")
     if options.adapters:
         raise ModelConfigError(
             f"{name} takes no adapters: its decoder computes the rows of text alone, and adapters"
@@ -360,7 +372,8 @@ def _build_encoders(
         if wanted:
             text = text_of(own.trace.program, rewrite=options.rewrite)
             layout = encoder.layout if isinstance(encoder, TiledModel) else None
-            built.append(BuiltEncoder(text, traits, encoder.features, layout))
+            features = encoder.features if isinstance(encoder, MediaEncoder) else None
+            built.append(BuiltEncoder(text, traits, features, layout))
     if options.prompt_embeds:
         media = embeds_traits(model, source.architecture)
         text = text_of(identity_program(media), rewrite=options.rewrite)

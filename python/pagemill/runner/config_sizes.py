@@ -36,6 +36,7 @@ _LAYERS = (
     "n_layers",
     "n_layer",
     "num_layers",
+    "num_decoder_layers",
     "encoder_layers",
     "decoder_layers",
 )

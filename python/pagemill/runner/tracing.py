@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pagemill.layers.base import Weights
 from pagemill.models.base import (
     EncoderInputs,
-    MediaEncoder,
+    ItemEncoder,
     MediaInputs,
     MediaTraits,
     Model,
@@ -73,6 +73,9 @@ def trace_hidden(model: Model, weights: Weights, media: Sequence[MediaTraits]) -
     sees_prompt = model.traits.generates and not model.traits.causal
     if sees_prompt or any(each.item_ends for each in media):
         trace.input("item_ends", "i32", ("tokens",))
+    encoder_decoder = any(each.encoder_decoder for each in media)
+    if encoder_decoder:
+        trace.input("encoder_ends", "i32", ("tokens",))
     inputs = StepInputs(
         trace.input("token_ids", "i32", ("tokens",)),
         trace.input("positions", "i32", ("tokens",)),
@@ -82,6 +85,7 @@ def trace_hidden(model: Model, weights: Weights, media: Sequence[MediaTraits]) -
         trace.input("text_rows", "i32", ("text_rows",))
         if any(each.text_rows for each in media)
         else None,
+        trace.input("decoder_positions", "i32", ("tokens",)) if encoder_decoder else None,
     )
     return model.hidden(weights, inputs)
 
@@ -101,10 +105,13 @@ def grid_positions(trace: Trace) -> Tensor:
     return trace.input("grid_positions", "i32", ("tokens", GRID_DIMS))
 
 
-def trace_encoder(encoder: MediaEncoder, media: MediaTraits, own: Weights) -> None:
+def trace_encoder(encoder: ItemEncoder, media: MediaTraits, own: Weights) -> None:
     """Traces the program of an encoder, in the trace of its `own` weights."""
     trace = own.trace
-    features = trace.input("features", ACT, ("tokens", media.channels))
+    if media.text is None:
+        features = trace.input("features", ACT, ("tokens", media.channels))
+    else:
+        features = trace.input("token_ids", "i32", ("tokens",))
     tokens = trace.input("media_rows", "i32", ("media_rows",))
     positions = trace.input("positions", "i32", ("tokens",))
     grid = grid_positions(trace) if media.grid else None

@@ -112,12 +112,13 @@ async def render_chat(
     prompt, _, options = await checked_chat(
         pipeline, request, caller, clamps_max_tokens=clamps_max_tokens
     )
-    if prompt.media:
+    (fitted,) = pipeline.fit([prompt], options)
+    if fitted.rendered.media:
         raise bad_request(
-            "`messages` with media cannot be rendered: token ids do not say what the media are.",
+            "`messages` with media, or for an encoder, cannot be rendered: token ids do not say"
+            " what is read.",
             "messages",
         )
-    (fitted,) = pipeline.fit([prompt], options)
     grammar = None
     if options.constraint is not None and not options.constraint.is_optional:
         grammar = await pipeline.output_grammar(fitted, options)

@@ -76,6 +76,7 @@ async def start_completion(
         limits=wanted_limits(request),
         search=wanted_search(request, request.best_of),
         param=param,
+        decoder=await _decoder_tokens(pipeline, request),
     )
     generation = await pipeline.generate(rendered, sampling, options)
     if not request.echo:
@@ -118,7 +119,7 @@ async def fitted_prompts(
     """The prompts of what `as_rendered` returned, and the options by which they were cut.
 
     Raises:
-        ApiError: 400: one does not fit.
+        ApiError: 400: one does not fit, or an encoder reads it.
     """
     rendered, _ = await rendered_prompts(pipeline, request)
     options = GenerationOptions(
@@ -126,8 +127,35 @@ async def fitted_prompts(
         default_max_tokens=DEFAULT_MAX_TOKENS,
         truncate_prompt_tokens=request.truncate_prompt_tokens,
         truncation_side=request.truncation_side,
+        decoder=await _decoder_tokens(pipeline, request),
     )
-    return pipeline.fit(rendered, options), options
+    fitted = pipeline.fit(rendered, options)
+    if any(prompt.rendered.media for prompt in fitted):
+        raise bad_request(
+            "prompts of an encoder-decoder cannot be rendered: token ids do not say what its"
+            " encoder reads.",
+            "prompt",
+        )
+    return fitted, options
+
+
+async def _decoder_tokens(pipeline: Pipeline, request: CompletionRequest) -> list[int]:
+    """Those of `decoder_prompt`; none if it is not sent.
+
+    Raises:
+        ApiError: 400: the model has no encoder, or the text cannot be tokenized.
+    """
+    sent, param = request.decoder_prompt, "decoder_prompt"
+    if not sent:
+        return []
+    if pipeline.model.encoder_text is None:
+        raise bad_request(
+            f"`{param}`: this model is no encoder-decoder; send all of it as `prompt`.", param
+        )
+    (prompt,) = await pipeline.rendering.prompts(
+        [sent], add_special_tokens=False, parse_special=True, param=param
+    )
+    return prompt.token_ids.tolist()
 
 
 async def rendered_prompts(

@@ -26,8 +26,10 @@ async def echoed_texts(
     """
     echoed: list[str] = []
     for text, sent, prompt in zip(texts, rendered, prompts, strict=True):
-        if text is None or len(prompt) < len(sent):
-            text = await rendering.decode(prompt.tolist(), skip_special_tokens=False)
+        is_cut = len(prompt) < len(sent)
+        if text is None or is_cut:
+            tokens = prompt if is_cut else sent.token_ids
+            text = await rendering.decode(tokens.tolist(), skip_special_tokens=False)
         echoed.append(text)
     return echoed
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pagemill.engine.sampling import SamplingDefaults
+from pagemill.inputs.encoder_text import EncoderText
 from pagemill.inputs.task import Pooled, Task
 
 
@@ -27,6 +28,8 @@ class ModelInfo:
     max_logprobs: int = 20
     embeds_width: int = 0
     """Of the rows of embeddings that prompts may be; 0: they are token ids."""
+    encoder_text: EncoderText | None = None
+    """What its encoder takes if that reads the text of a prompt."""
     root: str = ""
     """Where the model came from."""
     adapter: str = ""

@@ -129,6 +129,7 @@ def _model_info(facts: ModelFacts, config: EngineConfig) -> ModelInfo:
         max_tokens_cap=facts.max_tokens_cap,
         max_choices=facts.max_choices,
         embeds_width=facts.embeds_width,
+        encoder_text=facts.encoder_text,
         max_logprobs=config.model.max_logprobs,
         adapters=facts.adapters,
         root=str(config.model.model or facts.names[0]),

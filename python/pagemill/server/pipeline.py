@@ -13,7 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from pagemill.engine.async_engine import AsyncEngine, Prompt
-from pagemill.engine.limits import check_prompt, check_stop, resolve_max_tokens
+from pagemill.engine.limits import (
+    check_prompt,
+    check_stop,
+    encoder_prompt,
+    longest_context,
+    resolve_max_tokens,
+)
 from pagemill.engine.outputs import ChoiceOutput, EngineError, ended_by_operator
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
@@ -82,6 +88,8 @@ class GenerationOptions:
     search: ChoiceSearch | None = None
     """How choices are found; None: each is sampled."""
     parsed: ParserOptions = NOTHING
+    decoder: Sequence[int] = ()
+    """What the decoder of an encoder-decoder begins with; empty: what the model says."""
     """What is read out of the output beside text."""
 
 
@@ -399,12 +407,17 @@ class Pipeline:
 
     def _prompt(self, prompt: RenderedPrompt, options: GenerationOptions) -> Prompt:
         longest = max(1, self.model.max_model_len - (options.max_tokens or 1))
-        prompt = self._truncated(prompt, options, longest)
+        text = self.model.encoder_text
+        if text is None:
+            prompt = self._truncated(prompt, options, longest)
+        elif not prompt.media:
+            prompt = self._truncated(prompt, options, min(longest, text.most_tokens))
+            prompt = encoder_prompt(text, prompt, options.decoder, options.param)
         room = resolve_max_tokens(
             len(prompt),
             options.max_tokens,
             options.default_max_tokens,
-            self.model.max_model_len,
+            longest_context(prompt, self.model.max_model_len, text),
             options.param,
             options.max_tokens_param,
         )

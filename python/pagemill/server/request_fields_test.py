@@ -141,6 +141,7 @@ BAD: Mapping[str, Mapping[str, Sequence[Any]]] = {
         "prompt": (5, {}, [], [[]], [""], "", [1, "a"], [[1], [True]], [1.5], [-1], [256]),
         "prompt_embeds": (5, {}, [5], "AAAA", ["AAAA"]),
         "suffix": (*NO_TEXT, "x"),
+        "decoder_prompt": (5, {}, [1.5], ["a"], "x", [1]),
         "max_tokens": (*NO_INTEGER, -1, 0, 2**31, 256),
         "logprobs": (*NO_INTEGER, 21, -1, -2),
         "echo": NO_FLAG,

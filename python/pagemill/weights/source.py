@@ -31,6 +31,8 @@ from pagemill.weights.safetensors import read_directory, read_file
 
 QUANTIZATION = "quantization_config"
 OLDER_QUANTIZATION = "compression_config"  # compressed-tensors before 0.8
+# How a decoder begins, for which generation_config.json has precedence.
+_STARTS = ("decoder_start_token_id", "forced_bos_token_id")
 _HEADS = ("lm_head.", "score.", "classifier.", "linear.", *HEADS)
 
 
@@ -239,15 +241,16 @@ def _directory_tensors(
 def _directory_config(directory: Path, overrides: Mapping[str, Any]) -> dict[str, Any]:
     stored = read_object(directory / "config.json")
     elsewhere = _quantization_elsewhere(directory, stored) | keys_beside(directory, stored)
-    config = _merged(stored | elsewhere, overrides)
-    generation = directory / "generation_config.json"
+    path = directory / "generation_config.json"
+    generation = read_object(path) if path.exists() else {}
+    starts = {key: generation[key] for key in _STARTS if generation.get(key) is not None}
+    config = _merged(stored | elsewhere | starts, overrides)
     ends = _token_ids(config.get("eos_token_id"))
     for part in ("text_config", "llm_config"):  # of a model that contains a language model
         text = config.get(part)
         if isinstance(text, dict):
             ends |= _token_ids(cast("dict[str, object]", text).get("eos_token_id"))
-    if generation.exists():
-        ends |= _token_ids(read_object(generation).get("eos_token_id"))
+    ends |= _token_ids(generation.get("eos_token_id"))
     return config | {"eos_token_id": sorted(ends)}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,19 @@ def test_tokens_that_end_a_text_may_be_those_of_the_language_model(
 ) -> None:
     (tmp_path / "config.json").write_text(json.dumps(CONFIG | {part: {"eos_token_id": 9}}))
     assert ModelSource.open(tmp_path, tensors=False).eos_token_ids == (2, 9)
+
+
+def test_how_a_decoder_begins(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG | {"decoder_start_token_id": 3}))
+    generation = {"decoder_start_token_id": 4, "forced_bos_token_id": 0, "max_length": 20}
+    (tmp_path / "generation_config.json").write_text(json.dumps(generation))
+
+    def config(overrides: dict[str, int]) -> Mapping[str, object]:
+        return ModelSource.open(tmp_path, overrides, tensors=False).config
+
+    starts = {"decoder_start_token_id": 4, "forced_bos_token_id": 0}
+    assert config({}) == CONFIG | {"eos_token_id": [2]} | starts
+    assert config({"forced_bos_token_id": 7})["forced_bos_token_id"] == 7
 
 
 def test_a_quantization_may_be_that_of_the_language_model(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ namespace {
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const ops::PagedAttentionArgs args = ops::ToPagedAttentionArgs(call);
   const ops::BatchView& batch = *args.batch;
+  const bool divided = args.encoder_keys || args.decoder_keys;
+  const int32_t* encoder_ends = divided ? batch.encoder_ends : nullptr;
   LaunchGroups(context, ActModule(args.q.dtype), "paged_attention_kernel",
                args.q.shape[0] * args.q.shape[1], kAttentionGroupSize,
                PagedAttentionParams{.q = RowsOf(args.q),
@@ -34,8 +36,8 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
                                     .window = args.window,
                                     .chunked = args.chunked,
                                     .causal = args.causal,
-                                    .keys_from = args.keys_from,
-                                    .keys_until = args.keys_until,
+                                    .encoder_keys = args.encoder_keys,
+                                    .encoder_ends = encoder_ends,
                                     .item_ends = args.item_ends ? batch.item_ends : nullptr,
                                     .soft_cap = args.soft_cap,
                                     .grows_from = args.grows_from});

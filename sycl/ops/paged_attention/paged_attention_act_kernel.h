@@ -30,8 +30,14 @@ inline VisibleKeys VisibleTo(const PagedAttentionParams& p, int32_t request, int
   } else if (p.window > 0) {
     keys.low = sycl::max(0, position + 1 - p.window);
   }
-  if (position >= p.keys_from) keys.low = sycl::max(keys.low, p.keys_from);
-  if (p.keys_until > 0) keys.high = sycl::min(keys.high, p.keys_until);
+  if (p.encoder_ends != nullptr) {
+    const int32_t end = p.encoder_ends[token];
+    if (p.encoder_keys) {
+      keys.high = sycl::min(keys.high, end);
+    } else if (position >= end) {
+      keys.low = end;
+    }
+  }
   if (p.item_ends != nullptr) keys.high = sycl::max(keys.high, p.item_ends[token]);
   return {position, keys};
 }

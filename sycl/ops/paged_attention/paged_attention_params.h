@@ -27,7 +27,8 @@ struct PagedAttentionParams {
   float v_scale = 1;
   int32_t window = 0;  // 0: none
   bool chunked = false, causal = true;
-  int32_t keys_from = 0, keys_until = 0;  // 0: all
+  bool encoder_keys = false;  // only those of the encoder, else only those of the decoder, if ...
+  const int32_t* encoder_ends = nullptr;  // ... this, [tokens], is not null
   const int32_t* item_ends = nullptr;     // [tokens], or null
   float soft_cap = 0;      // 0: none
   int32_t grows_from = 0;  // 0: nothing grows

@@ -52,9 +52,8 @@ FlashInferShape FlashInferShapeOf(const ops::PagedAttentionArgs& args) {
 bool SupportsFlashInfer(const device::Capabilities& caps, const ops::OpCall& call) {
   const ops::PagedAttentionArgs args = ops::ToPagedAttentionArgs(call);
   const bool plain = args.sinks == nullptr && args.slopes == nullptr && !args.biases.AreThere() &&
-                     args.window == 0 && args.causal && args.keys_from == 0 &&
-                     args.keys_until == 0 && !args.item_ends && args.soft_cap == 0 &&
-                     args.grows_from == 0;
+                     args.window == 0 && args.causal && !args.encoder_keys && !args.decoder_keys &&
+                     !args.item_ends && args.soft_cap == 0 && args.grows_from == 0;
   return OnEveryGpu(caps, call) && HasTensorCores(caps) && plain && args.keys_in_rows &&
          args.q.dtype == DType::kBF16 && args.cache.dtype == DType::kBF16 &&
          args.kv_heads <= kPlannedBlocks && HasInstances(args.q.shape[2]);

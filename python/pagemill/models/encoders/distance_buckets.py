@@ -15,10 +15,17 @@ _MAX_REACH = 4096
 
 
 def distance_biases(
-    weights: Weights, name: str, shape: AttentionShape, buckets: int, reach: int
+    weights: Weights,
+    name: str,
+    shape: AttentionShape,
+    buckets: int,
+    reach: int,
+    *,
+    causal: bool = False,
 ) -> Tensor:
     """f32 [heads of this rank, 2 reach + 1], the `biases` of `ops.attention`, from the table `name`
-    [buckets, heads]; distances from `reach` on share the last bucket of their side.
+    [buckets, heads]; distances from `reach` on share the last bucket of their side. `causal`: all
+    buckets are those of keys behind the query.
 
     Raises:
         ModelConfigError: the buckets do not fit the reach.
@@ -26,25 +33,27 @@ def distance_biases(
     heads = shape.features(shape.heads)
     begin, end = heads.begin // shape.head_dim, heads.end // shape.head_dim
     columns = Part(begin, end, shape.heads)
-    rows = bucket_of_each_distance(buckets, reach)
+    rows = bucket_of_each_distance(buckets, reach, causal=causal)
     return weights.small_columns(name, (buckets, shape.heads), columns=columns, rows=rows)
 
 
-def bucket_of_each_distance(buckets: int, reach: int) -> list[int]:
+def bucket_of_each_distance(buckets: int, reach: int, *, causal: bool = False) -> list[int]:
     """The bucket of each distance (position of the key - position of the query) from -`reach` to
     `reach`. A quarter of the buckets are those of single distances behind the query, a quarter of
-    ranges there, which grow exponentially; the other half are those in front of it.
+    ranges there, which grow exponentially; the other half are those in front of it. `causal`: keys
+    in front of it, which no query sees, share the bucket of distance 0 and leave twice as many to
+    those behind.
 
     Raises:
         ModelConfigError: there are fewer than four buckets, or the reach is not beyond the single
             distances.
     """
-    side = buckets // 2
+    side = buckets if causal else buckets // 2
     single = side // 2
     if single < 1 or not single < reach <= _MAX_REACH:
         raise ModelConfigError(
-            f"{buckets} buckets up to a distance of {reach}: at least 4, and a distance above a"
-            f" quarter of them, at most {_MAX_REACH}, are supported"
+            f"{buckets} buckets up to a distance of {reach}: at least 4, and a distance above"
+            f" {single}, at most {_MAX_REACH}, are supported"
         )
     # In f32, as models were trained: a distance at a border falls to the side it fell to then.
     far = np.maximum(np.arange(reach + 1), single).astype(np.float32)
@@ -52,4 +61,5 @@ def bucket_of_each_distance(buckets: int, reach: int) -> list[int]:
     ranges = single + (growth * np.float32(side - single)).astype(np.int64)
     near = np.arange(reach + 1)
     behind = np.where(near < single, near, np.minimum(ranges, side - 1))
-    return [*behind[:0:-1].tolist(), *behind[:1].tolist(), *(side + behind[1:]).tolist()]
+    ahead = [0] * reach if causal else (side + behind[1:]).tolist()
+    return [*behind[::-1].tolist(), *ahead]

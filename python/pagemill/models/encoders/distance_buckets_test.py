@@ -15,6 +15,13 @@ def test_buckets_of_both_sides():
     assert ahead == [6 + bucket for bucket in behind]
 
 
+def test_buckets_of_what_is_behind():
+    # 6 buckets: distances 0 to 2 alone, and three ranges up to 12.
+    buckets = bucket_of_each_distance(6, 12, causal=True)
+    assert buckets[12::-1] == [0, 1, 2, 3, 3, 4, 4, 4, 5, 5, 5, 5, 5]
+    assert buckets[13:] == [0] * 12
+
+
 @pytest.mark.parametrize(("buckets", "reach"), [(3, 8), (32, 8), (32, 5000)])
 def test_buckets_that_do_not_fit(buckets: int, reach: int):
     with pytest.raises(ModelConfigError, match="buckets up to a distance of"):

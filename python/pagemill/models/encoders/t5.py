@@ -36,7 +36,7 @@ _BIAS = "layer.0.SelfAttention.relative_attention_bias.weight"
 
 
 class T5Model(Encoder):
-    """The encoder of one T5 model."""
+    """The encoder of one T5 model. `buckets` of distances reach up to the distance `reach`."""
 
     base_prefix = ""
     names = EncoderNames(
@@ -57,18 +57,19 @@ class T5Model(Encoder):
 
     def __init__(self, config: Config) -> None:
         kind = config.get("feed_forward_proj") or "relu"
-        self._gated = isinstance(kind, str) and kind.startswith("gated-")
+        gated = isinstance(kind, str) and kind.startswith("gated-")
         super().__init__(Renamed(config, _KEYS, _DEFAULTS), eps="layer_norm_epsilon")
         self.sizes = replace(self.sizes, head_dim=positive_int(config, "d_kv", 64))
         self.typed = False
+        self.gated = gated
         self.bias = False
         self.attention_scale = 1.0
         name = kind.removeprefix("gated-") if isinstance(kind, str) else kind
         # In T5 1.1 the tanh approximation.
-        name = "gelu_new" if self._gated and name == "gelu" else name
+        name = "gelu_new" if gated and name == "gelu" else name
         self.activation = activation({"feed_forward_proj": name}, "feed_forward_proj", "relu")
-        self._buckets = positive_int(config, "relative_attention_num_buckets", 32)
-        self._reach = positive_int(config, "relative_attention_max_distance", 128)
+        self.buckets = positive_int(config, "relative_attention_num_buckets", 32)
+        self.reach = positive_int(config, "relative_attention_max_distance", 128)
 
     def embed(self, weights: Weights, inputs: StepInputs) -> Tensor:
         table = (self.sizes.vocab_size, self.sizes.hidden_size)
@@ -81,12 +82,12 @@ class T5Model(Encoder):
         name = f"{self.prefix(layer)}.{_BIAS}"
         if not weights.has(name):
             name = f"{self.prefix(0)}.{_BIAS}"
-        return distance_biases(weights, name, shape, self._buckets, self._reach)
+        return distance_biases(weights, name, shape, self.buckets, self.reach)
 
     def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
-        up = ("wi_0", "wi_1") if self._gated else ("wi",)
+        up = ("wi_0", "wi_1") if self.gated else ("wi",)
         name = f"{self.prefix(layer)}.layer.1.DenseReluDense"
-        parts = MlpParts(up=up, down="wo", gated=self._gated)
+        parts = MlpParts(up=up, down="wo", gated=self.gated)
         return mlp(weights, name, x, self.sizes.intermediate_size, self.activation, parts)
 
     def layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:

@@ -27,9 +27,7 @@ ENCODERS: dict[str, Architecture] = {
         "encoders.jina3:Jina3Model", "Jina embeddings 3", ("jina_embeddings_v3",), "embeddings"
     ),
     "MPNetModel": Architecture("encoders.mpnet:MpNetModel", "MPNet", ("mpnet",), "embeddings"),
-    "MT5EncoderModel": Architecture(
-        "encoders.t5:T5Model", "mT5, its encoder", ("mt5",), "embeddings"
-    ),
+    "MT5EncoderModel": Architecture("encoders.t5:T5Model", "mT5, its encoder", (), "embeddings"),
     "ModernBertModel": Architecture(
         "encoders.modernbert:ModernBertModel", "ModernBERT", ("modernbert",), "embeddings"
     ),
@@ -42,10 +40,8 @@ ENCODERS: dict[str, Architecture] = {
     "RobertaModel": Architecture(
         "encoders.roberta:RobertaModel", "RoBERTa", ("roberta",), "embeddings"
     ),
-    "T5EncoderModel": Architecture("encoders.t5:T5Model", "T5, its encoder", ("t5",), "embeddings"),
-    "UMT5EncoderModel": Architecture(
-        "encoders.t5:T5Model", "UMT5, its encoder", ("umt5",), "embeddings"
-    ),
+    "T5EncoderModel": Architecture("encoders.t5:T5Model", "T5, its encoder", (), "embeddings"),
+    "UMT5EncoderModel": Architecture("encoders.t5:T5Model", "UMT5, its encoder", (), "embeddings"),
     "XLMRobertaModel": Architecture(
         "encoders.roberta:RobertaModel", "XLM-RoBERTa", ("xlm-roberta",), "embeddings"
     ),

@@ -185,7 +185,7 @@ def text_weights(weights: Weights, text: Decoder) -> Weights:
 
 class WithDecoder:
     """What a model with encoders leaves to its decoder, `_text`: a `Model` (base.py) without the
-    rest of a `MediaModel`."""
+    rest of an `EncoderModel`."""
 
     ignored: Mapping[str, str] = {}
     _text: Decoder

@@ -17,9 +17,7 @@ from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers import attention, embedding, norm
 from pagemill.layers.attention import AttentionShape
 from pagemill.layers.base import Weights
-from pagemill.layers.cross_attention import DecoderRows, attend
-from pagemill.layers.linear import linear
-from pagemill.layers.mlp import MlpParts, mlp
+from pagemill.layers.cross_attention import DecoderRows
 from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.layers.stack import stack
 from pagemill.models.audio.log_mel import HOP, SAMPLING_RATE, log_mel, padded
@@ -33,10 +31,9 @@ from pagemill.models.base import (
     StepInputs,
 )
 from pagemill.models.config_keys import activation, flag, positive_int, token_id
+from pagemill.models.encoder_decoder.bart_layers import EPS, LayerForm, decoder_layer
 from pagemill.ops.trace import Tensor
 
-_EPS = 1e-5  # not in the configuration
-_MLP = MlpParts(up=("fc1",), down="fc2", gated=False, bias=True)
 _DECODER = "model.decoder"
 
 
@@ -108,15 +105,20 @@ class WhisperModel:
         media, text = inputs.media, inputs.text_rows
         out = f"{_DECODER}.layers.0.self_attn.out_proj"
         shape = attention.divide(weights, self._shape, out)
+        form = LayerForm(
+            shape, self._intermediate_size, self._activation, norm_first=True, key_bias=False
+        )
         width = shape.features(shape.heads).size
         rows = DecoderRows.of(weights, text, media.tokens, inputs.token_ids, width)
 
         def layer(index: int, x: Tensor) -> Tensor:
-            return self._layer(weights, index, x, media.rows, rows, shape)
+            return decoder_layer(
+                weights, f"{_DECODER}.layers.{index}", f"kv{index}", x, media.rows, rows, form
+            )
 
         x = self._embed(weights, inputs)
         hidden = stack(weights, ops.select_rows(x, text), self._layers, layer)
-        hidden = norm.layer_norm(weights, f"{_DECODER}.layer_norm", hidden, _EPS)
+        hidden = norm.layer_norm(weights, f"{_DECODER}.layer_norm", hidden, EPS)
         return ops.scatter_rows(x, hidden, text)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
@@ -126,54 +128,9 @@ class WhisperModel:
 
     def _embed(self, weights: Weights, inputs: StepInputs) -> Tensor:
         """Embeddings of all tokens [T, H]; those of media have no meaning."""
+        assert inputs.decoder_positions is not None
         words = (self._vocab_size, self._hidden_size)
         name = f"{_DECODER}.embed_tokens"
         x = embedding.embedding(weights, name, inputs.token_ids, words, scale=self._scale)
-        # The first text token is at the position `front` of a request, and reads row 0.
-        table = weights.small(
-            f"{_DECODER}.embed_positions.weight",
-            (self._positions, self._hidden_size),
-            row_order=[0] * self.front + list(range(self._positions)),
-        )
-        return ops.add(x, ops.embedding(inputs.positions, table))
-
-    def _layer(
-        self,
-        weights: Weights,
-        index: int,
-        x: Tensor,
-        encoded: Tensor,
-        rows: DecoderRows,
-        shape: AttentionShape,
-    ) -> Tensor:
-        """x [text_rows, H], encoded [media_rows, H] -> [text_rows, H]."""
-        prefix, part = f"{_DECODER}.layers.{index}", shape.features(shape.heads)
-        heads = (part.size // shape.head_dim, shape.head_dim)
-
-        def normalized(name: str) -> Tensor:
-            return norm.layer_norm(weights, f"{prefix}.{name}", x, _EPS)
-
-        def project(name: str, of: Tensor, *, bias: bool = True) -> Tensor:
-            return linear(weights, f"{prefix}.{name}", of, heads, bias=bias, rows=part)
-
-        def output(name: str, attended: Tensor) -> Tensor:
-            name, size = f"{prefix}.{name}", self._hidden_size
-            return attention.output(weights, name, attended, shape, size, bias=True)
-
-        y = normalized("self_attn_layer_norm")
-        k = project("self_attn.k_proj", y, bias=False)
-        v = project("self_attn.v_proj", y)
-        media_k = project("encoder_attn.k_proj", encoded, bias=False)
-        media_v = project("encoder_attn.v_proj", encoded)
-        cache = weights.trace.cache(f"kv{index}", weights.trace.kv_group(), heads)
-        ops.kv_write(rows.joined(k, media_k), rows.joined(v, media_v), cache)
-        q = project("self_attn.q_proj", y)
-        attended = attend(rows, q, cache, shape, front=self.front)
-        x = ops.add(x, output("self_attn.out_proj", attended))
-
-        q = project("encoder_attn.q_proj", normalized("encoder_attn_layer_norm"))
-        attended = attend(rows, q, cache, shape, front=self.front, cross=True)
-        x = ops.add(x, output("encoder_attn.out_proj", attended))
-
-        y, size = normalized("final_layer_norm"), self._intermediate_size
-        return ops.add(x, mlp(weights, prefix, y, size, self._activation, _MLP))
+        table, positions = f"{_DECODER}.embed_positions", inputs.decoder_positions
+        return embedding.add_positions(weights, table, x, positions, self._positions)

@@ -28,11 +28,13 @@ MAX_PROMPTS = 2048
 class CompletionRequest(GenerationRequest, kw_only=True, frozen=True):
     """The request. `prompt` has four shapes; `prompts` sorts them out. `prompt_embeds` has prompts
     that are embeddings, in place of others or in front of them. With `suffix`, what is generated
-    goes between each prompt and it."""
+    goes between each prompt and it. An encoder-decoder's encoder reads the prompt, and its decoder
+    begins with `decoder_prompt`, a text or token ids."""
 
     prompt: Any = None
     prompt_embeds: str | Annotated[list[str], Meta(max_length=MAX_PROMPTS)] = []
     suffix: str = ""
+    decoder_prompt: str | list[int] = ""
     max_tokens: Count | None = None
     logprobs: Logprobs | None = None
     best_of: Positive | None = None

@@ -1,0 +1,111 @@
+"""Encoder-decoders of text over HTTP: a server answers as the offline model does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from tokenizers import Tokenizer
+from tokenizers.decoders import WordPiece
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+
+from tests.e2e.server_process import NAME, ServerProcess, serve
+from tests.media.encoder_decoder_models import PAD, POSITIONS, START, TextToText, model
+from tests.media.media_model import text
+
+OPTIONS = {
+    "max_model_len": 2 * POSITIONS,
+    "max_num_batched_tokens": 64,
+    "max_num_seqs": 4,
+    "kv_cache_dtype": "f32",
+    "activation_dtype": "f32",
+}
+FIELDS = {"temperature": 0.0, "max_tokens": 6, "ignore_eos": True, "return_token_ids": True}
+
+
+@pytest.fixture(scope="module", name="t5")
+def _t5(tmp_path_factory: pytest.TempPathFactory) -> TextToText:
+    path = tmp_path_factory.mktemp("t5")
+    made = model(path, "t5")
+    tokenizer = Tokenizer(WordLevel({f"t{i}": i for i in range(257)}, unk_token="t0"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.decoder = WordPiece()
+    tokenizer.save(str(path / "tokenizer.json"))
+    return made
+
+
+@pytest.fixture(scope="module", name="server")
+def _server(t5: TextToText, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in OPTIONS.items()]
+    with serve(str(t5.path), tmp_path_factory.mktemp("log"), options) as server:
+        yield server
+
+
+def complete(server: ServerProcess, prompt: Any, **fields: Any) -> httpx.Response:
+    body = {"model": NAME, "prompt": prompt, **FIELDS, **fields}
+    return httpx.post(f"{server.base_url}/v1/completions", json=body, timeout=60)
+
+
+def offline(made: TextToText, prompts: list[Any]) -> list[list[int]]:
+    with made.llm(max_model_len=2 * POSITIONS) as llm:
+        return [output.choices[0].token_ids for output in made.generate_texts(llm, prompts)]
+
+
+def words(ids: list[int]) -> str:
+    return " ".join(f"t{i}" for i in ids)
+
+
+def test_completions(server: ServerProcess, t5: TextToText) -> None:
+    texts: list[Any] = [text(1, 9), text(2, 40)]
+    begun = {"encoder_prompt": texts[0], "decoder_prompt": [9, 10]}
+    *expected, expected_begun = offline(t5, [*texts, begun])
+    body = complete(server, texts).json()
+    assert [choice["token_ids"] for choice in body["choices"]] == expected
+    assert body["choices"][0]["prompt_token_ids"] == [PAD] * 9 + [START]
+    assert body["usage"]["prompt_tokens"] == 9 + 1 + 40 + 1
+    for decoder in ([9, 10], "t9 t10"):
+        (choice,) = complete(server, words(texts[0]), decoder_prompt=decoder).json()["choices"]
+        assert choice["token_ids"] == expected_begun
+
+
+def test_echo_says_what_was_read(server: ServerProcess) -> None:
+    own = text(1, 4)
+    for prompt in (own, words(own)):
+        (choice,) = complete(server, prompt, echo=True).json()["choices"]
+        assert choice["text"].startswith(words(own))
+
+
+def test_texts_are_cut_or_refused(server: ServerProcess, t5: TextToText) -> None:
+    long = text(3, POSITIONS + 5)
+    refused = complete(server, long)
+    assert refused.status_code == 400
+    message = refused.json()["error"]["message"]
+    assert f"`prompt` has 95 tokens; the encoder of this model reads 1 to {POSITIONS}" in message
+    cut = complete(server, long, truncate_prompt_tokens=-1).json()
+    assert [cut["choices"][0]["token_ids"]] == offline(t5, [long[-POSITIONS:]])
+
+
+def test_prompts_are_not_rendered(server: ServerProcess) -> None:
+    body = {"model": NAME, "prompt": text(1, 5)}
+    answer = httpx.post(f"{server.base_url}/v1/completions/render", json=body, timeout=60)
+    assert answer.status_code == 400
+    assert "cannot be rendered" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"max_tokens": POSITIONS}, "is too large"),
+        ({"prompt_logprobs": 1}, "no log probabilities of prompts"),
+        ({"decoder_prompt": [999]}, "token id 999"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    server: ServerProcess, fields: dict[str, Any], message: str
+) -> None:
+    refused = complete(server, text(1, 5), **fields)
+    assert refused.status_code == 400
+    assert message in refused.json()["error"]["message"]
