@@ -22,6 +22,7 @@ std::span<const ops::OpKernels> GpuKernels() {
       {"compress_tokens", CompressTokensKernels()},
       {"concat", ConcatKernels()},
       {"count_tokens", CountTokensKernels()},
+      {"depthwise_conv", DepthwiseConvKernels()},
       {"draw_tokens", DrawTokensKernels()},
       {"embedding", EmbeddingKernels()},
       {"gated_activation", GatedActivationKernels()},

@@ -20,6 +20,7 @@ const ops::OpKernels kRows[] = {
     {"compress_tokens", {&kCompressTokens, 1}},
     {"concat", {&kConcat, 1}},
     {"count_tokens", {&kCountTokens, 1}},
+    {"depthwise_conv", {&kDepthwiseConv, 1}},
     {"draw_tokens", {&kDrawTokens, 1}},
     {"embedding", {&kEmbedding, 1}},
     {"gated_activation", {&kGatedActivation, 1}},

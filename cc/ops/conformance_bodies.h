@@ -27,6 +27,7 @@ void CheckArgmaxConformance(const OpDefinition& op, const device::Capabilities& 
 void CheckAttentionConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckCausalConvConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckCompressTokensConformance(const OpDefinition& op, const device::Capabilities& caps);
+void CheckDepthwiseConvConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckDrawTokensConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckEmbeddingConformance(const OpDefinition& op, const device::Capabilities& caps);
 void CheckConcatConformance(const OpDefinition& op, const device::Capabilities& caps);

@@ -15,6 +15,7 @@
 #include "cc/ops/compress_tokens/compress_tokens.h"
 #include "cc/ops/concat/concat.h"
 #include "cc/ops/count_tokens/count_tokens.h"
+#include "cc/ops/depthwise_conv/depthwise_conv.h"
 #include "cc/ops/draw_tokens/draw_tokens.h"
 #include "cc/ops/embedding/embedding.h"
 #include "cc/ops/gated_activation/gated_activation.h"
@@ -72,6 +73,7 @@ std::span<const OpDefinition> CpuOps() {
       CompressTokensOp(),
       ConcatOp(),
       CountTokensOp(),
+      DepthwiseConvOp(),
       DrawTokensOp(),
       EmbeddingOp(),
       GatedActivationOp(),

@@ -46,6 +46,7 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "causal_conv",
                                     "concat",
                                     "count_tokens",
+                                    "depthwise_conv",
                                     "scale",
                                     "state_space_scan",
                                     "head_linear",

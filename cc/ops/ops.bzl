@@ -15,6 +15,7 @@ OPS = [
     "//cc/ops/compress_tokens",
     "//cc/ops/concat",
     "//cc/ops/count_tokens",
+    "//cc/ops/depthwise_conv",
     "//cc/ops/draw_tokens",
     "//cc/ops/embedding",
     "//cc/ops/gated_activation",

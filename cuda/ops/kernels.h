@@ -22,6 +22,7 @@ std::span<const ops::Kernel> CausalConvKernels();
 std::span<const ops::Kernel> CompressTokensKernels();
 std::span<const ops::Kernel> ConcatKernels();
 std::span<const ops::Kernel> CountTokensKernels();
+std::span<const ops::Kernel> DepthwiseConvKernels();
 std::span<const ops::Kernel> DrawTokensKernels();
 std::span<const ops::Kernel> EmbeddingKernels();
 std::span<const ops::Kernel> GatedActivationKernels();

@@ -89,6 +89,7 @@ constexpr OpBody kBodies[] = {
     {"compress_tokens", ops::CheckCompressTokensConformance},
     {"concat", ops::CheckConcatConformance},
     {"count_tokens", ops::CheckCountTokensConformance},
+    {"depthwise_conv", ops::CheckDepthwiseConvConformance},
     {"draw_tokens", ops::CheckDrawTokensConformance},
     {"embedding", ops::CheckEmbeddingConformance},
     {"gated_activation", ops::CheckGatedActivationConformance},

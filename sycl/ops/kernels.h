@@ -24,6 +24,7 @@ extern const ops::Kernel kCausalConv;
 extern const ops::Kernel kCompressTokens;
 extern const ops::Kernel kConcat;
 extern const ops::Kernel kCountTokens;
+extern const ops::Kernel kDepthwiseConv;
 extern const ops::Kernel kDrawTokens;
 extern const ops::Kernel kEmbedding;
 extern const ops::Kernel kGatedActivation;

@@ -8,12 +8,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import Phi4MultimodalConfig, Phi4MultimodalForCausalLM, PreTrainedModel
+from transformers import (
+    Phi4MultimodalConfig,
+    Phi4MultimodalFeatureExtractor,
+    Phi4MultimodalForCausalLM,
+    PreTrainedModel,
+)
 
+from tests.media.audio_models import AudioModel
 from tests.media.media_model import MediaTestModel
 from tests.parity.tiny_models import save
 
-PLACEHOLDER = 3
+PLACEHOLDER, AUDIO_PLACEHOLDER = 3, 4
+BINS = 9
 SIDE = 4  # patches in a row of a tile, of 4 x 4 pixels
 TILE = (3, 4 * SIDE, 4 * SIDE)
 Tiles = tuple[np.ndarray, tuple[int, int, int]]
@@ -65,13 +72,13 @@ def _tiny(**changes: Any) -> Phi4MultimodalForCausalLM:
     audio = {
         "hidden_size": 16,
         "intermediate_size": 16,
-        "num_blocks": 1,
+        "num_blocks": 2,
         "num_attention_heads": 2,
         "ext_pw_out_channel": 16,
         "depthwise_separable_out_channel": 16,
-        "input_size": 8,
+        "input_size": BINS,
         "nemo_conv_channels": 8,
-        "audio_token_id": 4,
+        "audio_token_id": AUDIO_PLACEHOLDER,
     }
     config = Phi4MultimodalConfig(
         vocab_size=257,
@@ -80,7 +87,7 @@ def _tiny(**changes: Any) -> Phi4MultimodalForCausalLM:
         num_hidden_layers=2,
         num_attention_heads=6,
         num_key_value_heads=2,
-        max_position_embeddings=512,
+        max_position_embeddings=1024,
         pad_token_id=0,
         bos_token_id=1,
         eos_token_id=2,
@@ -97,6 +104,12 @@ def _tiny(**changes: Any) -> Phi4MultimodalForCausalLM:
     embed = model.model.embed_tokens_extend.image_embed
     for own in (embed.global_img_feature_extensor, embed.sub_img_feature_extensor):
         torch.nn.init.normal_(own)  # they begin with zeros
+    encoder = model.model.embed_tokens_extend.audio_embed.encoder
+    encoder.encoder_embedding.global_mean.normal_(5)
+    encoder.encoder_embedding.global_invstd.uniform_(0.1, 0.5)
+    for layer in encoder.encoders:
+        torch.nn.init.normal_(layer.conv.glu.b1)
+        torch.nn.init.normal_(layer.conv.glu.b2)
     return model
 
 
@@ -111,3 +124,33 @@ def phi4_multimodal(path: Path, **changes: Any) -> tuple[PreTrainedModel, MediaT
             return reference(torch.tensor([ids]), **inputs, use_cache=False).logits[0]
 
     return reference, MediaTestModel(path, logits)
+
+
+def log_mel(samples: np.ndarray) -> torch.Tensor:
+    """Of the feature extractor, [frames, BINS]."""
+    extractor = Phi4MultimodalFeatureExtractor(feature_size=BINS)
+    found = extractor(samples, sampling_rate=16000, return_tensors="pt")
+    return found["audio_input_features"][0]
+
+
+def phi4_audio(path: Path) -> MediaTestModel:
+    """The model at `path`, whose media are audio."""
+    torch.manual_seed(0)
+    reference = save(_tiny(), path)
+    embed = reference.model.embed_tokens_extend.audio_embed
+
+    def sound(samples: np.ndarray) -> torch.Tensor:
+        # Alone: audio that fills up others of a batch would be seen.
+        x = embed.encoder(log_mel(samples)[None], None)[0]
+        return embed.down_proj_for_speech(torch.nn.functional.gelu(embed.up_proj_for_speech(x)))
+
+    def logits(ids: list[int], audios: Sequence[np.ndarray]) -> torch.Tensor:
+        prompt = torch.tensor([ids])
+        with torch.inference_mode():
+            embedded = reference.get_input_embeddings()(prompt)
+            if audios:
+                found = torch.cat([sound(each) for each in audios])
+                embedded[prompt == AUDIO_PLACEHOLDER] = found
+            return reference(inputs_embeds=embedded, use_cache=False).logits[0]
+
+    return AudioModel(path, logits)

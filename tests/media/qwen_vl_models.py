@@ -1,5 +1,5 @@
-"""Tiny models of EXAONE 4.5, GLM-V, HyperCLOVA X Vision, Qwen2.5-VL, Qwen3-VL and Qwen3.5, and
-images, also for Qwen2-VL."""
+"""Tiny models of EXAONE 4.5, GLM-V, HyperCLOVA X Vision, LFM3-VL, Qwen2.5-VL, Qwen3-VL and Qwen3.5,
+and images, also for Qwen2-VL."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from transformers import (
     GlmOcrForConditionalGeneration,
     HyperCLOVAXVisionV2Config,
     HyperCLOVAXVisionV2ForConditionalGeneration,
+    Lfm3VlConfig,
+    Lfm3VlForConditionalGeneration,
     PreTrainedModel,
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
@@ -226,6 +228,32 @@ def _hyperclovax_vision_v2() -> PreTrainedModel:
     return HyperCLOVAXVisionV2ForConditionalGeneration(config)
 
 
+def _lfm3_vl() -> PreTrainedModel:
+    """A tower of convolutions and of attention whose heads share those of keys."""
+    config = Lfm3VlConfig(
+        text_config=TEXT
+        | {
+            "model_type": "lfm3",
+            "head_dim": 16,
+            "pad_token_id": 0,
+            "rope_parameters": None,
+            "layer_types": ["conv", "full_attention", "conv"],
+        },
+        vision_config={
+            "hidden_size": 48,
+            "intermediate_size": 56,
+            "num_hidden_layers": 4,
+            "num_attention_heads": 3,
+            "num_key_value_heads": 1,
+            "patch_size": 4,
+        },
+        projector_hidden_size=40,
+        **_TOKENS,
+    )
+    config._attn_implementation = "eager"
+    return Lfm3VlForConditionalGeneration(config)
+
+
 MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
     "exaone4_5": _exaone4_5,
     "glm46v": _glm46v,
@@ -233,6 +261,7 @@ MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
     "glm4v_moe": _glm4v_moe,
     "glm_ocr": _glm_ocr,
     "hyperclovax_vision_v2": _hyperclovax_vision_v2,
+    "lfm3_vl": _lfm3_vl,
     "qwen2_5_vl": qwen2_5_vl,
     "qwen3_5": _qwen3_5,
     "qwen3_5_moe": _qwen3_5_moe,

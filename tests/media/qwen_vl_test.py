@@ -1,5 +1,5 @@
 """Images of several sizes through the engine: tokens of EXAONE 4.5, GLM-V, HyperCLOVA X Vision,
-Qwen2.5-VL, Qwen3-VL and Qwen3.5 are those of `transformers`. What they share with Qwen2-VL is in
+LFM3-VL, Qwen2.5-VL, Qwen3-VL and Qwen3.5 are those of `transformers`. What they share with Qwen2-VL is in
 qwen2_vl_test.py."""
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def model(family: str, tmp_path_factory: pytest.TempPathFactory) -> MediaTestMod
 
 def tower_of(family: str) -> str:
     """What the names of its weights have in front."""
-    return "vision_model." if family.startswith("hyperclovax") else "visual."
+    names = {"hyperclovax_vision_v2": "vision_model.", "lfm3_vl": "vision_tower."}
+    return names.get(family, "visual.")
 
 
 PROMPTS = [
@@ -217,11 +218,18 @@ def test_newer_checkpoints_have_other_names(
     (tmp_path / "config.json").write_bytes((model.path / "config.json").read_bytes())
     built = build(ModelSource.open(tmp_path), BuildOptions())
     assert f" model.{tower_of(family)}" in built.encoders[0].program_text
-    assert " model.language_model.norm.weight" in built.program_text
+    norm = "embedding_norm" if family == "lfm3_vl" else "norm"
+    assert f" model.language_model.{norm}.weight" in built.program_text
 
 
 def _newer_name(name: str) -> str:
-    newer = ("lm_head.", "model.language_model.", "model.vision_", "model.visual.")
+    newer = (
+        "lm_head.",
+        "model.language_model.",
+        "model.multi_modal_projector.",
+        "model.vision_",
+        "model.visual.",
+    )
     if name.startswith(newer):
         return name
     if name.startswith("visual."):

@@ -28,6 +28,7 @@ FAMILIES = (
     "glm4v_moe",
     "glm_ocr",
     "hyperclovax_vision_v2",
+    "lfm3_vl",
     "qwen2_5_vl",
     "qwen2_vl",
     "qwen3_5",
@@ -53,6 +54,7 @@ _WORDS: Mapping[str, dict[int, str]] = {
     "glm4v": _GLM_WORDS | {IMAGE: "<|image|>"},
     "glm4v_moe": _GLM_WORDS | {IMAGE: "<|image|>"},
     "glm_ocr": _GLM_WORDS | _GLM46_TIMES | {IMAGE: "<|image|>"},
+    "lfm3_vl": _QWEN3_WORDS,
     "qwen3_5": _QWEN3_WORDS,
     "qwen3_5_moe": _QWEN3_WORDS,
     "qwen3_vl": _QWEN3_WORDS,
@@ -82,7 +84,7 @@ def placeholder(family: str) -> list[int]:
 def expanded(model: MediaTestModel, family: str, item: Video) -> list[int]:
     """What becomes of `placeholder`, by the processor of `transformers`."""
     _, (time, height, width), times = item
-    if not family.startswith(("glm", "qwen3")):
+    if not family.startswith(("glm", "lfm3", "qwen3")):
         return [10, *[VIDEO] * (time * height * width // 4), 11]
     processor = Qwen3VLProcessor
     if family.startswith("glm"):

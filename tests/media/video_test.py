@@ -87,8 +87,9 @@ def test_prefixes_are_those_of_equal_videos(model: MediaTestModel, family: str) 
             cached.append(output.num_cached_tokens)
         assert encoded(llm) == 4, "the frames of both are equal but the last"
     # Its last frames, of 10 tokens, begin behind 30 others; with texts between them behind more.
-    # Qwen3.5's states are kept where prompts end: the second one leaves one where it branches.
-    least = 0 if family.startswith("qwen3_5") else 16
+    # States of LFM3 and Qwen3.5 are kept where prompts end: the second one leaves one where it
+    # branches.
+    least = 0 if family.startswith(("lfm3", "qwen3_5")) else 16
     assert cached[0] == 0 and least <= cached[1] < 64 < cached[2]
 
 

@@ -82,6 +82,7 @@ constexpr OpBody kBodies[] = {
     {"compress_tokens", CheckCompressTokensConformance},
     {"concat", CheckConcatConformance},
     {"count_tokens", CheckCountTokensConformance},
+    {"depthwise_conv", CheckDepthwiseConvConformance},
     {"draw_tokens", CheckDrawTokensConformance},
     {"embedding", CheckEmbeddingConformance},
     {"gated_activation", CheckGatedActivationConformance},

@@ -126,6 +126,7 @@ def place_media(
         rest[placeholder] = front_end, iter(enumerate(by_kind[kind]))
     if not media:
         return prompt
+    _check_alone({each.kind: None for each in media}, reader)
     joins_newlines = any(front_end.traits.joins_newlines for front_end in front_ends)
     joined = joined_newlines(encode) if joins_newlines else NONE_JOINED
     behind_text = False
@@ -174,6 +175,16 @@ def _check_number(prompt: RenderedPrompt, kind: MediaKind, number: int, placehol
             f"the prompt has {num_placeholders} placeholders (token {placeholder}) for"
             f" {number} {media_param(kind)}: each {kind} needs one",
         )
+
+
+def _check_alone(kinds: Collection[MediaKind], reader: Mapping[MediaKind, MediaFrontEnd]) -> None:
+    for kind in kinds:
+        if reader[kind].traits.alone and len(kinds) > 1:
+            raise _refusal(
+                kind,
+                f"this model reads {media_param(kind)} of a prompt without other media: send these"
+                " in a request of their own",
+            )
 
 
 def _parts(index: int, media: PreparedMedia, front_end: MediaFrontEnd) -> list[_Item | str]:

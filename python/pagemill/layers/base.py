@@ -215,6 +215,13 @@ class Weights(Protocol):
         """1 over the Euclidean norm of each row of the matrix `name`: f32 [rows]."""
         ...
 
+    def normalized_taps(
+        self, module: str, norm: str, shape: tuple[int, int], eps: float
+    ) -> tuple[Tensor, Tensor]:
+        """The depthwise convolution `module` of `shape` [channels, taps], stored without a bias,
+        with the batch norm `norm` behind it, as one with a bias: f32 of `shape`, and [channels]."""
+        ...
+
     def block_elements(self, name: str) -> int:
         """The number of elements of a row that are stored together: columns divide at its
         multiples."""

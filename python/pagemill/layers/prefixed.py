@@ -191,6 +191,11 @@ class PrefixedWeights:
     def inverse_norms(self, name: str, shape: tuple[int, int]) -> Tensor:
         return self._whole.inverse_norms(self._named(name), shape)
 
+    def normalized_taps(
+        self, module: str, norm: str, shape: tuple[int, int], eps: float
+    ) -> tuple[Tensor, Tensor]:
+        return self._whole.normalized_taps(self._named(module), self._named(norm), shape, eps)
+
     def block_elements(self, name: str) -> int:
         return self._whole.block_elements(self._named(name))
 

@@ -22,6 +22,7 @@ class Architecture:
         "text",
         "text and images",
         "text, images and videos",
+        "text, images and audio",
         "text, images, videos and audio",
         "text and audio",
         "text of audio",

@@ -102,7 +102,8 @@ class MediaTraits:
     around an item form tokens with those of the prompt, as in a text. If it has `number_ends`, two
     control tokens, the number of an image, audio or a video in a prompt, from 0 on for each kind,
     is in front of it between them. If it `shares_ends`, the token that ends the texts of one item
-    also begins those of the next one, where no token is between them."""
+    also begins those of the next one, where no token is between them. Media that are `alone` are
+    the only kind of a prompt."""
 
     rows: int
     channels: int
@@ -127,6 +128,7 @@ class MediaTraits:
     shares_ends: bool = False
     most_tokens: int = 0
     step_rows: int = 0
+    alone: bool = False
 
     def is_refused(self, kinds: Collection[str]) -> bool:
         """Whether it takes media, and no other kinds than these."""

@@ -125,6 +125,20 @@ IDEFICS2 = {
     "image_token_id": 99,
 }
 ARIA = LLAVA | {"text_config": DECODER | {"model_type": "aria_text", "num_key_value_heads": 4}}
+LFM3_VL = {
+    "text_config": DECODER | {"model_type": "lfm3", "head_dim": 16, "num_key_value_heads": 2},
+    "vision_config": {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "patch_size": 4,
+    },
+    "projector_hidden_size": 40,
+    "image_token_id": 98,
+    "video_token_id": 99,
+}
 LFM2_VL = {
     "text_config": DECODER | {"model_type": "lfm2", "num_key_value_heads": 2},
     "vision_config": {"hidden_size": 32, "num_attention_heads": 2, "patch_size": 4},
@@ -229,6 +243,28 @@ GLM_ASR = {
     "audio_config": GLM_ASR_AUDIO,
     "audio_token_id": 99,
 }
+GRANITE_SPEECH = {
+    "text_config": DECODER | {"model_type": "granite", "num_key_value_heads": 2},
+    "encoder_config": {
+        "input_dim": 16,
+        "num_layers": 2,
+        "hidden_dim": 32,
+        "feedforward_mult": 2,
+        "num_heads": 2,
+        "output_dim": 5,
+        "context_size": 8,
+        "max_pos_emb": 10,
+        "conv_kernel_size": 5,
+    },
+    "projector_config": {
+        "hidden_size": 24,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 40,
+        "encoder_hidden_size": 32,
+    },
+    "audio_token_index": 99,
+}
 OMNI_AUDIO = AUDIO | {"n_window": 4, "output_dim": 64}
 OMNI_THINKER = {
     "text_config": DECODER | {"num_key_value_heads": 2, "rope_scaling": MROPE},
@@ -275,6 +311,17 @@ BART = _DECODER_IDS | {
     "max_position_embeddings": 64,
 }
 T5_DECODER = T5 | _DECODER_IDS | {"n_positions": 64}
+PHI4_AUDIO = {
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_blocks": 1,
+    "num_attention_heads": 2,
+    "ext_pw_out_channel": 16,
+    "depthwise_separable_out_channel": 16,
+    "input_size": 8,
+    "nemo_conv_channels": 8,
+    "audio_token_id": 98,
+}
 CONFIGS = {
     "AyaVisionForConditionalGeneration": AYA,
     "Cohere2VisionForConditionalGeneration": AYA,
@@ -306,6 +353,8 @@ CONFIGS = {
     | {"audio_config": VOXTRAL_AUDIO, "audio_token_id": 99},
     "GlmAsrForConditionalGeneration": GLM_ASR,
     "GlmOcrForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm_ocr_text"}},
+    "GraniteSpeechForConditionalGeneration": GRANITE_SPEECH,
+    "GraniteSpeechPlusForConditionalGeneration": GRANITE_SPEECH,
     "Idefics2ForConditionalGeneration": IDEFICS2,
     "Idefics3ForConditionalGeneration": IDEFICS3,
     "InternVLChatModel": {
@@ -328,6 +377,7 @@ CONFIGS = {
     "KimiK25ForConditionalGeneration": KIMI_VL,
     "KimiVLForConditionalGeneration": KIMI_VL,
     "Lfm2VlForConditionalGeneration": LFM2_VL,
+    "Lfm3VlForConditionalGeneration": LFM3_VL,
     "LightOnOcrForConditionalGeneration": LIGHTON_OCR,
     "DeepseekV4ForCausalLM": DECODER | {"num_key_value_heads": 1, "o_groups": 2},
     "LongcatFlashForCausalLM": DECODER | {"num_layers": 4, "ffn_hidden_size": 96},
@@ -399,7 +449,8 @@ CONFIGS = {
     "Ovis2ForConditionalGeneration": {"text_config": DECODER | {"model_type": "qwen2"}},
     "PaddleOCRVLForConditionalGeneration": PADDLEOCR_VL,
     "PaliGemmaForConditionalGeneration": PALIGEMMA,
-    "Phi4MultimodalForCausalLM": DECODER | {"vision_config": VISION | {"image_token_id": 99}},
+    "Phi4MultimodalForCausalLM": DECODER
+    | {"vision_config": VISION | {"image_token_id": 99}, "audio_config": PHI4_AUDIO},
     "QianfanOCRForConditionalGeneration": INTERNVL
     | {"text_config": DECODER | {"model_type": "qwen3"}},
     "RobertaModel": PADDED,

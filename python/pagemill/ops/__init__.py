@@ -15,6 +15,7 @@ from pagemill.ops.attention import attention
 from pagemill.ops.causal_conv import causal_conv
 from pagemill.ops.compress_tokens import compress_tokens
 from pagemill.ops.concat import concat
+from pagemill.ops.depthwise_conv import depthwise_conv, depthwise_conv_listed
 from pagemill.ops.embedding import embedding
 from pagemill.ops.gated_activation import gated_activation
 from pagemill.ops.gated_delta import gated_delta
@@ -63,6 +64,8 @@ __all__ = [
     "causal_conv",
     "compress_tokens",
     "concat",
+    "depthwise_conv",
+    "depthwise_conv_listed",
     "embedding",
     "gated_activation",
     "gated_delta",

@@ -1,7 +1,9 @@
-"""Convolutions as `unfold` and `linear` compute them: the shapes that the ops return, and torch
-references against torch's convolution."""
+"""Convolutions as `unfold` and `linear` compute them, and `depthwise_conv`: the shapes that the ops
+return, and torch references against torch's convolutions."""
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -12,8 +14,8 @@ from pagemill.ops.trace import ShapeError
 from pagemill.ops.trace_values import Values
 
 
-def _run(op: str, *inputs: torch.Tensor, **attributes: float) -> torch.Tensor:
-    (y,) = reference(op)(list(inputs), attributes, None)
+def _run(op: str, *inputs: torch.Tensor | None, step: Any = None, **attributes: float):
+    (y,) = reference(op)(list(inputs), attributes, step)
     return y
 
 
@@ -96,3 +98,73 @@ def test_windows_of_one_position_gather_rows():
     y = _run("unfold", x, index, channels=2)
     torch.testing.assert_close(y[:2], torch.stack([torch.stack(row) for row in first]))
     torch.testing.assert_close(y[4], torch.stack([zero, zero, x[4, 0], zero]))
+
+
+def test_shapes_of_depthwise_convolutions():
+    v = Values()
+    x, taps, bias = v.act("tokens", 2, 3), v.weight("f32", 6, 1, 5), v.weight("f32", 6)
+    assert ops.depthwise_conv(x, taps, bias, before=4).shape == ("tokens", 2, 3)
+    v.trace.input("grid_positions", "i32", ("tokens", 3))
+    square = v.weight("f32", 6, 1, 3, 3)
+    assert ops.depthwise_conv(x, square, None, grid=True).shape == ("tokens", 2, 3)
+    listed = ops.depthwise_conv_listed(v.act("tokens", 4, 6), taps, bias, v.i32(7, 5))
+    assert listed.shape == ("tokens", 7, 6)
+
+
+def test_depthwise_convolutions_that_do_not_fit():
+    v = Values()
+    x, taps, square = v.act("tokens", 6), v.weight("f32", 6, 5), v.weight("f32", 6, 3, 3)
+    for message, call in (
+        (r"rows of 6, w\d is \[5, 5\]", lambda: ops.depthwise_conv(x, v.weight("f32", 5, 5), None)),
+        ("has 65 taps; 1 to 64", lambda: ops.depthwise_conv(x, v.weight("f32", 6, 65), None)),
+        ("5 taps in front of a token, of 5", lambda: ops.depthwise_conv(x, taps, None, before=5)),
+        ("5 taps are not the square", lambda: ops.depthwise_conv(x, taps, None, grid=True)),
+        ("1 taps in front", lambda: ops.depthwise_conv(x, square, None, grid=True, before=1)),
+        ("needs the input grid_positions", lambda: ops.depthwise_conv(x, square, None, grid=True)),
+        (r"index is \[2, 4\]", lambda: ops.depthwise_conv_listed(x, taps, None, v.i32(2, 4))),
+        ("bias", lambda: ops.depthwise_conv(x, taps, v.weight("f32", 5))),
+    ):
+        with pytest.raises(ShapeError, match=message):
+            call()
+
+
+@pytest.mark.parametrize(("size", "before"), [(5, 2), (4, 3), (3, 0)])
+def test_depthwise_convolution_of_requests(size: int, before: int):
+    """Requests of 9 tokens, of fewer than taps, and of one."""
+    x, w, bias = _random(12, 6), _random(6, 1, size), _random(6)
+    spans = [SimpleNamespace(begin=b, end=e) for b, e in ((0, 9), (9, 11), (11, 12))]
+    y = _run("depthwise_conv", x, w, bias, step=SimpleNamespace(spans=spans), before=before)
+    for span in spans:
+        own = torch.nn.functional.pad(x[span.begin : span.end].T, (before, size - 1 - before))
+        expected = torch.nn.functional.conv1d(own, w, bias, groups=6)
+        torch.testing.assert_close(y[span.begin : span.end], expected.T)
+
+
+def test_depthwise_convolution_on_a_grid():
+    """An image of 4 x 6, square by square, and one of 2 x 2."""
+    w = _random(5, 1, 3, 3)
+    cells = torch.tensor([[row, column] for row in range(4) for column in range(6)])
+    squares = cells.reshape(2, 2, 3, 2, 2).transpose(1, 2).reshape(-1, 2)
+    small = torch.tensor([[1, 1], [0, 1], [1, 0], [0, 0]])
+    places = torch.nn.functional.pad(torch.cat([squares, small]), (1, 0))
+    step = SimpleNamespace(
+        spans=[SimpleNamespace(begin=0, end=24), SimpleNamespace(begin=24, end=28)],
+        inputs={"grid_positions": places},
+    )
+    x = _random(28, 5)
+    y = _run("depthwise_conv", x, w, None, step=step, grid=1)
+    for own, begin, (rows, columns) in ((squares, 0, (4, 6)), (small, 24, (2, 2))):
+        image = torch.zeros(5, rows, columns)
+        image[:, own[:, 0], own[:, 1]] = x[begin : begin + len(own)].T
+        expected = torch.nn.functional.conv2d(image, w, padding=1, groups=5)
+        found = y[begin : begin + len(own)]
+        torch.testing.assert_close(found, expected[:, own[:, 0], own[:, 1]].T)
+
+
+def test_depthwise_convolution_of_listed_positions():
+    """With a stride of two, along the positions of each token."""
+    x, w, bias = _random(3, 7, 4), _random(4, 1, 3), _random(4)
+    index = 2 * torch.arange(4)[:, None] + torch.arange(3) - 1
+    y = _run("depthwise_conv", x, w, bias, index)
+    expected = torch.nn.functional.conv1d(x.mT, w, bias, stride=2, padding=1, groups=4)
+    torch.testing.assert_close(y, expected.mT)

@@ -21,6 +21,7 @@ OPS: dict[str, str] = {
     "compress_tokens": "pagemill.ops.compress_tokens",
     "concat": "pagemill.ops.concat",
     "count_tokens": "pagemill.ops.count_tokens",
+    "depthwise_conv": "pagemill.ops.depthwise_conv",
     "draw_tokens": "pagemill.ops.draw_tokens",
     "embedding": "pagemill.ops.embedding",
     "gated_activation": "pagemill.ops.gated_activation",

@@ -449,6 +449,27 @@ class WeightBinder:
             norms[begin : begin + len(part)] = np.linalg.norm(values, axis=1)
         return self._tensors.constant(f"{name}.inverse_norms", 1 / np.maximum(norms, _LEAST_NORM))
 
+    def normalized_taps(
+        self, module: str, norm: str, shape: tuple[int, int], eps: float
+    ) -> tuple[Tensor, Tensor]:
+        """The depthwise convolution `module` and the batch norm `norm` behind it as one, f32 of
+        `shape` [channels, taps], and its bias.
+
+        Raises:
+            WeightsError: a tensor is missing, or of another shape or type.
+        """
+        channels, taps = shape
+        stored = read_f32(self._located(f"{module}.weight", (channels, 1, taps))).reshape(shape)
+        factor, bias, mean, variance = (
+            read_f32(self._located(f"{norm}.{part}", (channels,)))
+            for part in ("weight", "bias", "running_mean", "running_var")
+        )
+        factor = factor / np.sqrt(variance + np.float32(eps))
+        return (
+            self._tensors.constant(f"{module}.normalized", stored * factor[:, None]),
+            self._tensors.constant(f"{norm}.shift", bias - mean * factor),
+        )
+
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         """Row `index` of the matrix `name` as an f32 vector.
 

@@ -215,6 +215,14 @@ class ShapeRecorder:
         self.shapes[name] = shape
         return self._made(f"{name} norms", shape[:1])
 
+    def normalized_taps(
+        self, module: str, norm: str, shape: tuple[int, int], eps: float
+    ) -> tuple[Tensor, Tensor]:
+        self.shapes[f"{module}.weight"] = (shape[0], 1, shape[1])
+        for part in ("weight", "bias", "running_mean", "running_var"):
+            self.shapes[f"{norm}.{part}"] = shape[:1]
+        return self._made(f"{module} taps", shape), self._made(f"{norm} shift", shape[:1])
+
     def block_elements(self, name: str) -> int:
         del name
         return 1

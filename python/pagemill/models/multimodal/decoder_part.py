@@ -22,6 +22,7 @@ from pagemill.models.granite import GraniteModel
 from pagemill.models.hyperclovax import HyperClovaXModel
 from pagemill.models.internlm2 import InternLm2Model
 from pagemill.models.lfm2 import Lfm2Model
+from pagemill.models.lfm3 import Lfm3Model
 from pagemill.models.llama import LlamaModel
 from pagemill.models.llama4 import Llama4Model
 from pagemill.models.ministral3 import Ministral3Model
@@ -125,6 +126,19 @@ _FAMILIES: Mapping[str, _Family] = {
             "num_hidden_layers": 32,
             "num_attention_heads": 32,
             "num_key_value_heads": 8,
+            "max_position_embeddings": 128000,
+        },
+    ),
+    "lfm3": _Family(
+        Lfm3Model,
+        {
+            "vocab_size": 128000,
+            "hidden_size": 2048,
+            "intermediate_size": 7680,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 4,
+            "head_dim": 128,
             "max_position_embeddings": 128000,
         },
     ),

@@ -1,9 +1,10 @@
-"""Phi-4 multimodal: SigLIP's vision tower on tiles of an image, and Phi-3. Sound is not read.
+"""Phi-4 multimodal: SigLIP's vision tower on tiles of an image, a conformer for audio, and Phi-3.
 
-Weights: those of phi3.py, and behind `model.embed_tokens_extend.image_embed.`: `img_processor.`
+Weights: those of phi3.py; behind `model.embed_tokens_extend.audio_embed.` those of
+phi4_audio_encoder.py; and behind `model.embed_tokens_extend.image_embed.`: `img_processor.`
 (phi4_vision.py), `img_projection_up`, `img_projection_down`, `sub_img_feature_extensor`, an
 embedding of the ends of rows, and `global_img_feature_extensor`, one between both parts of an
-image.
+image. The projector of audio beside images is not read.
 
 An image is divided into tiles, with the whole image, resized to one tile, in front of them. It is
 three items: all tiles, whose rows go across them, without the margin; one token between; and the
@@ -24,15 +25,18 @@ from pagemill.inputs.rendered_prompt import ROW_END, MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.prefixed import PrefixedWeights
+from pagemill.models.audio.phi4_audio_encoder import Phi4AudioEncoder
 from pagemill.models.base import (
     Config,
     EncoderInputs,
     MediaTraits,
     ModelConfigError,
+    ModelEncoder,
     ModelTraits,
 )
 from pagemill.models.config_keys import Defaults, inner_config, square_side, token_id
 from pagemill.models.multimodal.decoder_part import WithDecoder
+from pagemill.models.multimodal.two_encoders import TwoEncoders
 from pagemill.models.phi3 import Phi3Model
 from pagemill.models.vision.patch_grid import averaged_patches
 from pagemill.models.vision.phi4_vision import Phi4VisionTower
@@ -46,12 +50,14 @@ _MAX_TILES = 36
 _KINDS = 2  # columns of features: 1 for patches, and 1 for those of the token between
 
 
-class Phi4MultimodalModel(WithDecoder):
-    """One Phi-4 multimodal model: a `TiledModel` and a `RowEndModel` (base.py)."""
+class Phi4ImageModel(WithDecoder):
+    """One Phi-4 multimodal model without audio: a `TiledModel` and a `RowEndModel` (base.py)."""
 
     ignored = {
         **Phi3Model.ignored,
-        r"model\.embed_tokens_extend\.audio_embed\..*": "sound is not read",
+        r"model\.embed_tokens_extend\.audio_embed\..*_for_vision_speech\..*": (
+            "audio is read without images"
+        ),
         r"model\.embed_tokens_extend\.image_embed\.img_processor\.(post_layernorm|head)\..*": (
             "the vectors of all patches are used, not normalized"
         ),
@@ -72,10 +78,6 @@ class Phi4MultimodalModel(WithDecoder):
         self._depth = depths[0]
         stated = {"image_token_id": 200010, **vision}
         self._placeholder = token_id(stated, "image_token_id", self._text.traits.vocab_size)
-
-    @classmethod
-    def from_config(cls, config: Config) -> Self:
-        return cls(config)
 
     @property
     def traits(self) -> ModelTraits:
@@ -197,3 +199,21 @@ class Phi4MultimodalModel(WithDecoder):
         whole, *tiles = image.values
         lines = [tiles[row * across :][:across] for row in range(down)]
         return PreparedMedia("image", whole), lines, (rows, columns)
+
+
+class Phi4MultimodalModel(TwoEncoders):
+    """One Phi-4 multimodal model: an `EncodersModel` (base.py)."""
+
+    ignored = Phi4ImageModel.ignored
+
+    def __init__(self, config: Config) -> None:
+        images = Phi4ImageModel(config)
+        traits = images.traits
+        audio = Phi4AudioEncoder(
+            inner_config(config, "audio_config"), traits.hidden_size, traits.vocab_size
+        )
+        super().__init__(images, ModelEncoder(audio.traits, audio))
+
+    @classmethod
+    def from_config(cls, config: Config) -> Self:
+        return cls(config)

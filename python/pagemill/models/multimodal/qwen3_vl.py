@@ -13,9 +13,7 @@ from pagemill.models.base import Config, MediaPart, ModelConfigError
 from pagemill.models.multimodal.language_part import Qwen3VlLanguagePart
 from pagemill.models.multimodal.qwen2_vl import Qwen2VlModel
 from pagemill.models.vision.qwen3_vl_vision import Qwen3VlVisionTower
-from pagemill.models.vision.video_frames import seconds_of_items
-
-_ENDS = ("<|vision_start|>", "<|vision_end|>")
+from pagemill.models.vision.video_frames import VISION_ENDS, timed_items
 
 
 class Qwen3VlModel(Qwen2VlModel):
@@ -23,7 +21,7 @@ class Qwen3VlModel(Qwen2VlModel):
 
     tower = Qwen3VlVisionTower
     part = Qwen3VlLanguagePart
-    video_ends = _ENDS
+    video_ends = VISION_ENDS
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
@@ -36,9 +34,4 @@ class Qwen3VlModel(Qwen2VlModel):
 
     def video_layout(self, items: Sequence[PreparedMedia], times: FrameTimes) -> list[MediaPart]:
         """Each has in front of it when it is: between its first and its last frame."""
-        start, end = _ENDS
-        parts: list[MediaPart] = []
-        for item, seconds in zip(items, seconds_of_items(times, self._tower.frames), strict=True):
-            middle = (seconds[0] + seconds[-1]) / 2
-            parts += [f"<{middle:.1f} seconds>{start}", item._replace(kind="video"), end]
-        return parts
+        return [*timed_items(items, times, self._tower.frames)]

@@ -131,6 +131,18 @@ MULTIMODAL: dict[str, Architecture] = {
         ("granite_docling",),
         "text and images",
     ),
+    "GraniteSpeechForConditionalGeneration": Architecture(
+        "multimodal.granite_speech:GraniteSpeechModel",
+        "Granite Speech",
+        ("granite_speech",),
+        "text and audio",
+    ),
+    "GraniteSpeechPlusForConditionalGeneration": Architecture(
+        "multimodal.granite_speech:GraniteSpeechModel",
+        "Granite Speech Plus",
+        ("granite_speech_plus",),
+        "text and audio",
+    ),
     "HCXVisionV2ForCausalLM": Architecture(
         "multimodal.hyperclovax_vision:HyperClovaXVisionModel",
         "HyperCLOVA X Vision 2, as published",
@@ -169,6 +181,9 @@ MULTIMODAL: dict[str, Architecture] = {
     ),
     "Lfm2VlForConditionalGeneration": Architecture(
         "multimodal.lfm2_vl:Lfm2VlModel", "LFM2-VL", ("lfm2_vl",), "text and images"
+    ),
+    "Lfm3VlForConditionalGeneration": Architecture(
+        "multimodal.lfm3_vl:Lfm3VlModel", "LFM3-VL", ("lfm3_vl",), "text, images and videos"
     ),
     "LightOnOcrForConditionalGeneration": Architecture(
         "multimodal.lighton_ocr:LightOnOcrModel", "LightOnOCR", ("lighton_ocr",), "text and images"
@@ -242,9 +257,9 @@ MULTIMODAL: dict[str, Architecture] = {
     ),
     "Phi4MultimodalForCausalLM": Architecture(
         "multimodal.phi4_multimodal:Phi4MultimodalModel",
-        "Phi-4 multimodal, without sound",
+        "Phi-4 multimodal",
         ("phi4_multimodal",),
-        "text and images",
+        "text, images and audio",
     ),
     "QianfanOCRForConditionalGeneration": Architecture(
         "multimodal.internvl:QianfanOcrModel", "Qianfan-OCR", ("qianfan_ocr",), "text and images"

@@ -4,13 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from pagemill.layers.base import Weights
-from pagemill.models.base import ModelEncoder, ModelTraits, StepInputs
+from pagemill.models.base import MediaEncoder, ModelEncoder, ModelTraits, StepInputs
 from pagemill.models.decoder import Decoder
-from pagemill.models.multimodal.grid_media import GridMediaModel
-from pagemill.models.multimodal.llava import LlavaModel
 from pagemill.ops.trace import Tensor
+
+
+class ImageModel(MediaEncoder, Protocol):
+    """A model of images, whose decoder is its `text` (decoder_part.py)."""
+
+    @property
+    def traits(self) -> ModelTraits: ...
+
+    @property
+    def text(self) -> Decoder: ...
+
+    def named(self, weights: Weights) -> Weights: ...
+
+    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor: ...
+
+    def logits(self, weights: Weights, rows: Tensor) -> Tensor: ...
+
+    def token_logits(
+        self, weights: Weights, rows: Tensor, sums: Sequence[Mapping[int, float]]
+    ) -> Tensor: ...
 
 
 class TwoEncoders:
@@ -18,7 +37,7 @@ class TwoEncoders:
 
     ignored: Mapping[str, str] = {}
 
-    def __init__(self, images: LlavaModel | GridMediaModel, further: ModelEncoder) -> None:
+    def __init__(self, images: ImageModel, further: ModelEncoder) -> None:
         self._images = images
         self._encoders = encoder_of(images), further
 
@@ -49,7 +68,7 @@ class TwoEncoders:
         return self._images.token_logits(weights, rows, sums)
 
 
-def encoder_of(model: LlavaModel | GridMediaModel) -> ModelEncoder:
+def encoder_of(model: ImageModel) -> ModelEncoder:
     """That of a model with one."""
     media = model.traits.media
     assert media is not None

@@ -8,14 +8,12 @@ key is 0. Both are exact in f32, bf16 and f16.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pagemill import ops
 from pagemill.layers.attention import AttentionShape
-from pagemill.layers.media_rows import side_by_side
+from pagemill.layers.media_rows import joined, side_by_side
 from pagemill.layers.rotary import Rotary
-from pagemill.ops.concat import MAX_INPUTS
 from pagemill.ops.trace import Tensor
 
 MARGIN_COLUMNS = 2
@@ -43,27 +41,32 @@ def attend_beside_margin(
     shape: AttentionShape,
     rotary: Rotary | None,
     columns: MarginColumns,
+    *,
+    chunk: int = 0,
+    biases: Tensor | None = None,
 ) -> Tensor:
     """q [T, heads * head_dim], k, v [T, kv_heads * head_dim] -> [T, heads * head_dim]: each patch
-    attends to those that are of no margin. `rotary` turns q and k."""
+    attends to those that are of no margin; with a `chunk`, to those of the same chunk of so many.
+    `rotary` turns q and k; `biases` are those of `ops.attention`."""
     heads, dim = shape.heads, shape.head_dim
     q, k = _append_to_heads(q, columns.queries, dim), _append_to_heads(k, columns.keys, dim)
     if rotary is not None:
         q, k = rotary(q, k)
     v = _append_to_heads(v, columns.keys, dim)  # as wide as keys; what comes of them is dropped
-    y = ops.attention(q, k, v, scale=shape.scale, causal=False)
+    y = ops.attention(
+        q,
+        k,
+        v,
+        scale=shape.scale,
+        causal=False,
+        window=chunk,
+        chunked=chunk > 0,
+        biases=biases,
+    )
     return ops.split(y, dim, row_shapes=((heads * dim,), None))[0]
 
 
 def _append_to_heads(x: Tensor, columns: Tensor, dim: int) -> Tensor:
     """x [T, heads * dim], columns [T, C] -> [T, heads, dim + C]."""
     parts = [part for head in side_by_side(x, dim) for part in (head, columns)]
-    return _joined(parts, (x.width // dim, dim + columns.width))
-
-
-def _joined(parts: Sequence[Tensor], row_shape: tuple[int, int]) -> Tensor:
-    """At least two values side by side."""
-    while len(parts) > MAX_INPUTS:
-        groups = [parts[at : at + MAX_INPUTS] for at in range(0, len(parts), MAX_INPUTS)]
-        parts = [ops.concat(*group) if len(group) > 1 else group[0] for group in groups]
-    return ops.concat(*parts, row_shape=row_shape)
+    return joined(parts, (x.width // dim, dim + columns.width))

@@ -89,3 +89,20 @@ def positions_of_items(items: int, times: FrameTimes, frames: int, per_second: i
 def seconds_of_items(times: FrameTimes, frames: int) -> np.ndarray:
     """The times of the frames of each item, of which each has `frames`: f64 [items, frames]."""
     return np.array(times.seconds).reshape(-1, frames)
+
+
+VISION_ENDS = ("<|vision_start|>", "<|vision_end|>")
+"""The tokens around each of `timed_items`."""
+
+
+def timed_items(
+    items: Sequence[PreparedMedia], times: FrameTimes, frames: int
+) -> list[PreparedMedia | str]:
+    """Each item of `frames` frames between the ends of a medium, with the middle of its first and
+    its last frame in front of it, in seconds."""
+    start, end = VISION_ENDS
+    parts: list[PreparedMedia | str] = []
+    for item, seconds in zip(items, seconds_of_items(times, frames), strict=True):
+        middle = (seconds[0] + seconds[-1]) / 2
+        parts += [f"<{middle:.1f} seconds>{start}", item._replace(kind="video"), end]
+    return parts

@@ -7,7 +7,7 @@ samples = files.read(data).values     # f32 [samples], 16,000 a second
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,34 @@ _MAX_NUMBERS_A_SECOND = 2 * 192_000
 
 # Settings that the log-mel frames of models are made with (models/audio/log_mel.py).
 _SETTINGS = {"sampling_rate": 16_000, "n_fft": 400, "hop_length": 160, "dither": 0.0}
+# Likewise (models/audio/htk_mel.py).
+_GRANITE_SETTINGS = {
+    "sampling_rate": 16_000,
+    "melspec_kwargs": {
+        "sample_rate": 16_000,
+        "n_fft": 512,
+        "win_length": 400,
+        "hop_length": 160,
+        "n_mels": 80,
+    },
+}
+# Likewise (models/audio/kaldi_mel.py).
+_PHI4_SETTINGS = {
+    "sampling_rate": 16_000,
+    "n_fft": 512,
+    "win_length": 400,
+    "hop_length": 160,
+    "preemphasis": 0.97,
+    "mel_min_frequency": 0,
+    "mel_max_frequency": 7690,
+    "audio_compression_rate": 8,
+    "audio_downsample_rate": 1,
+    "audio_feat_stride": 1,
+}
 # By extractor; Qwen3-ASR's fills up audio (models/multimodal/qwen3_asr.py).
 _EXTRACTORS = {
+    "GraniteSpeechFeatureExtractor": _GRANITE_SETTINGS,
+    "Phi4MultimodalFeatureExtractor": _PHI4_SETTINGS,
     "Qwen3ASRFeatureExtractor": {**_SETTINGS, "min_length": 8000},
     "WhisperFeatureExtractor": _SETTINGS,
 }
@@ -53,9 +79,7 @@ class AudioFiles:
         """See `open_files`."""
         if config.mm_processor_kwargs:
             raise RenderError("a processor of audio has no settings")
-        settings = read_json(folder / "preprocessor_config.json") or (
-            as_object(read_json(folder / "processor_config.json").get("feature_extractor")) or {}
-        )
+        settings = read_json(folder / "preprocessor_config.json") or _of_processor(folder)
         kind = str(settings.get("feature_extractor_type"))
         if kind not in _EXTRACTORS:
             known = ", ".join(_EXTRACTORS)
@@ -130,6 +154,12 @@ class AudioFiles:
         if stream is not None:
             kept.append(stream.resample_chunk(np.zeros(0, np.float32), last=True))
         return PreparedMedia("audio", np.concatenate([np.zeros(0, np.float32), *kept]))
+
+
+def _of_processor(folder: Path) -> Mapping[str, Any]:
+    """The settings of an extractor beside those of other parts."""
+    parts = read_json(folder / "processor_config.json")
+    return as_object(parts.get("feature_extractor") or parts.get("audio_processor")) or {}
 
 
 def _checked(samples: np.ndarray) -> np.ndarray:

@@ -168,6 +168,19 @@ def test_lengths_in_headers_are_not_believed():
 SETTINGS: dict[str, Any] = {"feature_extractor_type": "WhisperFeatureExtractor", "feature_size": 80}
 QWEN3_ASR = {"feature_extractor_type": "Qwen3ASRFeatureExtractor", "min_length": 8000}
 
+GRANITE_SPEECH = {
+    "feature_extractor_type": "GraniteSpeechFeatureExtractor",
+    "melspec_kwargs": {
+        "sample_rate": 16000,
+        "n_fft": 512,
+        "win_length": 400,
+        "hop_length": 160,
+        "n_mels": 80,
+    },
+}
+
+PHI4 = {"feature_extractor_type": "Phi4MultimodalFeatureExtractor", "n_fft": 512}
+
 
 @pytest.mark.parametrize(
     ("file", "content"),
@@ -175,6 +188,8 @@ QWEN3_ASR = {"feature_extractor_type": "Qwen3ASRFeatureExtractor", "min_length":
         ("preprocessor_config.json", SETTINGS),
         ("processor_config.json", {"feature_extractor": SETTINGS}),
         ("preprocessor_config.json", QWEN3_ASR),
+        ("processor_config.json", {"audio_processor": GRANITE_SPEECH}),
+        ("preprocessor_config.json", PHI4),
     ],
 )
 def test_readers_of_models(file: str, content: dict[str, Any], tmp_path: Path):
@@ -190,6 +205,8 @@ def test_readers_of_models(file: str, content: dict[str, Any], tmp_path: Path):
         ({"sampling_rate": 8000}, {}, "sampling_rate of its feature extractor must be 16000"),
         ({"hop_length": 100}, {}, "hop_length"),
         (QWEN3_ASR | {"min_length": 0}, {}, "min_length of its feature extractor must be 8000"),
+        (PHI4 | {"n_fft": 400}, {}, "n_fft of its feature extractor must be 512"),
+        (GRANITE_SPEECH | {"melspec_kwargs": {}}, {}, "melspec_kwargs of its feature extractor"),
         ({}, {"mm_processor_kwargs": {"a": 1}}, "has no settings"),
     ],
 )

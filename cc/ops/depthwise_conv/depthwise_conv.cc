@@ -1,0 +1,167 @@
+#include "cc/ops/depthwise_conv/depthwise_conv.h"
+
+#include <algorithm>
+#include <string>
+
+#include "cc/ops/causal_conv/conv_row.h"
+#include "cc/ops/kernel_support.h"
+#include "cc/ops/operand_check.h"
+#include "cc/ops/row_split.h"
+#include "cc/ops/widened/widened.h"
+
+namespace pagemill::ops {
+namespace {
+
+bool IsOddSquare(int64_t taps) {
+  int64_t side = 1;
+  while (side * side < taps) side += 2;
+  return side * side == taps;
+}
+
+Status CheckDepthwiseConv(const OpCall& call) {
+  const bool is_indexed = call.inputs.size() > kDepthwiseIndex;
+  OperandCheck check("depthwise_conv", call, /*inputs=*/is_indexed ? 4 : 3, /*outputs=*/1);
+  check.ActInput(0, "x", is_indexed ? "T,X*" : "T,C*");
+  check.Input(1, "w", DType::kF32, "C,K*");
+  if (check.ok() && call.inputs[2].rank > 0) check.Input(2, "bias", DType::kF32, "C");
+  if (is_indexed) check.Input(kDepthwiseIndex, "index", DType::kI32, "J,K");
+  check.ActOutput(0, "y", is_indexed ? "T,Y*" : "T,C*");
+  if (!check.ok()) return check.Result();
+  const int64_t taps = check.Dim('K');
+  check.Require(taps >= 1 && taps <= kMaxDepthwiseTaps, "w must have 1 to " +
+                                                            std::to_string(kMaxDepthwiseTaps) +
+                                                            " taps, got " + std::to_string(taps));
+  check.IntegerAttribute("grid", /*fallback=*/0, 0, 1);
+  check.IntegerAttribute("before", /*fallback=*/0, 0, taps - 1);
+  if (!check.ok()) return check.Result();
+  const bool on_grid = call.attributes->GetInt("grid", 0) != 0;
+  const bool is_plain = call.attributes->GetInt("before", 0) == 0;
+  check.Require(!on_grid || is_plain, "taps on the grid need before=0");
+  check.Require(
+      !on_grid || IsOddSquare(taps),
+      "taps on the grid must be the square of an odd number, got " + std::to_string(taps));
+  if (!is_indexed) return check.Result();
+  const int64_t channels = check.Dim('C'), results = check.Dim('J');
+  check.Require(!on_grid && is_plain, "an index needs before=0 and grid=0");
+  check.Require(
+      results > 0 && check.Dim('X') % channels == 0 && check.Dim('Y') == results * channels,
+      "rows of " + std::to_string(check.Dim('X')) + " and " + std::to_string(check.Dim('Y')) +
+          " elements are not positions and " + std::to_string(results) + " results of " +
+          std::to_string(channels) + " channels");
+  return check.Result();
+}
+
+// Channels that a thread computes together: their taps stay in the first-level cache.
+constexpr int64_t kBlock = 128;
+constexpr float kZeros[kBlock] = {};
+
+// Taps of `size` channels from `first` on.
+class ChannelBlock {
+ public:
+  ChannelBlock(const DepthwiseConvArgs& args, int64_t first, int64_t size)
+      : args_(args), first_(first), size_(size) {
+    for (int64_t c = 0; c < size; ++c) {
+      const float* const w = args.w.Row<const float>(first + c);
+      for (int64_t k = 0; k < args.taps; ++k) w_[k * kBlock + c] = w[k];
+    }
+  }
+
+  // Result `j` of token `t`.
+  template <ConvRowFunction kRow>
+  void Convolve(int64_t t, int64_t j) const {
+    const float* x[kMaxDepthwiseTaps];
+    for (int64_t k = 0; k < args_.taps; ++k) x[k] = Source(t, j, k);
+    kRow({.x = x,
+          .w = w_,
+          .bias = args_.bias.rank > 0 ? args_.bias.Data<const float>() + first_ : kZeros,
+          .y = args_.y.Row<float>(t) + j * args_.channels + first_,
+          .taps = args_.taps,
+          .w_stride = kBlock,
+          .size = size_,
+          .kind = ActivationKind::kIdentity});
+  }
+
+ private:
+  // What tap `k` multiplies.
+  const float* Source(int64_t t, int64_t j, int64_t k) const {
+    const int64_t from = args_.listed[(args_.is_indexed ? j : t) * args_.taps + k];
+    if (from < 0) return kZeros;
+    if (!args_.is_indexed) return args_.x.Row<const float>(from) + first_;
+    if (from >= args_.positions) return kZeros;
+    return args_.x.Row<const float>(t) + from * args_.channels + first_;
+  }
+
+  const DepthwiseConvArgs& args_;
+  const int64_t first_;
+  const int64_t size_;
+  float w_[kMaxDepthwiseTaps * kBlock];  // [taps, kBlock]
+};
+
+template <ConvRowFunction kRow>
+void Run(const OpCall& call, KernelContext& context) {
+  constexpr int64_t kResults = 32;  // of a block, which amortize the copy of its taps
+  const DepthwiseConvArgs args = ToDepthwiseConvArgs(call, context.plan);
+  const int64_t blocks = (args.channels + kBlock - 1) / kBlock;
+  const int64_t results = args.tokens * args.results;
+  const int64_t spans = (results + kResults - 1) / kResults;
+  context.pool->ParallelFor(
+      blocks * spans, RowsPerChunk(kResults * kBlock * args.taps),
+      [&](int64_t begin, int64_t end, int) {
+        for (int64_t span = begin; span < end; ++span) {
+          const int64_t first = span % blocks * kBlock;
+          const ChannelBlock block(args, first, std::min(kBlock, args.channels - first));
+          const int64_t last = std::min((span / blocks + 1) * kResults, results);
+          for (int64_t i = span / blocks * kResults; i < last; ++i) {
+            block.Convolve<kRow>(i / args.results, i % args.results);
+          }
+        }
+      });
+}
+
+template <ConvRowFunction kRow>
+constexpr Kernel VectorKernel(std::string_view name, int32_t priority,
+                              decltype(Kernel::supports) supports) {
+  return {.op = "depthwise_conv",
+          .name = name,
+          .priority = priority,
+          .supports = supports,
+          .run = Run<kRow>,
+          .plan = &kDepthwiseRowsPlan};
+}
+
+constexpr F32Kernel kReference{.act_inputs = 0b1, .run = DepthwiseConvReference};
+
+constexpr Kernel kKernels[] = {
+#if defined(__x86_64__)
+    VectorKernel<ConvRowAvx512>("avx512", 30, OnAvx512),
+    VectorKernel<ConvRowAvx2>("avx2", 20, OnAvx2),
+#endif
+    VectorKernel<ConvRowPortable>("portable", 10, OnEveryCpu),
+    WidenedReference<&kReference>("depthwise_conv"),
+};
+
+constexpr OpDefinition kDefinition{"depthwise_conv", CheckDepthwiseConv, kKernels};
+
+}  // namespace
+
+DepthwiseConvArgs ToDepthwiseConvArgs(const OpCall& call, const std::byte* plan) {
+  DepthwiseConvArgs args = {.x = call.inputs[0],
+                            .w = call.inputs[1],
+                            .bias = call.inputs[2],
+                            .y = call.outputs[0],
+                            .tokens = call.inputs[0].shape[0],
+                            .channels = call.inputs[1].shape[0],
+                            .taps = call.inputs[1].RowElements(),
+                            .listed = reinterpret_cast<const int32_t*>(plan)};
+  if (call.inputs.size() <= kDepthwiseIndex) return args;
+  const TensorView& index = call.inputs[kDepthwiseIndex];
+  args.results = index.shape[0];
+  args.positions = args.x.RowElements() / args.channels;
+  args.is_indexed = true;
+  args.listed = index.Data<const int32_t>();
+  return args;
+}
+
+const OpDefinition& DepthwiseConvOp() { return kDefinition; }
+
+}  // namespace pagemill::ops
