@@ -53,7 +53,7 @@ void BindRunnerLimits(nb::module_& m) {
           [](RunnerLimits* self, int32_t max_num_tokens, int32_t max_num_seqs,
              int32_t max_num_logits_rows, int32_t max_model_len, int32_t vocab_size,
              int32_t num_blocks, int32_t block_size, std::vector<KvGroupOptions> kv_groups,
-             bool chunked_prefill, bool prefix_caching, bool pooling, int32_t max_draft_tokens,
+             bool chunked_prefill, bool prefix_caching, bool pooling, bool token_rows, int32_t max_draft_tokens,
              int32_t max_forced_tokens, int32_t max_encoder_tokens, int32_t encoder_cache_tokens,
              int32_t max_adapters, int32_t routed_experts_per_token) {
             new (self) RunnerLimits{.max_num_tokens = max_num_tokens,
@@ -72,6 +72,7 @@ void BindRunnerLimits(nb::module_& m) {
                                     .max_draft_tokens = max_draft_tokens,
                                     .max_forced_tokens = max_forced_tokens,
                                     .pooling = pooling,
+                                    .token_rows = token_rows,
                                     .routed_experts_per_token = routed_experts_per_token};
           },
           nb::kw_only(), nb::arg("max_num_tokens") = 2048, nb::arg("max_num_seqs") = 128,
@@ -79,7 +80,8 @@ void BindRunnerLimits(nb::module_& m) {
           nb::arg("vocab_size"), nb::arg("num_blocks"), nb::arg("block_size") = 16,
           nb::arg("kv_groups") = std::vector<KvGroupOptions>{KvGroupOptions{}},
           nb::arg("chunked_prefill") = true, nb::arg("prefix_caching") = true,
-          nb::arg("pooling") = false, nb::arg("max_draft_tokens") = 0,
+          nb::arg("pooling") = false, nb::arg("token_rows") = false,
+          nb::arg("max_draft_tokens") = 0,
           nb::arg("max_forced_tokens") = 0,
           nb::arg("max_encoder_tokens") = 0, nb::arg("encoder_cache_tokens") = 0,
           nb::arg("max_adapters") = 0, nb::arg("routed_experts_per_token") = 0)
@@ -99,7 +101,8 @@ void BindRunnerLimits(nb::module_& m) {
       .def_ro("encoder_cache_tokens", &RunnerLimits::encoder_cache_tokens)
       .def_ro("max_adapters", &RunnerLimits::max_adapters)
       .def_ro("routed_experts_per_token", &RunnerLimits::routed_experts_per_token)
-      .def_ro("pooling", &RunnerLimits::pooling);
+      .def_ro("pooling", &RunnerLimits::pooling)
+      .def_ro("token_rows", &RunnerLimits::token_rows);
 }
 
 }  // namespace pagemill::bindings

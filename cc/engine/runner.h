@@ -53,7 +53,8 @@ struct RunnerLimits {
   int32_t max_forced_tokens = 0;
   // It samples under Request::new_token_matcher, and calls Request::logits_processor.
   bool request_functions = false;
-  bool pooling = false;  // this model pools instead of generating
+  bool pooling = false;     // this model pools instead of generating
+  bool token_rows = false;  // it generates, and gives pooling requests a row for each token
   // Experts that it returns for a token (Request::return_routed_experts): the choices of all
   // layers. 0 = it returns none.
   int32_t routed_experts_per_token = 0;

@@ -48,6 +48,7 @@ StatusOr<scheduler::SchedulerOptions> MakeSchedulerOptions(const EngineOptions& 
   made.chunked_media_input = options.chunked_media_input && limits.chunked_media_input;
   made.chunked_prefill = limits.chunked_prefill;
   made.pooling = limits.pooling;
+  made.token_rows = limits.token_rows;
   made.routed_experts_per_token = limits.routed_experts_per_token;
   made.kv_cache.block_size = limits.block_size;
   made.kv_cache.num_blocks = limits.num_blocks;

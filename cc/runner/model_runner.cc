@@ -178,7 +178,8 @@ void ModelRunner::AddEntries(const step::StepPlan& plan, const step::StepPlan& e
     StepEntry& added = step->entries.emplace_back(MakeStepEntry(entry));
     added.holder = slot.holder;
     added.pools =
-        slot.pooling && computed >= batch_.request(entry.index)->prompt_token_ids.size();
+        slot.pooling &&
+        (limits().token_rows || computed >= batch_.request(entry.index)->prompt_token_ids.size());
     added.forced = slot.forced;
     added.routed_experts = slot.routed_experts;
     added.num_missing_drafts = plan.scheduled[i].num_tokens() - entry.num_tokens();

@@ -303,7 +303,7 @@ void ModelRunner::TakePooled(const StepInFlight& step, step::StepResult* result)
   if (std::none_of(step.entries.begin(), step.entries.end(), pools)) return;
   const TensorView pooled = output_.pooled();
   int64_t num_tokens = 0;
-  for (const StepEntry& entry : step.entries) num_tokens += entry.num_tokens;
+  for (const StepEntry& entry : step.entries) num_tokens += entry.num_tokens + entry.num_drafts;
   const bool by_token = pooled.rank == 2 && pooled.shape[0] == num_tokens;
   int64_t first = 0;
   for (size_t i = 0; i < step.entries.size(); ++i) {
@@ -311,7 +311,7 @@ void ModelRunner::TakePooled(const StepInFlight& step, step::StepResult* result)
     step::RequestResult& target = result->results[i];
     if (step.entries[i].pools) target.failure = FailureOf(target.index);
     if (step.entries[i].pools && target.failure.ok()) TakeRows(pooled, first, rows, &target);
-    first += rows;
+    first += rows + (by_token ? step.entries[i].num_drafts : 0);
   }
 }
 

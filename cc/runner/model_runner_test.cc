@@ -412,6 +412,22 @@ TEST_F(ModelRunnerTest, GivesTheRowsOfAllTokens) {
   EXPECT_EQ(result.results[1].pooled, (std::vector{7.0f, 0.5f}));
 }
 
+TEST_F(ModelRunnerTest, GivesTheRowsOfEachChunkBesideTokensAndDrafts) {
+  engine::RunnerLimits limits = SmallLimits();
+  limits.token_rows = true;
+  limits.max_forced_tokens = 2;
+  runner_ = *ModelRunner::Create(&executor_, &pool_, limits);
+  executor_.has_pooled = executor_.pools_tokens = true;
+  const auto pools = MakeRequest({4, 5, 6});
+  pools->pooling.emplace();
+  ScheduledRequest text = Start(0, MakeRequest({1, 2})), part = Start(1, pools);
+  text.draft_token_ids = {3, 3};
+  part.token_ids.pop_back();
+  const StepResult result = MustRun({text, part});
+  EXPECT_TRUE(result.results[0].pooled.empty());
+  EXPECT_EQ(result.results[1].pooled, (std::vector{4.0f, 0.5f, 5.0f, 0.5f}));
+}
+
 TEST_F(ModelRunnerTest, AFailedStepLeavesTheRunnerUsable) {
   executor_.next_status = Internal("the device caught fire");
   StepPlan plan;

@@ -94,6 +94,7 @@ struct RequestState {
 
   std::vector<step::TokenLogprobs> prompt_logprobs;  // collected so far, until they are done
   std::vector<uint16_t> routed_experts;  // of the computed tokens, if they are wanted
+  std::vector<float> pooled;             // likewise, if each token has a row
 
   // PrefixesInFlight's: the block that others may wait for (-1 = none) and those that do; the
   // running request that this one waits for, until so many blocks are computed.

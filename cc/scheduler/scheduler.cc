@@ -125,6 +125,7 @@ void Scheduler::StopRunning(RequestState* request) {
   // Half of the prompt's logprobs are of no use: the prompt runs again from its start.
   if (!request->prompt_logprobs_done) request->prompt_logprobs.clear();
   request->routed_experts.clear();
+  request->pooled.clear();
 }
 
 // A request of any status parks, even parked already, and gives up its blocks (those of a load

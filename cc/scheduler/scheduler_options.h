@@ -49,6 +49,7 @@ struct SchedulerOptions {
   TenantWeights tenant_weights;  // for policy "fair"; tenants not named here have weight 1
   bool chunked_prefill = true;   // false: a prompt runs in one step
   bool pooling = false;          // the model pools: only pooling requests, else none
+  bool token_rows = false;       // it generates, and gives pooling requests a row for each token
   // Ids of experts in a result for each token of a request that wants them; 0 = the runner gives
   // none.
   int32_t routed_experts_per_token = 0;

@@ -97,6 +97,8 @@ void Scheduler::Apply(RequestState* request, const PlannedEntry& entry, step::Re
     request->routed_experts.insert(request->routed_experts.end(), result->routed_experts.begin(),
                                    result->routed_experts.end());
   }
+  if (!options_.token_rows) request->pooled.clear();  // the last step alone has what is pooled
+  request->pooled.insert(request->pooled.end(), result->pooled.begin(), result->pooled.end());
   std::optional<Stop> stop;
   if (entry.sample) stop = AppendTokens(request, entry, result, event);
   const int32_t num_committed = request->blocks.num_committed_tokens();
@@ -131,7 +133,7 @@ void Scheduler::FinishPrompt(RequestState* request, const PlannedEntry& entry,
     }
   }
   if (request->generates || !whole) return;
-  if (request->pooling) event->pooled = std::move(result->pooled);
+  if (request->pooling) event->pooled = std::move(request->pooled);
   Finish(request, request->pooling ? FinishReason::kStop : FinishReason::kLength, event);
 }
 

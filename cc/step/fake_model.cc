@@ -275,7 +275,11 @@ Status FakeModel::Answer(const ScheduledRequest& entry, Slot* slot, RequestResul
           Logprobs(tokens.first(i + 1), prompt[i + 1], request.sampling.prompt_logprobs));
     }
   }
-  if (request.pooling && complete) result->pooled = Pool(tokens);
+  if (request.pooling && options_.token_rows) {
+    result->pooled = TokenRows(tokens, static_cast<size_t>(entry.num_computed_tokens));
+  } else if (request.pooling && complete) {
+    result->pooled = Pool(tokens);
+  }
   if (entry.sample) {
     if (!complete) return Broken(entry, "samples before the last known token");
     Sample(entry, context, slot, result);
@@ -331,6 +335,15 @@ std::vector<float> FakeModel::Pool(std::span<const int32_t> prompt) {
     pooled[i] = static_cast<float>((hash >> (16 * i)) & 0xFFFF) / 65536.0f;
   }
   return pooled;
+}
+
+std::vector<float> FakeModel::TokenRows(std::span<const int32_t> prompt, size_t first) {
+  std::vector<float> rows;
+  for (size_t i = first; i < prompt.size(); ++i) {
+    const std::vector<float> row = Pool(prompt.first(i + 1));
+    rows.insert(rows.end(), row.begin(), row.end());
+  }
+  return rows;
 }
 
 std::vector<uint16_t> FakeModel::RoutedExperts(std::span<const int32_t> context, size_t count) {

@@ -53,6 +53,7 @@ class FakeModel final : public PageStore {
     int32_t encoder_cache_tokens = 0;  // embeddings kept
     bool chunked_media_input = true;   // false: a step must not end inside an item
     int32_t max_adapters = 0;          // different ones in the slots
+    bool token_rows = false;           // pools each token by itself
   };
   static constexpr int32_t kPooledSize = 4;
   static constexpr int32_t kRoutedExpertsPerToken = 6;
@@ -81,6 +82,8 @@ class FakeModel final : public PageStore {
                                        int32_t vocab_size);
   // The pooled vector that it must give for `prompt`.
   static std::vector<float> Pool(std::span<const int32_t> prompt);
+  // The vectors of its tokens from `first` on, one after the other, with Options::token_rows.
+  static std::vector<float> TokenRows(std::span<const int32_t> prompt, size_t first = 0);
   // The experts that it must choose for each of the first `count` tokens of `context`.
   static std::vector<uint16_t> RoutedExperts(std::span<const int32_t> context, size_t count);
   // Its logprob entry for `token_id` after `context`, with `num_top` alternatives.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from pagemill.engine.outputs import EngineError
 from pagemill.models.base import ModelConfigError
+from pagemill.ops.shard import Shard
 from pagemill.runner.build import BuildOptions, build, model_shapes
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.source import ModelSource
@@ -134,6 +136,27 @@ def test_options_that_it_cannot_have(
 ) -> None:
     with pytest.raises(ModelConfigError, match=message):
         build(ModelSource.open(model.path), BuildOptions(**options))
+
+
+def test_heads_of_alignment(model: MediaTestModel, tmp_path: Path) -> None:
+    """They are those of the files, and not looked for in a part of a model."""
+
+    def alignment(heads: Any, shard: Shard | None = None) -> tuple[int, int] | None:
+        source = ModelSource.open(model.path, {"alignment_heads": heads})
+        return build(source, BuildOptions(shard=shard or Shard())).alignment
+
+    heads = [[2, 3], [0, 1], [2, 0]]
+    assert alignment(heads) == (3, 10)
+    assert alignment(heads, Shard(0, 2)) is None
+    assert alignment(None) is None and alignment([]) is None
+    for wrong in (3, [3], [[0, 4]], [[3, 0]], [[0, -1]], [[0]], [[0, "1"]]):
+        with pytest.raises(ModelConfigError, match="alignment_heads"):
+            alignment(wrong)
+    for file in model.path.iterdir():
+        if file.name != "generation_config.json":
+            (tmp_path / file.name).symlink_to(file)
+    (tmp_path / "generation_config.json").write_text(json.dumps({"alignment_heads": heads}))
+    assert build(ModelSource.open(tmp_path), BuildOptions()).alignment == (3, 10)
 
 
 def test_tensors_are_known_without_files(model: MediaTestModel) -> None:

@@ -1,10 +1,11 @@
-"""A real Whisper writes what `transformers` hears in a clip, and about what is said in it; over a
-server, a session writes what a file has."""
+"""A real Whisper writes what `transformers` hears in a clip, about what is said in it, and when;
+over a server, a session writes what a file has."""
 
 from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -13,9 +14,12 @@ import soundfile
 import torch
 from pagemill.engine.llm import LLM
 from transformers import (
+    GenerationConfig,
     PreTrainedTokenizerFast,
     WhisperFeatureExtractor,
     WhisperForConditionalGeneration,
+    WhisperTokenizerFast,
+    pipeline,
 )
 
 from tests.e2e.server_process import NAME, serve
@@ -27,6 +31,8 @@ from tests.transcription.transcribing_server import PATH, TRANSCRIBED, session
 # <|notimestamps|>.
 AUDIO, START = 50257, [50258, 50259, 50359, 50363]
 MOST = 60  # tokens
+# Of Whisper base: openai/whisper, _ALIGNMENT_HEADS.
+HEADS = [[3, 1], [4, 2], [4, 3], [4, 7], [5, 1], [5, 2], [5, 4], [5, 6]]
 
 
 @pytest.fixture(scope="module")
@@ -95,3 +101,48 @@ def test_a_session(model: Path, clip: Path, tmp_path: Path) -> None:
             client.update(heard | turns, type="transcription")
             client.append(np.concatenate([samples, np.zeros(2 * rate, np.int16)]))
             assert is_heard(client.until(TRANSCRIBED).transcript)
+
+
+def test_words(model: Path, clip: Path, tmp_path: Path) -> None:
+    for file in model.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    generation = GenerationConfig(
+        decoder_start_token_id=START[0],
+        eos_token_id=AUDIO,
+        pad_token_id=AUDIO,
+        no_timestamps_token_id=START[-1],
+        max_initial_timestamp_index=50,
+        suppress_tokens=[],
+        is_multilingual=True,
+        lang_to_id={"<|en|>": START[1]},
+        task_to_id={"transcribe": START[2]},
+        alignment_heads=HEADS,
+    )
+    generation.save_pretrained(tmp_path)
+    options = ("--dtype", "f32", "--kv-cache-dtype", "f32", "--activation-dtype", "f32")
+    with serve(str(tmp_path), tmp_path, options) as server:
+        data = {
+            "language": "en",
+            "response_format": "verbose_json",
+            "timestamp_granularities[]": "word",
+        }
+        url, files = f"{server.base_url}{PATH}", {"file": clip.read_bytes()}
+        answer = httpx.post(url, files=files, data=data, timeout=300)
+        assert answer.status_code == 200, answer.text
+        found = answer.json()["words"]
+    reference = WhisperForConditionalGeneration.from_pretrained(tmp_path, dtype=torch.float32)
+    reference.generation_config = generation
+    heard = pipeline(
+        "automatic-speech-recognition",
+        model=reference,
+        tokenizer=WhisperTokenizerFast(tokenizer_file=str(model / "tokenizer.json")),
+        feature_extractor=WhisperFeatureExtractor(),
+    )
+    samples, _ = soundfile.read(clip, dtype="float32")
+    generate: dict[str, Any] = {"language": "en", "task": "transcribe", "num_beams": 1}
+    chunks = heard(samples, return_timestamps="word", generate_kwargs=generate)["chunks"]
+    assert [word["word"] for word in found] == [chunk["text"].strip() for chunk in chunks]
+    assert is_heard(" ".join(word["word"] for word in found))
+    times = np.array([(word["start"], word["end"]) for word in found])
+    expected = np.array([chunk["timestamp"] for chunk in chunks])
+    np.testing.assert_allclose(times, expected, rtol=0, atol=0.011)  # it rounds to 10 ms

@@ -19,6 +19,7 @@ step::FakeModel::Options ModelOptions(const RunnerLimits& limits) {
   options.max_num_logits_rows = limits.max_num_logits_rows;
   options.chunked_prefill = limits.chunked_prefill;
   options.max_draft_tokens = limits.max_draft_tokens;
+  options.token_rows = limits.token_rows;
   return options;
 }
 

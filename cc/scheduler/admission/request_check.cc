@@ -49,7 +49,7 @@ Status RequestCheck::CheckChunk(const step::Request& request, const Chunk& chunk
 }
 
 Status RequestCheck::CheckKind(const step::Request& request) const {
-  if (request.pooling && !options_.pooling) {
+  if (request.pooling && !options_.pooling && !options_.token_rows) {
     return InvalidArgument("this model generates text; it gives no embeddings");
   }
   if (!request.pooling && options_.pooling) {

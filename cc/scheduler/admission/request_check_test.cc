@@ -158,6 +158,10 @@ TEST(RequestCheck, PoolingModelsPoolAndOthersDoNot) {
   request.sampling.temperature = -1;  // means nothing here
   EXPECT_TRUE(Check(options, request).ok());
   ExpectRefused(Check(Options(), request), {"embeddings"});
+  SchedulerOptions both = Options();
+  both.token_rows = true;
+  EXPECT_TRUE(Check(both, request).ok());
+  EXPECT_TRUE(Check(both, MakeRequest(3, 1)).ok());
   request.prompt_token_ids = std::vector<int32_t>(100, 5);
   EXPECT_TRUE(Check(options, request).ok());
   request.prompt_token_ids = std::vector<int32_t>(101, 5);

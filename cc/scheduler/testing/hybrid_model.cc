@@ -44,6 +44,7 @@ FakeModel::Options ModelOptions(const SchedulerOptions& options) {
   made.max_num_logits_rows = options.max_num_logits_rows;
   made.chunked_prefill = options.chunked_prefill;
   made.max_draft_tokens = options.max_draft_tokens;
+  made.token_rows = options.token_rows;
   made.max_encoder_tokens = options.max_encoder_tokens;
   made.encoder_cache_tokens = options.EncoderCacheTokens();
   made.chunked_media_input = options.chunked_media_input;

@@ -79,7 +79,7 @@ step::Request MakeRandomRequest(const SimulationSetup& setup, step::RequestId id
     if (OneIn(10, random)) request.start_deadline_us = now_us + Pick(0, 300, random);
     if (OneIn(10, random)) request.deadline_us = now_us + Pick(0, 1500, random);
   }
-  if (setup.options.pooling) {
+  if (setup.options.pooling || (setup.options.token_rows && id.value() % 3 == 0)) {
     request.pooling.emplace();
     return request;
   }

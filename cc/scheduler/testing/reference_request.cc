@@ -153,7 +153,9 @@ bool ReferenceRequest::EndTurn(const RequestEvent& event) {
   EXPECT_FALSE(goes_on ? event.finish_reason : event.turn_finished);
   if (!goes_on) {
     if (request_.pooling) {
-      EXPECT_EQ(event.pooled, FakeModel::Pool(request_.prompt_token_ids));
+      const std::span<const int32_t> prompt(request_.prompt_token_ids);
+      EXPECT_EQ(event.pooled,
+                limits_.token_rows ? FakeModel::TokenRows(prompt) : FakeModel::Pool(prompt));
     } else {
       const bool wanted = request_.sampling.prompt_logprobs != SamplingParams::kNoLogprobs;
       EXPECT_EQ(prompt_logprobs_seen_, wanted);

@@ -26,6 +26,7 @@ class ReferenceRequest {
   struct Limits {
     int32_t vocab_size = 0;
     int32_t max_request_tokens = 0;  // prompt and output
+    bool token_rows = false;         // SchedulerOptions'
   };
 
   ReferenceRequest(step::Request request, const Limits& limits);

@@ -145,7 +145,7 @@ class Simulation {
     EXPECT_EQ(status.code(), again ? StatusCode::kFailedPrecondition : StatusCode::kOk);
     if (again) return;
     const int32_t most = scheduler_->request_check().max_request_tokens();
-    live_.emplace(id, ReferenceRequest(request, {options.vocab_size, most}));
+    live_.emplace(id, ReferenceRequest(request, {options.vocab_size, most, options.token_rows}));
   }
 
   // Some requests send their KV when they end, some load what another one sent.

@@ -42,6 +42,13 @@ void AddPools(std::vector<Setup>* setups) {
         s.options.kv_cache.num_blocks = 17;
       },
       setups);
+  Add(
+      "TokenRows",
+      [](Setup& s) {
+        s.options.token_rows = true, s.options.long_prefill_token_threshold = 4;
+        s.options.max_draft_tokens = 4, s.options.kv_cache.num_blocks = 17;
+      },
+      setups);
 }
 
 void AddSteps(std::vector<Setup>* setups) {

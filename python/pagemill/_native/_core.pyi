@@ -412,6 +412,7 @@ class RunnerLimits:
         chunked_prefill: bool = True,
         prefix_caching: bool = True,
         pooling: bool = False,
+        token_rows: bool = False,
         max_draft_tokens: int = 0,
         max_forced_tokens: int = 0,
         max_encoder_tokens: int = 0,
@@ -455,6 +456,8 @@ class RunnerLimits:
     def routed_experts_per_token(self) -> int: ...
     @property
     def pooling(self) -> bool: ...
+    @property
+    def token_rows(self) -> bool: ...
 
 class AdapterWeights:
     """One adapter for a program: cc/program/adapters/adapter_weights.h."""

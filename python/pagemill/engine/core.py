@@ -485,6 +485,7 @@ def _limits(
         chunked_prefill=built.chunked_prefill,
         prefix_caching=built.prefix_caching,
         pooling=built.pooling,
+        token_rows=built.alignment is not None,
         max_draft_tokens=config.speculation.max_tokens,
         max_forced_tokens=_MAX_FORCED_TOKENS,
         max_encoder_tokens=media.step_tokens,

@@ -119,6 +119,7 @@ def model_facts(loaded: LoadedModel) -> ModelFacts:
         encoder_text=built.encoder_text,
         adapters=adapters is not None,
         routed_experts=built.routed_experts,
+        alignment=built.alignment,
     )
 
 

@@ -126,6 +126,9 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     routed_experts: tuple[int, int] | None = None
     """Layers with experts, and how many of these each chooses for a token; None: choices are not
     returned."""
+    alignment: tuple[int, int] | None = None
+    """Of a model that generates and, for a pooling request, gives a row for each token: the heads
+    whose queries and keys a row has, and how many numbers of each."""
 
 
 class Hello(msgspec.Struct, array_like=True, tag=True, frozen=True):

@@ -24,17 +24,23 @@ from pagemill.ops.trace import Cache, Tensor
 @dataclass(frozen=True, slots=True)
 class DecoderRows:
     """The tokens of a step: `text` i32 [text_rows] are the decoder's, `media` i32 [media_rows]
-    stand for the encoder's rows. `other` [tokens, width] are rows of no meaning."""
+    stand for the encoder's rows. `other` [tokens, width] are rows of no meaning, the same ones for
+    all tokens `ids`, i32 [tokens]."""
 
     text: Tensor
     media: Tensor
+    ids: Tensor
     other: Tensor
 
     @classmethod
     def of(cls, weights: Weights, text: Tensor, media: Tensor, ids: Tensor, width: int) -> Self:
         """Those of a step with the tokens `ids`, whose ops exchange `width` numbers a token."""
         zeros = weights.constant(f"no_row.{width}", [[0.0] * width])
-        return cls(text, media, ops.embedding(ids, zeros, outside=0))
+        return cls(text, media, ids, ops.embedding(ids, zeros, outside=0))
+
+    def with_width(self, weights: Weights, width: int) -> DecoderRows:
+        """The same rows, for ops that exchange `width` numbers a token."""
+        return self.of(weights, self.text, self.media, self.ids, width)
 
     def spread(self, x: Tensor) -> Tensor:
         """x [text_rows, ...] -> [tokens, ...]; the rows of media have no meaning."""

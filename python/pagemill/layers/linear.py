@@ -8,7 +8,6 @@ from functools import reduce
 
 from pagemill import ops
 from pagemill.layers.base import Weights
-from pagemill.ops.concat import MAX_INPUTS
 from pagemill.ops.program import ACT
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
@@ -61,12 +60,13 @@ def linear_of_rows(
     return ops.linear(x, weight, vector, row_shape=row_shape)
 
 
-def linear_of_parts(weights: Weights, name: str, x: Tensor, rows: Sequence[Part]) -> Tensor:
+def linear_of_parts(
+    weights: Weights, name: str, x: Tensor, rows: Sequence[Part], *, bias: bool = False
+) -> Tensor:
     """As `linear`, for rows in several places: a product for each part, side by side, [N, rows]."""
-    parts = [linear(weights, name, x, (part.size,), rows=part) for part in rows]
-    while len(parts) > 1:
-        parts = [ops.concat(*parts[:MAX_INPUTS]), *parts[MAX_INPUTS:]]
-    return parts[0]
+    return ops.concat_all(
+        [linear(weights, name, x, (part.size,), bias=bias, rows=part) for part in rows]
+    )
 
 
 def row_parallel(

@@ -3,9 +3,10 @@
     x = stack(weights, x, sizes.layers, lambda layer, x: self._layer(weights, layer, x, rotary))
 
 The value after layer i is `layer.<i>` in the program, the experts that it chooses for each token
-are `experts.<i>` (counted from the first that the rank has, which is 0 on rank 0), and the tokens
-that its sparse attention chooses `chosen.<i>`. These names are used to divide a program into stages
-(`ops/cut.py`) and to return hidden states and choices from a step.
+are `experts.<i>` (counted from the first that the rank has, which is 0 on rank 0), the tokens that
+its sparse attention chooses `chosen.<i>`, and what its alignment heads compare, queries of text and
+keys of sound, `aligned.<i>`. These names are used to divide a program into stages (`ops/cut.py`)
+and to return hidden states, choices and rows of tokens from a step.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pagemill.ops.trace import Tensor, Trace
 RESULT = "layer"
 EXPERTS = "experts"
 CHOSEN = "chosen"
+ALIGNED = "aligned"
 
 
 def stack(
@@ -44,7 +46,8 @@ def name_in_layer(value: Tensor, kind: str) -> Tensor:
 
 
 def layer_values(trace: Trace, kind: str) -> dict[int, Tensor]:
-    """The value of this kind (`RESULT`, `EXPERTS`, `CHOSEN`) in each layer that has one."""
+    """The value of this kind (`RESULT`, `EXPERTS`, `CHOSEN`, `ALIGNED`) in each layer that has
+    one."""
     prefix = f"{kind}."
     return {
         int(value.name.removeprefix(prefix)): Tensor(value.name, value.dtype, value.shape, trace)

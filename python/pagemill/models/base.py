@@ -143,7 +143,9 @@ MediaPart: TypeAlias = PreparedMedia | MediaFeatures | str
 class ModelTraits:
     """Properties of a model that the engine needs. `causal`: a token never attends to a later one;
     `generates`: it has logits; `media`: it is an EncoderModel, and this is what its encoder takes;
-    `token_types`: the second text of a pair has another type than the first.
+    `token_types`: the second text of a pair has another type than the first; `alignment_heads`: the
+    number of heads of cross attention that find in the sound what a token says, of which layers
+    name the queries and keys `ALIGNED`, unless the model is divided.
 
     A model that generates and is not causal is a prefix language model: the tokens of a prompt,
     media or not, attend to each other, by the step's array `item_ends`, and generated ones to those
@@ -156,6 +158,7 @@ class ModelTraits:
     generates: bool
     media: MediaTraits | None = None
     token_types: bool = False
+    alignment_heads: int = 0
 
 
 # For decoders with rotary positions.

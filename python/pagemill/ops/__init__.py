@@ -14,7 +14,7 @@ from pagemill.ops.argmax import argmax
 from pagemill.ops.attention import attention
 from pagemill.ops.causal_conv import causal_conv
 from pagemill.ops.compress_tokens import compress_tokens
-from pagemill.ops.concat import concat
+from pagemill.ops.concat import concat, concat_all
 from pagemill.ops.depthwise_conv import depthwise_conv, depthwise_conv_listed
 from pagemill.ops.embedding import embedding
 from pagemill.ops.gated_activation import gated_activation
@@ -64,6 +64,7 @@ __all__ = [
     "causal_conv",
     "compress_tokens",
     "concat",
+    "concat_all",
     "depthwise_conv",
     "depthwise_conv_listed",
     "embedding",

@@ -38,6 +38,17 @@ def concat(*xs: Tensor, row_shape: Sequence[int] | None = None) -> Tensor:
     return xs[0].trace.emit("concat", xs, [(shape, xs[0].dtype)])[0]
 
 
+def concat_all(xs: Sequence[Tensor]) -> Tensor:
+    """As `concat`, for one value [N, width] or any number of values.
+
+    Raises:
+        ShapeError: as `concat`.
+    """
+    while len(xs) > 1:
+        xs = [concat(*xs[:MAX_INPUTS]), *xs[MAX_INPUTS:]]
+    return xs[0]
+
+
 def reference(
     inputs: Sequence[torch.Tensor], attributes: Mapping[str, float], step: TorchStep
 ) -> tuple[torch.Tensor, ...]:

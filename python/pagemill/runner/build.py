@@ -40,7 +40,7 @@ from pagemill.runner.fallback.module import BuiltModule
 from pagemill.runner.linear_matrices import linear_matrices
 from pagemill.runner.prompt_embeds import check_reads_embeds, embeds_traits, identity_program
 from pagemill.runner.recorded_shapes import ShapeRecorder
-from pagemill.runner.returned_values import return_values, routed_experts
+from pagemill.runner.returned_values import return_alignment, return_values, routed_experts
 from pagemill.runner.stages import Stage, part_of
 from pagemill.runner.tail import OTHER_TAILS, Tail, choose_tail
 from pagemill.runner.tracing import trace_encoder, trace_hidden, trace_model, trace_whole
@@ -125,6 +125,8 @@ class BuiltModel:
     """What adapters may change, of a program that has them."""
     routed_experts: tuple[int, int] | None = None
     """Layers whose chosen experts the program returns, and how many each chooses for a token."""
+    alignment: tuple[int, int] | None = None
+    """Heads whose queries and keys it gives for each token, and the numbers of each."""
     notes: tuple[str, ...] = ()
     """Notes for the operator on how the model was read and divided."""
     module: BuiltModule | None = None
@@ -206,19 +208,13 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     return_values(weights.trace, "hidden_states", RESULT, "hidden", options.hidden_states)
     routed = routed_experts(weights.trace) if options.routed_experts else {}
     return_values(weights.trace, "experts", EXPERTS, EXPERTS, routed or options.experts)
+    alignment = return_alignment(weights.trace, traits.alignment_heads)
     program = weights.trace.program
     if options.prompt_embeds:
         check_reads_embeds(program, source.architecture)
     encoders = _build_encoders(model, source, options, weights)
     weights.check_all_used({**model.ignored, **OTHER_TAILS})
-    if options.shard.ranks > 1 and not any("ranks" in dict(op.attributes) for op in program.ops):
-        raise ModelConfigError(
-            f"{source.architecture} is not divided among ranks; use --tensor-parallel-size 1"
-        )
-    if options.shard.whole_experts and not any(op.op == "moe_route" for op in program.ops):
-        raise ModelConfigError(
-            f"{source.architecture} has no experts: leave out --enable-expert-parallel"
-        )
+    _check_divided(program, source.architecture, options.shard)
     part = part_of(program, options.stage)
     # A row is computed from the tokens of one step. So a prompt must run in one step, unless its
     # last token is all that counts and has seen the others in the KV cache; and a step that skips a
@@ -245,11 +241,19 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         encoders=encoders,
         adapter_targets=tuple(weights.adapter_targets),
         routed_experts=(len(routed), next(iter(routed.values()))) if routed else None,
+        alignment=alignment,
         notes=tuple(weights.notes),
         shard=options.shard,
         stage=options.stage,
         sends=part.sends,
     )
+
+
+def _check_divided(program: Program, name: str, shard: Shard) -> None:
+    if shard.ranks > 1 and not any("ranks" in dict(op.attributes) for op in program.ops):
+        raise ModelConfigError(f"{name} is not divided among ranks; use --tensor-parallel-size 1")
+    if shard.whole_experts and not any(op.op == "moe_route" for op in program.ops):
+        raise ModelConfigError(f"{name} has no experts: leave out --enable-expert-parallel")
 
 
 def supports(source: ModelSource) -> bool:

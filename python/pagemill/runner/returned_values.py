@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pagemill.layers.stack import EXPERTS, layer_values
+from pagemill import ops
+from pagemill.layers.stack import ALIGNED, EXPERTS, layer_values
 from pagemill.models.base import ModelConfigError
 from pagemill.ops.trace import Trace
 
@@ -21,6 +22,17 @@ def return_values(trace: Trace, option: str, kind: str, output: str, layers: Ite
             known = ", ".join(map(str, sorted(values))) or "none"
             raise ModelConfigError(f"{option} names layer {layer}; layers that have it: {known}")
         trace.output(f"{output}.{layer}", values[layer])
+
+
+def return_alignment(trace: Trace, heads: int) -> tuple[int, int] | None:
+    """Returns what the `heads` of a model's `ModelTraits` compare as rows of tokens, [tokens,
+    heads * head_dim], layer by layer; the result is (heads, head_dim), None if there are none."""
+    values = layer_values(trace, ALIGNED)
+    if not values:
+        return None
+    rows = ops.concat_all([values[layer] for layer in sorted(values)])
+    trace.output("pooled", ops.pool(rows, ops.PoolKind.ALL))
+    return heads, rows.width // heads
 
 
 def routed_experts(trace: Trace) -> dict[int, int]:

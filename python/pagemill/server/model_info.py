@@ -40,6 +40,16 @@ class ModelInfo:
     """`system_fingerprint` of responses."""
     generates: frozenset[Task] = frozenset({Task.GENERATE})
     """What it is for if it does not pool."""
+    alignment: tuple[int, int] | None = None
+    """`ModelFacts.alignment`."""
+
+    @property
+    def rows(self) -> Pooled | None:
+        """What it gives for prompts after which it does not generate; None: it cannot be asked."""
+        if self.alignment is None:
+            return self.pooled
+        heads, head_dim = self.alignment
+        return Pooled(task=Task.TOKEN_EMBED, width=heads * head_dim)
 
     @property
     def tasks(self) -> frozenset[Task]:

@@ -132,6 +132,7 @@ def _model_info(facts: ModelFacts, config: EngineConfig) -> ModelInfo:
         encoder_text=facts.encoder_text,
         max_logprobs=config.model.max_logprobs,
         adapters=facts.adapters,
+        alignment=facts.alignment,
         root=str(config.model.model or facts.names[0]),
         fingerprint=system_fingerprint(config, facts.path or facts.names[0]),
     )

@@ -43,7 +43,7 @@ from pagemill.server.model_info import ModelInfo
 from pagemill.server.output_limits import NO_LIMITS, OutputLimits, token_limits
 from pagemill.server.pooling.plugin import DataPlugin
 from pagemill.server.records.content_log import ContentLog, Source
-from pagemill.server.records.record import Submission, Work
+from pagemill.server.records.record import Submission
 from pagemill.server.rendering import Renderer, Rendering
 from pagemill.server.speech.speech import Speech
 from pagemill.structured.compiler import GrammarCompiler
@@ -267,7 +267,7 @@ class Pipeline:
         Raises:
             ApiError: the request cannot be served, or one of its prompts failed.
         """
-        pooled = self.model.pooled
+        pooled = self.model.rows
         if pooled is not None:
             by_token, most = pooled.task.by_token, MAX_POOLED_NUMBERS // pooled.width
             count = sum(map(len, prompts)) if by_token else len(prompts)
@@ -310,8 +310,11 @@ class Pipeline:
         caller = options.caller
         self.metrics.tenant_served(caller.tenant, caller.key_id, TenantUsage(num_tokens, 0))
         if caller.record is not None:
-            before = caller.record.work.prompt_tokens  # of a request that is pooled in parts
-            caller.record.work = Work(self.model.name, before + num_tokens)
+            work = caller.record.work  # of a request that is pooled in parts, or has generated
+            num_tokens_before = work.prompt_tokens
+            caller.record.work = replace(
+                work, model=self.model.name, prompt_tokens=num_tokens_before + num_tokens
+            )
         return num_tokens
 
     async def _pool_portion(
@@ -322,7 +325,7 @@ class Pipeline:
         take: Callable[[int, np.ndarray], None],
     ) -> None:
         """Pools the prompts of a request that begin with number `start`."""
-        pooled = self.model.pooled
+        pooled = self.model.rows
         width = 0 if pooled is None else pooled.width
         numbers = sum(map(self._num_rows, prompts)) * width
         await self._row_room.take(numbers)
@@ -337,7 +340,7 @@ class Pipeline:
     def _portions(self, prompts: Sequence[Prompt]) -> Iterator[tuple[int, Sequence[Prompt]]]:
         """Parts of a large request and where they begin: each leaves room in the queue for others,
         and its rows fit in memory."""
-        pooled, most = self.model.pooled, max(1, self.model.max_choices // 4)
+        pooled, most = self.model.rows, max(1, self.model.max_choices // 4)
         room = 0 if pooled is None else MAX_POOLED_NUMBERS // pooled.width
         start = rows = 0
         for at, prompt in enumerate(prompts):
@@ -348,7 +351,7 @@ class Pipeline:
         yield start, prompts[start:]
 
     def _num_rows(self, prompt: Prompt) -> int:
-        pooled = self.model.pooled
+        pooled = self.model.rows
         return len(prompt.rendered) if pooled is not None and pooled.task.by_token else 1
 
     async def _submit(
@@ -484,7 +487,7 @@ class Pipeline:
         if output.error is not None:
             self.metrics.finished("error")
             raise output.error
-        pooled = self.model.pooled
+        pooled = self.model.rows
         if output.finish_reason == "abort":
             self.metrics.finished("abort")
             raise ended_by_operator()

@@ -1,5 +1,5 @@
 """Keys that a model reads as those of its configuration, and that are in files beside config.json:
-those of its tokenizer and its processors."""
+those of its tokenizer, its processors and its generation."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ _TOKENIZER = "tokenizer.json"
 _PROCESSED = ("glm4v", "glm4v_moe")
 _PROCESSORS = ("processor_config.json", "preprocessor_config.json")
 _CLASS = "processor_class"
+# The key of generation_config.json that a model reads, by `model_type`.
+_GENERATED = {"whisper": "alignment_heads"}
+_GENERATION = "generation_config.json"
 
 
 def keys_beside(directory: Path, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,6 +37,10 @@ def keys_beside(directory: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         return _token_id(directory / _TOKENIZER, key, text) if config.get(key) is None else {}
     if kind in _PROCESSED:
         return _processor_class(directory)
+    if kind in _GENERATED and (directory / _GENERATION).is_file():
+        key = _GENERATED[kind]
+        value = read_object(directory / _GENERATION).get(key)
+        return {key: value} if value is not None and config.get(key) is None else {}
     return {}
 
 

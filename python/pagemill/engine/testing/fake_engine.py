@@ -78,7 +78,8 @@ class FakeEngine:
                 raise FakeStatusError(
                     "INVALID_ARGUMENT", f"temperature must be >= 0, got {sampling.temperature}."
                 )
-            if (sampling is None) != (self._options.pooled_size > 0):
+            pools, aligns = self._options.pooled_size > 0, self._options.alignment is not None
+            if (sampling is None) != pools and not aligns:
                 raise FakeStatusError("INVALID_ARGUMENT", "The wrong kind of request.")
             if request_id in self._requests:
                 raise FakeStatusError("FAILED_PRECONDITION", "The request id is in use.")

@@ -3,6 +3,7 @@ the position and the seed."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ class FakeOptions:
     uses_priority: bool = False
     pooled_size: int = 0  # > 0: a pooling model, whose rows have as many numbers
     task: Task = Task.EMBED  # of a pooling model
+    alignment: tuple[int, int] | None = None  # of a model that gives rows of tokens beside text
     fail_at_position: int = -1  # a request that reaches this output position fails
     vocab_size: int = 256
     weight_versions: tuple[tuple[int, str], ...] = ()  # of all requests
@@ -39,7 +41,8 @@ class FakeOptions:
 
 def pooled_row(options: FakeOptions, tokens: Sequence[int]) -> np.ndarray:
     """The row of these tokens."""
-    return np.cos(np.arange(options.pooled_size, dtype=np.float32) + sum(tokens))
+    size = math.prod(options.alignment) if options.alignment else options.pooled_size
+    return np.cos(np.arange(size, dtype=np.float32) + sum(tokens))
 
 
 class FakeState:
@@ -61,7 +64,7 @@ def step(options: FakeOptions, request_id: int, state: FakeState) -> FakeOutput:
         return _failed(request_id, "DEADLINE_EXCEEDED", "The deadline of the request has passed.")
     if sampling is None:
         rows = [pooled_row(options, state.prompt)]
-        if options.task.by_token:
+        if options.task.by_token or options.alignment:
             rows = [pooled_row(options, [token]) for token in state.prompt]
         return FakeOutput(request_id, pooled=np.concatenate(rows), finish_reason="stop")
     position = len(state.output)

@@ -93,8 +93,10 @@ def decoder_layer(
     encoded: Tensor,
     rows: DecoderRows,
     form: LayerForm,
+    observe: Callable[[Tensor], None] | None = None,
 ) -> Tensor:
-    """x [text_rows, H], encoded [media_rows, H] -> [text_rows, H]."""
+    """x [text_rows, H], encoded [media_rows, H] -> [text_rows, H]. `observe` gets what the cross
+    attention reads of the text, [text_rows, H]."""
     layer = _Layer(weights, prefix, form)
     cache = weights.trace.cache(cache_name, weights.trace.kv_group(), form.heads)
     scale = form.shape.scale
@@ -112,6 +114,8 @@ def decoder_layer(
         return layer.output("self_attn.out_proj", attend(rows, q, cache, scale), x.width)
 
     def to_encoded(y: Tensor) -> Tensor:
+        if observe is not None:
+            observe(y)
         q = layer.project("encoder_attn.q_proj", y)
         y = attend(rows, q, cache, scale, cross=True)
         return layer.output("encoder_attn.out_proj", y, x.width)

@@ -18,8 +18,9 @@ from pagemill.layers import attention, embedding, norm
 from pagemill.layers.attention import AttentionShape
 from pagemill.layers.base import Weights
 from pagemill.layers.cross_attention import DecoderRows
+from pagemill.layers.linear import linear_of_parts
 from pagemill.layers.prefixed import PrefixedWeights
-from pagemill.layers.stack import stack
+from pagemill.layers.stack import ALIGNED, name_in_layer, stack
 from pagemill.models.audio.log_mel import HOP, SAMPLING_RATE, log_mel, padded
 from pagemill.models.audio.whisper_encoder import WhisperEncoder
 from pagemill.models.base import (
@@ -30,9 +31,11 @@ from pagemill.models.base import (
     ModelTraits,
     StepInputs,
 )
-from pagemill.models.config_keys import activation, flag, positive_int, token_id
+from pagemill.models.config_keys import activation, as_list, flag, positive_int, token_id
 from pagemill.models.encoder_decoder.bart_layers import EPS, LayerForm, decoder_layer
+from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
+from pagemill.weights.json_file import shown
 
 _DECODER = "model.decoder"
 
@@ -60,6 +63,7 @@ class WhisperModel:
             )
         head_dim = self._hidden_size // heads
         self._shape = AttentionShape(heads, heads, head_dim, head_dim**-0.5)
+        self._alignment_heads = _alignment_heads(config, self._layers, heads)
 
     @classmethod
     def from_config(cls, config: Config) -> Self:
@@ -83,6 +87,7 @@ class WhisperModel:
             causal=True,
             generates=True,
             media=media,
+            alignment_heads=sum(map(len, self._alignment_heads.values())),
         )
 
     def features(self, audio: PreparedMedia) -> MediaFeatures:
@@ -112,9 +117,12 @@ class WhisperModel:
         rows = DecoderRows.of(weights, text, media.tokens, inputs.token_ids, width)
 
         def layer(index: int, x: Tensor) -> Tensor:
-            return decoder_layer(
-                weights, f"{_DECODER}.layers.{index}", f"kv{index}", x, media.rows, rows, form
-            )
+            def aligned(y: Tensor) -> None:
+                if index in self._alignment_heads and weights.shard.ranks == 1:
+                    self._name_aligned(weights, index, y, media.rows, rows)
+
+            prefix, cache = f"{_DECODER}.layers.{index}", f"kv{index}"
+            return decoder_layer(weights, prefix, cache, x, media.rows, rows, form, aligned)
 
         x = self._embed(weights, inputs)
         hidden = stack(weights, ops.select_rows(x, text), self._layers, layer)
@@ -134,3 +142,37 @@ class WhisperModel:
         x = embedding.embedding(weights, name, inputs.token_ids, words, scale=self._scale)
         table, positions = f"{_DECODER}.embed_positions", inputs.decoder_positions
         return embedding.add_positions(weights, table, x, positions, self._positions)
+
+    def _name_aligned(
+        self, weights: Weights, index: int, x: Tensor, encoded: Tensor, rows: DecoderRows
+    ) -> None:
+        """Names what the alignment heads of a layer compare: queries of x [text_rows, H] and keys
+        of encoded [media_rows, H], in one value [tokens, heads * head_dim]."""
+        module, shape = f"{_DECODER}.layers.{index}.encoder_attn", self._shape
+        heads = self._alignment_heads[index]
+        parts = [Part(at, at + 1, shape.heads).times(shape.head_dim) for at in heads]
+        q = linear_of_parts(weights, f"{module}.q_proj", x, parts, bias=True)
+        k = linear_of_parts(weights, f"{module}.k_proj", encoded, parts)
+        name_in_layer(rows.with_width(weights, q.width).joined(q, k), ALIGNED)
+
+
+def _alignment_heads(config: Config, layers: int, heads: int) -> dict[int, list[int]]:
+    """The heads of each layer that `alignment_heads` names as pairs [layer, head]; empty if the
+    model has no such key.
+
+    Raises:
+        ModelConfigError: it names something else.
+    """
+    stated = config.get("alignment_heads")
+    listed = (as_list(stated) or [stated]) if stated else []
+    found: dict[int, set[int]] = {}
+    for pair in listed:
+        match pair:
+            case [int(layer), int(head)] if 0 <= layer < layers and 0 <= head < heads:
+                found.setdefault(layer, set()).add(head)
+            case _:
+                raise ModelConfigError(
+                    f"alignment_heads has {shown(pair)}, not [layer, head] of {layers} layers with"
+                    f" {heads} heads"
+                )
+    return {layer: sorted(named) for layer, named in found.items()}

@@ -13,6 +13,7 @@ from pagemill.server.respond import ResponseEvents
 from pagemill.server.speech.retries import written_clips
 from pagemill.server.speech.start import start_speech
 from pagemill.server.speech.wording import SpeechStream, whole_answer
+from pagemill.server.speech.words import spoken_words
 from pagemill.server.state import ServerState
 
 
@@ -36,8 +37,11 @@ async def _answer(server: ServerState, body: SpeechRequest, caller: Caller, pref
         request_id = "" if caller.record is None else caller.record.request_id
         wording = SpeechStream(pipeline, body, f"{prefix}-{request_id}", started)
         return ResponseEvents(generation, wording, server.config.stream_interval)
+    renderer, family, words = pipeline.renderer, speech.family, None
     try:
-        clips = await written_clips(started, body, pipeline.renderer, speech.family)
+        clips = await written_clips(started, body, renderer, family)
+        if body.wants_words:
+            words = await spoken_words(body, started, clips, renderer, family)
     finally:
         started.release()
-    return whole_answer(body, started, clips, pipeline.renderer, speech.family)
+    return whole_answer(body, started, clips, renderer, family, words)

@@ -51,6 +51,17 @@ class SpeechRequest(SamplingFields, kw_only=True, frozen=True):
     stream_continuous_usage_stats: bool = False
 
     @property
+    def wants_words(self) -> bool:
+        """Whether the answer has each word."""
+        return "word" in self.timestamp_granularities
+
+    @property
+    def wants_segments(self) -> bool:
+        """Whether an answer with times has segments: words take their place unless both are
+        wanted."""
+        return not self.wants_words or "segment" in self.timestamp_granularities
+
+    @property
     def is_timed(self) -> bool:
         """Whether the answer says when something is said."""
         return self.response_format in TIMED_FORMATS
@@ -94,11 +105,6 @@ def check_speech(request: SpeechRequest) -> None:
     Raises:
         ApiError: 400 naming one.
     """
-    if "word" in request.timestamp_granularities:
-        raise bad_request(
-            "`timestamp_granularities[]`: times of words are not known; send `segment`.",
-            "timestamp_granularities",
-        )
     if request.timestamp_granularities and request.response_format != "verbose_json":
         raise bad_request(
             "`timestamp_granularities[]` needs `response_format=verbose_json`.",
@@ -173,15 +179,25 @@ class Segment(msgspec.Struct):
     no_speech_prob: float | UnsetType = UNSET
 
 
+class Word(msgspec.Struct):
+    """A word with the punctuation beside it, said from `start` to `end` in seconds."""
+
+    word: str
+    start: float
+    end: float
+
+
 class VerboseTranscription(msgspec.Struct):
-    """An answer in the format `verbose_json`; `duration` in seconds."""
+    """An answer in the format `verbose_json`; `duration` in seconds. It has what the request's
+    `timestamp_granularities` name."""
 
     task: Literal["transcribe", "translate"]
     language: str | None
     duration: float
     text: str
-    segments: list[Segment]
     usage: Duration
+    segments: list[Segment] | UnsetType = UNSET
+    words: list[Word] | UnsetType = UNSET
 
 
 ANSWER = Transcription | VerboseTranscription

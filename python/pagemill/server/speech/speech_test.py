@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -18,7 +19,12 @@ from pagemill.server.access.keys import ApiKey
 from pagemill.server.endpoints.table import ENDPOINTS
 from pagemill.server.limits.limiter import KeyLimits
 from pagemill.server.testing.fake_server import EOS, FakeServer, fake_server
-from pagemill.server.testing.fake_speech import MAX_FILE_BYTES, fake_speech
+from pagemill.server.testing.fake_speech import (
+    AUDIO,
+    AUDIO_TOKENS,
+    MAX_FILE_BYTES,
+    fake_speech,
+)
 
 PATH = "/v1/audio/transcriptions"
 RATE = 16_000
@@ -44,6 +50,11 @@ def clips_of(*outputs: str, language: str = "d") -> FakeOptions:
         return next(t[position] for t in written if t[position - 1 : position] == [previous])
 
     return FakeOptions(next_token=next_token)
+
+
+def aligned(options: FakeOptions) -> FakeOptions:
+    """The model also tells when words are said, by two heads."""
+    return replace(options, alignment=(2, 4))
 
 
 class Served:
@@ -125,6 +136,41 @@ def test_segments_count_from_the_beginning_of_the_file() -> None:
         assert vtt.text.startswith("WEBVTT\n\n00:00:00.000 --> 00:00:00.500\n")
 
     serve(clips_of("a| b|", " c|"), check)
+
+
+def test_words() -> None:
+    """They are of each clip, behind what was written of it."""
+
+    async def check(served: Served) -> None:
+        fields = {"response_format": "verbose_json", "timestamp_granularities_LIST": "word"}
+        whole = await served.post(LONG, language="en", **fields)
+        assert whole.status_code == 200, whole.text
+        answer = whole.json()
+        assert answer["text"] == "a bc, d e" and "segments" not in answer
+        assert [word["word"] for word in answer["words"]] == ["a", "bc,", "d", "e"]
+        times = [(word["start"], word["end"]) for word in answer["words"]]
+        assert times == sorted(times) and all(start <= end for start, end in times)
+        assert times[2][1] <= 1.5 and times[3][0] >= 1.55
+        *_, first, second = served.fake.engine.submitted
+        for submitted, text in ((first, b"a bc,| d"), (second, b" e")):
+            request = submitted.request
+            assert request.sampling is None and request.new_token_matcher is None
+            prompt = [*b"(", *[AUDIO] * AUDIO_TOKENS, *b"et=", *text, ord("|")]
+            assert list(request.prompt_token_ids) == prompt and len(request.media) == 1
+        fields["timestamp_granularities_LIST"] = ["word", "segment"]
+        both = (await served.post(LONG, language="en", **fields)).json()
+        assert both["words"] == answer["words"] and len(both["segments"]) == 3
+
+    serve(aligned(clips_of("a bc,| d|", " e|")), check)
+
+
+def test_no_words_are_looked_for_where_nothing_is_said() -> None:
+    async def check(served: Served) -> None:
+        fields = {"response_format": "verbose_json", "timestamp_granularities_LIST": "word"}
+        assert (await served.post(language="en", **fields)).json()["words"] == []
+        assert all(state.request.sampling for state in served.fake.engine.submitted)
+
+    serve(aligned(clips_of("")), check)
 
 
 def test_text_follows_the_rules_of_the_family() -> None:

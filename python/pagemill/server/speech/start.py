@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import structs
 
 from pagemill.render.errors import RenderError
+from pagemill.render.transcription.alignment import Heard
 from pagemill.render.transcription.base import Around, LanguageProbe, SpeechTask
 from pagemill.server.access.caller import Caller
 from pagemill.server.errors import ApiError, bad_request
@@ -43,6 +44,9 @@ class StartedSpeech:
     submit: Callable[[Sequence[int], float | None, str], Awaitable[Generation]]
     """Submits the clips with these numbers, at a temperature (None: the request's; others write the
     same each time), behind what was said so far."""
+    hear: Callable[[int, Sequence[int]], Awaitable[Heard]]
+    """What alignment heads compare of the clip with this number and the tokens that were written of
+    it. Only of models that have some."""
     release: Callable[[], None]
     """The audio is not used any more. The caller calls it at the end."""
 
@@ -61,6 +65,13 @@ async def start_speech(
         ApiError: the request cannot be served.
     """
     check_speech(request)
+    if request.wants_words and pipeline.model.alignment is None:
+        raise bad_request(
+            "`timestamp_granularities[]`: this model does not tell when words are said. That needs"
+            " a Whisper whose generation_config.json has `alignment_heads`, which is not divided"
+            " among ranks (--tensor-parallel-size 1); send `segment`.",
+            "timestamp_granularities",
+        )
     task = _checked(speech, request)
     options = GenerationOptions(
         max_tokens=request.max_completion_tokens,
@@ -79,6 +90,7 @@ async def start_speech(
             task = task._replace(language=task.language or language)
         # It may run a chat template on the request's text.
         around = await asyncio.to_thread(_around, speech, task)
+        to_hear = options
         options = replace(options, transcript=speech.family.rules(task))
         sampling = speech_sampling(request)
         begun = sounds.clips[:1] if request.condition_on_previous_text else sounds.clips
@@ -102,7 +114,17 @@ async def start_speech(
         prompts = [sounds.clips[at].within(behind) for at in clips]
         return await pipeline.generate(prompts, changed, options)
 
-    return StartedSpeech(generation, times, task.language, no_speech, submit, sounds.release)
+    async def hear(clip: int, token_ids: Sequence[int]) -> Heard:
+        assert pipeline.model.alignment is not None
+        sound = sounds.clips[clip]
+        told = token_ids[:-1] or token_ids  # nothing follows the last token
+        prompt = sound.within(Around(around.before, [*around.after, *told]))
+        (rows,), _ = await pipeline.pool([prompt], to_hear)
+        by_head = rows.reshape(len(rows), *pipeline.model.alignment)
+        first = len(around.before)
+        return Heard(by_head[-len(told) :], by_head[first : first + len(sound.tokens)])
+
+    return StartedSpeech(generation, times, task.language, no_speech, submit, hear, sounds.release)
 
 
 async def _read(

@@ -24,6 +24,7 @@ from pagemill.server.protocol.transcription import (
     Transcription,
     TranslationRequest,
     VerboseTranscription,
+    Word,
 )
 from pagemill.server.rendering import Renderer
 from pagemill.server.speech.clip_texts import ClipTexts
@@ -41,8 +42,9 @@ def whole_answer(
     clips: Sequence[WrittenClip],
     renderer: Renderer,
     family: Family,
+    words: list[Word] | None,
 ) -> Transcription | VerboseTranscription | Text:
-    """The answer in the format of `request`."""
+    """The answer in the format of `request`; `words` None: it does not want any."""
     usage = Duration(math.ceil(started.duration_s))
     if not request.is_timed:
         text = "".join(clip.choice.message.text for clip in clips).strip()
@@ -60,8 +62,9 @@ def whole_answer(
         started.language,
         round(started.duration_s, 3),
         "".join(segment.text for segment in segments).strip(),
-        segments,
         usage,
+        segments if request.wants_segments else UNSET,
+        UNSET if words is None else words,
     )
 
 

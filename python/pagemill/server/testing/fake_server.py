@@ -62,6 +62,7 @@ async def make_pipeline(
     engine: FakeEngine,
     *,
     pooled: Pooled | None = None,
+    alignment: tuple[int, int] | None = None,
     max_model_len: int = 256,
     renderer: FakeRenderer | None = None,
     observed: MetricsOptions | None = None,
@@ -94,6 +95,7 @@ async def make_pipeline(
         defaults=SamplingDefaults(),
         fingerprint="fp_fake",
         generates=_generates(speech, media),
+        alignment=alignment,
     )
     metrics = RequestMetrics("fake", max_model_len, observed)
     if media is None and speech is not None:
@@ -191,6 +193,7 @@ async def fake_server(
     pipeline = await make_pipeline(
         engine,
         pooled=_pooled(options),
+        alignment=options.alignment,
         max_model_len=max_model_len,
         renderer=renderer,
         observed=observed,
