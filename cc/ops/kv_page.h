@@ -4,12 +4,14 @@
 //
 //   int64_t elements = KvBlockElements(DType::kBF16, {.kv_heads = 3, .head_dim = 64}, 16);  // 6144
 //
-// An int8 block holds, after its K and V of int8, a scale (f32) for each head and token of K, then
-// those of V; all of it counts as elements of one byte.
+// A block of int8, or of int4 (DType::kU4), holds after its K and V a scale (f32) for each head and
+// token of K, then those of V; all of it counts as elements of one byte, or of half a byte. A row
+// of int4 takes whole fours of bytes (int4_row.h).
 #ifndef PAGEMILL_CC_OPS_KV_PAGE_H_
 #define PAGEMILL_CC_OPS_KV_PAGE_H_
 
 #include <cstdint>
+#include <string_view>
 
 #include "cc/tensor/dtype.h"
 
@@ -22,21 +24,32 @@ struct KvHeads {
 
 inline bool IsKvDType(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kI8 ||
-         dtype == DType::kF8E4M3;
+         dtype == DType::kF8E4M3 || dtype == DType::kU4;
+}
+inline constexpr std::string_view kKvDTypeNames = "f32, bf16, f8_e4m3, i8 or u4";
+
+// True if each row of K and of V has a scale.
+inline bool HasKvScales(DType dtype) { return dtype == DType::kI8 || dtype == DType::kU4; }
+
+// Bytes of one head and token of K or of V, without its scale.
+inline int64_t KvRowBytes(DType dtype, int64_t head_dim) {
+  return dtype == DType::kU4 ? (head_dim + 7) / 8 * 4 : head_dim * RowBytes(dtype, 1);
 }
 
-// Elements of one head and token, of K or of V.
+// Elements of one head and token of K or of V, with its scale.
 inline int64_t KvRowElements(DType dtype, int64_t head_dim) {
-  return head_dim + (dtype == DType::kI8 ? static_cast<int64_t>(sizeof(float)) : 0);
+  if (!HasKvScales(dtype)) return head_dim;
+  const int64_t bytes = KvRowBytes(dtype, head_dim) + static_cast<int64_t>(sizeof(float));
+  return dtype == DType::kU4 ? 2 * bytes : bytes;
 }
 
 inline int64_t KvBlockElements(DType dtype, const KvHeads& heads, int64_t block_size) {
   return 2 * heads.kv_heads * block_size * KvRowElements(dtype, heads.head_dim);
 }
 
-// Offset of the scales of an int8 block.
-inline int64_t KvScalesOffsetBytes(const KvHeads& heads, int64_t block_size) {
-  return 2 * heads.kv_heads * heads.head_dim * block_size;
+// Offset of the scales of a block.
+inline int64_t KvScalesOffsetBytes(DType dtype, const KvHeads& heads, int64_t block_size) {
+  return 2 * heads.kv_heads * KvRowBytes(dtype, heads.head_dim) * block_size;
 }
 
 }  // namespace pagemill::ops

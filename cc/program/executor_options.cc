@@ -17,8 +17,11 @@ Status CheckRange(const char* field, int32_t value, int32_t low, int32_t high) {
                          std::to_string(high) + ", got " + std::to_string(value));
 }
 
-constexpr std::pair<std::string_view, DType> kKvCacheDTypes[] = {
-    {"bf16", DType::kBF16}, {"f32", DType::kF32}, {"fp8", DType::kF8E4M3}, {"int8", DType::kI8}};
+constexpr std::pair<std::string_view, DType> kKvCacheDTypes[] = {{"bf16", DType::kBF16},
+                                                                 {"f32", DType::kF32},
+                                                                 {"fp8", DType::kF8E4M3},
+                                                                 {"int4", DType::kU4},
+                                                                 {"int8", DType::kI8}};
 
 }  // namespace
 
@@ -34,7 +37,7 @@ StatusOr<DType> ParseKvCacheDType(std::string_view name) {
     if (known == name) return dtype;
   }
   return InvalidArgument("kv_cache_dtype is '" + std::string(name) +
-                         "'; it must be bf16, f32, fp8 or int8");
+                         "'; it must be bf16, f32, fp8, int4 or int8");
 }
 
 std::string_view KvCacheDTypeName(DType dtype) {
@@ -55,7 +58,7 @@ Status ExecutorOptions::Validate() const {
   // Slots (block * block_size + offset) are int32.
   PAGEMILL_RETURN_IF_ERROR(CheckRange("num_blocks", num_blocks, 1, INT32_MAX / block_size));
   if (!ops::IsKvDType(kv_cache_dtype)) {
-    return InvalidArgument("kv_cache_dtype must be bf16, f32, fp8 or int8, got " +
+    return InvalidArgument("kv_cache_dtype must be bf16, f32, fp8, int4 or int8, got " +
                            std::string(Info(kv_cache_dtype).name));
   }
   if (!ops::IsActType(activation_type)) {

@@ -199,6 +199,7 @@ const Case kCaches[] = {
     {"Bf16Cache", {.seed = 10, .window = 9}, DType::kBF16},
     {"Int8Cache", {.seed = 11, .window = 9}, DType::kI8},
     {"F8Cache", {.seed = 12, .window = 9}, DType::kF8E4M3},
+    {"Int4Cache", {.seed = 16, .window = 9}, DType::kU4},
 };
 
 const Case kTypes[] = {

@@ -5,6 +5,7 @@
 #ifndef PAGEMILL_SYCL_OPS_LAUNCH_H_
 #define PAGEMILL_SYCL_OPS_LAUNCH_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -95,6 +96,12 @@ void LaunchItems(ops::KernelContext& context, const KernelModule& module, const 
 
 // `Kernel::supports` of kernels that run every call.
 inline bool Always(const device::Capabilities&, const ops::OpCall&) { return true; }
+
+// `Kernel::supports` of kernels whose input `kCache` is the KV cache: all types but int4.
+template <size_t kCache>
+bool HasCacheType(const device::Capabilities&, const ops::OpCall& call) {
+  return call.inputs[kCache].dtype != DType::kU4;
+}
 
 // A kernel of this tree. The CPU's capabilities do not matter.
 constexpr ops::Kernel SyclKernel(std::string_view op,

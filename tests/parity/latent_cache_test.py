@@ -138,8 +138,9 @@ def test_a_session_in_fp8_is_of_no_other_format(
 def test_types_that_no_kernel_stores_are_refused_by_name(
     model: tuple[Path, PreTrainedModel],
 ) -> None:
-    with (
-        pytest.raises(ConfigError, match="int8 is not for latent attention: use fp8"),
-        engine(model[0], kv_cache_dtype="int8"),
-    ):
-        pass
+    for dtype in ("int4", "int8"):
+        with (
+            pytest.raises(ConfigError, match=f"{dtype} is not for latent attention: use fp8"),
+            engine(model[0], kv_cache_dtype=dtype),
+        ):
+            pass

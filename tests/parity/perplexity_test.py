@@ -1,8 +1,8 @@
 """The executor's default rounding keeps SmolLM2's perplexity within 0.3 % of f32's.
 
 The defaults are a bf16 KV cache, and kernels that round activations if a machine has them: to
-integers for block formats, to bf16 for bf16 weights and in attention. int8 activations and 8-bit KV
-caches, which are opt-in, have their own bounds.
+integers for block formats, to bf16 for bf16 weights and in attention. int8 activations, and KV
+caches in 8 and 4 bits, which are opt-in, have their own bounds.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ DEFAULT_BOUND = 0.003  # relative
 INT8_BOUND = 0.006
 INT8_KV_BOUND = 0.004
 FP8_KV_BOUND = 0.03
+INT4_KV_BOUND = 0.09
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def check(
     source: ModelSource,
     texts: list[list[int]],
     expected: list[float],
-    kv_cache_dtype: Literal["bf16", "fp8", "int8"],
+    kv_cache_dtype: Literal["bf16", "fp8", "int4", "int8"],
     activation_dtype: Literal["f32", "bf16", "int8"],
     bound: float,
 ) -> None:
@@ -67,12 +68,13 @@ def check(
         ("bf16", "bf16", DEFAULT_BOUND),
         ("int8", "bf16", INT8_KV_BOUND),
         ("fp8", "bf16", FP8_KV_BOUND),
+        ("int4", "bf16", INT4_KV_BOUND),
     ],
 )
 def test_within_bound(
     gguf: ModelSource,
     inputs: Inputs,
-    kv_cache_dtype: Literal["bf16", "fp8", "int8"],
+    kv_cache_dtype: Literal["bf16", "fp8", "int4", "int8"],
     activation_dtype: Literal["f32", "bf16"],
     bound: float,
 ) -> None:

@@ -2,11 +2,22 @@
 
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/kv_page.h"
+#include "cc/ops/kv_write/int4_row.h"
 #include "cc/ops/kv_write/kv_write_tokens.h"
 #include "cc/ops/operand_check.h"
 
 namespace pagemill::ops {
 namespace {
+
+void CheckInt4Cache(const OpCall& call, OperandCheck& check) {
+  check.Require(check.Dim('D') <= kMaxInt4Dim, "heads of an int4 cache have at most " +
+                                                   std::to_string(kMaxInt4Dim) + " elements, got " +
+                                                   std::to_string(check.Dim('D')));
+  check.Require(call.batch->block_size % 4 == 0,
+                "blocks of an int4 cache have a multiple of 4 tokens (--block-size), got " +
+                    std::to_string(call.batch->block_size));
+  check.Require(!KeysInRows(call), "an int4 cache has no keys in rows");
+}
 
 Status CheckKvWrite(const OpCall& call) {
   OperandCheck check("kv_write", call, /*inputs=*/3, /*outputs=*/0);
@@ -17,12 +28,13 @@ Status CheckKvWrite(const OpCall& call) {
                 "v must have 1 to " + std::to_string(check.Dim('D')) +
                     " elements a head, as k has, got " + std::to_string(check.Dim('V')));
   const TensorView& cache = call.inputs[2];
-  check.Require(IsKvDType(cache.dtype), "cache must be f32, bf16, f8_e4m3 or i8, got " +
+  check.Require(IsKvDType(cache.dtype), "cache must be " + std::string(kKvDTypeNames) + ", got " +
                                             std::string(Info(cache.dtype).name));
   if (!check.ok()) return check.Result();
   check.Input(2, "cache", cache.dtype, "B,E");
   check.Require(call.batch != nullptr && call.batch->block_size > 0,
                 "the check needs the batch's block_size");
+  if (cache.dtype == DType::kU4) CheckInt4Cache(call, check);
   if (!check.ok()) return check.Result();
   const int64_t row_elements = KvRowElements(cache.dtype, check.Dim('D'));
   const int64_t block_elements = 2 * check.Dim('K') * row_elements * call.batch->block_size;

@@ -52,8 +52,8 @@ void Fill(TestTensor& tensor, Random& random) {
   tensor.Set(values);
 }
 
-// Rows for int8: of ordinary numbers, of ties between whole numbers (with scale 1), of zeros, of
-// tiny numbers, with an infinity, with a NaN.
+// Rows for int8 and int4: of ordinary numbers, of ties between whole numbers (with scale 1), of
+// zeros, of tiny numbers, with an infinity, with a NaN.
 void FillRows(TestTensor& tensor, Random& random) {
   std::vector<float> values(tensor.view().Elements());
   const int64_t dims = tensor.view().shape[2];
@@ -91,8 +91,8 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, const 
   view.slot_mapping = slots.data();
   TestTensor k(DType::kF32, {tokens, shape.heads, shape.head_dim}, {.row_padding_bytes = 12});
   TestTensor v(DType::kF32, {tokens, shape.heads, shape.value_dim}, {.misalign_bytes = 4});
-  (dtype == DType::kI8 ? FillRows : Fill)(k, random);
-  (dtype == DType::kI8 ? FillRows : Fill)(v, random);
+  (HasKvScales(dtype) ? FillRows : Fill)(k, random);
+  (HasKvScales(dtype) ? FillRows : Fill)(v, random);
   TestTensor cache(dtype, {batch.num_blocks(), KvBlockElements(dtype, {shape.heads, shape.head_dim},
                                                                shape.block_size)});
   const TensorView inputs[] = {k.view(), v.view(), cache.view()};
@@ -130,6 +130,7 @@ void CheckKvWriteConformance(const OpDefinition& op, const device::Capabilities&
     CheckShape(op, caps, shape, DType::kF32);
     CheckShape(op, caps, shape, DType::kBF16);
     CheckShape(op, caps, shape, DType::kI8);
+    if (shape.block_size % 4 == 0) CheckShape(op, caps, shape, DType::kU4);
     CheckShape(op, caps, shape, DType::kF8E4M3);
     CheckShape(op, caps, shape, DType::kF8E4M3, scaled);
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI8, DType::kF8E4M3}) {

@@ -3,8 +3,11 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
+#include <vector>
 
 #include "cc/ops/kv_page.h"
+#include "cc/ops/kv_write/int4_row.h"
 #include "cc/ops/kv_write/kv_write.h"
 #include "cc/tensor/float8.h"
 
@@ -52,8 +55,8 @@ void StoreQuantizedToken(const KvWriteArgs& args, int64_t token, int64_t block, 
   const int64_t heads = args.k.shape[1];
   const int64_t head_dim = args.k.shape[2];
   const int64_t block_size = args.batch->block_size;
-  std::byte* scales =
-      args.cache.Row<std::byte>(block) + KvScalesOffsetBytes({heads, head_dim}, block_size);
+  std::byte* scales = args.cache.Row<std::byte>(block) +
+                      KvScalesOffsetBytes(DType::kI8, {heads, head_dim}, block_size);
   int8_t* elements = args.cache.Row<int8_t>(block);
   for (int64_t h = 0; h < heads; ++h) {
     const int64_t v_row = (heads + h) * block_size + offset;
@@ -64,6 +67,55 @@ void StoreQuantizedToken(const KvWriteArgs& args, int64_t token, int64_t block, 
     StoreQuantized(scales, v_row, args.v.Row<float>(token) + h * value_dim, value_dim,
                    elements + v_row * head_dim, 1);
     std::fill_n(elements + v_row * head_dim + value_dim, head_dim - value_dim, int8_t{0});
+  }
+}
+
+// Row `row` of an int4 block, counted as for StoreQuantized: x, with zeros behind it. Byte i is at
+// page[offset(i)].
+template <typename Offset>
+void StoreInt4(std::byte* scales, int64_t row, std::span<const float> x, int64_t head_dim,
+               uint8_t* page, const Offset& offset) {
+  std::vector<float> rotated(head_dim);
+  std::copy(x.begin(), x.end(), rotated.begin());
+  const int dims = static_cast<int>(head_dim);
+  RotateRow(rotated.data(), dims, 1.0f / static_cast<float>(Int4Rotation(dims)));
+  float most = 0, scale = 0;
+  bool finite = true;
+  for (const float element : rotated) {
+    finite = finite && std::isfinite(element);
+    most = std::max(most, std::fabs(element));
+  }
+  const bool any = finite && most >= 1e-30f;
+  if (any) scale = most / kLargestInt4;
+  if (!finite) scale = std::numeric_limits<float>::quiet_NaN();
+  const auto code = [&](int64_t d) -> int {
+    if (!any || d >= head_dim) return 0;
+    return static_cast<int>(std::nearbyint(rotated[d] * (7.5f / most) + 7.5f));
+  };
+  for (int64_t d = 0; d < 2 * KvRowBytes(DType::kU4, head_dim); ++d) {
+    if (IsInt4High(d)) continue;
+    page[offset(Int4Byte(d))] = static_cast<uint8_t>(code(d) | code(d + 4) << 4);
+  }
+  std::memcpy(scales + row * static_cast<int64_t>(sizeof(float)), &scale, sizeof(scale));
+}
+
+void StoreInt4Token(const KvWriteArgs& args, int64_t token, int64_t block, int64_t offset) {
+  const int64_t heads = args.k.shape[1], head_dim = args.k.shape[2], value_dim = args.v.shape[2];
+  const int64_t block_size = args.batch->block_size;
+  const int64_t row_bytes = KvRowBytes(DType::kU4, head_dim);
+  uint8_t* const bytes = args.cache.Row<uint8_t>(block);
+  std::byte* const scales = args.cache.Row<std::byte>(block) +
+                            KvScalesOffsetBytes(DType::kU4, {heads, head_dim}, block_size);
+  const auto of_key = [&](int64_t i) { return Int4KeyOffset(i, offset, block_size); };
+  const auto of_value = [&](int64_t i) { return Int4ValueOffset(i, offset, row_bytes); };
+  for (int64_t h = 0; h < heads; ++h) {
+    const int64_t v_row = (heads + h) * block_size + offset;
+    const float* const k = args.k.Row<float>(token) + h * head_dim;
+    const float* const v = args.v.Row<float>(token) + h * value_dim;
+    StoreInt4(scales, h * block_size + offset, {k, static_cast<size_t>(head_dim)}, head_dim,
+              bytes + h * row_bytes * block_size, of_key);
+    StoreInt4(scales, v_row, {v, static_cast<size_t>(value_dim)}, head_dim,
+              bytes + (heads + h) * row_bytes * block_size, of_value);
   }
 }
 
@@ -82,6 +134,10 @@ void KvWriteReference(const OpCall& call, KernelContext&) {
     const int64_t offset = slot % block_size;
     if (args.cache.dtype == DType::kI8) {
       StoreQuantizedToken(args, t, block, offset);
+      continue;
+    }
+    if (args.cache.dtype == DType::kU4) {
+      StoreInt4Token(args, t, block, offset);
       continue;
     }
     for (int64_t h = 0; h < heads; ++h) {

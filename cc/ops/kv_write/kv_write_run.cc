@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "cc/ops/kv_write/int4_row.h"
 #include "cc/ops/vec/vec.h"
 
 namespace pagemill::ops {
@@ -93,9 +94,19 @@ inline void StoreRun(const KvWriteRun& run) {
 // Elements of a row that are rounded together.
 constexpr int kQuantizedPiece = 64;
 
-// Returns the scale of x[0, dims); calls store(i, q, count) for each piece, which begins at element
-// i.
-template <typename StorePiece>
+// Whole numbers from -127 to 127, times a scale.
+struct Int8Codes {
+  static constexpr float kLargest = 127, kHighest = 127, kMiddle = 0;
+};
+// The codes of int4_row.h.
+struct Int4Codes {
+  static constexpr float kLargest = kLargestInt4, kHighest = 7.5f, kMiddle = 7.5f;
+};
+
+// Returns the scale of x[0, dims), largest |x| / kLargest; calls store(i, q, count) for each piece,
+// which begins at element i: x kHighest / largest |x| + kMiddle, rounded; 0 if the scale is not
+// above 0.
+template <class Codes, typename StorePiece>
 inline float QuantizeRow(const float* x, int dims, const StorePiece& store) {
   constexpr int kLanes = Vec::kLanes;
   Vec::F largest = Vec::Zero(), bad = Vec::Zero();
@@ -106,19 +117,25 @@ inline float QuantizeRow(const float* x, int dims, const StorePiece& store) {
   }
   const float most = Vec::Maximum(largest);
   const bool finite = Vec::Sum(bad) == 0, any = finite && most >= 1e-30f;
-  const Vec::F inverse = Vec::Set(any ? 127.0f / most : 0.0f);
+  const Vec::F inverse = Vec::Set(any ? Codes::kHighest / most : 0.0f);
+  const Vec::F middle = Vec::Set(Codes::kMiddle);
   for (int i = 0; i < dims; i += kQuantizedPiece) {
     float rounded[kQuantizedPiece] = {};
     const int end = dims - i < kQuantizedPiece ? dims - i : kQuantizedPiece;
     for (int j = 0; any && j < end; j += kLanes) {
       const Vec::F v = end - j < kLanes ? Vec::LoadN(x + i + j, end - j) : Vec::Load(x + i + j);
-      Vec::Store(rounded + j, Vec::Round(Vec::Mul(v, inverse)));
+      Vec::Store(rounded + j, Vec::Round(Vec::Add(Vec::Mul(v, inverse), middle)));
     }
     int8_t q[kQuantizedPiece];
     for (int j = 0; j < kQuantizedPiece; ++j) q[j] = static_cast<int8_t>(rounded[j]);
     store(i, q, end);
   }
-  return any ? most / 127.0f : finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
+  return any ? most / Codes::kLargest : finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
+}
+
+inline void StoreScales(const KvWriteRun& run, int64_t slot, float k_scale, float v_scale) {
+  std::memcpy(static_cast<char*>(run.k_scales) + slot * 4, &k_scale, 4);
+  std::memcpy(static_cast<char*>(run.v_scales) + slot * 4, &v_scale, 4);
 }
 
 inline void QuantizeRun(const KvWriteRun& run) {
@@ -132,18 +149,51 @@ inline void QuantizeRun(const KvWriteRun& run) {
       int8_t* row = static_cast<int8_t*>(run.v_page) + slot * run.head_dim;
       std::memcpy(row + first, q, count);
     };
-    const float scales[2] = {QuantizeRow(run.k + t * run.k_stride, run.head_dim, store_key),
-                             QuantizeRow(run.v + t * run.v_stride, run.value_dim, store_value)};
+    const float k_scale = QuantizeRow<Int8Codes>(run.k + t * run.k_stride, run.head_dim, store_key);
+    const float v_scale =
+        QuantizeRow<Int8Codes>(run.v + t * run.v_stride, run.value_dim, store_value);
     std::memset(static_cast<int8_t*>(run.v_page) + slot * run.head_dim + run.value_dim, 0,
                 run.head_dim - run.value_dim);
-    std::memcpy(static_cast<char*>(run.k_scales) + slot * 4, &scales[0], 4);
-    std::memcpy(static_cast<char*>(run.v_scales) + slot * 4, &scales[1], 4);
+    StoreScales(run, slot, k_scale, v_scale);
+  }
+}
+
+// Stores the `dims` elements at x, and zeros behind them, as a row of int4; returns its scale. Byte
+// i is at page[offset(i)].
+template <typename Offset>
+inline float StoreInt4Row(const float* x, int dims, int head_dim, void* page,
+                          const Offset& offset) {
+  float row[kMaxInt4Dim];
+  std::memcpy(row, x, dims * sizeof(float));
+  std::memset(row + dims, 0, (head_dim - dims) * sizeof(float));
+  RotateRow(row, head_dim, 1.0f / static_cast<float>(Int4Rotation(head_dim)));
+  return QuantizeRow<Int4Codes>(row, head_dim, [&](int first, const int8_t* q, int count) {
+    const auto code = [&](int i) { return i < count ? q[i] : 0; };
+    for (int i = 0; i < count; i += 8) {
+      for (int j = i; j < i + 4; ++j) {
+        static_cast<uint8_t*>(page)[offset(Int4Byte(first + j))] =
+            static_cast<uint8_t>(code(j) | code(j + 4) << 4);
+      }
+    }
+  });
+}
+
+inline void StoreInt4Run(const KvWriteRun& run) {
+  const int64_t row_bytes = (run.head_dim + 7) / 8 * 4;
+  for (int t = 0; t < run.tokens; ++t) {
+    const int64_t slot = run.offset + t;
+    const auto of_key = [&](int64_t i) { return Int4KeyOffset(i, slot, run.block_size); };
+    const auto of_value = [&](int64_t i) { return Int4ValueOffset(i, slot, row_bytes); };
+    StoreScales(
+        run, slot,
+        StoreInt4Row(run.k + t * run.k_stride, run.head_dim, run.head_dim, run.k_page, of_key),
+        StoreInt4Row(run.v + t * run.v_stride, run.value_dim, run.head_dim, run.v_page, of_value));
   }
 }
 
 }  // namespace
 
 const KvWriteKernel PAGEMILL_VEC_NAME(kKvWrite) = {StoreRun<float>, StoreRun<uint16_t>,
-                                                   StoreRun<uint8_t>, QuantizeRun};
+                                                   StoreRun<uint8_t>, QuantizeRun, StoreInt4Run};
 
 }  // namespace pagemill::ops

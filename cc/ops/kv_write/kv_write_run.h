@@ -13,9 +13,10 @@ struct KvWriteRun {
   const float* v = nullptr;  // [value_dim]
   int64_t k_stride = 0;  // elements from one token to the next
   int64_t v_stride = 0;
-  void* k_page = nullptr;    // this head's [head_dim, block_size]
+  void* k_page = nullptr;    // this head's [head_dim, block_size]; int4: int4_row.h
   void* v_page = nullptr;    // this head's [block_size, head_dim]
-  void* k_scales = nullptr;  // this head's f32 [block_size], in any alignment; of int8 pages only
+  void* k_scales =
+      nullptr;  // this head's f32 [block_size], in any alignment; of int8 and int4 only
   void* v_scales = nullptr;
   float k_inverse_scale = 1;  // of f8 pages only: factor of keys
   float v_inverse_scale = 1;
@@ -31,6 +32,7 @@ struct KvWriteKernel {
   void (*bf16)(const KvWriteRun& run);
   void (*f8)(const KvWriteRun& run);
   void (*int8)(const KvWriteRun& run);
+  void (*int4)(const KvWriteRun& run);
 };
 
 extern const KvWriteKernel kKvWritePortable;

@@ -42,6 +42,39 @@ TEST(KvWrite, Int8ByHand) {
   }
 }
 
+// Rows of four dimensions, which become their sums and differences over 4: k = {4, 2, 1, 1} is
+// {2, 0.5, 1, 0.5} in scales of 2 / 15; v = {0, 3} with two zeros is {0.75, -0.75, 0.75, -0.75}.
+TEST(KvWrite, Int4ByHand) {
+  const int32_t slots[] = {5};
+  const BatchView batch{{.num_tokens = 1, .num_requests = 1},
+                        {.block_size = 8, .slot_mapping = slots}};
+  conformance::TestTensor k(DType::kF32, {1, 1, 4}), v(DType::kF32, {1, 1, 2});
+  conformance::TestTensor cache(DType::kU4, {1, 2 * (8 + 8) * 8});
+  k.Set(std::vector<float>{4, 2, 1, 1});
+  v.Set(std::vector<float>{0, 3});
+  const TensorView inputs[] = {k.view(), v.view(), cache.view()};
+  const Attributes attributes;
+  const OpCall call{.inputs = inputs, .outputs = {}, .attributes = &attributes, .batch = &batch};
+  ASSERT_TRUE(KvWriteOp().check(call).ok()) << KvWriteOp().check(call).ToString();
+  device::ThreadPool pool({.num_threads = 1});
+  for (const Kernel* kernel :
+       conformance::SupportedKernels(KvWriteOp(), device::DetectCapabilities(), call)) {
+    cache.Poison();
+    conformance::RunKernel(*kernel, call, pool);
+    const uint8_t* block = cache.view().Data<uint8_t>();
+    // Codes of elements that do not exist are 0.
+    EXPECT_EQ(std::vector<int>(block + 20, block + 24), (std::vector<int>{15, 9, 11, 9}));
+    const uint8_t* values = block + 32 + 16;  // of tokens 4 to 7
+    EXPECT_EQ((std::vector<int>{values[1], values[5], values[9], values[13]}),
+              (std::vector<int>{15, 0, 15, 0}));
+    float scales[16];
+    std::memcpy(scales, block + 64, sizeof(scales));
+    EXPECT_EQ(scales[5], 2.0f / 15) << kernel->name;
+    EXPECT_EQ(scales[8 + 5], 0.75f / 15) << kernel->name;
+    EXPECT_EQ(block[19], 0xff) << "no other token's byte is touched";
+  }
+}
+
 // Keys of three dimensions, values of two: a zero stands behind them.
 TEST(KvWrite, NarrowValuesByHand) {
   const int32_t slots[] = {0};
@@ -90,6 +123,10 @@ TEST(KvWrite, RefusesCachesThatDoNotFit) {
   const int64_t with_scales = 2 * 2 * (8 + 4) * 16;
   EXPECT_TRUE(check(TensorView::Dense(nullptr, DType::kI8, {5, with_scales}), &batch));
   EXPECT_FALSE(check(TensorView::Dense(nullptr, DType::kI8, {5, 2 * 2 * 8 * 16}), &batch));
+  EXPECT_TRUE(check(TensorView::Dense(nullptr, DType::kU4, {5, 2 * 2 * (8 + 8) * 16}), &batch));
+  EXPECT_FALSE(check(TensorView::Dense(nullptr, DType::kU4, {5, 2 * 2 * 8 * 16}), &batch));
+  const BatchView pairs{{}, {.block_size = 2}};
+  EXPECT_FALSE(check(TensorView::Dense(nullptr, DType::kU4, {5, 2 * 2 * (8 + 8) * 2}), &pairs));
 }
 
 }  // namespace

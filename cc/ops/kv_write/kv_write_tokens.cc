@@ -11,7 +11,8 @@ using StoreFunction = void (*)(const KvWriteRun& run);
 StoreFunction StoreFor(const KvWriteKernel& kernel, DType cache) {
   if (cache == DType::kF32) return kernel.f32;
   if (cache == DType::kBF16) return kernel.bf16;
-  return cache == DType::kF8E4M3 ? kernel.f8 : kernel.int8;
+  if (cache == DType::kF8E4M3) return kernel.f8;
+  return cache == DType::kU4 ? kernel.int4 : kernel.int8;
 }
 
 }  // namespace
@@ -30,8 +31,8 @@ void StoreKvTokens(const KvWriteArgs& args, const KvWriteKernel& kernel, int64_t
   const int64_t head_dim = args.k.shape[2];
   const int32_t block_size = args.batch->block_size;
   const int32_t slot = args.batch->slot_mapping[first];
-  const int64_t element_bytes = RowBytes(args.cache.dtype, 1);
-  const int64_t page_bytes = head_dim * block_size * element_bytes;
+  const DType dtype = args.cache.dtype;
+  const int64_t page_bytes = KvRowBytes(dtype, head_dim) * block_size;
   std::byte* block = args.cache.Row<std::byte>(slot / block_size);
   KvWriteRun run;
   run.k_stride = args.k.row_stride_bytes / static_cast<int64_t>(sizeof(float));
@@ -43,7 +44,7 @@ void StoreKvTokens(const KvWriteArgs& args, const KvWriteKernel& kernel, int64_t
   run.value_dim = static_cast<int32_t>(args.v.shape[2]);
   run.k_inverse_scale = 1.0f / args.scales.k;
   run.v_inverse_scale = 1.0f / args.scales.v;
-  std::byte* scales = block + KvScalesOffsetBytes({heads, head_dim}, block_size);
+  std::byte* scales = block + KvScalesOffsetBytes(dtype, {heads, head_dim}, block_size);
   const int64_t scales_bytes = block_size * static_cast<int64_t>(sizeof(float));
   for (int64_t h = 0; h < heads; ++h) {
     run.k = args.k.Row<float>(first) + h * head_dim;
@@ -52,7 +53,7 @@ void StoreKvTokens(const KvWriteArgs& args, const KvWriteKernel& kernel, int64_t
     run.v_page = block + (heads + h) * page_bytes;
     run.k_scales = scales + h * scales_bytes;
     run.v_scales = scales + (heads + h) * scales_bytes;
-    StoreFor(kernel, args.cache.dtype)(run);
+    StoreFor(kernel, dtype)(run);
   }
 }
 

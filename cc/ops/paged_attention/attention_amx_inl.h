@@ -2,10 +2,10 @@
 // Scores and weighted values of many rows in AMX tiles, generic in the tile registers
 // (cc/ops/tiles/tile_band.h). Include it after vec_avx512.h, in a file compiled for AMX.
 //
-// Over an int8 cache the integers are those of the VNNI quads (attention_int8_inl.h), so tiles and
-// vectors give the same bits. Over bf16 and f8_e4m3 caches, tiles read the pairs of bf16 that
-// attention_dots_inl.h writes to scratch; the softmax, and small numbers of rows, are computed with
-// vectors, in the order of tiles.
+// Over int8 and int4 caches the integers are those of the VNNI quads (attention_int8_inl.h), so
+// tiles and vectors give the same bits. Over bf16 and f8_e4m3 caches, tiles read the pairs of bf16
+// that attention_dots_inl.h writes to scratch; the softmax, and small numbers of rows, are computed
+// with vectors, in the order of tiles.
 //
 // A tile multiplies every weight with every value, so values that a row does not see must be
 // finite: keys that no row sees are zeros in scratch. If rows see different keys and some values
@@ -186,13 +186,13 @@ void AddByteBandValues(const AttentionShape& shape, const AttentionScratch& scra
   }
 }
 
-template <class Tiles>
+template <class Tiles, typename Element>
 void AttendByteTiles(const AttentionShape& shape, const AttentionTile& tile,
                      const AttentionScratch& scratch, int32_t begin, const AttentionState& state) {
   RowKeys keys[kAttentionTileRows];
   const auto [rows, first, last] = KeysOfSplit(shape, tile, begin, state, keys);
   if (last == 0) return;
-  auto chunk = LocateChunk<int8_t, kSplitGroups>(shape, tile, begin, first, last);
+  auto chunk = LocateChunk<Element, kSplitGroups>(shape, tile, begin, first, last);
   const GroupScales scales{.keys = chunk.key_scales, .values = chunk.value_scales};
   for (int row = rows.first; row < rows.last; ++row) keys[row].scales = &scales;
   ByteWeights weights[kAttentionTileRows];
@@ -221,11 +221,11 @@ void AttendByteTiles(const AttentionShape& shape, const AttentionTile& tile,
   Tiles::Release();
 }
 
-template <class Tiles>
-constexpr AttentionKernel kByteTileKernel = {.load_queries = LoadByteQueries,
-                                             .attend = AttendByteTiles<Tiles>,
+template <class Tiles, typename Element>
+constexpr AttentionKernel kByteTileKernel = {.load_queries = LoadByteQueries<Element>,
+                                             .attend = AttendByteTiles<Tiles, Element>,
                                              .merge = Merge,
-                                             .finish = Finish,
+                                             .finish = Finish<Element>,
                                              .prefetches = true};
 
 constexpr int kTileRows = 16;
@@ -437,7 +437,8 @@ template <class Tiles>
 constexpr AttentionKernels kTileKernels = {.f32 = {},
                                            .bf16 = kTileKernel<Tiles, uint16_t>,
                                            .f8 = kTileKernel<Tiles, uint8_t>,
-                                           .int8 = kByteTileKernel<Tiles>};
+                                           .int8 = kByteTileKernel<Tiles, int8_t>,
+                                           .int4 = kByteTileKernel<Tiles, Int4Pair>};
 
 }  // namespace
 }  // namespace pagemill::ops

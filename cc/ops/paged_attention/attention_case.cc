@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cc/ops/kv_page.h"
+#include "cc/ops/kv_write/int4_row.h"
 #include "cc/tensor/float8.h"
 
 namespace pagemill::ops::conformance {
@@ -49,9 +50,9 @@ AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedR
                                              options.block_size)}),
       y_(options.act, {batch().num_tokens, options.q_heads, options.head_dim},
          RowsOf(options.act, {.misalign_bytes = 8, .row_padding_bytes = 12})) {
-  if (options.dtype == DType::kI8) {  // all scales are NaN
+  if (HasKvScales(options.dtype)) {  // all scales are NaN
     std::memset(cache_.view().data, 0xff,
-                cache_.view().shape[0] * RowBytes(DType::kI8, cache_.view().shape[1]));
+                cache_.view().shape[0] * RowBytes(options.dtype, cache_.view().shape[1]));
   }
   batch_.ShareBlocks(options.common_blocks);
   const int64_t row = options.q_heads * options.head_dim;
@@ -127,8 +128,9 @@ void AttentionCase::StoreContext(int64_t request, int32_t id) {
     for (float& value : v) value *= options_.value_factor;
     StoreToken(batch_.Slot(request, position), k.data(), v.data());
   }
-  visible_bytes_ += 2 * options_.kv_heads * (end - begin) *
-                    RowBytes(options_.dtype, KvRowElements(options_.dtype, options_.head_dim));
+  const int64_t rows = 2 * options_.kv_heads * (end - begin);
+  visible_bytes_ +=
+      RowBytes(options_.dtype, rows * KvRowElements(options_.dtype, options_.head_dim));
   const int32_t capacity = static_cast<int32_t>(batch().block_table_stride);
   for (int32_t block = 0; block < capacity; ++block) {
     const bool seen =
@@ -140,13 +142,15 @@ void AttentionCase::StoreContext(int64_t request, int32_t id) {
 void AttentionCase::StoreToken(int64_t slot, const float* k, const float* v) {
   const int64_t block = slot / options_.block_size;
   const int64_t offset = slot % options_.block_size;
+  if (options_.dtype == DType::kU4) return StoreInt4Token(block, offset, k, v);
   const KeyStrides key =
       KeyStridesOf(options_.keys_in_rows, options_.head_dim, options_.block_size);
   for (int64_t h = 0; h < options_.kv_heads; ++h) {
+    const float* const of_head = k + h * options_.head_dim;
     const float k_unit =
-        StoreScale(block, h * options_.block_size + offset, k, h) * options_.kv_scales.k;
+        StoreScale(block, h * options_.block_size + offset, of_head) * options_.kv_scales.k;
     const int64_t row = (options_.kv_heads + h) * options_.block_size + offset;
-    const float v_unit = StoreScale(block, row, v, h) * options_.kv_scales.v;
+    const float v_unit = StoreScale(block, row, v + h * options_.head_dim) * options_.kv_scales.v;
     for (int64_t d = 0; d < options_.head_dim; ++d) {
       const int64_t source = h * options_.head_dim + d;
       const int64_t index =
@@ -157,14 +161,39 @@ void AttentionCase::StoreToken(int64_t slot, const float* k, const float* v) {
   }
 }
 
-float AttentionCase::StoreScale(int64_t block, int64_t row, const float* token, int64_t head) {
-  if (options_.dtype != DType::kI8) return 1;
+void AttentionCase::StoreInt4Token(int64_t block, int64_t offset, const float* k, const float* v) {
+  const int dims = static_cast<int>(options_.head_dim);
+  const int64_t row_bytes = KvRowBytes(DType::kU4, dims), block_size = options_.block_size;
+  uint8_t* const bytes = cache_.view().Row<uint8_t>(block);
+  const auto store = [&](int64_t row, const float* x, uint8_t* page, const auto& offset_of) {
+    std::vector<float> rotated(x, x + dims);
+    RotateRow(rotated.data(), dims, 1.0f / static_cast<float>(Int4Rotation(dims)));
+    const float scale = StoreScale(block, row, rotated.data());
+    for (int d = 0; d < dims; ++d) {
+      const auto code = static_cast<int>(std::lround((rotated[d] / scale + 15) / 2));
+      uint8_t& pair = page[offset_of(Int4Byte(d))];
+      pair = static_cast<uint8_t>(IsInt4High(d) ? (pair & 0x0f) | code << 4 : (pair & 0xf0) | code);
+    }
+  };
+  for (int64_t h = 0; h < options_.kv_heads; ++h) {
+    const int64_t v_page = options_.kv_heads + h, page_bytes = row_bytes * block_size;
+    store(h * block_size + offset, k + h * dims, bytes + h * page_bytes,
+          [&](int64_t byte) { return Int4KeyOffset(byte, offset, block_size); });
+    store(v_page * block_size + offset, v + h * dims, bytes + v_page * page_bytes,
+          [&](int64_t byte) { return Int4ValueOffset(byte, offset, row_bytes); });
+  }
+}
+
+float AttentionCase::StoreScale(int64_t block, int64_t row, const float* x) {
+  if (!HasKvScales(options_.dtype)) return 1;
+  const float largest = options_.dtype == DType::kU4 ? kLargestInt4 : 127;
   float scale = 1e-20f;
   for (int64_t d = 0; d < options_.head_dim; ++d) {
-    scale = std::max(scale, std::fabs(token[head * options_.head_dim + d]) / 127);
+    scale = std::max(scale, std::fabs(x[d]) / largest);
   }
   std::memcpy(cache_.view().Row<std::byte>(block) +
-                  KvScalesOffsetBytes({options_.kv_heads, options_.head_dim}, options_.block_size) +
+                  KvScalesOffsetBytes(options_.dtype, {options_.kv_heads, options_.head_dim},
+                                      options_.block_size) +
                   row * static_cast<int64_t>(sizeof(float)),
               &scale, sizeof(scale));
   return scale;

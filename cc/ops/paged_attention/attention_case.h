@@ -67,9 +67,10 @@ class AttentionCase {
   int32_t EncoderEnd(int32_t id) const { return options_.encoder_end + 3 * id; }
   void StoreContext(int64_t request, int32_t id);
   void StoreToken(int64_t slot, const float* k, const float* v);
-  // Stores and returns the scale of row `row` of the block's K and V if the cache has scales; else
-  // returns 1.
-  float StoreScale(int64_t block, int64_t row, const float* token, int64_t head);
+  void StoreInt4Token(int64_t block, int64_t offset, const float* k, const float* v);
+  // Stores and returns the scale of x [head_dim], row `row` of the block's K and V, if the cache
+  // has scales; else returns 1.
+  float StoreScale(int64_t block, int64_t row, const float* x);
 
   AttentionOptions options_;
   PagedBatch batch_;

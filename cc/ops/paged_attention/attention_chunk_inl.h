@@ -8,6 +8,9 @@
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_CHUNK_INL_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_CHUNK_INL_H_
 
+#include <type_traits>
+
+#include "cc/ops/kv_write/int4_row.h"
 #include "cc/ops/paged_attention/attention_kernel.h"
 #include "cc/ops/vec/vec_math.h"
 
@@ -40,18 +43,23 @@ constexpr int ValuesAtOnce(int rows) {
 
 // uint16_t holds bf16, uint8_t f8_e4m3.
 template <typename Element>
-constexpr bool kHasScales = Element(-1) < Element(0) && sizeof(Element) == 1;
+constexpr bool kIsInt4 = std::is_same_v<Element, Int4Pair>;
+template <typename Element>
+constexpr bool kHasScales = std::is_same_v<Element, int8_t> || kIsInt4<Element>;
+// Elements of a key that are side by side.
+template <typename Element>
+constexpr int kSideBySide = kIsInt4<Element> ? 4 : 1;
 
 // Addresses of the keys and values of a chunk: one pointer for each group of 16 keys.
 template <typename Element, int kGroups = kGroupsPerChunk>
 struct Chunk {
   const Element* keys[kGroups];    // [head_dim, block_size], at the group's first key
-  const Element* values[kGroups];  // [16, head_dim]
+  const Element* values[kGroups];  // [16, row_size]
   // Another group, which is prefetched line by line while this one is read; or the same group, for
   // no prefetch.
   const Element* keys_ahead[kGroups];
   const Element* values_ahead[kGroups];
-  // [16] scales of int8 keys and values; unused for other elements.
+  // [16] scales of int8 and int4 keys and values; unused for other elements.
   const float* key_scales[kGroups];
   const float* value_scales[kGroups];
 };
@@ -80,7 +88,7 @@ struct RowKeys {
   const float* biases = nullptr;
   const float* column_biases = nullptr;
   int grid_row = 0, grid_column = 0;    // of the row's position, in a grid
-  const GroupScales* scales = nullptr;  // of int8 keys and values
+  const GroupScales* scales = nullptr;  // of int8 and int4 keys and values
 };
 
 // 0, 1, 2, ...; f32 represents all positions exactly.
@@ -285,8 +293,8 @@ template <int kRows, int kVecs, bool kPartial, typename Element>
     const int group = key / kAttentionKeyGroup;
     const int end = AtMost((group + 1) * kAttentionKeyGroup, range.high);
     const Element* value =
-        chunk.values[group] + (key - group * kAttentionKeyGroup) * shape.head_dim + dim;
-    for (; key < end; ++key, value += shape.head_dim) {
+        chunk.values[group] + (key - group * kAttentionKeyGroup) * shape.row_size + dim;
+    for (; key < end; ++key, value += shape.row_size) {
       Vec::F element[kVecs];
       for (int v = 0; v < kVecs; ++v) {
         element[v] =

@@ -232,7 +232,7 @@ inline void FinishDots(const AttentionShape& shape, const AttentionTile& tile,
       _mm512_storeu_ps(acc + 16, _mm512_permutex2var_ps(a, order[1], b));
     }
   }
-  Finish(shape, tile, state);
+  Finish<uint16_t>(shape, tile, state);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <new>
 #include <span>
 
+#include "cc/ops/kv_page.h"
 #include "cc/ops/paged_attention/attention_tile_list.h"
 #include "cc/ops/paged_attention/attention_workspace.h"
 
@@ -19,6 +20,9 @@ AttentionShape MakeShape(const PagedAttentionArgs& args) {
   AttentionShape shape;
   shape.head_dim = static_cast<int32_t>(args.q.shape[2]);
   shape.padded_dim = static_cast<int32_t>(AttentionSizes::Of(args, 1).padded_dim);
+  const DType dtype = args.cache.dtype;
+  shape.row_size = static_cast<int32_t>(dtype == DType::kU4 ? KvRowBytes(dtype, args.q.shape[2])
+                                                            : args.q.shape[2]);
   shape.kv_heads = args.kv_heads;
   shape.group = static_cast<int32_t>(args.q.shape[1]) / args.kv_heads;
   shape.block_size = args.batch->block_size;
@@ -47,7 +51,8 @@ AttentionShape MakeShape(const PagedAttentionArgs& args) {
 const AttentionKernel& KernelFor(const AttentionKernels& kernels, DType cache) {
   if (cache == DType::kF32) return kernels.f32;
   if (cache == DType::kBF16) return kernels.bf16;
-  return cache == DType::kF8E4M3 ? kernels.f8 : kernels.int8;
+  if (cache == DType::kF8E4M3) return kernels.f8;
+  return cache == DType::kU4 ? kernels.int4 : kernels.int8;
 }
 
 class Driver {

@@ -1,10 +1,11 @@
 // File: cc/ops/paged_attention/attention_int8_inl.h
-// A split of int8 keys and values for all rows of a tile: the functions of an AttentionKernel, in
-// three steps with AVX512-VNNI dot products of quads: scores sum quads of dimensions, values quads
-// of keys. Queries are 16-bit integers with a unit per row, weights 16-bit integers with a unit per
-// row and split; both are two bytes, high and low, which are multiplied separately. Sums are exact,
-// in 32 bits, so their order does not matter: register blocks may have any shape. Include it after
-// vec_avx512.h, in a file compiled with the avx512_vnni flags.
+// A split of int8 or int4 keys and values for all rows of a tile: the functions of an
+// AttentionKernel, in three steps with AVX512-VNNI dot products of quads: scores sum quads of
+// dimensions, values quads of keys. Queries are 16-bit integers with a unit per row, weights 16-bit
+// integers with a unit per row and split; both are two bytes, high and low, which are multiplied
+// separately. Sums are exact, in 32 bits, so their order does not matter: register blocks may have
+// any shape. Pairs of int4 are widened to int8 as they are loaded. Include it after vec_avx512.h,
+// in a file compiled with the avx512_vnni flags.
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_INT8_INL_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_INT8_INL_H_
 
@@ -16,15 +17,24 @@ namespace {
 constexpr int kQuad = 4;       // dimensions, or keys, of one dot product
 constexpr int kQuadUnit = 64;  // dimensions whose values are loaded at once
 
-using ByteChunk = Chunk<int8_t, kSplitGroups>;
+// Element is int8_t or Int4Pair.
+template <typename Element>
+using SplitChunk = Chunk<Element, kSplitGroups>;
+// Quads of dimensions of 16 keys in 64 bytes of the cache.
+template <typename Element>
+constexpr int kQuadsAtOnce = kIsInt4<Element> ? 2 : 1;
+// Keys are multiplied as unsigned bytes, key + kKeyOffset.
+template <typename Element>
+constexpr int kKeyOffset = kIsInt4<Element> ? 15 : 128;
+using ByteChunk = SplitChunk<int8_t>;
 
-// A row of queries: q = (256 high + low) unit. Keys are multiplied with an offset of 128, which the
-// starts correct.
+// A row of queries: q = (256 high + low) unit. Keys are multiplied with an offset, which the starts
+// correct.
 struct ByteQuery {
   const int8_t* high = nullptr;  // [padded_dim]
   const int8_t* low = nullptr;
-  int32_t start_high = 0;  // -128 times the sum of all high, ...
-  int32_t start_low = 0;   // ... of all low: keys are multiplied as key + 128
+  int32_t start_high = 0;  // -kKeyOffset times the sum of all high, ...
+  int32_t start_low = 0;   // ... of all low
   float unit = 0;
 };
 
@@ -66,7 +76,7 @@ enum class QuadForm {
 
 // key + 128 of four dimensions, of which `dims` exist (others are 128), for 16 keys: a quad in each
 // lane.
-template <QuadForm kForm>
+template <QuadForm kForm, int kQuadOf = 0>
 inline __m512i LoadKeyQuads(const int8_t* key, int block_size, int dims) {
   if (kForm == QuadForm::kReady) return _mm512_loadu_si512(key);
   __m512i rows;
@@ -90,15 +100,28 @@ inline __m512i LoadKeyQuads(const int8_t* key, int block_size, int dims) {
   return _mm512_xor_si512(_mm512_shuffle_epi8(quarters, transpose), _mm512_set1_epi8(-128));
 }
 
+// Twice the codes in the low (0) or high (1) halves of bytes.
+template <int kHalf>
+inline __m512i TwiceCodes(__m512i pairs) {
+  const __m512i moved = kHalf == 0 ? _mm512_slli_epi16(pairs, 1) : _mm512_srli_epi16(pairs, 3);
+  return _mm512_and_si512(moved, _mm512_set1_epi8(0x1e));
+}
+
+// key + 15, twice a code, of the first (0) or last (1) four of eight dimensions.
+template <QuadForm kForm, int kQuadOf>
+inline __m512i LoadKeyQuads(const Int4Pair* key, int, int) {
+  return TwiceCodes<kQuadOf>(_mm512_loadu_si512(key));
+}
+
 // 256 high + low, as floats.
 inline __m512 Join(__m512i high, __m512i low) {
   return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(high, 8), low));
 }
 
 // scores[r][16 g + j] = q[r] key[g][j] for kRows rows and kGroups groups from `first`.
-template <int kRows, int kGroups, QuadForm kForm>
+template <int kRows, int kGroups, QuadForm kForm, typename Element>
 [[gnu::noinline]] void ByteScoreBlock(const AttentionShape& shape, const ByteQuery* query,
-                                      const ByteChunk& chunk, int first, float* scores) {
+                                      const SplitChunk<Element>& chunk, int first, float* scores) {
   __m512i high[kRows][kGroups], low[kRows][kGroups];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -108,23 +131,25 @@ template <int kRows, int kGroups, QuadForm kForm>
       low[r][g] = _mm512_set1_epi32(query[r].start_low);
     }
   }
-  const int8_t* keys[kGroups];
+  const Element* keys[kGroups];
 #pragma GCC unroll 8
   for (int g = 0; g < kGroups; ++g) keys[g] = chunk.keys[first + g];
-  const int8_t* ahead[kGroups];
+  const Element* ahead[kGroups];
 #pragma GCC unroll 8
   for (int g = 0; g < kGroups; ++g) ahead[g] = chunk.keys_ahead[first + g];
   const uintptr_t zero = OpaqueZero();
   const int64_t step =
       kQuad * (kForm == QuadForm::kReady ? kAttentionKeyGroup : int64_t{shape.block_size});
-  for (int d = 0; d < shape.head_dim; d += kQuad) {
+  const auto add = [&]<int kQuadOf>(int d) {
     __m512i key[kGroups];
 #pragma GCC unroll 8
     for (int g = 0; g < kGroups; ++g) {
-      key[g] = LoadKeyQuads<kForm>(keys[g], shape.block_size, shape.head_dim - d);
-      if constexpr (kForm != QuadForm::kReady) PrefetchAfter(keys[g], ahead[g], zero);
-      keys[g] += step;
-      ahead[g] += step;
+      key[g] = LoadKeyQuads<kForm, kQuadOf>(keys[g], shape.block_size, shape.head_dim - d);
+      if constexpr (kQuadOf + 1 == kQuadsAtOnce<Element>) {
+        if constexpr (kForm != QuadForm::kReady) PrefetchAfter(keys[g], ahead[g], zero);
+        keys[g] += step;
+        ahead[g] += step;
+      }
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -135,6 +160,10 @@ template <int kRows, int kGroups, QuadForm kForm>
         AddQuads(low[r][g], key[g], lower);
       }
     }
+  };
+  for (int d = 0; d < shape.head_dim; d += kQuad * kQuadsAtOnce<Element>) {
+    add.template operator()<0>(d);
+    if constexpr (kQuadsAtOnce<Element> == 2) add.template operator()<1>(d + kQuad);
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -147,14 +176,16 @@ template <int kRows, int kGroups, QuadForm kForm>
 }
 
 // Groups [first, last) for kRows rows, as many groups at once as there are accumulators.
-template <int kRows, QuadForm kForm>
+template <int kRows, QuadForm kForm, typename Element>
 inline void ByteScoreRows(const AttentionShape& shape, const ByteQuery* query,
-                          const ByteChunk& chunk, int first, int last, float* scores) {
+                          const SplitChunk<Element>& chunk, int first, int last, float* scores) {
   constexpr int kMost = kRows > 3 ? 2 : 4;
   for (; last - first >= kMost; first += kMost) {
-    ByteScoreBlock<kRows, kMost, kForm>(shape, query, chunk, first, scores);
+    ByteScoreBlock<kRows, kMost, kForm, Element>(shape, query, chunk, first, scores);
   }
-  for (; first < last; ++first) ByteScoreBlock<kRows, 1, kForm>(shape, query, chunk, first, scores);
+  for (; first < last; ++first) {
+    ByteScoreBlock<kRows, 1, kForm, Element>(shape, query, chunk, first, scores);
+  }
 }
 
 // A row's weights of a split: (256 high + low) unit.
@@ -260,6 +291,29 @@ inline void InterleaveValues(const int8_t* value, int64_t stride, int dims, __m5
   quads[3] = _mm512_unpackhi_epi16(high_ab, high_cd);
 }
 
+// The same of four values of int4, which are interleaved in the cache: a quarter of a register
+// holds 8 dimensions.
+inline void InterleaveValues(const Int4Pair* value, int64_t, int dims, __m512i* quads) {
+  const int lanes = (dims + 7) / 8 * 4;
+  const auto load = [&](int first) {
+    const int count = lanes - first;
+    const auto mask = static_cast<__mmask16>(count >= 16 ? 0xffff : (1 << count) - 1);
+    return count <= 0 ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi32(mask, value + 4 * first);
+  };
+  const __m512i lower = load(0), upper = load(16);
+  const __m512i even = _mm512_shuffle_i32x4(lower, upper, 0x88);
+  const __m512i odd = _mm512_shuffle_i32x4(lower, upper, 0xdd);
+  const __m512i middle = _mm512_set1_epi8(15);
+  quads[0] = _mm512_sub_epi8(TwiceCodes<0>(even), middle);
+  quads[1] = _mm512_sub_epi8(TwiceCodes<1>(even), middle);
+  quads[2] = _mm512_sub_epi8(TwiceCodes<0>(odd), middle);
+  quads[3] = _mm512_sub_epi8(TwiceCodes<1>(odd), middle);
+}
+
+// Where dimension `dim`, a multiple of 64, of four values begins.
+inline const int8_t* ValuesAt(const int8_t* values, int dim) { return values + dim; }
+inline const Int4Pair* ValuesAt(const Int4Pair* values, int dim) { return values + 2 * dim; }
+
 // Stores up to 64 dimensions, acc[r][dim ..], from the sums in the order of InterleaveValues().
 inline void StoreSums(const AttentionShape& shape, const __m512* sum, int dim, float* acc) {
   const __m512 a = _mm512_shuffle_f32x4(sum[0], sum[1], 0x88);
@@ -279,9 +333,10 @@ inline int64_t ReadyGroupBytes(const AttentionShape& shape) {
 }
 
 // Sums the weighted values of quads [begin, end) of keys: dimensions [dim, dim + 64) of kRows rows.
-template <int kRows, QuadForm kForm>
-[[gnu::noinline]] void AddByteValues(const AttentionShape& shape, const ByteChunk& chunk, int begin,
-                                     int end, int dim, const ByteWeights* weights, float* acc) {
+template <int kRows, QuadForm kForm, typename Element>
+[[gnu::noinline]] void AddByteValues(const AttentionShape& shape, const SplitChunk<Element>& chunk,
+                                     int begin, int end, int dim, const ByteWeights* weights,
+                                     float* acc) {
   constexpr int kQuadsPerGroup = kAttentionKeyGroup / kQuad;
   __m512i high[kRows][4], low[kRows][4];
 #pragma GCC unroll 8
@@ -290,19 +345,23 @@ template <int kRows, QuadForm kForm>
     for (int i = 0; i < 4; ++i) high[r][i] = low[r][i] = _mm512_setzero_si512();
   }
   const int64_t step = kForm == QuadForm::kReady ? ReadyGroupBytes(shape) / kQuadsPerGroup
-                                                 : int64_t{kQuad} * shape.head_dim;
+                                                 : int64_t{kQuad} * shape.row_size;
+  // Lines of 64 dimensions of four values.
+  const int64_t first = kIsInt4<Element> ? 2 * dim : dim;
+  const int64_t end_of_lines = kIsInt4<Element> && first + 128 < step ? first + 128 : step;
+  const int64_t line = kIsInt4<Element> ? 64 : shape.row_size;
   const uintptr_t zero = OpaqueZero();
   for (int p = begin; p < end; ++p) {
-    const int8_t* value = chunk.values[p / kQuadsPerGroup] + p % kQuadsPerGroup * step;
+    const Element* value = chunk.values[p / kQuadsPerGroup] + p % kQuadsPerGroup * step;
     __m512i quads[4];
     if constexpr (kForm == QuadForm::kReady) {
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) quads[i] = _mm512_loadu_si512(value + dim * kQuad + i * 64);
     } else {
-      const int8_t* ahead = chunk.values_ahead[p / kQuadsPerGroup] + p % kQuadsPerGroup * step;
-      for (int64_t i = dim; i < step; i += shape.head_dim)
+      const Element* ahead = chunk.values_ahead[p / kQuadsPerGroup] + p % kQuadsPerGroup * step;
+      for (int64_t i = first; i < end_of_lines; i += line)
         PrefetchAfter(value + i, ahead + i, zero);
-      InterleaveValues(value + dim, shape.head_dim, shape.head_dim - dim, quads);
+      InterleaveValues(ValuesAt(value, dim), shape.row_size, shape.head_dim - dim, quads);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -331,7 +390,8 @@ constexpr int kFewByteRows = 6;
 
 // Quantizes to whole units of the largest over 32639 = 127 * 256 + 127, as two signed bytes:
 // ByteQuery.
-inline void QuantizeQuery(const AttentionShape& shape, const float* q, int8_t* target) {
+inline void QuantizeQuery(const AttentionShape& shape, const float* q, int key_offset,
+                          int8_t* target) {
   __m512i most = _mm512_setzero_si512();
   for (int i = 0; i < shape.head_dim; i += 16) {
     const __m512 v = Vec::LoadN(q + i, shape.head_dim - i);
@@ -353,40 +413,55 @@ inline void QuantizeQuery(const AttentionShape& shape, const float* q, int8_t* t
     sum_high = _mm512_add_epi32(sum_high, high);
     sum_low = _mm512_add_epi32(sum_low, low);
   }
-  const int32_t starts[2] = {-128 * _mm512_reduce_add_epi32(sum_high),
-                             -128 * _mm512_reduce_add_epi32(sum_low)};
+  const int32_t starts[2] = {-key_offset * _mm512_reduce_add_epi32(sum_high),
+                             -key_offset * _mm512_reduce_add_epi32(sum_low)};
   unit *= shape.query_scale;
   __builtin_memcpy(target + 2 * shape.padded_dim, starts, 8);
   __builtin_memcpy(target + 2 * shape.padded_dim + 8, &unit, 4);
 }
 
-inline void LoadByteQueries(const AttentionShape& shape, const AttentionTile& tile,
-                            const AttentionScratch& scratch) {
+template <typename Element>
+void LoadByteQueries(const AttentionShape& shape, const AttentionTile& tile,
+                     const AttentionScratch& scratch) {
   PrefetchQueries(shape, tile);
+  float rotated[kMaxInt4Dim];
   for (int row = 0; row < tile.rows; ++row) {
     const int32_t r = tile.first_row + row;
     const float* q = tile.q + r / shape.group * tile.q_stride +
                      static_cast<int64_t>(r % shape.group) * shape.head_dim;
-    QuantizeQuery(shape, q, QueryBytes(shape, scratch, row));
+    if constexpr (kIsInt4<Element>) {
+      __builtin_memcpy(rotated, q, shape.head_dim * sizeof(float));
+      RotateRow(rotated, shape.head_dim, 1.0f);
+      q = rotated;
+    }
+    QuantizeQuery(shape, q, kKeyOffset<Element>, QueryBytes(shape, scratch, row));
   }
 }
 
 // Writes the quads of a split's keys, or values, to scratch: groups [first, last) of `quads`.
-inline void ReadyKeys(const AttentionShape& shape, const ByteChunk& chunk, int first, int last,
-                      const AttentionScratch& scratch, ByteChunk* ready) {
+template <typename Element>
+void ReadyKeys(const AttentionShape& shape, const SplitChunk<Element>& chunk, int first, int last,
+               const AttentionScratch& scratch, ByteChunk* ready) {
   const int64_t group_bytes = int64_t{kAttentionKeyGroup} * shape.padded_dim;
   for (int g = first; g < last; ++g) {
     int8_t* to = reinterpret_cast<int8_t*>(scratch.pages) + g * group_bytes;
     ready->keys[g] = to;
-    for (int d = 0; d < shape.head_dim; d += kQuad, to += 64) {
-      const int8_t* key = chunk.keys[g] + int64_t{d} * shape.block_size;
-      _mm512_storeu_si512(
-          to, LoadKeyQuads<QuadForm::kStrided>(key, shape.block_size, shape.head_dim - d));
+    const Element* key = chunk.keys[g];
+    const auto store = [&]<int kQuadOf>(int d) {
+      const __m512i quads =
+          LoadKeyQuads<QuadForm::kStrided, kQuadOf>(key, shape.block_size, shape.head_dim - d);
+      _mm512_storeu_si512(to + d * kAttentionKeyGroup, quads);
+    };
+    for (int d = 0; d < shape.head_dim; d += kQuad * kQuadsAtOnce<Element>) {
+      store.template operator()<0>(d);
+      if constexpr (kQuadsAtOnce<Element> == 2) store.template operator()<1>(d + kQuad);
+      key += int64_t{kQuad} * shape.block_size;
     }
   }
 }
-inline void ReadyValues(const AttentionShape& shape, const ByteChunk& chunk, int first, int last,
-                        const AttentionScratch& scratch, ByteChunk* ready) {
+template <typename Element>
+void ReadyValues(const AttentionShape& shape, const SplitChunk<Element>& chunk, int first, int last,
+                 const AttentionScratch& scratch, ByteChunk* ready) {
   int8_t* const pages = reinterpret_cast<int8_t*>(scratch.pages);
   for (int g = first; g < last; ++g) {
     int8_t* to =
@@ -394,23 +469,24 @@ inline void ReadyValues(const AttentionShape& shape, const ByteChunk& chunk, int
     ready->values[g] = to;
     for (int key = 0; key < kAttentionKeyGroup; key += kQuad) {
       for (int dim = 0; dim < shape.head_dim; dim += kQuadUnit, to += kQuad * kQuadUnit) {
-        InterleaveValues(chunk.values[g] + int64_t{key} * shape.head_dim + dim, shape.head_dim,
-                         shape.head_dim - dim, reinterpret_cast<__m512i*>(to));
+        const Element* values = chunk.values[g] + int64_t{key} * shape.row_size;
+        InterleaveValues(ValuesAt(values, dim), shape.row_size, shape.head_dim - dim,
+                         reinterpret_cast<__m512i*>(to));
       }
     }
   }
 }
 
 // The weights of kRows rows from `row`, all of which see a part of the split.
-template <int kRows, QuadForm kForm>
+template <int kRows, QuadForm kForm, typename Element>
 void WeighByteRows(const AttentionShape& shape, const AttentionScratch& scratch,
-                   const ByteChunk& chunk, const RowKeys* keys, int row,
+                   const SplitChunk<Element>& chunk, const RowKeys* keys, int row,
                    const AttentionState& state, ByteWeights* weights) {
   const int first = keys[row].range.low / kAttentionKeyGroup;
   const int last = (keys[row + kRows - 1].range.high + kAttentionKeyGroup - 1) / kAttentionKeyGroup;
   ByteQuery query[kRows];
   for (int r = 0; r < kRows; ++r) query[r] = LoadByteQuery(shape, scratch, row + r);
-  ByteScoreRows<kRows, kForm>(shape, query, chunk, first, last, scratch.scores);
+  ByteScoreRows<kRows, kForm, Element>(shape, query, chunk, first, last, scratch.scores);
   for (int r = row; r < row + kRows; ++r) {
     weights[r].high = reinterpret_cast<uint8_t*>(scratch.weights + r * kAttentionSplit);
     WeighBytes(shape, keys[r], scratch.scores + (r - row) * kAttentionSplit, weights + r,
@@ -418,62 +494,67 @@ void WeighByteRows(const AttentionShape& shape, const AttentionScratch& scratch,
   }
 }
 
-template <QuadForm kForm>
+template <QuadForm kForm, typename Element>
 void WeighAllByteRows(const AttentionShape& shape, const AttentionScratch& scratch,
-                      ByteChunk& chunk, const RowKeys* keys, RowRange rows,
+                      SplitChunk<Element>& chunk, const RowKeys* keys, RowRange rows,
                       const AttentionState& state, ByteWeights* weights) {
   ForRowBlocks(rows.first, rows.last, [&]<int kRows>(int row) {
     if (kForm != QuadForm::kReady && row != rows.first) PrefetchNoKeys(&chunk);
-    WeighByteRows<kRows, kForm>(shape, scratch, chunk, keys, row, state, weights);
+    WeighByteRows<kRows, kForm, Element>(shape, scratch, chunk, keys, row, state, weights);
   });
 }
 
-template <int kRows, QuadForm kForm>
-void AddRowValues(const AttentionShape& shape, const ByteChunk& chunk, const RowKeys* keys, int row,
-                  const ByteWeights* weights, const AttentionState& state) {
+template <int kRows, QuadForm kForm, typename Element>
+void AddRowValues(const AttentionShape& shape, const SplitChunk<Element>& chunk,
+                  const RowKeys* keys, int row, const ByteWeights* weights,
+                  const AttentionState& state) {
   if constexpr (kRows > 3) {
-    AddRowValues<kRows / 2, kForm>(shape, chunk, keys, row, weights, state);
-    AddRowValues<kRows / 2, kForm>(shape, chunk, keys, row + kRows / 2, weights, state);
+    AddRowValues<kRows / 2, kForm, Element>(shape, chunk, keys, row, weights, state);
+    AddRowValues<kRows / 2, kForm, Element>(shape, chunk, keys, row + kRows / 2, weights, state);
   } else {
     const int begin = keys[row].range.low / kQuad;
     const int end = (keys[row + kRows - 1].range.high + kQuad - 1) / kQuad;
     for (int dim = 0; dim < shape.head_dim; dim += kQuadUnit) {
-      AddByteValues<kRows, kForm>(shape, chunk, begin, end, dim, weights + row,
-                                  state.acc + int64_t{row} * shape.padded_dim);
+      AddByteValues<kRows, kForm, Element>(shape, chunk, begin, end, dim, weights + row,
+                                           state.acc + int64_t{row} * shape.padded_dim);
     }
   }
 }
 
-template <QuadForm kForm>
-void AddAllByteValues(const AttentionShape& shape, ByteChunk& chunk, const RowKeys* keys,
+template <QuadForm kForm, typename Element>
+void AddAllByteValues(const AttentionShape& shape, SplitChunk<Element>& chunk, const RowKeys* keys,
                       RowRange rows, const ByteWeights* weights, const AttentionState& state) {
   ForRowBlocks(rows.first, rows.last, [&]<int kRows>(int row) {
     if (kForm != QuadForm::kReady && row != rows.first) PrefetchNoValues(&chunk);
-    AddRowValues<kRows, kForm>(shape, chunk, keys, row, weights, state);
+    AddRowValues<kRows, kForm, Element>(shape, chunk, keys, row, weights, state);
   });
 }
 
 // Processes a few rows directly from the cache.
-inline void AttendFewByteRows(const AttentionShape& shape, const AttentionScratch& scratch,
-                              ByteChunk& chunk, const RowKeys* keys, RowRange rows,
-                              const AttentionState& state, ByteWeights* weights) {
-  if (shape.block_size == kAttentionKeyGroup && shape.head_dim % kQuad == 0) {
-    WeighAllByteRows<QuadForm::kAdjacent>(shape, scratch, chunk, keys, rows, state, weights);
+template <typename Element>
+void AttendFewByteRows(const AttentionShape& shape, const AttentionScratch& scratch,
+                       SplitChunk<Element>& chunk, const RowKeys* keys, RowRange rows,
+                       const AttentionState& state, ByteWeights* weights) {
+  const bool adjacent = shape.block_size == kAttentionKeyGroup && shape.head_dim % kQuad == 0;
+  if (!kIsInt4<Element> && adjacent) {
+    WeighAllByteRows<QuadForm::kAdjacent, Element>(shape, scratch, chunk, keys, rows, state,
+                                                   weights);
   } else {
-    WeighAllByteRows<QuadForm::kStrided>(shape, scratch, chunk, keys, rows, state, weights);
+    WeighAllByteRows<QuadForm::kStrided, Element>(shape, scratch, chunk, keys, rows, state,
+                                                  weights);
   }
-  AddAllByteValues<QuadForm::kStrided>(shape, chunk, keys, rows, weights, state);
+  AddAllByteValues<QuadForm::kStrided, Element>(shape, chunk, keys, rows, weights, state);
 }
 
 // Computes the weights, then the values of all rows, so that the first-level cache holds the
 // split's keys, then its values.
-inline void AttendBytes(const AttentionShape& shape, const AttentionTile& tile,
-                        const AttentionScratch& scratch, int32_t begin,
-                        const AttentionState& state) {
+template <typename Element>
+void AttendBytes(const AttentionShape& shape, const AttentionTile& tile,
+                 const AttentionScratch& scratch, int32_t begin, const AttentionState& state) {
   RowKeys keys[kAttentionTileRows];
   const auto [rows, first, last] = KeysOfSplit(shape, tile, begin, state, keys);
   if (last == 0) return;
-  auto chunk = LocateChunk<int8_t, kSplitGroups>(shape, tile, begin, first, last);
+  auto chunk = LocateChunk<Element, kSplitGroups>(shape, tile, begin, first, last);
   const GroupScales scales{.keys = chunk.key_scales, .values = chunk.value_scales};
   for (int row = rows.first; row < rows.last; ++row) keys[row].scales = &scales;
   ByteWeights weights[kAttentionTileRows];
@@ -484,9 +565,9 @@ inline void AttendBytes(const AttentionShape& shape, const AttentionTile& tile,
   PrefetchValues(shape, chunk, first, last);
   ByteChunk ready = {};
   ReadyKeys(shape, chunk, first, last, scratch, &ready);
-  WeighAllByteRows<QuadForm::kReady>(shape, scratch, ready, keys, rows, state, weights);
+  WeighAllByteRows<QuadForm::kReady, int8_t>(shape, scratch, ready, keys, rows, state, weights);
   ReadyValues(shape, chunk, first, last, scratch, &ready);
-  AddAllByteValues<QuadForm::kReady>(shape, ready, keys, rows, weights, state);
+  AddAllByteValues<QuadForm::kReady, int8_t>(shape, ready, keys, rows, weights, state);
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ inline constexpr int32_t kAttentionTileRows = 48;
 struct AttentionShape {
   int32_t head_dim = 0;
   int32_t padded_dim = 0;  // head_dim rounded up to 32
+  int32_t row_size = 0;    // elements from one value to the next: head_dim; of int4, bytes
   int32_t group = 0;       // query heads per KV head
   int32_t kv_heads = 0;
   int32_t block_size = 0;
@@ -149,7 +150,7 @@ struct AttentionKernel {
 
 // One kernel per cache type; functions are null for types that an instruction set does not support.
 struct AttentionKernels {
-  AttentionKernel f32, bf16, f8, int8;
+  AttentionKernel f32, bf16, f8, int8, int4;
 };
 
 extern const AttentionKernels kAttentionPortable;

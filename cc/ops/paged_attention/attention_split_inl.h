@@ -37,7 +37,7 @@ void SetPrefetchTargets(const AttentionShape& shape, const AttentionScratch& scr
                         int last, Chunk<Element, kSplitGroups>* chunk) {
   if (scratch.prefetch == nullptr) return;
   constexpr int kLine = 64 / sizeof(Element);
-  const int64_t page = static_cast<int64_t>(shape.head_dim) * shape.block_size;
+  const int64_t page = static_cast<int64_t>(shape.row_size) * shape.block_size;
   const int count = scratch.prefetch->count < last - first ? scratch.prefetch->count : last - first;
   for (int i = 0; i < count; ++i) {
     const AttentionGroup& group = scratch.prefetch->groups[i];
@@ -47,7 +47,7 @@ void SetPrefetchTargets(const AttentionShape& shape, const AttentionScratch& scr
     chunk->keys_ahead[first + i] =
         base + group.kv_head * page + group.offset / kAttentionKeyGroup * kLine;
     chunk->values_ahead[first + i] = base + (shape.kv_heads + group.kv_head) * page +
-                                     static_cast<int64_t>(group.offset) * shape.head_dim;
+                                     static_cast<int64_t>(group.offset) * shape.row_size;
     if constexpr (kHasScales<Element>) {
       const float* scales = reinterpret_cast<const float*>(base + 2 * shape.kv_heads * page) +
                             group.kv_head * shape.block_size + group.offset;
@@ -88,7 +88,7 @@ inline void PrefetchQueries(const AttentionShape& shape, const AttentionTile& ti
 template <typename Element>
 void PrefetchValues(const AttentionShape& shape, const Chunk<Element, kSplitGroups>& chunk,
                     int first, int last) {
-  const int64_t bytes = int64_t{sizeof(Element)} * kAttentionKeyGroup * shape.head_dim;
+  const int64_t bytes = int64_t{sizeof(Element)} * kAttentionKeyGroup * shape.row_size;
   for (int g = first; g < last; ++g) {
     const char* page = reinterpret_cast<const char*>(chunk.values[g]);
     for (int64_t i = 0; i < bytes; i += 64) _mm_prefetch(page + i, _MM_HINT_T1);

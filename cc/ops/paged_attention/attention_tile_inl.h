@@ -4,7 +4,7 @@
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_TILE_INL_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_TILE_INL_H_
 
-#include "cc/ops/paged_attention/attention_chunk_inl.h"
+#include "cc/ops/paged_attention/attention_int4_inl.h"
 
 namespace pagemill::ops {
 namespace {
@@ -75,16 +75,16 @@ inline const Element* LocateBlock(const AttentionShape& shape, int64_t block) {
 template <typename Element, int kGroups = kGroupsPerChunk>
 inline Chunk<Element, kGroups> LocateChunk(const AttentionShape& shape, const AttentionTile& tile,
                                            int32_t begin, int first_group, int last_group) {
-  const int64_t page = static_cast<int64_t>(shape.head_dim) * shape.block_size;
+  const int64_t page = static_cast<int64_t>(shape.row_size) * shape.block_size;
   Chunk<Element, kGroups> chunk = {};
   for (int g = first_group; g < last_group; ++g) {
     const int32_t key = begin + g * kAttentionKeyGroup;
     const int64_t block = tile.block_table[key / shape.block_size];
     const int32_t offset = key % shape.block_size;
     const Element* base = LocateBlock<Element>(shape, block);
-    chunk.keys[g] = base + tile.kv_head * page + offset;
+    chunk.keys[g] = base + tile.kv_head * page + int64_t{offset} * kSideBySide<Element>;
     chunk.values[g] = base + (shape.kv_heads + tile.kv_head) * page +
-                      static_cast<int64_t>(offset) * shape.head_dim;
+                      static_cast<int64_t>(offset) * shape.row_size;
     chunk.keys_ahead[g] = chunk.keys[g];
     chunk.values_ahead[g] = chunk.values[g];
     if constexpr (kHasScales<Element>) {
@@ -112,15 +112,21 @@ inline void ForRowBlocks(int row, int end, const Step& step) {
   if (end - row == 1) step.template operator()<1>(row);
 }
 
-// Adds the chunk at `begin` to the rows [first, last) of the tile, all of which see a part of it.
+// The rows [first, last) of a tile and the groups of keys of a chunk of which they see a part.
+struct ChunkRows {
+  int32_t begin = 0;  // of the chunk
+  int first = 0;
+  int last = 0;
+  int first_group = 0;
+  int last_group = 0;
+};
+
+// Adds the chunk to the rows.
 template <typename Element>
-inline void AttendChunk(const AttentionShape& shape, const AttentionTile& tile,
-                        const AttentionScratch& scratch, int32_t begin, int first, int last,
-                        const AttentionState& state) {
-  const int first_group = VisibleKeys(shape, tile, first, begin).low / kAttentionKeyGroup;
-  const int last_group = (VisibleKeys(shape, tile, last - 1, begin).high + kAttentionKeyGroup - 1) /
-                         kAttentionKeyGroup;
-  const Chunk<Element> chunk = LocateChunk<Element>(shape, tile, begin, first_group, last_group);
+inline void AttendRows(const AttentionShape& shape, const AttentionTile& tile,
+                       const AttentionScratch& scratch, const ChunkRows& rows,
+                       const Chunk<Element>& chunk, const AttentionState& state) {
+  const auto [begin, first, last, first_group, last_group] = rows;
   ForRowBlocks(first, last, [&]<int kRows>(int row) {
     ScoreRows<kRows>(shape, scratch.q + row * shape.padded_dim, chunk, first_group, last_group,
                      scratch.scores + row * kAttentionChunk);
@@ -146,6 +152,27 @@ inline void AttendChunk(const AttentionShape& shape, const AttentionTile& tile,
   }
 }
 
+// Adds the chunk at `begin` to the rows [first, last) of the tile, all of which see a part of it.
+template <typename Element>
+inline void AttendChunk(const AttentionShape& shape, const AttentionTile& tile,
+                        const AttentionScratch& scratch, int32_t begin, int first, int last,
+                        const AttentionState& state) {
+  const int first_group = VisibleKeys(shape, tile, first, begin).low / kAttentionKeyGroup;
+  const int last_group = (VisibleKeys(shape, tile, last - 1, begin).high + kAttentionKeyGroup - 1) /
+                         kAttentionKeyGroup;
+  const ChunkRows rows{begin, first, last, first_group, last_group};
+  const Chunk<Element> chunk = LocateChunk<Element>(shape, tile, begin, first_group, last_group);
+  if constexpr (kIsInt4<Element>) {
+    AttentionShape decoded = shape;
+    decoded.block_size = kAttentionKeyGroup;
+    decoded.row_size = 2 * shape.row_size;
+    AttendRows(decoded, tile, scratch, rows,
+               DecodeChunk(shape, chunk, first_group, last_group, scratch), state);
+  } else {
+    AttendRows(shape, tile, scratch, rows, chunk, state);
+  }
+}
+
 // The state of rows that have seen no key.
 inline void Clear(const AttentionShape& shape, int32_t rows, const AttentionState& state) {
   for (int row = 0; row < rows; ++row) state.max[row] = -__builtin_inff();
@@ -165,14 +192,16 @@ void Attend(const AttentionShape& shape, const AttentionTile& tile, const Attent
   }
 }
 
-inline void LoadQueries(const AttentionShape& shape, const AttentionTile& tile,
-                        const AttentionScratch& scratch) {
+template <typename Element>
+void LoadQueries(const AttentionShape& shape, const AttentionTile& tile,
+                 const AttentionScratch& scratch) {
   for (int row = 0; row < tile.rows; ++row) {
     const int32_t r = tile.first_row + row;
     const float* q = tile.q + r / shape.group * tile.q_stride +
                      static_cast<int64_t>(r % shape.group) * shape.head_dim;
     float* target = scratch.q + row * shape.padded_dim;
     for (int i = 0; i < shape.head_dim; ++i) target[i] = q[i] * shape.query_scale;
+    if constexpr (kIsInt4<Element>) RotateRow(target, shape.head_dim, 1.0f);
   }
 }
 
@@ -222,6 +251,7 @@ inline float InverseSum(const AttentionShape& shape, const AttentionTile& tile, 
   return scale / (sum * scale + Vec::First(Exp2(Vec::Set(sink - highest))));
 }
 
+template <typename Element>
 inline void Finish(const AttentionShape& shape, const AttentionTile& tile,
                    const AttentionState& state) {
   for (int row = 0; row < tile.rows; ++row) {
@@ -241,17 +271,21 @@ inline void Finish(const AttentionShape& shape, const AttentionTile& tile,
     }
     const int rest = shape.head_dim - i;
     if (rest > 0) Vec::StoreN(y + i, Vec::Mul(Vec::LoadN(acc + i, rest), unit), rest);
+    if constexpr (kIsInt4<Element>) RotateRow(y, shape.head_dim, 1.0f);
   }
 }
 
 template <typename Element>
-constexpr AttentionKernel kKernel = {
-    .load_queries = LoadQueries, .attend = Attend<Element>, .merge = Merge, .finish = Finish};
+constexpr AttentionKernel kKernel = {.load_queries = LoadQueries<Element>,
+                                     .attend = Attend<Element>,
+                                     .merge = Merge,
+                                     .finish = Finish<Element>};
 
 [[maybe_unused]] constexpr AttentionKernels kKernels = {.f32 = kKernel<float>,
                                                         .bf16 = kKernel<uint16_t>,
                                                         .f8 = kKernel<uint8_t>,
-                                                        .int8 = kKernel<int8_t>};
+                                                        .int8 = kKernel<int8_t>,
+                                                        .int4 = kKernel<Int4Pair>};
 
 }  // namespace
 }  // namespace pagemill::ops

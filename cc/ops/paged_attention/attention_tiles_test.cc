@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/conformance_bodies.h"
 #include "cc/ops/kernel_support.h"
+#include "cc/ops/kv_page.h"
 #include "cc/ops/paged_attention/attention_case.h"
 #include "cc/ops/paged_attention/attention_driver.h"
 #include "cc/ops/paged_attention/emulated_attention.h"
@@ -26,7 +28,7 @@ constexpr Kernel kEmulatedKernel = {
       const DType cache = call.inputs[1].dtype;
       return HasF32Activations(call) && !KeysInRows(call) && caps.cpu.avx512_bf16 &&
              caps.cpu.avx512_vbmi && caps.cpu.avx512_vnni && call.batch->block_size % 16 == 0 &&
-             (cache == DType::kBF16 || cache == DType::kF8E4M3 || cache == DType::kI8);
+             (cache == DType::kBF16 || cache == DType::kF8E4M3 || HasKvScales(cache));
     },
     [](const OpCall& call, KernelContext& context) {
       RunAttention(kEmulatedAttentionAmx, call, context);
@@ -50,12 +52,16 @@ TEST(AttentionTiles, Invariance) {
 }
 
 // With tiles of 8 quads of dimensions, and of 16.
-TEST(AttentionTiles, Int8MatchesVnni) {
+TEST(AttentionTiles, IntegersMatchVnni) {
   const device::Capabilities caps = device::DetectCapabilities();
   device::ThreadPool pool({.num_threads = 1});
-  for (const int64_t head_dim : {80, 64, 120}) {
+  for (const auto& [head_dim, dtype] : {std::pair<int64_t, DType>{80, DType::kI8},
+                                        {64, DType::kI8},
+                                        {120, DType::kI8},
+                                        {80, DType::kU4},
+                                        {64, DType::kU4}}) {
     conformance::AttentionCase c(
-        {.q_heads = 4, .kv_heads = 2, .head_dim = head_dim, .dtype = DType::kI8, .window = 290},
+        {.q_heads = 4, .kv_heads = 2, .head_dim = head_dim, .dtype = dtype, .window = 290},
         {{.context = 270, .tokens = 41}});
     if (!kEmulatedKernel.supports(caps, c.call())) GTEST_SKIP() << "needs AVX-512";
     const std::vector<float> tiles = c.Run(kEmulatedKernel, pool);

@@ -63,13 +63,16 @@ Status CheckPagedAttention(const OpCall& call) {
   if (IsThere(call, kSinks)) check.Input(kSinks, "sinks", DType::kF32, "Q");
   if (IsThere(call, kSlopes)) check.Input(kSlopes, "slopes", DType::kF32, "Q");
   if (IsThere(call, kBiases)) CheckBiases(kBiases, "biases", "Q,W", check);
-  check.Require(IsKvDType(cache.dtype), "cache must be f32, bf16, f8_e4m3 or i8, got " +
+  check.Require(IsKvDType(cache.dtype), "cache must be " + std::string(kKvDTypeNames) + ", got " +
                                             std::string(Info(cache.dtype).name));
   check.Input(1, "cache", cache.dtype, "B,E");
   check.Require(call.batch != nullptr && call.batch->block_size > 0,
                 "the check needs the batch's block_size");
   check.Require(check.Dim('D') >= 1 && check.Dim('D') <= kMaxHeadDim,
                 "head dimension must be 1 to 512, got " + std::to_string(check.Dim('D')));
+  const bool has_fours = call.batch != nullptr && call.batch->block_size % 4 == 0;
+  check.Require(cache.dtype != DType::kU4 || (has_fours && !KeysInRows(call)),
+                "an int4 cache needs blocks of a multiple of 4 tokens, and keys in columns");
   if (!check.ok()) return check.Result();
   const int64_t row_elements = KvRowElements(cache.dtype, check.Dim('D'));
   const int64_t head_elements = 2 * row_elements * call.batch->block_size;
@@ -131,11 +134,11 @@ constexpr Kernel kKernels[] = {
     Row("amx_int8", 50, Run<&kAttentionAmx>, Precision::kBf16,
         [](const device::Capabilities& caps, const OpCall& call) {
           return caps.cpu.amx_int8 && caps.cpu.avx512_vnni && caps.cpu.avx512_bf16 && Fits(call) &&
-                 call.inputs[1].dtype == DType::kI8;
+                 HasKvScales(call.inputs[1].dtype);
         }),
     Row("avx512_vnni", 40, Run<&kAttentionAvx512Vnni>, Precision::kBf16,
         [](const device::Capabilities& caps, const OpCall& call) {
-          return caps.cpu.avx512_vnni && Fits(call) && call.inputs[1].dtype == DType::kI8;
+          return caps.cpu.avx512_vnni && Fits(call) && HasKvScales(call.inputs[1].dtype);
         }),
     Row("avx512", 30, Run<&kAttentionAvx512>, Precision::kF32,
         [](const device::Capabilities& caps, const OpCall& call) {

@@ -3,10 +3,11 @@
 // of them in one call.
 //
 //   inputs   q      act [T, Hq, D]   1 <= D <= 512
-//            cache  f32, bf16 or f8_e4m3 [num_blocks, 2 * Hk * D * block_size], or int8 with
-//                   scales, i8 [num_blocks, 2 * Hk * (D + 4) * block_size]
-//                   (docs/program_format.md), in which the step's own keys and values have been
-//                   stored; Hq is a multiple of Hk
+//            cache  f32, bf16 or f8_e4m3 [num_blocks, 2 * Hk * D * block_size], int8 with
+//                   scales, i8 [num_blocks, 2 * Hk * (D + 4) * block_size], or int4 with scales,
+//                   u4 [num_blocks, 2 * Hk * (D + 8) * block_size] with D rounded up to a multiple
+//                   of 8 (docs/program_format.md), in which the step's own keys and values have
+//                   been stored; Hq is a multiple of Hk
 //            sinks  f32 [Hq], optional: a logit per head that joins the softmax's denominator
 //            slopes f32 [Hq], optional: ALiBi
 //            biases f32 [Hq, 2 * reach + 1], optional: by the distance from a query to a key
@@ -56,16 +57,16 @@
 // at most eta / (1 - eta) sum w |v - y|, which adds kPagedAttentionRounding max |v| to the bound.
 // If scores are equal nothing is rounded. Rounding q moves a score by up to 2^-8 scale sum |q k|.
 //
-// With an int8 cache such kernels round q to whole units of the largest |q| of the head over 32639,
+// With an int8 or int4 cache such kernels round q (int4: rotated, cc/ops/kv_write/int4_row.h) to
+// whole units of the largest |q| of the head over 32639,
 // which moves a score by up to max |q| / 65278 scale sum |k|, and a weight times its value's scale
 // to whole units of the largest of 256 keys over 65535. So y moves by at most 256 2^-17 max |v| +
 // 1e-4 sum w |v - y|, less than kPagedAttentionRounding max |v|. The products of integers are
 // summed exactly.
 //
 // Kernels: "amx_bf16" and "avx512_bf16" (bf16 and f8_e4m3 caches; kBf16), "amx_int8" and
-// "avx512_vnni" (int8 caches; kBf16), "avx512", "avx2", "portable" (block_size a multiple of 16),
-// "reference" (any block size, in double, and keys in
-// rows).
+// "avx512_vnni" (int8 and int4 caches; kBf16), "avx512", "avx2", "portable" (block_size a multiple
+// of 16), "reference" (any block size, in double, and keys in rows).
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_PAGED_ATTENTION_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_PAGED_ATTENTION_H_
 

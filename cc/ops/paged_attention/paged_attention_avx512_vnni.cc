@@ -6,13 +6,18 @@
 
 namespace pagemill::ops {
 
-const AttentionKernels kAttentionAvx512Vnni = {.f32 = {},
-                                               .bf16 = {},
-                                               .f8 = {},
-                                               .int8 = {.load_queries = LoadByteQueries,
-                                                        .attend = AttendBytes,
-                                                        .merge = Merge,
-                                                        .finish = Finish,
-                                                        .prefetches = true}};
+namespace {
+
+template <typename Element>
+constexpr AttentionKernel kByteKernel = {.load_queries = LoadByteQueries<Element>,
+                                         .attend = AttendBytes<Element>,
+                                         .merge = Merge,
+                                         .finish = Finish<Element>,
+                                         .prefetches = true};
+
+}  // namespace
+
+const AttentionKernels kAttentionAvx512Vnni = {
+    .f32 = {}, .bf16 = {}, .f8 = {}, .int8 = kByteKernel<int8_t>, .int4 = kByteKernel<Int4Pair>};
 
 }  // namespace pagemill::ops

@@ -13,6 +13,7 @@
 #include "cc/ops/act_conformance.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/conformance_bodies.h"
+#include "cc/ops/kv_page.h"
 #include "cc/ops/paged_attention/attention_case.h"
 #include "cc/ops/paged_attention/paged_attention.h"
 
@@ -42,7 +43,7 @@ bool Rounds(const Kernel* kernel) { return kernel->activations != Precision::kF3
 
 // The case with queries that are rounded beforehand, for kernels that round them.
 AttentionOptions Rounded(AttentionOptions options) {
-  options.round_queries = options.dtype != DType::kI8;
+  options.round_queries = !HasKvScales(options.dtype);
   return options;
 }
 
@@ -50,8 +51,8 @@ AttentionOptions Rounded(AttentionOptions options) {
 void CheckEqualScores(const OpDefinition& op, const std::vector<const Kernel*>& kernels,
                       AttentionOptions options, const std::vector<PagedRequest>& requests) {
   const bool are_equal = !options.slopes && options.bias_reach < 0;
-  // With int8 values, weights times scales are rounded.
-  if (!are_equal || options.dtype == DType::kI8 || std::ranges::none_of(kernels, Rounds)) return;
+  // With scaled values, weights times scales are rounded.
+  if (!are_equal || HasKvScales(options.dtype) || std::ranges::none_of(kernels, Rounds)) return;
   options.zero_queries = true;
   AttentionCase c(Rounded(options), requests);
   device::ThreadPool one({.num_threads = 1});
@@ -76,7 +77,7 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps,
   };
   const std::vector<float> expected = reference(c);
   std::optional<AttentionCase> rounded;
-  if (options.dtype != DType::kI8 && std::ranges::any_of(kernels, Rounds)) {
+  if (!HasKvScales(options.dtype) && std::ranges::any_of(kernels, Rounds)) {
     rounded.emplace(Rounded(options), requests);
   }
   const std::vector<float> expected_rounded = rounded ? reference(*rounded) : expected;
@@ -167,7 +168,7 @@ void CheckShapes(const OpDefinition& op, const device::Capabilities& caps, DType
     CheckCase(op, caps, {.q_heads = q_heads, .kv_heads = kv_heads, .head_dim = 32, .dtype = dtype},
               mixed);
   }
-  for (int32_t block_size : {32, 8, 1, 24}) {
+  for (int32_t block_size : {32, 8, dtype == DType::kU4 ? 4 : 1, 24}) {
     CheckCase(
         op, caps,
         {.q_heads = 3, .kv_heads = 3, .head_dim = 16, .block_size = block_size, .dtype = dtype},
@@ -219,7 +220,7 @@ void CheckSharing(const OpDefinition& op, const device::Capabilities& caps,
 // Features that change scores or visibility, one at a time, for every cache type with kernels that
 // round queries: separate requests, and requests that share a split.
 void CheckEachFeature(const OpDefinition& op, const device::Capabilities& caps) {
-  for (DType dtype : {DType::kBF16, DType::kI8, DType::kF8E4M3}) {
+  for (DType dtype : {DType::kBF16, DType::kI8, DType::kF8E4M3, DType::kU4}) {
     const AttentionOptions plain{
         .q_heads = 6, .kv_heads = 2, .head_dim = 32, .dtype = dtype, .common_blocks = 16};
     std::vector<AttentionOptions> features(8, plain);
@@ -248,7 +249,7 @@ void CheckEachFeature(const OpDefinition& op, const device::Capabilities& caps) 
 
 // Queries in bf16 and f16, for every cache type, with all operands.
 void CheckTypes(const OpDefinition& op, const device::Capabilities& caps) {
-  for (DType dtype : {DType::kF32, DType::kBF16, DType::kI8, DType::kF8E4M3}) {
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kI8, DType::kF8E4M3, DType::kU4}) {
     AttentionOptions options{.q_heads = 6, .kv_heads = 2, .head_dim = 5, .dtype = dtype};
     for (bool all : {false, true}) {
       options.sinks = options.slopes = all;
@@ -322,6 +323,7 @@ void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabi
   CheckShapes(op, caps, DType::kBF16, {32, 64, 80, 96, 112, 128, 192, 256, 16, 72, 24, 5});
   CheckShapes(op, caps, DType::kF32, {64, 72, 256, 5});
   CheckShapes(op, caps, DType::kI8, {32, 64, 80, 128, 256, 16, 5});
+  CheckShapes(op, caps, DType::kU4, {32, 64, 80, 128, 256, 96, 5, 2, 66});
   CheckF8Shapes(op, caps);
   CheckEachFeature(op, caps);
   const std::vector<PagedRequest> mixed = {{0, 40}, {100, 1}, {600, 1}, {511, 7}, {7, 3}};
@@ -382,9 +384,11 @@ void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabi
                {.q_heads = 5, .kv_heads = 1, .head_dim = 24, .sinks = true, .common_blocks = 16});
   CheckSharing(op, caps,
                {.q_heads = 2, .kv_heads = 2, .head_dim = 16, .window = 300, .common_blocks = 33});
-  CheckSharing(
-      op, caps,
-      {.q_heads = 6, .kv_heads = 2, .head_dim = 32, .dtype = DType::kI8, .common_blocks = 35});
+  for (DType dtype : {DType::kI8, DType::kU4}) {
+    CheckSharing(
+        op, caps,
+        {.q_heads = 6, .kv_heads = 2, .head_dim = 32, .dtype = dtype, .common_blocks = 35});
+  }
   // Few tiles and long contexts: threads divide splits, in several waves.
   CheckCase(op, caps, {.head_dim = 16}, {{6000, 1}});
   CheckCase(op, caps, {.q_heads = 2, .kv_heads = 1, .head_dim = 16, .window = 700},
@@ -398,9 +402,11 @@ void CheckPagedAttentionInvariance(const OpDefinition& op, const device::Capabil
                   300, 7);
   CheckInvariance(op, caps, {.q_heads = 7, .kv_heads = 1, .head_dim = 80, .soft_cap = 5}, 300, 13);
   CheckInvariance(op, caps, {.q_heads = 4, .kv_heads = 1, .head_dim = 16}, 1100, 41);
-  CheckInvariance(op, caps,
-                  {.q_heads = 6, .kv_heads = 2, .head_dim = 32, .dtype = DType::kI8, .window = 90},
-                  300, 7);
+  for (DType dtype : {DType::kI8, DType::kU4}) {
+    CheckInvariance(op, caps,
+                    {.q_heads = 6, .kv_heads = 2, .head_dim = 32, .dtype = dtype, .window = 90},
+                    300, 7);
+  }
   CheckInvariance(
       op, caps,
       {.q_heads = 6, .kv_heads = 2, .head_dim = 24, .dtype = DType::kF8E4M3, .window = 280}, 300,

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "cc/ops/double_dot/double_dot.h"
 #include "cc/ops/double_softmax/double_softmax.h"
 #include "cc/ops/kv_page.h"
+#include "cc/ops/kv_write/int4_row.h"
 #include "cc/ops/paged_attention/paged_attention.h"
 #include "cc/tensor/float16.h"
 #include "cc/tensor/float8.h"
@@ -29,6 +31,20 @@ struct CacheRow {
   }
 };
 
+// The elements of a key or a value of int4, of token `token` of a head's page.
+struct Int4CacheRow {
+  const uint8_t* page;
+  bool is_key;
+  int64_t token, block_size, row_bytes;
+
+  double operator[](int64_t d) const {
+    const int64_t byte = Int4Byte(d);
+    const uint8_t pair = page[is_key ? Int4KeyOffset(byte, token, block_size)
+                                     : Int4ValueOffset(byte, token, row_bytes)];
+    return Int4Value(IsInt4High(d) ? pair >> 4 : pair & 15);
+  }
+};
+
 // One head of one query.
 class Query {
  public:
@@ -36,13 +52,16 @@ class Query {
       : args_(args),
         block_table_(args.batch->block_table + request * args.batch->block_table_stride),
         head_dim_(args.q.shape[2]),
+        is_int4_(args.cache.dtype == DType::kU4),
         kv_head_(head / (args.q.shape[1] / args.kv_heads)),
-        q_(args.q.Row<float>(token) + head * head_dim_),
+        q_(args.q.Row<float>(token) + head * head_dim_,
+           args.q.Row<float>(token) + (head + 1) * head_dim_),
         y_(args.y.Row<float>(token) + head * head_dim_),
         sink_(args.sinks == nullptr ? Softmax::kNoSink : args.sinks[head]),
         slope_(args.slopes == nullptr ? 0.0 : args.slopes[head]),
         token_(token),
         head_(head) {
+    if (is_int4_) RotateRow(q_.data(), static_cast<int>(head_dim_), 1.0);
     const int64_t end = args.batch->query_start[request + 1];
     position_ = args.batch->seq_lens[request] - end + token;
     const int64_t seq_len = args.batch->seq_lens[request];
@@ -67,10 +86,18 @@ class Query {
     Softmax softmax(head_dim_, sink_);
     for (int64_t key = low_; key < high_; ++key) {
       const int64_t row = ValueRow(key), block = BlockOf(key);
-      softmax.Add(Score(key), Row(block, row * head_dim_, /*stride=*/1), Scale(block, row));
+      const double scale = Scale(block, row);
+      if (is_int4_) {
+        softmax.Add(Score(key), Int4Row(key, /*is_key=*/false), scale);
+      } else {
+        softmax.Add(Score(key), Row(block, row * head_dim_, /*stride=*/1), scale);
+      }
     }
+    std::vector<double> means(head_dim_);
+    for (int64_t d = 0; d < head_dim_; ++d) means[d] = softmax.Mean(d);
+    if (is_int4_) RotateRow(means.data(), static_cast<int>(head_dim_), 1.0);
     for (int64_t d = 0; d < head_dim_; ++d) {
-      y_[d] = static_cast<float>(softmax.Mean(d) * args_.kv_scales.v);
+      y_[d] = static_cast<float>(means[d] * args_.kv_scales.v);
     }
   }
 
@@ -78,11 +105,9 @@ class Query {
   double Score(int64_t key) const {
     const int64_t block_size = args_.batch->block_size;
     const int64_t block = BlockOf(key);
-    const KeyStrides strides = KeyStridesOf(args_.keys_in_rows, head_dim_, block_size);
-    const CacheRow k =
-        Row(block, kv_head_ * head_dim_ * block_size + key % block_size * strides.token,
-            strides.element);
-    double dot = DoubleDot(q_, k, head_dim_) * args_.scale * args_.kv_scales.k *
+    double dot = (is_int4_ ? DoubleDot(q_.data(), Int4Row(key, /*is_key=*/true), head_dim_)
+                           : DoubleDot(q_.data(), KeyOf(key), head_dim_)) *
+                 args_.scale * args_.kv_scales.k *
                  Scale(block, kv_head_ * block_size + key % block_size);
     if (args_.soft_cap > 0) dot = args_.soft_cap * std::tanh(dot / args_.soft_cap);
     if (args_.grows_from > 0 && position_ > args_.grows_from) {
@@ -90,6 +115,22 @@ class Query {
     }
     return dot + slope_ * static_cast<double>(key - position_) +
            BiasOf(args_.biases, token_, head_, position_, key);
+  }
+
+  CacheRow KeyOf(int64_t key) const {
+    const int64_t block_size = args_.batch->block_size;
+    const KeyStrides strides = KeyStridesOf(args_.keys_in_rows, head_dim_, block_size);
+    return Row(BlockOf(key), kv_head_ * head_dim_ * block_size + key % block_size * strides.token,
+               strides.element);
+  }
+
+  // Of position `key`: its key, or its value.
+  Int4CacheRow Int4Row(int64_t key, bool is_key) const {
+    const int64_t block_size = args_.batch->block_size;
+    const int64_t row_bytes = KvRowBytes(DType::kU4, head_dim_);
+    const int64_t page = is_key ? kv_head_ : args_.kv_heads + kv_head_;
+    return {args_.cache.Row<uint8_t>(BlockOf(key)) + page * row_bytes * block_size, is_key,
+            key % block_size, block_size, row_bytes};
   }
 
   int64_t BlockOf(int64_t key) const { return block_table_[key / args_.batch->block_size]; }
@@ -104,14 +145,14 @@ class Query {
     return {args_.cache.Row<std::byte>(block), args_.cache.dtype, first, stride};
   }
 
-  // The scale of an int8 row: rows of K by head and token, then those of V.
+  // The scale of a row of int8 or int4: rows of K by head and token, then those of V.
   double Scale(int64_t block, int64_t row) const {
-    if (args_.cache.dtype != DType::kI8) return 1;
+    if (!HasKvScales(args_.cache.dtype)) return 1;
     const KvHeads heads{.kv_heads = args_.kv_heads, .head_dim = head_dim_};
     float scale;
     std::memcpy(&scale,
                 args_.cache.Row<std::byte>(block) +
-                    KvScalesOffsetBytes(heads, args_.batch->block_size) +
+                    KvScalesOffsetBytes(args_.cache.dtype, heads, args_.batch->block_size) +
                     row * static_cast<int64_t>(sizeof(float)),
                 sizeof(float));
     return scale;
@@ -120,8 +161,9 @@ class Query {
   const PagedAttentionArgs& args_;
   const int32_t* block_table_;
   int64_t head_dim_;
+  bool is_int4_;
   int64_t kv_head_;
-  const float* q_;
+  std::vector<double> q_;
   float* y_;
   double sink_;  // or Softmax::kNoSink
   double slope_;

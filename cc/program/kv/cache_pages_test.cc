@@ -101,7 +101,8 @@ TEST_P(TinyModelPages, AnotherExecutorGoesOnFromCopiedPagesBitForBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, TinyModelPages,
-                         ::testing::Values(DType::kF32, DType::kBF16, DType::kI8, DType::kF8E4M3));
+                         ::testing::Values(DType::kF32, DType::kBF16, DType::kI8, DType::kF8E4M3,
+                                           DType::kU4));
 
 }  // namespace
 }  // namespace pagemill::program

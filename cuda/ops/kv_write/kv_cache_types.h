@@ -5,12 +5,16 @@
 #ifndef PAGEMILL_CUDA_OPS_KV_WRITE_KV_CACHE_TYPES_H_
 #define PAGEMILL_CUDA_OPS_KV_WRITE_KV_CACHE_TYPES_H_
 
+#include <cstddef>
 #include <cstdint>
 
+#include "cc/device/capabilities.h"
+#include "cc/ops/op.h"
 #include "cc/tensor/dtype.h"
 #include "cc/tensor/float8.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/gpu_vendor.h"
+#include "cuda/ops/gpu_support.h"
 
 namespace pagemill::gpu {
 
@@ -33,6 +37,12 @@ PAGEMILL_DEVICE C ToCache(float value) {
   } else {
     return FromFloat<C>(value);
   }
+}
+
+// `Kernel::supports` of kernels whose input `kCache` is the cache: all types but int4.
+template <size_t kCache>
+bool HasCacheType(const device::Capabilities& caps, const ops::OpCall& call) {
+  return OnEveryGpu(caps, call) && call.inputs[kCache].dtype != DType::kU4;
 }
 
 template <typename Body>

@@ -38,7 +38,7 @@ KvStoreParams<C> KvStoreParamsOf(const ops::KvWriteArgs& args) {
           head_dim,
           args.key,
           args.v.shape[2],
-          ops::KvScalesOffsetBytes({kv_heads, head_dim}, args.batch->block_size),
+          ops::KvScalesOffsetBytes(args.cache.dtype, {kv_heads, head_dim}, args.batch->block_size),
           1.0f / args.scales.k,
           1.0f / args.scales.v};
 }

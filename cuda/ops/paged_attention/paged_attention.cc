@@ -191,7 +191,11 @@ constexpr ops::Kernel kKernels[] = {
      .plan = &kFlashInferHopperPlan,
      .varies_with_batch = true},
 #endif
-    {.op = "paged_attention", .name = "gpu", .priority = 10, .supports = OnEveryGpu, .run = Run},
+    {.op = "paged_attention",
+     .name = "gpu",
+     .priority = 10,
+     .supports = HasCacheType<1>,
+     .run = Run},
 };
 
 }  // namespace

@@ -81,7 +81,7 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   });
 }
 
-constexpr ops::Kernel kKernels[] = {{"rotary_kv_write", "gpu", 10, OnEveryGpu, Run}};
+constexpr ops::Kernel kKernels[] = {{"rotary_kv_write", "gpu", 10, HasCacheType<5>, Run}};
 
 }  // namespace
 

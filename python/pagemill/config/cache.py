@@ -18,9 +18,21 @@ class CacheConfig:
         " --dtype bfloat16, bf16. bfloat16 is bf16. int8, with a scale for each token and head,"
         " and fp8 (fp8_e4m3), with the checkpoint's scales if present: half the memory of bf16,"
         " and half of the bytes that long contexts read per token; int8 is the more accurate of"
-        " the two. Both need --executor native. Of latent attention fp8 (fp8_ds_mla) stores"
-        " latents with a scale for each 128 elements and rotated keys in bf16; int8 is refused.",
-        allowed=("auto", "bf16", "bfloat16", "f32", "fp8", "fp8_ds_mla", "fp8_e4m3", "int8"),
+        " the two. int4 (4 bits, rotated, with scales as int8; on CPUs): a quarter, for less"
+        " accuracy. All three need --executor native. Of latent attention fp8 (fp8_ds_mla) stores"
+        " latents with a scale for each 128 elements and rotated keys in bf16; int4 and int8 are"
+        " refused.",
+        allowed=(
+            "auto",
+            "bf16",
+            "bfloat16",
+            "f32",
+            "fp8",
+            "fp8_ds_mla",
+            "fp8_e4m3",
+            "int4",
+            "int8",
+        ),
     )
     kv_cache_memory_bytes: int | None = option(
         None,

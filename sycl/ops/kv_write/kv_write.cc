@@ -28,6 +28,7 @@ void RunKvWrite(const ops::OpCall& call, ops::KernelContext& context) {
                              .v_factor = 1.0f / args.scales.v});
 }
 
-const ops::Kernel kKvWrite = SyclKernel("kv_write", RunKvWrite, ops::WithKeysInColumns<Always>);
+const ops::Kernel kKvWrite =
+    SyclKernel("kv_write", RunKvWrite, ops::WithKeysInColumns<HasCacheType<2>>);
 
 }  // namespace pagemill::sycl

@@ -46,6 +46,6 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
 }  // namespace
 
 const ops::Kernel kPagedAttention =
-    SyclKernel("paged_attention", Run, ops::WithKeysInColumns<Always>);
+    SyclKernel("paged_attention", Run, ops::WithKeysInColumns<HasCacheType<1>>);
 
 }  // namespace pagemill::sycl

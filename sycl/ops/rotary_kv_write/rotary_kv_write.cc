@@ -24,6 +24,6 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
 }  // namespace
 
 const ops::Kernel kRotaryKvWrite =
-    SyclKernel("rotary_kv_write", Run, ops::WithKeysInColumns<Always>);
+    SyclKernel("rotary_kv_write", Run, ops::WithKeysInColumns<HasCacheType<5>>);
 
 }  // namespace pagemill::sycl
