@@ -8,38 +8,31 @@ import json
 import math
 import resource
 import shutil
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from pagemill.models.base import ModelConfigError
-from pagemill.runner.build import BuildOptions, build
-from pagemill.weights import GgufFile, ModelSource, WeightsError
+from pagemill.weights import GgufFile
 
+from tests.faults.false_values import (
+    DEEP,
+    FUZZ,
+    MAX_GROWTH_BYTES,
+    NUMBERS,
+    VALUES,
+    as_json,
+    lie,
+    load,
+)
 from tests.faults.gguf_header import TensorInfo, header, kind_of
 from tests.parity.gguf_files import ARCHITECTURES, write_gguf
 from tests.parity.tiny_decoders import DECODERS
 from tests.parity.tiny_models import make
 
-# Time of the processor for one model of any kind. A slow one takes 1.2 s for the worst; what is not
-# bounded takes minutes.
-MAX_SECONDS = 3.0
-MAX_GROWTH_BYTES = 256 * 2**20  # of the process, over all models together
-
-DEEP = "@deep"  # in JSON, this many lists in one another
-DEPTH = 300
-NUMBERS = (0, -1, 1, 2, 3, 7, 64, 4096, 2**31 - 1, 2**31, 2**53, 2**63, -(2**63))
-VALUES = (
-    *NUMBERS,
-    *(10**30, 10**400, 0.0, -1.0, 0.5, 1e-300, 1e-30, 1e30, 1e300, math.nan, math.inf, -math.inf),
-    *("", "8", "yarn", "linear", "llama3", "x" * 5000, True, False, None),
-    *([], [1], [[]], ["full_attention"], {}, {"factor": 0}, DEEP),
-)
 # Keys that tiny configurations lack, and values that make families read them.
 SWITCHES: dict[str, Any] = {
     "use_sliding_window": True,
@@ -60,11 +53,6 @@ SWITCHES: dict[str, Any] = {
         "dynamic": {"-:.*head": {}, r"+:.*\.down_proj": {"bits": 8}},
     },
 }
-FUZZ = settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
 
 
 @pytest.fixture(scope="module")
@@ -79,19 +67,6 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             made[f"{family}.gguf"] = folder / f"{family}.gguf"
             write_gguf(model, family, made[f"{family}.gguf"], "Q8_0")
     return made
-
-
-def load(path: Path) -> str | None:
-    """Opens and builds the model; returns the error message, if any."""
-    begin = time.process_time()
-    try:
-        build(ModelSource.open(path), BuildOptions())
-        sentence = None
-    except (WeightsError, ModelConfigError) as error:
-        sentence = str(error)
-        assert sentence and "\n" not in sentence and len(sentence) < 600 + len(str(path))
-    assert time.process_time() - begin < MAX_SECONDS, f"{path} took too long: {sentence}"
-    return sentence
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -213,39 +188,11 @@ def _parts(path: Path) -> tuple[dict[str, Any], list[TensorInfo], bytes]:
     return dict(opened.metadata), tensors, path.read_bytes()[start:]
 
 
-def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The path of every element of `value`."""
-    if isinstance(value, dict):
-        inner = [_places(item, (*path, key)) for key, item in value.items()]
-    elif isinstance(value, list):
-        inner = [_places(item, (*path, index)) for index, item in enumerate(value)]
-    else:
-        inner = []
-    return [place for places in inner for place in places] + ([path] if path else [])
-
-
-def _put(value: Any, path: tuple[Any, ...], item: Any) -> None:
-    for step in path[:-1]:
-        value = value[step]
-    value[path[-1]] = item
-
-
-def _lie(draw: st.DataObject, value: Any) -> None:
-    """Replaces one to three elements of `value` by others."""
-    for _ in range(draw.draw(st.integers(1, 3))):
-        place, item = draw.draw(st.sampled_from(_places(value))), draw.draw(st.sampled_from(VALUES))
-        _put(value, place, copy.deepcopy(item))
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value).replace(f'"{DEEP}"', "[" * DEPTH + "]" * DEPTH)
-
-
 def _copy(source: Path, folder: Path, config: Any) -> Path:
     lying = folder / "lying"
     shutil.rmtree(lying, ignore_errors=True)
     shutil.copytree(source, lying)
-    (lying / "config.json").write_text(_json(config))
+    (lying / "config.json").write_text(as_json(config))
     return lying
 
 
@@ -256,7 +203,7 @@ def test_configurations(checkpoints: dict[str, Path], tmp_path: Path, family: st
     config = json.loads((checkpoints[family] / "config.json").read_text())
     for key in draw.draw(st.lists(st.sampled_from(sorted(SWITCHES)), max_size=2)):
         config[key] = copy.deepcopy(SWITCHES[key])
-    _lie(draw, config)
+    lie(draw, config)
     load(_copy(checkpoints[family], tmp_path, config))
 
 
@@ -268,8 +215,8 @@ def test_safetensors_headers(checkpoints: dict[str, Path], tmp_path: Path, draw)
     data = (lying / "model.safetensors").read_bytes()
     end = 8 + int.from_bytes(data[:8], "little")
     entries = json.loads(data[8:end])
-    _lie(draw, entries)
-    text = _json(entries).encode()
+    lie(draw, entries)
+    text = as_json(entries).encode()
     (lying / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data[end:])
     load(lying)
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pagemill.engine.outputs import EngineError
 from pagemill.models.base import ModelConfigError
 from pagemill.models.multimodal.aria import AriaModel
 from pagemill.runner.build import BuildOptions, build
@@ -18,7 +17,7 @@ from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 from transformers import AriaConfig, AriaForConditionalGeneration, PreTrainedModel
 
-from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.media_model import MediaTestModel, media_prompts, text
 from tests.parity.tiny_models import TEXT_SIZES, save
 
 PLACEHOLDER = 3
@@ -37,9 +36,7 @@ def image(seed: int, height: int, width: int) -> Patches:
 
 SQUARE, TALL, WIDE, LARGE = image(1, 4, 4), image(2, 4, 1), image(3, 5, 8), image(4, 8, 8)
 PROMPTS = [
-    text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
-    IMAGE + text(4, 4),
-    text(5, 30),
+    *media_prompts(IMAGE),
     text(6, 7) + IMAGE + text(7, 1) + IMAGE,
 ]
 IMAGES = [[LARGE, TALL], [SQUARE], [], [WIDE, LARGE]]
@@ -114,11 +111,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
 def test_tokens_of_images_of_several_sizes(model: MediaTestModel, executor: str) -> None:
-    with model.llm(executor=executor) as llm:
-        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
-        for output, own in zip(outputs, IMAGES, strict=True):
-            model.check(output, own)
-        assert encoded(llm) == 4
+    assert model.check_all(PROMPTS, IMAGES, executor=executor) == 4
 
 
 def test_an_earlier_layer_of_the_tower(tmp_path: Path) -> None:
@@ -170,9 +163,7 @@ def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
             ((SQUARE[0], (1, 4, 8)), r"patches must be \[32, 48\], got \[16, 48\]"),
             (SQUARE[0], "an image of this model has a grid"),
         ):
-            with pytest.raises(EngineError, match=why) as refused:
-                model.generate(llm, [IMAGE], [[own]])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            model.check_refused(llm, IMAGE, [own], why)
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 from transformers import CohereConfig, PreTrainedModel
 
-from tests.media.media_model import MediaTestModel, encoded, encoder_outputs, text
+from tests.media.media_model import MediaTestModel, encoder_outputs, media_prompts, text
 from tests.media.tiny_tiled_models import (
     COHERE_PLACEHOLDER,
     COHERE_TILE,
@@ -65,21 +64,13 @@ def model(
     return image_model(path, save(MAKERS[request.param](), path))
 
 
-PROMPTS = [
-    text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
-    IMAGE + text(4, 4),
-    text(5, 30),
-]
+PROMPTS = media_prompts(IMAGE)
 IMAGES = [[ONE, FEW], [MANY], []]
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
 def test_tokens_of_images_of_several_sizes(model: MediaTestModel, executor: str) -> None:
-    with model.llm(executor=executor) as llm:
-        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
-        for output, own in zip(outputs, IMAGES, strict=True):
-            model.check(output, own)
-        assert encoded(llm) == 1 + 3 + 5, "each tile is an item"
+    assert model.check_all(PROMPTS, IMAGES, executor=executor) == 1 + 3 + 5, "each tile is an item"
 
 
 @pytest.mark.parametrize("step", [5, 17])
@@ -114,10 +105,7 @@ def test_command_r_with_an_inner_layer_of_the_tower(tmp_path: Path) -> None:
     torch.manual_seed(0)
     command_r = CohereConfig(**TEXT_SIZES, pad_token_id=0, bos_token_id=1, eos_token_id=2)
     model = image_model(tmp_path, save(aya_vision(command_r, layer=-2), tmp_path))
-    with model.llm() as llm:
-        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
-        for output, own in zip(outputs, IMAGES, strict=True):
-            model.check(output, own)
+    model.check_all(PROMPTS, IMAGES)
 
 
 def test_encoders_of_both_executors(model: MediaTestModel) -> None:
@@ -146,9 +134,7 @@ def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
     with model.llm() as llm:
 
         def refuse(message: str, *images: Any) -> None:
-            with pytest.raises(EngineError, match=message) as refused:
-                model.generate(llm, [IMAGE], [images])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            model.check_refused(llm, IMAGE, images, message)
 
         refuse(r"must be \[3, 18, 18\], or tiles .* got \[3, 18, 8\]", ONE[..., :8])
         refuse(r"got \[0, 3, 18, 18\]", FEW[:0])

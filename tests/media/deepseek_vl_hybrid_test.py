@@ -20,7 +20,7 @@ from transformers import (
     SamVisionConfig,
 )
 
-from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.media_model import MediaTestModel, encoded, media_prompts
 from tests.parity.tiny_models import TEXT_SIZES, save
 
 PLACEHOLDER = 3
@@ -99,11 +99,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
 @pytest.mark.parametrize("executor", ["native", "torch"])
 def test_tokens_of_several_requests(model: MediaTestModel, executor: str) -> None:
     a, b = image(1), image(2)
-    prompts = [
-        text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
-        IMAGE + text(4, 4),
-        text(5, 30),
-    ]
+    prompts = media_prompts(IMAGE)
     images = [[a, b], [b], []]
     with model.llm(executor=executor, max_num_batched_tokens=24) as llm:
         outputs = model.generate(llm, prompts, images, logprobs=0)

@@ -20,7 +20,7 @@ from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 from transformers import Ernie4_5_VLMoeConfig, Ernie4_5_VLMoeForConditionalGeneration
 
-from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.media_model import MediaTestModel, encoded, media_prompts, text
 from tests.media.qwen_vl_models import Patches
 from tests.parity.tiny_models import save
 
@@ -113,11 +113,7 @@ def _ernie(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
     return ernie_vl(tmp_path_factory.mktemp("ernie_vl"))
 
 
-PROMPTS = [
-    text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
-    IMAGE + text(4, 4),
-    text(5, 30),
-]
+PROMPTS = media_prompts(IMAGE)
 IMAGES = [[SQUARE, WIDE], [LARGE], []]
 
 
@@ -155,10 +151,7 @@ def test_ranks_and_stages_of_text(ernie: MediaTestModel) -> None:
 @pytest.mark.parametrize("experts", [False, True])
 def test_ranks(ernie: MediaTestModel, experts: bool) -> None:
     """Ranks divide each expert, or have some of each kind."""
-    with ernie.llm(tensor_parallel_size=2, enable_expert_parallel=experts) as llm:
-        outputs = ernie.generate(llm, PROMPTS, IMAGES, logprobs=0)
-    for output, own in zip(outputs, IMAGES, strict=True):
-        ernie.check(output, own)
+    ernie.check_all(PROMPTS, IMAGES, tensor_parallel_size=2, enable_expert_parallel=experts)
 
 
 def test_prefixes_are_those_of_equal_images(ernie: MediaTestModel) -> None:

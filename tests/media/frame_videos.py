@@ -42,11 +42,9 @@ def check_lengths(
     **options: Any,
 ) -> None:
     """`videos` of `prompts`, whose frames are so many different `items`."""
-    with model.llm(**options) as llm:
-        outputs = model.generate(llm, prompts(placeholder), videos, logprobs=0)
-        for output, own in zip(outputs, videos, strict=True):
-            model.check(output, own)
-        assert encoded(llm) == items, "a frame is an item, and equal ones are encoded once"
+    assert model.check_all(prompts(placeholder), videos, **options) == items, (
+        "a frame is an item, and equal ones are encoded once"
+    )
 
 
 def check_beside_image(
@@ -121,9 +119,7 @@ def check_refusals(model: MediaTestModel, placeholder: Sequence[int], video: Vid
             ((pixels[:0], (0, 1, 1), times), r"got \[0, 3, 16, 16\]"),
             ((pixels * np.nan, grid, times), "video 0 has pixels that are not finite"),
         ):
-            with pytest.raises(EngineError, match=message) as refused:
-                model.generate(llm, [prompt], [[own]])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            model.check_refused(llm, prompt, [own], message)
         with pytest.raises(EngineError, match="for 1 videos: each video needs one"):
             model.generate(llm, [text(1, 3)], [[video]])
         (output,) = model.generate(llm, [prompt + text(1, 3)], [[video]])

@@ -10,13 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 
-from tests.media.media_model import MediaTestModel, encoded, encoder_outputs, newer_name, text
+from tests.media.media_model import (
+    MediaTestModel,
+    encoder_outputs,
+    media_prompts,
+    newer_name,
+    text,
+)
 from tests.media.tiny_tiled_models import GEMMA3_PLACEHOLDER, GEMMA3_TILE, GEMMA3_WORDS, gemma3
 from tests.parity.tiny_models import save
 
@@ -53,9 +58,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
 
 
 PROMPTS = [
-    text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
-    IMAGE + text(4, 4),
-    text(5, 30),
+    *media_prompts(IMAGE),
     text(6, 20) + IMAGE,
 ]
 IMAGES = [[ONE, OTHER], [CROPPED], [], [ONE]]
@@ -63,21 +66,16 @@ IMAGES = [[ONE, OTHER], [CROPPED], [], [ONE]]
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
 def test_tokens_of_images(model: MediaTestModel, executor: str) -> None:
-    with model.llm(executor=executor) as llm:
-        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
-        for output, own in zip(outputs, IMAGES, strict=True):
-            model.check(output, own)
-        assert encoded(llm) == 2 + 3, "each crop is an item, and equal ones are encoded once"
+    assert model.check_all(PROMPTS, IMAGES, executor=executor) == 2 + 3, (
+        "each crop is an item, and equal ones are encoded once"
+    )
 
 
 @pytest.mark.parametrize("step", [5, 7, 16])
 def test_no_step_ends_inside_an_image(model: MediaTestModel, step: int) -> None:
     prompts = [text(1, 8) + IMAGE + text(2, 3) + IMAGE + text(3, 20), *PROMPTS]
     images = [[ONE, CROPPED], *IMAGES]
-    with model.llm(max_num_batched_tokens=step) as llm:
-        outputs = model.generate(llm, prompts, images, logprobs=0)
-        for output, own in zip(outputs, images, strict=True):
-            model.check(output, own)
+    model.check_all(prompts, images, max_num_batched_tokens=step)
 
 
 def test_prefixes_may_end_inside_an_image(model: MediaTestModel) -> None:
@@ -126,9 +124,7 @@ def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
     with model.llm() as llm:
 
         def refuse(message: str, *images: Any) -> None:
-            with pytest.raises(EngineError, match=message) as refused:
-                model.generate(llm, [IMAGE], [images])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            model.check_refused(llm, IMAGE, images, message)
 
         refuse(r"must be \[3, 18, 18\], or tiles .* got \[3, 18, 8\]", ONE[..., :8])
         refuse("an array of tiles, without a grid", (CROPPED, (1, 1, 2)))

@@ -13,7 +13,6 @@ from pagemill.config import EngineConfig
 from pagemill.config import build as build_config
 from pagemill.engine.encoder import MediaSizes
 from pagemill.engine.executor_sizes import ExecutorSizes
-from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.models.base import ModelConfigError
 from pagemill.runner.build import BuildOptions, build
@@ -34,7 +33,7 @@ from tests.media.gemma4_models import (
     image,
     inputs,
 )
-from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.media_model import MediaTestModel, encoded, media_prompts, text
 from tests.parity.tiny_models import save
 
 IMAGE = [PLACEHOLDER]
@@ -55,9 +54,7 @@ def model(
 
 ONE, OTHER, LONG = image(1, 6, 6), image(2, 3, 9), image(3, 3, 36)
 PROMPTS = [
-    text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
-    IMAGE + text(4, 4),
-    text(5, 30),
+    *media_prompts(IMAGE),
     text(6, 20) + IMAGE,
 ]
 IMAGES = [[ONE, OTHER], [LONG], [], [ONE]]
@@ -77,10 +74,7 @@ def test_tokens_of_images(model: Gemma4TestModel, executor: str) -> None:
 def test_small_steps(model: Gemma4TestModel, step: int) -> None:
     prompts = [text(1, 8) + IMAGE + text(2, 3) + IMAGE + text(3, 20), *PROMPTS]
     images = [[ONE, OTHER], *IMAGES]
-    with model.llm(max_num_batched_tokens=step) as llm:
-        outputs = model.generate(llm, prompts, images, logprobs=0)
-        for output, own in zip(outputs, images, strict=True):
-            model.check(output, own)
+    model.check_all(prompts, images, max_num_batched_tokens=step)
 
 
 def test_prefixes_are_those_of_equal_images(model: Gemma4TestModel) -> None:
@@ -138,9 +132,7 @@ def test_images_that_do_not_fit_are_refused(model: Gemma4TestModel) -> None:
     with model.llm() as llm:
 
         def refuse(message: str, *images: Any) -> None:
-            with pytest.raises(EngineError, match=message) as refused:
-                model.generate(llm, [IMAGE], [images])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            model.check_refused(llm, IMAGE, images, message)
 
         refuse("an image of this model has a grid", ONE[0])
         refuse("two multiples of 3, got", (ONE[0], (1, 4, 9)))

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pagemill.engine.outputs import EngineError
 from pagemill.models.base import ModelConfigError
 from pagemill.models.vision.gemma4_unified_vision import Gemma4UnifiedVisionEmbedder
 from pagemill.runner.build import BuildOptions, build
@@ -23,7 +22,7 @@ from tests.media.gemma4_models import (
 )
 from tests.media.gemma4_models import UNIFIED_PLACES as PLACES
 from tests.media.gemma4_models import unified_image as image
-from tests.media.media_model import encoded, text
+from tests.media.media_model import media_prompts, text
 from tests.parity.tiny_models import save
 
 IMAGE = [PLACEHOLDER]
@@ -39,9 +38,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Gemma4TestModel:
 # The last one has numbers of columns of two digits.
 ONE, OTHER, LONG = image(1, 2, 3), image(2, 3, 2), image(3, 1, 20)
 PROMPTS = [
-    text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
-    IMAGE + text(4, 4),
-    text(5, 30),
+    *media_prompts(IMAGE),
     text(6, 20) + IMAGE,
 ]
 IMAGES = [[ONE, OTHER], [LONG], [], [ONE]]
@@ -51,11 +48,7 @@ IMAGES = [[ONE, OTHER], [LONG], [], [ONE]]
     "options", [{}, {"executor": "torch"}, {"max_num_batched_tokens": 20, "max_num_seqs": 2}]
 )
 def test_tokens_of_images(model: Gemma4TestModel, options: dict[str, Any]) -> None:
-    with model.llm(**options) as llm:
-        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
-        for output, own in zip(outputs, IMAGES, strict=True):
-            model.check(output, own)
-        assert encoded(llm) == 3, "equal images are encoded once"
+    assert model.check_all(PROMPTS, IMAGES, **options) == 3, "equal images are encoded once"
 
 
 def test_an_image_has_tokens_around_it(model: Gemma4TestModel) -> None:
@@ -90,9 +83,7 @@ def test_images_that_do_not_fit_are_refused(model: Gemma4TestModel) -> None:
             ((ONE[0], (1, 3, 3)), r"patches must be \[9, 432\], got \[6, 432\]"),
             (image(1, 1, PLACES + 1), "at most 48 patches in a row"),
         ):
-            with pytest.raises(EngineError, match=message) as refused:
-                model.generate(llm, [IMAGE], [[own]])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            model.check_refused(llm, IMAGE, [own], message)
 
 
 def test_text_alone_ranks_and_stages(model: Gemma4TestModel) -> None:

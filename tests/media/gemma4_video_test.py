@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import FrameTimes
 from tokenizers import Tokenizer
 from transformers import PreTrainedModel
@@ -81,11 +80,7 @@ def test_tokens_of_videos(model: Gemma4TestModel, kind: str, executor: str) -> N
         words(5, 30),
     ]
     videos = [[few, late], [few], []]
-    with model.llm(executor=executor) as llm:
-        outputs = model.generate(llm, prompts, videos, logprobs=0)
-        for output, own in zip(outputs, videos, strict=True):
-            model.check(output, own)
-        assert encoded(llm) == 3 + 2, "a frame is an item"
+    assert model.check_all(prompts, videos, executor=executor) == 3 + 2, "a frame is an item"
 
 
 def test_texts_around_frames(model: Gemma4TestModel, kind: str) -> None:
@@ -140,6 +135,4 @@ def test_videos_that_do_not_fit_are_refused(model: Gemma4TestModel, kind: str) -
             ((values[:, :-1], grid, times), "patches must be"),
             ((values * np.nan, grid, times), "has pixels that are not finite"),
         ):
-            with pytest.raises(EngineError, match=message) as refused:
-                model.generate(llm, [[VIDEO]], [[own]])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            model.check_refused(llm, [VIDEO], [own], message)

@@ -23,7 +23,7 @@ from tests.media.got_ocr2_models import (
     image,
     image_model,
 )
-from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.media_model import MediaTestModel, encoded, media_prompts, text
 from tests.parity.tiny_models import TEXT_SIZES
 
 
@@ -39,9 +39,7 @@ def test_tokens_of_several_requests(model: MediaTestModel, executor: str) -> Non
     a, b = image(1), image(2)
     tiles = np.stack([image(3), image(4)])
     prompts = [
-        text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
-        IMAGE + text(4, 4),
-        text(5, 30),
+        *media_prompts(IMAGE),
         IMAGE + text(6, 3),
     ]
     images = [[a, b], [b], [], [tiles]]

@@ -26,7 +26,7 @@ from transformers import (
 from transformers.models.granite_docling.processing_granite_docling import GraniteDoclingProcessor
 
 from tests.families.family import MULTIPLIERS
-from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.media_model import MediaTestModel, media_prompts
 from tests.parity.tiny_models import TEXT_SIZES, save
 
 PLACEHOLDER = 3
@@ -81,11 +81,7 @@ def image(seed: int, rows: int = 0, columns: int = 0) -> Tiles:
 
 
 ONE, WIDE, TALL = image(1), image(2, 1, 3), image(3, 2, 2)
-PROMPTS = [
-    text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
-    IMAGE + text(4, 4),
-    text(5, 30),
-]
+PROMPTS = media_prompts(IMAGE)
 IMAGES = [[ONE, WIDE], [TALL], []]
 
 
@@ -113,11 +109,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
     "options", [{}, {"executor": "torch"}, {"max_num_batched_tokens": 10, "max_num_seqs": 2}]
 )
 def test_tokens_of_pages(model: MediaTestModel, options: dict[str, Any]) -> None:
-    with model.llm(**options) as llm:
-        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
-        for output, own in zip(outputs, IMAGES, strict=True):
-            model.check(output, own)
-        assert encoded(llm) == 1 + 4 + 5, "each tile is an item"
+    assert model.check_all(PROMPTS, IMAGES, **options) == 1 + 4 + 5, "each tile is an item"
 
 
 def test_texts_around_tiles(model: MediaTestModel) -> None:

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pagemill.engine.outputs import EngineError
 from pagemill.models.base import ModelConfigError
 from pagemill.models.multimodal.idefics2 import Idefics2Model
 from pagemill.render.media.processors import open_processor
 from PIL import Image
 from transformers import Idefics2Config, Idefics2ForConditionalGeneration, PreTrainedModel
 
-from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.media_model import MediaTestModel, media_prompts, text
 from tests.parity.tiny_models import TEXT_SIZES, save
 
 PLACEHOLDER, AROUND = 3, 4
@@ -57,9 +56,7 @@ def parts(image: Patches) -> list[Patches]:
 SMALL, EXACT, LARGE = image(1, 1, 3), image(2, 6, 10), image(3, 10, 9)
 QUARTERED = quartered(4, (5, 4), (9, 8))
 PROMPTS = [
-    text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
-    IMAGE + text(4, 4),
-    text(5, 30),
+    *media_prompts(IMAGE),
     text(6, 7) + IMAGE + text(7, 1) + IMAGE,
 ]
 IMAGES = [[LARGE, SMALL], [QUARTERED], [], [EXACT, LARGE]]
@@ -128,11 +125,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
 def test_tokens_of_images_of_several_sizes(model: MediaTestModel, executor: str) -> None:
-    with model.llm(executor=executor) as llm:
-        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
-        for output, own in zip(outputs, IMAGES, strict=True):
-            model.check(output, own)
-        assert encoded(llm) == 3 + 5, "each quarter is an item"
+    assert model.check_all(PROMPTS, IMAGES, executor=executor) == 3 + 5, "each quarter is an item"
 
 
 def test_more_queries_than_a_digit_counts(tmp_path: Path) -> None:
@@ -204,9 +197,7 @@ def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
             (image(1, 1, 101), "has 101 patches; at most 100 are taken"),
             ((QUARTERED[0], (2, 30, 30)), "an image of 2 rows of slices"),
         ):
-            with pytest.raises(EngineError, match=why) as refused:
-                model.generate(llm, [IMAGE], [[own]])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            model.check_refused(llm, IMAGE, [own], why)
 
 
 @pytest.mark.parametrize(

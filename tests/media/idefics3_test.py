@@ -10,7 +10,6 @@ from typing import Literal
 import numpy as np
 import pytest
 import torch
-from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
@@ -18,7 +17,7 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 from transformers.models.smolvlm.processing_smolvlm import get_image_prompt_string
 
-from tests.media.media_model import MediaTestModel, encoded, encoder_outputs, text
+from tests.media.media_model import MediaTestModel, encoded, encoder_outputs, media_prompts, text
 from tests.parity.tiny_models import (
     SMOLVLM_PLACEHOLDER,
     SMOLVLM_TILE,
@@ -59,31 +58,20 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
     return image_model(path, make("smolvlm", path))
 
 
-PROMPTS = [
-    text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
-    IMAGE + text(4, 4),
-    text(5, 30),
-]
+PROMPTS = media_prompts(IMAGE)
 IMAGES = [[ONE, WIDE], [TALL], []]
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
 def test_tokens_of_images_of_several_sizes(model: MediaTestModel, executor: str) -> None:
-    with model.llm(executor=executor) as llm:
-        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
-        for output, own in zip(outputs, IMAGES, strict=True):
-            model.check(output, own)
-        assert encoded(llm) == 1 + 4 + 5, "each tile is an item"
+    assert model.check_all(PROMPTS, IMAGES, executor=executor) == 1 + 4 + 5, "each tile is an item"
 
 
 def test_idefics3(tmp_path: Path) -> None:
     torch.manual_seed(0)
     kind: Literal["Idefics3"] = "Idefics3"
     model = image_model(tmp_path, save(smolvlm(kind), tmp_path))
-    with model.llm() as llm:
-        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
-        for output, own in zip(outputs, IMAGES, strict=True):
-            model.check(output, own)
+    model.check_all(PROMPTS, IMAGES)
 
 
 def test_texts_around_tiles(model: MediaTestModel) -> None:
@@ -139,9 +127,7 @@ def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
     with model.llm() as llm:
 
         def refuse(message: str, *images: Tiles) -> None:
-            with pytest.raises(EngineError, match=message) as refused:
-                model.generate(llm, [IMAGE], [images])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            model.check_refused(llm, IMAGE, images, message)
 
         tiles = WIDE[0]
         refuse(r"image 0: an image must be \[3, 18, 18\], got \[4, 3, 18, 18\]", tiles)

@@ -23,7 +23,14 @@ from transformers import (
     Qwen3Config,
 )
 
-from tests.media.media_model import MediaTestModel, encoded, encoder_outputs, newer_name, text
+from tests.media.media_model import (
+    MediaTestModel,
+    encoded,
+    encoder_outputs,
+    media_prompts,
+    newer_name,
+    text,
+)
 from tests.parity.tiny_models import (
     INTERNVL_PLACEHOLDER,
     INTERNVL_TILE,
@@ -65,21 +72,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
     return image_model(path, make("internvl", path))
 
 
-PROMPTS = [
-    text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
-    IMAGE + text(4, 4),
-    text(5, 30),
-]
+PROMPTS = media_prompts(IMAGE)
 IMAGES = [[ONE, FEW], [MANY], []]
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
 def test_tokens_of_images_of_several_sizes(model: MediaTestModel, executor: str) -> None:
-    with model.llm(executor=executor) as llm:
-        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
-        for output, own in zip(outputs, IMAGES, strict=True):
-            model.check(output, own)
-        assert encoded(llm) == 1 + 3 + 5, "each tile is an item"
+    assert model.check_all(PROMPTS, IMAGES, executor=executor) == 1 + 3 + 5, "each tile is an item"
 
 
 def test_tokens_around_an_image(model: MediaTestModel) -> None:
@@ -155,10 +154,7 @@ _TEXTS: dict[str, PreTrainedConfig] = {
 def test_other_language_models(kind: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = image_model(tmp_path, save(internvl(_TEXTS[kind]), tmp_path))
-    with model.llm() as llm:
-        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
-        for output, own in zip(outputs, IMAGES, strict=True):
-            model.check(output, own)
+    model.check_all(PROMPTS, IMAGES)
 
 
 def test_qianfan_ocr(tmp_path: Path) -> None:
@@ -176,10 +172,7 @@ def test_qianfan_ocr(tmp_path: Path) -> None:
     named = {name.replace(wrong, right): value for name, value in tensors.items()}
     assert named.keys() != tensors.keys() and "vision_model.encoder.layers.0.ls1" in named
     save_file(named, tmp_path / _FILE)
-    with model.llm() as llm:
-        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
-        for output, own in zip(outputs, IMAGES, strict=True):
-            model.check(output, own)
+    model.check_all(PROMPTS, IMAGES)
 
 
 def test_newer_checkpoints_have_other_names(model: MediaTestModel, tmp_path: Path) -> None:
@@ -197,9 +190,7 @@ def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
     with model.llm() as llm:
 
         def refuse(message: str, *images: Any) -> None:
-            with pytest.raises(EngineError, match=message) as refused:
-                model.generate(llm, [IMAGE], [images])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            model.check_refused(llm, IMAGE, images, message)
 
         refuse(
             r"image 0: an image must be \[3, 16, 16\], or tiles .* got \[3, 16, 8\]", ONE[..., :8]

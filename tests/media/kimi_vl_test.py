@@ -16,7 +16,7 @@ from pagemill.engine.outputs import EngineError
 from safetensors.torch import save_file
 from transformers import Kimi_K25Config, Kimi_K25ForConditionalGeneration, PreTrainedModel
 
-from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.media_model import MediaTestModel, media_prompts, text
 from tests.parity.tiny_models import TEXT_SIZES, save
 
 PLACEHOLDER = 3
@@ -34,9 +34,7 @@ def image(seed: int, height: int, width: int) -> Patches:
 # Of more rows and columns than the 6 x 6 learned places, of fewer, and of as many.
 LARGE, WIDE, SMALL, SQUARE = image(1, 8, 14), image(2, 4, 10), image(3, 2, 2), image(4, 6, 6)
 PROMPTS = [
-    text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
-    IMAGE + text(4, 4),
-    text(5, 30),
+    *media_prompts(IMAGE),
     text(6, 7) + IMAGE + text(7, 1) + IMAGE,
 ]
 IMAGES = [[SQUARE, WIDE], [LARGE], [], [SMALL, WIDE]]
@@ -210,11 +208,7 @@ def model(
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
 def test_tokens_of_images_of_several_sizes(model: MediaTestModel, executor: str) -> None:
-    with model.llm(executor=executor) as llm:
-        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
-        for output, own in zip(outputs, IMAGES, strict=True):
-            model.check(output, own)
-        assert encoded(llm) == 4, "equal images are encoded once"
+    assert model.check_all(PROMPTS, IMAGES, executor=executor) == 4, "equal images are encoded once"
 
 
 def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:

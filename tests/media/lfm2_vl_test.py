@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pagemill.engine.outputs import EngineError
 from pagemill.render.media.processors import open_processor
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
@@ -19,7 +18,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from transformers import Lfm2VlConfig, Lfm2VlForConditionalGeneration, PreTrainedModel
 
-from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.media_model import MediaTestModel, media_prompts, text
 from tests.parity.tiny_models import TEXT_SIZES, save
 
 PLACEHOLDER, START, END, WHOLE, TILE_0 = 3, 4, 5, 6, 200
@@ -61,9 +60,7 @@ def parts(image: Patches) -> list[Patches]:
 LARGE, WIDE, SMALL = image(1, 6, 8), image(2, 2, 10), image(3, 2, 4)
 TILED, TILED_ROWS = tiled(4, 1, 2, 6), tiled(5, 2, 4, 4)
 PROMPTS = [
-    text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
-    IMAGE + text(4, 4),
-    text(5, 30),
+    *media_prompts(IMAGE),
     text(6, 7) + IMAGE + text(7, 1) + IMAGE,
 ]
 IMAGES = [[LARGE, WIDE], [TILED], [], [TILED_ROWS, SMALL]]
@@ -122,11 +119,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
 def test_tokens_of_images_of_several_sizes(model: MediaTestModel, executor: str) -> None:
-    with model.llm(executor=executor) as llm:
-        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
-        for output, own in zip(outputs, IMAGES, strict=True):
-            model.check(output, own)
-        assert encoded(llm) == 3 + 4 + 7, "each tile is an item"
+    assert model.check_all(PROMPTS, IMAGES, executor=executor) == 3 + 4 + 7, "each tile is an item"
 
 
 def test_a_projector_without_norm_and_biases(tmp_path: Path) -> None:
@@ -216,9 +209,7 @@ def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
             ((tiles[:0], (1, 2, 6)), r"got \[0, 16, 48\]"),
             ((tiles, (1, -2, -6)), "two multiples of 2"),
         ):
-            with pytest.raises(EngineError, match=why) as refused:
-                model.generate(llm, [IMAGE], [[own]])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            model.check_refused(llm, IMAGE, [own], why)
 
 
 def test_ranks_stages_and_text_alone(model: MediaTestModel) -> None:

@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 from transformers import PreTrainedModel
 
-from tests.media.media_model import MediaTestModel, encoded, encoder_outputs, text
+from tests.media.media_model import MediaTestModel, encoder_outputs, media_prompts, text
 from tests.media.tiny_tiled_models import LLAMA4_PLACEHOLDER, LLAMA4_TILE, LLAMA4_WORDS, llama4
 from tests.parity.tiny_models import save
 
@@ -51,21 +50,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
     return image_model(path, save(llama4(), path))
 
 
-PROMPTS = [
-    text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
-    IMAGE + text(4, 4),
-    text(5, 30),
-]
+PROMPTS = media_prompts(IMAGE)
 IMAGES = [[ONE, WIDE], [TALL], []]
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
 def test_tokens_of_images_of_several_sizes(model: MediaTestModel, executor: str) -> None:
-    with model.llm(executor=executor) as llm:
-        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
-        for output, own in zip(outputs, IMAGES, strict=True):
-            model.check(output, own)
-        assert encoded(llm) == 1 + 4 + 5, "each tile is an item"
+    assert model.check_all(PROMPTS, IMAGES, executor=executor) == 1 + 4 + 5, "each tile is an item"
 
 
 def test_tokens_around_tiles(model: MediaTestModel) -> None:
@@ -101,9 +92,7 @@ def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
     with model.llm() as llm:
 
         def refuse(message: str, *images: Tiles) -> None:
-            with pytest.raises(EngineError, match=message) as refused:
-                model.generate(llm, [IMAGE], [images])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            model.check_refused(llm, IMAGE, images, message)
 
         tiles = WIDE[0]
         refuse(r"image 0: an image must be \[3, 16, 16\], got \[4, 3, 16, 16\]", tiles)

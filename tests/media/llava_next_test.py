@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.models.multimodal.llava_next import LlavaNextModel
 from safetensors.torch import load_file, save_file
 from transformers import GraniteConfig, PreTrainedModel, SiglipVisionConfig
 from transformers.models.llava_next.processing_llava_next import LlavaNextProcessor
 
-from tests.media.media_model import MediaTestModel, encoded, newer_name, text
+from tests.media.media_model import MediaTestModel, newer_name, text
 from tests.media.tiny_tiled_models import (
     LLAVA_NEXT_PLACEHOLDER,
     LLAVA_NEXT_SIZES,
@@ -87,11 +86,7 @@ IMAGES = [[WIDE, TALL], [SQUARE], [LONG], []]
 
 def check(model: MediaTestModel, **options: Any) -> int:
     """All prompts through the engine; returns how many items were encoded."""
-    with model.llm(**options) as llm:
-        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
-        for output, own in zip(outputs, IMAGES, strict=True):
-            model.check(output, own)
-        return encoded(llm)
+    return model.check_all(PROMPTS, IMAGES, **options)
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
@@ -180,9 +175,7 @@ def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
     with model.llm() as llm:
 
         def refuse(message: str, *images: Any) -> None:
-            with pytest.raises(EngineError, match=message) as refused:
-                model.generate(llm, [IMAGE], [images])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            model.check_refused(llm, IMAGE, images, message)
 
         tiles = WIDE[0]
         refuse("image 0: an image of this model has a size: give", tiles)

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.models.multimodal.llava_onevision import LlavaOnevisionModel
 from transformers import PreTrainedModel, Qwen2Config
 from transformers.models.llava_onevision.processing_llava_onevision import LlavaOnevisionProcessor
 
-from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.media_model import MediaTestModel, text
 from tests.media.tiny_tiled_models import (
     LLAVA_NEXT_PLACEHOLDER,
     LLAVA_NEXT_TILE,
@@ -93,11 +92,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
 
 def check(model: MediaTestModel, **options: Any) -> int:
     """All prompts through the engine; returns how many items were encoded."""
-    with model.llm(**options) as llm:
-        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
-        for output, own in zip(outputs, IMAGES, strict=True):
-            model.check(output, own)
-        return encoded(llm)
+    return model.check_all(PROMPTS, IMAGES, **options)
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
@@ -164,9 +159,7 @@ def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
     with model.llm() as llm:
 
         def refuse(message: str, image: Any) -> None:
-            with pytest.raises(EngineError, match=message) as refused:
-                model.generate(llm, [IMAGE], [[image]])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            model.check_refused(llm, IMAGE, [image], message)
 
         pixels, size = WIDE
         refuse(r"of 41 x 60 pixels must be \[10, 3, 16, 16\], got \[3, 3", (pixels, (1, 60, 41)))

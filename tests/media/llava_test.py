@@ -25,7 +25,14 @@ from transformers import (
     VipLlavaForConditionalGeneration,
 )
 
-from tests.media.media_model import MediaTestModel, encoded, encoder_outputs, newer_name, text
+from tests.media.media_model import (
+    MediaTestModel,
+    encoded,
+    encoder_outputs,
+    media_prompts,
+    newer_name,
+    text,
+)
 from tests.parity.tiny_models import LLAVA_IMAGE, LLAVA_PLACEHOLDER, llava, make, save
 
 TOKENS = 9  # of an image
@@ -55,9 +62,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
 def test_tokens_of_several_requests(model: MediaTestModel, executor: str) -> None:
     a, b = image(1), image(2)
     prompts = [
-        text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
-        IMAGE + text(4, 4),
-        text(5, 30),
+        *media_prompts(IMAGE),
         text(6, 7) + IMAGE + IMAGE,
     ]
     images = [[a, b], [b], [], [b, a]]
@@ -226,9 +231,7 @@ def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
     with model.llm() as llm:
 
         def refuse(message: str, prompt: list[int], images: list[np.ndarray]) -> None:
-            with pytest.raises(EngineError, match=message) as refused:
-                model.generate(llm, [prompt], [images])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            model.check_refused(llm, prompt, images, message)
 
         refuse("1 placeholders .token 3. for 2 images", IMAGE, [image(1), image(2)])
         refuse("1 placeholders .token 3. for 0 images", IMAGE, [])

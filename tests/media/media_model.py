@@ -43,6 +43,15 @@ def text(seed: int, length: int) -> list[int]:
     return np.random.default_rng(seed).integers(10, 257, length).tolist()
 
 
+def media_prompts(placeholder: list[int]) -> list[list[int]]:
+    """A prompt with two items, one with one, and one without any."""
+    return [
+        text(1, 3) + placeholder + text(2, 5) + placeholder + text(3, 2),
+        placeholder + text(4, 4),
+        text(5, 30),
+    ]
+
+
 def newer_name(name: str) -> str:
     """The name of a tensor in checkpoints whose parts are all behind `model.`."""
     if name.startswith("language_model."):
@@ -167,6 +176,23 @@ class MediaTestModel:
             return
         expected = rows.log_softmax(-1).max(-1).values.numpy()
         np.testing.assert_allclose([v.logprob for v in choice.logprobs], expected, atol=2e-4)
+
+    def check_all(
+        self, prompts: Sequence[Prompt], media: Sequence[Sequence[Item]], **options: Any
+    ) -> int:
+        """What the model with `options` generates of these prompts together (`check`); returns how
+        many items it has encoded."""
+        with self.llm(**options) as llm:
+            outputs = self.generate(llm, prompts, media, logprobs=0)
+            for output, own in zip(outputs, media, strict=True):
+                self.check(output, own)
+            return encoded(llm)
+
+    def check_refused(self, llm: LLM, prompt: Prompt, media: Sequence[Item], message: str) -> None:
+        """A prompt with these media is a client's mistake, which `message` says."""
+        with pytest.raises(EngineError, match=message) as refused:
+            self.generate(llm, [prompt], [media])
+        assert refused.value.code == "INVALID_ARGUMENT"
 
 
 def encoded(llm: LLM) -> int:

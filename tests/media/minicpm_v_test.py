@@ -29,7 +29,7 @@ from transformers import (
     PreTrainedModel,
 )
 
-from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.media_model import MediaTestModel, media_prompts, text
 from tests.media.qwen_vl_models import TEXT_3_5
 from tests.parity.tiny_models import save
 
@@ -98,9 +98,7 @@ def frames(video: Video) -> list[Patches]:
 LARGE, WIDE, SMALL = image(1, 8, 12), image(2, 4, 12), image(3, 4, 4)
 SLICED, SLICED_ROWS = sliced(4, 1, (8, 4), (4, 8)), sliced(5, 2, (4, 4), (4, 12))
 PROMPTS = [
-    text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
-    IMAGE + text(4, 4),
-    text(5, 30),
+    *media_prompts(IMAGE),
     text(6, 7) + IMAGE + text(7, 1) + IMAGE,
 ]
 IMAGES = [[LARGE, WIDE], [SLICED], [], [SLICED_ROWS, SMALL]]
@@ -168,21 +166,14 @@ def model(
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
 def test_tokens_of_images_of_several_sizes(model: MediaTestModel, executor: str) -> None:
-    with model.llm(executor=executor) as llm:
-        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
-        for output, own in zip(outputs, IMAGES, strict=True):
-            model.check(output, own)
-        assert encoded(llm) == 3 + 3 + 5, "each slice is an item"
+    assert model.check_all(PROMPTS, IMAGES, executor=executor) == 3 + 3 + 5, "each slice is an item"
 
 
 @pytest.mark.parametrize("layer", [0, 3])
 def test_merged_behind_the_first_and_the_last_layer(tmp_path: Path, layer: int) -> None:
     torch.manual_seed(0)
     model = image_model(tmp_path, save(minicpm_v(insert_layer_id=layer), tmp_path))
-    with model.llm() as llm:
-        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
-        for output, own in zip(outputs, IMAGES, strict=True):
-            model.check(output, own)
+    model.check_all(PROMPTS, IMAGES)
 
 
 def test_steps_may_end_inside_a_slice(model: MediaTestModel) -> None:
@@ -221,11 +212,7 @@ def test_tokens_of_videos(model: MediaTestModel, executor: str) -> None:
     prompts = [text(1, 3) + VIDEO + text(2, 5) + VIDEO, VIDEO + text(4, 4)]
     model = copy(model)
     model.argument = "videos"
-    with model.llm(executor=executor) as llm:
-        outputs = model.generate(llm, prompts, videos, logprobs=0)
-        for output, own in zip(outputs, videos, strict=True):
-            model.check(output, own)
-        assert encoded(llm) == 4 + 5, "each frame is an item"
+    assert model.check_all(prompts, videos, executor=executor) == 4 + 5, "each frame is an item"
 
 
 def test_texts_around_frames(model: MediaTestModel) -> None:
@@ -254,9 +241,7 @@ def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
             ((slices, (1, 0, 8)), "an image of 1 rows of slices"),
             ((slices[:, :0], (1, 4, 8)), "an image of this model is patches"),
         ):
-            with pytest.raises(EngineError, match=why) as refused:
-                model.generate(llm, [IMAGE], [[own]])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            model.check_refused(llm, IMAGE, [own], why)
 
 
 def test_a_grid_that_cannot_be_merged_twice_is_refused(tmp_path: Path) -> None:

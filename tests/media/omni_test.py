@@ -23,7 +23,7 @@ from pagemill.weights.source import ModelSource
 from safetensors.numpy import load_file, save_file
 
 from tests.media.audio_models import audio
-from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.media_model import MediaTestModel, encoded, media_prompts, text
 from tests.media.omni_models import (
     AUDIO,
     AUDIO_ID,
@@ -52,16 +52,9 @@ def _omni(
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
 def test_images(omni: MediaTestModel, executor: str) -> None:
-    prompts = [
-        text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
-        IMAGE + text(4, 4),
-        text(5, 30),
-    ]
+    prompts = media_prompts(IMAGE)
     images = [[SQUARE, WIDE], [LARGE], []]
-    with omni.llm(executor=executor) as llm:
-        outputs = omni.generate(llm, prompts, images, logprobs=0)
-    for output, own in zip(outputs, images, strict=True):
-        omni.check(output, own)
+    omni.check_all(prompts, images, executor=executor)
 
 
 @pytest.mark.parametrize("step", [16, 23])

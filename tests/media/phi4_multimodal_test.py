@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pagemill.engine.outputs import EngineError
 from pagemill.models.base import ModelConfigError
 from pagemill.models.multimodal.phi4_multimodal import Phi4MultimodalModel
 from pagemill.weights.source import ModelSource
 
-from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.media_model import MediaTestModel, text
 from tests.media.phi4_models import PLACEHOLDER, SIDE, image, phi4_multimodal
 
 IMAGE = [PLACEHOLDER]
@@ -41,11 +40,7 @@ IMAGES = [[WHOLE, ONE], [LOW], [NARROW, LONG], []]
 
 
 def _check(model: MediaTestModel, **options: Any) -> int:
-    with model.llm(**options) as llm:
-        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
-        for output, own in zip(outputs, IMAGES, strict=True):
-            model.check(output, own)
-        return encoded(llm)
+    return model.check_all(PROMPTS, IMAGES, **options)
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
@@ -103,9 +98,7 @@ def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
     with model.llm() as llm:
 
         def refuse(message: str, *images: Any) -> None:
-            with pytest.raises(EngineError, match=message) as refused:
-                model.generate(llm, [IMAGE], [images])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            model.check_refused(llm, IMAGE, images, message)
 
         tiles, grid = LOW
         refuse(r"has a grid: give \(tiles, \(1, height, width\)\)", tiles)

@@ -28,7 +28,7 @@ from transformers import (
     Qwen3Config,
 )
 
-from tests.media.media_model import MediaTestModel, encoded, newer_name, text
+from tests.media.media_model import MediaTestModel, encoded, media_prompts, newer_name, text
 from tests.parity.tiny_models import (
     PIXTRAL_PLACEHOLDER,
     PIXTRAL_WORDS,
@@ -87,9 +87,7 @@ def merging(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
 
 
 PROMPTS = [
-    text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
-    IMAGE + text(4, 4),
-    text(5, 30),
+    *media_prompts(IMAGE),
     text(6, 7) + IMAGE + text(7, 1) + IMAGE + text(8, 1) + IMAGE,
 ]
 IMAGES = [[SQUARE, WIDE], [TALL], [], [SMALL, WIDE, SQUARE]]
@@ -97,11 +95,9 @@ IMAGES = [[SQUARE, WIDE], [TALL], [], [SMALL, WIDE, SQUARE]]
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
 def test_tokens_of_images_of_several_sizes(model: MediaTestModel, executor: str) -> None:
-    with model.llm(executor=executor, max_num_batched_tokens=128) as llm:
-        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
-        for output, own in zip(outputs, IMAGES, strict=True):
-            model.check(output, own)
-        assert encoded(llm) == 4, "equal images are encoded once"
+    assert model.check_all(PROMPTS, IMAGES, executor=executor, max_num_batched_tokens=128) == 4, (
+        "equal images are encoded once"
+    )
 
 
 @pytest.mark.parametrize("name", sorted(UNIT))
@@ -256,9 +252,7 @@ def test_images_that_do_not_fit_are_refused(merging: MediaTestModel) -> None:
     with merging.llm() as llm:
 
         def refuse(message: str, *images: Any) -> None:
-            with pytest.raises(EngineError, match=message) as refused:
-                merging.generate(llm, [IMAGE], [images])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            merging.check_refused(llm, IMAGE, images, message)
 
         refuse(r"image 0: an image must be \[3, height, width\], got \[16, 40\]", WIDE[0])
         refuse(r"must be multiples of 8, got \[16, 36\]", WIDE[:, :, :36])

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.runner.build import BuildOptions, build
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
 
-from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.media_model import MediaTestModel, encoded, media_prompts, text
 from tests.media.qwen_vl_models import image, image_model
 from tests.parity.tiny_models import QWEN2_VL_PLACEHOLDER, make
 
@@ -31,17 +30,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
 @pytest.mark.parametrize("executor", ["native", "torch"])
 def test_tokens_of_images_of_several_sizes(model: MediaTestModel, executor: str) -> None:
     prompts = [
-        text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
-        IMAGE + text(4, 4),
-        text(5, 30),
+        *media_prompts(IMAGE),
         text(6, 7) + IMAGE + text(7, 1) + IMAGE + text(8, 1) + IMAGE,
     ]
     images = [[SQUARE, WIDE], [TALL], [], [SMALL, WIDE, SQUARE]]
-    with model.llm(executor=executor) as llm:
-        outputs = model.generate(llm, prompts, images, logprobs=0)
-        for output, own in zip(outputs, images, strict=True):
-            model.check(output, own)
-        assert encoded(llm) == 4, "equal images are encoded once"
+    assert model.check_all(prompts, images, executor=executor) == 4, "equal images are encoded once"
 
 
 def test_language_model_only(model: MediaTestModel) -> None:
@@ -119,10 +112,7 @@ def test_ranks_get_embeddings_and_positions(model: MediaTestModel) -> None:
         IMAGE + text(4, 4),
     ]
     images = [[SQUARE, WIDE], [], [TALL]]
-    with model.llm(tensor_parallel_size=2, max_num_batched_tokens=13) as llm:
-        outputs = model.generate(llm, prompts, images, logprobs=0)
-        for output, own in zip(outputs, images, strict=True):
-            model.check(output, own)
+    model.check_all(prompts, images, tensor_parallel_size=2, max_num_batched_tokens=13)
 
 
 def test_encoders_of_both_executors(model: MediaTestModel) -> None:
@@ -160,9 +150,7 @@ def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
     with model.llm() as llm:
 
         def refuse(message: str, *images: object) -> None:
-            with pytest.raises(EngineError, match=message) as refused:
-                model.generate(llm, [IMAGE], [images])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            model.check_refused(llm, IMAGE, images, message)
 
         patches = SQUARE[0]
         refuse("image 0: an image of this model has a grid", patches)

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.models.vision.qwen2_5_vl_vision import Qwen25VlVisionTower
@@ -19,7 +18,7 @@ from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 
-from tests.media.media_model import MediaTestModel, text
+from tests.media.media_model import MediaTestModel, media_prompts, text
 from tests.media.qwen_vl_models import (
     CHANNELS,
     MAKERS,
@@ -53,9 +52,7 @@ def tower_of(family: str) -> str:
 
 
 PROMPTS = [
-    text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
-    IMAGE + text(4, 4),
-    text(5, 30),
+    *media_prompts(IMAGE),
     text(6, 7) + IMAGE + text(7, 1) + IMAGE + text(8, 1) + IMAGE,
 ]
 IMAGES = [[SQUARE, WIDE], [LARGE], [], [SMALL, WIDE, SQUARE]]
@@ -63,10 +60,7 @@ IMAGES = [[SQUARE, WIDE], [LARGE], [], [SMALL, WIDE, SQUARE]]
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
 def test_tokens_of_images_of_several_sizes(model: MediaTestModel, executor: str) -> None:
-    with model.llm(executor=executor) as llm:
-        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
-        for output, own in zip(outputs, IMAGES, strict=True):
-            model.check(output, own)
+    model.check_all(PROMPTS, IMAGES, executor=executor)
 
 
 @pytest.mark.parametrize("step", [56, 57, 61])
@@ -87,10 +81,7 @@ def test_ranks_and_stages_of_text(model: MediaTestModel) -> None:
 
 
 def test_ranks_get_embeddings_and_positions(model: MediaTestModel) -> None:
-    with model.llm(tensor_parallel_size=2) as llm:
-        outputs = model.generate(llm, PROMPTS, IMAGES, logprobs=0)
-        for output, own in zip(outputs, IMAGES, strict=True):
-            model.check(output, own)
+    model.check_all(PROMPTS, IMAGES, tensor_parallel_size=2)
 
 
 def test_prefixes_are_those_of_equal_images(model: MediaTestModel) -> None:
@@ -257,9 +248,7 @@ def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
     with model.llm() as llm:
 
         def refuse(message: str, *images: object) -> None:
-            with pytest.raises(EngineError, match=message) as refused:
-                model.generate(llm, [IMAGE], [images])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            model.check_refused(llm, IMAGE, images, message)
 
         refuse("image 0: an image of this model has a grid", SQUARE[0])
         refuse(r"got \[2, 6, 6\]", (SQUARE[0], (2, 6, 6)))

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pagemill.engine.outputs import EngineError
 from pagemill.render.media.processors import open_processor
 from PIL import Image
 from transformers.models.video_llama_3.image_processing_pil_video_llama_3 import (
     VideoLlama3ImageProcessorPil,
 )
 
-from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.media_model import MediaTestModel, encoded, media_prompts, text
 from tests.media.video_llama3_models import CHANNELS, Patches, video_llama3
 from tests.media.video_llama3_models import IMAGE as PLACEHOLDER
 
@@ -37,9 +36,7 @@ def _model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
 
 
 PROMPTS = [
-    text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
-    IMAGE + text(4, 4),
-    text(5, 30),
+    *media_prompts(IMAGE),
     text(6, 7) + IMAGE + text(7, 2) + IMAGE,
 ]
 IMAGES = [[SQUARE, WIDE], [TALL], [], [DOT, SQUARE]]
@@ -90,6 +87,4 @@ def test_images_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
             (SQUARE[0], "has a grid"),
             ((SQUARE[0], (1, 3, 4)), r"patches must be \[12, 48\], got \[9, 48\]"),
         ):
-            with pytest.raises(EngineError, match=message) as refused:
-                model.generate(llm, [IMAGE], [[own]])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            model.check_refused(llm, IMAGE, [own], message)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import FrameTimes
 from tokenizers import Tokenizer
 from transformers.models.video_llama_3.processing_video_llama_3 import VideoLlama3Processor
@@ -75,10 +74,7 @@ VIDEOS = [[PAIR, STILL], [MANY], []]
 
 @pytest.mark.parametrize("options", [{"executor": "torch"}, {}, {"tensor_parallel_size": 2}])
 def test_tokens_of_videos(model: MediaTestModel, options: dict[str, Any]) -> None:
-    with model.llm(**options) as llm:
-        outputs = model.generate(llm, PROMPTS, VIDEOS, logprobs=0)
-        for output, own in zip(outputs, VIDEOS, strict=True):
-            model.check(output, own)
+    model.check_all(PROMPTS, VIDEOS, **options)
 
 
 @pytest.mark.parametrize("item", [STILL, PAIR, MANY], ids=["still", "pair", "many"])
@@ -149,6 +145,4 @@ def test_videos_that_do_not_fit_are_refused(model: MediaTestModel) -> None:
             ((values[:40], (2, 5, 4), times), "two multiples of 2"),
             ((values * np.nan, grid, times), "has pixels that are not finite"),
         ):
-            with pytest.raises(EngineError, match=message) as refused:
-                model.generate(llm, [[VIDEO]], [[own]])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            model.check_refused(llm, [VIDEO], [own], message)

@@ -231,6 +231,10 @@ def test_settings_of_images_are_those_of_older_videos(tmp_path: Path) -> None:
         ("Gemma4VideoProcessor", {"max_soft_tokens": 0}, "not a positive number"),
         ("Qwen2VLVideoProcessor", {"patch_size": 0}, "not a positive number"),
         ("Qwen3VLVideoProcessor", {"size": {"longest_edge": "a"}}, "not a positive number"),
+        ("Qwen3VLVideoProcessor", {"merge_size": 2**20}, "such a square may have 131072 pixels"),
+        ("Qwen2VLVideoProcessor", {"temporal_patch_size": 4096}, "span 4096 images"),
+        ("MiniCPMV4_6VideoProcessor", {"patch_size": 1024}, "such a square may have 131072 pixels"),
+        (ONEVISION, {"image_std": [0.5, 0.5, 0]}, "image_std is 0; it must be a number from 1e-06"),
     ],
 )
 def test_refused_settings(kind: str, settings: dict[str, Any], why: str, tmp_path: Path) -> None:
@@ -244,6 +248,9 @@ def test_refused_frames(tmp_path: Path) -> None:
         processor([], 1)
     with pytest.raises(RenderError, match="more than 200 times the shorter"):
         processor(frames(2, 201, 1), 2)
+    patches = opened(tmp_path, "Qwen2VLVideoProcessor")
+    with pytest.raises(RenderError, match=r"126 frames of 2380 x 28 pixels .* too thin"):
+        patches([Image.new("RGB", (1400, 7))] * 300, 300)
 
 
 @pytest.mark.parametrize(

@@ -126,9 +126,7 @@ def test_videos_that_do_not_fit_are_refused(model: MediaTestModel, family: str) 
     with model.llm() as llm:
 
         def refuse(message: str, *videos: object, prompt: list[int] | None = None) -> None:
-            with pytest.raises(EngineError, match=message) as refused:
-                model.generate(llm, [prompt or placeholder(family)], [videos])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            model.check_refused(llm, prompt or placeholder(family), videos, message)
 
         refuse(r"must have 72 of them and the times of 6 frames", (patches, (3, 4, 6), times))
         refuse("times of 4 frames, got 48 and 3", (patches, grid, FrameTimes((0, 1, 2), 1.0)))

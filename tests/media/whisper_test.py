@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pagemill.engine.outputs import EngineError
 from pagemill.models.base import ModelConfigError
 from pagemill.ops.shard import Shard
 from pagemill.runner.build import BuildOptions, build, model_shapes
@@ -19,7 +18,7 @@ from transformers import (
 )
 
 from tests.families.rounded_matrices import chosen_matrices, rounded, write_values
-from tests.media.media_model import MediaTestModel, encoded, text
+from tests.media.media_model import MediaTestModel, text
 from tests.media.whisper_models import AUDIO, FRONT, MOST, recording, whisper, with_reference
 
 
@@ -32,11 +31,9 @@ def _model(tmp_path_factory: pytest.TempPathFactory) -> MediaTestModel:
 def test_tokens_of_several_requests(model: MediaTestModel, executor: str) -> None:
     prompts = [AUDIO + text(1, 4), AUDIO + text(2, 1), AUDIO + text(3, 17), AUDIO + text(4, 2)]
     audios = [[recording(1)], [recording(2, 999)], [recording(3)], [recording(1)]]
-    with model.llm(executor=executor, max_model_len=FRONT + 90) as llm:
-        outputs = model.generate(llm, prompts, audios, logprobs=0)
-        for output, own in zip(outputs, audios, strict=True):
-            model.check(output, own)
-        assert encoded(llm) == 3, "equal recordings are encoded once"
+    assert model.check_all(prompts, audios, executor=executor, max_model_len=FRONT + 90) == 3, (
+        "equal recordings are encoded once"
+    )
 
 
 @pytest.mark.parametrize("step", [21, 22, 23, 32])
@@ -108,9 +105,7 @@ def test_what_is_no_recording_is_refused(model: MediaTestModel) -> None:
     with model.llm(max_model_len=FRONT + 90) as llm:
 
         def refuse(message: str, prompt: list[int], *audios: np.ndarray) -> None:
-            with pytest.raises(EngineError, match=message) as refused:
-                model.generate(llm, [prompt], [audios])
-            assert refused.value.code == "INVALID_ARGUMENT"
+            model.check_refused(llm, prompt, audios, message)
 
         refuse("has one recording, this one has 0", text(1, 3))
         refuse("begin", text(1, 3) + AUDIO, recording(1))

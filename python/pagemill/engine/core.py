@@ -15,14 +15,15 @@ from dataclasses import dataclass, replace
 from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig, KvTierConfig, SpeculationConfig
 from pagemill.config.env import cache_folder
-from pagemill.config.memory import FixedCosts, KvBudget, KvPages, plan_kv_cache, with_blocks
+from pagemill.config.memory import KvBudget, KvPages, with_blocks
 from pagemill.config.quantities import format_bytes
 from pagemill.engine.adapter_reader import AdapterReader
 from pagemill.engine.adapters import Adapters
 from pagemill.engine.devices import choose_device
 from pagemill.engine.encoder import EncoderSizes, MediaSizes
 from pagemill.engine.encoder_front import Front, RecordingFront, TextFront
-from pagemill.engine.executor_sizes import ExecutorSizes, host_memory_bytes
+from pagemill.engine.engine_memory import EngineMemory
+from pagemill.engine.executor_sizes import ExecutorSizes
 from pagemill.engine.native import NativeBindings
 from pagemill.engine.nodes import Nodes
 from pagemill.engine.ranks import RankDevice, RankWorkers, stages_of
@@ -111,37 +112,19 @@ class EngineCore:
             _require_adaptable(built, config, source)
         device = choose_device(built, config, weights_dtype, draft)
         wanted = ExecutorSizes.of(built, config, weights_dtype, device)
-        plans = wanted.plan_ranks((built, *others), config)
-        plan = plans[0]
-        media = MediaSizes.of(built, wanted, config)
-        # The planner's one block is the null block.
-        fixed_bytes = sum(each.total_bytes - each.kv_bytes for each in plans)
-        if draft is not None:
-            draft_plan = wanted.plan_draft(built, draft, config)
-            fixed_bytes += draft_plan.total_bytes - draft_plan.kv_bytes
-            fixed_bytes += wanted.draft_host_bytes(built, draft, config)
-            _LOGGER.info("draft model %s: %s", draft.architecture, _weights(draft_plan))
-        fixed = FixedCosts(
-            fixed_bytes + media.memory().total_bytes,
-            wanted.kv_pages((built, *others), config, plans, draft),
-            wanted.offloading_bytes(config, plan),
-            config.kv_tiers.host_bytes_flag,
-        )
-        budget = plan_kv_cache(
-            config.cache,
-            built.max_model_len,
-            fixed,
-            host_memory_bytes(config) if device is None else device.free_bytes,
-            1 if device is None else config.scheduler.max_num_seqs,
-        )
+        memory = EngineMemory.of((built, *others), config, wanted, draft)
+        plan = memory.ranks[0]
+        if draft is not None and memory.draft is not None:
+            _LOGGER.info("draft model %s: %s", draft.architecture, _weights(memory.draft))
+        budget = memory.kv_budget()
         workers: RankWorkers | None = None
         if others:
             workers = _start_workers((built, *others), config, wanted, budget, plan, stopped)
-            budget = _agreed(budget, fixed.kv, workers)
+            budget = _agreed(budget, memory.kv, workers)
         _say(built, plan, budget)
         host_bytes = budget.total_bytes
         if device is not None:
-            host_bytes = config.kv_tiers.host_bytes + len(plans) * plan.offloaded_bytes
+            host_bytes = config.kv_tiers.host_bytes + len(memory.ranks) * plan.offloaded_bytes
         try:
             core = cls._start(built, config, wanted, budget, workers, draft, source, others)
             return replace(core, host_bytes=host_bytes)

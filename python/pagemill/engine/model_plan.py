@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pagemill.config import ConfigError, EngineConfig, ModelConfig
 from pagemill.config.env import cache_folder
-from pagemill.config.memory import (
-    FixedCosts,
-    KvBudget,
-    KvPages,
-    available_memory_bytes,
-    plan_kv_cache,
-)
+from pagemill.config.memory import KvBudget, KvPages
 
 if TYPE_CHECKING:
     from pagemill import _native
@@ -173,59 +167,41 @@ def plan_model(config: EngineConfig) -> ModelPlan:
         kind that is not supported.
     """
     from pagemill.engine.devices import describe
-    from pagemill.engine.encoder import MediaSizes
+    from pagemill.engine.engine_memory import EngineMemory
     from pagemill.engine.generation_config import choose_defaults
 
     model = built_model(config)
     path, built = model.path, model.built
     sampling = None if built.pooling else choose_defaults(config.model, model.source)
-    memories = model.sizes.plan_ranks(model.ranks, config)
-    pages = model.sizes.kv_pages(model.ranks, config, memories, model.draft)
-    distributions = 0
-    if model.draft is not None:
-        memories.append(model.sizes.plan_draft(built, model.draft, config))
-        distributions = model.sizes.draft_host_bytes(built, model.draft, config)
-    device = model.sizes.device
-    available = available_memory_bytes() if device is None else device.free_bytes
-    most_requests = 1 if device is None else config.scheduler.max_num_seqs
-    weights = sum(memory.weights_bytes for memory in memories)
-    activations = sum(memory.activation_bytes for memory in memories)
-    workspace = sum(memory.workspace_bytes for memory in memories)
-    logits = sum(memory.output_bytes for memory in memories) + distributions
-    media = MediaSizes.of(built, model.sizes, config).memory()
-    activations += media.kept_bytes
-    for plan in media.plans:
+    memory = EngineMemory.of(model.ranks, config, model.sizes, model.draft)
+    device, models = model.sizes.device, memory.models
+    weights = sum(each.weights_bytes for each in models)
+    activations = sum(each.activation_bytes for each in models) + memory.media.kept_bytes
+    workspace = sum(each.workspace_bytes for each in models)
+    logits = sum(each.output_bytes for each in models) + memory.draft_host_bytes
+    for plan in memory.media.plans:
         weights += plan.weights_bytes
         workspace += plan.workspace_bytes
         # Activations, as the model sees it: an encoder's input and output.
         activations += plan.activation_bytes + plan.output_bytes
-    refusal = ""
-    try:
-        offloading = model.sizes.offloading_bytes(config, memories[0])
-    except ConfigError as error:
-        offloading, refusal = 0, str(error)
-    costs = FixedCosts(
-        weights + activations + workspace + logits,
-        pages,
-        offloading,
-        config.kv_tiers.host_bytes_flag,
-    )
-    limit = int(available * config.cache.memory_utilization)
+    refusal, offloading = "", 0
     kv: KvBudget | None = None
     try:
-        if not refusal:
-            kv = plan_kv_cache(config.cache, built.max_model_len, costs, available, most_requests)
+        offloading = memory.offloading_bytes()
+        kv = memory.kv_budget()
     except ConfigError as error:
         refusal = str(error)
-    room = max(0, limit - costs.fixed_bytes - offloading)
+    available, pages = memory.available_bytes, memory.kv
+    limit = int(available * config.cache.memory_utilization)
+    room = max(0, limit - memory.fixed_bytes - offloading)
     largest = room // pages.page_bytes if pages.page_bytes else 0
     return ModelPlan(
         path=os.fspath(path),
         architecture=built.architecture,
         max_model_len=built.max_model_len,
         weights=weights,
-        packed=sum(memory.packed_bytes for memory in memories),
-        offloaded=memories[0].offloaded_bytes,
+        packed=sum(each.packed_bytes for each in models),
+        offloaded=memory.ranks[0].offloaded_bytes,
         activations=activations,
         workspace=workspace,
         logits=logits,

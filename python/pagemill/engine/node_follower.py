@@ -9,14 +9,13 @@ import threading
 
 from pagemill import _native
 from pagemill.config import EngineConfig
-from pagemill.config.memory import FixedCosts, plan_kv_cache
-from pagemill.engine.executor_sizes import ExecutorSizes, host_memory_bytes, weights_dtype
+from pagemill.engine.engine_memory import EngineMemory
+from pagemill.engine.executor_sizes import ExecutorSizes, weights_dtype
 from pagemill.engine.loading import build_options, build_ranks
 from pagemill.engine.model_source import open_model
 from pagemill.engine.nodes import Nodes
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.ranks import RankWorkers, stages_of
-from pagemill.runner.build import BuiltModel
 
 _LOGGER = logging.getLogger("pagemill.engine")
 _LOOK_EVERY_S = 0.5
@@ -37,7 +36,7 @@ def follow(config: EngineConfig) -> int:
     source = open_model(config.model, build_options(config.model)).source
     ranks = build_ranks(source, config)
     sizes = ExecutorSizes.of(ranks[0], config, weights_dtype(source.config))
-    num_blocks = _num_blocks(ranks, config, sizes)
+    num_blocks = EngineMemory.of(ranks, config, sizes).kv_budget().num_blocks
     arguments = sizes.option_arguments(config, num_blocks)
     local = config.local_ranks
     stages = stages_of(ranks, config, sizes)
@@ -85,12 +84,3 @@ def _watch(workers: RankWorkers, ended: threading.Event) -> None:
             _LOGGER.error("%s", error)
             logging.shutdown()
             os._exit(1)  # the main thread waits for another rank
-
-
-def _num_blocks(ranks: tuple[BuiltModel, ...], config: EngineConfig, sizes: ExecutorSizes) -> int:
-    """Blocks of the KV cache for which this machine has memory."""
-    plans = sizes.plan_ranks(ranks, config)
-    fixed = sum(plan.total_bytes - plan.kv_bytes for plan in plans)
-    costs = FixedCosts(fixed, sizes.kv_pages(ranks, config, plans))
-    available = host_memory_bytes(config)
-    return plan_kv_cache(config.cache, ranks[0].max_model_len, costs, available).num_blocks

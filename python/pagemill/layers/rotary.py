@@ -132,7 +132,7 @@ def rotary_table(rope: Mapping[str, Any], head_dim: int, max_positions: int) -> 
         raise ValueError(f"unknown rope_type {rule!r:.40}; known: {', '.join(_RULES)}")
     share = _number(rope, "partial_rotary_factor", 1.0)
     dim = int(head_dim * share)
-    if share > 1 or dim < 1:
+    if share > 1 or dim < 1 or dim + dim % 2 > head_dim:  # pairs rotate
         raise ValueError(f"partial_rotary_factor {share:g} of heads of {head_dim}")
     try:
         table = _RULES[rule](rope, head_dim if rule == "proportional" else dim, max_positions)

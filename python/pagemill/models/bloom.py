@@ -13,7 +13,7 @@ from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.mlp import MlpParts
 from pagemill.models.alibi import alibi_slopes
 from pagemill.models.base import Config, StepInputs
-from pagemill.models.config_keys import Renamed, flag, refuse
+from pagemill.models.config_keys import Renamed, flag, positive_int, refuse
 from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.ops import ActivationKind
 from pagemill.ops.trace import Tensor
@@ -43,6 +43,7 @@ class BloomModel(Decoder):
         keys = {new: old for new, old in _KEYS.items() if new not in config}
         eps = ("layer_norm_epsilon", 1e-5)
         config = Renamed(config, keys, _DEFAULTS)
+        slopes = alibi_slopes(positive_int(config, "num_attention_heads"))
         super().__init__(config, tied_by_default=True, eps=eps, mlp_ratio=4)
         self.layer_norms = True
         self.rotary = (None,) * self.sizes.layers
@@ -52,7 +53,7 @@ class BloomModel(Decoder):
             output="dense",
             bias=True,
             output_bias=True,
-            slopes=alibi_slopes(self.sizes.heads),
+            slopes=slopes,
         )
         self.mlp_parts = MlpParts(
             up=("dense_h_to_4h",), down="dense_4h_to_h", gated=False, bias=True

@@ -15,7 +15,7 @@ from pagemill.layers.linear import linear
 from pagemill.layers.mlp import MlpParts
 from pagemill.layers.rotary import Rotary
 from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelConfigError
-from pagemill.models.config_keys import GPT2_KEYS, Renamed, activation, positive_int
+from pagemill.models.config_keys import GPT2_KEYS, Renamed, activation, rotary_dim
 from pagemill.models.decoder import Decoder, DecoderNames
 from pagemill.ops.trace import Tensor
 
@@ -38,9 +38,8 @@ class CodeGenModel(Decoder):
 
     def __init__(self, config: Config) -> None:
         config = Renamed(config, GPT2_KEYS)
-        rotary_dim = positive_int(config, "rotary_dim", 64)
         eps = ("layer_norm_epsilon", 1e-5)
-        super().__init__(config, eps=eps, mlp_ratio=4, rotary_dim=rotary_dim)
+        super().__init__(config, eps=eps, mlp_ratio=4, rotary_dim=rotary_dim(config, 64))
         self.layer_norms = True
         if self.sizes.heads % _PARTS:
             raise ModelConfigError(f"n_head must be a multiple of {_PARTS} in this family")

@@ -326,6 +326,19 @@ def make_rotary_table(
         raise ModelConfigError(f"rotary embedding: {error}") from error
 
 
+def rotary_dim(config: Config, default: int) -> int:
+    """The features of a head that rotate, `rotary_dim`; `default` if it is absent or null.
+
+    Raises:
+        ModelConfigError: it is not a positive number, or heads are narrower.
+    """
+    dim = positive_int(config, "rotary_dim", default)
+    head_dim = positive_int(config, "hidden_size") // positive_int(config, "num_attention_heads")
+    if dim > head_dim:
+        raise ModelConfigError(f"rotary_dim is {dim}, of heads of {head_dim}")
+    return dim
+
+
 def has_positions(config: Config, layer_type: str | None) -> bool:
     """Whether keys of layers of this type have positions: not if its rotary parameters are null."""
     rope = _object(config, "rope_parameters")
@@ -389,15 +402,15 @@ def layer_numbers(config: Config, key: str) -> frozenset[int]:
     return frozenset(numbers)
 
 
-def layer_count(config: Config) -> int:
-    """The number of layers, `num_hidden_layers`.
+def layer_count(config: Config, key: str = "num_hidden_layers", default: int | None = None) -> int:
+    """The number of layers at `key`; `default` if it is absent or null.
 
     Raises:
-        ModelConfigError: it is missing, no positive number, or too large.
+        ModelConfigError: it is missing without default, no positive number, or too large.
     """
-    layers = positive_int(config, "num_hidden_layers")
+    layers = positive_int(config, key, default)
     if layers > _MOST_LAYERS:
-        raise ModelConfigError(f"num_hidden_layers is {layers}; at most {_MOST_LAYERS} layers")
+        raise ModelConfigError(f"{key} is {layers}; at most {_MOST_LAYERS} layers")
     return layers
 
 

@@ -33,6 +33,7 @@ from pagemill.models.config_keys import (
     Renamed,
     as_list,
     flag,
+    layer_count,
     number,
     positive_int,
     refuse,
@@ -70,7 +71,7 @@ class DeepseekV4Model(Decoder):
         config = Renamed(config, names, {"intermediate_size": _WIDTH})
         config = with_rotary_parameters(config)
         refuse(config, "attention_bias", "mlp_bias")
-        layers = positive_int(config, "num_hidden_layers")
+        layers = layer_count(config)
         self._types = attention_types(config, layers)
         rotary_of = ["main" if kind == SLIDING else "compress" for kind in self._types]
         super().__init__(config, layer_types=rotary_of)

@@ -21,6 +21,7 @@ from pagemill.models.config_keys import (
     SLIDING,
     activation,
     flag,
+    layer_count,
     layer_types,
     number,
     positive_int,
@@ -66,7 +67,7 @@ class Gemma3Model(Decoder):
 
 def _layer_types(config: Config) -> tuple[str, ...]:
     """The kind of each layer: stated, or every `sliding_window_pattern`-th is full."""
-    layers = positive_int(config, "num_hidden_layers")
+    layers = layer_count(config)
     types = layer_types(config, layers, (SLIDING, FULL))
     if types is not None:
         return types

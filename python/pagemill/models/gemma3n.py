@@ -30,6 +30,7 @@ from pagemill.models.config_keys import (
     activation,
     as_list,
     flag,
+    layer_count,
     layer_types,
     number,
     positive_int,
@@ -216,14 +217,14 @@ class Gemma3nModel(Decoder):
 
 def _layer_types(config: Config) -> tuple[str, ...]:
     """The kind of each layer; by default every fifth is full."""
-    layers = positive_int(config, "num_hidden_layers")
+    layers = layer_count(config)
     types = layer_types(config, layers, (SLIDING, FULL))
     return types or tuple(SLIDING if (layer + 1) % 5 else FULL for layer in range(layers))
 
 
 def _mlp_sizes(config: Config) -> list[int]:
     """The features of each feed-forward layer: listed, or one number for all."""
-    layers, key = positive_int(config, "num_hidden_layers"), "intermediate_size"
+    layers, key = layer_count(config), "intermediate_size"
     listed = as_list(config.get(key))
     if listed is None:
         return [positive_int(config, key)] * layers

@@ -36,6 +36,7 @@ from pagemill.models.config_keys import (
     Renamed,
     activation,
     flag,
+    layer_count,
     layer_types,
     make_rotary_table,
     number,
@@ -173,7 +174,7 @@ def _experts(config: Config, kind: ActivationKind) -> Experts | None:
 
 def _layer_types(config: Config) -> tuple[str, ...]:
     """The kind of each layer; by default every sixth is full, and the last."""
-    layers = positive_int(config, "num_hidden_layers")
+    layers = layer_count(config)
     types = layer_types(config, layers, (SLIDING, FULL))
     types = types or tuple(SLIDING if (layer + 1) % 6 else FULL for layer in range(layers))
     return (*types[:-1], FULL)

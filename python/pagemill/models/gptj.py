@@ -9,7 +9,7 @@ from __future__ import annotations
 from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.mlp import MlpParts
 from pagemill.models.base import Config
-from pagemill.models.config_keys import GPT2_KEYS, Renamed, activation, positive_int
+from pagemill.models.config_keys import GPT2_KEYS, Renamed, activation, rotary_dim
 from pagemill.models.decoder import Decoder, DecoderNames
 
 
@@ -26,10 +26,8 @@ class GptJModel(Decoder):
 
     def __init__(self, config: Config) -> None:
         config = Renamed(config, GPT2_KEYS)
-        rotary_dim = positive_int(config, "rotary_dim", 64)
-        super().__init__(
-            config, eps=("layer_norm_epsilon", 1e-5), mlp_ratio=4, rotary_dim=rotary_dim
-        )
+        eps = ("layer_norm_epsilon", 1e-5)
+        super().__init__(config, eps=eps, mlp_ratio=4, rotary_dim=rotary_dim(config, 64))
         self.layer_norms = True
         self.interleaved = True
         self.parallel = True

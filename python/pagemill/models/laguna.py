@@ -19,6 +19,7 @@ from pagemill.models.config_keys import (
     SLIDING,
     Defaults,
     as_list,
+    layer_count,
     layer_types,
     number,
     positive_int,
@@ -42,7 +43,7 @@ class LagunaModel(Decoder):
 
     def __init__(self, config: Config) -> None:
         refuse(config, "moe_apply_router_weight_on_input")
-        layers = positive_int(config, "num_hidden_layers")
+        layers = layer_count(config)
         types = layer_types(config, layers, (SLIDING, FULL)) or (FULL,) * layers
         defaults = {"rope_parameters": _ROPE, "head_dim": 128}
         super().__init__(Defaults(config, defaults), layer_types=types)

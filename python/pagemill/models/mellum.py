@@ -11,7 +11,14 @@ from dataclasses import replace
 from pagemill.layers.decoder import QkNorm
 from pagemill.layers.moe import Experts
 from pagemill.models.base import IGNORED_IN_DECODERS, Config
-from pagemill.models.config_keys import FULL, SLIDING, flag, positive_int, windows_by_type
+from pagemill.models.config_keys import (
+    FULL,
+    SLIDING,
+    flag,
+    layer_count,
+    positive_int,
+    windows_by_type,
+)
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_routing, sparse_layers
 from pagemill.models.mtp_layer import MELLUM_MTP
@@ -27,7 +34,7 @@ class MellumModel(Decoder):
     }
 
     def __init__(self, config: Config) -> None:
-        windows = windows_by_type(config, positive_int(config, "num_hidden_layers"))
+        windows = windows_by_type(config, layer_count(config))
         super().__init__(config, layer_types=[SLIDING if window else FULL for window in windows])
         self.windows = windows
         self.attention_parts = replace(self.attention_parts, qk_norm=QkNorm(self.sizes.norm_eps))

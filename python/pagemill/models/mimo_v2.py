@@ -23,6 +23,7 @@ from pagemill.models.config_keys import (
     Renamed,
     as_list,
     flag,
+    layer_count,
     layer_types,
     number,
     positive_int,
@@ -96,7 +97,7 @@ class MiMoV2Model(Decoder):
 def _layer_types(config: Config) -> tuple[str, ...]:
     """The kind of each layer: listed, as names or, in published files, as 1 for sliding; by default
     the first is full, and every sixth."""
-    layers, pattern = positive_int(config, "num_hidden_layers"), "hybrid_layer_pattern"
+    layers, pattern = layer_count(config), "hybrid_layer_pattern"
     if config.get("layer_types") is None and config.get(pattern) is not None:
         return tuple(SLIDING if one else FULL for one in _flags(config, pattern, layers))
     types = layer_types(config, layers, (SLIDING, FULL))
@@ -105,7 +106,7 @@ def _layer_types(config: Config) -> tuple[str, ...]:
 
 def _sparse_layers(config: Config) -> list[bool]:
     """Whether each layer has experts: as `_layer_types`; by default all but the first have them."""
-    layers, key = positive_int(config, "num_hidden_layers"), "moe_layer_freq"
+    layers, key = layer_count(config), "moe_layer_freq"
     if config.get("mlp_layer_types") is None and config.get(key) is not None:
         return _flags(config, key, layers)
     return sparse_layers(config, layers, dense=1)

@@ -21,6 +21,7 @@ from pagemill.models.config_keys import (
     SLIDING,
     activation,
     flag,
+    layer_count,
     layer_types,
     positive_int,
 )
@@ -48,7 +49,7 @@ class ModernBertDecoderModel(Decoder):
     )
 
     def __init__(self, config: Config) -> None:
-        layers = positive_int(config, "num_hidden_layers")
+        layers = layer_count(config)
         every = positive_int(config, "global_attn_every_n_layers", _EVERY)
         types = layer_types(config, layers, (SLIDING, FULL)) or tuple(
             SLIDING if layer % every else FULL for layer in range(layers)

@@ -12,7 +12,7 @@ from pagemill.layers.base import Weights
 from pagemill.layers.decoder import QkNorm
 from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config
-from pagemill.models.config_keys import FULL, SLIDING, positive_int, windows_by_type
+from pagemill.models.config_keys import FULL, SLIDING, layer_count, windows_by_type
 from pagemill.models.decoder import Decoder
 from pagemill.ops.trace import Tensor
 
@@ -21,7 +21,7 @@ class Olmo3Model(Decoder):
     """One OLMo 3 model."""
 
     def __init__(self, config: Config) -> None:
-        layers = positive_int(config, "num_hidden_layers")
+        layers = layer_count(config)
         windows = windows_by_type(config, layers, pattern=4)
         types = [SLIDING if window else FULL for window in windows]
         super().__init__(config, eps=("rms_norm_eps", 1e-5), layer_types=types)

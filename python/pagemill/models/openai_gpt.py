@@ -52,7 +52,8 @@ class OpenAiGptModel(Decoder):
             up=("c_fc",), down="c_proj", gated=False, bias=True, transposed=True
         )
         name = config.get("afn") or "gelu"
-        self.activation = activation({"afn": _ACTIVATIONS.get(name, name)}, "afn", name)
+        known = _ACTIVATIONS.get(name, name) if isinstance(name, str) else name
+        self.activation = activation({"afn": known}, "afn", "gelu")
 
     def hidden_by(
         self, weights: Weights, inputs: StepInputs, rotary: Sequence[Rotary | None]

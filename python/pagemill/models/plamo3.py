@@ -21,6 +21,7 @@ from pagemill.models.config_keys import (
     SLIDING,
     Renamed,
     as_list,
+    layer_count,
     number,
     positive_int,
     refuse,
@@ -73,7 +74,7 @@ class Plamo3Model(Decoder):
 
 def _windows(config: Config) -> Sequence[int]:
     """The window of each layer, 0 = full: listed, or one that all but every n-th layer have."""
-    layers = positive_int(config, "num_hidden_layers")
+    layers = layer_count(config)
     listed = as_list(config.get("interleaved_sliding_window", config.get("sliding_window")))
     if listed is None:
         every, window = positive_int(config, "sliding_window_pattern", 8), "window_size"

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 from pagemill.layers import embedding
 from pagemill.layers.base import Weights
 from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelTraits, StepInputs
-from pagemill.models.config_keys import epsilon, flag, positive_int
+from pagemill.models.config_keys import epsilon, flag, layer_count, positive_int
 from pagemill.ops.trace import Tensor
 
 # For models that state none: states have no positions, but tables of checkpoints have a size.
@@ -33,7 +33,7 @@ class RecurrentModel(ABC):
         """
         self.vocab_size = positive_int(config, "vocab_size")
         self.hidden_size = positive_int(config, "hidden_size")
-        self.layers = positive_int(config, "num_hidden_layers")
+        self.layers = layer_count(config)
         self._max_model_len = positive_int(config, "max_position_embeddings", _MAX_MODEL_LEN)
         self.norm_eps = epsilon(config, eps, 1e-5)
         self._tied = flag(config, "tie_word_embeddings", tied_by_default)

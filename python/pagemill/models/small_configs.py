@@ -29,6 +29,7 @@ OTHER_NAMES: dict[str, Any] = {
     "n_heads": 4,
     "max_seq_len": 128,
     "seq_length": 128,
+    "rotary_dim": 16,
 }
 HAS_OTHER_NAMES = (
     "Bloom",

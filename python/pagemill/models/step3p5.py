@@ -25,6 +25,7 @@ from pagemill.models.config_keys import (
     Defaults,
     as_list,
     flag,
+    layer_count,
     layer_types,
     number,
     positive_int,
@@ -51,7 +52,7 @@ class Step3p5Model(Decoder):
         for key, value in _NEEDED.items():
             if config.get(key, value) != value:
                 raise ModelConfigError(f"{key} must be {value}, it is {shown(config[key])}")
-        config, layers = with_other_names(config), positive_int(config, "num_hidden_layers")
+        config, layers = with_other_names(config), layer_count(config)
         listed = {"layer_types": _by_layer(config, "layer_types", layers)}
         types = layer_types(listed, layers, (SLIDING, FULL)) or (FULL,) * layers
         if config.get("rope_parameters") is None:

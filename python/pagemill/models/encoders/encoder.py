@@ -26,7 +26,14 @@ from pagemill.layers.mlp import MlpParts, mlp
 from pagemill.layers.rotary import Rotary, RotaryTable, bind_rotaries
 from pagemill.layers.stack import stack
 from pagemill.models.base import Config, ModelConfigError, ModelTraits, StepInputs
-from pagemill.models.config_keys import activation, epsilon, number, positive_int, refuse
+from pagemill.models.config_keys import (
+    activation,
+    epsilon,
+    layer_count,
+    number,
+    positive_int,
+    refuse,
+)
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
@@ -93,7 +100,7 @@ class EncoderSizes:
             vocab_size=positive_int(config, "vocab_size"),
             hidden_size=hidden,
             intermediate_size=positive_int(config, "intermediate_size"),
-            layers=positive_int(config, "num_hidden_layers"),
+            layers=layer_count(config),
             heads=heads,
             head_dim=head_dim,
             max_positions=positive_int(config, "max_position_embeddings"),

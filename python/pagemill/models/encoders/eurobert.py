@@ -17,7 +17,7 @@ from pagemill.models.encoders.encoder import Encoder, EncoderNames
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
-_POOLINGS = {"bos": "first", "mean": "mean"}
+_POOLINGS = {"bos": "first", "mean": "mean", "late": "mean"}
 
 
 class EuroBertModel(Encoder):
@@ -48,11 +48,11 @@ class EuroBertModel(Encoder):
         self.rotary = (make_rotary_table(config, dim),) * self.sizes.layers
         pooling = config.get("classifier_pooling", "late")
         self._pools_late = pooling == "late"
-        self.classifier_pooling = "mean" if self._pools_late else _POOLINGS.get(pooling, "")
-        if not self.classifier_pooling:
+        if not isinstance(pooling, str) or pooling not in _POOLINGS:
             raise ModelConfigError(
-                f"classifier_pooling is {shown(pooling)}; known: bos, mean, late"
+                f"classifier_pooling is {shown(pooling)}; known: {', '.join(_POOLINGS)}"
             )
+        self.classifier_pooling = _POOLINGS[pooling]
 
     def embed(self, weights: Weights, inputs: StepInputs) -> Tensor:
         table = (self.sizes.vocab_size, self.sizes.hidden_size)

@@ -66,7 +66,7 @@ class ModernBertModel(Encoder):
         self._head_bias = flag(config, "classifier_bias", False)
         self._head_activation = activation(config, "classifier_activation", "gelu")
         pooling = config.get("classifier_pooling", "cls")
-        if pooling not in _POOLINGS:
+        if not isinstance(pooling, str) or pooling not in _POOLINGS:
             raise ModelConfigError(f"classifier_pooling is {shown(pooling)}; known: cls, mean")
         self.classifier_pooling = _POOLINGS[pooling]
 

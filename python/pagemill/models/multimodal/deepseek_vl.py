@@ -22,6 +22,7 @@ from pagemill.models.config_keys import (
     Defaults,
     flag,
     inner_config,
+    layer_count,
     number,
     positive_int,
     refuse,
@@ -122,7 +123,7 @@ class JanusModel(DeepseekVlModel):
                 f"attention_bias must be true, hidden_act 'gelu', not {shown(act)}, and"
                 f" projection_dim {width}, the text's hidden_size, not {projected}"
             )
-        hidden = range(positive_int(config, "depth", 2) - 1)
+        hidden = range(layer_count(config, "depth", 2) - 1)
         self.layers = ("fc1", *(f"hidden_layers.{layer}" for layer in hidden))
         ratio = number(config, "mlp_ratio", 4.0, least=1.0, most=64.0)
         return {**config, "intermediate_size": int(positive_int(config, "hidden_size") * ratio)}

@@ -37,6 +37,7 @@ from pagemill.models.config_keys import (
     Defaults,
     activation,
     inner_config,
+    layer_count,
     make_rotary_table,
     positive_int,
     token_id,
@@ -138,7 +139,7 @@ class _Encoder:
 
     def __init__(self, config: Config) -> None:
         self._hidden = positive_int(config, "hidden_size")
-        self._layers = positive_int(config, "num_hidden_layers")
+        self._layers = layer_count(config)
         self._intermediate = positive_int(config, "intermediate_size")
         self._activation = activation(config, "hidden_act", "gelu")
         self.rows = positive_int(config, "max_position_embeddings")

@@ -37,6 +37,7 @@ from pagemill.models.config_keys import (
     activation,
     epsilon,
     inner_config,
+    layer_count,
     positive_int,
     token_id,
 )
@@ -143,7 +144,7 @@ class _Resampler:
         own = config if config["hidden_size"] == width else text
         self._eps = epsilon(own, "rms_norm_eps", 1e-6)
         self._width = width
-        self._depth = positive_int(config, "resampler_depth")
+        self._depth = layer_count(config, "resampler_depth")
         self._activation = activation(config, "hidden_act", "silu")
         heads, kv_heads, dim = (
             positive_int(config, key)

@@ -31,7 +31,14 @@ from pagemill.models.base import (
     ModelTraits,
     StepInputs,
 )
-from pagemill.models.config_keys import activation, as_list, flag, positive_int, token_id
+from pagemill.models.config_keys import (
+    activation,
+    as_list,
+    flag,
+    layer_count,
+    positive_int,
+    token_id,
+)
 from pagemill.models.encoder_decoder.bart_layers import EPS, LayerForm, decoder_layer
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
@@ -49,7 +56,7 @@ class WhisperModel:
         self._encoder = WhisperEncoder(config)
         self._vocab_size = positive_int(config, "vocab_size")
         self._hidden_size = positive_int(config, "d_model")
-        self._layers = positive_int(config, "decoder_layers")
+        self._layers = layer_count(config, "decoder_layers")
         self._intermediate_size = positive_int(config, "decoder_ffn_dim")
         self._activation = activation(config, "activation_function", "gelu")
         self._scale = self._hidden_size**0.5 if flag(config, "scale_embedding", False) else 1.0

@@ -34,6 +34,7 @@ from pagemill.models.config_keys import (
     epsilon,
     flag,
     inner_config,
+    layer_count,
     make_rotary_table,
     positive_int,
 )
@@ -72,7 +73,7 @@ class DeepseekOcr2Vision:
             )
         self._channels = _channels(sam)
         config = Defaults(inner_config(config, "encoder_config"), _DEFAULTS)
-        self._layers = positive_int(config, "num_hidden_layers")
+        self._layers = layer_count(config)
         self.hidden_size = positive_int(config, "hidden_size")
         self._intermediate = positive_int(config, "intermediate_size")
         self._activation = activation(config, "hidden_act", "silu")

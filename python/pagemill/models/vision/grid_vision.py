@@ -24,12 +24,13 @@ from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config, EncoderInputs, MediaTraits, ModelConfigError
-from pagemill.models.config_keys import positive_int
+from pagemill.models.config_keys import layer_count, positive_int
 from pagemill.models.vision.grid_rotary import COLUMN, ROW, frequencies, grid_heads, grid_rotary
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
 EPS = 1e-6
+_MAX_MERGE = 16
 
 
 class GridPatches:
@@ -49,6 +50,10 @@ class GridPatches:
     row_by_row: ClassVar[bool] = False
 
     def __init__(self, *, patch: int, merge: int, colors: int, frames: int) -> None:
+        if merge > _MAX_MERGE:
+            raise ModelConfigError(
+                f"{merge} x {merge} patches are merged; at most {_MAX_MERGE} x {_MAX_MERGE}"
+            )
         self.patch, self.merge, self.colors, self.frames = patch, merge, colors, frames
         self.window = 0
 
@@ -160,7 +165,7 @@ class GridVisionTower(GridPatches):
         )
         self.hidden_size = positive_int(config, self.hidden_key)
         self.width = positive_int(config, self.width_key)
-        self.layers = positive_int(config, "depth")
+        self.layers = layer_count(config, "depth")
         self.bias = self.output_bias = True
         self.shape = grid_heads(self.hidden_size, positive_int(config, "num_heads"))
         self._frequencies = frequencies(config, self.shape.head_dim // 2)

@@ -18,6 +18,7 @@ from pagemill.models.config_keys import (
     activation,
     epsilon,
     flag,
+    layer_count,
     positive_int,
     square_side,
 )
@@ -47,7 +48,7 @@ class InternVlVisionTower:
     def __init__(self, config: Config, *, merge: int) -> None:
         config = Defaults(config, _DEFAULTS)
         self.hidden_size = positive_int(config, "hidden_size")
-        self.layers = positive_int(config, "num_hidden_layers")
+        self.layers = layer_count(config)
         self._intermediate = positive_int(config, "intermediate_size")
         self._activation = activation(config, "hidden_act", "gelu")
         self._eps = epsilon(config, "layer_norm_eps", 1e-6)

@@ -18,7 +18,7 @@ from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError
-from pagemill.models.config_keys import Defaults, positive_int
+from pagemill.models.config_keys import Defaults, layer_count, positive_int
 from pagemill.models.vision.grid_rotary import COLUMN, ROW, frequencies, grid_heads, grid_rotary
 from pagemill.models.vision.patch_grid import PatchGrid, merged_side
 from pagemill.ops import ActivationKind
@@ -47,7 +47,7 @@ class Llama4VisionTower:
     def __init__(self, config: Config) -> None:
         config = Defaults(config, _DEFAULTS)
         self._hidden = positive_int(config, "hidden_size")
-        self._layers = positive_int(config, "num_hidden_layers")
+        self._layers = layer_count(config)
         self._intermediate = positive_int(config, "intermediate_size")
         self._merge = merged_side(config, "pixel_shuffle_ratio")
         self.grid = PatchGrid(

@@ -19,7 +19,7 @@ from pagemill.layers.linear import linear
 from pagemill.layers.mlp import mlp
 from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config, EncoderInputs
-from pagemill.models.config_keys import Defaults, activation, positive_int
+from pagemill.models.config_keys import Defaults, activation, layer_count, positive_int
 from pagemill.models.vision.grid_rotary import COLUMN, ROW, frequencies, grid_heads, grid_rotary
 from pagemill.ops.trace import Tensor
 
@@ -41,7 +41,7 @@ class PixtralVisionTower:
     def __init__(self, config: Config, *, merge: int = 1) -> None:
         config = Defaults(config, _DEFAULTS)
         self.hidden_size = positive_int(config, "hidden_size")
-        self.layers = positive_int(config, "num_hidden_layers")
+        self.layers = layer_count(config)
         self._merge = merge
         self._intermediate = positive_int(config, "intermediate_size")
         self._activation = activation(config, "hidden_act", "gelu")

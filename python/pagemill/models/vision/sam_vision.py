@@ -34,6 +34,7 @@ from pagemill.models.config_keys import (
     activation,
     epsilon,
     flag,
+    layer_count,
     layer_numbers,
     number,
     positive_int,
@@ -93,7 +94,7 @@ class SamVisionTower:
         self._hidden = positive_int(config, "hidden_size")
         ratio = number(config, "mlp_ratio", 4.0, least=1.0, most=64.0)
         config = Defaults(config, {"mlp_dim": int(self._hidden * ratio)})
-        self.layers = positive_int(config, "num_hidden_layers")
+        self.layers = layer_count(config)
         self._mlp = positive_int(config, "mlp_dim")
         self._activation = activation(config, "hidden_act", "gelu")
         self._eps = epsilon(config, "layer_norm_eps", 1e-6)

@@ -15,7 +15,7 @@ from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config, ModelConfigError
-from pagemill.models.config_keys import activation, as_list, epsilon, positive_int
+from pagemill.models.config_keys import activation, as_list, epsilon, layer_count, positive_int
 from pagemill.models.vision.margin import MarginColumns, attend_beside_margin
 from pagemill.ops.concat import MAX_INPUTS as MAX_CONCAT
 from pagemill.ops.trace import Tensor
@@ -41,7 +41,7 @@ class VisionLayers:
     def __init__(self, config: Config, *, eps: float, hidden_act: str) -> None:
         """`eps` and `hidden_act` are the defaults of the tower's kind."""
         self.hidden_size = positive_int(config, "hidden_size")
-        self.count = positive_int(config, "num_hidden_layers")
+        self.count = layer_count(config)
         self.eps = epsilon(config, "layer_norm_eps", eps)
         self.intermediate = positive_int(config, "intermediate_size")
         self._activation = activation(config, "hidden_act", hidden_act)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -419,7 +420,15 @@ def test_long_images_of_a_large_edge_are_refused(tmp_path: Path) -> None:
         (GEMMA4_UNIFIED | {"pooling_kernel_size": 2**30}, "an image may have 4096 x 4096"),
         (CLIP | {"size": {"height": 2**13, "width": 2**12}}, "at most 4096 x 4096 pixels"),
         (CLIP | {"crop_size": [24]}, "is not a height and a width"),
-        (CLIP | {"rescale_factor": 10**400}, "int too large to convert to float"),
+        (CLIP | {"rescale_factor": 10**400}, "rescale_factor is 1000"),
+        (CLIP | {"rescale_factor": math.nan}, "rescale_factor is nan; it must be a number"),
+        (CLIP | {"image_mean": [0.5, 1e300, 0.5]}, "image_mean is 1e[+]300; it must be a number"),
+        (CLIP | {"image_std": [0.5, 0.0, 0.5]}, "image_std is 0.0; it must be a number from 1e-06"),
+        (DEEPSEEK_VL | {"size": 5000}, "min_size or more, and at most 4096"),
+        (GEMMA3 | {"size": 5000}, "size is 5000 x 5000 with 0 crops"),
+        (GLM | {"merge_size": 2**20}, "such a square may have 131072 pixels"),
+        (PIXTRAL | {"patch_size": 30000}, "patches of 30000 pixels"),
+        (QWEN | {"temporal_patch_size": 4096}, "span 4096 images"),
     ],
 )
 def test_settings_that_are_refused(tmp_path: Path, settings: dict[str, Any], why: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pagemill.render.media.patches import cut_patches
+from pagemill.render.media.patches import check_group, cut_patches
 from pagemill.render.media.pixels import HALF, Colors, check_aspect, positive, resampling, sides
 from pagemill.render.media.tiles import MAX_SIDE
 
@@ -78,10 +78,12 @@ class PaddedProcessor:
         most_side: int,
         max_tokens: int,
     ) -> PaddedProcessor:
+        patch = positive(settings.get("patch_size", 14))
+        check_group(patch, merge, 1)
         return cls(
             Colors.of(settings, HALF, HALF),
             resampling(settings, Image.Resampling.BICUBIC),
-            positive(settings.get("patch_size", 14)),
+            patch,
             merge,
             most_patches,
             most_side,

@@ -6,6 +6,22 @@ import math
 
 import numpy as np
 
+_MAX_GROUP_PIXELS = 2**17
+
+
+def check_group(patch: int, merge: int, frames: int) -> None:
+    """A thin image has 200 squares of patches that are merged, however large these are.
+
+    Raises:
+        ValueError: a square has too many pixels in the frames that its patches span.
+    """
+    side = patch * merge
+    if side**2 * frames > _MAX_GROUP_PIXELS:
+        raise ValueError(
+            f"patches of {patch} pixels, {merge} x {merge} of which are merged, span {frames}"
+            f" images: such a square may have {_MAX_GROUP_PIXELS} pixels"
+        )
+
 
 def fit_size(
     size: tuple[int, int],

@@ -17,6 +17,8 @@ CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 HALF = (0.5, 0.5, 0.5)
 _MAX_ASPECT = 200
 _MAX_RESIZED_PIXELS = 2**26
+_COLORS = -1e6, 1e6
+_POSITIVE = 1e-6, 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +36,42 @@ class Colors:
         mean: tuple[float, ...] = CLIP_MEAN,
         std: tuple[float, ...] = CLIP_STD,
     ) -> Colors:
-        """Reads the settings; `mean` and `std` are the processor's defaults."""
+        """Reads the settings; `mean` and `std` are the processor's defaults.
+
+        Raises:
+            ValueError: one is not a number, or three, by which pixels stay finite.
+        """
         scales, normalizes = (settings.get(f"do_{what}", True) for what in ("rescale", "normalize"))
-        mean = settings.get("image_mean", mean) if normalizes else (0.0,) * 3
-        std = settings.get("image_std", std) if normalizes else (1.0,) * 3
+        factor = settings.get("rescale_factor", 1 / 255) if scales else 1.0
+        means = settings.get("image_mean", mean) if normalizes else (0.0,) * 3
+        stds = settings.get("image_std", std) if normalizes else (1.0,) * 3
         return cls(
-            float(settings.get("rescale_factor", 1 / 255)) if scales else 1.0,
-            np.array(mean, np.float32).reshape(3, 1, 1),
-            np.array(std, np.float32).reshape(3, 1, 1),
+            _number("rescale_factor", factor, _POSITIVE),
+            _channels("image_mean", means, _COLORS),
+            _channels("image_std", stds, _POSITIVE),
         )
 
     def __call__(self, image: Image.Image) -> np.ndarray:
         """float32 [3, height, width]."""
         pixels = np.asarray(image).transpose(2, 0, 1).astype(np.float32) * np.float32(self.scale)
         return (pixels - self.mean) / self.std
+
+
+def _channels(key: str, value: Any, bounds: tuple[float, float]) -> np.ndarray:
+    """f32 [3, 1, 1]: a number for red, green and blue."""
+    listed = as_array(value) or []
+    if len(listed) != 3:
+        raise ValueError(f"{key} must be three numbers")
+    return np.array([_number(key, each, bounds) for each in listed], np.float32).reshape(3, 1, 1)
+
+
+def _number(key: str, value: Any, bounds: tuple[float, float]) -> float:
+    """`value` of the setting `key`; raises ValueError if it is not a number within `bounds`."""
+    least, most = bounds
+    # The comparison is false for NaN, too.
+    if type(value) not in (int, float) or not least <= value <= most:
+        raise ValueError(f"{key} is {value!r:.60}; it must be a number from {least:g} to {most:g}")
+    return float(value)
 
 
 def check_aspect(image: Image.Image) -> None:
@@ -94,7 +118,7 @@ def resampling(settings: Mapping[str, Any], default: Image.Resampling) -> Image.
 def positive(value: Any) -> int:
     """`value`; raises ValueError if it is no whole number > 0."""
     if type(value) is not int or not 0 < value < 2**31:
-        raise ValueError(f"{value!r} is not a positive number")
+        raise ValueError(f"{value!r:.60} is not a positive number")
     return value
 
 
@@ -105,5 +129,5 @@ def sides(value: Any) -> tuple[int, int]:
         return positive(named["height"]), positive(named["width"])
     listed = as_array(value) or [value, value]
     if len(listed) != 2:
-        raise ValueError(f"{value!r} is not a height and a width")
+        raise ValueError(f"{value!r:.60} is not a height and a width")
     return positive(listed[0]), positive(listed[1])

@@ -19,12 +19,12 @@ import numpy as np
 from PIL import Image
 
 from pagemill.render.errors import RenderError
-from pagemill.render.json_values import as_object
+from pagemill.render.json_values import as_array, as_object
 from pagemill.render.media.deepseek_ocr2 import DeepseekOcr2Processor
 from pagemill.render.media.gemma4 import Gemma4Processor
 from pagemill.render.media.granite_docling import GraniteDoclingProcessor
 from pagemill.render.media.padded import AriaProcessor, PaddedProcessor
-from pagemill.render.media.patches import cut_patches, fit_size
+from pagemill.render.media.patches import check_group, cut_patches, fit_size
 from pagemill.render.media.phi4 import Phi4Processor
 from pagemill.render.media.pixels import (
     CLIP_MEAN,
@@ -49,6 +49,9 @@ from pagemill.render.media.tiles import (
     LlavaNextProcessor,
 )
 from pagemill.render.special_tokens import read_json
+
+# Of an image in all frames that its patches span.
+_MAX_COPIED_PIXELS = 2 * MAX_SIDE**2
 
 Prepared = np.ndarray | tuple[np.ndarray, tuple[int, int, int]]
 """Pixels, float32 [3, height, width], or tiles, float32 [tiles, 3, height, width], or pixels of
@@ -104,7 +107,7 @@ def open_processor(
     try:
         processor = make(read, max_tokens)
     except (KeyError, OverflowError, TypeError, ValueError) as error:
-        raise RenderError(f"preprocessor_config.json cannot be used: {error}") from None
+        raise RenderError(f"preprocessor_config.json cannot be used: {error!s:.300}") from None
     if unread := sorted(overrides.keys() - read.keys_read):
         raise RenderError(
             f"{', '.join(unread)} cannot be set: this model's processor reads"
@@ -202,11 +205,17 @@ class DeepseekVlProcessor:
         height, width = sides(settings.get("size", 384))
         least = positive(settings.get("min_size", 14))
         pads = settings.get("do_resize", True) and settings.get("do_pad", True)
-        if not pads or height != width or least > height:
-            raise ValueError("size must be a square of min_size, do_resize and do_pad true")
-        red, green, blue = (int(255 * mean) for mean in settings.get("image_mean", CLIP_MEAN))
-        if not 0 <= min(red, green, blue) <= max(red, green, blue) <= 255:
+        if not pads or height != width or not least <= height <= MAX_SIDE:
+            raise ValueError(
+                "size must be a square of min_size or more, and at most"
+                f" {MAX_SIDE}, do_resize and do_pad true"
+            )
+        means = as_array(settings.get("image_mean", CLIP_MEAN)) or []
+        if len(means) != 3 or not all(
+            type(each) in (int, float) and 0 <= each <= 1 for each in means
+        ):
             raise ValueError("image_mean must be three numbers from 0 to 1")
+        red, green, blue = (int(255 * mean) for mean in means)
         resample = resampling(settings, Image.Resampling.BICUBIC)
         return cls(Colors.of(settings), resample, height, least, (red, green, blue))
 
@@ -298,7 +307,9 @@ class Qwen2VlProcessor:
             positive(settings.get(f"{name}_size", default))
             for name, default in (("patch", 14), ("merge", 2))
         )
-        room = max_tokens * (patch * merge) ** 2
+        frames = positive(settings.get("temporal_patch_size", 2))
+        check_group(patch, merge, frames)
+        room = min(max_tokens * (patch * merge) ** 2, _MAX_COPIED_PIXELS // frames)
         return cls(
             Colors.of(settings),
             resampling(settings, Image.Resampling.BICUBIC),
@@ -306,7 +317,7 @@ class Qwen2VlProcessor:
             min(most, room),
             patch,
             merge,
-            positive(settings.get("temporal_patch_size", 2)),
+            frames,
         )
 
     def __call__(self, image: Image.Image) -> tuple[np.ndarray, tuple[int, int, int]]:
@@ -341,6 +352,7 @@ class PixtralProcessor:
         edge = size.get("longest_edge")
         merge = positive(settings.get("spatial_merge_size", 1))
         height, width = sides(settings.get("patch_size", 16))
+        check_group(max(height, width), merge, 1)
         return cls(
             Colors.of(settings),
             resampling(settings, Image.Resampling.BICUBIC),

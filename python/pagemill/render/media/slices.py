@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from pagemill.render.json_values import as_object
-from pagemill.render.media.patches import cut_patches
+from pagemill.render.media.patches import check_group, cut_patches
 from pagemill.render.media.pixels import HALF, Colors, check_aspect, positive, resampling
 from pagemill.render.media.tiles import MAX_SIDE, Size, Tiles, cut_tiles
 
@@ -65,6 +65,7 @@ class SlicedProcessor:
         if settings.get("slice_mode", True):
             most = positive(settings.get("max_slice_nums", 9))
         unit = patch * _MODES[mode]
+        check_group(patch, _MODES[mode], 1)
         if most > _MAX_SLICES or most * max(unit, resolution) ** 2 > MAX_SIDE**2:
             raise ValueError(
                 f"max_slice_nums is {most}, scale_resolution {resolution} and patch_size {patch};"

@@ -328,10 +328,16 @@ class Gemma3Processor:
             most = positive(settings.get("pan_and_scan_max_num_crops") or 4)
             if not 2 <= most <= _MAX_TILES:
                 raise ValueError(f"pan_and_scan_max_num_crops must be 2 to {_MAX_TILES}")
+        height, width = sides(settings.get("size", 224))
+        if (1 + most) * height * width > MAX_SIDE**2:
+            raise ValueError(
+                f"size is {width} x {height} with {most} crops; all of an image may have"
+                f" {MAX_SIDE} x {MAX_SIDE} pixels"
+            )
         return cls(
             Colors.of(settings, HALF, HALF),
             resampling(settings, Image.Resampling.BILINEAR),
-            sides(settings.get("size", 224)),
+            (height, width),
             most,
             positive(settings.get("pan_and_scan_min_crop_size") or 256),
             max(1.0, float(settings.get("pan_and_scan_min_ratio_to_activate") or 1.2)),

@@ -22,7 +22,7 @@ from PIL import Image
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_object
 from pagemill.render.media.gemma4 import Gemma4Processor, Gemma4VideoProcessor
-from pagemill.render.media.patches import cut_patches, fit_size
+from pagemill.render.media.patches import check_group, cut_patches, fit_size
 from pagemill.render.media.pixels import (
     CLIP_MEAN,
     CLIP_STD,
@@ -114,15 +114,19 @@ class PatchProcessor:
                 ("max", "longest", defaults.most),
             )
         )
+        patch = positive(settings.get("patch_size", defaults.patch))
+        merge = positive(settings.get("merge_size", 2))
+        frames = positive(settings.get("temporal_patch_size", 2))
+        check_group(patch, merge, frames)
         return cls(
             Colors.of(settings, defaults.mean, defaults.std),
             resampling(settings, Image.Resampling.BICUBIC),
             least,
             most,
             defaults.whole,
-            positive(settings.get("patch_size", defaults.patch)),
-            positive(settings.get("merge_size", 2)),
-            positive(settings.get("temporal_patch_size", 2)),
+            patch,
+            merge,
+            frames,
             max_tokens,
         )
 
@@ -139,6 +143,7 @@ class PatchProcessor:
             if size is None:
                 check_aspect(image)
                 size = self._size(count, image)
+            _check_pixels(len(steps) * self.frames + len(group) + 1, size)
             group.append(self.colors(image.resize((size[1], size[0]), self.resample)))
             if len(group) == self.frames:
                 patches, grid = cut_patches(np.stack(group), self.patch, self.merge)
@@ -287,11 +292,29 @@ class WholeFrameProcessor:
         `VideoProcessor`."""
         room = MAX_VIDEO_PIXELS // (count * self.image.patch**2)
         image = replace(self.image, max_patches=min(self.image.max_patches, room))
-        steps = [image(each) for each in images]
+        steps: list[np.ndarray] = []
+        rows, columns = 0, 0
+        for each in images:
+            patches, (_, rows, columns) = image(each)
+            steps.append(patches)
+            _check_pixels(len(steps), (rows * image.patch, columns * image.patch))
         if not steps:
             raise RenderError("it has no frames")
-        _, rows, columns = steps[0][1]
-        return np.concatenate([patches for patches, _ in steps]), (len(steps), rows, columns)
+        return np.concatenate(steps), (len(steps), rows, columns)
+
+
+def _check_pixels(count: int, size: tuple[int, int]) -> None:
+    """Frames cannot become lower or narrower than what makes an embedding.
+
+    Raises:
+      RenderError: so many, or thin ones, have more pixels than a video may have.
+    """
+    height, width = size
+    if count * height * width > MAX_VIDEO_PIXELS:
+        raise RenderError(
+            f"{count} frames of {width} x {height} pixels would be read, and all of a video may"
+            f" have {MAX_VIDEO_PIXELS}: they are too many, or too thin"
+        )
 
 
 _GLM4V = _Defaults(14, 112**2, 28**2 * 2 * 30000, CLIP_MEAN, CLIP_STD, True)
@@ -313,6 +336,8 @@ _PROCESSORS: Mapping[str, Callable[[Mapping[str, Any], int], VideoProcessor]] = 
     "VideoLlama3VideoProcessor": _video_llama3,
     "VideoLlavaVideoProcessor": FrameProcessor.cropped,
 }
+KNOWN_VIDEO = tuple(_PROCESSORS)
+"""Types of processors, as `video_processor_type` names them."""
 # The pixels of a frame by a checkpoint's processor, whatever its files say: from 128 to 768 tokens
 # of these sides.
 _SIDES = {"Qwen2_5OmniProcessor": 28, "Qwen3OmniMoeProcessor": 32}
@@ -360,4 +385,4 @@ def open_video_processor(
     try:
         return make({**settings, **(overrides or {})}, max_tokens)
     except (KeyError, OverflowError, TypeError, ValueError) as error:
-        raise RenderError(f"{_FILE} cannot be used: {error}") from None
+        raise RenderError(f"{_FILE} cannot be used: {error!s:.300}") from None
