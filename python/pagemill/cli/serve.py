@@ -5,15 +5,11 @@ from argparse import Namespace
 from pagemill.config import ServeConfig, for_media
 from pagemill.config.flags import FlagParser
 
-_SEVERAL_HOSTS = (
-    "--data-parallel-address",
+_OTHER_BALANCERS = (
     "--data-parallel-backend",
     "--data-parallel-external-lb",
     "--data-parallel-hybrid-lb",
     "--data-parallel-rank",
-    "--data-parallel-rpc-port",
-    "--data-parallel-size-local",
-    "--data-parallel-start-rank",
 )
 
 
@@ -29,11 +25,10 @@ def parser() -> FlagParser:
     )
     made.add_config(ServeConfig)
     made.refuse(
-        _SEVERAL_HOSTS,
-        "engines of --data-parallel-size are on this host, and the server balances them; put"
-        " servers of several hosts behind `pagemill route`",
+        _OTHER_BALANCERS,
+        "the server balances the engines of --data-parallel-size itself, those of other machines"
+        " (--headless), too; put servers with balancers of their own behind `pagemill route`",
     )
-    made.refuse(("--headless",), "a node other than --node-rank 0 never serves HTTP: leave it out")
     return made
 
 
@@ -42,6 +37,10 @@ def run(parser: FlagParser, args: Namespace) -> int:
     config = parser.read(ServeConfig, args)
     if config.engine.nodes.node_rank:
         return _follow(config)
+    if config.server.data_parallel.headless:
+        from pagemill.server.processes.headless import run_engines
+
+        return run_engines(config)
     from pagemill.server.serve import run as run_server
 
     return run_server(config)

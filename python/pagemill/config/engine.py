@@ -27,6 +27,13 @@ class MachineShare:
     memory_bytes: int | None = None
     """Its part of the host's memory that was available before any of them started; None: what is
     available now."""
+    first: int = 0
+    """The number, among all engines of the server, of the first one on this machine."""
+
+    @property
+    def engine(self) -> int:
+        """Its number among all engines of the server."""
+        return self.first + self.index
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +110,19 @@ class ServeConfig:
         Raises:
           ConfigError: they exclude each other.
         """
-        if self.server.data_parallel_size > 1 and self.engine.nodes.nnodes > 1:
+        engines = self.server.data_parallel
+        several = engines.data_parallel_size > 1 or engines.spans_machines
+        if several and self.engine.nodes.nnodes > 1:
             raise ConfigError(
                 "--nnodes needs --data-parallel-size 1: put servers with one engine each behind"
                 " `pagemill route`"
             )
-        if self.server.data_parallel_size > 1 and self.engine.cache.max_kv_events:
+        if engines.data_parallel_size > 1 and self.engine.cache.max_kv_events:
             raise ConfigError(
                 "--max-kv-events needs --data-parallel-size 1: a router chooses servers by the"
                 " cache of their one engine"
             )
-        if self.server.data_parallel_size > 1 and self.engine.model.weight_transfer_dir:
+        if several and self.engine.model.weight_transfer_dir:
             raise ConfigError(
                 "--weight-transfer-dir needs --data-parallel-size 1: an engine that is started"
                 " again would not have what was sent. Run one engine, or send /update_weights the"
@@ -125,7 +134,7 @@ def for_share(engine: EngineConfig, share: MachineShare) -> EngineConfig:
     """`engine` as one of several: a file of a KV tier and a port for KV are its own."""
     tiers = engine.kv_tiers
     if tiers.kv_offloading_disk_path:
-        path = f"{tiers.kv_offloading_disk_path}.{share.index}"
+        path = f"{tiers.kv_offloading_disk_path}.{share.engine}"
         tiers = replace(tiers, kv_offloading_disk_path=path)
     host, colon, port = tiers.kv_transfer_listen.rpartition(":")
     if colon and port.isdecimal():

@@ -34,8 +34,9 @@ class NodeConfig:
     )
     node_secret_file: str = option(
         "",
-        "File with a secret that all nodes share, at least 16 bytes: `openssl rand -hex 32`. It"
-        " keeps others out; data between nodes is sent as it is, so their network must be trusted.",
+        "File with a secret that all nodes share, or all machines with engines of one server, at"
+        " least 16 bytes: `openssl rand -hex 32`. It keeps others out; data between machines is"
+        " sent as it is, so their network must be trusted.",
     )
 
     def __post_init__(self) -> None:

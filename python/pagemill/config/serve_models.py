@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from pagemill.config.data_parallel import DataParallelConfig
 from pagemill.config.engine import ServeConfig
 from pagemill.config.fields import (
     ConfigError,
@@ -26,7 +27,11 @@ from pagemill.config.yaml_file import read_yaml
 _MAX_NAME_CHARS = 256
 _OF_ALL = (ConnectionConfig, ListenConfig, ObserveConfig, OriginConfig, TlsConfig)
 _OF_ONE_ADDRESS = ("api_key", "grpc_port", "model", "root_path", "served_model_name", "uds")
-_OF_A_SUPERVISOR = ("api_server_count", "data_parallel_size", "isolate_engine")
+_OF_A_SUPERVISOR = (
+    "api_server_count",
+    "isolate_engine",
+    *(leaf.name for leaf in leaves(DataParallelConfig)),
+)
 
 
 @dataclass(frozen=True, slots=True)

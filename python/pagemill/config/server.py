@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from pagemill.config.batches import BatchApiConfig
 from pagemill.config.content_log import ContentLogConfig
+from pagemill.config.data_parallel import DataParallelConfig
 from pagemill.config.fields import ConfigError, Range, check, option
 from pagemill.config.http import ConnectionConfig, OriginConfig, TlsConfig
 from pagemill.config.media import MediaConfig
@@ -169,16 +170,7 @@ class ServerConfig:
         unit="processes",
         allowed=Range(1, 64),
     )
-    data_parallel_size: int = option(
-        1,
-        "Engines, each in a process of its own as with --isolate-engine, with a KV cache and an"
-        " equal share of the cores and of the memory, or with devices of its own: as many as it has"
-        " ranks. A request goes to the engine that has the longest prefix of its prompt, or to the"
-        " least loaded one, as do all prompts with media. For many requests that are small for the"
-        " machine.",
-        unit="engines",
-        allowed=Range(1, 64),
-    )
+    data_parallel: DataParallelConfig = field(default_factory=DataParallelConfig)
     content_log: ContentLogConfig = field(default_factory=ContentLogConfig)
     media: MediaConfig = field(default_factory=MediaConfig)
     batches: BatchApiConfig = field(default_factory=BatchApiConfig)
@@ -211,7 +203,9 @@ class ServerConfig:
     @property
     def has_supervisor(self) -> bool:
         """Whether engines and HTTP are in processes of their own."""
-        return self.isolate_engine or max(self.api_server_count, self.data_parallel_size) > 1
+        engines = self.data_parallel
+        several = max(self.api_server_count, engines.data_parallel_size) > 1
+        return self.isolate_engine or several or engines.spans_machines
 
 
 def admin_port(address: str) -> tuple[str, int] | None:

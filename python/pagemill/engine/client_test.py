@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from pagemill.engine.engine_server import EngineServer
 from pagemill.engine.local_client import LocalClient
 from pagemill.engine.messages import MAX_FRAME_BYTES, ModelFacts
 from pagemill.engine.outputs import EngineError
+from pagemill.engine.remote.passed_connection import connect_passed
 from pagemill.engine.socket_client import SocketClient
 from pagemill.engine.testing.client_conformance import *  # noqa: F403
 from pagemill.engine.testing.client_listener import (
@@ -32,6 +34,7 @@ from pagemill.engine.testing.client_listener import (
 from pagemill.engine.testing.fake_engine import FakeEngine, fake_bindings
 from pagemill.engine.testing.fake_outputs import FAKE_CODEC
 from pagemill.engine.testing.input_conformance import *  # noqa: F403
+from pagemill.engine.testing.joined_engine import joined
 
 MODEL = ModelFacts(names=("fake",), path="", max_model_len=256, vocab_size=256)
 
@@ -60,13 +63,22 @@ async def across(engine: FakeEngine) -> AsyncGenerator[Callable[[], EngineClient
 
 
 @contextlib.asynccontextmanager
+async def remote(engine: FakeEngine) -> AsyncGenerator[Callable[[], EngineClient], None]:
+    """As an engine on another machine."""
+    server = EngineServer(fake_bindings(engine), MODEL, FAKE_CODEC.schema)
+    async with joined(server) as path:
+        yield lambda: SocketClient(path, FAKE_CODEC, connect_passed)
+    await server.close()
+
+
+@contextlib.asynccontextmanager
 async def grouped(engine: FakeEngine) -> AsyncGenerator[Callable[[], EngineClient], None]:
     async with served(engine) as path:
         router = _native.Router(policy="prefix_aware", num_engines=1)
         yield lambda: EngineGroup([SocketClient(path, FAKE_CODEC)], router)
 
 
-@pytest.fixture(params=[local, across, grouped], ids=["local", "socket", "group"])
+@pytest.fixture(params=[local, across, remote, grouped], ids=["local", "socket", "tcp", "group"])
 def connect(request: pytest.FixtureRequest) -> Connect:
     return request.param
 
@@ -165,6 +177,32 @@ def test_a_client_that_does_not_read_loses_nothing_and_delays_no_other() -> None
             assert received.tokens == {i: expected(i, 300) for i in range(64)}
             await slow.close()
             await quick.close()
+
+    engine = FakeEngine()
+    run_loop(main())
+    engine.shutdown()
+
+
+def test_what_an_engine_does_not_take_is_bounded() -> None:
+    class Full:
+        """A connection over which nothing goes."""
+
+        def get_write_buffer_size(self) -> int:
+            return MAX_FRAME_BYTES + 1
+
+    async def main() -> None:
+        async with served(engine) as path:
+            client, received = SocketClient(path, FAKE_CODEC), Listener()
+            await client.start(received.on_outputs, received.on_lost)
+            connection: Any = client._connection  # pyright: ignore[reportPrivateUsage]
+            transport, connection._transport = connection._transport, Full()
+            with pytest.raises(EngineError, match="Too many requests wait") as refused:
+                await client.submit([request(1, 1)])
+            assert refused.value.code == "RESOURCE_EXHAUSTED"
+            connection._transport = transport
+            await client.submit([request(1, 1)])
+            await received.until(lambda: 1 in received.ends)
+            await client.close()
 
     engine = FakeEngine()
     run_loop(main())

@@ -1,4 +1,5 @@
 """An engine for clients in other processes: a Unix socket, and a native client for each connection.
+Clients on other machines have connections that were made before (`remote/joining.py`).
 
     server = EngineServer(bindings, model, output_schema)
     await server.listen(path)          # in a folder that only this user can enter
@@ -17,11 +18,12 @@ import asyncio
 import logging
 import os
 import socket
-import struct
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from pagemill.engine.control_calls import run_call
 from pagemill.engine.frames import FrameReader, frame
@@ -57,10 +59,12 @@ from pagemill.engine.native_requests import (
     to_engine_error,
 )
 from pagemill.engine.outputs import EngineError
+from pagemill.engine.unix_peer import is_this_user
 
 _LOGGER = logging.getLogger("pagemill.engine")
 STATS_INTERVAL_S = 0.5
 _MAX_CALLS = 64  # of one client, at a time
+_FINISH_S, _LOOK_EVERY_S = 5.0, 0.02
 _WRITE_BUFFER_BYTES = 2**20  # with more unsent, outputs stay in the engine
 
 
@@ -90,7 +94,23 @@ class EngineServer:
             raise
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(lambda: _Connection(self), sock=listener)
-        self._stats_task = loop.create_task(self._push_stats())
+        self._begin_stats()
+
+    async def take(self, connection: socket.socket) -> None:
+        """Serves the client at the other end, which may be on another machine and has proved that
+        it may be one."""
+        loop = asyncio.get_running_loop()
+        await loop.connect_accepted_socket(lambda: _Connection(self), connection)
+        self._begin_stats()
+
+    async def finish(self) -> None:
+        """Disconnects clients when they have what the engine has for them, at most a few seconds
+        later."""
+        for connection in list(self._connections):
+            connection.finish()
+        end = time.monotonic() + _FINISH_S
+        while self._connections and time.monotonic() < end:
+            await asyncio.sleep(_LOOK_EVERY_S)
 
     async def close(self) -> None:
         """Disconnects all clients, which aborts their requests."""
@@ -121,6 +141,10 @@ class EngineServer:
         for connection in self._connections:
             connection.send_room()
 
+    def _begin_stats(self) -> None:
+        if self._stats_task is None:
+            self._stats_task = asyncio.get_running_loop().create_task(self._push_stats())
+
     async def _push_stats(self) -> None:
         while True:
             await asyncio.sleep(STATS_INTERVAL_S)
@@ -150,7 +174,8 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its type
-        if not _is_this_user(transport.get_extra_info("socket")):
+        peer = transport.get_extra_info("socket")
+        if peer.family == socket.AF_UNIX and not is_this_user(peer):
             _LOGGER.warning("a process of another user was turned away from the engine's socket")
             self._transport.abort()
             return
@@ -182,7 +207,7 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             for message in self._reader.feed(data):
-                self._handle(self._decoder.decode(message))
+                self._handle(_on_this_clock(self._decoder.decode(message)))
         except (msgspec.DecodeError, UnicodeDecodeError, EngineError) as error:
             _LOGGER.warning("a client sent an invalid message (%s) and is disconnected", error)
             self.disconnect()
@@ -199,6 +224,12 @@ class _Connection(asyncio.Protocol):
         if self._client is not None and self._transport is not None:
             self._transport.resume_reading()
             self._loop.add_reader(self._fd, self._on_outputs)
+
+    def finish(self) -> None:
+        """Sends the outputs that are there, and disconnects."""
+        self._on_outputs()
+        if self._transport is not None:
+            self._transport.close()
 
     def disconnect(self) -> None:
         """Drops the connection."""
@@ -306,17 +337,23 @@ class _Connection(asyncio.Protocol):
             self._transport.write(frame(self._encoder.encode(message)))
 
 
+def _on_this_clock(message: ClientMessage) -> ClientMessage:
+    """Deadlines by the clock of this machine: what is left of them when `message` arrives."""
+    if not isinstance(message, Submit):
+        return message
+    later_us = int(1e6 * time.monotonic()) - message.sent_us
+    requests = [
+        request
+        if request.deadline_us is None
+        else replace(request, deadline_us=request.deadline_us + later_us)
+        for request in message.requests
+    ]
+    return replace(message, requests=requests)
+
+
 def _statistic(kind: str, value: Any) -> float | Durations | Counters:
     if kind == "counters":
         return Counters(value)
     if kind == "histogram":
         return Durations(value.bounds_s, value.counts, value.sum_s)
     return float(value)
-
-
-def _is_this_user(peer: Any) -> bool:
-    if not hasattr(socket, "SO_PEERCRED"):  # the folder's mode has to do
-        return True
-    size = struct.calcsize("3i")
-    _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-    return uid == os.getuid()

@@ -88,7 +88,7 @@ def load(config: EngineConfig, stopped: threading.Event | None = None) -> Loaded
         source=source,
         core=replace(core, bindings=replace(core.bindings, weights=weights)),
         weights=weights,
-        names=model.served_model_name or (model.model or DEFAULT_MODEL_NAME,),
+        names=model_names(model),
         defaults=structs.replace(
             chosen.defaults,
             logprobs_mode=model.logprobs_mode,
@@ -97,6 +97,11 @@ def load(config: EngineConfig, stopped: threading.Event | None = None) -> Loaded
         max_tokens_cap=chosen.max_tokens_cap,
         hf_overrides=model.hf_overrides,
     )
+
+
+def model_names(model: ModelConfig) -> tuple[str, ...]:
+    """The names of the configured model; the first is the one in responses."""
+    return model.served_model_name or (model.model or DEFAULT_MODEL_NAME,)
 
 
 def model_facts(loaded: LoadedModel) -> ModelFacts:

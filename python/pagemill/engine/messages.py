@@ -26,7 +26,7 @@ from pagemill.inputs.task import Pooled
 from pagemill.inputs.transcript_rules import TranscriptRules
 from pagemill.structured.grammar import Grammar
 
-PROTOCOL = 9
+PROTOCOL = 10
 MAX_FRAME_BYTES = 2**28
 """Of one message: the log probabilities of a prompt of 10^6 tokens fit."""
 
@@ -64,7 +64,7 @@ class EngineRequest(msgspec.Struct, array_like=True, frozen=True):
     """Tokens that no choice may have."""
     deadline_us: int | None = None
     """When each choice has to have ended, by `time.monotonic`, which all processes of a machine and
-    the native engine share."""
+    the native engine share. `Submit.sent_us` lets another machine do without."""
     adapter: str = ""
     """The name of the adapter to compute with; "": the model as it is."""
     transcript: TranscriptRules | None = None
@@ -147,6 +147,8 @@ class Submit(msgspec.Struct, array_like=True, tag=True, frozen=True):
 
     sequence: int
     requests: list[EngineRequest]
+    sent_us: int
+    """The client's `time.monotonic`, by which deadlines are."""
 
 
 class Extend(msgspec.Struct, array_like=True, tag=True, frozen=True):

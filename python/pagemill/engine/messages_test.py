@@ -44,12 +44,13 @@ def prompt() -> RenderedPrompt:
 
 
 def submit() -> Submit:
-    return Submit(7, [EngineRequest(prompt(), (ChoiceRequest(1, {"seed": 3}),), tenant="red")])
+    request = EngineRequest(prompt(), (ChoiceRequest(1, {"seed": 3}),), tenant="red")
+    return Submit(7, [request], sent_us=5)
 
 
 def test_a_request_arrives_as_it_was() -> None:
     got = DECODER.decode(message_encoder().encode(submit()))
-    assert isinstance(got, Submit) and got.sequence == 7
+    assert isinstance(got, Submit) and (got.sequence, got.sent_us) == (7, 5)
     (request,) = got.requests
     assert (request.choices, request.tenant) == ((ChoiceRequest(1, {"seed": 3}),), "red")
     assert request.prompt.token_ids.tolist() == [0, 1, 2, 3, 4]
@@ -67,7 +68,7 @@ def test_a_request_arrives_as_it_was() -> None:
 def test_choices_share_their_prompt() -> None:
     choices = tuple(ChoiceRequest(i, {"seed": i}) for i in range(100))
     long = RenderedPrompt(np.arange(10_000, dtype=np.int32), prompt().media)
-    size = len(message_encoder().encode(Submit(1, [EngineRequest(long, choices)])))
+    size = len(message_encoder().encode(Submit(1, [EngineRequest(long, choices)], sent_us=0)))
     assert size < 40_000 + 100 * 20
 
 

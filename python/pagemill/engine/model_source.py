@@ -38,6 +38,16 @@ class OpenedModel(NamedTuple):
     at_load: LoadQuantization | None
 
 
+def find_model(model: ModelConfig) -> Path:
+    """Finds (or fetches) the configured model.
+
+    Raises:
+        FetchError: it cannot be found.
+    """
+    folder = cache_folder(model.cache_dir)
+    return resolve(model.model, cache_dir=folder, revision=model.revision, urls=True)
+
+
 def open_model(model: ModelConfig, options: BuildOptions, *, values: bool = True) -> OpenedModel:
     """Finds (or fetches) the configured model and reads headers and configuration, no weights.
 
@@ -200,8 +210,7 @@ def round_sent(
 def _open(model: ModelConfig, folder: Path, options: BuildOptions, *, values: bool) -> ModelSource:
     """The model as it is, or with random weights."""
     if model.load_format != "dummy":
-        path = resolve(model.model, cache_dir=folder, revision=model.revision, urls=True)
-        return ModelSource.open(path, model.hf_overrides)
+        return ModelSource.open(find_model(model), model.hf_overrides)
     name = "--load-format dummy"
     if model.model is None or not (Path(model.model) / "config.json").is_file():
         raise ConfigError(f"{name} needs a model that is a directory with a config.json")

@@ -18,8 +18,10 @@ from pagemill.engine.local_client import LocalClient
 from pagemill.engine.messages import ChoiceRequest, EngineRequest, ModelFacts
 from pagemill.engine.native import NativeBindings, OutputCodec
 from pagemill.engine.outputs import EngineError
+from pagemill.engine.remote.passed_connection import connect_passed
 from pagemill.engine.socket_client import SocketClient
 from pagemill.engine.testing.client_listener import Listener, run_loop
+from pagemill.engine.testing.joined_engine import joined
 from pagemill.inputs.rendered_prompt import (
     GridPositions,
     MediaFeatures,
@@ -80,6 +82,15 @@ async def across(bindings: NativeBindings) -> AsyncGenerator[EngineClient, None]
         await server.close()
 
 
+@contextlib.asynccontextmanager
+async def remote(bindings: NativeBindings) -> AsyncGenerator[EngineClient, None]:
+    """As an engine on another machine."""
+    server = EngineServer(bindings, MODEL, CODEC.schema)
+    async with joined(server) as path:
+        yield SocketClient(path, CODEC, connect_passed)
+    await server.close()
+
+
 def request(token_ids: list[int], *ids: int, **sampling: Any) -> EngineRequest:
     choices = tuple(ChoiceRequest(request_id, sampling) for request_id in ids)
     return EngineRequest(RenderedPrompt.of(token_ids), choices)
@@ -117,7 +128,7 @@ def test_histograms_and_lists_are_among_the_statistics(connect: Connect) -> None
     run_loop(main())
 
 
-@pytest.mark.parametrize("connect", [local, across])
+@pytest.mark.parametrize("connect", [local, across, remote])
 def test_requests_outputs_and_refusals_are_those_of_the_engine(connect: Connect) -> None:
     async def main() -> None:
         bindings = make_bindings()
@@ -147,7 +158,7 @@ def test_requests_outputs_and_refusals_are_those_of_the_engine(connect: Connect)
     run_loop(main())
 
 
-@pytest.mark.parametrize("connect", [local, across])
+@pytest.mark.parametrize("connect", [local, across, remote])
 def test_images_and_their_positions_reach_the_model(connect: Connect) -> None:
     async def main() -> None:
         model = ImageModel()

@@ -9,24 +9,21 @@ world.number                                                 # blocks that fit o
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import json
-import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pagemill
 from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig
-from pagemill.engine.secret_file import read_secret
+from pagemill.engine.meeting_place import MeetingPlace
+from pagemill.engine.model_digest import model_digest
 from pagemill.runner.build import BuiltModel
 
 # Arguments of `_native.ExecutorOptions` that may differ between nodes.
 _OWN_ARGUMENTS = ("num_blocks", "num_threads", "pack_cache_folder", "place_memory")
-_SAMPLES, _SAMPLE_BYTES = 16, 4096  # of each file of weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +59,17 @@ class Nodes:
         """
         if config.nodes.nnodes == 1:
             return None
-        executor = config.executor
+        executor, nodes = config.executor, config.nodes
+        place = MeetingPlace.of(
+            "--master-addr", nodes.master_addr, nodes.master_port, nodes.node_secret_file
+        )
         return cls(
-            master=_master(config),
-            secret=read_secret("--node-secret-file", config.nodes.node_secret_file),
+            master=place.address,
+            secret=place.secret,
             tensor=executor.tensor_parallel_size,
             pipeline=executor.pipeline_parallel_size,
             num_nodes=config.nodes.nnodes,
-            model=_model_digest(ranks),
+            model=model_digest(ranks),
             options=_options_digest(config, ranks[0], arguments),
             number=num_blocks,
         )
@@ -144,22 +144,6 @@ def require_nodes(config: EngineConfig) -> None:
             )
 
 
-def _master(config: EngineConfig) -> str:
-    """The address of rank 0, with the name of a host resolved."""
-    name, port = config.nodes.master_addr, config.nodes.master_port
-    try:
-        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise ConfigError(f"--master-addr {name}: this machine knows no such address") from error
-    host = str(found[0][4][0])
-    if not ipaddress.ip_address(host).is_loopback and not config.nodes.node_secret_file:
-        raise ConfigError(
-            f"--master-addr {name} needs --node-secret-file: without a secret, nodes connect at a"
-            " loopback address only"
-        )
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 def _options_digest(config: EngineConfig, built: BuiltModel, arguments: Mapping[str, Any]) -> str:
     """What all nodes must have in common besides the model."""
     common = {name: value for name, value in arguments.items() if name not in _OWN_ARGUMENTS}
@@ -171,30 +155,3 @@ def _options_digest(config: EngineConfig, built: BuiltModel, arguments: Mapping[
         "byte_order": sys.byteorder,
     }
     return hashlib.sha256(json.dumps(common, sort_keys=True).encode()).hexdigest()
-
-
-def _model_digest(ranks: Sequence[BuiltModel]) -> str:
-    """Of the programs of all ranks and samples of their files, wherever a node has these."""
-    digest = hashlib.sha256()
-    files: dict[str, str] = {}
-    for rank in ranks:
-        for line in rank.program_text.splitlines():
-            word, _, rest = line.partition(" ")
-            number, _, path = rest.partition(" ")
-            if word == "file" and Path(path).is_file():
-                if path not in files:
-                    files[path] = _file_digest(Path(path))
-                line = f"file {number} {files[path]}"
-            digest.update(line.encode() + b"\n")
-    return digest.hexdigest()
-
-
-def _file_digest(path: Path) -> str:
-    """Of a file's size and some places of it: other weights of one shape differ in all of them."""
-    size = path.stat().st_size
-    digest = hashlib.sha256(str(size).encode())
-    with path.open("rb") as file:
-        for i in range(_SAMPLES):
-            file.seek(max(0, size - _SAMPLE_BYTES) * i // (_SAMPLES - 1))
-            digest.update(file.read(_SAMPLE_BYTES))
-    return digest.hexdigest()

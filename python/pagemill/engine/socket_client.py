@@ -12,13 +12,14 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 
 from pagemill.engine.client import READY, RESTARTING, OnLost, OnOutputs, OnStats, ignore_stats
 from pagemill.engine.frames import FrameReader, frame
 from pagemill.engine.messages import (
+    MAX_FRAME_BYTES,
     PROTOCOL,
     Abort,
     Call,
@@ -48,14 +49,33 @@ _LOGGER = logging.getLogger("pagemill.engine")
 _MAX_UNANSWERED = 4096
 _RETRY_S = 0.05
 _STALE_AFTER_S = 5.0  # statistics come twice a second
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+
+class Connect(Protocol):
+    """Makes a connection to the engine whose socket is at `path`; raises OSError if it cannot."""
+
+    async def __call__(self, make: Callable[[], P], path: str) -> P: ...
+
+
+async def connect_unix(make: Callable[[], P], path: str) -> P:
+    """Connects to the socket at `path`.
+
+    Raises:
+        OSError: there is none.
+    """
+    _, protocol = await asyncio.get_running_loop().create_unix_connection(make, path)
+    return protocol
 
 
 class SocketClient:
-    """An `EngineClient` of the engine whose socket is at `path`."""
+    """An `EngineClient` of the engine whose socket is at `path`, or that `connect` reaches by
+    that."""
 
-    def __init__(self, path: str, codec: OutputCodec) -> None:
+    def __init__(self, path: str, codec: OutputCodec, connect: Connect = connect_unix) -> None:
         self._path = path
         self._codec = codec
+        self._connect = connect
         self._on_outputs: OnOutputs | None = None
         self._on_lost: OnLost | None = None
         self._on_stats: OnStats = ignore_stats
@@ -89,7 +109,8 @@ class SocketClient:
 
     async def submit(self, requests: Sequence[EngineRequest], engine: int | None = None) -> int:
         """See `EngineClient`."""
-        await self._ask(lambda sequence: Submit(sequence, list(requests)))
+        sent_us = int(1e6 * time.monotonic())
+        await self._ask(lambda sequence: Submit(sequence, list(requests), sent_us))
         return 0
 
     def room(self) -> int:
@@ -147,13 +168,13 @@ class SocketClient:
             raise engine_gone()
         return await self._connection.ask(make)
 
+    def _new_connection(self) -> _Connection:
+        return _Connection(self._codec, self._on_message)
+
     async def _keep_connected(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             try:
-                _, connection = await loop.create_unix_connection(
-                    lambda: _Connection(self._codec, self._on_message), self._path
-                )
+                connection = await self._connect(self._new_connection, self._path)
             except OSError:
                 await asyncio.sleep(_RETRY_S)
                 continue
@@ -249,7 +270,9 @@ class _Connection(asyncio.Protocol):
 
     async def ask(self, make: Callable[[int], ClientMessage]) -> Any:
         """Sends the message that `make(sequence)` returns, and waits for its answer."""
-        if len(self._waiting) >= _MAX_UNANSWERED:
+        assert self._transport is not None
+        unsent_bytes = self._transport.get_write_buffer_size()  # a network may be slow
+        if len(self._waiting) >= _MAX_UNANSWERED or unsent_bytes > MAX_FRAME_BYTES:
             raise EngineError(
                 "RESOURCE_EXHAUSTED", "Too many requests wait for the engine.", retry_after_s=1
             )

@@ -85,7 +85,7 @@ class HttpRoute(Route):
             caller = caller.of_tenant(request.headers.get("x-tenant-id", ""))
             request.state.record.tenant = caller.tenant
         engine = request.headers.get("x-data-parallel-rank", "")
-        caller = caller.on_engine(engine, server.config.data_parallel_size)
+        caller = caller.on_engine(engine, server.config.data_parallel.data_parallel_size)
         if endpoint.transport in (Transport.PATH, Transport.WEBSOCKET):
             fields = {**request.query_params, **request.path_params}
             answer = await invoke(server, endpoint, fields, caller)

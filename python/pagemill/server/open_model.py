@@ -56,7 +56,7 @@ async def open_model(
     engine.eos_token_ids = tuple(
         dict.fromkeys((*client.model.eos_token_ids, *renderer.eos_token_ids))
     )
-    model = _model_info(client.model, config)
+    model = _model_info(client.model, config, files)
     work = None
     if observed is not None and observed.estimate_work:
         from pagemill.engine.model_work import model_work
@@ -118,7 +118,7 @@ def no_media(files: ModelSource, config: EngineConfig) -> NoMedia:
     return NoMedia(f"this server has no encoder of media ({option})")
 
 
-def _model_info(facts: ModelFacts, config: EngineConfig) -> ModelInfo:
+def _model_info(facts: ModelFacts, config: EngineConfig, files: ModelSource) -> ModelInfo:
     return ModelInfo(
         names=facts.names,
         max_model_len=facts.max_model_len,
@@ -134,5 +134,5 @@ def _model_info(facts: ModelFacts, config: EngineConfig) -> ModelInfo:
         adapters=facts.adapters,
         alignment=facts.alignment,
         root=str(config.model.model or facts.names[0]),
-        fingerprint=system_fingerprint(config, facts.path or facts.names[0]),
+        fingerprint=system_fingerprint(config, str(files.path)),
     )

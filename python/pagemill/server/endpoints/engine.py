@@ -134,6 +134,7 @@ async def save_session(server: ServerState, body: SessionRequest, caller: Caller
     """Writes the cached KV of a prompt to a file, from which any server of the same model can go
     on."""
     log_operation("save_session", caller)
+    _check_one_machine(server)
     num_tokens = await _call(
         _engine(server, caller),
         "save_session",
@@ -149,6 +150,7 @@ async def restore_session(
 ) -> SessionState:
     """Reads a saved session: prompts that begin with its tokens find their KV."""
     log_operation("restore_session", caller)
+    _check_one_machine(server)
     token_ids, num_tokens = await _call(
         _engine(server, caller), "restore_session", path=body.path, cache_salt=body.cache_salt
     )
@@ -196,6 +198,15 @@ def _check_one_engine(server: ServerState) -> None:
     if server.settings["data_parallel_size"] > 1:
         raise bad_request(
             "Prefixes are pinned by one engine only: this server has --data-parallel-size.", None
+        )
+
+
+def _check_one_machine(server: ServerState) -> None:
+    if server.config.data_parallel.spans_machines:
+        raise bad_request(
+            "Sessions are files of one machine: this server has engines on others"
+            " (--data-parallel-size-local).",
+            None,
         )
 
 

@@ -37,7 +37,9 @@ def run(job: Mapping[str, Any]) -> int:
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         limiter = KeyLimiter(Ledger(job["limits"], job["index"]))
-        engine = OtherEngine(job["sockets"], config.engine)
+        engine = OtherEngine(
+            job["sockets"], config.engine, config.server.data_parallel.local_engines
+        )
         server = Server(config, ring, listener, engine, job["metrics"], limiter, operator)
 
         async def serve() -> int:

@@ -13,8 +13,10 @@ from pagemill.config import EngineConfig
 from pagemill.engine.client import EngineClient
 from pagemill.engine.loading import LoadedModel, load, model_facts
 from pagemill.engine.local_client import LocalClient
+from pagemill.engine.model_source import find_model
 from pagemill.engine.native import OutputCodec
-from pagemill.engine.socket_client import SocketClient
+from pagemill.engine.remote.passed_connection import connect_passed
+from pagemill.engine.socket_client import SocketClient, connect_unix
 from pagemill.structured.compiler import GrammarCompiler
 from pagemill.weights.source import ModelSource
 
@@ -99,11 +101,19 @@ class OwnEngine:
 
 
 class OtherEngine:
-    """The engine of another process, or several, behind the sockets at `paths`."""
+    """The engine of another process, or several, behind the sockets at `paths`.
 
-    def __init__(self, paths: Sequence[str], config: EngineConfig) -> None:
+    `local` are the numbers of those of this machine; a gate has the sockets of the others.
+    """
+
+    def __init__(self, paths: Sequence[str], config: EngineConfig, local: range) -> None:
         codec = OutputCodec(_native.outputs_from_wire, _native.StatusError, _native.output_schema())
-        clients = [SocketClient(path, codec) for path in paths]
+        clients = [
+            SocketClient(path, codec, connect_unix if engine in local else connect_passed)
+            for engine, path in enumerate(paths)
+        ]
+        self._model = config.model
+        self._all_local = len(local) == len(paths)
         self._client = clients[0] if len(clients) == 1 else _group(clients, config)
         self.grammars = GrammarCompiler(back_end=config.model.structured_outputs_backend)
 
@@ -112,11 +122,13 @@ class OtherEngine:
         return self._client
 
     async def model_source(self) -> ModelSource:
-        """Reads headers and configuration, no weights."""
-        model = self._client.model
-        return await asyncio.to_thread(
-            ModelSource.open, Path(model.path), model.hf_overrides, tensors=False
-        )
+        """Reads headers and configuration, no weights. Engines of other machines have their files
+        elsewhere."""
+        facts = self._client.model
+        path = Path(facts.path)
+        if not self._all_local:
+            path = await asyncio.to_thread(find_model, self._model)
+        return await asyncio.to_thread(ModelSource.open, path, facts.hf_overrides, tensors=False)
 
     def check(self) -> None:
         """Does nothing: the supervisor watches the engine."""

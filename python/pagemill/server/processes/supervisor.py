@@ -6,6 +6,7 @@ one, which starts them, starts those again that end, and drains.
                  +-- api 1     ...
 
 With `data_parallel_size` there are engine 0, engine 1, ...; each API process is a client of all.
+Those of other machines (`headless.py`) join at a gate, which has a socket in the folder for each.
 
 The supervisor holds the port, without listening, so that it stays the server's. Children end with
 it (`child_process`). It reads the keys, again when their file changes, and tells the API processes.
@@ -23,45 +24,40 @@ import os
 import signal
 import socket
 import tempfile
-import time
 from asyncio.subprocess import Process
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 
-from pagemill.config import ServeConfig
+from pagemill.config import ConfigError, ServeConfig
 from pagemill.config.fields import flatten
-from pagemill.config.memory import available_memory_bytes
+from pagemill.engine.model_source import find_model
+from pagemill.engine.remote.gate import Gate
+from pagemill.engine.remote.identity import meeting_place, options_digest, wire_version
 from pagemill.observe.restarts import RestartCounts
 from pagemill.server.access.key_ring import KeyFile
 from pagemill.server.access.keys import ApiKey
 from pagemill.server.limits.ledger import Ledger
-from pagemill.server.processes.child_process import (
-    ask_to_stop,
-    start_child,
-    tell,
-    wait_ready,
-    wait_silent,
-)
+from pagemill.server.processes.child_process import start_child, tell
+from pagemill.server.processes.engine_processes import EngineProcesses
+from pagemill.server.processes.kept_processes import STOP_GRACE_S, EndedError, KeptProcesses
 from pagemill.server.transport.http_server import bind
 
 _LOGGER = logging.getLogger("pagemill.server")
-_FIRST_DELAY_S = 0.1
-_LONGEST_DELAY_S = 30.0
-_STABLE_AFTER_S = 60.0
-_STOP_GRACE_S = 10.0
-Start = Callable[[], Awaitable[Process]]
 
 
 def supervise(config: ServeConfig, key_file: KeyFile) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit status.
 
     Raises:
+        ConfigError: engines of other machines cannot join at their address.
+        FetchError: all engines are on other machines, and this one has no files of the model.
         OSError: the address cannot be listened on.
     """
     server = config.server
+    if not server.data_parallel.local_engines:
+        find_model(config.engine.model)  # API processes read its tokenizer
     with (
         contextlib.closing(bind(server.host, server.port, shared=True)) as holder,
         _hold_grpc_port(config) as config,
@@ -82,24 +78,12 @@ def _hold_grpc_port(config: ServeConfig) -> Generator[ServeConfig]:
         yield replace(config, server=replace(server, grpc_port=port))
 
 
-class _EndedError(Exception):
-    """The server has to end; `status` is its exit status."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
-        self.status = status
-
-
 class _Supervisor:
     def __init__(
         self, config: ServeConfig, key_file: KeyFile, holder: socket.socket, folder: str
     ) -> None:
         self._config = config
         self._port = holder.getsockname()[1]
-        engines = range(config.server.data_parallel_size)
-        self._sockets = [f"{folder}/engine-{index}" for index in engines]
-        # Engines that are started again have what others, which run by then, have left of it.
-        self._memory_bytes = available_memory_bytes() // len(engines)
         self._metrics = f"{folder}/metrics"
         os.mkdir(self._metrics)
         self._limits = f"{folder}/limits"
@@ -108,19 +92,24 @@ class _Supervisor:
         self._values = flatten(config)
         self._key_file = key_file
         self._keys = msgspec.to_builtins(key_file.keys)
-        self._processes: dict[str, Process] = {}
-        self._stop = asyncio.Event()
+        self._kept = KeptProcesses(self._restarts.add)
+        self._variables = {"PROMETHEUS_MULTIPROC_DIR": self._metrics}
+        self._gate: Gate | None = None
+        self._engines = EngineProcesses(config, self._kept, folder, self._variables, self._on_model)
+        count = config.server.data_parallel.data_parallel_size
+        self._sockets = [self._engines.socket(engine) for engine in range(count)]
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
-        engines = range(len(self._sockets))
-        keepers = [asyncio.create_task(self._keep_engine(index)) for index in engines]
+        self._open_gate()
+        engines = self._config.server.data_parallel.local_engines
+        keepers = [asyncio.create_task(self._engines.keep(engine)) for engine in engines]
         for index in range(self._config.server.api_server_count):
             keepers.append(asyncio.create_task(self._keep_api(index)))
         following = asyncio.create_task(self._key_file.follow(self._replace_keys))
-        stopping = asyncio.create_task(self._stop.wait())
+        stopping = asyncio.create_task(self._kept.stop.wait())
         status = 0
         try:
             await asyncio.wait({stopping, *keepers}, return_when=asyncio.FIRST_COMPLETED)
@@ -128,126 +117,81 @@ class _Supervisor:
                 if keeper.done():
                     keeper.result()
             await self._drain()
-        except _EndedError as ended:
+        except EndedError as ended:
             status = ended.status
         finally:
             for task in (stopping, following, *keepers):
                 task.cancel()
-            await self._kill(list(self._processes))
+            if self._gate is not None:
+                self._gate.close()
+            await self._kept.kill()
         return status
 
+    def _open_gate(self) -> None:
+        """Lets engines of other machines join, if there are any."""
+        engines = self._config.server.data_parallel
+        if not engines.spans_machines:
+            return
+        own = engines.local_engines
+        paths = {i: path for i, path in enumerate(self._sockets) if i not in own}
+        place = meeting_place(self._config)
+        self._gate = Gate(
+            place,
+            paths,
+            wire_version(),
+            options_digest(self._config.engine),
+            has_own=bool(own),
+            on_return=lambda: self._restarts.add("engine"),
+        )
+        try:
+            self._gate.open()
+        except OSError as error:
+            raise ConfigError(
+                "--data-parallel-address, --data-parallel-rpc-port: engines cannot join at"
+                f" {place.address}: {error.strerror}"
+            ) from error
+
+    def _on_model(self, model: str) -> None:
+        if self._gate is not None:
+            self._gate.expect(model)
+
     def _on_signal(self) -> None:
-        if self._stop.is_set():  # a second time: they wait for no request any longer
-            self._ask(self._names("api"))
-        self._stop.set()
-
-    async def _keep_engine(self, index: int) -> None:
-        name = "engine" if len(self._sockets) == 1 else f"engine {index}"
-        was_ready = False
-        stuck_after_s = self._config.server.engine_stuck_timeout
-
-        async def start() -> Process:
-            Path(self._sockets[index]).unlink(missing_ok=True)
-            return await self._start(name, "pagemill.server.processes.engine_process", index)
-
-        async def watch(process: Process) -> None:
-            nonlocal was_ready
-            if not await wait_ready(process):
-                if not was_ready:
-                    raise _EndedError(await process.wait() or 1)
-                return
-            was_ready = True
-            if await wait_silent(process, stuck_after_s) and not self._stop.is_set():
-                _LOGGER.error(
-                    "%s (process %d) is stuck: no progress for %g s; it is killed",
-                    name,
-                    process.pid,
-                    stuck_after_s,
-                )
-                process.kill()
-
-        await self._keep(name, start, watch)
+        if self._kept.stop.is_set():  # a second time: they wait for no request any longer
+            self._kept.ask("api")
+        self._kept.stop.set()
 
     async def _keep_api(self, index: int) -> None:
         name = f"api {index}"
-        await self._keep(
-            name, lambda: self._start(name, "pagemill.server.processes.api_process", index)
-        )
+        await self._kept.keep(name, lambda: self._start_api(name, index))
 
-    async def _keep(
-        self, name: str, start: Start, watch: Callable[[Process], Awaitable[None]] | None = None
-    ) -> None:
-        """Starts the process again whenever it ends, later and later if it ends soon."""
-        delay_s = _FIRST_DELAY_S
-        while True:
-            started = time.monotonic()
-            process = self._processes[name] = await start()
-            if watch is not None:
-                await watch(process)
-            status = await process.wait()
-            if self._stop.is_set():
-                return
-            if time.monotonic() - started > _STABLE_AFTER_S:
-                delay_s = _FIRST_DELAY_S
-            how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-            _LOGGER.error(
-                "%s (process %d) %s; it is started again in %.1f s", name, process.pid, how, delay_s
-            )
-            self._restarts.add(name.partition(" ")[0])
-            await asyncio.sleep(delay_s)
-            delay_s = min(2 * delay_s, _LONGEST_DELAY_S)
-
-    async def _start(self, name: str, module: str, index: int) -> Process:
+    async def _start_api(self, name: str, index: int) -> Process:
         keys = self._keys
         job = {
             "name": name,
-            "index": index,  # among engines, or API processes
+            "index": index,
             "limits": self._limits,
             "config": self._values,
             "keys": keys,
             "sockets": self._sockets,
-            "memory_bytes": self._memory_bytes,  # of an engine
             "metrics": self._metrics,
-            "is_first": name == "api 0",  # it has the operator's routes
+            "is_first": index == 0,  # it has the operator's routes
             "host": self._config.server.host,
             "port": self._port,
         }
-        process = await start_child(module, job, {"PROMETHEUS_MULTIPROC_DIR": self._metrics})
+        process = await start_child("pagemill.server.processes.api_process", job, self._variables)
         if self._keys is not keys:  # replaced meanwhile
             tell(process, self._keys)
         return process
 
     def _replace_keys(self, keys: Sequence[ApiKey]) -> None:
         self._keys = msgspec.to_builtins(keys)
-        for name in self._names("api"):
-            tell(self._processes[name], self._keys)
-
-    def _names(self, kind: str) -> list[str]:
-        """The processes of a kind, "engine" or "api"."""
-        return [name for name in self._processes if name.startswith(kind)]
-
-    def _ask(self, names: list[str]) -> None:
-        for name in names:
-            ask_to_stop(self._processes[name])
+        for name in self._kept.names("api"):
+            tell(self._kept.by_name[name], self._keys)
 
     async def _drain(self) -> None:
         """API processes finish their requests, then the engines end."""
         _LOGGER.info("stopping: running requests may finish")
-        timeout_s = self._config.server.shutdown_timeout + _STOP_GRACE_S
-        await self._ask_to_end(self._names("api"), timeout_s)
-        await self._ask_to_end(self._names("engine"), _STOP_GRACE_S)
+        timeout_s = self._config.server.shutdown_timeout + STOP_GRACE_S
+        await self._kept.ask_to_end("api", timeout_s)
+        await self._kept.ask_to_end("engine", STOP_GRACE_S)
         _LOGGER.info("stopped")
-
-    async def _ask_to_end(self, names: list[str], timeout_s: float) -> None:
-        self._ask(names)
-        waiting = [asyncio.create_task(self._processes[name].wait()) for name in names]
-        if waiting:
-            await asyncio.wait(waiting, timeout=timeout_s)
-
-    async def _kill(self, names: list[str]) -> None:
-        for name in names:
-            process = self._processes[name]
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()

@@ -84,7 +84,7 @@ class Call:
             caller = caller.of_tenant(dict(self._headers).get(b"x-tenant-id", b"").decode())
             record.tenant = caller.tenant
         engine = dict(self._headers).get(b"x-data-parallel-rank", b"").decode()
-        caller = caller.on_engine(engine, self._state.config.data_parallel_size)
+        caller = caller.on_engine(engine, self._state.config.data_parallel.data_parallel_size)
         return replace(caller, record=record)
 
     def _note_limits(self, key_id: str, limits: KeyLimits) -> None:

@@ -1,0 +1,277 @@
+"""Tests of the gate, and of engines that join it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from pagemill.config import ConfigError
+from pagemill.engine.engine_server import EngineServer
+from pagemill.engine.frames import frame
+from pagemill.engine.meeting_place import MeetingPlace
+from pagemill.engine.messages import (
+    ChoiceRequest,
+    EngineRequest,
+    ModelFacts,
+    Submit,
+    message_encoder,
+)
+from pagemill.engine.remote.gate import Gate
+from pagemill.engine.remote.handshake import HandshakeError, prove
+from pagemill.engine.remote.join_messages import JOIN_PROTOCOL, RUN_BYTES, Answer, Verdict
+from pagemill.engine.remote.joining import keep_joined
+from pagemill.engine.remote.passed_connection import connect_passed
+from pagemill.engine.socket_client import SocketClient
+from pagemill.engine.testing.client_listener import Listener, expected, request
+from pagemill.engine.testing.fake_engine import FakeEngine, fake_bindings
+from pagemill.engine.testing.fake_outputs import FAKE_CODEC
+from pagemill.engine.testing.joined_engine import ENGINE, MODEL, OPTIONS, VERSION, claim, new_place
+from pagemill.inputs.rendered_prompt import RenderedPrompt
+
+FACTS = ModelFacts(names=("fake",), path="", max_model_len=256, vocab_size=256)
+OTHER_RUN = b"o" * RUN_BYTES
+
+
+@contextlib.asynccontextmanager
+async def gate(place: MeetingPlace, **options: Any) -> AsyncGenerator[tuple[Gate, str], None]:
+    """An open one, and the path of the socket for ENGINE."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/engine"
+        made = Gate(place, {ENGINE: path}, VERSION, OPTIONS, **options)
+        made.open()
+        try:
+            yield made, path
+        finally:
+            made.close()
+
+
+@contextlib.asynccontextmanager
+async def joining(
+    engine: FakeEngine, place: MeetingPlace, **other: Any
+) -> AsyncGenerator[None, None]:
+    """An engine that has joined."""
+    server = EngineServer(fake_bindings(engine), FACTS, FAKE_CODEC.schema)
+    has_joined = asyncio.Event()
+    task = asyncio.create_task(keep_joined(server, place, claim(**other), has_joined))
+    try:
+        await asyncio.wait_for(has_joined.wait(), 20)
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await server.close()
+
+
+def run(main: Callable[[FakeEngine], Coroutine[Any, Any, None]]) -> None:
+    engine = FakeEngine()
+    try:
+        asyncio.run(asyncio.wait_for(main(engine), 60))
+    finally:
+        engine.shutdown()
+
+
+async def answer_to(place: MeetingPlace, **other: Any) -> tuple[Answer, socket.socket]:
+    """What the gate says to an engine, and the connection."""
+    connection = socket.create_connection((place.host, place.port))
+    connection.setblocking(False)
+    said = await prove(connection, JOIN_PROTOCOL, place.secret, claim(**other).encode())
+    return Answer.decode(said), connection
+
+
+def test_each_client_has_a_connection_of_its_own() -> None:
+    async def main(engine: FakeEngine) -> None:
+        place = new_place()
+        async with gate(place) as (_, path), joining(engine, place):
+            clients = [SocketClient(path, FAKE_CODEC, connect_passed) for _ in range(4)]
+            heard = [Listener() for _ in clients]
+            for client, listener in zip(clients, heard, strict=True):
+                await client.start(listener.on_outputs, listener.on_lost)
+                await client.submit([request(1, 1)])  # ids are those of a client
+            for client, listener in zip(clients, heard, strict=True):
+                await listener.until(lambda: 1 in listener.ends)  # noqa: B023
+                assert listener.tokens[1] == expected(1, 8)
+                await client.close()
+
+    run(main)
+
+
+def test_requests_are_lost_with_the_engine_which_may_come_back() -> None:
+    async def main(engine: FakeEngine) -> None:
+        place, returns = new_place(), [0]
+
+        def count() -> None:
+            returns[0] += 1
+
+        async with gate(place, on_return=count) as (_, path):
+            client, heard = SocketClient(path, FAKE_CODEC, connect_passed), Listener()
+            async with joining(engine, place):
+                await client.start(heard.on_outputs, heard.on_lost)
+                await client.submit([request(1, 1, max_tokens=10**6)])
+                await heard.until(lambda: 1 in heard.tokens)
+            await heard.until(lambda: heard.lost is not None)
+            assert not client.connected and returns == [0]
+            async with joining(engine, place, run=OTHER_RUN):
+                while not client.connected:
+                    await asyncio.sleep(0.01)
+                await client.submit([request(2, 1)])
+                await heard.until(lambda: 2 in heard.ends)
+            assert returns == [1]
+            await client.close()
+
+    run(main)
+
+
+def test_an_engine_waits_for_a_server_that_is_started_again() -> None:
+    async def main(engine: FakeEngine) -> None:
+        place = new_place()
+        server = EngineServer(fake_bindings(engine), FACTS, FAKE_CODEC.schema)
+        has_joined = asyncio.Event()
+        task = asyncio.create_task(keep_joined(server, place, claim(), has_joined))
+        for _ in range(2):
+            async with gate(place) as (_, path):
+                client, heard = SocketClient(path, FAKE_CODEC, connect_passed), Listener()
+                await client.start(heard.on_outputs, heard.on_lost)
+                await client.submit([request(1, 1)])
+                await heard.until(lambda: 1 in heard.ends)  # noqa: B023
+                await client.close()
+        assert has_joined.is_set()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await server.close()
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"version": "1.2.4"}, "has version 1.2.4 of Pagemill and the server has 1.2.3"),
+        ({"engine": 4}, "expects no engine 4 .*--data-parallel-start-rank"),
+        ({"options": "00" * 32}, "was started with other options than the server"),
+        ({"model": "00" * 32}, "has another model, or other files of it"),
+    ],
+)
+def test_what_does_not_belong_is_told_why(other: dict[str, Any], words: str) -> None:
+    async def main(engine: FakeEngine) -> None:
+        place = new_place()
+        async with gate(place) as (made, _):
+            made.expect(MODEL)
+            answer, connection = await answer_to(place, **other)
+            connection.close()
+            assert answer.verdict is Verdict.REFUSED
+            server = EngineServer(fake_bindings(engine), FACTS, FAKE_CODEC.schema)
+            with pytest.raises(ConfigError, match=words):
+                await keep_joined(server, place, claim(**other), asyncio.Event())
+            assert not has_waiting(made)
+
+    run(main)
+
+
+def has_waiting(made: Gate) -> bool:
+    return bool(made._waiting)  # pyright: ignore[reportPrivateUsage]
+
+
+def test_another_secret_is_no_secret() -> None:
+    async def main(engine: FakeEngine) -> None:
+        place = new_place()
+        for secret in ("", "what one machine knows"):
+            other = MeetingPlace(place.host, place.port, secret)
+            async with gate(place):
+                with pytest.raises(HandshakeError, match="does not have the same secret"):
+                    await answer_to(other)
+
+    run(main)
+
+
+def test_engines_of_this_machine_say_what_the_model_is() -> None:
+    async def main(engine: FakeEngine) -> None:
+        place = new_place()
+        async with gate(place, has_own=True) as (made, _):
+            answer, connection = await answer_to(place)
+            connection.close()
+            assert answer.verdict is Verdict.LATER and "still being loaded" in answer.reason
+            made.expect(MODEL)
+            answer, connection = await answer_to(place)
+            connection.close()
+            assert answer.verdict is Verdict.JOINED
+
+    run(main)
+
+
+def test_an_engine_is_one_process() -> None:
+    async def main(engine: FakeEngine) -> None:
+        place = new_place()
+        async with gate(place) as (made, path):
+            (_, old), (same, new) = await answer_to(place), await answer_to(place)
+            assert same.verdict is Verdict.JOINED
+            assert await asyncio.get_running_loop().sock_recv(old, 1) == b""
+            answer, other = await answer_to(place, run=OTHER_RUN)
+            assert answer.verdict is Verdict.LATER and "from 127.0.0.1" in answer.reason
+            new.close()
+            while has_waiting(made):
+                await asyncio.sleep(0.01)
+            answer, last = await answer_to(place, run=OTHER_RUN)
+            assert answer.verdict is Verdict.JOINED
+            last.send(b"before its turn")
+            while has_waiting(made):
+                await asyncio.sleep(0.01)
+            with pytest.raises(ConnectionRefusedError):
+                await connect_passed(asyncio.Protocol, path)
+            for each in (old, other, last):
+                each.close()
+
+    run(main)
+
+
+def test_silent_strangers_keep_no_engine_out() -> None:
+    async def main(engine: FakeEngine) -> None:
+        place = new_place()
+        async with gate(place) as (made, _):
+            strangers = [socket.create_connection((place.host, place.port)) for _ in range(100)]
+            async with joining(engine, place):
+                guests = made._guests  # pyright: ignore[reportPrivateUsage]
+                assert len(guests) <= 64
+                ended = 0
+                for stranger in strangers:
+                    stranger.setblocking(False)
+                    with contextlib.suppress(BlockingIOError):
+                        ended += stranger.recv(1) == b""
+                assert ended >= 36
+            for stranger in strangers:
+                stranger.close()
+
+    run(main)
+
+
+def test_deadlines_are_by_the_clock_of_the_engines_machine() -> None:
+    """The client's clock is an hour behind."""
+
+    async def main(engine: FakeEngine) -> None:
+        place = new_place()
+        async with gate(place) as (_, path), joining(engine, place):
+            client, heard = SocketClient(path, FAKE_CODEC, connect_passed), Listener()
+            await client.start(heard.on_outputs, heard.on_lost)
+            connection = client._connection  # pyright: ignore[reportPrivateUsage]
+            assert connection is not None and connection._transport is not None  # pyright: ignore
+            now_us = int(1e6 * (time.monotonic() - 3600))
+            for number, left_us in ((1, 50 * 10**6), (2, -1)):
+                each = EngineRequest(
+                    RenderedPrompt.of([1]),
+                    (ChoiceRequest(number, {"max_tokens": 8}),),
+                    deadline_us=now_us + left_us,
+                )
+                message = message_encoder().encode(Submit(number, [each], now_us))
+                connection._transport.write(frame(message))  # pyright: ignore
+            await heard.until(lambda: len(heard.ends) == 2)
+            assert heard.ends[1].finish_reason == "length"
+            assert heard.ends[2].error_code == "DEADLINE_EXCEEDED"
+            await client.close()
+
+    run(main)
