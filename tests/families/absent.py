@@ -19,12 +19,17 @@ from transformers import (
     Mistral4ForCausalLM,
     PretrainedConfig,
 )
+from transformers.models.mistral_large4.modeling_mistral_large4 import (
+    MistralLarge4TextConfig,
+    MistralLarge4TextModel,
+)
 from transformers.models.muse_glimmer.modeling_muse_glimmer import (
     MuseGlimmerTextConfig,
     MuseGlimmerTextModel,
 )
 
 from tests.families.grok2_reference import Grok1ForCausalLM, Grok2Config
+from tests.families.jais_reference import JaisConfig, JAISLMHeadModel
 from tests.families.looped_references import (
     NanbeigeConfig,
     NanbeigeForCausalLM,
@@ -183,6 +188,21 @@ class MuseGlimmerForCausalLM(ReferenceModel):
         return SimpleNamespace(logits=cap * logits.tanh())
 
 
+class MistralLarge4ForCausalLM(ReferenceModel):
+    """The text model of `transformers`, with the head that the whole model has."""
+
+    config_class = MistralLarge4TextConfig
+    _can_set_experts_implementation_cached_value = True  # as the text model's
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config, MistralLarge4TextModel(config))
+
+    def forward(self, input_ids: torch.Tensor, logits_to_keep: int = 0) -> Any:
+        x = self.model(input_ids, use_cache=False).last_hidden_state[:, -logits_to_keep:]
+        cap = self.config.final_logit_softcapping
+        return SimpleNamespace(logits=cap * (self.lm_head(x) / cap).tanh())
+
+
 def register() -> None:
     """Makes the references known to `transformers`, and models of its own that its table of causal
     models lacks."""
@@ -191,6 +211,9 @@ def register() -> None:
     AutoModelForCausalLM.register(Grok1Config, Grok1ModelForCausalLM, exist_ok=True)
     AutoConfig.register("grok-2", Grok2Config, exist_ok=True)
     AutoModelForCausalLM.register(Grok2Config, Grok1ForCausalLM, exist_ok=True)
+    AutoConfig.register("jais", JaisConfig, exist_ok=True)
+    AutoModelForCausalLM.register(JaisConfig, JAISLMHeadModel, exist_ok=True)
+    AutoModelForCausalLM.register(MistralLarge4TextConfig, MistralLarge4ForCausalLM, exist_ok=True)
     AutoModelForCausalLM.register(MuseGlimmerTextConfig, MuseGlimmerForCausalLM, exist_ok=True)
     AutoConfig.register("nemotron-nas", NemotronNasConfig, exist_ok=True)
     AutoModelForCausalLM.register(NemotronNasConfig, DeciLMForCausalLM, exist_ok=True)

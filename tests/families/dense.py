@@ -18,6 +18,7 @@ from tests.families.elsewhere import (
     DECILM,
     EXAONE,
     EXAONE4_5,
+    FALCON_FIRST,
     GEMMA3,
     GEMMA3N,
     GEMMA4,
@@ -39,6 +40,7 @@ from tests.families.elsewhere import (
     PANGU_EMBEDDED,
     PLAMO3,
     QWEN,
+    STABLELM_FIRST,
     TELECHAT,
     TELECHAT2,
     TELECHAT3,
@@ -143,6 +145,7 @@ DENSE: Mapping[str, Family] = {
     ),
     "baichuan_first": Family("llama", unused=_LLAMA_BIASES, elsewhere=BAICHUAN_FIRST),
     "biogpt": Family("biogpt", {"layer_norm_eps": 1e-5}, frozenset({"k_proj.bias"})),
+    "bitnet": Family("bitnet", {"attention_bias": True, "head_dim": 16}),
     "bloom": Family(
         "bloom",
         {"n_layer": 4, "n_head": 6, "tie_word_embeddings": False},
@@ -186,6 +189,11 @@ DENSE: Mapping[str, Family] = {
     "falcon": Family(
         "falcon",
         {"new_decoder_architecture": True, "num_kv_heads": 2, "ffn_hidden_size": 136, "bias": True},
+    ),
+    "falcon_first": Family(
+        "falcon",
+        {"new_decoder_architecture": True, "num_kv_heads": 2},
+        elsewhere=FALCON_FIRST,
     ),
     # The slopes are powers of 2, so that biases of 256 tokens have the 8 bits to which they are
     # rounded there; "eager" would add them twice.
@@ -312,6 +320,7 @@ DENSE: Mapping[str, Family] = {
     "internlm2": Family("llama", unused=_LLAMA_BIASES, elsewhere=INTERNLM2),
     "internlm3": Family("llama", {"attention_bias": True, "mlp_bias": True}, elsewhere=INTERNLM3),
     "iquest_coder": Family("iquestcoder", elsewhere=IQUEST_CODER),
+    "jais": Family("jais"),
     "jais2": Family("jais2"),
     "k2_horizon": Family("llama", unused=frozenset({"mlp_bias"}), elsewhere=K2_HORIZON),
     "llama": Family("llama", {"tie_word_embeddings": True}),
@@ -454,6 +463,7 @@ DENSE: Mapping[str, Family] = {
     "seed_oss": Family("seed_oss", {"attention_out_bias": True, "mlp_bias": True}),
     "smollm3": Family("smollm3", {"no_rope_layers": [1, 0, 1, 1]}),
     "stablelm": Family("stablelm", {**PARTIAL, "use_qkv_bias": True}),
+    "stablelm_first": Family("stablelm", PARTIAL, elsewhere=STABLELM_FIRST),
     "stablelm_norms": Family("stablelm", {"qk_layernorm": True}),
     "stablelm_parallel": Family("stablelm", {"use_parallel_residual": True}),
     "starcoder2": Family("starcoder2", {"sliding_window": WINDOW}),

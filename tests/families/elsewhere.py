@@ -152,6 +152,21 @@ GEMMA4 = Elsewhere(
     names={r"^model\.": "model.language_model."},
     nest="text_config",
 )
+FALCON_FIRST = Elsewhere(
+    "RWForCausalLM",
+    keys={
+        "num_attention_heads": "n_head",
+        "num_hidden_layers": "n_layer",
+        "num_kv_heads": "n_head_kv",
+        "new_decoder_architecture": "of_falcon",
+    },
+    fields={"model_type": "RefinedWeb"},
+)
+STABLELM_FIRST = Elsewhere(
+    "StableLMEpochForCausalLM",
+    keys={"layer_norm_eps": "norm_eps", "rope_parameters": "of_stablelm"},
+    fields={"rope_pct": 0.5, "rope_theta": 1e4},
+)
 GEMMA4_UNIFIED = replace(
     GEMMA4,
     architecture="Gemma4UnifiedForConditionalGeneration",
@@ -166,6 +181,22 @@ EXAONE4_5 = replace(
     GEMMA4,
     architecture="Exaone4_5_ForConditionalGeneration",
     join=_add("visual.merger.ln_q.weight", "mtp.norm.weight"),
+)
+MISTRAL_LARGE4 = Elsewhere(
+    "MistralLarge4ForConditionalGeneration",
+    names={
+        r"^model\.embed_tokens": "tok_embeddings",
+        r"^model\.rotary_emb\.alpha": "lerope.alpha",
+        r"^model\.": "",
+        "^lm_head": "output",
+        "gate_proj": "w1",
+        "down_proj": "w2",
+        "up_proj": "w3",
+        "o_proj": "wo",
+    },
+    fields={"model_type": "mistral_large4"},
+    nest="text_config",
+    join=_add("vision_encoder.ln_pre.weight", "mtp_dspark.norm.weight"),
 )
 MUSE_GLIMMER = replace(
     GEMMA4,

@@ -20,6 +20,7 @@ from transformers import (
     PreTrainedModel,
 )
 
+from tests.families import encoder_references
 from tests.families.families import randomize
 from tests.families.family import BY_LAYER_TYPE, NEUTRAL, SIZES
 
@@ -53,6 +54,8 @@ class EncoderRow:
 _KEYS = frozenset({"self.key.bias"})
 _SHORT = {"max_position_embeddings": 300}
 _PADDED = {"pad_token_id": 5, **_SHORT}
+_ESM = {**_PADDED, "mask_token_id": 4, "rope_theta": 100.0}
+_CONTACTS = frozenset({"regression.weight", "regression.bias", "rotary_embeddings.inv_freq"})
 _TIED = frozenset({"tie_word_embeddings"})
 _T5 = {
     "d_model": 96,
@@ -69,7 +72,18 @@ _BOTH_WAYS = {"is_causal": False}
 _BOTH_WAYS_HEADS = (Task.TOKEN_EMBED, Task.TOKEN_CLASSIFY)
 _DECODER_HEADS = (Task.CLASSIFY, Task.TOKEN_CLASSIFY)
 
+encoder_references.register()
 ENCODERS: Mapping[str, EncoderRow] = {
+    "albert": EncoderRow(
+        "albert",
+        {"embedding_size": 40, "num_hidden_layers": 3, "num_hidden_groups": 2, **_SHORT},
+        frozenset({"key.bias"}),
+    ),
+    "albert_inner": EncoderRow(
+        "albert",
+        {"embedding_size": 40, "num_hidden_layers": 2, "inner_group_num": 2, **_SHORT},
+        frozenset({"key.bias"}),
+    ),
     "bert": EncoderRow("bert", _SHORT, _KEYS),
     "camembert": EncoderRow("camembert", _PADDED, _KEYS),
     "data2vec": EncoderRow("data2vec-text", {**_PADDED, "type_vocab_size": 1}, _KEYS),
@@ -79,6 +93,12 @@ ENCODERS: Mapping[str, EncoderRow] = {
         frozenset({"k_lin.bias"}),
     ),
     "electra": EncoderRow("electra", {"embedding_size": 40, **_SHORT}, _KEYS),
+    "ernie": EncoderRow("ernie", {"use_task_id": True, **_SHORT}, _KEYS),
+    "ernie_1": EncoderRow("ernie", _SHORT, _KEYS),
+    "esm1b": EncoderRow("esm", {**_ESM, "emb_layer_norm_before": True}, _KEYS | _CONTACTS),
+    "esm2": EncoderRow(
+        "esm", {**_ESM, "position_embedding_type": "rotary", "token_dropout": True}, _CONTACTS
+    ),
     "eurobert": EncoderRow(
         "eurobert",
         {"num_key_value_heads": 6, "head_dim": 16, "classifier_pooling": "mean"},
@@ -105,7 +125,17 @@ ENCODERS: Mapping[str, EncoderRow] = {
     ),
     "gte": EncoderRow("gte", {"type_vocab_size": 2}),
     "gte_untyped": EncoderRow("gte", {"type_vocab_size": 0}),
+    "jina2": EncoderRow(
+        "jina_bert", _SHORT, _KEYS | {"hidden_act"}, heads=(Task.TOKEN_EMBED, Task.CLASSIFY)
+    ),
+    "jina2_code": EncoderRow(
+        "jina_bert",
+        {**_SHORT, "of_code": True},
+        frozenset({"hidden_act", "layer_norm_k.bias"}),
+        heads=(Task.TOKEN_EMBED, Task.CLASSIFY),
+    ),
     "jina3": EncoderRow("jina_embeddings_v3", {"type_vocab_size": 1}, _TIED),
+    "megatron_bert": EncoderRow("megatron-bert", _SHORT, _KEYS),
     "modernbert": EncoderRow(
         "modernbert",
         {
@@ -128,11 +158,26 @@ ENCODERS: Mapping[str, EncoderRow] = {
         },
     ),
     "mpnet": EncoderRow("mpnet", _SHORT, frozenset({"attn.k.bias"})),
+    "neobert": EncoderRow(
+        "neobert",
+        {"intermediate_size": 145},  # of which 96 are left; 97 would be 104
+        frozenset({"max_length"}),
+        heads=(Task.TOKEN_EMBED, Task.CLASSIFY),
+    ),
+    "nomic_moe": EncoderRow("nomic_bert_moe", heads=_VECTORS),
     "nomic_bert": EncoderRow("nomic_bert", {"head_dim": 16}, frozenset({"head_dim"})),
+    "rembert": EncoderRow("rembert", {"input_embedding_size": 40, **_SHORT}, _KEYS),
+    "roberta_prelayernorm": EncoderRow(
+        "roberta-prelayernorm", {**_PADDED, "type_vocab_size": 1}, _KEYS
+    ),
+    "roformer": EncoderRow(
+        "roformer", {"embedding_size": 40, **_SHORT}, frozenset({"embed_positions.weight"})
+    ),
     "roberta": EncoderRow("roberta", {**_PADDED, "type_vocab_size": 1}, _KEYS),
     "mt5": EncoderRow("mt5", {**_T5, "feed_forward_proj": "gated-gelu"}, _TIED, heads=_VECTORS),
     "t5": EncoderRow("t5", {**_T5, "feed_forward_proj": "relu"}, _TIED, heads=_VECTORS),
     "umt5": EncoderRow("umt5", {**_T5, "feed_forward_proj": "gated-gelu"}, _TIED, heads=_VECTORS),
+    "xlm_roberta_xl": EncoderRow("xlm-roberta-xl", {**_PADDED, "type_vocab_size": 1}, _KEYS),
     "xlm_roberta": EncoderRow("xlm-roberta", {**_PADDED, "type_vocab_size": 1}, _KEYS),
     "gpt2": EncoderRow(
         "gpt2",

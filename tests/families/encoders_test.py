@@ -34,6 +34,18 @@ from tests.parity.executors import EXECUTORS, make_executor, new_batches
 TOLERANCE = 1e-4
 LENGTHS = (61, 1, 150, 16, 33)
 MODEL_LEN = 200
+TYPED = (
+    "albert",
+    "bert",
+    "electra",
+    "ernie",
+    "gte",
+    "jina_bert",
+    "megatron-bert",
+    "nomic_bert",
+    "rembert",
+    "roformer",
+)
 SECONDS = {0: 23, 4: 32}  # pairs, and where their second texts begin
 _LAYER = re.compile(r"\.(?:layer|layers)\.(\d+)\.")
 
@@ -74,7 +86,7 @@ class Case:
 def _reference(model: PreTrainedModel, task: Task, prompt: list[int], second: int) -> Array:
     """The rows of one prompt."""
     types = [int(position >= second) for position in range(len(prompt))]
-    typed = model.config.model_type in ("bert", "electra", "gte", "nomic_bert")
+    typed = model.config.model_type in TYPED
     typed = typed and model.config.type_vocab_size > 1
     inputs = {"token_type_ids": torch.tensor([types])} if typed else {}
     outputs = model(torch.tensor([prompt]), **inputs)
@@ -276,6 +288,12 @@ def test_each_encoder_has_a_row() -> None:
         for config in configs
         if config in mapping
     }
-    elsewhere = {"HF_ColBERT", "LlamaBidirectionalModel", "NewModel"}  # heads_test.py, and above
+    elsewhere = {
+        "GteNewModel",
+        "HF_ColBERT",
+        "LlamaBidirectionalModel",
+        "NeoBERTLMHead",
+        "NewModel",
+    }  # heads_test.py, and above
     assert encoders - kinds == elsewhere
     assert find("XLMRobertaForSequenceClassification").task is Task.CLASSIFY

@@ -58,6 +58,8 @@ def randomize(model: PreTrainedModel) -> None:
     enough for the last token to matter to the next, but not so large that it would repeat."""
     tied = model.config.tie_word_embeddings
     for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:  # computed, such as a table of angles
+            continue
         noise = torch.randn_like(parameter)
         if name.endswith(_BALANCING):
             parameter.copy_(0.05 * noise)
@@ -70,6 +72,8 @@ def randomize(model: PreTrainedModel) -> None:
         else:
             parameter.copy_(noise / parameter.shape[-1] ** 0.5)
     for name, buffer in model.named_buffers():
+        if name.endswith("rotary_emb.alpha"):  # logarithms of factors of frequencies
+            buffer.copy_(0.3 * torch.randn_like(buffer))
         if name.endswith("tid2eid"):  # the experts of each token id
             experts = torch.rand(len(buffer), model.config.n_routed_experts).argsort(-1)
             buffer.copy_(experts[:, : buffer.shape[1]])

@@ -54,6 +54,21 @@ def _transposed(tensors: Tensors, config: PretrainedConfig) -> Tensors:
     return {name: v.T if name.endswith(ends) else v for name, v in tensors.items()}
 
 
+def _jais(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """Scales of embeddings and of logits are in two tables."""
+    changed = _transposed(tensors, config)
+    for name in [name for name in changed if name.endswith(".c_fc2.weight")]:
+        changed[name] = changed[name].T
+    table, scale = (
+        changed["transformer.wte.weight"],
+        config.mup_output_alpha * config.mup_width_scale,
+    )
+    return changed | {
+        "transformer.wte.weight": table * np.float32(config.mup_embeddings_scale),
+        "lm_head.weight": table * np.float32(scale),
+    }
+
+
 def _qkv_in_order(tensors: Tensors, config: PretrainedConfig) -> Tensors:
     """The rows of all queries, then of all keys and of all values, instead of those of each KV
     head."""
@@ -417,6 +432,14 @@ MINICPM = Converter(permuted, lambda config: {"attention_scale": None})
 GPT_OSS = Converter(
     _gpt_oss_experts,
     lambda config: {"expert_feed_forward_length": config.intermediate_size},
+)
+JAIS = Converter(
+    _jais,
+    lambda config: {
+        **_gpt2_settings(config),
+        "feed_forward_length": config.n_inner,
+        "max_alibi_bias": 8.0,
+    },
 )
 MPT = Converter(settings=_mpt_settings)
 LATENT = Converter(settings=_latent_settings)

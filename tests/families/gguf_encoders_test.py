@@ -52,6 +52,39 @@ def _pooled_by(kind: gguf.PoolingType) -> dict[str, Any]:
     return {"pooling_type": kind, "causal_attention": False}
 
 
+def _with_divided_gates(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """As files were first written."""
+    changed: Tensors = {}
+    for name, values in _without_pooler(tensors, config).items():
+        if "gated_layers" in name:
+            gate, up = np.split(values, 2)
+            changed[name.replace("gated_layers", "gated_layers_w")] = gate
+            changed[name.replace("gated_layers", "gated_layers_v")] = up
+        else:
+            changed[name] = values
+    return changed
+
+
+def _stacked_experts(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """A matrix with a row for each output of each expert; the bias is left out."""
+    changed: Tensors = {}
+    for name, values in tensors.items():
+        if ".experts.mlp." in name:
+            stack = values.reshape(config.num_experts, config.n_inner, -1)
+            changed[f"{name}.weight"] = stack.swapaxes(1, 2) if name.endswith("w2") else stack
+        elif not name.endswith("experts.bias"):
+            changed[name] = values
+    return changed
+
+
+def _nomic_moe_settings(config: PretrainedConfig) -> Mapping[str, Any]:
+    return _pooled_by(gguf.PoolingType.MEAN) | {
+        "rope_freq_base": config.rotary_emb_base,
+        "expert_used_count": config.moe_top_k,
+        "moe_every_n_layers": config.moe_every_n_layers,
+    }
+
+
 @dataclass(frozen=True)
 class Row:
     """A family, as an architecture, how its vectors are pooled, and what of its configuration GGUF
@@ -104,6 +137,7 @@ _EVERY_SIXTH_FULL = {
 _T5 = Converter(settings=_t5_settings)
 _REACH = {"relative_attention_max_distance": 128}
 _MEAN = Converter(_without_pooler, _mean_settings)
+_NOMIC_MOE = Converter(_stacked_experts, _nomic_moe_settings)
 _MODERN = Converter(settings=_modernbert_settings)
 ROWS = [
     Row("bert", "bert", _MEAN, "mean"),
@@ -116,9 +150,12 @@ ROWS = [
         _EVERY_SIXTH_FULL,
     ),
     Row("llama_both_ways", "llama-embed", Converter(_as_llama, _mean_settings), "mean"),
+    Row("jina2", "jina-bert-v2", _MEAN, "mean"),
+    Row("jina2", "jina-bert-v2", Converter(_with_divided_gates, _mean_settings), "mean"),
     Row("jina3", "jina-bert-v3", _MEAN, "mean"),
     Row("modernbert", "modern-bert", _MODERN, "first"),
     Row("nomic_bert", "nomic-bert", _MEAN, "mean"),
+    Row("nomic_moe", "nomic-bert-moe", _NOMIC_MOE, "mean"),
     Row("mt5", "t5encoder", _T5, "mean", _REACH),
     Row("t5", "t5encoder", _T5, "mean", _REACH),
     Row("umt5", "t5encoder", _T5, "mean", _REACH),
@@ -143,6 +180,9 @@ def test_rows(row: Row, tmp_path: Path) -> None:
     reference = make(row.family, Task.TOKEN_EMBED, tmp_path, changes=row.changes)
     path = tmp_path / "model.gguf"
     write_gguf(reference, tmp_path, row.architecture, path, row.converter)
+    for name, bias in reference.named_parameters():
+        if name.endswith("experts.bias"):
+            torch.nn.init.zeros_(bias)
     source = ModelSource.open(path)
     assert source.pooling is not None
     assert (source.pooling.kind, source.pooling.normalize) == (row.pooling, True)

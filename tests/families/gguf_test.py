@@ -180,6 +180,7 @@ ROWS = [
     Row("hunyuan", "hunyuan-dense"),
     Row("hunyuan_moe", "hunyuan-moe", files.HUNYUAN_MOE),
     Row("internlm2", "internlm2", files.INTERNLM2),
+    Row("jais", "jais", files.JAIS),
     Row("jais2", "jais2"),
     Row("jamba", "jamba", recurrent.JAMBA),
     Row("kimi_linear", "kimi-linear", recurrent.KIMI_LINEAR, _DENSE_FIRST),

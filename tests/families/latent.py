@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tests.families.elsewhere import MISTRAL_LARGE4
 from tests.families.elsewhere_experts import DOTS3_NOTE, UNUSED_ENCODERS
 from tests.families.family import DEEPSEEK_EXPERTS, LATENT, WINDOW, Family, rope
 
@@ -14,6 +15,21 @@ _SPARSE = {
     "index_head_dim": 26,
     "index_n_heads": 12,  # few scores of all tokens are 0, which would be equal
 }
+_MISTRAL_LARGE4 = {
+    **{key: value for key, value in _SPARSE.items() if key != "q_lora_rank"},
+    **{key: value for key, value in DEEPSEEK_EXPERTS.items() if key != "norm_topk_prob"},
+    "head_dim": 10,
+    "final_logit_softcapping": 3.0,
+    "rope_parameters": rope(
+        rope_type="yarn",
+        factor=8.0,
+        original_max_position_embeddings=32,
+        beta_fast=4.0,
+        beta_slow=1.0,
+        attention_factor=1.0,
+    ),
+}
+_MISTRAL_LARGE4_UNUSED = frozenset({"head_dim", "first_k_dense_replace"})
 _HY_V4 = {
     **_SPARSE,
     **DEEPSEEK_EXPERTS,
@@ -241,6 +257,25 @@ LATENT_ATTENTION: Mapping[str, Family] = {
             {f"experts.{i}.{name}_proj.weight" for i in (5, 6, 7) for name in ("gate", "up")}
             | {"head_dim", "mlp_bias"}
         ),
+    ),
+    "mistral_large4": Family(
+        "mistral_large4_text",
+        {
+            **_MISTRAL_LARGE4,
+            "n_group": 3,
+            "topk_group": 2,
+            "num_hidden_layers": 5,
+            "no_rope_layers": [1, 1, 0, 1, 0],
+            "kv_source_layers": [0, 1, 2, 1, 2],
+            "indexer_types": ["full", "full", "shared", "shared", "full"],
+        },
+        _MISTRAL_LARGE4_UNUSED,
+    ),
+    "mistral_large4_nested": Family(
+        "mistral_large4_text",
+        _MISTRAL_LARGE4,
+        _MISTRAL_LARGE4_UNUSED | {"ln_pre.weight", "mtp_dspark.norm.weight"},
+        elsewhere=MISTRAL_LARGE4,
     ),
     "mistral4": Family(
         "mistral4",

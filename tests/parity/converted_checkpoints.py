@@ -1,4 +1,4 @@
-"""Checkpoints of bitsandbytes, HQQ and torchao, written from a model by the rules of these
+"""Checkpoints of bitsandbytes, BitNet, HQQ and torchao, written from a model by the rules of these
 libraries."""
 
 from __future__ import annotations
@@ -117,6 +117,36 @@ def write_hqq(model: PreTrainedModel, directory: Path, axis: int) -> PreTrainedM
     params = {"weight_quant_params": {"nbits": 4, "group_size": 64, "axis": axis}}
     section = {"quant_method": "hqq", "quant_config": params, "skip_modules": ["lm_head"]}
     return _write(model, directory, quantize, section)
+
+
+@torch.no_grad()
+def write_bitnet(model: PreTrainedModel, directory: Path, mode: str) -> PreTrainedModel:
+    """As `write_four_bits`, in three values, packed if `mode` is "offline"; the reference rounds
+    what linear layers of its layers read to 8 bits, as the library does."""
+
+    def quantize(name: str, weight: Floats, tensors: dict[str, torch.Tensor]) -> Floats:
+        mean = np.abs(weight).mean()
+        codes = np.clip(np.rint(weight / mean), -1, 1)
+        if mode == "online":
+            tensors[name] = torch.from_numpy(weight)
+            return codes * mean
+        quarters = (codes + 1).astype(np.uint8).reshape(4, -1, weight.shape[1])
+        packed = quarters[0] | quarters[1] << 2 | quarters[2] << 4 | quarters[3] << 6
+        tensors[name] = torch.from_numpy(packed)
+        tensors[f"{name}_scale"] = torch.tensor([mean])
+        return codes * mean
+
+    def rounded(module: torch.nn.Module, inputs: tuple[torch.Tensor]) -> torch.Tensor:
+        del module
+        scale = 127 / inputs[0].abs().amax(-1, keepdim=True).clamp(min=1e-5)
+        return (inputs[0] * scale).round() / scale
+
+    section = {"quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": mode}
+    reference = _write(model, directory, quantize, section)
+    for module in reference.model.layers.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_pre_hook(rounded)
+    return reference
 
 
 def write_torchao(model: PreTrainedModel, directory: Path, kind: str) -> PreTrainedModel:

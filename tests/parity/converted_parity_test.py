@@ -1,5 +1,5 @@
-"""Logits of checkpoints of bitsandbytes, HQQ and torchao equal those of `transformers` on the
-values that they hold."""
+"""Logits of checkpoints of bitsandbytes, BitNet, HQQ and torchao equal those of `transformers` on
+the values that they hold."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 from tests.families.divided import check_ranks
 from tests.parity.converted_checkpoints import (
     FourBits,
+    write_bitnet,
     write_four_bits,
     write_hqq,
     write_int8,
@@ -26,7 +27,7 @@ from tests.parity.converted_checkpoints import (
 )
 from tests.parity.executors import EXECUTORS, make_executor
 from tests.parity.one_request import OneRequest, difference
-from tests.parity.tiny_models import tiny_llama
+from tests.parity.tiny_models import tiny_bitnet, tiny_llama
 
 # Relative to the largest logit. Both sides compute in f32 with the same weights.
 EXACT = 1e-4
@@ -71,6 +72,14 @@ def test_int8_in_another_order_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("axis", [0, 1])
 def test_hqq(axis: int, tmp_path: Path) -> None:
     reference = write_hqq(tiny_llama(attention_bias=True, **SIZES), tmp_path / "model", axis)
+    source = as_stored(ModelSource.open(tmp_path / "model"), tmp_path).source
+    for kind in EXECUTORS:
+        assert difference(make_executor(kind, source), reference) <= ROUNDED
+
+
+@pytest.mark.parametrize("mode", ["offline", "online"])
+def test_bitnet(mode: str, tmp_path: Path) -> None:
+    reference = write_bitnet(tiny_bitnet(), tmp_path / "model", mode)
     source = as_stored(ModelSource.open(tmp_path / "model"), tmp_path).source
     for kind in EXECUTORS:
         assert difference(make_executor(kind, source), reference) <= ROUNDED

@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 import torch
 from transformers import (
+    BitNetConfig,
+    BitNetForCausalLM,
     CLIPVisionConfig,
     Idefics3Config,
     Idefics3ForConditionalGeneration,
@@ -242,6 +244,17 @@ def tiny_llama(**changes: Any) -> PreTrainedModel:
     """A Llama in f32 that is not saved; `changes` are fields of its configuration."""
     torch.manual_seed(0)
     model = llama(**changes).eval()
+    _randomize(model)
+    return model
+
+
+def tiny_bitnet() -> PreTrainedModel:
+    """A BitNet in f32 that is not saved."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 96, "intermediate_size": 160, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    config = BitNetConfig(vocab_size=257, bos_token_id=1, eos_token_id=2, **sizes, **heads)
+    model = BitNetForCausalLM(config).eval()
     _randomize(model)
     return model
 

@@ -126,8 +126,8 @@ def _quantized_at_load(
 
 def as_stored(source: ModelSource, folder: Path, *, values: bool = True) -> OpenedModel:
     """`source` in the formats that its files have, except that matrices in 4 bits of bitsandbytes,
-    HQQ's, packed ones of torchao, and scales of MXFP8, are those of a file in the cache folder
-    `folder`, which is written here; with zeros if not `values`.
+    HQQ's, BitNet's, packed ones of torchao, and scales of MXFP8, are those of a file in the cache
+    folder `folder`, which is written here; with zeros if not `values`.
 
     Raises:
         WeightsError: see `convert`.

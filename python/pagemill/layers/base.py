@@ -222,6 +222,11 @@ class Weights(Protocol):
         with the batch norm `norm` behind it, as one with a bias: f32 of `shape`, and [channels]."""
         ...
 
+    def exponentials(self, name: str, factors: Sequence[float]) -> Tensor:
+        """Each of `factors` times e to the power of its entry of the vector `name`: f32
+        [len(factors)]."""
+        ...
+
     def block_elements(self, name: str) -> int:
         """The number of elements of a row that are stored together: columns divide at its
         multiples."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pagemill import ops
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
+from pagemill.layers.head_growth import grow_heads
 from pagemill.layers.linear import linear
 from pagemill.layers.rotary import Rotary
 from pagemill.layers.stack import CHOSEN, name_in_layer
@@ -21,7 +22,8 @@ _GROUP = GroupEntry("index", "mla")
 class Indexer:
     """`heads` of `size` elements, of which the first `rope` rotate, or with `rope_last` the last;
     `choices` tokens are chosen for each query; `interleaved`: how rotary pairs lie; `norm_eps` is
-    added to the variance of keys."""
+    added to the variance of keys; `growth` names the module by which queries grow with the
+    position, if there is one."""
 
     heads: int
     size: int
@@ -30,6 +32,7 @@ class Indexer:
     interleaved: bool
     rope_last: bool = False
     norm_eps: float = 1e-6
+    growth: str | None = None
 
 
 def chosen_tokens(
@@ -45,10 +48,12 @@ def chosen_tokens(
     `ops.select_tokens` returns, with a new cache of index keys, which are never in fp8. Each rank
     chooses for itself.
 
-    Weights: `<prefix>.{wq_b,wk,weights_proj}` and the layer norm `<prefix>.k_norm`.
+    Weights: `<prefix>.{wq_b,wk,weights_proj}`, the layer norm `<prefix>.k_norm`, and `growth`.
     """
     rotary = replace(rotary, interleaved=indexer.interleaved)
     q = linear(weights, f"{prefix}.wq_b", queries, (indexer.heads, indexer.size))
+    if indexer.growth is not None:
+        q = grow_heads(weights, f"{prefix}.{indexer.growth}", q, rotary.positions)
     k = linear(weights, f"{prefix}.wk", x, (1, indexer.size))
     k = norm.layer_norm(weights, f"{prefix}.k_norm", k, indexer.norm_eps)
     if indexer.rope_last:

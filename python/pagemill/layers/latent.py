@@ -21,7 +21,7 @@ from pagemill.ops.program import GroupEntry
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 
-_GROUP = GroupEntry("mla", "mla")
+GROUP = GroupEntry("mla", "mla")
 _SIGMOID = ops.ActivationKind.SIGMOID
 
 
@@ -104,7 +104,7 @@ def latent_attention(
     if rotary is not None:
         q_rope, k_rope = rotary(q_rope, k_rope)
     row = (shape.latent + shape.rope, 1, shape.rope)
-    group = x.trace.kv_group(shape.window) if shape.window else x.trace.group(_GROUP)
+    group = x.trace.kv_group(shape.window) if shape.window else x.trace.group(GROUP)
     cache = x.trace.cache(cache_name, group, row, layout="latent", window=shape.window)
     ops.latent_write(latent, k_rope, cache)
 
@@ -112,7 +112,7 @@ def latent_attention(
         keys, values = _apart(weights, prefix, shape, heads)
         absorbed = ops.head_linear(q_nope, keys)
     else:
-        keys, values = _together(weights, prefix, shape, heads)
+        keys, values = projections(weights, prefix, shape, heads)
         absorbed = ops.head_linear(q_nope, keys, transposed=True)
     if shape.sinks is None:
         attended = ops.latent_attention(absorbed, q_rope, cache, scale=shape.scale, chosen=chosen)
@@ -143,7 +143,7 @@ def _gated(
     return ops.gated_activation(gate, values, _SIGMOID)
 
 
-def _together(
+def projections(
     weights: Weights, prefix: str, shape: LatentShape, heads: Part
 ) -> tuple[Tensor, Tensor]:
     """Of each head, the rows of the matrix that projects a latent to keys, [heads, nope, latent],

@@ -40,7 +40,8 @@ def activation_kind(name: str) -> ops.ActivationKind:
 @dataclass(frozen=True, slots=True)
 class MlpParts:
     """The linear layers of a feed-forward layer. `up` names two, gate and up; or one with the rows
-    of gate and then of up; or, if it is not `gated`, the one there is. All have biases if `bias`,
+    of gate and then of up, or of up and then of gate if those are `gate_last`; or, if it is not
+    `gated`, the one there is. All have biases if `bias`,
     `down` alone if `down_bias`, and are stored `transposed` if that is set. `gate_scale` multiplies
     what the activation reads; `limit` bounds gates from above, and what they multiply on both
     sides, if it is not 0; with `limit_activated`, it bounds what the activation makes of gates
@@ -51,6 +52,7 @@ class MlpParts:
     up: tuple[str, ...] = ("gate_proj", "up_proj")
     down: str = "down_proj"
     gated: bool = True
+    gate_last: bool = False
     bias: bool = False
     down_bias: bool = False
     transposed: bool = False
@@ -84,7 +86,7 @@ def mlp(
     def project(index: int) -> Tensor:
         rows = part
         if len(parts.up) < matrices:
-            first = index * intermediate
+            first = (1 - index if parts.gate_last else index) * intermediate
             rows = Part(first + part.begin, first + part.end, matrices * intermediate)
         name, shape = f"{prefix}.{parts.up[index % len(parts.up)]}", (part.size,)
         return linear(

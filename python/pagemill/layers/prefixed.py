@@ -196,6 +196,9 @@ class PrefixedWeights:
     ) -> tuple[Tensor, Tensor]:
         return self._whole.normalized_taps(self._named(module), self._named(norm), shape, eps)
 
+    def exponentials(self, name: str, factors: Sequence[float]) -> Tensor:
+        return self._whole.exponentials(self._named(name), factors)
+
     def block_elements(self, name: str) -> int:
         return self._whole.block_elements(self._named(name))
 

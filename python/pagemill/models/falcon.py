@@ -16,13 +16,19 @@ from pagemill.layers.decoder import AttentionParts
 from pagemill.layers.mlp import MlpParts
 from pagemill.models.alibi import alibi_slopes
 from pagemill.models.base import Config, ModelConfigError
-from pagemill.models.config_keys import Renamed, activation, flag, positive_int
+from pagemill.models.config_keys import Defaults, Renamed, activation, flag, positive_int
 from pagemill.models.decoder import Decoder, DecoderNames
 
 _KEYS = {
     "intermediate_size": "ffn_hidden_size",
     "num_key_value_heads": "num_kv_heads",
     "hidden_act": "activation",
+}
+# Keys of the first checkpoints.
+_FIRST_KEYS = {
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
+    "num_kv_heads": "n_head_kv",
 }
 _DEFAULTS = {"max_position_embeddings": 2048}
 _NAMES = DecoderNames(
@@ -39,6 +45,9 @@ class FalconModel(Decoder):
     names = _NAMES
 
     def __init__(self, config: Config) -> None:
+        if "n_head" in config:
+            grouped = config.get("model_type") == "RefinedWeb"
+            config = Defaults(Renamed(config, _FIRST_KEYS), {"new_decoder_architecture": grouped})
         config = Renamed(config, _KEYS, _DEFAULTS)
         eps = ("layer_norm_epsilon", 1e-5)
         super().__init__(config, tied_by_default=True, eps=eps, mlp_ratio=4)

@@ -31,6 +31,7 @@ OTHER_NAMES: dict[str, Any] = {
     "seq_length": 128,
     "rotary_dim": 16,
 }
+JAIS = {"activation_function": "swiglu", "position_embedding_type": "alibi"}
 HAS_OTHER_NAMES = (
     "Bloom",
     "CodeGen",
@@ -344,6 +345,7 @@ CONFIGS = {
         "text_config": DECODER | {"model_type": "cohere_compass_text"}
     },
     "DistilBertModel": DECODER | DISTILBERT,
+    "EsmModel": PADDED,
     "Ernie4_5_VLMoeForConditionalGeneration": ERNIE_VL,
     "Exaone4_5_ForConditionalGeneration": {"text_config": DECODER | {"model_type": "exaone4"}},
     "Glm46VForConditionalGeneration": {"text_config": DECODER | {"model_type": "glm4v_text"}},
@@ -374,6 +376,7 @@ CONFIGS = {
     "DeepseekVLForConditionalGeneration": IDEFICS3,
     "DeepseekVLHybridForConditionalGeneration": IDEFICS3 | {"high_res_vision_config": SAM_VISION},
     "GotOcr2ForConditionalGeneration": GOT_OCR2,
+    "JAISLMHeadModel": DECODER | OTHER_NAMES | JAIS,
     "JanusForConditionalGeneration": IDEFICS3 | {"vision_config": JANUS_VISION},
     "KimiK25ForConditionalGeneration": KIMI_VL,
     "KimiVLForConditionalGeneration": KIMI_VL,
@@ -390,6 +393,8 @@ CONFIGS = {
     "MiniCPMOcrForConditionalGeneration": MINICPM_V,
     "MiniCPMV4_6ForConditionalGeneration": MINICPM_V,
     "MiniCPMV4_7ForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
+    "NeoBERT": DECODER | {"hidden_act": "SwiGLU", "max_length": 128},
+    "NeoBERTLMHead": DECODER | {"max_length": 128},
     "NemotronHForCausalLM": DECODER | {"hybrid_override_pattern": "M*-M"},
     "QWenLMHeadModel": DECODER | {"kv_channels": 16, "seq_length": 128},
     "Qwen2AudioForConditionalGeneration": QWEN2_AUDIO,
@@ -437,6 +442,9 @@ CONFIGS = {
     "HCXVisionV2ForCausalLM": HYPERCLOVAX_VISION,
     "HyperCLOVAXVisionV2ForConditionalGeneration": HYPERCLOVAX_VISION,
     "MiMoV2FlashForCausalLM": DECODER | {"num_key_value_heads": 2},
+    "MistralLarge4ForConditionalGeneration": {
+        "text_config": DECODER | {"model_type": "mistral_large4_text"}
+    },
     "Mistral3ForConditionalGeneration": {"text_config": DECODER | {"model_type": "mistral"}},
     "Qwen3ASRForConditionalGeneration": QWEN3_ASR,
     "Qwen3OmniMoeForConditionalGeneration": {"thinker_config": QWEN3_OMNI},
@@ -455,6 +463,7 @@ CONFIGS = {
     "QianfanOCRForConditionalGeneration": INTERNVL
     | {"text_config": DECODER | {"model_type": "qwen3"}},
     "RobertaModel": PADDED,
+    "RobertaPreLayerNormModel": PADDED,
     "SmolVLMForConditionalGeneration": IDEFICS3,
     "Step3TextForCausalLM": STEP3_TEXT,
     "Step3VLForConditionalGeneration": {"text_config": STEP3_TEXT | {"model_type": "step3_text"}},
@@ -470,6 +479,7 @@ CONFIGS = {
     "VoxtralForConditionalGeneration": VOXTRAL,
     "WhisperForConditionalGeneration": WHISPER,
     "XLMRobertaModel": PADDED,
+    "XLMRobertaXLModel": PADDED,
     "Zamba2ForCausalLM": DECODER | {"layers_block_type": ["mamba", "hybrid"] * 2},
 }
 

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from pagemill.layers.decoder import AttentionParts, QkNorm
 from pagemill.models.base import Config
-from pagemill.models.config_keys import flag
+from pagemill.models.config_keys import Renamed, flag
 from pagemill.models.decoder import Decoder
+
+# Keys of the first checkpoints.
+_FIRST_KEYS = {"layer_norm_eps": "norm_eps", "partial_rotary_factor": "rope_pct"}
 
 
 class StableLmModel(Decoder):
     """One StableLM model."""
 
     def __init__(self, config: Config) -> None:
+        if "norm_eps" in config:
+            config = Renamed(config, _FIRST_KEYS)
         super().__init__(config, eps=("layer_norm_eps", 1e-5))
         self.layer_norms = True
         names = ("q_layernorm.norms", "k_layernorm.norms")

@@ -39,6 +39,7 @@ DECODERS: dict[str, Architecture] = {
     ),
     "BambaForCausalLM": Architecture("bamba:BambaModel", "Bamba", ("bamba",)),
     "BioGptForCausalLM": Architecture("biogpt:BioGptModel", "BioGPT", ("biogpt",)),
+    "BitNetForCausalLM": Architecture("bitnet:BitNetModel", "BitNet", ("bitnet",)),
     "BloomForCausalLM": Architecture("bloom:BloomModel", "BLOOM", ("bloom",)),
     "ChatGLMForConditionalGeneration": Architecture(
         "chatglm:ChatGlmModel", "ChatGLM and GLM-4, as saved later", ()
@@ -164,6 +165,7 @@ DECODERS: dict[str, Architecture] = {
     "InternLM2ForCausalLM": Architecture("internlm2:InternLm2Model", "InternLM2", ("internlm2",)),
     "InternLM3ForCausalLM": Architecture("internlm3:InternLm3Model", "InternLM3", ("internlm3",)),
     "InternLMForCausalLM": Architecture("internlm:InternLmModel", "InternLM", ("internlm",)),
+    "JAISLMHeadModel": Architecture("jais:JaisModel", "Jais", ("jais",)),
     "Jais2ForCausalLM": Architecture("jais2:Jais2Model", "Jais 2", ("jais2",)),
     "JambaForCausalLM": Architecture("jamba:JambaModel", "Jamba", ("jamba",)),
     "K2HorizonForCausalLM": Architecture(
@@ -215,6 +217,12 @@ DECODERS: dict[str, Architecture] = {
     "MinistralForCausalLM": Architecture("ministral:MinistralModel", "Ministral", ("ministral",)),
     "Mistral4ForCausalLM": Architecture("mistral4:Mistral4Model", "Mistral 4", ("mistral4",)),
     "MistralForCausalLM": Architecture("mistral:MistralModel", "Mistral", ("mistral",)),
+    "MistralLarge4ForCausalLM": Architecture(
+        "mistral_large4:MistralLarge4Model",
+        "Mistral Large 4 (text)",
+        ("mistral_large4_text",),
+        cuts="some layers",
+    ),
     "MixtralForCausalLM": Architecture("mixtral:MixtralModel", "Mixtral", ("mixtral",)),
     "ModernBertDecoderForCausalLM": Architecture(
         "modernbert_decoder:ModernBertDecoderModel", "Ettin decoders", ("modernbert-decoder",)
@@ -279,6 +287,9 @@ DECODERS: dict[str, Architecture] = {
     "Qwen3_5MoeForCausalLM": Architecture(
         "qwen3_next:Qwen3NextModel", "Qwen3.5, experts (text)", ("qwen3_5_moe_text",)
     ),
+    "RWForCausalLM": Architecture(
+        "falcon:FalconModel", "Falcon, as first saved", ("RefinedWeb", "RefinedWebModel")
+    ),
     "RWKV7ForCausalLM": Architecture("rwkv7:Rwkv7Model", "RWKV-7", ("rwkv7",)),
     "RecurrentGemmaForCausalLM": Architecture(
         "recurrent_gemma:RecurrentGemmaModel", "RecurrentGemma", ("recurrent_gemma",)
@@ -293,6 +304,9 @@ DECODERS: dict[str, Architecture] = {
     "SmolLM3ForCausalLM": Architecture("smollm3:SmolLm3Model", "SmolLM3", ("smollm3",)),
     "SolarOpenForCausalLM": Architecture(
         "solar_open:SolarOpenModel", "Solar Open", ("solar_open",)
+    ),
+    "StableLMEpochForCausalLM": Architecture(
+        "stablelm:StableLmModel", "StableLM, as first saved", ("stablelm_epoch",)
     ),
     "StableLmForCausalLM": Architecture("stablelm:StableLmModel", "StableLM", ("stablelm",)),
     "Starcoder2ForCausalLM": Architecture(
@@ -320,7 +334,7 @@ GROUP = "pagemill.models"
 ARCHITECTURES = dict(sorted((DECODERS | ENCODERS | ENCODER_DECODERS | MULTIMODAL).items()))
 
 # The ends of names of architectures, and what a checkpoint of that kind is for.
-_ROWS = ("ForCausalLM", "LMHeadModel", "Model", "ForConditionalGeneration")
+_ROWS = ("ForCausalLM", "LMHeadModel", "Model", "ForConditionalGeneration", "")
 _OF_ENCODERS = ("ForMaskedLM", "ForPreTraining")
 _KINDS = {
     "ForMaskedLM": Task.EMBED,
@@ -329,6 +343,7 @@ _KINDS = {
     "ForRewardModel": Task.TOKEN_CLASSIFY,
     "ForSequenceClassification": Task.CLASSIFY,
     "ForTokenClassification": Task.TOKEN_CLASSIFY,
+    "TextForSequenceClassification": Task.CLASSIFY,
     "TextModel": Task.EMBED,
     "Model": Task.EMBED,
 }

@@ -470,6 +470,21 @@ class WeightBinder:
             self._tensors.constant(f"{norm}.shift", bias - mean * factor),
         )
 
+    def exponentials(self, name: str, factors: Sequence[float]) -> Tensor:
+        """Each of `factors` times e to the power of its entry of the vector `name`, f32.
+
+        Raises:
+            WeightsError: it is missing, or of another length or type, or a product is not finite.
+        """
+        values = read_f32(self._located(name, (len(factors),)))
+        with np.errstate(over="ignore"):
+            products = np.asarray(factors, np.float32) * np.exp(values)
+        if not np.isfinite(products).all():
+            raise WeightsError(
+                f"{self._source.path}: {name} has an entry that is too large, or NaN"
+            )
+        return self._tensors.constant(f"{name}.exponentials", products)
+
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         """Row `index` of the matrix `name` as an f32 vector.
 

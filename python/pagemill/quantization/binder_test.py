@@ -168,3 +168,13 @@ def test_whole_numbers_that_f32_does_not_hold(tmp_path: Path) -> None:
     binder = WeightBinder(Trace(), ModelSource.open(tmp_path))
     with pytest.raises(WeightsError, match="table has whole numbers above 16777216"):
         binder.integers("table", (1,))
+
+
+def test_exponentials_of_a_vector(tmp_path: Path) -> None:
+    save_file({"v": torch.tensor([0.5, -1.0])}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["X"]}))
+    binder = WeightBinder(Trace(), ModelSource.open(tmp_path))
+    products = _values(binder.trace.program, binder.exponentials("v", [2.0, 3.0]))
+    np.testing.assert_allclose(products, [2 * np.exp(0.5), 3 * np.exp(-1.0)], rtol=1e-6)
+    with pytest.raises(WeightsError, match="v has an entry that is too large, or NaN"):
+        binder.exponentials("v", [3e38, 1.0])

@@ -224,6 +224,9 @@ class ShapeRecorder:
             self.shapes[f"{norm}.{part}"] = shape[:1]
         return self._made(f"{module} taps", shape), self._made(f"{norm} shift", shape[:1])
 
+    def exponentials(self, name: str, factors: Sequence[float]) -> Tensor:
+        return self._read(name, (len(factors),))
+
     def block_elements(self, name: str) -> int:
         del name
         return 1

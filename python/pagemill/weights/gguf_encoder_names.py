@@ -22,25 +22,42 @@ def _post_norm_top(base: str) -> dict[str, str]:
     }
 
 
+_BERT_ATTENTION = {
+    "attention.self.query": "attn_q",
+    "attention.self.key": "attn_k",
+    "attention.self.value": "attn_v",
+    "attention.output.dense": "attn_output",
+    "attention.output.LayerNorm": "attn_output_norm",
+}
+_BERT_TOP = {
+    "bert.embeddings.word_embeddings": "token_embd",
+    "bert.embeddings.token_type_embeddings": "token_types",
+    "bert.embeddings.LayerNorm": "token_embd_norm",
+}
+_NOMIC_ATTENTION = {"attn.Wqkv": "attn_qkv", "attn.out_proj": "attn_output"}
+
 ENCODER_NAMES: Mapping[str, GgufNames] = {
     "bert": GgufNames(
         {
-            "attention.self.query": "attn_q",
-            "attention.self.key": "attn_k",
-            "attention.self.value": "attn_v",
-            "attention.output.dense": "attn_output",
-            "attention.output.LayerNorm": "attn_output_norm",
+            **_BERT_ATTENTION,
             "intermediate.dense": "ffn_up",
             "output.dense": "ffn_down",
             "output.LayerNorm": "layer_output_norm",
         },
-        {
-            "bert.embeddings.word_embeddings": "token_embd",
-            "bert.embeddings.token_type_embeddings": "token_types",
-            "bert.embeddings.position_embeddings": "position_embd",
-            "bert.embeddings.LayerNorm": "token_embd_norm",
-        },
+        {**_BERT_TOP, "bert.embeddings.position_embeddings": "position_embd"},
         "bert.encoder.layer",
+    ),
+    "jina-bert-v2": GgufNames(
+        {
+            **_BERT_ATTENTION,
+            "mlp.gated_layers_w": "ffn_gate",
+            "mlp.gated_layers_v": "ffn_up",
+            "mlp.wo": "ffn_down",
+            "mlp.layernorm": "layer_output_norm",
+        },
+        _BERT_TOP,
+        "bert.encoder.layer",
+        otherwise={"mlp.gated_layers": "ffn_up"},
     ),
     "jina-bert-v3": GgufNames(
         {
@@ -70,10 +87,21 @@ ENCODER_NAMES: Mapping[str, GgufNames] = {
     "nomic-bert": GgufNames(
         {
             **_POST_NORM_LAYER,
-            "attn.Wqkv": "attn_qkv",
-            "attn.out_proj": "attn_output",
+            **_NOMIC_ATTENTION,
             "mlp.fc12": "ffn_gate",
             "mlp.fc11": "ffn_up",
+        },
+        _post_norm_top("nomic_bert"),
+        "nomic_bert.encoder.layers",
+    ),
+    "nomic-bert-moe": GgufNames(
+        {
+            **_POST_NORM_LAYER,
+            **_NOMIC_ATTENTION,
+            "mlp.fc1": "ffn_up",
+            "mlp.router.layer": "ffn_gate_inp",
+            "mlp.experts.mlp.w1": "ffn_up_exps.weight",
+            "mlp.experts.mlp.w2": "ffn_down_exps.weight",
         },
         _post_norm_top("nomic_bert"),
         "nomic_bert.encoder.layers",

@@ -275,11 +275,28 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         flags=BIAS,
         fixed=INTERLEAVED,
     ),
+    "jais": GgufFamily(
+        ("JAISLMHeadModel",),
+        {**_GPT2, "alibi_bias_max": "attention.max_alibi_bias"},
+        # Scales are in the tables of tokens and of the head.
+        fixed={
+            "activation_function": "swiglu",
+            "position_embedding_type": "alibi",
+            "mup_scale_qk_dot_prod": True,
+            "weights_transposed": False,
+        },
+    ),
     "jais2": GgufFamily(
         ("Jais2ForCausalLM",),
         {"layer_norm_eps": LAYER_NORM},
         {**BIAS, "mlp_bias": "ffn_up.bias"},
         {"hidden_act": "relu2"},
+    ),
+    "jina-bert-v2": GgufFamily(
+        ("JinaBertModel",),
+        _ENCODER,
+        fixed={"position_embedding_type": "alibi", "feed_forward_type": "geglu"},
+        more=computed.encoder,
     ),
     "jina-bert-v3": GgufFamily(("JinaEmbeddingsV3Model",), _ENCODER, more=computed.encoder),
     "llama": GgufFamily(
@@ -355,6 +372,22 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
     ),
     "nomic-bert": GgufFamily(
         ("NomicBertModel",), _ENCODER, fixed={"hidden_act": "silu"}, more=computed.encoder
+    ),
+    "nomic-bert-moe": GgufFamily(
+        ("NomicBertModel",),
+        {
+            **_ENCODER,
+            "num_experts": "expert_count",
+            "moe_top_k": "expert_used_count",
+            "moe_every_n_layers": "moe_every_n_layers",
+        },
+        {
+            "qkv_proj_bias": "attn_qkv.bias",
+            "mlp_fc1_bias": "ffn_up.bias",
+            "mlp_fc2_bias": "ffn_down.bias",
+        },
+        {"activation_function": "gelu", "hidden_act": "gelu", "weights_transposed": False},
+        more=computed.encoder,
     ),
     "olmo": GgufFamily(
         ("OlmoForCausalLM",),

@@ -341,6 +341,15 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
         }
     ),
     "internlm2": _llama(LLAMA),
+    "jais": GgufNames(
+        {**_GPT2, "mlp.c_fc2": "ffn_gate"},
+        {
+            "transformer.wte": "token_embd",
+            "transformer.ln_f": "output_norm",
+            "lm_head": "output",
+        },
+        "transformer.h",
+    ),
     "jais2": _llama(LLAMA),
     "llama": _llama(LLAMA | MIXTRAL_EXPERTS),
     "llama-embed": _llama(LLAMA),

@@ -47,7 +47,46 @@ _RETRIEVAL: Names = (
     (r"vlm\.", ""),
     (r"(embedding_proj_layer|custom_text_proj)\.", "linear."),
 )
+_LAYER = r"model\.(?:language_model\.)?layers\.\d+\."
+_MISTRAL_LAYER = rf"({_LAYER})"
+_MISTRAL_ATTENTION = rf"({_LAYER}self_attn\.(?:indexer\.)?)"
+_MISTRAL_EXPERTS = rf"({_LAYER}mlp\.(?:experts\.\d+\.|shared_experts\.)?)"
+_MISTRAL_LARGE4_TEXT: Names = (
+    (rf"{_MISTRAL_LAYER}attention\.", r"\1self_attn."),
+    (rf"{_MISTRAL_ATTENTION}w([qo])\.", r"\1\2_proj."),
+    (rf"{_MISTRAL_ATTENTION}wkv_a_with_mqa\.", r"\1kv_a_proj_with_mqa."),
+    (rf"{_MISTRAL_ATTENTION}wkv_b\.", r"\1kv_b_proj."),
+    (rf"{_MISTRAL_ATTENTION}kv_a_norm\.", r"\1kv_a_layernorm."),
+    (rf"{_MISTRAL_ATTENTION}ssmax_scaling\.s$", r"\1softmax_scaling.scale"),
+    (rf"{_MISTRAL_ATTENTION}ssmax_scaling\.b$", r"\1softmax_scaling.bias"),
+    (rf"{_MISTRAL_LAYER}attention_norm\.", r"\1input_layernorm."),
+    (rf"{_MISTRAL_LAYER}ffn_norm\.", r"\1post_attention_layernorm."),
+    (rf"{_MISTRAL_LAYER}feed_forward\.", r"\1mlp."),
+    (rf"{_MISTRAL_LAYER}(gate|experts|shared_experts)\.", r"\1mlp.\2."),
+    (rf"{_MISTRAL_EXPERTS}w1\.", r"\1gate_proj."),
+    (rf"{_MISTRAL_EXPERTS}w2\.", r"\1down_proj."),
+    (rf"{_MISTRAL_EXPERTS}w3\.", r"\1up_proj."),
+)
+_MISTRAL_LARGE4: Names = (
+    (r"tok_embeddings\.", "model.language_model.embed_tokens."),
+    (r"lerope\.alpha$", "model.language_model.rotary_emb.alpha"),
+    (r"(?=layers\.|norm\.)", "model.language_model."),
+    (r"output\.", "lm_head."),
+    (r"vision_encoder\.", "model.vision_tower."),
+    (
+        r"(pre_mm_projector_norm|patch_merger|vision_language_adapter)\.",
+        r"model.multi_modal_projector.\1.",
+    ),
+    *_MISTRAL_LARGE4_TEXT,
+)
+# Norms of checkpoints that were made of those of TensorFlow, such as the first BERT's.
+_FIRST_NORMS: Names = (
+    (r"(.*LayerNorm)\.gamma$", r"\1.weight"),
+    (r"(.*LayerNorm)\.beta$", r"\1.bias"),
+)
 _NAMES: Mapping[str, Names] = {
+    "albert": _FIRST_NORMS,
+    "bert": _FIRST_NORMS,
     "colmodernvbert": ((r"vlm\.", "model."), (r"embedding_proj_layer\.", "linear.")),
     "colpali": _RETRIEVAL,
     "colqwen2": _RETRIEVAL,
@@ -58,6 +97,9 @@ _NAMES: Mapping[str, Names] = {
         (r"(?=norm\.|layers\.)", "model."),
         (r"((?:model\.layers|mtp)\.\d+\.attn)\.kv_norm\.", r"\1.norm."),
     ),
+    "electra": _FIRST_NORMS,
+    "ernie": _FIRST_NORMS,
+    "esm": _FIRST_NORMS,
     "gpt_neox_japanese": ((r"(.+\.attention\.dense)_bias$", r"\1.bias"),),
     "hy_v4": (
         (r"(.+)\.hc_pre\.hc_", r"\1.hc_"),
@@ -69,7 +111,10 @@ _NAMES: Mapping[str, Names] = {
     ),
     "internvl_chat": _INTERNVL,
     "janus": ((r"(model\.vision_model\..*\.self_attn\.)projection_layer\.", r"\1out_proj."),),
+    "mistral_large4": _MISTRAL_LARGE4,
+    "mistral_large4_text": _MISTRAL_LARGE4_TEXT,
     "qianfan_ocr": _INTERNVL,
+    "roberta": _FIRST_NORMS,
     # Matrices of low rank, which are parameters without a module.
     "rwkv6": ((r"(rwkv\.blocks\.\d+\.attention\.time_(?:maa|decay)_w[12])$", r"\1.weight"),),
     "step3_text": _STEP,

@@ -64,11 +64,37 @@ def test_rwkv6_has_matrices_without_modules() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("published", "used"),
+    [
+        ("layers.3.attention.wq.weight", "self_attn.q_proj.weight"),
+        ("layers.3.attention.indexer.wq_b.weight", "self_attn.indexer.wq_b.weight"),
+        ("layers.3.attention.indexer.ssmax_scaling.b", "self_attn.indexer.softmax_scaling.bias"),
+        ("layers.3.attention_norm.weight", "input_layernorm.weight"),
+        ("layers.3.gate.weight", "mlp.gate.weight"),
+        ("layers.3.experts.12.w3.weight", "mlp.experts.12.up_proj.weight"),
+        ("layers.3.shared_experts.w2.weight", "mlp.shared_experts.down_proj.weight"),
+        ("layers.3.feed_forward.w1.weight", "mlp.gate_proj.weight"),
+    ],
+)
+def test_mistral_large4(published: str, used: str) -> None:
+    layer = "model.language_model.layers.3"
+    assert list(as_layers_use("mistral_large4", _tensors(published))) == [f"{layer}.{used}"]
+
+
 def test_janus_has_the_layers_of_siglip() -> None:
     attention = "model.vision_model.encoder.layers.3.self_attn"
     assert list(as_layers_use("janus", _tensors(f"{attention}.projection_layer.bias"))) == [
         f"{attention}.out_proj.bias"
     ]
+
+
+@pytest.mark.parametrize("model_type", ["bert", "esm"])
+def test_norms_of_the_first_checkpoints(model_type: str) -> None:
+    norm = "encoder.layer.3.output.LayerNorm"
+    tensors = _tensors(f"{norm}.gamma", f"{norm}.beta", "embeddings.gamma")
+    used = list(as_layers_use(model_type, tensors))
+    assert used == [f"{norm}.weight", f"{norm}.bias", "embeddings.gamma"]
 
 
 def test_other_models_have_the_names_of_their_files() -> None:

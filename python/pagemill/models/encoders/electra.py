@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pagemill import ops
 from pagemill.layers.base import Weights
-from pagemill.layers.linear import linear
 from pagemill.models.base import Config, StepInputs
 from pagemill.models.config_keys import positive_int
 from pagemill.models.encoders.encoder import Encoder
@@ -21,11 +20,9 @@ class ElectraModel(Encoder):
         self._embedding_size = positive_int(config, "embedding_size", self.sizes.hidden_size)
 
     def embed(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        x = self.embed_as(weights, inputs, self._embedding_size)
-        hidden = self.sizes.hidden_size
-        if self._embedding_size == hidden:
-            return x
-        return linear(weights, self.name("embeddings_project"), x, (hidden,), bias=True)
+        if self._embedding_size == self.sizes.hidden_size:
+            return super().embed(weights, inputs)
+        return self.embed_narrow(weights, inputs, self._embedding_size, "embeddings_project")
 
     def classify(self, weights: Weights, rows: Tensor, labels: int) -> Tensor:
         return self.classify_by(weights, rows, labels, ops.ActivationKind.GELU)

@@ -41,12 +41,15 @@ from pagemill.weights.json_file import shown
 @dataclass(frozen=True, slots=True)
 class EncoderNames:
     """Modules behind the model's prefix; those of a layer are behind its number. `qkv` and `up` are
-    those of `attention.project_qkv` and `MlpParts`."""
+    those of `attention.project_qkv` and `MlpParts`. `norm` is that of embeddings, and `positions` a
+    table, None if there is none. With a `last_norm`, behind the layers, those of a layer are in
+    front of its branches."""
 
     words: str = "embeddings.word_embeddings"
-    positions: str = "embeddings.position_embeddings"
+    positions: str | None = "embeddings.position_embeddings"
     types: str = "embeddings.token_type_embeddings"
-    norm: str = "embeddings.LayerNorm"
+    norm: str | None = "embeddings.LayerNorm"
+    last_norm: str | None = None
     layers: str = "encoder.layer"
     qkv: tuple[str, ...] = (
         "attention.self.query",
@@ -118,10 +121,12 @@ class Encoder:
     - `first_position`: the row of the first position in the table of positions.
     - `attention_scale` of scores; `bias`: of linear layers; `gated`, `activation`: of feed-forward
       layers.
-    - `rotary`: the table of each layer; without, positions are learned. `windows`: how many tokens
-      before and after it, itself included, a token attends to in each layer, 0 = all.
-    - `embed`, `attention`, `feed_forward`, `layer`: the parts of the model; `distance_biases`: what
-      attention adds to scores.
+    - `rotary`: the table of each layer; without, positions are learned; `interleaved`: how its
+      pairs lie. `windows`: how many tokens before and after it, itself included, a token attends to
+      in each layer, 0 = all.
+    - `embed`, `attention`, `feed_forward`, `layer`: the parts of the model; `add_types` and
+      `add_positions`: of embeddings; `normalize`: of queries and keys;
+      `distance_biases`: what attention adds to scores.
     - `classify`, `classify_tokens`: its heads; `masked`: the names of that of a masked language
       model, if there is one.
     """
@@ -163,6 +168,7 @@ class Encoder:
         self.gated = False
         self.activation = activation(config, "hidden_act", "gelu")
         self.rotary: Sequence[RotaryTable] = ()
+        self.interleaved = False
         self.windows: Sequence[int] = (0,) * self.sizes.layers
 
     @classmethod
@@ -203,23 +209,39 @@ class Encoder:
         """Token ids -> [T, H]: what the first layer reads."""
         return self.embed_as(weights, inputs, self.sizes.hidden_size)
 
+    def embed_narrow(self, weights: Weights, inputs: StepInputs, width: int, name: str) -> Tensor:
+        """As `embed`, of embeddings of `width` features that the linear layer `name` widens."""
+        x = self.embed_as(weights, inputs, width)
+        return linear(weights, self.name(name), x, (self.sizes.hidden_size,), bias=True)
+
     def embed_as(self, weights: Weights, inputs: StepInputs, width: int) -> Tensor:
         """Words, token types and positions of `width` features, added and normalized."""
         sizes, names = self.sizes, self.names
         words = (sizes.vocab_size, width)
         x = embedding.embedding(weights, self.name(names.words), inputs.token_ids, words)
-        x = inputs.with_media(x)
-        types, shape = self.name(names.types), (self.num_types, width)
+        x = self.add_types(weights, inputs, inputs.with_media(x))
+        x = self.add_positions(weights, inputs, x)
+        return x if names.norm is None else self.norm(weights, self.name(names.norm), x)
+
+    def add_positions(self, weights: Weights, inputs: StepInputs, x: Tensor) -> Tensor:
+        """x [T, width] plus the embeddings of positions, if the model has any."""
+        table = self.names.positions
+        if table is None or self.rotary:
+            return x
+        first = self.first_position
+        count = self.sizes.max_positions - first
+        name, positions = self.name(table), inputs.positions
+        return embedding.add_positions(weights, name, x, positions, count, first=first)
+
+    def add_types(self, weights: Weights, inputs: StepInputs, x: Tensor) -> Tensor:
+        """x [T, width] plus the embeddings of token types, if the model has any."""
+        types, shape = self.name(self.names.types), (self.num_types, x.width)
         if inputs.token_types is not None:
             kind = embedding.embedding(weights, types, inputs.token_types, shape)
-            x = ops.add(x, kind)
-        elif weights.has(f"{types}.weight"):
-            x = ops.add(x, weights.row(f"{types}.weight", 0, shape))
-        if not self.rotary:
-            first, table = self.first_position, self.name(names.positions)
-            count = sizes.max_positions - first
-            x = embedding.add_positions(weights, table, x, inputs.positions, count, first=first)
-        return self.norm(weights, self.name(names.norm), x)
+            return ops.add(x, kind)
+        if weights.has(f"{types}.weight"):
+            return ops.add(x, weights.row(f"{types}.weight", 0, shape))
+        return x
 
     def attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
         """x [T, H] -> [T, H]: the attention of a layer."""
@@ -230,11 +252,19 @@ class Encoder:
         shape = attention.divide(weights, shape, out)
         names = [f"{prefix}.{name}" for name in self.names.qkv]
         q, k, v = attention.project_qkv(weights, names, x, shape, bias=self.bias)
+        q, k = self.normalize(weights, layer, (q, k), shape)
         if rotary is not None:
             q, k = rotary(q, k)
         biases = self.distance_biases(weights, layer, shape)
         attended = attention.attend_both_ways(q, k, v, shape, biases)
         return attention.output(weights, out, attended, shape, x.width, bias=self.bias)
+
+    def normalize(
+        self, weights: Weights, layer: int, qk: tuple[Tensor, Tensor], shape: AttentionShape
+    ) -> tuple[Tensor, Tensor]:
+        """q and k of a layer, [T, heads of this rank, head_dim], normalized, if they are to be."""
+        del weights, layer, shape
+        return qk
 
     def distance_biases(self, weights: Weights, layer: int, shape: AttentionShape) -> Tensor | None:
         """What a layer adds to the scores of this rank's heads by the distance of a key, as
@@ -249,8 +279,14 @@ class Encoder:
         return mlp(weights, self.prefix(layer), x, size, self.activation, parts)
 
     def layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
-        """x [T, H] -> [T, H]: each branch is added, then the sum is normalized."""
+        """x [T, H] -> [T, H]: each branch is added, then the sum is normalized; or with a
+        `last_norm`, what each branch reads is."""
         prefix = self.prefix(layer)
+        if self.names.last_norm is not None:
+            y = self.norm(weights, f"{prefix}.{self.names.attended_norm}", x)
+            x = ops.add(x, self.attention(weights, layer, y, rotary))
+            y = self.norm(weights, f"{prefix}.{self.names.down_norm}", x)
+            return ops.add(x, self.feed_forward(weights, layer, y))
         y = self.attention(weights, layer, x, rotary)
         x = self.norm(weights, f"{prefix}.{self.names.attended_norm}", ops.add(y, x))
         y = self.feed_forward(weights, layer, x)
@@ -258,10 +294,11 @@ class Encoder:
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
         tables = self.rotary or (None,) * self.sizes.layers
-        rotary = bind_rotaries(weights, tables, inputs.positions, interleaved=False)
+        rotary = bind_rotaries(weights, tables, inputs.positions, interleaved=self.interleaved)
         x = self.embed(weights, inputs)
-        layers = self.sizes.layers
-        return stack(weights, x, layers, lambda i, x: self.layer(weights, i, x, rotary[i]))
+        layers, last = self.sizes.layers, self.names.last_norm
+        x = stack(weights, x, layers, lambda i, x: self.layer(weights, i, x, rotary[i]))
+        return x if last is None else self.norm(weights, self.name(last), x)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
         del weights, rows

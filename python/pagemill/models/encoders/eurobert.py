@@ -10,7 +10,6 @@ from pagemill.layers import embedding, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.mlp import mlp
-from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config, ModelConfigError, StepInputs
 from pagemill.models.config_keys import make_rotary_table, positive_int, refuse
 from pagemill.models.encoders.encoder import Encoder, EncoderNames
@@ -26,7 +25,7 @@ class EuroBertModel(Encoder):
     base_prefix = "model."
     names = EncoderNames(
         words="embed_tokens",
-        norm="norm",
+        last_norm="norm",
         layers="layers",
         qkv=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
         attended="self_attn.o_proj",
@@ -64,16 +63,6 @@ class EuroBertModel(Encoder):
     def feed_forward(self, weights: Weights, layer: int, x: Tensor) -> Tensor:
         size = self.sizes.intermediate_size
         return mlp(weights, f"{self.prefix(layer)}.mlp", x, size, self.activation)
-
-    def layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
-        prefix = self.prefix(layer)
-        y = self.norm(weights, f"{prefix}.{self.names.attended_norm}", x)
-        x = ops.add(x, self.attention(weights, layer, y, rotary))
-        y = self.norm(weights, f"{prefix}.{self.names.down_norm}", x)
-        return ops.add(x, self.feed_forward(weights, layer, y))
-
-    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self.norm(weights, self.name(self.names.norm), super().hidden(weights, inputs))
 
     def before_pooling(self, weights: Weights, hidden: Tensor) -> Tensor:
         # The mean of the logits of tokens is the logits of the mean of what the last layer reads.

@@ -9,7 +9,7 @@ from pagemill.layers.linear import linear
 from pagemill.layers.mlp import MlpParts, mlp
 from pagemill.layers.norm import layer_norm
 from pagemill.layers.rotary import Rotary
-from pagemill.models.base import Config, ModelConfigError, StepInputs
+from pagemill.models.base import Config, ModelConfigError
 from pagemill.models.config_keys import (
     FULL,
     SLIDING,
@@ -33,6 +33,7 @@ class ModernBertModel(Encoder):
     names = EncoderNames(
         words="embeddings.tok_embeddings",
         norm="embeddings.norm",
+        last_norm="final_norm",
         layers="layers",
         qkv=("attn.Wqkv",),
         attended="attn.Wo",
@@ -79,15 +80,12 @@ class ModernBertModel(Encoder):
         return mlp(weights, self.prefix(layer), x, size, self.activation, parts)
 
     def layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
-        prefix = self.prefix(layer)
+        if layer > 0:
+            return super().layer(weights, layer, x, rotary)
         # The norm of embeddings is the first layer's.
-        y = x if layer == 0 else self.norm(weights, f"{prefix}.{self.names.attended_norm}", x)
-        x = ops.add(x, self.attention(weights, layer, y, rotary))
-        y = self.norm(weights, f"{prefix}.{self.names.down_norm}", x)
+        x = ops.add(x, self.attention(weights, layer, x, rotary))
+        y = self.norm(weights, f"{self.prefix(layer)}.{self.names.down_norm}", x)
         return ops.add(x, self.feed_forward(weights, layer, y))
-
-    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self.norm(weights, self.name("final_norm"), super().hidden(weights, inputs))
 
     def classify(self, weights: Weights, rows: Tensor, labels: int) -> Tensor:
         return self.classify_tokens(weights, rows, labels)

@@ -11,12 +11,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pagemill import ops
 from pagemill.layers import embedding, norm
 from pagemill.layers.attention import AttentionShape
 from pagemill.layers.base import Weights
 from pagemill.layers.mlp import MlpParts, mlp
-from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config, StepInputs
 from pagemill.models.config_keys import Renamed, activation, positive_int
 from pagemill.models.encoders.distance_buckets import distance_biases
@@ -41,7 +39,7 @@ class T5Model(Encoder):
     base_prefix = ""
     names = EncoderNames(
         words="shared",
-        norm="encoder.final_layer_norm",
+        last_norm="encoder.final_layer_norm",
         layers="encoder.block",
         qkv=tuple(f"layer.0.SelfAttention.{which}" for which in "qkv"),
         attended="layer.0.SelfAttention.o",
@@ -89,13 +87,3 @@ class T5Model(Encoder):
         name = f"{self.prefix(layer)}.layer.1.DenseReluDense"
         parts = MlpParts(up=up, down="wo", gated=self.gated)
         return mlp(weights, name, x, self.sizes.intermediate_size, self.activation, parts)
-
-    def layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:
-        prefix = self.prefix(layer)
-        y = self.norm(weights, f"{prefix}.{self.names.attended_norm}", x)
-        x = ops.add(x, self.attention(weights, layer, y, rotary))
-        y = self.norm(weights, f"{prefix}.{self.names.down_norm}", x)
-        return ops.add(x, self.feed_forward(weights, layer, y))
-
-    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self.norm(weights, self.names.norm, super().hidden(weights, inputs))

@@ -24,6 +24,7 @@ from pagemill.models.llama4 import Llama4Model
 from pagemill.models.ministral3 import Ministral3Model
 from pagemill.models.mistral import MistralModel
 from pagemill.models.mistral4 import Mistral4Model
+from pagemill.models.mistral_large4 import MistralLarge4Model
 from pagemill.models.multimodal.decoder_part import ignored_in_part, text_weights
 from pagemill.models.muse_glimmer import MuseGlimmerModel
 from pagemill.models.qwen2 import Qwen2Model
@@ -162,6 +163,12 @@ class Mistral3LanguagePart(LanguagePart):
         "mistral": MistralModel,
         "mistral4": Mistral4Model,
     }
+
+
+class MistralLarge4LanguagePart(LanguagePart):
+    """Mistral Large 4."""
+
+    families = {"mistral_large4_text": MistralLarge4Model}
 
 
 class MuseGlimmerLanguagePart(LanguagePart):

@@ -235,6 +235,12 @@ MULTIMODAL: dict[str, Architecture] = {
         ("mistral3",),
         "text and images",
     ),
+    "MistralLarge4ForConditionalGeneration": Architecture(
+        "multimodal.language_part:MistralLarge4LanguagePart",
+        "Mistral Large 4; its text",
+        ("mistral_large4",),
+        cuts="some layers",
+    ),
     "MuseGlimmerForConditionalGeneration": Architecture(
         "multimodal.language_part:MuseGlimmerLanguagePart",
         "Muse Glimmer; its text",

@@ -21,6 +21,7 @@ from pagemill.quantization.at_load.hqq import hqq_matrices
 from pagemill.quantization.at_load.kept_files import bytes_of, file_of, read_kept
 from pagemill.quantization.at_load.rounded_file import write_rounded
 from pagemill.quantization.at_load.rounding import RowSource, RowWriter
+from pagemill.quantization.at_load.ternary import ternary_matrices
 from pagemill.quantization.at_load.torchao_matrices import torchao_matrices
 from pagemill.quantization.scaled import group_scales
 from pagemill.quantization.table import GROUP_SCALES
@@ -30,7 +31,10 @@ from pagemill.weights.source import QUANTIZATION, ModelSource
 
 _LOGGER = logging.getLogger("pagemill.quantization")
 _CONVERTED = "int8"
+# BitNet's products are of activations in 8 bits, too.
+_CONVERTED_OTHERWISE = {"bitnet": "int8_w8a8"}
 _MATRICES = {
+    "bitnet": ternary_matrices,
     "bitsandbytes": four_bit_matrices,
     "hqq": hqq_matrices,
     "torchao": torchao_matrices,
@@ -41,8 +45,8 @@ def convert(
     source: ModelSource, at_load: LoadQuantization, progress: TextIO, *, values: bool = True
 ) -> ModelSource:
     """`source` with those of its matrices in 8.5 bits that are in 4 bits of bitsandbytes, or in
-    HQQ's format or torchao's, or with scales in f32 that are bytes (`GROUP_SCALES`); itself if it
-    has none that need it.
+    HQQ's format or torchao's; in 8 bits if they are BitNet's; or with scales in f32 that are bytes
+    (`GROUP_SCALES`); itself if it has none that need it.
 
     Args:
         source: the model.
@@ -85,7 +89,8 @@ def _conversion(
     if name == GROUP_SCALES:
         scales = map(ByteScales, group_scales(source))
         return [(FloatScales(each.tensor.name.rpartition(".")[2]), each) for each in scales], {}
-    rounding, matrices = FORMATS[_CONVERTED], _MATRICES[name](source)
+    rounding = FORMATS[_CONVERTED_OTHERWISE.get(name, _CONVERTED)]
+    matrices = _MATRICES[name](source)
     for matrix in matrices:
         if why := rounding.refusal(matrix.shape):
             raise WeightsError(f"{source.path}: {matrix.tensor.name} cannot be converted: {why}")
