@@ -25,8 +25,10 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
 from tests.e2e.server_process import serve
+from tests.media import siglip_models
 from tests.media.media_model import MediaTestModel
 from tests.media.pooling_models import PIXELS, PLACEHOLDER, WIDTH, clip, colqwen2, qwen_vl
 
@@ -264,3 +266,29 @@ def test_two_towers(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) ->
         both = {"inputs": [content(QUERY, CAT)]}
         refused = httpx.post(f"{server.url}/v2/embed", json=both, timeout=60)
         assert refused.status_code == 400 and "one text, or one image" in refused.text
+
+
+def test_texts_of_siglip_are_padded(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """And images are prompts of one token."""
+    size = {"height": siglip_models.PIXELS[1], "width": siglip_models.PIXELS[2]}
+    model, log = siglip_models.siglip(tmp_path), tmp_path_factory.mktemp("log")
+    processor = {"image_processor_type": "SiglipImageProcessor", "size": size}
+    length = siglip_models.LENGTH
+    with served(model, log, "", processor, max_model_len=length) as server:
+
+        def read(text: str) -> np.ndarray:
+            ids = siglip_models.padded(server.tokenizer.encode(text).ids)
+            return normalized(model.reference(ids, []).numpy()[0])
+
+        (pixels,) = SiglipImageProcessorPil(size=size)(CAT, return_tensors="np")["pixel_values"]
+        cat, text = normalized(model.reference([], [pixels]).numpy()[0]), read(f"{QUERY} {END}")
+        got = server.post("/v1/embeddings", messages=[{"role": "user", "content": QUERY}])
+        np.testing.assert_allclose(got["data"][0]["embedding"], text, rtol=0, atol=TOLERANCE)
+        got = server.post("/v1/embeddings", input=QUERY)  # its tokenizer adds no end
+        np.testing.assert_allclose(got["data"][0]["embedding"], read(QUERY), rtol=0, atol=TOLERANCE)
+        got = server.post("/score", queries=QUERY, documents=[content(CAT)])
+        assert got["data"][0]["score"] == pytest.approx(text @ cat, abs=TOLERANCE)
+        long = {"input": " ".join(["t50"] * (length + 1))}
+        assert httpx.post(f"{server.url}/v1/embeddings", json=long, timeout=60).status_code == 400

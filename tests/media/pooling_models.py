@@ -18,6 +18,8 @@ from transformers import (
     ColPaliForRetrieval,
     ColQwen2Config,
     ColQwen2ForRetrieval,
+    MetaClip2Config,
+    MetaClip2Model,
     PreTrainedModel,
 )
 
@@ -164,10 +166,10 @@ CLIP_PLACEHOLDER = 257
 _CLIP_END = 6
 
 
-def clip(path: Path) -> MediaTestModel:
-    """CLIP; the rows of a prompt are one, that of its text or of its image."""
+def clip(path: Path, *, meta: bool = False) -> MediaTestModel:
+    """CLIP, or MetaCLIP 2; the rows of a prompt are one, that of its text or of its image."""
     sizes = {"intermediate_size": 96, "num_hidden_layers": 2}
-    config = CLIPConfig(
+    config = (MetaClip2Config if meta else CLIPConfig)(
         text_config=sizes
         | {
             "vocab_size": 257,
@@ -186,7 +188,7 @@ def clip(path: Path) -> MediaTestModel:
     )
     config._attn_implementation = "eager"
     torch.manual_seed(0)
-    reference: Any = save(CLIPModel(config), path)
+    reference: Any = save((MetaClip2Model if meta else CLIPModel)(config), path)
 
     def rows(ids: list[int], images: Sequence[np.ndarray]) -> torch.Tensor:
         with torch.inference_mode():

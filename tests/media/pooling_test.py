@@ -184,9 +184,10 @@ def test_colmodernvbert(tmp_path: Path, executor: str) -> None:
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
-def test_clip(tmp_path: Path, executor: str) -> None:
+@pytest.mark.parametrize("meta", [False, True])
+def test_clip(tmp_path: Path, meta: bool, executor: str) -> None:
     """Texts and images in one step."""
-    model, end = clip(tmp_path), [6]
+    model, end = clip(tmp_path, meta=meta), [6]
     images = np.random.default_rng(1).normal(size=(2, *PIXELS)).astype(np.float32)
     prompts = [text(1, 9) + end, [CLIP_PLACEHOLDER], text(2, 40) + end, [CLIP_PLACEHOLDER]]
     own: list[list[Any]] = [[], [images[0]], [], [images[1]]]

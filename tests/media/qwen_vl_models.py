@@ -1,5 +1,5 @@
-"""Tiny models of EXAONE 4.5, GLM-V, HyperCLOVA X Vision, LFM3-VL, Qwen2.5-VL, Qwen3-VL and Qwen3.5,
-and images, also for Qwen2-VL."""
+"""Tiny models of EXAONE 4.5, GLM-V, HyperCLOVA X Vision, LFM3-VL, North, Qwen2.5-VL, Qwen3-VL and
+Qwen3.5, and images, also for Qwen2-VL."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import (
+    CohereCompassConfig,
+    CohereCompassForConditionalGeneration,
     Exaone4_5_Config,
     Exaone4_5_ForConditionalGeneration,
     Glm4vConfig,
@@ -106,6 +108,26 @@ def _qwen3_vl_moe() -> PreTrainedModel:
     config = Qwen3VLMoeConfig(text_config=TEXT_3 | experts, vision_config=VISION_3, **_TOKENS)
     config._attn_implementation = "eager"
     return Qwen3VLMoeForConditionalGeneration(config)
+
+
+def _cohere_compass() -> PreTrainedModel:
+    """A layer has a window and rotary positions, another one neither, and others one of both."""
+    rope = TEXT_3["rope_parameters"]
+    kinds = ["sliding_attention", "full_attention", "sliding_attention"]
+    sliding = rope | {"rope_theta": 1e3, "mrope_section": [4, 4, 4]}
+    config = CohereCompassConfig(
+        text_config=TEXT_3
+        | {
+            "layer_types": kinds,
+            "sliding_window": 32,
+            "logit_scale": 0.5,
+            "rope_parameters": {"sliding_attention": sliding, "full_attention": None},
+        },
+        vision_config=VISION_3,
+        **_TOKENS,
+    )
+    config._attn_implementation = "eager"
+    return CohereCompassForConditionalGeneration(config)
 
 
 TEXT_3_5 = TEXT | {
@@ -255,6 +277,7 @@ def _lfm3_vl() -> PreTrainedModel:
 
 
 MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
+    "cohere_compass": _cohere_compass,
     "exaone4_5": _exaone4_5,
     "glm46v": _glm46v,
     "glm4v": _glm4v,

@@ -1,6 +1,6 @@
 """Images of several sizes through the engine: tokens of EXAONE 4.5, GLM-V, HyperCLOVA X Vision,
-LFM3-VL, Qwen2.5-VL, Qwen3-VL and Qwen3.5 are those of `transformers`. What they share with Qwen2-VL is in
-qwen2_vl_test.py."""
+LFM3-VL, Qwen2.5-VL, Qwen3-VL and Qwen3.5 are those of `transformers`. What they share with Qwen2-VL
+is in qwen2_vl_test.py."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ from tests.media.qwen_vl_models import CHANNELS, MAKERS, Patches
 from tests.parity.tiny_models import QWEN2_VL_PLACEHOLDER, make, save
 
 FAMILIES = (
+    "cohere_compass",
     "exaone4_5",
     "glm46v",
     "glm4v",
@@ -42,6 +43,9 @@ _VIDEO_START, _VIDEO_END = 7, 8  # GLM-V's, by its configuration
 _QWEN3_WORDS = {4: "<|video_pad|>", 10: "<|vision_start|>", 11: "<|vision_end|>"} | {
     20 + tenth: f"<{tenth / 10:.1f} seconds>" for tenth in range(60)
 }
+_COHERE_WORDS = {number: word.upper() for number, word in _QWEN3_WORDS.items() if number < 20} | {
+    number: word for number, word in _QWEN3_WORDS.items() if number >= 20
+}
 _GLM_WORDS = {
     5: "<|begin_of_image|>",
     6: "<|end_of_image|>",
@@ -50,6 +54,7 @@ _GLM_WORDS = {
 _GLM46_TIMES = {20 + tenth: f"{tenth / 10:.1f} seconds" for tenth in range(60)}
 _TENTHS = ("glm46v", "glm_ocr")
 _WORDS: Mapping[str, dict[int, str]] = {
+    "cohere_compass": _COHERE_WORDS,
     "glm46v": _GLM_WORDS | _GLM46_TIMES | {IMAGE: "<|image|>"},
     "glm4v": _GLM_WORDS | {IMAGE: "<|image|>"},
     "glm4v_moe": _GLM_WORDS | {IMAGE: "<|image|>"},
@@ -84,19 +89,20 @@ def placeholder(family: str) -> list[int]:
 def expanded(model: MediaTestModel, family: str, item: Video) -> list[int]:
     """What becomes of `placeholder`, by the processor of `transformers`."""
     _, (time, height, width), times = item
-    if not family.startswith(("glm", "lfm3", "qwen3")):
+    if not family.startswith(("cohere", "glm", "lfm3", "qwen3")):
         return [10, *[VIDEO] * (time * height * width // 4), 11]
     processor = Qwen3VLProcessor
     if family.startswith("glm"):
         processor = Glm46VProcessor if family in _TENTHS else Glm4vProcessor
     frames = list(range(len(times.seconds)))
     metadata = VideoMetadata(len(frames), fps=times.rate, frames_indices=frames)
+    words = _WORDS[family]
     stub = SimpleNamespace(
         video_processor=SimpleNamespace(merge_size=2, temporal_patch_size=2),
         image_token="<|image|>",
-        video_token="<|video_pad|>",
-        vision_start_token="<|vision_start|>",
-        vision_end_token="<|vision_end|>",
+        video_token=words.get(VIDEO),
+        vision_start_token=words.get(10),
+        vision_end_token=words.get(11),
     )
     for name in ("_calculate_timestamps", "replace_frame_token_id"):
         if hasattr(processor, name):

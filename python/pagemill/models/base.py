@@ -145,7 +145,8 @@ class ModelTraits:
     `generates`: it has logits; `media`: it is an EncoderModel, and this is what its encoder takes;
     `token_types`: the second text of a pair has another type than the first; `alignment_heads`: the
     number of heads of cross attention that find in the sound what a token says, of which layers
-    name the queries and keys `ALIGNED`, unless the model is divided.
+    name the queries and keys `ALIGNED`, unless the model is divided; `pools_last`: a text is pooled
+    by its last token, as those of causal models are.
 
     A model that generates and is not causal is a prefix language model: the tokens of a prompt,
     media or not, attend to each other, by the step's array `item_ends`, and generated ones to those
@@ -159,6 +160,7 @@ class ModelTraits:
     media: MediaTraits | None = None
     token_types: bool = False
     alignment_heads: int = 0
+    pools_last: bool = False
 
 
 # For decoders with rotary positions.

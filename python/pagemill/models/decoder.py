@@ -80,8 +80,9 @@ class Decoder:
       as the attention; `parallel_norms`: they read another norm of the same x.
     - `embedding_scale`, `residual_scale` and `logits_scale` multiply embeddings, what a branch
       adds, and logits; `scales_media`: also embeddings that take the place of those of tokens, as
-      `inputs_embeds` of `transformers`; `logits_cap` bounds logits to cap * tanh(logit / cap), 0
-      leaves them; `head_bias`.
+      `inputs_embeds` of `transformers`; `added_behind`: the layers behind which further results of
+      a tower are added, by default the first ones; `logits_cap` bounds logits to cap * tanh(logit /
+      cap), 0 leaves them; `head_bias`.
     - `norm_offset` is added to the weights of norms; `layer_norms`: norms subtract the mean, too,
       and add a bias if they have a `norm_bias`.
     - `first_position`: the row of the position 0 in a table of learned positions.
@@ -107,6 +108,7 @@ class Decoder:
     first_position = 0
     embedding_scale = 1.0
     scales_media = False
+    added_behind: Sequence[int] | None = None
     residual_scale = 1.0
     logits_scale = 1.0
     logits_cap = 0.0
@@ -244,12 +246,14 @@ class Decoder:
             embeddings, *added = side_by_side(media.rows, self.sizes.hidden_size)
             inputs = replace(inputs, media=MediaInputs(embeddings, media.tokens))
         x = self.embed(weights, inputs)
+        behind = range(len(added)) if self.added_behind is None else self.added_behind
+        added_by_layer = dict(zip(behind, added, strict=False))
 
         def layer(index: int, x: Tensor) -> Tensor:
             x = self.layer(weights, index, x, rotary[index])
-            if media is None or index >= len(added):
+            if media is None or index not in added_by_layer:
                 return x
-            return add_rows(x, added[index], media.tokens)
+            return add_rows(x, added_by_layer[index], media.tokens)
 
         x = stack(weights, x, self.sizes.layers, layer)
         return self.norm(weights, self.names.norm, x)

@@ -62,6 +62,7 @@ class JaisModel(Decoder):
             self.attention_scale = 1 / self.sizes.head_dim
         self.mlp_parts = MlpParts(("c_fc2", "c_fc"), "c_proj", bias=True, transposed=transposed)
         self.activation = ActivationKind.SILU
+        self.scales_media = True
         # Older checkpoints state the products.
         self.embedding_scale = number(
             config, "mup_embeddings_scale", number(config, "embeddings_scale", 1.0)

@@ -86,6 +86,22 @@ LLAMA4 = {
     "image_token_index": 99,
 }
 LLAVA_NEXT = LLAVA | {"image_grid_pinpoints": [[8, 16], [16, 8]]}
+GRANITE4_VISION = LLAVA | {
+    "image_grid_pinpoints": [[32, 64]],
+    "text_config": DECODER | {"model_type": "granite4_vision_text", "num_hidden_layers": 8},
+    "vision_config": VISION
+    | {
+        "model_type": "siglip_vision_model",
+        "hidden_size": 64,
+        "image_size": 32,
+        "num_hidden_layers": 4,
+    },
+    "qformer_config": {"num_hidden_layers": 1, "intermediate_size": 96},
+    "vision_feature_select_strategy": "full",
+    "downsample_rate": "2/4",
+    "deepstack_layer_map": [[-1, 0]],
+    "spatial_target_layers": [1, 2, 3, 4],
+}
 LLAVA_ONEVISION = LLAVA_NEXT | {
     "text_config": DECODER | {"model_type": "qwen2"},
     "vision_config": VISION | {"model_type": "siglip_vision_model"},
@@ -106,6 +122,28 @@ DEEPSEEK_OCR2 = {
         "sam_config": SAM_VISION
         | {"image_size": 128, "patch_size": 2, "downsample_channels": [12, 32]},
         "encoder_config": VISION | {"num_key_value_heads": 2},
+    },
+    "image_token_id": 99,
+}
+DEEPSEEK_OCR = {
+    "language_config": DECODER
+    | {
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 16,
+        "use_mla": False,
+    },
+    "vision_config": {
+        "image_size": 128,
+        "width": {
+            "sam_vit_b": {
+                "width": 32,
+                "heads": 2,
+                "patch_size": 2,
+                "downsample_channels": [12, 32],
+            },
+            "clip-l-14-224": {"width": 32, "heads": 2},
+        },
     },
     "image_token_id": 99,
 }
@@ -324,6 +362,12 @@ PHI4_AUDIO = {
     "nemo_conv_channels": 8,
     "audio_token_id": 98,
 }
+CLIP = {
+    "text_config": DECODER | {"vocab_size": 99},
+    "vision_config": VISION,
+    "projection_dim": 64,
+}
+SIGLIP = CLIP | {"vision_config": VISION | {"hidden_size": 64}}
 CONFIGS = {
     "AyaVisionForConditionalGeneration": AYA,
     "Cohere2VisionForConditionalGeneration": AYA,
@@ -372,6 +416,7 @@ CONFIGS = {
     "LlavaNextVideoForConditionalGeneration": LLAVA_NEXT | {"video_token_index": 98},
     "LlavaOnevisionForConditionalGeneration": LLAVA_ONEVISION,
     "DeciLMForCausalLM": DECODER | DECILM,
+    "DeepseekOCRForCausalLM": DEEPSEEK_OCR,
     "DeepseekOcr2ForConditionalGeneration": DEEPSEEK_OCR2,
     "DeepseekVLForConditionalGeneration": IDEFICS3,
     "DeepseekVLHybridForConditionalGeneration": IDEFICS3 | {"high_res_vision_config": SAM_VISION},
@@ -386,6 +431,7 @@ CONFIGS = {
     "DeepseekV4ForCausalLM": DECODER | {"num_key_value_heads": 1, "o_groups": 2},
     "LongcatFlashForCausalLM": DECODER | {"num_layers": 4, "ffn_hidden_size": 96},
     "MPNetModel": PADDED,
+    "MetaClip2Model": CLIP,
     "MT5EncoderModel": T5,
     "MuseGlimmerForConditionalGeneration": {
         "text_config": DECODER | {"model_type": "muse_glimmer_text"}
@@ -395,14 +441,22 @@ CONFIGS = {
     "MiniCPMV4_7ForConditionalGeneration": {"text_config": QWEN3_5_TEXT},
     "NeoBERT": DECODER | {"hidden_act": "SwiGLU", "max_length": 128},
     "NeoBERTLMHead": DECODER | {"max_length": 128},
+    "NemotronH_Omni_Reasoning_V3": {
+        "text_config": DECODER | {"model_type": "nemotron_h", "hybrid_override_pattern": "M*-M"},
+        "vision_config": {
+            "hidden_size": 32,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "patch_size": 4,
+            "max_img_size": 64,
+        },
+        "vision_hidden_size": 32,
+        "image_token_id": 99,
+    },
     "NemotronHForCausalLM": DECODER | {"hybrid_override_pattern": "M*-M"},
     "QWenLMHeadModel": DECODER | {"kv_channels": 16, "seq_length": 128},
     "Qwen2AudioForConditionalGeneration": QWEN2_AUDIO,
-    "CLIPModel": {
-        "text_config": DECODER | {"vocab_size": 99},
-        "vision_config": VISION,
-        "projection_dim": 64,
-    },
+    "CLIPModel": CLIP,
     "ColModernVBertForRetrieval": {
         "vlm_config": {
             "text_config": DECODER,
@@ -434,6 +488,7 @@ CONFIGS = {
         "image_token_id": 99,
         "video_token_id": 98,
     },
+    "Granite4VisionForConditionalGeneration": GRANITE4_VISION,
     "GraniteDoclingForConditionalGeneration": {
         "text_config": DECODER | {"model_type": "granite_docling_text"},
         "vision_config": VISION | {"scale_factor": 2, "deepstack_visual_indexes": [0]},
@@ -464,6 +519,8 @@ CONFIGS = {
     | {"text_config": DECODER | {"model_type": "qwen3"}},
     "RobertaModel": PADDED,
     "RobertaPreLayerNormModel": PADDED,
+    "Siglip2Model": SIGLIP,
+    "SiglipModel": SIGLIP,
     "SmolVLMForConditionalGeneration": IDEFICS3,
     "Step3TextForCausalLM": STEP3_TEXT,
     "Step3VLForConditionalGeneration": {"text_config": STEP3_TEXT | {"model_type": "step3_text"}},

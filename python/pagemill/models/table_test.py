@@ -30,7 +30,7 @@ from pagemill.models.small_configs import (
 )
 from pagemill.models.table import ARCHITECTURES, DECODERS, architecture_of, find, model_class
 
-_EMBEDDING_DECODERS = {"CLIPModel"}
+_EMBEDDING_DECODERS = {"CLIPModel", "MetaClip2Model"}
 _PREFIX_MODELS = {
     "ColPaliForRetrieval",
     "HrmTextForCausalLM",
@@ -532,6 +532,11 @@ def test_an_unknown_architecture_is_compared_with_the_known():
         ("LagunaForCausalLM", {"gating": "per-layer"}, "must be per-head or per-element"),
         ("LagunaForCausalLM", {"num_attention_heads_per_layer": [4, 4, 4, 6]}, "must list 4"),
         ("MiMoV2FlashForCausalLM", {"v_head_dim": 256}, "v_head_dim=256 must be at most"),
+        (
+            "LightOnOcrForConditionalGeneration",
+            {"vision_feature_layer": [0, 1]},
+            "vision_feature_layer lists several layers",
+        ),
         ("MiMoV2FlashForCausalLM", {"swa_head_dim": 64}, "swa_head_dim must be"),
         ("MiMoV2FlashForCausalLM", {"hybrid_layer_pattern": [2] * 4}, "0 or 1 for each"),
         ("Plamo2ForCausalLM", {"mamba_step": 1}, "mamba_step must be at least 2"),

@@ -291,7 +291,8 @@ class Trace:
             ValueError: `value` already has an explicit name, as inputs and weights do.
         """
         values, ops = self.program.values, self.program.ops
-        at = next((i for i, entry in enumerate(values) if entry.name == value.name), None)
+        places = reversed(range(len(values)))
+        at = next((i for i in places if values[i].name == value.name), None)
         if at is None or value.name != f"v{at}":
             raise ValueError(f"{value.name} cannot be renamed to {name}")
         values[at] = replace(values[at], name=name)

@@ -8,7 +8,7 @@ from pagemill.render.errors import RenderError
 from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.json_values import as_array, as_object
 from pagemill.render.renderers import table
-from pagemill.render.retrieval_template import CLIP_IMAGE, retrieval_template
+from pagemill.render.retrieval_template import TOWER_IMAGE, retrieval_template
 from pagemill.render.special_tokens import (
     end_ids,
     read_json,
@@ -16,7 +16,7 @@ from pagemill.render.special_tokens import (
     tokens_from_gguf,
 )
 from pagemill.render.template_wire import MAX_TEMPLATE_CHARS
-from pagemill.render.tokenizer import TextTokenizer
+from pagemill.render.tokenizer import Padding, TextTokenizer
 
 # By the `model_type` of a model: what its template writes for an image, and the token of an image's
 # embeddings, if that is another.
@@ -41,7 +41,14 @@ _MEDIA_TEXTS = {
     "qwen3_vl_moe": _QWEN_MEDIA,
 }
 # Likewise: tokens that stand for media, which its tokenizer lacks.
-_ADDED_TOKENS = {"clip": (CLIP_IMAGE,)}
+_ADDED_TOKENS = {
+    "clip": (TOWER_IMAGE,),
+    "metaclip_2": (TOWER_IMAGE,),
+    "siglip": (TOWER_IMAGE,),
+    "siglip2": (TOWER_IMAGE,),
+}
+# Likewise: how many tokens texts are padded to, by default.
+_PADDED_LENGTHS = {"siglip": 64, "siglip2": 64}
 
 
 class GgufMetadata(Protocol):
@@ -125,6 +132,7 @@ def open_tokenizer(
         settings = read_json(folder / "tokenizer_config.json")
         tokens = tokens_from_config(settings)
         ends = [_id_of(tokenizer, tokens.get("eos_token"))]
+        tokenizer.padding = _padding(source.config, tokenizer, tokens)
     return OpenedTokenizer(
         tokenizer,
         tokens,
@@ -201,6 +209,30 @@ def template_sources(source: RenderSource, replacement: str | None) -> dict[str,
 def media_texts(source: RenderSource) -> dict[str, str]:
     """What stands for an item of a kind of media in contents that are texts, of an opened model."""
     return _MEDIA_TEXTS.get(str(source.config.get("model_type")), {})
+
+
+def _padding(
+    config: Mapping[str, Any], tokenizer: TextTokenizer, tokens: Mapping[str, str]
+) -> Padding | None:
+    """How texts of a model are padded, to the positions that it has for them; None if they are not.
+
+    Raises:
+      RenderError: its files name no token for it.
+    """
+    kind = str(config.get("model_type"))
+    if kind not in _PADDED_LENGTHS:
+        return None
+    token = _id_of(tokenizer, tokens.get("pad_token"))
+    if token is None:
+        raise RenderError(
+            f"texts of {kind} are padded, but tokenizer_config.json has no pad_token of its"
+            " vocabulary: name it"
+        )
+    text = as_object(config.get("text_config")) or {}
+    length = text.get("max_position_embeddings", _PADDED_LENGTHS[kind])
+    if type(length) is not int:
+        raise RenderError(f"max_position_embeddings of text_config is {length!r:.60}, no number")
+    return Padding(length, token, tokenizer.token_id(TOWER_IMAGE))
 
 
 def _named(templates: Any) -> dict[str, str]:

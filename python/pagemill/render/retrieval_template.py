@@ -34,8 +34,8 @@ _TEMPLATE = Template("""\
 """)
 
 
-CLIP_IMAGE = "<|image|>"
-"""The token that stands for an image in CLIP's prompts."""
+TOWER_IMAGE = "<|image|>"
+"""The token that stands for an image in prompts of CLIP and SigLIP."""
 
 
 class _Processor(NamedTuple):
@@ -51,16 +51,19 @@ class _Processor(NamedTuple):
     single: bool = False
 
 
+_CLIP = _Processor(
+    "",
+    TOWER_IMAGE,
+    "bos_token ~ part.text ~ eos_token",
+    "bos_token ~ part.text ~ eos_token",
+    "$stated",
+    single=True,
+)
+# Tokens that pad a text are those of its tokenizer.
+_SIGLIP = _CLIP._replace(query="part.text ~ eos_token", document="part.text ~ eos_token")
 # Behind a query are 10 tokens, whose vectors are compared, too.
 _PROCESSORS: Mapping[str, _Processor] = {
-    "clip": _Processor(
-        "",
-        CLIP_IMAGE,
-        "bos_token ~ part.text ~ eos_token",
-        "bos_token ~ part.text ~ eos_token",
-        "$stated",
-        single=True,
-    ),
+    "clip": _CLIP,
     "colmodernvbert": _Processor(
         "",
         "<|begin_of_text|>User:<image>Describe the image.<end_of_utterance>\nAssistant:",
@@ -83,6 +86,9 @@ _PROCESSORS: Mapping[str, _Processor] = {
         "part.text",
         "$stated",
     ),
+    "metaclip_2": _CLIP,
+    "siglip": _SIGLIP,
+    "siglip2": _SIGLIP,
 }
 
 

@@ -52,12 +52,16 @@ def test_colmodernvbert(tmp_path: Path) -> None:
     assert written(template, "document", IMAGE, tokens) == f"[CLS]{page}[SEP]"
 
 
-def test_clip(tmp_path: Path) -> None:
-    template = retrieval_template("clip", tmp_path)
+@pytest.mark.parametrize(
+    ("model_type", "text"),
+    [("clip", "<s>a</s>"), ("metaclip_2", "<s>a</s>"), ("siglip", "a</s>"), ("siglip2", "a</s>")],
+)
+def test_two_towers(model_type: str, text: str, tmp_path: Path) -> None:
+    template = retrieval_template(model_type, tmp_path)
     assert template is not None
     tokens = {"bos_token": "<s>", "eos_token": "</s>"}
-    assert written(template, "query", "a", tokens) == "<s>a</s>"
-    assert written(template, "user", "a", tokens) == "<s>a</s>"
+    assert written(template, "query", "a", tokens) == text
+    assert written(template, "user", "a", tokens) == text
     assert written(template, "document", IMAGE, tokens) == "<|image|>"
     with pytest.raises(RenderError, match="is one text, or one image"):
         written(template, "user", [*IMAGE, {"type": "text", "text": "a"}], tokens)

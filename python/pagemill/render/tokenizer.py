@@ -42,6 +42,15 @@ class TextLimits(NamedTuple):
 NO_LIMITS = TextLimits()
 
 
+class Padding(NamedTuple):
+    """Prompts of fewer tokens than `length` get as many `token` behind them, but not one that has
+    the token `unless`."""
+
+    length: int
+    token: int
+    unless: int | None = None
+
+
 class TextTokenizer:
     """A vocabulary with its rules. Thread-safe.
 
@@ -49,13 +58,15 @@ class TextTokenizer:
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Takes over `tokenizer`; padding and truncation, which it may bring along, are undone.
+        """Takes over `tokenizer`; padding and truncation, which it may bring along, are undone:
+        `padding` is what a model needs.
 
         Raises:
           RenderError: it has more control tokens than can be distinguished.
         """
         tokenizer.no_padding()
         tokenizer.no_truncation()
+        self.padding: Padding | None = None
         self._tokenizer = tokenizer
         self._literal: Tokenizer | None = None
         self._stand_ins: tuple[Tokenizer, dict[int, int]] | None = None
@@ -115,7 +126,7 @@ class TextTokenizer:
         tokenizer = self._tokenizer
         if not parse_special and self._maybe_special and self._maybe_special.search(text):
             tokenizer = self._literal_tokenizer()
-        return _token_ids(tokenizer, text, add_special_tokens)
+        return self._padded(_token_ids(tokenizer, text, add_special_tokens))
 
     def encode_pair(
         self, first: str, second: str | None, limits: TextLimits = NO_LIMITS
@@ -140,7 +151,7 @@ class TextTokenizer:
         encoding = tokenizer.encode(first, second)
         kept = _kept(encoding.sequence_ids, limits)
         ids, types = [encoding.ids[i] for i in kept], [encoding.type_ids[i] for i in kept]
-        return TextPair(ids, types.index(1) if 1 in types else 0)
+        return TextPair(self._padded(ids), types.index(1) if 1 in types else 0)
 
     def encode_stand_ins(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """Returns the token ids of `text`, whose only control tokens are stand-ins.
@@ -154,7 +165,8 @@ class TextTokenizer:
         """
         _check_text(text)
         tokenizer, meaning = self._stand_in_tokenizer()
-        return [meaning.get(i, i) for i in _token_ids(tokenizer, text, add_special_tokens)]
+        ids = _token_ids(tokenizer, text, add_special_tokens)
+        return self._padded([meaning.get(i, i) for i in ids])
 
     def min_tokens(self, text: str, enough: int) -> int:
         """Returns a number of tokens that `text` has at least; see `TokenReach.min_tokens`."""
@@ -163,6 +175,11 @@ class TextTokenizer:
     def head(self, text: str, num_tokens: int) -> str:
         """Returns a beginning of `text` with the same first tokens; see `TokenReach.head`."""
         return self._token_reach().head(text, num_tokens)
+
+    def _padded(self, ids: list[int]) -> list[int]:
+        if self.padding is None or self.padding.unless in ids:
+            return ids
+        return ids + [self.padding.token] * (self.padding.length - len(ids))
 
     def _token_reach(self) -> TokenReach:
         with self._lock:

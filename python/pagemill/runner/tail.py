@@ -140,7 +140,7 @@ def choose_tail(
         return Tail(task, stated.kind, normalize, None, limit, stated.dense)
     if pooling == _SPLADE:
         return Tail(task, pooling, False, None, limit)
-    default = "last" if traits.causal else "mean"
+    default = "last" if traits.causal or traits.pools_last else "mean"
     return Tail(task, pooling or default, normalize, None, limit)
 
 

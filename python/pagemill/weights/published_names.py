@@ -84,6 +84,8 @@ _FIRST_NORMS: Names = (
     (r"(.*LayerNorm)\.gamma$", r"\1.weight"),
     (r"(.*LayerNorm)\.beta$", r"\1.bias"),
 )
+# Parameters of torch's own attention, which are no layer's.
+_SIGLIP: Names = ((r"(vision_model\.head\.attention\.in_proj)_", r"\1."),)
 _NAMES: Mapping[str, Names] = {
     "albert": _FIRST_NORMS,
     "bert": _FIRST_NORMS,
@@ -91,6 +93,7 @@ _NAMES: Mapping[str, Names] = {
     "colpali": _RETRIEVAL,
     "colqwen2": _RETRIEVAL,
     "colqwen3": _RETRIEVAL,
+    "deepseek_vl_v2": ((r"model\.vision_model\.transformer\.", "model.vision_model.encoder."),),
     "deepseek_v4": (
         (r"embed\.", "model.embed_tokens."),
         (r"hc_head_", "model.hc_head.hc_"),
@@ -117,6 +120,8 @@ _NAMES: Mapping[str, Names] = {
     "roberta": _FIRST_NORMS,
     # Matrices of low rank, which are parameters without a module.
     "rwkv6": ((r"(rwkv\.blocks\.\d+\.attention\.time_(?:maa|decay)_w[12])$", r"\1.weight"),),
+    "siglip": _SIGLIP,
+    "siglip2": _SIGLIP,
     "step3_text": _STEP,
     "step3_vl": _STEP_WITH_IMAGES,
     "step3p5": _STEP,

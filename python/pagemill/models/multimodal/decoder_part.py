@@ -28,6 +28,8 @@ from pagemill.models.llama4 import Llama4Model
 from pagemill.models.ministral3 import Ministral3Model
 from pagemill.models.mistral import MistralModel
 from pagemill.models.mistral4 import Mistral4Model
+from pagemill.models.muse_glimmer import MuseGlimmerModel
+from pagemill.models.nemotron_h import NemotronHModel
 from pagemill.models.qwen2 import Qwen2Model
 from pagemill.models.qwen3 import Qwen3Model
 from pagemill.models.qwen3_moe import Qwen3MoeModel
@@ -97,6 +99,10 @@ _FAMILIES: Mapping[str, _Family] = {
         GraniteModel,
         {**_SIZES_OF_7B, "intermediate_size": 11008, "max_position_embeddings": 2048},
     ),
+    "granite4_vision_text": _Family(
+        GraniteModel,
+        {**_SIZES_OF_7B, "intermediate_size": 11008, "max_position_embeddings": 2048},
+    ),
     "granite_docling_text": _Family(
         GraniteModel,
         {
@@ -158,6 +164,8 @@ _FAMILIES: Mapping[str, _Family] = {
     ),
     "ministral3": _Family(Ministral3Model),
     "mistral4": _Family(Mistral4Model),
+    "muse_glimmer_text": _Family(MuseGlimmerModel),
+    "nemotron_h": _Family(NemotronHModel),
     "qwen2": _Family(Qwen2Model),
     "qwen3": _Family(Qwen3Model),
     "qwen3_moe": _Family(Qwen3MoeModel),

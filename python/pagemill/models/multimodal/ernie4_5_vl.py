@@ -11,7 +11,7 @@ their embeddings, which are those of the language model, come from the encoder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -129,7 +129,6 @@ class Ernie45VlModel(Qwen2VlModel):
             "video_token_id": None,
         }
         super().__init__(given)
-        self._dims = _dims_of_pairs(rope["mrope_section"], len(self._dims))
         self._merged = self._tower.hidden_size * self._tower.merge**2
         vocab = self._text.traits.vocab_size
         self._ends = tuple(
@@ -140,6 +139,10 @@ class Ernie45VlModel(Qwen2VlModel):
                 "image_token_id, image_start_token_id and image_end_token_id must be three tokens,"
                 f" they are {self._placeholders['image']}, {self._ends[0]} and {self._ends[1]}"
             )
+
+    def dims_of_layers(self, text: Config) -> Sequence[Sequence[int]]:
+        sections = rope_parameters(text)["mrope_section"]
+        return [_dims_of_pairs(sections, len(dims)) for dims in super().dims_of_layers(text)]
 
     @property
     def traits(self) -> ModelTraits:

@@ -56,9 +56,9 @@ class LlavaNextModel(LlavaModel):
     def traits(self) -> ModelTraits:
         traits = super().traits
         assert traits.media is not None
-        side = self._tower.grid.side
+        side = len(self._tower.grid.places())
         rows = [(height * side, width * side + 1) for height, width in self._grids()]
-        most = self._tower.grid.rows + max(height * width for height, width in rows)
+        most = self._tower.grid.tokens + max(height * width for height, width in rows)
         media = replace(traits.media, any_size=True, tiles=True, most_tokens=most)
         return replace(traits, media=media)
 
@@ -95,17 +95,16 @@ class LlavaNextModel(LlavaModel):
     def _picture(self, grid: Size, size: Size) -> np.ndarray:
         """The numbers of embeddings [rows, columns] of an image of `size` pixels in a `grid` of
         tiles, without its margins."""
-        side, tile_rows = self._tower.grid.side, self._tower.grid.rows
-        rows, columns = grid
-        numbers = tile_rows + np.arange(rows * columns * tile_rows, dtype=np.int32)
-        tiles = numbers.reshape(rows, columns, side, side).transpose(0, 2, 1, 3)
+        places, (rows, columns) = self._tower.grid.places(), grid
+        side = len(places)
+        first = places.size * (1 + np.arange(rows * columns, dtype=np.int32))
+        tiles = first.reshape(rows, 1, columns, 1) + places[:, None]
         return _without_margins(tiles.reshape(rows * side, columns * side), size)
 
     def _placed(self, rows: np.ndarray, picture: np.ndarray) -> MediaFeatures:
         """The features `rows` of all tiles, for the tokens of the whole image and of `picture`."""
         lines = np.pad(picture, ((0, 0), (0, 1)), constant_values=ROW_END)
-        whole = np.arange(self._tower.grid.rows, dtype=np.int32)
-        placement = np.concatenate([whole, lines.reshape(-1)])
+        placement = np.concatenate([self._tower.grid.places().reshape(-1), lines.reshape(-1)])
         return MediaFeatures(rows, len(placement), placement=placement)
 
 

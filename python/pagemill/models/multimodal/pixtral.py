@@ -130,6 +130,13 @@ class Mistral3Model(PixtralModel):
     default_depth = -1
     default_bias = False
 
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        if len(self._depths) > 1:
+            raise ModelConfigError(
+                "vision_feature_layer lists several layers: patches of one are merged"
+            )
+
     @classmethod
     def from_config(cls, config: Config) -> Self | LanguagePart:
         """A configuration without a tower is that of the text alone."""

@@ -15,7 +15,7 @@ from pagemill.inputs.prepared_media import FrameTimes, PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.prefixed import PrefixedWeights
-from pagemill.layers.rotary import bind_grid_rotary
+from pagemill.layers.rotary import bind_grid_rotaries
 from pagemill.models.base import (
     Config,
     EncoderInputs,
@@ -53,10 +53,13 @@ class Qwen2VlModel(GridMediaModel):
         tower.check_width(decoder.traits.hidden_size)
         super().__init__(decoder, tower, placeholders_of(config, decoder.traits.vocab_size))
         self.ignored = {**decoder.ignored, **self.ignored}
-        table = decoder.rotary[0]
+        self._dims = self.dims_of_layers(text)
+
+    def dims_of_layers(self, text: Config) -> Sequence[Sequence[int]]:
+        """The position dimension by which each pair of a layer's heads rotates."""
+        table = self._text.rotary[0]
         assert table is not None
-        self._rotary = table
-        self._dims = dims_of_pairs(text, len(table.inv_freq))
+        return [dims_of_pairs(text, len(table.inv_freq))] * self._text.sizes.layers
 
     @classmethod
     def from_config(cls, config: Config) -> Self | LanguagePart:
@@ -98,15 +101,14 @@ class Qwen2VlModel(GridMediaModel):
         weights = self.named(weights)
         if inputs.grid_positions is None:  # text alone: a token's three positions are the same
             return self._text.hidden(weights, inputs)
-        rotary = bind_grid_rotary(
+        rotary = bind_grid_rotaries(
             weights,
-            "inv_freq",
-            self._rotary,
+            self._text.rotary,
             self._dims,
             inputs.grid_positions,
             interleaved=self._text.interleaved,
         )
-        return self._text.hidden_by(weights, inputs, [rotary] * self._text.sizes.layers)
+        return self._text.hidden_by(weights, inputs, rotary)
 
     def named(self, weights: Weights) -> Weights:
         part = super().named(weights)

@@ -34,4 +34,5 @@ class Qwen3VlModel(Qwen2VlModel):
 
     def video_layout(self, items: Sequence[PreparedMedia], times: FrameTimes) -> list[MediaPart]:
         """Each has in front of it when it is: between its first and its last frame."""
-        return [*timed_items(items, times, self._tower.frames)]
+        assert self.video_ends is not None
+        return [*timed_items(items, times, self._tower.frames, self.video_ends)]

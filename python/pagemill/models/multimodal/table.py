@@ -27,7 +27,10 @@ MULTIMODAL: dict[str, Architecture] = {
         "text and images",
     ),
     "CohereCompassForConditionalGeneration": Architecture(
-        "multimodal.language_part:CohereCompassLanguagePart", "North; its text", ("cohere_compass",)
+        "multimodal.cohere_compass_media:CohereCompassMediaModel",
+        "North",
+        ("cohere_compass",),
+        "text, images and videos",
     ),
     "ColModernVBertForRetrieval": Architecture(
         "multimodal.colmodernvbert:ColModernVBertModel",
@@ -52,6 +55,9 @@ MULTIMODAL: dict[str, Architecture] = {
         "ColQwen3",
         ("colqwen3",),
         "embeddings of text and images",
+    ),
+    "DeepseekOCRForCausalLM": Architecture(
+        "multimodal.deepseek_ocr:DeepseekOcrModel", "DeepSeek-OCR", (), "text and images"
     ),
     "DeepseekOcr2ForConditionalGeneration": Architecture(
         "multimodal.deepseek_ocr2:DeepseekOcr2Model",
@@ -124,6 +130,12 @@ MULTIMODAL: dict[str, Architecture] = {
     ),
     "GotOcr2ForConditionalGeneration": Architecture(
         "multimodal.got_ocr2:GotOcr2Model", "GOT-OCR2", ("got_ocr2",), "text and images"
+    ),
+    "Granite4VisionForConditionalGeneration": Architecture(
+        "multimodal.granite4_vision:Granite4VisionModel",
+        "Granite 4 Vision",
+        ("granite4_vision",),
+        "text and images",
     ),
     "GraniteDoclingForConditionalGeneration": Architecture(
         "multimodal.granite_docling:GraniteDoclingModel",
@@ -212,6 +224,9 @@ MULTIMODAL: dict[str, Architecture] = {
         ("llava_onevision",),
         "text, images and videos",
     ),
+    "MetaClip2Model": Architecture(
+        "multimodal.clip:ClipModel", "MetaCLIP 2", ("metaclip_2",), "embeddings of text and images"
+    ),
     "MiniCPMOcrForConditionalGeneration": Architecture(
         "multimodal.minicpm_v:MiniCpmOcrModel",
         "MiniCPM-OCR",
@@ -242,9 +257,16 @@ MULTIMODAL: dict[str, Architecture] = {
         cuts="some layers",
     ),
     "MuseGlimmerForConditionalGeneration": Architecture(
-        "multimodal.language_part:MuseGlimmerLanguagePart",
-        "Muse Glimmer; its text",
+        "multimodal.muse_glimmer_media:MuseGlimmerMediaModel",
+        "Muse Glimmer",
         ("muse_glimmer",),
+        "text, images and videos",
+    ),
+    "NemotronH_Omni_Reasoning_V3": Architecture(
+        "multimodal.nemotron_omni:NemotronOmniModel",
+        "Nemotron 3 Omni, without sound and videos",
+        ("nemotron_h_omni",),
+        "text and images",
     ),
     "Ovis2ForConditionalGeneration": Architecture(
         "multimodal.language_part:Ovis2LanguagePart", "Ovis2; its text", ("ovis2",)
@@ -332,6 +354,18 @@ MULTIMODAL: dict[str, Architecture] = {
         "Qwen3.5, experts",
         ("qwen3_5_moe",),
         "text, images and videos",
+    ),
+    "Siglip2Model": Architecture(
+        "multimodal.siglip:Siglip2Model",
+        "SigLIP 2, images of any size",
+        ("siglip2",),
+        "embeddings of text and images",
+    ),
+    "SiglipModel": Architecture(
+        "multimodal.siglip:SiglipModel",
+        "SigLIP, SigLIP 2",
+        ("siglip",),
+        "embeddings of text and images",
     ),
     "SmolVLMForConditionalGeneration": Architecture(
         "multimodal.idefics3:Idefics3Model", "SmolVLM", ("smolvlm",), "text and images"

@@ -19,9 +19,12 @@ _MAX_SIDE = 1024  # patches in a row
 class PatchGrid:
     """The patches of such an image, row by row. With `merge` above 1 they are in the order in which
     a model merges them: those of each square of `merge` x `merge` one after the other, squares row
-    by row. Pixels behind the last whole patch are not read."""
+    by row; or with a `window`, those of each window of `window` x `window` squares one after the
+    other. Pixels behind the last whole patch are not read."""
 
-    def __init__(self, *, colors: int, size: int, patch: int, merge: int = 1) -> None:
+    def __init__(
+        self, *, colors: int, size: int, patch: int, merge: int = 1, window: int = 0
+    ) -> None:
         """`size` and `patch` are sides in pixels.
 
         Raises:
@@ -39,6 +42,12 @@ class PatchGrid:
             raise ModelConfigError(
                 f"image_size {size} has {self.side} patches of {patch} in a row, which cannot be"
                 f" merged {merge} by {merge}"
+            )
+        self._window = window or self.side // merge
+        if self.side // merge % self._window:
+            raise ModelConfigError(
+                f"image_size {size} has {self.side} patches of {patch} in a row, which are no whole"
+                f" windows of {window * merge}"
             )
 
     @property
@@ -67,9 +76,18 @@ class PatchGrid:
 
     def order(self) -> np.ndarray:
         """For each patch in this order its number row by row, [rows]."""
-        squares, merge = self.side // self._merge, self._merge
-        numbers = np.arange(self.rows).reshape(squares, merge, squares, merge)
-        return numbers.transpose(0, 2, 1, 3).reshape(-1)
+        merge, window = self._merge, self._window
+        windows = self.side // merge // window
+        numbers = np.arange(self.rows).reshape(windows, window, merge, windows, window, merge)
+        return numbers.transpose(0, 3, 1, 4, 2, 5).reshape(-1)
+
+    def places(self) -> np.ndarray:
+        """The number of each merged patch in this order, by its row and column."""
+        side = self.side // self._merge
+        row, column = np.divmod(self.order()[:: self._merge**2], self.side)
+        numbers = np.empty((side, side), np.int32)
+        numbers[row // self._merge, column // self._merge] = np.arange(self.tokens)
+        return numbers
 
     def patches(self, pixels: np.ndarray) -> np.ndarray:
         """An image of `image_shape` as its patches [rows, channels].

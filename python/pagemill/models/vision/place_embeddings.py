@@ -54,6 +54,13 @@ def bilinear_shares(cells: np.ndarray, size: int, side: int) -> np.ndarray:
     return np.maximum(np.float32(1) - distance, np.float32(0))
 
 
+def faded_shares(cells: np.ndarray, size: int, side: int) -> np.ndarray:
+    """As `bilinear_shares`, where nothing is beyond the ends."""
+    at = (cells.astype(np.float32) + np.float32(0.5)) * np.float32(side) / np.float32(size)
+    distance = np.abs(at[:, None] - np.float32(0.5) - np.arange(side, dtype=np.float32))
+    return np.maximum(np.float32(1) - distance, np.float32(0))
+
+
 def smoothed_shares(cells: np.ndarray, size: int, side: int) -> np.ndarray:
     """As `bilinear_shares`, where a cell that is longer than a place has shares of as many more of
     them: an antialiased resize."""

@@ -52,7 +52,7 @@ class Siglip2VisionTower(GridVisionTower):
             "temporal_patch_size": 1,
         }
         super().__init__({**config, **sizes})
-        self._layers = VisionLayers(config, eps=1e-6, hidden_act="gelu_pytorch_tanh")
+        self.encoder = VisionLayers(config, eps=1e-6, hidden_act="gelu_pytorch_tanh")
         self._side = side_of(positive_int(config, "num_patches"), "num_patches")
 
     @property
@@ -72,5 +72,5 @@ class Siglip2VisionTower(GridVisionTower):
         x = linear(weights, "embeddings.patch_embedding", rows, (hidden,), bias=True)
         name = "embeddings.position_embedding"
         x = ops.add(x, place_embeddings(weights, name, places, hidden))
-        x = self._layers.hidden(weights, x, (self._layers.count,))
-        return norm.layer_norm(weights, "post_layernorm", x, self._layers.eps)
+        x = self.encoder.hidden(weights, x, (self.encoder.count,))
+        return norm.layer_norm(weights, "post_layernorm", x, self.encoder.eps)

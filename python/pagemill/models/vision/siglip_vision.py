@@ -47,20 +47,22 @@ def tower_config(config: Config) -> Config:
 
 
 class SiglipVisionTower:
-    """One tower. Patches are in the order of its `grid`; a model merges `merge` x `merge`."""
+    """One tower. Patches are in the order of its `grid`; a model merges `merge` x `merge`, perhaps
+    in windows of `window` x `window` squares."""
 
     class_tokens = 0
     unread = ("(post_layernorm|head)", "the vectors of all patches are used, not normalized")
 
-    def __init__(self, config: Config, *, merge: int = 1) -> None:
-        self._layers = VisionLayers(config, eps=1e-6, hidden_act="gelu_pytorch_tanh")
-        self.hidden_size = self._layers.hidden_size
-        self.layers = self._layers.count
+    def __init__(self, config: Config, *, merge: int = 1, window: int = 0) -> None:
+        self.encoder = VisionLayers(config, eps=1e-6, hidden_act="gelu_pytorch_tanh")
+        self.hidden_size = self.encoder.hidden_size
+        self.layers = self.encoder.count
         self.grid = PatchGrid(
             colors=positive_int(config, "num_channels", 3),
             size=positive_int(config, "image_size"),
             patch=positive_int(config, "patch_size"),
             merge=merge,
+            window=window,
         )
 
     def hidden(
@@ -72,15 +74,15 @@ class SiglipVisionTower:
         bias = weights.vector(f"{prefix}.patch_embedding.bias", hidden)
         x = ops.linear(media.rows, matrix, bias)
         x = ops.add(x, self._placed(weights, positions))
-        return self._layers.hidden(weights, x, depths)
+        return self.encoder.hidden(weights, x, depths)
 
     def claim_rest(self, weights: Weights, layers: int) -> None:
         """See `VisionLayers.claim_rest`."""
-        self._layers.claim_rest(weights, layers)
+        self.encoder.claim_rest(weights, layers)
 
     def post_norm(self, weights: Weights, x: Tensor) -> Tensor:
         """x [T, hidden] normalized by the norm behind the last layer."""
-        return norm.layer_norm(weights, "post_layernorm", x, self._layers.eps)
+        return norm.layer_norm(weights, "post_layernorm", x, self.encoder.eps)
 
     def _placed(self, weights: Weights, positions: Tensor) -> Tensor:
         """The position embedding of each patch."""

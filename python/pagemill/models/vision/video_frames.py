@@ -96,11 +96,14 @@ VISION_ENDS = ("<|vision_start|>", "<|vision_end|>")
 
 
 def timed_items(
-    items: Sequence[PreparedMedia], times: FrameTimes, frames: int
+    items: Sequence[PreparedMedia],
+    times: FrameTimes,
+    frames: int,
+    ends: tuple[str, str] = VISION_ENDS,
 ) -> list[PreparedMedia | str]:
-    """Each item of `frames` frames between the ends of a medium, with the middle of its first and
+    """Each item of `frames` frames between the `ends` of a medium, with the middle of its first and
     its last frame in front of it, in seconds."""
-    start, end = VISION_ENDS
+    start, end = ends
     parts: list[PreparedMedia | str] = []
     for item, seconds in zip(items, seconds_of_items(times, frames), strict=True):
         middle = (seconds[0] + seconds[-1]) / 2

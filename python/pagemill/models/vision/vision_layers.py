@@ -36,7 +36,10 @@ _MODULES = (
 
 
 class VisionLayers:
-    """The layers of one tower, in which each row of an image attends to all of them."""
+    """The layers of one tower, in which each row of an image attends to all of them. `qkv` are the
+    linear layers of queries, keys and values, or the one of all."""
+
+    qkv: Sequence[str] = ("q_proj", "k_proj", "v_proj")
 
     def __init__(self, config: Config, *, eps: float, hidden_act: str) -> None:
         """`eps` and `hidden_act` are the defaults of the tower's kind."""
@@ -81,23 +84,28 @@ class VisionLayers:
     ) -> Tensor:
         """x [N, hidden] -> [N, hidden], what is behind one layer. `attend` and `flat` are those of
         `attention`."""
-        prefix, hidden = f"encoder.layers.{layer}", self.hidden_size
+        prefix = f"encoder.layers.{layer}"
         y = norm.layer_norm(weights, f"{prefix}.layer_norm1", x, self.eps)
         x = ops.add(x, self.attention(weights, f"{prefix}.self_attn", y, attend, flat=flat))
         y = norm.layer_norm(weights, f"{prefix}.layer_norm2", x, self.eps)
-        y = linear(weights, f"{prefix}.mlp.fc1", y, (self.intermediate,), bias=True)
+        return ops.add(x, self.feed_forward(weights, f"{prefix}.mlp", y))
+
+    def feed_forward(self, weights: Weights, name: str, x: Tensor) -> Tensor:
+        """x [N, hidden] -> [N, hidden], by the feed-forward layer of this name."""
+        y = linear(weights, f"{name}.fc1", x, (self.intermediate,), bias=True)
         y = ops.activation(y, self._activation)
-        return ops.add(x, linear(weights, f"{prefix}.mlp.fc2", y, (hidden,), bias=True))
+        return linear(weights, f"{name}.fc2", y, (self.hidden_size,), bias=True)
 
     def attention(
         self, weights: Weights, name: str, x: Tensor, attend: Attend, *, flat: bool = False
     ) -> Tensor:
         """x [N, hidden] -> [N, hidden], by the attention of this name. `attend` makes [N, hidden]
         of queries, keys and values [N, heads, head_dim], or if they are `flat`, [N, hidden]."""
-        hidden, shape = self.hidden_size, self.shape
-        row_shape = (hidden,) if flat else (shape.heads, shape.head_dim)
-        names = (f"{name}.q_proj", f"{name}.k_proj", f"{name}.v_proj")
-        q, k, v = (linear(weights, each, x, row_shape, bias=True) for each in names)
+        hidden, names = self.hidden_size, [f"{name}.{part}" for part in self.qkv]
+        if flat:
+            q, k, v = (linear(weights, each, x, (hidden,), bias=True) for each in names)
+        else:
+            q, k, v = attention.project_qkv(weights, names, x, self.shape, bias=True)
         return linear(weights, f"{name}.out_proj", attend(q, k, v), (hidden,), bias=True)
 
     def claim_rest(self, weights: Weights, layers: int) -> None:

@@ -1,4 +1,4 @@
-"""Images of DeepSeek-OCR 2: the whole in a square, and tiles of another size in front of it."""
+"""Images of DeepSeek-OCR: the whole in a square, and tiles of another size in front of it."""
 
 from __future__ import annotations
 
@@ -58,6 +58,11 @@ class DeepseekOcr2Processor:
         colors = Colors.of(settings, HALF, HALF)
         resample = resampling(settings, Image.Resampling.BICUBIC)
         return cls(colors, resample, edge, tile, least, most, tuple(margin))
+
+    @classmethod
+    def first(cls, settings: Mapping[str, Any], max_tokens: int) -> DeepseekOcr2Processor:
+        """As `of`, of the first DeepSeek-OCR, whose own code cuts images."""
+        return cls.of({"tile_size": 640, "max_patches": 9, **settings}, max_tokens)
 
     def __call__(self, image: Image.Image) -> np.ndarray | tuple[np.ndarray, tuple[int, int, int]]:
         """The whole, f32 [3, edge, edge]; or the pixels of the tiles and of the whole, f32, one

@@ -1,7 +1,8 @@
-"""Images of DeepSeek-OCR 2: wholes and tiles are those of the processor of `transformers`."""
+"""Images of DeepSeek-OCR: wholes and tiles are those of the processor of `transformers`."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from pagemill.render.errors import RenderError
+from pagemill.render.media.processors import open_processor
 from pagemill.render.testing.pictures import picture, processor
 
 SETTINGS: dict[str, Any] = {
@@ -74,3 +76,16 @@ def test_wholes_and_tiles_are_those_of_transformers(
 def test_settings_that_are_not_known(tmp_path: Path, changes: dict[str, Any], why: str) -> None:
     with pytest.raises(RenderError, match=why):
         processor(tmp_path, **(SETTINGS | changes))
+
+
+def test_the_first_model_has_no_settings_of_its_own(tmp_path: Path) -> None:
+    """Its tiles are smaller, and may be more."""
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "deepseek_vl_v2"}))
+    made = open_processor(tmp_path, 4096)(picture(2400, 300))
+    assert isinstance(made, tuple) and made[1] == (1, 1, 8)
+    assert made[0].shape == (3 * (8 * 640**2 + 1024**2),)
+    small = open_processor(tmp_path, 4096, {"tile_size": 24, "size": 32})(picture(40, 24))
+    (tmp_path / "config.json").unlink()
+    second = processor(tmp_path, **SETTINGS | {"max_patches": 9})(picture(40, 24))
+    assert isinstance(small, tuple) and isinstance(second, tuple)
+    np.testing.assert_array_equal(small[0], second[0])

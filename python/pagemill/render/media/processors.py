@@ -23,6 +23,8 @@ from pagemill.render.json_values import as_array, as_object
 from pagemill.render.media.deepseek_ocr2 import DeepseekOcr2Processor
 from pagemill.render.media.gemma4 import Gemma4Processor
 from pagemill.render.media.granite_docling import GraniteDoclingProcessor
+from pagemill.render.media.muse_glimmer import MuseGlimmerProcessor
+from pagemill.render.media.nemotron import NemotronOmniProcessor
 from pagemill.render.media.padded import AriaProcessor, PaddedProcessor
 from pagemill.render.media.patches import check_group, cut_patches, fit_size
 from pagemill.render.media.phi4 import Phi4Processor
@@ -38,6 +40,7 @@ from pagemill.render.media.pixels import (
     short_side_resized,
     sides,
 )
+from pagemill.render.media.siglip2 import Siglip2Processor
 from pagemill.render.media.slices import QuarteredProcessor, SlicedProcessor
 from pagemill.render.media.tiles import (
     MAX_SIDE,
@@ -420,6 +423,8 @@ _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "AriaImageProcessor": AriaProcessor.of,
     "CLIPImageProcessor": ClipProcessor.of,
     "Cohere2VisionImageProcessor": GridProcessor.cohere2_vision,
+    "CohereCompassImageProcessor": Qwen2VlProcessor.of,
+    "DeepseekOCRForCausalLM": DeepseekOcr2Processor.first,
     "DeepseekOcr2ImageProcessor": DeepseekOcr2Processor.of,
     "DeepseekVLHybridImageProcessor": DeepseekVlHybridProcessor.of,
     "DeepseekVLImageProcessor": DeepseekVlProcessor.of,
@@ -445,17 +450,20 @@ _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "LlavaOnevisionImageProcessor": LlavaNextProcessor.onevision,
     "MiniCPMOcrImageProcessor": SlicedProcessor.ocr,
     "MiniCPMV4_6ImageProcessor": SlicedProcessor.of,
+    "MuseGlimmerImageProcessor": MuseGlimmerProcessor.of,
+    "NemotronH_Omni_Reasoning_V3ImageProcessor": NemotronOmniProcessor.of,
     "PaddleOCRVLImageProcessor": _paddleocr_vl,
     "Phi4MultimodalImageProcessor": Phi4Processor.of,
     "PixtralImageProcessor": PixtralProcessor.of,
     "Qwen2VLImageProcessor": Qwen2VlProcessor.of,
+    "Siglip2ImageProcessor": Siglip2Processor.of,
     "SiglipImageProcessor": _siglip,
     "SmolVLMImageProcessor": Idefics3Processor.of,
     "VideoLlama3ImageProcessor": _video_llama3,
     "VideoLlavaImageProcessor": ClipProcessor.of,
 }
 # Of models whose own code reads images by the settings of the model.
-_BY_MODEL = {"internvl_chat": "InternVLChatModel"}
+_BY_MODEL = {"deepseek_vl_v2": "DeepseekOCRForCausalLM", "internvl_chat": "InternVLChatModel"}
 # Of models that use another model's image processor in their own way.
 _OF_MODEL = {"got_ocr2": "GotOcr2Processor"}
 # Settings of the whole processor that replace those of its image processor.

@@ -22,6 +22,7 @@ from PIL import Image
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_object
 from pagemill.render.media.gemma4 import Gemma4Processor, Gemma4VideoProcessor
+from pagemill.render.media.muse_glimmer import MuseGlimmerVideoProcessor
 from pagemill.render.media.patches import check_group, cut_patches, fit_size
 from pagemill.render.media.pixels import (
     CLIP_MEAN,
@@ -322,6 +323,7 @@ _QWEN2_VL = _Defaults(14, 28**2 * 128, 28**2 * 768, CLIP_MEAN, CLIP_STD, False)
 _QWEN3_VL = _Defaults(16, 32**2 * 128, 32**2 * 768, HALF, HALF, True)
 _VIDEO_LLAMA3 = _QWEN2_VL._replace(mean=HALF, std=HALF)
 _PROCESSORS: Mapping[str, Callable[[Mapping[str, Any], int], VideoProcessor]] = {
+    "CohereCompassVideoProcessor": partial(PatchProcessor.of, _QWEN3_VL),
     "Gemma4UnifiedVideoProcessor": partial(_gemma4, Gemma4Processor.unified),
     "Gemma4VideoProcessor": partial(_gemma4, Gemma4Processor.of),
     "Glm46VVideoProcessor": partial(PatchProcessor.of, _GLM4V),
@@ -331,6 +333,7 @@ _PROCESSORS: Mapping[str, Callable[[Mapping[str, Any], int], VideoProcessor]] = 
     "LlavaOnevisionVideoProcessor": FrameProcessor.of,
     "MiniCPMOcrVideoProcessor": WholeFrameProcessor.ocr,
     "MiniCPMV4_6VideoProcessor": WholeFrameProcessor.of,
+    "MuseGlimmerVideoProcessor": partial(MuseGlimmerVideoProcessor.of, MAX_VIDEO_PIXELS),
     "Qwen2VLVideoProcessor": partial(PatchProcessor.of, _QWEN2_VL),
     "Qwen3VLVideoProcessor": partial(PatchProcessor.of, _QWEN3_VL),
     "VideoLlama3VideoProcessor": _video_llama3,
