@@ -53,9 +53,10 @@ void BindRunnerLimits(nb::module_& m) {
           [](RunnerLimits* self, int32_t max_num_tokens, int32_t max_num_seqs,
              int32_t max_num_logits_rows, int32_t max_model_len, int32_t vocab_size,
              int32_t num_blocks, int32_t block_size, std::vector<KvGroupOptions> kv_groups,
-             bool chunked_prefill, bool prefix_caching, bool pooling, bool token_rows, int32_t max_draft_tokens,
-             int32_t max_forced_tokens, int32_t max_encoder_tokens, int32_t encoder_cache_tokens,
-             int32_t max_adapters, int32_t routed_experts_per_token) {
+             bool chunked_prefill, bool prefix_caching, bool pooling, bool token_rows,
+             int32_t max_draft_tokens, int32_t max_forced_tokens, int32_t max_encoder_tokens,
+             int32_t encoder_cache_tokens, int32_t max_adapters,
+             int32_t routed_experts_per_token) {
             new (self) RunnerLimits{.max_num_tokens = max_num_tokens,
                                     .max_num_seqs = max_num_seqs,
                                     .max_num_logits_rows = max_num_logits_rows,
@@ -81,8 +82,7 @@ void BindRunnerLimits(nb::module_& m) {
           nb::arg("kv_groups") = std::vector<KvGroupOptions>{KvGroupOptions{}},
           nb::arg("chunked_prefill") = true, nb::arg("prefix_caching") = true,
           nb::arg("pooling") = false, nb::arg("token_rows") = false,
-          nb::arg("max_draft_tokens") = 0,
-          nb::arg("max_forced_tokens") = 0,
+          nb::arg("max_draft_tokens") = 0, nb::arg("max_forced_tokens") = 0,
           nb::arg("max_encoder_tokens") = 0, nb::arg("encoder_cache_tokens") = 0,
           nb::arg("max_adapters") = 0, nb::arg("routed_experts_per_token") = 0)
       .def_ro("max_num_tokens", &RunnerLimits::max_num_tokens)

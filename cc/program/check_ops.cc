@@ -1,6 +1,7 @@
 #include "cc/program/check_ops.h"
 
 #include <string>
+#include <string_view>
 
 #include "cc/ops/batch_view.h"
 #include "cc/program/operand_views.h"
@@ -9,14 +10,24 @@ namespace pagemill::program {
 
 namespace {
 
+// `op` must not have `attribute` unless the program declares the step array `input`.
+Status CheckStepArray(const Program& program, const Op& op, std::string_view attribute,
+                      std::string_view input) {
+  if (op.attributes.GetInt(attribute, 0) == 0 || program.Find(input).has_value()) {
+    return OkStatus();
+  }
+  return InvalidArgument(LinePrefix(op.line) + op.name + ": the attribute " +
+                         std::string(attribute) + " needs the input " + std::string(input));
+}
+
 // An attribute with the name of an optional step array says that the op reads it.
 Status CheckStepArrays(const Program& program, const Op& op) {
   for (const auto& info : ops::kStepArrays) {
-    if (!info.if_declared || op.attributes.GetInt(info.name, 0) == 0) continue;
-    if (program.Find(info.name).has_value()) continue;
-    const std::string name(info.name);
-    return InvalidArgument(LinePrefix(op.line) + op.name + ": the attribute " + name +
-                           " needs the input " + name);
+    if (!info.if_declared) continue;
+    PAGEMILL_RETURN_IF_ERROR(CheckStepArray(program, op, info.name, info.name));
+  }
+  for (const std::string_view attribute : {"grid", "grid_window"}) {
+    PAGEMILL_RETURN_IF_ERROR(CheckStepArray(program, op, attribute, "grid_positions"));
   }
   return OkStatus();
 }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cc/program/testing/batch_builder.h"
@@ -223,6 +224,31 @@ TEST(NativeExecutorTest, OnlyTokensHaveRowsThatAttend) {
   const Status rows = error("logits_rows");
   EXPECT_EQ(rows.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(rows.message().find("attention: q must be"), std::string::npos) << rows.message();
+}
+
+// Its kernels would read an array that steps do not have.
+TEST(NativeExecutorTest, OpsOnAGridNeedItsPositions) {
+  const auto error = [](const std::string& input, const std::string& op) {
+    const std::string text =
+        "pagemill-program 3\nfile 0 @\ngroup all full\nweight table f32 2,9 0 0\n"
+        "cache kv0 all kv kv 1,8\ninput token_ids i32 tokens\n" +
+        input +
+        "input x f32 tokens,2\nvalue q f32 tokens,1,2\nvalue y f32 tokens,1,2\n"
+        "op add x,x -> q\nop " +
+        op + "\noutput states y\nconstants 72\n" + std::string(2 * 72, '0') + "\n";
+    return NativeExecutor::Create(MustParse(text), CpuTarget(), SmallOptions()).status();
+  };
+  for (const auto& [attribute, op] : {
+           std::pair<std::string, std::string>{"grid", "depthwise_conv q,table,- -> y grid=1"},
+           {"grid_window", "attention q,q,q -> y scale=1 causal=0 grid_window=4"},
+       }) {
+    const Status with = error("input grid_positions i32 tokens,3\n", op), without = error("", op);
+    EXPECT_TRUE(with.ok()) << with.ToString();
+    EXPECT_EQ(without.code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(without.message().find("attribute " + attribute + " needs the input grid_positions"),
+              std::string::npos)
+        << without.message();
+  }
 }
 
 // The resident memory of this process in bytes.
@@ -442,7 +468,7 @@ TEST(ExecutorOptionsTest, NamesFieldAndRange) {
   EXPECT_NE(options.Validate().message().find("num_blocks must be from 1"), std::string::npos);
   options = SmallOptions();
   options.kv_cache_dtype = DType::kQ8_0;
-  EXPECT_NE(options.Validate().message().find("bf16, f32, fp8 or int8, got q8_0"),
+  EXPECT_NE(options.Validate().message().find("bf16, f32, fp8, int4 or int8, got q8_0"),
             std::string::npos);
   options = SmallOptions();
   options.activation_type = DType::kI8;

@@ -7,10 +7,10 @@
 //
 // Execute() enqueues the forward pass, Sample() waits for token masks, which a thread of their own
 // fills during the pass (mask_filler.h), and Collect() for the pass; it samples on the calling
-// thread. If limits.routed_experts_per_token is not 0, the program has outputs "experts.<layer>", i32
-// [tokens, choices], so many in all, which go to the requests that want them. With
-// limits.token_rows it has "pooled" [tokens, width] beside logits, of which pooling requests get the
-// rows of their tokens in each step. With a proposer, results carry drafts of the next step
+// thread. If limits.routed_experts_per_token is not 0, the program has outputs "experts.<layer>",
+// i32 [tokens, choices], so many in all, which go to the requests that want them. With
+// limits.token_rows it has "pooled" [tokens, width] beside logits, of which pooling requests get
+// the rows of their tokens in each step. With a proposer, results carry drafts of the next step
 // (speculation.h), with a draft model the number of them: that computes them when their step begins
 // (draft_model.h).
 //

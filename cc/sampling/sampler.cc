@@ -71,8 +71,8 @@ Status NotFinite() {
 
 Status NoTokenAllowed() {
   return InvalidArgument(
-      "no token may come next under the request's output constraint; relax it, or check that "
-      "the vocabulary can spell what it requires");
+      "no token may come next under the request's output constraint or logits processor; relax "
+      "it, or check that the vocabulary can spell what it requires");
 }
 
 // Checks what a request's processor made of logits.

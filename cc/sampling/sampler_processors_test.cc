@@ -147,8 +147,8 @@ TEST_F(SamplerProcessorsTest, AFailureEndsItsRequestOnly) {
       return OkStatus();
     };
   };
-  EXPECT_EQ(failure([](const LogitsRowText&, std::span<float>) { return Internal("oh"); }).message(),
-            "oh");
+  const auto fails = [](const LogitsRowText&, std::span<float>) { return Internal("oh"); };
+  EXPECT_EQ(failure(fails).message(), "oh");
   for (const float value : {kInfinity, std::nanf("")}) {
     EXPECT_NE(failure(writes(value)).message().find("gave token 5"), std::string::npos);
   }

@@ -97,8 +97,11 @@ void Scheduler::Apply(RequestState* request, const PlannedEntry& entry, step::Re
     request->routed_experts.insert(request->routed_experts.end(), result->routed_experts.begin(),
                                    result->routed_experts.end());
   }
-  if (!options_.token_rows) request->pooled.clear();  // the last step alone has what is pooled
-  request->pooled.insert(request->pooled.end(), result->pooled.begin(), result->pooled.end());
+  if (request->pooled.empty() || !options_.token_rows) {  // else each step has some of its rows
+    request->pooled = std::move(result->pooled);
+  } else {
+    request->pooled.insert(request->pooled.end(), result->pooled.begin(), result->pooled.end());
+  }
   std::optional<Stop> stop;
   if (entry.sample) stop = AppendTokens(request, entry, result, event);
   const int32_t num_committed = request->blocks.num_committed_tokens();

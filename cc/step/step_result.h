@@ -36,7 +36,9 @@ struct RequestResult {
   int32_t num_missing_drafts = 0;
   std::vector<TokenLogprobs> logprobs;         // one per sampled token, where asked for
   std::vector<TokenLogprobs> prompt_logprobs;  // of prompt tokens num_computed + 1 ... in order
-  std::vector<float> pooled;                   // of a pooling request whose tokens are all computed
+  // What a pooling request gets when all of its tokens are computed; with
+  // engine::RunnerLimits::token_rows, the rows of the tokens that were run.
+  std::vector<float> pooled;
   // [tokens, layers, choices] of the tokens that were run and of accepted drafts, if
   // Request::return_routed_experts is set.
   std::vector<uint16_t> routed_experts;

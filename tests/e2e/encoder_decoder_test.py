@@ -100,7 +100,10 @@ def test_prompts_are_not_rendered(server: ServerProcess) -> None:
     [
         ({"max_tokens": POSITIONS}, "is too large"),
         ({"prompt_logprobs": 1}, "no log probabilities of prompts"),
-        ({"decoder_prompt": [999]}, "token id 999"),
+        ({"decoder_prompt": [999]}, "`decoder_prompt` holds token id 999 at position 0"),
+        ({"decoder_prompt": " "}, "`decoder_prompt` is empty"),
+        ({"echo": True, "truncate_prompt_tokens": 3}, "leave out `truncate_prompt_tokens`"),
+        ({"decoder_prompt": [9] * POSITIONS}, f"`decoder_prompt` has {POSITIONS} tokens"),
     ],
 )
 def test_what_does_not_fit_is_refused(

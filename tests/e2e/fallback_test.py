@@ -23,7 +23,7 @@ def _complete(url: str) -> str:
 
 
 def test_a_model_without_native_support(tmp_path: Path) -> None:
-    model = make("bitnet", tmp_path)
+    model = make("moshi", tmp_path)
     tokenizer = save_tokenizer(tmp_path)
     ids, answer = tokenizer.encode(_PROMPT).ids, list[int]()
     with torch.no_grad():

@@ -174,7 +174,13 @@ ENCODERS: Mapping[str, EncoderRow] = {
         "roformer", {"embedding_size": 40, **_SHORT}, frozenset({"embed_positions.weight"})
     ),
     "roberta": EncoderRow("roberta", {**_PADDED, "type_vocab_size": 1}, _KEYS),
-    "mt5": EncoderRow("mt5", {**_T5, "feed_forward_proj": "gated-gelu"}, _TIED, heads=_VECTORS),
+    # As in the small models, heads do not share the features of a token.
+    "mt5": EncoderRow(
+        "mt5",
+        {**_T5, "feed_forward_proj": "gated-gelu", "num_heads": 10},
+        _TIED,
+        heads=_VECTORS,
+    ),
     "t5": EncoderRow("t5", {**_T5, "feed_forward_proj": "relu"}, _TIED, heads=_VECTORS),
     "umt5": EncoderRow("umt5", {**_T5, "feed_forward_proj": "gated-gelu"}, _TIED, heads=_VECTORS),
     "xlm_roberta_xl": EncoderRow("xlm-roberta-xl", {**_PADDED, "type_vocab_size": 1}, _KEYS),

@@ -248,6 +248,18 @@ def test_gte_as_first_saved(task: Task, mixed_b: float | None, tmp_path: Path) -
     np.testing.assert_allclose(rows, expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
 
 
+def test_esm2_as_published(tmp_path: Path) -> None:
+    """Its files have a table of positions, which nothing reads."""
+    make("esm2", Task.TOKEN_EMBED, tmp_path)
+    file = tmp_path / "model.safetensors"
+    tensors = load_file(file)
+    (words,) = [name for name in tensors if name.endswith("embeddings.word_embeddings.weight")]
+    tensors[words.replace("word_", "position_")] = torch.zeros(300, 96)
+    save_file(tensors, file)
+    built = build(ModelSource.open(tmp_path), BuildOptions(task=Task.TOKEN_EMBED))
+    assert built.output_size == 96
+
+
 def test_jina3_as_first_saved(tmp_path: Path) -> None:
     """Under XLM-RoBERTa's architecture, with adapters, which are not used."""
     model = make("jina3", Task.TOKEN_EMBED, tmp_path)

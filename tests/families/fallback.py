@@ -18,22 +18,21 @@ from transformers import (
 from tests.families.families import randomize
 from tests.families.family import SIZES, SLIDING
 
-_EQUAL_HEADS = {"num_key_value_heads": 2, "head_dim": 16}
 _DECODER = {"is_decoder": True, "num_key_value_heads": 6, "head_dim": 16}
 DECODERS: Mapping[str, Mapping[str, Any]] = {
     "bert-generation": _DECODER,
-    "bitnet": _EQUAL_HEADS,
     "ctrl": {"n_embd": 96, "n_layer": 3, "n_head": 6, "dff": 136, "n_positions": 4096},
     "data2vec-text": _DECODER,
     "electra": _DECODER,
     "ernie": _DECODER,
     "gemma4_unified_text": {"global_head_dim": 32, "num_global_key_value_heads": 2} | SLIDING,
+    "moshi": {"num_key_value_heads": 2, "head_dim": 16, "ffn_dim": 136},
     "roberta-prelayernorm": _DECODER,
     "roc_bert": _DECODER,
 }
 ENCODERS: Mapping[str, Mapping[str, Any]] = {
-    "ernie": {"head_dim": 16},
-    "roberta-prelayernorm": {"head_dim": 16},
+    "bert-generation": {"head_dim": 16},
+    "roc_bert": {"head_dim": 16},
 }
 
 

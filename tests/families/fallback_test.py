@@ -121,6 +121,7 @@ def test_vectors(model_type: str, tmp_path: Path) -> None:
     reference = make(model_type, tmp_path, encoder=True)
     prompts = [_prompt(seed, length) for seed, length in enumerate((40, 7, 21))]
     with engine(tmp_path, max_model_len=MODEL_LEN) as core, torch.no_grad():
+        assert core.built.module is not None
         rows = pool(core, prompts, {}).reshape(len(prompts), -1)
         for row, prompt in zip(rows, prompts, strict=True):
             vectors = reference(torch.tensor([prompt]))[0][0]
@@ -129,7 +130,7 @@ def test_vectors(model_type: str, tmp_path: Path) -> None:
 
 
 def test_it_says_that_it_is_slow(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    make("bitnet", tmp_path)
+    make("moshi", tmp_path)
     with caplog.at_level(logging.WARNING, "pagemill.engine"), engine(tmp_path):
         pass
     (warning,) = [record for record in caplog.records if "fallback" in record.message]
@@ -138,7 +139,7 @@ def test_it_says_that_it_is_slow(tmp_path: Path, caplog: pytest.LogCaptureFixtur
 
 def test_random_weights(tmp_path: Path) -> None:
     """The library makes the same ones each time, from the configuration alone."""
-    make("bitnet", tmp_path)
+    make("moshi", tmp_path)
     (tmp_path / "model.safetensors").unlink()
     config = build_config(EngineConfig, {"model": str(tmp_path), "load_format": "dummy"})
     source = open_model(config.model, build_options(config.model)).source
@@ -206,7 +207,7 @@ def test_what_does_not_fit_is_refused(model_type: str, reason: str, tmp_path: Pa
 def test_options_that_need_native_support(
     options: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:
-    path = _saved("bitnet", tmp_path, max_position_embeddings=512)
+    path = _saved("moshi", tmp_path, max_position_embeddings=512)
     with pytest.raises(ModelConfigError, match=reason):
         _built(path, **options)
 
@@ -228,14 +229,14 @@ def test_dense_modules_need_native_support(tmp_path: Path) -> None:
 def test_configurations_that_are_refused(
     changes: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:
-    path = _saved("bitnet", tmp_path) / "config.json"
+    path = _saved("moshi", tmp_path) / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     with pytest.raises((ModelConfigError, WeightsError), match=reason):
         _built(tmp_path, implementation="transformers")
 
 
 def test_a_weight_that_is_missing(tmp_path: Path) -> None:
-    path = _saved("bitnet", tmp_path) / "model.safetensors"
+    path = _saved("moshi", tmp_path) / "model.safetensors"
     tensors = load_file(path)
     del tensors["model.norm.weight"]
     save_file(tensors, path, {"format": "pt"})

@@ -58,8 +58,8 @@ def randomize(model: PreTrainedModel) -> None:
     enough for the last token to matter to the next, but not so large that it would repeat."""
     tied = model.config.tie_word_embeddings
     for name, parameter in model.named_parameters():
-        if not parameter.requires_grad:  # computed, such as a table of angles
-            continue
+        if name.endswith("embed_positions.weight") and not parameter.requires_grad:
+            continue  # a table of angles
         noise = torch.randn_like(parameter)
         if name.endswith(_BALANCING):
             parameter.copy_(0.05 * noise)

@@ -4,6 +4,7 @@ checkpoints and configurations matters."""
 from __future__ import annotations
 
 import copy
+import json
 import math
 import re
 from dataclasses import dataclass, replace
@@ -242,6 +243,18 @@ def _architecture(family: Family) -> str:
     return MODEL_FOR_CAUSAL_LM_MAPPING[CONFIG_MAPPING[family.model_type]].__name__
 
 
+def test_jais_as_first_saved(tmp_path: Path) -> None:
+    """With other keys, of which one has the product of two."""
+    make("jais", tmp_path)
+    expected = build(ModelSource.open(tmp_path), BuildOptions()).program_text
+    file = tmp_path / "config.json"
+    config = json.loads(file.read_text())
+    older = {key: config.pop(f"mup_{key}") for key in ("embeddings_scale", "scale_qk_dot_by_d")}
+    older["width_scale"] = config.pop("mup_output_alpha") * config.pop("mup_width_scale")
+    file.write_text(json.dumps(config | older))
+    assert build(ModelSource.open(tmp_path), BuildOptions()).program_text == expected
+
+
 def test_model_types_are_those_of_the_table() -> None:
     for family in FAMILIES.values():
         if not family.elsewhere:
@@ -277,6 +290,8 @@ def test_families_without_a_row_are_named() -> None:
         "GotOcr2ForConditionalGeneration",
         "Granite4VisionForConditionalGeneration",
         "GraniteDoclingForConditionalGeneration",
+        "GraniteSpeechForConditionalGeneration",
+        "GraniteSpeechPlusForConditionalGeneration",
         "HCXVisionV2ForCausalLM",
         "HyperCLOVAXVisionV2ForConditionalGeneration",
         "Idefics2ForConditionalGeneration",
@@ -287,6 +302,7 @@ def test_families_without_a_row_are_named() -> None:
         "KimiK25ForConditionalGeneration",
         "KimiVLForConditionalGeneration",
         "Lfm2VlForConditionalGeneration",
+        "Lfm3VlForConditionalGeneration",
         "LightOnOcrForConditionalGeneration",
         "LlavaForConditionalGeneration",
         "LlavaNextForConditionalGeneration",

@@ -233,10 +233,12 @@ ENCODERS = {
     "bert",
     "eurobert",
     "gemma-embedding",
+    "jina-bert-v2",
     "jina-bert-v3",
     "llama-embed",
     "modern-bert",
     "nomic-bert",
+    "nomic-bert-moe",
     "t5encoder",
 }
 

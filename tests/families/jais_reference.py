@@ -34,7 +34,7 @@ class JaisConfig(PretrainedConfig):
             "layer_norm_epsilon": 0.03,
             "activation_function": "swiglu",
             "position_embedding_type": "alibi",
-            "mup_scale_qk_dot_prod": True,
+            "mup_scale_qk_dot_by_d": True,
             "mup_embeddings_scale": 1.7,
             "mup_output_alpha": 2.2,
             "mup_width_scale": 0.4,

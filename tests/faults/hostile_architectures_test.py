@@ -119,6 +119,8 @@ def _at(value: Any, place: Place) -> Any:
         ("OpenAIGPTLMHeadModel", None, {"afn": [[]]}, "afn: unknown activation 'a list'"),
         ("EuroBertModel", None, {"classifier_pooling": [[1]]}, "known: bos, mean, late"),
         ("ModernBertModel", None, {"classifier_pooling": {}}, "known: cls, mean"),
+        ("JinaBertModel", None, {"feed_forward_type": [[]]}, "known: geglu, reglu"),
+        ("NomicBertModel", None, {"n_embd": 8, "activation_function": [[]]}, "needs swiglu or"),
         (
             "CohereCompassForConditionalGeneration",
             "text_config",

@@ -128,3 +128,34 @@ def test_video_processors(tmp_path: Path, name: str) -> None:
         _check(draw, keys, file, kind, opened)
 
     check()
+
+
+@pytest.mark.parametrize(
+    ("name", "stated"),
+    [
+        ("MuseGlimmer", {"patch_size": 512, "max_image_tokens": 1}),
+        ("NemotronH_Omni_Reasoning_V3", {"patch_size": 512, "max_num_patches": 1}),
+    ],
+)
+def test_squares_have_bounded_pixels(tmp_path: Path, name: str, stated: dict[str, Any]) -> None:
+    settings = {"min_num_patches": 1, "image_processor_type": f"{name}ImageProcessor", **stated}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
+    with pytest.raises(RenderError, match="such a square may have 131072 pixels"):
+        open_processor(tmp_path, MAX_TOKENS)
+
+
+@pytest.mark.parametrize(
+    ("name", "stated"),
+    [
+        ("MuseGlimmer", {"patch_size": 128, "max_video_frame_tokens": 1}),
+        ("Gemma4", {"patch_size": 64, "pooling_kernel_size": 4, "max_soft_tokens": 1}),
+    ],
+)
+def test_frames_have_bounded_pixels(tmp_path: Path, name: str, stated: dict[str, Any]) -> None:
+    """However few tokens a frame has."""
+    settings = {"video_processor_type": f"{name}VideoProcessor", **stated}
+    (tmp_path / "video_preprocessor_config.json").write_text(json.dumps(settings))
+    process = open_video_processor(tmp_path, MAX_TOKENS)
+    process(PICTURES[:1], 128)
+    with pytest.raises(RenderError, match="129 frames of 256 x 256 pixels would be read"):
+        process(PICTURES[:1], 129)

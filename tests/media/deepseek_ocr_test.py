@@ -175,6 +175,11 @@ def test_images_that_do_not_fit_are_refused(
             {"width": {"sam_vit_b": _SAM, "clip-l-14-224": {"width": 64}}},
             "the second is 64",
         ),
+        (
+            "vision_config",
+            {"width": {"sam_vit_b": _SAM, "clip-l-14-224": {"width": 32, "image_size": 2**31 - 1}}},
+            "may have 4194304 shares",
+        ),
     ],
 )
 def test_unknown_models_are_refused(part: str, changes: dict[str, Any], message: str) -> None:

@@ -68,6 +68,8 @@ _T5 = _IDS | {
     "relative_attention_max_distance": 20,
 }
 _GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+# As in the small models of T5 1.1 and mT5, heads do not share the features of a token.
+_SMALL = _T5 | _GATED | {"num_heads": 5}
 
 Make = Callable[[], PreTrainedModel]
 FAMILIES: dict[str, Make] = {
@@ -78,13 +80,13 @@ FAMILIES: dict[str, Make] = {
         MarianConfig(**_BART | {"decoder_vocab_size": 257, "activation_function": "swish"})
     ),
     "mbart": lambda: MBartForConditionalGeneration(MBartConfig(**_BART)),
-    "mt5": lambda: MT5ForConditionalGeneration(MT5Config(**_T5, **_GATED)),
+    "mt5": lambda: MT5ForConditionalGeneration(MT5Config(**_SMALL)),
     "pegasus": lambda: PegasusForConditionalGeneration(
         PegasusConfig(**_BART, activation_function="relu", scale_embedding=True)
     ),
     "plbart": lambda: PLBartForConditionalGeneration(PLBartConfig(**_BART)),
     "t5": lambda: T5ForConditionalGeneration(T5Config(**_T5)),
-    "t5_gated": lambda: T5ForConditionalGeneration(T5Config(**_T5, **_GATED)),
+    "t5_gated": lambda: T5ForConditionalGeneration(T5Config(**_SMALL)),
     "umt5": lambda: UMT5ForConditionalGeneration(UMT5Config(**_T5, **_GATED)),
 }
 

@@ -169,6 +169,11 @@ def test_numbers_of_tokens_are_those_of_the_processor() -> None:
         ({"deepstack_layer_map": [[-9, 4]]}, "the tower has 4 layers, and none is -9"),
         ({"spatial_target_layers": [1, 2, 3, 9]}, "but the language model has 6"),
         ({"vision_config": {"model_type": "clip_vision_model"}}, "known: siglip_vision_model"),
+        (
+            {"vision_config": {**written()["vision_config"], "image_size": 512}}
+            | {"downsample_rate": "16/32", "image_grid_pinpoints": [[512, 512]]},
+            "16384 patches of an image, in windows of 1024, are too many",
+        ),
         ({"vision_feature_select_strategy": "default"}, "it must be 'full'"),
     ],
 )

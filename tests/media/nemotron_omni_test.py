@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import torch
 from pagemill.engine.outputs import EngineError
 from pagemill.models.base import ModelConfigError
 from pagemill.models.multimodal.nemotron_omni import NemotronOmniModel
+from pagemill.render.media.processors import open_processor
+from PIL import Image
 from safetensors.torch import load_file, save_file
 from transformers import CONFIG_MAPPING, AutoModelForImageTextToText
 
@@ -119,6 +122,15 @@ def check(model: MediaTestModel, **options: Any) -> None:
 @pytest.mark.parametrize("executor", ["native", "torch"])
 def test_tokens_of_images_of_several_sizes(model: MediaTestModel, executor: str) -> None:
     check(model, executor=executor)
+
+
+def test_images_as_large_as_a_step(model: MediaTestModel, tmp_path: Path) -> None:
+    """Of which the learned tokens take 3."""
+    check(model, max_num_batched_tokens=43)
+    settings = {"image_processor_type": "NemotronH_Omni_Reasoning_V3ImageProcessor"}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
+    _, grid = open_processor(tmp_path, 43)(Image.new("RGB", (4000, 400)))
+    assert math.prod(grid) == 40 * 4
 
 
 def test_the_tower_has_a_last_norm_beside_draft_layers(tmp_path: Path) -> None:

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cc/device/capabilities.h"
@@ -39,6 +43,29 @@ TEST(DepthwiseConv, ByHand) {
     y.Poison();
     conformance::RunKernel(*kernel, call, pool);
     EXPECT_EQ(y.ToFloat(), (std::vector<float>{310.5f, 2, 31.5f, 4, 50.5f, 6})) << kernel->name;
+  }
+}
+
+TEST(DepthwiseConv, OfTokensInOnePlaceTheLastIsRead) {
+  const int32_t starts[] = {0, 4}, places[] = {0, 5, 5, 0, 5, 6, 0, 5, 5, 0, 5, 5};
+  BatchView batch;
+  batch.num_tokens = 4;
+  batch.num_requests = 1;
+  batch.query_start = starts;
+  batch.grid_positions = places;
+  Attributes attributes;
+  attributes.Set("grid", 1);
+  const TensorView inputs[] = {TensorView::Dense(nullptr, DType::kF32, {4, 2}),
+                               TensorView::Dense(nullptr, DType::kF32, {2, 9}), {}};
+  const OpCall call{.inputs = inputs, .outputs = {}, .attributes = &attributes, .batch = &batch};
+  std::vector<int32_t> rows(static_cast<size_t>(4 * 9));
+  ASSERT_EQ(kDepthwiseRowsPlan.bytes(call), static_cast<int64_t>(rows.size() * sizeof(int32_t)));
+  kDepthwiseRowsPlan.make(call, std::as_writable_bytes(std::span(rows)));
+  const std::vector<int32_t> at_5 = {-1, -1, -1, -1, 3, 1, -1, -1, -1};
+  const std::vector<int32_t> at_6 = {-1, -1, -1, 3, 1, -1, -1, -1, -1};
+  for (size_t t = 0; t < 4; ++t) {
+    const auto listed = std::span(rows).subspan(t * 9, 9);
+    EXPECT_TRUE(std::ranges::equal(listed, t == 1 ? at_6 : at_5)) << t;
   }
 }
 

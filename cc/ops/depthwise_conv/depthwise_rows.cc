@@ -39,6 +39,12 @@ void ListOnGrid(const int32_t* positions, int32_t begin, int32_t end, int64_t si
     return a.place != b.place ? a.place < b.place : a.token < b.token;
   };
   std::sort(cells.begin(), cells.end(), ascends);
+  // The last token of each place: padding has all of its tokens in one.
+  std::vector<Cell> lasts;
+  for (const Cell& cell : cells) {
+    if (!lasts.empty() && lasts.back().place == cell.place) lasts.pop_back();
+    lasts.push_back(cell);
+  }
   const int64_t half = side / 2;
   for (const Cell& cell : cells) {
     const auto [time, row, column] = cell.place;
@@ -47,11 +53,11 @@ void ListOnGrid(const int32_t* positions, int32_t begin, int32_t end, int64_t si
     for (int64_t i = 0; i < side; ++i) {
       // Cells of one row of the grid follow each other.
       const int64_t of_row = row + i - half, first = column - half;
-      auto found = std::partition_point(cells.begin(), cells.end(), [&](const Cell& other) {
+      auto found = std::partition_point(lasts.begin(), lasts.end(), [&](const Cell& other) {
         const auto& [t, r, c] = other.place;
         return t != time ? t < time : r != of_row ? r < of_row : c < first;
       });
-      for (; found != cells.end() && found->place[0] == time && found->place[1] == of_row &&
+      for (; found != lasts.end() && found->place[0] == time && found->place[1] == of_row &&
              found->place[2] < first + side;
            ++found) {
         listed[i * side + found->place[2] - first] = found->token;

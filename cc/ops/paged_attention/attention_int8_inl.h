@@ -297,8 +297,9 @@ inline void InterleaveValues(const Int4Pair* value, int64_t, int dims, __m512i* 
   const int lanes = (dims + 7) / 8 * 4;
   const auto load = [&](int first) {
     const int count = lanes - first;
+    if (count <= 0) return _mm512_setzero_si512();
     const auto mask = static_cast<__mmask16>(count >= 16 ? 0xffff : (1 << count) - 1);
-    return count <= 0 ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi32(mask, value + 4 * first);
+    return _mm512_maskz_loadu_epi32(mask, value + 4 * first);
   };
   const __m512i lower = load(0), upper = load(16);
   const __m512i even = _mm512_shuffle_i32x4(lower, upper, 0x88);

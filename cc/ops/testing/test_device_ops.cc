@@ -137,7 +137,7 @@ Status Launch::Run(TestWorker& worker) const {
   if (kernel.plan != nullptr) {
     const int64_t bytes = kernel.plan->bytes(
         {.inputs = in, .outputs = out, .attributes = attributes, .batch = step ? &*step : nullptr});
-    context.plan = translator.Address(plan, bytes, "the plan");
+    if (bytes > 0) context.plan = translator.Address(plan, bytes, "the plan");
   }
   PAGEMILL_RETURN_IF_ERROR(translator.status());
   kernel.run(

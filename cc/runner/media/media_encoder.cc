@@ -28,6 +28,7 @@ Status MediaEncoderOptions::Validate() const {
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("width", width, 1));
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_items", max_items, 1));
   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("tile_rows", tile_rows, 0));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("vocab_size", format.vocab_size, 0));
   if (format.vocab_size > 0 && (class_tokens > 0 || format.channels != 1)) {
     return InvalidArgument("media encoder: texts have one channel and no class tokens, got " +
                            std::to_string(format.channels) + " and " +

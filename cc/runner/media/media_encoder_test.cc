@@ -240,6 +240,9 @@ TEST(MediaEncoder, OptionsAreChecked) {
   options.format.vocab_size = 9;
   EXPECT_EQ(MediaEncoder::Create(&encoder, options).status().message(),
             "media encoder: texts have one channel and no class tokens, got 2 and 1");
+  options.format.vocab_size = -9;
+  EXPECT_EQ(MediaEncoder::Create(&encoder, options).status().message(),
+            "media encoder: vocab_size must be at least 0, got -9");
 }
 
 }  // namespace

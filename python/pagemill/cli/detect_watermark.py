@@ -31,6 +31,8 @@ class DetectConfig:
         check(self)
 
 
+UNMARKED = 3
+"""Exit status: no other failure has it."""
 _PARTS = (DetectConfig, WatermarkConfig, ModelConfig)
 
 
@@ -40,7 +42,7 @@ def parser() -> FlagParser:
         "pagemill detect-watermark",
         "Looks in a text for the mark of a key (--watermark-key-file), which servers with this key"
         " put into what they write. Reads the model's tokenizer, and no weights. Prints the score,"
-        " about 1 without the mark, and how often chance gives such a one (p_value). Exits with 1"
+        " about 1 without the mark, and how often chance gives such a one (p_value). Exits with 3"
         " if the text does not count as marked.",
         "pagemill detect-watermark model.gguf --watermark-key-file key < answer.txt",
     )
@@ -78,13 +80,13 @@ def run(parser: FlagParser, args: Namespace) -> int:
             }
         )
     )
-    return 0 if marked else 1
+    return 0 if marked else UNMARKED
 
 
 def _read(path: str) -> str:
-    if path == "-":
-        return sys.stdin.read()
     try:
+        if path == "-":
+            return sys.stdin.buffer.read().decode()  # UTF-8 in any locale
         with open(path, encoding="utf-8") as file:
             return file.read()
     except (OSError, UnicodeDecodeError) as error:

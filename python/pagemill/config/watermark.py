@@ -7,7 +7,7 @@ from pagemill.config.fields import ConfigError, Range, check, option
 
 @dataclass(frozen=True, slots=True)
 class WatermarkConfig:
-    """Marks in generated texts, by which `pagemill detect-watermark` knows them."""
+    """Watermark: a mark in generated texts, which `pagemill detect-watermark` finds."""
 
     watermark_key_file: str = option(
         "",

@@ -7,6 +7,7 @@ import contextlib
 import os
 import stat
 import tempfile
+import threading
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,8 @@ from pagemill.engine.engine_group import EngineGroup
 from pagemill.engine.engine_server import EngineServer
 from pagemill.engine.local_client import LocalClient
 from pagemill.engine.messages import MAX_FRAME_BYTES, ModelFacts
+from pagemill.engine.output_functions import OutputFunctions
+from pagemill.engine.output_plugins import NamedPlugin, OutputPlugins
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.remote.passed_connection import connect_passed
 from pagemill.engine.socket_client import SocketClient
@@ -181,6 +184,31 @@ def test_a_client_that_does_not_read_loses_nothing_and_delays_no_other() -> None
     engine = FakeEngine()
     run_loop(main())
     engine.shutdown()
+
+
+def test_plugins_never_hold_up_the_loop(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if what they make is kept no longer: other requests may have had their own made."""
+    threads: list[threading.Thread] = []
+
+    def functions(self: OutputPlugins, *_: Any) -> OutputFunctions:
+        del self
+        threads.append(threading.current_thread())
+        return OutputFunctions()
+
+    async def main() -> None:
+        async with connect(engine) as new_client:
+            client, received = new_client(), Listener()
+            await client.start(received.on_outputs, received.on_lost)
+            await client.submit([request(1, 1, plugins=(NamedPlugin("any", "1"),))])
+            await received.until(lambda: 1 in received.ends)
+            await client.close()
+
+    monkeypatch.setattr(OutputPlugins, "functions", functions)
+    engine = FakeEngine()
+    run_loop(main())
+    engine.shutdown()
+    (thread,) = threads
+    assert thread is not threading.main_thread()
 
 
 def test_what_an_engine_does_not_take_is_bounded() -> None:

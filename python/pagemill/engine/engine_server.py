@@ -52,9 +52,10 @@ from pagemill.engine.messages import (
 from pagemill.engine.native import NativeBindings, NativeClient
 from pagemill.engine.native_requests import (
     adapters_on_demand,
+    functions_take_time,
     native_chunk,
     native_room,
-    prepare_functions,
+    output_functions,
     submit_all,
     to_engine_error,
 )
@@ -260,7 +261,7 @@ class _Connection(asyncio.Protocol):
             return
         match message:
             case Submit(sequence, requests) if not self._has_to_wait(requests):
-                self._reply(sequence, lambda: submit_all(self._bindings, client, requests))
+                self._reply(sequence, lambda: self._submit_now(requests, client))
             case Abort(request_ids):
                 for request_id in request_ids:
                     client.abort(request_id)
@@ -272,9 +273,10 @@ class _Connection(asyncio.Protocol):
 
     def _has_to_wait(self, requests: Sequence[EngineRequest]) -> bool:
         """Whether something has to be made or read before they can be submitted."""
-        return bool(adapters_on_demand(self._bindings, requests)) or any(
-            request.grammar or request.plugins for request in requests
-        )
+        return functions_take_time(requests) or bool(adapters_on_demand(self._bindings, requests))
+
+    def _submit_now(self, requests: Sequence[EngineRequest], client: NativeClient) -> None:
+        submit_all(self._bindings, client, requests, output_functions(self._bindings, requests))
 
     def _reply(self, sequence: int, act: Callable[[], None]) -> None:
         try:
@@ -316,13 +318,13 @@ class _Connection(asyncio.Protocol):
         ids = {choice.id for request in message.requests for choice in request.choices}
         self._not_submitted |= ids
         try:
-            await asyncio.to_thread(prepare_functions, self._bindings, message.requests)
+            functions = await asyncio.to_thread(output_functions, self._bindings, message.requests)
             for name in adapters_on_demand(self._bindings, message.requests):
                 await run_call(self._bindings, "require_adapter", {"name": name})
         finally:
             aborted = ids - self._not_submitted
             self._not_submitted -= ids
-        submit_all(self._bindings, client, message.requests)
+        submit_all(self._bindings, client, message.requests, functions)
         for request_id in aborted:
             client.abort(request_id)
 

@@ -12,9 +12,10 @@ from pagemill.engine.messages import EngineRequest, ModelFacts
 from pagemill.engine.native import NativeBindings, NativeClient
 from pagemill.engine.native_requests import (
     adapters_on_demand,
+    functions_take_time,
     native_chunk,
     native_room,
-    prepare_functions,
+    output_functions,
     submit_all,
     to_engine_error,
 )
@@ -54,13 +55,15 @@ class LocalClient:
         self._loop.add_reader(self._fd, self._on_readable)
 
     async def submit(self, requests: Sequence[EngineRequest], engine: int | None = None) -> int:
-        """Suspends only for adapters that are loaded on demand, and for plugins."""
+        """Suspends only for adapters that are loaded on demand, for grammars and for plugins."""
         client = self._opened()
-        if any(request.plugins for request in requests):
-            await asyncio.to_thread(prepare_functions, self._bindings, requests)
+        if functions_take_time(requests):
+            functions = await asyncio.to_thread(output_functions, self._bindings, requests)
+        else:
+            functions = output_functions(self._bindings, requests)
         for name in adapters_on_demand(self._bindings, requests):
             await run_call(self._bindings, "require_adapter", {"name": name})
-        submit_all(self._bindings, client, requests)
+        submit_all(self._bindings, client, requests, functions)
         return 0
 
     def room(self) -> int:

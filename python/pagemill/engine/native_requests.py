@@ -24,17 +24,21 @@ _REQUEST_FIELDS = frozenset(SamplingParams.__struct_fields__) | {"priority", "kv
 
 
 def submit_all(
-    bindings: NativeBindings, client: NativeClient, requests: Sequence[EngineRequest]
+    bindings: NativeBindings,
+    client: NativeClient,
+    requests: Sequence[EngineRequest],
+    functions: Sequence[OutputFunctions],
 ) -> None:
-    """Submits all of `requests`, or none: those before a refused one are aborted.
+    """Submits all of `requests`, or none: those before a refused one are aborted. `functions` are
+    what `output_functions` returned for them.
 
     Raises:
         EngineError: the refusal.
     """
     submitted: list[int] = []
     try:
-        for request in requests:
-            for choice, native in native_requests(bindings, request):
+        for request, its_functions in zip(requests, functions, strict=True):
+            for choice, native in native_requests(bindings, request, its_functions):
                 client.submit(native)
                 submitted.append(choice.id)
     except BaseException as error:
@@ -45,15 +49,20 @@ def submit_all(
         raise
 
 
-def prepare_functions(bindings: NativeBindings, requests: Sequence[EngineRequest]) -> None:
-    """Compiles grammars, and makes what plugins make, of `requests` that are submitted next. May
-    take seconds: call it in a thread.
+def functions_take_time(requests: Sequence[EngineRequest]) -> bool:
+    """Whether `output_functions` of `requests` may take seconds: then call it in a thread."""
+    return any(request.grammar or request.plugins for request in requests)
+
+
+def output_functions(
+    bindings: NativeBindings, requests: Sequence[EngineRequest]
+) -> list[OutputFunctions]:
+    """What each of `requests` says of its outputs: compiles grammars, and makes what plugins make.
 
     Raises:
         EngineError: a grammar is none, or a plugin is unknown, refuses its arguments or fails.
     """
-    for request in requests:
-        _functions(bindings, request)
+    return [joined(_functions(bindings, request)) for request in requests]
 
 
 def adapters_on_demand(bindings: NativeBindings, requests: Sequence[EngineRequest]) -> set[str]:
@@ -77,20 +86,19 @@ def native_room(bindings: NativeBindings, client: NativeClient, max_unfinished: 
 def native_requests(
     bindings: NativeBindings,
     request: EngineRequest,
-    own: OutputFunctions = NO_FUNCTIONS,
+    functions: OutputFunctions = NO_FUNCTIONS,
 ) -> Iterator[tuple[ChoiceRequest, object]]:
     """Each choice of `request` as the native engine takes it. All share the features of media.
-    `own` are the caller's functions, beside those that `request` names.
+    `functions` are those of the caller, and of `output_functions`.
 
     Raises:
-        EngineError: a field does not fit the native type, the grammar is none, no adapter or plugin
-            has the name, or the prompt does not begin with what it has to.
+        EngineError: a field does not fit the native type, no adapter has the name, or the prompt
+            does not begin with what it has to.
     """
     if bindings.front is not None:
         bindings.front.check(request)
     rules = request.transcript
     adapter = _adapter_id(bindings, request.adapter)
-    functions = joined([*_functions(bindings, request), own])
     new_token_matcher = functions.token_matcher
     if request.limits is not None:
         new_token_matcher = LimitedMatcherFactory(request.limits, new_token_matcher)

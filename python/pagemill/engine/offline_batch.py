@@ -13,8 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pagemill.engine.async_engine import choice_output
 from pagemill.engine.messages import ChoiceRequest, EngineRequest
 from pagemill.engine.native import NativeBindings, NativeOutput
-from pagemill.engine.native_requests import native_chunk, native_requests, to_engine_error
-from pagemill.engine.output_functions import NO_FUNCTIONS, OutputFunctions
+from pagemill.engine.native_requests import (
+    native_chunk,
+    native_requests,
+    output_functions,
+    to_engine_error,
+)
+from pagemill.engine.output_functions import NO_FUNCTIONS, OutputFunctions, joined
 from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.inputs.rendered_prompt import InputChunk
 
@@ -222,5 +227,7 @@ class OfflineBatch:
     def _native(
         self, requests: Sequence[EngineRequest], functions: OutputFunctions
     ) -> Iterator[tuple[ChoiceRequest, object]]:
+        bindings = self._queue.bindings
         for request in requests:
-            yield from native_requests(self._queue.bindings, request, functions)
+            of_request = output_functions(bindings, [request])
+            yield from native_requests(bindings, request, joined([*of_request, functions]))

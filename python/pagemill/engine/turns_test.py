@@ -156,6 +156,6 @@ def test_refusals(llm: LLM) -> None:
             list(llm.generate_turns(inputs, GREEDY))
         with pytest.raises(EngineError, match=sentence):
             asyncio.run(gathered(llm.generate_turns_async(coming(inputs), GREEDY)))
-    with pytest.raises(EngineError, match="token matcher 'none'"):
+    with pytest.raises(EngineError, match="plugin 'none'"):
         asyncio.run(gathered(llm.generate_turns_async(coming(["x"]), extra_args={"none": 1})))
     assert len(llm.generate("Still there?", GREEDY)) == 1

@@ -8,10 +8,7 @@ them (DeepStack, arXiv 2406.04334).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pagemill import ops
-from pagemill.ops.concat import MAX_INPUTS
 from pagemill.ops.trace import Tensor
 
 
@@ -23,14 +20,6 @@ def side_by_side(rows: Tensor, width: int) -> list[Tensor]:
         return [rows]
     first, second = ops.split(rows, count // 2 * width)
     return [*side_by_side(first, width), *side_by_side(second, width)]
-
-
-def joined(parts: Sequence[Tensor], row_shape: tuple[int, ...] | None = None) -> Tensor:
-    """Values side by side, in rows of `row_shape`; itself if there is one."""
-    while len(parts) > MAX_INPUTS:
-        groups = [parts[at : at + MAX_INPUTS] for at in range(0, len(parts), MAX_INPUTS)]
-        parts = [ops.concat(*group) if len(group) > 1 else group[0] for group in groups]
-    return ops.concat(*parts, row_shape=row_shape) if len(parts) > 1 else parts[0]
 
 
 def add_rows(x: Tensor, y: Tensor, tokens: Tensor) -> Tensor:

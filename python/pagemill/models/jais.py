@@ -58,19 +58,16 @@ class JaisModel(Decoder):
             transposed=transposed,
             slopes=alibi_slopes(self.sizes.heads, most=most),
         )
-        if flag(config, "mup_scale_qk_dot_prod", False):
+        # Older checkpoints have other keys, which have precedence.
+        by_dim = flag(config, "mup_scale_qk_dot_by_d", False)
+        if flag(config, "scale_qk_dot_by_d", by_dim):
             self.attention_scale = 1 / self.sizes.head_dim
         self.mlp_parts = MlpParts(("c_fc2", "c_fc"), "c_proj", bias=True, transposed=transposed)
         self.activation = ActivationKind.SILU
         self.scales_media = True
-        # Older checkpoints state the products.
-        self.embedding_scale = number(
-            config, "mup_embeddings_scale", number(config, "embeddings_scale", 1.0)
+        of_embeddings, alpha, width = (
+            number(config, f"mup_{key}", 1.0)
+            for key in ("embeddings_scale", "output_alpha", "width_scale")
         )
-        if config.get("mup_output_alpha") is None:
-            self.logits_scale = number(config, "width_scale", 1.0)
-        else:
-            alpha, width = (
-                number(config, f"mup_{key}", 1.0) for key in ("output_alpha", "width_scale")
-            )
-            self.logits_scale = alpha * width
+        self.embedding_scale = number(config, "embeddings_scale", of_embeddings)
+        self.logits_scale = number(config, "width_scale", alpha * width)

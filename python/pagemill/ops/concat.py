@@ -38,15 +38,16 @@ def concat(*xs: Tensor, row_shape: Sequence[int] | None = None) -> Tensor:
     return xs[0].trace.emit("concat", xs, [(shape, xs[0].dtype)])[0]
 
 
-def concat_all(xs: Sequence[Tensor]) -> Tensor:
-    """As `concat`, for one value [N, width] or any number of values.
+def concat_all(xs: Sequence[Tensor], row_shape: Sequence[int] | None = None) -> Tensor:
+    """As `concat`, for any number of values; one is itself.
 
     Raises:
         ShapeError: as `concat`.
     """
-    while len(xs) > 1:
-        xs = [concat(*xs[:MAX_INPUTS]), *xs[MAX_INPUTS:]]
-    return xs[0]
+    while len(xs) > MAX_INPUTS:
+        groups = [xs[at : at + MAX_INPUTS] for at in range(0, len(xs), MAX_INPUTS)]
+        xs = [concat(*group) if len(group) > 1 else group[0] for group in groups]
+    return concat(*xs, row_shape=row_shape) if len(xs) > 1 else xs[0]
 
 
 def reference(

@@ -8,11 +8,13 @@ from dataclasses import replace
 import msgspec
 
 from pagemill.engine.async_engine import Prompt
+from pagemill.engine.limits import check_prompt
+from pagemill.engine.outputs import EngineError
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.server.access.caller import Caller
 from pagemill.server.choice_search import wanted_search
 from pagemill.server.echo import echoed_texts
-from pagemill.server.errors import bad_request
+from pagemill.server.errors import bad_request, from_engine
 from pagemill.server.generation import Generation
 from pagemill.server.grammar.constraint import Constraint
 from pagemill.server.infill import infill_prompts, with_ends_of_middles
@@ -45,6 +47,7 @@ async def start_completion(
         request = with_ends_of_middles(pipeline, request)
     if request.max_tokens == 0 and not request.echo:
         raise bad_request("`max_tokens` must be at least 1 unless `echo` is set.", "max_tokens")
+    _check_echo(pipeline, request)
     prompt_logprobs = request.prompt_logprobs
     if request.echo and prompt_logprobs is None:
         # The engine scores a prompt without generating only to return its logprobs; in the lists
@@ -87,6 +90,16 @@ async def start_completion(
     except BaseException:
         generation.close()
         raise
+
+
+def _check_echo(pipeline: Pipeline, request: CompletionRequest) -> None:
+    is_cut = request.truncate_prompt_tokens is not None
+    if request.echo and is_cut and pipeline.model.encoder_text is not None:
+        raise bad_request(
+            "`echo`: what an encoder-decoder reads is not repeated if it is cut; leave out"
+            " `truncate_prompt_tokens`.",
+            "echo",
+        )
 
 
 def _constraint(
@@ -143,18 +156,29 @@ async def _decoder_tokens(pipeline: Pipeline, request: CompletionRequest) -> lis
     """Those of `decoder_prompt`; none if it is not sent.
 
     Raises:
-        ApiError: 400: the model has no encoder, or the text cannot be tokenized.
+        ApiError: 400: the model has no encoder, or its decoder cannot begin with that.
     """
     sent, param = request.decoder_prompt, "decoder_prompt"
     if not sent:
         return []
-    if pipeline.model.encoder_text is None:
+    text = pipeline.model.encoder_text
+    if text is None:
         raise bad_request(
             f"`{param}`: this model is no encoder-decoder; send all of it as `prompt`.", param
         )
     (prompt,) = await pipeline.rendering.prompts(
         [sent], add_special_tokens=False, parse_special=True, param=param
     )
+    if len(prompt) >= text.decoder_tokens:
+        raise bad_request(
+            f"`{param}` has {len(prompt)} tokens; the decoder of this model has"
+            f" {text.decoder_tokens}, with those that it generates.",
+            param,
+        )
+    try:
+        check_prompt(prompt, pipeline.model.vocab_size, param)
+    except EngineError as error:
+        raise from_engine(error) from error
     return prompt.token_ids.tolist()
 
 

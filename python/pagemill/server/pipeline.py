@@ -88,9 +88,9 @@ class GenerationOptions:
     search: ChoiceSearch | None = None
     """How choices are found; None: each is sampled."""
     parsed: ParserOptions = NOTHING
+    """What is read out of the output beside text."""
     decoder: Sequence[int] = ()
     """What the decoder of an encoder-decoder begins with; empty: what the model says."""
-    """What is read out of the output beside text."""
 
 
 class CheckedRequest(NamedTuple):

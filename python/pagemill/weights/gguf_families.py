@@ -282,7 +282,7 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         fixed={
             "activation_function": "swiglu",
             "position_embedding_type": "alibi",
-            "mup_scale_qk_dot_prod": True,
+            "mup_scale_qk_dot_by_d": True,
             "weights_transposed": False,
         },
     ),

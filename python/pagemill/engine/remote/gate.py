@@ -10,7 +10,7 @@
 
 An engine keeps one connection waiting here. A client that connects to the engine's Unix socket gets
 that connection itself, by its descriptor, so nothing is relayed; the engine, which receives a byte
-then, makes the next one. A client that finds none waiting is disconnected, and tries again.
+then, makes the next one. A client that finds none waits for it.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from pagemill.engine.unix_peer import is_this_user
 _LOGGER = logging.getLogger("pagemill.engine")
 _MAX_GUESTS = 64  # connections whose handshake is not over
 _HANDSHAKE_S = 10.0
+_MAX_CLIENTS = 256  # that wait for one engine
+_RETURN_S = 5.0  # for an engine to make its next connection
 _BUSY_S = 0.1  # until connections are accepted again
 BEGIN = b"\n"
 """What a connection has before the first message of a client."""
@@ -71,8 +73,10 @@ class Gate:
         self._on_return = on_return
         self._model: str | None = None
         self._waiting: dict[int, _Waiting] = {}
+        self._passed: dict[int, tuple[_Waiting, float]] = {}  # the last, and when others may join
+        self._clients: dict[int, list[socket.socket]] = {engine: [] for engine in paths}
         self._runs: dict[int, bytes] = {}  # the last of each engine
-        self._refused = ""
+        self._refused: set[str] = set()  # reasons since an engine joined last
         self._guests: dict[asyncio.Task[None], None] = {}  # oldest first
         self._tasks: list[asyncio.Task[None]] = []
         self._listeners: list[socket.socket] = []
@@ -89,7 +93,7 @@ class Gate:
         self._serve(listener, self._begin_greeting)
         for engine, path in self._paths.items():
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self._serve(listener, partial(self._pass, engine))
+            self._serve(listener, partial(self._add_client, engine))
             listener.bind(path)
             os.chmod(path, 0o600)
             listener.listen()
@@ -100,29 +104,49 @@ class Gate:
         self._model = model
 
     def close(self) -> None:
-        """Ends all connections that no client has. Idempotent."""
+        """Ends all connections that no client has, and those of clients. Idempotent."""
         for task in (*self._tasks, *self._guests):
             task.cancel()
         for listener in self._listeners:
             listener.close()
-        for engine in list(self._waiting):
+        for engine, clients in self._clients.items():
             self._drop(engine)
+            for client in list(clients):
+                self._drop_client(engine, client)
 
     def _serve(self, listener: socket.socket, take: Callable[[socket.socket], None]) -> None:
         listener.setblocking(False)
         self._listeners.append(listener)
         self._tasks.append(asyncio.create_task(_accept(listener, take)))
 
-    def _pass(self, engine: int, client: socket.socket) -> None:
-        """Gives a client of `engine` the connection that waits, if there is one."""
-        with client, contextlib.suppress(OSError):  # one side has ended
-            if engine not in self._waiting or not is_this_user(client):
-                return
-            waiting = self._waiting.pop(engine)
-            asyncio.get_running_loop().remove_reader(waiting.connection)
-            with waiting.connection as connection:
-                connection.send(BEGIN)
-                socket.send_fds(client, [BEGIN], [connection.fileno()])
+    def _add_client(self, engine: int, client: socket.socket) -> None:
+        """Gives it the connection of `engine` that waits, or the next one."""
+        clients = self._clients[engine]
+        if not is_this_user(client) or len(clients) >= _MAX_CLIENTS:
+            client.close()
+            return
+        clients.append(client)
+        drop = partial(self._drop_client, engine, client)  # it has ended: clients say nothing
+        asyncio.get_running_loop().add_reader(client, drop)
+        self._pass(engine)
+
+    def _drop_client(self, engine: int, client: socket.socket) -> None:
+        self._clients[engine].remove(client)
+        asyncio.get_running_loop().remove_reader(client)
+        client.close()
+
+    def _pass(self, engine: int) -> None:
+        """Gives the waiting connection of `engine` to the first client, if there are both."""
+        while engine in self._waiting and self._clients[engine]:
+            waiting, client = self._waiting[engine], self._clients[engine][0]
+            with contextlib.suppress(OSError):  # the client has ended
+                socket.send_fds(client, [BEGIN], [waiting.connection.fileno()])
+                with contextlib.suppress(OSError):  # the engine has, which the client will see
+                    waiting.connection.send(BEGIN)
+                end = asyncio.get_running_loop().time() + _RETURN_S
+                self._passed[engine] = waiting, end
+                self._drop(engine)
+            self._drop_client(engine, client)
 
     def _begin_greeting(self, connection: socket.socket) -> None:
         if len(self._guests) >= _MAX_GUESTS:
@@ -181,16 +205,23 @@ class Gate:
         if claim.model != self._model:
             return Answer(
                 Verdict.REFUSED,
-                f"{name} has another model, or other files of it, than the server: give all"
-                " machines the same files",
+                f"{name} has another model, or other files of it, or another key in"
+                " --watermark-key-file, than the server: give all machines the same files",
             )
-        waiting = self._waiting.get(claim.engine)
-        if waiting is not None and waiting.claim.run != claim.run:
+        owner = self._owner(claim.engine)
+        if owner is not None and owner.claim.run != claim.run:
             return Answer(
                 Verdict.LATER,
-                f"{name} has joined before, from {waiting.host}: do two machines have it?",
+                f"{name} has joined before, from {owner.host}: do two machines have it?",
             )
         return Answer(Verdict.JOINED)
+
+    def _owner(self, engine: int) -> _Waiting | None:
+        """Whose number it is: the process that waits, or will do so again at once."""
+        if engine in self._waiting:
+            return self._waiting[engine]
+        passed, end = self._passed.get(engine, (None, 0.0))
+        return passed if asyncio.get_running_loop().time() < end else None
 
     def _admit(self, waiting: _Waiting) -> None:
         engine, run = waiting.claim.engine, waiting.claim.run
@@ -200,20 +231,23 @@ class Gate:
         before = self._runs.get(engine)
         if before != run:
             self._runs[engine] = run
+            self._refused.clear()
             _LOGGER.info("engine %d has joined from %s", engine, waiting.host)
             if before is not None:
                 self._on_return()
+        self._pass(engine)
 
     def _drop(self, engine: int) -> None:
-        """Closes the waiting connection, which has ended or says something before its turn."""
+        """Closes the waiting connection here: it has ended, says something before its turn, or a
+        client has it."""
         waiting = self._waiting.pop(engine, None)
         if waiting is not None:
             asyncio.get_running_loop().remove_reader(waiting.connection)
             waiting.connection.close()
 
     def _log_refusal(self, host: str, reason: str) -> None:
-        if reason != self._refused:  # engines try again each second
-            self._refused = reason
+        if reason not in self._refused:  # engines try again each second, strangers at will
+            self._refused.add(reason)
             _LOGGER.warning("an engine of %s may not join: %s", host, reason)
 
 
@@ -227,3 +261,4 @@ async def _accept(listener: socket.socket, take: Callable[[socket.socket], None]
             await asyncio.sleep(_BUSY_S)
             continue
         take(connection)
+        await asyncio.sleep(0)  # `sock_accept` returns at once while there is one

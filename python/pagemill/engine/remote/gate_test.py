@@ -23,7 +23,8 @@ from pagemill.engine.messages import (
     Submit,
     message_encoder,
 )
-from pagemill.engine.remote.gate import Gate
+from pagemill.engine.remote import gate as gates
+from pagemill.engine.remote.gate import BEGIN, Gate
 from pagemill.engine.remote.handshake import HandshakeError, prove
 from pagemill.engine.remote.join_messages import JOIN_PROTOCOL, RUN_BYTES, Answer, Verdict
 from pagemill.engine.remote.joining import keep_joined
@@ -222,11 +223,73 @@ def test_an_engine_is_one_process() -> None:
             last.send(b"before its turn")
             while has_waiting(made):
                 await asyncio.sleep(0.01)
-            with pytest.raises(ConnectionRefusedError):
-                await connect_passed(asyncio.Protocol, path)
             for each in (old, other, last):
                 each.close()
 
+    run(main)
+
+
+def test_clients_wait_for_an_engine_that_has_not_joined() -> None:
+    async def main(engine: FakeEngine) -> None:
+        place = new_place()
+        async with gate(place) as (made, path):
+            clients = made._clients[ENGINE]  # pyright: ignore[reportPrivateUsage]
+
+            async def until_waiting(count: int) -> None:
+                while len(clients) != count:
+                    await asyncio.sleep(0.01)
+
+            gone = asyncio.create_task(connect_passed(asyncio.Protocol, path))
+            await until_waiting(1)
+            gone.cancel()
+            await until_waiting(0)
+            first = asyncio.create_task(connect_passed(asyncio.Protocol, path))
+            await until_waiting(1)
+            last = asyncio.create_task(connect_passed(asyncio.Protocol, path))
+            await until_waiting(2)
+            _, connection = await answer_to(place)
+            assert await asyncio.get_running_loop().sock_recv(connection, 1) == BEGIN
+            await first
+            connection.close()
+            await until_waiting(1)
+        with pytest.raises(ConnectionRefusedError):  # the gate is closed
+            await last
+
+    run(main)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_number_stays_with_an_engine_whose_connection_was_taken(
+    monkeypatch: pytest.MonkeyPatch, is_late: bool
+) -> None:
+    async def main(engine: FakeEngine) -> None:
+        place = new_place()
+        async with gate(place) as (_, path):
+            taking = asyncio.create_task(connect_passed(asyncio.Protocol, path))
+            _, first = await answer_to(place)
+            await taking
+            answer, other = await answer_to(place, run=OTHER_RUN)
+            assert answer.verdict is (Verdict.JOINED if is_late else Verdict.LATER)
+            answer, again = await answer_to(place)
+            assert answer.verdict is (Verdict.LATER if is_late else Verdict.JOINED)
+            for each in (first, other, again):
+                each.close()
+
+    if is_late:
+        monkeypatch.setattr(gates, "_RETURN_S", 0.0)
+    run(main)
+
+
+def test_clients_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(engine: FakeEngine) -> None:
+        async with gate(new_place()) as (_, path):
+            tasks = [asyncio.create_task(connect_passed(asyncio.Protocol, path)) for _ in range(3)]
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            assert len(ended) == 1
+        errors = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(error, ConnectionRefusedError) for error in errors)
+
+    monkeypatch.setattr(gates, "_MAX_CLIENTS", 2)
     run(main)
 
 
@@ -248,6 +311,45 @@ def test_silent_strangers_keep_no_engine_out() -> None:
                 stranger.close()
 
     run(main)
+
+
+def test_a_flood_of_connections_does_not_stop_the_loop() -> None:
+    async def main(engine: FakeEngine) -> None:
+        place = new_place()
+        async with gate(place) as (made, _):
+            await asyncio.sleep(0)  # it accepts
+            strangers = [socket.create_connection((place.host, place.port)) for _ in range(50)]
+            guests = made._guests  # pyright: ignore[reportPrivateUsage]
+            turns = 0
+            while len(guests) < len(strangers):
+                await asyncio.sleep(0)
+                turns += 1
+            assert turns >= len(strangers)
+            for stranger in strangers:
+                stranger.close()
+
+    run(main)
+
+
+def test_each_reason_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(engine: FakeEngine) -> None:
+        place = new_place()
+        secret = MeetingPlace(place.host, place.port, "what one machine knows")
+        async with gate(place) as (made, _):
+            for _ in range(3):
+                for other, fields in ((secret, {}), (place, {"engine": 4})):
+                    with contextlib.suppress(HandshakeError):
+                        (await answer_to(other, **fields))[1].close()
+            _, connection = await answer_to(place)  # in: what comes now may be a new mistake
+            while not has_waiting(made):
+                await asyncio.sleep(0.01)
+            with contextlib.suppress(HandshakeError):
+                await answer_to(secret)
+            connection.close()
+
+    run(main)
+    refusals = [each.getMessage() for each in caplog.records if "may not join" in each.msg]
+    assert [("secret" in each) for each in refusals] == [True, False, True]
 
 
 def test_deadlines_are_by_the_clock_of_the_engines_machine() -> None:

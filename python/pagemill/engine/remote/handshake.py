@@ -17,7 +17,7 @@ import asyncio
 import hmac
 import secrets
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from socket import socket
 
@@ -78,7 +78,7 @@ class Guest:
     claim: bytes
     _connection: socket
     _protocol: Protocol
-    _secret: bytes
+    _secret: bytes = field(repr=False)
     _greetings: tuple[bytes, bytes]
 
     async def welcome(self, answer: bytes) -> None:

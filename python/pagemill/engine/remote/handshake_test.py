@@ -37,6 +37,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 async def _serve(server: socket.socket, protocol: Protocol, secret: str) -> bytes:
     """Answers whatever is claimed with zeros."""
     guest = await challenge(server, protocol, secret)
+    assert SECRET not in repr(guest)
     await guest.welcome(bytes(protocol.answer_bytes))
     return guest.claim
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 
 import pagemill
 from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig, ServeConfig, flatten
+from pagemill.config.watermark import WatermarkConfig
 from pagemill.engine.loading import model_names
 from pagemill.engine.meeting_place import MeetingPlace
 from pagemill.engine.messages import PROTOCOL
 from pagemill.engine.remote.join_messages import MAX_VERSION_CHARS
+from pagemill.engine.secret_file import read_secret
 
 _MIN_SECRET_CHARS = 16  # as for nodes: kMinSecretBytes in cc/net/secret.h
 _OF_A_MACHINE = frozenset(
@@ -55,6 +58,19 @@ def options_digest(config: EngineConfig) -> str:
     common = {name: value for name, value in options.items() if name not in _OF_A_MACHINE}
     common["names"] = model_names(config.model)
     return hashlib.sha256(json.dumps(common, sort_keys=True).encode()).hexdigest()
+
+
+def with_watermark(model: str, config: WatermarkConfig) -> str:
+    """`model`, a digest, for engines that mark texts by one key: the file with it is each machine's
+    own.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    if not config.watermark_key_file:
+        return model
+    key = read_secret("--watermark-key-file", config.watermark_key_file)
+    return hmac.digest(key.encode(), model.encode(), "sha256").hex()
 
 
 def meeting_place(config: ServeConfig) -> MeetingPlace:

@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from pagemill.config import ConfigError, EngineConfig, ServeConfig, build
-from pagemill.engine.remote.identity import meeting_place, options_digest, wire_version
+from pagemill.config.watermark import WatermarkConfig
+from pagemill.engine.remote.identity import (
+    meeting_place,
+    options_digest,
+    wire_version,
+    with_watermark,
+)
 from pagemill.engine.remote.join_messages import MAX_VERSION_CHARS
 
 
@@ -34,6 +40,16 @@ def test_options_of_a_machine_may_differ() -> None:
 )
 def test_what_requests_meet_may_not(other: dict[str, Any]) -> None:
     assert digest() != digest(**other)
+
+
+def test_engines_mark_texts_by_one_key(tmp_path: Path) -> None:
+    def digest(key: str, model: str = "ab") -> str:
+        (tmp_path / "key").write_text(key)
+        return with_watermark(model, WatermarkConfig(watermark_key_file=str(tmp_path / "key")))
+
+    assert digest("a secret") == digest("a secret\n")
+    assert len({digest("a secret"), digest("another"), digest("a secret", "cd"), "ab"}) == 4
+    assert with_watermark("ab", WatermarkConfig()) == "ab"
 
 
 def test_a_version_fits() -> None:

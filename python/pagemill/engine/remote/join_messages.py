@@ -43,7 +43,7 @@ class Claim:
     version: str
     """Of Pagemill and of its messages; at most `MAX_VERSION_CHARS`."""
     model: str
-    """Its program and files, as hexadecimal digits of a digest."""
+    """Its program, its files and the key of its watermark, as hexadecimal digits of a digest."""
     options: str
     """Likewise the options that all machines must have in common."""
     engine: int

@@ -11,10 +11,10 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 async def connect_passed(make: Callable[[], P], path: str) -> P:
-    """Takes the connection that the gate at `path` has for this client.
+    """Takes the connection that the gate at `path` has for this client, or the next one.
 
     Raises:
-        OSError: there is no gate, or it has none now.
+        OSError: there is no gate, or it has ended.
     """
     loop = asyncio.get_running_loop()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as gate:
@@ -23,7 +23,7 @@ async def connect_passed(make: Callable[[], P], path: str) -> P:
         await _readable(gate)
         _, descriptors, _, _ = socket.recv_fds(gate, 1, 1, socket.MSG_CMSG_CLOEXEC)
     if not descriptors:
-        raise ConnectionRefusedError("the engine has not joined")
+        raise ConnectionRefusedError("the gate has passed no connection")
     connection = socket.socket(fileno=descriptors[0])
     connection.setblocking(False)
     _, protocol = await loop.create_connection(make, sock=connection)

@@ -16,7 +16,7 @@ from pagemill.layers import norm
 from pagemill.layers.attention import AttentionShape
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.media_rows import joined, side_by_side
+from pagemill.layers.media_rows import side_by_side
 from pagemill.layers.mlp import MlpParts, mlp
 from pagemill.layers.softmax import softmax
 from pagemill.models.base import Config, ModelConfigError
@@ -39,7 +39,7 @@ class ConformerEncoder:
     def __init__(self, config: Config) -> None:
         self.channels = positive_int(config, "input_dim")
         self._hidden = positive_int(config, "hidden_dim")
-        self._layers = layer_count({"num_hidden_layers": positive_int(config, "num_layers")})
+        self._layers = layer_count(config, "num_layers")
         self._feed_forward = self._hidden * positive_int(config, "feedforward_mult")
         self._outputs = positive_int(config, "output_dim")
         if self._outputs > _MOST_OUTPUTS:
@@ -91,7 +91,7 @@ class ConformerEncoder:
                 x = ops.add(x, y)
             if layer + 1 in self._joined:
                 states.append(x)
-        return joined([*states, x])
+        return ops.concat_all([*states, x])
 
     def _layer(
         self, weights: Weights, prefix: str, x: Tensor, beside: MarginColumns, inside: Tensor
@@ -127,7 +127,7 @@ class ConformerEncoder:
             row_factors=[self._shape.scale] * rows,
             row_order=range(self._reach + self._chunk - 1, self._reach - self._chunk, -1),
         )
-        by_head = joined(side_by_side(q, dim), (heads, dim))
+        by_head = ops.concat_all(side_by_side(q, dim), (heads, dim))
         biases = ops.linear(by_head, table, row_shape=(heads, int(table.rows)), dtype="f32")
         y = attend_beside_margin(
             q, k, v, self._shape, None, beside, chunk=self._chunk, biases=biases

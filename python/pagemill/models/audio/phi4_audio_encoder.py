@@ -50,7 +50,7 @@ class Phi4AudioEncoder:
                 raise ModelConfigError(f"{key} of audio_config must be its hidden_size")
         if (config.get("chunk_size") or -1) != -1:
             raise ModelConfigError("chunk_size of audio_config must be -1")
-        self._layers = layer_count({"num_hidden_layers": positive_int(config, "num_blocks", 24)})
+        self._layers = layer_count(config, "num_blocks", 24)
         self._intermediate = positive_int(config, "intermediate_size", 1536)
         self._activation = activation(config, "activation", "swish")
         self._glu = activation(config, "conv_glu_type", "swish")

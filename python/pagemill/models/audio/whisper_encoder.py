@@ -16,7 +16,7 @@ from pagemill.layers.embedding import add_positions
 from pagemill.layers.linear import linear
 from pagemill.models.audio.mel_convolutions import STRIDE, MelConvolutions
 from pagemill.models.base import Config, MediaTraits, ModelConfigError
-from pagemill.models.config_keys import activation, positive_int
+from pagemill.models.config_keys import activation, layer_count, positive_int
 from pagemill.ops.trace import Tensor
 
 _EPS = 1e-5
@@ -34,7 +34,7 @@ class WhisperEncoder:
     def __init__(self, config: Config, *, key_bias: bool = False) -> None:
         self._key_bias = key_bias
         self.hidden_size = _size(config, "d_model", "hidden_size")
-        self.layers = _size(config, "encoder_layers", "num_hidden_layers")
+        self.layers = layer_count(config, _name(config, "encoder_layers", "num_hidden_layers"))
         self.bins = positive_int(config, "num_mel_bins", 80)
         self.max_tokens = positive_int(config, "max_source_positions", 1500)
         self.convolutions = MelConvolutions(self.bins, self.hidden_size)
@@ -141,4 +141,8 @@ def sinusoids(count: int, width: int) -> np.ndarray:
 
 
 def _size(config: Config, key: str, usual: str) -> int:
-    return positive_int(config, key if key in config else usual)
+    return positive_int(config, _name(config, key, usual))
+
+
+def _name(config: Config, key: str, usual: str) -> str:
+    return key if key in config else usual

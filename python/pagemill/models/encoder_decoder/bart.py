@@ -25,7 +25,7 @@ from pagemill.models.base import (
     ModelTraits,
     StepInputs,
 )
-from pagemill.models.config_keys import activation, flag, positive_int, token_id
+from pagemill.models.config_keys import activation, flag, layer_count, positive_int, token_id
 from pagemill.models.encoder_decoder.bart_layers import (
     EPS,
     LayerForm,
@@ -38,6 +38,7 @@ from pagemill.ops.trace import Tensor
 
 Part = Literal["encoder", "decoder"]
 
+_PARTS: tuple[Part, ...] = ("encoder", "decoder")
 _BIAS = "final_logits_bias"
 
 
@@ -79,6 +80,7 @@ class BartModel:
         scaled = flag(config, "scale_embedding", form.scaled)
         self._scale = self._hidden_size**0.5 if scaled else 1.0
         self._first_position = form.first_position
+        self._layers = {which: layer_count(config, f"{which}_layers") for which in _PARTS}
         if not form.learned:
             check_waves("d_model", self._hidden_size)
         if not flag(config, "tie_word_embeddings", True) or not flag(
@@ -101,7 +103,7 @@ class BartModel:
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         form, prefix = self._layer_form(weights, "encoder"), "model.encoder.layers"
         x = self._embed(weights, "encoder", inputs.media.rows, inputs.positions)
-        for layer in range(self._layers("encoder")):
+        for layer in range(self._layers["encoder"]):
             x = encoder_layer(weights, f"{prefix}.{layer}", x, form)
         return self._normalized(weights, "encoder", x)
 
@@ -117,7 +119,7 @@ class BartModel:
             return decoder_layer(weights, name, f"kv{index}", x, media.rows, rows, form)
 
         x = self._embed(weights, "decoder", inputs.token_ids, inputs.decoder_positions)
-        hidden = stack(weights, ops.select_rows(x, text), self._layers("decoder"), layer)
+        hidden = stack(weights, ops.select_rows(x, text), self._layers["decoder"], layer)
         return ops.scatter_rows(x, self._normalized(weights, "decoder", hidden), text)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
@@ -129,9 +131,6 @@ class BartModel:
             bias = weights.vector(_BIAS, part.total, part=part, stored=(1, part.total))
         y = ops.linear(rows, matrix, bias, dtype="f32")
         return y if part.whole else ops.all_gather(y, part.total, shard=weights.shard)
-
-    def _layers(self, which: Part) -> int:
-        return positive_int(self._config, f"{which}_layers")
 
     def _layer_form(self, weights: Weights, which: Part) -> LayerForm:
         heads = positive_int(self._config, f"{which}_attention_heads")

@@ -21,7 +21,7 @@ from pagemill.layers.linear import linear
 from pagemill.layers.mlp import MlpParts, mlp
 from pagemill.layers.stack import stack
 from pagemill.models.base import Config, EncoderInputs, ModelTraits, StepInputs
-from pagemill.models.config_keys import flag, positive_int
+from pagemill.models.config_keys import flag, layer_count
 from pagemill.models.encoder_decoder.text_front import text_traits
 from pagemill.models.encoders.distance_buckets import distance_biases
 from pagemill.models.encoders.t5 import T5Model
@@ -43,7 +43,7 @@ class T5DecoderModel:
         self._config = config
         self._encoder = T5Model(config)
         sizes = self._encoder.sizes
-        self._layers = positive_int(config, "num_decoder_layers", sizes.layers)
+        self._layers = layer_count(config, "num_decoder_layers", sizes.layers)
         self._shape = AttentionShape(sizes.heads, sizes.heads, sizes.head_dim, scale=1.0)
         self._scaled = self.scales_outputs(config)
 

@@ -88,17 +88,21 @@ class EncoderSizes:
     norm_eps: float
 
     @classmethod
-    def read(cls, config: Config, *, eps: str = "layer_norm_eps") -> Self:
-        """Read them; `eps` is the key of what norms add to the variance.
+    def read(
+        cls, config: Config, *, eps: str = "layer_norm_eps", head_dim: int | None = None
+    ) -> Self:
+        """Read them; `eps` is the key of what norms add to the variance; without a `head_dim` heads
+        share the features of a token.
 
         Raises:
             ModelConfigError: one is missing, or they do not fit each other.
         """
         hidden = positive_int(config, "hidden_size")
         heads = positive_int(config, "num_attention_heads")
-        head_dim, rest = divmod(hidden, heads)
-        if rest:
-            raise ModelConfigError(f"{heads} heads cannot share {hidden} features")
+        if head_dim is None:
+            head_dim, rest = divmod(hidden, heads)
+            if rest:
+                raise ModelConfigError(f"{heads} heads cannot share {hidden} features")
         return cls(
             vocab_size=positive_int(config, "vocab_size"),
             hidden_size=hidden,
@@ -144,9 +148,14 @@ class Encoder:
     masked: ClassVar[MaskedHead | None] = None
 
     def __init__(
-        self, config: Config, *, eps: str = "layer_norm_eps", positions: str = "absolute"
+        self,
+        config: Config,
+        *,
+        eps: str = "layer_norm_eps",
+        positions: str = "absolute",
+        head_dim: int | None = None,
     ) -> None:
-        """`eps` is the key of what norms add to the variance; `positions` the kind that the
+        """`eps` and `head_dim` are those of `EncoderSizes.read`; `positions` is the kind that the
         configuration states if it states one.
 
         Raises:
@@ -158,7 +167,7 @@ class Encoder:
                 f"position_embedding_type {shown(config['position_embedding_type'])} is not"
                 f" supported here, only {positions}"
             )
-        self.sizes = EncoderSizes.read(config, eps=eps)
+        self.sizes = EncoderSizes.read(config, eps=eps, head_dim=head_dim)
         self.classifier_pooling = "first"
         self.num_types = int(number(config, "type_vocab_size", 2, least=0))
         self.typed = self.num_types > 1

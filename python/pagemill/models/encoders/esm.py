@@ -32,6 +32,7 @@ class EsmModel(Encoder):
     ignored = {
         **Encoder.ignored,
         r".*\.inv_freq": "frequencies are computed from the configuration",
+        r"(.*\.)?embeddings\.position_embeddings\.weight": "those of ESM-2 are not used",
         r"(.*\.)?contact_head\..*": "contacts are not predicted",
     }
     masked = MaskedHead("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias")

@@ -40,7 +40,7 @@ class Jina2Model(Encoder):
     def __init__(self, config: Config) -> None:
         super().__init__(config, positions="alibi")
         gates = config.get("feed_forward_type", "geglu")
-        if gates not in _GATES:
+        if not isinstance(gates, str) or gates not in _GATES:
             raise ModelConfigError(f"feed_forward_type is {shown(gates)}; known: geglu, reglu")
         self.activation = _GATES[gates]
         self._slopes = alibi_slopes(self.sizes.heads)

@@ -105,7 +105,8 @@ def _renamed(config: Config) -> Mapping[str, Any]:
         return config
     refuse(config, "prenorm", "rotary_emb_interleaved")
     kind = config.get("activation_function")
-    if kind not in _ACTIVATIONS or config.get("rotary_emb_fraction", 1) != 1:
+    act = _ACTIVATIONS.get(kind) if isinstance(kind, str) else None
+    if act is None or config.get("rotary_emb_fraction", 1) != 1:
         raise ModelConfigError(
             f"activation_function is {shown(kind)}; Nomic BERT needs swiglu or gelu, and"
             " rotary_emb_fraction 1"
@@ -118,5 +119,5 @@ def _renamed(config: Config) -> Mapping[str, Any]:
     return {
         **{key: config[key] for key in kept if key in config},
         **renamed,
-        "hidden_act": _ACTIVATIONS[kind],
+        "hidden_act": act,
     }

@@ -9,8 +9,6 @@ The first layer has the biases of all; in UMT5 each has its own. Weights: `share
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pagemill.layers import embedding, norm
 from pagemill.layers.attention import AttentionShape
 from pagemill.layers.base import Weights
@@ -56,8 +54,9 @@ class T5Model(Encoder):
     def __init__(self, config: Config) -> None:
         kind = config.get("feed_forward_proj") or "relu"
         gated = isinstance(kind, str) and kind.startswith("gated-")
-        super().__init__(Renamed(config, _KEYS, _DEFAULTS), eps="layer_norm_epsilon")
-        self.sizes = replace(self.sizes, head_dim=positive_int(config, "d_kv", 64))
+        head_dim = positive_int(config, "d_kv", 64)
+        renamed = Renamed(config, _KEYS, _DEFAULTS)
+        super().__init__(renamed, eps="layer_norm_epsilon", head_dim=head_dim)
         self.typed = False
         self.gated = gated
         self.bias = False

@@ -11,9 +11,8 @@ Images come in tiles, as LLaVA-Next's, of which each 2 x 2 patches have a token.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import reduce
 from typing import NamedTuple, Self
 
 from pagemill import ops
@@ -114,12 +113,12 @@ class Granite4VisionModel(LlavaNextModel):
         slots = list(projected.values())
         if 0 not in projected:
             slots.insert(0, ops.scale(slots[0], 0.0))
-        return _side_by_side(slots)
+        return ops.concat_all(slots)
 
     def row_end(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         row = super().row_end(weights, inputs)
         first = row if 0 in self._projectors else ops.scale(row, 0.0)
-        return _side_by_side([first, *[row] * (self._slots - 1)])
+        return ops.concat_all([first, *[row] * (self._slots - 1)])
 
     def _parts(self, weights: Weights) -> Weights:
         return parts_weights(weights, "image_newline")
@@ -155,7 +154,3 @@ def _projectors(config: Config, layers: int) -> Mapping[int, _Projector]:
     for corner, layer in enumerate(targets):
         found[layer] = _Projector(f"spatial_projectors.{corner}", spatial, corner)
     return found
-
-
-def _side_by_side(parts: Sequence[Tensor]) -> Tensor:
-    return reduce(ops.concat, parts)

@@ -46,6 +46,7 @@ _OWN_KEYS = {
     "layers": "num_hidden_layers",
     "heads": "num_attention_heads",
 }
+_MOST_SHARES = 1 << 22  # numbers by which stored places become those of an image
 
 
 class _ClipLayers(VisionLayers):
@@ -80,6 +81,11 @@ class DeepseekOcrVision:
             )
         self._channels = (channels[0], hidden)
         self._stored_side = positive_int(clip, "image_size") // positive_int(clip, "patch_size")
+        if not 0 < self._stored_side**2 * self.tokens <= _MOST_SHARES:
+            raise ModelConfigError(
+                f"image_size of {_CLIP} has {self._stored_side} patches in a row, for {self.tokens}"
+                f" vectors of an image: all of them may have {_MOST_SHARES} shares of places"
+            )
 
     def hidden(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         """`features` [T, channels] -> vectors [T, 2 * hidden]; those of class tokens have no

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pagemill import ops
 from pagemill.layers.attention import AttentionShape
-from pagemill.layers.media_rows import joined, side_by_side
+from pagemill.layers.media_rows import side_by_side
 from pagemill.layers.rotary import Rotary
 from pagemill.ops.trace import Tensor
 
@@ -69,4 +69,4 @@ def attend_beside_margin(
 def _append_to_heads(x: Tensor, columns: Tensor, dim: int) -> Tensor:
     """x [T, heads * dim], columns [T, C] -> [T, heads, dim + C]."""
     parts = [part for head in side_by_side(x, dim) for part in (head, columns)]
-    return joined(parts, (x.width // dim, dim + columns.width))
+    return ops.concat_all(parts, (x.width // dim, dim + columns.width))

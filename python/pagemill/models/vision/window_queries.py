@@ -25,7 +25,7 @@ from pagemill.layers.attention import AttentionShape
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError
-from pagemill.models.config_keys import activation, epsilon, positive_int, refuse
+from pagemill.models.config_keys import activation, epsilon, layer_count, positive_int, refuse
 from pagemill.models.vision.patch_grid import PatchGrid
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
@@ -34,6 +34,7 @@ MERGE = 2
 _SQUARE = MERGE**2
 _EPS = 1e-6
 _HEAD_DIM = 64
+_MOST_PLACES = 1 << 21  # numbers of the table of places: 8 MiB of the program
 
 
 def squares_of_window(config: Config, key: str) -> int:
@@ -69,7 +70,12 @@ class WindowQueries:
         """`config` is that of the Q-Former."""
         refuse(config, "use_qformer_text_input")
         self._hidden, self._grid, self._side = hidden, grid, side
-        self._layers = positive_int(config, "num_hidden_layers", 1)
+        if grid.rows * (self._window + side**2) > _MOST_PLACES:
+            raise ModelConfigError(
+                f"{grid.rows} patches of an image, in windows of {self._window}, are too many: the"
+                f" table of their places may have {_MOST_PLACES} numbers"
+            )
+        self._layers = layer_count(config, default=1)
         self._intermediate = positive_int(config, "intermediate_size", 3072)
         self._every = positive_int(config, "cross_attention_frequency", 1)
         self._activation = activation(config, "hidden_act", "gelu")

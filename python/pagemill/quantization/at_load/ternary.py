@@ -46,7 +46,8 @@ def ternary_matrices(source: ModelSource) -> Sequence[PackedTernary | RoundedTer
     section = cast("dict[str, Any]", source.config[QUANTIZATION])
     mode = section.get("quantization_mode", "offline")
     linear = section.get("linear_class", "bitlinear")
-    if mode not in ("offline", "online") or linear not in _DIVIDES or section.get("use_rms_norm"):
+    known = mode in ("offline", "online") and isinstance(linear, str) and linear in _DIVIDES
+    if not known or section.get("use_rms_norm"):
         raise WeightsError(
             f"{source.path}: BitNet's quantization_mode {shown(mode)}, linear_class"
             f" {shown(linear)} or use_rms_norm is not supported; supported: offline and online,"
@@ -151,8 +152,9 @@ def _open(source: ModelSource, tensor: TensorLocation, *, divides: bool) -> Pack
             f" {list(scale.shape)}; they must be u8, and one number in f32, bf16 or f16"
         )
     factor = read_f32(scale).reshape(())
-    if not np.isfinite(factor) or (divides and factor == 0):
+    with np.errstate(divide="ignore", over="ignore"):
+        value = np.float32(1 / factor if divides else factor)
+    if not np.isfinite([factor, value]).all():
         raise WeightsError(f"{source.path}: {scale.name} is {factor}, no scale")
     rows, columns = tensor.shape
-    value = np.float32(1 / factor if divides else factor)
     return PackedTernary(tensor, (_ROWS * rows, columns), [tensor.name, scale.name], value)

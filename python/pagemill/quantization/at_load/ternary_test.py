@@ -98,6 +98,8 @@ def test_they_are_converted_and_other_tensors_stay(tmp_path: Path) -> None:
         ({}, {"weight": np.ones((3, 40), np.float32)}, "is f32 and .* they must be u8, and one"),
         ({}, {"weight_scale": np.ones(2, np.float32)}, r"weight_scale f32 \[2\]; they must be"),
         ({}, {"weight_scale": np.zeros(1, np.float32)}, r"weight_scale is 0.0, no scale"),
+        ({}, {"weight_scale": np.full(1, 1e-45, np.float32)}, r"is 1.4\d+e-45, no scale"),
+        ({"linear_class": []}, {}, "linear_class a list"),
         (OFFLINE, {"weight_scale": np.full(1, np.inf, np.float32)}, "is inf, no scale"),
     ],
 )

@@ -1,16 +1,15 @@
-"""Images and frames of Gemma 4: as many tokens as they are allowed, whatever their size."""
+"""Images of Gemma 4: as many tokens as they are allowed, whatever their size."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from pagemill.render.errors import RenderError
 from pagemill.render.media.pixels import Colors, check_aspect, positive, resampling
 from pagemill.render.media.tiles import MAX_SIDE
 
@@ -91,6 +90,10 @@ class Gemma4Processor:
         cut = pixels.reshape(3, height, self.patch, width, self.patch).transpose(1, 3, 2, 4, 0)
         return cut.reshape(height * width, -1), (1, height, width)
 
+    def at_most(self, squares: int) -> Gemma4Processor:
+        """See `SquareProcessor`."""
+        return replace(self, most_tokens=min(self.most_tokens, squares))
+
     def squares(self, height: int, width: int) -> tuple[int, int]:
         """Rows and columns of squares; a thin image has one row or column of them."""
         side = self.patch * self.merge
@@ -101,36 +104,3 @@ class Gemma4Processor:
         elif columns == 0:
             rows, columns = min(height // width, self.most_tokens), 1
         return min(rows, self.most_side), min(columns, self.most_side)
-
-
-@dataclass(frozen=True, slots=True)
-class Gemma4VideoProcessor:
-    """Cuts each frame as `images` does the first one, into fewer tokens if all frames would have
-    more pixels than `most_pixels`."""
-
-    images: Gemma4Processor
-    most_pixels: int
-    frames: int = 1
-
-    def __call__(
-        self, images: Iterable[Image.Image], count: int
-    ) -> tuple[np.ndarray, tuple[int, int, int]]:
-        """Patches [frames * rows * columns, channels], and (frames, rows, columns).
-
-        Raises:
-          RenderError: there is no frame, or one is long and thin.
-        """
-        square = (self.images.patch * self.images.merge) ** 2
-        most = max(1, min(self.images.most_tokens, self.most_pixels // (count * square)))
-        cut = replace(self.images, most_tokens=most)
-        frames: list[np.ndarray] = []
-        squares, grid = (0, 0), (0, 0, 0)
-        for image in images:
-            if not frames:
-                check_aspect(image)
-                squares = cut.squares(image.height, image.width)
-            patches, grid = cut.cut(image, squares)
-            frames.append(patches)
-        if not frames:
-            raise RenderError("it has no frames")
-        return np.concatenate(frames), (len(frames), grid[1], grid[2])

@@ -1,19 +1,17 @@
-"""Images and frames of any size as patches, about as many as they have pixels for, for Muse
-Glimmer."""
+"""Images of any size as patches, about as many as they have pixels for, for Muse Glimmer."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from pagemill.render.errors import RenderError
-from pagemill.render.media.patches import cut_patches
+from pagemill.render.media.patches import check_group, cut_patches
 from pagemill.render.media.pixels import HALF, Colors, check_aspect, positive, resampling
 from pagemill.render.media.tiles import MAX_SIDE
 
@@ -41,6 +39,7 @@ class MuseGlimmerProcessor:
             for name, default in (("patch", 14), ("merge", 2))
         )
         frames = positive(settings.get("temporal_patch_size", 2))
+        check_group(patch, merge, frames)
         most = positive(settings.get("max_image_tokens", 4096))
         if frames * most * (patch * merge) ** 2 > 2 * MAX_SIDE**2:
             raise ValueError(
@@ -69,6 +68,10 @@ class MuseGlimmerProcessor:
         pixels = self.colors(image.resize((columns * side, rows * side), self.resample))
         return cut_patches(pixels[None], self.patch, 1)
 
+    def at_most(self, squares: int) -> MuseGlimmerProcessor:
+        """See `SquareProcessor`."""
+        return replace(self, most=min(self.most, squares))
+
     def squares(self, height: int, width: int) -> tuple[int, int]:
         """Rows and columns of squares. A thin image has one row or column of them."""
         side, shape = self.patch * self.merge, height / width
@@ -85,53 +88,3 @@ class MuseGlimmerProcessor:
         if grids:
             return min(grids, key=lambda grid: abs(grid[0] / grid[1] - shape))
         return min(max(1, round(down)), self.most), min(max(1, round(across)), self.most)
-
-
-@dataclass(frozen=True, slots=True)
-class MuseGlimmerVideoProcessor:
-    """Cuts each frame as `images` does the first one, into fewer patches if all frames would have
-    more pixels than `most_pixels`. A patch spans some frames, one after the other; the last frame
-    fills up the last patches."""
-
-    images: MuseGlimmerProcessor
-    most_pixels: int
-
-    @classmethod
-    def of(
-        cls, most_pixels: int, settings: Mapping[str, Any], max_tokens: int
-    ) -> MuseGlimmerVideoProcessor:
-        """Reads the settings, by which frames have fewer tokens than images."""
-        given = {**settings, "max_image_tokens": settings.get("max_video_frame_tokens", 144)}
-        return cls(MuseGlimmerProcessor.of(given, max_tokens), most_pixels)
-
-    @property
-    def frames(self) -> int:
-        return self.images.frames
-
-    def __call__(
-        self, images: Iterable[Image.Image], count: int
-    ) -> tuple[np.ndarray, tuple[int, int, int]]:
-        """Patches [time * rows * columns, channels], and (time, rows, columns).
-
-        Raises:
-          RenderError: there is no frame, or one is long and thin.
-        """
-        side = (self.images.patch * self.images.merge) ** 2
-        most = max(1, min(self.images.most, self.most_pixels // (count * side)))
-        cut = replace(self.images, most=most)
-        steps: list[np.ndarray] = []
-        squares, grid = (0, 0), (0, 0, 0)
-        for image in images:
-            if not steps:
-                check_aspect(image)
-                squares = cut.squares(image.height, image.width)
-            patches, grid = cut.cut(image, squares)
-            steps.append(patches)
-        if not steps:
-            raise RenderError("it has no frames")
-        steps += [steps[-1]] * (-len(steps) % self.frames)
-        groups = [
-            np.concatenate(steps[first : first + self.frames], 1)
-            for first in range(0, len(steps), self.frames)
-        ]
-        return np.concatenate(groups), (len(groups), grid[1], grid[2])

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pagemill.render.media.patches import cut_patches
+from pagemill.render.media.patches import check_group, cut_patches
 from pagemill.render.media.pixels import Colors, check_aspect, positive, resampling
 from pagemill.render.media.tiles import MAX_SIDE
 
 _MAX_MERGE = 8
+_LEARNED = 10  # class and register tokens, which the tower reads behind the patches of an image
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +32,14 @@ class NemotronOmniProcessor:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], max_tokens: int) -> NemotronOmniProcessor:
-        """Reads the settings; an image becomes no larger than `max_tokens`."""
+        """Reads the settings; an image, and what the tower reads behind it, become no larger than
+        `max_tokens`."""
         patch = positive(settings.get("patch_size", 16))
         ratio = float(settings.get("downsample_ratio", 0.5))
         if not 1 / _MAX_MERGE <= ratio <= 1:
             raise ValueError(f"downsample_ratio is {ratio:g}, not from 1 / {_MAX_MERGE} to 1")
         merge = round(1 / ratio)
+        check_group(patch, merge, 1)
         least = positive(settings.get("min_num_patches", 1024))
         most = positive(settings.get("max_num_patches", 13312))
         if most * patch**2 > MAX_SIDE**2 or least > most:
@@ -50,7 +53,8 @@ class NemotronOmniProcessor:
             for new, old in (("image_mean", "norm_mean"), ("image_std", "norm_std"))
             if old in settings
         }
-        most = min(most, max(1, max_tokens) * merge**2)
+        room = max_tokens - math.ceil(_LEARNED / merge**2)
+        most = min(most, max(1, room) * merge**2)
         return cls(
             Colors.of({**settings, **named}),
             resampling(settings, Image.Resampling.BICUBIC),

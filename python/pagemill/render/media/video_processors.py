@@ -21,9 +21,15 @@ from PIL import Image
 
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_object
-from pagemill.render.media.gemma4 import Gemma4Processor, Gemma4VideoProcessor
-from pagemill.render.media.muse_glimmer import MuseGlimmerVideoProcessor
-from pagemill.render.media.patches import check_group, cut_patches, fit_size
+from pagemill.render.media.gemma4 import Gemma4Processor
+from pagemill.render.media.muse_glimmer import MuseGlimmerProcessor
+from pagemill.render.media.patches import (
+    SquareFrames,
+    check_frames,
+    check_group,
+    cut_patches,
+    fit_size,
+)
 from pagemill.render.media.pixels import (
     CLIP_MEAN,
     CLIP_STD,
@@ -144,7 +150,8 @@ class PatchProcessor:
             if size is None:
                 check_aspect(image)
                 size = self._size(count, image)
-            _check_pixels(len(steps) * self.frames + len(group) + 1, size)
+            read = len(steps) * self.frames + len(group) + 1
+            check_frames(read, size, MAX_VIDEO_PIXELS)
             group.append(self.colors(image.resize((size[1], size[0]), self.resample)))
             if len(group) == self.frames:
                 patches, grid = cut_patches(np.stack(group), self.patch, self.merge)
@@ -259,10 +266,17 @@ def _gemma4(
     make: Callable[[Mapping[str, Any], int], Gemma4Processor],
     settings: Mapping[str, Any],
     max_tokens: int,
-) -> Gemma4VideoProcessor:
+) -> SquareFrames:
     """Frames have fewer tokens than images, if the settings do not say how many."""
     given = {"do_normalize": True, "max_soft_tokens": 70, **settings}
-    return Gemma4VideoProcessor(make(given, max_tokens), MAX_VIDEO_PIXELS)
+    return SquareFrames(make(given, max_tokens), MAX_VIDEO_PIXELS)
+
+
+def _muse_glimmer(settings: Mapping[str, Any], max_tokens: int) -> SquareFrames:
+    """Frames have fewer tokens than images."""
+    given = {**settings, "max_image_tokens": settings.get("max_video_frame_tokens", 144)}
+    images = MuseGlimmerProcessor.of(given, max_tokens)
+    return SquareFrames(images, MAX_VIDEO_PIXELS, images.frames)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,24 +312,11 @@ class WholeFrameProcessor:
         for each in images:
             patches, (_, rows, columns) = image(each)
             steps.append(patches)
-            _check_pixels(len(steps), (rows * image.patch, columns * image.patch))
+            size = rows * image.patch, columns * image.patch
+            check_frames(len(steps), size, MAX_VIDEO_PIXELS)
         if not steps:
             raise RenderError("it has no frames")
         return np.concatenate(steps), (len(steps), rows, columns)
-
-
-def _check_pixels(count: int, size: tuple[int, int]) -> None:
-    """Frames cannot become lower or narrower than what makes an embedding.
-
-    Raises:
-      RenderError: so many, or thin ones, have more pixels than a video may have.
-    """
-    height, width = size
-    if count * height * width > MAX_VIDEO_PIXELS:
-        raise RenderError(
-            f"{count} frames of {width} x {height} pixels would be read, and all of a video may"
-            f" have {MAX_VIDEO_PIXELS}: they are too many, or too thin"
-        )
 
 
 _GLM4V = _Defaults(14, 112**2, 28**2 * 2 * 30000, CLIP_MEAN, CLIP_STD, True)
@@ -333,7 +334,7 @@ _PROCESSORS: Mapping[str, Callable[[Mapping[str, Any], int], VideoProcessor]] = 
     "LlavaOnevisionVideoProcessor": FrameProcessor.of,
     "MiniCPMOcrVideoProcessor": WholeFrameProcessor.ocr,
     "MiniCPMV4_6VideoProcessor": WholeFrameProcessor.of,
-    "MuseGlimmerVideoProcessor": partial(MuseGlimmerVideoProcessor.of, MAX_VIDEO_PIXELS),
+    "MuseGlimmerVideoProcessor": _muse_glimmer,
     "Qwen2VLVideoProcessor": partial(PatchProcessor.of, _QWEN2_VL),
     "Qwen3VLVideoProcessor": partial(PatchProcessor.of, _QWEN3_VL),
     "VideoLlama3VideoProcessor": _video_llama3,

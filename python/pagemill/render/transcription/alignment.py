@@ -46,7 +46,8 @@ def token_times(heard: Heard, clip_s: float) -> np.ndarray:
     for head in range(num_heads):  # one at a time: they may be large
         weights = _attention(heard.queries[:, head], heard.keys[:, head])[:, :num_rows]
         gain += _smoothed(_normalized(weights)) / num_heads
-    return _ROW_S * _first_rows(-gain.astype(np.float64))
+    # NaN, of values that were too large for the model's type, is no gain.
+    return _ROW_S * _first_rows(-np.nan_to_num(gain.astype(np.float64)))
 
 
 def _attention(queries: np.ndarray, keys: np.ndarray) -> np.ndarray:

@@ -51,6 +51,14 @@ def test_a_head_that_attends_to_one_row_alike() -> None:
     assert np.isfinite(times).all() and times.tolist() == sorted(times)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_values_that_are_not_finite() -> None:
+    tokens = heard(range(10), range(10, 50))
+    tokens.queries[1] = np.inf
+    times = token_times(tokens, 1.0)
+    assert times.min() >= 0 and times.max() < 1
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_path_is_the_cheapest(seed: int) -> None:
     random = np.random.default_rng(seed)

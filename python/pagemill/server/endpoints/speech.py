@@ -41,7 +41,7 @@ async def _answer(server: ServerState, body: SpeechRequest, caller: Caller, pref
     try:
         clips = await written_clips(started, body, renderer, family)
         if body.wants_words:
-            words = await spoken_words(body, started, clips, renderer, family)
+            words = await spoken_words(body, started, clips, renderer, speech)
     finally:
         started.release()
     return whole_answer(body, started, clips, renderer, family, words)

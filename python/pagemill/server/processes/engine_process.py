@@ -29,7 +29,12 @@ from pagemill.engine.engine_server import EngineServer
 from pagemill.engine.loading import LoadedModel, load, model_facts
 from pagemill.engine.model_digest import model_digest
 from pagemill.engine.outputs import EngineError
-from pagemill.engine.remote.identity import meeting_place, options_digest, wire_version
+from pagemill.engine.remote.identity import (
+    meeting_place,
+    options_digest,
+    wire_version,
+    with_watermark,
+)
 from pagemill.engine.remote.join_messages import RUN_BYTES, Claim
 from pagemill.engine.remote.joining import keep_joined
 from pagemill.observe.logging import configure
@@ -131,6 +136,7 @@ class _Run:
         digest = ""
         if engines.spans_machines:
             digest = await asyncio.to_thread(model_digest, [loaded.core.built])
+            digest = with_watermark(digest, self._engine.watermark)
         report(digest)
         if engines.headless:
             await self._serve_elsewhere(server, loaded, digest)

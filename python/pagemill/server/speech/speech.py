@@ -34,11 +34,14 @@ from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.media import MAX_PREPARED_BYTES, Media
 from pagemill.server.protocol.transcription import UploadedAudio
 from pagemill.server.speech.upload import AudioUploads
+from pagemill.server.threads import Threads
 
 _LOGGER = logging.getLogger("pagemill.server")
 
 READ_AT_ONCE = 4
 """Files whose samples are in memory."""
+TIMED_AT_ONCE = 4
+"""Clips whose words are timed: each has megabytes of rows, and takes seconds of a thread."""
 MAX_FEATURE_BYTES = 2**29
 """Of all requests, from when they are read to the end of what is generated."""
 
@@ -90,6 +93,9 @@ class Speech:
         """`media` reads files and places what they hold."""
         self.family = family
         self.uploads = AudioUploads()
+        self.timing = Capacity(TIMED_AT_ONCE)
+        """Taken for each clip whose words are timed."""
+        self.timing_threads = Threads(TIMED_AT_ONCE, "word-times")
         self._media = media
         self._room = Capacity(READ_AT_ONCE)
         self._features = Capacity(MAX_FEATURE_BYTES)

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 import httpx
+import numpy as np
 import openai
 import pytest
 
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.engine.testing.fake_types import FakeRequest, FakeStatusError
+from pagemill.render.transcription.alignment import Heard, token_times
 from pagemill.server.access.caller import Caller
 from pagemill.server.access.keys import ApiKey
 from pagemill.server.endpoints.table import ENDPOINTS
 from pagemill.server.limits.limiter import KeyLimits
+from pagemill.server.speech import words
+from pagemill.server.speech.speech import TIMED_AT_ONCE
 from pagemill.server.testing.fake_server import EOS, FakeServer, fake_server
 from pagemill.server.testing.fake_speech import (
     AUDIO,
@@ -97,6 +102,8 @@ def test_a_transcription() -> None:
         }
         plain = await served.post(language="en", response_format="text")
         assert plain.text == "hello" and plain.headers["content-type"].startswith("text/plain")
+        samplings = [each.request.sampling for each in served.fake.engine.submitted]
+        assert samplings and all(each.watermarking is False for each in samplings)
 
     serve(clips_of(" hello"), check)
 
@@ -171,6 +178,41 @@ def test_no_words_are_looked_for_where_nothing_is_said() -> None:
         assert all(state.request.sampling for state in served.fake.engine.submitted)
 
     serve(aligned(clips_of("")), check)
+
+
+def test_words_of_a_few_clips_are_timed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 3 * TIMED_AT_ONCE
+    all_written = threading.Event()
+    lock, timed = threading.Lock(), [0, 0]  # at once: now, and at most
+
+    def slow_times(heard: Heard, clip_s: float) -> np.ndarray:
+        with lock:
+            timed[0] += 1
+            timed[1] = max(timed)
+        assert all_written.wait(20)
+        with lock:
+            timed[0] -= 1
+        return token_times(heard, clip_s)
+
+    async def check(served: Served) -> None:
+        fields = {"response_format": "verbose_json", "timestamp_granularities_LIST": "word"}
+        posts = [asyncio.create_task(served.post(language="en", **fields)) for _ in range(count)]
+        engine = served.fake.engine
+
+        def num_submitted(*, to_write: bool) -> int:
+            found = [each.request.sampling is not None for each in engine.submitted]
+            return sum(each == to_write for each in found)
+
+        while num_submitted(to_write=True) < count or timed[0] < TIMED_AT_ONCE:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)  # more would have begun
+        assert num_submitted(to_write=False) == TIMED_AT_ONCE
+        all_written.set()
+        assert {(await post).status_code for post in posts} == {200}
+        assert num_submitted(to_write=False) == count and timed == [0, TIMED_AT_ONCE]
+
+    monkeypatch.setattr(words, "token_times", slow_times)
+    serve(aligned(clips_of(" hello|")), check)
 
 
 def test_text_follows_the_rules_of_the_family() -> None:

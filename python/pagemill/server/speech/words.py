@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 from pagemill.render.transcription.alignment import Heard, token_times
 from pagemill.render.transcription.base import Span
-from pagemill.render.transcription.base import Transcription as Family
 from pagemill.render.transcription.words import words
 from pagemill.server.protocol.transcription import SpeechRequest, TranslationRequest, Word
 from pagemill.server.rendering import Renderer
 from pagemill.server.speech.retries import WrittenClip
-from pagemill.server.speech.speech import ClipTimes
+from pagemill.server.speech.speech import ClipTimes, Speech
 from pagemill.server.speech.start import StartedSpeech
 
 
@@ -21,10 +19,9 @@ async def spoken_words(
     started: StartedSpeech,
     written: Sequence[WrittenClip],
     renderer: Renderer,
-    family: Family,
+    speech: Speech,
 ) -> list[Word]:
-    """The words of all clips. What the model attends to is computed for one clip at a time: it has
-    megabytes.
+    """The words of all clips, one after another. A few clips of all requests are timed at once.
 
     Raises:
         ApiError: the engine refuses that, or fails.
@@ -34,12 +31,17 @@ async def spoken_words(
     found: list[Word] = []
     for at, (clip, each) in enumerate(zip(started.clips, written, strict=True)):
         token_ids = each.choice.token_ids
-        spans = family.spans(token_ids, clip.duration_s)
-        if spans:
+        spans = speech.family.spans(token_ids, clip.duration_s)
+        if not spans:
+            continue
+        await speech.timing.take(1)
+        try:
             heard = await started.hear(at, token_ids)
-            found += await asyncio.to_thread(
+            found += await speech.timing_threads.run(
                 _words, renderer.decode, token_ids, spans, heard, clip, language
             )
+        finally:
+            speech.timing.give(1)
     return found
 
 
