@@ -338,19 +338,16 @@ Status StepLoop::Extend(ClientNumber client, step::RequestId own_id, scheduler::
   });
 }
 
-// What the following do is published before they return.
 void StepLoop::Pause(scheduler::PauseMode mode) {
-  (void)RunOnThread([this, mode] {
-    scheduler_->Pause(mode, &events_);
-    Publish();
+  (void)RunBetweenSteps([this, mode](scheduler::Scheduler* scheduler) {
+    scheduler->Pause(mode, &events_);
     return OkStatus();
   });
 }
 
 void StepLoop::Resume() {
-  (void)RunOnThread([this] {
-    scheduler_->Resume();
-    Publish();
+  (void)RunBetweenSteps([](scheduler::Scheduler* scheduler) {
+    scheduler->Resume();
     return OkStatus();
   });
 }
@@ -369,7 +366,11 @@ Status StepLoop::Record(std::shared_ptr<Timeline> timeline, const std::function<
 }
 
 Status StepLoop::RunBetweenSteps(RestTask::Function run) {
-  return RunOnThread([this, &run] { return run(scheduler_.get()); });
+  return RunOnThread([this, &run] {
+    const Status status = run(scheduler_.get());
+    Publish();
+    return status;
+  });
 }
 
 Status StepLoop::RunAtRest(RestTask::Function run, RestTask::Needs needs, double timeout_s) {
@@ -411,9 +412,8 @@ void StepLoop::SetWeightVersion(std::string version) {
 
 bool StepLoop::ResetPrefixCache(bool preempt_running) {
   bool done = false;
-  (void)RunOnThread([this, preempt_running, &done] {
-    done = scheduler_->ResetPrefixCache(preempt_running);
-    Publish();
+  (void)RunBetweenSteps([preempt_running, &done](scheduler::Scheduler* scheduler) {
+    done = scheduler->ResetPrefixCache(preempt_running);
     return OkStatus();
   });
   return done;

@@ -71,7 +71,8 @@ class StepLoop {
   void Resume();
   bool ResetPrefixCache(bool preempt_running);
   Status Record(std::shared_ptr<Timeline> timeline, const std::function<void()>& attach);
-  // Runs it on the engine's thread, where steps may be in flight. kUnavailable after Shutdown().
+  // Runs it on the engine's thread, where steps may be in flight, and publishes what it changed.
+  // kUnavailable after Shutdown().
   Status RunBetweenSteps(RestTask::Function run);
   // Engine::RunAtRest() with the scheduler, which is the thread's own.
   Status RunAtRest(RestTask::Function run, RestTask::Needs needs, double timeout_s);

@@ -162,12 +162,15 @@ def test_a_client_that_leaves_while_its_model_is_loaded() -> None:
 def test_no_model_is_stopped_for_one_that_no_request_waits_for() -> None:
     async def test() -> None:
         for size, settings in ((600, {}), (1, {"max_models": 1})):
-            entries = {name: {"model": f"bytes={size}"} for name in "ab"}
+            entries = {
+                "a": {"model": f"bytes={size}"},
+                "b": {"model": f"bytes={size}&starts=1"},
+            }
             async with fake_host(entries, **settings) as host:
                 assert (await host.complete("a")).status_code == 200
-                with pytest.raises(httpx.ReadTimeout):  # before its process has started
-                    await host.client.post("/v1/completions", json={"model": "b"}, timeout=0.1)
-                await until(lambda h=host: h.model("b").state is ModelState.LOADING)
+                waits = asyncio.create_task(host.host.load(host.model("b")))
+                await until(lambda h=host: h.model("b").waits_for == "its process starts")
+                waits.cancel()
                 await until(lambda h=host: h.model("b").state is ModelState.UNLOADED)
                 assert host.loaded() == ["a"] and host.model("b").counts.failures == 0
 

@@ -1,5 +1,6 @@
 """A model's process without a model. Its `model` says how it behaves: `bytes=100&delay=0.1`.
 
+starts  seconds until it asks for memory
 bytes   of the host's memory that it needs
 delay   seconds that it loads
 fails   a sentence: it cannot serve
@@ -46,6 +47,7 @@ class _FakeProcess:
         if reason := self._script.get("fails"):
             report({"type": "failed", "reason": reason})
             return
+        await asyncio.sleep(float(self._script.get("starts", 0)))
         needed = int(self._script.get("bytes", 0))
         reason = ""
         while True:
