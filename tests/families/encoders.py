@@ -166,7 +166,11 @@ ENCODERS: Mapping[str, EncoderRow] = {
     ),
     "nomic_moe": EncoderRow("nomic_bert_moe", heads=_VECTORS),
     "nomic_bert": EncoderRow("nomic_bert", {"head_dim": 16}, frozenset({"head_dim"})),
-    "rembert": EncoderRow("rembert", {"input_embedding_size": 40, **_SHORT}, _KEYS),
+    "rembert": EncoderRow(
+        "rembert",
+        {"input_embedding_size": 40, "output_embedding_size": 56, **_SHORT},
+        _KEYS | {"output_embedding_size"},  # of the head of a masked language model
+    ),
     "roberta_prelayernorm": EncoderRow(
         "roberta-prelayernorm", {**_PADDED, "type_vocab_size": 1}, _KEYS
     ),

@@ -388,7 +388,53 @@ def _nemotron_nas_settings(config: PretrainedConfig) -> dict[str, Any]:
     }
 
 
+def t5_settings(config: PretrainedConfig) -> dict[str, Any]:
+    return {
+        "context_length": config.n_positions,
+        "embedding_length": config.d_model,
+        "feed_forward_length": config.d_ff,
+        "head_count": config.num_heads,
+        "head_count_kv": None,
+        "key_length": config.d_kv,
+        "layer_norm_rms_eps": config.layer_norm_epsilon,
+        "relative_attn_buckets_count": config.relative_attention_num_buckets,
+    }
+
+
+def _t5_decoder_settings(config: PretrainedConfig) -> dict[str, Any]:
+    return t5_settings(config) | {
+        "decoder_block_count": config.num_decoder_layers,
+        "decoder_start_token_id": config.decoder_start_token_id,
+        "tokenizer_model": "t5",
+        "token_scores": [-float(index) for index in range(config.vocab_size)],
+        "pad_token_id": config.pad_token_id,
+        "eos_token_id": config.eos_token_id,
+        "unk_token_id": 0,
+    }
+
+
+def _t5_head(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """Checkpoints of all but UMT5 repeat the table of tokens, or have a head of its own."""
+    if config.model_type == "umt5":
+        return tensors
+    return tensors | {"lm_head.weight": tensors["shared.weight"]}
+
+
+def _bitnet(tensors: Tensors, config: PretrainedConfig) -> Tensors:
+    """The names of the first models of the family, which the converter knows."""
+    del config
+    renamed = {"attn_sub_norm": "inner_attn_ln", "ffn_sub_norm": "ffn_layernorm"}
+    changed: Tensors = {}
+    for name, values in tensors.items():
+        for new, old in renamed.items():
+            name = name.replace(new, old)
+        changed[name] = values
+    return changed
+
+
 PLAIN = Converter()
+T5 = Converter(_t5_head, _t5_decoder_settings)
+BITNET = Converter(_bitnet)
 LLAMA = Converter(permuted)
 GEMMA = Converter(_plus_one)
 GPT2 = Converter(_transposed, _gpt2_settings)

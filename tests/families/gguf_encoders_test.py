@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 import torch
 from pagemill.inputs.task import Task
-from pagemill.weights.errors import WeightsError
 from pagemill.weights.source import ModelSource
 from transformers import PretrainedConfig
 
 from tests.families.encoders import make
-from tests.families.gguf_converters import GEMMA, LLAMA, Converter, Tensors
+from tests.families.gguf_converters import GEMMA, LLAMA, Converter, Tensors, t5_settings
 from tests.families.gguf_files import write_gguf
 from tests.parity.executors import make_executor, new_batches
 
@@ -97,20 +96,6 @@ class Row:
     changes: Mapping[str, Any] | None = None
 
 
-def _t5_settings(config: PretrainedConfig) -> Mapping[str, Any]:
-    return {
-        "context_length": config.n_positions,
-        "embedding_length": config.d_model,
-        "feed_forward_length": config.d_ff,
-        "head_count": config.num_heads,
-        "head_count_kv": None,
-        "key_length": config.d_kv,
-        "layer_norm_rms_eps": config.layer_norm_epsilon,
-        "relative_attn_buckets_count": config.relative_attention_num_buckets,
-        "pooling_type": gguf.PoolingType.MEAN,
-    }
-
-
 def _with_prefix(tensors: Tensors, config: PretrainedConfig) -> Tensors:
     return GEMMA.change({f"model.{name}": values for name, values in tensors.items()}, config)
 
@@ -134,7 +119,7 @@ _EVERY_SIXTH_FULL = {
     "layer_types": ["sliding_attention"] * 5 + ["full_attention"],
     "query_pre_attn_scalar": 20,
 }
-_T5 = Converter(settings=_t5_settings)
+_T5 = Converter(settings=lambda config: t5_settings(config) | _mean_settings(config))
 _REACH = {"relative_attention_max_distance": 128}
 _MEAN = Converter(_without_pooler, _mean_settings)
 _NOMIC_MOE = Converter(_stacked_experts, _nomic_moe_settings)
@@ -198,12 +183,3 @@ def test_rows(row: Row, tmp_path: Path) -> None:
             ]
         )
     np.testing.assert_allclose(rows, expected, atol=TOLERANCE * max(1, np.abs(expected).max()))
-
-
-def test_classifiers_are_refused(tmp_path: Path) -> None:
-    reference = make("bert", Task.TOKEN_EMBED, tmp_path)
-    path = tmp_path / "model.gguf"
-    ranks = Converter(_without_pooler, lambda config: _pooled_by(gguf.PoolingType.RANK))
-    write_gguf(reference, tmp_path, "bert", path, ranks)
-    with pytest.raises(WeightsError, match=r"pooling_type 4 is not supported; known: 0 \(none\)"):
-        ModelSource.open(path)

@@ -100,7 +100,8 @@ def write_gguf(
     tensors = converter.change(_stacked(loaded), config)
     tensors |= _factors(rope, model)
     arch = next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
-    names = gguf.get_tensor_name_map(arch, config.num_hidden_layers)
+    layers = max(config.num_hidden_layers, getattr(config, "num_decoder_layers", 0))
+    names = gguf.get_tensor_name_map(arch, layers)
     for name, values in tensors.items():
         stored, values = _stored(names, name), np.ascontiguousarray(values)
         kind = next((kind for end, kind in (formats or {}).items() if stored.endswith(end)), None)
@@ -163,7 +164,7 @@ def _stacked(tensors: Tensors) -> Tensors:
 
 
 def _stored(names: gguf.TensorNameMap, name: str) -> str:
-    if name.startswith(("rope_", "blk.")):
+    if name.startswith(("rope_", "blk.", "cls.")):
         return name
     name = name.replace("e_score_correction_bias", "e_score_correction.bias")
     name = re.sub(r"backbone(\.layers\.\d+\.)mixer(\.experts\.)", r"model\1mlp\2", name)

@@ -127,6 +127,7 @@ _PHIMOE = {
         "long_mscale": 1.0,
     },
 }
+_BITNET = {"hidden_act": "silu", "tie_word_embeddings": True}
 _PLAMO2 = {"attention_window_size": 2048, "full_attention_idx": []}
 
 ROWS = [
@@ -135,6 +136,7 @@ ROWS = [
     Row("arcee", "arcee", files.LLAMA),
     Row("bailing_moe", "bailingmoe", files.BAILING_MOE, _BAILING_MOE),
     Row("bailing_moe_v2", "bailingmoe2", files.SIGMOID, _NO_BIAS),
+    Row("bitnet", "bitnet", files.BITNET, _BITNET),
     Row("bloom", "bloom", files.IN_ORDER),
     Row("chatglm", "chatglm", files.CHATGLM),
     Row("cohere", "command-r"),
@@ -228,6 +230,8 @@ ROWS = [
 ]
 # Their files are compared in tests/parity, in formats of blocks.
 ELSEWHERE = {"gemma3", "qwen2", "qwen3", "qwen3moe"}
+# Those of encoder-decoders in tests/media.
+ENCODER_DECODERS = {"t5"}
 # Theirs in gguf_encoders_test.py.
 ENCODERS = {
     "bert",
@@ -294,4 +298,4 @@ def test_transformers_reads_what_is_written(row: Row, tmp_path: Path) -> None:
 
 def test_each_architecture_has_a_row() -> None:
     rows = {row.architecture for row in ROWS}
-    assert rows | ELSEWHERE | ENCODERS == GGUF_FAMILIES.keys()
+    assert rows | ELSEWHERE | ENCODERS | ENCODER_DECODERS == GGUF_FAMILIES.keys()

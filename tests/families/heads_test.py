@@ -48,6 +48,9 @@ CASES: dict[str, Make] = {
     "llama_bidirectional_reranker": partial(heads.llama_bidirectional, task=Task.CLASSIFY),
     "splade": heads.splade,
     "splade_distilbert": partial(heads.splade, name="distilbert"),
+    "splade_albert": partial(heads.splade, name="albert"),
+    "splade_rembert": partial(heads.splade, name="rembert"),
+    "splade_roformer": partial(heads.splade, name="roformer"),
     "splade_roberta": partial(heads.splade, name="roberta"),
 }
 
@@ -76,7 +79,7 @@ def test_rows(name: str, tmp_path: Path) -> None:
             np.testing.assert_allclose(part, wanted, rtol=0, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("name", ["dense", "splade"])
+@pytest.mark.parametrize("name", ["dense", "splade", "splade_albert", "splade_rembert"])
 def test_two_ranks(name: str, tmp_path: Path) -> None:
     """Ranks divide the vocabulary of a head."""
     headed = CASES[name](tmp_path)

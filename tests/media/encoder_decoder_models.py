@@ -71,7 +71,7 @@ _GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 # As in the small models of T5 1.1 and mT5, heads do not share the features of a token.
 _SMALL = _T5 | _GATED | {"num_heads": 5}
 
-Make = Callable[[], PreTrainedModel]
+Make = Callable[..., PreTrainedModel]
 FAMILIES: dict[str, Make] = {
     "bart": lambda: BartForConditionalGeneration(BartConfig(**_BART, scale_embedding=True)),
     "blenderbot": lambda: BlenderbotForConditionalGeneration(BlenderbotConfig(**_BART)),
@@ -80,14 +80,14 @@ FAMILIES: dict[str, Make] = {
         MarianConfig(**_BART | {"decoder_vocab_size": 257, "activation_function": "swish"})
     ),
     "mbart": lambda: MBartForConditionalGeneration(MBartConfig(**_BART)),
-    "mt5": lambda: MT5ForConditionalGeneration(MT5Config(**_SMALL)),
+    "mt5": lambda **changes: MT5ForConditionalGeneration(MT5Config(**_SMALL | changes)),
     "pegasus": lambda: PegasusForConditionalGeneration(
         PegasusConfig(**_BART, activation_function="relu", scale_embedding=True)
     ),
     "plbart": lambda: PLBartForConditionalGeneration(PLBartConfig(**_BART)),
-    "t5": lambda: T5ForConditionalGeneration(T5Config(**_T5)),
-    "t5_gated": lambda: T5ForConditionalGeneration(T5Config(**_SMALL)),
-    "umt5": lambda: UMT5ForConditionalGeneration(UMT5Config(**_T5, **_GATED)),
+    "t5": lambda **changes: T5ForConditionalGeneration(T5Config(**_T5 | changes)),
+    "t5_gated": lambda **changes: T5ForConditionalGeneration(T5Config(**_SMALL | changes)),
+    "umt5": lambda **changes: UMT5ForConditionalGeneration(UMT5Config(**_T5 | _GATED | changes)),
 }
 
 
@@ -102,16 +102,21 @@ class TextToText(MediaTestModel):
         return llm.generate(prompts, progress=io.StringIO(), **(options | fields))
 
 
-def model(path: Path, family: str) -> TextToText:
-    """A checkpoint of random weights, and the model that reads it."""
+def saved(path: Path, family: str, **changes: Any) -> PreTrainedModel:
+    """A checkpoint of random weights, with `changes` of T5's configuration, and its reference."""
     torch.manual_seed(0)
-    reference = FAMILIES[family]()
+    reference = FAMILIES[family](**changes)
     reference.generation_config.forced_bos_token_id = 0 if family == "bart" else None
     with torch.no_grad():
         for name, buffer in reference.named_buffers():
             if name == "final_logits_bias":
                 buffer.normal_()
-    return with_reference(path, save(reference, path))
+    return save(reference, path)
+
+
+def model(path: Path, family: str) -> TextToText:
+    """A checkpoint of random weights, and the model that reads it."""
+    return with_reference(path, saved(path, family))
 
 
 def with_reference(path: Path, reference: PreTrainedModel) -> TextToText:

@@ -15,6 +15,8 @@ from pagemill.runner.build import BuildOptions, build, model_shapes
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.source import ModelSource
 
+from tests.families.gguf_converters import T5
+from tests.families.gguf_files import write_gguf
 from tests.media.encoder_decoder_models import (
     FAMILIES,
     LANGUAGE,
@@ -23,6 +25,8 @@ from tests.media.encoder_decoder_models import (
     START,
     TextToText,
     model,
+    saved,
+    with_reference,
 )
 from tests.media.media_model import encoded, text
 
@@ -48,6 +52,19 @@ def test_tokens_of_several_requests(family: str, executor: str, tmp_path: Path) 
         for output, own in zip(made.generate_texts(llm, texts, logprobs=0), texts, strict=True):
             made.check(output, own)  # type: ignore[arg-type]
         assert encoded(llm) == 4, "equal texts are encoded once"
+
+
+@pytest.mark.parametrize("family", ["mt5", "t5", "t5_gated", "umt5"])
+def test_gguf_files(family: str, tmp_path: Path) -> None:
+    """As llama.cpp's converter writes them. Distances are those that its files do not state."""
+    reference = saved(tmp_path, family, relative_attention_max_distance=128)
+    made = with_reference(tmp_path, reference)
+    made.path = tmp_path / "model.gguf"
+    write_gguf(reference, tmp_path, "t5", made.path, T5)
+    texts = [text(1, 9), text(2, 1), text(3, 60)]
+    with made.llm(**BIG) as llm:
+        for output, own in zip(made.generate_texts(llm, texts, logprobs=0), texts, strict=True):
+            made.check(output, own)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("family", ["bart", "t5"])

@@ -1,8 +1,9 @@
-"""Logits of checkpoints of bitsandbytes, BitNet, HQQ and torchao equal those of `transformers` on
-the values that they hold."""
+"""Logits of checkpoints of bitsandbytes, BitNet, HQQ, GPTQ in few bits and torchao equal those of
+`transformers` on the values that they hold."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from tests.parity.converted_checkpoints import (
 )
 from tests.parity.executors import EXECUTORS, make_executor
 from tests.parity.one_request import OneRequest, difference
+from tests.parity.packed_checkpoints import Scheme, write_packed
 from tests.parity.tiny_models import tiny_bitnet, tiny_llama
 
 # Relative to the largest logit. Both sides compute in f32 with the same weights.
@@ -36,6 +38,7 @@ EXACT = 1e-4
 # root of their number. A wrong code, block or order moves logits by half their size.
 ROUNDED = 0.05
 SIZES = {"hidden_size": 96, "intermediate_size": 160, "num_attention_heads": 4}
+PACKED = (Scheme("gptq", 2), Scheme("gptq_v2", 3, 64, act_order=True), Scheme("gptq", 3, -1, False))
 SCHEMES = {
     "nf4": FourBits(),
     "nf4-nested": FourBits(nested=True),
@@ -75,6 +78,30 @@ def test_hqq(axis: int, tmp_path: Path) -> None:
     source = as_stored(ModelSource.open(tmp_path / "model"), tmp_path).source
     for kind in EXECUTORS:
         assert difference(make_executor(kind, source), reference) <= ROUNDED
+
+
+@pytest.mark.parametrize("scheme", PACKED, ids=lambda scheme: f"{scheme.layout}-{scheme.bits}")
+def test_gptq_in_few_bits(scheme: Scheme, tmp_path: Path) -> None:
+    """Layers of another number of bits and of none beside them."""
+    (tmp_path / "model").mkdir()
+    overrides = {"down_proj": replace(scheme, bits=4), "o_proj": None}
+    reference = write_packed(tmp_path / "model", scheme, overrides)
+    stored = ModelSource.open(tmp_path / "model")
+    with pytest.raises(
+        WeightsError, match=f"{scheme.bits} bits, .* only in models that are served"
+    ):
+        build(stored, BuildOptions())
+    source = as_stored(stored, tmp_path).source
+    for kind in EXECUTORS:
+        assert difference(make_executor(kind, source), reference) <= ROUNDED
+
+
+def test_gptq_in_four_bits_is_not_converted(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    write_packed(tmp_path / "model", Scheme("gptq"))
+    stored = ModelSource.open(tmp_path / "model")
+    opened = as_stored(stored, tmp_path)
+    assert opened.source is stored and opened.at_load is None
 
 
 @pytest.mark.parametrize("mode", ["offline", "online"])

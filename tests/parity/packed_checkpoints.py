@@ -176,9 +176,14 @@ def _quantize(weight: Floats, index: Ints, scheme: Scheme) -> tuple[Ints, Floats
 
 
 def _words(integers: Ints, bits: int, axis: int) -> torch.Tensor:
-    """Integers along `axis` in words of 32 bits, the first lowest; the last word filled up."""
-    per_word = 32 // bits
+    """Integers along `axis` in words of 32 bits, the first lowest; the last word filled up. Those
+    of 3 bits lie across words."""
     moved = np.moveaxis(integers, axis, -1)
+    if bits == 3:
+        stream = (moved[:, :, None] >> np.arange(bits) & 1).astype(np.uint8).reshape(len(moved), -1)
+        words = np.packbits(stream, axis=1, bitorder="little").view("<i4")
+        return torch.from_numpy(np.ascontiguousarray(np.moveaxis(words, -1, axis)))
+    per_word = 32 // bits
     padded = np.pad(moved, ((0, 0), (0, -moved.shape[1] % per_word)))
     words = np.zeros((padded.shape[0], padded.shape[1] // per_word), np.uint32)
     for place in range(per_word):

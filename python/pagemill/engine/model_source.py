@@ -126,20 +126,22 @@ def _quantized_at_load(
 
 def as_stored(source: ModelSource, folder: Path, *, values: bool = True) -> OpenedModel:
     """`source` in the formats that its files have, except that matrices in 4 bits of bitsandbytes,
-    HQQ's, BitNet's, packed ones of torchao, and scales of MXFP8, are those of a file in the cache
-    folder `folder`, which is written here; with zeros if not `values`.
+    HQQ's, BitNet's, packed ones that no kernel reads, and scales of MXFP8, are those of a file in
+    the cache folder `folder`, which is written here; with zeros if not `values`.
 
     Raises:
         WeightsError: see `convert`.
     """
-    conversion = stated_method(source.config)
-    if conversion not in CONVERTED:
-        if not group_scales(source):
-            return OpenedModel(source, source, None)
-        conversion = GROUP_SCALES
-    at_load = LoadQuantization(conversion, str(folder / _FILES))
-    converted = quantized(source, at_load, values=values)
-    return OpenedModel(converted, source, None if converted is source else at_load)
+    stated = stated_method(source.config)
+    conversions = [stated] if stated in CONVERTED else []
+    if group_scales(source):
+        conversions.append(GROUP_SCALES)
+    for conversion in conversions:
+        at_load = LoadQuantization(conversion, str(folder / _FILES))
+        converted = quantized(source, at_load, values=values)
+        if converted is not source:
+            return OpenedModel(converted, source, at_load)
+    return OpenedModel(source, source, None)
 
 
 def quantized(

@@ -27,7 +27,7 @@ _LAYOUTS = {
     "auto_round:gptq": "gptq",
 }
 _DEFAULT_PACKING = "auto_round:auto_gptq"
-_BITS = {"awq": (4,), "gptq": (4, 8)}
+_BITS = {"awq": (4,), "gptq": (2, 3, 4, 8)}
 _NOT_QUANTIZED = 16  # bits from which on a matrix stays as it is
 _ACTIVATION_FIELDS = (
     *("act_bits", "act_data_type", "act_dynamic", "act_group_size", "act_sym"),

@@ -94,7 +94,7 @@ def test_modules_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"bits": 3}, r"\(auto-round\): bits 3 is not supported; supported: 4 and 8"),
+        ({"bits": 5}, r"\(auto-round\): bits 5 is not supported; supported: 2 and 3 and 4 and 8"),
         ({"bits": 16}, "bits 16"),
         ({"packing_format": "auto_round:auto_awq", "bits": 8}, "bits 8 .* supported: 4$"),
         ({"packing_format": "auto_round:exllamav2"}, "'auto_round:exllamav2' .*: auto_awq, auto_g"),
@@ -106,7 +106,7 @@ def test_modules_of_their_own() -> None:
         ({"block_name_to_quantize": 3}, "block_name_to_quantize 3 .* names of blocks"),
         ({"block_name_to_quantize": [[3]]}, "names of blocks"),
         ({"block_name_to_quantize": "a,,b"}, "names of blocks"),
-        ({"extra_config": {UP: {"bits": 2}}}, rf"extra_config\.{UP}\.bits 2"),
+        ({"extra_config": {UP: {"bits": 1}}}, rf"extra_config\.{UP}\.bits 1"),
         ({"extra_config": {UP: {"data_type": "fp"}}}, "up_proj.data_type 'fp'"),
         ({"extra_config": {UP: {"clip": 1}}}, "up_proj.clip 1 .* supported: bits, data_type"),
         ({"extra_config": {UP: 4}}, "up_proj 4 .* an object"),

@@ -73,6 +73,8 @@ class CompressedTensors:
         kind = tensor.name.rpartition(".")[2]
         if kind == "weight_zero_point":  # older versions write them for symmetric integers, too
             return is_zero(tensor)
+        if kind == "bias":  # of GPTQ's matrices, converted
+            return is_zero(tensor)
         return kind in ("input_scale", "input_global_scale", "input_zero_point", "weight_shape")
 
 

@@ -14,6 +14,7 @@ from pagemill.quantization.unquantized import UNQUANTIZED
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.read import is_zero
 
+_BITS = (2, 3, 4, 8)
 # Fields that an override may set for a module. All but the first two describe how the integers were
 # computed; the tensors describe their format.
 _OVERRIDES = (
@@ -68,6 +69,6 @@ def _scheme(section: Section, overrides: Section, layout: str) -> PackedScheme:
     if overrides is not section:
         for name in overrides.entries.keys() - set(_OVERRIDES):
             raise overrides.refuse(name, overrides.get(name), ", ".join(_OVERRIDES))
-    bits = overrides.bits("bits", overrides.get("bits", section.get("bits")), (4, 8))
+    bits = overrides.bits("bits", overrides.get("bits", section.get("bits")), _BITS)
     size = overrides.get("group_size", section.get("group_size"))
     return PackedScheme("gptq", layout, bits, overrides.group("group_size", size))

@@ -18,11 +18,13 @@ import numpy as np
 from pagemill.ops.program import Format
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Parts, Tensor, format_shape
+from pagemill.quantization.notes import UNCONVERTED
 from pagemill.weights.declared import DeclaredTensors
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.read import REAL_DTYPES, read_bytes
 
+_BITS_OF_KERNELS = (4, 8)
 BLOCK_COLUMNS = 32  # columns divide at multiples of it
 
 _INTEGERS = ("i32",)
@@ -54,7 +56,8 @@ class PackedScheme:
     """Integers of `bits` bits packed in words, with a scale and perhaps a zero point for each row
     and group of columns. `layout` is that of program text (`cc/tensor/quantized.h`); `group` None:
     whole rows; `zeros`: every matrix has a tensor of zero points; `names`: those of the tensors of
-    values, scales, zero points and indices, if not those that the layout usually has."""
+    values, scales, zero points and indices, if not those that the layout usually has; `signed`:
+    integers and zero points are in two's complement."""
 
     method: str
     layout: str
@@ -62,6 +65,7 @@ class PackedScheme:
     group: int | None
     zeros: bool = True
     names: tuple[str, str, str, str] | None = None
+    signed: bool = False
 
     @property
     def name(self) -> str:
@@ -69,11 +73,17 @@ class PackedScheme:
         return f"{self.method} ({self.bits} bits, {groups})"
 
     @property
-    def _parts(self) -> tuple[str, ...]:
+    def has_kernels(self) -> bool:
+        """Whether a program can have matrices as they are stored."""
+        return self.bits in _BITS_OF_KERNELS and not self.signed
+
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        """Of the tensors of values, scales, zero points and indices."""
         return self.names or _PARTS_OF_LAYOUTS.get(self.layout, PARTS)
 
     def stores(self, tensors: DeclaredTensors, module: str) -> bool:
-        location = tensors.peek(f"{module}.{self._parts[0]}")
+        location = tensors.peek(f"{module}.{self.part_names[0]}")
         if location is None:
             return False
         return not location.name.endswith(".weight") or location.dtype in _INTEGERS
@@ -142,9 +152,11 @@ class PackedScheme:
             WeightsError: a tensor is missing or does not fit `shape`.
             OSError: a file cannot be read.
         """
+        if not self.has_kernels:
+            raise WeightsError(f"{tensors.path}: {module}: {self.name} is supported {UNCONVERTED}")
         rows, columns = shape
         group = self.group or columns
-        names = [f"{module}.{name}" for name in self._parts]
+        names = [f"{module}.{name}" for name in self.part_names]
         if columns % BLOCK_COLUMNS:
             raise WeightsError(
                 f"{tensors.path}: {names[0]} has rows of {columns}; rows of packed integers are"

@@ -22,7 +22,7 @@ from pagemill.weights.read import is_zero
 # What these change is part of the weights that they leave.
 _ALGORITHMS = ("awq", "autosmoothquant", "gptaq", "gptq", "qronos", "smooth")
 _8_BITS = {"fp8_e4m3": "f8_e4m3", "int8": "i8"}
-_4_BITS = {"fp4": "fp4", "uint4": "uint4 (int4 is stored in two's complement, without an offset)"}
+_4_BITS = {name: name for name in ("fp4", "int4", "uint4")}
 # Quark packs as AWQ does, under other names.
 _PACKED_PARTS = ("weight", "weight_scale", "weight_zero_point", "weight_g_idx")
 _MAX_MODULES = 1 << 10  # names with a scheme of their own
@@ -113,7 +113,7 @@ def _scheme(group: Section, *, has_results: bool = False) -> tuple[Scheme, tuple
     weight.require("is_dynamic", weight.get("is_dynamic", False), {False: "false"})
     dtype = weight.get("dtype")
     weight.require("dtype", dtype, {known: known for known in _8_BITS} | _4_BITS)
-    if dtype == "uint4":
+    if dtype in ("int4", "uint4"):
         return _packed(group, weight, x)
     if dtype == "fp4":
         weight.require("qscheme", weight.get("qscheme"), {"per_group": "per_group"})
@@ -144,7 +144,10 @@ def _packed(group: Section, weight: Section, x: Section) -> tuple[Scheme, tuple[
     kinds = {"int32": "int32"}
     weight.require("zero_point_type", weight.get("zero_point_type") or "int32", kinds)
     columns = weight.group("group_size", weight.get("group_size"))
-    scheme = packed.PackedScheme(group.method, "awq", 4, columns, names=_PACKED_PARTS)
+    signed = weight.get("dtype") == "int4"
+    scheme = packed.PackedScheme(
+        group.method, "awq", 4, columns, zeros=not signed, names=_PACKED_PARTS, signed=signed
+    )
     return scheme, (QUANTIZED_ACTIVATIONS,) if x.entries else ()
 
 

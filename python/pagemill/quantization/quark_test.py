@@ -84,7 +84,10 @@ def test_notes() -> None:
         ({"scheme": group("fp8")}, "global_quant_config.weight 'fp8' .* an object"),
         ({"scheme": group([FP8, FP8])}, "weight a list .* one object"),
         ({"scheme": group([3])}, "weight 3 .* an object"),
-        ({"scheme": group(FP8 | {"dtype": "int4"})}, "dtype 'int4' .*: fp8_e4m3, int8, fp4, uint4"),
+        (
+            {"scheme": group(FP8 | {"dtype": "int2"})},
+            "dtype 'int2' .*: fp8_e4m3, int8, fp4, int4, uint4",
+        ),
         ({"scheme": group(UINT4 | {"qscheme": "per_channel"})}, "qscheme 'per_channel'"),
         ({"scheme": group(UINT4 | {"group_size": 16})}, "group_size 16 .* multiples of 32"),
         ({"scheme": group(UINT4 | {"ch_axis": 0})}, "ch_axis 0"),

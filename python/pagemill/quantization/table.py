@@ -49,7 +49,10 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
 }
 # Methods of which matrices are converted before a program is built (`at_load.converted_source`);
 # others of the same checkpoint may be used as they are stored.
-CONVERTED = ("bitnet", "bitsandbytes", "hqq", "torchao")
+CONVERTED = (
+    *("auto-round", "bitnet", "bitsandbytes", "gptq", "hqq", "inc", "intel/auto-round"),
+    *("quark", "torchao"),
+)
 # The name of the conversion of scales (`scaled.group_scales`), whatever the method.
 GROUP_SCALES = "scales in bytes"
 GROUP = "pagemill.quantization"

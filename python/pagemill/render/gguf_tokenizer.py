@@ -28,6 +28,8 @@ from pagemill.render.split_patterns import SPLIT_RULES, SplitRule
 
 _CONTROL, _USER_DEFINED = 3, 4  # values of tokenizer.ggml.token_type
 _SPACE = "\u2581"  # SentencePiece's visible space
+# How many ends are between the texts of a pair, by architecture: RoBERTa has two.
+_ENDS_BETWEEN = {"bert": 2, "modern-bert": 1}
 
 
 def tokenizer_from_gguf(metadata: Mapping[str, Any], cache: Path | None = None) -> Tokenizer:
@@ -175,8 +177,12 @@ def _add_begin_and_end(
         used.append((tokens[_checked_id(index, tokens)], index))
         template.insert(0 if name == "bos" else len(template), used[-1][0])
     if used:
+        between = _ENDS_BETWEEN.get(str(metadata.get("general.architecture")))
+        pair = ["$A", "$B:1"]
+        if between is not None and len(template) == 3:
+            pair = [*template[:2], *template[2:] * between, "$B", template[2]]
         tokenizer.post_processor = processors.TemplateProcessing(
-            single=template, special_tokens=used
+            single=template, pair=pair, special_tokens=used
         )
 
 

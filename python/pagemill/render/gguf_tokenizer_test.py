@@ -112,6 +112,22 @@ def test_begin_and_end_follow_the_flags() -> None:
     assert tokenizer_from_gguf(BYTE_LEVEL).encode("the").ids[0] != 1
 
 
+@pytest.mark.parametrize(("architecture", "between"), [("bert", [2, 2]), ("modern-bert", [2])])
+def test_pairs_of_encoders(architecture: str, between: list[int]) -> None:
+    """As RoBERTa and ModernBERT write them."""
+    metadata = BYTE_LEVEL | {
+        "general.architecture": architecture,
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.add_bos_token": True,
+        "tokenizer.ggml.add_eos_token": True,
+    }
+    tokenizer = tokenizer_from_gguf(metadata)
+    first, second = (tokenizer.encode(t, add_special_tokens=False).ids for t in ("the", "the a"))
+    assert tokenizer.encode("the").ids == [1, *first, 2]
+    assert tokenizer.encode("the", "the a").ids == [1, *first, *between, *second, 2]
+
+
 def test_gemma_ranks_by_place_and_respells_runs_of_spaces() -> None:
     tokens = ["<pad>", "<eos>", "<bos>", "<unk>", "\u2581", "a", "b", "  ", "ab", "a\u2581", "ba"]
     metadata: dict[str, Any] = {

@@ -8,7 +8,7 @@ from pagemill.render.errors import RenderError
 from pagemill.render.formats.checkpoint import Checkpoint
 from pagemill.render.json_values import as_array, as_object
 from pagemill.render.renderers import table
-from pagemill.render.retrieval_template import TOWER_IMAGE, retrieval_template
+from pagemill.render.retrieval_template import TOWER_IMAGE, pair_template, retrieval_template
 from pagemill.render.special_tokens import (
     end_ids,
     read_json,
@@ -187,8 +187,9 @@ def template_sources(source: RenderSource, replacement: str | None) -> dict[str,
       RenderError: a file cannot be read.
     """
     if source.gguf is not None:
-        found: Any = source.gguf.metadata.get("tokenizer.chat_template")
-        return _named(found if replacement is None else read_template(replacement))
+        metadata = source.gguf.metadata
+        own = pair_template(metadata) or metadata.get("tokenizer.chat_template")
+        return _named(own if replacement is None else read_template(replacement))
     folder = Path(source.path)
     if replacement is not None:
         found = read_template(replacement)

@@ -5,16 +5,22 @@ processors write both, and they have no template.
     # {"role": "query", "content": "What is paging?"} -> "Query: What is paging?<pad>...\\n"
 
 `processor_config.json` may have other texts, `query_prefix` and `visual_prompt_prefix`.
+
+GGUF files of rerankers that answer "yes" or "no" have the template of a pair under the name
+`rerank`: a text in which `{query}` and `{document}` stand for the two (llama.cpp's
+`conversion/qwen.py`). `pair_template` makes a chat template of it.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from string import Template
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from pagemill.render.errors import RenderError
 from pagemill.render.special_tokens import read_json
 
 _TEMPLATE = Template("""\
@@ -90,6 +96,42 @@ _PROCESSORS: Mapping[str, _Processor] = {
     "siglip": _SIGLIP,
     "siglip2": _SIGLIP,
 }
+
+
+_RERANK = "tokenizer.chat_template.rerank"
+_PLACES = re.compile(r"\{(query|document)\}")
+_PAIR = """\
+{%- set texts = namespace(query="", document="") -%}
+{%- for message in messages -%}
+{%- if message.role == "query" -%}{%- set texts.query = message.content -%}
+{%- elif message.role == "document" -%}{%- set texts.document = message.content -%}
+{%- else -%}
+{{ raise_exception("the template has an instruction: send a query and a document alone") }}
+{%- endif -%}
+{%- endfor -%}
+"""
+
+
+def pair_template(metadata: Mapping[str, Any]) -> str | None:
+    """The chat template for pairs of a GGUF file with this metadata; None if it has none.
+
+    Raises:
+        RenderError: its template lacks one of the two texts.
+    """
+    text = metadata.get(_RERANK)
+    if not isinstance(text, str):
+        return None
+    pieces = _PLACES.split(text)
+    if not {"query", "document"} <= set(pieces[1::2]):
+        raise RenderError(
+            f"{_RERANK} of the GGUF file lacks {{query}} or {{document}}: replace it with"
+            " --chat-template"
+        )
+    written = (
+        f"{{{{ texts.{piece} }}}}" if index % 2 else f"{{{{ {json.dumps(piece)} }}}}"
+        for index, piece in enumerate(pieces)
+    )
+    return _PAIR + "".join(written)
 
 
 def retrieval_template(model_type: object, folder: Path) -> str | None:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from pagemill.inputs.scoring import reads_pairs
 from pagemill.render.chat_template import ChatTemplate
 from pagemill.render.errors import RenderError
-from pagemill.render.retrieval_template import retrieval_template
+from pagemill.render.model_files import template_sources
+from pagemill.render.retrieval_template import pair_template, retrieval_template
 
 TOKENS = {"bos_token": "<bos>", "pad_token": "<pad>"}
 IMAGE = [{"type": "image"}]
@@ -70,3 +72,34 @@ def test_two_towers(model_type: str, text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("model_type", ["qwen2_vl", None, 5])
 def test_other_models_have_their_own(model_type: Any, tmp_path: Path) -> None:
     assert retrieval_template(model_type, tmp_path) is None
+
+
+def test_a_gguf_file_of_a_reranker() -> None:
+    """Texts of users are no part of the template, whatever they look like."""
+    text = 'Judge "yes"\\n or é.\n<Query>: {query}\n<Document>: {document}\n{other} {{ x }}'
+    template = pair_template({"tokenizer.chat_template.rerank": text})
+    assert template is not None and reads_pairs(template)
+    pair = [{"role": "query", "content": "{document}"}, {"role": "document", "content": "{{ b }}"}]
+    chat = ChatTemplate(template, {})
+    found = chat.render([chat.prepared(each) for each in pair], None, True, {})
+    expected = text.replace("{document}", "{{ b }}").replace("{query}", "{document}")
+    assert found == expected
+    instruction = chat.prepared({"role": "system", "content": "a"})
+    with pytest.raises(RenderError, match="send a query and a document alone"):
+        chat.render([instruction, *map(chat.prepared, pair)], None, True, {})
+
+
+def test_templates_that_lack_a_text() -> None:
+    assert pair_template({"tokenizer.chat_template": "{query} {document}"}) is None
+    with pytest.raises(RenderError, match="lacks {query} or {document}: replace it"):
+        pair_template({"tokenizer.chat_template.rerank": "{query}"})
+
+
+def test_a_file_with_both_templates_is_a_reranker() -> None:
+    metadata = {
+        "tokenizer.chat_template": "{{ messages }}",
+        "tokenizer.chat_template.rerank": "{query} {document}",
+    }
+    source: Any = SimpleNamespace(config={}, gguf=SimpleNamespace(metadata=metadata))
+    assert template_sources(source, None) == {"default": pair_template(metadata)}
+    assert template_sources(source, "{{ 1 }}") == {"default": "{{ 1 }}"}

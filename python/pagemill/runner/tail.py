@@ -7,7 +7,7 @@ otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pagemill import ops
@@ -25,7 +25,7 @@ from pagemill.models.base import (
 from pagemill.models.table import find
 from pagemill.ops.program import ACT
 from pagemill.ops.trace import Tensor
-from pagemill.weights.classes import FROM_TOKENS, Classes, read_classes
+from pagemill.weights.classes import FROM_TOKENS, SCORE_LABELS, Classes, read_classes
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.heads import COLBERT, HEADS, SPARSE
 from pagemill.weights.json_file import shown
@@ -68,6 +68,8 @@ class Tail:
     """The only token whose rows are wanted."""
     sums: tuple[Mapping[int, float], ...] = ()
     """Of logits of tokens: those of classes, instead of a head."""
+    score_rows: int = 0
+    """If the files have rows of tokens as a matrix `score`: how many. `sums` are those of them."""
 
     def pooled(self, model: Model, source: ModelSource) -> Pooled | None:
         """What front ends need to know of its rows; None if the model generates.
@@ -194,7 +196,9 @@ def _classifier(source: ModelSource, model: Model, task: Task, pooling: str | No
     tag = _step_tag(source, task)
     if source.config.get(FROM_TOKENS) is not None:
         classes, kind = read_classes(source.config), _ALL if task.by_token else pooling or "last"
-        return Tail(task, kind, classes=classes, step_tag=tag, sums=_sums(source, classes))
+        rows = _score_rows(source)
+        sums, count = _sums(source, classes, rows), len(rows)
+        return Tail(task, kind, classes=classes, step_tag=tag, sums=sums, score_rows=count)
     if find(source.architecture).task is not task or not isinstance(model, Classifier):
         end = "ForTokenClassification" if task.by_token else "ForSequenceClassification"
         raise ModelConfigError(
@@ -224,9 +228,17 @@ def _step_tag(source: ModelSource, task: Task) -> int | None:
     return stated
 
 
-def _sums(source: ModelSource, classes: Classes) -> tuple[Mapping[int, float], ...]:
-    """The logits of classes, as sums of those of tokens."""
-    ids = {piece: index for index, piece in vocabulary(source).items()}
+def _score_rows(source: ModelSource) -> Mapping[str, int]:
+    """The tokens whose rows are those of a GGUF file's `score`; empty if it has none."""
+    labels: Sequence[str] = source.config.get(SCORE_LABELS, ()) if source.gguf is not None else ()
+    return {label: index for index, label in enumerate(labels)}
+
+
+def _sums(
+    source: ModelSource, classes: Classes, rows: Mapping[str, int]
+) -> tuple[Mapping[int, float], ...]:
+    """The logits of classes, as sums of those of tokens, or of `rows` if there are any."""
+    ids = rows or {piece: index for index, piece in vocabulary(source).items()}
     for token in classes.tokens:
         if token not in ids:
             raise ModelConfigError(
@@ -247,6 +259,11 @@ def trace_tail(weights: Weights, model: Model, hidden: Tensor, tail: Tail) -> No
         trace.output("logits", model.logits(weights, rows))
     elif tail.classes is None or tail.dense:
         trace.output("pooled", _vectors(weights, model, hidden, tail, tail.pooling))
+    elif tail.sums and tail.score_rows:
+        rows = pool(hidden, tail.pooling, dtype=ACT)
+        shape = (tail.score_rows, model.traits.hidden_size)
+        matrix = weights.combined_rows("score.weight", shape, tail.sums)
+        trace.output("pooled", ops.linear(rows, matrix, dtype="f32"))
     elif tail.sums:
         if not isinstance(model, TokenScorer):
             raise ModelConfigError(f"{FROM_TOKENS} needs a decoder; use another --task")
@@ -270,7 +287,7 @@ def _vectors(weights: Weights, model: Model, hidden: Tensor, tail: Tail, pooling
         if not isinstance(model, MaskedModel):
             raise ModelConfigError(
                 "the pooling splade needs the head of a masked language model: use a checkpoint of"
-                " BERT, DistilBERT or RoBERTa with one, or another --pooling-type"
+                " an encoder with one, such as BERT, or another --pooling-type"
             )
         hidden = model.masked_logits(weights, hidden)
     if not tail.dense:

@@ -14,6 +14,8 @@ _DEFAULT_LABELS = 2  # of a configuration that states none, as in `transformers`
 _MAX_LABELS = 2**20
 FROM_TOKENS = "classifier_from_token"
 """The key of tokens whose logits are those of classes."""
+SCORE_LABELS = "score_labels"
+"""The key of tokens whose rows are those of a GGUF file's matrix `score`."""
 _MAX_TOKENS = 64
 _MAX_LOGIT = 1e6
 # By the kind of problem that the model was trained for.

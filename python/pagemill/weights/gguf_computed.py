@@ -230,6 +230,20 @@ def t5_encoder(reader: GgufReader, config: Config) -> Config:
     return {"feed_forward_proj": "gated-gelu" if gated else "relu"}
 
 
+def t5(reader: GgufReader, config: Config) -> Config:
+    """There is no key for the scale of what the head reads. Models whose head is the table of
+    tokens have it, and so have those without gates, T5 1.0, of which some files repeat it."""
+    kind = t5_encoder(reader, config)
+    gated = kind["feed_forward_proj"] != "relu"
+    return {**kind, "scale_decoder_outputs": config["tie_word_embeddings"] or not gated}
+
+
+def bitnet(reader: GgufReader, config: Config) -> Config:
+    """The first models of the family had another activation than those of its configuration."""
+    del reader
+    return {"hidden_act": config.get("hidden_act", "silu")}
+
+
 def modern_bert(reader: GgufReader, config: Config) -> Config:
     every = reader.find_int("attention.sliding_window_pattern") or 3
     layers = config["num_hidden_layers"]

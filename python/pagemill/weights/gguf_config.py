@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.gguf import GgufFile
+from pagemill.weights.gguf_classifiers import classifier
 from pagemill.weights.gguf_families import GGUF_FAMILIES
 from pagemill.weights.gguf_family import GgufFamily
 from pagemill.weights.gguf_reader import GgufReader
@@ -48,7 +49,9 @@ def config_from_gguf(gguf: GgufFile) -> Config:
     for key, tensor in family.flags.items():
         config[key] = any(name.endswith(f".{tensor}") for name in gguf.tensors)
     config |= read_tokens(gguf) | dict(family.fixed)
-    return config if family.more is None else config | family.more(reader, config)
+    if family.more is not None:
+        config |= family.more(reader, config)
+    return config | classifier(reader, config)
 
 
 def _base(reader: GgufReader, family: GgufFamily) -> Config:

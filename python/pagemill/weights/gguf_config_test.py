@@ -251,3 +251,44 @@ def test_message(
 ):
     with pytest.raises(WeightsError, match=message):
         ModelSource.open(_write(tmp_path / "m.gguf", architecture, keys, tensors))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "key", "default"),
+    [("bitnet", "hidden_act", "silu"), ("modern-bert", "hidden_activation", None)],
+)
+def test_activations_that_newer_files_state(
+    architecture: str, key: str, default: str | None, tmp_path: Path
+):
+    keys: dict[str, Any] = {"attention.layer_norm_rms_epsilon": 0.5}
+    path = _write(tmp_path / "m.gguf", architecture, keys, ("token_embd.weight",))
+    assert ModelSource.open(path).config.get(key) == default
+    keys["hidden_activation"] = "relu2"
+    path = _write(tmp_path / "n.gguf", architecture, keys, ("token_embd.weight",))
+    assert ModelSource.open(path).config[key] == "relu2"
+
+
+@pytest.mark.parametrize("heads", [("output.weight",), ()])
+@pytest.mark.parametrize("gate", [("enc.blk.0.ffn_gate.weight",), ()])
+def test_scales_of_t5s_logits(gate: tuple[str, ...], heads: tuple[str, ...], tmp_path: Path):
+    """Heads of models with gates, T5 1.1's, are not scaled unless they are the table of tokens."""
+    keys = {"decoder_start_token_id": 3, "decoder_block_count": 5}
+    path = _write(tmp_path / "m.gguf", "t5", keys, ("token_embd.weight", *gate, *heads))
+    config = ModelSource.open(path).config
+    assert config["scale_decoder_outputs"] == (not gate or not heads)
+    assert (config["decoder_start_token_id"], config["num_decoder_layers"]) == (3, 5)
+    assert config["feed_forward_proj"] == ("gated-gelu" if gate else "relu")
+
+
+@pytest.mark.parametrize("labels", ["yes", [1, 2]])
+def test_labels_that_are_not_texts(labels: Any, tmp_path: Path):
+    keys = {"pooling_type": 4, "classifier.output_labels": labels}
+    path = _write(tmp_path / "m.gguf", "qwen3", keys, ("token_embd.weight", "cls.output.weight"))
+    with pytest.raises(WeightsError, match="output_labels is not a list of texts"):
+        ModelSource.open(path)
+
+
+def test_classifiers_of_other_architectures(tmp_path: Path):
+    path = _write(tmp_path / "m.gguf", "jina-bert-v2", {"pooling_type": 4}, ("token_embd.weight",))
+    with pytest.raises(WeightsError, match="classifier of jina-bert-v2, .* lacks known tensors of"):
+        ModelSource.open(path)

@@ -1,8 +1,10 @@
-"""The tensors of GGUF architectures of encoders, by the names of their Hugging Face checkpoints."""
+"""The tensors of GGUF architectures of encoders, and of T5 with its decoder, by the names of their
+Hugging Face checkpoints."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pagemill.weights.gguf_name_map import GgufNames
 
@@ -36,6 +38,43 @@ _BERT_TOP = {
 }
 _NOMIC_ATTENTION = {"attn.Wqkv": "attn_qkv", "attn.out_proj": "attn_output"}
 
+_T5_ATTENTION = {
+    "layer.0.layer_norm": "attn_norm",
+    **{f"layer.0.SelfAttention.{which}": f"attn_{which}" for which in "qkvo"},
+    "layer.0.SelfAttention.relative_attention_bias": "attn_rel_b",
+}
+
+
+def _t5_feed_forward(name: str) -> dict[str, str]:
+    return {
+        f"{name}.layer_norm": "ffn_norm",
+        f"{name}.DenseReluDense.wi_0": "ffn_gate",
+        f"{name}.DenseReluDense.wi_1": "ffn_up",
+        f"{name}.DenseReluDense.wo": "ffn_down",
+    }
+
+
+_T5_ENCODER = GgufNames(
+    _T5_ATTENTION | _t5_feed_forward("layer.1"),
+    {"shared": "token_embd", "encoder.final_layer_norm": "enc.output_norm"},
+    "encoder.block",
+    "enc.blk",
+    otherwise={"layer.1.DenseReluDense.wi": "ffn_up"},
+)
+_T5_DECODER = GgufNames(
+    {
+        **_T5_ATTENTION,
+        "layer.1.layer_norm": "cross_attn_norm",
+        **{f"layer.1.EncDecAttention.{which}": f"cross_attn_{which}" for which in "qkvo"},
+        "layer.1.EncDecAttention.relative_attention_bias": "cross_attn_rel_b",
+        **_t5_feed_forward("layer.2"),
+    },
+    {},
+    "decoder.block",
+    "dec.blk",
+    otherwise={"layer.2.DenseReluDense.wi": "ffn_up"},
+)
+
 ENCODER_NAMES: Mapping[str, GgufNames] = {
     "bert": GgufNames(
         {
@@ -44,7 +83,12 @@ ENCODER_NAMES: Mapping[str, GgufNames] = {
             "output.dense": "ffn_down",
             "output.LayerNorm": "layer_output_norm",
         },
-        {**_BERT_TOP, "bert.embeddings.position_embeddings": "position_embd"},
+        {
+            **_BERT_TOP,
+            "bert.embeddings.position_embeddings": "position_embd",
+            "bert.pooler.dense": "cls",
+            "classifier": "cls.output",
+        },
         "bert.encoder.layer",
     ),
     "jina-bert-v2": GgufNames(
@@ -82,6 +126,9 @@ ENCODER_NAMES: Mapping[str, GgufNames] = {
             "model.embeddings.tok_embeddings": "token_embd",
             "model.embeddings.norm": "token_embd_norm",
             "model.final_norm": "output_norm",
+            "head.dense": "cls",
+            "head.norm": "cls.norm",
+            "classifier": "cls.output",
         },
     ),
     "nomic-bert": GgufNames(
@@ -106,19 +153,10 @@ ENCODER_NAMES: Mapping[str, GgufNames] = {
         _post_norm_top("nomic_bert"),
         "nomic_bert.encoder.layers",
     ),
-    "t5encoder": GgufNames(
-        {
-            "layer.0.layer_norm": "attn_norm",
-            **{f"layer.0.SelfAttention.{which}": f"attn_{which}" for which in "qkvo"},
-            "layer.0.SelfAttention.relative_attention_bias": "attn_rel_b",
-            "layer.1.layer_norm": "ffn_norm",
-            "layer.1.DenseReluDense.wi_0": "ffn_gate",
-            "layer.1.DenseReluDense.wi_1": "ffn_up",
-            "layer.1.DenseReluDense.wo": "ffn_down",
-        },
-        {"shared": "token_embd", "encoder.final_layer_norm": "enc.output_norm"},
-        "encoder.block",
-        "enc.blk",
-        otherwise={"layer.1.DenseReluDense.wi": "ffn_up"},
+    "t5": replace(
+        _T5_ENCODER,
+        top={**_T5_ENCODER.top, "decoder.final_layer_norm": "dec.output_norm", "lm_head": "output"},
+        second=_T5_DECODER,
     ),
+    "t5encoder": _T5_ENCODER,
 }

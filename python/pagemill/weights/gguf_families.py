@@ -81,6 +81,9 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
         more=computed.without_further_layers,
     ),
     "bert": GgufFamily(("BertModel",), _ENCODER, more=computed.encoder),
+    "bitnet": GgufFamily(
+        ("BitNetForCausalLM",), {"hidden_act": "hidden_activation"}, BIAS, more=computed.bitnet
+    ),
     "bloom": GgufFamily(("BloomForCausalLM",), {"layer_norm_epsilon": LAYER_NORM}, fixed=_IN_ORDER),
     "chatglm": GgufFamily(
         ("ChatGLMModel", "ChatGLMForConditionalGeneration"),
@@ -345,7 +348,11 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
     ),
     "modern-bert": GgufFamily(
         ("ModernBertModel",),
-        {"norm_eps": LAYER_NORM, "local_attention": "attention.sliding_window"},
+        {
+            "norm_eps": LAYER_NORM,
+            "local_attention": "attention.sliding_window",
+            "hidden_activation": "hidden_activation",
+        },
         {
             "attention_bias": "attn_qkv.bias",
             "mlp_bias": "ffn_up.bias",
@@ -446,6 +453,19 @@ GGUF_FAMILIES: Mapping[str, GgufFamily] = {
     "starcoder": GgufFamily(("GPTBigCodeForCausalLM",), _GPT2),
     "starcoder2": GgufFamily(
         ("Starcoder2ForCausalLM",), {"norm_epsilon": LAYER_NORM}, {"use_bias": "attn_q.bias"}
+    ),
+    "t5": GgufFamily(
+        (
+            "T5ForConditionalGeneration",
+            "MT5ForConditionalGeneration",
+            "UMT5ForConditionalGeneration",
+        ),
+        {
+            **_T5,
+            "num_decoder_layers": "decoder_block_count",
+            "decoder_start_token_id": "decoder_start_token_id",
+        },
+        more=computed.t5,
     ),
     "t5encoder": GgufFamily(
         ("T5EncoderModel", "MT5EncoderModel", "UMT5EncoderModel"), _T5, more=computed.t5_encoder

@@ -13,7 +13,8 @@ class GgufNames:
     files have there; `negated_exp` are ends of names of tensors x that are stored as -exp(x),
     `rows` those of tensors whose first dimension is stored as two. `otherwise` is what stands for
     modules in files that do not have what `modules` says. `slices` are whole names of tensors, in a
-    layer or around the layers, that are one index of the first dimension of a stored one."""
+    layer or around the layers, that are one index of the first dimension of a stored one. `second`
+    are the layers of a second stack, with nothing around them."""
 
     modules: Mapping[str, str]
     top: Mapping[str, str]
@@ -23,3 +24,4 @@ class GgufNames:
     rows: tuple[str, ...] = ()
     otherwise: Mapping[str, str] = field(default_factory=dict[str, str])
     slices: Mapping[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
+    second: GgufNames | None = None

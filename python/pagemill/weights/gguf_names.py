@@ -150,6 +150,9 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
     "arcee": _llama(LLAMA),
     "bailingmoe2": _BAILING_MOE_V2,
     "bailingmoe": _llama(LLAMA | EXPERTS | SHARED_EXPERTS),
+    "bitnet": _llama(
+        LLAMA | {"self_attn.attn_sub_norm": "attn_sub_norm", "mlp.ffn_sub_norm": "ffn_sub_norm"}
+    ),
     "bloom": GgufNames(
         _FUSED_ATTENTION | NORMS,
         {
@@ -449,7 +452,7 @@ GGUF_NAMES: Mapping[str, GgufNames] = {
             **GATED_EXPERT,
         }
     ),
-    "qwen3": _llama(LLAMA | QK_NORMS),
+    "qwen3": GgufNames(LLAMA | QK_NORMS, {**TOP, "score": "cls.output"}),
     "qwen3moe": _llama(LLAMA | QK_NORMS | EXPERTS),
     "seed_oss": _llama({**LLAMA, "post_attention_layernorm": "post_attention_norm"}),
     "smollm3": _llama(LLAMA),

@@ -22,7 +22,7 @@ def gguf_names(architecture: str, name: str) -> Sequence[str]:
     >>> gguf_names("llama", "model.layers.7.self_attn.q_proj.weight")
     ['blk.7.attn_q.weight']
     """
-    names = GGUF_NAMES[architecture]
+    names = _stack_of(architecture, name)
     slices = {name: stored for name, (stored, _) in names.slices.items()}
     layer, inner = _in_layer(names, name)
     if layer is None:
@@ -42,6 +42,8 @@ def layer_name(architecture: str, stored: str) -> str:
     'model.layers.7.self_attn.q_proj.weight'
     """
     names = GGUF_NAMES[architecture]
+    if names.second is not None and stored.startswith(f"{names.second.blocks}."):
+        names = names.second
     prefix = f"{names.blocks}."
     slices = {name: stored for name, (stored, _) in names.slices.items()}
     match = _NUMBERED.fullmatch(stored.removeprefix(prefix))
@@ -58,7 +60,7 @@ def as_used(architecture: str, name: str, stored: TensorLocation) -> TensorLocat
     Raises:
         WeightsError: it is a slice that the stored tensor does not have.
     """
-    names = GGUF_NAMES[architecture]
+    names = _stack_of(architecture, name)
     _, inner = _in_layer(names, name)
     if inner in names.slices:
         return _slice(stored, names.slices[inner][1])
@@ -68,6 +70,14 @@ def as_used(architecture: str, name: str, stored: TensorLocation) -> TensorLocat
         first, second, *others = stored.shape
         return replace(stored, shape=(first * second, *others))
     return stored
+
+
+def _stack_of(architecture: str, name: str) -> GgufNames:
+    """The names of the stack of layers that `name` is in, or around which it is."""
+    names = GGUF_NAMES[architecture]
+    second = names.second
+    is_second = second is not None and name.startswith(f"{second.layers}.")
+    return second if second is not None and is_second else names
 
 
 def _in_layer(names: GgufNames, name: str) -> tuple[str | None, str]:

@@ -21,6 +21,7 @@ _MODES = {
 
 
 _GGUF_KINDS = {1: "mean", 2: "first", 3: "last"}
+_NOT_POOLED = (0, 4)  # none, and that of classifiers
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +89,13 @@ def gguf_pooling(path: Path, metadata: Mapping[str, Any]) -> Pooling | None:
         WeightsError: the file states another pooling.
     """
     kind: Any = metadata.get(f"{metadata.get('general.architecture')}.pooling_type", 0)
-    if kind == 0:
+    if kind in _NOT_POOLED:
         return None
     if not isinstance(kind, int) or kind not in _GGUF_KINDS:
         known = ", ".join(f"{number} ({name})" for number, name in _GGUF_KINDS.items())
         raise WeightsError(
-            f"{path}: pooling_type {shown(kind)} is not supported; known: 0 (none), {known}."
-            " Classifiers need a directory of safetensors"
+            f"{path}: pooling_type {shown(kind)} is not supported; known: 0 (none), {known},"
+            " 4 (a classifier)"
         )
     return Pooling(_GGUF_KINDS[kind], normalize=True)
 

@@ -8,7 +8,7 @@ from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.models.base import Config, StepInputs
 from pagemill.models.config_keys import layer_loops, positive_int
-from pagemill.models.encoders.encoder import Encoder, EncoderNames
+from pagemill.models.encoders.encoder import Encoder, EncoderNames, MaskedHead
 from pagemill.ops.trace import Tensor
 
 
@@ -25,6 +25,9 @@ class AlbertModel(Encoder):
         down="ffn_output",
         down_norm="full_layer_layer_norm",
     )
+    masked = MaskedHead(
+        "predictions.dense", "predictions.LayerNorm", "predictions.decoder", "predictions.bias"
+    )
     ignored = {
         **Encoder.ignored,
         r"(predictions|sop_classifier)\..*": "heads of the training objectives",
@@ -33,6 +36,7 @@ class AlbertModel(Encoder):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self._embedding_size = positive_int(config, "embedding_size", 128)
+        self.masked_width = self._embedding_size
         self._groups = positive_int(config, "num_hidden_groups", 1)
         self._calls = self.sizes.layers  # of groups
         self._inner = layer_loops(config, "inner_group_num", 1, self._calls)

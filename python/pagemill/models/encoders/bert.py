@@ -7,8 +7,9 @@ Weights: `embeddings.{word,position,token_type}_embeddings`, `embeddings.LayerNo
 
 from __future__ import annotations
 
-from pagemill import ops
 from pagemill.layers.base import Weights
+from pagemill.models.base import Config
+from pagemill.models.config_keys import activation
 from pagemill.models.encoders.encoder import Encoder, MaskedHead
 from pagemill.ops.trace import Tensor
 
@@ -24,6 +25,11 @@ class BertModel(Encoder):
         "cls.predictions.bias",
     )
 
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        # Another than BERT's own is that of GGUF files of DistilBERT.
+        self._head_activation = activation(config, "classifier_activation", "tanh")
+
     def classify(self, weights: Weights, rows: Tensor, labels: int) -> Tensor:
         names = (self.name("pooler.dense"), "classifier")
-        return self.classify_by(weights, rows, labels, ops.ActivationKind.TANH, names)
+        return self.classify_by(weights, rows, labels, self._head_activation, names)

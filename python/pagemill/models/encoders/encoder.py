@@ -132,7 +132,7 @@ class Encoder:
       `add_positions`: of embeddings; `normalize`: of queries and keys;
       `distance_biases`: what attention adds to scores.
     - `classify`, `classify_tokens`: its heads; `masked`: the names of that of a masked language
-      model, if there is one.
+      model, if there is one, and `masked_width`: how many features its matrix of words reads.
     """
 
     ignored: Mapping[str, str] = {
@@ -169,6 +169,7 @@ class Encoder:
             )
         self.sizes = EncoderSizes.read(config, eps=eps, head_dim=head_dim)
         self.classifier_pooling = "first"
+        self.masked_width = self.sizes.hidden_size
         self.num_types = int(number(config, "type_vocab_size", 2, least=0))
         self.typed = self.num_types > 1
         self.first_position = 0
@@ -340,12 +341,12 @@ class Encoder:
         head, sizes = self.masked, self.sizes
         if head is None:
             raise ModelConfigError("the head of a masked language model is not supported here")
-        x = linear(weights, head.dense, rows, (rows.width,), bias=True)
+        x = linear(weights, head.dense, rows, (self.masked_width,), bias=True)
         x = self.norm(weights, head.norm, ops.activation(x, self.activation))
         own = weights.has(f"{head.decoder}.weight")
         matrix = head.decoder if own else self.name(self.names.words)
         part = weights.shard.part(sizes.vocab_size)
         biases = weights.vector(head.bias, part.total, part=part)
-        table = (part.total, rows.width)
+        table = (part.total, self.masked_width)
         y = ops.linear(x, weights.matrix(f"{matrix}.weight", table, rows=part), biases)
         return y if part.whole else ops.all_gather(y, part.total, shard=weights.shard)

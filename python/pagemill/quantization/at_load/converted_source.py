@@ -19,6 +19,7 @@ from pagemill.quantization.at_load.formats import FORMATS
 from pagemill.quantization.at_load.four_bits import four_bit_matrices
 from pagemill.quantization.at_load.hqq import hqq_matrices
 from pagemill.quantization.at_load.kept_files import bytes_of, file_of, read_kept
+from pagemill.quantization.at_load.packed_words import packed_matrices
 from pagemill.quantization.at_load.rounded_file import write_rounded
 from pagemill.quantization.at_load.rounding import RowSource, RowWriter
 from pagemill.quantization.at_load.ternary import ternary_matrices
@@ -38,6 +39,7 @@ _MATRICES = {
     "bitsandbytes": four_bit_matrices,
     "hqq": hqq_matrices,
     "torchao": torchao_matrices,
+    **dict.fromkeys(("auto-round", "gptq", "inc", "intel/auto-round", "quark"), packed_matrices),
 }
 
 
@@ -45,8 +47,8 @@ def convert(
     source: ModelSource, at_load: LoadQuantization, progress: TextIO, *, values: bool = True
 ) -> ModelSource:
     """`source` with those of its matrices in 8.5 bits that are in 4 bits of bitsandbytes, or in
-    HQQ's format or torchao's; in 8 bits if they are BitNet's; or with scales in f32 that are bytes
-    (`GROUP_SCALES`); itself if it has none that need it.
+    HQQ's format or torchao's, or packed in 2 or 3 bits or as int4; in 8 bits if they are BitNet's;
+    or with scales in f32 that are bytes (`GROUP_SCALES`); itself if it has none that need it.
 
     Args:
         source: the model.

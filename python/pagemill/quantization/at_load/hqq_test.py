@@ -18,9 +18,9 @@ from pagemill.quantization.at_load.testing.decoded import read_matrix
 from pagemill.weights.errors import MissingTensorError, WeightsError
 from pagemill.weights.source import ModelSource
 
-SHAPE = (6, 96)
+SHAPE = (16, 96)
 GROUP = 64
-GROUPS = 9
+GROUPS = 24
 
 
 class Model:
@@ -36,9 +36,10 @@ class Model:
         zero = (random.random(of_groups, dtype=np.float32) * (1 << bits)).astype(np.float16)
         self.values = ((q - zero.astype(np.float32)) * scale.astype(np.float32)).reshape(SHAPE)
         # Parts of the rows of a matrix of groups, one above the other.
-        flat = q.reshape(8 // bits, -1)
-        packed = np.zeros(flat.shape[1], np.uint8)
-        for part in flat:
+        per_word, word = (10, np.int32) if bits == 3 else (8 // bits, np.uint8)
+        rows = np.pad(q, ((0, -len(q) % per_word), (0, 0)))
+        packed = np.zeros((len(rows) // per_word, q.shape[1]), word)
+        for part in rows.reshape(per_word, -1, q.shape[1]):
             packed = packed << bits | part
         self.tensors: dict[str, Any] = {
             "a.W_q": packed,
@@ -61,14 +62,14 @@ class Model:
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize("bits", [2, 4])
+@pytest.mark.parametrize("bits", [1, 2, 3, 4, 8])
 def test_values_of_any_rows(bits: int, axis: int, tmp_path: Path) -> None:
     """Groups of 64 begin within rows of 96, and take turns on axis 0."""
     model = Model(tmp_path, bits, axis)
     (matrix,) = hqq_matrices(model.source)
     assert (matrix.module, matrix.shape) == ("a", SHAPE)
     assert set(matrix.parts) == model.tensors.keys() - {"a.bias"}
-    for begin, count in ((0, 6), (1, 1), (2, 3)):
+    for begin, count in ((0, 16), (1, 1), (2, 3), (13, 3)):
         assert (matrix.rows(begin, count) == model.values[begin : begin + count]).all()
 
 
@@ -77,7 +78,19 @@ def test_integers_stored_as_other_elements(kind: type[np.floating], tmp_path: Pa
     model = Model(tmp_path)
     model.tensors["a.W_q"] = model.tensors["a.W_q"].view(kind)
     (matrix,) = hqq_matrices(model.source)
-    assert (matrix.rows(0, 6) == model.values).all()
+    assert (matrix.rows(0, 16) == model.values).all()
+
+
+def test_offloaded_scales(tmp_path: Path) -> None:
+    model = Model(tmp_path)
+    both = [model.tensors.pop(f"a.{name}") for name in ("zero", "scale")]
+    model.tensors["a.zero_scale"] = np.stack(both)
+    (matrix,) = hqq_matrices(model.source)
+    assert "a.zero_scale" in matrix.parts
+    assert (matrix.rows(0, 16) == model.values).all()
+    model.tensors["a.zero_scale"] = np.stack([*both, *both])
+    with pytest.raises(WeightsError, match=r"zero_scale is f16 \[4, 24, 1\]; it must be zero"):
+        hqq_matrices(model.source)
 
 
 def test_they_are_converted_and_other_tensors_stay(tmp_path: Path) -> None:
@@ -93,15 +106,15 @@ def test_they_are_converted_and_other_tensors_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "tensor", "message"),
     [
-        ("nbits", np.array(8, np.int32), "a has 8 bits, .* supported: 2 and 4 bits"),
+        ("nbits", np.array(5, np.int32), "a has 5 bits, .* supported: 1, 2, 3, 4, 8 bits"),
         ("axis", np.array(2, np.int32), "axis 2; supported"),
         ("group_size", np.array(0, np.int32), "groups of 0,"),
         ("group_size", np.array(80, np.int32), "in groups of 80"),
         ("group_size", np.array([64, 64], np.int32), r"group_size is i32 \[2\]; it must be 1 int"),
-        ("shape", np.array([6, 64], np.int64), r"has 288 bytes, which are no \[6, 64\]"),
+        ("shape", np.array([6, 64], np.int64), r"has 768 bytes, which are no \[6, 64\]"),
         ("shape", np.array([-6, -96], np.int64), r"are no \[-6, -96\]"),
-        ("zero", np.zeros(GROUPS, np.uint8), "zero is u8 .* must be 9 numbers"),
-        ("scale", np.zeros(GROUPS + 1, np.float32), "scale is f32 .* must be 9 numbers"),
+        ("zero", np.zeros(GROUPS, np.uint8), "zero is u8 .* must be 24 numbers"),
+        ("scale", np.zeros(GROUPS + 1, np.float32), "scale is f32 .* must be 24 numbers"),
     ],
 )
 def test_tensors_that_do_not_fit(name: str, tensor: Any, message: str, tmp_path: Path) -> None:
