@@ -103,7 +103,6 @@ def test_beams_follow_a_grammar(server: ServerProcess) -> None:
         ({"best_of": 2, "stream": True, "temperature": 1}, "best_of"),
         ({"best_of": 10**6, "temperature": 1}, "n"),
         ({"best_of": 2, "temperature": 0}, "n"),
-        ({"use_beam_search": True, "stream": True}, "stream"),
         ({"use_beam_search": True, "best_of": 2}, "best_of"),
         ({"use_beam_search": True, "n": 11}, "n"),
         ({"use_beam_search": True, "bad_words": ["a"]}, "bad_words"),

@@ -31,10 +31,11 @@ def servers(
     (tmp_path / "decode").mkdir()
     (tmp_path / "secret").write_text("0123456789abcdef\n")
     secret = ("--kv-transfer-secret-file", str(tmp_path / "secret"))
-    address = f"127.0.0.1:{free_port()}"
+    port = free_port()
+    address = f"127.0.0.1:{port}"
     remote = request.param == "tcp"
     listens = ("--kv-transfer-listen", address, *secret) if remote else ()
-    loads = ("--kv-transfer-peers", address, *secret) if remote else ()
+    loads = ("--kv-transfer-peers", f"localhost:{port}", *secret) if remote else ()
     with (
         serve(SMOLLM2, tmp_path / "prefill", (*OPTIONS, *listens)) as prefill,
         serve(SMOLLM2, tmp_path / "decode", (*OPTIONS, *loads)) as decode,

@@ -178,6 +178,26 @@ def test_processors(server: ServerProcess) -> None:
     assert set(text(server, **both)) <= set("ab ")
 
 
+def test_beams(server: ServerProcess) -> None:
+    beams: dict[str, Any] = {"use_beam_search": True, "n": 3}
+    xargs = {**ONLY_AB, "most": 3}
+    found = complete(server, vllm_xargs=xargs, **beams)
+    assert all(set(each["text"]) <= set("ab ") for each in found["choices"])
+    assert found["usage"]["completion_tokens"] <= 3 * 4
+    liked = complete(server, vllm_xargs={"likes": 28}, **beams, return_token_ids=True)
+    best = liked["choices"][0]
+    assert best["token_ids"] == [28] * 12
+
+
+def test_messages(server: ServerProcess) -> None:
+    message = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 6}
+    url = f"{server.base_url}/v1/messages"
+    answer = httpx.post(url, json={**message, "vllm_xargs": ONLY_AB}, timeout=60).json()
+    assert set(answer["content"][0]["text"]) <= set("ab ")
+    refused = httpx.post(url, json={**message, "vllm_xargs": {"alpaca": 1}}, timeout=60)
+    assert refused.status_code == 400 and "'alpaca'" in refused.json()["error"]["message"]
+
+
 def test_refusals_name_them(server: ServerProcess) -> None:
     def refused(**xargs: Any) -> str:
         error = complete(server, 400, vllm_xargs=xargs)["error"]
@@ -190,8 +210,6 @@ def test_refusals_name_them(server: ServerProcess) -> None:
     assert "'likes' refuses its arguments: say which token" in refused(likes="a")
     assert "at most 65536" in refused(letters={"letters": "a" * 2**16})
     assert "8" in refused(**dict.fromkeys("abcdefghi"))
-    beams = complete(server, 400, vllm_xargs=ONLY_AB, use_beam_search=True)
-    assert beams["error"]["param"] == "vllm_xargs"
     failed = complete(server, 500, vllm_xargs={"gone": 1})["error"]["message"]
     assert "'gone' failed" in failed and "alpaca_is_gone" in failed
 

@@ -84,8 +84,8 @@ class WhisperServer(TranscribingServer):
             out = self.reference(found["input_features"], decoder_input_ids=inputs)
         return out.logits[0, -1].clone()
 
-    def greedy(self, samples: np.ndarray, prompt: Sequence[int]) -> list[int]:
-        """The likeliest tokens behind a clip and `prompt`, by the rules of the reference."""
+    def rules(self, prompt: Sequence[int]) -> LogitsProcessorList:
+        """Those of the reference for what follows `prompt`."""
         rules = LogitsProcessorList(
             [
                 SuppressTokensAtBeginLogitsProcessor(BEGIN_SUPPRESSED, len(prompt)),
@@ -99,12 +99,36 @@ class WhisperServer(TranscribingServer):
                 max_initial_timestamp_index=MAX_FIRST_TIME,
             )
             rules.append(WhisperTimeStampLogitsProcessor(timed, len(prompt)))
+        return rules
+
+    def greedy(self, samples: np.ndarray, prompt: Sequence[int]) -> list[int]:
+        """The likeliest tokens behind a clip and `prompt`, by the rules of the reference."""
+        rules = self.rules(prompt)
         tokens: list[int] = []
         while len(tokens) < MAX_TOKENS and tokens[-1:] != [END]:
             before = [*prompt, *tokens]
             logits = rules(torch.tensor([before]), self.logits(samples, before)[None])
             tokens.append(int(logits.argmax()))
         return tokens
+
+    def best_beam(self, samples: np.ndarray, prompt: Sequence[int], width: int) -> list[int]:
+        """The best of `width` beams by the mean log probability among the tokens that the rules
+        leave."""
+        rules = self.rules(prompt)
+        live: list[tuple[float, list[int]]] = [(0.0, [])]
+        ended: list[tuple[float, list[int]]] = []
+        for _ in range(MAX_TOKENS):
+            found: list[tuple[float, list[int]]] = []
+            for score, tokens in live:
+                before = [*prompt, *tokens]
+                logits = rules(torch.tensor([before]), self.logits(samples, before)[None])
+                best = logits[0].log_softmax(-1).topk(2 * width)
+                pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+                found += [(score + each, [*tokens, token]) for each, token in pairs]
+            ended += [each for each in found if each[1][-1] == END]
+            found = [each for each in found if each[1][-1] != END and each[0] > -math.inf]
+            live = sorted(found, reverse=True)[:width]
+        return max((score / len(tokens), tokens) for score, tokens in [*ended, *live])[1]
 
     def language(self, samples: np.ndarray) -> str:
         logits = self.logits(samples, ids("startoftranscript"))
@@ -186,6 +210,25 @@ def test_text(served: WhisperServer, path: str, task: str) -> None:
     streamed = served.post(samples, path, stream="true", **fields).text
     chunks = [json.loads(line[6:]) for line in streamed.splitlines() if line.startswith("data: {")]
     assert "".join(c["choices"][0]["delta"]["content"] for c in chunks).strip() == text
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_beams(served: WhisperServer, width: int) -> None:
+    fields = {"use_beam_search": "true", "n": str(width), "language": "de"}
+    differs = 0
+    for seed in (2, 6):
+        samples = audio(seed, 2.0)
+        prompt = ids("startoftranscript", "de", "transcribe")
+        untimed = [*prompt, *ids("notimestamps")]
+        found = served.best_beam(samples, untimed, width)
+        differs += found != served.greedy(samples, untimed)
+        text = TOKENIZER.decode([token for token in found if token != END]).strip()
+        assert served.answer(samples, **fields)["text"] == text
+        timed = served.answer(samples, response_format="verbose_json", **fields)
+        found = served.best_beam(samples, prompt, width)
+        differs += found != served.greedy(samples, prompt)
+        assert text_tokens(timed) == [token for token in found if token < END]
+    assert (differs > 0) == (width > 1)
 
 
 def test_long_audio(served: WhisperServer) -> None:

@@ -64,7 +64,6 @@ def test_each_command_has_help(
         (("serve", "--data-parallel-rank", "1"), "behind `pagemill route`"),
         (("serve", "--data-parallel-size-local", "2"), "--data-parallel-size 1 is less than 2"),
         (("serve", "--data-parallel-size", "2", "--max-kv-events", "9"), "--max-kv-events needs"),
-        (("serve", "--data-parallel-size", "2", "--uds", "/x/y"), "--uds needs one process"),
         (("serve", "--data-parallel-size", "2", "--weight-transfer-dir", "/x"), "of a checkpoint"),
         (("plan", "--config", "/nonexistent.yaml"), "No such file"),
         (("chat", "--url", "ftp://x", "-q", "hi"), "not the URL of an HTTP server"),

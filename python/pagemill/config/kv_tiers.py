@@ -51,15 +51,15 @@ class KvTierConfig:
     )
     kv_transfer_listen: str = option(
         "",
-        "IP address and port, such as 10.0.0.7:7000, where engines on other machines fetch the KV"
-        " that waits in the shared memory. The network must be trusted: KV is sent as it is. Needs"
-        " --kv-transfer-secret-file.",
+        "Address and port, such as 10.0.0.7:7000, where engines on other machines fetch the KV that"
+        " waits in the shared memory: an IP address, or a name that this machine knows. The network"
+        " must be trusted: KV is sent as it is. Needs --kv-transfer-secret-file.",
     )
     kv_transfer_peers: tuple[str, ...] = option(
         (),
-        "IP address and port of an engine on another machine from which this one may fetch KV; may"
-        " be repeated. Requests that name other addresses are computed. Needs"
-        " --kv-transfer-secret-file.",
+        "Address and port of an engine on another machine from which this one may fetch KV: an IP"
+        " address, or a name, of which all addresses hold; may be repeated. Requests that name"
+        " other addresses are computed. Needs --kv-transfer-secret-file.",
     )
     kv_transfer_secret_file: str = option(
         "",

@@ -35,8 +35,7 @@ class ServerConfig:
     uds: str | None = option(
         None,
         "Path of a Unix socket to listen on, instead of --host and --port. All users of the machine"
-        " can connect, as to a port, unless the mode of its folder forbids it. Not with"
-        " --isolate-engine, --api-server-count or --data-parallel-size.",
+        " can connect, as to a port, unless the mode of its folder forbids it.",
     )
     root_path: str = option(
         "",
@@ -188,11 +187,6 @@ class ServerConfig:
         check(self)
         if self.grpc_port is not None:
             check_grpc_tls(self.tls)
-        if self.uds is not None and self.has_supervisor:
-            raise ConfigError(
-                "--uds needs one process: no --isolate-engine, no --api-server-count, no"
-                " --data-parallel-size"
-            )
         if not _ROOT_PATH.fullmatch(self.root_path):
             raise ConfigError("--root-path: write it as /llm or /a/b, without a slash at its end")
         for key in self.api_key:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from msgspec import structs
 
 from pagemill.engine.client import EngineClient
 from pagemill.engine.fan_out import child_sampling
@@ -117,13 +116,14 @@ class AsyncEngine:
                 cache_salt,
                 tenant,
                 kv_transfer_params=params,
-                grammar=going_on(grammar, prompt),
+                grammar=grammar,
                 limits=limits,
                 deadline_us=None if deadline is None else int(1e6 * deadline),
                 adapter=adapter,
                 transcript=transcript,
                 return_routed_experts=sampling is not None and sampling.return_routed_experts,
                 plugins=plugins,
+                num_written=prompt.num_written,
             )
             for prompt in prompts
         ]
@@ -243,11 +243,3 @@ def choice_output(output: NativeOutput, index: int, now: float) -> ChoiceOutput:
             retry_after_s = output.error_retry_after_s
             result.error = EngineError(output.error_code, message, retry_after_s=retry_after_s)
     return result
-
-
-def going_on(grammar: Grammar | None, prompt: Prompt) -> Grammar | None:
-    """The grammar of what follows the beginning of the output that `prompt` has."""
-    if grammar is None or not prompt.num_written:
-        return grammar
-    written = prompt.rendered.token_ids[-prompt.num_written :].tolist()
-    return structs.replace(grammar, written=tuple(written))

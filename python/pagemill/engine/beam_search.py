@@ -42,8 +42,8 @@ Submit = Callable[[Sequence[Prompt]], Awaitable[RequestStream]]
 class BeamOptions:
     """`width`: outputs of a prompt, and beams that are followed. `length_penalty`: outputs are
     ranked by the log probability of all tokens, divided by their number to this power. `ends`:
-    tokens that end an output. `constrained`: outputs have a grammar, and are ranked by
-    probabilities among the tokens that may come."""
+    tokens that end an output. `constrained`: outputs have a grammar, or plugins have a
+    say in them, and they are ranked by probabilities among the tokens that may come."""
 
     width: int
     length_penalty: float

@@ -26,6 +26,7 @@ from pagemill.engine.engine_memory import EngineMemory
 from pagemill.engine.executor_sizes import ExecutorSizes
 from pagemill.engine.native import NativeBindings
 from pagemill.engine.nodes import Nodes
+from pagemill.engine.peer_addresses import all_resolved, resolved
 from pagemill.engine.ranks import RankDevice, RankWorkers, stages_of
 from pagemill.engine.secret_file import read_secret
 from pagemill.engine.watermark import load_watermark
@@ -396,8 +397,8 @@ def _kv_tiers(
         connector_folder=config.kv_connector_path,
         connector_bytes=config.kv_connector_bytes,
         shared_memory_bytes=config.kv_shared_memory_bytes or 0,
-        transfer_listen=config.kv_transfer_listen,
-        transfer_peers=list(config.kv_transfer_peers),
+        transfer_listen=resolved("--kv-transfer-listen", config.kv_transfer_listen)[0],
+        transfer_peers=all_resolved("--kv-transfer-peers", config.kv_transfer_peers),
         transfer_secret=read_secret("--kv-transfer-secret-file", config.kv_transfer_secret_file),
         transfer_timeout_ms=config.kv_transfer_timeout_ms,
         num_step_threads=threads,

@@ -73,6 +73,8 @@ class EngineRequest(msgspec.Struct, array_like=True, frozen=True):
     """Whether each choice ends with the experts that were chosen for its tokens."""
     plugins: tuple[NamedPlugin, ...] = ()
     """Plugins that have a say in each choice, beside the grammar."""
+    num_written: int = 0
+    """The last tokens of the prompt that are, for all functions, the beginning of each choice."""
 
 
 class Error(msgspec.Struct, array_like=True, frozen=True):

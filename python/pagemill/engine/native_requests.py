@@ -8,7 +8,7 @@ from typing import Any
 
 from pagemill.engine.messages import ChoiceRequest, EngineRequest
 from pagemill.engine.native import NativeBindings, NativeClient
-from pagemill.engine.output_functions import NO_FUNCTIONS, OutputFunctions, joined
+from pagemill.engine.output_functions import NO_FUNCTIONS, OutputFunctions, continuing, joined
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.token_limits import LimitedMatcherFactory
@@ -62,7 +62,7 @@ def output_functions(
     Raises:
         EngineError: a grammar is none, or a plugin is unknown, refuses its arguments or fails.
     """
-    return [joined(_functions(bindings, request)) for request in requests]
+    return [_output_functions(bindings, request) for request in requests]
 
 
 def adapters_on_demand(bindings: NativeBindings, requests: Sequence[EngineRequest]) -> set[str]:
@@ -142,6 +142,13 @@ def _adapter_id(bindings: NativeBindings, name: str) -> int:
     if bindings.adapters is None:
         raise EngineError("NOT_FOUND", f"The model `{name[:200]}` does not exist.", "model")
     return bindings.adapters.id_of(name)
+
+
+def _output_functions(bindings: NativeBindings, request: EngineRequest) -> OutputFunctions:
+    functions = joined(_functions(bindings, request))
+    if request.num_written:
+        return continuing(functions, request.num_written, request.prompt.token_ids)
+    return functions
 
 
 def _functions(bindings: NativeBindings, request: EngineRequest) -> list[OutputFunctions]:

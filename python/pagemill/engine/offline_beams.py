@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
-from pagemill.engine.async_engine import Prompt, going_on
+from pagemill.engine.async_engine import Prompt
 from pagemill.engine.beam_search import BeamOptions, beam_steps
 from pagemill.engine.fan_out import child_sampling
 from pagemill.engine.limits import check_prompt, longest_context, resolve_max_tokens
@@ -103,8 +103,9 @@ class _Rounds:
             EngineRequest(
                 prompt.rendered,
                 (ChoiceRequest(next(ids), self._child),),
-                grammar=going_on(self._grammar, prompt),
+                grammar=self._grammar,
                 adapter=self._adapter,
+                num_written=prompt.num_written,
             )
             for prompt in prompts
         ]

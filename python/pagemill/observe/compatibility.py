@@ -25,6 +25,7 @@ _SAME = (
     *("request_inference_time_seconds", "request_prompt_tokens", "request_generation_tokens"),
     *("request_max_num_generation_tokens", "request_prefill_kv_computed_tokens"),
     *("request_params_max_tokens", "request_params_n", "lora_requests_info"),
+    "watermark_requests",
 )
 REFERENCE_NAMES = {name: _REFERENCE_PREFIX + name for name in _SAME} | {
     "estimated_flops": _REFERENCE_PREFIX + "estimated_flops_per_gpu",

@@ -103,6 +103,13 @@ FAMILIES = (
         "counter",
         "Requests refused before they were read, because the engine would have refused any.",
     ),
+    Family(
+        "watermark_requests",
+        "counter",
+        "Requests of a server with a watermark that were submitted, by status: watermarked, skipped"
+        " (the client declined it), or not_watermarked (no token is drawn, or of speech).",
+        (*MODEL_LABELS, "status"),
+    ),
     Family("tenant_requests", "counter", "Requests that ended, by tenant.", _TENANT_LABELS),
     Family("tenant_prompt_tokens", "counter", "Prompt tokens, by tenant.", _TENANT_LABELS),
     Family("tenant_generation_tokens", "counter", "Generated tokens, by tenant.", _TENANT_LABELS),

@@ -204,6 +204,10 @@ class RequestMetrics:
         if compile_s is not None:
             self._of_model("grammar_compile_seconds").observe(compile_s)
 
+    def watermark(self, status: str) -> None:
+        """Counts a request of a server with a watermark; `status` is a value of that label."""
+        self._families.counters["watermark_requests"].labels(*self._label_values, status).inc()
+
     def media_cache(self, queries: int, hits: int) -> None:
         """Counts images of a request, and those of them that had been prepared before."""
         counters = self._families.counters

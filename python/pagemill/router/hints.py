@@ -78,7 +78,8 @@ async def _prompt(rendering: Rendering, path: str, body: bytes) -> Hint:
         return Hint()
     request = decode_fields(decode_object(body), kind.kind, kind.rules)
     if isinstance(request, MessagesRequest):
-        request = messages_chat.chat_request(request)
+        texts = await TextFiles(None, ANONYMOUS, "messages").in_documents(request)
+        request = messages_chat.chat_request(texts)
     if isinstance(request, CohereChatRequest):
         request = cohere_chat.chat_request(request, bounds_thinking=False)
     if isinstance(request, ResponsesRequest):

@@ -43,3 +43,13 @@ def test_stored_files_are_not_known() -> None:
     part = {"type": "file", "file": {"file_id": "file-a"}}
     found = hint("/v1/chat/completions", messages=[{"role": "user", "content": [part]}])
     assert found == Hint()
+
+
+def test_documents_are_part_of_the_prompt() -> None:
+    source = {"type": "base64", "data": FILE["file_data"]}
+    block = {"type": "document", "source": source}
+    messages = [{"role": "user", "content": [block]}]
+    found = hint("/v1/messages", messages=messages, max_tokens=2)
+    assert b"long" in bytes(found.token_ids)
+    source["data"] = base64.b64encode(b"%PDF-1.7").decode()  # servers read it
+    assert hint("/v1/messages", messages=messages, max_tokens=2) == Hint()

@@ -30,10 +30,12 @@ class MostLikely:
 
 @dataclass(frozen=True, slots=True)
 class Beams:
-    """Beam search with `n` beams (`use_beam_search`)."""
+    """Beam search with `n` beams (`use_beam_search`). `by_rules`: among the tokens that rules of a
+    transcript leave."""
 
     length_penalty: float
     ignores_eos: bool
+    by_rules: bool = False
 
 
 ChoiceSearch = MostLikely | Beams
@@ -47,17 +49,17 @@ class Submit(Protocol):
     ) -> RequestStream: ...
 
 
-# Steps of beam search are ranked by the model's own probabilities, among the tokens of a grammar if
-# there is one, and end with its own end.
+# Steps of beam search are ranked by the model's own probabilities, unless there are constraints,
+# and end with its own end.
 _EXCLUDED = (
-    *("stream", "logit_bias", "min_tokens", "stop_token_ids", "prompt_logprobs", "best_of"),
+    *("logit_bias", "min_tokens", "stop_token_ids", "prompt_logprobs", "best_of"),
     *("allowed_token_ids", "bad_words", "thinking_token_budget", "kv_transfer_params"),
     *("presence_penalty", "frequency_penalty", "repetition_penalty"),
-    *("logprob_token_ids", "repetition_detection", "return_routed_experts", "vllm_xargs"),
+    *("logprob_token_ids", "repetition_detection", "return_routed_experts"),
 )
 _NEUTRAL = {"repetition_penalty": 1.0}
-# Tokens of all beams of a request with a grammar: each step reads those of all again, a microsecond
-# or two each, by the one thread that fills masks.
+# Tokens of all beams of a request with constraints: each step reads those of all again, a
+# microsecond or two each, by the one thread that fills masks.
 _MAX_CONSTRAINED_TOKENS = 16_384
 _LOGITS = ("raw_logits", "processed_logits")
 
@@ -121,11 +123,12 @@ async def find_choices(
     *,
     constrained: bool,
 ) -> OutputStream:
-    """The outputs of `sampling.n` choices of each prompt; `constrained`: they have a grammar.
+    """The outputs of `sampling.n` choices of each prompt; `constrained`: they have a grammar, or
+    plugins have a say in them.
 
     Raises:
         EngineError: the engine's refusal.
-        ApiError: 400: beams with a grammar may be too long.
+        ApiError: 400: beams with constraints may be too long.
     """
     keeps_logprobs = sampling.logprobs is not None
     match search:
@@ -144,7 +147,7 @@ async def find_choices(
                 width=sampling.n,
                 length_penalty=search.length_penalty,
                 ends=() if search.ignores_eos else eos_token_ids,
-                constrained=constrained,
+                constrained=constrained or search.by_rules,
             )
             step = beams.step_sampling(sampling)
             return BeamSearch(
@@ -159,7 +162,8 @@ def _check_constrained(prompts: Sequence[Prompt], width: int) -> None:
     longest = _MAX_CONSTRAINED_TOKENS // (width * len(prompts))
     if max(prompt.max_tokens for prompt in prompts) > longest:
         raise bad_request(
-            f"All beams of a request with a grammar have at most {_MAX_CONSTRAINED_TOKENS} tokens:"
-            f" `max_tokens` may be {longest} here, or leave out `use_beam_search`.",
+            "All beams of a request with structured output or `vllm_xargs` have at most"
+            f" {_MAX_CONSTRAINED_TOKENS} tokens: `max_tokens` may be {longest} here, or leave out"
+            " `use_beam_search`.",
             "max_tokens",
         )

@@ -1,10 +1,12 @@
-"""What `best_of` compares, if the server reports other values than log probabilities, and how long
-beams may be."""
+"""What `best_of` compares, if the server reports other values than log probabilities; how long
+beams may be, and how they are streamed."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from pagemill.engine.sampling import SamplingParams
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.server.choice_search import Beams, MostLikely, check_search, find_choices
 from pagemill.server.errors import ApiError
+from pagemill.server.testing.fake_server import FakeServer, fake_server
 
 
 class SubmittedError(Exception):
@@ -64,3 +67,42 @@ def test_beams_with_a_grammar_have_a_limit() -> None:
     with pytest.raises(ApiError, match="`max_tokens` may be 910 here") as raised:
         search(9, constrained=True)
     assert (raised.value.status, raised.value.param) == (400, "max_tokens")
+
+
+async def answered(server: FakeServer, path: str, body: dict[str, Any]) -> list[Any]:
+    """The choices of a response."""
+    response = await server.client.post(path, json=body)
+    assert response.status_code == 200, response.text
+    return response.json()["choices"]
+
+
+async def streamed(server: FakeServer, path: str, body: dict[str, Any]) -> list[Any]:
+    """The choices of all events."""
+    response = await server.client.post(path, json={**body, "stream": True})
+    assert response.status_code == 200, response.text
+    *events, done, end = response.text.split("\n\n")
+    assert (done, end) == ("data: [DONE]", "")
+    return [each for event in events for each in json.loads(event[len("data: ") :])["choices"]]
+
+
+def test_streams_have_the_outputs_of_beams() -> None:
+    fields: dict[str, Any] = {"use_beam_search": True, "n": 3, "max_tokens": 4, "seed": 1}
+    messages = [{"role": "user", "content": "Hi"}]
+
+    async def main() -> None:
+        async with fake_server() as server:
+            chat = "/v1/chat/completions", {"messages": messages, **fields}
+            whole = [each["message"]["content"] for each in await answered(server, *chat)]
+            texts = [""] * 3
+            for each in await streamed(server, *chat):
+                texts[each["index"]] += each["delta"]["content"]
+            assert texts == whole and len(set(texts)) == 3
+            completion = "/v1/completions", {"prompt": "Hi", **fields}
+            whole = [each["text"] for each in await answered(server, *completion)]
+            texts, reasons = [""] * 3, [""] * 3
+            for each in await streamed(server, *completion):
+                texts[each["index"]] += each["text"]
+                reasons[each["index"]] += each["finish_reason"] or ""
+            assert texts == whole and reasons == ["length"] * 3
+
+    asyncio.run(main())

@@ -379,6 +379,7 @@ def test_errors() -> None:
                 {"output_config": {"format": schema}},
             ),
             (400, "invalid_request_error", "has no watermark", {"watermarking": True}),
+            (400, "invalid_request_error", "the plugin 'no_such'", {"vllm_xargs": {"no_such": 1}}),
             (404, "not_found_error", "absent", {"model": "absent"}),
             (413, "request_too_large", "--max-body-bytes", {"system": "a" * 100_000}),
         ):

@@ -32,7 +32,7 @@ from pagemill.render.assembly import ChoiceAssembler
 from pagemill.render.output_parser import NOTHING, OutputParser, ParserOptions
 from pagemill.server.access.caller import ANONYMOUS, Caller
 from pagemill.server.capacity import Capacity
-from pagemill.server.choice_search import ChoiceSearch, check_search, find_choices
+from pagemill.server.choice_search import Beams, ChoiceSearch, check_search, find_choices
 from pagemill.server.errors import bad_request, from_engine
 from pagemill.server.generation import Generation
 from pagemill.server.grammar.constraint import Constraint
@@ -195,6 +195,7 @@ class Pipeline:
             limits = token_limits(
                 options.limits, self.renderer, self.model.vocab_size, parsed[0].begins
             )
+            is_constrained = grammar is not None or bool(sampling.extra_args)
             submit = functools.partial(
                 self._submit, options=options, grammar=grammar, limits=limits
             )
@@ -211,13 +212,15 @@ class Pipeline:
                     checked,
                     sampling,
                     self.engine.eos_token_ids,
-                    constrained=grammar is not None,
+                    constrained=is_constrained,
                 )
         except EngineError as error:
             raise from_engine(error) from error
         metrics = self.metrics.of_engine(stream.engine)
         for prompt in checked:
             metrics.submitted(len(prompt.rendered), prompt.max_tokens, sampling.n)
+        if self.model.defaults.watermarks:
+            metrics.watermark(_watermark_status(sampling, options))
         if options.caller.record is not None:
             options.caller.record.submission = _submission(checked, sampling)
         generation = Generation(
@@ -562,3 +565,10 @@ def _assembler(
         include_stop=sampling.include_stop_str_in_output,
         min_tokens=sampling.min_tokens,
     )
+
+
+def _watermark_status(sampling: SamplingParams, options: GenerationOptions) -> str:
+    """See the metric `watermark_requests`."""
+    if sampling.temperature == 0 or options.transcript or isinstance(options.search, Beams):
+        return "not_watermarked"
+    return "skipped" if sampling.watermarking is False else "watermarked"

@@ -15,6 +15,7 @@ from pagemill.server.endpoints.table import ENDPOINTS
 from pagemill.server.errors import ApiError
 from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.limits.limiter import KeyLimiter
+from pagemill.server.pdf_files import PdfFiles
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.realtime.sound_buffer import SoundRoom
 from pagemill.server.records.content_log import ContentLog
@@ -74,6 +75,7 @@ class ServerState:
         self.background = BackgroundResponses(self.lifecycle)
         self._batch_store = BatchStore.of(config.batches)
         self.tools = tools or ToolServers()
+        self.pdf_files = PdfFiles()
         self.sound_room = SoundRoom()
         """Of the audio that realtime sessions send."""
 

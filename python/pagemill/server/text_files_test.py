@@ -1,22 +1,30 @@
-"""Files of text in chats, responses and messages, sent with the request or stored before."""
+"""Files of text, and PDF files, in chats, responses and messages, sent with the request or stored
+before."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pagemill.render.pdf.testing.pdfs import pdf_of
+from pagemill.render.pdf.wire import PdfText
+from pagemill.server import pdf_files
 from pagemill.server.testing.batch_service import Service, key, service
 from pagemill.server.testing.fake_server import FakeServer
 from pagemill.server.text_files import MAX_FILES
 
 NOTES = "name,size\né,1\n"
 DATA = base64.b64encode(NOTES.encode()).decode()
-PDF = base64.b64encode(b"%PDF-1.7 ...").decode()
+PAGES = pdf_of("First page", "Second page")
+PAGES_TEXT = "First page\n\nSecond page"
+PDF = base64.b64encode(PAGES).decode()
+DAMAGED = base64.b64encode(b"%PDF-1.7 ...").decode()
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
 
 
@@ -161,8 +169,8 @@ def test_files_are_of_their_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "sentence"),
     [
-        ({"file_data": PDF}, "is a PDF"),
-        ({"file_data": f"data:application/pdf;base64,{PDF}"}, "is a PDF"),
+        ({"file_data": DAMAGED}, "it is damaged"),
+        ({"file_data": f"data:application/pdf;base64,{DAMAGED}"}, "it is damaged"),
         ({"file_data": base64.b64encode(b"\xff\xfe").decode()}, "no text in UTF-8"),
         ({"file_data": base64.b64encode(b"a\0b").decode()}, "no text in UTF-8"),
         ({"file_data": "?"}, "does not hold base64"),
@@ -185,6 +193,83 @@ def test_files_that_are_refused(run: Any, file: dict[str, Any], sentence: str) -
     run(body)
 
 
+def test_pdf_files(run: Any) -> None:
+    async def body(client: Service) -> None:
+        file = {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PDF}"}
+        stored = await client.upload(PAGES, purpose="user_data")
+        for name, sent in (("a.pdf", file), (stored["filename"], {"file_id": stored["id"]})):
+            for path, fields in ((CHAT, chat_of(**sent)), (RESPONSES, response_of(**sent))):
+                client.server.renderer.rendered.clear()
+                await post(client, path, **fields)
+                assert shown(client.server) == texts("Sum up:", f"{name}\n{PAGES_TEXT}")
+
+    run(body)
+
+
+def test_pdf_files_that_cannot_fit_are_not_kept(run: Any) -> None:
+    async def body(client: Service) -> None:
+        data = base64.b64encode(pdf_of("a" * 150)).decode()
+        fields = chat_of(file_data=data)
+        await post(client, CHAT, **fields)
+        client.server.renderer.rendered.clear()
+        fields["messages"][0]["content"] *= 2
+        refused = await post(client, CHAT, 400, **fields)
+        assert "maximum context length is 256 tokens" in refused["error"]["message"]
+        assert client.server.renderer.rendered == []
+
+    run(body)
+
+
+def test_pdf_files_of_a_request_have_a_time_together(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed: list[float] = []
+
+    def read_pages(data: bytes, max_cpu_s: float) -> PdfText:
+        allowed.append(max_cpu_s)
+        return PdfText("a", 25.0)
+
+    async def body(client: Service) -> None:
+        monkeypatch.setattr(pdf_files, "read_pages", read_pages)
+        fields = chat_of(file_data=PDF)
+        part = fields["messages"][0]["content"][1]
+        for path in (CHAT, f"{CHAT}/render"):
+            fields["messages"] = [{"role": "user", "content": [part] * 3}]
+            await post(client, path, **fields)
+            assert allowed == [60, 35, 10]  # each request has its own
+            allowed.clear()
+        fields["messages"] = [{"role": "user", "content": [part] * 4}]
+        refused = await post(client, CHAT, 400, **fields)
+        assert "more than 60 s of processor time" in refused["error"]["message"]
+        assert len(allowed) == 3
+
+    run(body)
+
+
+def test_few_pdf_files_wait(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(client: Service) -> None:
+        begun, ends = asyncio.Event(), threading.Event()
+        loop = asyncio.get_running_loop()
+
+        def read_pages(data: bytes, max_cpu_s: float) -> PdfText:
+            loop.call_soon_threadsafe(begun.set)
+            assert ends.wait(60)
+            return PdfText("a", 1.0)
+
+        monkeypatch.setattr(pdf_files, "read_pages", read_pages)
+        monkeypatch.setattr(pdf_files, "MAX_WAITING", 1)
+        first = asyncio.create_task(post(client, CHAT, **chat_of(file_data=PDF)))
+        await begun.wait()
+        refused = await post(client, CHAT, 429, **chat_of(file_data=PDF))
+        assert "wait for their PDF files" in refused["error"]["message"]
+        await post(client, CHAT, **chat_of(file_data=DATA))  # others go on
+        ends.set()
+        await first
+        await post(client, CHAT, **chat_of(file_data=PDF))
+
+    run(body)
+
+
 def test_documents(run: Any) -> None:
     async def body(client: Service) -> None:
         async def ask(status: int, **source: Any) -> Any:
@@ -198,9 +283,32 @@ def test_documents(run: Any) -> None:
         assert shown(client.server) == ["a.csv\na"]
         await ask(200, type="content", content="b")
         assert shown(client.server) == ["a.csv\nb"]
-        refused = await ask(400, type="base64", media_type="application/pdf", data=PDF)
-        assert "is a PDF" in refused["error"]["message"]
+        await ask(200, type="base64", media_type="application/pdf", data=PDF)
+        assert shown(client.server) == [f"a.csv\n{PAGES_TEXT}"]
+        refused = await ask(400, type="base64", media_type="application/pdf", data=DAMAGED)
+        assert "content[0].source`: it is damaged" in refused["error"]["message"]
         refused = await ask(400, type="url", url="http://a/b.pdf")
         assert "nothing is fetched" in refused["error"]["message"]
+
+    run(body)
+
+
+def test_documents_of_tools(run: Any) -> None:
+    async def body(client: Service) -> None:
+        document = {"type": "document", "source": {"type": "base64", "data": PDF}}
+        result = {"type": "tool_result", "tool_use_id": "a", "content": [document] * 2}
+        call = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
+        conversation = [
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": [call]},
+            {"role": "user", "content": [result]},
+        ]
+        for path in (MESSAGES, f"{MESSAGES}/render", f"{MESSAGES}/count_tokens"):
+            client.server.renderer.rendered.clear()
+            await post(client, path, messages=conversation, max_tokens=2)
+            assert shown(client.server)[-1] == f"{PAGES_TEXT}\n{PAGES_TEXT}", path
+        document["source"]["data"] = DAMAGED
+        refused = await post(client, MESSAGES, 400, messages=conversation, max_tokens=2)
+        assert "`messages[2].content[0].content[0].source`: it is" in refused["error"]["message"]
 
     run(body)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pagemill.structured import table
 from pagemill.structured.expansion import Expanded, expand
 from pagemill.structured.grammar import Grammar, GrammarError
 from pagemill.structured.guidance import GuidanceBackEnd
-from pagemill.structured.matcher import Compiled, Factory, GrammarMatcher
+from pagemill.structured.matcher import Compiled, Factory
 from pagemill.structured.token_table import TokenTable
 from pagemill.structured.vocabulary import Vocabulary
 from pagemill.structured.xgrammar import XgrammarBackEnd
 
 if TYPE_CHECKING:
-    from pagemill._native import TokenMatcher
+    pass
 
 _MAX_KEPT = 64
 _MAX_KEPT_CHARS = 2**22
@@ -74,8 +74,7 @@ class GrammarCompiler:
         Raises:
             GrammarError: see `prepare`.
         """
-        factory = self._compiled(grammar)[0].behind(grammar.reasoning)
-        return _going_on(factory, grammar.written) if grammar.written else factory
+        return self._compiled(grammar)[0].behind(grammar.reasoning)
 
     def _compiled(self, grammar: Grammar) -> tuple[Compiled, bool]:
         """The compiled grammar, and whether it is new."""
@@ -113,16 +112,3 @@ class GrammarCompiler:
                 raise GrammarError("no tokenizer is loaded, so outputs cannot be constrained")
             self._vocabulary = self.open_vocabulary()
         return self._vocabulary
-
-
-def _going_on(factory: Factory, written: Sequence[int]) -> Factory:
-    """Makes matchers of outputs that begin with the tokens `written`."""
-
-    def make() -> GrammarMatcher | TokenMatcher:
-        matcher = factory()
-        for token_id in written:
-            if not matcher.accept(token_id):
-                raise ValueError(f"the grammar does not admit token {token_id}")
-        return matcher
-
-    return make

@@ -40,8 +40,6 @@ class Grammar(msgspec.Struct, array_like=True, frozen=True):
     """What may come before, and is free."""
     schemas: tuple[str, ...] = ()
     """JSON Schemas, as JSON. The rule `schema0` of `text` is JSON of the first one, and so on."""
-    written: tuple[int, ...] = ()
-    """Tokens of the output that are in the prompt already: the output continues from them."""
 
     @property
     def sole_schema(self) -> str | None:

@@ -303,13 +303,3 @@ def test_a_grammar_with_schemas_is_one_text() -> None:
 def test_a_text_that_no_grammar_makes_is_refused(text: str) -> None:
     with pytest.raises(GrammarError, match="cannot be read"):
         of_text(text)
-
-
-def test_an_output_goes_on_from_what_is_written(compiler: GrammarCompiler) -> None:
-    grammar = choice(["ab", "acd"])
-    matcher = compiler.factory(msgspec.structs.replace(grammar, written=tuple(b"ac")))()
-    assert allowed(matcher) == [ord("d")]
-    assert matcher.accept(ord("d")) and EOS in allowed(matcher)
-    refused = compiler.factory(msgspec.structs.replace(grammar, written=(ord("x"),)))
-    with pytest.raises(ValueError, match="does not admit"):
-        refused()

@@ -15,13 +15,14 @@ from pagemill.server.protocol.generate import GenerateRequest
 from pagemill.server.protocol.messages import CountTokensRequest, MessagesRequest, TokenCount
 from pagemill.server.respond import respond
 from pagemill.server.state import ServerState
+from pagemill.server.text_files import TextFiles
 
 
 async def create(server: ServerState, body: MessagesRequest, caller: Caller) -> Answer:
     """Answers the last of a list of messages, as Anthropic's API does."""
     pipeline, _ = server.models.resolve(body.model, caller)
     try:
-        request = _chat_request(pipeline, body)
+        request = await _chat_request(server, pipeline, body, caller)
         generation = await start_chat(pipeline, request, caller, clamps_max_tokens=True)
     except ApiError as error:
         raise renamed(error) from error
@@ -35,7 +36,7 @@ async def render(server: ServerState, body: MessagesRequest, caller: Caller) -> 
     """The request of `/inference/v1/generate` that answers the same."""
     pipeline, _ = server.models.resolve(body.model, caller)
     try:
-        request = _chat_request(pipeline, body)
+        request = await _chat_request(server, pipeline, body, caller)
         return await render_chat(pipeline, request, caller, clamps_max_tokens=True)
     except ApiError as error:
         raise renamed(error) from error
@@ -44,10 +45,13 @@ async def render(server: ServerState, body: MessagesRequest, caller: Caller) -> 
 async def count_tokens(server: ServerState, body: CountTokensRequest, caller: Caller) -> TokenCount:
     """Counts the tokens of a prompt, as `/v1/messages` would give it to the model."""
     pipeline, _ = server.models.resolve(body.model, caller)
-    request = chat_request(body)
+    request = chat_request(await TextFiles(server, caller, "messages").in_documents(body))
     check_chat(request)
     return TokenCount(len(await rendered_prompt(pipeline.rendering, request, caller)))
 
 
-def _chat_request(pipeline: Pipeline, body: MessagesRequest) -> ChatRequest:
+async def _chat_request(
+    server: ServerState, pipeline: Pipeline, body: MessagesRequest, caller: Caller
+) -> ChatRequest:
+    body = await TextFiles(server, caller, "messages").in_documents(body)
     return chat_request(body, bounds_thinking=can_bound_reasoning(pipeline.renderer))

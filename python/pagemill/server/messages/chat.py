@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from pagemill.server import errors
 from pagemill.server.errors import ApiError, bad_request
-from pagemill.server.file_text import text_of_base64
 from pagemill.server.protocol.chat import ChatRequest
 from pagemill.server.protocol.messages import (
     ContentBlock,
@@ -47,7 +46,8 @@ class _Located(NamedTuple):
 
 
 def chat_request(body: CountTokensRequest, *, bounds_thinking: bool = False) -> ChatRequest:
-    """The chat request with the same prompt, and for a `MessagesRequest` the same output.
+    """The chat request with the same prompt, and for a `MessagesRequest` the same output. Documents
+    are text (`TextFiles.in_documents`).
 
     `bounds_thinking`: the model's thinking can have a bound.
 
@@ -101,6 +101,7 @@ def _generation_fields(body: MessagesRequest) -> dict[str, Any]:
         "top_k": body.top_k,
         "top_p": body.top_p,
         "watermarking": body.watermarking,
+        "vllm_xargs": body.vllm_xargs,
         "cache_salt": body.cache_salt,
         "timeout": body.timeout,
         "kv_transfer_params": body.kv_transfer_params,
@@ -267,15 +268,13 @@ def _document(document: DocumentBlock, where: str) -> str:
     match source.type:
         case "text":
             text = source.data
-        case "base64":
-            text = text_of_base64(source.data, None, f"{where}.source", "messages")
         case "content":
             found = source.content
             text = found if isinstance(found, str) else "\n".join(each.text for each in found)
         case _:
             raise bad_request(
                 f"`{where}.source` is of type {source.type[:40]!r}; documents are of type `text`,"
-                " `base64` (a file of text) or `content`: nothing is fetched.",
+                " `base64` (a file of text, or a PDF) or `content`: nothing is fetched.",
                 "messages",
             )
     return "\n".join(filter(None, (document.title, document.context, text)))

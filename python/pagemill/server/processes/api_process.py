@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -32,7 +33,7 @@ def run(job: Mapping[str, Any]) -> int:
     ring = KeyRing(_keys(job["keys"]))
     configure(config.observe.log_level, job["name"], config.observe.log_format)
     with (
-        contextlib.closing(bind(job["host"], job["port"], shared=True)) as listener,
+        contextlib.closing(_listener(job)) as listener,
         operator_listener(config.server.admin_address if job["is_first"] else None) as operator,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
@@ -47,6 +48,13 @@ def run(job: Mapping[str, Any]) -> int:
             return await server.run()
 
         return runner.run(serve())
+
+
+def _listener(job: Mapping[str, Any]) -> socket.socket:
+    """The clients' socket: one of its own on a port, and that of all processes on a path."""
+    if job["descriptor"] is not None:
+        return socket.socket(fileno=job["descriptor"])
+    return bind(job["host"], job["port"], shared=True)
 
 
 def _keys(sent: Any) -> tuple[ApiKey, ...]:

@@ -26,7 +26,7 @@ import signal
 import sys
 import threading
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from pagemill.config.env import child_environment
@@ -50,23 +50,32 @@ _REPORT = b"report "
 _MAX_LINE_BYTES = 2**20  # of what a child writes
 
 
-async def start_child(module: str, job: Mapping[str, Any], variables: Mapping[str, str]) -> Process:
-    """Starts a process that runs `module.run(job)`, with `variables` in its environment. Secrets
-    may be in the job: it is not shown in the list of processes."""
-    process = await prepare_child(module, variables)
+async def start_child(
+    module: str,
+    job: Mapping[str, Any],
+    variables: Mapping[str, str],
+    descriptors: Collection[int] = (),
+) -> Process:
+    """Starts a process that runs `module.run(job)`, with `variables` in its environment, and has
+    `descriptors` of this one. Secrets may be in the job: it is not shown in the list of
+    processes."""
+    process = await prepare_child(module, variables, descriptors)
     await begin(process, job)
     return process
 
 
-async def prepare_child(module: str, variables: Mapping[str, str]) -> Process:
+async def prepare_child(
+    module: str, variables: Mapping[str, str], descriptors: Collection[int] = ()
+) -> Process:
     """Starts a process that imports `module`, with `variables` in its environment, and waits for
-    `begin`."""
+    `begin`; see `start_child`."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", _BOOT),
         stdin=PIPE,
         stdout=PIPE,
         limit=_MAX_LINE_BYTES,
         env=child_environment(variables),
+        pass_fds=descriptors,
     )
     await _send(process, {"module": module, "path": sys.path})
     return process

@@ -30,7 +30,7 @@ from dataclasses import replace
 
 import msgspec
 
-from pagemill.config import ConfigError, ServeConfig
+from pagemill.config import ConfigError, ServeConfig, ServerConfig
 from pagemill.config.fields import flatten
 from pagemill.engine.model_source import find_model
 from pagemill.engine.remote.gate import Gate
@@ -43,7 +43,9 @@ from pagemill.server.processes.child_process import start_child, tell
 from pagemill.server.processes.engine_processes import EngineProcesses
 from pagemill.server.processes.kept_processes import STOP_GRACE_S, EndedError, KeptProcesses
 from pagemill.server.transport.http_server import bind
+from pagemill.server.transport.unix_listener import unix_listener
 
+_API_MODULE = "pagemill.server.processes.api_process"
 _LOGGER = logging.getLogger("pagemill.server")
 
 
@@ -59,11 +61,19 @@ def supervise(config: ServeConfig, key_file: KeyFile) -> int:
     if not server.data_parallel.local_engines:
         find_model(config.engine.model)  # API processes read its tokenizer
     with (
-        contextlib.closing(bind(server.host, server.port, shared=True)) as holder,
+        _hold_address(server) as holder,
         _hold_grpc_port(config) as config,
         tempfile.TemporaryDirectory(prefix="pagemill-") as folder,  # mode 0700
     ):
         return asyncio.run(_Supervisor(config, key_file, holder, folder).run())
+
+
+def _hold_address(config: ServerConfig) -> contextlib.AbstractContextManager[socket.socket]:
+    """The clients' port, which API processes listen on; or the socket on a path, which they have
+    together."""
+    if config.uds is not None:
+        return unix_listener(config.uds, 0o666)
+    return contextlib.closing(bind(config.host, config.port, shared=True))
 
 
 @contextlib.contextmanager
@@ -83,7 +93,8 @@ class _Supervisor:
         self, config: ServeConfig, key_file: KeyFile, holder: socket.socket, folder: str
     ) -> None:
         self._config = config
-        self._port = holder.getsockname()[1]
+        self._shared = holder if holder.family == socket.AF_UNIX else None
+        self._port = 0 if self._shared else holder.getsockname()[1]
         self._metrics = f"{folder}/metrics"
         os.mkdir(self._metrics)
         self._limits = f"{folder}/limits"
@@ -177,8 +188,10 @@ class _Supervisor:
             "is_first": index == 0,  # it has the operator's routes
             "host": self._config.server.host,
             "port": self._port,
+            "descriptor": None if self._shared is None else self._shared.fileno(),
         }
-        process = await start_child("pagemill.server.processes.api_process", job, self._variables)
+        passed = () if self._shared is None else (self._shared.fileno(),)
+        process = await start_child(_API_MODULE, job, self._variables, passed)
         if self._keys is not keys:  # replaced meanwhile
             tell(process, self._keys)
         return process
@@ -191,6 +204,8 @@ class _Supervisor:
     async def _drain(self) -> None:
         """API processes finish their requests, then the engines end."""
         _LOGGER.info("stopping: running requests may finish")
+        if self._shared is not None:  # or clients would connect when no process accepts any more
+            self._shared.close()
         timeout_s = self._config.server.shutdown_timeout + STOP_GRACE_S
         await self._kept.ask_to_end("api", timeout_s)
         await self._kept.ask_to_end("engine", STOP_GRACE_S)

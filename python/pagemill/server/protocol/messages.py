@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from pagemill.config.sampling import INT32_MAX
+from pagemill.engine.output_plugins import MAX_NAMED
 from pagemill.server.error_shapes import AnthropicError
 from pagemill.server.protocol.decode import FieldRules, Unsupported, nothing, only
 from pagemill.server.protocol.sampling import (
@@ -180,6 +181,7 @@ class MessagesRequest(CountTokensRequest, kw_only=True, frozen=True):
     top_k: Annotated[int, Meta(ge=-1, le=INT32_MAX)] | None = None
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
     watermarking: bool | None = None
+    vllm_xargs: Annotated[dict[str, Any], Meta(max_length=MAX_NAMED)] = {}
     timeout: Timeout | None = None
     cache_salt: Annotated[str, Meta(min_length=1, max_length=1024)] | None = None
     kv_transfer_params: Annotated[

@@ -26,6 +26,7 @@ Positive = Annotated[int, Meta(ge=1, le=INT32_MAX)]
 TokenId = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 BadWord = Annotated[str, Meta(min_length=1, max_length=256)]
 Timeout = Annotated[float, Meta(gt=0, le=86400)]  # seconds
+LengthPenalty = Annotated[float, Meta(ge=-MAX_LENGTH_PENALTY, le=MAX_LENGTH_PENALTY)]
 Logprobs = Annotated[int, Meta(ge=-1, le=INT32_MAX)]
 
 
@@ -80,7 +81,7 @@ class GenerationRequest(OutputFields, kw_only=True, frozen=True):
         dict[str, str | bool | int | None], Meta(max_length=MAX_KV_TRANSFER_PARAMS)
     ] = {}
     use_beam_search: bool = False
-    length_penalty: Annotated[float, Meta(ge=-MAX_LENGTH_PENALTY, le=MAX_LENGTH_PENALTY)] = 1.0
+    length_penalty: LengthPenalty = 1.0
 
 
 def transfer_params(request: GenerationRequest) -> dict[str, str]:

@@ -12,12 +12,13 @@ from pagemill.config.sampling import SamplingFields
 from pagemill.engine.sampling import SamplingParams
 from pagemill.server.errors import bad_request
 from pagemill.server.protocol.decode import FieldRules, Unsupported, nothing, only
-from pagemill.server.protocol.sampling import Positive, StreamOptions
+from pagemill.server.protocol.sampling import LengthPenalty, Positive, StreamOptions
 from pagemill.server.protocol.usage import Usage
 
 MAX_PROMPT_CHARS = 4096
 Format = Literal["json", "text", "verbose_json", "srt", "vtt"]
 TIMED_FORMATS = ("verbose_json", "srt", "vtt")
+_NO_PENALTIES = {"presence_penalty": 0, "frequency_penalty": 0, "repetition_penalty": 1}
 Language = Annotated[str, Meta(max_length=16)]
 
 
@@ -35,7 +36,8 @@ class UploadedAudio(ABC):
 
 class SpeechRequest(SamplingFields, kw_only=True, frozen=True):
     """The fields of both forms. `hotwords` come in front of the `prompt`, and with
-    `condition_on_previous_text` what was said so far behind it."""
+    `condition_on_previous_text` what was said so far behind it. With `use_beam_search` the best of
+    `n` beams is the transcription."""
 
     file: UploadedAudio
     model: str | None = None
@@ -49,6 +51,10 @@ class SpeechRequest(SamplingFields, kw_only=True, frozen=True):
     stream: bool = False
     stream_include_usage: bool = False
     stream_continuous_usage_stats: bool = False
+    use_beam_search: bool = False
+    length_penalty: LengthPenalty = 1.0
+    vllm_xargs: dict[str, Any] | str = {}
+    """As text it is JSON: forms have no objects of numbers."""
 
     @property
     def wants_words(self) -> bool:
@@ -87,12 +93,8 @@ class TranslationRequest(SpeechRequest, kw_only=True, frozen=True):
 
 RULES = FieldRules(
     unsupported={
-        "length_penalty": Unsupported(only("1", "1.0"), "outputs are sampled one by one."),
-        "n": Unsupported(only("1"), "audio has one transcription."),
         "logprob_token_ids": Unsupported(nothing, "a transcription lists no log probabilities."),
         "include": Unsupported(nothing, "send `response_format=verbose_json` for averages."),
-        "use_beam_search": Unsupported(only("false"), "outputs are sampled one by one."),
-        "vllm_xargs": Unsupported(only("{}"), "transcripts have rules of their own."),
         "watermarking": Unsupported(only("false"), "transcripts have no marks."),
     },
     ignored=frozenset({"chunking_strategy", "user"}),
@@ -105,6 +107,7 @@ def check_speech(request: SpeechRequest) -> None:
     Raises:
         ApiError: 400 naming one.
     """
+    _check_beams(request)
     if request.timestamp_granularities and request.response_format != "verbose_json":
         raise bad_request(
             "`timestamp_granularities[]` needs `response_format=verbose_json`.",
@@ -123,8 +126,43 @@ def check_speech(request: SpeechRequest) -> None:
         )
 
 
+def _check_beams(request: SpeechRequest) -> None:
+    if not request.use_beam_search:
+        if request.n != 1:
+            raise bad_request(
+                "`n`: audio has one transcription; with `use_beam_search` it is that of the best of"
+                " `n` beams.",
+                "n",
+            )
+        return
+    for name, neutral in _NO_PENALTIES.items():
+        value: float | None = getattr(request, name)
+        if value not in (None, neutral):
+            raise bad_request(f"`use_beam_search` and `{name}` exclude each other.", name)
+
+
+def _extra_args(sent: dict[str, Any] | str) -> dict[str, Any]:
+    """The field `vllm_xargs` as an object.
+
+    Raises:
+        ApiError: 400: it is not one.
+    """
+    if not isinstance(sent, str):
+        return sent
+    try:
+        return msgspec.json.decode(sent, type=dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError):
+        raise bad_request(
+            '`vllm_xargs` must be a JSON object, such as {"digits": 3}.', "vllm_xargs"
+        ) from None
+
+
 def speech_sampling(request: SpeechRequest) -> SamplingParams:
-    """The request's fields as the engine's parameters; greedy unless it has a temperature."""
+    """The request's fields as the engine's parameters; greedy unless it has a temperature.
+
+    Raises:
+        ApiError: 400: `vllm_xargs` is not an object.
+    """
     shared: dict[str, Any] = {
         name: getattr(request, name) for name in SamplingFields.__struct_fields__
     }
@@ -137,6 +175,7 @@ def speech_sampling(request: SpeechRequest) -> SamplingParams:
         logprobs=0 if request.response_format == "verbose_json" else None,
         logprobs_mode="raw_logprobs",
         watermarking=False,
+        extra_args=_extra_args(request.vllm_xargs),
     )
 
 

@@ -167,7 +167,7 @@ class Transcriptions:
         whole = ""
         interval = self._server.config.stream_interval
         async for delta in deltas(started.generation, socket, interval):
-            text = texts.add(delta)
+            text = texts.add(delta.index, delta)
             whole += text
             if text:
                 self.events.delta(turn.item_id, text)

@@ -1,10 +1,12 @@
 """What requests leave in `/metrics`."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from pagemill.engine.sampling import SamplingDefaults
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.observe.catalog import catalog
 from pagemill.observe.metrics import MetricsOptions
@@ -54,6 +56,36 @@ def test_a_request_is_counted_in_every_family() -> None:
             assert found[requests] == 1
             duration = "pagemill:http_request_duration_seconds_count,/v1/completions,POST"
             assert found[duration] == 1
+
+    asyncio.run(body())
+
+
+def test_watermarks_are_counted_where_there_are_some() -> None:
+    async def body() -> None:
+        async with fake_server() as server:
+            payload = {"prompt": "ab", "max_tokens": 2}
+            await server.client.post("/v1/completions", json=payload)
+            name = "pagemill:watermark_requests_total"
+            assert not any(each.startswith(name) for each in await scrape(server))
+            pipeline = server.state.loaded
+            assert pipeline is not None
+            pipeline.model = replace(pipeline.model, defaults=SamplingDefaults(watermarks=True))
+            for fields in (
+                {},
+                {"watermarking": True, "n": 2, "prompt": ["a", "b"]},
+                {"watermarking": False},
+                {"temperature": 0},
+                {"use_beam_search": True, "watermarking": False},
+            ):
+                answer = await server.client.post("/v1/completions", json={**payload, **fields})
+                assert answer.status_code == 200, answer.text
+            found = await scrape(server)
+            counts = {each: found[each] for each in found if each.startswith(name)}
+            assert counts == {
+                f"{name},watermarked": 2,
+                f"{name},skipped": 1,
+                f"{name},not_watermarked": 2,
+            }
 
     asyncio.run(body())
 
@@ -165,8 +197,8 @@ def test_names_of_the_reference_system() -> None:
                 for series in row.series
                 if row.reference + series.removeprefix(row.name) not in own
             }
-            # Those of adapters, of images and of a model's work have samples where the server has
-            # them, and places of drafts once one was accepted there.
+            # Those of adapters, of images, of watermarks and of a model's work have samples where
+            # the server has them, and places of drafts once one was accepted there.
             assert missing == {
                 "estimated_flops",
                 "estimated_read_bytes",
@@ -174,6 +206,7 @@ def test_names_of_the_reference_system() -> None:
                 "mm_cache_hits",
                 "mm_cache_queries",
                 "spec_decode_num_accepted_tokens_per_pos",
+                "watermark_requests",
             }
             assert found["vllm:generation_tokens_total"] == 2
             assert found["vllm:request_success_total,length"] == 1

@@ -9,7 +9,7 @@ _LENGTH = "length"
 
 
 class ClipTexts:
-    """What is written of each clip: choice i of a generation is that of clip i."""
+    """What is written of each clip."""
 
     def __init__(self, num_clips: int) -> None:
         self._held = [""] * num_clips
@@ -32,10 +32,9 @@ class ClipTexts:
         """Whether the operator ended the text of a clip."""
         return "abort" in self._reasons
 
-    def add(self, delta: ChoiceDelta) -> str:
-        """Adds the next delta of a clip. Returns the text that comes next; "" if it is not known
-        yet."""
-        at = delta.index
+    def add(self, at: int, delta: ChoiceDelta) -> str:
+        """Adds the next delta of the clip with the number `at`. Returns the text that comes next;
+        "" if it is not known yet."""
         self._held[at] += "".join(e.text for e in delta.events if isinstance(e, Text))
         self._reasons[at] = delta.finish_reason or self._reasons[at]
         if at != self._current:

@@ -68,7 +68,7 @@ class _Writer:
         def ratio(number: int, choice: FoldedChoice) -> float:
             return compression_ratio(self.text(number, choice))
 
-        choices = await whole_choices(generation)
+        choices = (await whole_choices(generation))[:: generation.sampling.n]  # the best beams
         _check_ended(choices)
         clips = [WrittenClip(choice, self._request.temperature or 0.0) for choice in choices]
         ratios = list(map(ratio, numbers, choices))

@@ -117,10 +117,13 @@ class Speech:
         """
         return await self._media.fetch_file("audio", url, param)
 
-    async def sounds(self, file: UploadedAudio, check_number: Callable[[int], None]) -> Sounds:
+    async def sounds(
+        self, file: UploadedAudio, check_number: Callable[[int], None], num_beams: int = 1
+    ) -> Sounds:
         """The clips of `file`, which is discarded. The caller releases the result.
 
-        `check_number` is called with how many there are before any is encoded.
+        `check_number` is called with how many there are before any is encoded. Each of `num_beams`
+        sends the engine the features of its clip.
 
         Raises:
             ApiError: 400: it cannot be read, or is too long; what `check_number` raises.
@@ -136,7 +139,8 @@ class Speech:
             for clip in clips:
                 sounds.append(await self._sound(clip))
                 size += sum(item.features.rows.nbytes for item in sounds[-1].tokens.media)
-                _check_size(size * len(clips) / len(sounds), len(audio.values) / RATE)
+                sent = size * num_beams * len(clips) / len(sounds)
+                _check_size(sent, len(audio.values) / RATE)
             # The next file is read when there is room for the features of this one.
             await self._features.take(size)
             return Sounds(sounds, lambda: self._features.give(size))
@@ -153,12 +157,12 @@ class Speech:
 
 
 def _check_size(feature_bytes: float, duration_s: float) -> None:
-    """`feature_bytes` are those of the file, by its clips so far."""
+    """`feature_bytes` are those of the file, by its clips so far, for all beams."""
     if feature_bytes > MAX_PREPARED_BYTES:
         longest_s = duration_s * MAX_PREPARED_BYTES / feature_bytes
         raise bad_request(
             f"`file` has {duration_s:.0f} seconds of audio, of which {longest_s:.0f} can be read"
-            " at once: send it in parts.",
+            " at once: send it in parts, or with fewer beams if it has some.",
             "file",
         )
 

@@ -21,6 +21,7 @@ from pagemill.server.access.caller import Caller
 from pagemill.server.access.keys import ApiKey
 from pagemill.server.endpoints.table import ENDPOINTS
 from pagemill.server.limits.limiter import KeyLimits
+from pagemill.server.speech import speech as speech_module
 from pagemill.server.speech import words
 from pagemill.server.speech.speech import TIMED_AT_ONCE
 from pagemill.server.testing.fake_server import EOS, FakeServer, fake_server
@@ -386,6 +387,11 @@ def test_usage_is_in_streams_that_want_it() -> None:
         ({"max_completion_tokens": "0"}, 400, "max_completion_tokens"),
         ({"max_completion_tokens": "1000"}, 400, "max_completion_tokens"),
         ({"n": "2"}, 400, "n"),
+        ({"use_beam_search": "true", "n": "129"}, 400, "n"),
+        ({"use_beam_search": "true", "repetition_penalty": "1.1"}, 400, "repetition_penalty"),
+        ({"use_beam_search": "true", "length_penalty": "11"}, 400, "length_penalty"),
+        ({"vllm_xargs": "[1]"}, 400, "vllm_xargs"),
+        ({"vllm_xargs": '{"no_such": 1}'}, 400, "vllm_xargs"),
         ({"model": "other"}, 404, "model"),
         ({"audio": bytes(MAX_FILE_BYTES + 1)}, 413, None),
     ],
@@ -396,6 +402,54 @@ def test_refusals(fields: dict[str, Any], status: int, param: str | None) -> Non
         assert answer.status_code == status, answer.text
         assert answer.json()["error"]["param"] == param
         assert served.fake.engine.stats().num_submitted == 0
+
+    serve(clips_of("a"), check)
+
+
+def test_the_best_beam_is_the_transcription() -> None:
+    following = {"=": "a", "a": "b", "b": "c"}
+    options = FakeOptions(
+        next_token=lambda previous, *_: ord(following.get(chr(previous), chr(EOS)))
+    )
+    beams = {"language": "en", "use_beam_search": "true", "n": "3"}
+
+    async def check(served: Served) -> None:
+        answer = await served.post(LONG, **beams)
+        assert answer.json()["text"] == "abcabc", answer.text
+        sent = [each.request.sampling for each in served.fake.engine.submitted]
+        assert len(sent) > 8 and all(each.max_tokens == 1 for each in sent)
+        timed = (await served.post(LONG, response_format="verbose_json", **beams)).json()
+        assert timed["text"] == ""  # it has no times
+        chunks = events((await served.post(LONG, stream="true", **beams)).text)
+        choices = [choice for chunk in chunks for choice in chunk["choices"]]
+        assert "".join(each["delta"]["content"] for each in choices) == "abcabc"
+        assert [each["finish_reason"] for each in choices][-1] == "stop"
+
+    serve(options, check)
+
+
+def test_beams_that_repeat_themselves_are_written_again_without_beams() -> None:
+    options = FakeOptions(next_token=lambda *_: ord("a"))
+
+    async def check(served: Served) -> None:
+        fields = {"use_beam_search": "true", "n": "2", "max_completion_tokens": "60"}
+        answer = await served.post(language="en", **fields)
+        assert answer.json()["text"] == "a" * 60
+        sent = [each.request.sampling for each in served.fake.engine.submitted]
+        again = [each.temperature for each in sent if each.max_tokens == 60]
+        assert again == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
+
+    serve(options, check)
+
+
+def test_features_count_for_each_beam(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speech_module, "MAX_PREPARED_BYTES", 4 * AUDIO_TOKENS * 5)
+    beams = {"language": "en", "use_beam_search": "true"}
+
+    async def check(served: Served) -> None:
+        assert (await served.post(LONG, **beams, n="2")).status_code == 200
+        refused = await served.post(LONG, **beams, n="3")
+        assert refused.status_code == 400 and "fewer beams" in refused.json()["error"]["message"]
 
     serve(clips_of("a"), check)
 

@@ -15,6 +15,7 @@ from pagemill.render.errors import RenderError
 from pagemill.render.transcription.alignment import Heard
 from pagemill.render.transcription.base import Around, LanguageProbe, SpeechTask
 from pagemill.server.access.caller import Caller
+from pagemill.server.choice_search import Beams
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.generation import Generation
 from pagemill.server.output_limits import NO_LIMITS, OutputLimits
@@ -42,8 +43,8 @@ class StartedSpeech:
     language: str | None
     no_speech: Sequence[float | None]
     submit: Callable[[Sequence[int], float | None, str], Awaitable[Generation]]
-    """Submits the clips with these numbers, at a temperature (None: the request's; others write the
-    same each time), behind what was said so far."""
+    """Submits the clips with these numbers, at a temperature (None: the request's, and its beams;
+    others write the same each time), behind what was said so far."""
     hear: Callable[[int, Sequence[int]], Awaitable[Heard]]
     """What alignment heads compare of the clip with this number and the tokens that were written of
     it. Only of models that have some."""
@@ -91,7 +92,7 @@ async def start_speech(
         # It may run a chat template on the request's text.
         around = await asyncio.to_thread(_around, speech, task)
         to_hear = options
-        options = replace(options, transcript=speech.family.rules(task))
+        options = replace(options, transcript=speech.family.rules(task), search=_search(request))
         sampling = speech_sampling(request)
         begun = sounds.clips[:1] if request.condition_on_previous_text else sounds.clips
         prompts = [sound.within(around) for sound in begun]
@@ -110,9 +111,10 @@ async def start_speech(
         changed = sampling
         if temperature is not None:
             seed = 0 if sampling.seed is None else sampling.seed
-            changed = structs.replace(sampling, temperature=temperature, seed=seed)
+            changed = structs.replace(sampling, temperature=temperature, seed=seed, n=1)
+        searched = options if temperature is None else replace(options, search=None)
         prompts = [sounds.clips[at].within(behind) for at in clips]
-        return await pipeline.generate(prompts, changed, options)
+        return await pipeline.generate(prompts, changed, searched)
 
     async def hear(clip: int, token_ids: Sequence[int]) -> Heard:
         assert pipeline.model.alignment is not None
@@ -135,12 +137,21 @@ async def _read(
     try:
         async with asyncio.timeout(left_s):
             return await speech.sounds(
-                request.file, lambda number: pipeline.check_choices(number, 1, "file")
+                request.file,
+                lambda number: pipeline.check_choices(number, request.n, "file"),
+                request.n,
             )
     except TimeoutError:
         raise ApiError(
             504, "The audio was not read within the request's time (--request-timeout)."
         ) from None
+
+
+def _search(request: SpeechRequest) -> Beams | None:
+    """How each clip is written; None: token by token."""
+    if not request.use_beam_search:
+        return None
+    return Beams(request.length_penalty, ignores_eos=False, by_rules=True)
 
 
 def _to_probe(

@@ -121,7 +121,10 @@ class SpeechStream:
 
     def delta(self, delta: ChoiceDelta) -> bytes:
         """See `respond.StreamWording`."""
-        text = self._texts.add(delta)
+        clip, beam = divmod(delta.index, self._generation.sampling.n)
+        if beam:
+            return b""
+        text = self._texts.add(clip, delta)
         if not (text or self._texts.ended):
             return b""
         return self._event(text, self._texts.finish_reason if self._texts.ended else None)
