@@ -13,10 +13,11 @@ import pytest
 import torch
 from pagemill.engine.llm import LLM, Output
 from pagemill.engine.outputs import EngineError
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel, Qwen2AudioForConditionalGeneration
 
+from tests.adapters.peft_adapters import NAMES, with_adapters
 from tests.media.audio_models import PLACEHOLDER, audio, qwen2_audio
 from tests.media.media_model import GENERATED, Item, MediaTestModel, encoded, text
 from tests.media.phi4_models import image as tiles_of
@@ -24,9 +25,7 @@ from tests.media.phi4_models import phi4_multimodal
 from tests.media.qwen_vl_models import MAKERS, image, image_model
 from tests.parity.tiny_models import LLAVA_IMAGE, make, save
 
-NAMES = ("first", "second")
 IMAGE = [3]  # the placeholder of all these models
-_LAYERS = "q_proj|v_proj|o_proj|up_proj|down_proj|embed_tokens"
 _FILE = "adapter_model.safetensors"
 
 
@@ -52,27 +51,6 @@ class Adapted:
     def load(self, llm: LLM) -> None:
         for name in NAMES:
             llm.adapters.load_adapter(name, str(self.path / name))
-
-
-def _with_adapters(model: PreTrainedModel, path: Path, **config: Any) -> PeftModel:
-    """`model` with NAMES of random weights, which are saved in `path`."""
-    made: PeftModel | None = None
-    for number, name in enumerate(NAMES):
-        layers = rf".*language_model.*\.({_LAYERS})"
-        options = {"lora_alpha": 8, "init_lora_weights": False, "target_modules": layers, **config}
-        lora = LoraConfig(r=2 + number, **options)
-        if made is None:
-            made = get_peft_model(model, lora, adapter_name=name)
-        else:
-            made.add_adapter(name, lora)
-    assert made is not None
-    torch.manual_seed(7)
-    with torch.no_grad():
-        for name, parameter in made.named_parameters():
-            if "lora_" in name and "magnitude" not in name:
-                parameter.normal_(0, 0.3)
-    made.save_pretrained(path)
-    return made.eval()
 
 
 def _llava(path: Path) -> tuple[PreTrainedModel, MediaTestModel, Sequence[Item]]:
@@ -115,7 +93,7 @@ _MODELS: dict[str, Callable[[Path], tuple[PreTrainedModel, MediaTestModel, Seque
 def _adapted(family: str, path: Path, **config: Any) -> Adapted:
     torch.manual_seed(0)
     reference, model, images = _MODELS[family](path)
-    return Adapted(model, _with_adapters(reference, path, **config), path, images)
+    return Adapted(model, with_adapters(reference, path, **config), path, images)
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +142,7 @@ def test_phi4_has_an_adapter_for_each_kind_of_media(tmp_path: Path) -> None:
     """Of its fused layers; requests name theirs."""
     layers = r"model\.layers\.\d+\..*\.(qkv_proj|o_proj|gate_up_proj|down_proj)"
     reference, model, images = _phi4(tmp_path)
-    adapters = _with_adapters(reference, tmp_path, target_modules=layers)
+    adapters = with_adapters(reference, tmp_path, target_modules=layers)
     _check_batch(Adapted(model, adapters, tmp_path, images))
 
 
@@ -265,7 +243,7 @@ def test_adapters_of_encoders_are_refused(llava: Adapted, tmp_path: Path) -> Non
 def test_tokens_with_audio_are_those_of_the_merged_model(tmp_path: Path) -> None:
     model = qwen2_audio(tmp_path / "model")
     reference = Qwen2AudioForConditionalGeneration.from_pretrained(tmp_path / "model")
-    adapters = _with_adapters(reference, tmp_path)
+    adapters = with_adapters(reference, tmp_path)
     prompts = [text(1, 3) + [PLACEHOLDER] + text(2, 4), text(3, 9)]
     audios = [[audio(1, 5000)], []]
     with model.llm(enable_lora=True) as llm:

@@ -117,13 +117,16 @@ def phi4_multimodal(path: Path, **changes: Any) -> tuple[PreTrainedModel, MediaT
     """The reference, and the model at `path`; `changes` are fields of its tower's configuration."""
     torch.manual_seed(0)
     reference = save(_tiny(**changes), path)
+    return reference, _with_images(path, reference)
 
+
+def _with_images(path: Path, reference: PreTrainedModel) -> MediaTestModel:
     def logits(ids: list[int], images: Sequence[Tiles]) -> torch.Tensor:
         with torch.inference_mode():
             inputs = _inputs(images) if images else {}
             return reference(torch.tensor([ids]), **inputs, use_cache=False).logits[0]
 
-    return reference, MediaTestModel(path, logits)
+    return MediaTestModel(path, logits)
 
 
 def log_mel(samples: np.ndarray) -> torch.Tensor:
@@ -136,7 +139,17 @@ def log_mel(samples: np.ndarray) -> torch.Tensor:
 def phi4_audio(path: Path) -> MediaTestModel:
     """The model at `path`, whose media are audio."""
     torch.manual_seed(0)
+    return _with_audio(path, save(_tiny(), path))
+
+
+def phi4_with_both(path: Path) -> tuple[PreTrainedModel, MediaTestModel, MediaTestModel]:
+    """The reference, and the model at `path`: its media are images, and they are audio."""
+    torch.manual_seed(0)
     reference = save(_tiny(), path)
+    return reference, _with_images(path, reference), _with_audio(path, reference)
+
+
+def _with_audio(path: Path, reference: PreTrainedModel) -> MediaTestModel:
     embed = reference.model.embed_tokens_extend.audio_embed
 
     def sound(samples: np.ndarray) -> torch.Tensor:

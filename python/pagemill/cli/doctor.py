@@ -141,9 +141,11 @@ def _model_report(config: EngineConfig) -> dict[str, Any]:
         if not is_complete(path):
             return {"model": None, "default_model": f"not fetched yet; will be at {path}"}
     from pagemill.engine.loading import build_options, build_ranks
+    from pagemill.engine.media_adapters import with_media_adapters
     from pagemill.engine.model_source import open_model
 
-    source = open_model(config.model, build_options(config.model), values=False).source
+    source, stored, _ = open_model(config.model, build_options(config.model), values=False)
+    config = with_media_adapters(config, stored)
     ranks = build_ranks(source, config)
     built = ranks[0]
     device = choose_device(built, config, weights_dtype(source.config))

@@ -45,6 +45,7 @@ def _table(plan: ModelPlan) -> str:
         ("activations", _size(plan.activations)),
         ("workspace", _size(plan.workspace)),
         ("logits", _size(plan.logits)),
+        *_adapters(plan),
     ]
     if plan.offloading:
         rows.append(("offloading", _size(plan.offloading) + "   host memory for KV"))
@@ -108,6 +109,13 @@ def _offloaded(plan: ModelPlan) -> list[tuple[str, str]]:
     if not plan.offloaded:
         return []
     return [("", f"{_size(plan.offloaded)}   more in host memory, for the device to read")]
+
+
+def _adapters(plan: ModelPlan) -> list[tuple[str, str]]:
+    if not plan.adapters:
+        return []
+    ranks = [f"{kind}: rank {each.rank}" for kind, each in plan.adapters.items()]
+    return [("adapters", f"{_size(plan.adapter_bytes)}   {', '.join(ranks)}")]
 
 
 def _size(count: int) -> str:

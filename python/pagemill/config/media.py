@@ -7,7 +7,7 @@ from typing import Any, cast
 from pagemill.config.fields import ConfigError, Range, check, option
 
 _DOMAIN = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?")
-_KINDS = ("image", "audio", "video")
+MEDIA_KINDS = ("image", "audio", "video")
 _MOST_ITEMS = 1024
 _MOST_FRAMES = 768  # those that models are trained with
 _MOST_FPS = 60
@@ -112,7 +112,7 @@ class MediaConfig:
                     " *.example.com or example.com:8443"
                 )
         for name, limit in self.limit_mm_per_prompt.items():
-            if name not in _KINDS:
+            if name not in MEDIA_KINDS:
                 raise ConfigError(
                     f"--limit-mm-per-prompt: {name!r} is not known; write"
                     ' \'{"image": 4, "audio": 1, "video": 1}\''
@@ -165,7 +165,7 @@ class MediaConfig:
     @property
     def refused_kinds(self) -> frozenset[str]:
         """Those of which a prompt may have none."""
-        return frozenset(kind for kind in _KINDS if not self.max_items(kind))
+        return frozenset(kind for kind in MEDIA_KINDS if not self.max_items(kind))
 
 
 def _are_io_options(options: dict[str, Any]) -> bool:

@@ -7,6 +7,9 @@
 Each load has an id of its own, and KV is found by it: what was computed with weights that have been
 replaced is never used again.
 
+A request with media that names no adapter runs under the one that has the name of their kind
+(`default_mm_loras`).
+
 What the operator loads stays until it is unloaded. What requests bring in from `lora_folder` makes
 room for others.
 """
@@ -16,6 +19,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,6 +67,7 @@ class Adapters:
         self._reader, self._engine, self._store = reader, engine, store
         self._max_loaded, self._cache_dir = config.max_cpu_loras, cache_dir
         self._folder = _checked_folder(config.lora_folder)
+        self._media = tuple(config.media)
         self._loaded: dict[str, LoadedAdapter] = {}
         # Ids of what the last load of a name has replaced, for requests that were waiting.
         self._replaced: dict[str, int] = {}
@@ -80,6 +85,26 @@ class Adapters:
         if loaded is None:
             raise _unknown(name)
         self._last_use[name] = next(self._uses)
+        return loaded.id
+
+    def id_for_media(self, kinds: Collection[str]) -> int:
+        """The id of the adapter for requests with media of these kinds that name none: that of the
+        first kind of `default_mm_loras` among them; 0, the model as it is, if none is.
+
+        Raises:
+            EngineError: UNAVAILABLE: the operator has unloaded it.
+        """
+        kind = next((each for each in self._media if each in kinds), None)
+        if kind is None:
+            return 0
+        loaded = self._loaded.get(kind)
+        if loaded is None:
+            raise EngineError(
+                "UNAVAILABLE",
+                f"Requests with {kind} need the adapter `{kind}`, which has been unloaded; send a"
+                " request without, or name another adapter.",
+                "model",
+            )
         return loaded.id
 
     @property

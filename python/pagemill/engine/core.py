@@ -205,7 +205,7 @@ class EngineCore:
             cache_dir = cache_folder(config.model.cache_dir)
             reader = AdapterReader(source, executor, ranks, workers)
             adapters = Adapters(reader, engine, store, config.lora, cache_dir)
-            for name, path in config.lora.modules:
+            for name, path in (*config.lora.modules, *config.lora.media.items()):
                 adapters.load_adapter(name, path)
         bindings = NativeBindings(engine, _native, grammars, adapters, front=_front(built))
         held = config.scheduler.max_num_queued_reqs
@@ -276,7 +276,7 @@ def _agreed(budget: KvBudget, pages: KvPages, workers: RankWorkers) -> KvBudget:
 
 def _require_adaptable(built: BuiltModel, config: EngineConfig, source: ModelSource | None) -> None:
     if config.executor.executor != "native":
-        raise ConfigError("--enable-lora and --lora-modules need --executor native")
+        raise ConfigError(f"{config.lora.flags} need --executor native")
     if not built.adapter_targets or source is None:
         raise ConfigError(f"{built.architecture} has no layers that adapters could change")
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import tempfile
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -80,6 +80,10 @@ class CalledEngine(FakeEngine):
     def id_of(self, name: str) -> int:
         """Of those that are loaded."""
         return [*self.loaded].index(name) + 1
+
+    def id_for_media(self, kinds: Collection[str]) -> int:
+        """No media have one."""
+        return 0
 
     def _check(self, what: str) -> None:
         if what in self.broken:

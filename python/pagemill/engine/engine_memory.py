@@ -14,6 +14,7 @@ from pagemill.config import EngineConfig
 from pagemill.config.memory import FixedCosts, KvBudget, KvPages, plan_kv_cache
 from pagemill.engine.encoder import MediaMemory, MediaSizes
 from pagemill.engine.executor_sizes import ExecutorSizes, host_memory_bytes
+from pagemill.engine.media_adapters import media_adapters
 from pagemill.runner.build import BuiltModel
 from pagemill.runner.fallback.module import MemoryPlan
 
@@ -23,12 +24,14 @@ class EngineMemory:
     """Bytes in one memory: that of this machine, or of the device whose rank takes most. `ranks`
     are the plans of the ranks there, and `draft` that of the draft model, each with a KV cache of
     one page; `draft_host_bytes` are what its drafts take beside it; `media` is what encoders
-    take; `kv` what requests take of the KV cache."""
+    take, and `adapter_bytes` the adapters of media, which a device's host keeps; `kv` what requests
+    take of the KV cache."""
 
     ranks: tuple[MemoryPlan, ...]
     draft: MemoryPlan | None
     draft_host_bytes: int
     media: MediaMemory
+    adapter_bytes: int
     kv: KvPages
     max_model_len: int
     config: EngineConfig
@@ -57,6 +60,7 @@ class EngineMemory:
             None if draft is None else sizes.plan_draft(built, draft, config),
             0 if draft is None else sizes.draft_host_bytes(built, draft, config),
             media,
+            _adapter_bytes(config) if sizes.device is None else 0,
             sizes.kv_pages(ranks, config, plans, draft),
             built.max_model_len,
             config,
@@ -73,7 +77,7 @@ class EngineMemory:
         """All of it except the KV cache."""
         # The planner's one page is the null page.
         models = sum(plan.total_bytes - plan.kv_bytes for plan in self.models)
-        return models + self.draft_host_bytes + self.media.total_bytes
+        return models + self.draft_host_bytes + self.media.total_bytes + self.adapter_bytes
 
     @property
     def available_bytes(self) -> int:
@@ -103,3 +107,8 @@ class EngineMemory:
             self.available_bytes,
             1 if self.sizes.device is None else self.config.scheduler.max_num_seqs,
         )
+
+
+def _adapter_bytes(config: EngineConfig) -> int:
+    """At most, on this machine: a rank has all of some matrices and a part of the others."""
+    return len(config.local_ranks) * sum(each.bytes for each in media_adapters(config).values())

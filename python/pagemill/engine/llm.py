@@ -163,7 +163,8 @@ class LLM(OfflineControl, OfflinePooling):
         """The adapters that prompts may be computed with.
 
         Raises:
-            EngineError: the model was opened without `enable_lora` and `lora_modules`.
+            EngineError: the model was opened without adapters (`enable_lora`, `lora_modules`,
+                `default_mm_loras`).
         """
         adapters = self._loaded.core.bindings.adapters
         if not isinstance(adapters, Adapters):
@@ -219,7 +220,8 @@ class LLM(OfflineControl, OfflinePooling):
             token_matcher: makes what constrains an output; called for each of them.
             logits_processor: changes the logits that each token is chosen from.
             grammar: what each output has to be, such as `structured.grammar.json_schema(...)`.
-            adapter: the name of an adapter (`adapters`); "": the model as it is.
+            adapter: the name of an adapter (`adapters`); "": that of the prompt's media
+                (`default_mm_loras`), or else the model as it is.
             progress: where a progress bar is drawn; standard error by default, if that is a
                 terminal.
 

@@ -14,6 +14,7 @@ from pagemill.engine.core import EngineCore
 from pagemill.engine.draft_model import build_draft, open_head, states_for
 from pagemill.engine.executor_sizes import weights_dtype
 from pagemill.engine.generation_config import choose_defaults
+from pagemill.engine.media_adapters import with_media_adapters
 from pagemill.engine.messages import ModelFacts
 from pagemill.engine.model_source import open_model
 from pagemill.engine.model_weights import ModelWeights
@@ -42,6 +43,8 @@ class LoadedModel:
     defaults: SamplingDefaults
     max_tokens_cap: int | None
     """Bound on generated tokens that the operator set."""
+    max_adapters: int
+    """`ModelFacts.max_adapters`."""
     hf_overrides: dict[str, Any]
     """Keys of the configuration that the operator replaced."""
 
@@ -62,6 +65,7 @@ def load(config: EngineConfig, stopped: threading.Event | None = None) -> Loaded
         )
     model = config.model
     source, stored, at_load = open_model(model, build_options(model))
+    config = with_media_adapters(config, stored)
     head = open_head(config)
     built, *others = build_ranks(source, config, head)
     draft = build_draft(source, built, config, head)
@@ -95,6 +99,7 @@ def load(config: EngineConfig, stopped: threading.Event | None = None) -> Loaded
             watermarks=bool(config.watermark.watermark_key_file),
         ),
         max_tokens_cap=chosen.max_tokens_cap,
+        max_adapters=config.lora.slots,
         hf_overrides=model.hf_overrides,
     )
 
@@ -106,7 +111,7 @@ def model_names(model: ModelConfig) -> tuple[str, ...]:
 
 def model_facts(loaded: LoadedModel) -> ModelFacts:
     """The facts of `loaded` that front ends need."""
-    built, adapters = loaded.core.built, loaded.core.bindings.adapters
+    built = loaded.core.built
     return ModelFacts(
         names=tuple(loaded.names),
         path=str(loaded.source.path),
@@ -122,7 +127,7 @@ def model_facts(loaded: LoadedModel) -> ModelFacts:
         max_item_tokens=loaded.core.max_item_tokens,
         embeds_width=built.embeds_width,
         encoder_text=built.encoder_text,
-        adapters=adapters is not None,
+        max_adapters=loaded.max_adapters,
         routed_experts=built.routed_experts,
         alignment=built.alignment,
     )
@@ -220,7 +225,7 @@ def _require_stages(config: EngineConfig) -> None:
     """Refuses what the stages of a pipeline cannot do yet."""
     refused = {
         "--speculative-config": config.speculation.max_tokens > 0,
-        "--enable-lora and --lora-modules": config.lora.enabled,
+        config.lora.flags: config.lora.enabled,
         "--kv-offloading-bytes, --kv-offloading-disk-path, --kv-connector-path and"
         " --kv-shared-memory-bytes": config.kv_tiers.enabled,
     }

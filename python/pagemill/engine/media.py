@@ -145,15 +145,17 @@ def place_media(
             behind_text = False
             continue
         front_end, own = rest[token]
+        number, each = next(own)
         shared = expanded[-1:] if behind_text and front_end.traits.shares_ends else None
-        for part in _parts(*next(own), front_end):
+        for part in _parts(number, each, front_end):
             behind_text = isinstance(part, str)
             if isinstance(part, str):
                 ids = list(encode(part))
                 append_joined(expanded, ids[1:] if ids[:1] == shared else ids, joined)
             else:
                 features, placeholder = part
-                items.append(MediaItem(_content_id(features), len(expanded), features))
+                content_id = _content_id(features)
+                items.append(MediaItem(content_id, len(expanded), features, each.kind))
                 expanded += _tokens(features, placeholder, ends[front_end.number])
             shared = None
     try:

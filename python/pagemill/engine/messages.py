@@ -26,7 +26,7 @@ from pagemill.inputs.task import Pooled
 from pagemill.inputs.transcript_rules import TranscriptRules
 from pagemill.structured.grammar import Grammar
 
-PROTOCOL = 10
+PROTOCOL = 11
 MAX_FRAME_BYTES = 2**28
 """Of one message: the log probabilities of a prompt of 10^6 tokens fit."""
 
@@ -66,7 +66,8 @@ class EngineRequest(msgspec.Struct, array_like=True, frozen=True):
     """When each choice has to have ended, by `time.monotonic`, which all processes of a machine and
     the native engine share. `Submit.sent_us` lets another machine do without."""
     adapter: str = ""
-    """The name of the adapter to compute with; "": the model as it is."""
+    """The name of the adapter to compute with; "": that of the prompt's media, or if there is none,
+    the model as it is."""
     transcript: TranscriptRules | None = None
     """By which each choice is written, if it has no grammar."""
     return_routed_experts: bool = False
@@ -123,8 +124,9 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Of the rows of embeddings that prompts may be; 0: they are token ids."""
     encoder_text: EncoderText | None = None
     """What its encoder takes if that reads the text of a prompt."""
-    adapters: bool = False
-    """Whether requests may name adapters; the engine knows which."""
+    max_adapters: int = 0
+    """Different adapters in a step; the engine knows which there are. 0: requests cannot name
+    any."""
     routed_experts: tuple[int, int] | None = None
     """Layers with experts, and how many of these each chooses for a token; None: choices are not
     returned."""

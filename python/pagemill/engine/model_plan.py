@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pagemill import _native
     from pagemill.engine.executor_sizes import ExecutorSizes
     from pagemill.engine.generation_config import ChosenDefaults
+    from pagemill.engine.media_adapters import MediaAdapter
     from pagemill.runner.build import BuiltModel
     from pagemill.weights.source import ModelSource
 
@@ -24,13 +26,14 @@ _SHORT = 256  # tokens of a request that no window has left
 @dataclass(frozen=True, slots=True)
 class PlannedModel:
     """A traced model, the program of each rank, and the options they would be bound with; a cache
-    of one block."""
+    of one block. `config` is that of the engine, with the adapters of media that were found."""
 
     path: Path
     source: ModelSource
     ranks: tuple[BuiltModel, ...]
     sizes: ExecutorSizes
     options: _native.ExecutorOptions
+    config: EngineConfig
     draft: BuiltModel | None = None
 
     @property
@@ -57,6 +60,9 @@ class ModelPlan:
     activations: int
     workspace: int
     logits: int
+    adapters: Mapping[str, MediaAdapter]
+    """Those under which requests with media run, by the kinds of these."""
+    adapter_bytes: int
     offloading: int
     kv_pages: KvPages
     available: int
@@ -72,7 +78,8 @@ class ModelPlan:
     @property
     def fixed(self) -> int:
         """Everything but the KV cache."""
-        return self.weights + self.activations + self.workspace + self.logits + self.offloading
+        model = self.weights + self.activations + self.workspace + self.logits
+        return model + self.adapter_bytes + self.offloading
 
     def concurrency(self, tokens: int) -> int:
         """How many requests of `tokens` tokens the KV cache holds at the same time."""
@@ -99,6 +106,7 @@ class ModelPlan:
                 "activations": self.activations,
                 "workspace": self.workspace,
                 "logits": self.logits,
+                "adapters": self.adapter_bytes,
                 "kv_offloading": self.offloading,
                 "kv_cache": kv.kv_bytes if kv else None,
                 "total": self.fixed + kv.kv_bytes if kv else None,
@@ -111,6 +119,10 @@ class ModelPlan:
             "kv_cache_tokens": kv.num_tokens if kv else None,
             "kv_cache_tokens_largest": self.kv_pages.tokens(max(0, self.largest_kv_pages - 1)),
             "fits": kv is not None,
+            "media_adapters": {
+                kind: {"path": str(each.path), "rank": each.rank}
+                for kind, each in self.adapters.items()
+            },
             "concurrency": self.concurrency(self.max_model_len),
             "refusal": self.refusal or None,
             "sampling_defaults": _sampling_json(self.sampling) if self.sampling else None,
@@ -146,9 +158,11 @@ def built_model(config: EngineConfig) -> PlannedModel:
     from pagemill.engine.draft_model import build_draft, open_head
     from pagemill.engine.executor_sizes import ExecutorSizes, weights_dtype
     from pagemill.engine.loading import build_options, build_ranks
+    from pagemill.engine.media_adapters import with_media_adapters
     from pagemill.engine.model_source import open_model
 
     source, stored, _ = open_model(config.model, build_options(config.model), values=False)
+    config = with_media_adapters(config, stored)
     head = open_head(config)
     ranks = build_ranks(source, config, head)
     draft = build_draft(source, ranks[0], config, head, values=False)
@@ -156,7 +170,7 @@ def built_model(config: EngineConfig) -> PlannedModel:
     device = choose_device(ranks[0], config, dtype, draft)
     sizes = ExecutorSizes.of(ranks[0], config, dtype, device)
     options = sizes.executor_options(config, num_blocks=1)
-    return PlannedModel(stored.path, stored, ranks, sizes, options, draft)
+    return PlannedModel(stored.path, stored, ranks, sizes, options, config, draft)
 
 
 def plan_model(config: EngineConfig) -> ModelPlan:
@@ -169,12 +183,14 @@ def plan_model(config: EngineConfig) -> ModelPlan:
     from pagemill.engine.devices import describe
     from pagemill.engine.engine_memory import EngineMemory
     from pagemill.engine.generation_config import choose_defaults
+    from pagemill.engine.media_adapters import media_adapters
 
     model = built_model(config)
-    path, built = model.path, model.built
+    path, built, config = model.path, model.built, model.config
     sampling = None if built.pooling else choose_defaults(config.model, model.source)
     memory = EngineMemory.of(model.ranks, config, model.sizes, model.draft)
     device, models = model.sizes.device, memory.models
+    adapters = media_adapters(config)
     weights = sum(each.weights_bytes for each in models)
     activations = sum(each.activation_bytes for each in models) + memory.media.kept_bytes
     workspace = sum(each.workspace_bytes for each in models)
@@ -205,6 +221,8 @@ def plan_model(config: EngineConfig) -> ModelPlan:
         activations=activations,
         workspace=workspace,
         logits=logits,
+        adapters=adapters,
+        adapter_bytes=memory.adapter_bytes,
         offloading=offloading,
         kv_pages=pages,
         available=available,

@@ -6,7 +6,7 @@ interchangeable and nothing here imports the extension.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -147,6 +147,8 @@ class NativeAdapters(Protocol):
     def require_adapter(self, name: str) -> None: ...
 
     def id_of(self, name: str) -> int: ...
+
+    def id_for_media(self, kinds: Collection[str]) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)

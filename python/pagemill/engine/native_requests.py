@@ -92,13 +92,13 @@ def native_requests(
     `functions` are those of the caller, and of `output_functions`.
 
     Raises:
-        EngineError: a field does not fit the native type, no adapter has the name, or the prompt
-            does not begin with what it has to.
+        EngineError: a field does not fit the native type, no adapter has the name, that of its
+            media has been unloaded, or the prompt does not begin with what it has to.
     """
     if bindings.front is not None:
         bindings.front.check(request)
     rules = request.transcript
-    adapter = _adapter_id(bindings, request.adapter)
+    adapter = _adapter_id(bindings, request)
     new_token_matcher = functions.token_matcher
     if request.limits is not None:
         new_token_matcher = LimitedMatcherFactory(request.limits, new_token_matcher)
@@ -136,9 +136,12 @@ def native_requests(
         ) from error
 
 
-def _adapter_id(bindings: NativeBindings, name: str) -> int:
+def _adapter_id(bindings: NativeBindings, request: EngineRequest) -> int:
+    """That of the adapter which the request names; of one that names none, of its media's."""
+    name = request.adapter
     if not name:
-        return 0  # the model as it is
+        kinds = {item.kind for item in request.prompt.media if item.kind is not None}
+        return bindings.adapters.id_for_media(kinds) if kinds and bindings.adapters else 0
     if bindings.adapters is None:
         raise EngineError("NOT_FOUND", f"The model `{name[:200]}` does not exist.", "model")
     return bindings.adapters.id_of(name)

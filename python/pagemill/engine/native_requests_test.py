@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from pagemill.engine.native_requests import native_chunk, native_requests
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.testing.fake_engine import FakeEngine, fake_bindings
 from pagemill.inputs.encoder_text import EncoderText
+from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.rendered_prompt import InputChunk, MediaFeatures, MediaItem, RenderedPrompt
 
 FRONT = 3
@@ -62,6 +64,45 @@ def test_nothing_that_is_appended_has_another_one() -> None:
         native_chunk(RECORDINGS, InputChunk(prompt(0)))
     native_chunk(RECORDINGS, InputChunk(RenderedPrompt.of([1])))
     native_chunk(ANY, InputChunk(prompt(0)))
+
+
+class Listening:
+    """Adapters of which that of audio has the id 7, and "sql" the id 8."""
+
+    on_demand = False
+
+    def require_adapter(self, name: str) -> None:
+        raise NotImplementedError
+
+    def id_of(self, name: str) -> int:
+        return {"sql": 8}[name]
+
+    def id_for_media(self, kinds: Collection[str]) -> int:
+        return 7 if "audio" in kinds else 0
+
+
+@pytest.mark.parametrize(
+    ("kinds", "named", "adapter"),
+    [
+        ([], "", 0),
+        ([None], "", 0),
+        (["image"], "", 0),
+        (["audio"], "", 7),
+        (["image", "audio"], "", 7),
+        (["audio"], "sql", 8),
+        ([], "sql", 8),
+    ],
+)
+def test_the_adapter_is_the_named_one_or_that_of_media(
+    kinds: list[MediaKind | None], named: str, adapter: int
+) -> None:
+    features = MediaFeatures(np.zeros((1, 1), np.float32), 1)
+    items = tuple(MediaItem(str(at), at, features, kind) for at, kind in enumerate(kinds))
+    rendered = RenderedPrompt(np.zeros(5, np.int32), items)
+    request = EngineRequest(rendered, (ChoiceRequest(1, {}),), adapter=named)
+    bindings = replace(ANY, adapters=Listening())
+    ((_, native_request),) = native_requests(bindings, request)
+    assert native_request.adapter == adapter  # type: ignore[attr-defined]
 
 
 def text_request(

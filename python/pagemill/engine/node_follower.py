@@ -12,6 +12,7 @@ from pagemill.config import EngineConfig
 from pagemill.engine.engine_memory import EngineMemory
 from pagemill.engine.executor_sizes import ExecutorSizes, weights_dtype
 from pagemill.engine.loading import build_options, build_ranks
+from pagemill.engine.media_adapters import with_media_adapters
 from pagemill.engine.model_source import open_model
 from pagemill.engine.nodes import Nodes
 from pagemill.engine.outputs import EngineError
@@ -33,7 +34,8 @@ def follow(config: EngineConfig) -> int:
         StatusError: the program cannot be bound.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # while it waits, no handler would run
-    source = open_model(config.model, build_options(config.model)).source
+    source, stored, _ = open_model(config.model, build_options(config.model))
+    config = with_media_adapters(config, stored)
     ranks = build_ranks(source, config)
     sizes = ExecutorSizes.of(ranks[0], config, weights_dtype(source.config))
     num_blocks = EngineMemory.of(ranks, config, sizes).kv_budget().num_blocks

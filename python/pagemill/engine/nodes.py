@@ -131,7 +131,7 @@ def require_nodes(config: EngineConfig) -> None:
         "--speculative-config with a draft model or head": drafts.max_tokens > 0
         and drafts.ngram is None
         and drafts.suffix is None,
-        "--enable-lora and --lora-modules": config.lora.enabled,
+        config.lora.flags: config.lora.enabled,
         "--kv-offloading-bytes, --kv-offloading-disk-path, --kv-connector-path and"
         " --kv-shared-memory-bytes": config.kv_tiers.enabled,
         "--weight-transfer-dir": config.model.weight_transfer_dir is not None,

@@ -16,6 +16,8 @@ from typing import Annotated, Literal
 import msgspec
 import numpy as np
 
+from pagemill.inputs.media_kind import MediaKind
+
 MAX_MEDIA_ITEMS = 4096
 ROW_END = -1
 """In a placement: the embedding that an encoder has for the ends of rows."""
@@ -76,11 +78,13 @@ class MediaFeatures(msgspec.Struct, array_like=True, frozen=True, eq=False):
 
 class MediaItem(msgspec.Struct, array_like=True, frozen=True, eq=False):
     """Tokens of the prompt, from `first_token` on, that stand for `features`. Items of equal
-    `content_id` are encoded once, and have equal positions."""
+    `content_id` are encoded once, and have equal positions. `kind` is that of the image, audio or
+    video that the item is of; None: it is of a text, or of embeddings."""
 
     content_id: str
     first_token: int
     features: MediaFeatures
+    kind: MediaKind | None = None
 
 
 class RenderedPrompt(msgspec.Struct, array_like=True, frozen=True, eq=False):

@@ -345,7 +345,7 @@ def _check_encoder_decoder(name: str, media: MediaTraits, options: BuildOptions)
     if options.adapters:
         raise ModelConfigError(
             f"{name} takes no adapters: its decoder computes the rows of text alone, and adapters"
-            " are of all tokens; leave out --enable-lora"
+            " are of all tokens; leave out --enable-lora and --default-mm-loras"
         )
 
 

@@ -63,8 +63,8 @@ async def open_model(
 
         work = await asyncio.to_thread(model_work, config)
     metrics = RequestMetrics(model.name, model.max_model_len, observed, flatten(config.cache), work)
-    if config.lora.slots:
-        metrics.serve_adapters(config.lora.slots)
+    if client.model.max_adapters:
+        metrics.serve_adapters(client.model.max_adapters)
     source.grammars.open_vocabulary = vocabulary_opener(
         renderer, model.vocab_size, engine.eos_token_ids
     )
@@ -131,7 +131,7 @@ def _model_info(facts: ModelFacts, config: EngineConfig, files: ModelSource) -> 
         embeds_width=facts.embeds_width,
         encoder_text=facts.encoder_text,
         max_logprobs=config.model.max_logprobs,
-        adapters=facts.adapters,
+        adapters=facts.max_adapters > 0,
         alignment=facts.alignment,
         root=str(config.model.model or facts.names[0]),
         fingerprint=system_fingerprint(config, str(files.path)),

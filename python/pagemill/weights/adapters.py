@@ -120,6 +120,15 @@ class Adapter:
         """What the configuration states, or the largest of its modules."""
         return self.stated_rank or max(module.rank for module in self.modules.values())
 
+    @property
+    def bytes(self) -> int:
+        """What its matrices take in memory: those that are not bf16 become f32."""
+        return sum(
+            math.prod(matrix.shape) * (2 if matrix.dtype == "bf16" else 4)
+            for module in self.modules.values()
+            for matrix in (module.a, module.b)
+        )
+
 
 def read_adapter(path: str | Path) -> Adapter:
     """The adapter in the folder `path`.

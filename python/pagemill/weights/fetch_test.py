@@ -249,6 +249,11 @@ def test_hub_files() -> None:
     assert choose("o/n", *hf, *heads, "2_Dense/rust_model.ot", *noise) == [*hf, *heads]
     adapter = ["adapter_config.json", "adapter_model.safetensors"]
     assert choose("o/n", "README.md", *adapter, "optimizer.pt") == adapter
+    beside = [
+        *adapter,
+        *(f"{kind}-lora/{name}" for kind in ("vision", "speech") for name in adapter),
+    ]
+    assert choose("o/n", *hf, *beside, "other/adapter_model.safetensors") == [*hf, *beside]
     assert choose("o/n", "README.md", "m.gguf") == ["m.gguf"]
     assert choose("o/n/q4/m.gguf", "q4/m.gguf", "q8/m.gguf") == ["q4/m.gguf"]
     parts = [f"q4/m-0000{i}-of-00002.gguf" for i in (1, 2)]

@@ -17,6 +17,8 @@ HEADS = (
     "colbert_linear.*",
     "sparse_linear.*",
 )
+# Adapters that belong to a model (`MediaTraits.adapter`).
+ADAPTERS = ("*-lora/adapter_model.safetensors",)
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 
 
@@ -36,7 +38,8 @@ def choose_files(repo: str, file: str | None, files: Sequence[str]) -> list[str]
     chosen = [
         name
         for name in files
-        if _matches(name, HEADS) or (_matches(name, DATA) and not _matches(name, LEFT_OUT))
+        if _matches(name, (*HEADS, *ADAPTERS))
+        or (_matches(name, DATA) and not _matches(name, LEFT_OUT))
     ]
     described = "config.json" in chosen or "adapter_config.json" in chosen
     if described and any("/" not in name for name in chosen if name.endswith(".safetensors")):

@@ -82,6 +82,7 @@ class Phi4AudioEncoder:
             most_tokens=_CHUNK,
             step_rows=_CHUNK,
             alone=True,
+            adapter="speech-lora",
         )
 
     def layout(self, audio: PreparedMedia) -> list[MediaFeatures]:

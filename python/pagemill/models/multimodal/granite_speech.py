@@ -1,6 +1,8 @@
 """Granite Speech: a conformer, a Q-Former that makes three vectors of 15, and Granite. That of
 Granite Speech Plus also reads results of some of the conformer's layers.
 
+An adapter in the checkpoint's folder is for requests with audio, if `has_lora_adapter`.
+
 Weights: `encoder.` (conformer_encoder.py), `projector.` (window_queries.py) with `linear`, and
 `language_model.` (granite.py). All may be behind `model.`, with `lm_head` beside it.
 """
@@ -22,7 +24,7 @@ from pagemill.models.audio.conformer_encoder import ConformerEncoder
 from pagemill.models.audio.htk_mel import LEAST_SAMPLES, htk_log_mel
 from pagemill.models.audio.window_queries import WindowQueries
 from pagemill.models.base import Config, EncoderInputs, MediaTraits, ModelConfigError, ModelTraits
-from pagemill.models.config_keys import Defaults, inner_config, positive_int, token_id
+from pagemill.models.config_keys import Defaults, flag, inner_config, positive_int, token_id
 from pagemill.models.multimodal.decoder_part import (
     WithDecoder,
     decoder_part,
@@ -77,6 +79,7 @@ class GraniteSpeechModel(WithDecoder):
             rate=positive_int(config, "downsample_rate", 5),
             width=self._encoder.width,
         )
+        self._adapter = "." if flag(config, "has_lora_adapter", default=True) else None
         key = "audio_token_index" if "audio_token_index" in config else "audio_token_id"
         self._placeholder = token_id(config, key, self._text.traits.vocab_size)
 
@@ -93,6 +96,7 @@ class GraniteSpeechModel(WithDecoder):
             width=self._text.traits.hidden_size,
             placeholders={"audio": self._placeholder},
             any_size=True,
+            adapter=self._adapter,
         )
         return replace(self._text.traits, media=media)
 

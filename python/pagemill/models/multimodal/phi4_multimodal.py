@@ -92,6 +92,7 @@ class Phi4ImageModel(WithDecoder):
             tiles=True,
             # Of tiles one above the other.
             most_tokens=_MAX_TILES * (grid.tokens + self._side),
+            adapter="vision-lora",
         )
         return replace(self._text.traits, media=media)
 

@@ -79,6 +79,13 @@ class GlmAsr(Instructed):
     instruction = "Please transcribe this audio into text"
 
 
+class GraniteSpeech(Instructed):
+    """Granite Speech and Granite Speech Plus. Source of the instruction: the model card."""
+
+    instruction = "can you transcribe the speech into a written format?"
+    audio_keys = ("audio_token_index", "audio_token_id")
+
+
 class Qwen25Omni(Instructed):
     """Qwen2.5-Omni, whose configuration may be that of its thinker alone."""
 

@@ -45,6 +45,10 @@ def opened(folder: Path, config: dict[str, Any], **options: Any) -> Transcriptio
     [
         (GLM, "Please transcribe this audio into text"),
         (
+            {"architectures": ["GraniteSpeechForConditionalGeneration"]} | THINKER,
+            "can you transcribe the speech into a written format?",
+        ),
+        (
             {"architectures": ["Qwen2_5OmniModel"], "thinker_config": THINKER},
             "Transcribe this audio into text.",
         ),

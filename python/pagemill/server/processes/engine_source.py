@@ -10,6 +10,7 @@ from typing import Protocol
 
 from pagemill import _native
 from pagemill.config import EngineConfig
+from pagemill.config.media import MEDIA_KINDS
 from pagemill.engine.client import EngineClient
 from pagemill.engine.loading import LoadedModel, load, model_facts
 from pagemill.engine.local_client import LocalClient
@@ -145,4 +146,6 @@ def _group(clients: Sequence[EngineClient], config: EngineConfig) -> EngineClien
         num_engines=len(clients),
         block_size=config.cache.block_size,
     )
-    return EngineGroup(clients, router, [name for name, _ in config.lora.modules])
+    # Those of media have the names of their kinds, and may be the checkpoint's.
+    loaded = [*(name for name, _ in config.lora.modules), *MEDIA_KINDS]
+    return EngineGroup(clients, router, loaded)
