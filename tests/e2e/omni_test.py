@@ -1,5 +1,5 @@
 """Images, videos and audio in one message over HTTP: a server with an encoder for each answers as
-`transformers` does with what its processors make of them."""
+`transformers` does with what its processors make of them. So it does with the sound of a video."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ import httpx
 import numpy as np
 import pytest
 import soundfile
+from pagemill.config import MediaConfig
 from pagemill.engine.llm import LLM
+from pagemill.render.media.media_files import open_files
+from pagemill.render.testing.clips import Sound, clip, tone
 from PIL import Image
 from tokenizers import Tokenizer
 from tokenizers.pre_tokenizers import Whitespace
@@ -23,18 +26,26 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 from tests.e2e.server_process import NAME, ServerProcess, serve
 from tests.media.audio_models import audio
 from tests.media.media_model import MediaTestModel
-from tests.media.omni_models import AUDIO_ID, BINS, IMAGE_ID, omni_model
+from tests.media.omni_models import AUDIO, AUDIO_ID, BINS, IMAGE_ID, VIDEO_ID, omni_model
 
 TEMPLATE = (
     "{% for message in messages %}t20 {% for part in message['content'] %}"
     "{% if part['type'] == 'image' %} t5 <image> t6 "
-    "{% elif part['type'] == 'audio' %} t7 <audio> t8 {% else %} {{ part['text'] }} {% endif %}"
+    "{% elif part['type'] == 'video' %} t5 <video> t6 "
+    "{% elif part['type'] == 'audio' %} <|audio_bos|> <audio> <|audio_eos|> "
+    "{% else %} {{ part['text'] }} {% endif %}"
     "{% endfor %} t21 {% endfor %}t22"
 )
-WORDS = {IMAGE_ID: "<image>", AUDIO_ID: "<audio>"}
+WORDS = {
+    IMAGE_ID: "<image>",
+    VIDEO_ID: "<video>",
+    AUDIO_ID: "<audio>",
+    AUDIO[0]: "<|audio_bos|>",
+    AUDIO[2]: "<|audio_eos|>",
+}
 PROCESSOR: dict[str, Any] = {"patch_size": 4, "min_pixels": 256, "max_pixels": 4096}
 OPTIONS = {
-    "max_model_len": 200,
+    "max_model_len": 300,
     "max_num_batched_tokens": 64,
     "max_num_seqs": 4,
     "kv_cache_dtype": "f32",
@@ -87,8 +98,9 @@ def _server(
         yield server
 
 
-def chat(server: ServerProcess, *parts: dict[str, Any]) -> httpx.Response:
-    body = {"model": NAME, "messages": [{"role": "user", "content": list(parts)}], **FIELDS}
+def chat(server: ServerProcess, *parts: dict[str, Any], **fields: Any) -> httpx.Response:
+    messages = [{"role": "user", "content": list(parts)}]
+    body = {"model": NAME, "messages": messages, **FIELDS, **fields}
     return httpx.post(f"{server.base_url}/v1/chat/completions", json=body, timeout=60)
 
 
@@ -104,6 +116,31 @@ def test_a_message_with_an_image_and_audio(server: ServerProcess, model: MediaTe
     assert answer["usage"]["prompt_tokens"] == len(offline.prompt_token_ids)
     models = httpx.get(f"{server.base_url}/v1/models").json()
     assert {"text", "image", "audio"} <= set(models["data"][0]["input_modalities"])
+
+
+def test_the_sound_of_a_video(server: ServerProcess, model: MediaTestModel) -> None:
+    samples = tone(1.0)
+    data = clip(4, (64, 64), rate=2, kind="matroska", sound=Sound(samples))
+    url = f"data:video/x-matroska;base64,{base64.b64encode(data).decode()}"
+    parts = [{"type": "video_url", "video_url": {"url": url}}, {"type": "text", "text": "t30 t31"}]
+    settings = {"use_audio_in_video": True}
+    answer = chat(server, *parts, mm_processor_kwargs=settings).json()
+    silent = chat(server, *parts).json()
+    film = open_files("video", MediaConfig(), model.path, 64).read(data)
+    frames = film.values, film.grid, film.times
+    with LLM(str(model.path), **OPTIONS) as llm:
+        messages = [{"role": "user", "content": parts}]
+        (heard,) = llm.chat(messages, mm_processor_kwargs=settings, **FIELDS)
+        (seen,) = llm.chat(messages, **FIELDS)
+    model.check(heard, [(*frames, samples[0])])
+    model.check(seen, [frames])
+    for answered, offline in ((answer, heard), (silent, seen)):
+        assert answered["choices"][0]["message"]["content"] == offline.choices[0].text
+        assert answered["usage"]["prompt_tokens"] == len(offline.prompt_token_ids)
+    assert heard.prompt_token_ids.count(AUDIO_ID) == 25
+    refused = chat(server, *parts, mm_processor_kwargs={"fps": 1})
+    assert refused.status_code == 400, refused.text
+    assert refused.json()["error"]["param"] == "mm_processor_kwargs"
 
 
 def test_an_encoder_whose_media_are_refused_is_left_out(

@@ -57,6 +57,7 @@ def _qwen2_5_omni() -> PreTrainedModel:
         video_token_index=VIDEO_ID,
         audio_token_index=AUDIO_ID,
         position_id_per_seconds=13,
+        seconds_per_chunk=3,
         **_TOKENS,
     )
     config._attn_implementation = "eager"
@@ -96,30 +97,46 @@ def omni_model(
         row, inputs = torch.tensor([ids]), dict[str, Any]()
         sounds = [item for item in media if isinstance(item, np.ndarray)]
         seen = [item for item in media if not isinstance(item, np.ndarray)]
-        for kind, pixels, length in (("image", "", 2), ("video", "_videos", 3)):
-            own = [item for item in seen if len(item) == length]
+        heard = [item for item in seen if len(item) == 4]  # with sound
+        sounds += [item[3] for item in heard]
+        for kind, pixels, lengths in (("image", "", (2,)), ("video", "_videos", (3, 4))):
+            own = [item for item in seen if len(item) in lengths]
             if own:
                 values = np.concatenate([item[0] for item in own])
                 inputs[f"pixel_values{pixels}"] = torch.tensor(values)
                 inputs[f"{kind}_grid_thw"] = torch.tensor([item[1] for item in own])
-        lengths = dict[str, Any]()
+        seqlens = dict[str, Any]()
         if sounds:
             inputs |= _audio_inputs(sounds)
-            lengths["audio_seqlens"] = inputs["feature_attention_mask"].sum(-1)
+            seqlens["audio_seqlens"] = inputs["feature_attention_mask"].sum(-1)
         positions, _ = reference.get_rope_index(
             row,
             inputs.get("image_grid_thw"),
             inputs.get("video_grid_thw"),
             torch.ones_like(row),
-            second_per_grids=torch.tensor([2 / item[2].rate for item in seen if len(item) == 3]),
-            **lengths,
+            use_audio_in_video=bool(heard),
+            second_per_grids=torch.tensor([2 / item[2].rate for item in seen if len(item) > 2]),
+            **seqlens,
         )
+        positions = _with_ends_of_sound(positions, ids)
         with torch.inference_mode():
             # Qwen3-Omni's may be fractions there.
             found = reference(row, position_ids=positions.floor(), use_cache=False, **inputs)
         return found.logits[0]
 
     return MediaTestModel(path, logits, words)
+
+
+def _with_ends_of_sound(positions: torch.Tensor, ids: list[int]) -> torch.Tensor:
+    """`positions` [3, 1, tokens], where tokens at both ends of a video and of its sound have the
+    same one, with one for each of them."""
+    pairs = list(zip(ids, ids[1:], strict=False))
+    behind = [at + 1 for at, pair in enumerate(pairs) if pair == (_START, _AUDIO_START)]
+    behind += [at + 1 for at, pair in enumerate(pairs) if pair == (_AUDIO_END, _END)]
+    shifts = torch.zeros(len(ids))
+    for at in behind:
+        shifts[at:] += 1
+    return positions + shifts
 
 
 def _audio_inputs(sounds: Sequence[np.ndarray]) -> dict[str, torch.Tensor]:

@@ -41,7 +41,7 @@ from pagemill.engine.offline_media import (
     VideoSource,
 )
 from pagemill.engine.offline_pooling import OfflinePooling
-from pagemill.engine.offline_prompts import Message, OfflinePrompts, Prompt, Text
+from pagemill.engine.offline_prompts import Message, OfflinePrompts, Prompt, PromptMedia, Text
 from pagemill.engine.output_functions import OutputFunctions
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.progress_bar import ProgressBar
@@ -196,6 +196,7 @@ class LLM(OfflineControl, OfflinePooling):
         images: Sequence[Sequence[ImageSource]] | None = None,
         audios: Sequence[Sequence[AudioSource]] | None = None,
         videos: Sequence[Sequence[VideoSource]] | None = None,
+        mm_processor_kwargs: Mapping[str, Any] | None = None,
         token_matcher: TokenMatcherFactory | None = None,
         logits_processor: LogitsProcessor | None = None,
         grammar: Grammar | None = None,
@@ -217,6 +218,8 @@ class LLM(OfflineControl, OfflinePooling):
                 1 at the model's rate, or with their rate. A prompt has one placeholder for each.
             videos: those of each prompt: paths of files, URLs, frames (`VideoSource`), or what the
                 encoder takes (`VideoInput`). A prompt has one placeholder for each.
+            mm_processor_kwargs: `{"use_audio_in_video": True}`: the sound of files of videos is
+                heard, if the model does.
             token_matcher: makes what constrains an output; called for each of them.
             logits_processor: changes the logits that each token is chosen from.
             grammar: what each output has to be, such as `structured.grammar.json_schema(...)`.
@@ -228,7 +231,8 @@ class LLM(OfflineControl, OfflinePooling):
         Raises:
             EngineError: a request is refused or fails; the others are aborted.
         """
-        rendered = self._prompts.place(prompts, {"image": images, "audio": audios, "video": videos})
+        media: PromptMedia = {"image": images, "audio": audios, "video": videos}
+        rendered = self._prompts.place(prompts, media, mm_processor_kwargs)
         stated = _stated(sampling, fields)
         limit = _DEFAULT_COMPLETION_TOKENS
         functions = OutputFunctions(token_matcher, logits_processor)
@@ -240,6 +244,7 @@ class LLM(OfflineControl, OfflinePooling):
         messages: Sequence[Message] | Sequence[Sequence[Message]],
         sampling: SamplingParams | None = None,
         *,
+        mm_processor_kwargs: Mapping[str, Any] | None = None,
         token_matcher: TokenMatcherFactory | None = None,
         logits_processor: LogitsProcessor | None = None,
         grammar: Grammar | None = None,
@@ -256,7 +261,10 @@ class LLM(OfflineControl, OfflinePooling):
         """
         single = bool(messages) and isinstance(messages[0], Mapping)
         conversations: Any = [messages] if single else messages
-        prompts = [self._prompts.conversation(conversation) for conversation in conversations]
+        prompts = [
+            self._prompts.conversation(conversation, settings=mm_processor_kwargs)
+            for conversation in conversations
+        ]
         limit = self._loaded.defaults.max_tokens
         stated = _stated(sampling, fields)
         functions = OutputFunctions(token_matcher, logits_processor)
@@ -271,6 +279,7 @@ class LLM(OfflineControl, OfflinePooling):
         images: Sequence[Sequence[ImageSource]] | None = None,
         audios: Sequence[Sequence[AudioSource]] | None = None,
         videos: Sequence[Sequence[VideoSource]] | None = None,
+        mm_processor_kwargs: Mapping[str, Any] | None = None,
         token_matcher: TokenMatcherFactory | None = None,
         logits_processor: LogitsProcessor | None = None,
         grammar: Grammar | None = None,
@@ -287,7 +296,8 @@ class LLM(OfflineControl, OfflinePooling):
         Raises:
             EngineError: a request is refused, or too many are held; none is enqueued then.
         """
-        rendered = self._prompts.place(prompts, {"image": images, "audio": audios, "video": videos})
+        media: PromptMedia = {"image": images, "audio": audios, "video": videos}
+        rendered = self._prompts.place(prompts, media, mm_processor_kwargs)
         stated = _stated(sampling, fields)
         limit = _DEFAULT_COMPLETION_TOKENS
         functions = OutputFunctions(token_matcher, logits_processor)

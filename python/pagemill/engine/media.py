@@ -23,7 +23,14 @@ from pagemill.inputs.rendered_prompt import (
     MediaItem,
     RenderedPrompt,
 )
-from pagemill.models.base import MediaEncoder, MediaPart, MediaTraits, ModelConfigError, TiledModel
+from pagemill.models.base import (
+    MediaEncoder,
+    MediaPart,
+    MediaTraits,
+    ModelConfigError,
+    SoundItem,
+    TiledModel,
+)
 from pagemill.ops.program import GRID_DIMS
 from pagemill.runner.build import BuiltEncoder, media_encoders
 from pagemill.weights.source import ModelSource
@@ -147,7 +154,7 @@ def place_media(
         front_end, own = rest[token]
         number, each = next(own)
         shared = expanded[-1:] if behind_text and front_end.traits.shares_ends else None
-        for part in _parts(number, each, front_end):
+        for part in _parts(number, each, front_end, reader.get("audio")):
             behind_text = isinstance(part, str)
             if isinstance(part, str):
                 ids = list(encode(part))
@@ -189,13 +196,19 @@ def _check_alone(kinds: Collection[MediaKind], reader: Mapping[MediaKind, MediaF
             )
 
 
-def _parts(index: int, media: PreparedMedia, front_end: MediaFrontEnd) -> list[_Item | str]:
-    """Items of an image, audio or a video, and texts between them."""
+def _parts(
+    index: int, media: PreparedMedia, front_end: MediaFrontEnd, audio: MediaFrontEnd | None
+) -> list[_Item | str]:
+    """Items of an image, audio or a video, and texts between them. `audio` reads its sound."""
     kind, placeholders = media.kind, front_end.traits.placeholders
 
     def part(each: MediaPart) -> _Item | str:
         if isinstance(each, str):
             return each
+        if isinstance(each, SoundItem):
+            assert audio is not None
+            features = structs.replace(each.features, encoder=audio.number)
+            return _Item(features, audio.traits.placeholders["audio"])
         if isinstance(each, PreparedMedia):
             features, placeholder = front_end.features(each), placeholders[each.kind]
         else:
@@ -204,6 +217,8 @@ def _parts(index: int, media: PreparedMedia, front_end: MediaFrontEnd) -> list[_
         return _Item(structs.replace(features, encoder=number), placeholder)
 
     try:
+        if media.sound is not None:
+            _check_sound(front_end.traits, audio)
         layout = (media,) if front_end.layout is None else front_end.layout(media)
         parts = [part(each) for each in (*_number(index, front_end.traits), *layout)]
     except ValueError as error:
@@ -211,6 +226,16 @@ def _parts(index: int, media: PreparedMedia, front_end: MediaFrontEnd) -> list[_
     if not all(isinstance(each, str) or np.isfinite(each.features.rows).all() for each in parts):
         raise _refusal(kind, f"{kind} {index} has {_VALUES[kind]} that are not finite")
     return parts
+
+
+def _check_sound(traits: MediaTraits, audio: MediaFrontEnd | None) -> None:
+    """Raises ValueError unless the sound of videos is heard."""
+    if not traits.video_sound:
+        raise ValueError("this model does not hear the sound of videos: give their frames alone")
+    if audio is None:
+        raise ValueError(
+            "the sound of videos is audio, of which at most 0 are taken (limit_mm_per_prompt)"
+        )
 
 
 def _number(index: int, traits: MediaTraits) -> Sequence[str]:

@@ -24,7 +24,12 @@ from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_object
 from pagemill.render.media.cache import PreparedCache, content_key
 from pagemill.render.media.data_url import audio_url, data_of
-from pagemill.render.media.media_files import MediaFiles, MissingPackageError, open_files
+from pagemill.render.media.media_files import (
+    MediaFiles,
+    MissingPackageError,
+    open_files,
+    read_with_sound,
+)
 
 if TYPE_CHECKING:  # Pillow is an extra
     from PIL.Image import Image
@@ -38,9 +43,12 @@ image that Pillow has opened."""
 AudioSource: TypeAlias = "np.ndarray | tuple[np.ndarray, int] | str | os.PathLike[str]"
 """Samples of one channel at the model's rate; samples [samples] or [samples, channels] and how many
 there are in a second; the path of an audio file; or a URL."""
-VideoInput = tuple[np.ndarray, Sequence[int], FrameTimes]
+VideoInput = (
+    tuple[np.ndarray, Sequence[int], FrameTimes]
+    | tuple[np.ndarray, Sequence[int], FrameTimes, np.ndarray]
+)
 """Patches [patches, channels], or frames [frames, 3, height, width], their grid, and the times of
-frames (`PreparedMedia`)."""
+frames (`PreparedMedia`); and samples of its sound, if the model hears it."""
 FrameSource: TypeAlias = "np.ndarray | list[Image]"
 """Frames of a video: uint8 [frames, height, width, 3], or images of Pillow."""
 VideoSource: TypeAlias = (
@@ -87,20 +95,26 @@ class OfflineMedia:
         """Forgets media that were prepared."""
         self._cache.reset()
 
-    def all_prepared(self, kind: MediaKind, media: Sequence[MediaSource]) -> list[PreparedMedia]:
-        """The media of one kind of one prompt.
+    def all_prepared(
+        self, kind: MediaKind, media: Sequence[MediaSource], *, sound: bool = False
+    ) -> list[PreparedMedia]:
+        """The media of one kind of one prompt; videos perhaps with the sound of their files.
 
         Raises:
             EngineError: INVALID_ARGUMENT: there are too many, or one cannot be read.
         """
         self._check_number(kind, len(media))
-        return [self.prepared(kind, each, f"{kind} {at}") for at, each in enumerate(media)]
+        return [
+            self.prepared(kind, each, f"{kind} {at}", sound=sound) for at, each in enumerate(media)
+        ]
 
-    def of_messages(self, messages: Sequence[Message]) -> tuple[list[Message], list[PreparedMedia]]:
+    def of_messages(
+        self, messages: Sequence[Message], *, sound: bool = False
+    ) -> tuple[list[Message], list[PreparedMedia]]:
         """The messages as a chat template reads them, and their media. A part of type `image_url`
         has a URL, of type `image` anything that an image can be, of type `image_pil` one of Pillow;
         `audio_url` and `audio` are alike, and so are `video_url` and `video`; `input_audio` has a
-        file in base64.
+        file in base64. Videos perhaps have the sound of their files.
 
         Raises:
             EngineError: INVALID_ARGUMENT: there are too many of a kind, or one cannot be read.
@@ -127,20 +141,24 @@ class OfflineMedia:
         kinds: list[MediaKind] = [kind for kind, _, _ in found]
         for kind in set(kinds):
             self._check_number(kind, kinds.count(kind))
-        return changed, [self.prepared(*each) for each in found]
+        return changed, [self.prepared(*each, sound=sound) for each in found]
 
-    def prepared(self, kind: MediaKind, media: MediaSource, where: str) -> PreparedMedia:
-        """The item as the model takes it; `where` begins the messages of errors.
+    def prepared(
+        self, kind: MediaKind, media: MediaSource, where: str, *, sound: bool = False
+    ) -> PreparedMedia:
+        """The item as the model takes it; `where` begins the messages of errors. With `sound`, the
+        file of a video has its own.
 
         Raises:
             EngineError: INVALID_ARGUMENT: it cannot be read, or how the model's media are prepared
                 is not known. UNIMPLEMENTED: the package that reads it is not installed.
         """
         if kind == "video":
-            if isinstance(media, tuple) and len(media) == 3:
-                values, grid, times = media
+            if isinstance(media, tuple) and len(media) >= 3:
+                values, grid, times, *heard = media
                 sizes = _sizes(kind, grid, where)
-                return PreparedMedia(kind, np.asarray(values, np.float32), sizes, times)
+                samples = np.asarray(heard[0], np.float32) if heard else None
+                return PreparedMedia(kind, np.asarray(values, np.float32), sizes, times, samples)
         elif isinstance(media, np.ndarray):
             if kind == "audio" and not np.issubdtype(media.dtype, np.floating):
                 raise _refusal(kind, where, f"samples are {media.dtype}; they must be from -1 to 1")
@@ -151,23 +169,29 @@ class OfflineMedia:
         if self._max_tokens == 0:
             raise _refusal(kind, where, f"this model takes no {media_param(kind)}")
         try:
-            return self._read(kind, media)
+            return self._read(kind, media, sound=sound and kind == "video")
         except MissingPackageError as error:
             raise EngineError("UNIMPLEMENTED", error.message) from error
         except RenderError as error:
             raise _refusal(kind, where, error.message) from error
 
-    def _read(self, kind: MediaKind, media: MediaSource) -> PreparedMedia:
+    def _opened(self, kind: MediaKind) -> MediaFiles:
         if kind not in self._files:
             self._files[kind] = open_files(kind, self._config, self._folder, self._max_tokens)
-        files = self._files[kind]
+        return self._files[kind]
+
+    def _read(self, kind: MediaKind, media: MediaSource, *, sound: bool) -> PreparedMedia:
+        files = self._opened(kind)
         if not isinstance(media, str | os.PathLike):
             return files.read_opened(media)
         data = self._data(media, files.max_bytes)
-        key = content_key(kind, "", data)
+        key = content_key(kind, "", data)._replace(sound=sound)
         kept = self._cache.get(key)
         if kept is None:
-            kept = files.read(data)
+            if sound:
+                kept = read_with_sound(files, self._opened("audio"), data)
+            else:
+                kept = files.read(data)
             self._cache.put(key, kept)
         return kept
 

@@ -20,6 +20,8 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.prompt_embeds import embeds_prompt
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.inputs.scoring import ends_texts
+from pagemill.render.errors import RenderError
+from pagemill.render.media.media_files import wants_sound
 from pagemill.render.token_id_renderer import AnyRenderer
 from pagemill.runner.build import BuiltModel
 
@@ -54,13 +56,16 @@ class OfflinePrompts:
         self,
         prompts: Prompt | Sequence[Prompt],
         media: PromptMedia | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> list[RenderedPrompt]:
-        """The prompts, with those of `media` in them.
+        """The prompts, with those of `media` in them, by `settings` (`mm_processor_kwargs` of
+        `LLM.generate`).
 
         Raises:
-            EngineError: media do not fit the prompts or the model, or embeddings are not of its
-                width.
+            EngineError: settings are not known, media do not fit the prompts or the model, or
+                embeddings are not of its width.
         """
+        sound = _wants_sound(settings)
         rendered = [self._prompt(prompt) for prompt in _as_list(prompts)]
         prepared: list[list[PreparedMedia]] = [[] for _ in rendered]
         for kind, sources in (media or {}).items():
@@ -73,23 +78,26 @@ class OfflinePrompts:
                 )
                 raise EngineError("INVALID_ARGUMENT", message, named)
             for own, added in zip(prepared, sources, strict=True):
-                own += self._media.all_prepared(kind, added)
+                own += self._media.all_prepared(kind, added, sound=sound)
         return [
             place_media(prompt, own, self._front_ends, self._control_text)
             for prompt, own in zip(rendered, prepared, strict=True)
         ]
 
     def conversation(
-        self, messages: Sequence[Message], add_special_tokens: bool = False
+        self,
+        messages: Sequence[Message],
+        add_special_tokens: bool = False,
+        settings: Mapping[str, Any] | None = None,
     ) -> RenderedPrompt:
         """A conversation by the chat template, with the media of its messages; perhaps with the
-        special tokens of texts.
+        special tokens of texts. `settings` are those of `place`.
 
         Raises:
             RenderError: the model has no chat template, or it refuses the messages.
-            EngineError: media do not fit the messages or the model.
+            EngineError: media do not fit the messages or the model, or settings are not known.
         """
-        messages, media = self._media.of_messages(messages)
+        messages, media = self._media.of_messages(messages, sound=_wants_sound(settings))
         prompt = text_prompt(self._renderer.encode_chat(messages, add_special_tokens), "messages")
         return place_media(prompt, media, self._front_ends, self._control_text)
 
@@ -173,6 +181,13 @@ class OfflinePrompts:
             )
             raise EngineError("INVALID_ARGUMENT", message, "images")
         return self._renderer.encode(text, add_special_tokens=False, parse_special=True)
+
+
+def _wants_sound(settings: Mapping[str, Any] | None) -> bool:
+    try:
+        return wants_sound(settings or {})
+    except RenderError as error:
+        raise EngineError("INVALID_ARGUMENT", error.message, "mm_processor_kwargs") from error
 
 
 def content_of(given: Mapping[str, Any], argument: str) -> list[Any]:

@@ -14,7 +14,7 @@ from pagemill.config import MediaConfig
 from pagemill.engine.offline_media import OfflineMedia
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.prepared_media import FrameTimes
-from pagemill.render.testing.clips import clip, picture
+from pagemill.render.testing.clips import Sound, clip, picture, tone
 
 CLIP = clip(4, rate=2)
 URL = f"data:video/mp4;base64,{base64.b64encode(CLIP).decode()}"
@@ -49,7 +49,23 @@ def test_files_urls_and_frames_are_the_same(folder: Path):
 
 def test_what_an_encoder_takes_is_not_read(folder: Path):
     (video,) = opened(folder).all_prepared("video", [PATCHES])
-    assert video.values is PATCHES[0] and video[2:] == PATCHES[1:]
+    assert video.values is PATCHES[0] and video[2:] == (*PATCHES[1:], None)
+    (heard,) = opened(folder).all_prepared("video", [(*PATCHES, tone(1.0)[0])])
+    assert heard[2:4] == PATCHES[1:] and heard.sound is not None and len(heard.sound) == 16_000
+
+
+def test_the_sound_of_files_is_read_if_it_is_wanted(folder: Path):
+    settings = json.loads((folder / "preprocessor_config.json").read_text())
+    settings["feature_extractor_type"] = "WhisperFeatureExtractor"
+    (folder / "preprocessor_config.json").write_text(json.dumps(settings))
+    (folder / "film.mkv").write_bytes(clip(4, rate=2, kind="matroska", sound=Sound(tone(1.0))))
+    media = opened(folder)
+    content = [{"type": "video", "video": folder / "film.mkv"}, {"type": "video", "video": IMAGES}]
+    for sound in (True, False, True):
+        (film,) = media.all_prepared("video", [folder / "film.mkv"], sound=sound)
+        _, (same, frames) = media.of_messages([{"role": "user", "content": content}], sound=sound)
+        assert (film.sound is not None) == sound and same is film, "both are kept"
+        assert frames.sound is None
 
 
 def test_parts_of_messages(folder: Path):

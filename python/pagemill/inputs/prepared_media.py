@@ -35,7 +35,7 @@ class PreparedMedia(NamedTuple):
     - of a video, patches [patches, channels], each of two frames or more, with a `grid` and the
       `times` of its frames; a frame that only fills up the last patches counts among them. Of
       models whose images have one size, frames [frames, 3, height, width], and the `grid` (frames,
-      1, 1).
+      1, 1). Its `sound`, if it is heard, is samples as those of audio.
 
     `grid` has how many patches or tiles there are in time, height and width. Of LLaVA-Next and
     LLaVA-OneVision, which choose tiles by an image's size, it has 1 and the height and width of the
@@ -50,3 +50,9 @@ class PreparedMedia(NamedTuple):
     values: np.ndarray
     grid: tuple[int, int, int] | None = None
     times: FrameTimes | None = None
+    sound: np.ndarray | None = None
+
+    @property
+    def num_bytes(self) -> int:
+        """Of its arrays."""
+        return self.values.nbytes + (0 if self.sound is None else self.sound.nbytes)

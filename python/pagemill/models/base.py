@@ -103,9 +103,10 @@ class MediaTraits:
     control tokens, the number of an image, audio or a video in a prompt, from 0 on for each kind,
     is in front of it between them. If it `shares_ends`, the token that ends the texts of one item
     also begins those of the next one, where no token is between them. Media that are `alone` are
-    the only kind of a prompt. `adapter` is the folder, in that of the checkpoint, of the LoRA
-    adapter with which the model was trained to read these media ("." for the checkpoint's own);
-    if several kinds of a prompt have one, that of the first encoder is used."""
+    the only kind of a prompt. Videos may have sound if it is a `TiledModel` that has
+    `video_sound`. `adapter` is the folder, in that of the checkpoint, of the LoRA adapter with
+    which the model was trained to read these media ("." for the checkpoint's own); if several
+    kinds of a prompt have one, that of the first encoder is used."""
 
     rows: int
     channels: int
@@ -131,6 +132,7 @@ class MediaTraits:
     most_tokens: int = 0
     step_rows: int = 0
     alone: bool = False
+    video_sound: bool = False
     adapter: str | None = None
 
     def is_refused(self, kinds: Collection[str]) -> bool:
@@ -138,7 +140,13 @@ class MediaTraits:
         return bool(self.placeholders) and all(kind in kinds for kind in self.placeholders)
 
 
-MediaPart: TypeAlias = PreparedMedia | MediaFeatures | str
+class SoundItem(NamedTuple):
+    """An item of the sound of a video, for the encoder of audio."""
+
+    features: MediaFeatures
+
+
+MediaPart: TypeAlias = PreparedMedia | MediaFeatures | SoundItem | str
 """An item of an image, audio or a video, or a text beside items."""
 
 

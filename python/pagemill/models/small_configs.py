@@ -218,6 +218,9 @@ ERNIE_VL = {
     "image_token_id": 99,
     "image_start_token_id": 97,
     "image_end_token_id": 98,
+    "video_token_id": 96,
+    "video_start_token_id": 94,
+    "video_end_token_id": 95,
 }
 GEMMA3N = DECODER | {
     "model_type": "gemma3n_text",

@@ -18,15 +18,18 @@ from pagemill.render.special_tokens import (
 from pagemill.render.template_wire import MAX_TEMPLATE_CHARS
 from pagemill.render.tokenizer import Padding, TextTokenizer
 
-# By the `model_type` of a model: what its template writes for an image, and the token of an image's
-# embeddings, if that is another.
-_IMAGE_TEXTS = {
-    "aya_vision": ("<image>", "<|IMG_PATCH|>"),
-    "ernie4_5_vl_moe": ("<|image@placeholder|>", "<|IMAGE_PLACEHOLDER|>"),
-    "gemma3": ("<start_of_image>", "<image_soft_token>"),
-    "internvl_chat": ("<image>", "<IMG_CONTEXT>"),
-    "llama4": ("<|image|>", "<|patch|>"),
-    "qianfan_ocr": ("<image>", "<IMG_CONTEXT>"),
+# By the `model_type` of a model: what its template writes for an image or a video, and the token of
+# its embeddings, if that is another.
+_TEMPLATE_TEXTS = {
+    "aya_vision": {"<image>": "<|IMG_PATCH|>"},
+    "ernie4_5_vl_moe": {
+        "<|image@placeholder|>": "<|IMAGE_PLACEHOLDER|>",
+        "<|video@placeholder|>": "<|VIDEO_PLACEHOLDER|>",
+    },
+    "gemma3": {"<start_of_image>": "<image_soft_token>"},
+    "internvl_chat": {"<image>": "<IMG_CONTEXT>"},
+    "llama4": {"<|image|>": "<|patch|>"},
+    "qianfan_ocr": {"<image>": "<IMG_CONTEXT>"},
 }
 # Likewise: what stands for media in templates whose contents are texts.
 _QWEN_MEDIA = {
@@ -203,8 +206,9 @@ def template_sources(source: RenderSource, replacement: str | None) -> dict[str,
         if found is None:
             found = read_json(folder / "tokenizer_config.json").get("chat_template")
     named = _named(found)
-    replaced = _IMAGE_TEXTS.get(str(source.config.get("model_type")))
-    return {name: text.replace(*replaced) for name, text in named.items()} if replaced else named
+    for written, token in _TEMPLATE_TEXTS.get(str(source.config.get("model_type")), {}).items():
+        named = {name: text.replace(written, token) for name, text in named.items()}
+    return named
 
 
 def media_texts(source: RenderSource) -> dict[str, str]:

@@ -12,6 +12,8 @@ import msgspec
 from pagemill.inputs.media_owner import MediaOwner
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import RenderedPrompt
+from pagemill.render.errors import RenderError
+from pagemill.render.media.media_files import wants_sound
 from pagemill.render.output_parser import ParserOptions
 from pagemill.render.renderers.base import RESPONSE_FORMAT
 from pagemill.server.access.caller import Caller
@@ -212,7 +214,7 @@ async def read_media(
     Raises:
         ApiError: see `Media.read`.
     """
-    sent = media_parts(request.messages)[skipped:]
+    sent = _media_in(request)[skipped:]
     return await rendering.media.read(sent, _media_owner(request, caller))
 
 
@@ -280,8 +282,16 @@ def _media_of(index: int, request: ChatRequest) -> list[SentMedia]:
     """The media of a batch's conversation, named as parts of the batch."""
     return [
         item._replace(where=f"messages[{index}]{item.where.removeprefix('messages')}")
-        for item in media_parts(request.messages)
+        for item in _media_in(request)
     ]
+
+
+def _media_in(request: ChatRequest) -> list[SentMedia]:
+    try:
+        video_sound = wants_sound(request.mm_processor_kwargs)
+    except RenderError as error:
+        raise bad_request(f"{error.message}.", "mm_processor_kwargs") from error
+    return media_parts(request.messages, video_sound=video_sound)
 
 
 def _media_owner(request: ChatRequest, caller: Caller) -> MediaOwner:

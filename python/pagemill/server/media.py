@@ -23,7 +23,12 @@ from pagemill.observe.metrics import RequestMetrics
 from pagemill.render.errors import RenderError
 from pagemill.render.media.cache import MediaKey, PreparedCache, content_key, uuid_key
 from pagemill.render.media.data_url import data_of, is_data_url
-from pagemill.render.media.media_files import MediaFiles, MissingPackageError, open_files
+from pagemill.render.media.media_files import (
+    MediaFiles,
+    MissingPackageError,
+    open_files,
+    read_with_sound,
+)
 from pagemill.server.capacity import Capacity
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.protocol.media import SentMedia
@@ -158,7 +163,7 @@ class KeptMedia:
         """
         if not media.uuid:
             return None
-        key = uuid_key(media.kind, owner, media.uuid)
+        key = uuid_key(media.kind, owner, media.uuid)._replace(sound=media.sound)
         found = self.cache.get(key) if self.cache.keeps else None
         if found is None and not media.url:
             raise bad_request(
@@ -192,10 +197,12 @@ class _Work(NamedTuple):
 
     def key(self, at: int, data: bytes) -> MediaKey:
         """What item `at`, whose file is `data`, is kept by."""
-        kind, uuid = self.sent[at].kind, self.sent[at].uuid
-        if uuid:
-            return uuid_key(kind, self.owner, uuid)
-        return content_key(kind, self.owner.cache_salt, data)
+        sent, owner = self.sent[at], self.owner
+        if sent.uuid:
+            key = uuid_key(sent.kind, owner, sent.uuid)
+        else:
+            key = content_key(sent.kind, owner.cache_salt, data)
+        return key._replace(sound=sent.sound)
 
 
 class MediaReader:
@@ -360,7 +367,7 @@ class MediaReader:
                 except RenderError as error:
                     raise _refusal(media, error) from error
             prepared.append(found)
-            size += found.values.nbytes
+            size += found.num_bytes
             if size > MAX_PREPARED_BYTES:
                 remedy = "fewer" if _is_tiled(found) else "smaller ones, or fewer"
                 raise bad_request(
@@ -380,10 +387,19 @@ class MediaReader:
             work.found[at] = cache.get(key)
         found = work.found[at]
         if found is None:
-            found = self._files[work.sent[at].kind].read(data)
+            found = self._read(work.sent[at], data)
             if cache.keeps:
                 cache.put(key, found)
         return found
+
+    def _read(self, media: SentMedia, data: bytes) -> PreparedMedia:
+        files = self._files[media.kind]
+        if not media.sound:
+            return files.read(data)
+        if "audio" not in self.kinds:
+            none = "this model takes no audio, or this server none (--limit-mm-per-prompt)"
+            raise RenderError(self._unread.get("audio", none))
+        return read_with_sound(files, self._files["audio"], data)
 
 
 def open_media(

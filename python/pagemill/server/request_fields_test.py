@@ -133,6 +133,7 @@ BAD: Mapping[str, Mapping[str, Sequence[Any]]] = {
         "tools": (5, "x", {}, ["x"], [{"type": "function"}]),
         "parallel_tool_calls": NO_FLAG,
         "include_reasoning": NO_FLAG,
+        "mm_processor_kwargs": (5, "x", [], {"max_pixels": 9}, {"use_audio_in_video": 1}),
         "tool_choice": (5, ["auto"], "required", {"type": "function"}),
     },
     COMPLETIONS: {

@@ -18,7 +18,7 @@ from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.media_owner import MediaOwner
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.render.media.cache import PreparedCache
-from pagemill.render.testing.clips import clip, jpeg, picture
+from pagemill.render.testing.clips import Sound, clip, jpeg, picture, tone
 from pagemill.server.errors import ApiError
 from pagemill.server.media import KeptMedia, MediaReader, NoMedia, open_media
 from pagemill.server.protocol.chat import check_messages
@@ -126,6 +126,48 @@ def test_frames_are_those_of_the_options(tmp_path: Path) -> None:
     reader = opened(tmp_path, mm_processor_kwargs={"max_pixels": 256})
     (video,) = read(reader, part(JPEGS))
     assert np.prod(video.grid) <= 2 * 256 // 16
+
+
+HEARD = IMAGES | {"feature_extractor_type": "WhisperFeatureExtractor"}
+FILM = clip(8, kind="matroska", sound=Sound(tone(0.5)))
+FILM_URL = f"data:video/x-matroska;base64,{base64_of(FILM)}"
+
+
+def test_sound_of_videos(tmp_path: Path) -> None:
+    """A video is kept once with its sound and once without."""
+    reader = opened(tmp_path, HEARD, ("image", "video", "audio"))
+    sent = messages(part(FILM_URL, uuid="a"), part(FILM_URL), part(PNG, "image"))
+    parts = {sound: media_parts(sent, video_sound=sound) for sound in (False, True)}
+    assert [each.sound for each in parts[True]] == [True, True, False]
+    for sound in (True, False, True):
+        named, film, _ = asyncio.run(reader.read(parts[sound], OWNER))
+        for video in (named, film):
+            assert (video.sound is not None) == sound
+    assert (film.sound == tone(0.5)[0]).all()
+    assert film.num_bytes == film.values.nbytes + 8000 * 4
+    again, *_ = asyncio.run(reader.read(parts[True], OWNER))
+    assert again is named
+
+
+@pytest.mark.parametrize(
+    ("kinds", "options", "why"),
+    [
+        (("video",), {}, r"content\[1\]` cannot be read: this model takes no audio"),
+        (("video", "audio"), {"limit_mm_per_prompt": {"audio": 0}}, "takes no audio"),
+        (("video", "audio"), {"mm_processor_kwargs": {"max_pixels": 256}}, "has no settings"),
+        (("video", "audio"), {"max_audio_seconds": 1}, "longer than 1 s"),
+    ],
+)
+def test_sound_that_is_not_heard(
+    kinds: Sequence[MediaKind], options: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    long = clip(40, kind="matroska", sound=Sound(tone(2.0)))
+    sent = messages(part(f"data:;base64,{base64_of(long)}"))
+    reader = opened(tmp_path, HEARD, kinds, **options)
+    with pytest.raises(ApiError, match=why) as error:
+        asyncio.run(reader.read(media_parts(sent, video_sound=True), OWNER))
+    assert error.value.status == 400
+    assert asyncio.run(reader.read(media_parts(sent), OWNER))
 
 
 def test_images_are_read_where_videos_are_not(

@@ -1,28 +1,31 @@
-"""ERNIE 4.5 VL: a vision tower for images of any size, a resampler, and ERNIE 4.5 with positions of
-three dimensions and experts for images (ernie4_5_vl_text.py). Videos are left out.
+"""ERNIE 4.5 VL: a vision tower for images and frames of any size, a resampler, and ERNIE 4.5 with
+positions of three dimensions and experts for media (ernie4_5_vl_text.py).
 
-Weights: `vision_model.` (qwen2_vl_vision.py, without the merger) with `ln` behind the last layer,
-which may be behind `model.`; `model.resampler_model.{spatial_linear, temporal_linear, mlp,
-after_norm}`, and the language model's.
+Weights: `vision_model.` (ernie4_5_vl_vision.py), which may be behind `model.`;
+`model.resampler_model.{spatial_linear, temporal_linear, mlp, after_norm}`, and the language
+model's. Images and pairs of frames have an encoder each, of the same weights.
 
-The tokens at both ends of an image are media, too, because the experts for images compute them:
-their embeddings, which are those of the language model, come from the encoder.
+The tokens at both ends of an image or a video are media, too, because the experts for media compute
+them: their embeddings, which are those of the language model, come from the encoder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from pagemill import ops
+from pagemill.inputs.media_kind import MediaKind
+from pagemill.inputs.prepared_media import FrameTimes, PreparedMedia
+from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.prefixed import PrefixedWeights
-from pagemill.models.base import Config, EncoderInputs, ModelConfigError, ModelTraits
+from pagemill.models.base import Config, EncoderInputs, MediaPart, ModelConfigError, ModelTraits
 from pagemill.models.config_keys import (
     as_list,
     inner_config,
@@ -35,9 +38,16 @@ from pagemill.models.multimodal.decoder_part import head_is_tied, parts_weights
 from pagemill.models.multimodal.ernie4_5_vl_text import Ernie45VlTextModel
 from pagemill.models.multimodal.language_part import LanguagePart
 from pagemill.models.multimodal.qwen2_vl import Qwen2VlModel
+from pagemill.models.multimodal.two_encoders import TwoEncoders, encoder_of
+from pagemill.models.vision.ernie4_5_vl_vision import (
+    MARKS,
+    PAIR,
+    Ernie45VlPairTower,
+    Ernie45VlVisionTower,
+)
 from pagemill.models.vision.grid_rotary import COLUMN, ROW
 from pagemill.models.vision.grid_vision import EPS
-from pagemill.models.vision.qwen2_vl_vision import Qwen2VlVisionTower
+from pagemill.models.vision.video_frames import in_time
 from pagemill.ops import ActivationKind
 from pagemill.ops.program import GRID_DIMS
 from pagemill.ops.shard import Part
@@ -45,57 +55,17 @@ from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
 _TIME = 0  # the dimension of grid positions
-_MARKS = 3  # of a row of features: a patch, the start and the end of an image
 _SECTIONS = [22, 22, 20]  # pairs of a head that rotate by row, column and time
 # Those of the configuration's class: published checkpoints may leave them out.
 _TOKENS = {
     "image_start_token_id": 101304,
     "image_end_token_id": 101305,
     "image_token_id": 100295,
+    "video_start_token_id": 101306,
+    "video_end_token_id": 101307,
+    "video_token_id": 103367,
 }
-_VISION = {"depth": 32, "hidden_size": 1280, "num_heads": 16, "patch_size": 14}
-_VISION_WIDTHS = 4  # hidden sizes in the intermediate size
 _TEXT: Mapping[str, Any] = {"rope_theta": 500_000.0, "vocab_size": 103424}
-
-
-class Ernie45VlVisionTower(Qwen2VlVisionTower):
-    """One tower. Behind its patch, a row of features has marks: 1 for a patch and 0 for the tokens
-    at both ends of an image; the rows of such a token have its mark alone."""
-
-    kinds = ("ernie4_5_vl_moe_vision", "ernie4_5_vl_moe")
-    hidden_key = "hidden_size"
-    width_key = "out_hidden_size"
-
-    def __init__(self, config: Config) -> None:
-        super().__init__({**_VISION, **config, "temporal_patch_size": 1})
-        size = "intermediate_size"
-        self._intermediate = positive_int(config, size, _VISION_WIDTHS * self.hidden_size)
-        if config.get("rms_norm_eps", EPS) != EPS:
-            raise ModelConfigError(
-                f"vision_config's rms_norm_eps must be {EPS}, it is {shown(config['rms_norm_eps'])}"
-            )
-
-    @property
-    def place_channels(self) -> int:
-        return _MARKS
-
-    def places(self, cells: np.ndarray, height: int, width: int) -> np.ndarray:
-        del height, width
-        return np.tile(np.eye(_MARKS, dtype=np.float32)[:1], (len(cells), 1))
-
-    def hidden(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        """Patches [T, channels] -> [T, hidden], normalized; they are not merged."""
-        patches, _ = ops.split(inputs.media.rows, self._patch_elements)
-        x = linear(weights, "patch_embed.proj", patches, (self.hidden_size,))
-        rotary = self.rotary(weights, inputs)
-        for layer in range(self.layers):
-            x = self.layer(weights, layer, x, rotary)
-        return norm.layer_norm(weights, "ln", x, EPS)
-
-    def marks(self, inputs: EncoderInputs) -> Tensor:
-        """Those of the rows of each embedding, [media_rows, _MARKS]."""
-        _, marks = ops.split(inputs.media.rows, self._patch_elements)
-        return ops.select_rows(marks, inputs.media.tokens)
 
 
 class Ernie45VlLanguagePart(LanguagePart):
@@ -109,11 +79,33 @@ class Ernie45VlLanguagePart(LanguagePart):
         super().__init__(config)
 
 
-class Ernie45VlModel(Qwen2VlModel):
-    """One ERNIE 4.5 VL model."""
+class Ernie45VlModel(TwoEncoders):
+    """One ERNIE 4.5 VL model: an `EncodersModel` (base.py)."""
+
+    def __init__(self, config: Config) -> None:
+        images, pairs = Ernie45VlImages(config), Ernie45VlPairs(config)
+        both = [token for each in (images, pairs) for token in each.tokens]
+        if len({*both}) != len(both):
+            raise ModelConfigError(
+                "image_token_id, image_start_token_id, image_end_token_id and the same of videos"
+                f" must be six tokens, they are {', '.join(map(str, both))}"
+            )
+        super().__init__(images, encoder_of(pairs))
+        self.ignored = images.ignored
+
+    @classmethod
+    def from_config(cls, config: Config) -> Self | LanguagePart:
+        if config.get("vision_config") is None:
+            return Ernie45VlLanguagePart(config)
+        return cls(config)
+
+
+class Ernie45VlImages(Qwen2VlModel):
+    """The model with its encoder of images. A subclass reads another `kind`."""
 
     tower = Ernie45VlVisionTower
     part = Ernie45VlLanguagePart
+    kind: ClassVar[MediaKind] = "image"
 
     def __init__(self, config: Config) -> None:
         text = inner_config(config, "text_config")
@@ -126,19 +118,14 @@ class Ernie45VlModel(Qwen2VlModel):
             "text_config": {**text, "rope_parameters": rope},
             "vision_config": {**inner_config(config, "vision_config"), "out_hidden_size": width},
             "tie_word_embeddings": tied,
-            "video_token_id": None,
         }
         super().__init__(given)
         self._merged = self._tower.hidden_size * self._tower.merge**2
         vocab = self._text.traits.vocab_size
-        self._ends = tuple(
-            token_id(given, f"image_{end}_token_id", vocab) for end in ("start", "end")
-        )
-        if len({*self._ends, self._placeholders["image"]}) != 1 + len(self._ends):
-            raise ModelConfigError(
-                "image_token_id, image_start_token_id and image_end_token_id must be three tokens,"
-                f" they are {self._placeholders['image']}, {self._ends[0]} and {self._ends[1]}"
-            )
+        names = ("token_id", "start_token_id", "end_token_id")
+        self.tokens = [token_id(given, f"{self.kind}_{name}", vocab) for name in names]
+        """That of an embedding, and those at both ends."""
+        self._placeholders = {self.kind: self.tokens[0]}
 
     def dims_of_layers(self, text: Config) -> Sequence[Sequence[int]]:
         sections = rope_parameters(text)["mrope_section"]
@@ -147,26 +134,33 @@ class Ernie45VlModel(Qwen2VlModel):
     @property
     def traits(self) -> ModelTraits:
         traits = super().traits
-        assert traits.media is not None
-        media = replace(traits.media, text_rows=True, encoded_tokens=self._ends)
+        assert traits.media is not None and isinstance(self._tower, Ernie45VlVisionTower)
+        rows = traits.media.rows * self._tower.spans
+        ends = tuple(self.tokens[1:])
+        media = replace(traits.media, rows=rows, text_rows=True, encoded_tokens=ends)
         return replace(traits, media=media)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         assert isinstance(self._tower, Ernie45VlVisionTower)
         tower = parts_weights(weights, "vision_model.ln.weight")
         x = self._tower.hidden(PrefixedWeights(tower, "vision_model."), inputs)
-        x = ops.select_rows(x, inputs.media.tokens, count=self._tower.merge**2)
+        count = self._tower.merge**2 * self._tower.spans
+        x = ops.select_rows(x, inputs.media.tokens, count=count)
         resampler = PrefixedWeights(weights, "model.resampler_model.")
-        x = self._mlp(resampler, "spatial_linear", x)
-        # The two frames that a token of a video spans are the same image.
-        x = self._mlp(resampler, "temporal_linear", ops.concat(x, x))
+        x = self._mlp(resampler, "temporal_linear", self._of_two_frames(resampler, x))
         width = self._text.traits.hidden_size
         x = linear(resampler, "mlp", x, (width,), bias=True)
         x = norm.rms_norm(resampler, "after_norm", x, self._text.sizes.norm_eps)
-        ends = [self._end(weights, token, inputs.media.tokens) for token in self._ends]
-        same = weights.constant("marks", np.eye(_MARKS).tolist())
+        ends = [self._end(weights, token, inputs.media.tokens) for token in self.tokens[1:]]
+        same = weights.constant("marks", np.eye(MARKS).tolist())
         shares = ops.linear(self._tower.marks(inputs), same, dtype="f32")
-        return ops.moe_combine(ops.concat(x, *ends, row_shape=(_MARKS, width)), shares)
+        return ops.moe_combine(ops.concat(x, *ends, row_shape=(MARKS, width)), shares)
+
+    def _of_two_frames(self, weights: Weights, x: Tensor) -> Tensor:
+        """Squares [N, merged] -> [N, 2 merged]: both frames that an embedding spans are the same
+        image."""
+        x = self._mlp(weights, "spatial_linear", x)
+        return ops.concat(x, x)
 
     def _end(self, weights: Weights, token: int, rows: Tensor) -> Tensor:
         """The language model's embedding of a token, as often as there are `rows`, i32 [N]: [N,
@@ -182,6 +176,31 @@ class Ernie45VlModel(Qwen2VlModel):
         x = ops.activation(x, ActivationKind.GELU)
         x = linear(weights, f"{name}.2", x, (self._merged,), bias=True)
         return norm.layer_norm(weights, f"{name}.3", x, EPS)
+
+
+class Ernie45VlPairs(Ernie45VlImages):
+    """Its encoder of pairs of frames: a `TiledModel` (base.py)."""
+
+    tower = Ernie45VlPairTower
+    kind = "video"
+
+    def video_layout(self, items: Sequence[PreparedMedia], times: FrameTimes) -> list[MediaPart]:
+        """Items of two frames, whose times are in their pixels."""
+        del times
+        assert isinstance(self._tower, Ernie45VlPairTower)
+        if len(items) % PAIR:
+            raise ValueError(f"a video of this model has pairs of frames, got {len(items)} frames")
+        pairs = zip(items[::PAIR], items[1::PAIR], strict=True)
+        features = [self._tower.pair(*pair) for pair in pairs]
+        return [*in_time(features, range(len(features)))]
+
+    def features(self, image: PreparedMedia) -> MediaFeatures:
+        raise ValueError("a video of this model has pairs of frames")
+
+    def _of_two_frames(self, weights: Weights, x: Tensor) -> Tensor:
+        """Squares of both frames side by side, [N, 2 merged] -> [N, 2 merged]."""
+        frames = [self._mlp(weights, "spatial_linear", each) for each in ops.split(x, self._merged)]
+        return ops.concat(*frames)
 
 
 def _dims_of_pairs(sections: object, pairs: int) -> list[int]:

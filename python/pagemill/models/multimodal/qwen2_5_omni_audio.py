@@ -9,12 +9,13 @@ Weights: `audio_tower.` with `conv1` and `conv2` (mel_convolutions.py), `layers`
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from pagemill import ops
 from pagemill.inputs.prepared_media import PreparedMedia
-from pagemill.inputs.rendered_prompt import MediaFeatures
+from pagemill.inputs.rendered_prompt import GridPositions, MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.prefixed import PrefixedWeights
@@ -24,6 +25,7 @@ from pagemill.models.audio.whisper_encoder import MOST_VECTORS, PAIR, WhisperEnc
 from pagemill.models.base import Config, EncoderInputs, MediaTraits, ModelConfigError
 from pagemill.models.config_keys import Defaults, inner_config, positive_int
 from pagemill.models.multimodal.omni_thinker import thinker_weights
+from pagemill.ops.program import GRID_DIMS
 from pagemill.ops.trace import Tensor
 
 _LEAST_FRAMES = 3  # of which the encoder makes a pair
@@ -57,11 +59,18 @@ class Qwen25OmniAudioEncoder:
 
     @property
     def traits(self) -> MediaTraits:
-        return self._encoder.paired_traits(
-            width=self._width, placeholder=self._placeholder, most_tokens=self._rows // PAIR
+        traits = self._encoder.paired_traits(
+            width=self._width, placeholder=self._placeholder, most_tokens=self.part_tokens
         )
+        # Those of the sound of a video have positions that begin with it.
+        return replace(traits, grid=True)
 
-    def layout(self, audio: PreparedMedia) -> Sequence[PreparedMedia | str]:
+    @property
+    def part_tokens(self) -> int:
+        """Of a part of 2 s."""
+        return self._rows // PAIR
+
+    def layout(self, audio: PreparedMedia) -> Sequence[PreparedMedia]:
         """Samples [samples] as log-mel frames of each part, of which the last one makes a pair."""
         samples, step = audio.values, STRIDE * self._rows
         frames = -(-len(samples) // HOP)
@@ -78,7 +87,14 @@ class Qwen25OmniAudioEncoder:
 
     def features(self, audio: PreparedMedia) -> MediaFeatures:
         rows = self._encoder.convolutions.features(audio.values)
-        return MediaFeatures(rows, len(rows) // PAIR)
+        tokens = len(rows) // PAIR
+        places = np.zeros((len(rows), GRID_DIMS), np.int32)
+        return MediaFeatures(rows, tokens, GridPositions.in_order(places, tokens))
+
+    def parts(self, samples: np.ndarray) -> list[MediaFeatures]:
+        """Samples [samples] as an item for each part."""
+        parts = self.layout(PreparedMedia("audio", samples))
+        return [self.features(part) for part in parts]
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         weights = thinker_weights(weights)

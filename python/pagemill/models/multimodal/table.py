@@ -78,7 +78,7 @@ MULTIMODAL: dict[str, Architecture] = {
         "multimodal.ernie4_5_vl:Ernie45VlModel",
         "ERNIE 4.5 VL",
         ("ernie4_5_vl_moe",),
-        "text and images",
+        "text, images and videos",
     ),
     "Exaone4_5_ForConditionalGeneration": Architecture(
         "multimodal.exaone4_5:Exaone45Model",

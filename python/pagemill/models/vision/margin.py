@@ -17,12 +17,13 @@ from pagemill.layers.rotary import Rotary
 from pagemill.ops.trace import Tensor
 
 MARGIN_COLUMNS = 2
-_APART = -(2.0**14)  # times the scale of scores: far below the range of an exponential
+APART = -(2.0**14)
+"""Of a key that is not seen: times the scale of scores, far below the range of an exponential."""
 
 
 @dataclass(frozen=True, slots=True)
 class MarginColumns:
-    """Columns [T, 1] of the heads of queries and of keys."""
+    """Columns [T, n], of margins 1, of the heads of queries and of keys."""
 
     queries: Tensor
     keys: Tensor
@@ -31,7 +32,7 @@ class MarginColumns:
 def margin_columns(margin: Tensor) -> MarginColumns:
     """The columns for `margin` [T, MARGIN_COLUMNS]: ones, and whether a patch is of a margin."""
     ones, is_margin = ops.split(margin, 1)
-    return MarginColumns(ones, ops.scale(is_margin, _APART))
+    return MarginColumns(ones, ops.scale(is_margin, APART))
 
 
 def attend_beside_margin(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,30 @@ class AudioFiles:
         self._check_form(int(rate), channels)
         self._check_length(len(values), int(rate), channels)
         return self._prepared([values if values.ndim == 1 else values.mean(1)], int(rate))
+
+    def mix(self, blocks: Iterable[tuple[int, np.ndarray]]) -> np.ndarray | None:
+        """The sound of a video (`MixSound`), within the limits of audio.
+
+        Raises:
+          RenderError: it exceeds one, or its rate or its channels change.
+        """
+        following = iter(blocks)
+        first = next(following, None)
+        if first is None:
+            return None
+        rate, channels = first[0], len(first[1])
+        self._check_form(rate, channels)
+
+        def means() -> Iterator[np.ndarray]:
+            samples = 0
+            for own, block in chain([first], following):
+                if (own, len(block)) != (rate, channels):
+                    raise RenderError("the rate or the channels of its sound change")
+                samples += block.shape[1]
+                self._check_length(samples, rate, channels)
+                yield block.mean(axis=0)
+
+        return self._prepared(means(), rate).values
 
     def _check_form(self, rate: int, channels: int) -> None:
         if rate not in _RATES or channels > _MAX_CHANNELS:

@@ -26,11 +26,12 @@ _ENTRY_BYTES = 1024  # of an entry beside its array, about, without its key
 
 class MediaKey(NamedTuple):
     """What an item is found by: its kind, and the digest of its file or the name that its owner
-    gave it."""
+    gave it; and whether it is a video with its sound."""
 
     kind: MediaKind
     owner: tuple[str, ...]
     name: str | bytes
+    sound: bool = False
 
 
 def content_key(kind: MediaKind, cache_salt: str, data: bytes) -> MediaKey:
@@ -134,4 +135,4 @@ class PreparedCache:
 
 def _size(key: MediaKey, media: PreparedMedia) -> int:
     characters = sum(map(len, key.owner)) + len(key.name)
-    return _ENTRY_BYTES + 4 * characters + media.values.nbytes
+    return _ENTRY_BYTES + 4 * characters + media.num_bytes

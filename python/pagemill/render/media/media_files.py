@@ -6,6 +6,7 @@ media = readers["image"].read(data)
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -74,6 +75,34 @@ def open_files(kind: MediaKind, config: MediaConfig, folder: Path, max_tokens: i
     except ImportError:
         raise _missing("images are read by Pillow", "images") from None
     return ImageFiles.open(config, folder, max_tokens)
+
+
+def wants_sound(settings: Mapping[str, Any]) -> bool:
+    """Whether the `mm_processor_kwargs` of a request say that the sound of videos is heard.
+
+    Raises:
+      RenderError: they have other settings.
+    """
+    wanted = settings.get("use_audio_in_video", False)
+    if settings.keys() - {"use_audio_in_video"} or not isinstance(wanted, bool):
+        raise RenderError(
+            "`mm_processor_kwargs` of a request has `use_audio_in_video`, true or false, and"
+            " nothing else; other settings are those of the server, or of an LLM"
+        )
+    return wanted
+
+
+def read_with_sound(videos: MediaFiles, audio: MediaFiles, data: bytes) -> PreparedMedia:
+    """The video in the file `data`, with its sound if it has some, by the readers of both kinds.
+
+    Raises:
+      RenderError: see `MediaFiles.read`; the sound may also exceed a limit of audio.
+    """
+    from pagemill.render.media.audio_files import AudioFiles
+    from pagemill.render.media.video_files import VideoFiles
+
+    assert isinstance(videos, VideoFiles) and isinstance(audio, AudioFiles)
+    return videos.read_with(data, audio.mix)
 
 
 def _missing(what: str, extra: str) -> MissingPackageError:

@@ -9,9 +9,11 @@ import io
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import cast
+from typing import NamedTuple, TypeVar, cast
 
 import av
+from av.audio.codeccontext import AudioCodecContext
+from av.audio.stream import AudioStream
 from av.container import InputContainer
 from av.packet import Packet
 from av.video.codeccontext import VideoCodecContext
@@ -22,11 +24,21 @@ from PIL import Image
 from pagemill.render.errors import RenderError
 from pagemill.render.media.video_bounds import PixelBudget, VideoLimits
 
+T = TypeVar("T", VideoStream, AudioStream)
 FORMATS = "MP4, QuickTime, WebM, Matroska and AVI"
 # Others are not probed: some, such as playlists, name further files.
 _DECODERS = ("av1", "h264", "hevc", "libdav1d", "mpeg4", "vp8", "vp9")
+_SOUND_DECODERS = ("aac", "flac", "mp3", "mp3float", "opus", "pcm_s16le", "vorbis")
 _EDGE_PIXELS = 2**16  # decoders make small frames larger, and others by much less than half
+_SAMPLE_BYTES = 4
 _REORDERED_FRAMES = 16  # more than a frame that is shown earlier may come behind a key frame
+
+
+class SoundBlock(NamedTuple):
+    """Samples of each channel, f32, `rate` a second."""
+
+    rate: int
+    planes: Sequence[bytes]
 
 
 class OpenVideo:
@@ -73,6 +85,37 @@ class OpenVideo:
                 return
             yield _image_of(frame)
 
+    def sound(self) -> Iterator[SoundBlock]:
+        """The first sound of a file that was opened with it, from its beginning, block by block;
+        none if it has no sound.
+
+        Raises:
+          RenderError: its codec is not taken, it cannot be decoded, or is too long.
+        """
+        if not self._container.streams.audio:
+            return
+        stream = self._container.streams.audio[0]
+        codec = cast("AudioCodecContext | None", stream.codec_context)
+        if codec is None or codec.name not in _SOUND_DECODERS:
+            raise RenderError(
+                "the codec of its sound is not taken; known: AAC, FLAC, MP3, Opus, PCM of 16 bits"
+                " and Vorbis"
+            )
+        codec.thread_count = 1
+        with _errors_of_decoders():
+            self._container.seek(0)
+        resampler = av.AudioResampler(format="fltp")  # the same rate and channels
+        packets = self._container.demux(stream)
+        samples = 0
+        while (packet := _next_of(packets)) is not None:
+            with _errors_of_decoders():
+                frames = [each for frame in packet.decode() for each in resampler.resample(frame)]
+            for frame in frames:
+                samples += frame.samples
+                self._limits.check_length(samples, frame.sample_rate)
+                size = frame.samples * _SAMPLE_BYTES  # a plane may be longer
+                yield SoundBlock(frame.sample_rate, [bytes(plane)[:size] for plane in frame.planes])
+
     def _leaps(self, wanted: float, frame: VideoFrame) -> bool:
         """Whether decoding continues from a key frame ahead of `frame`, at or before `wanted`."""
         index = self._stream.index_entries
@@ -99,8 +142,8 @@ class OpenVideo:
 
 
 @contextmanager
-def open_video(data: bytes, limits: VideoLimits) -> Generator[OpenVideo]:
-    """The video in a file.
+def open_video(data: bytes, limits: VideoLimits, *, sound: bool = False) -> Generator[OpenVideo]:
+    """The video in a file, perhaps with its sound.
 
     Raises:
       RenderError: it is no file of FORMATS, is damaged, or exceeds a limit.
@@ -109,7 +152,7 @@ def open_video(data: bytes, limits: VideoLimits) -> Generator[OpenVideo]:
     if kind is None:
         raise _undecodable()
     options = {
-        "codec_whitelist": ",".join(_DECODERS),
+        "codec_whitelist": ",".join((*_DECODERS, *(_SOUND_DECODERS if sound else ()))),
         "protocol_whitelist": "none",
     }
     with _errors_of_decoders():
@@ -135,7 +178,7 @@ def _errors_of_decoders() -> Generator[None]:
         raise _undecodable() from None
 
 
-def _next_of(packets: Iterator[Packet[VideoStream]]) -> Packet[VideoStream] | None:
+def _next_of(packets: Iterator[Packet[T]]) -> Packet[T] | None:
     with _errors_of_decoders():
         return next(packets, None)
 

@@ -19,12 +19,16 @@ from pagemill.config import MediaConfig
 from pagemill.inputs.prepared_media import FrameTimes, PreparedMedia
 from pagemill.render.errors import RenderError
 from pagemill.render.media.decode import ImageLimits, decoded
+from pagemill.render.media.frame_times import DrawnTimes, open_drawn_times
 from pagemill.render.media.media_files import MissingPackageError
 from pagemill.render.media.motion_jpeg import JpegFrame, is_motion_jpeg, split_frames
 from pagemill.render.media.video_bounds import FrameSampling, PixelBudget, VideoLimits
 from pagemill.render.media.video_process import open_video
 from pagemill.render.media.video_processors import VideoProcessor, open_video_processor
 
+MixSound = Callable[[Iterable[tuple[int, np.ndarray]]], np.ndarray | None]
+"""Samples [n] of one channel at a model's rate, of blocks: how many there are in a second, and
+some, f32 [channels, n]. None if there are no blocks."""
 SEQUENCE_RATE = 2.0
 """Frames a second of JPEG files and arrays that do not say it."""
 
@@ -36,6 +40,8 @@ class VideoFiles:
     limits: VideoLimits
     sampling: FrameSampling
     processor: VideoProcessor
+    drawn_times: DrawnTimes | None = None
+    """What is drawn on frames, if it is."""
 
     @classmethod
     def open(cls, config: MediaConfig, folder: Path, max_tokens: int) -> VideoFiles:
@@ -44,6 +50,7 @@ class VideoFiles:
             VideoLimits(config.max_video_bytes, config.max_video_seconds, config.max_image_pixels),
             FrameSampling(config.video_num_frames, config.video_fps),
             open_video_processor(folder, max_tokens, config.mm_processor_kwargs),
+            open_drawn_times(folder),
         )
 
     @property
@@ -53,15 +60,21 @@ class VideoFiles:
 
     def read(self, data: bytes) -> PreparedMedia:
         """See `MediaFiles.read`."""
+        return self.read_with(data, None)
+
+    def read_with(self, data: bytes, mix: MixSound | None) -> PreparedMedia:
+        """As `read`, with the sound that `mix` makes of that in a file, if there is one."""
         if is_motion_jpeg(data):
             return self._of_jpegs(split_frames(data))
         if find_spec("av") is None:
             raise MissingPackageError(
                 "videos that are not JPEG files are read by PyAV: pip install 'pagemill[video]'"
             )
-        with open_video(data, self.limits) as video:
+        with open_video(data, self.limits, sound=mix is not None) as video:
             numbers = self.sampling.numbers(video.num_frames, video.rate)
-            return self._prepared(video.frames(numbers), numbers, video.num_frames, video.rate)
+            frames = video.frames(numbers)
+            prepared = self._prepared(frames, numbers, video.num_frames, video.rate)
+            return prepared if mix is None else prepared._replace(sound=mix(video.sound()))
 
     def read_opened(self, media: Any, /) -> PreparedMedia:
         """See `MediaFiles.read_opened`; frames, and how many there are in a second, or frames
@@ -119,7 +132,8 @@ class VideoFiles:
         def counted() -> Iterator[Image.Image]:
             for number, image in zip(numbers, images, strict=False):
                 read.append(number)
-                yield image
+                times = self.drawn_times
+                yield image if times is None else times(image, number / rate)
 
         patches, grid = self.processor(counted(), len(numbers))
         seconds = [number / rate for number in read]

@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 import msgspec
+import numpy as np
 from PIL import Image
 
 from pagemill.render.child_process import TIME_IS_UP, ChildProcess
@@ -22,6 +23,7 @@ from pagemill.render.media.video_wire import (
     VideoRefusal,
     VideoReply,
     VideoSetup,
+    VideoSound,
 )
 
 _MAX_CPU_S = 60.0
@@ -36,6 +38,7 @@ class OpenVideo:
 
     def __init__(self, child: ChildProcess, header: VideoHeader) -> None:
         self._child = child
+        self._reply: VideoReply = header
         self.num_frames = header.num_frames
         self.rate = header.rate
 
@@ -46,21 +49,38 @@ class OpenVideo:
         Raises:
           RenderError: they cannot be decoded, or not within the limits.
         """
-        reply = _exchange(self._child, msgspec.msgpack.encode(numbers))
-        while isinstance(reply, VideoFrame):
-            yield Image.frombytes("RGB", (reply.width, reply.height), reply.rgb)
-            reply = _exchange(self._child)
+        self._reply = _exchange(self._child, msgspec.msgpack.encode(numbers))
+        while isinstance(self._reply, VideoFrame):
+            frame = self._reply
+            yield Image.frombytes("RGB", (frame.width, frame.height), frame.rgb)
+            self._reply = _exchange(self._child)
+
+    def sound(self) -> Iterator[tuple[int, np.ndarray]]:
+        """The sound of a video that was opened with it, behind its frames: how many samples there
+        are in a second, and some of them, f32 [channels, n], one block after the other; none if it
+        has no sound.
+
+        Raises:
+          RenderError: it cannot be decoded, or not within the limits.
+        """
+        while isinstance(self._reply, VideoFrame):
+            self._reply = _exchange(self._child)
+        while isinstance(self._reply, VideoSound):
+            block = self._reply
+            samples = np.frombuffer(block.samples, np.float32)
+            yield block.rate, samples.reshape(block.channels, -1)
+            self._reply = _exchange(self._child)
 
 
 @contextmanager
-def open_video(data: bytes, limits: VideoLimits) -> Generator[OpenVideo]:
-    """The video in a file.
+def open_video(data: bytes, limits: VideoLimits, *, sound: bool = False) -> Generator[OpenVideo]:
+    """The video in a file, perhaps with its sound.
 
     Raises:
       RenderError: it is no video, is damaged, or exceeds a limit.
     """
     max_extra_bytes = _MAX_BYTES + _MAX_BYTES_A_PIXEL * limits.max_pixels
-    setup = msgspec.msgpack.encode(VideoSetup(limits, _MAX_CPU_S, max_extra_bytes))
+    setup = msgspec.msgpack.encode(VideoSetup(limits, _MAX_CPU_S, max_extra_bytes, sound))
     child = ChildProcess("pagemill.render.media.video_worker", _MAX_SILENCE_S)
     try:
         header = _exchange(child, setup, data)

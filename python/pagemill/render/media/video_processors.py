@@ -101,6 +101,8 @@ class PatchProcessor:
     max_tokens: int
     shares: bool = False
     """Whether `most` is of all frames together."""
+    pairs: bool = False
+    """Whether there is an even number of frames in time: the last one may count twice."""
 
     @classmethod
     def of(
@@ -163,12 +165,15 @@ class PatchProcessor:
             steps.append(patches)
         if not steps:
             raise RenderError("it has no frames")
+        if self.pairs and len(steps) % 2:
+            steps.append(steps[-1])
         return np.concatenate(steps), (len(steps), grid[1], grid[2])
 
     def _size(self, count: int, image: Image.Image) -> tuple[int, int]:
         """Height and width of frames."""
         factor = self.patch * self.merge
-        spanned = -(-count // self.frames) * self.frames
+        span = 2 if self.pairs else self.frames
+        spanned = -(-count // span) * span
         room = min(MAX_VIDEO_PIXELS / spanned, self.max_tokens * factor**2)  # of a frame
         size = image.height, image.width
         if not self.whole:
@@ -253,6 +258,15 @@ class FrameProcessor:
         return np.stack(frames), (len(frames), 1, 1)
 
 
+def _ernie(settings: Mapping[str, Any], max_tokens: int) -> PatchProcessor:
+    """As Qwen2-VL's, of which a patch spans one frame. The model merges pairs of frames, on which
+    their times are drawn (frame_times.py)."""
+    if settings.get("temporal_patch_size", 2) != 2:
+        raise ValueError("temporal_patch_size must be 2")
+    settings = {**settings, "temporal_patch_size": 1}
+    return replace(PatchProcessor.of(_ERNIE, settings, max_tokens), pairs=True)
+
+
 def _video_llama3(settings: Mapping[str, Any], max_tokens: int) -> PatchProcessor:
     """As Qwen2-VL's, of which a patch spans one frame. The model leaves out the tokens of what does
     not change."""
@@ -319,12 +333,14 @@ class WholeFrameProcessor:
         return np.concatenate(steps), (len(steps), rows, columns)
 
 
+_ERNIE = _Defaults(14, 28**2 * 299, 28**2 * 1196, CLIP_MEAN, CLIP_STD, False)
 _GLM4V = _Defaults(14, 112**2, 28**2 * 2 * 30000, CLIP_MEAN, CLIP_STD, True)
 _QWEN2_VL = _Defaults(14, 28**2 * 128, 28**2 * 768, CLIP_MEAN, CLIP_STD, False)
 _QWEN3_VL = _Defaults(16, 32**2 * 128, 32**2 * 768, HALF, HALF, True)
 _VIDEO_LLAMA3 = _QWEN2_VL._replace(mean=HALF, std=HALF)
 _PROCESSORS: Mapping[str, Callable[[Mapping[str, Any], int], VideoProcessor]] = {
     "CohereCompassVideoProcessor": partial(PatchProcessor.of, _QWEN3_VL),
+    "Ernie4_5_VLMoeVideoProcessor": _ernie,
     "Gemma4UnifiedVideoProcessor": partial(_gemma4, Gemma4Processor.unified),
     "Gemma4VideoProcessor": partial(_gemma4, Gemma4Processor.of),
     "Glm46VVideoProcessor": partial(PatchProcessor.of, _GLM4V),
@@ -357,6 +373,27 @@ _BY_IMAGE_PROCESSOR = {
 }
 
 
+def video_settings(folder: Path) -> Mapping[str, Any]:
+    """Those of the video processor of the checkpoint in `folder`, as its files state them.
+
+    Raises:
+      RenderError: a file cannot be read.
+    """
+    own = read_json(folder / _FILE) or as_object(
+        read_json(folder / "processor_config.json").get("video_processor")
+    )
+    return own or read_json(folder / "preprocessor_config.json")
+
+
+def processor_kind(settings: Mapping[str, Any]) -> str:
+    """The type of processor that has these settings."""
+    kind = str(settings.get("video_processor_type", ""))
+    if kind:
+        return kind
+    image_kind = str(settings.get("image_processor_type", "")).removesuffix("Fast")
+    return _BY_IMAGE_PROCESSOR.get(image_kind, image_kind)
+
+
 def open_video_processor(
     folder: Path, max_tokens: int, overrides: Mapping[str, Any] | None = None
 ) -> VideoProcessor:
@@ -371,18 +408,12 @@ def open_video_processor(
     Raises:
       RenderError: there is none, or it does what is not known here.
     """
-    own = read_json(folder / _FILE) or as_object(
-        read_json(folder / "processor_config.json").get("video_processor")
-    )
-    settings = own or read_json(folder / "preprocessor_config.json")
+    settings = video_settings(folder)
     side = _SIDES.get(str(settings.get("processor_class")))
     if side is not None:
         bounds = {"min_pixels": 128 * side**2, "max_pixels": 768 * side**2}
         settings = {**settings, **bounds}
-    kind = str(settings.get("video_processor_type", ""))
-    if not kind:
-        image_kind = str(settings.get("image_processor_type", "")).removesuffix("Fast")
-        kind = _BY_IMAGE_PROCESSOR.get(image_kind, image_kind)
+    kind = processor_kind(settings)
     make = _PROCESSORS.get(kind)
     if make is None:
         raise RenderError(f"video_processor_type is {kind[:60]!r}; known: {', '.join(_PROCESSORS)}")

@@ -1,7 +1,8 @@
 """What crosses between this process and one that decodes a video, as MessagePack.
 
 The server sends a `VideoSetup`, then the file as it is. The other answers with a `VideoHeader`; for
-a list of frames' numbers, with their `VideoFrame`s and `VideoEnd`; or, at any time, with
+a list of frames' numbers, with their `VideoFrame`s, the sound as `VideoSound`s if it is heard, and
+`VideoEnd`; or, at any time, with
 `VideoRefusal`.
 """
 
@@ -14,11 +15,12 @@ from pagemill.render.media.video_bounds import VideoLimits
 
 class VideoSetup(msgspec.Struct, array_like=True):
     """Limits of the file, and of the process: its processor time, and its memory beyond what it has
-    with the file."""
+    with the file; and whether the file's sound is heard."""
 
     limits: VideoLimits
     max_cpu_s: float
     max_extra_bytes: int
+    sound: bool = False
 
 
 class VideoHeader(msgspec.Struct, array_like=True, tag=True):
@@ -36,8 +38,16 @@ class VideoFrame(msgspec.Struct, array_like=True, tag=True):
     rgb: bytes
 
 
+class VideoSound(msgspec.Struct, array_like=True, tag=True):
+    """Sound that follows what came before: f32 [channels, n], `rate` samples a second."""
+
+    rate: int
+    channels: int
+    samples: bytes
+
+
 class VideoEnd(msgspec.Struct, array_like=True, tag=True):
-    """There are no further frames."""
+    """There is nothing further."""
 
 
 class VideoRefusal(msgspec.Struct, array_like=True, tag=True):
@@ -46,4 +56,4 @@ class VideoRefusal(msgspec.Struct, array_like=True, tag=True):
     error: str
 
 
-VideoReply = VideoHeader | VideoFrame | VideoEnd | VideoRefusal
+VideoReply = VideoHeader | VideoFrame | VideoSound | VideoEnd | VideoRefusal

@@ -23,6 +23,7 @@ from pagemill.render.media.video_wire import (
     VideoRefusal,
     VideoReply,
     VideoSetup,
+    VideoSound,
 )
 
 
@@ -49,11 +50,14 @@ def main() -> None:
 
 
 def _replies(connection: socket.socket, setup: VideoSetup, data: bytes) -> Iterator[VideoReply]:
-    with open_video(data, setup.limits) as video:
+    with open_video(data, setup.limits, sound=setup.sound) as video:
         yield VideoHeader(video.num_frames, video.rate)
         message = receive(connection)
         if message is None:
             return
         for image in video.frames(msgspec.msgpack.decode(message, type=list[int])):
             yield VideoFrame(image.width, image.height, image.tobytes())
+        if setup.sound:
+            for block in video.sound():
+                yield VideoSound(block.rate, len(block.planes), b"".join(block.planes))
         yield VideoEnd()

@@ -3,14 +3,48 @@
 from __future__ import annotations
 
 import io
-from typing import cast
+from fractions import Fraction
+from typing import NamedTuple, cast
 
 import av
 import numpy as np
+from av.audio.stream import AudioStream
+from av.container import OutputContainer
 from av.video.stream import VideoStream
 from PIL import Image
 
 LEVELS = 4  # grays between a frame and the next one
+
+
+class Sound(NamedTuple):
+    """That of a clip: samples [channels, n], `rate` a second. As PCM it is kept as it is, rounded
+    to 16 bits."""
+
+    samples: np.ndarray
+    rate: int = 16_000
+    codec: str = "pcm_s16le"
+
+    def add_to(self, container: OutputContainer) -> AudioStream:
+        """A stream for it."""
+        stream = cast("AudioStream", container.add_stream(self.codec, rate=self.rate))
+        stream.layout = self._layout
+        return stream
+
+    def frame(self) -> av.AudioFrame:
+        """All samples."""
+        found = av.AudioFrame.from_ndarray(self.samples.astype(np.float32), "fltp", self._layout)
+        found.sample_rate, found.pts, found.time_base = self.rate, 0, Fraction(1, self.rate)
+        return found
+
+    @property
+    def _layout(self) -> str:
+        return "mono" if len(self.samples) == 1 else "stereo"
+
+
+def tone(seconds: float, rate: int = 16_000, channels: int = 1) -> np.ndarray:
+    """Samples [channels, n] of A, that a clip has without a loss."""
+    wave = np.sin(2 * np.pi * 440 / rate * np.arange(round(seconds * rate)))
+    return np.tile(np.round(wave * 2**14) / 2**15, (channels, 1)).astype(np.float32)
 
 
 def clip(
@@ -22,6 +56,7 @@ def clip(
     codec: str = "libx264",
     key_frames: int = 10,
     rotation: int = 0,
+    sound: Sound | None = None,
 ) -> bytes:
     """A file of this `kind`. `size`: width and height; `key_frames`: one of so many frames is one;
     `rotation`: degrees by which a player turns it."""
@@ -35,10 +70,14 @@ def clip(
         stream.codec_context.options = {"sc_threshold": "0"}  # no further key frames
         if rotation:
             stream.set_display_rotation(rotation)
+        heard = None if sound is None else sound.add_to(container)
         for at in range(frames):
             pixels = np.asarray(picture(at, size))
             container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, "rgb24")))
         container.mux(stream.encode())
+        if heard is not None and sound is not None:
+            container.mux(heard.encode(sound.frame()))
+            container.mux(heard.encode())
     return file.getvalue()
 
 

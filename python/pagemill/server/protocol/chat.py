@@ -40,6 +40,7 @@ class ChatFields(GenerationRequest, kw_only=True, frozen=True):
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool = True
     include_reasoning: bool = True
+    mm_processor_kwargs: dict[str, Any] = {}
 
 
 class ChatRequest(ChatFields, kw_only=True, frozen=True):
@@ -50,7 +51,7 @@ class ChatRequest(ChatFields, kw_only=True, frozen=True):
 
 RULES = FieldRules(
     unsupported={
-        **UNSUPPORTED,
+        **{name: rule for name, rule in UNSUPPORTED.items() if name != "mm_processor_kwargs"},
         "functions": Unsupported(only([]), _TOOLS),
         "function_call": Unsupported(only("none", "auto"), _TOOLS),
         "modalities": Unsupported(only(["text"]), "the model writes text."),

@@ -23,16 +23,20 @@ _FILE_PART = "input_audio"
 
 class SentMedia(NamedTuple):
     """An image, audio or a video of a request: where its part is, the URL that it has, and the name
-    by which the client means it; only one of both may be empty."""
+    by which the client means it; only one of both may be empty. `sound`: that of a video is heard.
+    """
 
     kind: MediaKind
     where: str
     url: str
     uuid: str = ""
+    sound: bool = False
 
 
-def media_parts(messages: Sequence[Mapping[str, Any]]) -> list[SentMedia]:
-    """The media of checked messages, in their order."""
+def media_parts(
+    messages: Sequence[Mapping[str, Any]], *, video_sound: bool = False
+) -> list[SentMedia]:
+    """The media of checked messages, in their order; videos perhaps with their sound."""
     found: list[SentMedia] = []
     for at, message in enumerate(messages):
         content = message.get("content")
@@ -41,7 +45,9 @@ def media_parts(messages: Sequence[Mapping[str, Any]]) -> list[SentMedia]:
             kind = media_kind(part)
             if kind is not None:
                 where = f"messages[{at}].content[{number}]"
-                found.append(SentMedia(kind, where, _url_of(part), part.get("uuid") or ""))
+                sound = video_sound and kind == "video"
+                uuid = part.get("uuid") or ""
+                found.append(SentMedia(kind, where, _url_of(part), uuid, sound))
     return found
 
 
