@@ -57,6 +57,8 @@ _PADDED = {"pad_token_id": 5, **_SHORT}
 _ESM = {**_PADDED, "mask_token_id": 4, "rope_theta": 100.0}
 _CONTACTS = frozenset({"regression.weight", "regression.bias", "rotary_embeddings.inv_freq"})
 _TIED = frozenset({"tie_word_embeddings"})
+_DEBERTA = {"relative_attention": True, **_SHORT}
+_DEBERTA_KEYS = frozenset({"self.key_proj.bias", "pos_key_proj.bias"})
 _T5 = {
     "d_model": 96,
     "d_ff": 136,
@@ -87,6 +89,41 @@ ENCODERS: Mapping[str, EncoderRow] = {
     "bert": EncoderRow("bert", _SHORT, _KEYS),
     "camembert": EncoderRow("camembert", _PADDED, _KEYS),
     "data2vec": EncoderRow("data2vec-text", {**_PADDED, "type_vocab_size": 1}, _KEYS),
+    "deberta_v2": EncoderRow(
+        "deberta-v2",
+        {
+            **_DEBERTA,
+            "pos_att_type": ["c2p", "p2c"],
+            "max_relative_positions": 45,
+            "embedding_size": 40,
+            "type_vocab_size": 2,
+            "conv_kernel_size": 3,
+            "conv_act": "gelu",
+            "pooler_hidden_act": "tanh",
+        },
+        frozenset({"pos_key_proj.bias"}),
+    ),
+    "deberta_v2_c2p": EncoderRow(
+        "deberta-v2",
+        {**_DEBERTA, "pos_att_type": ["c2p"], "position_buckets": 9, "type_vocab_size": 1},
+        _DEBERTA_KEYS,
+    ),
+    "deberta_v2_p2c": EncoderRow(
+        "deberta-v2",
+        {**_DEBERTA, "pos_att_type": ["p2c"], "norm_rel_ebd": "layer_norm"},
+    ),
+    "deberta_v3": EncoderRow(
+        "deberta-v2",
+        {
+            **_DEBERTA,
+            "pos_att_type": ["p2c", "c2p"],
+            "position_buckets": 16,
+            "max_relative_positions": 70,
+            "norm_rel_ebd": "layer_norm",
+            "share_att_key": True,
+            "position_biased_input": False,
+        },
+    ),
     "distilbert": EncoderRow(
         "distilbert",
         {"dim": 96, "hidden_dim": 136, "n_layers": 4, "n_heads": 6, **_SHORT},

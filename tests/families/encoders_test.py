@@ -16,11 +16,13 @@ import pytest
 import torch
 from pagemill.inputs.task import Task
 from pagemill.models.base import ModelConfigError
+from pagemill.models.encoders.deberta_v2 import log_buckets
 from pagemill.models.table import ARCHITECTURES, find
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
+from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
 
 from tests.families.allocated import UNPLANNED, unplanned_bytes
 from tests.families.divided import check_ranks, check_stages
@@ -37,6 +39,7 @@ MODEL_LEN = 200
 TYPED = (
     "albert",
     "bert",
+    "deberta-v2",
     "electra",
     "ernie",
     "gte",
@@ -309,3 +312,10 @@ def test_each_encoder_has_a_row() -> None:
     }  # heads_test.py, and above
     assert encoders - kinds == elsewhere
     assert find("XLMRobertaForSequenceClassification").task is Task.CLASSIFY
+
+
+@pytest.mark.parametrize(("buckets", "most"), [(256, 512), (128, 512), (64, 2048), (9, 300)])
+def test_buckets_of_distances_of_deberta(buckets: int, most: int) -> None:
+    distances = np.arange(1, 2 * most)
+    expected = make_log_bucket_position(torch.from_numpy(distances), buckets, most)
+    assert log_buckets(distances, buckets, most).tolist() == expected.int().tolist()

@@ -10,6 +10,7 @@ import torch
 from pagemill.config import ModelConfig
 from pagemill.config import build as build_config
 from pagemill.engine.model_source import open_model
+from pagemill.inputs.task import Task
 from pagemill.quantization.at_load.formats import FORMATS
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.errors import WeightsError
@@ -17,6 +18,7 @@ from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 
 from tests.families.divided import check_ranks
+from tests.families.encoders import make as make_encoder
 from tests.families.families import make as make_family
 from tests.families.rounded_matrices import reference, rounded, write_values
 from tests.parity.executors import EXECUTORS, make_executor
@@ -215,3 +217,14 @@ def test_heads_stay(tmp_path: Path) -> None:
     quantized = rounded(tmp_path, "fp8", tmp_path / "cache")
     assert quantized.tensor("linear.weight") == ModelSource.open(tmp_path).tensor("linear.weight")
     assert any(tensor.dtype == "f8_e4m3" for tensor in quantized.tensors)
+
+
+def test_matrices_that_are_read_as_values_stay(tmp_path: Path) -> None:
+    """DeBERTa 3 projects embeddings of distances by those of queries and keys."""
+    make_encoder("deberta_v3", Task.TOKEN_EMBED, tmp_path)
+    quantized = rounded(tmp_path, "int8", tmp_path / "cache")
+    names = {tensor.name for tensor in quantized.tensors}
+    layer = "encoder.layer.1.attention.self"
+    assert {f"{layer}.query_proj.weight", f"{layer}.key_proj.weight"} <= names
+    assert f"{layer}.value_proj.weight_packed" in names
+    build(quantized, BuildOptions(task=Task.TOKEN_EMBED))

@@ -41,9 +41,19 @@ void CheckVisibility(const OpCall& call, OperandCheck& check) {
   check.Require(!in_grid || RowsOfToken(call) == 1, "grid_window needs tokens of one row each");
 }
 
+void CheckGridBiases(const OpCall& call, OperandCheck& check) {
+  const bool in_grid = call.attributes->GetInt("grid_columns", 0) > 0;
+  check.Require(in_grid == HasAttentionInput(call, kAttentionColumnBiases),
+                "column_biases need grid_columns, and grid_columns them");
+  check.Require(!in_grid || HasAttentionInput(call, kAttentionBiases),
+                "column_biases need biases of the grid's rows");
+  check.Require(!in_grid || !HasAttentionInput(call, kAttentionKeyBiases),
+                "key_biases are by the distance of positions: grid_columns excludes them");
+}
+
 Status CheckAttention(const OpCall& call) {
   const size_t inputs =
-      std::clamp<size_t>(call.inputs.size(), kAttentionBiases, kAttentionColumnBiases + 1);
+      std::clamp<size_t>(call.inputs.size(), kAttentionBiases, kAttentionKeyBiases + 1);
   OperandCheck check("attention", call, inputs, /*outputs=*/1);
   check.ActInput(0, "q", "N,Q,D");
   check.ActInput(1, "k", "N,K,D");
@@ -51,11 +61,12 @@ Status CheckAttention(const OpCall& call) {
   check.ActOutput(0, "y", "N,Q,D");
   const auto biases = [&](size_t input, std::string_view name, std::string_view of_all,
                           std::string_view of_each) {
-    if (inputs <= input || !check.ok()) return;
+    if (!HasAttentionInput(call, input) || !check.ok()) return;
     CheckBiases(input, name, call.inputs[input].rank == 3 ? of_each : of_all, check);
   };
   biases(kAttentionBiases, "biases", "Q,W", "N,Q,W");
   biases(kAttentionColumnBiases, "column_biases", "Q,X", "N,Q,X");
+  biases(kAttentionKeyBiases, "key_biases", "N,Q,Y", "N,Q,Y");
   if (!check.ok()) return check.Result();
   check.Require(call.batch != nullptr, "the check needs the batch");
   check.Require(check.Dim('D') >= 1 && check.Dim('D') <= kMaxHeadDim,
@@ -67,9 +78,7 @@ Status CheckAttention(const OpCall& call) {
   CheckVisibility(call, check);
   check.IntegerAttribute("grid_columns", /*fallback=*/0, 0, INT32_MAX);
   if (!check.ok()) return check.Result();
-  check.Require((call.attributes->GetInt("grid_columns", 0) > 0) ==
-                    (call.inputs.size() > kAttentionColumnBiases),
-                "column_biases need grid_columns, and grid_columns them");
+  CheckGridBiases(call, check);
   const double scale = call.attributes->Get("scale", 0);
   check.Require(scale > 0 && std::isfinite(scale), "attribute scale must be a number above 0");
   return check.Result();
@@ -121,10 +130,13 @@ const OpDefinition& AttentionOp() { return kDefinition; }
 
 DistanceBiases AttentionBiases(const OpCall& call) {
   DistanceBiases biases;
-  if (call.inputs.size() > kAttentionBiases) {
+  if (HasAttentionInput(call, kAttentionBiases)) {
     biases.rows = BiasTableOf(call.inputs[kAttentionBiases]);
   }
-  if (call.inputs.size() > kAttentionColumnBiases) {
+  if (HasAttentionInput(call, kAttentionKeyBiases)) {
+    biases.keys = BiasTableOf(call.inputs[kAttentionKeyBiases]);
+  }
+  if (HasAttentionInput(call, kAttentionColumnBiases)) {
     biases.columns = BiasTableOf(call.inputs[kAttentionColumnBiases]);
     biases.grid_columns = static_cast<int32_t>(call.attributes->GetInt("grid_columns", 0));
   }

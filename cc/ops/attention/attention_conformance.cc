@@ -14,7 +14,7 @@
 namespace pagemill::ops {
 namespace {
 
-// The contract's bound: elements are below 1, scores below 8, biases of rows and columns included.
+// The contract's bound: elements are below 1, scores below 8, biases included.
 constexpr conformance::Tolerance kTolerance{.abs = 4e-6 * (1 + 8)};
 constexpr conformance::Tolerance kRoundedTolerance{.abs = kTolerance.abs + kPagedAttentionRounding};
 constexpr conformance::Tolerance kBf16Tolerance{.abs = kRoundedTolerance.abs + 0x1p-9};  // of y
@@ -32,7 +32,8 @@ struct Heads {
   int32_t column_reach = -1;  // likewise
   bool chunked = false;
   int32_t prefix = 0;
-  int32_t of_token = 1;  // rows
+  int32_t of_token = 1;    // rows
+  int32_t key_reach = -1;  // negative: no biases of keys
 
   std::string ToString() const {
     const auto text = [](std::string_view name, int64_t value) {
@@ -41,7 +42,8 @@ struct Heads {
     return text("dim", dim) + text("causal", causal) + text("window", window) +
            text("chunked", chunked) + text("prefix", prefix) + text("grid window", grid_window) +
            text("reach", bias_reach) + text("by query", biases_by_query) +
-           text("grid columns", grid_columns) + text("rows of a token", of_token);
+           text("grid columns", grid_columns) + text("rows of a token", of_token) +
+           text("reach of keys", key_reach);
   }
 };
 
@@ -78,12 +80,11 @@ class Case {
     for (int32_t count : tokens) rows.push_back(int64_t{count} * heads.of_token);
     for (size_t i = 0; i < 3; ++i) Fill(i, rows, first_number, operands != Operands::kF32);
     for (size_t i = 0; i < 3; ++i) inputs_.push_back(tensors_[i].view());
-    if (heads.bias_reach >= 0) {
-      AddBiases(heads, heads.bias_reach, rows, first_number, &biases_);
-    }
-    if (heads.column_reach >= 0) {
-      AddBiases(heads, heads.column_reach, rows, first_number, &column_biases_);
-    }
+    const bool by_query = heads.biases_by_query;
+    AddBiases(heads, heads.bias_reach, by_query, rows, first_number, &biases_);
+    AddBiases(heads, heads.column_reach, by_query, rows, first_number, &column_biases_);
+    AddBiases(heads, heads.key_reach, /*by_row=*/true, rows, first_number, &key_biases_);
+    while (inputs_.back().rank == 0) inputs_.pop_back();
     output_ = tensors_[3].view();
     attributes_.Set("scale", 1 / std::sqrt(static_cast<double>(heads.dim)));
     attributes_.Set("causal", heads.causal ? 1 : 0);
@@ -127,22 +128,23 @@ class Case {
     tensors_[input].Set(values);
   }
 
-  // The next input: biases of `heads`, or of each row.
-  void AddBiases(const Heads& heads, int64_t reach, const std::vector<int64_t>& rows,
+  // The next input: biases of `heads`, or of each row; nothing if the reach is negative.
+  void AddBiases(const Heads& heads, int64_t reach, bool by_row, const std::vector<int64_t>& rows,
                  int32_t first_number, std::vector<float>* biases) {
+    if (reach < 0) return inputs_.push_back({});
     const int64_t distances = 2 * reach + 1;
     int64_t total = 0;
-    for (size_t r = 0; r < (heads.biases_by_query ? rows.size() : 1); ++r) {
-      const int64_t queries = heads.biases_by_query ? rows[r] : 1;
-      const size_t seed = heads.biases_by_query ? static_cast<size_t>(first_number) + r : 0;
+    for (size_t r = 0; r < (by_row ? rows.size() : 1); ++r) {
+      const int64_t of_request = by_row ? rows[r] : 1;
+      const size_t seed = by_row ? static_cast<size_t>(first_number) + r : 0;
       conformance::Random random(7 + 1000 * inputs_.size() + seed);
-      for (int64_t i = 0; i < queries * heads.q * distances; ++i) {
+      for (int64_t i = 0; i < of_request * heads.q * distances; ++i) {
         biases->push_back(random.Uniform(-2, 2));
       }
-      total += queries;
+      total += of_request;
     }
     inputs_.push_back(
-        heads.biases_by_query
+        by_row
             ? TensorView::Dense(biases->data(), DType::kF32, {total, heads.q, distances})
             : TensorView::Dense(biases->data(), DType::kF32, {heads.q, distances}));
   }
@@ -162,7 +164,7 @@ class Case {
 
   std::vector<int32_t> query_start_, grid_positions_;
   std::vector<conformance::TestTensor> tensors_;  // q, k, v, y
-  std::vector<float> biases_, column_biases_;
+  std::vector<float> biases_, column_biases_, key_biases_;
   std::vector<TensorView> inputs_;
   TensorView output_;
   Attributes attributes_;
@@ -274,6 +276,32 @@ void CheckQueryBiases(const OpDefinition& op, const device::Capabilities& caps) 
   }
 }
 
+// Biases of each key, alone and beside those of queries, which have another reach.
+void CheckKeyBiases(const OpDefinition& op, const device::Capabilities& caps) {
+  for (bool causal : {false, true}) {
+    // Reaches within and beyond a vector, a chunk and a request.
+    for (int32_t reach : conformance::FewIfEmulated({0, 3, 40, 400})) {
+      Heads heads{.q = 4, .kv = 2, .dim = 16, .causal = causal, .key_reach = reach};
+      CheckCase(op, caps, heads, {1, 0, 17, 290});
+      heads.bias_reach = 20;
+      CheckCase(op, caps, heads, {1, 0, 17, 290});
+      heads.biases_by_query = true;
+      CheckCase(op, caps, heads, {1, 0, 17, 290});
+    }
+    const Heads windowed{.q = 2,
+                         .kv = 2,
+                         .dim = 24,
+                         .causal = causal,
+                         .window = 33,
+                         .bias_reach = 9,
+                         .biases_by_query = true,
+                         .of_token = 3,
+                         .key_reach = 12};
+    CheckCase(op, caps, windowed, {1, 0, 7, 60});
+    CheckAlone(op, caps, windowed, {30, 101});
+  }
+}
+
 }  // namespace
 
 void CheckAttentionConformance(const OpDefinition& op, const device::Capabilities& caps) {
@@ -310,6 +338,7 @@ void CheckAttentionConformance(const OpDefinition& op, const device::Capabilitie
              {70, 300});
   CheckListedKeys(op, caps);
   CheckQueryBiases(op, caps);
+  CheckKeyBiases(op, caps);
   Case c({.q = 2, .kv = 1, .dim = 16, .causal = false}, {5, 20}, 0, Operands::kF32);
   conformance::CheckActTypes({.op = op,
                               .caps = caps,

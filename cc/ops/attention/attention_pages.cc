@@ -99,7 +99,8 @@ class PagedCall {
                 {},
                 Optional(call, kAttentionBiases),
                 KeyRangesOf(call, plan),
-                Optional(call, kAttentionColumnBiases)},
+                Optional(call, kAttentionColumnBiases),
+                Optional(call, kAttentionKeyBiases)},
         call_{.inputs = inputs_,
               .outputs = call.outputs,
               .attributes = call.attributes,
@@ -108,7 +109,7 @@ class PagedCall {
   const OpCall& call() const { return call_; }
 
  private:
-  TensorView inputs_[7];
+  TensorView inputs_[8];
   OpCall call_;
 };
 

@@ -144,5 +144,71 @@ TEST(Attention, BiasesOfAGridByHand) {
   }
 }
 
+// Biases of each key of the second request: token 0 is seen by itself alone, token 1 by those in
+// front of it, token 2 by those behind it, and token 3 by all.
+TEST(Attention, BiasesOfKeysByHand) {
+  const int32_t query_start[] = {0, 1, 5};
+  const BatchView batch{{.num_tokens = 5, .num_requests = 2, .query_start = query_start}, {}};
+  conformance::TestTensor q(DType::kF32, {5, 1, 1}), k(DType::kF32, {5, 1, 1}),
+      v(DType::kF32, {5, 1, 1}), y(DType::kF32, {5, 1, 1});
+  q.Set(std::vector<float>(5, 0));
+  k.Set(std::vector<float>(5, 0));
+  v.Set(std::vector<float>{7, 1, 10, 100, 1000});
+  constexpr float kNone = -1e4f;
+  // The entries of each key: for queries behind it, at it and in front of it.
+  std::vector<float> biases = {0, 0, 0,     kNone, 0, kNone, kNone, kNone,
+                               0, 0, kNone, kNone, 0, 0,     0};
+  const TensorView inputs[] = {q.view(),
+                               k.view(),
+                               v.view(),
+                               {},
+                               {},
+                               TensorView::Dense(biases.data(), DType::kF32, {5, 1, 3})};
+  const TensorView outputs[] = {y.view()};
+  Attributes attributes;
+  attributes.Set("scale", 1);
+  attributes.Set("causal", 0);
+  const OpCall call{
+      .inputs = inputs, .outputs = outputs, .attributes = &attributes, .batch = &batch};
+  ASSERT_TRUE(AttentionOp().check(call).ok()) << AttentionOp().check(call).message();
+  device::ThreadPool pool({.num_threads = 1});
+  for (const Kernel* kernel :
+       conformance::SupportedKernels(AttentionOp(), device::DetectCapabilities(), call)) {
+    conformance::RunKernel(*kernel, call, pool);
+    const std::vector<float> expected = {7, 337, 1000, 1000, 550};
+    EXPECT_TRUE(conformance::AllClose(y.ToFloat(), expected, {.abs = 1e-3})) << kernel->name;
+  }
+}
+
+TEST(Attention, CheckOfBiasesNamesTheMismatch) {
+  const BatchView batch{{.num_tokens = 9, .num_requests = 2}, {}};
+  const auto view = [](std::initializer_list<int64_t> dims) {
+    return TensorView::Dense(nullptr, DType::kF32, dims);
+  };
+  const auto check = [&](TensorView biases, TensorView columns, TensorView keys,
+                         double grid_columns = 0) {
+    Attributes attributes;
+    attributes.Set("scale", 1);
+    attributes.Set("causal", 0);
+    attributes.Set("grid_columns", grid_columns);
+    const TensorView q = view({9, 4, 8});
+    const TensorView inputs[] = {q, q, q, biases, columns, keys}, outputs[] = {q};
+    return AttentionOp()
+        .check({.inputs = inputs, .outputs = outputs, .attributes = &attributes, .batch = &batch})
+        .message();
+  };
+  EXPECT_EQ(check({}, {}, view({9, 4, 7})), "");
+  EXPECT_EQ(check(view({4, 3}), {}, view({9, 4, 7})), "");
+  EXPECT_EQ(check(view({9, 4, 3}), view({4, 5}), {}, 3), "");
+  EXPECT_EQ(check({}, {}, view({4, 7})),
+            "attention: key_biases must be f32 [N=9, Q=4, Y], got f32 [4, 7]");
+  EXPECT_EQ(check({}, {}, view({9, 4, 6})),
+            "attention: key_biases must be of 2 * reach + 1 distances, at most 65536, got 6");
+  EXPECT_EQ(check({}, view({4, 5}), {}, 3),
+            "attention: column_biases need biases of the grid's rows");
+  EXPECT_EQ(check(view({4, 3}), view({4, 5}), view({9, 4, 7}), 3),
+            "attention: key_biases are by the distance of positions: grid_columns excludes them");
+}
+
 }  // namespace
 }  // namespace pagemill::ops

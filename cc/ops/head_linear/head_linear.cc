@@ -27,7 +27,7 @@ Status CheckHeadLinear(const OpCall& call) {
   }
   check.ActInput(0, "x", "N,J,K");
   check.Input(1, "W", dtype, transposed ? "J,K,M" : "J,M,K");
-  check.ActOutput(0, "y", "N,J,M");
+  check.ActOrF32Output(0, "y", "N,J,M");
   if (!check.ok()) return check.Result();
   check.Require(check.Dim(transposed ? 'M' : 'K') > 0, "W is empty");
   return check.Result();

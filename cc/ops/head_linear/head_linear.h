@@ -8,7 +8,7 @@
 //            W    f32, bf16, f16, a block format, packed integers or 8 bits with scales
 //                 (cc/tensor/quantized.h) [J, M, K], transposed [J, K, M]; matrices may have gaps
 //                 (rows of a larger matrix each)
-//   outputs  y    act [N, J, M]
+//   outputs  y    act or f32 [N, J, M]
 //   attributes    transposed = 0
 //   aliasing      none
 //

@@ -59,6 +59,13 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, DType 
   }
   conformance::CheckActTypes(
       {.op = op, .caps = caps, .call = call, .act_inputs = 0b1, .tolerance = tolerance});
+  // The result in f32, whatever the type of x.
+  conformance::CheckActTypes({.op = op,
+                              .caps = caps,
+                              .call = call,
+                              .act_inputs = 0b1,
+                              .act_outputs = 0,
+                              .tolerance = tolerance});
 }
 
 // Packed integers, for kernels that read them as they are stored: a stack, and rows of one matrix.

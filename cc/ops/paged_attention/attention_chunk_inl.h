@@ -87,6 +87,7 @@ struct RowKeys {
   // Entries of DistanceBiases::rows and columns for the row's query and head, in nats.
   const float* biases = nullptr;
   const float* column_biases = nullptr;
+  const float* key_biases = nullptr;  // of DistanceBiases::keys, for the chunk's first key
   int grid_row = 0, grid_column = 0;    // of the row's position, in a grid
   const GroupScales* scales = nullptr;  // of int8 and int4 keys and values
 };
@@ -150,12 +151,27 @@ inline Vec::F GridBiases(const DistanceBiases& biases, const RowKeys& keys, int 
   return Vec::Load(lanes);
 }
 
+// The biases that kLanes keys from `first` on have for their distances. Keys behind the row's range
+// may be behind the step's last row: they count as the last key of the range.
+inline Vec::F BiasesOfKeys(const BiasTable& table, const RowKeys& keys, int first) {
+  float lanes[Vec::kLanes];
+  for (int i = 0; i < Vec::kLanes; ++i) {
+    const int key = AtMost(first + i, keys.range.high - 1);
+    lanes[i] = BiasAt(table, keys.key_biases + key * table.row_stride, keys.distance + key);
+  }
+  return Vec::Load(lanes);
+}
+
 // As AddSlope, with the biases of each distance.
 inline Vec::F AddBiases(const DistanceBiases& biases, Vec::F v, const RowKeys& keys, int first) {
-  const Vec::F of_keys = biases.grid_columns > 0
-                             ? GridBiases(biases, keys, first)
-                             : BiasesFrom(biases.rows, keys.biases, keys.distance + first);
-  return Vec::Fma(Vec::Set(kLog2E), of_keys, v);
+  if (biases.rows.data != nullptr) {
+    const Vec::F of_query = biases.grid_columns > 0
+                                ? GridBiases(biases, keys, first)
+                                : BiasesFrom(biases.rows, keys.biases, keys.distance + first);
+    v = Vec::Fma(Vec::Set(kLog2E), of_query, v);
+  }
+  if (biases.keys.data == nullptr) return v;
+  return Vec::Fma(Vec::Set(kLog2E), BiasesOfKeys(biases.keys, keys, first), v);
 }
 
 // Adds what depends on distances, if anything does.

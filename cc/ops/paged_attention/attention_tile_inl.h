@@ -35,7 +35,11 @@ inline RowKeys KeysOfRow(const AttentionShape& shape, const AttentionTile& tile,
   keys.distance = begin - position;
   const int head = Head(shape, tile, row);
   if (shape.slopes != nullptr) keys.slope = shape.slopes[head] * kLog2E;
-  if (!shape.biases.AreThere()) return keys;
+  if (shape.biases.keys.data != nullptr) {
+    const int64_t first_key = tile.first_query - tile.first_position + begin;
+    keys.key_biases = shape.biases.keys.Of(first_key, head);
+  }
+  if (shape.biases.rows.data == nullptr) return keys;
   const int64_t query = tile.first_query + (tile.first_row + row) / shape.group;
   keys.biases = shape.biases.rows.Of(query, head);
   if (shape.biases.grid_columns == 0) return keys;

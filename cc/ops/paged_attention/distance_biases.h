@@ -8,25 +8,26 @@
 
 namespace pagemill::ops {
 
-// Biases of the distances from -reach to reach, for each head, and perhaps for each query; farther
-// keys have those of the reach.
+// Biases of the distances from -reach to reach, for each head, and perhaps for each row of the step;
+// farther keys have those of the reach.
 struct BiasTable {
   const float* data = nullptr;  // null: none
   int32_t reach = 0;
-  int64_t query_stride = 0;  // elements from one query to the next; 0: the same for all
+  int64_t row_stride = 0;  // elements from one row to the next; 0: the same for all
 
   int32_t size() const { return 2 * reach + 1; }  // elements of a head
-  const float* Of(int64_t query, int64_t head) const {
-    return data + query * query_stride + head * size();
+  const float* Of(int64_t row, int64_t head) const {
+    return data + row * row_stride + head * size();
   }
 };
 
 struct DistanceBiases {
   BiasTable rows;            // by the distance of positions, or of rows of the grid
+  BiasTable keys;            // likewise of positions, but the key's row of the step, not the query's
   BiasTable columns;         // of a grid
   int32_t grid_columns = 0;  // positions in a row of the grid; 0: there is none
 
-  bool AreThere() const { return rows.data != nullptr; }
+  bool AreThere() const { return rows.data != nullptr || keys.data != nullptr; }
 };
 
 }  // namespace pagemill::ops

@@ -16,7 +16,8 @@ namespace {
 constexpr int64_t kMaxHeadDim = 512;
 
 // Optional inputs.
-constexpr size_t kSinks = 2, kSlopes = 3, kBiases = 4, kKeyRanges = 5, kColumnBiases = 6;
+constexpr size_t kSinks = 2, kSlopes = 3, kBiases = 4, kKeyRanges = 5, kColumnBiases = 6,
+                 kKeyBiases = 7;
 
 bool IsThere(const OpCall& call, size_t input) {
   return call.inputs.size() > input && call.inputs[input].rank > 0;
@@ -170,6 +171,7 @@ PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call) {
     args.biases.columns = BiasTableOf(call.inputs[kColumnBiases]);
     args.biases.grid_columns = static_cast<int32_t>(call.attributes->GetInt("grid_columns", 0));
   }
+  if (IsThere(call, kKeyBiases)) args.biases.keys = BiasTableOf(call.inputs[kKeyBiases]);
   if (IsThere(call, kKeyRanges)) args.key_ranges = call.inputs[kKeyRanges].Data<const int32_t>();
   args.batch = call.batch;
   const int64_t row_elements = KvRowElements(args.cache.dtype, args.q.shape[2]);
@@ -200,24 +202,24 @@ void CheckBiases(size_t input, std::string_view name, std::string_view pattern,
 }
 
 BiasTable BiasTableOf(const TensorView& view) {
-  const bool by_query = view.rank == 3;
-  return {
-      .data = view.Data<const float>(),
-      .reach = static_cast<int32_t>(view.shape[by_query ? 2 : 1] / 2),
-      .query_stride = by_query ? view.row_stride_bytes / static_cast<int64_t>(sizeof(float)) : 0};
+  const bool by_row = view.rank == 3;
+  return {.data = view.Data<const float>(),
+          .reach = static_cast<int32_t>(view.shape[by_row ? 2 : 1] / 2),
+          .row_stride = by_row ? view.row_stride_bytes / static_cast<int64_t>(sizeof(float)) : 0};
 }
 
 double BiasOf(const DistanceBiases& biases, int64_t query, int64_t head, int64_t position,
               int64_t key) {
-  const auto at = [&](const BiasTable& table, int64_t distance) -> double {
+  const auto at = [&](const BiasTable& table, int64_t row, int64_t distance) -> double {
+    if (table.data == nullptr) return 0;
     const int64_t reach = table.reach;
-    return table.Of(query, head)[reach + std::clamp(distance, -reach, reach)];
+    return table.Of(row, head)[reach + std::clamp(distance, -reach, reach)];
   };
-  if (!biases.AreThere()) return 0;
-  const int64_t width = biases.grid_columns;
-  if (width == 0) return at(biases.rows, key - position);
-  return at(biases.rows, key / width - position / width) +
-         at(biases.columns, key % width - position % width);
+  const int64_t distance = key - position, width = biases.grid_columns;
+  const double of_key = at(biases.keys, query + distance, distance);
+  if (width == 0) return at(biases.rows, query, distance) + of_key;
+  return at(biases.rows, query, key / width - position / width) +
+         at(biases.columns, query, key % width - position % width) + of_key;
 }
 
 const OpDefinition& PagedAttentionOp() { return kDefinition; }

@@ -15,7 +15,7 @@
 //                   sees and the end of its keys, instead of what attributes say about them;
 //                   neither is before that of an earlier token of the request. Plans read it, so
 //                   it is not a value of a program: `attention` passes it, and biases of each
-//                   query, biases of columns and the attribute grid_columns, too.
+//                   query, of columns and of each key, and the attribute grid_columns, too.
 //   outputs  y      act [T, Hq, D]
 //   batch    query_start, seq_lens, block_table, block_size (also needed by the check); item_ends
 //            and encoder_ends if the attribute of this name is not 0
@@ -106,7 +106,7 @@ PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call);
 inline constexpr int64_t kMaxBiases = 1 << 16;
 void CheckBiases(size_t input, std::string_view name, std::string_view pattern,
                  OperandCheck& check);
-// The table in an operand f32 [heads, 2 * reach + 1] or [queries, heads, 2 * reach + 1].
+// The table in an operand f32 [heads, 2 * reach + 1] or [rows, heads, 2 * reach + 1].
 BiasTable BiasTableOf(const TensorView& view);
 // What is added to the score of a query, the head `head` of row `query` at `position` of its
 // request, with the key at position `key`.

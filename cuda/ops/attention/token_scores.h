@@ -44,18 +44,18 @@ inline RequestRows RequestRowsOf(const ops::OpCall& call) {
 struct Biases {
   const float* data;  // null: none
   int reach;
-  int64_t query_stride;
+  int64_t row_stride;
 
-  // The bias of a head of a query, the row `query` of the step.
-  PAGEMILL_DEVICE float At(int64_t query, int head, int distance) const {
+  // The bias of a head of a row of the step.
+  PAGEMILL_DEVICE float At(int64_t row, int head, int distance) const {
     const int within = distance < -reach ? -reach : distance > reach ? reach : distance;
-    return data[query * query_stride + int64_t{head} * (2 * reach + 1) + reach + within];
+    return data[row * row_stride + int64_t{head} * (2 * reach + 1) + reach + within];
   }
 };
 
 // What the scores of a call have in common.
 struct TokenScores {
-  Biases biases, column_biases;
+  Biases biases, column_biases, key_biases;
   int grid_columns;  // 0: no biases of columns
   float scale;
   bool causal;
@@ -73,12 +73,14 @@ struct TokenScores {
   }
   // What becomes of the dot product of row `row` of the request and its key `key`.
   PAGEMILL_DEVICE float Score(float dot, int head, int start, int row, int key) const {
-    if (biases.data == nullptr) return dot * scale;
+    float score = dot * scale;
+    if (key_biases.data != nullptr) score += key_biases.At(start + key, head, key - row);
+    if (biases.data == nullptr) return score;
     const int query = start + row;
-    if (grid_columns == 0) return dot * scale + biases.At(query, head, key - row);
+    if (grid_columns == 0) return score + biases.At(query, head, key - row);
     const int rows = key / grid_columns - row / grid_columns;
     const int columns = key % grid_columns - row % grid_columns;
-    return dot * scale + biases.At(query, head, rows) + column_biases.At(query, head, columns);
+    return score + biases.At(query, head, rows) + column_biases.At(query, head, columns);
   }
 };
 
@@ -86,7 +88,7 @@ struct TokenScores {
 inline constexpr int64_t kNoLimit = std::numeric_limits<int>::max();
 
 inline Biases BiasesOf(const ops::BiasTable& table) {
-  return {.data = table.data, .reach = table.reach, .query_stride = table.query_stride};
+  return {.data = table.data, .reach = table.reach, .row_stride = table.row_stride};
 }
 
 // `plan`: what ops::kListedKeysPlan has made, on the device.
@@ -94,6 +96,7 @@ inline TokenScores ScoresOf(const ops::OpCall& call, const std::byte* plan) {
   const ops::DistanceBiases biases = ops::AttentionBiases(call);
   return {.biases = BiasesOf(biases.rows),
           .column_biases = BiasesOf(biases.columns),
+          .key_biases = BiasesOf(biases.keys),
           .grid_columns = biases.grid_columns,
           .scale = static_cast<float>(call.attributes->Get("scale", 1)),
           .causal = call.attributes->GetInt("causal", 1) != 0,

@@ -1,5 +1,7 @@
 #include "cc/ops/head_linear/head_linear.h"
 
+#include <type_traits>
+
 #include "cuda/gpu_launch.h"
 #include "cuda/gpu_rows.h"
 #include "cuda/ops/gpu_support.h"
@@ -19,6 +21,28 @@ struct HeadShape {
   int64_t rows, heads, inputs, outputs;  // N, J, K, M
 };
 
+// Rows of a result in the type of x, or in f32.
+template <typename T>
+struct ResultRows {
+  Rows<T> y;
+  Rows<float> wide_y;
+  bool wide;
+
+  PAGEMILL_DEVICE void Store(int64_t row, int64_t column, float value) const {
+    if (wide) {
+      wide_y[row][column] = value;
+    } else {
+      y[row][column] = FromFloat<T>(value);
+    }
+  }
+};
+
+template <typename T>
+ResultRows<T> ResultRowsOf(const TensorView& y) {
+  const bool wide = y.dtype == DType::kF32 && !std::is_same_v<T, float>;
+  return {.y = RowsOf<T>(y), .wide_y = RowsOf<float>(y), .wide = wide};
+}
+
 // The first row of x of a block, the next ones, and how many there are.
 struct BlockRows {
   int64_t first;
@@ -33,7 +57,7 @@ struct BlockRows {
 
 // Block (rows, head, outputs): some outputs of kRowsAtOnce rows.
 template <typename T, typename W>
-PAGEMILL_KERNEL MultiplyHead(HeadShape shape, Rows<const T> x, W w, Rows<T> y) {
+PAGEMILL_KERNEL MultiplyHead(HeadShape shape, Rows<const T> x, W w, ResultRows<T> y) {
   const BlockRows rows(shape);
   const int64_t head = BlockIndex().y;
   const BlockOutputs<W> outputs(int64_t{BlockIndex().z} * BlockOutputs<W>::kCount, shape.outputs);
@@ -46,13 +70,13 @@ PAGEMILL_KERNEL MultiplyHead(HeadShape shape, Rows<const T> x, W w, Rows<T> y) {
   const int64_t m = head * shape.outputs + outputs.own();
   PAGEMILL_UNROLL
   for (int i = 0; i < kRowsAtOnce; ++i) {
-    if (i < rows.count) y[rows.first + i][m] = FromFloat<T>(sums[i]);
+    if (i < rows.count) y.Store(rows.first + i, m, sums[i]);
   }
 }
 
 // Block (rows, head, outputs): a thread for eight columns of W, each the chain of an output.
 template <typename T, typename W>
-PAGEMILL_KERNEL MultiplyTransposed(HeadShape shape, Rows<const T> x, W w, Rows<T> y) {
+PAGEMILL_KERNEL MultiplyTransposed(HeadShape shape, Rows<const T> x, W w, ResultRows<T> y) {
   const BlockRows rows(shape);
   const int64_t head = BlockIndex().y;
   const int64_t m = int64_t{BlockIndex().z} * kColumns + ThreadIndex().x * kWeightsAtOnce;
@@ -75,10 +99,9 @@ PAGEMILL_KERNEL MultiplyTransposed(HeadShape shape, Rows<const T> x, W w, Rows<T
   PAGEMILL_UNROLL
   for (int i = 0; i < kRowsAtOnce; ++i) {
     if (i >= rows.count) break;
-    T* const to = y[rows.first + i] + head * shape.outputs + m;
     PAGEMILL_UNROLL
     for (int j = 0; j < kWeightsAtOnce; ++j) {
-      if (j < count) to[j] = FromFloat<T>(sums[i][j]);
+      if (j < count) y.Store(rows.first + i, head * shape.outputs + m + j, sums[i][j]);
     }
   }
 }
@@ -99,12 +122,12 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
         Launch(*context.stream,
                {.blocks = blocks(kColumns),
                 .threads = {BlockThreads(shape.outputs, kWeightsAtOnce, kThreads)}},
-               MultiplyTransposed<T, W>, shape, RowsOf<const T>(x), weights, RowsOf<T>(y));
+               MultiplyTransposed<T, W>, shape, RowsOf<const T>(x), weights, ResultRowsOf<T>(y));
       } else {
         Launch(*context.stream,
                {.blocks = blocks(BlockOutputs<W>::kCount),
                 .threads = {BlockOutputs<W>::kThreads}},
-               MultiplyHead<T, W>, shape, RowsOf<const T>(x), weights, RowsOf<T>(y));
+               MultiplyHead<T, W>, shape, RowsOf<const T>(x), weights, ResultRowsOf<T>(y));
       }
     });
   });

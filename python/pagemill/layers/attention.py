@@ -214,10 +214,12 @@ def attend_both_ways(
     shape: AttentionShape,
     biases: Tensor | None = None,
     *,
+    key_biases: Tensor | None = None,
     grid_window: int = 0,
 ) -> Tensor:
     """Attend among all tokens of a request, or those of the window around each; a request must run
-    in one step. [T, heads, head_dim]. `biases` and `grid_window` are those of `ops.attention`."""
+    in one step. [T, heads, head_dim]. `biases`, `key_biases` and `grid_window` are those of
+    `ops.attention`."""
     return ops.attention(
         q,
         k,
@@ -227,6 +229,7 @@ def attend_both_ways(
         window=shape.window,
         grid_window=grid_window,
         biases=biases,
+        key_biases=key_biases,
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagemill.ops.expert_layer import ExpertLayer
+from pagemill.ops.head_tables import HeadTables
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
 from pagemill.ops.trace import Tensor, Trace
 
@@ -267,6 +268,10 @@ class Weights(Protocol):
         """`shares` [n, rows] times the tensor `name`, stored in the shape `stored`, as a matrix of
         so many rows: f32 of `shape`. It becomes a constant of the program, so it is for tables of a
         few megabytes."""
+        ...
+
+    def head_tables(self, tables: HeadTables) -> Tensor:
+        """The `tables`, f32 [heads, rows, head_dim]. They become a constant of the program."""
         ...
 
     def constant(self, name: str, values: Constant) -> Tensor:

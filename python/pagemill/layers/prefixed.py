@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from pagemill.layers.base import Constant, Weights
 from pagemill.ops.expert_layer import ExpertLayer
+from pagemill.ops.head_tables import HeadTables
 from pagemill.ops.shard import EVERY_ROW, Part, Stripe
 from pagemill.ops.trace import Tensor
 
@@ -230,6 +231,9 @@ class PrefixedWeights:
         shape: tuple[int, ...],
     ) -> Tensor:
         return self._whole.resampled(self._named(name), stored, shares, shape)
+
+    def head_tables(self, tables: HeadTables) -> Tensor:
+        return self._whole.head_tables(tables.renamed(self._named))
 
     def constant(self, name: str, values: Constant) -> Tensor:
         return self._whole.constant(self._named(name), values)

@@ -431,6 +431,8 @@ CONFIGS = {
     "Lfm2VlForConditionalGeneration": LFM2_VL,
     "Lfm3VlForConditionalGeneration": LFM3_VL,
     "LightOnOcrForConditionalGeneration": LIGHTON_OCR,
+    "DebertaV2Model": DECODER
+    | {"relative_attention": True, "pos_att_type": "c2p|p2c", "position_buckets": 16},
     "DeepseekV4ForCausalLM": DECODER | {"num_key_value_heads": 1, "o_groups": 2},
     "LongcatFlashForCausalLM": DECODER | {"num_layers": 4, "ffn_hidden_size": 96},
     "MPNetModel": PADDED,

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from pagemill.ops.torch_step import TorchStep
 
+_KEY_BIASES = 2  # among the tables
+
 
 def attention(
     q: Tensor,
@@ -28,6 +30,7 @@ def attention(
     biases: Tensor | None = None,
     column_biases: Tensor | None = None,
     grid_columns: int = 0,
+    key_biases: Tensor | None = None,
 ) -> Tensor:
     """q [T, Hq, D], k, v [T, Hk, D] -> softmax(q k^T scale + bias) v, [T, Hq, D]. With q [T, J, Hq,
     D] and k, v likewise, each token has J rows, which attend as tokens do.
@@ -41,21 +44,28 @@ def attention(
     from -reach to reach; farther keys have the bias of the reach. As [T, Hq, 2 reach + 1], or with
     J in between, each query has its own. With `column_biases`, likewise with a reach of their own,
     tokens are those of a grid row by row, with `grid_columns` in a row, and have the biases of the
-    distance of rows and of that of columns.
+    distance of rows and of that of columns. `key_biases` f32 [T, Hq, 2 reach + 1], with a reach of
+    their own, are those that each key has for the distance from a query to it.
 
     Raises:
         ShapeError: the operands or attributes do not fit, or the program has no grid to divide into
             windows.
     """
     _check_operands(q, k, v)
-    operands = [q, k, v]
-    for name, table in (("biases", biases), ("column_biases", column_biases)):
-        if table is None:
-            continue
-        _check_biases(name, table, q)
-        operands.append(table)
+    tables = {"biases": biases, "column_biases": column_biases, "key_biases": key_biases}
+    for name, table in tables.items():
+        if table is not None:
+            _check_biases(name, table, q)
+    operands = [q, k, v, *tables.values()]
+    while operands[-1] is None:
+        operands.pop()
     if (column_biases is None) != (grid_columns == 0) or (biases is None and grid_columns):
         raise ShapeError("attention: biases, column_biases and grid_columns belong together")
+    if key_biases is not None and (grid_columns or key_biases.shape[:-1] != q.shape[:-1]):
+        raise ShapeError(
+            f"attention: key_biases are {format_shape(key_biases.shape)}, they must be of each row"
+            f" and head of q, {format_shape(q.shape[:-1])}, and without grid_columns"
+        )
     if (chunked and not window) or (prefix and (window or not causal)):
         raise ShapeError(
             "attention: chunked needs a window, and prefix causal attention without a window"
@@ -104,14 +114,17 @@ def _check_biases(name: str, biases: Tensor, q: Tensor) -> None:
 
 
 def reference(
-    inputs: Sequence[torch.Tensor], attributes: Mapping[str, float], step: TorchStep
+    inputs: Sequence[torch.Tensor | None], attributes: Mapping[str, float], step: TorchStep
 ) -> tuple[torch.Tensor, ...]:
     """The op in torch, request by request."""
     import torch
     from torch.nn.functional import scaled_dot_product_attention
 
-    of_token = inputs[0].shape[1] if inputs[0].dim() == 4 else 1
-    q, k, v, *biases = (_rows(tensor) for tensor in inputs)
+    whole = inputs[0]
+    assert whole is not None
+    of_token = whole.shape[1] if whole.dim() == 4 else 1
+    q, k, v = (_rows(tensor) for tensor in inputs[:3] if tensor is not None)
+    biases = [None if tensor is None else _rows(tensor) for tensor in inputs[3:]]
     output = torch.empty_like(q)
     groups = q.shape[1] // k.shape[1]
     for span in step.spans:
@@ -120,7 +133,7 @@ def reference(
         # Added to scores: minus infinity for keys that are not seen.
         added = torch.zeros_like(seen, dtype=q.dtype).masked_fill(~seen, -torch.inf)
         if biases:
-            added = added + _biases(biases, attributes, rows).to(q.dtype)
+            added = added + _biases(biases, attributes, rows, q.device).to(q.dtype)
         attended = scaled_dot_product_attention(
             q[rows].transpose(0, 1),
             k[rows].transpose(0, 1).repeat_interleave(groups, 0),
@@ -129,7 +142,7 @@ def reference(
             scale=attributes["scale"],
         )
         output[rows] = attended.transpose(0, 1)
-    return (output.reshape(inputs[0].shape),)
+    return (output.reshape(whole.shape),)
 
 
 def _rows(tensor: torch.Tensor) -> torch.Tensor:
@@ -160,21 +173,31 @@ def _seen(
 
 
 def _biases(
-    tables: Sequence[torch.Tensor], attributes: Mapping[str, float], rows: slice
+    tables: Sequence[torch.Tensor | None],
+    attributes: Mapping[str, float],
+    rows: slice,
+    device: torch.device,
 ) -> torch.Tensor:
     """What is added to the scores of the rows of a request, [heads, rows, rows]."""
     import torch
 
-    positions = torch.arange(rows.stop - rows.start, device=tables[0].device)
+    positions = torch.arange(rows.stop - rows.start, device=device)
     width = int(attributes.get("grid_columns", 0))
-    places = (positions // width, positions % width) if width else (positions,)
-    total = torch.zeros((), device=tables[0].device)
-    for table, place in zip(tables, places, strict=True):
+    places = (positions // width, positions % width) if width else (positions, positions)
+    total = torch.zeros((), device=device)
+    for index, table in enumerate(tables):
+        if table is None:
+            continue
+        of_keys = index == _KEY_BIASES
+        place = positions if of_keys else places[index]
         reach = table.shape[-1] // 2
-        entries = reach + (place - place[:, None]).clamp(-reach, reach)
+        # From each row that has biases to the others.
+        distance = place[:, None] - place if of_keys else place - place[:, None]
+        entries = reach + distance.clamp(-reach, reach)
         if table.dim() == 2:
             total = total + table[:, entries]
         else:
             of_rows = table[rows].transpose(0, 1)
-            total = total + of_rows.gather(2, entries.expand(len(of_rows), -1, -1))
+            added = of_rows.gather(2, entries.expand(len(of_rows), -1, -1))
+            total = total + (added.mT if of_keys else added)
     return total

@@ -322,6 +322,28 @@ def test_attention_adds_a_bias_for_each_distance():
         torch.testing.assert_close(y[token, head], weights @ v[:, head])
 
 
+@pytest.mark.parametrize("of_queries", [False, True])
+def test_attention_adds_biases_of_each_key(of_queries: bool):
+    """Of two requests, the second from token 2 on; those of queries have another reach."""
+    q, k, v = _random(7, 2, 8), _random(7, 2, 8) / 2, _random(7, 2, 8) * 2
+    by_query = _random(7, 2, 3) if of_queries else None
+    by_key = _random(7, 2, 5)
+    step = SimpleNamespace(spans=[SimpleNamespace(begin=0, end=2), SimpleNamespace(begin=2, end=7)])
+    attributes = {"scale": 0.5, "causal": 0.0}
+    (y,) = reference("attention")([q, k, v, by_query, None, by_key], attributes, step)
+    for token, head in ((0, 0), (1, 1), (2, 1), (4, 0), (6, 1)):
+        keys = range(2) if token < 2 else range(2, 7)
+        scores: list[torch.Tensor] = []
+        for key in keys:
+            score = k[key, head] @ q[token, head] * 0.5
+            score = score + by_key[key, head, 2 + min(max(key - token, -2), 2)]
+            if by_query is not None:
+                score = score + by_query[token, head, 1 + min(max(key - token, -1), 1)]
+            scores.append(score)
+        weights = torch.stack(scores).softmax(0)
+        torch.testing.assert_close(y[token, head], weights @ v[keys.start : keys.stop, head])
+
+
 def test_attention_within_windows_of_a_grid():
     """Windows of 2 rows and columns: of the first request tokens 0 and 1, then 2; in the second
     token 3 alone, since token 4 has another time."""

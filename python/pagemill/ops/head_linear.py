@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from pagemill.ops.torch_step import TorchStep
 
 
-def head_linear(x: Tensor, weight: Tensor, *, transposed: bool = False) -> Tensor:
+def head_linear(x: Tensor, weight: Tensor, *, transposed: bool = False, dtype: str = ACT) -> Tensor:
     """x [N, J, K], weight [J, M, K] -> x[n, j] weight[j]^T, [N, J, M]; with `transposed` the weight
-    is [J, K, M] and the result x[n, j] weight[j].
+    is [J, K, M] and the result x[n, j] weight[j]. `dtype` is the result's, "act" or "f32".
 
     Raises:
         ShapeError: the operands do not fit.
@@ -33,7 +33,7 @@ def head_linear(x: Tensor, weight: Tensor, *, transposed: bool = False) -> Tenso
             f" {format_shape(weight.shape)}{', transposed' if transposed else ''}"
         )
     attributes = [("transposed", 1)] if transposed else []
-    results = [((x.rows, heads, out), ACT)]
+    results = [((x.rows, heads, out), dtype)]
     return x.trace.emit("head_linear", [x, weight], results, attributes)[0]
 
 

@@ -147,6 +147,10 @@ GOOD: list[tuple[Callable[[Values], Tensor], tuple[int | str, ...]]] = [
         ),
         ("tokens", 3, 2, 8),
     ),
+    (
+        lambda v: _attention(v, key_biases=v.f32("tokens", 2, 7)),
+        ("tokens", 2, 8),
+    ),
     (lambda v: ops.pool(v.act("tokens", 5), ops.PoolKind.LAST, normalize=True), ("requests", 5)),
 ]
 
@@ -208,6 +212,12 @@ def test_concat_has_the_width_of_all():
 def _attention(v: Values, *rows: int, causal: bool = False, **options: Any) -> Tensor:
     operands = (v.act("tokens", *rows, 2, 8) for _ in range(3))
     return ops.attention(*operands, scale=1, causal=causal, **options)
+
+
+def test_head_linear_in_f32():
+    v = Values()
+    y = ops.head_linear(v.act("tokens", 3, 32), v.weight("f32", 3, 7, 32), dtype="f32")
+    assert (y.shape, y.dtype) == (("tokens", 3, 7), "f32")
 
 
 def _paged_attention(v: Values, **options: Any) -> Tensor:
@@ -469,6 +479,20 @@ BAD: list[tuple[Callable[[Values], object], str]] = [
     (
         lambda v: _attention(v, 3, biases=v.f32("tokens", 2, 3)),
         "biases are .* 2 rows of an odd number of distances, or as many of each query",
+    ),
+    (
+        lambda v: _attention(v, key_biases=v.weight("f32", 2, 3)),
+        r"key_biases are \[2, 3\], they must be of each row and head of q, \[tokens, 2\]",
+    ),
+    (
+        lambda v: _attention(
+            v,
+            biases=v.weight("f32", 2, 3),
+            column_biases=v.weight("f32", 2, 3),
+            grid_columns=4,
+            key_biases=v.f32("tokens", 2, 7),
+        ),
+        "without grid_columns",
     ),
     (lambda v: ops.pool(v.act("tokens", 5, 2), ops.PoolKind.MEAN, normalize=False), "rank 2"),
 ]

@@ -18,10 +18,12 @@ import numpy.typing as npt
 
 from pagemill.ops.dtypes import DTYPES, SCALED_DTYPES, tensor_bytes
 from pagemill.ops.expert_layer import ExpertLayer
+from pagemill.ops.head_tables import HeadTables
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
 from pagemill.ops.trace import Tensor, Trace, format_shape
 from pagemill.quantization import kv_scales
 from pagemill.quantization.adapter_tables import AdapterTables
+from pagemill.quantization.computed_tensors import batch_norm_line, exponentials, inverse_norms
 from pagemill.quantization.mxfp4 import Mxfp4Scheme
 from pagemill.quantization.notes import OTHER_SCALES
 from pagemill.quantization.section import QuantizationError
@@ -32,11 +34,8 @@ from pagemill.weights.adapter_target import AdapterTarget
 from pagemill.weights.declared import DeclaredTensors
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
-from pagemill.weights.read import as_f32, read_bytes, read_f32
+from pagemill.weights.read import read_f32
 from pagemill.weights.source import ModelSource
-
-_ROWS_AT_ONCE = 4096
-_LEAST_NORM = 1e-12
 
 
 class WeightBinder:
@@ -57,6 +56,7 @@ class WeightBinder:
         adapters."""
         self.trace = trace
         self.shard = shard or Shard()
+        self.read_as_values: set[tuple[str, int]] = set()  # files and offsets of tensors
         self._adapters = AdapterTables(trace, adapter_slots)
         self._source = source
         try:
@@ -441,13 +441,7 @@ class WeightBinder:
             WeightsError: it is missing, or of another shape or type.
         """
         location = self._located(name, shape)
-        rows = read_bytes(location).reshape(shape[0], -1)
-        norms = np.empty(shape[0], np.float32)
-        for begin in range(0, shape[0], _ROWS_AT_ONCE):  # a head in f32 may have gigabytes
-            part = rows[begin : begin + _ROWS_AT_ONCE]
-            values = as_f32(location.dtype, (len(part), shape[1]), part.reshape(-1))
-            norms[begin : begin + len(part)] = np.linalg.norm(values, axis=1)
-        return self._tensors.constant(f"{name}.inverse_norms", 1 / np.maximum(norms, _LEAST_NORM))
+        return self._tensors.constant(f"{name}.inverse_norms", inverse_norms(location, shape))
 
     def normalized_taps(
         self, module: str, norm: str, shape: tuple[int, int], eps: float
@@ -460,14 +454,12 @@ class WeightBinder:
         """
         channels, taps = shape
         stored = read_f32(self._located(f"{module}.weight", (channels, 1, taps))).reshape(shape)
-        factor, bias, mean, variance = (
-            read_f32(self._located(f"{norm}.{part}", (channels,)))
-            for part in ("weight", "bias", "running_mean", "running_var")
-        )
-        factor = factor / np.sqrt(variance + np.float32(eps))
+        parts = ("weight", "bias", "running_mean", "running_var")
+        of_norm = (read_f32(self._located(f"{norm}.{part}", (channels,))) for part in parts)
+        factor, shift = batch_norm_line(*of_norm, eps=eps)
         return (
             self._tensors.constant(f"{module}.normalized", stored * factor[:, None]),
-            self._tensors.constant(f"{norm}.shift", bias - mean * factor),
+            self._tensors.constant(f"{norm}.shift", shift),
         )
 
     def exponentials(self, name: str, factors: Sequence[float]) -> Tensor:
@@ -476,9 +468,7 @@ class WeightBinder:
         Raises:
             WeightsError: it is missing, or of another length or type, or a product is not finite.
         """
-        values = read_f32(self._located(name, (len(factors),)))
-        with np.errstate(over="ignore"):
-            products = np.asarray(factors, np.float32) * np.exp(values)
+        products = exponentials(read_f32(self._located(name, (len(factors),))), factors)
         if not np.isfinite(products).all():
             raise WeightsError(
                 f"{self._source.path}: {name} has an entry that is too large, or NaN"
@@ -529,6 +519,18 @@ class WeightBinder:
         """
         values = read_f32(self._located(name, stored)).reshape(shares.shape[1], -1)
         return self._tensors.constant(f"{name}.resampled", (shares @ values).reshape(shape))
+
+    def head_tables(self, tables: HeadTables) -> Tensor:
+        """The `tables`, f32.
+
+        Raises:
+            WeightsError: a tensor is missing, or of another shape or type.
+        """
+        shapes = tables.stored_shapes()
+        found = {name: self._located(name, shape) for name, shape in shapes.items()}
+        self.read_as_values |= {(each.file, each.offset) for each in found.values()}
+        stored = {name: read_f32(location) for name, location in found.items()}
+        return self._tensors.constant(tables.name, tables.computed(stored))
 
     def constant(self, name: str, values: Sequence[float] | Sequence[Sequence[float]]) -> Tensor:
         """The f32 constant `name`, declared once; `values` are f32 numbers already."""

@@ -432,7 +432,8 @@ def matrices_to_quantize(
     source: ModelSource, *, only_experts: bool = False
 ) -> tuple[StoredMatrix, ...]:
     """The matrices of linear layers (`linear_matrices`) among the tensors of `source`, without
-    those of any head; with `only_experts`, those of experts alone.
+    those of any head, and those whose values become constants; with `only_experts`, those of
+    experts alone.
 
     Raises:
         ModelConfigError, WeightsError: see `build`; the architecture has no native support.
@@ -444,7 +445,9 @@ def matrices_to_quantize(
         named = named.with_prefix(model.base_prefix)
     weights = WeightBinder(Trace(), named)
     trace_hidden(model, weights, [encoder.traits for encoder in encoders_of(model)])
-    return linear_matrices(weights.trace.program, source.tensors, only_experts=only_experts)
+    found = linear_matrices(weights.trace.program, source.tensors, only_experts=only_experts)
+    values = weights.read_as_values
+    return tuple(each for each in found if (each.tensor.file, each.tensor.offset) not in values)
 
 
 def _limited(source: ModelSource, options: BuildOptions) -> Config:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from pagemill.layers.base import Constant
 from pagemill.ops.expert_layer import ExpertLayer
+from pagemill.ops.head_tables import HeadTables
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
 from pagemill.ops.trace import Tensor, Trace
 
@@ -261,6 +262,10 @@ class ShapeRecorder:
     ) -> Tensor:
         del shares
         return self._read(name, stored, shape)
+
+    def head_tables(self, tables: HeadTables) -> Tensor:
+        self.shapes |= tables.stored_shapes()
+        return self._made(f"{tables.module} tables", tables.result_shape)
 
     def constant(self, name: str, values: Constant) -> Tensor:
         rows = len(values)

@@ -9,7 +9,7 @@ namespace pagemill::sycl {
 namespace {
 
 AttentionBiases BiasesOf(const ops::BiasTable& table) {
-  return {.data = table.data, .reach = table.reach, .query_stride = table.query_stride};
+  return {.data = table.data, .reach = table.reach, .row_stride = table.row_stride};
 }
 
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
@@ -25,6 +25,7 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
           .v = RowsOf(call.inputs[2]),
           .biases = BiasesOf(biases.rows),
           .column_biases = BiasesOf(biases.columns),
+          .key_biases = BiasesOf(biases.keys),
           .grid_columns = biases.grid_columns,
           .query_start = call.batch->query_start,
           .requests = call.batch->num_requests,

@@ -6,11 +6,10 @@
 #include "sycl/ops/paged_attention/paged_attention_act_kernel.h"  // Attend()
 #include "sycl/ops/request.h"
 
-// The bias of a head of a query, the row `query` of the step.
-inline float BiasAt(const AttentionBiases& biases, int64_t query, int32_t head, int32_t distance) {
+// The bias of a head of a row of the step.
+inline float BiasAt(const AttentionBiases& biases, int64_t row, int32_t head, int32_t distance) {
   const int32_t reach = biases.reach, within = sycl::clamp(distance, -reach, reach);
-  return biases
-      .data[query * biases.query_stride + int64_t{head} * (2 * reach + 1) + reach + within];
+  return biases.data[row * biases.row_stride + int64_t{head} * (2 * reach + 1) + reach + within];
 }
 
 // The keys of a head in the step's own rows, for Attend(). `start` is the request's first one.
@@ -23,6 +22,7 @@ struct StepKeys {
     const Act* k = p.k.Row<const Act>(key) + int64_t{kv_head} * p.head_dim;
     float score = 0;
     for (int32_t d = 0; d < p.head_dim; ++d) score = sycl::fma(q[d], Load(k + d), score);
+    if (p.key_biases.data != nullptr) score += BiasAt(p.key_biases, key, head, key - row);
     if (p.biases.data == nullptr) return score;
     if (p.grid_columns == 0) return score + BiasAt(p.biases, row, head, key - row);
     const int32_t of_key = key - start, of_query = row - start, width = p.grid_columns;

@@ -10,13 +10,13 @@ namespace pagemill::sycl {
 struct AttentionBiases {
   const float* data = nullptr;  // null: none
   int32_t reach = 0;
-  int64_t query_stride = 0;
+  int64_t row_stride = 0;
 };
 
 struct AttentionParams {
   Rows q, y;                       // rows of q_heads heads of head_dim elements
   Rows k, v;                       // rows of kv_heads heads
-  AttentionBiases biases, column_biases;
+  AttentionBiases biases, column_biases, key_biases;
   int32_t grid_columns = 0;              // 0: no biases of columns
   const int32_t* query_start = nullptr;  // [requests + 1]
   int32_t requests = 0, rows_of_token = 1, q_heads = 0, kv_heads = 0, head_dim = 0;

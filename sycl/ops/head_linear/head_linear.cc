@@ -19,6 +19,7 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   const HeadLinearParams params = {.x = RowsOf(x),
                                    .w = WeightsOf(call.inputs[1]),
                                    .y = RowsOf(y),
+                                   .f32_result = y.dtype == DType::kF32,
                                    .n = x.shape[0],
                                    .heads = x.shape[1],
                                    .m = y.shape[2],

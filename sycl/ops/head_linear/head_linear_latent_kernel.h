@@ -17,7 +17,11 @@ inline void HeadRows(const HeadLinearParams& p, int64_t first, int64_t head,
 inline void StoreHeadRows(const HeadLinearParams& p, int64_t first, int64_t column,
                           const float* sums) {
   for (int r = 0; r < kLinearRows && first + r < p.n; ++r) {
-    Store(p.y.Row<Act>(first + r) + column, sums[r]);
+    if (p.f32_result) {
+      p.y.Row<float>(first + r)[column] = sums[r];
+    } else {
+      Store(p.y.Row<Act>(first + r) + column, sums[r]);
+    }
   }
 }
 

@@ -7,9 +7,10 @@
 namespace pagemill::sycl {
 
 struct HeadLinearParams {
-  Rows x;            // [n, heads, k]
-  WeightMatrices w;  // [heads, m, k], or [heads, k, m] if transposed
-  Rows y;            // [n, heads, m]
+  Rows x;                   // [n, heads, k]
+  WeightMatrices w;         // [heads, m, k], or [heads, k, m] if transposed
+  Rows y;                   // [n, heads, m]
+  bool f32_result = false;  // otherwise y is of the type of x
   int64_t n = 0, heads = 0, m = 0, k = 0;
 };
 

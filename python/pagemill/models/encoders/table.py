@@ -13,6 +13,12 @@ ENCODERS: dict[str, Architecture] = {
     "Data2VecTextModel": Architecture(
         "encoders.data2vec:Data2VecModel", "Data2Vec (text)", ("data2vec-text",), "embeddings"
     ),
+    "DebertaV2Model": Architecture(
+        "encoders.deberta_v2:DebertaV2Model",
+        "DeBERTa 2 and 3",
+        ("deberta-v2",),
+        "embeddings",
+    ),
     "DistilBertModel": Architecture(
         "encoders.distilbert:DistilBertModel", "DistilBERT", ("distilbert",), "embeddings"
     ),
