@@ -67,20 +67,20 @@ def test_each_name_has_its_answer(served: Served) -> None:
     base = served.text("test-model")
     assert served.text("nothing") == base
     assert served.text("loud") != base
-    listed = httpx.get(f"{served.server.base_url}/v1/models").json()["data"]
+    listed = httpx.get(f"{served.server.base_url}/v1/models", timeout=60).json()["data"]
     assert [(card["id"], card["parent"]) for card in listed] == [
         ("test-model", None),
         ("nothing", "test-model"),
         ("loud", "test-model"),
     ]
-    card = httpx.get(f"{served.server.base_url}/v1/models/loud").json()
+    card = httpx.get(f"{served.server.base_url}/v1/models/loud", timeout=60).json()
     assert card["root"] == str(served.folder / "loud")
 
 
 def test_names_that_are_not_there(served: Served) -> None:
     error = served.ask("other", 404)["error"]
     assert error["param"] == "model" and "`other` does not exist" in error["message"]
-    assert httpx.get(f"{served.server.base_url}/v1/models/other").status_code == 404
+    assert httpx.get(f"{served.server.base_url}/v1/models/other", timeout=60).status_code == 404
     served.ask("x" * 300, 404)
 
 
@@ -94,7 +94,7 @@ def test_a_folder_is_loaded_when_it_is_named(served: Served) -> None:
 
 def test_metrics_count_adapters(served: Served) -> None:
     served.text("loud")
-    text = httpx.get(f"{served.server.base_url}/metrics").text
+    text = httpx.get(f"{served.server.base_url}/metrics", timeout=60).text
     loads = next(line for line in text.splitlines() if "adapter_loads_total{" in line)
     assert float(loads.rpartition(" ")[2]) >= 2
     assert 'lora_requests_info{max_lora="8"' in text
@@ -116,4 +116,6 @@ def test_loading_replacing_and_unloading(served: Served) -> None:
     assert "adapter_config.json" in refusal["error"]["message"]
     # Not where clients are.
     url = f"{served.server.base_url}/v1/{load}"
-    assert httpx.post(url, json={"lora_name": "a", "lora_path": path}).status_code == 404
+    assert (
+        httpx.post(url, json={"lora_name": "a", "lora_path": path}, timeout=60).status_code == 404
+    )

@@ -23,15 +23,15 @@ def test_key(tmp_path: Path, options: list[str], environment: dict[str, str]) ->
     options = [str(keys) if option == "KEYS" else option for option in options]
     with serve(SMOLLM2, tmp_path, options, environment=environment) as server:
         for path in ("/v1/models", "/metrics", "/version", "/openapi.json", "/nope"):
-            got = httpx.get(server.base_url + path, timeout=10)
+            got = httpx.get(server.base_url + path, timeout=60)
             assert got.status_code == 401
             assert set(got.json()["error"]) == {"message", "type", "param", "code"}
         for path in ("/health", "/ping", "/ready"):
-            assert httpx.get(server.base_url + path, timeout=10).status_code == 200
+            assert httpx.get(server.base_url + path, timeout=60).status_code == 200
         url = f"{server.base_url}/v1"
         with pytest.raises(openai.AuthenticationError):
             openai.OpenAI(base_url=url, api_key="wrong", max_retries=0).models.list()
-        got = httpx.get(f"{url}/models", headers={"x-api-key": "sesame"}, timeout=10)
+        got = httpx.get(f"{url}/models", headers={"x-api-key": "sesame"}, timeout=60)
         assert got.status_code == 200
         right = openai.OpenAI(base_url=url, api_key="sesame", max_retries=0)
         got = right.completions.create(model=NAME, prompt="Hi", max_tokens=2)

@@ -96,7 +96,7 @@ def test_answers_are_those_of_the_offline_model(server: ServerProcess, path: Pat
     text = answer["choices"][0]["message"]["content"]
     assert text == expected.choices[0].text == offline.choices[0].text
     assert answer["usage"]["prompt_tokens"] == len(expected.prompt_token_ids)
-    models = httpx.get(f"{server.base_url}/v1/models").json()
+    models = httpx.get(f"{server.base_url}/v1/models", timeout=60).json()
     assert models["data"][0]["input_modalities"] == ["text", "audio"]
 
 

@@ -17,7 +17,7 @@ import pytest
 from pagemill.engine.llm import LLM
 from pagemill.engine.sampling import SamplingParams
 
-from tests.e2e.server_process import ServerProcess, serve
+from tests.e2e.server_process import ServerProcess, open_files, serve
 from tests.parity.tiny_models import make
 
 GREEDY = {"max_tokens": 8, "temperature": 0, "ignore_eos": True}
@@ -72,7 +72,7 @@ class Several(ServerProcess):
         return response.json()["choices"][0]["token_ids"]
 
     def engines(self, route: str = "/health") -> list[str]:
-        return httpx.get(f"{self.base_url}{route}", timeout=10).json()["engines"]
+        return httpx.get(f"{self.base_url}{route}", timeout=60).json()["engines"]
 
     def pid(self, engine: int) -> int:
         """The process that has the socket of an engine."""
@@ -81,14 +81,14 @@ class Several(ServerProcess):
         parent = self.process.pid
         children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
         for child in children:
-            links = [os.readlink(fd) for fd in Path(f"/proc/{child}/fd").iterdir()]
+            links = open_files(int(child))
             if inodes & {link.removeprefix("socket:[").removesuffix("]") for link in links}:
                 return int(child)
         raise AssertionError(f"no process has the socket of engine {engine}")
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -152,7 +152,7 @@ def test_a_header_pins_a_request(several: Several) -> None:
             f"{several.base_url}/inference/v1/generate",
             json={"token_ids": [1]},
             headers={RANK: engine},
-            timeout=10,
+            timeout=60,
         )
         assert response.status_code == 400 and "0 to 1" in response.text
 
@@ -171,7 +171,7 @@ def test_a_killed_engine_loses_only_its_requests(several: Several) -> None:
     for thread in threads:
         thread.start()
     active = f"{several.base_url}/load"
-    _until(lambda: httpx.get(active, timeout=10).json()["server_load"] == 2)
+    _until(lambda: httpx.get(active, timeout=60).json()["server_load"] == 2)
     os.kill(pids[0], signal.SIGKILL)
     threads[0].join()
     assert answers[0].status_code == 503
@@ -199,7 +199,7 @@ def test_control_reaches_all_engines_and_one_that_comes_back(
     assert [several.ask(PROMPTS[0], engine).status_code for engine in range(2)] == [503, 503]
     assert several.operate("/wake_up") == {"status": "awake"}
     os.kill(several.pid(1), signal.SIGKILL)
-    _until(lambda: several.engines() == ["ready", "restarting"])
+    _until(lambda: several.metric("process_restarts_total", process="engine") == 1)
     _until(lambda: several.engines() == ["ready", "ready"])
     assert [several.tokens(PROMPTS[0], engine) for engine in range(2)] == [new, new]
 

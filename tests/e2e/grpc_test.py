@@ -52,7 +52,7 @@ def both(request: pytest.FixtureRequest) -> Iterator[Both]:
 
 def _address(server: ServerProcess) -> str:
     """From the line of the log that comes soon after the server is ready."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         log = server.log.read_text()
         found = re.search(r"gRPC: (\S+)\n", log)

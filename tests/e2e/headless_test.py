@@ -53,7 +53,7 @@ def _expected(model: Path) -> list[list[int]]:
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -94,7 +94,7 @@ class Headless:
     def stop(self) -> int:
         """SIGTERM; returns the exit status."""
         self.process.terminate()
-        return self.process.wait(60)
+        return self.process.wait(120)
 
     def wait_for_line(self, words: str) -> None:
         _until(lambda: words in self.log.read_text() or self.process.poll() is not None)
@@ -121,7 +121,7 @@ class Server(ServerProcess):
         return response.json()["choices"][0]["token_ids"]
 
     def engines(self) -> list[str]:
-        return httpx.get(f"{self.base_url}/health", timeout=10).json()["engines"]
+        return httpx.get(f"{self.base_url}/health", timeout=60).json()["engines"]
 
 
 def _common(port: int, *options: str) -> tuple[str, ...]:
@@ -173,9 +173,9 @@ def _ask_beside(server: Server, engine: int) -> tuple[threading.Thread, list[htt
     thread = threading.Thread(target=ask)
     thread.start()
     load = f"{server.base_url}/load"
-    _until(lambda: httpx.get(load, timeout=10).json()["server_load"] == 1)
+    _until(lambda: httpx.get(load, timeout=60).json()["server_load"] == 1)
     for _ in range(5):  # turns of the server's loop, after which the engine's socket has it
-        httpx.get(load, timeout=10)
+        httpx.get(load, timeout=60)
     return thread, responses
 
 
@@ -239,7 +239,7 @@ def test_a_machine_that_is_stopped_finishes_its_requests(both: tuple[Server, Hea
     headless.process.terminate()
     assert not answers
     headless.signal_engines(signal.SIGCONT)
-    assert headless.process.wait(60) == 0
+    assert headless.process.wait(120) == 0
     thread.join()
     (answer,) = answers
     assert len(answer.json()["choices"][0]["token_ids"]) == LONG
@@ -300,7 +300,7 @@ def test_what_does_not_belong_is_refused_and_the_right_engines_are_waited_for(
                 (model, (*options, "--max-num-seqs", "9"), "was started with other options"),
             ):
                 refused = Headless(each, folder, (*given, "--data-parallel-start-rank", "1"))
-                assert refused.process.wait(60) == 2, refused.log.read_text()
+                assert refused.process.wait(120) == 2, refused.log.read_text()
                 assert words in refused.log.read_text().splitlines()[-1]
             assert server.engines() == ["ready", "restarting"]
             with _headless(model, folder, options):

@@ -315,7 +315,8 @@ def test_stored_responses_keep_their_images(served: Served) -> None:
     ).json()
     assert second["status"] == "incomplete", second
     assert second["usage"]["input_tokens"] > first["usage"]["input_tokens"]
-    items = httpx.get(f"{served.server.base_url}/v1/responses/{second['id']}/input_items").json()
+    items_url = f"{served.server.base_url}/v1/responses/{second['id']}/input_items"
+    items = httpx.get(items_url, timeout=60).json()
     assert image in [part for item in items["data"] for part in item["content"]]
 
 

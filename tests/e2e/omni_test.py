@@ -114,7 +114,7 @@ def test_a_message_with_an_image_and_audio(server: ServerProcess, model: MediaTe
     model.check(offline, [SOUND, patches])
     assert answer["choices"][0]["message"]["content"] == offline.choices[0].text
     assert answer["usage"]["prompt_tokens"] == len(offline.prompt_token_ids)
-    models = httpx.get(f"{server.base_url}/v1/models").json()
+    models = httpx.get(f"{server.base_url}/v1/models", timeout=60).json()
     assert {"text", "image", "audio"} <= set(models["data"][0]["input_modalities"])
 
 

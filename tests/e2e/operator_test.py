@@ -7,6 +7,7 @@ import os
 import stat
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -75,7 +76,7 @@ def test_the_socket_is_its_users_alone(operated: Operated) -> None:
     assert info["phase"] == "ready" and info["settings"]["max_model_len"] == 1024
     assert "api_key" not in info["settings"]
     for path in ("/sleep", "/pause", "/resume"):  # not where clients are
-        assert httpx.post(f"{operated.server.base_url}{path}").status_code == 404
+        assert httpx.post(f"{operated.server.base_url}{path}", timeout=60).status_code == 404
     assert operated.operator.post("/v1/completions", json={"prompt": "a"}).status_code == 404
 
 
@@ -113,7 +114,10 @@ def test_a_pause_that_aborts_requests(operated: Operated) -> None:
     long = {"max_tokens": 800, "ignore_eos": True}
     client = threading.Thread(target=lambda: answers.append(complete(operated.server, **long)))
     client.start()
-    client.join(0.3)
+    deadline = time.monotonic() + 60
+    while not operated.server.metric("num_requests_running"):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     assert ask(operated, "POST", "/pause") == {"status": "paused"}
     client.join(60)
     assert not client.is_alive()

@@ -82,7 +82,7 @@ def available(fleet: Fleet) -> list[float]:
     ]
 
 
-def until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
+def until(condition: Callable[[], bool], timeout_s: float = 120) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline
@@ -149,14 +149,14 @@ def test_what_a_server_got_from_elsewhere_is_known(fleet: Fleet) -> None:
         conversation.turn(server.base_url)  # past the router, which learns of it by events
         body = {"max_events": 10_000}
         key = {"authorization": "Bearer router-key"}
-        got = httpx.post(f"{server.base_url}/kv_events", json=body, headers=key, timeout=10)
+        got = httpx.post(f"{server.base_url}/kv_events", json=body, headers=key, timeout=60)
         known = got.json()["next"] - 1
         url = server.base_url
-        until(lambda url=url, n=known: metric("router_kv_events_total", server=url) == n)
+        until(lambda url=url, n=known: metric("router_kv_events_total", server=url) >= n)
         cached, reusable = conversation.turn(fleet.router.base_url)
         assert cached >= reusable - BLOCK > 0
         key = {"authorization": "Bearer web-key"}
-        got = httpx.post(f"{server.base_url}/kv_events", json={}, headers=key, timeout=10)
+        got = httpx.post(f"{server.base_url}/kv_events", json={}, headers=key, timeout=60)
         assert got.status_code == 403
 
 

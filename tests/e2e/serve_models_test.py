@@ -25,11 +25,11 @@ def entry(**others: Any) -> dict[str, Any]:
 
 
 def statuses(server: ServerProcess) -> dict[str, str]:
-    cards = httpx.get(f"{server.base_url}/v1/models", timeout=10).json()["data"]
+    cards = httpx.get(f"{server.base_url}/v1/models", timeout=60).json()["data"]
     return {card["id"]: card["status"]["value"] for card in cards}
 
 
-def until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
+def until(condition: Callable[[], bool], timeout_s: float = 120) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline
@@ -73,7 +73,7 @@ def test_models_are_loaded_when_they_are_named(tmp_path: Path) -> None:
         cards = {card.id: card for card in client.models.list()}
         assert cards["a"].model_dump()["max_model_len"] == 1024  # as its process said
         assert server.metric("models_start_seconds_count", model="b") == 1
-        own = httpx.get(f"{server.base_url}/metrics", params={"model": "b"}, timeout=10).text
+        own = httpx.get(f"{server.base_url}/metrics", params={"model": "b"}, timeout=60).text
         assert "pagemill:num_requests_running{" in own
         processes = children(server)
         os.kill(server.process.pid, signal.SIGKILL)

@@ -58,7 +58,7 @@ class ServerProcess:
 
     def metric(self, name: str, **labels: str) -> float:
         """The value of one sample of /metrics; it must exist exactly once."""
-        text = httpx.get(f"{self.base_url}/metrics", timeout=10).text
+        text = httpx.get(f"{self.base_url}/metrics", timeout=60).text
         values = [
             float(line.rpartition(" ")[2])
             for line in text.splitlines()
@@ -68,7 +68,7 @@ class ServerProcess:
         assert len(values) == 1, f"{name} {labels}: {values}"
         return values[0]
 
-    def wait_until_idle(self, timeout_s: float = 30) -> None:
+    def wait_until_idle(self, timeout_s: float = 60) -> None:
         """Returns when no request runs or waits and no block is in use; fails after `timeout_s`."""
         names = ("num_requests_running", "num_requests_waiting", "kv_blocks_used")
         deadline = time.monotonic() + timeout_s
@@ -79,10 +79,20 @@ class ServerProcess:
             assert time.monotonic() < deadline, values
             time.sleep(0.05)
 
-    def stop(self, timeout_s: float = 30) -> int:
+    def stop(self, timeout_s: float = 60) -> int:
         """SIGTERM; returns the exit status."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout_s)
+
+
+def open_files(pid: int) -> set[str]:
+    """What the descriptors of a process stand for; nothing if it has ended."""
+    found: set[str] = set()
+    with contextlib.suppress(OSError):  # it has ended
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):  # it has just been closed
+                found.add(os.readlink(descriptor))
+    return found
 
 
 def free_port() -> int:
@@ -160,7 +170,7 @@ def _running(
         )
     try:
         base_url = f"http://127.0.0.1:{port}"
-        with httpx.Client(base_url=base_url, timeout=5) as client:
+        with httpx.Client(base_url=base_url, timeout=60) as client:
             wait_until_ready(process, client, log)
         yield ServerProcess(process, base_url, log, time.monotonic() - began)
     finally:

@@ -62,7 +62,7 @@ def test_a_killed_worker_ends_the_server_with_its_name(tmp_path: Path) -> None:
         pid = worker(server)
         assert complete(server).status_code == 200
         os.kill(pid, signal.SIGKILL)
-        assert server.process.wait(20) == 1
+        assert server.process.wait(60) == 1
         log = server.log.read_text()
         assert f"rank 1 of 2 (process {pid}) was killed by signal 9" in log
 
@@ -72,7 +72,7 @@ def test_a_killed_server_leaves_no_worker(tmp_path: Path) -> None:
         pid = worker(server)
         server.process.kill()
         server.process.wait()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while running(pid):
             assert time.monotonic() < deadline, "the worker outlives the server"
             time.sleep(0.02)

@@ -58,7 +58,7 @@ def test_a_server_on_a_path(tmp_path: Path, path: Path, num_processes: int) -> N
                 assert client.post("http://x/v1/completions", json=fields).status_code == 200
             stopped.resume()
         server.send_signal(signal.SIGTERM)
-        assert server.wait(30) == 0
+        assert server.wait(60) == 0
         assert not path.exists() and f"unix:{path}" in log.read_text()
     finally:
         server.kill()

@@ -127,7 +127,7 @@ def test_answers_are_those_of_the_offline_model(server: ServerProcess, path: Pat
     # Frames 0, 6, 12 and 19 of 10 a second: two together are in the middle of both.
     times = [WORDS[token] for token in expected.prompt_token_ids if token in range(30, 90)]
     assert times == ["<0.3 seconds>", "<1.5 seconds>", "<0.2 seconds>", "<1.2 seconds>"]
-    models = httpx.get(f"{server.base_url}/v1/models").json()
+    models = httpx.get(f"{server.base_url}/v1/models", timeout=60).json()
     assert models["data"][0]["input_modalities"] == ["text", "image", "video"]
 
 

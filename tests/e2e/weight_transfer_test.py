@@ -18,7 +18,7 @@ import pytest
 from pagemill.rl import SendError, WeightSender
 from safetensors.torch import load_file, save_file
 
-from tests.e2e.server_process import NAME, ServerProcess, serve
+from tests.e2e.server_process import NAME, ServerProcess, open_files, serve
 from tests.families.word_tokenizer import save_tokenizer
 from tests.parity.tiny_models import make
 
@@ -49,7 +49,7 @@ class Trained:
 
     def _state(self) -> httpx.Response:
         transport = httpx.HTTPTransport(uds=self.address)
-        with httpx.Client(transport=transport, base_url="http://admin") as admin:
+        with httpx.Client(transport=transport, base_url="http://admin", timeout=60) as admin:
             return admin.get("/is_paused")
 
 
@@ -112,16 +112,13 @@ def engine_process(running: Trained) -> int:
     (engine,) = (
         int(child)
         for child in children
-        if any(
-            os.readlink(fd).startswith(str(running.folder))
-            for fd in Path(f"/proc/{child}/fd").iterdir()
-        )
+        if any(path.startswith(str(running.folder)) for path in open_files(int(child)))
     )
     return engine
 
 
 def version_when_ready(sender: WeightSender) -> str:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while True:
         try:
             return sender.weight_version

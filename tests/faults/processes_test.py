@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -16,7 +15,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.server_process import SMOLLM2, SMOLLM2_REASON, ServerProcess, serve
+from tests.e2e.server_process import (
+    SMOLLM2,
+    SMOLLM2_REASON,
+    ServerProcess,
+    open_files,
+    serve,
+)
 
 pytestmark = pytest.mark.skipif(not SMOLLM2, reason=SMOLLM2_REASON)
 OPTIONS = ("--max-model-len", "2048", "--max-num-seqs", "16")
@@ -67,24 +72,22 @@ def child(server: ServerProcess, kind: str) -> list[int]:
     found: list[int] = []
     task = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
     for pid in map(int, task.read_text().split()):
-        paths: set[str] = set()
-        with contextlib.suppress(OSError):  # it has ended, or has just closed one
-            paths = {os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir()}
-        is_engine = not any(_listens_on_tcp(pid, path) for path in paths)
-        if (kind == "engine") == is_engine:
+        paths = open_files(pid)
+        is_engine = not any(_listens_on_tcp(path) for path in paths)
+        if paths and (kind == "engine") == is_engine:  # else it has ended
             found.append(pid)
     return found
 
 
-def _listens_on_tcp(pid: int, path: str) -> bool:
+def _listens_on_tcp(path: str) -> bool:
     if not path.startswith("socket:["):
         return False
     inode = path.removeprefix("socket:[").removesuffix("]")
-    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return any(row[9] == inode and row[3] == "0A" for row in rows)
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
+def wait_until(condition: Callable[[], bool], timeout_s: float = 120) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline
@@ -93,7 +96,7 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
 
 def ready(server: ServerProcess) -> bool:
     try:
-        return httpx.get(f"{server.base_url}/ready", timeout=10).status_code == 200
+        return httpx.get(f"{server.base_url}/ready", timeout=60).status_code == 200
     except httpx.TransportError:
         return False
 
@@ -117,17 +120,14 @@ def test_a_killed_engine_fails_its_requests_and_serves_again(isolated: ServerPro
         assert stream.first.wait(60)
     (engine,) = child(isolated, "engine")
     os.kill(engine, signal.SIGKILL)
-    killed = time.monotonic()
     for stream in streams:
-        assert stream.ended.wait(10)
+        assert stream.ended.wait(60)
         (error,) = stream.errors
         assert json.loads(error)["error"]["code"] == 503
     if not ready(isolated):  # it may be back already
         response = complete(isolated)
         assert response.status_code in (200, 503)
-    wait_until(lambda: ready(isolated))
-    # Process start and model; generous, because other tests share the machine.
-    assert time.monotonic() - killed < 5 * isolated.seconds_to_ready + 5
+    wait_until(lambda: ready(isolated), 60)
     assert complete(isolated).json()["choices"][0]["text"] == reference
     assert "was killed by signal 9" in isolated.log.read_text()
     assert isolated.metric("process_restarts_total", process="engine") >= 1
@@ -141,8 +141,8 @@ def test_a_stopped_engine_is_neither_stuck_for_others_nor_lost(isolated: ServerP
     os.kill(engine, signal.SIGSTOP)
     try:
         # The process that speaks HTTP answers while the engine does not.
-        assert httpx.get(f"{isolated.base_url}/health", timeout=10).status_code == 200
-        assert httpx.get(f"{isolated.base_url}/v1/models", timeout=10).status_code == 200
+        assert httpx.get(f"{isolated.base_url}/health", timeout=60).status_code == 200
+        assert httpx.get(f"{isolated.base_url}/v1/models", timeout=60).status_code == 200
     finally:
         os.kill(engine, signal.SIGCONT)
     assert stream.ended.wait(60)
@@ -159,7 +159,7 @@ def test_a_stuck_engine_fails_its_requests_and_serves_again(tmp_path: Path) -> N
         (engine,) = child(server, "engine")
         os.kill(engine, signal.SIGSTOP)
         for stream in streams:
-            assert stream.ended.wait(20)
+            assert stream.ended.wait(60)
             (error,) = stream.errors
             assert json.loads(error)["error"]["code"] == 503
         wait_until(lambda: ready(server))
@@ -169,10 +169,10 @@ def test_a_stuck_engine_fails_its_requests_and_serves_again(tmp_path: Path) -> N
 
 def test_an_idle_engine_is_not_stuck(tmp_path: Path) -> None:
     with serve(
-        SMOLLM2, tmp_path, ("--isolate-engine", "--engine-stuck-timeout", "1", *OPTIONS)
+        SMOLLM2, tmp_path, ("--isolate-engine", "--engine-stuck-timeout", "3", *OPTIONS)
     ) as server:
         engine = child(server, "engine")
-        time.sleep(2)
+        time.sleep(5)
         assert child(server, "engine") == engine
         assert complete(server).status_code == 200
 
@@ -183,7 +183,7 @@ def test_children_end_with_the_supervisor(tmp_path: Path) -> None:
         assert len(children) == 2
         server.process.kill()
         server.process.wait()
-        wait_until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in children), 20)
+        wait_until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in children))
 
 
 def test_a_killed_api_process_takes_only_its_own_streams(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_killed_api_process_takes_only_its_own_streams(tmp_path: Path) -> None
         texts = {_text(stream) for stream in streams if stream.complete}
         assert len(texts) == 1
         assert all("lost" in stream.events[-1] for stream in lost)
-        wait_until(lambda: len(child(server, "api")) == 2)
+        wait_until(lambda: len(set(child(server, "api")) - {victim}) == 2)
         wait_until(lambda: ready(server))
         server.wait_until_idle()
         # Counts of the process that was killed are in the sum, whichever process answers.
@@ -219,7 +219,7 @@ def test_a_drain_lets_every_process_finish(tmp_path: Path) -> None:
             assert stream.first.wait(60)
         assert server.stop(60) == 0
         for stream in streams:
-            assert stream.ended.wait(10)
+            assert stream.ended.wait(60)
             assert stream.complete
 
 

@@ -49,7 +49,7 @@ def answer(page: Page, at: int = -1):
 
 def test_an_answer_streams_and_has_figures(opened: Browser) -> None:
     output = "**Bold** and <b>raw</b>:\n\n1. one\n2. two\n\n```python\nprint(1)\n```\n"
-    with scripted_server(output, step_s=0.01) as (url, _), playground(opened, url) as page:
+    with scripted_server(output, step_s=0.02) as (url, _), playground(opened, url) as page:
         page.evaluate(_WATCH)
         send(page, "Write.")
         expect(answer(page).locator("pre")).to_have_count(1)
@@ -71,7 +71,7 @@ def test_an_answer_streams_and_has_figures(opened: Browser) -> None:
 
 def test_stop_keeps_what_has_arrived(opened: Browser) -> None:
     with (
-        scripted_server("on and " * 200, step_s=0.01) as (url, server),
+        scripted_server("on and " * 200, step_s=0.02) as (url, server),
         playground(opened, url) as page,
     ):
         for stop in (
@@ -84,7 +84,7 @@ def test_stop_keeps_what_has_arrived(opened: Browser) -> None:
             wait_for_end(page)
             expect(answer(page).locator(".figures").last).to_contain_text("Stopped.")
             assert "on and on" in answer(page).locator(".text").inner_text()
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 60
             while server.async_engine.num_live:
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
@@ -275,7 +275,7 @@ def test_a_chat_continues_after_a_stopped_call(opened: Browser) -> None:
     """Calls of an answer that did not end are not sent."""
     output = f"{CALL % 'Paris'}\n{'and on ' * 200}"
     with (
-        scripted_server(output, "Hello.", step_s=0.005) as (url, server),
+        scripted_server(output, "Hello.", step_s=0.02) as (url, server),
         playground(opened, url) as page,
     ):
         page.get_by_role("button", name="Insert an example").click()
@@ -292,7 +292,7 @@ def test_a_chat_continues_after_a_stopped_call(opened: Browser) -> None:
 
 def test_an_edit_waits_for_the_answer_that_arrives(opened: Browser) -> None:
     with (
-        scripted_server("one", "on and " * 200, "three", step_s=0.005) as (url, _),
+        scripted_server("one", "on and " * 200, "three", step_s=0.02) as (url, _),
         playground(opened, url) as page,
     ):
         send(page, "First")

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 BROWSER = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 BROWSER_REASON = "chromium-headless-shell is not installed"
-_TIMEOUT_MS = 20_000
+_TIMEOUT_MS = 60_000
 
 
 @contextlib.contextmanager

@@ -41,12 +41,12 @@ def router(*servers: str, **settings: object) -> Iterator[str]:
 
     thread = threading.Thread(target=asyncio.run, args=(route(),), daemon=True)
     thread.start()
-    url, loop = started.get(timeout=30)
+    url, loop = started.get(timeout=60)
     try:
         yield url
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(timeout=30)
+        thread.join(timeout=60)
         assert not thread.is_alive()
 
 
@@ -72,16 +72,16 @@ def test_a_chat_and_the_page_of_the_api() -> None:
 
 def test_the_description_has_the_routes_of_a_router() -> None:
     with scripted_server("a") as (server, _), router(server) as url:
-        paths = httpx.get(f"{url}/openapi.json").json()["paths"]
+        paths = httpx.get(f"{url}/openapi.json", timeout=60).json()["paths"]
         assert {"/v1/chat/completions", "/tokenize", "/metrics", "/v1/models"} <= set(paths)
         assert "/kv_events" not in paths and "/v1/models/{model}" not in paths
         for path, methods in paths.items():
             for method in methods:
-                got = httpx.request(method, f"{url}{path}")
+                got = httpx.request(method, f"{url}{path}", timeout=60)
                 assert got.status_code not in (404, 405), (method, path)
 
 
 def test_a_router_without_the_playground() -> None:
     with scripted_server("a") as (server, _), router(server, playground=False) as url:
-        assert httpx.get(f"{url}/").status_code == 404
-        assert httpx.get(f"{url}/playground/main.js").status_code == 404
+        assert httpx.get(f"{url}/", timeout=60).status_code == 404
+        assert httpx.get(f"{url}/playground/main.js", timeout=60).status_code == 404

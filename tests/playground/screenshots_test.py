@@ -46,7 +46,7 @@ def test_pictures(tmp_path: Path) -> None:
         _chats(opened, server.base_url, folder / "playground_chats.png")
         server.wait_until_idle()
         assert f"playground: {server.base_url}/" in server.log.read_text()
-        head = httpx.head(f"{server.base_url}/")
+        head = httpx.head(f"{server.base_url}/", timeout=60)
         assert int(head.headers["content-length"]) > 0 and head.content == b""
 
 

@@ -78,10 +78,10 @@ def scripted_server(
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
     thread.start()
-    url, server, loop = started.get(timeout=30)
+    url, server, loop = started.get(timeout=60)
     try:
         yield url, server
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(timeout=30)
+        thread.join(timeout=60)
         assert not thread.is_alive()

@@ -261,9 +261,9 @@ def test_the_openai_client(served: WhisperServer) -> None:
 def test_refusals(served: WhisperServer) -> None:
     url = served.server.base_url
     for path in ("/v1/chat/completions", "/v1/completions", "/inference/v1/generate"):
-        refused = httpx.post(f"{url}{path}", json={"prompt": "a", "model": NAME})
+        refused = httpx.post(f"{url}{path}", json={"prompt": "a", "model": NAME}, timeout=60)
         assert refused.status_code == 404 and PATH in refused.json()["error"]["message"]
-    refused = httpx.post(f"{url}{PATH}", files={"file": b"not audio"})
+    refused = httpx.post(f"{url}{PATH}", files={"file": b"not audio"}, timeout=60)
     assert refused.status_code == 400 and "WAV" in refused.json()["error"]["message"]
     assert served.post(audio(1, 101.0)).status_code == 400
     assert served.post(audio(1, 1.0), max_completion_tokens="100").status_code == 400

@@ -75,7 +75,7 @@ def test_text(served: TranscribingServer, seconds: int) -> None:
 
 def test_it_chats(served: TranscribingServer) -> None:
     body = {"model": NAME, "messages": [{"role": "user", "content": "a"}], "max_tokens": 2}
-    answer = httpx.post(f"{served.server.base_url}/v1/chat/completions", json=body)
+    answer = httpx.post(f"{served.server.base_url}/v1/chat/completions", json=body, timeout=60)
     assert answer.status_code == 200, answer.text
 
 

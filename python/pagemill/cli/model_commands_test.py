@@ -211,7 +211,7 @@ def test_offline_benchmarks(
 def test_limits(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     begin = time.monotonic()
     status, out, notes = _run(capsys, "bench", "limits", model, "--json")
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 60
     report = json.loads(out)
     assert status == 0
     assert "reading 32 MiB" in notes

@@ -269,7 +269,7 @@ def test_shutdown_ends_every_stream() -> None:
         await asyncio.sleep(0.02)
         await engine.shutdown()
         with pytest.raises(EngineError) as failure:
-            await asyncio.wait_for(task, 5)
+            await asyncio.wait_for(task, 60)
         assert failure.value.code == "UNAVAILABLE"
 
     asyncio.run(body())
@@ -285,7 +285,7 @@ def test_a_broken_poll_fails_the_streams_and_not_the_loop() -> None:
         engine = over(Broken())
         await engine.start()
         with pytest.raises(EngineError) as failure:
-            await asyncio.wait_for(collect(await engine.submit([prompt(1)], sampling())), 5)
+            await asyncio.wait_for(collect(await engine.submit([prompt(1)], sampling())), 60)
         assert failure.value.message == "The engine's thread is gone."
         await engine.shutdown()
 

@@ -73,7 +73,7 @@ def found(
         given = [Prompt(RenderedPrompt.of(ids), max_tokens) for ids in prompts]
         search = BeamSearch(engine.submit, given, options, keeps_logprobs=True)
         search.listen(ended.set)
-        await asyncio.wait_for(ended.wait(), 30)
+        await asyncio.wait_for(ended.wait(), 60)
         outputs = search.take()
         assert search.exhausted
         return search, outputs
@@ -159,7 +159,8 @@ def test_it_can_be_closed_at_any_time() -> None:
         options = BeamOptions(width=2, length_penalty=1.0, ends=[])
         prompts = [Prompt(RenderedPrompt.of([1]), 10**6)]
         search = BeamSearch(engine.submit, prompts, options, keeps_logprobs=False)
-        await asyncio.sleep(0.01)
+        while not engine.num_steps:
+            await asyncio.sleep(0)
         search.close()
         search.close()
         await asyncio.sleep(0.01)

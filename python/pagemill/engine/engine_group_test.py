@@ -52,7 +52,7 @@ class CalledEngine(FakeEngine):
 
     def update_weights(self, programs: Mapping[str, str]) -> None:
         """Keeps their name."""
-        self.goes_on.wait(20)
+        self.goes_on.wait(60)
         self._check("update_weights")
         self.weights.append(programs["model"])
 
@@ -131,13 +131,18 @@ class Served:
         await until(lambda: None not in group.engines() or len(self.servers) < 2)
         return group, listener
 
+    def pause(self, paused: bool) -> None:
+        """Whether all engines run no step."""
+        for engine in self.engines:
+            engine.paused = paused
+
     def submitted(self) -> list[int]:
         """How many requests each engine got."""
         return [len(engine.submitted) for engine in self.engines]
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)
 
@@ -178,7 +183,9 @@ def blocks(first: int, request_id: int, max_tokens: int = 8) -> EngineRequest:
 def test_load_spreads_and_outputs_are_those_of_one_engine() -> None:
     async def body(served: Served) -> None:
         group, received = await served.group()
+        served.pause(True)
         engines = [await group.submit([request(i, i)]) for i in range(10)]
+        served.pause(False)
         await received.until(lambda: len(received.ends) == 10)
         assert received.tokens == {i: expected(i, 8) for i in range(10)}
         assert served.submitted() == [5, 5]
@@ -190,8 +197,10 @@ def test_load_spreads_and_outputs_are_those_of_one_engine() -> None:
 def test_a_prompt_returns_to_the_engine_that_has_its_prefix() -> None:
     async def body(served: Served) -> None:
         group, received = await served.group()
+        served.pause(True)
         first = await group.submit([blocks(0, 1)])
         second = await group.submit([blocks(50, 2)])
+        served.pause(False)
         assert first != second
         await received.until(lambda: len(received.ends) == 2)
         for turn in range(10, 13):
@@ -217,6 +226,7 @@ def test_a_prefix_that_all_share_gathers_none() -> None:
 def test_a_pinned_request_runs_where_it_should() -> None:
     async def body(served: Served) -> None:
         group, received = await served.group()
+        served.pause(True)
         for number in range(4):
             assert await group.submit([request(number, 1)], 1) == 1
         assert served.submitted() == [0, 4]
@@ -226,6 +236,7 @@ def test_a_pinned_request_runs_where_it_should() -> None:
             with pytest.raises(EngineError, match="the engines 0 to 1") as refused:
                 await group.submit([request(10, 1)], engine)
             assert refused.value.code == "INVALID_ARGUMENT"
+        served.pause(False)
         await received.until(lambda: len(received.ends) == 5)
 
     run(body)
@@ -246,15 +257,14 @@ def test_requests_of_other_clients_are_load() -> None:
 def test_a_full_engine_is_passed_over() -> None:
     async def body(served: Served) -> None:
         group, _ = await served.group()
-        for engine in served.engines:
-            engine.paused = True
+        served.pause(True)
         for number in range(2):
             await group.submit([request(number, 1)], 0)
         await until(lambda: group.room() <= MODEL.max_unfinished)
         for number in range(2, 4):
             assert await group.submit([request(number, 1)]) == 1
         with pytest.raises(EngineError) as refused:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while True:
                     group.room()
                     await asyncio.sleep(0.005)
@@ -467,7 +477,9 @@ def test_a_cancelled_submit_that_is_refused_is_no_load() -> None:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         await until(lambda: not group._engine_of)  # pyright: ignore[reportPrivateUsage]
+        served.pause(True)
         engines = [await group.submit([request(10 + i, i)]) for i in range(4)]
+        served.pause(False)
         assert sorted(engines) == [0, 0, 1, 1]
         await received.until(lambda: len(received.ends) == 4)
 

@@ -149,7 +149,7 @@ def test_requests_outputs_and_refusals_are_those_of_the_engine(connect: Connect)
                 await client.submit([request([1], 4, no_such_field=1)])
             assert refused.value.code == "INVALID_ARGUMENT"
             assert await client.call("reset_prefix_cache") is True
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while client.stats().generation_tokens != 8:
                     await asyncio.sleep(0.02)
             await client.close()

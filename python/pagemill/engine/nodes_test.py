@@ -111,8 +111,8 @@ def joined_pair(built: BuiltModel) -> tuple[_native.NodesWorld, _native.NodesWor
     both = nodes(built, master_port=port)
     zero, one = both.join(0, None), both.join(1, None)
     with ThreadPoolExecutor(1) as pool:
-        joins = pool.submit(one.wait_for_all, 30.0)
-        zero.wait_for_all(30.0)
+        joins = pool.submit(one.wait_for_all, 60.0)
+        zero.wait_for_all(60.0)
         joins.result()
     return zero, one
 

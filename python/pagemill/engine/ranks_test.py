@@ -41,18 +41,12 @@ def greedy(ranks: int, **options: Any) -> list[list[int]]:
         return [output.choices[0].token_ids for output in outputs]
 
 
-def gone(pid: int, within_s: float) -> bool:
-    """True if the process ends in time; a zombie has ended."""
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.02)
-    return False
+def gone(pid: int) -> bool:
+    """Whether the process has ended, as a zombie has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def test_two_ranks_say_what_one_says() -> None:
@@ -106,7 +100,7 @@ def test_ranks_stay_on_cores_of_their_own() -> None:
 def test_closing_ends_the_workers() -> None:
     with LLM(SMOLLM2, tensor_parallel_size=2, **OPTIONS) as llm:
         (pid,) = llm.worker_pids
-    assert gone(pid, within_s=0.1)
+    assert gone(pid)
 
 
 def test_no_worker_outlives_rank_0() -> None:
@@ -117,7 +111,10 @@ def test_no_worker_outlives_rank_0() -> None:
     pid = int(leader.stdout.readline())
     leader.kill()
     leader.wait()
-    assert gone(pid, within_s=10)
+    deadline = time.monotonic() + 60
+    while not gone(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_a_worker_that_cannot_start_is_an_error() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -33,14 +34,18 @@ async def statuses(host: FakeHost) -> dict[str, str]:
     return {card["id"]: card["status"]["value"] for card in got}
 
 
-def test_the_list_has_the_status_of_each_model() -> None:
+def test_the_list_has_the_status_of_each_model(tmp_path: Path) -> None:
+    loaded = tmp_path / "loaded"
+    entries = {**TWO, "a": {"model": f"loads={loaded}", "aliases": ["first"]}}
+
     async def test() -> None:
-        async with fake_host(TWO) as host:
+        async with fake_host(entries) as host:
             unloaded = {"a": "unloaded", "first": "unloaded", "b": "unloaded"}
             assert await statuses(host) == unloaded
             request = asyncio.create_task(host.complete("a"))
             await until(lambda: host.model("a").users == 1)
             assert (await statuses(host))["first"] == "loading"
+            loaded.touch()
             assert (await request).status_code == 200
             await host.complete("b")
             assert await statuses(host) == {"a": "loaded", "first": "loaded", "b": "failed"}
@@ -159,13 +164,15 @@ def test_a_key_without_inference_loads_nothing() -> None:
     run(test())
 
 
-def test_probes_and_metrics() -> None:
+def test_probes_and_metrics(tmp_path: Path) -> None:
     async def test() -> None:
-        entries = {**TWO, "kept": {"model": "delay=0.3", "keep": True}}
+        loaded = tmp_path / "loaded"
+        entries = {**TWO, "kept": {"model": f"loads={loaded}", "keep": True}}
         async with fake_host(entries) as host:
             assert (await host.client.get("/health")).status_code == 200
             error = refusal(await host.client.get("/ready"), 503)
             assert error["message"] == "A model that is kept is being loaded."
+            loaded.touch()
             await until(lambda: "kept" in host.loaded())
             assert (await host.client.get("/ready")).status_code == 200
             await host.complete("a")

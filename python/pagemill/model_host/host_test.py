@@ -25,11 +25,19 @@ def message(got: httpx.Response, status: int = 503) -> str:
     return got.json()["error"]["message"]
 
 
-async def holding(host: FakeHost, name: str, seconds: float) -> asyncio.Task[httpx.Response]:
-    """A request that runs for `seconds`; it has reached its model."""
-    task = asyncio.create_task(host.complete(name, seconds=seconds))
-    await until(lambda: host.model(name).state is ModelState.LOADED)
+async def holding(host: FakeHost, name: str, end: Path) -> asyncio.Task[httpx.Response]:
+    """A request that runs until the file `end` exists; it has reached its model."""
+    task = asyncio.create_task(host.complete(name, end=str(end)))
+    model = host.model(name)
+    await until(lambda: model.state is ModelState.LOADED and model.users > 0)
     return task
+
+
+async def leave(*requests: asyncio.Task[Any]) -> None:
+    """Their clients go away."""
+    for request in requests:
+        request.cancel()
+    await asyncio.gather(*requests, return_exceptions=True)
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -67,24 +75,32 @@ def test_the_least_recently_used_model_makes_room() -> None:
     run(test())
 
 
-def test_a_busy_model_is_waited_for() -> None:
+def test_a_busy_model_is_waited_for(tmp_path: Path) -> None:
     async def test() -> None:
         entries = {name: {"model": "bytes=600"} for name in ("a", "b")}
         entries["small"] = {"model": "bytes=100"}
-        async with fake_host(entries, wait_timeout=3.0) as host:
-            busy = await holding(host, "a", 5.0)
+        async with fake_host(entries) as host:
+            ends = [tmp_path / "first", tmp_path / "second"]
+            busy = await holding(host, "a", ends[0])
             waits = asyncio.create_task(host.complete("b"))
             await until(lambda: "busy models: 1" in host.model("b").waits_for)
             assert (await host.complete("small")).status_code == 200  # it need not wait for that
             await host.host.unload(host.model("small"))
-            refused = message(await waits)
+            host.limit_waits(0.1)
+            refused = message(await host.complete("b"))
             assert "it takes 600 bytes, but 400 may be used; busy models: 1." in refused
             assert host.loaded() == ["a"]
-            assert (await busy).status_code == 200
-            # The load that no request waited for any more was given up, and is no failure.
+            await leave(waits)
+            # The load that no request waits for any more is given up, and is no failure.
             await until(lambda: host.model("b").state is ModelState.UNLOADED)
-            busy = await holding(host, "a", 0.3)
-            assert (await host.complete("b")).status_code == 200
+            ends[0].touch()
+            assert (await busy).status_code == 200
+            host.limit_waits(60.0)
+            busy = await holding(host, "a", ends[1])
+            waits = asyncio.create_task(host.complete("b"))
+            await until(lambda: "busy models: 1" in host.model("b").waits_for)
+            ends[1].touch()
+            assert (await waits).status_code == 200
             assert (await busy).status_code == 200 and host.loaded() == ["b"]
             assert host.model("b").counts.failures == 0
 
@@ -129,7 +145,7 @@ def test_a_model_that_cannot_start_is_refused_with_the_reason() -> None:
 def test_a_process_that_ends_is_started_again() -> None:
     async def test() -> None:
         entries = {"a": {"model": "prints=loading+..."}, "b": {"model": "dies=3"}}
-        async with fake_host(entries, load_timeout=20.0) as host:
+        async with fake_host(entries, load_timeout=60.0) as host:
             process = (await host.complete("a")).json()["process"]
             os.kill(process, signal.SIGKILL)
             await until(lambda: host.model("a").state is ModelState.FAILED)
@@ -144,40 +160,45 @@ def test_a_process_that_ends_is_started_again() -> None:
     run(test())
 
 
-def test_a_client_that_leaves_while_its_model_is_loaded() -> None:
+def test_a_client_that_leaves_while_its_model_is_loaded(tmp_path: Path) -> None:
     async def test() -> None:
-        async with fake_host({"a": {"model": "delay=0.3"}}, idle_timeout=0.2) as host:
-            with pytest.raises(httpx.ReadTimeout):
-                await host.client.post("/v1/completions", json={"model": "a"}, timeout=0.1)
+        loaded = tmp_path / "loaded"
+        async with fake_host({"a": {"model": f"loads={loaded}"}}, idle_timeout=0.1) as host:
+            request = asyncio.create_task(host.complete("a"))
+            await until(lambda: host.model("a").users == 1)
+            await leave(request)
             await until(lambda: host.model("a").users == 0)
             assert host.host.waiting == 0 and host.model("a").counts.requests == {"aborted": 1}
             # It is loaded all the same, for those that come next, and stopped when none comes.
-            await until(lambda: host.loaded() == ["a"])
+            loaded.touch()
+            await until(lambda: host.model("a").counts.stops == {"idle": 1})
             await until(lambda: host.model("a").state is ModelState.UNLOADED)
-            assert host.model("a").counts.stops == {"idle": 1}
+            assert host.model("a").counts.starts == 1
 
     run(test())
 
 
-def test_no_model_is_stopped_for_one_that_no_request_waits_for() -> None:
+def test_no_model_is_stopped_for_one_that_no_request_waits_for(tmp_path: Path) -> None:
     async def test() -> None:
         for size, settings in ((600, {}), (1, {"max_models": 1})):
+            started = tmp_path / f"{size}"
             entries = {
                 "a": {"model": f"bytes={size}"},
-                "b": {"model": f"bytes={size}&starts=1"},
+                "b": {"model": f"bytes={size}&starts={started}"},
             }
             async with fake_host(entries, **settings) as host:
                 assert (await host.complete("a")).status_code == 200
                 waits = asyncio.create_task(host.host.load(host.model("b")))
                 await until(lambda h=host: h.model("b").waits_for == "its process starts")
-                waits.cancel()
+                await leave(waits)
+                started.touch()
                 await until(lambda h=host: h.model("b").state is ModelState.UNLOADED)
                 assert host.loaded() == ["a"] and host.model("b").counts.failures == 0
 
     run(test())
 
 
-def test_an_idle_model_is_stopped_and_a_kept_one_is_not() -> None:
+def test_an_idle_model_is_stopped_and_a_kept_one_is_not(tmp_path: Path) -> None:
     async def test() -> None:
         entries = {
             "kept": {"model": "bytes=600", "keep": True},
@@ -188,9 +209,11 @@ def test_an_idle_model_is_stopped_and_a_kept_one_is_not() -> None:
         async with fake_host(entries) as host:
             await until(lambda: host.loaded() == ["kept"])
             await host.complete("long")
-            busy = await holding(host, "short", 0.4)
+            end = tmp_path / "end"
+            busy = await holding(host, "short", end)
             await asyncio.sleep(0.2)
             assert "short" in host.loaded()
+            end.touch()
             await busy
             await until(lambda: host.loaded() == ["kept", "long"])
             assert (await host.complete("short")).status_code == 200  # and is loaded again
@@ -205,15 +228,21 @@ def test_an_idle_model_is_stopped_and_a_kept_one_is_not() -> None:
 
 def test_what_waits_is_bounded() -> None:
     async def test() -> None:
-        settings: dict[str, object] = {"max_waiting": 2, "wait_timeout": 0.4, "load_timeout": 0.8}
-        async with fake_host({"a": {"model": "delay=30"}}, **settings) as host:
-            got = await asyncio.gather(*(host.complete("a") for _ in range(3)))
-            texts = sorted(message(each) for each in got)
-            assert [text[:12] for text in texts] == ["The model `a", "The model `a", "Too many req"]
-            assert "is not loaded after 0.4 s" in texts[0]
+        entries = {"a": {"model": "delay=3600"}}
+        async with fake_host(entries, max_waiting=2) as host:
+            waiting = [asyncio.create_task(host.complete("a")) for _ in range(2)]
+            await until(lambda: host.host.waiting == 2)
+            got = [await host.complete("a")]
+            assert message(got[0]).startswith("Too many requests wait")
+            await leave(*waiting)
+            await until(lambda: host.host.waiting == 0)
+            host.limit_waits(0.1)
+            got.append(await host.complete("a"))
+            assert "The model `a` is not loaded after 0.1 s" in message(got[1])
             assert all(each.headers["retry-after"] == "5" for each in got)
-            await until(lambda: host.model("a").state is ModelState.FAILED)
-            assert "took longer than 0.8 s" in host.model("a").reason
+        async with fake_host(entries, load_timeout=0.5) as host:
+            assert "took longer than 0.5 s" in message(await host.complete("a"))
+            assert host.model("a").state is ModelState.FAILED
 
     run(test())
 
@@ -224,7 +253,7 @@ def test_a_random_load_stays_within_the_memory_and_loses_nothing() -> None:
         entries = {
             name: {"model": f"bytes={size}"} for name, size in zip("abcd", SIZES, strict=True)
         }
-        async with fake_host(entries, wait_timeout=20.0) as host:
+        async with fake_host(entries, wait_timeout=100.0) as host:
 
             async def client() -> list[int]:
                 got: list[int] = []
@@ -250,17 +279,22 @@ def test_a_random_load_stays_within_the_memory_and_loses_nothing() -> None:
     run(test())
 
 
-def test_a_model_is_unloaded_while_it_waits_for_its_turn() -> None:
+def test_a_model_is_unloaded_while_it_waits_for_its_turn(tmp_path: Path) -> None:
     async def test() -> None:
-        entries = {"a": {"model": "delay=1"}, "b": {"model": "bytes=1001"}, "c": {"model": ""}}
+        loaded = tmp_path / "loaded"
+        entries = {"a": {"model": f"loads={loaded}"}, "b": {"model": "bytes=1001"}}
+        entries["c"] = {"model": ""}
         async with fake_host(entries) as host:
-            requests: list[asyncio.Task[httpx.Response]] = []
-            for name, waits_for in (("a", ""), *((name, "other models are") for name in "bc")):
+            a, b, c = (host.model(name) for name in "abc")
+            requests = [asyncio.create_task(host.complete("a"))]
+            await until(lambda: a.process is not None and not a.waits_for)
+            for name, model in (("b", b), ("c", c)):
                 requests.append(asyncio.create_task(host.complete(name)))
-                model = host.model(name)
-                await until(lambda m=model: m.process is not None and "starts" not in m.waits_for)
-                assert model.waits_for.startswith(waits_for)
-            await asyncio.wait_for(host.host.unload(host.model("c")), 10)
+                await until(lambda m=model: m.waits_for == "other models are being loaded")
+            unloading = asyncio.create_task(host.host.unload(c))
+            await until(lambda: c.state is ModelState.UNLOADING)
+            loaded.touch()
+            await unloading
             first, refused, unloaded = await asyncio.gather(*requests)
             assert first.status_code == 200
             assert "it takes 1001 bytes" in message(refused)
@@ -269,19 +303,21 @@ def test_a_model_is_unloaded_while_it_waits_for_its_turn() -> None:
     run(test())
 
 
-def test_few_processes_start_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_processes_start_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("pagemill.model_host.host._MAX_STARTING", 2)
 
     async def test() -> None:
-        entries = {name: {"model": "delay=0.5"} for name in "abcdef"}
+        loaded = tmp_path / "loaded"
+        entries = {name: {"model": f"loads={loaded}"} for name in "abcdef"}
         async with fake_host(entries) as host:
             models = [host.model(name) for name in entries]
             left = [asyncio.create_task(host.complete(each.name)) for each in models[:-1]]
             await until(lambda: all(each.users for each in models[:-1]))
-            assert sum(each.process is not None for each in models) <= 2
-            await until(lambda: any(each.process is not None for each in models))
-            for request in left:
-                request.cancel()
+            await until(lambda: sum(each.process is not None for each in models) == 2)
+            await leave(*left)
+            await until(lambda: not any(each.users for each in models))
+            assert sum(each.process is not None for each in models) == 2
+            loaded.touch()
             assert (await host.complete("f")).status_code == 200
             # No request waited for some others any more when they could have started.
             assert sum(each.counts.starts for each in models) < len(models)
@@ -293,12 +329,12 @@ def test_the_end_waits_for_no_process_that_is_stuck(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("pagemill.model_host.host._STOP_GRACE_S", 0.2)
 
     async def test() -> None:
-        async with fake_host({"a": {"model": "stuck=1"}}, shutdown_timeout=60.0) as host:
+        async with fake_host({"a": {"model": "stuck=1"}}, shutdown_timeout=600.0) as host:
             process = (await host.complete("a")).json()["process"]
         with pytest.raises(ProcessLookupError):
             os.kill(process, 0)
 
-    asyncio.run(asyncio.wait_for(test(), 20))
+    asyncio.run(asyncio.wait_for(test(), 120))
 
 
 def test_the_end_lets_no_process_live() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 
 from pagemill.model_host.process import ModelProcess
@@ -15,6 +16,7 @@ class SpareProcess:
         self._module = module
         self._is_kept = is_kept
         self._process: ModelProcess | None = None
+        self._starting = asyncio.Lock()
 
     @property
     def _is_needed(self) -> bool:
@@ -36,17 +38,14 @@ class SpareProcess:
 
         To be called when no model is being loaded: importing takes a core for a second.
         """
-        if not self._is_needed:
-            return
-        with contextlib.suppress(OSError):
-            prepared = await ModelProcess.prepare(self._module)
+        async with self._starting:
             if self._is_needed:
-                self._process = prepared
-            else:  # meanwhile it was closed, or another call was faster
-                await prepared.close()
+                with contextlib.suppress(OSError):
+                    self._process = await ModelProcess.prepare(self._module)
 
     async def close(self) -> None:
-        """Ends the spare process; there will be no other one."""
+        """Ends the spare process, once it has started; there will be no other one."""
         self._is_kept = False
-        if self._process is not None:
-            await self._process.close()
+        async with self._starting:
+            if self._process is not None:
+                await self._process.close()

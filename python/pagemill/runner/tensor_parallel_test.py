@@ -81,9 +81,9 @@ class _Group:
         def reference(inputs: Any, attributes: Any, step: Any) -> tuple[torch.Tensor, ...]:
             del attributes, step
             self._parts[self._rank.value] = inputs[0]
-            self._barrier.wait(30)
+            self._barrier.wait(60)
             result = join(self._parts)
-            self._barrier.wait(30)
+            self._barrier.wait(60)
             return (result,)
 
         return reference

@@ -252,10 +252,12 @@ def test_models_that_pool_refuse_while_they_drain() -> None:
 def test_draining() -> None:
     async def body() -> None:
         async with fake_server() as server:
+            server.engine.most_tokens = 100
             running = asyncio.create_task(
                 server.client.post("/v1/completions", json={"prompt": "a", "max_tokens": 200})
             )
-            await asyncio.sleep(0.02)
+            while not server.async_engine.num_live:
+                await asyncio.sleep(0.001)
             lifecycle = server.state.lifecycle
             lifecycle.begin_drain()
             assert "draining" in check_error(await server.client.get("/ready"), 503)["message"]
@@ -267,7 +269,8 @@ def test_draining() -> None:
                     got = await server.client.post(row.path, json={})
                     assert got.status_code == 503, row.path
             assert not await lifecycle.wait_idle(0.001)
-            assert await lifecycle.wait_idle(10)
+            server.engine.most_tokens = None
+            assert await lifecycle.wait_idle(60)
             done = await running
             assert done.json()["usage"]["completion_tokens"] == 200
             lifecycle.became_ready()

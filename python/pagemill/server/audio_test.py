@@ -159,7 +159,7 @@ def test_a_cancelled_request_waits_for_its_threads(tmp_path: Path) -> None:
         begun.append(url)
         if url == "https://a.example/none":
             raise RenderError("there is none")
-        release.wait(10)
+        release.wait(60)
         return b""
 
     opened(tmp_path)

@@ -94,11 +94,13 @@ def test_a_stream_can_be_read_again_from_each_event(tmp_path: Path) -> None:
 
 def test_a_client_that_goes_away_finds_the_rest(tmp_path: Path) -> None:
     async def body(client: openai.AsyncOpenAI, server: FakeServer) -> None:
+        server.engine.most_tokens = 3
         reading = asyncio.create_task(begin(client))
         name = await begun(tmp_path)
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
         assert (await client.responses.retrieve(name)).status == "in_progress"
+        server.engine.most_tokens = None
         rest = await resumed(client, name, 1)
         assert [event.sequence_number for event in rest] == list(range(2, 2 + len(rest)))
         assert rest[-1].type == "response.completed"
@@ -129,6 +131,7 @@ def test_a_failure_is_the_end_of_the_stream(tmp_path: Path) -> None:
 @pytest.mark.parametrize("deleted", [False, True])
 def test_a_response_that_is_cancelled_ends_its_streams(deleted: bool, tmp_path: Path) -> None:
     async def body(client: openai.AsyncOpenAI, server: FakeServer) -> None:
+        server.engine.most_tokens = 3
         reading = asyncio.create_task(begin(client))
         name = await begun(tmp_path)
         await (client.responses.delete if deleted else client.responses.cancel)(name)
@@ -137,7 +140,7 @@ def test_a_response_that_is_cancelled_ends_its_streams(deleted: bool, tmp_path: 
         while server.state.lifecycle.active:
             await asyncio.sleep(0.01)
 
-    run(body, tmp_path, FakeOptions(step_s=0.05))
+    run(body, tmp_path, FakeOptions())
 
 
 def test_streams_that_there_are_not(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_responses_continue_and_add_to_it(tmp_path: Path, more: dict[str, Any]) 
                 await asyncio.sleep(0.01)
                 response = await client.responses.retrieve(response.id)
             assert response.status == "completed" and response.conversation.id == name
-            async with asyncio.timeout(5):  # a background response is added behind its end
+            async with asyncio.timeout(60):  # a background response is added behind its end
                 while text not in await texts(client, name):
                     await asyncio.sleep(0.01)
         assert await texts(client, name) == ["First.", "Second?", "one", "Third?", "two"]

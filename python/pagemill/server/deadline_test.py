@@ -40,7 +40,8 @@ def test_a_request_that_takes_too_long_is_504(path: str) -> None:
             began = time.monotonic()
             answer = await post(fake, path, timeout=0.1)
             assert answer.status_code == 504, answer.text
-            assert 0.1 <= time.monotonic() - began < 1.5
+            assert time.monotonic() - began >= 0.1
+            assert fake.engine.stats().generation_tokens < 200
             assert fake.async_engine.num_live == 0
 
     asyncio.run(main())
@@ -48,8 +49,8 @@ def test_a_request_that_takes_too_long_is_504(path: str) -> None:
 
 def test_a_stream_ends_with_an_error_event() -> None:
     async def main() -> None:
-        async with fake_server(SLOW) as fake:
-            answer = await post(fake, "/v1/completions", timeout=0.1, stream=True)
+        async with fake_server(FakeOptions(late_at_position=3)) as fake:
+            answer = await post(fake, "/v1/completions", timeout=60, stream=True)
             *events, error, done = answer.text.strip().split("\n\n")
             assert answer.status_code == 200 and done == "data: [DONE]" and events
             assert json.loads(error.removeprefix("data: "))["error"]["code"] == 504

@@ -42,7 +42,7 @@ async def disconnect(server: FakeServer, body: dict[str, Any], after: asyncio.Ev
         "headers": [(b"content-type", b"application/json")],
         "http_version": "1.1",
     }
-    await asyncio.wait_for(server.app(scope, receive, send), 10)
+    await asyncio.wait_for(server.app(scope, receive, send), 60)
     return received
 
 
@@ -52,9 +52,12 @@ def test_a_client_that_goes_away_aborts_its_request(streamed: bool) -> None:
         async with fake_server(FakeOptions(step_s=0.01)) as server:
             gone = asyncio.Event()
             payload = {"prompt": ["a", "b"], "n": 2, "max_tokens": 200, "stream": streamed}
+            request = asyncio.create_task(disconnect(server, payload, gone))
             if not streamed:
-                asyncio.get_running_loop().call_later(0.05, gone.set)
-            await disconnect(server, payload, gone)
+                while server.engine.stats().num_running < 4:
+                    await asyncio.sleep(0.001)
+                gone.set()
+            await request
             assert server.async_engine.num_live == 0
             assert server.engine.stats().num_running == 0
             assert server.engine.stats().finished_abort == 4

@@ -89,7 +89,7 @@ def test_events_are_sent_within_the_call(direct: bool) -> None:
         assert connection.bodies == ([b"direct a", b"direct b"] if direct else [b"a", b"b"])
         source.push(b"c", last=True)
         assert connection.ended and connection.bodies[-1] == b"c"
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 60)
         assert source.closed == 1
 
     asyncio.run(body())
@@ -113,7 +113,7 @@ def test_a_full_connection_holds_one_event_and_the_rest_merges(direct: bool) -> 
         assert connection.bodies[1].endswith(b"bc")
         assert source.takes[-1] is True
         source.push(b"d", last=True)
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 60)
         assert connection.ended and connection.bodies[-1] == b"d"
 
     asyncio.run(body())
@@ -127,7 +127,7 @@ def test_the_end_comes_while_the_connection_is_full() -> None:
         source.push(b"a")
         source.push(b"b", last=True)
         connection.open.set()
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 60)
         assert connection.bodies == [b"a", b"b"]
         assert connection.ended
 
@@ -143,7 +143,7 @@ def test_a_client_that_goes_away_closes_the_source(full: bool) -> None:
             connection.open.clear()
             source.push(b"a")
         connection.gone.set()
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 60)
         assert source.closed == 1
         source.push(b"late")  # no one takes it
         assert source.waiting
@@ -158,7 +158,7 @@ def test_a_send_that_fails_ends_the_response_and_not_its_caller() -> None:
         connection.error = OSError("broken")
         source.push(b"a")
         with pytest.raises(OSError, match="broken"):
-            await asyncio.wait_for(task, 5)
+            await asyncio.wait_for(task, 60)
         assert source.closed == 1
 
     asyncio.run(body())
@@ -180,7 +180,7 @@ def test_a_stream_that_waits_says_so(direct: bool, monkeypatch: pytest.MonkeyPat
         before = len(connection.bodies)
         connection.open.set()
         source.push(b"b", last=True)
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 60)
         assert connection.bodies[before:] == [b"a", b"b"] and connection.ended
 
     asyncio.run(body())

@@ -85,7 +85,7 @@ async def post(
 
 
 async def engine_is(fake: FakeServer, running: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while fake.engine.stats().num_running != running:
             await asyncio.sleep(0.001)
 
@@ -160,7 +160,7 @@ def test_requests_that_come_together_are_prepared_for_the_room_there_is(path: st
             fake.engine.paused = True
             sent = [asyncio.create_task(post(fake, path, FIELDS[path])) for _ in range(20)]
             await engine_is(fake, 2)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while sum(task.done() for task in sent) < 17:
                     await asyncio.sleep(0.001)
             fake.engine.paused = False

@@ -33,7 +33,7 @@ def run(
     async def body() -> None:
         keys = [ApiKey.of("k", Caller("web", limits=limits))]
         async with fake_server(options, keys=keys) as server:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await test(server)
             assert server.async_engine.num_live == 0
 

@@ -131,7 +131,7 @@ def test_requests_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch):
     go = threading.Event()
 
     def wait(url: str) -> bytes:
-        assert go.wait(20)
+        assert go.wait(60)
         return file_of()
 
     async def run() -> None:
@@ -154,7 +154,7 @@ def test_cancelled_requests_leave(monkeypatch: pytest.MonkeyPatch):
     go = threading.Event()
 
     def wait(url: str) -> bytes:
-        assert go.wait(20)
+        assert go.wait(60)
         return file_of()
 
     async def run() -> None:

@@ -363,10 +363,12 @@ async def until_ended(client: openai.AsyncOpenAI, name: str) -> Any:
 
 def test_a_response_in_the_background(store: str) -> None:
     async def body(client: openai.AsyncOpenAI, server: FakeServer) -> None:
+        server.engine.paused = True
         begun = await create(client, background=True)
         assert (begun.status, begun.output, begun.background) == ("in_progress", [], True)
         with pytest.raises(openai.BadRequestError, match="in progress"):
             await create(client, previous_response_id=begun.id)
+        server.engine.paused = False
         ended = await until_ended(client, begun.id)
         whole = await create(client)
         assert plain({**ended.to_dict(), "background": False}) == plain(whole.to_dict())
@@ -382,6 +384,7 @@ def test_a_response_in_the_background(store: str) -> None:
 @pytest.mark.parametrize("deleted", [False, True])
 def test_a_response_in_the_background_is_cancelled(deleted: bool, store: str) -> None:
     async def body(client: openai.AsyncOpenAI, server: FakeServer) -> None:
+        server.engine.most_tokens = 3
         begun = await create(client, background=True, tools=[])
         if deleted:
             await client.responses.delete(begun.id)
@@ -392,7 +395,7 @@ def test_a_response_in_the_background_is_cancelled(deleted: bool, store: str) ->
         if not deleted:
             assert (await client.responses.retrieve(begun.id)).status == "cancelled"
 
-    run(body, store=store, options=FakeOptions(step_s=0.01))
+    run(body, store=store, options=FakeOptions())
 
 
 def test_a_response_in_the_background_that_fails(store: str) -> None:

@@ -25,7 +25,7 @@ class _Work:
             with self._lock:
                 self.running += size
                 self.most = max(self.most, self.running)
-            self.release.wait(5)
+            self.release.wait(60)
             with self._lock:
                 self.running -= size
             return size
@@ -36,9 +36,17 @@ class _Work:
 def _run(test: Callable[[TextGate, _Work], Awaitable[None]]) -> None:
     work = _Work()
     try:
-        asyncio.run(asyncio.wait_for(test(TextGate(10), work), 20))
+        asyncio.run(asyncio.wait_for(test(TextGate(10), work), 60))
     finally:
         work.release.set()
+
+
+async def _runs(work: _Work, size: int) -> None:
+    """Waits until work of `size` runs, and for more that should not begin."""
+    while work.running < size:
+        await asyncio.sleep(0.001)
+    await _settle()
+    assert work.running == size
 
 
 async def _settle() -> None:
@@ -50,8 +58,7 @@ def test_at_most_the_capacity_at_once() -> None:
     async def body(gate: TextGate, work: _Work) -> None:
         sizes = [4, 7, 6, 3, 25, 1, 10]
         tasks = [asyncio.create_task(gate.run(size, work.of(size))) for size in sizes]
-        await _settle()
-        assert work.running == 4  # the rest wait in turn, even what would fit
+        await _runs(work, 4)  # the rest wait in turn, even what would fit
         work.release.set()
         assert await asyncio.gather(*tasks) == sizes
         assert work.most == 25  # larger than the capacity: alone
@@ -62,7 +69,7 @@ def test_at_most_the_capacity_at_once() -> None:
 def test_a_cancelled_request_leaves_the_queue() -> None:
     async def body(gate: TextGate, work: _Work) -> None:
         first = asyncio.create_task(gate.run(10, work.of(10)))
-        await _settle()
+        await _runs(work, 10)
         cancelled = asyncio.create_task(gate.run(10, work.of(10)))
         await _settle()
         cancelled.cancel()
@@ -79,7 +86,7 @@ def test_a_cancelled_request_leaves_the_queue() -> None:
 def test_cancelled_work_keeps_its_share_until_its_thread_ends() -> None:
     async def body(gate: TextGate, work: _Work) -> None:
         first = asyncio.create_task(gate.run(10, work.of(10)))
-        await _settle()
+        await _runs(work, 10)
         first.cancel()
         waiting = asyncio.create_task(gate.run(5, work.of(5)))
         cancelled = asyncio.create_task(gate.run(10, work.of(10)))

@@ -14,11 +14,25 @@ async def _settle() -> None:
         await asyncio.sleep(0.001)
 
 
+async def _begun(threads: Threads, release: threading.Event) -> asyncio.Task[bool]:
+    """Work that a thread has begun, and that lasts until `release`."""
+    has_begun = threading.Event()
+
+    def work() -> bool:
+        has_begun.set()
+        return release.wait(60)
+
+    task = asyncio.create_task(threads.run(work))
+    while not has_begun.is_set():
+        await asyncio.sleep(0.001)
+    return task
+
+
 def _run(test: Callable[[Threads, threading.Event], Awaitable[None]]) -> None:
     """Runs `test` with one thread, and what its work waits for."""
     release = threading.Event()
     try:
-        asyncio.run(asyncio.wait_for(test(Threads(1, "test"), release), 20))
+        asyncio.run(asyncio.wait_for(test(Threads(1, "test"), release), 60))
     finally:
         release.set()
 
@@ -35,8 +49,7 @@ def test_results_and_failures() -> None:
 
 def test_work_that_has_begun_is_waited_for() -> None:
     async def body(threads: Threads, release: threading.Event) -> None:
-        begun = asyncio.create_task(threads.run(release.wait, 5))
-        await _settle()
+        begun = await _begun(threads, release)
         for _ in range(2):
             begun.cancel()
             await _settle()
@@ -54,8 +67,7 @@ def test_work_that_has_begun_is_waited_for() -> None:
 
 def test_work_that_has_not_begun_never_does() -> None:
     async def body(threads: Threads, release: threading.Event) -> None:
-        first = asyncio.create_task(threads.run(release.wait, 5))
-        await _settle()
+        first = await _begun(threads, release)
         ran: list[int] = []
         waiting = asyncio.create_task(threads.run(ran.append, 1))
         await _settle()

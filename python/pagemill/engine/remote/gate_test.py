@@ -62,7 +62,7 @@ async def joining(
     has_joined = asyncio.Event()
     task = asyncio.create_task(keep_joined(server, place, claim(**other), has_joined))
     try:
-        await asyncio.wait_for(has_joined.wait(), 20)
+        await asyncio.wait_for(has_joined.wait(), 60)
         yield
     finally:
         task.cancel()
@@ -73,7 +73,7 @@ async def joining(
 def run(main: Callable[[FakeEngine], Coroutine[Any, Any, None]]) -> None:
     engine = FakeEngine()
     try:
-        asyncio.run(asyncio.wait_for(main(engine), 60))
+        asyncio.run(asyncio.wait_for(main(engine), 120))
     finally:
         engine.shutdown()
 

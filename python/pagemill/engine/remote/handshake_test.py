@@ -49,7 +49,7 @@ def run(
 
     async def main() -> tuple[object, object]:
         with pair() as (near, far):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 proving = prove(near, client, secret, bytes(range(client.claim_bytes)))
                 serving = _serve(far, server, SECRET)
                 first, second = await asyncio.gather(proving, serving, return_exceptions=True)
@@ -86,7 +86,7 @@ def _answer_to(garbage: bytes) -> tuple[object, bytes]:
         with pair() as (near, far):
             near.send(garbage)
             near.shutdown(socket.SHUT_WR)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 (error,) = await asyncio.gather(
                     _serve(far, PROTOCOL, SECRET), return_exceptions=True
                 )
@@ -133,7 +133,7 @@ def test_a_proof_of_one_connection_is_none_of_another() -> None:
                 asyncio.create_task(relay(near, far, kept)),
                 asyncio.create_task(relay(far, near, [])),
             ]
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await asyncio.gather(
                     prove(client, PROTOCOL, SECRET, b"abc"), _serve(server, PROTOCOL, SECRET)
                 )
@@ -183,7 +183,7 @@ def test_a_native_server_understands_this_client() -> None:
             port = probe.getsockname()[1]
         zero = world(0, port)
         waiting = asyncio.create_task(asyncio.to_thread(_wait, zero))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             with pytest.raises(HandshakeError, match="another secret"):
                 await join(port, "what one rank knows", b"7")
             assert "node 1 has version 8 of Pagemill" in await join(port, SECRET, b"8")
@@ -199,7 +199,7 @@ def test_this_server_understands_a_native_client() -> None:
             listener.setblocking(False)
             one = world(1, listener.getsockname()[1])
             waiting = asyncio.create_task(asyncio.to_thread(_wait, one))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 connection, _ = await asyncio.get_running_loop().sock_accept(listener)
                 with connection:
                     guest = await challenge(connection, NODES, SECRET)
@@ -213,7 +213,7 @@ def test_this_server_understands_a_native_client() -> None:
 def _wait(member: _native.NodesWorld) -> str:
     """Why it cannot go on; "" if it can, or another rank ended after it had joined."""
     try:
-        member.wait_for_all(10.0)
+        member.wait_for_all(60.0)
     except _native.StatusError as error:
         return error.message
     return ""

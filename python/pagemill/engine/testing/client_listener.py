@@ -44,7 +44,7 @@ class Listener:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Waits for outputs until `condition` holds."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not condition():
                 self._news.clear()
                 await self._news.wait()

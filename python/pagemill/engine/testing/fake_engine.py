@@ -39,6 +39,7 @@ class FakeEngine:
         self._stats = FakeStats()
         self._stopping = False
         self._paused = False
+        self._most_tokens: int | None = None
         self.submitted: list[FakeState] = []
         self.kv_log_id = 1
         self.kv_log: list[dict[str, Any]] = []
@@ -55,6 +56,17 @@ class FakeEngine:
     def paused(self, paused: bool) -> None:
         with self._lock:
             self._paused = paused
+            self._lock.notify_all()
+
+    @property
+    def most_tokens(self) -> int | None:
+        """Requests that have written so many tokens wait while it is set."""
+        return self._most_tokens
+
+    @most_tokens.setter
+    def most_tokens(self, most_tokens: int | None) -> None:
+        with self._lock:
+            self._most_tokens = most_tokens
             self._lock.notify_all()
 
     def submit(self, request: FakeRequest) -> None:
@@ -217,7 +229,12 @@ class FakeEngine:
             time.sleep(self._options.step_s)
 
     def _ready(self) -> list[tuple[int, FakeState]]:
-        return [(i, r) for i, r in self._requests.items() if not (r.held or r.input_open)]
+        return [(i, r) for i, r in self._requests.items() if not self._waits(r)]
+
+    def _waits(self, request: FakeState) -> bool:
+        most = self._most_tokens
+        has_most = most is not None and len(request.output) >= most
+        return request.held or request.input_open or has_most
 
     def _finish(self, output: FakeOutput) -> None:
         self._requests.pop(output.request_id, None)

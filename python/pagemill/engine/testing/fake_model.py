@@ -35,6 +35,7 @@ class FakeOptions:
     task: Task = Task.EMBED  # of a pooling model
     alignment: tuple[int, int] | None = None  # of a model that gives rows of tokens beside text
     fail_at_position: int = -1  # a request that reaches this output position fails
+    late_at_position: int = -1  # here the deadline of a request that has one passes
     vocab_size: int = 256
     weight_versions: tuple[tuple[int, str], ...] = ()  # of all requests
 
@@ -60,8 +61,11 @@ class FakeState:
 def step(options: FakeOptions, request_id: int, state: FakeState) -> FakeOutput:
     """What a step gives the request: a token, a pooled output or a failure."""
     sampling, deadline_us = state.request.sampling, state.request.deadline_us
-    if deadline_us is not None and time.monotonic() * 1e6 >= deadline_us:
-        return _failed(request_id, "DEADLINE_EXCEEDED", "The deadline of the request has passed.")
+    if deadline_us is not None:
+        has_passed = time.monotonic() * 1e6 >= deadline_us
+        if has_passed or len(state.output) == options.late_at_position:
+            message = "The deadline of the request has passed."
+            return _failed(request_id, "DEADLINE_EXCEEDED", message)
     if sampling is None:
         rows = [pooled_row(options, state.prompt)]
         if options.task.by_token or options.alignment:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,13 @@ class FakeHost:
         named = {} if name is None else {"model": name}
         return await self.client.post("/v1/completions", json=named | fields)
 
+    def limit_waits(self, wait_timeout: float) -> None:
+        """From now on, requests wait for so many seconds."""
+        options = self.host._options  # pyright: ignore[reportPrivateUsage]
+        self.host._options = replace(  # pyright: ignore[reportPrivateUsage]
+            options, wait_timeout=wait_timeout
+        )
+
     def loaded(self) -> list[str]:
         """The models that are loaded."""
         return [each.name for each in self.host.models if each.state is ModelState.LOADED]
@@ -67,7 +74,7 @@ async def fake_host(
         try:
             async with (
                 listening(create_app(config, host, lifecycle, KeyRing(keys))) as url,
-                httpx.AsyncClient(base_url=url, timeout=30) as client,
+                httpx.AsyncClient(base_url=url, timeout=120) as client,
             ):
                 yield FakeHost(client, host)
         finally:

@@ -1,15 +1,16 @@
 """A model's process without a model. Its `model` says how it behaves: `bytes=100&delay=0.1`.
 
-starts  seconds until it asks for memory
+starts  a file: it asks for memory when that exists
 bytes   of the host's memory that it needs
 delay   seconds that it loads
+loads   a file: it loads until that exists
 fails   a sentence: it cannot serve
 dies    with this exit status, when it gets a request
 stuck   1: it does not end when it should
 prints  this, without the end of a line, before it reports anything
 
-A request is answered with its path and its `model`; `seconds` in its body is how long that takes.
-With `stream` the answer is events, ten a second.
+A request is answered with its path and its `model`; `seconds` in its body is how long that takes,
+and `end` a file that has to exist. With `stream` the answer is events, ten a second.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import asyncio
 import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -47,7 +49,7 @@ class _FakeProcess:
         if reason := self._script.get("fails"):
             report({"type": "failed", "reason": reason})
             return
-        await asyncio.sleep(float(self._script.get("starts", 0)))
+        await _exists(self._script.get("starts", "/"))
         needed = int(self._script.get("bytes", 0))
         reason = ""
         while True:
@@ -57,6 +59,7 @@ class _FakeProcess:
                 break
             reason = f"it takes {needed} bytes, but {usable} may be used"
         await asyncio.sleep(float(self._script.get("delay", 0)))
+        await _exists(self._script.get("loads", "/"))
         await asyncio.start_unix_server(self._answer, self._path)
         report({"type": "ready", "host_bytes": needed, "cards": []})
         await stop.wait()
@@ -89,6 +92,12 @@ class _FakeProcess:
                 writer.write(b"data: {}\n\n")
             await writer.drain()
             await asyncio.sleep(_EVENT_S)
+        await _exists(body.get("end", "/"))
         answer = json.dumps({"path": path, "model": body.get("model"), "process": os.getpid()})
         writer.write(b"data: [DONE]\n\n" if stream else answer.encode())
         await writer.drain()
+
+
+async def _exists(path: str) -> None:
+    while not Path(path).exists():
+        await asyncio.sleep(0.01)

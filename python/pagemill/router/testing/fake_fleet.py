@@ -97,12 +97,12 @@ async def running_router(
     base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     async with (
         RunningRouter(config, lifecycle, KeyRing(keys), rendering, listener) as running,
-        httpx.AsyncClient(base_url=base_url, timeout=30) as client,
+        httpx.AsyncClient(base_url=base_url, timeout=120) as client,
     ):
         yield client, running.fleet, lifecycle
 
 
-async def until(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
+async def until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
     """Waits for `condition`, which fails the test if it never holds."""
     deadline = time.monotonic() + limit_s
     while not condition():

@@ -126,7 +126,7 @@ def test_of_cancelled_answers_those_that_are_being_written_stay(tmp_path: Path) 
             writer = await BatchFiles(folder).create("", "batch_output", "name", "batch")
             answers = AnswerFile(writer, set())
             go_on = threading.Event()
-            holder = asyncio.create_task(folder.run(lambda connection: go_on.wait(20)))
+            holder = asyncio.create_task(folder.run(lambda connection: go_on.wait(60)))
             tasks: list[asyncio.Task[None]] = []
             for custom_id in "abc":  # c waits for b, and leaves nothing behind
                 tasks.append(asyncio.create_task(answers.append(answer(custom_id))))
@@ -150,7 +150,7 @@ def test_of_cancelled_answers_those_that_are_being_written_stay(tmp_path: Path) 
 
 def test_a_restart_continues(tmp_path: Path) -> None:
     async def body() -> None:
-        async with service(tmp_path, slow()) as client:
+        async with service(tmp_path, slow(0.02)) as client:
             batch_id = await client.begin(lines(300))
             await client.until(batch_id, lambda batch: batch["request_counts"]["completed"] > 8)
         # What a crash leaves of a line, and of an upload.
@@ -181,7 +181,7 @@ def test_a_drain_lets_requests_end_and_keeps_the_rest(tmp_path: Path) -> None:
             client.server.state.lifecycle.begin_drain()
             (worker,) = client.workers
             worker.stop()
-            assert await client.server.state.lifecycle.wait_idle(20)
+            assert await client.server.state.lifecycle.wait_idle(60)
             found = await client.server.state.batch_store.queue.get("", batch_id)
             assert found.status == "in_progress"
             assert client.server.async_engine.num_live == 0

@@ -144,7 +144,7 @@ def test_requests_that_wait_for_a_plugin_are_bounded(monkeypatch: pytest.MonkeyP
 
     class Slow(Sentences):
         def parse_data(self, data: Any) -> list[str]:
-            assert go.wait(20)
+            assert go.wait(60)
             return ["a"]
 
     async def main() -> None:

@@ -184,7 +184,7 @@ def test_rows_of_all_requests_are_bounded() -> None:
         pipeline._row_room = Capacity(2 * numbers)  # pyright: ignore[reportPrivateUsage]
         server.engine.paused = True
         tasks = [asyncio.create_task(post(server, "/pooling", input="a" * 256)) for _ in range(5)]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while server.engine.stats().num_running != 2:
                 await asyncio.sleep(0.001)
         await asyncio.sleep(0.02)

@@ -214,6 +214,7 @@ def test_a_turn_may_be_replaced_before_it_is_written_down() -> None:
     async def body(service: Service) -> None:
         async with service.client() as client:
             await update(client, **BY_CLIENT, transcription={"language": "en"})
+            service.server.engine.paused = True
             await append(client, encoded(loud(0.3)))
             await client.send("input_audio_buffer.commit")
             name = (await client.next("input_audio_buffer.committed"))["item_id"]
@@ -221,10 +222,12 @@ def test_a_turn_may_be_replaced_before_it_is_written_down() -> None:
             await client.until("conversation.item.deleted")
             text = {**message("Something else."), "id": name}
             await client.send("conversation.item.create", item=text)
+            await client.until("conversation.item.done")
+            service.server.engine.paused = False
             assert (await client.until(TRANSCRIBED))[-1]["transcript"] == "Yes, yes, yes."
             await client.send("conversation.item.retrieve", item_id=name)
             found = (await client.next("conversation.item.retrieved"))["item"]
             assert found["content"] == text["content"]
 
-    options = FakeOptions(next_token=script("Yes, yes, yes."), step_s=0.02)
+    options = FakeOptions(next_token=script("Yes, yes, yes."))
     run(body, options, speech=fake_speech(max_clip_s=None), media=FakeMedia())

@@ -328,6 +328,6 @@ def test_a_drain_waits_for_the_response() -> None:
             with pytest.raises(websockets.ConnectionClosed) as closed:
                 await client.next()
             assert closed.value.rcvd is not None and closed.value.rcvd.code == 1001
-            assert await lifecycle.wait_idle(10)
+            assert await lifecycle.wait_idle(60)
 
     run(body, FakeOptions(next_token=script("abcdefghij" * 10), step_s=0.005))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -102,8 +103,11 @@ def test_a_turn_that_the_client_commits() -> None:
             session = await update(client, **BY_CLIENT)
             assert session["audio"]["input"]["turn_detection"] is None
             await append(client, loud(0.1), loud(0.15))
+            service.server.engine.most_tokens = 3
             item_id = await commit(client)
-            events = await client.until(f"{PREFIX}.completed")
+            events = [await client.next(f"{PREFIX}.delta")]
+            service.server.engine.most_tokens = None
+            events += await client.until(f"{PREFIX}.completed")
             assert {event["item_id"] for event in events} == {item_id}
             *deltas, done = events
             assert "".join(event["delta"] for event in deltas) == "It is."
@@ -265,12 +269,17 @@ def test_the_time_of_a_request_counts_from_the_turn() -> None:
     async def body(service: Service) -> None:
         async with service.client(INTENT) as client:
             await update(client, **BY_CLIENT)
-            await asyncio.sleep(1.2)
+            began = time.monotonic()
             await append(client, loud(0.2))
             await commit(client)
             await client.until(f"{PREFIX}.completed")
+            submitted = service.server.engine.submitted
+            assert submitted
+            for state in submitted:
+                deadline_us = state.request.deadline_us
+                assert deadline_us is not None and deadline_us / 1e6 > began + 60
 
-    serve(body, writes("x"), request_timeout=1.0)
+    serve(body, writes("x"), request_timeout=60.0)
 
 
 @pytest.mark.parametrize("closes", [True, False])

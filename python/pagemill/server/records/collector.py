@@ -11,7 +11,7 @@ from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-_PATIENCE_S = 30.0
+_PATIENCE_S = 60.0
 
 
 class Collector(ThreadingHTTPServer):

@@ -33,7 +33,7 @@ def config_of(made: Certificate, **options: Any) -> TlsConfig:
 
 
 async def is_trusted(
-    server: RpcServer, made: Certificate, own: Certificate | None = None, timeout_s: float = 10
+    server: RpcServer, made: Certificate, own: Certificate | None = None, timeout_s: float = 60
 ) -> bool:
     """Whether a client that trusts `made`, and shows `own`, is answered on a new connection."""
     shown = () if own is None else (own.key.read_bytes(), own.certificate.read_bytes())
@@ -58,7 +58,7 @@ def test_a_new_certificate_is_used(first: Certificate, second: Certificate, tmp_
     async def check(server: RpcServer) -> None:
         assert await is_trusted(server, first) and not await is_trusted(server, second)
         install(second)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not await is_trusted(server, second):
                 await asyncio.sleep(0.05)
         assert not await is_trusted(server, first)

@@ -46,7 +46,7 @@ class Blocked:
     def read(self, data: bytes) -> PreparedMedia:
         """Samples of one byte."""
         self.begun += 1
-        self.release.wait(10)
+        self.release.wait(60)
         self.ended += 1
         return PreparedMedia("audio", np.frombuffer(data, np.int8).astype(np.float32))
 
@@ -65,20 +65,27 @@ class Blocked:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.002)
 
 
-def request(server: FakeServer, gone: asyncio.Event, end: bytes = END) -> asyncio.Task[None]:
+def request(
+    server: FakeServer,
+    gone: asyncio.Event,
+    end: bytes = END,
+    taken: asyncio.Event | None = None,
+) -> asyncio.Task[None]:
     """Posts a file; its client waits for the answer until it is gone. Without an `end` it sends
-    half a form."""
+    half a form. `taken` is set when the server has taken all that it sends."""
     pieces = [FORM + AUDIO, end] if end else [FORM + AUDIO]
 
     async def receive() -> Message:
         if pieces:
             body = pieces.pop(0)
             return {"type": "http.request", "body": body, "more_body": bool(pieces) or not end}
+        if taken is not None:
+            taken.set()
         await gone.wait()
         return {"type": "http.disconnect"}
 
@@ -128,9 +135,9 @@ def test_a_slow_upload_takes_what_it_has_sent(
 
     async def main() -> None:
         async with fake_server(speech=fake_speech()) as server:
-            gone = asyncio.Event()
-            slow = request(server, gone, end=b"")
-            await asyncio.sleep(0.05)
+            gone, taken = asyncio.Event(), asyncio.Event()
+            slow = request(server, gone, end=b"", taken=taken)
+            await taken.wait()
             await is_refused(server, why)
             gone.set()
             await slow
@@ -196,7 +203,7 @@ def test_files_are_read_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> N
     files = Blocked()
 
     async def main() -> None:
-        async with fake_server(speech=files.speech(), request_timeout=0.2) as server:
+        async with fake_server(speech=files.speech(), request_timeout=1.0) as server:
             gone = asyncio.Event()
             first = request(server, gone)
             await until(lambda: files.begun == 1)

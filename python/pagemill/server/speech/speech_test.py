@@ -190,7 +190,7 @@ def test_words_of_a_few_clips_are_timed_at_once(monkeypatch: pytest.MonkeyPatch)
         with lock:
             timed[0] += 1
             timed[1] = max(timed)
-        assert all_written.wait(20)
+        assert all_written.wait(60)
         with lock:
             timed[0] -= 1
         return token_times(heard, clip_s)

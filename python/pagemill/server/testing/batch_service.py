@@ -80,7 +80,7 @@ class Service:
 
     async def until(self, batch_id: str, holds: Callable[[Any], bool]) -> Any:
         """The batch once something holds of it."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while True:
                 batch = await self.get(f"/v1/batches/{batch_id}")
                 if holds(batch):
@@ -141,10 +141,10 @@ def slow(step_s: float = 0.005) -> FakeOptions:
 
 
 def run_service(body: Callable[[], Awaitable[None]]) -> None:
-    """Runs a test's body, for a minute at most."""
+    """Runs a test's body, for four minutes at most."""
 
     async def limited() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             await body()
 
     asyncio.run(limited())

@@ -113,13 +113,13 @@ def run(
             http = HttpServer(server.app, ConnectionConfig(send_timeout=1.0))
             serving = asyncio.create_task(http.serve([listener]))
             try:
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(120):
                     await body(Service(server, listener.getsockname()[1]))
                     while server.async_engine.num_live:
                         await asyncio.sleep(0.01)
             finally:
                 http.should_exit = True
-                async with asyncio.timeout(15):
+                async with asyncio.timeout(60):
                     await serving
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

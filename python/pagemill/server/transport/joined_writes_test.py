@@ -103,7 +103,7 @@ async def written(app: ASGIApp, request: bytes, responses: int = 1) -> list[byte
     transport = Recorder()
     protocol.connection_made(transport)
     protocol.data_received(request)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while state.total_requests < responses or state.tasks:
             await asyncio.sleep(0.001)
     protocol.connection_lost(None)
