@@ -32,7 +32,9 @@ HEADS: Mapping[Task, type] = {
 }
 # Fields of heads, which other heads do not read, and those that change nothing in one step.
 NEUTRAL_IN_ENCODERS = NEUTRAL | {"type_vocab_size"}
-_HEAD_FIELDS = frozenset({"classifier_activation", "classifier_bias", "classifier_pooling"})
+_HEAD_FIELDS = frozenset(
+    {"classifier_activation", "classifier_bias", "classifier_pooling", "pooler_hidden_act"}
+)
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ _ESM = {**_PADDED, "mask_token_id": 4, "rope_theta": 100.0}
 _CONTACTS = frozenset({"regression.weight", "regression.bias", "rotary_embeddings.inv_freq"})
 _TIED = frozenset({"tie_word_embeddings"})
 _DEBERTA = {"relative_attention": True, **_SHORT}
+_ORDER = frozenset({"pos_att_type"})  # in which kinds of distances are listed
 _DEBERTA_KEYS = frozenset({"self.key_proj.bias", "pos_key_proj.bias"})
 _T5 = {
     "d_model": 96,
@@ -101,16 +104,23 @@ ENCODERS: Mapping[str, EncoderRow] = {
             "conv_act": "gelu",
             "pooler_hidden_act": "tanh",
         },
-        frozenset({"pos_key_proj.bias"}),
+        _DEBERTA_KEYS | _ORDER,
     ),
     "deberta_v2_c2p": EncoderRow(
         "deberta-v2",
-        {**_DEBERTA, "pos_att_type": ["c2p"], "position_buckets": 9, "type_vocab_size": 1},
-        _DEBERTA_KEYS,
+        {
+            **_DEBERTA,
+            "pos_att_type": ["c2p"],
+            "position_buckets": 41,
+            "max_relative_positions": 50,
+            "type_vocab_size": 1,
+        },
+        _DEBERTA_KEYS | _ORDER,
     ),
     "deberta_v2_p2c": EncoderRow(
         "deberta-v2",
         {**_DEBERTA, "pos_att_type": ["p2c"], "norm_rel_ebd": "layer_norm"},
+        _ORDER | {"max_relative_positions"},  # that of positions
     ),
     "deberta_v3": EncoderRow(
         "deberta-v2",
@@ -123,6 +133,7 @@ ENCODERS: Mapping[str, EncoderRow] = {
             "share_att_key": True,
             "position_biased_input": False,
         },
+        _ORDER,
     ),
     "distilbert": EncoderRow(
         "distilbert",

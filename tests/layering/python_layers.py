@@ -1,7 +1,7 @@
 """Checks which package of python/pagemill imports which, including function-local imports."""
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from tests.source_tree import SourceFile
 
@@ -125,6 +125,12 @@ def _import_time_nodes(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
 
 def heavy_imports(files: Iterable[SourceFile], start: str) -> list[str]:
     """Returns chains of modules through which importing `start` imports torch or transformers."""
+    return import_chains(files, start, _HEAVY)
+
+
+def import_chains(files: Iterable[SourceFile], start: str, unwanted: Collection[str]) -> list[str]:
+    """Returns chains of modules through which importing `start` imports one of `unwanted`, or a
+    module inside one."""
     modules = {_module_name(file.path): file for file in files}
     found: list[str] = []
     seen: set[str] = set()
@@ -139,7 +145,7 @@ def heavy_imports(files: Iterable[SourceFile], start: str) -> list[str]:
         file = modules[name]
         for node in _import_time_nodes(ast.parse(file.text).body):
             for used in _imported(node, file):
-                if used.split(".")[0] in _HEAVY:
+                if any(f"{used}.".startswith(f"{name}.") for name in unwanted):
                     found.append(f"{chain} -> {used}")
                 frontier.append((used, f"{chain} -> {used}"))
     return sorted(found)

@@ -24,6 +24,30 @@ def test_serving_imports_neither_torch_nor_transformers(start: str):
     assert python_layers.heavy_imports(_python_files(), start) == []
 
 
+# What a process of `pagemill serve` imports only when it uses it: it takes time at the start, and
+# memory in each process.
+_NOT_AT_START = {
+    "pagemill.server.processes.supervisor": {
+        *("pagemill.engine.remote", "pagemill.render", "pagemill.runner", "pagemill.structured"),
+        *("pagemill.server.app", "pagemill.server.dispatch", "pagemill.weights", "tokenizers"),
+    },
+    "pagemill.server.processes.api_process": {
+        *("pagemill.engine.core", "pagemill.engine.loading", "pagemill.engine.remote"),
+        *("pagemill.quantization", "pagemill.runner.build"),
+    },
+    "pagemill.server.processes.engine_process": {
+        *("pagemill.engine.remote", "pagemill.render", "pagemill.server.app", "starlette"),
+        *("tokenizers", "uvicorn"),
+    },
+}
+_NOT_AT_START["pagemill.server.serve"] = _NOT_AT_START["pagemill.server.processes.supervisor"]
+
+
+@pytest.mark.parametrize("start", _NOT_AT_START)
+def test_a_process_of_a_server_imports_only_what_it_needs(start: str):
+    assert python_layers.import_chains(_python_files(), start, _NOT_AT_START[start]) == []
+
+
 def test_reading_a_model_needs_neither_torch_nor_transformers():
     """Families and quantization methods are found by name, so no import statement reaches them."""
     files, lazy = _python_files(), ("models", "quantization")

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from pagemill import _native
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.audio.whisper_encoder import WhisperEncoder
 from pagemill.ops.program import ACT
 from pagemill.ops.trace import Trace
@@ -55,7 +54,7 @@ def mel(seed: int, frames: int = 2 * TOKENS) -> np.ndarray:
 def program_of(source: ModelSource, config: Mapping[str, Any]) -> tuple[WhisperEncoder, str]:
     """The encoder of a whole model, and its program from features to vectors."""
     encoder = WhisperEncoder(config)
-    weights = PrefixedWeights(WeightBinder(Trace(), source), "model.encoder.")
+    weights = WeightBinder(Trace(), source).within("model.encoder.")
     trace = weights.trace
     rows = trace.input("features", ACT, ("tokens", encoder.channels))
     positions = trace.input("positions", "i32", ("tokens",))

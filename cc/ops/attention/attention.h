@@ -27,10 +27,11 @@
 //
 // Scores are q k^T scale, plus biases[reach + d], with d = position of the key - position of the
 // query, from -reach to reach; farther keys have the bias of the reach. key_biases add
-// key_biases[key, reach + d], the entry of the key's row. With grid_columns positions are those of a grid row by row: d is the
-// distance of position / grid_columns, rounded down, and column_biases[reach + e] are added, too,
-// with e the distance of position % grid_columns. Weights are e^score over the sum of those of the
-// visible keys. Head h of q reads head h / (Hq / Hk) of k and v.
+// key_biases[key, reach + d], the entry of the key's row. With grid_columns positions are those of
+// a grid row by row: d is the distance of position / grid_columns, rounded down, and
+// column_biases[reach + e] are added, too, with e the distance of position % grid_columns. Weights
+// are e^score over the sum of those of the visible keys. Head h of q reads head h / (Hq / Hk) of k
+// and v.
 //
 // Result: the bits of one query's output depend on its q, its place in its request and the keys and
 // values it sees: not on the other requests of the call or on threads.

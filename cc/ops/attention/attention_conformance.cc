@@ -144,9 +144,8 @@ class Case {
       total += of_request;
     }
     inputs_.push_back(
-        by_row
-            ? TensorView::Dense(biases->data(), DType::kF32, {total, heads.q, distances})
-            : TensorView::Dense(biases->data(), DType::kF32, {heads.q, distances}));
+        by_row ? TensorView::Dense(biases->data(), DType::kF32, {total, heads.q, distances})
+               : TensorView::Dense(biases->data(), DType::kF32, {heads.q, distances}));
   }
 
   // Positions of the tokens of a request in windows of `side` x `side`, three in a row, of which

@@ -156,14 +156,10 @@ TEST(Attention, BiasesOfKeysByHand) {
   v.Set(std::vector<float>{7, 1, 10, 100, 1000});
   constexpr float kNone = -1e4f;
   // The entries of each key: for queries behind it, at it and in front of it.
-  std::vector<float> biases = {0, 0, 0,     kNone, 0, kNone, kNone, kNone,
-                               0, 0, kNone, kNone, 0, 0,     0};
-  const TensorView inputs[] = {q.view(),
-                               k.view(),
-                               v.view(),
-                               {},
-                               {},
-                               TensorView::Dense(biases.data(), DType::kF32, {5, 1, 3})};
+  std::vector<float> biases = {0, 0, 0, kNone, 0, kNone, kNone, kNone, 0, 0, kNone, kNone, 0, 0, 0};
+  const TensorView inputs[] = {q.view(), k.view(),
+                               v.view(), {},
+                               {},       TensorView::Dense(biases.data(), DType::kF32, {5, 1, 3})};
   const TensorView outputs[] = {y.view()};
   Attributes attributes;
   attributes.Set("scale", 1);

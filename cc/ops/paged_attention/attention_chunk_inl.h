@@ -87,7 +87,7 @@ struct RowKeys {
   // Entries of DistanceBiases::rows and columns for the row's query and head, in nats.
   const float* biases = nullptr;
   const float* column_biases = nullptr;
-  const float* key_biases = nullptr;  // of DistanceBiases::keys, for the chunk's first key
+  const float* key_biases = nullptr;    // of DistanceBiases::keys, for the chunk's first key
   int grid_row = 0, grid_column = 0;    // of the row's position, in a grid
   const GroupScales* scales = nullptr;  // of int8 and int4 keys and values
 };

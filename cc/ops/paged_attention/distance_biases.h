@@ -8,8 +8,8 @@
 
 namespace pagemill::ops {
 
-// Biases of the distances from -reach to reach, for each head, and perhaps for each row of the step;
-// farther keys have those of the reach.
+// Biases of the distances from -reach to reach, for each head, and perhaps for each row of the
+// step; farther keys have those of the reach.
 struct BiasTable {
   const float* data = nullptr;  // null: none
   int32_t reach = 0;
@@ -23,7 +23,7 @@ struct BiasTable {
 
 struct DistanceBiases {
   BiasTable rows;            // by the distance of positions, or of rows of the grid
-  BiasTable keys;            // likewise of positions, but the key's row of the step, not the query's
+  BiasTable keys;  // likewise of positions, but the key's row of the step, not the query's
   BiasTable columns;         // of a grid
   int32_t grid_columns = 0;  // positions in a row of the grid; 0: there is none
 

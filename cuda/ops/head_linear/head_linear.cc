@@ -125,8 +125,7 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
                MultiplyTransposed<T, W>, shape, RowsOf<const T>(x), weights, ResultRowsOf<T>(y));
       } else {
         Launch(*context.stream,
-               {.blocks = blocks(BlockOutputs<W>::kCount),
-                .threads = {BlockOutputs<W>::kThreads}},
+               {.blocks = blocks(BlockOutputs<W>::kCount), .threads = {BlockOutputs<W>::kThreads}},
                MultiplyHead<T, W>, shape, RowsOf<const T>(x), weights, ResultRowsOf<T>(y));
       }
     });

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from msgspec import structs
@@ -32,8 +32,11 @@ from pagemill.models.base import (
     TiledModel,
 )
 from pagemill.ops.program import GRID_DIMS
-from pagemill.runner.build import BuiltEncoder, media_encoders
+from pagemill.runner.architecture import media_encoders
 from pagemill.weights.source import ModelSource
+
+if TYPE_CHECKING:
+    from pagemill.runner.build import BuiltEncoder
 
 _VALUES: Mapping[MediaKind, str] = {"image": "pixels", "audio": "samples", "video": "pixels"}
 

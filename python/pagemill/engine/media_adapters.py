@@ -16,7 +16,7 @@ from pathlib import Path
 from pagemill.config import ConfigError, EngineConfig
 from pagemill.config.env import cache_folder
 from pagemill.models.base import MediaTraits, ModelConfigError
-from pagemill.runner.build import media_encoders
+from pagemill.runner.architecture import media_encoders
 from pagemill.weights.adapters import CONFIG_FILE, read_adapter
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.fetch import FetchError, resolve

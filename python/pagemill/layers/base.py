@@ -24,6 +24,13 @@ class Weights(Protocol):
     shard: Shard
     """The rank that the trace is for: layers that divide use its part."""
 
+    def within(self, prefix: str, *, behind: str = "") -> Weights:
+        """The weights of a model that is part of this one, under the names of the standalone model:
+        those of `vector("norm.weight", ...)` are those of `prefix` and `norm.weight` here. With
+        `behind`, names that begin with it have `prefix` behind that, and other names are the same.
+        """
+        ...
+
     def has(self, name: str) -> bool:
         """True if the model has a tensor of this name."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -25,7 +26,10 @@ from pagemill.server.processes.child_process import follow_parent, report
 from pagemill.server.processes.engine_source import load_in_thread
 from pagemill.server.state import ServerState
 
-for _row in ENDPOINTS:  # a spare process has imported what servers import when they start
+# A spare process has imported what servers import when they start.
+for _module in ("pagemill.engine.local_client", "pagemill.server.http_process"):
+    importlib.import_module(_module)
+for _row in ENDPOINTS:
     _row.load()
 
 

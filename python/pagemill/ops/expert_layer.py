@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pagemill.ops.shard import Part
 
@@ -32,7 +32,3 @@ class ExpertLayer:
     def expert(self, number: int) -> str:
         """The module of one expert."""
         return f"{self.container}.{number}.{self.module}"
-
-    def within(self, prefix: str) -> ExpertLayer:
-        """The layer in a model whose names begin with `prefix`."""
-        return replace(self, container=prefix + self.container, owner=prefix + self.owner)

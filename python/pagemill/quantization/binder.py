@@ -9,6 +9,7 @@ stored (`StoredSchemes`). Quantized data is never read as if it were not quantiz
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -34,12 +35,17 @@ from pagemill.weights.adapter_target import AdapterTarget
 from pagemill.weights.declared import DeclaredTensors
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
+from pagemill.weights.name_prefixes import NamePrefixes
 from pagemill.weights.read import read_f32
 from pagemill.weights.source import ModelSource
 
 
 class WeightBinder:
     """The `Weights` of layers (`layers.base`): binds one source to the trace of one rank.
+
+    Methods that read a tensor raise WeightsError if it is missing, or of another shape or type than
+    the configuration says. They take names of the part of a model that this is `within`; tensors,
+    schemes, adapters and messages have whole names.
 
     Raises:
         QuantizationError: the configuration's quantization is not supported.
@@ -59,6 +65,7 @@ class WeightBinder:
         self.read_as_values: set[tuple[str, int]] = set()  # files and offsets of tensors
         self._adapters = AdapterTables(trace, adapter_slots)
         self._source = source
+        self._names = NamePrefixes()
         try:
             self._method = method_of(source.config)
         except QuantizationError as error:
@@ -82,9 +89,16 @@ class WeightBinder:
         """Record a note for the operator, once."""
         self._tensors.note(text)
 
+    def within(self, prefix: str, *, behind: str = "") -> WeightBinder:
+        """These weights, under the names of a part of the model."""
+        part = copy.copy(self)
+        part._names = self._names.within(prefix, behind)
+        return part
+
     def has(self, name: str) -> bool:
         """True if the source has a tensor of this name, or parts of it, or the matrices of a stack
         of this name one by one."""
+        name = self._names.whole(name)
         module = name.removesuffix(".weight")
         if self._tensors.has(name) or self._schemes.is_divided(module):
             return True
@@ -92,18 +106,15 @@ class WeightBinder:
 
     def claim(self, name: str) -> None:
         """Marks a tensor as used that belongs to another rank."""
-        self._tensors.locate(name)
+        self._locate(name)
 
     def claim_all(self, other: WeightBinder) -> None:
         """Marks the tensors that another program of the same model uses."""
         self._tensors.claim_all(other._tensors)
 
     def block_elements(self, name: str) -> int:
-        """The number of elements of a row of the matrix `name` that are stored together.
-
-        Raises:
-            WeightsError: it is missing.
-        """
+        """The number of elements of a row of the matrix `name` that are stored together."""
+        name = self._names.whole(name)
         module = name.removesuffix(".weight")
         stack = self._tensors.peek(module)
         if stack is not None and not self._tensors.has(name):
@@ -128,9 +139,10 @@ class WeightBinder:
             WeightsError: it is missing, or of another shape or type than the configuration says, or
                 the columns would cut a block of its type.
         """
-        if transposed and not self._schemes.is_quantized(module):
+        name = self._names.whole(module)
+        if transposed and not self._schemes.is_quantized(name):
             return self.turned_matrix(f"{module}.weight", shape, rows=rows, columns=columns)
-        return self._schemes.of(module).operand(self._tensors, module, shape, rows, columns)
+        return self._schemes.of(name).operand(self._tensors, name, shape, rows, columns)
 
     def turned_matrix(
         self,
@@ -142,7 +154,7 @@ class WeightBinder:
         stored: tuple[int, ...] | None = None,
     ) -> Tensor:
         turned = (shape[1], shape[0])
-        location = self._tensors.locate(name)
+        location = self._locate(name)
         if stored is None:
             location = location.as_matrix(turned)
         self._check_unscaled(location)
@@ -162,7 +174,7 @@ class WeightBinder:
         Raises:
             WeightsError: as `linear`, or it has scales beside it.
         """
-        location = self._tensors.peek(name)
+        location = self._tensors.peek(self._names.whole(name))
         if location is not None:
             self._check_unscaled(location)
         return self.linear(name.removesuffix(".weight"), shape, rows=rows, columns=columns)
@@ -186,6 +198,7 @@ class WeightBinder:
             WeightsError: one is missing, or of another shape or type, or the columns would cut a
                 block of its type.
         """
+        experts = self._names.whole(experts)
         whole = f"{experts}.{module}.weight"
         if not self._tensors.has(whole):
             whole = f"{experts}.{module}"
@@ -204,7 +217,10 @@ class WeightBinder:
         modules = [f"{stem}{i}{end}" for i in range(shape[0])]
         own = [modules[i] for i in chosen]
         self._tensors.claim_modules(set(modules) - set(own))
-        parts = [self.linear(name, shape[1:], rows=rows, columns=columns) for name in own]
+        parts = [
+            self._schemes.of(name).operand(self._tensors, name, shape[1:], rows, columns)
+            for name in own
+        ]
         # A layer may have two stacks, of the first experts and of others.
         range_of = f"{chosen[0]}-{chosen[-1]}." if chosen[0] else ""
         name = parts[0].name.replace(f"{stem}{chosen[0]}.", stem + range_of, 1)
@@ -229,14 +245,15 @@ class WeightBinder:
             WeightsError: it is missing, or of another shape or type, or the columns would cut a
                 block of its type.
         """
-        scheme = self._schemes.stated(name)
-        if isinstance(scheme, Mxfp4Scheme) and scheme.stores(self._tensors, name):
-            return scheme.stack(self._tensors, name, shape, stripe, matrices, rows, columns)
-        if self._schemes.is_divided(name) and stripe == EVERY_ROW:
+        whole = self._names.whole(name)
+        scheme = self._schemes.stated(whole)
+        if isinstance(scheme, Mxfp4Scheme) and scheme.stores(self._tensors, whole):
+            return scheme.stack(self._tensors, whole, shape, stripe, matrices, rows, columns)
+        if self._schemes.is_divided(whole) and stripe == EVERY_ROW:
             experts, _, module = name.rpartition(".")
             return self.stack(experts, module, shape, matrices=matrices, rows=rows, columns=columns)
         stored = (shape[0], shape[2], stripe.count * shape[1])
-        location = self._tensors.locate(name).as_stack(stored)
+        location = self._locate(name).as_stack(stored)
         self._check_unscaled(location)
         self._check_shape(location, stored)
         return self._tensors.turned_stack(location.some(matrices), stripe, rows, columns)
@@ -251,18 +268,14 @@ class WeightBinder:
         part: Part | None = None,
     ) -> Tensor:
         """The biases of `turned_stack`, f32 [experts, out], or those of some `matrices`, or a part
-        of each.
-
-        Raises:
-            WeightsError: they are missing, or of another shape or type.
-        """
+        of each."""
         location = self._located(name, (shape[0], stripe.count * shape[1]))
         matrices = matrices or Part(0, shape[0], shape[0])
         part = part or Part(0, shape[1], shape[1])
         values = read_f32(location)[matrices.begin : matrices.end, stripe.index :: stripe.count]
         key = f"{name}.{stripe.index}.matrices{matrices.begin}-{matrices.end}"
         key += f".part{part.begin}-{part.end}"
-        return self._tensors.constant(key, values[:, part.begin : part.end])
+        return self._constant(key, values[:, part.begin : part.end])
 
     def adapted(
         self,
@@ -275,7 +288,7 @@ class WeightBinder:
     ) -> Tensor:
         """y, what `module` makes of x, with what the adapters of each token make of x. As it is if
         the program has no adapters, or the layer computes nothing of tokens."""
-        target = AdapterTarget.of(module, rows, columns)
+        target = AdapterTarget.of(self._names.whole(module), rows, columns)
         return self._adapters.apply(target, (y.width, x.width), x, y)
 
     def adapted_embedding(
@@ -283,7 +296,8 @@ class WeightBinder:
     ) -> Tensor:
         """As `adapted`, for y, the rows `ids` i32 [N] of an embedding with `count` rows, times
         `scale`."""
-        target = AdapterTarget.of(module, None, None, embedding=True, scale=scale)
+        name = self._names.whole(module)
+        target = AdapterTarget.of(name, None, None, embedding=True, scale=scale)
         return self._adapters.apply(target, (y.width, count), ids, y)
 
     def adapted_experts(
@@ -297,6 +311,11 @@ class WeightBinder:
         columns: Part | None = None,
     ) -> Tensor:
         """As `adapted`, for y [N, choices, ...], what the experts `ids` make of x in a layer."""
+        layer = replace(
+            layer,
+            container=self._names.whole(layer.container),
+            owner=self._names.whole(layer.owner),
+        )
         target = AdapterTarget.of(layer.name, rows, columns, experts=layer)
         features = x.width if len(x.shape) == 2 else x.width // ids.width
         shape = (layer.experts.size, y.width // ids.width, features)
@@ -311,26 +330,19 @@ class WeightBinder:
             WeightsError: it is missing, of another shape than the configuration says, or has scales
                 beside it.
         """
-        return self._schemes.of(module).head_matrices(self._tensors, module, width, heads, rows)
+        name = self._names.whole(module)
+        return self._schemes.of(name).head_matrices(self._tensors, name, width, heads, rows)
 
     def patches(self, module: str, shape: tuple[int, ...]) -> Tensor:
-        """The weight of the convolution `module`, `shape`, as a matrix with a row for each output.
-
-        Raises:
-            WeightsError: it is missing, or of another shape or type.
-        """
+        """The weight of the convolution `module`, `shape`, as a matrix with a row per output."""
         return self.reshaped(f"{module}.weight", shape, (shape[0], math.prod(shape[1:])))
 
     def reshaped(self, name: str, stored: tuple[int, ...], shape: tuple[int, int]) -> Tensor:
-        """The tensor `name`, stored in the shape `stored`, as a matrix of `shape`.
-
-        Raises:
-            WeightsError: it is missing, or of another shape or type.
-        """
+        """The tensor `name`, stored in the shape `stored`, as a matrix of `shape`."""
         return self._tensors.matrix(replace(self._located(name, stored), shape=shape))
 
     def column_stripe(self, name: str, shape: tuple[int, ...], stripe: Stripe) -> Tensor:
-        location = self._tensors.locate(name)
+        location = self._locate(name)
         self._check_unscaled(location)
         self._check_shape(location, shape)
         rows = (shape[0], math.prod(shape[1:]))
@@ -344,12 +356,8 @@ class WeightBinder:
         part: Part | None = None,
         stored: tuple[int, ...] | None = None,
     ) -> Tensor:
-        """A norm or bias, f32 [length], or a part of it; stored so, or in the shape `stored`.
-
-        Raises:
-            WeightsError: it is missing, or of another shape or type.
-        """
-        location = self._tensors.locate(name)
+        """A norm or bias, f32 [length], or a part of it; stored so, or in the shape `stored`."""
+        location = self._locate(name)
         self._check_unscaled(location)
         if stored is None or not location.fits((length,)):
             self._check_shape(location, stored or (length,))
@@ -364,11 +372,7 @@ class WeightBinder:
         row_order: Sequence[int] = (),
     ) -> Tensor:
         """A small weight that is neither matrix nor vector, f32 of `shape`; each row times its
-        factor, if there are factors, and in `row_order`, if there is one.
-
-        Raises:
-            WeightsError: it is missing, or of another shape or type.
-        """
+        factor, if there are factors, and in `row_order`, if there is one."""
         location = self._located(name, shape)
         if all(factor == 1 for factor in row_factors):
             if not row_order:
@@ -382,49 +386,34 @@ class WeightBinder:
             values = values * factors.reshape(-1, *(1,) * (len(shape) - 1))
         if row_order:
             values = values[np.array(row_order)]
-        return self._tensors.constant(f"{name}.changed", values)
+        return self._constant(f"{name}.changed", values)
 
     def vectors(self, names: Sequence[str | None], length: int, *, table: bool = False) -> Tensor:
-        """Vectors of this length, f32 [len(names) * length], or a table of them; None: zeros.
-
-        Raises:
-            WeightsError: one is missing, or of another shape or type.
-        """
+        """Vectors of this length, f32 [len(names) * length], or a table of them; None: zeros."""
         values = [np.zeros(length, np.float32)] * len(names)
         for index, name in enumerate(names):
             if name is not None:
-                location = self._tensors.locate(name)
-                self._check_unscaled(location)
-                self._check_shape(location, (length,))
-                values[index] = read_f32(location).reshape(length)
+                values[index] = read_f32(self._located(name, (length,))).reshape(length)
         joined = (np.stack if table else np.concatenate)(values)
-        return self._tensors.constant(f"{names[0]}.and_{len(names) - 1}", joined)
+        return self._constant(f"{names[0]}.and_{len(names) - 1}", joined)
 
     def shares(self, name: str, length: int, *, of_previous: bool = False) -> Tensor:
         """1 - v and v of each entry v of a vector, or v and 1 - v if they are `of_previous`: f32
-        [length, 2], the taps that mix a token with the previous one.
-
-        Raises:
-            WeightsError: it is missing, or of another shape or type.
-        """
+        [length, 2], the taps that mix a token with the previous one."""
         location = self._located(name, (length,))
         values = read_f32(location).reshape(length)
         taps = [values, 1 - values] if of_previous else [1 - values, values]
-        return self._tensors.constant(f"{name}.shares", np.stack(taps, axis=1))
+        return self._constant(f"{name}.shares", np.stack(taps, axis=1))
 
     def small_columns(
         self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
     ) -> Tensor:
         """These columns of the small matrix `name`, of each the entries of `rows` one after the
-        other: f32 [columns.size, len(rows)].
-
-        Raises:
-            WeightsError: it is missing, or of another shape or type.
-        """
+        other: f32 [columns.size, len(rows)]."""
         location = self._located(name, shape)
         values = read_f32(location)[np.array(rows), columns.begin : columns.end].T
         key = f"{name}.columns{columns.begin}-{columns.end}"
-        return self._tensors.constant(key, np.ascontiguousarray(values))
+        return self._constant(key, np.ascontiguousarray(values))
 
     def integers(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """Whole numbers that are no weights, stored as integers or as real numbers: f32 of `shape`.
@@ -432,34 +421,26 @@ class WeightBinder:
         Raises:
             WeightsError: they are missing, of another shape or type, or not exact in f32.
         """
-        return self._tensors.integers(name, shape)
+        return self._tensors.integers(self._names.whole(name), shape)
 
     def inverse_norms(self, name: str, shape: tuple[int, int]) -> Tensor:
-        """1 over the Euclidean norm of each row of the matrix `name`: f32 [rows].
-
-        Raises:
-            WeightsError: it is missing, or of another shape or type.
-        """
+        """1 over the Euclidean norm of each row of the matrix `name`: f32 [rows]."""
         location = self._located(name, shape)
-        return self._tensors.constant(f"{name}.inverse_norms", inverse_norms(location, shape))
+        return self._constant(f"{name}.inverse_norms", inverse_norms(location, shape))
 
     def normalized_taps(
         self, module: str, norm: str, shape: tuple[int, int], eps: float
     ) -> tuple[Tensor, Tensor]:
         """The depthwise convolution `module` and the batch norm `norm` behind it as one, f32 of
-        `shape` [channels, taps], and its bias.
-
-        Raises:
-            WeightsError: a tensor is missing, or of another shape or type.
-        """
+        `shape` [channels, taps], and its bias."""
         channels, taps = shape
         stored = read_f32(self._located(f"{module}.weight", (channels, 1, taps))).reshape(shape)
         parts = ("weight", "bias", "running_mean", "running_var")
         of_norm = (read_f32(self._located(f"{norm}.{part}", (channels,))) for part in parts)
         factor, shift = batch_norm_line(*of_norm, eps=eps)
         return (
-            self._tensors.constant(f"{module}.normalized", stored * factor[:, None]),
-            self._tensors.constant(f"{norm}.shift", shift),
+            self._constant(f"{module}.normalized", stored * factor[:, None]),
+            self._constant(f"{norm}.shift", shift),
         )
 
     def exponentials(self, name: str, factors: Sequence[float]) -> Tensor:
@@ -468,21 +449,18 @@ class WeightBinder:
         Raises:
             WeightsError: it is missing, or of another length or type, or a product is not finite.
         """
-        products = exponentials(read_f32(self._located(name, (len(factors),))), factors)
+        location = self._located(name, (len(factors),))
+        products = exponentials(read_f32(location), factors)
         if not np.isfinite(products).all():
             raise WeightsError(
-                f"{self._source.path}: {name} has an entry that is too large, or NaN"
+                f"{self._source.path}: {location.name} has an entry that is too large, or NaN"
             )
-        return self._tensors.constant(f"{name}.exponentials", products)
+        return self._constant(f"{name}.exponentials", products)
 
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
-        """Row `index` of the matrix `name` as an f32 vector.
-
-        Raises:
-            WeightsError: the matrix is missing or of another shape.
-        """
+        """Row `index` of the matrix `name` as an f32 vector."""
         location = self._located(name, shape)
-        return self._tensors.constant(f"{name}[{index}]", read_f32(location)[index])
+        return self._constant(f"{name}[{index}]", read_f32(location)[index])
 
     def combined_rows(
         self, name: str, shape: tuple[int, int], sums: Sequence[Mapping[int, float]]
@@ -499,10 +477,10 @@ class WeightBinder:
         for into, factors in zip(result, sums, strict=True):
             for index, factor in factors.items():
                 if not 0 <= index < shape[0]:
-                    raise WeightsError(f"{self._source.path}: {name} has no row {index}")
+                    raise WeightsError(f"{self._source.path}: {location.name} has no row {index}")
                 at = location.offset + index * row_bytes
                 into += factor * read_f32(replace(location, shape=(1, shape[1]), offset=at))[0]
-        return self._tensors.constant(f"{name}.sums", result)
+        return self._constant(f"{name}.sums", result)
 
     def resampled(
         self,
@@ -512,13 +490,9 @@ class WeightBinder:
         shape: tuple[int, ...],
     ) -> Tensor:
         """`shares` [n, rows] times the tensor `name`, stored in the shape `stored`, as a matrix of
-        so many rows: f32 of `shape`.
-
-        Raises:
-            WeightsError: it is missing, or of another shape or type.
-        """
+        so many rows: f32 of `shape`."""
         values = read_f32(self._located(name, stored)).reshape(shares.shape[1], -1)
-        return self._tensors.constant(f"{name}.resampled", (shares @ values).reshape(shape))
+        return self._constant(f"{name}.resampled", (shares @ values).reshape(shape))
 
     def head_tables(self, tables: HeadTables) -> Tensor:
         """The `tables`, f32.
@@ -526,18 +500,21 @@ class WeightBinder:
         Raises:
             WeightsError: a tensor is missing, or of another shape or type.
         """
-        shapes = tables.stored_shapes()
-        found = {name: self._located(name, shape) for name, shape in shapes.items()}
+        tables = tables.renamed(self._names.whole)
+        found = {
+            name: self._checked(self._tensors.locate(name), shape)
+            for name, shape in tables.stored_shapes().items()
+        }
         self.read_as_values |= {(each.file, each.offset) for each in found.values()}
         stored = {name: read_f32(location) for name, location in found.items()}
         return self._tensors.constant(tables.name, tables.computed(stored))
 
     def constant(self, name: str, values: Sequence[float] | Sequence[Sequence[float]]) -> Tensor:
         """The f32 constant `name`, declared once; `values` are f32 numbers already."""
-        return self._tensors.constant(name, np.asarray(values, dtype=np.float32))
+        return self._constant(name, np.asarray(values, dtype=np.float32))
 
     def index(self, name: str, values: npt.NDArray[np.int32]) -> Tensor:
-        """The i32 constant `name` of indices, declared once."""
+        """The i32 constant `name` of indices, declared once; parts of a model share it."""
         return self._tensors.index(name, values)
 
     def number(self, name: str, *, finite: bool = True) -> float:
@@ -547,14 +524,14 @@ class WeightBinder:
             WeightsError: it is missing, has more elements or another type, or is not a number, or
                 infinite and has to be `finite`.
         """
-        location = self._tensors.locate(name)
+        location = self._locate(name)
         self._check_unscaled(location)
         if location.shape != ():
             self._check_shape(location, (1,))
         value = float(read_f32(location).reshape(()))
         if math.isnan(value) or (finite and math.isinf(value)):
             wanted = "a finite number" if finite else "a number"
-            raise WeightsError(f"{self._source.path}: {name} is {value}, not {wanted}")
+            raise WeightsError(f"{self._source.path}: {location.name} is {value}, not {wanted}")
         return value
 
     def kv_scales(self, module: str) -> tuple[float, float]:
@@ -564,7 +541,7 @@ class WeightBinder:
         Raises:
             WeightsError: one is not a number > 0.
         """
-        return kv_scales.kv_scales(self._tensors, module)
+        return kv_scales.kv_scales(self._tensors, self._names.whole(module))
 
     def check_all_used(self, ignored: Mapping[str, str]) -> None:
         """Rejects a model with tensors that nothing has used; call it after tracing the whole
@@ -576,9 +553,17 @@ class WeightBinder:
         if check_all_used(self._source, self._method, self._tensors.claimed(), ignored):
             self.note(OTHER_SCALES)
 
+    def _locate(self, name: str) -> TensorLocation:
+        return self._tensors.locate(self._names.whole(name))
+
+    def _constant(self, name: str, values: np.ndarray) -> Tensor:
+        return self._tensors.constant(self._names.whole(name), values)
+
     def _located(self, name: str, shape: tuple[int, ...]) -> TensorLocation:
         """The tensor `name`, of this shape and without scales beside it."""
-        location = self._tensors.locate(name)
+        return self._checked(self._locate(name), shape)
+
+    def _checked(self, location: TensorLocation, shape: tuple[int, ...]) -> TensorLocation:
         self._check_unscaled(location)
         self._check_shape(location, shape)
         return location

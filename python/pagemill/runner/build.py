@@ -7,7 +7,7 @@ executor = _native.NativeExecutor(built.program_text, options)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pagemill.inputs.encoder_text import EncoderText
 from pagemill.inputs.prepared_media import PreparedMedia
@@ -23,18 +23,18 @@ from pagemill.models.base import (
     MediaTraits,
     Model,
     ModelConfigError,
-    ModelEncoder,
     ModelTraits,
     TiledModel,
     encoders_of,
 )
 from pagemill.models.draft_heads.draft_states import DraftStates
-from pagemill.models.table import architecture_of, find, model_class
+from pagemill.models.table import find, model_class
 from pagemill.ops.program import GroupEntry, Program, has_latents_alone
 from pagemill.ops.program_text import to_text
 from pagemill.ops.shard import Shard
 from pagemill.ops.trace import Trace
 from pagemill.quantization.binder import WeightBinder
+from pagemill.runner.architecture import with_architecture
 from pagemill.runner.config_sizes import check_sizes
 from pagemill.runner.fallback.module import BuiltModule
 from pagemill.runner.linear_matrices import linear_matrices
@@ -383,28 +383,6 @@ def _build_encoders(
         text = text_of(identity_program(media), rewrite=options.rewrite)
         built.append(BuiltEncoder(text, media, None))
     return tuple(built)
-
-
-def media_encoders(source: ModelSource) -> Sequence[ModelEncoder]:
-    """The encoders of the model of `source`, without its weights; empty if it takes no media.
-
-    Raises:
-        ModelConfigError: the architecture or one of its settings is not supported.
-    """
-    source = with_architecture(source)
-    return encoders_of(model_class(source.architecture).from_config(source.config))
-
-
-def with_architecture(source: ModelSource) -> ModelSource:
-    """`source`, with the architecture that its `model_type` stands for if it names none.
-
-    Raises:
-        ModelConfigError: the type is not known, either.
-    """
-    if source.config.get("architectures"):
-        return source
-    named = {"architectures": [architecture_of(source.config.get("model_type"))]}
-    return replace(source, config={**source.config, **named})
 
 
 def model_shapes(source: ModelSource, options: BuildOptions) -> dict[str, tuple[int, ...]]:

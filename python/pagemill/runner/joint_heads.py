@@ -13,7 +13,8 @@ from pagemill.models.draft_heads.target import DraftTarget
 from pagemill.ops.program import ACT
 from pagemill.ops.trace import Trace
 from pagemill.quantization.binder import WeightBinder
-from pagemill.runner.build import BuiltModel, text_of, with_architecture
+from pagemill.runner.architecture import with_architecture
+from pagemill.runner.build import BuiltModel, text_of
 from pagemill.runner.config_sizes import check_sizes
 from pagemill.weights.source import ModelSource
 

@@ -5,6 +5,7 @@ shapes = recorded_shapes(model, tail)      # {"model.norm.weight": (576,), ...}
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -17,13 +18,14 @@ from pagemill.ops.expert_layer import ExpertLayer
 from pagemill.ops.head_tables import HeadTables
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
 from pagemill.ops.trace import Tensor, Trace
+from pagemill.weights.name_prefixes import NamePrefixes
 
 _DTYPE = "f32"  # no kernel is chosen for what is traced here
 
 
 class ShapeRecorder:
     """The `Weights` of a checkpoint that has every tensor that is asked for, and of tensors that a
-    model reads only if they exist, none. `shapes` are the stored ones."""
+    model reads only if they exist, none. `shapes` are the stored ones, under whole names."""
 
     def __init__(self) -> None:
         self.trace = Trace()
@@ -32,13 +34,23 @@ class ShapeRecorder:
         self._tensors: dict[tuple[str, tuple[int, ...]], Tensor] = {}
         self._numbers = itertools.count()  # a tensor may be used in several shapes
         self._file = self.trace.file("recorded")
+        self._names = NamePrefixes()
+
+    def within(self, prefix: str, *, behind: str = "") -> ShapeRecorder:
+        part = copy.copy(self)
+        part._names = self._names.within(prefix, behind)
+        return part
+
+    def _record(self, name: str, stored: Sequence[int]) -> None:
+        self.shapes[self._names.whole(name)] = tuple(stored)
 
     def _read(self, name: str, stored: Sequence[int], used: Sequence[int] | None = None) -> Tensor:
         """Records the tensor `name` of shape `stored`, and returns what is `used` of it."""
-        self.shapes[name] = tuple(stored)
+        self._record(name, stored)
         return self._made(name, tuple(stored if used is None else used))
 
     def _made(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        name = self._names.whole(name)
         if (name, shape) not in self._tensors:
             self._tensors[name, shape] = self._declare(name, shape)
         return self._tensors[name, shape]
@@ -48,11 +60,11 @@ class ShapeRecorder:
         return self.trace.weight(unique, _DTYPE, shape, file=self._file, offset=0)
 
     def has(self, name: str) -> bool:
-        return name in self.shapes
+        return self._names.whole(name) in self.shapes
 
     def claim(self, name: str) -> None:
         """Records an empty tensor: nothing reads its values."""
-        self.shapes.setdefault(name, (0,))
+        self.shapes.setdefault(self._names.whole(name), (0,))
 
     def linear(
         self,
@@ -101,7 +113,8 @@ class ShapeRecorder:
         if matrices is None or matrices.whole:
             return self._read(f"{experts}.{module}.weight", shape, used)
         names = [f"{experts}.{i}.{module}.weight" for i in matrices.indices]
-        self.shapes |= dict.fromkeys(names, tuple(shape[1:]))
+        for name in names:
+            self._record(name, shape[1:])
         return self._made(names[0], used)
 
     def turned_stack(
@@ -197,7 +210,7 @@ class ShapeRecorder:
 
     def vectors(self, names: Sequence[str | None], length: int, *, table: bool = False) -> Tensor:
         for name in filter(None, names):
-            self.shapes[name] = (length,)
+            self._record(name, (length,))
         shape = (len(names), length) if table else (len(names) * length,)
         return self._made(f"{names[0]} to {names[-1]}", shape)
 
@@ -214,15 +227,15 @@ class ShapeRecorder:
         return self._read(name, shape)
 
     def inverse_norms(self, name: str, shape: tuple[int, int]) -> Tensor:
-        self.shapes[name] = shape
+        self._record(name, shape)
         return self._made(f"{name} norms", shape[:1])
 
     def normalized_taps(
         self, module: str, norm: str, shape: tuple[int, int], eps: float
     ) -> tuple[Tensor, Tensor]:
-        self.shapes[f"{module}.weight"] = (shape[0], 1, shape[1])
+        self._record(f"{module}.weight", (shape[0], 1, shape[1]))
         for part in ("weight", "bias", "running_mean", "running_var"):
-            self.shapes[f"{norm}.{part}"] = shape[:1]
+            self._record(f"{norm}.{part}", shape[:1])
         return self._made(f"{module} taps", shape), self._made(f"{norm} shift", shape[:1])
 
     def exponentials(self, name: str, factors: Sequence[float]) -> Tensor:
@@ -246,7 +259,7 @@ class ShapeRecorder:
 
     def number(self, name: str, *, finite: bool = True) -> float:
         del finite
-        self.shapes[name] = (1,)
+        self._record(name, (1,))
         return 1.0
 
     def kv_scales(self, module: str) -> tuple[float, float]:
@@ -264,7 +277,8 @@ class ShapeRecorder:
         return self._read(name, stored, shape)
 
     def head_tables(self, tables: HeadTables) -> Tensor:
-        self.shapes |= tables.stored_shapes()
+        for name, shape in tables.stored_shapes().items():
+            self._record(name, shape)
         return self._made(f"{tables.module} tables", tables.result_shape)
 
     def constant(self, name: str, values: Constant) -> Tensor:

@@ -19,7 +19,6 @@ from pagemill.layers import norm
 from pagemill.layers.attention import AttentionShape, attend_both_ways
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.audio.depthwise_subsampling import DepthwiseSubsampling
 from pagemill.models.audio.kaldi_mel import kaldi_log_mel
 from pagemill.models.audio.log_mel import WINDOW
@@ -105,8 +104,8 @@ class Phi4AudioEncoder:
         return item
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        audio = PrefixedWeights(weights, _AUDIO)
-        encoder = PrefixedWeights(audio, "encoder.")
+        audio = weights.within(_AUDIO)
+        encoder = audio.within("encoder.")
         x = self._frames.output(encoder, inputs.media.rows)
         biases = self._biases(encoder)
         for layer in range(self._layers):

@@ -25,7 +25,6 @@ from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.media_rows import side_by_side
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
@@ -38,6 +37,7 @@ from pagemill.models.multimodal.decoder_part import (
     decoder_part,
     ignored_in_part,
     parts_weights,
+    tower_weights,
 )
 from pagemill.models.vision.idefics_vision import AriaVisionTower
 from pagemill.models.vision.learned_queries import LearnedQueries
@@ -110,18 +110,16 @@ class AriaModel(WithDecoder):
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         parts = parts_weights(weights, "multi_modal_projector.query")
-        tower, named = self._tower, PrefixedWeights(parts, "vision_tower.")
-        if not named.has("embeddings.patch_embedding.weight"):
-            named = PrefixedWeights(named, "vision_model.")
+        tower, named = self._tower, tower_weights(parts, "vision_tower")
         rows, own = ops.split(inputs.media.rows, tower.channels)
         patches, places = ops.split(rows, tower.channels - tower.place_channels)
         columns, _ = self._queries.margins(own)
         x = tower.placed(named, patches, places)
         x = tower.encoder.hidden(named, x, (self._depth,), margin=columns)
         tower.encoder.claim_rest(named, self._depth)
-        projector, tokens = PrefixedWeights(parts, "multi_modal_projector."), inputs.media.tokens
+        projector, tokens = parts.within("multi_modal_projector."), inputs.media.tokens
         q = self._queries.embed(projector, "query", own, tokens, tower.hidden_size)
-        y = self._attend(PrefixedWeights(projector, "cross_attn."), q, x, tokens, columns)
+        y = self._attend(projector.within("cross_attn."), q, x, tokens, columns)
         y = norm.layer_norm(projector, "layer_norm", y, _EPS)
         width = self._text.traits.hidden_size
         y = linear(projector, "feed_forward.linear_in", y, (width,))

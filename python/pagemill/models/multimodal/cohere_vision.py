@@ -21,7 +21,6 @@ from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
@@ -34,6 +33,7 @@ from pagemill.models.multimodal.decoder_part import (
     decoder_part,
     ignored_in_part,
     parts_weights,
+    tower_weights,
 )
 from pagemill.models.vision.siglip_vision import SiglipVisionTower
 from pagemill.models.vision.vision_layers import feature_depths
@@ -108,12 +108,10 @@ class Cohere2VisionModel(WithDecoder):
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         parts = parts_weights(weights, "multi_modal_projector.linear_1.weight")
-        tower = PrefixedWeights(parts, "vision_tower.")
-        if not tower.has("embeddings.patch_embedding.weight"):
-            tower = PrefixedWeights(tower, "vision_model.")
+        tower = tower_weights(parts, "vision_tower")
         x = self._patches(tower, inputs)
         x = ops.select_rows(x, inputs.media.tokens, count=self._merge**2)
-        return self._project(PrefixedWeights(parts, "multi_modal_projector."), x)
+        return self._project(parts.within("multi_modal_projector."), x)
 
     def _projected(self, config: Config) -> int:
         """The width of the projector's first layer."""

@@ -17,10 +17,10 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError, ModelTraits, StepInputs
 from pagemill.models.config_keys import inner_config, positive_int, token_id
 from pagemill.models.encoders.modernbert import ModernBertModel
+from pagemill.models.multimodal.decoder_part import tower_weights
 from pagemill.models.multimodal.idefics3 import image_parts
 from pagemill.models.multimodal.retrieval import model_config
 from pagemill.models.vision.siglip_vision import SiglipVisionTower, tower_config
@@ -57,9 +57,7 @@ class ColModernVBertModel:
         return self._tower.grid.features(image)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        tower = PrefixedWeights(weights, "model.vision_model.")
-        if not tower.has("embeddings.patch_embedding.weight"):
-            tower = PrefixedWeights(tower, "vision_model.")
+        tower = tower_weights(weights, "model.vision_model")
         x = self._tower.hidden(tower, inputs.media, inputs.positions, (self._tower.layers,))
         x = self._tower.post_norm(tower, x)
         x = ops.select_rows(x, inputs.media.tokens, count=self._merge**2)
@@ -67,7 +65,7 @@ class ColModernVBertModel:
         return linear(weights, "model.connector.modality_projection", x, (width,))
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        text = PrefixedWeights(weights, "text_model.", behind="model.")
+        text = weights.within("text_model.", behind="model.")
         return self._text.hidden(text, inputs)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:

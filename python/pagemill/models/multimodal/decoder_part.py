@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pagemill.layers.base import Weights
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.aria_text import AriaTextModel
 from pagemill.models.base import Config, ModelConfigError, StepInputs
 from pagemill.models.cohere import CohereModel
@@ -199,10 +198,10 @@ def head_is_tied(config: Config, text: Config, *, default: bool) -> bool:
 def text_weights(weights: Weights, text: Decoder) -> Weights:
     """The weights of a checkpoint under the names that its decoder `text` uses: they are under
     `language_model.`, or `language_model.` is behind the first `model.` of their names."""
-    whole = PrefixedWeights(weights, "language_model.")
+    whole = weights.within("language_model.")
     if whole.has(f"{text.names.embedding}.weight"):
         return whole
-    return PrefixedWeights(weights, "language_model.", behind="model.")
+    return weights.within("language_model.", behind="model.")
 
 
 class WithDecoder:
@@ -235,7 +234,16 @@ class WithDecoder:
 def parts_weights(weights: Weights, name: str) -> Weights:
     """The weights of a checkpoint beside its decoder, one of which is `name`: newer checkpoints
     have `model.` in front of them."""
-    return PrefixedWeights(weights, "model.") if weights.has(f"model.{name}") else weights
+    return weights.within("model.") if weights.has(f"model.{name}") else weights
+
+
+def tower_weights(weights: Weights, name: str) -> Weights:
+    """The weights of the vision tower `name`, of CLIP or SigLIP: some checkpoints have
+    `vision_model.` behind its name."""
+    tower = weights.within(f"{name}.")
+    if tower.has("embeddings.patch_embedding.weight"):
+        return tower
+    return tower.within("vision_model.")
 
 
 def ignored_in_part(text: Decoder) -> dict[str, str]:

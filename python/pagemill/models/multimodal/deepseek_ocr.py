@@ -21,7 +21,6 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import ROW_END, MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
@@ -32,6 +31,7 @@ from pagemill.models.base import (
 )
 from pagemill.models.config_keys import Defaults, inner_config, number, token_id
 from pagemill.models.multimodal.decoder_part import WithDecoder, decoder_part
+from pagemill.models.multimodal.deepseek_ocr2 import tiles_and_whole
 from pagemill.models.vision.deepseek_ocr_vision import TILE_SIDE, DeepseekOcrVision
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
@@ -116,7 +116,7 @@ class TileEncoder:
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         """Those of an image's class token are the learned token behind a whole image."""
-        x = self.vision.hidden(PrefixedWeights(weights, "model."), inputs)
+        x = self.vision.hidden(weights.within("model."), inputs)
         x = linear(weights, "model.projector.layers", x, (self.width,), bias=True)
         own, tokens = self.vision.class_token(), self.vision.tokens
         kept = np.where(own == 0, np.arange(tokens)[:, None], -1).astype(np.int32)
@@ -142,23 +142,14 @@ class ImageEncoder(TileEncoder):
         self._tiles = tiles
 
     def layout(self, image: PreparedMedia) -> Sequence[MediaFeatures]:
-        """An image, pixels [3, height, width]; or with a grid (1, rows, columns) those of its tiles
-        row by row and then of the whole, one array after the other."""
+        """An image, pixels [3, height, width]; or with a grid those of `tiles_and_whole`."""
         if image.grid is None:
             return [self.features(image)]
-        own, whole = self._tiles.vision.tower.image_shape, self.vision.tower.image_shape
-        count, size = int(np.prod(image.grid)), int(np.prod(whole))
-        each, most = int(np.prod(own)), self._tiles.most_tiles
-        if image.values.shape != (count * each + size,) or not 0 < count <= most:
-            raise ValueError(
-                f"an image of {' x '.join(map(str, image.grid))} tiles must be"
-                f" [{count * each + size}], {list(own)} for each and {list(whole)}, got"
-                f" {list(image.values.shape)}; it may have {most} tiles"
-            )
-        pixels = image.values[:-size].reshape(count, *own)
+        shapes = self._tiles.vision.tower.image_shape, self.vision.tower.image_shape
+        pixels, whole = tiles_and_whole(image, *shapes, self._tiles.most_tiles)
         tiles = self._tiles.features(PreparedMedia("image", pixels, image.grid))
         of_next = MediaFeatures(tiles.rows, tiles.tokens, placement=tiles.placement, encoder=1)
-        return [of_next, self.features(PreparedMedia("image", image.values[-size:].reshape(whole)))]
+        return [of_next, self.features(PreparedMedia("image", whole))]
 
     def features(self, image: PreparedMedia) -> MediaFeatures:
         if image.grid is not None:

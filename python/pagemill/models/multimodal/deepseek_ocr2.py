@@ -21,7 +21,6 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import ROW_END, MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
@@ -100,7 +99,7 @@ class TileEncoder:
         return self.vision.features(image)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        x = self.vision.hidden(PrefixedWeights(weights, "model."), inputs)
+        x = self.vision.hidden(weights.within("model."), inputs)
         return linear(weights, "model.projector.layers", x, (self.width,), bias=True)
 
 
@@ -119,22 +118,14 @@ class ImageEncoder(TileEncoder):
         return replace(media, any_size=True, tiles=True, most_tokens=media.tokens + 1)
 
     def layout(self, image: PreparedMedia) -> Sequence[MediaFeatures]:
-        """An image, pixels [3, height, width]; or with a grid (1, rows, columns) those of its tiles
-        row by row and then of the whole, one array after the other."""
+        """An image, pixels [3, height, width]; or with a grid those of `tiles_and_whole`."""
         if image.grid is None:
             return [self.features(image)]
-        own, whole = self._tiles.vision.tower.image_shape, self.vision.tower.image_shape
-        count, each, size = int(np.prod(image.grid)), int(np.prod(own)), int(np.prod(whole))
-        if image.values.shape != (count * each + size,) or not 0 < count <= _MOST_TILES:
-            raise ValueError(
-                f"an image of {' x '.join(map(str, image.grid))} tiles must be"
-                f" [{count * each + size}], {list(own)} for each and {list(whole)}, got"
-                f" {list(image.values.shape)}; it may have {_MOST_TILES} tiles"
-            )
-        *tiles, pixels = np.split(image.values, [each * (tile + 1) for tile in range(count)])
-        items = [self._tiles.features(PreparedMedia("image", tile.reshape(own))) for tile in tiles]
-        of_tiles = [_of_next_encoder(item) for item in items]
-        return [*of_tiles, self.features(PreparedMedia("image", pixels.reshape(whole)))]
+        shapes = self._tiles.vision.tower.image_shape, self.vision.tower.image_shape
+        tiles, whole = tiles_and_whole(image, *shapes, _MOST_TILES)
+        items = [self._tiles.features(PreparedMedia("image", tile)) for tile in tiles]
+        of_tiles = [MediaFeatures(item.rows, item.tokens, encoder=1) for item in items]
+        return [*of_tiles, self.features(PreparedMedia("image", whole))]
 
     def features(self, image: PreparedMedia) -> MediaFeatures:
         item = super().features(image)
@@ -146,5 +137,21 @@ class ImageEncoder(TileEncoder):
         return ops.embedding(inputs.positions, separator, outside=0)
 
 
-def _of_next_encoder(item: MediaFeatures) -> MediaFeatures:
-    return MediaFeatures(item.rows, item.tokens, encoder=1)
+def tiles_and_whole(
+    image: PreparedMedia, tile: tuple[int, ...], whole: tuple[int, ...], most: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of an image with a grid (1, rows, columns), whose pixels are one array, those of its tiles
+    row by row, [tiles, *tile], and behind them those of the whole image.
+
+    Raises:
+        ValueError: they are not as many, or there are more than `most` tiles.
+    """
+    assert image.grid is not None
+    count, each, size = (int(np.prod(shape)) for shape in (image.grid, tile, whole))
+    if image.values.shape != (count * each + size,) or not 0 < count <= most:
+        raise ValueError(
+            f"an image of {' x '.join(map(str, image.grid))} tiles must be"
+            f" [{count * each + size}], {list(tile)} for each and {list(whole)}, got"
+            f" {list(image.values.shape)}; it may have {most} tiles"
+        )
+    return image.values[:-size].reshape(count, *tile), image.values[-size:].reshape(whole)

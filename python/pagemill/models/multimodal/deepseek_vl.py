@@ -16,7 +16,6 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError, ModelTraits
 from pagemill.models.config_keys import (
     Defaults,
@@ -75,7 +74,7 @@ class DeepseekVlModel(WithDecoder):
         return self._tower.grid.features(image)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        tower = PrefixedWeights(weights, "model.vision_model.")
+        tower = weights.within("model.vision_model.")
         x = self._tower.hidden(tower, inputs.media, inputs.positions, (self._tower.layers,))
         x = self._tower.post_norm(tower, x)
         width = self._text.traits.hidden_size

@@ -19,7 +19,6 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
@@ -90,13 +89,13 @@ class DeepseekVlHybridModel(DeepseekVlModel):
         media = inputs.media
         large, small = ops.split(media.rows, self._sam.channels_of_token)
         of_large = replace(inputs, media=MediaInputs(large, media.tokens))
-        tower = PrefixedWeights(weights, "model.vision_model.")
+        tower = weights.within("model.vision_model.")
         of_small = MediaInputs(small, media.tokens)
         x = self._tower.hidden(tower, of_small, inputs.positions, (self._tower.layers,))
         x = self._tower.post_norm(tower, x)
         width = self._text.traits.hidden_size
         half = (width // 2,)
-        y = self._detailed(PrefixedWeights(weights, "model."), of_large)
+        y = self._detailed(weights.within("model."), of_large)
         y = linear(weights, "model.aligner.high_res_vision_proj", y, half, bias=True)
         x = linear(weights, "model.aligner.vision_proj", x, half, bias=True)
         x = ops.activation(ops.concat(y, x), ActivationKind.GELU)
@@ -104,11 +103,11 @@ class DeepseekVlHybridModel(DeepseekVlModel):
 
     def _detailed(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         """SAM's vectors of each token, [T, 4 * channels]."""
-        tower = PrefixedWeights(weights, "high_res_vision_model.vision_encoder.")
+        tower = weights.within("high_res_vision_model.vision_encoder.")
         depths = (min(self._sam.global_layers) + 1, self._sam.layers)
         states = self._sam.states(tower, inputs, sorted(set(depths)))
-        first = self._sam.neck(PrefixedWeights(weights, "high_res_vision_neck."), states[0])
-        last = self._sam.neck(PrefixedWeights(tower, "neck."), states[-1])
+        first = self._sam.neck(weights.within("high_res_vision_neck."), states[0])
+        last = self._sam.neck(tower.within("neck."), states[-1])
         alpha = weights.number("high_res_vision_alpha")
         first = ops.scale(self._projected(weights, first, inputs.positions), alpha)
         return ops.add(self._projected(weights, last, inputs.positions), first)
@@ -117,6 +116,6 @@ class DeepseekVlHybridModel(DeepseekVlModel):
         tokens, channels = self._sam.tokens, self._sam.channels
         side = UNIT * self._tower.grid.side
         x = interpolated(weights, x, positions, (self._sam.side, side), tokens)
-        projection = PrefixedWeights(weights, "high_res_vision_proj.")
+        projection = weights.within("high_res_vision_proj.")
         x = convolution(projection, "conv1", x, 2 * channels, side, tokens, stride=2)
         return convolution(projection, "conv2", x, 4 * channels, side // 2, tokens, stride=2)

@@ -24,7 +24,6 @@ from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs, MediaPart, ModelConfigError, ModelTraits
 from pagemill.models.config_keys import (
     as_list,
@@ -143,10 +142,10 @@ class Ernie45VlImages(Qwen2VlModel):
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         assert isinstance(self._tower, Ernie45VlVisionTower)
         tower = parts_weights(weights, "vision_model.ln.weight")
-        x = self._tower.hidden(PrefixedWeights(tower, "vision_model."), inputs)
+        x = self._tower.hidden(tower.within("vision_model."), inputs)
         count = self._tower.merge**2 * self._tower.spans
         x = ops.select_rows(x, inputs.media.tokens, count=count)
-        resampler = PrefixedWeights(weights, "model.resampler_model.")
+        resampler = weights.within("model.resampler_model.")
         x = self._mlp(resampler, "temporal_linear", self._of_two_frames(resampler, x))
         width = self._text.traits.hidden_size
         x = linear(resampler, "mlp", x, (width,), bias=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Self
 
 from pagemill.layers.base import Weights
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs
 from pagemill.models.config_keys import inner_config
 from pagemill.models.multimodal.grid_media import GridMediaModel, placeholders_of
@@ -37,4 +36,4 @@ class Exaone45Model(GridMediaModel):
         return cls(config)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        return self._tower.hidden(PrefixedWeights(weights, "model.visual."), inputs)
+        return self._tower.hidden(weights.within("model.visual."), inputs)

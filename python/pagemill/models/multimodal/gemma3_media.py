@@ -23,10 +23,9 @@ from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.media_rows import side_by_side
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError, ModelTraits
 from pagemill.models.config_keys import Defaults, epsilon, positive_int, token_id
-from pagemill.models.multimodal.decoder_part import ignored_in_part
+from pagemill.models.multimodal.decoder_part import ignored_in_part, tower_weights
 from pagemill.models.multimodal.language_part import Gemma3LanguagePart
 from pagemill.models.vision.siglip_vision import SiglipVisionTower, tower_config
 from pagemill.ops.trace import Tensor
@@ -87,10 +86,8 @@ class Gemma3MediaModel(Gemma3LanguagePart):
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         name = "multi_modal_projector.mm_input_projection_weight"
-        whole = PrefixedWeights(weights, "" if weights.has(name) else "model.")
-        tower = PrefixedWeights(whole, "vision_tower.")
-        if not tower.has("embeddings.patch_embedding.weight"):
-            tower = PrefixedWeights(tower, "vision_model.")
+        whole = weights.within("" if weights.has(name) else "model.")
+        tower = tower_weights(whole, "vision_tower")
         x = self._tower.hidden(tower, inputs.media, inputs.positions, (self._tower.layers,))
         x = self._tower.post_norm(tower, x)
         squares = ops.select_rows(x, inputs.media.tokens, count=self._merge**2)

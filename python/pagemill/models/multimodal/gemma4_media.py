@@ -16,7 +16,6 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs, MediaPart, ModelTraits
 from pagemill.models.config_keys import Defaults, inner_config
 from pagemill.models.multimodal.decoder_part import ignored_in_part, parts_weights
@@ -87,7 +86,7 @@ class Gemma4MediaModel(Gemma4LanguagePart):
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         name = "embed_vision.embedding_projection"
         parts = parts_weights(weights, f"{name}.weight")
-        x = self._tower.hidden(PrefixedWeights(parts, f"{self.tower_name}."), inputs)
+        x = self._tower.hidden(parts.within(f"{self.tower_name}."), inputs)
         return linear(parts, name, x, (self.text.traits.hidden_size,))
 
 

@@ -22,7 +22,6 @@ from pagemill.layers import attention, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.mlp import MlpParts, mlp
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.layers.rotary import Rotary, bind_rotary
 from pagemill.models.audio.log_mel import HOP, log_mel, padded
 from pagemill.models.audio.mel_convolutions import STRIDE, MelConvolutions
@@ -123,10 +122,10 @@ class GlmAsrModel(WithDecoder):
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         prefix = "model." if weights.has("model.audio_tower.conv1.weight") else ""
-        tower = PrefixedWeights(weights, f"{prefix}audio_tower.")
+        tower = weights.within(f"{prefix}audio_tower.")
         x = self._encoder.hidden(tower, inputs.media.rows, inputs.positions)
         x = ops.select_rows(x, inputs.media.tokens, count=_COUNT)
-        projector = PrefixedWeights(weights, f"{prefix}multi_modal_projector.")
+        projector = weights.within(f"{prefix}multi_modal_projector.")
         width = self._text.traits.hidden_size
         x = ops.activation(
             linear(projector, "linear_1", x, (2 * width,), bias=True), self._activation

@@ -15,7 +15,6 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError, ModelTraits
 from pagemill.models.config_keys import Defaults, inner_config, token_id
 from pagemill.models.multimodal.decoder_part import (
@@ -81,8 +80,8 @@ class GotOcr2Model(WithDecoder):
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         parts = parts_weights(weights, "multi_modal_projector.conv_upsampler1.weight")
-        x = self._tower.output(PrefixedWeights(parts, "vision_tower."), inputs)
-        projector = PrefixedWeights(parts, "multi_modal_projector.")
+        x = self._tower.output(parts.within("vision_tower."), inputs)
+        projector = parts.within("multi_modal_projector.")
         side, width = self._tower.side, self._text.traits.hidden_size
         tokens, channels = self._tower.tokens, 2 * self._tower.channels
         x = convolution(projector, "conv_upsampler1", x, channels, side, tokens, stride=2)

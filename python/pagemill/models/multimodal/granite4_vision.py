@@ -18,10 +18,9 @@ from typing import NamedTuple, Self
 from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.layers.media_rows import side_by_side
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError, ModelTraits
 from pagemill.models.config_keys import as_list, inner_config
-from pagemill.models.multimodal.decoder_part import parts_weights
+from pagemill.models.multimodal.decoder_part import parts_weights, tower_weights
 from pagemill.models.multimodal.llava_next import LlavaNextModel
 from pagemill.models.vision.siglip_vision import SiglipVisionTower, tower_config
 from pagemill.models.vision.window_queries import MERGE, WindowQueries, squares_of_window
@@ -90,9 +89,7 @@ class Granite4VisionModel(LlavaNextModel):
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         parts = self._parts(weights)
-        tower = PrefixedWeights(parts, "vision_tower.")
-        if not tower.has("embeddings.patch_embedding.weight"):
-            tower = PrefixedWeights(tower, "vision_model.")
+        tower = tower_weights(parts, "vision_tower")
         depths = sorted({each.depth for each in self._projectors.values()})
         states = self._tower.hidden(tower, inputs.media, inputs.positions, depths)
         self._tower.claim_rest(tower, depths[-1])
@@ -103,7 +100,7 @@ class Granite4VisionModel(LlavaNextModel):
         for layer in sorted(self._projectors):
             name, depth, corner = self._projectors[layer]
             projected[layer] = self._queries(
-                PrefixedWeights(parts, f"{name}."),
+                parts.within(f"{name}."),
                 by_depth[depth],
                 places,
                 inputs.media.tokens,

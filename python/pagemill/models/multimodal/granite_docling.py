@@ -21,7 +21,6 @@ from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.media_rows import side_by_side
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs, MediaInputs, ModelConfigError, ModelTraits
 from pagemill.models.config_keys import Defaults, inner_config
 from pagemill.models.multimodal.idefics3 import Idefics3Model, image_parts, tile_parts
@@ -106,13 +105,13 @@ class GraniteDoclingModel(Idefics3Model):
         return MediaFeatures(rows, found.tokens)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        tower = PrefixedWeights(weights, "model.vision_model.")
+        tower = weights.within("model.vision_model.")
         squares, hidden = inputs.media.tokens, self._tower.hidden_size
         patches, places = ops.split(inputs.media.rows, self._tower.grid.channels)
         depths = (self._tower.layers, *(layer + 1 for layer in self._deep_layers))
         x = self._tower.hidden(tower, MediaInputs(patches, squares), inputs.positions, depths)
         x, *deep = side_by_side(x, hidden)
-        connector = PrefixedWeights(tower, "connector.")
+        connector = tower.within("connector.")
         x = norm.layer_norm(connector, "ln_in", self._tower.post_norm(tower, x), _EPS)
         x = self._linear(connector, "coarse.projection", self._merged(x, squares))
         x = ops.add(x, self._placed(connector, ops.select_rows(places, squares)))

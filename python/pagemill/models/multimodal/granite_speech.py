@@ -19,7 +19,6 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.audio.conformer_encoder import ConformerEncoder
 from pagemill.models.audio.htk_mel import LEAST_SAMPLES, htk_log_mel
 from pagemill.models.audio.window_queries import WindowQueries
@@ -124,11 +123,11 @@ class GraniteSpeechModel(WithDecoder):
         # 1 for frames, 0 for those of the margin.
         factors = weights.constant("inside", [[1.0, -1.0]])
         inside = ops.linear(margin, factors, dtype="f32")
-        encoder = PrefixedWeights(parts, "encoder.")
+        encoder = parts.within("encoder.")
         x = self._encoder.output(encoder, frames, margin_columns(margin), inside)
         # Queries see what fills up the last window, as zeros.
         same = weights.index("row", np.zeros((1, 1, 1), np.int32))
         x = ops.scale_groups(ops.unfold_listed(x, same, self._encoder.width), inside)
-        projector = PrefixedWeights(parts, "projector.")
+        projector = parts.within("projector.")
         x = self._queries.output(projector, x, own, inputs.media.tokens)
         return linear(projector, "linear", x, (self._text.traits.hidden_size,), bias=True)

@@ -13,7 +13,6 @@ from typing import Self
 
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs
 from pagemill.models.config_keys import Defaults, inner_config
 from pagemill.models.multimodal.decoder_part import decoder_part
@@ -44,7 +43,7 @@ class HyperClovaXVisionModel(GridMediaModel):
         return cls(config)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        x = self._tower.hidden(PrefixedWeights(weights, "model.vision_model."), inputs)
+        x = self._tower.hidden(weights.within("model.vision_model."), inputs)
         width = self._text.traits.hidden_size
         return linear(weights, "model.vision_projector", x, (width,), bias=True)
 
@@ -57,12 +56,12 @@ class HyperClovaXVisionModel(GridMediaModel):
         return self._text.token_logits(self._with_head(weights), rows, sums)
 
     def named(self, weights: Weights) -> Weights:
-        whole = PrefixedWeights(weights, _TEXT)
+        whole = weights.within(_TEXT)
         found = whole.has(f"{self._text.names.embedding}.weight")
         return whole if found else super().named(weights)
 
     def _with_head(self, weights: Weights) -> Weights:
         """Files may have the head beside the decoder, or in it."""
-        whole = PrefixedWeights(weights, _TEXT)
+        whole = weights.within(_TEXT)
         has_head = whole.has(f"{self._text.names.head}.weight")
         return whole if has_head else self.named(weights)

@@ -24,7 +24,6 @@ from pagemill.layers.attention import AttentionShape
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.mlp import mlp
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
@@ -116,11 +115,11 @@ class Idefics2Model(WithDecoder):
         rows, own = ops.split(inputs.media.rows, tower.channels)
         patches, places = ops.split(rows, tower.channels - tower.place_channels)
         beside_patches, beside_all = queries.margins(own)
-        named = PrefixedWeights(weights, "model.vision_model.")
+        named = weights.within("model.vision_model.")
         x = tower.placed(named, patches, places)
         x = tower.encoder.hidden(named, x, (tower.layers,), margin=beside_patches)
         x = tower.post_norm(named, x)
-        connector = PrefixedWeights(weights, "model.connector.")
+        connector = weights.within("model.connector.")
         width = self._text.traits.hidden_size
         name = "modality_projection"
         gate, up = (
@@ -129,11 +128,11 @@ class Idefics2Model(WithDecoder):
         )
         x = ops.gated_activation(gate, up, self._activation)
         x = linear(connector, f"{name}.down_proj", x, (width,))
-        resampler = PrefixedWeights(connector, "perceiver_resampler.")
+        resampler = connector.within("perceiver_resampler.")
         return self._resampler(resampler, x, own, inputs.media.tokens, beside_all)
 
     def named(self, weights: Weights) -> Weights:
-        return PrefixedWeights(weights, "text_model.", behind="model.")
+        return weights.within("text_model.", behind="model.")
 
 
 class _Resampler:

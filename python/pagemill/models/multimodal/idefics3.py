@@ -18,7 +18,6 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
@@ -86,7 +85,7 @@ class Idefics3Model(WithDecoder):
         return self._tower.grid.features(image)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        tower = PrefixedWeights(weights, "model.vision_model.")
+        tower = weights.within("model.vision_model.")
         x = self._tower.hidden(tower, inputs.media, inputs.positions, (self._tower.layers,))
         x = self._tower.post_norm(tower, x)
         x = ops.select_rows(x, inputs.media.tokens, count=self._merge**2)
@@ -94,7 +93,7 @@ class Idefics3Model(WithDecoder):
         return linear(weights, "model.connector.modality_projection.proj", x, (width,))
 
     def named(self, weights: Weights) -> Weights:
-        return PrefixedWeights(weights, "text_model.", behind="model.")
+        return weights.within("text_model.", behind="model.")
 
 
 def image_parts(grid: PatchGrid, image: PreparedMedia) -> Sequence[PreparedMedia | str]:

@@ -22,7 +22,6 @@ from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
@@ -124,10 +123,10 @@ class InternVlModel(WithDecoder):
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         parts = parts_weights(weights, "vision_tower.embeddings.cls_token")
-        tower = PrefixedWeights(parts, "vision_tower.")
+        tower = parts.within("vision_tower.")
         x = self._tower.hidden(tower, inputs, self._depth)
         x = ops.select_rows(x, inputs.media.tokens, count=self._merge**2)
-        projector = PrefixedWeights(parts, "multi_modal_projector.")
+        projector = parts.within("multi_modal_projector.")
         width = self._text.traits.hidden_size
         x = norm.layer_norm(projector, "layer_norm", x, _EPS)
         x = linear(projector, "linear_1", x, (width,), bias=True)

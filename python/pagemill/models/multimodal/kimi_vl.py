@@ -14,7 +14,6 @@ from pagemill import ops
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
@@ -54,9 +53,9 @@ class KimiVlModel(GridMediaModel):
         return cls(config)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        x = self._tower.hidden(PrefixedWeights(weights, "vision_tower."), inputs)
+        x = self._tower.hidden(weights.within("vision_tower."), inputs)
         name, first, second = self.projector
-        projector = PrefixedWeights(weights, f"{name}.")
+        projector = weights.within(f"{name}.")
         x = norm.layer_norm(projector, "pre_norm", x, self._eps)
         x = ops.select_rows(x, inputs.media.tokens, count=self._tower.merge**2)
         x = linear(projector, first, x, (x.width,), bias=True)

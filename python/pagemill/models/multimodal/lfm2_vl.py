@@ -20,7 +20,6 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
@@ -35,10 +34,7 @@ from pagemill.models.config_keys import (
     positive_int,
     token_id,
 )
-from pagemill.models.multimodal.decoder_part import (
-    decoder_part,
-    parts_weights,
-)
+from pagemill.models.multimodal.decoder_part import decoder_part, parts_weights, tower_weights
 from pagemill.models.multimodal.grid_media import GridMediaModel
 from pagemill.models.vision.siglip2_vision import Siglip2VisionTower
 from pagemill.ops.trace import Tensor
@@ -91,12 +87,10 @@ class Lfm2VlModel(GridMediaModel):
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         parts = parts_weights(weights, "multi_modal_projector.linear_1.weight")
-        tower = PrefixedWeights(parts, "vision_tower.")
-        if not tower.has("embeddings.patch_embedding.weight"):
-            tower = PrefixedWeights(tower, "vision_model.")
+        tower = tower_weights(parts, "vision_tower")
         x = self._tower.hidden(tower, inputs)
         x = ops.select_rows(x, inputs.media.tokens, count=self._tower.merge**2)
-        projector = PrefixedWeights(parts, "multi_modal_projector.")
+        projector = parts.within("multi_modal_projector.")
         if self._normalizes:
             x = norm.layer_norm(projector, "layer_norm", x, _EPS)
         x = linear(projector, "linear_1", x, (self._projected,), bias=self._bias)

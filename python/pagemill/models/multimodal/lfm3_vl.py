@@ -16,7 +16,6 @@ from pagemill.inputs.prepared_media import FrameTimes, PreparedMedia
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs, MediaPart, ModelTraits
 from pagemill.models.config_keys import Defaults, activation, flag, inner_config, positive_int
 from pagemill.models.multimodal.decoder_part import decoder_part
@@ -57,8 +56,8 @@ class Lfm3VlModel(GridMediaModel):
         return [*timed_items(items, times, self._tower.frames)]
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        x = self._tower.hidden(PrefixedWeights(weights, "model.vision_tower."), inputs)
-        projector = PrefixedWeights(weights, "model.multi_modal_projector.")
+        x = self._tower.hidden(weights.within("model.vision_tower."), inputs)
+        projector = weights.within("model.multi_modal_projector.")
         x = norm.layer_norm(projector, "layer_norm", x, _EPS)
         x = ops.select_rows(x, inputs.media.tokens, count=self._tower.merge**2)
         x = linear(projector, "linear_1", x, (self._projected,), bias=self._bias)

@@ -17,7 +17,6 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs, ModelTraits
 from pagemill.models.config_keys import inner_config, token_id
 from pagemill.models.multimodal.decoder_part import WithDecoder, decoder_part, ignored_in_part
@@ -69,6 +68,6 @@ class Llama4MediaModel(WithDecoder):
         return self._tower.features(image)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        x = self._tower.hidden(PrefixedWeights(weights, "vision_model."), inputs)
+        x = self._tower.hidden(weights.within("vision_model."), inputs)
         width = self._text.traits.hidden_size
         return linear(weights, "multi_modal_projector.linear_1", x, (width,))

@@ -19,7 +19,6 @@ from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
@@ -39,6 +38,7 @@ from pagemill.models.multimodal.decoder_part import (
     decoder_part,
     ignored_in_part,
     parts_weights,
+    tower_weights,
 )
 from pagemill.models.multimodal.pixtral import KIND as PIXTRAL
 from pagemill.models.multimodal.pixtral import PixtralModel
@@ -114,13 +114,11 @@ class LlavaModel(WithDecoder):
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         parts = self._parts(weights)
-        tower = PrefixedWeights(parts, f"{self.tower_name}.")
-        if not tower.has("embeddings.patch_embedding.weight"):
-            tower = PrefixedWeights(tower, "vision_model.")
+        tower = tower_weights(parts, self.tower_name)
         x = self._tower.hidden(tower, inputs.media, inputs.positions, self._depths)
         self._tower.claim_rest(tower, max(self._depths))
         x = self.selected(x, inputs)
-        return self._project(PrefixedWeights(parts, "multi_modal_projector."), x)
+        return self._project(parts.within("multi_modal_projector."), x)
 
     def selected(self, x: Tensor, inputs: EncoderInputs) -> Tensor:
         """Of the results of the tower [T, hidden] those that the projector reads."""

@@ -21,7 +21,6 @@ from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
@@ -108,9 +107,9 @@ class MiniCpmVModel(WithDecoder):
         return self._tower.features(image)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        parts = PrefixedWeights(weights, "model.")
-        x = self._tower.hidden(PrefixedWeights(parts, "vision_tower."), inputs)
-        merger = PrefixedWeights(parts, "merger.mlp.0.")
+        parts = weights.within("model.")
+        x = self._tower.hidden(parts.within("vision_tower."), inputs)
+        merger = parts.within("merger.mlp.0.")
         x = norm.layer_norm(merger, "pre_norm", x, _EPS)
         x = linear(merger, "linear_1", x, (x.width,), bias=True)
         x = ops.activation(x, ActivationKind.GELU)

@@ -17,7 +17,6 @@ from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.media_rows import side_by_side
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs, MediaPart, ModelConfigError
 from pagemill.models.config_keys import activation, inner_config, positive_int
 from pagemill.models.multimodal.decoder_part import decoder_part
@@ -70,8 +69,8 @@ class MuseGlimmerMediaModel(GridMediaModel):
         return [*parts[:-1], last]
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        weights = PrefixedWeights(weights, "model.")
-        x = self._tower.hidden(PrefixedWeights(weights, "vision_tower."), inputs)
+        weights = weights.within("model.")
+        x = self._tower.hidden(weights.within("vision_tower."), inputs)
         count = self._tower.merge**2
         merged = ops.select_rows(x, inputs.media.tokens, count=count)
         # The adapter reads the first feature of all patches, then the second, and so on.

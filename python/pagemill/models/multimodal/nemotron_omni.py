@@ -16,7 +16,6 @@ from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
@@ -91,7 +90,7 @@ class NemotronOmniModel(GridMediaModel):
         return _START, media, _END
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        x = self._tower.hidden(PrefixedWeights(weights, "vision_model."), inputs)
+        x = self._tower.hidden(weights.within("vision_model."), inputs)
         if self._normalizes:
             # Published checkpoints have no weights of it.
             stored = weights.has(f"{_FINAL_NORM}.weight")

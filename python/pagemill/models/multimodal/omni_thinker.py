@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from pagemill.layers.base import Weights
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config
 from pagemill.models.config_keys import inner_config, rope_parameters
 from pagemill.models.decoder import Decoder
@@ -43,7 +42,7 @@ def text_of_audio(text: Config) -> dict[str, Any]:
 
 def thinker_weights(weights: Weights) -> Weights:
     """Those of the thinker among the weights of a checkpoint."""
-    whole = PrefixedWeights(weights, _PREFIX)
+    whole = weights.within(_PREFIX)
     return whole if any(map(whole.has, _EMBEDDINGS)) else weights
 
 

@@ -11,13 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-import numpy as np
-
 from pagemill import ops
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError
 from pagemill.models.config_keys import Defaults, inner_config, positive_int, refuse
 from pagemill.models.llama import LlamaModel
@@ -25,7 +22,7 @@ from pagemill.models.multimodal.decoder_part import head_is_tied
 from pagemill.models.multimodal.language_part import LanguagePart
 from pagemill.models.multimodal.qwen2_vl import Qwen2VlModel
 from pagemill.models.vision.grid_vision import GridVisionTower
-from pagemill.models.vision.place_embeddings import bilinear_shares, place_embeddings, side_of
+from pagemill.models.vision.place_embeddings import PlaceTable, bilinear_shares, place_embeddings
 from pagemill.models.vision.vision_layers import VisionLayers
 from pagemill.ops import ActivationKind
 from pagemill.ops.trace import Tensor
@@ -59,17 +56,9 @@ class PaddleOcrVlVisionTower(GridVisionTower):
         pixels = positive_int(config, "image_size", _IMAGE_SIZE)
         if pixels < self.patch:
             raise ModelConfigError(f"image_size {pixels} has no patch of {self.patch} pixels")
-        self._side = side_of((pixels // self.patch) ** 2, "the number of patches of image_size")
-
-    @property
-    def place_channels(self) -> int:
-        return 2 * self._side
-
-    def places(self, cells: np.ndarray, height: int, width: int) -> np.ndarray:
-        """The shares of each row, and of each column, of learned embeddings."""
-        rows, columns = cells.T
-        sides = (rows, height), (columns, width)
-        return np.concatenate([bilinear_shares(*side, self._side) for side in sides], 1)
+        self.place_table = PlaceTable.of(
+            (pixels // self.patch) ** 2, "the number of patches of image_size", bilinear_shares
+        )
 
     def hidden(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         """Patches [T, channels] -> [T, hidden], normalized; they are not merged."""
@@ -115,8 +104,8 @@ class PaddleOcrVlModel(Qwen2VlModel):
         }
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        x = self._tower.hidden(PrefixedWeights(weights, "visual.vision_model."), inputs)
-        projector = PrefixedWeights(weights, "mlp_AR.")
+        x = self._tower.hidden(weights.within("visual.vision_model."), inputs)
+        projector = weights.within("mlp_AR.")
         x = norm.layer_norm(projector, "pre_norm", x, _EPS)
         x = ops.select_rows(x, inputs.media.tokens, count=self._tower.merge**2)
         x = linear(projector, "linear_1", x, (self._merged,), bias=True)

@@ -16,7 +16,6 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs, ModelTraits
 from pagemill.models.config_keys import Defaults, inner_config, token_id
 from pagemill.models.multimodal.decoder_part import (
@@ -24,6 +23,7 @@ from pagemill.models.multimodal.decoder_part import (
     decoder_part,
     ignored_in_part,
     parts_weights,
+    tower_weights,
 )
 from pagemill.models.vision.siglip_vision import SiglipVisionTower, tower_config
 from pagemill.ops.trace import Tensor
@@ -63,9 +63,7 @@ class PaliGemmaModel(WithDecoder):
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         parts = parts_weights(weights, "multi_modal_projector.linear.weight")
-        tower = PrefixedWeights(parts, "vision_tower.")
-        if not tower.has("embeddings.patch_embedding.weight"):
-            tower = PrefixedWeights(tower, "vision_model.")
+        tower = tower_weights(parts, "vision_tower")
         x = self._tower.hidden(tower, inputs.media, inputs.positions, (self._tower.layers,))
         x = self._tower.post_norm(tower, x)
         width = self._text.traits.hidden_size

@@ -24,7 +24,6 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import ROW_END, MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.audio.phi4_audio_encoder import Phi4AudioEncoder
 from pagemill.models.base import (
     Config,
@@ -125,9 +124,9 @@ class Phi4ImageModel(WithDecoder):
         return self._placed(self._patches(image.values, side, side), numbers)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        images = PrefixedWeights(weights, _IMAGES)
+        images = weights.within(_IMAGES)
         features, kinds = ops.split(inputs.media.rows, self._tower.channels)
-        tower = PrefixedWeights(images, "img_processor.")
+        tower = images.within("img_processor.")
         x = self._tower.hidden(tower, features, self._depth)
         x = averaged_patches(ops.select_rows(x, inputs.media.tokens, count=_MERGE**2), _MERGE**2)
         between = self._special(images, "global_img_feature_extensor", inputs)
@@ -138,7 +137,7 @@ class Phi4ImageModel(WithDecoder):
         return self._projected(images, ops.mix_streams(both, kinds))
 
     def row_end(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        images = PrefixedWeights(weights, _IMAGES)
+        images = weights.within(_IMAGES)
         return self._projected(images, self._special(images, "sub_img_feature_extensor", inputs))
 
     def named(self, weights: Weights) -> Weights:

@@ -19,7 +19,6 @@ from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.patch_merger import merge_patches
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
@@ -91,9 +90,9 @@ class PixtralModel(WithDecoder):
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         parts = parts_weights(weights, f"{self.tower}.patch_conv.weight")
-        tower = PrefixedWeights(parts, f"{self.tower}.")
+        tower = parts.within(f"{self.tower}.")
         x = self._tower.hidden(tower, inputs, self._depths)
-        projector = PrefixedWeights(parts, f"{self.projector}.")
+        projector = parts.within(f"{self.projector}.")
         x = self._merged(projector, x, inputs)
         width = self._text.traits.hidden_size
         x = linear(projector, "linear_1", x, (width,), bias=self._bias)

@@ -18,7 +18,6 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import GridPositions, MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.audio.log_mel import HOP, WINDOW, log_mel
 from pagemill.models.audio.mel_convolutions import STRIDE
 from pagemill.models.audio.whisper_encoder import MOST_VECTORS, PAIR, WhisperEncoder, sinusoids
@@ -99,7 +98,7 @@ class Qwen25OmniAudioEncoder:
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         weights = thinker_weights(weights)
         prefix = "model." if weights.has("model.audio_tower.conv1.weight") else ""
-        tower = PrefixedWeights(weights, f"{prefix}audio_tower.")
+        tower = weights.within(f"{prefix}audio_tower.")
         x = self._encoder.convolutions.output(tower, inputs.media.rows)
         waves = sinusoids(self._rows, self._encoder.hidden_size)
         table = tower.constant("positions", waves.tolist())

@@ -17,7 +17,6 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.audio.log_mel import HOP, SAMPLING_RATE, log_mel, padded
 from pagemill.models.audio.whisper_encoder import PAIR, WhisperEncoder
 from pagemill.models.base import Config, EncoderInputs, ModelTraits
@@ -83,10 +82,10 @@ class Qwen2AudioModel(WithDecoder):
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         prefix = "model." if weights.has("model.audio_tower.conv1.weight") else ""
-        tower = PrefixedWeights(weights, f"{prefix}audio_tower.")
+        tower = weights.within(f"{prefix}audio_tower.")
         x = self._encoder.states(tower, inputs.media.rows, inputs.positions)
         x = self._encoder.normalized(tower, self._encoder.averaged(x, inputs.media.tokens))
-        return self.projected(PrefixedWeights(weights, f"{prefix}multi_modal_projector."), x)
+        return self.projected(weights.within(f"{prefix}multi_modal_projector."), x)
 
     def projected(self, weights: Weights, x: Tensor) -> Tensor:
         """x [N, hidden] -> [N, width of the language model]; `weights` are the projector's."""

@@ -14,7 +14,6 @@ from typing import ClassVar, Self, cast
 from pagemill.inputs.prepared_media import FrameTimes, PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.layers.rotary import bind_grid_rotaries
 from pagemill.models.base import (
     Config,
@@ -92,9 +91,9 @@ class Qwen2VlModel(GridMediaModel):
         return list(range(items))
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        tower = PrefixedWeights(weights, "model.visual.")
+        tower = weights.within("model.visual.")
         if not tower.has("patch_embed.proj.weight"):
-            tower = PrefixedWeights(weights, "visual.")
+            tower = weights.within("visual.")
         return self._tower.hidden(tower, inputs)
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:

@@ -16,7 +16,6 @@ import numpy as np
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.audio.qwen3_audio_encoder import Qwen3AudioEncoder
 from pagemill.models.base import Config, EncoderInputs, MediaPart, ModelTraits
 from pagemill.models.config_keys import Defaults, flag, inner_config, token_id
@@ -115,10 +114,10 @@ class Qwen3AsrModel(WithDecoder):
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         parts = parts_weights(thinker_weights(weights), "audio_tower.conv2d1.weight")
-        tower = PrefixedWeights(parts, "audio_tower.")
+        tower = parts.within("audio_tower.")
         if tower.has("proj1.weight"):
             return self._encoder.embeddings(tower, tower, ("proj1", "proj2"), inputs)
-        projector = PrefixedWeights(parts, "multi_modal_projector.")
+        projector = parts.within("multi_modal_projector.")
         return self._encoder.embeddings(tower, projector, ("linear_1", "linear_2"), inputs)
 
     def named(self, weights: Weights) -> Weights:

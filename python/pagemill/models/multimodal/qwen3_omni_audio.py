@@ -13,7 +13,6 @@ from pagemill import ops
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.audio.log_mel import HOP
 from pagemill.models.audio.qwen3_audio_encoder import Qwen3AudioEncoder
 from pagemill.models.base import Config, EncoderInputs, MediaPart, MediaTraits
@@ -63,6 +62,6 @@ class Qwen3OmniAudioEncoder:
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         thinker = parts_weights(thinker_weights(weights), "audio_tower.conv2d1.weight")
-        tower = PrefixedWeights(thinker, "audio_tower.")
+        tower = thinker.within("audio_tower.")
         x = self._encoder.embeddings(tower, tower, ("proj1", "proj2"), inputs)
         return ops.concat(x, *[ops.scale(x, 0.0)] * (self._parts - 1)) if self._parts > 1 else x

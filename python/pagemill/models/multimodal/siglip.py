@@ -1,39 +1,28 @@
-"""SigLIP and SigLIP 2: a tower for images and one for texts, whose vectors are compared. A prompt
-is a text, which is padded to the longest one and whose last token is embedded, or an image, for
-which one token stands that no text has: the one behind the vocabulary.
+"""SigLIP and SigLIP 2, models of two towers (two_towers.py). The tokens of a text see each other.
 
-Weights: `text_model.` (the decoder below) with `text_model.head`; `vision_model.` (siglip_vision.py
-or siglip2_vision.py) with `post_layernorm` and `head` (attention_pooling.py).
+Weights: `text_model.` with `head`; `vision_model.` (siglip_vision.py or siglip2_vision.py) with
+`post_layernorm` and `head` (attention_pooling.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Self
 
 import numpy as np
 
-from pagemill import ops
-from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
-from pagemill.layers import embedding
 from pagemill.layers.base import Weights
-from pagemill.layers.decoder import AttentionParts
-from pagemill.layers.linear import linear
-from pagemill.layers.mlp import MlpParts
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     EncoderInputs,
     MediaTraits,
     ModelConfigError,
     ModelTraits,
-    StepInputs,
 )
-from pagemill.models.config_keys import Defaults, activation, flag, inner_config, positive_int
-from pagemill.models.decoder import Decoder, DecoderNames
+from pagemill.models.config_keys import Defaults, flag, inner_config, positive_int
+from pagemill.models.multimodal.two_towers import TextTower, TwoTowers
 from pagemill.models.vision.attention_pooling import pooled_by_attention
 from pagemill.models.vision.siglip2_vision import Siglip2VisionTower
 from pagemill.models.vision.siglip_vision import SiglipVisionTower, tower_config
@@ -51,96 +40,46 @@ _TEXT_DEFAULTS = {
 }
 
 
-class SiglipTextTower(Decoder):
-    """Its layers, in which tokens see each other. Tokens behind the vocabulary, which stand for
-    images, read any row."""
-
-    names = DecoderNames(
-        embedding="text_model.embeddings.token_embedding",
-        layers="text_model.encoder.layers",
-        norm="text_model.final_layer_norm",
-        attention_norm="layer_norm1",
-        feed_forward_norm="layer_norm2",
-        positions="text_model.embeddings.position_embedding",
-    )
+class _TextTower(TextTower):
     both_ways = True
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(Defaults(config, _TEXT_DEFAULTS), eps=("layer_norm_eps", 1e-6))
-        self.layer_norms = True
-        self.rotary = (None,) * self.sizes.layers
-        self.attention_parts = AttentionParts(output="out_proj", bias=True, output_bias=True)
-        self.mlp_parts = MlpParts(up=("fc1",), down="fc2", gated=False, bias=True)
-        self.activation = activation(config, "hidden_act", "gelu_pytorch_tanh")
 
-    def embed(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        table = (self.sizes.vocab_size, self.sizes.hidden_size)
-        words = weights.matrix(f"{self.names.embedding}.weight", table)
-        x = ops.embedding(inputs.token_ids, words, outside=0)
-        name, count = "text_model.embeddings.position_embedding", self.sizes.max_positions
-        return embedding.add_positions(weights, name, x, inputs.positions, count)
+class _SiglipTowers(TwoTowers):
+    """What both have in common: a text is padded to the longest one. A subclass has a `media`,
+    `features`, and `patches`: the vectors of all patches, [T, hidden], normalized by the tower."""
 
-
-class _TwoTowers:
-    """What both have in common. A subclass has a `media`, `features`, and `patches`: the vectors of
-    all patches, [T, hidden], normalized by the tower."""
-
-    ignored: Mapping[str, str] = {
-        r"logit_(scale|bias)": "vectors are compared by their cosine",
-        r".*\.position_ids": "positions count up from 0",
-    }
+    projection = "text_model.head"
+    projection_bias = True
+    ignored = TwoTowers.ignored | {"logit_bias": "vectors are compared by their cosine"}
 
     def __init__(self, config: Config, layers: VisionLayers) -> None:
         """`layers` are those of the tower for images."""
-        text = inner_config(config, "text_config")
-        self._text = SiglipTextTower(text)
+        text = Defaults(inner_config(config, "text_config"), _TEXT_DEFAULTS)
+        tower = _TextTower(text, eps=1e-6, hidden_act="gelu_pytorch_tanh")
+        super().__init__(tower, positive_int(text, "projection_size", tower.sizes.hidden_size))
         self._layers = layers
-        self.width = positive_int(text, "projection_size", self._text.sizes.hidden_size)
         pools = flag(inner_config(config, "vision_config"), "vision_use_head", True)
         if not pools or layers.hidden_size != self.width:
             raise ModelConfigError(
                 f"vision_use_head must be true, and images have {layers.hidden_size} features,"
                 f" texts {self.width} (projection_size): they must be as many"
             )
-        self.placeholders: Mapping[MediaKind, int] = {"image": self._text.traits.vocab_size}
-
-    @property
-    def media(self) -> MediaTraits:
-        raise NotImplementedError
-
-    def features(self, image: PreparedMedia) -> MediaFeatures:
-        raise NotImplementedError
 
     def patches(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         raise NotImplementedError
 
     @property
     def traits(self) -> ModelTraits:
-        text = self._text.traits
-        return replace(
-            text,
-            vocab_size=text.vocab_size + 1,
-            hidden_size=self.width,
-            pools_last=True,
-            media=self.media,
-        )
+        return replace(super().traits, pools_last=True)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        tower = PrefixedWeights(weights, "vision_model.")
+        tower = weights.within("vision_model.")
         x = self.patches(tower, inputs)
-        head = PrefixedWeights(tower, "head.")
+        head = tower.within("head.")
         return pooled_by_attention(head, self._layers, x, inputs.media.tokens)
 
-    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        x = self._text.hidden(weights, replace(inputs, media=None))
-        return inputs.with_media(linear(weights, "text_model.head", x, (self.width,), bias=True))
 
-    def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        del weights, rows
-        raise ModelConfigError("SigLIP has no language model head")
-
-
-class SiglipModel(_TwoTowers):
+class SiglipModel(_SiglipTowers):
     """One SigLIP model, or one of SigLIP 2, whose images have one size."""
 
     def __init__(self, config: Config) -> None:
@@ -153,14 +92,7 @@ class SiglipModel(_TwoTowers):
 
     @property
     def media(self) -> MediaTraits:
-        grid = self._tower.grid
-        return MediaTraits(
-            rows=grid.rows,
-            channels=grid.channels,
-            tokens=1,
-            width=self.width,
-            placeholders=self.placeholders,
-        )
+        return self.media_of_grid(self._tower.grid)
 
     def features(self, image: PreparedMedia) -> MediaFeatures:
         return MediaFeatures(self._tower.grid.features(image).rows, 1)
@@ -170,7 +102,7 @@ class SiglipModel(_TwoTowers):
         return self._tower.post_norm(weights, x)
 
 
-class Siglip2Model(_TwoTowers):
+class Siglip2Model(_SiglipTowers):
     """One model of SigLIP 2 whose images have any size (NaFlex). Of the embeddings of an image, one
     for each patch, its token has the first: all are alike."""
 

@@ -22,7 +22,6 @@ from pagemill.inputs.prepared_media import FrameTimes, PreparedMedia
 from pagemill.inputs.rendered_prompt import GridPositions, MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs, MediaPart, ModelTraits
 from pagemill.models.config_keys import Defaults, inner_config, token_id
 from pagemill.models.multimodal.decoder_part import decoder_part
@@ -66,10 +65,10 @@ class VideoLlama3Images(GridMediaModel):
         super().__init__(text, tower, {self.kind: token})
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        parts, count = PrefixedWeights(weights, "model."), self.merge**2
-        x = self._tower.hidden(PrefixedWeights(parts, "vision_model."), inputs)
+        parts, count = weights.within("model."), self.merge**2
+        x = self._tower.hidden(parts.within("vision_model."), inputs)
         x = averaged_patches(ops.select_rows(x, inputs.media.tokens, count=count), count)
-        projector = PrefixedWeights(parts, "projector.readout.")
+        projector = parts.within("projector.readout.")
         width = self._text.traits.hidden_size
         x = ops.activation(linear(projector, "0", x, (width,), bias=True), ActivationKind.GELU)
         return linear(projector, "2", x, (width,), bias=True)

@@ -16,7 +16,6 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.audio.log_mel import HOP, log_mel, padded
 from pagemill.models.audio.whisper_encoder import WhisperEncoder
 from pagemill.models.base import (
@@ -114,10 +113,10 @@ class VoxtralModel(WithDecoder):
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         prefix = "model." if weights.has("model.audio_tower.conv1.weight") else ""
-        tower = PrefixedWeights(weights, f"{prefix}audio_tower.")
+        tower = weights.within(f"{prefix}audio_tower.")
         x = self._encoder.hidden(tower, inputs.media.rows, inputs.positions)
         x = ops.select_rows(x, inputs.media.tokens, count=self._count)
-        projector = PrefixedWeights(weights, f"{prefix}multi_modal_projector.")
+        projector = weights.within(f"{prefix}multi_modal_projector.")
         width = self._text.traits.hidden_size
         x = ops.activation(linear(projector, "linear_1", x, (width,)), self._activation)
         return linear(projector, "linear_2", x, (width,))

@@ -19,7 +19,6 @@ from pagemill.layers.attention import AttentionShape
 from pagemill.layers.base import Weights
 from pagemill.layers.cross_attention import DecoderRows
 from pagemill.layers.linear import linear_of_parts
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.layers.stack import ALIGNED, name_in_layer, stack
 from pagemill.models.audio.log_mel import HOP, SAMPLING_RATE, log_mel, padded
 from pagemill.models.audio.whisper_encoder import WhisperEncoder
@@ -109,7 +108,7 @@ class WhisperModel:
         return MediaFeatures(self._encoder.features(mel), self.front)
 
     def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
-        encoder = PrefixedWeights(weights, "model.encoder.")
+        encoder = weights.within("model.encoder.")
         return self._encoder.hidden(encoder, inputs.media.rows, inputs.positions)
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:

@@ -24,7 +24,6 @@ from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear_of_rows
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.layers.rotary import Rotary, bind_rotary
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError
 from pagemill.models.config_keys import (
@@ -95,7 +94,7 @@ class DeepseekOcr2Vision:
 
     def hidden(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         """`features` [T, channels] -> the vectors of queries, [T, hidden]."""
-        sam = PrefixedWeights(weights, "sam_model.")
+        sam = weights.within("sam_model.")
         side, hidden = self.tower.side, self.hidden_size
         x = self.tower.output(sam, inputs)
         tokens = self.tower.tokens

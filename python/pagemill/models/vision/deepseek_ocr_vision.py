@@ -21,7 +21,6 @@ import numpy.typing as npt
 from pagemill import ops
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError
 from pagemill.models.config_keys import Defaults, as_list, inner_config, positive_int
 from pagemill.models.vision.place_embeddings import smoothed_cubic_shares
@@ -90,12 +89,12 @@ class DeepseekOcrVision:
     def hidden(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         """`features` [T, channels] -> vectors [T, 2 * hidden]; those of class tokens have no
         meaning."""
-        sam = PrefixedWeights(weights, "sam_model.")
+        sam = weights.within("sam_model.")
         side, tokens = self.tower.side, self.tokens
         x = self.tower.output(sam, inputs)
         x = convolution(sam, "net_2", x, self._channels[0], side, tokens, stride=2)
         x = convolution(sam, "net_3", x, self._channels[1], side // 2, tokens, stride=2)
-        clip = PrefixedWeights(weights, "vision_model.")
+        clip = weights.within("vision_model.")
         y = self._placed(clip, x, inputs.positions)
         y = norm.layer_norm(clip, "pre_layrnorm", y, self._layers.eps)
         return ops.concat(self._layers.hidden(clip, y, (self._layers.count,)), x)

@@ -8,8 +8,6 @@ Weights: those of grid_vision.py, `patch_embed.proj.bias`, `post_conv_layernorm`
 
 from __future__ import annotations
 
-import numpy as np
-
 from pagemill import ops
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
@@ -20,7 +18,7 @@ from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError
 from pagemill.models.config_keys import activation, epsilon, flag, positive_int
 from pagemill.models.vision.grid_vision import GridVisionTower
-from pagemill.models.vision.place_embeddings import cubic_shares, place_embeddings, side_of
+from pagemill.models.vision.place_embeddings import PlaceTable, cubic_shares, place_embeddings
 from pagemill.ops import ActivationKind
 from pagemill.ops.trace import Tensor
 
@@ -44,17 +42,8 @@ class Glm4vVisionTower(GridVisionTower):
         pixels = positive_int(config, "image_size", 336)
         if pixels < self.patch:
             raise ModelConfigError(f"image_size {pixels} has no patch of {self.patch} pixels")
-        self._side = side_of((pixels // self.patch) ** 2, "the number of patches of image_size")
-
-    @property
-    def place_channels(self) -> int:
-        return 2 * self._side
-
-    def places(self, cells: np.ndarray, height: int, width: int) -> np.ndarray:
-        """The shares of each row, and of each column, of learned embeddings."""
-        rows, columns = cells.T
-        return np.concatenate(
-            [cubic_shares(rows, height, self._side), cubic_shares(columns, width, self._side)], 1
+        self.place_table = PlaceTable.of(
+            (pixels // self.patch) ** 2, "the number of patches of image_size", cubic_shares
         )
 
     def first(self, weights: Weights, inputs: EncoderInputs) -> Tensor:

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.models.base import Config, EncoderInputs
 from pagemill.models.config_keys import Defaults, positive_int
 from pagemill.models.vision.glm4v_vision import Glm4vVisionTower
-from pagemill.models.vision.grid_vision import GridVisionTower
 from pagemill.ops.trace import Tensor
 
 # Those of the configuration's class.
@@ -43,13 +40,7 @@ class GlmOcrVisionTower(Glm4vVisionTower):
         self.mlp_parts = replace(self.mlp_parts, bias=self.bias)
         self.mlp_size = positive_int(config, "intermediate_size")
         self.merger_size = self.width * self.colors
-
-    @property
-    def place_channels(self) -> int:
-        return 0
-
-    def places(self, cells: np.ndarray, height: int, width: int) -> np.ndarray:
-        return GridVisionTower.places(self, cells, height, width)
+        self.place_table = None
 
     def first(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         x, _ = self.embed(weights, inputs, bias=True)

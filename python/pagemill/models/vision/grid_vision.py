@@ -26,6 +26,7 @@ from pagemill.layers.rotary import Rotary
 from pagemill.models.base import Config, EncoderInputs, MediaTraits, ModelConfigError
 from pagemill.models.config_keys import layer_count, positive_int
 from pagemill.models.vision.grid_rotary import COLUMN, ROW, frequencies, grid_heads, grid_rotary
+from pagemill.models.vision.place_embeddings import PlaceTable
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
 
@@ -36,7 +37,8 @@ _MAX_MERGE = 16
 class GridPatches:
     """Patches of images of any size, of which each square makes an embedding. A subclass has:
 
-    - `place_channels` and `places`, if it reads more about a patch's place than its positions.
+    - `place_table`, if patches read learned embeddings of places; or `place_channels` and `places`,
+      if it reads something else about a patch's place than its positions.
     - `turns`: whether heads turn by the positions of patches.
     - `row_by_row`: whether processors have patches in rows, not in the order of squares.
     - `hidden`: patches [T, channels] -> [media_rows, width of results].
@@ -56,11 +58,12 @@ class GridPatches:
             )
         self.patch, self.merge, self.colors, self.frames = patch, merge, colors, frames
         self.window = 0
+        self.place_table: PlaceTable | None = None
 
     @property
     def place_channels(self) -> int:
         """Elements that a row of features has behind those of its patch."""
-        return 0
+        return 0 if self.place_table is None else 2 * self.place_table.side
 
     @property
     def channels(self) -> int:
@@ -129,8 +132,9 @@ class GridPatches:
     def places(self, cells: np.ndarray, height: int, width: int) -> np.ndarray:
         """`cells`, the row and column of each patch in an image of `height` x `width` patches, as
         the tower reads them: f32 [patches, place_channels]."""
-        del height, width
-        return np.empty((len(cells), 0), np.float32)
+        if self.place_table is None:
+            return np.empty((len(cells), 0), np.float32)
+        return self.place_table.shares(cells, height, width)
 
     def hidden(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         raise NotImplementedError

@@ -7,8 +7,6 @@ fc1}}` and `encoder.final_layernorm`, all but `pos_emb` with biases.
 
 from __future__ import annotations
 
-import numpy as np
-
 from pagemill import ops
 from pagemill.layers import attention, norm
 from pagemill.layers.base import Weights
@@ -19,7 +17,7 @@ from pagemill.models.base import Config, EncoderInputs, ModelConfigError
 from pagemill.models.config_keys import Defaults, positive_int, square_side
 from pagemill.models.vision.grid_rotary import COLUMN, ROW
 from pagemill.models.vision.grid_vision import GridVisionTower
-from pagemill.models.vision.place_embeddings import cubic_shares, place_embeddings, side_of
+from pagemill.models.vision.place_embeddings import PlaceTable, cubic_shares, place_embeddings
 from pagemill.ops import ActivationKind
 from pagemill.ops.trace import Tensor
 
@@ -63,17 +61,9 @@ class MoonVitTower(GridVisionTower):
                 f"init_pos_emb_height is {height} and init_pos_emb_width {width}; they must be"
                 " equal"
             )
-        self._side = side_of(height**2, "the square of init_pos_emb_height,")
-
-    @property
-    def place_channels(self) -> int:
-        return 2 * self._side
-
-    def places(self, cells: np.ndarray, height: int, width: int) -> np.ndarray:
-        """The shares of each row, and of each column, of learned embeddings."""
-        rows, columns = cells.T
-        sides = (rows, height), (columns, width)
-        return np.concatenate([cubic_shares(*side, self._side) for side in sides], 1)
+        self.place_table = PlaceTable.of(
+            height**2, "the square of init_pos_emb_height,", cubic_shares
+        )
 
     def hidden(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         """Patches [T, channels] -> [T, hidden], normalized; they are not merged."""

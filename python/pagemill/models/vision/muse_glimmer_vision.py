@@ -8,8 +8,6 @@ first two have no biases.
 
 from __future__ import annotations
 
-import numpy as np
-
 from pagemill import ops
 from pagemill.layers import attention, norm
 from pagemill.layers.base import Weights
@@ -20,7 +18,7 @@ from pagemill.models.base import Config, EncoderInputs, ModelConfigError
 from pagemill.models.config_keys import FULL, Defaults, activation, layer_types, positive_int
 from pagemill.models.vision.grid_rotary import COLUMN, ROW, grid_rotary
 from pagemill.models.vision.grid_vision import GridVisionTower
-from pagemill.models.vision.place_embeddings import faded_shares, place_embeddings, side_of
+from pagemill.models.vision.place_embeddings import PlaceTable, faded_shares, place_embeddings
 from pagemill.ops.trace import Tensor
 
 _EPS = 1e-5
@@ -61,7 +59,7 @@ class MuseGlimmerVisionTower(GridVisionTower):
         self._intermediate = positive_int(config, "intermediate_size")
         self._activation = activation(config, "hidden_act", "gelu")
         height, width = (positive_int(config, f"pos_emb_{side}") for side in ("height", "width"))
-        self._side = side_of(height**2, "the square of pos_emb_height,")
+        self.place_table = PlaceTable.of(height**2, "the square of pos_emb_height,", faded_shares)
         if height != width or height % self.merge:
             raise ModelConfigError(
                 f"pos_emb_height is {height} and pos_emb_width {width}; they must be equal, and"
@@ -75,16 +73,6 @@ class MuseGlimmerVisionTower(GridVisionTower):
         """Every fourth layer, and the last one, attend to the whole image."""
         full = [layer for layer in range(self.layers) if layer % 4 == 3] + [self.layers - 1]
         return [FULL if layer in full else _WINDOWS for layer in range(self.layers)]
-
-    @property
-    def place_channels(self) -> int:
-        return 2 * self._side
-
-    def places(self, cells: np.ndarray, height: int, width: int) -> np.ndarray:
-        """The shares of each row, and of each column, of learned embeddings."""
-        rows, columns = cells.T
-        sides = (rows, height), (columns, width)
-        return np.concatenate([faded_shares(*side, self._side) for side in sides], 1)
 
     def hidden(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         """Patches [T, channels] -> [T, hidden], normalized; they are not merged."""

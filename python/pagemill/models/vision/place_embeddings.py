@@ -1,13 +1,16 @@
 """Learned embeddings of places in a square, for images of any size: each cell of an image reads
 those around it, times shares that are a product of the shares of rows and of columns.
 
-    shares = concatenate([linear_shares(rows, height, side), linear_shares(columns, width, side)])
+    table = PlaceTable.of(2304, "num_position_embeddings", linear_shares)
+    shares = table.shares(cells, height, width)
     x = place_embeddings(weights, "pos_embed", shares, hidden_size)
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,18 +26,35 @@ _CUBIC = np.float32(-0.75)  # the kernel's slope
 _SMOOTHED_CUBIC = np.float32(-0.5)  # that of torch's antialiased resize
 
 
-def side_of(places: int, what: str) -> int:
-    """The rows of a square of `places`.
+@dataclass(frozen=True, slots=True)
+class PlaceTable:
+    """A table of `side` x `side` places; `line_shares` are one of those below."""
 
-    Raises:
-        ModelConfigError: they are not those of a square, or too many; `what` is their name.
-    """
-    side = math.isqrt(places)
-    if side**2 != places or side > MAX_SIDE:
-        raise ModelConfigError(
-            f"{what} {places} must be the square of a whole number, at most {MAX_SIDE}"
-        )
-    return side
+    side: int
+    line_shares: Callable[[np.ndarray, int, int], np.ndarray]
+
+    @classmethod
+    def of(
+        cls, places: int, what: str, line_shares: Callable[[np.ndarray, int, int], np.ndarray]
+    ) -> PlaceTable:
+        """The table of so many places.
+
+        Raises:
+            ModelConfigError: they are not those of a square, or too many; `what` is their name.
+        """
+        side = math.isqrt(places)
+        if side**2 != places or side > MAX_SIDE:
+            raise ModelConfigError(
+                f"{what} {places} must be the square of a whole number, at most {MAX_SIDE}"
+            )
+        return cls(side, line_shares)
+
+    def shares(self, cells: np.ndarray, height: int, width: int) -> np.ndarray:
+        """The shares of rows and of columns of `cells` [N, 2], the row and column of each, in an
+        image of `height` x `width` cells: f32 [N, 2 * side]."""
+        rows, columns = cells.T
+        sides = (rows, height), (columns, width)
+        return np.concatenate([self.line_shares(*each, self.side) for each in sides], 1)
 
 
 def linear_shares(cells: np.ndarray, size: int, side: int) -> np.ndarray:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-
 from pagemill import ops
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
@@ -22,7 +20,7 @@ from pagemill.models.base import Config, EncoderInputs
 from pagemill.models.config_keys import Defaults, activation, positive_int
 from pagemill.models.vision.deep_layers import deep_layers
 from pagemill.models.vision.grid_vision import EPS, GridVisionTower
-from pagemill.models.vision.place_embeddings import linear_shares, place_embeddings, side_of
+from pagemill.models.vision.place_embeddings import PlaceTable, linear_shares, place_embeddings
 from pagemill.ops import ActivationKind
 from pagemill.ops.trace import Tensor
 
@@ -46,23 +44,12 @@ class Qwen3VlVisionTower(GridVisionTower):
         self._intermediate = positive_int(config, "intermediate_size")
         self._activation = activation(config, "hidden_act", "gelu_pytorch_tanh")
         places = positive_int(config, "num_position_embeddings")
-        self._side = side_of(places, "num_position_embeddings")
+        self.place_table = PlaceTable.of(places, "num_position_embeddings", linear_shares)
         self.deep_layers = deep_layers(config, self.layers)
 
     @property
     def result_width(self) -> int:
         return self.width * (1 + len(self.deep_layers))
-
-    @property
-    def place_channels(self) -> int:
-        return 2 * self._side
-
-    def places(self, cells: np.ndarray, height: int, width: int) -> np.ndarray:
-        """The shares of each row, and of each column, of learned embeddings."""
-        rows, columns = cells.T
-        return np.concatenate(
-            [linear_shares(rows, height, self._side), linear_shares(columns, width, self._side)], 1
-        )
 
     def hidden(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         x, places = self.embed(weights, inputs, bias=True)

@@ -19,7 +19,6 @@ from pagemill.layers import attention, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.mlp import MlpParts, mlp
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError
 from pagemill.models.config_keys import (
     Defaults,
@@ -114,8 +113,8 @@ class RadioVisionTower(GridVisionTower):
 
     def hidden(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         """Patches [T, channels] -> [T, hidden]; they are not merged."""
-        weights = PrefixedWeights(weights, "radio_model.model.")
-        x = self._embed(PrefixedWeights(weights, "patch_generator."), inputs)
+        weights = weights.within("radio_model.model.")
+        x = self._embed(weights.within("patch_generator."), inputs)
         for layer in range(self.layers):
             x = self._layer(weights, f"blocks.{layer}", x)
         return x

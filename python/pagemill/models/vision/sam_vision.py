@@ -27,7 +27,6 @@ from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear_of_rows
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import Config, EncoderInputs, MediaTraits, ModelConfigError
 from pagemill.models.config_keys import (
     Defaults,
@@ -172,7 +171,7 @@ class SamVisionTower:
     def output(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         """`features` -> what is behind the neck, [T, rows, channels]."""
         (x,) = self.states(weights, inputs, (self.layers,))
-        return self.neck(PrefixedWeights(weights, "neck."), x)
+        return self.neck(weights.within("neck."), x)
 
     def states(
         self, weights: Weights, inputs: EncoderInputs, depths: Sequence[int]

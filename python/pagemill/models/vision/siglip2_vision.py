@@ -7,8 +7,6 @@ Weights: `embeddings.{patch_embedding, position_embedding}`, those of vision_lay
 
 from __future__ import annotations
 
-import numpy as np
-
 from pagemill import ops
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
@@ -16,7 +14,7 @@ from pagemill.layers.linear import linear
 from pagemill.models.base import Config, EncoderInputs
 from pagemill.models.config_keys import Defaults, positive_int
 from pagemill.models.vision.grid_vision import GridVisionTower
-from pagemill.models.vision.place_embeddings import place_embeddings, side_of, smoothed_shares
+from pagemill.models.vision.place_embeddings import PlaceTable, place_embeddings, smoothed_shares
 from pagemill.models.vision.vision_layers import VisionLayers
 from pagemill.ops.trace import Tensor
 
@@ -53,17 +51,9 @@ class Siglip2VisionTower(GridVisionTower):
         }
         super().__init__({**config, **sizes})
         self.encoder = VisionLayers(config, eps=1e-6, hidden_act="gelu_pytorch_tanh")
-        self._side = side_of(positive_int(config, "num_patches"), "num_patches")
-
-    @property
-    def place_channels(self) -> int:
-        return 2 * self._side
-
-    def places(self, cells: np.ndarray, height: int, width: int) -> np.ndarray:
-        """The shares of each row, and of each column, of learned embeddings."""
-        rows, columns = cells.T
-        sides = (rows, height), (columns, width)
-        return np.concatenate([smoothed_shares(*side, self._side) for side in sides], 1)
+        self.place_table = PlaceTable.of(
+            positive_int(config, "num_patches"), "num_patches", smoothed_shares
+        )
 
     def hidden(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         """Patches [T, channels] -> [T, hidden], normalized; they are not merged."""

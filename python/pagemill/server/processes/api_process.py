@@ -17,12 +17,12 @@ from pagemill.config.fields import build
 from pagemill.observe.logging import configure
 from pagemill.server.access.key_ring import KeyRing
 from pagemill.server.access.keys import ApiKey
+from pagemill.server.http_process import Server
 from pagemill.server.limits.ledger import Ledger
 from pagemill.server.limits.limiter import KeyLimiter
 from pagemill.server.processes.admin_listener import operator_listener
 from pagemill.server.processes.child_process import follow_parent
 from pagemill.server.processes.engine_source import OtherEngine
-from pagemill.server.serve import Server
 from pagemill.server.transport.http_server import bind
 
 

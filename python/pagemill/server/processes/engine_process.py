@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
@@ -27,16 +27,7 @@ from pagemill.config.fields import build
 from pagemill.engine.control_calls import run_call
 from pagemill.engine.engine_server import EngineServer
 from pagemill.engine.loading import LoadedModel, load, model_facts
-from pagemill.engine.model_digest import model_digest
 from pagemill.engine.outputs import EngineError
-from pagemill.engine.remote.identity import (
-    meeting_place,
-    options_digest,
-    wire_version,
-    with_watermark,
-)
-from pagemill.engine.remote.join_messages import RUN_BYTES, Claim
-from pagemill.engine.remote.joining import keep_joined
 from pagemill.observe.logging import configure
 from pagemill.observe.stats_line import StatsLine
 from pagemill.server.processes.child_process import (
@@ -45,7 +36,9 @@ from pagemill.server.processes.child_process import (
     report_progress,
     report_ready,
 )
-from pagemill.server.rendering import open_vocabulary
+
+if TYPE_CHECKING:
+    from pagemill.structured.vocabulary import Vocabulary
 
 _LOOK_EVERY_S = 0.5
 _LOOKS_PER_LINE = 20
@@ -111,11 +104,8 @@ class _Run:
         loaded = await asyncio.to_thread(load, self._engine)
         self._is_loaded = True
         bindings = loaded.core.bindings
-        model = self._config.engine.model
-        if not model.skip_tokenizer_init:
-            bindings.grammars.open_vocabulary = lambda: open_vocabulary(
-                loaded.source, model, loaded.core.built.vocab_size, loaded.core.built.eos_token_ids
-            )
+        if not self._config.engine.model.skip_tokenizer_init:
+            bindings.grammars.open_vocabulary = lambda: self._open_vocabulary(loaded)
         server = EngineServer(bindings, model_facts(loaded), _native.output_schema())
         try:
             await self._serve(server, loaded)
@@ -123,6 +113,14 @@ class _Run:
             await server.close()
             await asyncio.to_thread(bindings.engine.shutdown)
             await asyncio.to_thread(loaded.core.close_ranks)
+
+    def _open_vocabulary(self, loaded: LoadedModel) -> Vocabulary:
+        from pagemill.server.rendering import open_vocabulary  # for the first grammar
+
+        built = loaded.core.built
+        return open_vocabulary(
+            loaded.source, self._config.engine.model, built.vocab_size, built.eos_token_ids
+        )
 
     def _on_stop(self) -> None:
         if not self._is_loaded:
@@ -135,6 +133,9 @@ class _Run:
         engines = self._config.server.data_parallel
         digest = ""
         if engines.spans_machines:
+            from pagemill.engine.model_digest import model_digest
+            from pagemill.engine.remote.identity import with_watermark
+
             digest = await asyncio.to_thread(model_digest, [loaded.core.built])
             digest = with_watermark(digest, self._engine.watermark)
         report(digest)
@@ -149,6 +150,10 @@ class _Run:
         self, server: EngineServer, loaded: LoadedModel, digest: str
     ) -> None:
         """Serves clients on the server's machine, and finishes their requests."""
+        from pagemill.engine.remote.identity import meeting_place, options_digest, wire_version
+        from pagemill.engine.remote.join_messages import RUN_BYTES, Claim
+        from pagemill.engine.remote.joining import keep_joined
+
         joined = asyncio.Event()
         options = options_digest(self._config.engine)
         run = secrets.token_bytes(RUN_BYTES)

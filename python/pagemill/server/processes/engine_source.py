@@ -6,20 +6,19 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pagemill import _native
 from pagemill.config import EngineConfig
 from pagemill.config.media import MEDIA_KINDS
 from pagemill.engine.client import EngineClient
-from pagemill.engine.loading import LoadedModel, load, model_facts
-from pagemill.engine.local_client import LocalClient
-from pagemill.engine.model_source import find_model
 from pagemill.engine.native import OutputCodec
-from pagemill.engine.remote.passed_connection import connect_passed
-from pagemill.engine.socket_client import SocketClient, connect_unix
+from pagemill.engine.socket_client import Connect, SocketClient, connect_unix
 from pagemill.structured.compiler import GrammarCompiler
 from pagemill.weights.source import ModelSource
+
+if TYPE_CHECKING:
+    from pagemill.engine.loading import LoadedModel
 
 
 class EngineSource(Protocol):
@@ -51,7 +50,7 @@ class EngineSource(Protocol):
         ...
 
 
-Load = Callable[[EngineConfig], Awaitable[LoadedModel]]
+Load = Callable[[EngineConfig], Awaitable["LoadedModel"]]
 
 
 async def load_in_thread(config: EngineConfig) -> LoadedModel:
@@ -59,9 +58,15 @@ async def load_in_thread(config: EngineConfig) -> LoadedModel:
     Raises what `load` raises."""
     stopped = threading.Event()
     try:
-        return await asyncio.to_thread(load, config, stopped)
+        return await asyncio.to_thread(_load, config, stopped)
     finally:
         stopped.set()
+
+
+def _load(config: EngineConfig, stopped: threading.Event) -> LoadedModel:
+    from pagemill.engine.loading import load  # processes without an engine import none of it
+
+    return load(config, stopped)
 
 
 class OwnEngine:
@@ -75,6 +80,10 @@ class OwnEngine:
     async def open(self) -> EngineClient:
         """Loads the model."""
         self._loaded = await self._load(self._config)
+
+        from pagemill.engine.loading import model_facts
+        from pagemill.engine.local_client import LocalClient
+
         return LocalClient(self._loaded.core.bindings, model_facts(self._loaded))
 
     async def model_source(self) -> ModelSource:
@@ -110,7 +119,7 @@ class OtherEngine:
     def __init__(self, paths: Sequence[str], config: EngineConfig, local: range) -> None:
         codec = OutputCodec(_native.outputs_from_wire, _native.StatusError, _native.output_schema())
         clients = [
-            SocketClient(path, codec, connect_unix if engine in local else connect_passed)
+            SocketClient(path, codec, connect_unix if engine in local else _passed())
             for engine, path in enumerate(paths)
         ]
         self._model = config.model
@@ -128,6 +137,8 @@ class OtherEngine:
         facts = self._client.model
         path = Path(facts.path)
         if not self._all_local:
+            from pagemill.engine.model_source import find_model
+
             path = await asyncio.to_thread(find_model, self._model)
         return await asyncio.to_thread(ModelSource.open, path, facts.hf_overrides, tensors=False)
 
@@ -136,6 +147,12 @@ class OtherEngine:
 
     async def close(self) -> None:
         """Does nothing: the engine outlives its clients."""
+
+
+def _passed() -> Connect:
+    from pagemill.engine.remote.passed_connection import connect_passed  # most have one machine
+
+    return connect_passed
 
 
 def _group(clients: Sequence[EngineClient], config: EngineConfig) -> EngineClient:

@@ -27,14 +27,12 @@ import tempfile
 from asyncio.subprocess import Process
 from collections.abc import Generator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from pagemill.config import ConfigError, ServeConfig, ServerConfig
 from pagemill.config.fields import flatten
-from pagemill.engine.model_source import find_model
-from pagemill.engine.remote.gate import Gate
-from pagemill.engine.remote.identity import meeting_place, options_digest, wire_version
 from pagemill.observe.restarts import RestartCounts
 from pagemill.server.access.key_ring import KeyFile
 from pagemill.server.access.keys import ApiKey
@@ -44,6 +42,9 @@ from pagemill.server.processes.engine_processes import EngineProcesses
 from pagemill.server.processes.kept_processes import STOP_GRACE_S, EndedError, KeptProcesses
 from pagemill.server.transport.http_server import bind
 from pagemill.server.transport.unix_listener import unix_listener
+
+if TYPE_CHECKING:
+    from pagemill.engine.remote.gate import Gate
 
 _API_MODULE = "pagemill.server.processes.api_process"
 _LOGGER = logging.getLogger("pagemill.server")
@@ -59,6 +60,8 @@ def supervise(config: ServeConfig, key_file: KeyFile) -> int:
     """
     server = config.server
     if not server.data_parallel.local_engines:
+        from pagemill.engine.model_source import find_model
+
         find_model(config.engine.model)  # API processes read its tokenizer
     with (
         _hold_address(server) as holder,
@@ -143,6 +146,9 @@ class _Supervisor:
         engines = self._config.server.data_parallel
         if not engines.spans_machines:
             return
+        from pagemill.engine.remote.gate import Gate
+        from pagemill.engine.remote.identity import meeting_place, options_digest, wire_version
+
         own = engines.local_engines
         paths = {i: path for i, path in enumerate(self._sockets) if i not in own}
         place = meeting_place(self._config)

@@ -16,7 +16,7 @@ def test_a_missing_package_is_named(name: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_server_imports_them_when_they_are_used() -> None:
-    command = "import pagemill.server.serve, sys; print(*sys.modules)"
+    command = "import pagemill.server.http_process, sys; print(*sys.modules)"
     result = subprocess.run(
         [sys.executable, "-c", command], capture_output=True, text=True, check=True
     )
