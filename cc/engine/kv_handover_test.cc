@@ -122,7 +122,7 @@ TEST(KvHandover, ParametersThatMakeNoSenseAreIgnored) {
 
 TEST(KvHandover, HeldBlocksAreReleasedWhenNoEngineTakesThem) {
   // Room for a few blocks of 8: the rest is held.
-  TestEngine prefill(5000, "a", /*timeout_ms=*/200);
+  TestEngine prefill(5000, "a", /*timeout_ms=*/1000);
   EXPECT_FALSE(prefill.Run(Prompt(1, 1, kSend)).kv_transfer_params.empty());
   EXPECT_GT(prefill.NumUsedBlocks(), 0);
   prefill.WaitUntil([&] { return prefill.NumUsedBlocks() == 0; });

@@ -81,7 +81,7 @@ class ObservedMedium final : public TransferMedium {
     seen_->niceness = getpriority(PRIO_PROCESS, 0);
     seen_->num_cpus = NumCpus();
     if (transfer.direction == Direction::kLoad) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
     }
     return {transfer.id, 0, OkStatus()};
   }

@@ -173,7 +173,7 @@ def test_load(server: ServerProcess) -> None:
         assert during < 1.05 * before and after < 1.05 * before
         # Medians: a machine that is busy may stop for longer once.
         assert statistics.median(probes) < 0.1 and statistics.median(answers) < 1
-        assert statistics.median(next_s) < 1
+        assert statistics.median(next_s) < 1 and max(next_s) < 20
         assert attack.cut_off > SLOW + IDLE
         return ends
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 import torch
 from pagemill.config import MediaConfig
 from pagemill.render.errors import RenderError
-from pagemill.render.media.frame_times import open_drawn_times
+from pagemill.render.media.frame_times import DrawnTimes, open_drawn_times
 from pagemill.render.media.video_files import VideoFiles
 from pagemill.render.media.video_processors import PatchProcessor, open_video_processor
 from PIL import Image, ImageFont
@@ -171,3 +172,17 @@ def test_what_times_cannot_be_drawn_on(tmp_path: Path) -> None:
     (tmp_path / "font.ttf").write_bytes(b"no font")
     with pytest.raises(RenderError, match="the font 'font.ttf' cannot be used"):
         open_drawn_times(tmp_path)
+
+
+def test_fonts_of_glyphs_that_are_too_large(tmp_path: Path) -> None:
+    """Of a font in which an em has 20 units instead of 1000."""
+    save(tmp_path)
+    path = tmp_path / "font.ttf"
+    font = bytearray(path.read_bytes())
+    head = struct.unpack(">I", font[(at := font.index(b"head")) + 8 : at + 12])[0]
+    font[head + 18 : head + 20] = struct.pack(">H", 20)
+    path.write_bytes(font)
+    with pytest.raises(RenderError, match="cannot be used: its glyphs are larger than lines"):
+        open_drawn_times(tmp_path)
+    with pytest.raises(RenderError, match="times cannot be drawn with its model's font"):
+        DrawnTimes(bytes(font))(Image.new("RGB", (200, 200)), 0.0)

@@ -115,6 +115,9 @@ def test_refusals(omni: MediaTestModel, tmp_path_factory: pytest.TempPathFactory
     deaf.argument = "videos"
     with deaf.llm() as llm:
         deaf.check_refused(llm, VIDEO, [LONGER], "this model does not hear the sound of videos")
+        with pytest.raises(EngineError, match="leave out use_audio_in_video"):
+            settings = {"use_audio_in_video": True}
+            llm.generate([VIDEO], videos=[["film.mkv"]], mm_processor_kwargs=settings)
 
 
 def item(tokens: int, following: int) -> MediaFeatures:
@@ -139,5 +142,11 @@ def test_short_sound_far_from_frames_is_refused() -> None:
     """An item has at most 512 positions for each of its tokens (cc/step/media_item.h)."""
     sound = [item(50, 50)] * 11 + [item(1, 1)]
     assert in_chunks([item(4, 2)] * 2, [0, 560], sound, 50)
-    with pytest.raises(ValueError, match="its sound ends long before its frames"):
+    with pytest.raises(
+        ValueError, match="its sound has a part of 1 tokens at position 550 in time"
+    ):
         in_chunks([item(4, 2)] * 2, [0, 700], sound, 50)
+    with pytest.raises(
+        ValueError, match="it has a part of 4 tokens at position 2104 .* 2047 at most"
+    ):
+        in_chunks([item(4, 2)] * 3, [0, 2101, 2102], [item(50, 50)], 50)

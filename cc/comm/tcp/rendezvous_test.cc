@@ -6,10 +6,13 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <ctime>
 #include <functional>
 #include <memory>
 #include <random>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -46,6 +49,37 @@ Status RunFor(Rendezvous& rendezvous, milliseconds limit) {
   }
 }
 
+// Runs until it says that `words` are why it has not ended, for a minute at most.
+Status RunUntil(Rendezvous& rendezvous, const std::string& words) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  Status status;
+  do {
+    status = rendezvous.Run(milliseconds(20));
+  } while (status.code() == StatusCode::kUnavailable &&
+           status.message().find(words) == std::string::npos &&
+           std::chrono::steady_clock::now() < end);
+  return status;
+}
+
+constexpr char kHasJoined[] = "node 0 waits for other nodes";
+
+// Runs it in a thread of its own while it lives.
+class Running {
+ public:
+  explicit Running(Rendezvous& rendezvous)
+      : thread_([this, &rendezvous] {
+          while (!is_over_) (void)rendezvous.Run(milliseconds(20));
+        }) {}
+  ~Running() {
+    is_over_ = true;
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> is_over_ = false;
+  std::thread thread_;
+};
+
 // Joins as a rank; the result, or why it could not.
 StatusOr<Rendezvous::Result> JoinAs(const NodeOptions& options, int32_t rank) {
   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<Rendezvous> rendezvous,
@@ -60,8 +94,11 @@ void ExpectRefused(const std::function<void(NodeOptions*)>& change, const std::s
   NodeOptions options = Options({.pipeline = 2}, 2);
   auto zero = *Rendezvous::Begin(options, 0);
   Status seen, ended;
+  std::atomic<bool> has_seen = false;
   std::thread master([&] {
-    seen = RunFor(*zero, milliseconds(300));
+    seen = RunUntil(*zero, words);
+    has_seen = true;
+    has_seen.notify_one();
     ended = RunFor(*zero, milliseconds(60'000));
   });
   NodeOptions other = options;
@@ -69,7 +106,7 @@ void ExpectRefused(const std::function<void(NodeOptions*)>& change, const std::s
   const Status refused = JoinAs(other, 1).status();
   EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
   EXPECT_NE(refused.message().find(words), std::string::npos) << refused.message();
-  std::this_thread::sleep_for(milliseconds(400));
+  has_seen.wait(false);
   EXPECT_TRUE(JoinAs(options, 1).ok());
   master.join();
   const std::string missing = "at " + options.master.ToString() + ": 1 (node 1)";
@@ -126,11 +163,10 @@ TEST(RendezvousTest, OtherOptionsAreRefused) {
 TEST(RendezvousTest, ASecondProcessOfARankIsRefused) {
   const NodeOptions options = Options({.pipeline = 3}, 3);
   auto zero = *Rendezvous::Begin(options, 0), one = *Rendezvous::Begin(options, 1);
-  std::thread master([&] { (void)RunFor(*zero, milliseconds(1000)); });
-  EXPECT_EQ(RunFor(*one, milliseconds(500)).code(), StatusCode::kUnavailable) << "2 is missing";
+  const Running master(*zero);
+  EXPECT_EQ(RunUntil(*one, kHasJoined), Unavailable(kHasJoined)) << "2 is missing";
   const Status refused = JoinAs(options, 1).status();
   EXPECT_NE(refused.message().find("is --node-rank 1 given to two nodes?"), std::string::npos);
-  master.join();
 }
 
 TEST(RendezvousTest, ARankThatEndsBeforeAllHaveComeMayComeAgain) {
@@ -138,7 +174,7 @@ TEST(RendezvousTest, ARankThatEndsBeforeAllHaveComeMayComeAgain) {
   std::thread master([&] { EXPECT_TRUE(JoinAs(options, 0).ok()); });
   {
     const auto one = *Rendezvous::Begin(options, 1);
-    EXPECT_EQ(RunFor(*one, milliseconds(300)).code(), StatusCode::kUnavailable);
+    EXPECT_EQ(RunUntil(*one, kHasJoined), Unavailable(kHasJoined));
   }
   std::thread one([&] { EXPECT_TRUE(JoinAs(options, 1).ok()); });
   EXPECT_TRUE(JoinAs(options, 2).ok());
@@ -151,9 +187,8 @@ TEST(RendezvousTest, ARankEndsWithRankZero) {
   auto one = *Rendezvous::Begin(options, 1);
   {
     const auto zero = *Rendezvous::Begin(options, 0);
-    std::thread master([&] { (void)RunFor(*zero, milliseconds(300)); });
-    EXPECT_EQ(RunFor(*one, milliseconds(300)).code(), StatusCode::kUnavailable);
-    master.join();
+    const Running master(*zero);
+    EXPECT_EQ(RunUntil(*one, kHasJoined), Unavailable(kHasJoined));
   }
   const Status ended = RunFor(*one, milliseconds(30'000));
   EXPECT_EQ(ended, FailedPrecondition("rank 0 ended before all ranks had joined"));

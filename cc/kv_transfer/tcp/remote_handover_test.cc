@@ -360,7 +360,7 @@ TEST_F(RemoteHandover, AHandshakeThatTakesTooLongIsOver) {
 TEST_F(RemoteHandover, APeerThatHangsOrDiesInABlockIsNotWaitedFor) {
   for (const bool dies : {false, true}) {
     FakeServer server;
-    TestEngine loads({.peers = {server.address()}, .timeout_ms = 1000});
+    TestEngine loads({.peers = {server.address()}, .timeout_ms = 3000});
     loads.Load(1, server.Handover(), 0, 3);
     loads.Load(2, server.Handover(), 5, 8, 10);
     server.Greet();

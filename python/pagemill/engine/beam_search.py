@@ -150,7 +150,23 @@ class BeamSearch:
         self._outputs: list[ChoiceOutput] = []
         self._on_news: Callable[[], None] | None = None
         self.failure: EngineError | None = None
+        self._num_to_submit = len(prompts)
+        self._submitted = asyncio.Event()
         self._task = asyncio.create_task(self._run(prompts))
+
+    async def wait_submitted(self) -> None:
+        """Returns once the engine has taken the first step of each prompt. Cancelled, it closes.
+
+        Raises:
+            EngineError: it refuses one; the search has ended.
+        """
+        try:
+            await self._submitted.wait()
+        except asyncio.CancelledError:
+            self.close()
+            raise
+        if self.failure is not None:
+            raise self.failure
 
     @property
     def exhausted(self) -> bool:
@@ -186,6 +202,7 @@ class BeamSearch:
         except* Exception:
             _LOGGER.exception("beam search failed")
             self.failure = EngineError("INTERNAL", "Beam search failed; the log says why.")
+        self._submitted.set()
         # Behind the task's end, so that `exhausted` is true.
         asyncio.get_running_loop().call_soon(self._wake)
 
@@ -201,12 +218,15 @@ class BeamSearch:
                 prompts = next(steps) if outputs is None else steps.send(outputs)
             except StopIteration as end:
                 return end.value
-            outputs = await self._next(prompts)
+            outputs = await self._next(prompts, is_first=outputs is None)
 
-    async def _next(self, prompts: Sequence[Prompt]) -> list[ChoiceOutput]:
+    async def _next(self, prompts: Sequence[Prompt], *, is_first: bool) -> list[ChoiceOutput]:
         """What follows each prompt of a step."""
         found: dict[int, ChoiceOutput] = {}
         with await self._submit(prompts) as stream:
+            self._num_to_submit -= is_first
+            if not self._num_to_submit:
+                self._submitted.set()
             async for outputs in stream:
                 for output in outputs:
                     if output.error is not None:

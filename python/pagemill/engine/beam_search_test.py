@@ -152,6 +152,40 @@ def test_a_refusal_in_the_middle_ends_it() -> None:
     assert search.failure.code == "RESOURCE_EXHAUSTED"
 
 
+def test_a_refusal_at_the_beginning_is_told() -> None:
+    """As that of one prompt among several is, whose first steps the engine has taken."""
+
+    async def run(fails_after: int) -> None:
+        options = BeamOptions(width=2, length_penalty=1.0, ends=[])
+        prompts = [Prompt(RenderedPrompt.of([number]), 4) for number in range(3)]
+        engine = ToyEngine(fails_after)
+        search = BeamSearch(engine.submit, prompts, options, keeps_logprobs=False)
+        await search.wait_submitted()
+
+    for fails_after in range(3):
+        with pytest.raises(EngineError, match="full"):
+            asyncio.run(run(fails_after))
+    asyncio.run(run(3))  # later ones are in the stream
+
+
+def test_a_caller_that_waits_no_longer_closes_it() -> None:
+    async def run() -> None:
+        async def submit(prompts: Sequence[Prompt]) -> RequestStream:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        options = BeamOptions(width=2, length_penalty=1.0, ends=[])
+        prompts = [Prompt(RenderedPrompt.of([1]), 4)]
+        search = BeamSearch(submit, prompts, options, keeps_logprobs=False)
+        waiting = asyncio.create_task(search.wait_submitted())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        while not search.exhausted:
+            await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
 def test_it_can_be_closed_at_any_time() -> None:
     engine = ToyEngine()
 
@@ -159,12 +193,14 @@ def test_it_can_be_closed_at_any_time() -> None:
         options = BeamOptions(width=2, length_penalty=1.0, ends=[])
         prompts = [Prompt(RenderedPrompt.of([1]), 10**6)]
         search = BeamSearch(engine.submit, prompts, options, keeps_logprobs=False)
-        while not engine.num_steps:
-            await asyncio.sleep(0)
-        search.close()
-        search.close()
-        await asyncio.sleep(0.01)
-        assert search.exhausted and engine.num_open == 0
+        async with asyncio.timeout(60):
+            while not engine.num_steps:
+                await asyncio.sleep(0)
+            search.close()
+            search.close()
+            while not search.exhausted:
+                await asyncio.sleep(0)
+        assert engine.num_open == 0
 
     asyncio.run(run())
     assert 0 < engine.num_steps < 10**5

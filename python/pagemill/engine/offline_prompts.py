@@ -65,7 +65,7 @@ class OfflinePrompts:
             EngineError: settings are not known, media do not fit the prompts or the model, or
                 embeddings are not of its width.
         """
-        sound = _wants_sound(settings)
+        sound = self._wants_sound(settings)
         rendered = [self._prompt(prompt) for prompt in _as_list(prompts)]
         prepared: list[list[PreparedMedia]] = [[] for _ in rendered]
         for kind, sources in (media or {}).items():
@@ -97,7 +97,7 @@ class OfflinePrompts:
             RenderError: the model has no chat template, or it refuses the messages.
             EngineError: media do not fit the messages or the model, or settings are not known.
         """
-        messages, media = self._media.of_messages(messages, sound=_wants_sound(settings))
+        messages, media = self._media.of_messages(messages, sound=self._wants_sound(settings))
         prompt = text_prompt(self._renderer.encode_chat(messages, add_special_tokens), "messages")
         return place_media(prompt, media, self._front_ends, self._control_text)
 
@@ -172,6 +172,17 @@ class OfflinePrompts:
             message = f"prompt_embeds {error}"
             raise EngineError("INVALID_ARGUMENT", message, "prompts") from error
 
+    def _wants_sound(self, settings: Mapping[str, Any] | None) -> bool:
+        try:
+            wanted = wants_sound(settings or {})
+            if wanted and not any(each.traits.video_sound for each in self._front_ends):
+                raise RenderError(
+                    "this model does not hear the sound of videos: leave out use_audio_in_video"
+                )
+        except RenderError as error:
+            raise EngineError("INVALID_ARGUMENT", error.message, "mm_processor_kwargs") from error
+        return wanted
+
     def _control_text(self, text: str) -> list[int]:
         """The token ids of a text that the model has beside media."""
         if not self._renderer.has_text:
@@ -181,13 +192,6 @@ class OfflinePrompts:
             )
             raise EngineError("INVALID_ARGUMENT", message, "images")
         return self._renderer.encode(text, add_special_tokens=False, parse_special=True)
-
-
-def _wants_sound(settings: Mapping[str, Any] | None) -> bool:
-    try:
-        return wants_sound(settings or {})
-    except RenderError as error:
-        raise EngineError("INVALID_ARGUMENT", error.message, "mm_processor_kwargs") from error
 
 
 def content_of(given: Mapping[str, Any], argument: str) -> list[Any]:

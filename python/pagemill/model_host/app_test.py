@@ -21,7 +21,7 @@ TWO = {"a": {"model": "delay=0.1", "aliases": ["first"]}, "b": {"model": "fails=
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(test)
+    asyncio.run(asyncio.wait_for(test, 240))
 
 
 def refusal(got: httpx.Response, status: int) -> dict[str, Any]:

@@ -41,7 +41,7 @@ async def leave(*requests: asyncio.Task[Any]) -> None:
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(test)
+    asyncio.run(asyncio.wait_for(test, 240))
 
 
 def test_a_model_is_loaded_once_when_requests_name_it() -> None:

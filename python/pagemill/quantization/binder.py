@@ -27,9 +27,8 @@ from pagemill.quantization.adapter_tables import AdapterTables
 from pagemill.quantization.computed_tensors import batch_norm_line, exponentials, inverse_norms
 from pagemill.quantization.mxfp4 import Mxfp4Scheme
 from pagemill.quantization.notes import OTHER_SCALES
-from pagemill.quantization.section import QuantizationError
 from pagemill.quantization.stored_schemes import StoredSchemes
-from pagemill.quantization.table import method_of
+from pagemill.quantization.table import source_method
 from pagemill.quantization.unused import check_all_used
 from pagemill.weights.adapter_target import AdapterTarget
 from pagemill.weights.declared import DeclaredTensors
@@ -66,10 +65,7 @@ class WeightBinder:
         self._adapters = AdapterTables(trace, adapter_slots)
         self._source = source
         self._names = NamePrefixes()
-        try:
-            self._method = method_of(source.config)
-        except QuantizationError as error:
-            raise QuantizationError(f"{source.path}: {error}") from error
+        self._method = source_method(source)
         self._tensors = DeclaredTensors(trace, source)
         self._schemes = StoredSchemes(self._method, source, self._tensors)
         for text in self._method.notes:

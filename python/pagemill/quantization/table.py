@@ -17,7 +17,7 @@ from pagemill.quantization.base import Method
 from pagemill.quantization.notes import UNCONVERTED
 from pagemill.quantization.section import QuantizationError, Section
 from pagemill.weights.json_file import shown
-from pagemill.weights.source import OLDER_QUANTIZATION, QUANTIZATION
+from pagemill.weights.source import OLDER_QUANTIZATION, QUANTIZATION, ModelSource
 
 METHODS: dict[str, str] = {
     "auto-round": "pagemill.quantization.auto_round:AutoRound",
@@ -61,6 +61,18 @@ _UNQUANTIZED = "pagemill.quantization.unquantized:Unquantized"
 
 _KEYS = (QUANTIZATION, OLDER_QUANTIZATION)
 _BESIDE = "expert_dtype"  # a field of the section that some configurations have beside it
+
+
+def source_method(source: ModelSource) -> Method:
+    """The method that the configuration of `source` states.
+
+    Raises:
+        QuantizationError: see `method_of`; the message names the model.
+    """
+    try:
+        return method_of(source.config)
+    except QuantizationError as error:
+        raise QuantizationError(f"{source.path}: {error}") from error
 
 
 def method_of(config: Mapping[str, Any]) -> Method:

@@ -50,11 +50,10 @@ def wordpiece(metadata: Mapping[str, Any], tokens: Sequence[str]) -> tuple[Token
     tokenizer.decoder = decoders.WordPiece(_INSIDE)
     begin = _token(metadata, own, ("cls", "bos"), "[CLS]")
     end = _token(metadata, own, ("seperator", "eos"), "[SEP]")  # GGUF's spelling
-    first, last = own[begin], own[end]
     tokenizer.post_processor = processors.TemplateProcessing(
-        single=[first, "$A", last],
-        pair=[first, "$A", last, "$B:1", f"{last}:1"],
-        special_tokens=[(first, begin), (last, end)],
+        single=["begin", "$A", "end"],
+        pair=["begin", "$A", "end", "$B:1", "end:1"],
+        special_tokens=[piece("begin", begin, own), piece("end", end, own)],
     )
     return tokenizer, own
 
@@ -84,19 +83,24 @@ def unigram(metadata: Mapping[str, Any], tokens: Sequence[str]) -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(_SPACE, prepend_scheme=prefix)
     tokenizer.decoder = decoders.Metaspace(_SPACE, prepend_scheme=prefix)
     end = _token(metadata, tokens, ("eos",), "</s>")
-    last, used = tokens[end], [(tokens[end], end)]
-    front: list[str] = []
+    used, front = [piece("end", end, tokens)], list[str]()
     if metadata.get("tokenizer.ggml.add_bos_token", "<s>" in tokens):  # T5 has none
         begin = _token(metadata, tokens, ("bos",), "<s>")
-        used.append((tokens[begin], begin))
-        front = [tokens[begin]]
-    between = [last, last] if front else [last]  # XLM-RoBERTa's have two
+        used.append(piece("begin", begin, tokens))
+        front = ["begin"]
+    between = ["end", "end"] if front else ["end"]  # XLM-RoBERTa's have two
     tokenizer.post_processor = processors.TemplateProcessing(
-        single=[*front, "$A", last],
-        pair=[*front, "$A", *between, "$B", last],
+        single=[*front, "$A", "end"],
+        pair=[*front, "$A", *between, "$B", "end"],
         special_tokens=used,
     )
     return tokenizer
+
+
+def piece(name: str, index: int, tokens: Sequence[str]) -> dict[str, object]:
+    """The token `index` as `name` in a template: its own text may be anything, also what a template
+    takes for a place of a text ("$B") or a type ("a:1")."""
+    return {"id": name, "ids": [index], "tokens": [tokens[index]]}
 
 
 def _token(

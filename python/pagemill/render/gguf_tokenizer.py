@@ -21,7 +21,7 @@ from tokenizers import (
 from tokenizers.models import BPE
 
 from pagemill.render.errors import RenderError
-from pagemill.render.gguf_encoder_tokenizer import unigram, wordpiece
+from pagemill.render.gguf_encoder_tokenizer import piece, unigram, wordpiece
 from pagemill.render.json_values import as_array
 from pagemill.render.merges import kept_merges
 from pagemill.render.split_patterns import SPLIT_RULES, SplitRule
@@ -169,13 +169,13 @@ def _add_begin_and_end(
     # Files older than the flag are SentencePiece ones that begin with BOS.
     default_bos = metadata.get("tokenizer.ggml.model") == "llama"
     template: list[str] = ["$A"]
-    used: list[tuple[str, int]] = []
+    used: list[dict[str, object]] = []
     for name, flag in (("bos", default_bos), ("eos", False)):
         index = metadata.get(f"tokenizer.ggml.{name}_token_id")
         if index is None or not metadata.get(f"tokenizer.ggml.add_{name}_token", flag):
             continue
-        used.append((tokens[_checked_id(index, tokens)], index))
-        template.insert(0 if name == "bos" else len(template), used[-1][0])
+        used.append(piece(name, _checked_id(index, tokens), tokens))
+        template.insert(0 if name == "bos" else len(template), name)
     if used:
         between = _ENDS_BETWEEN.get(str(metadata.get("general.architecture")))
         pair = ["$A", "$B:1"]

@@ -128,6 +128,20 @@ def test_pairs_of_encoders(architecture: str, between: list[int]) -> None:
     assert tokenizer.encode("the", "the a").ids == [1, *first, *between, *second, 2]
 
 
+@pytest.mark.parametrize("text", ["$A", "$B", "x:1", ":"])
+def test_begins_that_a_template_would_take_for_something_else(text: str) -> None:
+    tokens = list(BYTE_LEVEL["tokenizer.ggml.tokens"])
+    tokens[1] = text
+    metadata = BYTE_LEVEL | {
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.add_bos_token": True,
+    }
+    encoding = tokenizer_from_gguf(metadata).encode("the")
+    plain = tokenizer_from_gguf(BYTE_LEVEL).encode("the")
+    assert encoding.ids == [1, *plain.ids] and encoding.tokens == [text, *plain.tokens]
+
+
 def test_gemma_ranks_by_place_and_respells_runs_of_spaces() -> None:
     tokens = ["<pad>", "<eos>", "<bos>", "<unk>", "\u2581", "a", "b", "  ", "ab", "a\u2581", "ba"]
     metadata: dict[str, Any] = {

@@ -256,8 +256,9 @@ def test_draining() -> None:
             running = asyncio.create_task(
                 server.client.post("/v1/completions", json={"prompt": "a", "max_tokens": 200})
             )
-            while not server.async_engine.num_live:
-                await asyncio.sleep(0.001)
+            async with asyncio.timeout(60):
+                while not server.async_engine.num_live:
+                    await asyncio.sleep(0.001)
             lifecycle = server.state.lifecycle
             lifecycle.begin_drain()
             assert "draining" in check_error(await server.client.get("/ready"), 503)["message"]

@@ -122,9 +122,10 @@ async def find_choices(
     eos_token_ids: Sequence[int],
     *,
     constrained: bool,
+    max_tokens_param: str = "max_tokens",
 ) -> OutputStream:
     """The outputs of `sampling.n` choices of each prompt; `constrained`: they have a grammar, or
-    plugins have a say in them.
+    plugins have a say in them. `max_tokens_param` is the field that limits their tokens.
 
     Raises:
         EngineError: the engine's refusal.
@@ -142,7 +143,7 @@ async def find_choices(
             return BestOf(stream, sampling.n, count, keeps_logprobs=keeps_logprobs)
         case Beams():
             if constrained:
-                _check_constrained(prompts, sampling.n)
+                _check_constrained(prompts, sampling.n, max_tokens_param)
             beams = BeamOptions(
                 width=sampling.n,
                 length_penalty=search.length_penalty,
@@ -150,20 +151,22 @@ async def find_choices(
                 constrained=constrained or search.by_rules,
             )
             step = beams.step_sampling(sampling)
-            return BeamSearch(
+            found = BeamSearch(
                 lambda beam_prompts: submit(beam_prompts, step),
                 prompts,
                 beams,
                 keeps_logprobs=keeps_logprobs,
             )
+            await found.wait_submitted()
+            return found
 
 
-def _check_constrained(prompts: Sequence[Prompt], width: int) -> None:
+def _check_constrained(prompts: Sequence[Prompt], width: int, param: str) -> None:
     longest = _MAX_CONSTRAINED_TOKENS // (width * len(prompts))
     if max(prompt.max_tokens for prompt in prompts) > longest:
         raise bad_request(
             "All beams of a request with structured output or `vllm_xargs` have at most"
-            f" {_MAX_CONSTRAINED_TOKENS} tokens: `max_tokens` may be {longest} here, or leave out"
+            f" {_MAX_CONSTRAINED_TOKENS} tokens: `{param}` may be {longest} here, or leave out"
             " `use_beam_search`.",
-            "max_tokens",
+            param,
         )

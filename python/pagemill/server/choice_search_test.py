@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from pagemill.engine.async_engine import Prompt
+from pagemill.engine.outputs import EngineError
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
 from pagemill.inputs.rendered_prompt import RenderedPrompt
@@ -57,16 +58,24 @@ def test_best_of_with_reported_logits_is_refused(mode: str) -> None:
 def test_beams_with_a_grammar_have_a_limit() -> None:
     prompts = [Prompt(RenderedPrompt(np.array([1], np.int32)), most) for most in (10, 1024)]
 
+    async def full(prompts: Sequence[Prompt], sampling: SamplingParams) -> RequestStream:
+        raise EngineError("RESOURCE_EXHAUSTED", "full")
+
     def search(width: int, *, constrained: bool) -> None:
         beams = Beams(length_penalty=1.0, ignores_eos=False)
-        sampling = SamplingParams(n=width)
-        asyncio.run(find_choices(beams, submit, prompts, sampling, (), constrained=constrained))
+        found = find_choices(
+            *(beams, full, prompts, SamplingParams(n=width), ()),
+            constrained=constrained,
+            max_tokens_param="max_completion_tokens",
+        )
+        asyncio.run(found)
 
-    search(8, constrained=True)
-    search(9, constrained=False)
-    with pytest.raises(ApiError, match="`max_tokens` may be 910 here") as raised:
+    for width, constrained in ((8, True), (9, False)):
+        with pytest.raises(EngineError, match="full"):
+            search(width, constrained=constrained)
+    with pytest.raises(ApiError, match="`max_completion_tokens` may be 910 here") as raised:
         search(9, constrained=True)
-    assert (raised.value.status, raised.value.param) == (400, "max_tokens")
+    assert (raised.value.status, raised.value.param) == (400, "max_completion_tokens")
 
 
 async def answered(server: FakeServer, path: str, body: dict[str, Any]) -> list[Any]:
@@ -104,5 +113,24 @@ def test_streams_have_the_outputs_of_beams() -> None:
                 texts[each["index"]] += each["text"]
                 reasons[each["index"]] += each["finish_reason"] or ""
             assert texts == whole and reasons == ["length"] * 3
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_beams_are_refused_before_a_stream_begins(stream: bool) -> None:
+    beams: dict[str, Any] = {"use_beam_search": True, "n": 9, "max_tokens": 4, "stream": stream}
+
+    async def refused(server: FakeServer, **fields: Any) -> str:
+        body = {"messages": [{"role": "user", "content": "Hi"}], **beams, **fields}
+        response = await server.client.post("/v1/chat/completions", json=body)
+        assert response.status_code == 400, response.text
+        return response.json()["error"]["param"]
+
+    async def main() -> None:
+        async with fake_server(max_model_len=2048) as server:
+            assert await refused(server, vllm_xargs={"no_such": 1}) == "vllm_xargs"
+            longest = {"max_tokens": None, "max_completion_tokens": 1999}
+            assert await refused(server, vllm_xargs={"no_such": 1}, **longest) == [*longest][1]
 
     asyncio.run(main())

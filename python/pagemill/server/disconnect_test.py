@@ -54,8 +54,9 @@ def test_a_client_that_goes_away_aborts_its_request(streamed: bool) -> None:
             payload = {"prompt": ["a", "b"], "n": 2, "max_tokens": 200, "stream": streamed}
             request = asyncio.create_task(disconnect(server, payload, gone))
             if not streamed:
-                while server.engine.stats().num_running < 4:
-                    await asyncio.sleep(0.001)
+                async with asyncio.timeout(60):
+                    while server.engine.stats().num_running < 4:
+                        await asyncio.sleep(0.001)
                 gone.set()
             await request
             assert server.async_engine.num_live == 0

@@ -213,6 +213,7 @@ class Pipeline:
                     sampling,
                     self.engine.eos_token_ids,
                     constrained=is_constrained,
+                    max_tokens_param=options.max_tokens_param,
                 )
         except EngineError as error:
             raise from_engine(error) from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from pagemill.structured import table
 from pagemill.structured.expansion import Expanded, expand
@@ -15,9 +14,6 @@ from pagemill.structured.matcher import Compiled, Factory
 from pagemill.structured.token_table import TokenTable
 from pagemill.structured.vocabulary import Vocabulary
 from pagemill.structured.xgrammar import XgrammarBackEnd
-
-if TYPE_CHECKING:
-    pass
 
 _MAX_KEPT = 64
 _MAX_KEPT_CHARS = 2**22

@@ -18,32 +18,34 @@ Config = dict[str, Any]
 
 RANK = 4
 """The pooling of classifiers, of `pooling_type`."""
+_INSTEAD = "use the checkpoint's directory of safetensors"
 _LAYER, _NORM, _OUTPUT = "cls.weight", "cls.norm.weight", "cls.output.weight"
 
 
-def classifier(reader: GgufReader, config: Config) -> Config:
-    """What is different in the `config` of a classifier; nothing if the file has no whole head.
+def classifier(reader: GgufReader) -> Config:
+    """What is different in the configuration of a classifier; nothing without a whole head.
 
     Raises:
         WeightsError: the file is one of a classifier, but has no head that can be computed.
     """
     row = _ROWS.get(reader.architecture)
-    is_whole = row is not None and all(reader.tensor(name) for name in row[0])
-    if row is not None and is_whole:
-        return row[1](reader, config)
+    missing = [] if row is None else [name for name in row[0] if not reader.tensor(name)]
+    if row is not None and not missing:
+        return row[1](reader)
     if reader.find("pooling_type") != RANK:
         return {}
-    needed = " and ".join(row[0]) if row is not None else "known tensors of its head"
+    needed = " and ".join(missing) or "known tensors of its head"
+    why = ""
+    if reader.architecture == "bert" and missing == [_LAYER]:
+        why = ", as files of BERT's do, whose pooler llama.cpp's converter leaves out"
     raise reader.error(
         f"pooling_type is {RANK}, a classifier of {reader.architecture}, but the file lacks"
-        f" {needed}, as files of BERT's classifiers do, whose pooler llama.cpp's converter leaves"
-        " out: use the checkpoint's directory of safetensors"
+        f" {needed}{why}: {_INSTEAD}"
     )
 
 
-def _bert(reader: GgufReader, config: Config) -> Config:
+def _bert(reader: GgufReader) -> Config:
     """RoBERTa's head, and DistilBERT's, whose models alone have no table of token types."""
-    del config
     return {
         "architectures": ["BertForSequenceClassification"],
         "classifier_activation": "tanh" if reader.tensor("token_types.weight") else "relu",
@@ -51,9 +53,8 @@ def _bert(reader: GgufReader, config: Config) -> Config:
     }
 
 
-def _modern_bert(reader: GgufReader, config: Config) -> Config:
+def _modern_bert(reader: GgufReader) -> Config:
     """There is no key for what its head reads; llama.cpp takes the mean."""
-    del config
     return {
         "architectures": ["ModernBertForSequenceClassification"],
         "classifier_pooling": "mean",
@@ -62,14 +63,14 @@ def _modern_bert(reader: GgufReader, config: Config) -> Config:
     }
 
 
-def _qwen3(reader: GgufReader, config: Config) -> Config:
+def _qwen3(reader: GgufReader) -> Config:
     """Rerankers that answer "yes" or "no": `cls.output` has the rows of the two tokens."""
-    del config
     names = _stated_labels(reader)
     if sorted(names) != ["no", "yes"]:
         stated = shown(", ".join(names))
         raise reader.error(
-            f"classifier.output_labels is {stated}; known of {reader.architecture}: yes, no"
+            f"classifier.output_labels is {stated}; known of {reader.architecture}: yes, no;"
+            f" otherwise {_INSTEAD}"
         )
     return {
         FROM_TOKENS: ["no", "yes"],
@@ -99,7 +100,7 @@ def _stated_labels(reader: GgufReader) -> list[str]:
     return texts
 
 
-_ROWS: Mapping[str, tuple[tuple[str, ...], Callable[[GgufReader, Config], Config]]] = {
+_ROWS: Mapping[str, tuple[tuple[str, ...], Callable[[GgufReader], Config]]] = {
     "bert": ((_LAYER, _OUTPUT), _bert),
     "modern-bert": ((_LAYER, _NORM, _OUTPUT), _modern_bert),
     "qwen3": ((_OUTPUT,), _qwen3),

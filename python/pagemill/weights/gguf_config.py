@@ -51,7 +51,7 @@ def config_from_gguf(gguf: GgufFile) -> Config:
     config |= read_tokens(gguf) | dict(family.fixed)
     if family.more is not None:
         config |= family.more(reader, config)
-    return config | classifier(reader, config)
+    return config | classifier(reader)
 
 
 def _base(reader: GgufReader, family: GgufFamily) -> Config:

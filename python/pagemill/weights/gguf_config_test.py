@@ -288,6 +288,13 @@ def test_labels_that_are_not_texts(labels: Any, tmp_path: Path):
         ModelSource.open(path)
 
 
+def test_classifiers_without_a_head(tmp_path: Path):
+    """Only BERT's have a reason that is known."""
+    path = _write(tmp_path / "m.gguf", "qwen3", {"pooling_type": 4}, ("token_embd.weight",))
+    with pytest.raises(WeightsError, match="lacks cls.output.weight: use the checkpoint's"):
+        ModelSource.open(path)
+
+
 def test_classifiers_of_other_architectures(tmp_path: Path):
     path = _write(tmp_path / "m.gguf", "jina-bert-v2", {"pooling_type": 4}, ("token_embd.weight",))
     with pytest.raises(WeightsError, match="classifier of jina-bert-v2, .* lacks known tensors of"):

@@ -84,6 +84,19 @@ def read_f32(location: TensorLocation) -> npt.NDArray[np.float32]:
     return np.log(-values) if location.negated_exp else values
 
 
+def read_some(location: TensorLocation, index: Any) -> npt.NDArray[np.float32]:
+    """The values of some elements, of numbers without blocks, as numpy's `index` chooses them.
+
+    Raises:
+        WeightsError: the dtype holds no real numbers.
+        OSError: the file cannot be read.
+    """
+    element = DTYPES[location.dtype].block_bytes
+    stored = read_bytes(location).view(f"<u{element}").reshape(location.shape)
+    chosen = np.ascontiguousarray(stored[index])
+    return as_f32(location.dtype, chosen.shape, chosen.reshape(-1).view(np.uint8))
+
+
 def read_integers(location: TensorLocation) -> npt.NDArray[np.float32]:
     """Whole numbers, stored as integers of 32 or 64 bits or as real numbers.
 

@@ -31,7 +31,7 @@ _C2P, _P2C = "c2p", "p2c"
 _KINDS = frozenset({_C2P, _P2C})
 _MAX_REACH = 4096
 _MAX_TAPS = 15
-_MOST = 2**20  # embeddings of distances
+_MOST = 10**6  # embeddings of distances on a side
 # Those of the configuration's class: published checkpoints leave them out.
 _DEFAULTS = {"layer_norm_eps": 1e-7, "type_vocab_size": 0}
 

@@ -44,7 +44,8 @@ def in_chunks(
         chunk: the positions of a chunk.
 
     Raises:
-        ValueError: the sound ends in a short item, long before the last frames.
+        ValueError: an item has too few tokens to be where it is, such as a short end of sound that
+            is long before the last frames.
     """
     starts = list(accumulate((item.tokens for item in sound), initial=0))
     placed = [_Placed(*each, False) for each in zip(frames, times, strict=True)]
@@ -79,10 +80,13 @@ def _moved(each: _Placed, start: int, behind: int) -> MediaFeatures:
         tokens += start
     else:
         tokens[:, _TIME] += start
-    if tokens.max() >= _MOST_POSITIONS * item.tokens:
+    last, most = int(tokens.max()), _MOST_POSITIONS * item.tokens - 1
+    if last > most:
+        whose = "its sound has" if each.is_sound else "it has"
         raise ValueError(
-            "its sound ends long before its frames, in a part that is too short to say when: give"
-            " frames alone, or fill the sound up with silence"
+            f"{whose} a part of {item.tokens} tokens at position {last} in time, but one of so few"
+            f" may be at {most} at most: give frames alone, a shorter video, or sound that silence"
+            " fills up to the end of its frames"
         )
     positions = GridPositions(item.positions.rows, tokens, behind)
     return MediaFeatures(item.rows, item.tokens, positions, placement=item.placement)

@@ -24,10 +24,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from pagemill.ops.dtypes import DTYPES, tensor_bytes
+from pagemill.ops.dtypes import tensor_bytes
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
-from pagemill.weights.read import REAL_DTYPES, as_f32, read_bytes, read_integers
+from pagemill.weights.read import REAL_DTYPES, read_bytes, read_integers, read_some
 from pagemill.weights.source import ModelSource
 
 _INTEGERS = ".W_q"
@@ -129,7 +129,8 @@ def _per_word(bits: int) -> int:
 
 
 def _stored_bytes(elements: int, bits: int, group: int, axis: int) -> int:
-    """Of rows of `columns` integers, which parts have whole; of 3 bits the last ones are added."""
+    """Of all integers; 0 if they do not fill bytes. Of 3 bits, parts are whole rows of `columns`,
+    and the last part is filled up."""
     if bits != 3:
         return elements * bits // 8 if elements * bits % 8 == 0 else 0
     columns = group if axis == 1 else elements // group
@@ -175,6 +176,4 @@ def _bytes(source: ModelSource, tensor: TensorLocation) -> int:
 
 def _numbers(location: TensorLocation, places: npt.NDArray[np.int64]) -> Floats:
     """The elements at these places."""
-    size = DTYPES[location.dtype].block_bytes
-    chosen = read_bytes(location).reshape(-1, size)[places]
-    return as_f32(location.dtype, places.shape, np.ascontiguousarray(chosen).reshape(-1))
+    return read_some(replace(location, shape=(math.prod(location.shape),)), places)

@@ -21,11 +21,11 @@ import numpy.typing as npt
 
 from pagemill.ops.dtypes import tensor_bytes
 from pagemill.quantization.packed import PackedScheme
-from pagemill.quantization.table import method_of
+from pagemill.quantization.table import source_method
 from pagemill.quantization.unquantized import UNQUANTIZED
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
-from pagemill.weights.read import REAL_DTYPES, read_bytes, read_f32
+from pagemill.weights.read import REAL_DTYPES, read_bytes, read_some
 from pagemill.weights.source import ModelSource
 
 _WORD = 32  # bits
@@ -45,7 +45,7 @@ def packed_matrices(source: ModelSource) -> Sequence[WordMatrix]:
             formats beside these.
         OSError: a file cannot be read.
     """
-    method = method_of(source.config)
+    method = source_method(source)
     names = sorted(tensor.name.rpartition(".") for tensor in source.tensors)
     schemes = {module: method.scheme(module) for module, _, part in names if part in _SCALE_PARTS}
     packed = {
@@ -98,7 +98,7 @@ class WordMatrix:
             if self._scheme.layout == "gptq":
                 zeros = (zeros + 1) & ((1 << bits) - 1)
             zeros = zeros[:, self._groups]
-        scales = read_f32(self._scales)[:, begin : begin + count].T
+        scales = read_some(self._scales, (slice(None), slice(begin, begin + count))).T
         return (q - zeros).astype(np.float32) * scales[:, self._groups]
 
     def _of_rows(self, tensor: TensorLocation, begin: int, count: int) -> Integers:

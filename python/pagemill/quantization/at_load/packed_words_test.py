@@ -11,6 +11,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from pagemill.quantization.at_load.packed_words import packed_matrices
+from pagemill.quantization.section import QuantizationError
 from pagemill.weights.errors import MissingTensorError, WeightsError
 from pagemill.weights.source import ModelSource
 
@@ -139,6 +140,12 @@ def test_tensors_that_do_not_fit(name: str, tensor: Any, message: str, tmp_path:
     tensors = Gptq(3).tensors | {f"a.{name}": tensor}
     with pytest.raises(WeightsError, match=message):
         packed_matrices(_source(tmp_path, GPTQ | {"bits": 3}, tensors))
+
+
+def test_what_is_refused_names_the_model(tmp_path: Path) -> None:
+    source = _source(tmp_path, GPTQ | {"bits": 5}, Gptq(3).tensors)
+    with pytest.raises(QuantizationError, match=rf"{tmp_path}: .*bits 5 is not supported"):
+        packed_matrices(source)
 
 
 def test_missing_integers(tmp_path: Path) -> None:

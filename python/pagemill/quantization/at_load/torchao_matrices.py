@@ -19,12 +19,12 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from pagemill.ops.dtypes import DTYPES, tensor_bytes
+from pagemill.ops.dtypes import tensor_bytes
 from pagemill.quantization.torchao import SCALE, VALUES, ZERO_POINT
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import parse_json, shown
 from pagemill.weights.location import TensorLocation
-from pagemill.weights.read import REAL_DTYPES, as_f32, is_zero, read_bytes
+from pagemill.weights.read import REAL_DTYPES, is_zero, read_bytes, read_some
 from pagemill.weights.safetensors import read_metadata
 from pagemill.weights.source import ModelSource
 
@@ -113,7 +113,7 @@ class _Type(NamedTuple):
 
 
 def _plain(tensor: TensorLocation, begin: int, count: int) -> Floats:
-    return _chosen(tensor, slice(begin, begin + count))
+    return read_some(tensor, slice(begin, begin + count))
 
 
 def _nibbles(tensor: TensorLocation, begin: int, count: int) -> Floats:
@@ -140,18 +140,18 @@ def _tiles(tensor: TensorLocation, begin: int, count: int) -> Floats:
 def _by_row(location: TensorLocation, rows: npt.NDArray[np.int64], which: int) -> Floats:
     """Of [rows of blocks, blocks]."""
     del which
-    return _chosen(location, rows)
+    return read_some(location, rows)
 
 
 def _by_column(location: TensorLocation, rows: npt.NDArray[np.int64], which: int) -> Floats:
     """Of [blocks, rows]."""
     del which
-    return _chosen(location, (slice(None), rows)).T
+    return read_some(location, (slice(None), rows)).T
 
 
 def _interleaved(location: TensorLocation, rows: npt.NDArray[np.int64], which: int) -> Floats:
     """Of [blocks, rows, 2]: scales and zero points."""
-    return _chosen(location, (slice(None), rows, which)).T
+    return read_some(location, (slice(None), rows, which)).T
 
 
 _TYPES: Mapping[str, _Type] = {
@@ -242,11 +242,3 @@ def _sizes(source: ModelSource, name: str, value: object) -> tuple[int, int]:
     raise WeightsError(
         f"{source.path}: {name} has the sizes {shown(value)}; supported: [rows, columns]"
     )
-
-
-def _chosen(location: TensorLocation, index: Any) -> Floats:
-    """Some elements of a tensor, as numpy's indices say."""
-    element = DTYPES[location.dtype].block_bytes
-    stored = read_bytes(location).view(f"<u{element}").reshape(location.shape)
-    chosen = np.ascontiguousarray(stored[index])
-    return as_f32(location.dtype, chosen.shape, chosen.reshape(-1).view(np.uint8))

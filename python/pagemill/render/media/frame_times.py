@@ -19,6 +19,8 @@ _KIND = "Ernie4_5_VLMoeVideoProcessor"
 _FONT = "Roboto-Regular.ttf"  # of the processor's class
 _SHARE = 10  # of the shorter side of a frame that a line is high, and of that, its border
 _MAX_FONT_BYTES = 2**26
+_GLYPHS = "time: 0123456789.:"
+_WIDEST, _HIGHEST = 2 * len(_GLYPHS), 4  # what they may take, in the size of the font
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class DrawnTimes:
         """A copy of an RGB `image` with its time.
 
         Raises:
-          RenderError: it is too small.
+          RenderError: it is too small, or the font has no glyphs of its size.
         """
         size = min(image.size) // _SHARE
         if not size:
@@ -41,14 +43,19 @@ class DrawnTimes:
                 f" least {_SHARE}, since times are drawn on them"
             )
         drawn = image.copy()
-        ImageDraw.Draw(drawn).text(
-            (0, 0),
-            _shown(seconds),
-            font=ImageFont.truetype(io.BytesIO(self.font), size),
-            fill=(0, 0, 0),
-            stroke_width=size // _SHARE,
-            stroke_fill=(255, 255, 255),
-        )
+        try:
+            ImageDraw.Draw(drawn).text(
+                (0, 0),
+                _shown(seconds),
+                font=ImageFont.truetype(io.BytesIO(self.font), size),
+                fill=(0, 0, 0),
+                stroke_width=size // _SHARE,
+                stroke_fill=(255, 255, 255),
+            )
+        except (OSError, Image.DecompressionBombError) as error:
+            raise RenderError(
+                f"times cannot be drawn with its model's font: {error!s:.200}"
+            ) from None
         return drawn
 
 
@@ -71,9 +78,13 @@ def open_drawn_times(folder: Path) -> DrawnTimes | None:
         )
     font = file.read_bytes()
     try:
-        ImageFont.truetype(io.BytesIO(font), _SHARE)
+        *_, width, height = ImageFont.truetype(io.BytesIO(font), _SHARE).getbbox(_GLYPHS)
     except (ImportError, OSError) as error:
         raise RenderError(f"the font {name[:60]!r} cannot be used: {error!s:.200}") from None
+    if width > _WIDEST * _SHARE or height > _HIGHEST * _SHARE:
+        raise RenderError(
+            f"the font {name[:60]!r} cannot be used: its glyphs are larger than lines"
+        )
     return DrawnTimes(font)
 
 

@@ -31,14 +31,16 @@ _DECODERS = ("av1", "h264", "hevc", "libdav1d", "mpeg4", "vp8", "vp9")
 _SOUND_DECODERS = ("aac", "flac", "mp3", "mp3float", "opus", "pcm_s16le", "vorbis")
 _EDGE_PIXELS = 2**16  # decoders make small frames larger, and others by much less than half
 _SAMPLE_BYTES = 4
+_BLOCK_BYTES = 2**18  # of sound at a time: a file may have packets of one sample
 _REORDERED_FRAMES = 16  # more than a frame that is shown earlier may come behind a key frame
 
 
 class SoundBlock(NamedTuple):
-    """Samples of each channel, f32, `rate` a second."""
+    """Samples, f32 [n, channels], `rate` a second."""
 
     rate: int
-    planes: Sequence[bytes]
+    channels: int
+    samples: bytes
 
 
 class OpenVideo:
@@ -104,17 +106,25 @@ class OpenVideo:
         codec.thread_count = 1
         with _errors_of_decoders():
             self._container.seek(0)
-        resampler = av.AudioResampler(format="fltp")  # the same rate and channels
+        # The same rate and channels, but not in planes, whose number PyAV gets wrong if it is 8.
+        resampler = av.AudioResampler(format="flt")
         packets = self._container.demux(stream)
-        samples = 0
+        form, samples, block = (0, 0), 0, bytearray()
         while (packet := _next_of(packets)) is not None:
             with _errors_of_decoders():
                 frames = [each for frame in packet.decode() for each in resampler.resample(frame)]
             for frame in frames:
+                own = frame.sample_rate, frame.layout.nb_channels
+                if block and (own != form or len(block) >= _BLOCK_BYTES):
+                    yield SoundBlock(*form, bytes(block))
+                    block.clear()
+                form = own
                 samples += frame.samples
                 self._limits.check_length(samples, frame.sample_rate)
-                size = frame.samples * _SAMPLE_BYTES  # a plane may be longer
-                yield SoundBlock(frame.sample_rate, [bytes(plane)[:size] for plane in frame.planes])
+                size = frame.samples * form[1] * _SAMPLE_BYTES  # a plane may be longer
+                block += bytes(frame.planes[0])[:size]
+        if block:
+            yield SoundBlock(*form, bytes(block))
 
     def _leaps(self, wanted: float, frame: VideoFrame) -> bool:
         """Whether decoding continues from a key frame ahead of `frame`, at or before `wanted`."""

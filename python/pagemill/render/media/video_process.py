@@ -68,7 +68,7 @@ class OpenVideo:
         while isinstance(self._reply, VideoSound):
             block = self._reply
             samples = np.frombuffer(block.samples, np.float32)
-            yield block.rate, samples.reshape(block.channels, -1)
+            yield block.rate, samples.reshape(-1, block.channels).T
             self._reply = _exchange(self._child)
 
 

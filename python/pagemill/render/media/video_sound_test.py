@@ -38,6 +38,7 @@ def read(folder: Path, data: bytes, **options: Any) -> PreparedMedia:
         ("matroska", "flac", 48_000, 2),
         ("webm", "libopus", 48_000, 2),
         ("mp4", "aac", 44_100, 1),
+        ("matroska", "pcm_s16le", 48_000, 8),
         ("avi", "libmp3lame", 44_100, 2),
     ],
 )
@@ -61,6 +62,20 @@ def test_channels_are_averaged(tmp_path: Path) -> None:
     sound = read(tmp_path, data).sound
     assert sound is not None
     np.testing.assert_allclose(sound, left[0] / 2, atol=1e-6)
+
+
+def test_small_packets_are_joined() -> None:
+    """A message for each would be much work, of which a file may make millions."""
+    samples = tone(0.5)
+    with open_here(
+        clip(5, kind="matroska", sound=Sound(samples, packet=1)), LIMITS, sound=True
+    ) as video:
+        (block,) = video.sound()
+    np.testing.assert_allclose(np.frombuffer(block.samples, np.float32), samples[0], atol=2**-14)
+    long = clip(5, kind="matroska", sound=Sound(tone(5.0, channels=2), packet=1000))
+    with open_here(long, LIMITS, sound=True) as video:
+        blocks = list(video.sound())
+    assert len(blocks) == 3 and sum(len(block.samples) for block in blocks) == 5 * 16_000 * 2 * 4
 
 
 def test_videos_without_sound(tmp_path: Path) -> None:

@@ -2,8 +2,7 @@
 
 The server sends a `VideoSetup`, then the file as it is. The other answers with a `VideoHeader`; for
 a list of frames' numbers, with their `VideoFrame`s, the sound as `VideoSound`s if it is heard, and
-`VideoEnd`; or, at any time, with
-`VideoRefusal`.
+`VideoEnd`; or, at any time, with `VideoRefusal`.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class VideoFrame(msgspec.Struct, array_like=True, tag=True):
 
 
 class VideoSound(msgspec.Struct, array_like=True, tag=True):
-    """Sound that follows what came before: f32 [channels, n], `rate` samples a second."""
+    """Sound that follows what came before: f32 [n, channels], `rate` samples a second."""
 
     rate: int
     channels: int

@@ -59,5 +59,5 @@ def _replies(connection: socket.socket, setup: VideoSetup, data: bytes) -> Itera
             yield VideoFrame(image.width, image.height, image.tobytes())
         if setup.sound:
             for block in video.sound():
-                yield VideoSound(block.rate, len(block.planes), b"".join(block.planes))
+                yield VideoSound(*block)
         yield VideoEnd()

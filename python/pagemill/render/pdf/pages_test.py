@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from pagemill.render.child_process import receive, send
 from pagemill.render.errors import RenderError
-from pagemill.render.pdf import pages
+from pagemill.render.pdf import pages, worker
 from pagemill.render.pdf.extraction import extract_text
 from pagemill.render.pdf.pages import read_pages
 from pagemill.render.pdf.testing.pdfs import FONT, encrypted, page, pdf, pdf_of, stream, trunk
+from pagemill.render.pdf.wire import PdfRefusal, PdfReply, PdfSetup
 
 TOO_LONG = b" " * 76_000_000  # bytes; pypdf decompresses 75,000,000
 FORM = b"/Type /XObject /Subtype /Form /BBox [0 0 1 1] /Resources << %b >>"
@@ -90,6 +94,30 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "_MAX_BYTES", 2**25)
     with pytest.raises(RenderError, match="more than 33554432 bytes of memory to read"):
         read_pages(data, 60)
+
+
+def test_memory_of_the_reply_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file may leave room for its text, and none for the message that has it."""
+
+    def send_little(connection: socket.socket, payload: bytes) -> None:
+        if b"letters" in payload:
+            raise MemoryError
+        send(connection, payload)
+
+    ours, theirs = socket.socketpair()
+    monkeypatch.setattr(worker, "connect_to_parent", lambda: theirs)
+    for limit in ("limit_memory", "limit_time"):
+        monkeypatch.setattr(worker, limit, lambda most: None)
+    monkeypatch.setattr(worker.logging, "disable", lambda: None)
+    monkeypatch.setattr(worker, "send", send_little)
+    with ours:
+        send(ours, msgspec.msgpack.encode(PdfSetup(60.0, 77, 10, 100)))
+        send(ours, pdf_of("letters"))
+        worker.main()
+        answer = receive(ours)
+    assert answer is not None
+    reply = msgspec.msgpack.decode(answer, type=PdfReply)
+    assert isinstance(reply, PdfRefusal) and "more than 77 bytes of memory" in reply.error
 
 
 def test_processor_time_is_bounded() -> None:

@@ -29,7 +29,14 @@ def main() -> None:
         limit_memory(setup.max_extra_bytes)
         limit_time(setup.max_cpu_s)
         logging.disable()  # pypdf describes each defect of a file, of which there may be millions
-        send(connection, msgspec.msgpack.encode(_reply(setup, data)))
+        try:
+            send(connection, msgspec.msgpack.encode(_reply(setup, data)))
+        except MemoryError:
+            reason = (
+                f"it takes more than {setup.max_extra_bytes} bytes of memory to read; send fewer of"
+                " its pages"
+            )
+            send(connection, msgspec.msgpack.encode(PdfRefusal(reason)))
 
 
 def _reply(setup: PdfSetup, data: bytes) -> PdfReply:
@@ -37,9 +44,4 @@ def _reply(setup: PdfSetup, data: bytes) -> PdfReply:
         text = extract_text(data, setup.max_pages, setup.max_chars)
     except RenderError as error:
         return PdfRefusal(error.message)
-    except MemoryError:
-        return PdfRefusal(
-            f"it takes more than {setup.max_extra_bytes} bytes of memory to read; send fewer of its"
-            " pages"
-        )
     return PdfText(text, time.process_time())

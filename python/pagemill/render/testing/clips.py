@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple, cast
 
@@ -18,11 +19,12 @@ LEVELS = 4  # grays between a frame and the next one
 
 class Sound(NamedTuple):
     """That of a clip: samples [channels, n], `rate` a second. As PCM it is kept as it is, rounded
-    to 16 bits."""
+    to 16 bits, in packets of so many samples, or in one."""
 
     samples: np.ndarray
     rate: int = 16_000
     codec: str = "pcm_s16le"
+    packet: int | None = None
 
     def add_to(self, container: OutputContainer) -> AudioStream:
         """A stream for it."""
@@ -30,15 +32,19 @@ class Sound(NamedTuple):
         stream.layout = self._layout
         return stream
 
-    def frame(self) -> av.AudioFrame:
+    def frames(self) -> Iterator[av.AudioFrame]:
         """All samples."""
-        found = av.AudioFrame.from_ndarray(self.samples.astype(np.float32), "fltp", self._layout)
-        found.sample_rate, found.pts, found.time_base = self.rate, 0, Fraction(1, self.rate)
-        return found
+        total = self.samples.shape[1]
+        for first in range(0, total, self.packet or total):
+            own = self.samples[:, first : first + (self.packet or total)]
+            values = own.T.astype(np.float32).reshape(1, -1)
+            frame = av.AudioFrame.from_ndarray(values, "flt", self._layout)
+            frame.sample_rate, frame.pts, frame.time_base = self.rate, first, Fraction(1, self.rate)
+            yield frame
 
     @property
     def _layout(self) -> str:
-        return "mono" if len(self.samples) == 1 else "stereo"
+        return {1: "mono", 2: "stereo", 8: "7.1"}[len(self.samples)]
 
 
 def tone(seconds: float, rate: int = 16_000, channels: int = 1) -> np.ndarray:
@@ -76,7 +82,8 @@ def clip(
             container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, "rgb24")))
         container.mux(stream.encode())
         if heard is not None and sound is not None:
-            container.mux(heard.encode(sound.frame()))
+            for frame in sound.frames():
+                container.mux(heard.encode(frame))
             container.mux(heard.encode())
     return file.getvalue()
 

@@ -61,7 +61,9 @@ class KeptProcesses:
                 "%s (process %d) %s; it is started again in %.1f s", name, process.pid, how, delay_s
             )
             self._on_restart(name.partition(" ")[0])
-            await asyncio.sleep(delay_s)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.stop.wait(), delay_s)
+                return
             delay_s = min(2 * delay_s, _LONGEST_DELAY_S)
 
     def names(self, kind: str) -> list[str]:

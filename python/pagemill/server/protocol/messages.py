@@ -42,8 +42,8 @@ class ImageBlock(msgspec.Struct, frozen=True, tag_field="type", tag="image"):
 
 
 class DocumentSource(msgspec.Struct, frozen=True):
-    """Where a document is. `data` is the text of one of type `text`, and a file of text of one of
-    type `base64`; one of type `content` has `content`. Others are refused."""
+    """Where a document is. `data` is the text of one of type `text`, and a file of text or a PDF of
+    one of type `base64`; one of type `content` has `content`. Others are refused."""
 
     type: str
     data: str = ""

@@ -53,7 +53,8 @@ def _listen(path: str, mode: int) -> socket.socket:
 
 def _is_listening(path: str) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        return probe.connect_ex(path) == 0
+        probe.setblocking(False)  # EAGAIN: as many wait as may, and it accepts none
+        return probe.connect_ex(path) in (0, errno.EAGAIN)
 
 
 def _remove_socket(path: str) -> None:
