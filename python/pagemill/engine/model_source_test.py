@@ -184,7 +184,8 @@ def test_only_native_models_are_quantized(tmp_path: Path, options: BuildOptions)
 )
 def test_a_quantized_checkpoint_may_be_given_its_method(tmp_path: Path, method: str, name: str):
     """By its own name, or by another system's."""
-    config = _checkpoint(tmp_path, quantization_config={"quant_method": method})
+    section = {"quant_method": method, "bits": 4, "group_size": 32}
+    config = _checkpoint(tmp_path, quantization_config=section)
     opened = open_model(_quantized(config, name).model, BuildOptions())
     assert opened.at_load is None
     assert {tensor.file for tensor in opened.source.tensors} == {f"{tmp_path}/model.safetensors"}
