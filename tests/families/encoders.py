@@ -219,6 +219,29 @@ ENCODERS: Mapping[str, EncoderRow] = {
         {"input_embedding_size": 40, "output_embedding_size": 56, **_SHORT},
         _KEYS | {"output_embedding_size"},  # of the head of a masked language model
     ),
+    "privacy_filter": EncoderRow(
+        "openai_privacy_filter",
+        {
+            "pad_token_id": 0,
+            "head_dim": 20,
+            "sliding_window": 7,
+            "num_local_experts": 5,
+            "num_experts_per_tok": 2,
+            "intermediate_size": 40,
+            "swiglu_limit": 0.5,
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 1e4,
+                "factor": 4.0,
+                "beta_fast": 32.0,
+                "beta_slow": 1.0,
+                "truncate": False,
+                "original_max_position_embeddings": 64,
+            },
+        },
+        _TIED | {"router_aux_loss_coef", "output_router_logits"},
+        heads=(Task.TOKEN_EMBED, Task.TOKEN_CLASSIFY),
+    ),
     "roberta_prelayernorm": EncoderRow(
         "roberta-prelayernorm", {**_PADDED, "type_vocab_size": 1}, _KEYS
     ),

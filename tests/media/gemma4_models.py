@@ -1,4 +1,5 @@
-"""Tiny models of Gemma 4 and Gemma 4 12B, and what `transformers` makes of images and videos."""
+"""Tiny models of Gemma 4 and Gemma 4 12B, and what `transformers` makes of images, videos and
+audio."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from pagemill.inputs.prepared_media import FrameTimes
 from transformers import (
+    Gemma4AudioFeatureExtractor,
     Gemma4Config,
     Gemma4ForConditionalGeneration,
     Gemma4UnifiedConfig,
@@ -22,11 +24,15 @@ from tests.parity.tiny_decoders import SLIDING_WINDOW
 from tests.parity.tiny_models import TEXT_SIZES
 
 PLACEHOLDER, START, END, VIDEO = 3, 4, 5, 7
+AUDIO, AUDIO_START, AUDIO_END = 6, 8, 9
 _WORDS = {
     PLACEHOLDER: "<|image|>",
     START: "<|image>",
     END: "<image|>",
     VIDEO: "<|video|>",
+    AUDIO: "<|audio|>",
+    AUDIO_START: "<|audio>",
+    AUDIO_END: "<audio|>",
     200: "00:00 ",
     201: "01:01 ",
     202: " 00:00 ",
@@ -66,7 +72,25 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def gemma4(kind: str) -> PreTrainedModel:
+BINS, WINDOW = 16, 4  # of log-mel, and vectors that one attends to
+_EXTRACTOR = Gemma4AudioFeatureExtractor(feature_size=BINS)
+_AUDIO: dict[str, Any] = {
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "subsampling_conv_channels": [BINS, 6],
+    "conv_kernel_size": 3,
+    "attention_chunk_size": WINDOW,
+    "attention_context_left": WINDOW + 1,
+    "attention_logit_cap": 0.5,
+    "residual_weight": 0.75,
+    "output_proj_dims": 40,
+    "rms_norm_eps": 1e-3,
+}
+
+
+def gemma4(kind: str, audio: dict[str, Any] | None = None) -> PreTrainedModel:
+    """`audio` are changes of the configuration of its encoder of audio; None: it has none."""
     text_changes, vision_changes = KINDS[kind]
     vision: dict[str, Any] = {
         "hidden_size": 48,
@@ -82,14 +106,17 @@ def gemma4(kind: str) -> PreTrainedModel:
     config = Gemma4Config(
         text_config=_TEXT | text_changes,
         vision_config=vision | vision_changes,
+        audio_config=None if audio is None else _AUDIO | audio,
         image_token_id=PLACEHOLDER,
         boi_token_id=START,
         eoi_token_id=END,
-        audio_token_id=6,
-        video_token_id=7,
+        audio_token_id=AUDIO,
+        video_token_id=VIDEO,
     )
     config._attn_implementation = "eager"
     model = Gemma4ForConditionalGeneration(config)
+    if audio is not None:
+        _randomize_audio(model.model.audio_tower)
     tower = model.model.vision_tower
     torch.nn.init.normal_(tower.patch_embedder.position_embedding_table)
     for name, buffer in tower.named_buffers():
@@ -100,6 +127,19 @@ def gemma4(kind: str) -> PreTrainedModel:
         if kind == "small" and name.endswith("_max") and "q_proj" not in name:
             buffer.fill_(0.5)
     return model
+
+
+def _randomize_audio(tower: PreTrainedModel) -> None:
+    for layer in tower.layers:
+        torch.nn.init.normal_(layer.self_attn.per_dim_scale)
+        torch.nn.init.normal_(layer.self_attn.relative_k_proj.weight, std=0.3)
+        for of in "qk":
+            torch.nn.init.normal_(getattr(layer.self_attn, f"{of}_proj").linear.weight, std=0.3)
+    for name, buffer in tower.named_buffers():
+        if name.endswith("_min"):
+            buffer.fill_(-1.5)
+        if name.endswith("_max") and "q_proj" not in name:
+            buffer.fill_(1.25)
 
 
 def image(seed: int, height: int, width: int) -> Patches:
@@ -161,6 +201,11 @@ def inputs(images: Sequence[Patches]) -> dict[str, torch.Tensor]:
     return {"pixel_values": values, "image_position_ids": places}
 
 
+def log_mel(audios: Sequence[np.ndarray]) -> dict[str, torch.Tensor]:
+    """Of the feature extractor, padded to the longest."""
+    return dict(_EXTRACTOR(list(audios), sampling_rate=16000, return_tensors="pt"))
+
+
 def _video_inputs(videos: Sequence[Video]) -> dict[str, torch.Tensor]:
     frames = [
         (values, (1, height, width))
@@ -177,13 +222,16 @@ def _video_inputs(videos: Sequence[Video]) -> dict[str, torch.Tensor]:
 
 class Gemma4TestModel(MediaTestModel):
     def __init__(self, path: Path, reference: PreTrainedModel) -> None:
-        def logits(ids: list[int], media: Sequence[Patches | Video]) -> torch.Tensor:
+        def logits(ids: list[int], media: Sequence[Patches | Video | np.ndarray]) -> torch.Tensor:
             given = torch.tensor([ids])
             types = (given == PLACEHOLDER) + 2 * (given == VIDEO)
-            images = [each for each in media if len(each) == 2]
-            videos = [each for each in media if len(each) == 3]
+            sounds = [each for each in media if isinstance(each, np.ndarray)]
+            others = [each for each in media if isinstance(each, tuple)]
+            images = [each for each in others if len(each) == 2]
+            videos = [each for each in others if len(each) == 3]
             own = inputs(images) if images else {}
             own |= _video_inputs(videos) if videos else {}
+            own |= log_mel(sounds) if sounds else {}
             # Those of `generate`: `forward` of Gemma 4 12B makes others, of full layers, too.
             masks = reference.create_masks_for_generate(
                 reference.config,

@@ -53,7 +53,7 @@ void CheckGridBiases(const OpCall& call, OperandCheck& check) {
 
 Status CheckAttention(const OpCall& call) {
   const size_t inputs =
-      std::clamp<size_t>(call.inputs.size(), kAttentionBiases, kAttentionKeyBiases + 1);
+      std::clamp<size_t>(call.inputs.size(), kAttentionBiases, kAttentionSinks + 1);
   OperandCheck check("attention", call, inputs, /*outputs=*/1);
   check.ActInput(0, "q", "N,Q,D");
   check.ActInput(1, "k", "N,K,D");
@@ -67,6 +67,9 @@ Status CheckAttention(const OpCall& call) {
   biases(kAttentionBiases, "biases", "Q,W", "N,Q,W");
   biases(kAttentionColumnBiases, "column_biases", "Q,X", "N,Q,X");
   biases(kAttentionKeyBiases, "key_biases", "N,Q,Y", "N,Q,Y");
+  if (HasAttentionInput(call, kAttentionSinks)) {
+    check.Input(kAttentionSinks, "sinks", DType::kF32, "Q");
+  }
   if (!check.ok()) return check.Result();
   check.Require(call.batch != nullptr, "the check needs the batch");
   check.Require(check.Dim('D') >= 1 && check.Dim('D') <= kMaxHeadDim,
@@ -81,6 +84,9 @@ Status CheckAttention(const OpCall& call) {
   CheckGridBiases(call, check);
   const double scale = call.attributes->Get("scale", 0);
   check.Require(scale > 0 && std::isfinite(scale), "attribute scale must be a number above 0");
+  const double soft_cap = call.attributes->Get("soft_cap", 0);
+  check.Require(soft_cap >= 0 && std::isfinite(soft_cap),
+                "attribute soft_cap must be 0 (none) or a number above");
   return check.Result();
 }
 
@@ -141,6 +147,11 @@ DistanceBiases AttentionBiases(const OpCall& call) {
     biases.grid_columns = static_cast<int32_t>(call.attributes->GetInt("grid_columns", 0));
   }
   return biases;
+}
+
+const float* AttentionSinks(const OpCall& call) {
+  if (!HasAttentionInput(call, kAttentionSinks)) return nullptr;
+  return call.inputs[kAttentionSinks].Data<const float>();
 }
 
 }  // namespace pagemill::ops

@@ -9,13 +9,15 @@
 //            column_biases           likewise, with a reach of its own; only with grid_columns
 //            key_biases f32 [N, Hq, 2 * reach + 1] of each key, with a reach of its own; optional,
 //                                    without grid_columns
+//            sinks  f32 [Hq], optional: a logit per head that joins the softmax's denominator
 //   outputs  y      act [N, Hq, D]
 //   batch    num_tokens; query_start; num_requests bounds the requests when the call is checked;
 //            grid_positions if grid_window is not 0
 //   attributes  scale > 0; causal = 1; window = 0 (none); chunked = 0, 1 only with a window;
 //               prefix = 0, above 0 only with causal = 1 and without a window; grid_window = 0
 //               (none), above 0 only with causal = 0, without a window and with J = 1;
-//               grid_columns = 0, above 0 if and only if there are column_biases, which need biases
+//               grid_columns = 0, above 0 if and only if there are column_biases, which need
+//               biases; soft_cap = 0 (none)
 //   aliasing    none
 //
 // The rows of a request are those of its tokens, one after the other. A row sees all rows of its
@@ -29,8 +31,9 @@
 // query, from -reach to reach; farther keys have the bias of the reach. key_biases add
 // key_biases[key, reach + d], the entry of the key's row. With grid_columns positions are those of
 // a grid row by row: d is the distance of position / grid_columns, rounded down, and
-// column_biases[reach + e] are added, too, with e the distance of position % grid_columns. Weights
-// are e^score over the sum of those of the visible keys. Head h of q reads head h / (Hq / Hk) of k
+// column_biases[reach + e] are added, too, with e the distance of position % grid_columns. With
+// soft_cap these sums become soft_cap tanh(score / soft_cap). Weights are e^score over the sum of
+// those of the visible keys, to which e^sink is added. Head h of q reads head h / (Hq / Hk) of k
 // and v.
 //
 // Result: the bits of one query's output depend on its q, its place in its request and the keys and
@@ -53,7 +56,8 @@
 namespace pagemill::ops {
 
 // Optional inputs. One that is left out in front of others is a view of rank 0.
-inline constexpr size_t kAttentionBiases = 3, kAttentionColumnBiases = 4, kAttentionKeyBiases = 5;
+inline constexpr size_t kAttentionBiases = 3, kAttentionColumnBiases = 4, kAttentionKeyBiases = 5,
+                        kAttentionSinks = 6;
 inline bool HasAttentionInput(const OpCall& call, size_t input) {
   return call.inputs.size() > input && call.inputs[input].rank > 0;
 }
@@ -66,6 +70,8 @@ inline int32_t RowsOfToken(const OpCall& call) {
 
 // The biases of a call, by what its operands hold.
 DistanceBiases AttentionBiases(const OpCall& call);
+// Those of all query heads; null: none.
+const float* AttentionSinks(const OpCall& call);
 
 const OpDefinition& AttentionOp();
 

@@ -34,6 +34,8 @@ struct Heads {
   int32_t prefix = 0;
   int32_t of_token = 1;    // rows
   int32_t key_reach = -1;  // negative: no biases of keys
+  int32_t soft_cap = 0;
+  bool sinks = false;
 
   std::string ToString() const {
     const auto text = [](std::string_view name, int64_t value) {
@@ -43,7 +45,7 @@ struct Heads {
            text("chunked", chunked) + text("prefix", prefix) + text("grid window", grid_window) +
            text("reach", bias_reach) + text("by query", biases_by_query) +
            text("grid columns", grid_columns) + text("rows of a token", of_token) +
-           text("reach of keys", key_reach);
+           text("reach of keys", key_reach) + text("soft cap", soft_cap) + text("sinks", sinks);
   }
 };
 
@@ -84,6 +86,7 @@ class Case {
     AddBiases(heads, heads.bias_reach, by_query, rows, first_number, &biases_);
     AddBiases(heads, heads.column_reach, by_query, rows, first_number, &column_biases_);
     AddBiases(heads, heads.key_reach, /*by_row=*/true, rows, first_number, &key_biases_);
+    if (heads.sinks) AddSinks(heads);
     while (inputs_.back().rank == 0) inputs_.pop_back();
     output_ = tensors_[3].view();
     attributes_.Set("scale", 1 / std::sqrt(static_cast<double>(heads.dim)));
@@ -93,6 +96,7 @@ class Case {
     attributes_.Set("prefix", heads.prefix);
     attributes_.Set("grid_window", heads.grid_window);
     attributes_.Set("grid_columns", heads.grid_columns);
+    attributes_.Set("soft_cap", heads.soft_cap);
     if (heads.grid_window > 0) {
       for (int32_t count : tokens) AppendGrid(count, heads.grid_window);
       batch_.grid_positions = grid_positions_.data();
@@ -148,6 +152,12 @@ class Case {
                : TensorView::Dense(biases->data(), DType::kF32, {heads.q, distances}));
   }
 
+  void AddSinks(const Heads& heads) {
+    conformance::Random random(3);
+    for (int64_t i = 0; i < heads.q; ++i) sinks_.push_back(random.Uniform(-1, 6));
+    inputs_.push_back(TensorView::Dense(sinks_.data(), DType::kF32, {heads.q}));
+  }
+
   // Positions of the tokens of a request in windows of `side` x `side`, three in a row, of which
   // most are not full.
   void AppendGrid(int32_t tokens, int32_t side) {
@@ -163,7 +173,7 @@ class Case {
 
   std::vector<int32_t> query_start_, grid_positions_;
   std::vector<conformance::TestTensor> tensors_;  // q, k, v, y
-  std::vector<float> biases_, column_biases_, key_biases_;
+  std::vector<float> biases_, column_biases_, key_biases_, sinks_;
   std::vector<TensorView> inputs_;
   TensorView output_;
   Attributes attributes_;
@@ -301,6 +311,46 @@ void CheckKeyBiases(const OpDefinition& op, const device::Capabilities& caps) {
   }
 }
 
+// Sums of products and biases that are capped, and sinks below and above the scores of few keys.
+void CheckCapsAndSinks(const OpDefinition& op, const device::Capabilities& caps) {
+  for (int32_t soft_cap : conformance::FewIfEmulated({0, 1, 50})) {
+    for (bool sinks : {false, true}) {
+      for (int32_t key_reach : {-1, 12}) {
+        const Heads heads{.q = 4,
+                          .kv = 2,
+                          .dim = 24,
+                          .causal = sinks,
+                          .bias_reach = 20,
+                          .biases_by_query = key_reach < 0,
+                          .key_reach = key_reach,
+                          .soft_cap = soft_cap,
+                          .sinks = sinks};
+        CheckCase(op, caps, heads, {1, 0, 17, 290});
+      }
+    }
+    const Heads windowed{.q = 2,
+                         .kv = 2,
+                         .dim = 16,
+                         .causal = false,
+                         .window = 33,
+                         .soft_cap = soft_cap,
+                         .sinks = true};
+    CheckCase(op, caps, windowed, {40, 1, 300});
+    CheckAlone(op, caps, windowed, {70, 1, 300});
+    const Heads in_grid{.q = 2,
+                        .kv = 1,
+                        .dim = 64,
+                        .causal = false,
+                        .bias_reach = 9,
+                        .biases_by_query = true,
+                        .grid_columns = 14,
+                        .column_reach = 13,
+                        .soft_cap = soft_cap,
+                        .sinks = true};
+    CheckCase(op, caps, in_grid, {5, 100});
+  }
+}
+
 }  // namespace
 
 void CheckAttentionConformance(const OpDefinition& op, const device::Capabilities& caps) {
@@ -338,6 +388,7 @@ void CheckAttentionConformance(const OpDefinition& op, const device::Capabilitie
   CheckListedKeys(op, caps);
   CheckQueryBiases(op, caps);
   CheckKeyBiases(op, caps);
+  CheckCapsAndSinks(op, caps);
   Case c({.q = 2, .kv = 1, .dim = 16, .causal = false}, {5, 20}, 0, Operands::kF32);
   conformance::CheckActTypes({.op = op,
                               .caps = caps,

@@ -95,7 +95,7 @@ class PagedCall {
             const std::byte* plan)
       : inputs_{call.inputs[0],
                 pages,
-                {},
+                Optional(call, kAttentionSinks),
                 {},
                 Optional(call, kAttentionBiases),
                 KeyRangesOf(call, plan),

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <vector>
 
@@ -11,7 +12,7 @@
 namespace pagemill::ops {
 namespace {
 
-constexpr int64_t kMaxHeadDim = 512;
+using Softmax = DoubleSoftmax</*kMaxSize=*/512>;
 
 // One head of one query, over keys [begin, end).
 class Query {
@@ -24,6 +25,8 @@ class Query {
         head_(head),
         kv_head_(head / (call.inputs[0].shape[1] / k_.shape[1])),
         scale_(call.attributes->Get("scale", 1)),
+        soft_cap_(call.attributes->Get("soft_cap", 0)),
+        sink_(AttentionSinks(call) == nullptr ? Softmax::kNoSink : AttentionSinks(call)[head]),
         start_(start),
         row_(row),
         q_(call.inputs[0].Row<float>(row) + head * head_dim_),
@@ -31,7 +34,7 @@ class Query {
         biases_(AttentionBiases(call)) {}
 
   void Run(int64_t begin, int64_t end) const {
-    DoubleSoftmax<kMaxHeadDim> softmax(head_dim_);
+    Softmax softmax(head_dim_, sink_);
     for (int64_t key = begin; key < end; ++key) {
       softmax.Add(Score(key), v_.Row<float>(key) + kv_head_ * head_dim_);
     }
@@ -41,15 +44,17 @@ class Query {
  private:
   double Score(int64_t key) const {
     const float* k = k_.Row<float>(key) + kv_head_ * head_dim_;
-    return DoubleDot(q_, k, head_dim_) * scale_ +
-           BiasOf(biases_, row_, head_, row_ - start_, key - start_);
+    const double score = DoubleDot(q_, k, head_dim_) * scale_ +
+                         BiasOf(biases_, row_, head_, row_ - start_, key - start_);
+    return soft_cap_ > 0 ? soft_cap_ * std::tanh(score / soft_cap_) : score;
   }
 
   const TensorView& k_;
   const TensorView& v_;
   const int64_t head_dim_;
   const int64_t head_, kv_head_;
-  const double scale_;
+  const double scale_, soft_cap_;
+  const double sink_;  // or Softmax::kNoSink
   const int64_t start_, row_;
   const float* const q_;
   float* const y_;

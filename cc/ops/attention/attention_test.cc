@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/conformance_bodies.h"
+#include "cc/ops/paged_attention/paged_attention.h"  // kPagedAttentionRounding
 
 namespace pagemill::ops {
 namespace {
@@ -176,19 +178,64 @@ TEST(Attention, BiasesOfKeysByHand) {
   }
 }
 
+// Two keys whose products are 100, and whose sums with biases are 100, which the cap of log 3 turns
+// into log 3, and 0. Weights are 3 and 1, and 4 that of the sink, if there is one.
+TEST(Attention, CapsAndSinksByHand) {
+  const int32_t query_start[] = {0, 2};
+  const BatchView batch{{.num_tokens = 2, .num_requests = 1, .query_start = query_start}, {}};
+  conformance::TestTensor q(DType::kF32, {2, 1, 1}), k(DType::kF32, {2, 1, 1}),
+      v(DType::kF32, {2, 1, 1}), y(DType::kF32, {2, 1, 1});
+  q.Set(std::vector<float>(2, 10));
+  k.Set(std::vector<float>(2, 10));
+  v.Set(std::vector<float>{8, 80});
+  // Biases of queries at the distance 0, which farther keys share; then those of each key.
+  std::vector<float> biases = {-50}, key_biases = {50, -50}, sinks = {std::log(4.0f)};
+  const TensorView rows = TensorView::Dense(biases.data(), DType::kF32, {1, 1});
+  const TensorView keys = TensorView::Dense(key_biases.data(), DType::kF32, {2, 1, 1});
+  Attributes attributes;
+  attributes.Set("scale", 1);
+  attributes.Set("causal", 0);
+  attributes.Set("soft_cap", std::log(3.0));
+  device::ThreadPool pool({.num_threads = 1});
+  for (bool with_sinks : {false, true}) {
+    const TensorView inputs[] = {
+        q.view(),
+        k.view(),
+        v.view(),
+        rows,
+        {},
+        keys,
+        with_sinks ? TensorView::Dense(sinks.data(), DType::kF32, {1}) : TensorView{}};
+    const TensorView outputs[] = {y.view()};
+    const OpCall call{
+        .inputs = inputs, .outputs = outputs, .attributes = &attributes, .batch = &batch};
+    ASSERT_TRUE(AttentionOp().check(call).ok()) << AttentionOp().check(call).message();
+    const float expected = (3 * 8 + 80) / (with_sinks ? 8.0f : 4.0f);
+    for (const Kernel* kernel :
+         conformance::SupportedKernels(AttentionOp(), device::DetectCapabilities(), call)) {
+      conformance::RunKernel(*kernel, call, pool);
+      // Weights of some kernels are rounded to bf16.
+      EXPECT_TRUE(conformance::AllClose(y.ToFloat(), std::vector<float>(2, expected),
+                                        {.abs = 80 * kPagedAttentionRounding}))
+          << kernel->name;
+    }
+  }
+}
+
 TEST(Attention, CheckOfBiasesNamesTheMismatch) {
   const BatchView batch{{.num_tokens = 9, .num_requests = 2}, {}};
   const auto view = [](std::initializer_list<int64_t> dims) {
     return TensorView::Dense(nullptr, DType::kF32, dims);
   };
   const auto check = [&](TensorView biases, TensorView columns, TensorView keys,
-                         double grid_columns = 0) {
+                         double grid_columns = 0, TensorView sinks = {}, double soft_cap = 0) {
     Attributes attributes;
+    attributes.Set("soft_cap", soft_cap);
     attributes.Set("scale", 1);
     attributes.Set("causal", 0);
     attributes.Set("grid_columns", grid_columns);
     const TensorView q = view({9, 4, 8});
-    const TensorView inputs[] = {q, q, q, biases, columns, keys}, outputs[] = {q};
+    const TensorView inputs[] = {q, q, q, biases, columns, keys, sinks}, outputs[] = {q};
     return AttentionOp()
         .check({.inputs = inputs, .outputs = outputs, .attributes = &attributes, .batch = &batch})
         .message();
@@ -204,6 +251,12 @@ TEST(Attention, CheckOfBiasesNamesTheMismatch) {
             "attention: column_biases need biases of the grid's rows");
   EXPECT_EQ(check(view({4, 3}), view({4, 5}), view({9, 4, 7}), 3),
             "attention: key_biases are by the distance of positions: grid_columns excludes them");
+  EXPECT_EQ(check({}, {}, {}, 0, view({4}), 50), "");
+  EXPECT_EQ(check({}, {}, {}, 0, view({5})), "attention: sinks must be f32 [Q=4], got f32 [5]");
+  for (double soft_cap : {-1.0, static_cast<double>(INFINITY)}) {
+    EXPECT_EQ(check({}, {}, {}, 0, {}, soft_cap),
+              "attention: attribute soft_cap must be 0 (none) or a number above");
+  }
 }
 
 }  // namespace

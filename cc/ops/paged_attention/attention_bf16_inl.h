@@ -314,15 +314,13 @@ inline void DotSoftmaxScores(const AttentionShape& shape, const RowKeys& keys, c
   const int first = kWhole ? 0 : range.low / kDotUnit;
   const int last = kWhole ? kDotChunk / kDotUnit : (range.high + kDotUnit - 1) / kDotUnit;
   const __m512 none = _mm512_set1_ps(-__builtin_inff());
-  const bool capped = shape.soft_cap != 0, grows = shape.grows_from > 0;
-  const bool plain = !capped && !grows && shape.slopes == nullptr && !shape.biases.AreThere();
+  const bool plain = shape.soft_cap == 0 && shape.grows_from == 0 && shape.slopes == nullptr &&
+                     !shape.biases.AreThere();
   // In units of log2(e) once multiplied by `unit`.
   const auto load = [&](int i) {
-    __m512 v = _mm512_loadu_ps(scores + i * 16);
-    if (!plain) v = _mm512_mul_ps(v, _mm512_set1_ps(shape.query_scale));
-    if (capped) v = _mm512_mul_ps(Tanh(v), _mm512_set1_ps(shape.soft_cap));
-    if (grows) v = _mm512_mul_ps(v, _mm512_set1_ps(keys.growth));
-    return AddByDistance(shape, v, keys, i * 16);
+    const __m512 v = _mm512_loadu_ps(scores + i * 16);
+    if (plain) return v;
+    return ScoresOf(shape, _mm512_mul_ps(v, _mm512_set1_ps(shape.query_scale)), keys, i * 16);
   };
   const __m512 unit = _mm512_set1_ps(plain ? shape.query_scale : 1.0f);
   __m512 highest[2] = {none, none};

@@ -162,22 +162,26 @@ inline Vec::F BiasesOfKeys(const BiasTable& table, const RowKeys& keys, int firs
   return Vec::Load(lanes);
 }
 
-// As AddSlope, with the biases of each distance.
-inline Vec::F AddBiases(const DistanceBiases& biases, Vec::F v, const RowKeys& keys, int first) {
+// Likewise, with the biases of each distance.
+inline Vec::F AddBiases(const AttentionShape& shape, Vec::F v, const RowKeys& keys, int first) {
+  const DistanceBiases& biases = shape.biases;
+  const Vec::F unit = Vec::Set(shape.bias_unit);
   if (biases.rows.data != nullptr) {
     const Vec::F of_query = biases.grid_columns > 0
                                 ? GridBiases(biases, keys, first)
                                 : BiasesFrom(biases.rows, keys.biases, keys.distance + first);
-    v = Vec::Fma(Vec::Set(kLog2E), of_query, v);
+    v = Vec::Fma(unit, of_query, v);
   }
   if (biases.keys.data == nullptr) return v;
-  return Vec::Fma(Vec::Set(kLog2E), BiasesOfKeys(biases.keys, keys, first), v);
+  return Vec::Fma(unit, BiasesOfKeys(biases.keys, keys, first), v);
 }
 
-// Adds what depends on distances, if anything does.
-inline Vec::F AddByDistance(const AttentionShape& shape, Vec::F v, const RowKeys& keys, int first) {
-  if (shape.slopes != nullptr) v = AddSlope(v, keys, first);
-  return shape.biases.AreThere() ? AddBiases(shape.biases, v, keys, first) : v;
+// Scores of products `v`, in units of shape.query_scale, with the kLanes keys from `first` on.
+inline Vec::F ScoresOf(const AttentionShape& shape, Vec::F v, const RowKeys& keys, int first) {
+  if (shape.biases.AreThere()) v = AddBiases(shape, v, keys, first);
+  if (shape.soft_cap != 0) v = Vec::Mul(Tanh(v), Vec::Set(shape.soft_cap));
+  if (shape.grows_from > 0) v = Vec::Mul(v, Vec::Set(keys.growth));
+  return shape.slopes != nullptr ? AddSlope(v, keys, first) : v;
 }
 
 // scores[r][16 g + j] = sum_d q[r][d] key[g][d][j] for kRows rows and kGroups groups from `first`.
@@ -253,10 +257,7 @@ inline float SoftmaxScores(const AttentionShape& shape, const RowKeys& keys, flo
   for (int i = first; i < last; ++i) {
     Vec::F v = Vec::Load(scores + i * kLanes);
     if (scales != nullptr) v = Vec::Mul(v, of_vector(scales->keys, i));
-    if (shape.soft_cap != 0) v = Vec::Mul(Tanh(v), Vec::Set(shape.soft_cap));
-    if (shape.grows_from > 0) v = Vec::Mul(v, Vec::Set(keys.growth));
-    v = AddByDistance(shape, v, keys, i * kLanes);
-    score[i] = seen(v, none, i);
+    score[i] = seen(ScoresOf(shape, v, keys, i * kLanes), none, i);
     highest = Vec::Max(highest, score[i]);
   }
   const float chunk_max = Vec::Maximum(highest);

@@ -43,6 +43,7 @@ AttentionShape MakeShape(const PagedAttentionArgs& args) {
   shape.sinks = args.sinks;
   shape.slopes = args.slopes;
   shape.biases = args.biases;
+  shape.bias_unit = capped ? 1 / args.soft_cap : kLog2E;
   shape.cache = args.cache.data;
   shape.block_stride_bytes = args.cache.row_stride_bytes;
   return shape;

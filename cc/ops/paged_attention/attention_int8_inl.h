@@ -223,11 +223,9 @@ inline void WeighByteScores(const AttentionShape& shape, const RowKeys& keys, co
   __m512 highest = none;
   __m512 score[kSplitGroups];
   for (int i = first; i < last; ++i) {
-    __m512 v = _mm512_mul_ps(_mm512_loadu_ps(scores + i * 16), _mm512_loadu_ps(scales.keys[i]));
-    if (shape.soft_cap != 0) v = _mm512_mul_ps(Tanh(v), _mm512_set1_ps(shape.soft_cap));
-    if (shape.grows_from > 0) v = _mm512_mul_ps(v, _mm512_set1_ps(keys.growth));
-    v = AddByDistance(shape, v, keys, i * 16);
-    score[i] = seen(v, none, i);
+    const __m512 v =
+        _mm512_mul_ps(_mm512_loadu_ps(scores + i * 16), _mm512_loadu_ps(scales.keys[i]));
+    score[i] = seen(ScoresOf(shape, v, keys, i * 16), none, i);
     highest = _mm512_max_ps(highest, score[i]);
   }
   *max = _mm512_reduce_max_ps(highest);

@@ -45,6 +45,7 @@ struct AttentionShape {
   const float* sinks = nullptr;   // of all query heads, or null: logits, in nats
   const float* slopes = nullptr;  // of all query heads, or null: nats per position
   DistanceBiases biases = {};     // of all query heads, in nats
+  float bias_unit = 1;  // by which biases are multiplied, to have the unit of scores before the cap
   const void* cache = nullptr;
   int64_t block_stride_bytes = 0;
 };

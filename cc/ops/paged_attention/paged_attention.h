@@ -34,13 +34,13 @@
 // attention to them and to the others are two calls: with encoder_ends = 1 a query sees
 // [0, min(p + 1, e)), and with encoder_ends = 2, if p >= e, [e, p], otherwise [0, p]. With
 // item_ends = 1 the query of token t also sees keys behind its own, those in
-// front of batch.item_ends[t]. Scores are q k^T scale, then soft_cap tanh(score / soft_cap), then,
-// of a query at p > grows_from, score ln p / ln grows_from, as in Grok-2, then score + slope d,
-// with d = position of the key - position of the query, and score + bias[reach + d], with d from
-// -reach to reach. Weights are e^score over the sum of those of the visible keys, to which e^sink
-// is added. Head h of q reads head h / (Hq / Hk) of the cache. Slots that a query does not see may
-// hold anything, NaN included, and blocks that no query of the request sees are not read (their
-// entries in the block table may be anything).
+// front of batch.item_ends[t]. Scores are q k^T scale + bias[reach + d], with d = position of the
+// key - position of the query, from -reach to reach, then soft_cap tanh(score / soft_cap), then, of
+// a query at p > grows_from, score ln p / ln grows_from, as in Grok-2, then score + slope d.
+// Weights are e^score over the sum of those of the visible keys, to which e^sink is added. Head h
+// of q reads head h / (Hq / Hk) of the cache. Slots that a query does not see may hold anything,
+// NaN included, and blocks that no query of the request sees are not read (their entries in the
+// block table may be anything).
 //
 // Result: the bits of one query's output depend on its q, its position and the keys and values it
 // sees: not on the other queries and requests of the call, on how the prompt was divided into

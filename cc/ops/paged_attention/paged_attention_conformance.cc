@@ -223,7 +223,7 @@ void CheckEachFeature(const OpDefinition& op, const device::Capabilities& caps) 
   for (DType dtype : {DType::kBF16, DType::kI8, DType::kF8E4M3, DType::kU4}) {
     const AttentionOptions plain{
         .q_heads = 6, .kv_heads = 2, .head_dim = 32, .dtype = dtype, .common_blocks = 16};
-    std::vector<AttentionOptions> features(8, plain);
+    std::vector<AttentionOptions> features(9, plain);
     features[0].window = 300;
     features[1].soft_cap = 3;
     features[2].sinks = true;
@@ -234,6 +234,8 @@ void CheckEachFeature(const OpDefinition& op, const device::Capabilities& caps) 
     features[6].grows_from = 20;
     features[7].grows_from = 20;
     features[7].soft_cap = 3;
+    features[8].soft_cap = 3;
+    features[8].bias_reach = 100;
     for (AttentionOptions& options : features) {
       SCOPED_TRACE(std::string(Info(dtype).name) + " window " + std::to_string(options.window) +
                    " soft_cap " + std::to_string(options.soft_cap) + " grows_from " +

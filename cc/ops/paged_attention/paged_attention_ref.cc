@@ -109,12 +109,12 @@ class Query {
                            : DoubleDot(q_.data(), KeyOf(key), head_dim_)) *
                  args_.scale * args_.kv_scales.k *
                  Scale(block, kv_head_ * block_size + key % block_size);
+    dot += BiasOf(args_.biases, token_, head_, position_, key);
     if (args_.soft_cap > 0) dot = args_.soft_cap * std::tanh(dot / args_.soft_cap);
     if (args_.grows_from > 0 && position_ > args_.grows_from) {
       dot *= std::log(static_cast<double>(position_)) / std::log(args_.grows_from);
     }
-    return dot + slope_ * static_cast<double>(key - position_) +
-           BiasOf(args_.biases, token_, head_, position_, key);
+    return dot + slope_ * static_cast<double>(key - position_);
   }
 
   CacheRow KeyOf(int64_t key) const {

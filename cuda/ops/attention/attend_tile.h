@@ -5,6 +5,7 @@
 //
 //   AttendTile<1> tile(key_size, value_size);
 //   tile.LoadRows([&](int row, int d) { return Query(row, d); });
+//   tile.AddSink(sink);                        // if the head has one
 //   tile.Attend(keys, first, end);             // keys [first, end) of a source, below
 //   tile.Store([&](int row, int d, float value) { ... });
 //
@@ -42,6 +43,12 @@ class AttendTile {
   template <typename Query>
   PAGEMILL_DEVICE void LoadRows(const Query& query) {
     dots_.LoadRows(query);
+  }
+
+  // Before any key: a score of every row that has a weight, no value.
+  PAGEMILL_DEVICE void AddSink(float score) {
+    most_ = score;
+    sum_ = 1;
   }
 
   template <typename Source>

@@ -65,6 +65,7 @@ AttendTokens(Rows<const T> q, Rows<const T> k, Rows<const T> v, Rows<T> y, Token
   tile.LoadRows([&](int row, int d) {
     return row < rows ? ToFloat(q[first + row][head * head_dim + d]) : 0;
   });
+  if (scores.sinks != nullptr) tile.AddSink(scores.sinks[head]);
   const int in_row = head / group_size * head_dim;
   int32_t request = requests.RequestOfRow(first);
   for (; request < requests.num_requests && requests.Start(request) < first + rows; ++request) {

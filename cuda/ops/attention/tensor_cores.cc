@@ -99,6 +99,11 @@ class TokenTile {
       PAGEMILL_UNROLL
       for (int i = 0; i < 4; ++i) queries_[chunk][i] = pair(8 * (i % 2), d + 8 * (i / 2));
     }
+    if (call.scores.sinks == nullptr) return;
+    // A weight of 1 for each row, which one of its four lanes adds.
+    const SoftmaxState sink = {call.scores.sinks[head], t == 0 ? 1.0f : 0.0f};
+    states_[0] = sink;
+    states_[1] = sink;
   }
 
   // Width of rows in shared memory: whole chunks of a head, the rest zeros.

@@ -56,8 +56,9 @@ struct Biases {
 // What the scores of a call have in common.
 struct TokenScores {
   Biases biases, column_biases, key_biases;
-  int grid_columns;  // 0: no biases of columns
-  float scale;
+  int grid_columns;       // 0: no biases of columns
+  const float* sinks;     // null: none
+  float scale, soft_cap;  // soft_cap 0: none
   bool causal;
   int window;                      // 0: none
   const ops::RowKeyRange* listed;  // of the step's rows, or null: by the attributes
@@ -73,7 +74,12 @@ struct TokenScores {
   }
   // What becomes of the dot product of row `row` of the request and its key `key`.
   PAGEMILL_DEVICE float Score(float dot, int head, int start, int row, int key) const {
-    float score = dot * scale;
+    const float score = Biased(dot * scale, head, start, row, key);
+    return soft_cap > 0 ? soft_cap * tanhf(score / soft_cap) : score;
+  }
+
+ private:
+  PAGEMILL_DEVICE float Biased(float score, int head, int start, int row, int key) const {
     if (key_biases.data != nullptr) score += key_biases.At(start + key, head, key - row);
     if (biases.data == nullptr) return score;
     const int query = start + row;
@@ -98,7 +104,9 @@ inline TokenScores ScoresOf(const ops::OpCall& call, const std::byte* plan) {
           .column_biases = BiasesOf(biases.columns),
           .key_biases = BiasesOf(biases.keys),
           .grid_columns = biases.grid_columns,
+          .sinks = ops::AttentionSinks(call),
           .scale = static_cast<float>(call.attributes->Get("scale", 1)),
+          .soft_cap = static_cast<float>(call.attributes->Get("soft_cap", 0)),
           .causal = call.attributes->GetInt("causal", 1) != 0,
           .window = static_cast<int>(std::min(call.attributes->GetInt("window", 0), kNoLimit)),
           .listed = ops::ListedKeys(call, plan)};

@@ -99,16 +99,11 @@ PAGEMILL_DEVICE float Growth(const AttentionParams& p, int64_t position) {
   return logf(static_cast<float>(position)) / logf(static_cast<float>(p.grows_from));
 }
 
-// What is added to a score because of the distance from the query to the key.
-PAGEMILL_DEVICE float DistanceTerm(const AttentionParams& p, int64_t head, int64_t distance) {
-  float term =
-      p.slopes == nullptr ? 0 : RoundedProduct(p.slopes[head], static_cast<float>(distance));
-  if (p.biases != nullptr) {
-    const int64_t reach = p.bias_reach;
-    const int64_t within = distance < -reach ? -reach : distance > reach ? reach : distance;
-    term += p.biases[head * (2 * reach + 1) + reach + within];
-  }
-  return term;
+// The bias of the distance from a query to a key.
+PAGEMILL_DEVICE float BiasOf(const AttentionParams& p, int64_t head, int64_t distance) {
+  const int64_t reach = p.bias_reach;
+  const int64_t within = distance < -reach ? -reach : distance > reach ? reach : distance;
+  return p.biases[head * (2 * reach + 1) + reach + within];
 }
 
 // `dot` includes the scale of the key's row. The same bits in every kernel that inlines it: no
@@ -116,8 +111,11 @@ PAGEMILL_DEVICE float DistanceTerm(const AttentionParams& p, int64_t head, int64
 PAGEMILL_DEVICE float Score(const AttentionParams& p, float dot, int64_t head, float growth,
                             int64_t distance) {
   float score = RoundedProduct(dot, p.scale);
+  if (p.biases != nullptr) score += BiasOf(p, head, distance);
   if (p.soft_cap > 0) score = RoundedProduct(p.soft_cap, tanhf(score / p.soft_cap));
-  return fmaf(growth, score, DistanceTerm(p, head, distance));
+  const float slope =
+      p.slopes == nullptr ? 0 : RoundedProduct(p.slopes[head], static_cast<float>(distance));
+  return fmaf(growth, score, slope);
 }
 
 }  // namespace pagemill::gpu

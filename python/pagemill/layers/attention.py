@@ -162,11 +162,11 @@ def attend(
 ) -> Tensor:
     """Store k and v in a new cache of this name and attend: [T, heads, values]. `scales` are
     those of keys and values in an fp8 cache; `sinks` [heads] join the softmax; `slopes` [heads] are
-    those of ALiBi. If `both_ways`, nothing is stored, and there are neither sinks nor slopes. If
-    the program reads `item_ends`, the tokens of a media item (`MediaTraits`) or of a prompt
-    (`ModelTraits`) see each other."""
+    those of ALiBi. If `both_ways`, nothing is stored, and there are no slopes. If the program reads
+    `item_ends`, the tokens of a media item (`MediaTraits`) or of a prompt (`ModelTraits`) see each
+    other."""
     if shape.both_ways:
-        return attend_both_ways(q, k, v, shape)
+        return attend_both_ways(q, k, v, shape, sinks=sinks)
     kv_heads = shape.features(shape.kv_heads).size // shape.head_dim
     group = q.trace.kv_group(shape.window)
     dims = (kv_heads, shape.head_dim)
@@ -216,10 +216,11 @@ def attend_both_ways(
     *,
     key_biases: Tensor | None = None,
     grid_window: int = 0,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """Attend among all tokens of a request, or those of the window around each; a request must run
-    in one step. [T, heads, head_dim]. `biases`, `key_biases` and `grid_window` are those of
-    `ops.attention`."""
+    in one step. [T, heads, head_dim]. `biases`, `key_biases`, `grid_window` and `sinks` are those
+    of `ops.attention`."""
     return ops.attention(
         q,
         k,
@@ -230,6 +231,8 @@ def attend_both_ways(
         grid_window=grid_window,
         biases=biases,
         key_biases=key_biases,
+        soft_cap=shape.soft_cap,
+        sinks=sinks,
     )
 
 

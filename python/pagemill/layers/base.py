@@ -235,6 +235,11 @@ class Weights(Protocol):
         [len(factors)]."""
         ...
 
+    def softplus(self, name: str, length: int, *, repeats: int = 1) -> Tensor:
+        """ln(1 + e^v) of each entry v of a vector, so many times one after the other: f32 [length *
+        repeats]."""
+        ...
+
     def block_elements(self, name: str) -> int:
         """The number of elements of a row that are stored together: columns divide at its
         multiples."""

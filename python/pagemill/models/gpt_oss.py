@@ -1,11 +1,13 @@
 """gpt-oss: every second layer has a window, a sink joins the softmax of each head, and all layers
-have experts with biases, whose gates and factors are limited.
+have experts with biases, whose gates and factors are limited. OpenAI's privacy filter, which
+classifies tokens: all layers have a window, in which a token attends to those behind it, too.
 
 Weights: `model.layers.<i>.{input_layernorm, post_attention_layernorm, self_attn.{q,k,v,o}_proj,
 self_attn.sinks, mlp.router}`, and `mlp.experts.{gate_up_proj, down_proj}` with `*_bias`, of all
 experts together, transposed, and gate and up row by row in turn, or in MXFP4 (`*_blocks` and
 `*_scales`); `model.{embed_tokens,norm}`, `lm_head`. GGUF files have
-`mlp.experts.{gate,up,down}_proj` instead, neither transposed nor in turn.
+`mlp.experts.{gate,up,down}_proj` instead, neither transposed nor in turn. The filter has all gates
+in front of all up rows, and `score` in place of the head.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from pagemill.layers.linear import linear
 from pagemill.layers.moe import sum_of_ranks
 from pagemill.layers.stack import EXPERTS, name_in_layer
 from pagemill.models.base import Config, ModelConfigError
-from pagemill.models.config_keys import flag, number, positive_int, windows_by_type
+from pagemill.models.config_keys import Defaults, flag, number, positive_int, windows_by_type
 from pagemill.models.decoder import Decoder
 from pagemill.models.expert_keys import read_routing
 from pagemill.ops import ActivationKind
@@ -30,10 +32,19 @@ from pagemill.ops.trace import Tensor
 _ALPHA = 1.702  # of the gate's sigmoid, as QUICK_GELU has it
 _GROUP = 32  # features that share a scale in MXFP4
 _GATE, _UP = Stripe(0, 2), Stripe(1, 2)
+# Those of the filter's configuration class: published checkpoints may leave some out.
+_FILTER = {
+    "head_dim": 64,
+    "rms_norm_eps": 1e-5,
+    "sliding_window": 128,
+    "tie_word_embeddings": False,
+}
 
 
 class GptOssModel(Decoder):
-    """One gpt-oss model."""
+    """One gpt-oss model. A subclass says whether gate and up rows are `in_turn`."""
+
+    in_turn = True
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, eps=("rms_norm_eps", 1e-5))
@@ -68,6 +79,11 @@ class GptOssModel(Decoder):
 
         def wide(stripe: Stripe) -> tuple[Tensor, Tensor]:
             fused, shape = f"{name}.gate_up_proj", (count, inner, hidden)
+            if not self.in_turn:
+                first, both = stripe.index * inner, 2 * inner
+                rows = Part(first + part.begin, first + part.end, both)
+                weight = weights.turned_stack(fused, (count, both, hidden), matrices=own, rows=rows)
+                return weight, vectors(f"{fused}_bias", (count, both), part=rows)
             if not self._fused:
                 module = "gate_proj" if stripe == _GATE else "up_proj"
                 weight = weights.stack(name, module, shape, matrices=own, rows=part)
@@ -78,7 +94,9 @@ class GptOssModel(Decoder):
         (gate, gate_bias), (up, up_bias) = wide(_GATE), wide(_UP)
         gate, up = ops.grouped_linear(x, ids, gate, up, biases=(gate_bias, up_bias))
         gate, up = (
-            weights.adapted_experts(_layer(name, stripe, own, part, hidden), ids, x, y, rows=part)
+            weights.adapted_experts(
+                self._adapted(name, stripe, own, part, hidden), ids, x, y, rows=part
+            )
             for stripe, y in ((_GATE, gate), (_UP, up))
         )
         y = ops.gated_activation(
@@ -99,17 +117,37 @@ class GptOssModel(Decoder):
         layer = ExpertLayer(own, name, "down_proj", name, "down_proj", rows, inner)
         return weights.adapted_experts(layer, ids, y, z, columns=part)
 
+    def _adapted(
+        self, name: str, stripe: Stripe, experts: Part, part: Part, features: int
+    ) -> ExpertLayer:
+        """Gate or up as adapters know it: `part` of its rows, among those of both."""
+        both = stripe.count * part.total
+        if self.in_turn:
+            turns = stripe.count
+            rows = Part(turns * part.begin + stripe.index, turns * part.end, both)
+        else:
+            turns, first = 1, stripe.index * part.total
+            rows = Part(first + part.begin, first + part.end, both)
+        return ExpertLayer(
+            experts=experts,
+            container=name,
+            module="gate_proj" if stripe == _GATE else "up_proj",
+            owner=name,
+            parameter="gate_up_proj",
+            rows=rows,
+            features=features,
+            step=turns,
+        )
 
-def _layer(name: str, stripe: Stripe, experts: Part, part: Part, features: int) -> ExpertLayer:
-    """Gate or up as adapters know it: `part` of its rows, in turn with those of the other."""
-    turns = stripe.count
-    return ExpertLayer(
-        experts=experts,
-        container=name,
-        module="gate_proj" if stripe == _GATE else "up_proj",
-        owner=name,
-        parameter="gate_up_proj",
-        rows=Part(turns * part.begin + stripe.index, turns * part.end, turns * part.total),
-        features=features,
-        step=turns,
-    )
+
+class PrivacyFilterModel(GptOssModel):
+    """One privacy filter of OpenAI."""
+
+    both_ways = True
+    in_turn = False
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(Defaults(config, _FILTER))
+        self.interleaved = True
+        # Those at most so many tokens away.
+        self.windows = (positive_int(self.config, "sliding_window") + 1,) * self.sizes.layers

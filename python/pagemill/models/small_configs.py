@@ -484,8 +484,10 @@ CONFIGS = {
     "Gemma4ForConditionalGeneration": {
         "text_config": DECODER | {"model_type": "gemma4_text"},
         "vision_config": VISION | {"head_dim": 16, "num_key_value_heads": 2},
+        "audio_config": {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1},
         "image_token_id": 99,
         "video_token_id": 98,
+        "audio_token_id": 97,
     },
     "Gemma4UnifiedForConditionalGeneration": {
         "text_config": DECODER | {"model_type": "gemma4_unified_text"},

@@ -254,6 +254,12 @@ DECODERS: dict[str, Architecture] = {
         "olmoe:OlmoeModel", "OLMoE", ("olmoe",), tensor_parallel="partly"
     ),
     "OpenAIGPTLMHeadModel": Architecture("openai_gpt:OpenAiGptModel", "GPT", ("openai-gpt",)),
+    "OpenAIPrivacyFilterModel": Architecture(
+        "gpt_oss:PrivacyFilterModel",
+        "OpenAI's privacy filter",
+        ("openai_privacy_filter",),
+        "embeddings",
+    ),
     "OrionForCausalLM": Architecture("orion:OrionModel", "Orion", ("orion",)),
     "OuroForCausalLM": Architecture("ouro:OuroModel", "Ouro", ("ouro",)),
     "PanguEmbeddedForCausalLM": Architecture(

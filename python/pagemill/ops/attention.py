@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_act, require_equal_shapes, require_f32, require_rank
+from pagemill.ops.checks import (
+    require_act,
+    require_equal_shapes,
+    require_f32,
+    require_rank,
+    require_vector,
+)
 from pagemill.ops.trace import ShapeError, Tensor, format_shape
 
 if TYPE_CHECKING:
@@ -14,6 +20,7 @@ if TYPE_CHECKING:
     from pagemill.ops.torch_step import TorchStep
 
 _KEY_BIASES = 2  # among the tables
+_SINKS = 6  # among the inputs
 
 
 def attention(
@@ -31,6 +38,8 @@ def attention(
     column_biases: Tensor | None = None,
     grid_columns: int = 0,
     key_biases: Tensor | None = None,
+    soft_cap: float = 0.0,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """q [T, Hq, D], k, v [T, Hk, D] -> softmax(q k^T scale + bias) v, [T, Hq, D]. With q [T, J, Hq,
     D] and k, v likewise, each token has J rows, which attend as tokens do.
@@ -45,7 +54,9 @@ def attention(
     J in between, each query has its own. With `column_biases`, likewise with a reach of their own,
     tokens are those of a grid row by row, with `grid_columns` in a row, and have the biases of the
     distance of rows and of that of columns. `key_biases` f32 [T, Hq, 2 reach + 1], with a reach of
-    their own, are those that each key has for the distance from a query to it.
+    their own, are those that each key has for the distance from a query to it. If soft_cap > 0,
+    scores, biases included, become soft_cap * tanh(score / soft_cap). `sinks` f32 [Hq] are logits
+    added to the softmax's denominator.
 
     Raises:
         ShapeError: the operands or attributes do not fit, or the program has no grid to divide into
@@ -56,7 +67,9 @@ def attention(
     for name, table in tables.items():
         if table is not None:
             _check_biases(name, table, q)
-    operands = [q, k, v, *tables.values()]
+    require_f32("attention", sinks=sinks)
+    require_vector("attention", "sinks", sinks, int(q.shape[-2]))
+    operands = [q, k, v, *tables.values(), sinks]
     while operands[-1] is None:
         operands.pop()
     if (column_biases is None) != (grid_columns == 0) or (biases is None and grid_columns):
@@ -77,13 +90,14 @@ def attention(
             "attention: grid_window needs attention both ways without a window, and the input"
             " grid_positions"
         )
-    attributes = [("scale", scale), ("causal", int(causal))]
+    attributes: list[tuple[str, float]] = [("scale", scale), ("causal", int(causal))]
     optional = {
         "window": window,
         "chunked": int(chunked),
         "prefix": prefix,
         "grid_window": grid_window,
         "grid_columns": grid_columns,
+        "soft_cap": soft_cap,
     }
     attributes += [(name, value) for name, value in optional.items() if value]
     return q.trace.emit("attention", operands, [(q.shape, q.dtype)], attributes)[0]
@@ -118,31 +132,57 @@ def reference(
 ) -> tuple[torch.Tensor, ...]:
     """The op in torch, request by request."""
     import torch
-    from torch.nn.functional import scaled_dot_product_attention
 
     whole = inputs[0]
     assert whole is not None
     of_token = whole.shape[1] if whole.dim() == 4 else 1
     q, k, v = (_rows(tensor) for tensor in inputs[:3] if tensor is not None)
-    biases = [None if tensor is None else _rows(tensor) for tensor in inputs[3:]]
+    biases = [None if tensor is None else _rows(tensor) for tensor in inputs[3:_SINKS]]
+    sinks = inputs[_SINKS] if len(inputs) > _SINKS else None
     output = torch.empty_like(q)
     groups = q.shape[1] // k.shape[1]
     for span in step.spans:
         rows = slice(span.begin * of_token, span.end * of_token)
         seen = _seen(attributes, step, rows, q.device)
-        # Added to scores: minus infinity for keys that are not seen.
-        added = torch.zeros_like(seen, dtype=q.dtype).masked_fill(~seen, -torch.inf)
-        if biases:
-            added = added + _biases(biases, attributes, rows, q.device).to(q.dtype)
-        attended = scaled_dot_product_attention(
+        added = _biases(biases, attributes, rows, q.device)
+        attended = _attend(
             q[rows].transpose(0, 1),
             k[rows].transpose(0, 1).repeat_interleave(groups, 0),
             v[rows].transpose(0, 1).repeat_interleave(groups, 0),
+            seen,
             added,
-            scale=attributes["scale"],
+            sinks,
+            attributes,
         )
         output[rows] = attended.transpose(0, 1)
     return (output.reshape(whole.shape),)
+
+
+def _attend(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    seen: torch.Tensor,
+    added: torch.Tensor,
+    sinks: torch.Tensor | None,
+    attributes: Mapping[str, float],
+) -> torch.Tensor:
+    """q, k, v [Hq, rows, D] -> [Hq, rows, D]. `added` to scores are biases."""
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+
+    soft_cap = attributes.get("soft_cap", 0.0)
+    if sinks is None and not soft_cap:
+        mask = added.to(q.dtype).expand(len(q), *seen.shape).masked_fill(~seen, -torch.inf)
+        return scaled_dot_product_attention(q, k, v, mask, scale=attributes["scale"])
+    scores = q.float() @ k.float().mT * attributes["scale"] + added
+    if soft_cap:
+        scores = soft_cap * torch.tanh(scores / soft_cap)
+    scores = scores.masked_fill(~seen, -torch.inf)
+    if sinks is not None:
+        scores = torch.cat([scores, sinks[:, None, None].expand(-1, len(seen), 1)], -1)
+    weights = scores.softmax(-1)[..., : len(seen)]
+    return (weights @ v.float()).to(q.dtype)
 
 
 def _rows(tensor: torch.Tensor) -> torch.Tensor:

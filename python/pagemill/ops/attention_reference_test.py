@@ -36,6 +36,10 @@ def _attention_by_hand(q, keys, values, visible, distances, attributes, sinks, s
         for head in range(q.shape[1]):
             seen = visible[token]
             scores = keys[seen, head // group] @ q[token, head] * attributes["scale"]
+            if biases is not None:
+                reach = biases.shape[1] // 2
+                within = distances[token, seen].clip(-reach, reach)
+                scores = scores + biases[head].double().numpy()[reach + within]
             if soft_cap:
                 scores = soft_cap * np.tanh(scores / soft_cap)
             position = -distances[token, 0]
@@ -43,10 +47,6 @@ def _attention_by_hand(q, keys, values, visible, distances, attributes, sinks, s
                 scores = scores * np.log(position) / np.log(grows_from)
             if slopes is not None:
                 scores = scores + float(slopes[head]) * distances[token, seen]
-            if biases is not None:
-                reach = biases.shape[1] // 2
-                within = distances[token, seen].clip(-reach, reach)
-                scores = scores + biases[head].double().numpy()[reach + within]
             weights = np.exp(scores)
             total = weights.sum() + (0 if sinks is None else np.exp(float(sinks[head])))
             output[token, head] = weights / total @ values[seen, head // group]
@@ -342,6 +342,24 @@ def test_attention_adds_biases_of_each_key(of_queries: bool):
             scores.append(score)
         weights = torch.stack(scores).softmax(0)
         torch.testing.assert_close(y[token, head], weights @ v[keys.start : keys.stop, head])
+
+
+@pytest.mark.parametrize("soft_cap", [0.0, 0.5])
+@pytest.mark.parametrize("with_sinks", [False, True])
+def test_attention_caps_sums_with_biases_and_joins_sinks(soft_cap: float, with_sinks: bool):
+    q, k, v, biases = _random(5, 2, 8), _random(5, 1, 8), _random(5, 1, 8), _random(5, 2, 5)
+    sinks = _random(2) + 1 if with_sinks else None
+    step = SimpleNamespace(spans=[SimpleNamespace(begin=0, end=5)])
+    attributes = {"scale": 0.5, "causal": 0.0, "soft_cap": soft_cap}
+    (y,) = reference("attention")([q, k, v, biases, None, None, sinks], attributes, step)
+    for token, head in ((0, 0), (1, 1), (4, 0)):
+        of_keys = [biases[token, head, 2 + min(max(key - token, -2), 2)] for key in range(5)]
+        scores = k[:, 0] @ q[token, head] * 0.5 + torch.stack(of_keys)
+        if soft_cap:
+            scores = soft_cap * torch.tanh(scores / soft_cap)
+        weights = scores.exp()
+        total = weights.sum() + (sinks[head].exp() if with_sinks else 0)
+        torch.testing.assert_close(y[token, head], weights @ v[:, 0] / total)
 
 
 def test_attention_within_windows_of_a_grid():

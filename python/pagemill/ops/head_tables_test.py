@@ -29,6 +29,17 @@ def test_tables_are_products_of_normalized_rows():
             np.testing.assert_allclose(result[head - 1, place], expected / 2, atol=1e-5)  # f32
 
 
+def test_tables_of_values_and_a_layer_without_a_bias():
+    values = np.random.default_rng(6).standard_normal((9, 6), dtype=np.float32)
+    tables = HeadTables(
+        "layer", "waves", (9, 6), ROWS, Part(1, 3, 3), 4, 0.5, bias=False, values=values
+    )
+    assert tables.stored_shapes() == {"layer.weight": (12, 6)}
+    weight = _stored()["layer.weight"]
+    expected = (values[ROWS] @ weight[4:].T / 2).reshape(4, 2, 4).transpose(1, 0, 2)
+    np.testing.assert_allclose(tables.computed({"layer.weight": weight}), expected, atol=1e-5)
+
+
 def test_rows_of_no_distance_are_not_computed():
     """A checkpoint may state far more of them than its texts have."""
     stored = _stored()

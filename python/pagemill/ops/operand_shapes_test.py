@@ -151,6 +151,7 @@ GOOD: list[tuple[Callable[[Values], Tensor], tuple[int | str, ...]]] = [
         lambda v: _attention(v, key_biases=v.f32("tokens", 2, 7)),
         ("tokens", 2, 8),
     ),
+    (lambda v: _attention(v, 3, soft_cap=50.0, sinks=v.f32(2)), ("tokens", 3, 2, 8)),
     (lambda v: ops.pool(v.act("tokens", 5), ops.PoolKind.LAST, normalize=True), ("requests", 5)),
 ]
 
@@ -494,6 +495,7 @@ BAD: list[tuple[Callable[[Values], object], str]] = [
         ),
         "without grid_columns",
     ),
+    (lambda v: _attention(v, sinks=v.f32(3)), "sinks"),
     (lambda v: ops.pool(v.act("tokens", 5, 2), ops.PoolKind.MEAN, normalize=False), "rank 2"),
 ]
 

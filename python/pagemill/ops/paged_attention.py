@@ -47,13 +47,14 @@ def paged_attention(
     with for the rows of an encoder, which the step array `encoder_ends` counts, and with
     `decoder_keys`, if it is behind these tokens, only to those behind them. With `item_ends`,
     queries of a media item also attend to the keys of the item behind them, by the step array of
-    this name. If soft_cap > 0, scores become soft_cap * tanh(score / soft_cap). If grows_from > 0,
-    those of a query at a later position are then multiplied by ln(position) / ln(grows_from). Then
-    slopes [Hq], if given, adds slope * (position of the key - position of the query) to a head's
-    scores (ALiBi), and biases [Hq, 2 * reach + 1] what they have for this distance, from -reach to
-    reach, which farther keys share; sinks [Hq] are logits added to the softmax's denominator
-    (attention sinks). Heads are grouped: Hq is a multiple of the cache's heads. k_scale and v_scale
-    are those of `kv_write`. The step's own keys and values must have been written before.
+    this name. Biases [Hq, 2 * reach + 1], if given, add to scores what they have for the distance
+    (position of the key - position of the query), from -reach to reach, which farther keys share.
+    If soft_cap > 0, scores then become soft_cap * tanh(score / soft_cap). If grows_from > 0, those
+    of a query at a later position are then multiplied by ln(position) / ln(grows_from). Then slopes
+    [Hq], if given, adds slope * distance to a head's scores (ALiBi); sinks [Hq] are logits added to
+    the softmax's denominator (attention sinks). Heads are grouped: Hq is a multiple of the cache's
+    heads. k_scale and v_scale are those of `kv_write`. The step's own keys and values must have
+    been written before.
 
     Raises:
         ShapeError: the operands do not fit.
@@ -259,6 +260,8 @@ def _weights(
         return rows.expand(-1, products.shape[2] // groups, -1).flatten(1).unsqueeze(-1)
 
     scores = products * softmax.scale
+    if softmax.biases is not None:
+        scores = scores + _biases(softmax.biases, distances, products.shape, groups)
     if softmax.soft_cap:
         scores = softmax.soft_cap * torch.tanh(scores / softmax.soft_cap)
     if softmax.grows_from:
@@ -267,8 +270,6 @@ def _weights(
         scores = scores * (logarithms / math.log(softmax.grows_from))
     if softmax.slopes is not None:
         scores = scores + per_row(softmax.slopes) * distances
-    if softmax.biases is not None:
-        scores = scores + _biases(softmax.biases, distances, products.shape, groups)
     scores = scores.masked_fill(~mask, -torch.inf)
     if softmax.sinks is None:
         return scores.softmax(-1)

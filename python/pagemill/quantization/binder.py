@@ -453,6 +453,15 @@ class WeightBinder:
             )
         return self._constant(f"{name}.exponentials", products)
 
+    def softplus(self, name: str, length: int, *, repeats: int = 1) -> Tensor:
+        """ln(1 + e^v) of each entry v of a vector, so many times one after the other, f32.
+
+        Raises:
+            WeightsError: it is missing, or of another length or type.
+        """
+        found = np.logaddexp(np.float32(0), read_f32(self._located(name, (length,))))
+        return self._constant(f"{name}.softplus{repeats}", np.tile(found, repeats))
+
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         """Row `index` of the matrix `name` as an f32 vector."""
         location = self._located(name, shape)

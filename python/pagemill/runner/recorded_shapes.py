@@ -241,6 +241,9 @@ class ShapeRecorder:
     def exponentials(self, name: str, factors: Sequence[float]) -> Tensor:
         return self._read(name, (len(factors),))
 
+    def softplus(self, name: str, length: int, *, repeats: int = 1) -> Tensor:
+        return self._read(name, (length,), (length * repeats,))
+
     def block_elements(self, name: str) -> int:
         del name
         return 1

@@ -87,6 +87,7 @@ CALLS: dict[str, Callable[[Weights, str], Any]] = {
     "inverse_norms": lambda w, p: w.inverse_norms(f"{p}matrix.weight", (4, 4)),
     "normalized_taps": lambda w, p: w.normalized_taps(f"{p}taps", f"{p}norm", (4, 2), 1e-5),
     "exponentials": lambda w, p: w.exponentials(f"{p}norm.weight", [1, 2, 3, 4]),
+    "softplus": lambda w, p: w.softplus(f"{p}norm.weight", 4, repeats=2),
     "block_elements": lambda w, p: w.block_elements(f"{p}matrix.weight"),
     "row": lambda w, p: w.row(f"{p}matrix.weight", 1, (4, 4)),
     "combined_rows": lambda w, p: w.combined_rows(f"{p}matrix.weight", (4, 4), [{0: 1, 2: 0.5}]),

@@ -34,6 +34,8 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
           .kv_heads = static_cast<int32_t>(k.shape[1]),
           .head_dim = static_cast<int32_t>(q.shape[2]),
           .scale = static_cast<float>(call.attributes->Get("scale", 0)),
+          .soft_cap = static_cast<float>(call.attributes->Get("soft_cap", 0)),
+          .sinks = ops::AttentionSinks(call),
           .window = static_cast<int32_t>(call.attributes->GetInt("window", 0)),
           .causal = call.attributes->GetInt("causal", 1) != 0,
           .listed = reinterpret_cast<const int32_t*>(ops::ListedKeys(call, context.plan))});

@@ -22,6 +22,10 @@ struct StepKeys {
     const Act* k = p.k.Row<const Act>(key) + int64_t{kv_head} * p.head_dim;
     float score = 0;
     for (int32_t d = 0; d < p.head_dim; ++d) score = sycl::fma(q[d], Load(k + d), score);
+    score = Biased(score, key);
+    return p.soft_cap > 0 ? p.soft_cap * sycl::tanh(score / p.soft_cap) : score;
+  }
+  float Biased(float score, int32_t key) const {
     if (p.key_biases.data != nullptr) score += BiasAt(p.key_biases, key, head, key - row);
     if (p.biases.data == nullptr) return score;
     if (p.grid_columns == 0) return score + BiasAt(p.biases, row, head, key - row);
@@ -57,9 +61,11 @@ PAGEMILL_KERNEL void attention_kernel(AttentionParams p) {
   for (int32_t d = LocalId(); d < p.head_dim; d += kAttentionGroupSize) {
     q[d] = Load(p.q.Row<const Act>(row) + first + d) * p.scale;
   }
+  const Softmax softmax =
+      p.sinks == nullptr ? Softmax{} : Softmax{.largest = p.sinks[head], .sum = 1};
   Act* y = p.y.Row<Act>(row) + first;
   Attend(StepKeys{p, q, start, row, head, head / (p.q_heads / p.kv_heads)}, keys, p.head_dim,
-         Softmax{}, &memory[0], [&](int32_t d, float value) { Store(y + d, value); });
+         softmax, &memory[0], [&](int32_t d, float value) { Store(y + d, value); });
 }
 
 #endif  // PAGEMILL_SYCL_OPS_ATTENTION_ATTENTION_ACT_KERNEL_H_

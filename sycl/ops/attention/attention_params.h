@@ -21,6 +21,8 @@ struct AttentionParams {
   const int32_t* query_start = nullptr;  // [requests + 1]
   int32_t requests = 0, rows_of_token = 1, q_heads = 0, kv_heads = 0, head_dim = 0;
   float scale = 1;
+  float soft_cap = 0;            // 0: none
+  const float* sinks = nullptr;  // [q_heads], or null
   int32_t window = 0;  // 0: none
   bool causal = true;
   const int32_t* listed = nullptr;  // [rows, 2], or null: keys [first, end) of the request

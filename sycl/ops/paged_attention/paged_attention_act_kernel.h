@@ -122,17 +122,17 @@ struct PagedKeys {
       score = sycl::fma(q[d], LoadAs(p.type, block, first + int64_t{d} * p.block_size), score);
     }
     score *= RowScale(p, block, int64_t{kv_head} * p.block_size + offset);
+    const int32_t distance = key - position;
+    if (p.biases != nullptr) {
+      const int32_t reach = p.bias_reach;
+      score += p.biases[head * (2 * reach + 1) + reach + sycl::clamp(distance, -reach, reach)];
+    }
     if (p.soft_cap > 0) score = p.soft_cap * sycl::tanh(score / p.soft_cap);
     if (p.grows_from > 0 && position > p.grows_from) {
       score *=
           sycl::log(static_cast<float>(position)) / sycl::log(static_cast<float>(p.grows_from));
     }
-    const int32_t distance = key - position;
     if (p.slopes != nullptr) score += p.slopes[head] * static_cast<float>(distance);
-    if (p.biases != nullptr) {
-      const int32_t reach = p.bias_reach;
-      score += p.biases[head * (2 * reach + 1) + reach + sycl::clamp(distance, -reach, reach)];
-    }
     return score;
   }
   float ValueScale(int32_t key) const { return RowScale(p, Block(key), ValueRow(key)); }

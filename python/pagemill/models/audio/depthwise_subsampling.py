@@ -55,9 +55,9 @@ class DepthwiseSubsampling:
         exists = (at >= 0) & (at < frames)
         read = mel[np.where(exists, at, 0)] * exists[..., None]
         positions = np.arange(vectors)[:, None] * (STRIDE // 2) + _EDGES
-        inside = (positions >= 0) & (positions < (frames + 1) // 2)
+        exist = (positions >= 0) & (positions < (frames + 1) // 2)
         ones = np.ones((vectors, 1))
-        rows = [read.reshape(vectors, -1), exists, inside, ones]
+        rows = [read.reshape(vectors, -1), exists, exist, ones]
         return np.concatenate(rows, axis=1).astype(np.float32)
 
     def output(self, weights: Weights, rows: Tensor) -> Tensor:
@@ -75,19 +75,19 @@ class DepthwiseSubsampling:
         # Both are traced when they are read, so that few of their results exist at a time.
         @cache
         def first(position: int) -> Tensor:
-            places = _windows(self.bins, _FRAMES, 2 * position)
+            places = three_by_three(self.bins, _FRAMES, 2 * position)
             index = weights.index(f"frames_of_{position}", places[None])
             x = ops.linear(ops.unfold_listed(frames, index, 1), kernel, bias)
             x = ops.activation(x, self._activation)
-            return self._inside(weights, x, edges.get(_EDGE_OF_FIRST.get(position, 0)))
+            return inside(weights, x, edges.get(_EDGE_OF_FIRST.get(position, 0)))
 
         def second(output: int) -> Tensor:
             taps = [first(2 * output + tap) for tap in range(_TAPS)]
             x = self._separable(weights, (2, 3), taps, halves[0])
-            return self._inside(weights, x, edges.get(_EDGE_OF_SECOND.get(output, 0)))
+            return inside(weights, x, edges.get(_EDGE_OF_SECOND.get(output, 0)))
 
         x = self._separable(weights, (5, 6), [second(i) for i in range(_TAPS)], halves[1])
-        x = self._inside(weights, x, rows)
+        x = inside(weights, x, rows)
         x = ops.unfold(x, halves[2])  # all frequencies of a channel side by side
         matrix = weights.linear("embed.out", (self._width, self._channels * halves[2]))
         y = ops.linear(x, matrix, row_shape=(self._width,))
@@ -110,7 +110,7 @@ class DepthwiseSubsampling:
         depthwise, pointwise = (f"embed.conv.{module}" for module in modules)
         channels = self._channels
         x = ops.concat(*taps, row_shape=(_TAPS * positions, channels))
-        index = weights.index(f"windows_of_{positions}", _windows(positions, _TAPS, 0))
+        index = weights.index(f"windows_of_{positions}", three_by_three(positions, _TAPS, 0))
         kernel = weights.small(f"{depthwise}.weight", (channels, 1, _TAPS, _TAPS))
         bias = weights.vector(f"{depthwise}.bias", channels)
         x = ops.depthwise_conv_listed(x, kernel, bias, index)
@@ -118,21 +118,22 @@ class DepthwiseSubsampling:
         x = ops.linear(x, matrix, weights.vector(f"{pointwise}.bias", channels))
         return ops.activation(x, self._activation)
 
-    def _inside(self, weights: Weights, x: Tensor, mark: Tensor | None) -> Tensor:
-        """x [T, positions, channels], times `mark` [T, 1] if it may be outside of the audio."""
-        if mark is None:
-            return x
-        count = int(x.shape[1])
-        ones = weights.constant(f"ones{count}", [[1.0]] * count)
-        return ops.scale_groups(x, ops.linear(mark, ones, dtype="f32"))
+
+def inside(weights: Weights, x: Tensor, mark: Tensor | None) -> Tensor:
+    """x [T, positions, channels], times `mark` [T, 1] if it may be outside of the audio."""
+    if mark is None:
+        return x
+    count = int(x.shape[1])
+    ones = weights.constant(f"ones{count}", [[1.0]] * count)
+    return ops.scale_groups(x, ops.linear(mark, ones, dtype="f32"))
 
 
-def _windows(positions: int, rows: int, first: int) -> np.ndarray:
+def three_by_three(positions: int, rows: int, first: int) -> np.ndarray:
     """Windows of _TAPS of `rows` in time, from the `first` on, with `positions` each, and _TAPS of
     these with a stride of two: i32 [windows, taps], -1 beyond the first and the last position."""
     count = -(-positions // 2)
     at = 2 * np.arange(count)[:, None] + np.arange(_TAPS) - 1
     places = (first + np.arange(_TAPS))[:, None] * positions + at[:, None, :]
-    inside = (at >= 0) & (at < positions)
+    exist = (at >= 0) & (at < positions)
     assert first + _TAPS <= rows
-    return np.where(inside[:, None, :], places, -1).reshape(count, -1).astype(np.int32)
+    return np.where(exist[:, None, :], places, -1).reshape(count, -1).astype(np.int32)

@@ -39,7 +39,8 @@ _MOST_TOKENS = 1120  # of an image, as its processor's settings allow
 
 class Gemma4MediaModel(Gemma4LanguagePart):
     """One Gemma 4 model with its tower: a `TiledModel` (base.py). A subclass changes `part`, its
-    text alone, and `tower`, what reads the patches of images, with its name."""
+    text alone, and `tower`, what reads the patches of images, with its name. With `items_see`,
+    tokens of an image see each other."""
 
     part: ClassVar[type[LanguagePart]] = Gemma4LanguagePart
     tower: ClassVar[Callable[[Config], GridPatches]] = Gemma4VisionTower
@@ -49,7 +50,7 @@ class Gemma4MediaModel(Gemma4LanguagePart):
         super().__init__(config)
         self._tower = type(self).tower(inner_config(config, "vision_config"))
         self._placeholders = placeholders_of(Defaults(config, _TOKENS), self.text.traits.vocab_size)
-        self._items_see = self.text.config.get("use_bidirectional_attention") == "vision"
+        self.items_see = self.text.config.get("use_bidirectional_attention") == "vision"
         self.ignored = {
             r"(model\.)?(audio_tower|embed_audio)\..*": "text and images are served",
             **ignored_in_part(self.text),
@@ -64,7 +65,7 @@ class Gemma4MediaModel(Gemma4LanguagePart):
     def traits(self) -> ModelTraits:
         text = self.text.traits
         media = self._tower.media_traits(width=text.hidden_size, placeholders=self._placeholders)
-        media = replace(media, item_ends=self._items_see, most_tokens=_MOST_TOKENS)
+        media = replace(media, item_ends=self.items_see, most_tokens=_MOST_TOKENS)
         return replace(text, media=media)
 
     def layout(self, media: PreparedMedia) -> Sequence[MediaPart]:

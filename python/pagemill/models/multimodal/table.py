@@ -97,10 +97,10 @@ MULTIMODAL: dict[str, Architecture] = {
         cuts="some layers",
     ),
     "Gemma4ForConditionalGeneration": Architecture(
-        "multimodal.gemma4_media:Gemma4MediaModel",
+        "multimodal.gemma4_omni:Gemma4OmniModel",
         "Gemma 4",
         ("gemma4",),
-        "text, images and videos",
+        "text, images, videos and audio",
         cuts="some layers",
     ),
     "Gemma4UnifiedForConditionalGeneration": Architecture(

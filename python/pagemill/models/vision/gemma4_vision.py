@@ -12,7 +12,6 @@ A patch has its colors pixel by pixel; patches come row by row.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
@@ -29,6 +28,7 @@ from pagemill.layers.linear import linear
 from pagemill.layers.media_rows import side_by_side
 from pagemill.layers.rotary import Rotary, RotaryTable, bind_grid_rotary
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError
+from pagemill.models.clamped_linear import clamped_linear
 from pagemill.models.config_keys import (
     Defaults,
     activation,
@@ -40,12 +40,10 @@ from pagemill.models.config_keys import (
 from pagemill.models.vision.grid_rotary import COLUMN, ROW, frequencies
 from pagemill.models.vision.grid_vision import GridVisionTower
 from pagemill.models.vision.place_embeddings import share_products
-from pagemill.ops import ActivationKind
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 
 _ONE_FRAME = {"in_channels": 3, "temporal_patch_size": 1}
-_LARGEST = float(np.finfo(np.float32).max)
 _DIGIT = 32
 _MAX_PLACES = _DIGIT**2
 # Those of the configuration's class: published checkpoints leave them out.
@@ -197,21 +195,7 @@ class Gemma4VisionTower(GridVisionTower):
         return self._clamped(weights, f"{name}.o_proj", y, (self.hidden_size,))
 
     def _clamped(self, weights: Weights, name: str, x: Tensor, row_shape: Sequence[int]) -> Tensor:
-        """A linear layer between its bounds, if it has them."""
-        x = self._clamp(weights, f"{name}.input", x)
-        y = linear(weights, f"{name}.linear", x, row_shape)
-        return self._clamp(weights, f"{name}.output", y)
-
-    def _clamp(self, weights: Weights, name: str, x: Tensor) -> Tensor:
-        if not self._clamps:
-            return x
-        lower, limit = (weights.number(f"{name}_{end}", finite=False) for end in ("min", "max"))
-        if limit <= 0 or lower > limit:
-            raise ModelConfigError(f"{name}_min and {name}_max are {lower:g} and {limit:g}")
-        if (lower, limit) == (-math.inf, math.inf):
-            return x
-        lower, limit = max(lower, -_LARGEST), min(limit, _LARGEST)
-        return ops.activation(x, ActivationKind.IDENTITY, limit=limit, lower=lower)
+        return clamped_linear(weights, name, x, row_shape, clamps=self._clamps)
 
     def _pooled(self, weights: Weights, x: Tensor, squares: Tensor) -> Tensor:
         """x [T, hidden] -> the average of each square, standardized and normalized. Averages times

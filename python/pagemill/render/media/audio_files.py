@@ -58,8 +58,28 @@ _PHI4_SETTINGS = {
     "audio_downsample_rate": 1,
     "audio_feat_stride": 1,
 }
+# Likewise (models/audio/gemma4_mel.py).
+_GEMMA4_SETTINGS: Mapping[str, Any] = {
+    "sampling_rate": 16_000,
+    "feature_size": 128,
+    "frame_length": 320,
+    "frame_length_ms": 20.0,
+    "hop_length": 160,
+    "hop_length_ms": 10.0,
+    "fft_length": 512,
+    "fft_overdrive": False,
+    "min_frequency": 0.0,
+    "max_frequency": 8000.0,
+    "preemphasis": 0.0,
+    "dither": 0.0,
+    "input_scale_factor": 1.0,
+    "mel_floor": 1e-3,
+    "per_bin_mean": None,
+    "per_bin_stddev": None,
+}
 # By extractor; Qwen3-ASR's fills up audio (models/multimodal/qwen3_asr.py).
-_EXTRACTORS = {
+_EXTRACTORS: Mapping[str, Mapping[str, Any]] = {
+    "Gemma4AudioFeatureExtractor": _GEMMA4_SETTINGS,
     "GraniteSpeechFeatureExtractor": _GRANITE_SETTINGS,
     "Phi4MultimodalFeatureExtractor": _PHI4_SETTINGS,
     "Qwen3ASRFeatureExtractor": {**_SETTINGS, "min_length": 8000},
@@ -78,9 +98,12 @@ class AudioFiles:
     @classmethod
     def open(cls, config: MediaConfig, folder: Path) -> AudioFiles:
         """See `open_files`."""
-        if config.mm_processor_kwargs:
+        stated = read_json(folder / "preprocessor_config.json")
+        parts = read_json(folder / "processor_config.json")
+        has_images = "image_processor_type" in stated or "image_processor" in parts
+        if config.mm_processor_kwargs and not has_images:  # whose settings they would be
             raise RenderError("a processor of audio has no settings")
-        settings = read_json(folder / "preprocessor_config.json") or _of_processor(folder)
+        settings = stated or _extractor(parts)
         kind = str(settings.get("feature_extractor_type"))
         if kind not in _EXTRACTORS:
             known = ", ".join(_EXTRACTORS)
@@ -181,9 +204,8 @@ class AudioFiles:
         return PreparedMedia("audio", np.concatenate([np.zeros(0, np.float32), *kept]))
 
 
-def _of_processor(folder: Path) -> Mapping[str, Any]:
-    """The settings of an extractor beside those of other parts."""
-    parts = read_json(folder / "processor_config.json")
+def _extractor(parts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings of an extractor beside those of other parts of a processor."""
     return as_object(parts.get("feature_extractor") or parts.get("audio_processor")) or {}
 
 

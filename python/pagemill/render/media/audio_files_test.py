@@ -179,6 +179,8 @@ GRANITE_SPEECH = {
     },
 }
 
+GEMMA4 = {"feature_extractor_type": "Gemma4AudioFeatureExtractor", "feature_size": 128}
+
 PHI4 = {"feature_extractor_type": "Phi4MultimodalFeatureExtractor", "n_fft": 512}
 
 
@@ -190,12 +192,20 @@ PHI4 = {"feature_extractor_type": "Phi4MultimodalFeatureExtractor", "n_fft": 512
         ("preprocessor_config.json", QWEN3_ASR),
         ("processor_config.json", {"audio_processor": GRANITE_SPEECH}),
         ("preprocessor_config.json", PHI4),
+        ("processor_config.json", {"feature_extractor": GEMMA4}),
     ],
 )
 def test_readers_of_models(file: str, content: dict[str, Any], tmp_path: Path):
     (tmp_path / file).write_text(json.dumps(content))
     config = MediaConfig(max_audio_bytes=2000, max_audio_seconds=3)
     assert open_files("audio", config, tmp_path, 10) == AudioFiles(2000, 3)
+
+
+def test_settings_of_images_beside_audio(tmp_path: Path):
+    content = {"feature_extractor": GEMMA4, "image_processor": {"max_soft_tokens": 280}}
+    (tmp_path / "processor_config.json").write_text(json.dumps(content))
+    config = MediaConfig(mm_processor_kwargs={"max_soft_tokens": 70})
+    assert isinstance(open_files("audio", config, tmp_path, 10), AudioFiles)
 
 
 @pytest.mark.parametrize(
@@ -205,6 +215,8 @@ def test_readers_of_models(file: str, content: dict[str, Any], tmp_path: Path):
         ({"sampling_rate": 8000}, {}, "sampling_rate of its feature extractor must be 16000"),
         ({"hop_length": 100}, {}, "hop_length"),
         (QWEN3_ASR | {"min_length": 0}, {}, "min_length of its feature extractor must be 8000"),
+        (GEMMA4 | {"mel_floor": 1e-5}, {}, "mel_floor of its feature extractor"),
+        (GEMMA4 | {"per_bin_mean": [1.0]}, {}, "per_bin_mean of its feature"),
         (PHI4 | {"n_fft": 400}, {}, "n_fft of its feature extractor must be 512"),
         (GRANITE_SPEECH | {"melspec_kwargs": {}}, {}, "melspec_kwargs of its feature extractor"),
         ({}, {"mm_processor_kwargs": {"a": 1}}, "has no settings"),

@@ -73,6 +73,17 @@ class Instructed:
         return found
 
 
+class Gemma4(Instructed):
+    """Gemma 4 with an encoder of audio. Source of the instruction: the model card."""
+
+    instruction = "Transcribe the following speech segment in its original language."
+    max_clip_s = 30  # that its encoder takes
+
+    def _audio_token(self, config: Mapping[str, Any]) -> int:
+        # Published configurations may leave out that of their class.
+        return super()._audio_token({"audio_token_id": 258881, **config})
+
+
 class GlmAsr(Instructed):
     """GLM-ASR. Source of the instruction: `GlmAsrProcessor` of `transformers`."""
 

@@ -20,6 +20,7 @@ from pagemill.render.transcription.testing.speech_tokenizers import (
 
 TOKENIZER = byte_tokenizer(VOXTRAL_CONTROL, first=True)
 AUDIO = TOKENIZER.token_to_id("[AUDIO]")
+GEMMA4 = {"architectures": ["Gemma4ForConditionalGeneration"], "audio_token_id": AUDIO}
 GLM = {"architectures": ["GlmAsrForConditionalGeneration"], "audio_token_id": AUDIO}
 THINKER = {"audio_token_index": AUDIO}
 
@@ -65,6 +66,16 @@ def test_prompts(tmp_path: Path, config: dict[str, Any], instruction: str) -> No
     assert TOKENIZER.decode(after, skip_special_tokens=False) == f"{instruction}[/INST]"
     assert family.placeholder == AUDIO and family.probe is None and family.max_clip_s is None
     assert family.rules(SpeechTask()) is None
+
+
+def test_gemma4_hears_clips(tmp_path: Path) -> None:
+    """Those of its models that have an encoder of audio."""
+    assert find(GEMMA4) is None and find(GEMMA4 | {"audio_config": None}) is None
+    family = opened(tmp_path, GEMMA4 | {"audio_config": {}})
+    _, after = family.around(family.checked(SpeechTask()))
+    written = TOKENIZER.decode(after, skip_special_tokens=False)
+    assert written == "Transcribe the following speech segment in its original language.[/INST]"
+    assert family.placeholder == AUDIO and family.max_clip_s == 30
 
 
 @pytest.mark.parametrize("audios", [0, 2])

@@ -12,13 +12,16 @@ from pagemill.render.transcription.base import SpeechCheckpoint, Transcription
 
 
 class Row(NamedTuple):
-    """`path` is "module:Class" in this package. `chats`: it answers text, too."""
+    """`path` is "module:Class" in this package. `chats`: it answers text, too. `part`: a model
+    transcribes only if its configuration has this part."""
 
     path: str
     chats: bool
+    part: str = ""
 
 
 FAMILIES: Mapping[str, Row] = {
+    "Gemma4ForConditionalGeneration": Row("instructed:Gemma4", chats=True, part="audio_config"),
     "GlmAsrForConditionalGeneration": Row("instructed:GlmAsr", chats=True),
     "GraniteSpeechForConditionalGeneration": Row("instructed:GraniteSpeech", chats=True),
     "GraniteSpeechPlusForConditionalGeneration": Row("instructed:GraniteSpeech", chats=True),
@@ -34,7 +37,8 @@ FAMILIES: Mapping[str, Row] = {
 def find(config: Mapping[str, Any]) -> Row | None:
     """The row of a model with this configuration; None: it transcribes nothing."""
     names = as_array(config.get("architectures")) or [None]
-    return FAMILIES.get(names[0]) if isinstance(names[0], str) else None
+    row = FAMILIES.get(names[0]) if isinstance(names[0], str) else None
+    return None if row is None or (row.part and config.get(row.part) is None) else row
 
 
 def open_transcription(row: Row, checkpoint: SpeechCheckpoint) -> Transcription:
