@@ -44,7 +44,9 @@ class Seen(NoMedia):
         self.urls += [image.url for image in sent]
         return ()
 
-    async def place(self, prompt: RenderedPrompt, images: Sequence[str]) -> RenderedPrompt:
+    async def place(
+        self, prompt: RenderedPrompt, images: Sequence[str], tenant: str
+    ) -> RenderedPrompt:
         return prompt
 
 

@@ -1,5 +1,6 @@
 """`pagemill route`: several servers behind one address."""
 
+import re
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -7,6 +8,7 @@ from pagemill.config.fields import ConfigError, Range, check, option
 from pagemill.config.http import ConnectionConfig, OriginConfig, TlsConfig
 from pagemill.config.observe import ObserveConfig
 
+_PLUGIN_PATH = re.compile(r"/plugins(/[A-Za-z0-9._~-]+){2,}")
 POLICIES = ("least_loaded", "prefix_aware", "round_robin", "session")
 
 
@@ -15,7 +17,21 @@ class RouterConfig:
     """Routing: the servers, and which of them gets a request."""
 
     server: tuple[str, ...] = option(
-        (), "URL of a server, such as http://127.0.0.1:8001; may be repeated."
+        (), "URL of a server, such as http://127.0.0.1:8001 or https://host:8001; may be repeated."
+    )
+    server_ca_file: str | None = option(
+        None,
+        "Certificates of authorities, in PEM, that sign those of servers with https. Default: the"
+        " system's.",
+    )
+    server_certfile: str | None = option(
+        None,
+        "Certificate of the router, in PEM, for servers with https that want one"
+        " (--ssl-cert-reqs).",
+    )
+    server_keyfile: str | None = option(
+        None,
+        "Private key of --server-certfile, in PEM, without password. Default: in the same file.",
     )
     policy: str = option(
         "least_loaded",
@@ -27,7 +43,7 @@ class RouterConfig:
     session_header: str = option(
         "X-Session-Id",
         "Header that names a request's session, for --policy session. Without it, the field"
-        " `prompt_cache_key` of the body does.",
+        " `session_id` or `prompt_cache_key` of the body does.",
     )
     model: str | None = option(
         None,
@@ -95,6 +111,15 @@ class RouterConfig:
             raise ConfigError("--server is missing: name each server, --server http://HOST:PORT")
         for url in self.server:
             _check_url(url)
+        if self.server_keyfile is not None and self.server_certfile is None:
+            raise ConfigError("--server-keyfile needs --server-certfile")
+        if not any(url.startswith("https:") for url in self.server):
+            for flag, value in (
+                ("--server-ca-file", self.server_ca_file),
+                ("--server-certfile", self.server_certfile),
+            ):
+                if value is not None:
+                    raise ConfigError(f"{flag} needs a --server whose URL begins with https://")
         if len(set(self.server)) < len(self.server):
             raise ConfigError("--server: the same server is named twice")
         if self.policy == "prefix_aware" and self.model is None:
@@ -125,6 +150,11 @@ class ListenConfig:
         unit="bytes",
         allowed=Range(1024, 2**34),
     )
+    pass_path: tuple[str, ...] = option(
+        (),
+        "Path of a plugin's endpoint, such as /plugins/alpaca/shout, POST requests for which are"
+        " passed on as well; may be repeated. The plugin is installed where the models run.",
+    )
     playground: bool = option(
         True,
         "Serve the playground, a page for chats, at /, and a page of the HTTP API at /docs. Their"
@@ -138,8 +168,20 @@ class ListenConfig:
     )
 
     def __post_init__(self) -> None:
-        """Checks each field; see `check`."""
+        """Checks each field; see `check`.
+
+        Raises:
+          ConfigError: a path is none that a plugin may have, or is named twice.
+        """
         check(self)
+        for path in self.pass_path:
+            if not _PLUGIN_PATH.fullmatch(path):
+                raise ConfigError(
+                    f"--pass-path: {path!r} is not the path of a plugin's endpoint; write"
+                    " /plugins/NAME/..., without parameters"
+                )
+        if len(set(self.pass_path)) < len(self.pass_path):
+            raise ConfigError("--pass-path: the same path is named twice")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +199,11 @@ class RouteConfig:
 def _check_url(url: str) -> None:
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        usable = url.startswith(("http://", "https://")) and parts.hostname and parts.port != 0
     except ValueError:
         usable = False
         parts = urlsplit("")
     if not usable or parts.path not in ("", "/") or parts.query or "@" in parts.netloc:
-        raise ConfigError(f"--server: {url!r} is not a server; write http://HOST:PORT")
+        raise ConfigError(
+            f"--server: {url!r} is not a server; write http://HOST:PORT or https://HOST:PORT"
+        )

@@ -24,7 +24,7 @@ from pagemill.server.lifecycle import Lifecycle
 def create_app(
     config: ServeModelsConfig, host: ModelHost, lifecycle: Lifecycle, ring: KeyRing
 ) -> ASGIApp:
-    """The application. Requests to `PASSED_ENDPOINTS` are passed on."""
+    """The application. Requests to `PASSED_ENDPOINTS` and `--pass-path` are passed on."""
     own = OwnRoutes(host, lifecycle, PASSED_ENDPOINTS)
     proxy = ModelProxy(host, config.listen.max_body_bytes, config.connections.body_timeout)
     app = Starlette(
@@ -42,6 +42,7 @@ def create_app(
                 Route(row.path, proxy, methods=[row.method], name=row.name)
                 for row in PASSED_ENDPOINTS
             ),
+            *(Route(path, proxy, methods=["POST"]) for path in config.listen.pass_path),
         ],
         exception_handlers={
             ApiError: _refusal,

@@ -96,6 +96,18 @@ def test_forms_name_a_model() -> None:
     run(test())
 
 
+def test_paths_of_plugins_pass_if_they_are_named() -> None:
+    async def test() -> None:
+        path = "/plugins/alpaca/shout"
+        async with fake_host(TWO, pass_path=(path,)) as host:
+            got = await host.client.post(path, json={"model": "a"})
+            assert got.json()["path"] == path and host.loaded() == ["a"]
+            refusal(await host.client.post("/plugins/alpaca/other", json={"model": "a"}), 404)
+            assert host.loaded() == ["a"]
+
+    run(test())
+
+
 def test_streams_pass_and_end_with_their_client() -> None:
     async def test() -> None:
         async with fake_host({"An/ä:b": {"model": "", "aliases": ["a"]}}) as host:

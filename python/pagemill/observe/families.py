@@ -152,6 +152,18 @@ FAMILIES = (
         buckets=REQUEST_S,
     ),
     Family(
+        "batch_requests",
+        "counter",
+        "Requests of batches (/v1/batches) that were answered, by outcome: completed or failed.",
+        (*MODEL_LABELS, "outcome"),
+    ),
+    Family(
+        "batches",
+        "counter",
+        "Batches that ended, by status: completed, failed, expired or cancelled.",
+        (*MODEL_LABELS, "status"),
+    ),
+    Family(
         "http_responses",
         "counter",
         "Responses of the API, by path, status and API key.",

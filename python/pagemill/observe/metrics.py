@@ -221,6 +221,15 @@ class RequestMetrics:
         self._families.counters["tool_calls"].labels(*labels, outcome).inc()
         self._families.histograms["tool_call_seconds"].labels(*labels).observe(seconds)
 
+    def batch_answered(self, succeeded: bool) -> None:
+        """Counts a request of a batch that was answered."""
+        outcome = "completed" if succeeded else "failed"
+        self._families.counters["batch_requests"].labels(*self._label_values, outcome).inc()
+
+    def batch_ended(self, status: str) -> None:
+        """Counts a batch that ended; `status` is one of those that ended batches have."""
+        self._families.counters["batches"].labels(*self._label_values, status).inc()
+
     def responded(
         self, path: str, method: str, status: int, duration_s: float, key_id: str = ""
     ) -> None:

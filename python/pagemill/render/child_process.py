@@ -76,6 +76,10 @@ class ChildProcess:
         """
         return receive(self._socket)
 
+    def kill(self) -> None:
+        """Ends it at once, from any thread; it then has ended for `receive`."""
+        self._process.kill()
+
     def status(self) -> int | None:
         """How it ended: its exit status, or a signal's number, negative; None: it hangs."""
         try:

@@ -26,7 +26,7 @@ def create_app(
     lifecycle: Lifecycle,
     ring: KeyRing,
 ) -> ASGIApp:
-    """The application. Requests to `PASSED_ENDPOINTS` are passed on."""
+    """The application. Requests to `PASSED_ENDPOINTS` and `--pass-path` are passed on."""
     own = OwnRoutes(fleet, lifecycle, RouterMetrics(fleet, config.router.policy), PASSED_ENDPOINTS)
     proxy = Proxy(fleet, hints, config.listen.max_body_bytes)
     app = Starlette(
@@ -41,6 +41,7 @@ def create_app(
                 Route(row.path, proxy, methods=[row.method], name=row.name)
                 for row in PASSED_ENDPOINTS
             ),
+            *(Route(path, proxy, methods=["POST"]) for path in config.listen.pass_path),
         ],
         exception_handlers={HTTPException: http_error},
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pagemill import _native
 from pagemill.config import RouterConfig
 from pagemill.router.breaker import Breaker
+from pagemill.router.client_tls import client_context
 from pagemill.router.upstream import TimeLimits, Upstream, UpstreamError
 
 _LOGGER = logging.getLogger("pagemill.router")
@@ -62,10 +63,16 @@ class Fleet:
 
         Raises:
             StatusError: an option of the routing is out of range.
+            ConfigError: see `client_context`.
         """
-        limits = TimeLimits(config.connect_timeout, config.read_timeout)
+        limits, tls = (
+            TimeLimits(config.connect_timeout, config.read_timeout),
+            client_context(config),
+        )
         self.servers = [
-            Server(i, Upstream(url, limits, max_connections), Breaker(config.probe_interval))
+            Server(
+                i, Upstream(url, limits, max_connections, tls=tls), Breaker(config.probe_interval)
+            )
             for i, url in enumerate(config.server)
         ]
         self.router = _native.Router(

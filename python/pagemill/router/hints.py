@@ -34,7 +34,8 @@ _WITH_PROMPT = {row.path: row for row in map(endpoint_named, _ROWS)}
 _MAX_SESSION_BYTES = 256
 
 
-class _SessionField(msgspec.Struct):
+class _SessionFields(msgspec.Struct):
+    session_id: str = ""
     prompt_cache_key: str = ""
 
 
@@ -62,7 +63,8 @@ class HintReader:
     def _session(self, headers: Mapping[str, str], body: bytes) -> str:
         session = headers.get(self._header, "")
         if not session:
-            session = msgspec.json.decode(body, type=_SessionField).prompt_cache_key
+            fields = msgspec.json.decode(body, type=_SessionFields)
+            session = fields.session_id or fields.prompt_cache_key
         return session[:_MAX_SESSION_BYTES]
 
 

@@ -14,6 +14,8 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from pagemill.config import ConfigError
+from pagemill.config.route import ListenConfig
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.router.testing.fake_fleet import (
     FakeFleet,
@@ -102,6 +104,40 @@ def test_forms_of_audio_pass() -> None:
             assert refused.status_code == 413
 
     asyncio.run(test())
+
+
+def test_paths_of_plugins_pass_if_they_are_named() -> None:
+    seen: list[bytes] = []
+
+    async def plugin(scope: Scope, receive: Receive, send: Send) -> None:
+        body = (await receive())["body"]
+        status = 200 if scope["path"] in ("/ready", "/plugins/alpaca/shout") else 404
+        if scope["path"] != "/ready":
+            seen.append(body)
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": b'"LOUD"'})
+
+    async def test() -> None:
+        async with listening(plugin) as url:
+            named = ("/plugins/alpaca/shout",)
+            async with running_router([url], pass_path=named) as (client, fleet, _):
+                await until(lambda: len(fleet.available) == 1)
+                got = await client.post("/plugins/alpaca/shout", json={"text": "loud"})
+                assert (got.status_code, got.json(), seen) == (200, "LOUD", [b'{"text":"loud"}'])
+                assert (await client.post("/plugins/alpaca/other", json={})).status_code == 404
+                assert (await client.get("/plugins/alpaca/shout")).status_code == 405
+                assert len(seen) == 1
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [("/v1/files",), ("/plugins/a",), ("/plugins/a/{b}",), ("/plugins/a/b", "/plugins/a/b")],
+)
+def test_paths_that_cannot_be_passed(paths: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match="--pass-path"):
+        ListenConfig(pass_path=paths)
 
 
 def test_a_stream_is_the_servers() -> None:
@@ -322,11 +358,12 @@ def test_models_of_all_servers_once() -> None:
 def test_a_session_stays() -> None:
     async def test() -> None:
         async with fake_fleet(4, policy="session") as fleet:
-            for name in ("x-session-id", ""):
+            for name in ("x-session-id", "session_id", "prompt_cache_key"):
                 before = served(fleet)
                 for _ in range(6):
-                    body = BODY if name else BODY | {"prompt_cache_key": "one"}
-                    head = {name: "one"} if name else {}
+                    is_head = name == "x-session-id"
+                    body = BODY if is_head else BODY | {name: "one"}
+                    head = {name: "one"} if is_head else {}
                     got = await fleet.client.post("/v1/completions", json=body, headers=head)
                     assert got.status_code == 200
                 after = [b - a for a, b in zip(before, served(fleet), strict=True)]

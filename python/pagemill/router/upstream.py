@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterable, Generator
 from dataclasses import dataclass
 from typing import cast
@@ -87,10 +88,16 @@ class Upstream:
     """The connections to one server. Event loop only."""
 
     def __init__(
-        self, url: str, limits: TimeLimits, max_connections: int, uds: str | None = None
+        self,
+        url: str,
+        limits: TimeLimits,
+        max_connections: int,
+        uds: str | None = None,
+        *,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """`uds`: the Unix socket that the server listens on, if it is not a port; `url` is its
-        name then."""
+        name then. `tls`: of a `url` with https."""
         parts = urlsplit(url)
         self.url = f"{parts.scheme}://{parts.netloc}"
         self.host = parts.netloc.encode()
@@ -101,6 +108,7 @@ class Upstream:
             max_keepalive_connections=min(_MAX_IDLE, max_connections),
             keepalive_expiry=_KEEP_ALIVE_S,
             uds=uds,
+            ssl_context=tls,
         )
 
     async def send(
@@ -145,10 +153,22 @@ def _failures(url: str) -> Generator[None, None, None]:
     try:
         yield
     except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+        if isinstance(error.__context__, ssl.SSLError):
+            raise _refused(url, error.__context__) from error
         raise UpstreamError(f"{url} cannot be reached") from error
+    except ssl.SSLError as error:  # of a handshake that the server refuses when it is over
+        raise _refused(url, error) from error
     except httpcore2.PoolTimeout as error:
         raise UpstreamError(f"all connections to {url} are in use") from error
     except (httpcore2.ReadTimeout, httpcore2.WriteTimeout) as error:
         raise UpstreamError(f"{url} does not answer in time", timed_out=True) from error
     except (httpcore2.NetworkError, httpcore2.ProtocolError) as error:
         raise UpstreamError(f"{url} broke off the connection") from error
+
+
+def _refused(url: str, error: ssl.SSLError) -> UpstreamError:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        reason = f"its certificate is not accepted ({error.verify_message}; --server-ca-file)"
+    else:
+        reason = f"TLS fails ({error.reason or error}; --server-certfile)"
+    return UpstreamError(f"{url} cannot be reached: {reason}")

@@ -110,7 +110,7 @@ def test_audio_is_read_and_kept(tmp_path: Path) -> None:
 def test_a_file_is_fetched(tmp_path: Path) -> None:
     def fetched(url: str, **options: Any) -> bytes:
         reader = opened(tmp_path, MediaConfig(**options))
-        return asyncio.run(reader.fetch_file("audio", url, "file_url"))
+        return asyncio.run(reader.fetch_file("audio", url, "file_url", ""))
 
     url = f"data:audio/wav;base64,{base64_of()}"
     assert fetched(url) == base64.b64decode(base64_of())
@@ -195,7 +195,7 @@ def test_what_the_model_reads_is_bounded(tmp_path: Path, monkeypatch: pytest.Mon
     opened(tmp_path)
     reader = open_media(MediaConfig(), ("audio",), tmp_path, 9, lambda prompt, _: placed)
     audio = PreparedMedia("audio", np.zeros(9, np.float32))
-    assert asyncio.run(reader.place(PROMPT, [audio])) is placed
+    assert asyncio.run(reader.place(PROMPT, [audio], "")) is placed
     monkeypatch.setattr(media, "MAX_PREPARED_BYTES", 399)
     with pytest.raises(ApiError, match="400 bytes, and may have 399; send less"):
-        asyncio.run(reader.place(PROMPT, [audio]))
+        asyncio.run(reader.place(PROMPT, [audio], ""))

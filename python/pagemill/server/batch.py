@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -19,7 +19,8 @@ from msgspec import Meta
 
 from pagemill.server.answer import Answer, Binary, FileContent, Talk, Text
 from pagemill.server.endpoints.endpoint import Endpoint, Transport
-from pagemill.server.endpoints.table import ENDPOINTS, error_shape
+from pagemill.server.endpoints.plugins import PREFIX
+from pagemill.server.error_shapes import OPENAI
 from pagemill.server.errors import ApiError, bad_request, binary_answer
 from pagemill.server.protocol.decode import explain
 from pagemill.server.protocol.request_id import named
@@ -110,10 +111,27 @@ def failed_line(error: BatchError, custom_id: str | None) -> BatchOutput:
     return BatchOutput(_new_id(), custom_id, None, error)
 
 
+def line_urls(endpoints: Iterable[Endpoint]) -> dict[str, Endpoint]:
+    """Those of `endpoints` that lines of batch files may have, by their urls: they work on a body,
+    as the task of a model or in a plugin."""
+    return {
+        row.path: row
+        for row in endpoints
+        if row.method == "POST"
+        and row.transport in (Transport.JSON, Transport.AUDIO_FORM)
+        and (row.tasks or row.path.startswith(PREFIX))
+    }
+
+
 async def answer_lines(
-    lines: Iterator[BatchRequest | BatchOutput], send: Send, write: Write, concurrency: int
+    lines: Iterator[BatchRequest | BatchOutput],
+    urls: Mapping[str, Endpoint],
+    send: Send,
+    write: Write,
+    concurrency: int,
 ) -> None:
-    """Sends every request, at most `concurrency` at once, and writes the answers.
+    """Sends every request, at most `concurrency` at once, and writes the answers. `urls`: see
+    `line_urls`.
 
     Answers are written as they come, so not in the order of the lines: `custom_id` tells them
     apart. Lines are read as there is room for them.
@@ -121,7 +139,7 @@ async def answer_lines(
 
     async def work() -> None:
         for line in lines:
-            await write(line if isinstance(line, BatchOutput) else await _answer(send, line))
+            await write(line if isinstance(line, BatchOutput) else await _answer(urls, send, line))
 
     async with asyncio.TaskGroup() as group:
         for _ in range(concurrency):
@@ -134,12 +152,12 @@ def _reason(error: Exception) -> str:
     return "it is nested too deeply." if isinstance(error, RecursionError) else "it is not JSON."
 
 
-async def _answer(send: Send, request: BatchRequest) -> BatchOutput:
+async def _answer(urls: Mapping[str, Endpoint], send: Send, request: BatchRequest) -> BatchOutput:
     request_id = secrets.token_hex(16)
-    errors = error_shape(request.url)
+    errors = urls[request.url].errors if request.url in urls else OPENAI
     try:
         fields, request_id = named(request.body, request_id)
-        body = await _patient(send, _endpoint(request.url), fields)
+        body = await _patient(send, _endpoint(urls, request.url), fields)
         response = BatchResponse(200, request_id, msgspec.Raw(body))
     except ApiError as error:
         response = BatchResponse(error.status, request_id, msgspec.Raw(errors.encoded(error)))
@@ -171,18 +189,16 @@ async def _patient(send: Send, endpoint: Endpoint, fields: dict[str, Any]) -> by
         raise bad_request("`stream` must be false in a batch file.", "stream")
 
 
-def _endpoint(url: str) -> Endpoint:
+def _endpoint(urls: Mapping[str, Endpoint], url: str) -> Endpoint:
     """The row of a line's url.
 
     Raises:
         ApiError: 404 for a url that batch files cannot have.
     """
-    transports = (Transport.JSON, Transport.AUDIO_FORM)
-    rows = {row.path: row for row in ENDPOINTS if row.transport in transports and row.tasks}
-    if url not in rows:
-        known = ", ".join(rows)
+    if url not in urls:
+        known = ", ".join(urls)
         raise ApiError(404, f"The url {url[:200]!r} is not one of {known}.", "url")
-    return rows[url]
+    return urls[url]
 
 
 def _new_id() -> str:

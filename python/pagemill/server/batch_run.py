@@ -14,7 +14,7 @@ import uvloop
 from pagemill.config import EngineConfig, ServerConfig
 from pagemill.server.access.caller import ANONYMOUS
 from pagemill.server.answer import Answer
-from pagemill.server.batch import BatchOutput, answer_lines, read_lines
+from pagemill.server.batch import BatchOutput, answer_lines, line_urls, read_lines
 from pagemill.server.endpoints.endpoint import Endpoint
 from pagemill.server.open_model import open_model
 from pagemill.server.processes.engine_source import OwnEngine
@@ -42,7 +42,8 @@ async def _run(config: EngineConfig, source: BinaryIO, output: BinaryIO, concurr
         progress = Progress(_num_lines(source), output)
         try:
             send = functools.partial(_send, server)
-            await answer_lines(read_lines(source), send, progress.write, concurrency)
+            urls = line_urls(server.endpoints)
+            await answer_lines(read_lines(source), urls, send, progress.write, concurrency)
         finally:
             progress.end()
             await pipeline.engine.shutdown()

@@ -12,7 +12,7 @@ import pytest
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.server.access.caller import ANONYMOUS
 from pagemill.server.answer import Answer
-from pagemill.server.batch import BatchOutput, Send, answer_lines, read_lines
+from pagemill.server.batch import BatchOutput, Send, answer_lines, line_urls, read_lines
 from pagemill.server.endpoints.endpoint import Endpoint
 from pagemill.server.errors import RETRY_AFTER_S, ApiError
 from pagemill.server.speech.line import invoke_line
@@ -41,7 +41,8 @@ async def answers(
     async def write(output: BatchOutput) -> None:
         written.append(output)
 
-    await answer_lines(read_lines(lines), send or invoke, write, concurrency)
+    urls = line_urls(server.state.endpoints)
+    await answer_lines(read_lines(lines), urls, send or invoke, write, concurrency)
     return [json.loads(msgspec.json.encode(output)) for output in written]
 
 

@@ -40,6 +40,7 @@ from pagemill.server.protocol.media import SentMedia, media_parts, without_urls
 from pagemill.server.protocol.sampling import transfer_params
 from pagemill.server.protocol.structured import wanted_output
 from pagemill.server.rendering import Rendering
+from pagemill.server.time_limit import in_time
 
 MAX_SHARED_BYTES = 2**26
 """Of the template's variables times the conversations of a batch: each is rendered with them."""
@@ -76,7 +77,7 @@ async def start_chats(
     for index, request in enumerate(requests):
         with in_conversation(index):
             check_messages(request.messages)
-    sampling, options = _checked(pipeline, requests[0], caller)
+    sampling, options = checked_fields(pipeline, requests[0], caller)
     rendering = pipeline.rendering
     variables = _template_variables(requests[0], rendering.renderer.chat_variables)
     num_bytes = len(msgspec.json.encode(variables))
@@ -90,12 +91,13 @@ async def start_chats(
     # Read together: the limits on media are those of a request.
     sent = [_media_of(index, request) for index, request in enumerate(requests)]
     every = [item for media in sent for item in media]
-    read = iter(await rendering.media.read(every, _media_owner(requests[0], caller)))
     prompts: list[RenderedPrompt] = []
-    for index, request in enumerate(requests):
-        media = [next(read) for _ in sent[index]]
-        with in_conversation(index):
-            prompts.append(await _prompt(rendering, request, variables, media))
+    async with in_time(pipeline.deadline(requests[0].timeout, caller)):
+        read = iter(await rendering.media.read(every, _media_owner(requests[0], caller)))
+        for index, request in enumerate(requests):
+            media = [next(read) for _ in sent[index]]
+            with in_conversation(index):
+                prompts.append(await _prompt(rendering, request, variables, media, caller))
     return await pipeline.generate(prompts, sampling, options)
 
 
@@ -143,15 +145,20 @@ async def checked_chat(
     Raises:
         ApiError: the request cannot be served.
     """
-    sampling, options = _checked(pipeline, request, caller, clamps_max_tokens)
-    prompt = await rendered_prompt(pipeline.rendering, request, caller)
+    sampling, options = checked_fields(pipeline, request, caller, clamps_max_tokens)
+    async with in_time(pipeline.deadline(request.timeout, caller)):
+        prompt = await rendered_prompt(pipeline.rendering, request, caller)
     return CheckedRequest(prompt, sampling, options)
 
 
-def _checked(
+def checked_fields(
     pipeline: Pipeline, request: ChatRequest, caller: Caller, clamps_max_tokens: bool = False
 ) -> CheckedFields:
-    """All of a request but its prompt."""
+    """All of a request but its prompt, of which no file and no medium is read.
+
+    Raises:
+        ApiError: 400 naming the field.
+    """
     _check(request)
     check_chat(request)
     choice = read_tool_choice(request)
@@ -203,7 +210,7 @@ async def rendered_prompt(
     """
     media = [*read, *await read_media(rendering, request, caller, len(read))]
     variables = _template_variables(request, rendering.renderer.chat_variables)
-    return await _prompt(rendering, request, variables, media)
+    return await _prompt(rendering, request, variables, media, caller)
 
 
 async def read_media(
@@ -223,6 +230,7 @@ async def _prompt(
     request: ChatRequest,
     variables: dict[str, Any],
     media: Sequence[PreparedMedia],
+    caller: Caller,
 ) -> RenderedPrompt:
     """The prompt with the request's `media`, which have been read."""
     render = functools.partial(
@@ -234,7 +242,7 @@ async def _prompt(
         variables,
     )
     prompt = await rendering.chat(render, request.add_special_tokens)
-    return await rendering.media.place(prompt, media)
+    return await rendering.media.place(prompt, media, caller.tenant)
 
 
 def requested_tokens(request: ChatRequest) -> tuple[int | None, str]:

@@ -133,7 +133,9 @@ def test_images_are_limited_by_request() -> None:
 
         def reset_cache(self) -> None: ...
 
-        async def place(self, prompt: RenderedPrompt, images: Sequence[Any]) -> RenderedPrompt:
+        async def place(
+            self, prompt: RenderedPrompt, images: Sequence[Any], tenant: str
+        ) -> RenderedPrompt:
             return RenderedPrompt.of([*prompt.token_ids.tolist(), *map(int, images)])
 
     def shown(*urls: str) -> list[dict[str, Any]]:

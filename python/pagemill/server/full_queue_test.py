@@ -46,6 +46,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "/invocations": BODY,
     "/v1/messages": {"messages": MESSAGES, "max_tokens": 4, "model": "fake"},
     "/v1/responses": {"input": "a"},
+    "/v1/systemone": {"state": "a", "questions": {"q": {"type": "score", "criteria": ["b", "c"]}}},
     "/v1/audio/transcriptions": {"language": "en", "max_completion_tokens": "4"},
     "/v1/audio/translations": {"language": "de", "max_completion_tokens": "4"},
 }

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from pagemill.config.sampling import LOGPROBS_MODES
+from pagemill.engine.outputs import TokenLogprobs
 from pagemill.engine.sampling import SamplingParams
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.server.access.caller import Caller
@@ -60,7 +61,7 @@ async def label_logprobs(
             limited = replace(options, limits=OutputLimits(allowed_token_ids=(label,)))
             generation = await pipeline.generate(prompts, _ONE_TOKEN, limited)
             try:
-                rows.append(await _logprobs(generation))
+                rows.append([entry.logprob for entry in await next_tokens(generation)])
             finally:
                 generation.close()
                 usage = _sum(usage, generation.usage)
@@ -126,15 +127,19 @@ async def _prompts(pipeline: Pipeline, body: GenerativeScoreRequest) -> list[Ren
     return await pipeline.rendering.prompts(prompts, body.add_special_tokens, False, "items")
 
 
-async def _logprobs(generation: Generation) -> list[float]:
-    """The log probability of the only token of each choice."""
+async def next_tokens(generation: Generation) -> list[TokenLogprobs]:
+    """The log probabilities of the only token of each choice.
+
+    Raises:
+        ApiError: the generation failed, or 503: the server ended it.
+    """
     choices = [FoldedChoice(index) for index in range(generation.num_choices)]
     await read_all(generation, lambda delta: choices[delta.index].add(delta))
     if generation.failure is not None:
         raise generation.failure
     if not all(choice.logprobs for choice in choices):
-        raise ApiError(503, "The server ended the request before all items had a score; try again.")
-    return [choice.logprobs[0].logprob for choice in choices]
+        raise ApiError(503, "The server ended the request before all of it was read; try again.")
+    return [choice.logprobs[0] for choice in choices]
 
 
 def _sum(one: Usage, other: Usage) -> Usage:

@@ -6,8 +6,10 @@ import asyncio
 import base64
 import io
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,12 +18,14 @@ from PIL import Image
 from pagemill.config import ConfigError, MediaConfig
 from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.media_owner import MediaOwner
+from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.errors import RenderError
 from pagemill.render.media.decode import ImageLimits
 from pagemill.render.media.image_files import ImageFiles
 from pagemill.render.media.media_files import MediaFiles
 from pagemill.render.media.processors import Prepared
+from pagemill.render.stop import Stop
 from pagemill.server import media
 from pagemill.server.errors import ApiError
 from pagemill.server.media import MediaReader, NoMedia, open_media
@@ -149,6 +153,64 @@ def test_requests_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch):
     asyncio.run(run())
 
 
+def test_decoding_is_stopped_and_not_continued():
+    """The item that is being read learns of it, and the next one is not begun."""
+
+    class Slow:
+        max_bytes = 10**6
+
+        def __init__(self) -> None:
+            self.begun = threading.Event()
+            self.num_read = 0
+
+        def read(self, data: bytes, stop: Stop | None = None) -> PreparedMedia:
+            assert stop is not None
+            self.num_read += 1
+            self.begun.set()
+            while not stop.is_set():
+                time.sleep(0.001)
+            return PreparedMedia("image", np.zeros(1, np.float32))
+
+        def read_opened(self, media: Any, /) -> PreparedMedia:
+            raise NotImplementedError
+
+    async def run() -> None:
+        files = Slow()
+        slow = MediaReader(MediaConfig(), {"image": files}, lambda prompt, _: prompt)
+        reading = asyncio.create_task(slow.read(sent(data_url(), data_url()), OWNER))
+        while not files.begun.is_set():
+            await asyncio.sleep(0.001)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert files.num_read == 1
+
+    asyncio.run(run())
+
+
+def test_one_tenant_leaves_others_a_share(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(media, "MAX_WAITING", 12)
+    go = threading.Event()
+
+    def wait(url: str) -> bytes:
+        assert go.wait(60)
+        return file_of()
+
+    async def run() -> None:
+        slow = reader(wait)
+        busy = OWNER._replace(tenant="busy")
+        waiting = [asyncio.create_task(slow.read(sent(URL), busy)) for _ in range(12)]
+        await asyncio.sleep(0)
+        other = asyncio.create_task(slow.read(sent(data_url()), OWNER))
+        assert len(await other) == 1
+        go.set()
+        ends = await asyncio.gather(*waiting, return_exceptions=True)
+        refused = [end for end in ends if isinstance(end, BaseException)]
+        assert len(refused) == 1 and isinstance(refused[0], ApiError)
+
+    asyncio.run(run())
+
+
 def test_cancelled_requests_leave(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(media, "MAX_WAITING", 1)
     go = threading.Event()
@@ -185,7 +247,7 @@ def test_model_without_a_known_processor(tmp_path: Path):
     assert isinstance(none, NoMedia)
     with pytest.raises(ApiError, match=r"preprocessor_config\.json"):
         asyncio.run(none.read(sent(URL), OWNER))
-    assert asyncio.run(none.place(PROMPT, ())) is PROMPT
+    assert asyncio.run(none.place(PROMPT, (), "")) is PROMPT
 
 
 def test_unknown_settings_end_the_start(tmp_path: Path):

@@ -197,7 +197,7 @@ def test_a_request_is_its_callers():
             self.owners = [owner]
             return []
 
-        async def place(self, prompt: RenderedPrompt, images: Any) -> RenderedPrompt:
+        async def place(self, prompt: RenderedPrompt, images: Any, tenant: str) -> RenderedPrompt:
             return prompt
 
         def reset_cache(self) -> None:

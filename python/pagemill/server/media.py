@@ -2,7 +2,7 @@
 
 sent = media_parts(request.messages)
 prepared = await media.read(sent, owner)
-prompt = await media.place(prompt, prepared)
+prompt = await media.place(prompt, prepared, owner.tenant)
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ from pagemill.render.media.media_files import (
     open_files,
     read_with_sound,
 )
+from pagemill.render.stop import Stop
 from pagemill.server.capacity import Capacity
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.protocol.media import SentMedia
+from pagemill.server.shared_places import SharedPlaces
 from pagemill.server.threads import Threads
 
 MAX_WAITING = 256
@@ -48,7 +50,8 @@ Place = Callable[[RenderedPrompt, Sequence[PreparedMedia]], RenderedPrompt]
 
 class Media(Protocol):
     """What a server does with the media of requests. Belongs to one event loop. `kinds`: those that
-    requests may have; `max_audio_s`: the longest audio, in seconds."""
+    requests may have; `max_audio_s`: the longest audio, in seconds. `tenant` is whose share of the
+    threads a call uses."""
 
     @property
     def kinds(self) -> Sequence[MediaKind]: ...
@@ -64,7 +67,9 @@ class Media(Protocol):
         """
         ...
 
-    async def read_file(self, kind: MediaKind, data: bytes, param: str) -> PreparedMedia:
+    async def read_file(
+        self, kind: MediaKind, data: bytes, param: str, tenant: str
+    ) -> PreparedMedia:
         """What the file `data`, a request's field `param`, holds, as the model takes it.
 
         Raises:
@@ -72,7 +77,7 @@ class Media(Protocol):
         """
         ...
 
-    async def fetch_file(self, kind: MediaKind, url: str, param: str) -> bytes:
+    async def fetch_file(self, kind: MediaKind, url: str, param: str, tenant: str) -> bytes:
         """The file at `url`, a data: URL or one of a host that is allowed; `param` is the field
         that has it.
 
@@ -94,7 +99,9 @@ class Media(Protocol):
         """Forgets media of earlier requests, in all processes of the server."""
         ...
 
-    async def place(self, prompt: RenderedPrompt, media: Sequence[PreparedMedia]) -> RenderedPrompt:
+    async def place(
+        self, prompt: RenderedPrompt, media: Sequence[PreparedMedia], tenant: str
+    ) -> RenderedPrompt:
         """The prompt with `media` in place of its placeholders.
 
         Raises:
@@ -119,14 +126,16 @@ class NoMedia:
             raise _wrong_kind(sent[0], self._why)
         return ()
 
-    async def read_file(self, kind: MediaKind, data: bytes, param: str) -> PreparedMedia:
+    async def read_file(
+        self, kind: MediaKind, data: bytes, param: str, tenant: str
+    ) -> PreparedMedia:
         """Refuses the file."""
-        del data
+        del data, tenant
         raise _no_files(kind, param, self._why)
 
-    async def fetch_file(self, kind: MediaKind, url: str, param: str) -> bytes:
+    async def fetch_file(self, kind: MediaKind, url: str, param: str, tenant: str) -> bytes:
         """Refuses the file."""
-        del url
+        del url, tenant
         raise _no_files(kind, param, self._why)
 
     def max_bytes(self, kind: MediaKind, param: str) -> int:
@@ -136,8 +145,11 @@ class NoMedia:
     def reset_cache(self) -> None:
         """There is none."""
 
-    async def place(self, prompt: RenderedPrompt, media: Sequence[PreparedMedia]) -> RenderedPrompt:
+    async def place(
+        self, prompt: RenderedPrompt, media: Sequence[PreparedMedia], tenant: str
+    ) -> RenderedPrompt:
         """Text stays as it is."""
+        del tenant
         return prompt
 
 
@@ -238,7 +250,9 @@ class MediaReader:
         }
         self._place = place
         self._kept = kept or KeptMedia(PreparedCache(0))
-        self._num_waiting = 0
+        self._places = SharedPlaces(
+            MAX_WAITING, "Too many requests wait for their media; try again."
+        )
         self._room = Capacity(_MAX_FETCHED_BYTES)
         self._fetching = Threads(_FETCH_THREADS, "media-fetch")
         self._decoding = Threads(_DECODE_THREADS, "media-decode")
@@ -248,48 +262,43 @@ class MediaReader:
         if not sent:
             return ()
         self._check_numbers(sent)
-        if self._num_waiting >= MAX_WAITING:
-            raise ApiError(429, "Too many requests wait for their media; try again.")
-        work = _Work(sent, owner, [self._kept.named(media, owner) for media in sent])
-        self._num_waiting += 1
-        fetched = sum(self._files[media.kind].max_bytes for media in work.to_fetch())
-        try:
-            await self._room.take(fetched)
+        async with self._places.place(owner.tenant):
+            work = _Work(sent, owner, [self._kept.named(media, owner) for media in sent])
+            fetched = sum(self._files[media.kind].max_bytes for media in work.to_fetch())
             try:
-                return await self._prepared(work)
+                await self._room.take(fetched, owner.tenant)
+                try:
+                    return await self._prepared(work)
+                finally:
+                    self._room.give(fetched, owner.tenant)
             finally:
-                self._room.give(fetched)
-        finally:
-            self._num_waiting -= 1
-            self._kept.count(work)
+                self._kept.count(work)
 
-    async def read_file(self, kind: MediaKind, data: bytes, param: str) -> PreparedMedia:
+    async def read_file(
+        self, kind: MediaKind, data: bytes, param: str, tenant: str
+    ) -> PreparedMedia:
         """See `Media.read_file`."""
         try:
-            return await self._decoding.run(self._files[kind].read, data)
+            return await self._decoding.run(tenant, self._files[kind].read, data)
         except RenderError as error:
             raise bad_request(f"`{param}` cannot be read: {error.message}.", param) from error
 
-    async def fetch_file(self, kind: MediaKind, url: str, param: str) -> bytes:
+    async def fetch_file(self, kind: MediaKind, url: str, param: str, tenant: str) -> bytes:
         """See `Media.fetch_file`."""
         most = self.max_bytes(kind, param)
-        if self._num_waiting >= MAX_WAITING:
-            raise ApiError(429, "Too many requests wait for their media; try again.")
 
         def fetch() -> bytes:
             return data_of(url, most) if is_data_url(url) else self._fetch[kind](url)
 
-        self._num_waiting += 1
-        try:
-            await self._room.take(most)
+        async with self._places.place(tenant):
+            await self._room.take(most, tenant)
             try:
-                return await self._fetching.run(fetch)
+                return await self._fetching.run(tenant, fetch)
+            except RenderError as error:
+                refusal = f"`{param}` cannot be fetched: {error.message}."
+                raise bad_request(refusal, param) from error
             finally:
-                self._room.give(most)
-        except RenderError as error:
-            raise bad_request(f"`{param}` cannot be fetched: {error.message}.", param) from error
-        finally:
-            self._num_waiting -= 1
+                self._room.give(most, tenant)
 
     def max_bytes(self, kind: MediaKind, param: str) -> int:
         """See `Media.max_bytes`."""
@@ -298,11 +307,13 @@ class MediaReader:
             raise _no_files(kind, param, why)
         return self._files[kind].max_bytes
 
-    async def place(self, prompt: RenderedPrompt, media: Sequence[PreparedMedia]) -> RenderedPrompt:
+    async def place(
+        self, prompt: RenderedPrompt, media: Sequence[PreparedMedia], tenant: str
+    ) -> RenderedPrompt:
         """See `Media.place`."""
         if not media:
             return self._place(prompt, media)
-        placed = await self._decoding.run(self._place, prompt, media)
+        placed = await self._decoding.run(tenant, self._place, prompt, media)
         size = sum(item.features.rows.nbytes for item in placed.media)
         if size > MAX_PREPARED_BYTES:
             raise bad_request(
@@ -337,7 +348,7 @@ class MediaReader:
 
     async def _prepared(self, work: _Work) -> Sequence[PreparedMedia]:
         fetches = [
-            asyncio.ensure_future(self._fetching.run(self._fetched, media))
+            asyncio.ensure_future(self._fetching.run(work.owner.tenant, self._fetched, media))
             for media in work.to_fetch()
         ]
         try:
@@ -346,7 +357,10 @@ class MediaReader:
             for fetch in fetches:
                 fetch.cancel()
             await asyncio.gather(*fetches, return_exceptions=True)
-        return await self._decoding.run(self._decoded, work, files)
+        stop = Stop()
+        return await self._decoding.run_with(
+            stop, work.owner.tenant, self._decoded, work, files, stop
+        )
 
     def _fetched(self, media: SentMedia) -> bytes:
         try:
@@ -354,16 +368,21 @@ class MediaReader:
         except RenderError as error:
             raise _refusal(media, error) from error
 
-    def _decoded(self, work: _Work, fetched: Sequence[bytes]) -> Sequence[PreparedMedia]:
+    def _decoded(
+        self, work: _Work, fetched: Sequence[bytes], stop: Stop
+    ) -> Sequence[PreparedMedia]:
+        """The media of a request; fewer if `stop` is set, after which they are not wanted."""
         files = iter(fetched)
         prepared: list[PreparedMedia] = []
         size = 0
         for at, media in enumerate(work.sent):
+            if stop.is_set():
+                break
             found = work.found[at]
             if found is None:
                 try:
                     data = self._in_url(media) if is_data_url(media.url) else next(files)
-                    found = self._prepare(work, at, data)
+                    found = self._prepare(work, at, data, stop)
                 except RenderError as error:
                     raise _refusal(media, error) from error
             prepared.append(found)
@@ -380,26 +399,26 @@ class MediaReader:
     def _in_url(self, media: SentMedia) -> bytes:
         return data_of(media.url, self._files[media.kind].max_bytes)
 
-    def _prepare(self, work: _Work, at: int, data: bytes) -> PreparedMedia:
+    def _prepare(self, work: _Work, at: int, data: bytes, stop: Stop) -> PreparedMedia:
         """The item of the file `data`, which is kept."""
         cache, key = self._kept.cache, work.key(at, data)
         if cache.keeps and not work.sent[at].uuid:
             work.found[at] = cache.get(key)
         found = work.found[at]
         if found is None:
-            found = self._read(work.sent[at], data)
+            found = self._read(work.sent[at], data, stop)
             if cache.keeps:
                 cache.put(key, found)
         return found
 
-    def _read(self, media: SentMedia, data: bytes) -> PreparedMedia:
+    def _read(self, media: SentMedia, data: bytes, stop: Stop) -> PreparedMedia:
         files = self._files[media.kind]
         if not media.sound:
-            return files.read(data)
+            return files.read(data, stop)
         if "audio" not in self.kinds:
             none = "this model takes no audio, or this server none (--limit-mm-per-prompt)"
             raise RenderError(self._unread.get("audio", none))
-        return read_with_sound(files, self._files["audio"], data)
+        return read_with_sound(files, self._files["audio"], data, stop)
 
 
 def open_media(

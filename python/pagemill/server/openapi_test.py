@@ -109,6 +109,7 @@ def test_it_names_the_routes_of_the_loaded_model() -> None:
             "/v1/realtime",
             "/v1/responses",
             "/v1/responses/render",
+            "/v1/systemone",
             "/cohere/v2/chat",
             "/v2/chat",
         }

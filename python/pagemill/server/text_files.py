@@ -1,6 +1,10 @@
 """Files of text, and PDF files, in messages: they become parts of text, below their names.
 
-messages = await TextFiles(server, caller, "messages").in_messages(messages)
+files = TextFiles(server, caller, "messages")
+unread = files.unread()                     # to check the rest of the request first
+without = await unread.in_messages(messages)
+if unread.num_files: ...
+messages = await files.in_messages(messages)
 items = await TextFiles(server, caller, "input").in_items(items)
 request = await TextFiles(server, caller, "messages").in_documents(request)
 """
@@ -46,13 +50,21 @@ class TextFiles:
         self._server = server
         self._caller = caller
         self._param = param
+        self._reads = True
         loaded = None if server is None else server.loaded
         self._rendering = None if loaded is None else loaded.rendering
-        self._num_files = 0
-        self._pdfs = PdfBudget()
+        self.num_files = 0
+        """Those met so far."""
+        self._pdfs = PdfBudget(caller.tenant)
         # Of stored and PDF files of one conversation, whose texts may be far larger than a request.
         self._least_tokens = 0
         self._max_bytes = self._left = 0 if server is None else server.config.max_body_bytes
+
+    def unread(self) -> TextFiles:
+        """The same, except that no file is looked up or read: each has the text ""."""
+        files = TextFiles(self._server, self._caller, self._param)
+        files._reads = False
+        return files
 
     async def in_messages(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Messages of a chat, with a part of text in place of each file.
@@ -151,14 +163,16 @@ class TextFiles:
         return f"{name}\n{text}" if name else text
 
     def _count_file(self) -> None:
-        self._num_files += 1
-        if self._num_files > MAX_FILES:
+        self.num_files += 1
+        if self.num_files > MAX_FILES:
             raise bad_request(
                 f"`{self._param}` has more than {MAX_FILES} files: join some of them.", self._param
             )
 
     async def _text_of_url(self, url: str, where: str) -> str:
         """The text of a file that is in the request."""
+        if not self._reads:
+            return ""
         content = await asyncio.to_thread(content_of_url, url, where, self._param)
         if is_pdf(content):
             return await self._text_of_pdf(content, where)
@@ -174,6 +188,8 @@ class TextFiles:
         """The name and the text of a file that the caller has uploaded."""
         if self._server is None:
             raise bad_request(f"`{where}.file_id`: no files are stored here.", self._param)
+        if not self._reads:
+            return "", ""
         files = self._server.batch_store.files
         file = await files.get(self._caller.key_id, file_id)
         self._left -= file.bytes

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from pagemill.render.errors import RenderError
 from pagemill.render.pdf.testing.pdfs import pdf_of
 from pagemill.render.pdf.wire import PdfText
+from pagemill.render.stop import Stop
 from pagemill.server import pdf_files
 from pagemill.server.testing.batch_service import Service, key, service
 from pagemill.server.testing.fake_server import FakeServer
@@ -225,7 +227,7 @@ def test_pdf_files_of_a_request_have_a_time_together(
 ) -> None:
     allowed: list[float] = []
 
-    def read_pages(data: bytes, max_cpu_s: float) -> PdfText:
+    def read_pages(data: bytes, max_cpu_s: float, stop: Stop) -> PdfText:
         allowed.append(max_cpu_s)
         return PdfText("a", 25.0)
 
@@ -247,17 +249,18 @@ def test_pdf_files_of_a_request_have_a_time_together(
 
 
 def test_few_pdf_files_wait(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pdf_files, "MAX_WAITING", 1)
+
     async def body(client: Service) -> None:
         begun, ends = asyncio.Event(), threading.Event()
         loop = asyncio.get_running_loop()
 
-        def read_pages(data: bytes, max_cpu_s: float) -> PdfText:
+        def read_pages(data: bytes, max_cpu_s: float, stop: Stop) -> PdfText:
             loop.call_soon_threadsafe(begun.set)
             assert ends.wait(60)
             return PdfText("a", 1.0)
 
         monkeypatch.setattr(pdf_files, "read_pages", read_pages)
-        monkeypatch.setattr(pdf_files, "MAX_WAITING", 1)
         first = asyncio.create_task(post(client, CHAT, **chat_of(file_data=PDF)))
         await begun.wait()
         refused = await post(client, CHAT, 429, **chat_of(file_data=PDF))
@@ -266,6 +269,132 @@ def test_few_pdf_files_wait(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         ends.set()
         await first
         await post(client, CHAT, **chat_of(file_data=PDF))
+
+    run(body)
+
+
+class SlowPdfs:
+    """In place of `read_pages`: reads until it is stopped, or ends."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun = threading.Semaphore(0)
+        self.stopped = threading.Event()
+        self.ends = threading.Event()
+        monkeypatch.setattr(pdf_files, "read_pages", self._read)
+
+    async def has_begun(self) -> None:
+        """Waits until one more is being read."""
+        while not self.begun.acquire(blocking=False):
+            await asyncio.sleep(0.001)
+
+    def _read(self, data: bytes, max_cpu_s: float, stop: Stop) -> PdfText:
+        self.begun.release()
+        while not stop.is_set():
+            if self.ends.wait(0.001):
+                return PdfText("a", 1.0)
+        self.stopped.set()
+        raise RenderError("its reader ended")
+
+
+@pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])
+def test_pdf_files_are_read_until_the_deadline(
+    run: Any, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    document = {"type": "document", "source": {"type": "base64", "data": PDF}}
+    fields = {
+        CHAT: chat_of(file_data=PDF),
+        MESSAGES: {"messages": [{"role": "user", "content": [document]}], "max_tokens": 2},
+        RESPONSES: response_of(file_data=PDF),
+    }[path]
+
+    async def body(client: Service) -> None:
+        slow = SlowPdfs(monkeypatch)
+        refused = await post(client, path, 504, timeout=0.5, **fields)
+        assert "`timeout`" in refused["error"]["message"]
+        began = slow.begun.acquire(blocking=False)  # False: the machine was too slow for that
+        assert slow.stopped.is_set() == began
+
+    run(body)
+
+
+def test_a_client_that_leaves_ends_its_pdf_files(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(client: Service) -> None:
+        slow = SlowPdfs(monkeypatch)
+        gone = asyncio.create_task(post(client, CHAT, **chat_of(file_data=PDF)))
+        await slow.has_begun()
+        gone.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        while not slow.stopped.is_set():
+            await asyncio.sleep(0.001)
+
+    run(body)
+
+
+def test_pdf_files_of_one_tenant_do_not_hold_those_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pdf_files, "MAX_WAITING", 8)
+    monkeypatch.setattr(pdf_files, "_PROCESSES", 2)
+
+    async def main() -> None:
+        keys = [key("a", tenant="a"), key("b", tenant="b")]
+        async with service(tmp_path, keys=keys, num_workers=0) as client:
+            slow = SlowPdfs(monkeypatch)
+            a, b = client.of("a"), client.of("b")
+            sent = [asyncio.create_task(posted(a)) for _ in range(8)]
+            await slow.has_begun()
+            await slow.has_begun()
+            other = asyncio.create_task(posted(b))
+            await slow.has_begun()  # the third is b's: two threads are all that a gets
+            await asyncio.wait(sent, return_when=asyncio.FIRST_COMPLETED)
+            slow.ends.set()
+            assert await other == 200
+            answers = await asyncio.gather(*sent)
+            assert sorted(answers) == [200] * 7 + [429]
+
+    asyncio.run(main())
+
+
+async def posted(client: Service) -> int:
+    """The status of a chat with a PDF file."""
+    response = await client.request("POST", CHAT, json=chat_of(file_data=PDF))
+    return response.status_code
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        (CHAT, {"top_logprobs": 2}),
+        (CHAT, {"tools": [{"type": "function"}]}),
+        (f"{CHAT}/batch", {"top_logprobs": 2}),
+        (f"{CHAT}/render", {"top_logprobs": 2}),
+        (MESSAGES, {"tools": [{"name": "a"}]}),
+        (f"{MESSAGES}/count_tokens", {"tools": [{"name": "a"}]}),
+        (RESPONSES, {"tools": [{"type": "function"}]}),
+        (RESPONSES, {"text": {"format": {"type": "xml"}}}),
+        ("/tokenize", {"continue_final_message": True}),
+    ],
+)
+def test_the_rest_of_a_request_is_checked_before_its_files(
+    run: Any, monkeypatch: pytest.MonkeyPatch, path: str, wrong: dict[str, Any]
+) -> None:
+    def read_pages(*_: object) -> PdfText:
+        raise AssertionError("a file was read")
+
+    document = {"type": "document", "source": {"type": "base64", "data": PDF}}
+    messages = chat_of(file_data=PDF)["messages"]
+    of_messages = {"messages": [{"role": "user", "content": [document]}], "max_tokens": 2}
+    fields = {
+        RESPONSES: response_of(file_data=PDF),
+        MESSAGES: of_messages,
+        f"{MESSAGES}/count_tokens": of_messages,
+        f"{CHAT}/batch": {"messages": [messages]},
+    }.get(path, {"messages": messages})
+
+    async def body(client: Service) -> None:
+        monkeypatch.setattr(pdf_files, "read_pages", read_pages)
+        await post(client, path, 400, **{**fields, **wrong})
 
     run(body)
 

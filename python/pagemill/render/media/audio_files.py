@@ -22,6 +22,7 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_object
 from pagemill.render.special_tokens import read_json
+from pagemill.render.stop import Stop
 
 FORMATS = "WAV, FLAC, Ogg (Opus or Vorbis) and MP3"
 _BEGINNINGS = (b"RIFF", b"fLaC", b"OggS", b"ID3")
@@ -113,8 +114,9 @@ class AudioFiles:
                 raise RenderError(f"{key} of its feature extractor must be {value}")
         return cls(config.max_audio_bytes, config.max_audio_seconds)
 
-    def read(self, data: bytes) -> PreparedMedia:
-        """See `MediaFiles.read`."""
+    def read(self, data: bytes, stop: Stop | None = None) -> PreparedMedia:
+        """See `MediaFiles.read`; there is no process."""
+        del stop
         if not _is_known(data):
             raise _undecodable()
         try:

@@ -15,6 +15,7 @@ from pagemill.config import MediaConfig
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.render.media.decode import WHITE, Color, ImageLimits, decoded, shown
 from pagemill.render.media.processors import ImageProcessor, open_processor
+from pagemill.render.stop import Stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,9 @@ class ImageFiles:
         """See `MediaFiles`."""
         return self.limits.max_bytes
 
-    def read(self, data: bytes) -> PreparedMedia:
-        """See `MediaFiles.read`."""
+    def read(self, data: bytes, stop: Stop | None = None) -> PreparedMedia:
+        """See `MediaFiles.read`; there is no process."""
+        del stop
         return self._prepared(decoded(data, self.limits, self.background))
 
     def read_opened(self, image: Image.Image) -> PreparedMedia:

@@ -14,6 +14,7 @@ from pagemill.config import MediaConfig
 from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.render.errors import RenderError
+from pagemill.render.stop import Stop
 
 
 class MediaFiles(Protocol):
@@ -22,8 +23,9 @@ class MediaFiles(Protocol):
     @property
     def max_bytes(self) -> int: ...
 
-    def read(self, data: bytes) -> PreparedMedia:
-        """What the file `data` holds, prepared for the model.
+    def read(self, data: bytes, stop: Stop | None = None) -> PreparedMedia:
+        """What the file `data` holds, prepared for the model. `stop` ends a process that decodes
+        it, after which what is raised says nothing about the file.
 
         Raises:
           RenderError: it cannot be read, or exceeds a limit. What its header says is compared with
@@ -92,8 +94,11 @@ def wants_sound(settings: Mapping[str, Any]) -> bool:
     return wanted
 
 
-def read_with_sound(videos: MediaFiles, audio: MediaFiles, data: bytes) -> PreparedMedia:
+def read_with_sound(
+    videos: MediaFiles, audio: MediaFiles, data: bytes, stop: Stop | None = None
+) -> PreparedMedia:
     """The video in the file `data`, with its sound if it has some, by the readers of both kinds.
+    `stop`: see `MediaFiles.read`.
 
     Raises:
       RenderError: see `MediaFiles.read`; the sound may also exceed a limit of audio.
@@ -102,7 +107,7 @@ def read_with_sound(videos: MediaFiles, audio: MediaFiles, data: bytes) -> Prepa
     from pagemill.render.media.video_files import VideoFiles
 
     assert isinstance(videos, VideoFiles) and isinstance(audio, AudioFiles)
-    return videos.read_with(data, audio.mix)
+    return videos.read_with(data, audio.mix, stop)
 
 
 def _missing(what: str, extra: str) -> MissingPackageError:

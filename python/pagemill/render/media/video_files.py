@@ -25,6 +25,7 @@ from pagemill.render.media.motion_jpeg import JpegFrame, is_motion_jpeg, split_f
 from pagemill.render.media.video_bounds import FrameSampling, PixelBudget, VideoLimits
 from pagemill.render.media.video_process import open_video
 from pagemill.render.media.video_processors import VideoProcessor, open_video_processor
+from pagemill.render.stop import Stop
 
 MixSound = Callable[[Iterable[tuple[int, np.ndarray]]], np.ndarray | None]
 """Samples [n] of one channel at a model's rate, of blocks: how many there are in a second, and
@@ -58,11 +59,13 @@ class VideoFiles:
         """See `MediaFiles`."""
         return self.limits.max_bytes
 
-    def read(self, data: bytes) -> PreparedMedia:
+    def read(self, data: bytes, stop: Stop | None = None) -> PreparedMedia:
         """See `MediaFiles.read`."""
-        return self.read_with(data, None)
+        return self.read_with(data, None, stop)
 
-    def read_with(self, data: bytes, mix: MixSound | None) -> PreparedMedia:
+    def read_with(
+        self, data: bytes, mix: MixSound | None, stop: Stop | None = None
+    ) -> PreparedMedia:
         """As `read`, with the sound that `mix` makes of that in a file, if there is one."""
         if is_motion_jpeg(data):
             return self._of_jpegs(split_frames(data))
@@ -70,7 +73,7 @@ class VideoFiles:
             raise MissingPackageError(
                 "videos that are not JPEG files are read by PyAV: pip install 'pagemill[video]'"
             )
-        with open_video(data, self.limits, sound=mix is not None) as video:
+        with open_video(data, self.limits, sound=mix is not None, stop=stop) as video:
             numbers = self.sampling.numbers(video.num_frames, video.rate)
             frames = video.frames(numbers)
             prepared = self._prepared(frames, numbers, video.num_frames, video.rate)

@@ -25,6 +25,7 @@ from pagemill.render.media.video_wire import (
     VideoSetup,
     VideoSound,
 )
+from pagemill.render.stop import Stop
 
 _MAX_CPU_S = 60.0
 _MAX_SILENCE_S = 4 * _MAX_CPU_S  # if the machine is too busy to give a process its time
@@ -73,8 +74,11 @@ class OpenVideo:
 
 
 @contextmanager
-def open_video(data: bytes, limits: VideoLimits, *, sound: bool = False) -> Generator[OpenVideo]:
-    """The video in a file, perhaps with its sound.
+def open_video(
+    data: bytes, limits: VideoLimits, *, sound: bool = False, stop: Stop | None = None
+) -> Generator[OpenVideo]:
+    """The video in a file, perhaps with its sound. `stop` ends its process, after which what is
+    raised says nothing about the file.
 
     Raises:
       RenderError: it is no video, is damaged, or exceeds a limit.
@@ -83,9 +87,10 @@ def open_video(data: bytes, limits: VideoLimits, *, sound: bool = False) -> Gene
     setup = msgspec.msgpack.encode(VideoSetup(limits, _MAX_CPU_S, max_extra_bytes, sound))
     child = ChildProcess("pagemill.render.media.video_worker", _MAX_SILENCE_S)
     try:
-        header = _exchange(child, setup, data)
-        assert isinstance(header, VideoHeader)
-        yield OpenVideo(child, header)
+        with (stop or Stop()).ends(child):
+            header = _exchange(child, setup, data)
+            assert isinstance(header, VideoHeader)
+            yield OpenVideo(child, header)
     finally:
         child.close()
 

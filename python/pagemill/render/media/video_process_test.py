@@ -20,6 +20,7 @@ from pagemill.render.errors import RenderError
 from pagemill.render.media import video_bounds, video_container, video_process
 from pagemill.render.media.video_bounds import VideoLimits
 from pagemill.render.media.video_process import open_video
+from pagemill.render.stop import Stop
 from pagemill.render.testing.clips import clip, number_of
 
 LIMITS = VideoLimits(max_bytes=2**20, max_seconds=60, max_pixels=10_000)
@@ -128,6 +129,24 @@ def test_frames_larger_than_the_header_says_are_not_decoded():
 def test_errors_of_callers_are_theirs(opened: object):
     with pytest.raises(KeyError), opened(CLIP, LIMITS):  # type: ignore[operator]
         raise KeyError
+
+
+def test_processes_whose_frames_are_not_wanted_any_more_end():
+    stop = Stop()
+    with (
+        pytest.raises(RenderError, match="its decoder ended with signal 9"),
+        open_video(CLIP, LIMITS, stop=stop) as video,
+    ):
+        pid = video._child.pid
+        stop.set()
+        list(video.frames([0]))
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    with (
+        pytest.raises(RenderError, match="its decoder ended with signal 9"),
+        open_video(CLIP, LIMITS, stop=stop),
+    ):
+        pass
 
 
 def test_processes_that_end():

@@ -13,6 +13,7 @@ import msgspec
 from pagemill.render.child_process import TIME_IS_UP, ChildProcess
 from pagemill.render.errors import RenderError
 from pagemill.render.pdf.wire import PdfRefusal, PdfReply, PdfSetup, PdfText
+from pagemill.render.stop import Stop
 
 MAX_PAGES = 1_000
 MAX_CHARS = 2**23
@@ -26,8 +27,9 @@ def is_pdf(data: bytes) -> bool:
     return data.startswith(b"%PDF-")
 
 
-def read_pages(data: bytes, max_cpu_s: float) -> PdfText:
-    """The text of a file that has `MAX_PAGES` pages and `MAX_CHARS` characters at most. Blocks.
+def read_pages(data: bytes, max_cpu_s: float, stop: Stop | None = None) -> PdfText:
+    """The text of a file that has `MAX_PAGES` pages and `MAX_CHARS` characters at most. Blocks;
+    `stop` ends its process, and what is returned or raised then says nothing about the file.
 
     Raises:
         RenderError: it is damaged, needs a password, has no text, or exceeds a limit, which
@@ -41,7 +43,8 @@ def read_pages(data: bytes, max_cpu_s: float) -> PdfText:
     setup = msgspec.msgpack.encode(PdfSetup(max_cpu_s, _MAX_BYTES, MAX_PAGES, MAX_CHARS))
     child = ChildProcess("pagemill.render.pdf.worker", _START_S + _SILENCE * max_cpu_s)
     try:
-        return _exchange(child, setup, data, max_cpu_s)
+        with (stop or Stop()).ends(child):
+            return _exchange(child, setup, data, max_cpu_s)
     finally:
         child.close()
 

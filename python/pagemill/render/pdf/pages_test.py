@@ -17,6 +17,7 @@ from pagemill.render.pdf.extraction import extract_text
 from pagemill.render.pdf.pages import read_pages
 from pagemill.render.pdf.testing.pdfs import FONT, encrypted, page, pdf, pdf_of, stream, trunk
 from pagemill.render.pdf.wire import PdfRefusal, PdfReply, PdfSetup
+from pagemill.render.stop import Stop
 
 TOO_LONG = b" " * 76_000_000  # bytes; pypdf decompresses 75,000,000
 FORM = b"/Type /XObject /Subtype /Form /BBox [0 0 1 1] /Resources << %b >>"
@@ -138,6 +139,31 @@ def test_processes_that_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "MAX_PAGES", "a mistake of ours")
     with pytest.raises(RuntimeError, match="reads PDFs failed with status 1"):
         read_pages(pdf_of("text"), 60)
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+def test_readers_whose_text_is_not_wanted_any_more_end(
+    is_early: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their processes are killed, before they are sent the file or while they read it."""
+    stop = Stop()
+    pids: list[int] = []
+
+    class Stopped(pages.ChildProcess):
+        def send(self, payload: bytes) -> None:
+            if not is_early:
+                super().send(payload)
+                stop.set()
+            pids.append(self.pid)
+
+    if is_early:
+        stop.set()
+    monkeypatch.setattr(pages, "ChildProcess", Stopped)
+    with pytest.raises(RenderError, match="its reader ended with signal 9"):
+        read_pages(pdf_of(*["text"] * 500), 60, stop)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[0], 0)
+    stop.set()  # also when nothing is left to end
 
 
 def test_no_other_program_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.server.testing.fake_server import FakeServer, fake_server
 from pagemill.server.testing.fake_speech import fake_speech
 from pagemill.server.transport.http_server import HttpServer
+from pagemill.server.transport.tls import Tls
 
 MAX_MODEL_LEN = 4096
 
@@ -39,13 +40,17 @@ class FakeFleet:
 
 
 @contextlib.asynccontextmanager
-async def listening(app: ASGIApp, listener: socket.socket | None = None) -> AsyncGenerator[str]:
+async def listening(
+    app: ASGIApp, listener: socket.socket | None = None, tls: Tls | None = None
+) -> AsyncGenerator[str]:
     """Serves `app` on a socket; its URL. Breaks all connections at the end."""
     listener = listener or socket.create_server(("127.0.0.1", 0))
-    server = HttpServer(app, ConnectionConfig())
+    listener.setblocking(False)
+    server = HttpServer(app, ConnectionConfig(), tls)
     serving = asyncio.create_task(server.serve([listener]))
     try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        scheme = "http" if tls is None else "https"
+        yield f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         serving.cancel()  # uvicorn's own end takes tenths of a second
         await asyncio.gather(serving, return_exceptions=True)

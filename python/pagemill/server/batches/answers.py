@@ -106,8 +106,8 @@ class Answers:
                 opened.append(AnswerFile(writer, set()))
         return cls(*opened)
 
-    async def write(self, output: BatchOutput) -> None:
-        """Writes one answer.
+    async def write(self, output: BatchOutput) -> bool:
+        """Writes one answer; whether its request succeeded.
 
         Raises:
             ApiError: there is no room.
@@ -115,6 +115,7 @@ class Answers:
         assert output.custom_id is not None, "every line of the file was found to be a request"
         succeeded = output.response is not None and output.response.status_code == 200
         await (self._completed if succeeded else self._failed).append(output)
+        return succeeded
 
     def count(self, batch: Batch) -> None:
         """Says in `batch` how many answers there are."""

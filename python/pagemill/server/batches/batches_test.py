@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,13 @@ import pytest
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.server.batches import queue as batch_queue
 from pagemill.server.batches import run as batch_run
+from pagemill.server.endpoints.table import endpoint_named
 from pagemill.server.limits.limiter import KeyLimits
 from pagemill.server.protocol.batch import CreateBatchRequest
 from pagemill.server.testing.batch_service import (
     MESSAGES,
     URL,
+    Service,
     key,
     lines,
     run_service,
@@ -79,6 +83,49 @@ def test_endpoints(tmp_path: Path, url: str, fields: Any, size: int) -> None:
             assert batch["error_file_id"] is None
 
     run_service(body)
+
+
+def test_endpoints_of_plugins(tmp_path: Path) -> None:
+    url = "/plugins/alpaca/shout"
+
+    async def body() -> None:
+        async with service(tmp_path) as client:
+            file = await client.upload(lines(2, url, prompt="a", max_tokens=3))
+            refused = await client.create(file["id"], 400, url=url)
+            assert refused["error"]["param"] == "endpoint" and URL in refused["error"]["message"]
+            row = replace(endpoint_named("completions"), name="shout", path=url, tasks=frozenset())
+            reading = replace(row, name="herd", path="/plugins/alpaca/herd", method="GET")
+            state = client.server.state
+            state.endpoints = (*state.endpoints, row, reading)
+            batch = await client.ended((await client.create(file["id"], url=url))["id"])
+            assert batch["request_counts"] == {"total": 2, "completed": 2, "failed": 0}, batch
+            await client.create(file["id"], 400, url=reading.path)
+
+    run_service(body)
+
+
+def test_metrics(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with service(tmp_path) as client:
+            good, bad = lines(2), lines(3, prompt="a" * 5000).replace(b'"r', b'"s')
+            await client.ended(await client.begin(good + bad))
+            await client.ended(await client.begin(b"{}"))
+            async with asyncio.timeout(60):
+                while 'status="failed"} 1.0' not in (text := await metrics(client)):
+                    await asyncio.sleep(0.01)
+            labels = 'engine="0",model_name="fake"'
+            for line in (
+                f'batch_requests_total{{{labels},outcome="completed"}} 2.0',
+                f'batch_requests_total{{{labels},outcome="failed"}} 3.0',
+                f'batches_total{{{labels},status="completed"}} 1.0',
+            ):
+                assert line in text, text
+
+    run_service(body)
+
+
+async def metrics(client: Service) -> str:
+    return (await client.request("GET", "/metrics")).text
 
 
 def test_a_file_that_is_wrong_fails_the_batch_before_it_begins(tmp_path: Path) -> None:

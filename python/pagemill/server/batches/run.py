@@ -22,7 +22,14 @@ from typing import Any, Literal, cast
 
 from pagemill.server.access.caller import ANONYMOUS, Caller, admitted
 from pagemill.server.answer import Answer
-from pagemill.server.batch import BatchError, BatchRequest, answer_lines, failed_line
+from pagemill.server.batch import (
+    BatchError,
+    BatchOutput,
+    BatchRequest,
+    answer_lines,
+    failed_line,
+    line_urls,
+)
 from pagemill.server.batches.answers import Answers, complete_rest
 from pagemill.server.batches.folder import unix_time
 from pagemill.server.batches.input import Limits, check_input, requests
@@ -98,7 +105,7 @@ class BatchRun:
         if outcome is not None and (batch.output_file_id or batch.error_file_id):
             # An earlier run has named the files, and may have completed one of them.
             await complete_rest(self._store.files, self._held, batch)
-            await self._update(functools.partial(_set_outcome, outcome=outcome))
+            self._ended(await self._update(functools.partial(_set_outcome, outcome=outcome)))
             return
         self._answers = await Answers.open(self._store.files, self._held)
         outcome = outcome or await self._answer(path, batch, self._answers)
@@ -126,7 +133,12 @@ class BatchRun:
         concurrency = self._store.config.batch_concurrency
         lines = self._lines(path, answers)
         turn_ends = time.monotonic() + _TURN_S
-        sending = asyncio.create_task(answer_lines(lines, self._send, answers.write, concurrency))
+        urls = line_urls(self._work.server.endpoints)
+
+        async def write(output: BatchOutput) -> None:
+            self._count(await answers.write(output))
+
+        sending = asyncio.create_task(answer_lines(lines, urls, self._send, write, concurrency))
         try:
             while True:
                 if unix_time() >= batch.expires_at:
@@ -156,6 +168,8 @@ class BatchRun:
         while portion := list(itertools.islice(left, _PORTION_LINES)):
             lines = [failed_line(error, request.custom_id) for request in portion]
             await asyncio.gather(*map(answers.write, lines))
+            for _ in lines:
+                self._count(False)
             if await self._update(answers.count) is None:
                 return None
         return "expired"
@@ -229,17 +243,30 @@ class BatchRun:
             return
         if self._answers is not None:
             await self._answers.end(batch)
-        ended = await self._update(after)
-        if ended is not None:
-            counts = ended.request_counts
-            _LOGGER.info(
-                "%s %s: %d request(s), %d answered, %d failed",
-                ended.id,
-                ended.status,
-                counts.total,
-                counts.completed,
-                counts.failed,
-            )
+        self._ended(await self._update(after))
+
+    def _ended(self, batch: Batch | None) -> None:
+        """Logs and counts the end of a batch, unless it is another process's."""
+        if batch is None:
+            return
+        counts = batch.request_counts
+        _LOGGER.info(
+            "%s %s: %d request(s), %d answered, %d failed",
+            batch.id,
+            batch.status,
+            counts.total,
+            counts.completed,
+            counts.failed,
+        )
+        pipeline = self._work.server.loaded
+        if pipeline is not None:
+            pipeline.metrics.batch_ended(batch.status)
+
+    def _count(self, succeeded: bool) -> None:
+        """Counts an answer."""
+        pipeline = self._work.server.loaded
+        if pipeline is not None:
+            pipeline.metrics.batch_answered(succeeded)
 
     async def _update(self, change: Callable[[Batch], None]) -> Batch | None:
         return await self._queue.update(self._held, change)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from pagemill.server.access.caller import Caller
+from pagemill.server.batch import line_urls
+from pagemill.server.endpoints.plugins import PREFIX
+from pagemill.server.errors import bad_request
 from pagemill.server.protocol.batch import (
+    URLS,
     Batch,
     BatchList,
     BatchName,
@@ -15,6 +19,10 @@ from pagemill.server.state import ServerState
 
 async def create(server: ServerState, body: CreateBatchRequest, caller: Caller) -> Batch:
     """Answers the requests of an uploaded file when there is room for them, within a day."""
+    plugins = [url for url in line_urls(server.endpoints) if url.startswith(PREFIX)]
+    known = (*URLS, *plugins)
+    if body.endpoint not in known:
+        raise bad_request(f"`endpoint` must be one of {', '.join(known)}.", "endpoint")
     return await server.batch_store.queue.create(caller.key_id, caller.tenant, body)
 
 

@@ -153,6 +153,18 @@ GENERATING_ENDPOINTS = (
         queued=True,
     ),
     Endpoint(
+        name="structured_decisions",
+        method="POST",
+        path="/v1/systemone",
+        handler="structured_decisions:create",
+        scope=Scope.INFERENCE,
+        tasks=_GENERATE,
+        transport=Transport.JSON,
+        request="structured_decision:StructuredDecisionRequest",
+        response="structured_decision:StructuredDecisionResponse",
+        queued=True,
+    ),
+    Endpoint(
         name="messages",
         method="POST",
         path="/v1/messages",

@@ -8,9 +8,10 @@ import msgspec
 
 from pagemill.server.access.caller import Caller
 from pagemill.server.answer import Answer, Text
-from pagemill.server.chat import render_chat
+from pagemill.server.chat import checked_fields, render_chat
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.logprobs import LogprobFormatter
+from pagemill.server.pipeline import Pipeline
 from pagemill.server.protocol.generate import GenerateRequest
 from pagemill.server.protocol.response_store import (
     DeletedResponse,
@@ -37,10 +38,12 @@ from pagemill.server.responses.source import begin
 from pagemill.server.responses.store import LOST_AFTER_S, Stored
 from pagemill.server.responses.stored_stream import StoredStream
 from pagemill.server.responses.stream import ResponseStream
+from pagemill.server.responses.tool_offers import is_offer
 from pagemill.server.responses.whole import whole_response
 from pagemill.server.responses.wording import ResponseWording
 from pagemill.server.state import ServerState
 from pagemill.server.text_files import TextFiles
+from pagemill.server.time_limit import in_time
 
 _ANSWERED = ("completed", "incomplete")
 _LOST = ResponseError("server_error", "The process that generated this response has ended.")
@@ -54,9 +57,8 @@ async def create(server: ServerState, body: ResponsesRequest, caller: Caller) ->
         raise bad_request(
             "`background` needs `store`, and a server that stores responses.", "background"
         )
-    sent = await _sent(server, body, caller)
-    new_items = items_of(sent)
-    items = [*await _history(server, body, caller), *new_items]
+    history, new_items = await _read(server, pipeline, body, caller)
+    items = [*history, *new_items]
     source, sampling = await begin(pipeline, server.tools, body, items, caller)
     response = new_response(body, pipeline.model.name, sampling, store=store is not None)
     formatter = LogprobFormatter(pipeline.renderer, False) if wants_logprobs(body) else None
@@ -100,8 +102,8 @@ async def render(server: ServerState, body: ResponsesRequest, caller: Caller) ->
     """The request of `/inference/v1/generate` that answers the same; nothing is stored."""
     pipeline, _ = server.models.resolve(body.model, caller)
     refuse_server_tools(body)
-    sent = await _sent(server, body, caller)
-    items = [*await _history(server, body, caller), *items_of(sent)]
+    history, new_items = await _read(server, pipeline, body, caller)
+    items = [*history, *new_items]
     request = chat_request(body, items)
     with renamed():
         return await render_chat(pipeline, request, caller)
@@ -224,11 +226,25 @@ async def _add_to_conversation(
     await store.change(caller.key_id, conversation.id, append)
 
 
-async def _sent(server: ServerState, body: ResponsesRequest, caller: Caller) -> str | list[Item]:
-    """The request's input, with stored items and the text of files in place of their ids."""
+async def _read(
+    server: ServerState, pipeline: Pipeline, body: ResponsesRequest, caller: Caller
+) -> tuple[list[Item], list[Item]]:
+    """What the request continues, and the items of its input, with stored items and the text of
+    files in place of their ids. All else of it is checked before files are read."""
     max_bytes = server.config.max_body_bytes
     sent = await resolved(body.input, server.responses, caller.key_id, max_bytes)
-    return await TextFiles(server, caller, "input").in_items(sent)
+    history = await _history(server, body, caller)
+    files = TextFiles(server, caller, "input")
+    unread = files.unread()
+    items = items_of(await unread.in_items(sent))
+    if not unread.num_files:
+        return history, items
+    request = chat_request(body, [*history, *items])
+    if not any(is_offer(tool) for tool in body.tools):  # these join the tools later
+        with renamed():
+            checked_fields(pipeline, request, caller)
+    async with in_time(pipeline.deadline(body.timeout, caller)):
+        return history, items_of(await files.in_items(sent))
 
 
 async def _stored(server: ServerState, response_id: str, caller: Caller, param: str) -> Stored:

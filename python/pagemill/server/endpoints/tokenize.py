@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from msgspec import structs
+
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.server.access.caller import Caller
 from pagemill.server.chat import check_chat, rendered_prompt
@@ -21,6 +23,7 @@ from pagemill.server.protocol.tokenize import (
 )
 from pagemill.server.state import ServerState
 from pagemill.server.text_files import TextFiles
+from pagemill.server.time_limit import in_time
 
 
 async def create(server: ServerState, body: TokenizeRequest, caller: Caller) -> TokenizeResponse:
@@ -69,8 +72,9 @@ async def _rendered(
             [body.prompt], adds, body.parse_special, "prompt"
         )
         return rendered
+    files = TextFiles(server, caller, "messages")
     request = ChatRequest(
-        messages=await TextFiles(server, caller, "messages").in_messages(body.messages),
+        messages=await files.unread().in_messages(body.messages),
         add_special_tokens=body.add_special_tokens is True,
         add_generation_prompt=body.add_generation_prompt,
         continue_final_message=body.continue_final_message,
@@ -78,4 +82,7 @@ async def _rendered(
         tools=body.tools,
     )
     check_chat(request)
-    return await rendered_prompt(pipeline.rendering, request, caller)
+    async with in_time(pipeline.deadline(None, caller)):
+        messages = await files.in_messages(body.messages)
+        request = structs.replace(request, messages=messages)
+        return await rendered_prompt(pipeline.rendering, request, caller)

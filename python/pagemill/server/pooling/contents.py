@@ -22,6 +22,7 @@ from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.pipeline import GenerationOptions, Pipeline
 from pagemill.server.protocol import score as protocol
 from pagemill.server.protocol.chat import ChatRequest, check_messages
+from pagemill.server.time_limit import in_time
 
 _AT_ONCE = 8
 """Chats of a request that are rendered at once; with media, as many are pooled together: prepared
@@ -123,7 +124,8 @@ async def with_media(pipeline: Pipeline, chat: Chat, options: GenerationOptions)
     with _named(chat.fields):
         request = _request(chat, options, _Written())
         check_chat(request)
-        read = await read_media(pipeline.rendering, request, options.caller)
+        async with in_time(pipeline.deadline(options.timeout_s, options.caller)):
+            read = await read_media(pipeline.rendering, request, options.caller)
     return chat._replace(read=read)
 
 
@@ -175,7 +177,8 @@ async def _rendered(
         request = _request(chat, options, written)
         with _named(chat.fields):
             check_chat(request)
-            return await rendered_prompt(pipeline.rendering, request, options.caller, chat.read)
+            async with in_time(pipeline.deadline(options.timeout_s, options.caller)):
+                return await rendered_prompt(pipeline.rendering, request, options.caller, chat.read)
 
     tasks = [asyncio.ensure_future(render(chat)) for chat in chats]
     try:

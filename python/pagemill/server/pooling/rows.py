@@ -24,6 +24,7 @@ from pagemill.server.protocol.pooling import (
     PoolingFields,
     SparseVector,
 )
+from pagemill.server.time_limit import in_time
 
 
 def pooling_options(body: PoolingFields, caller: Caller, param: str) -> GenerationOptions:
@@ -83,7 +84,8 @@ async def _rendered(
         cache_salt=body.cache_salt,
     )
     check_chat(chat)
-    return [await rendered_prompt(pipeline.rendering, chat, caller)]
+    async with in_time(pipeline.deadline(body.timeout, caller)):
+        return [await rendered_prompt(pipeline.rendering, chat, caller)]
 
 
 def check_dimensions(size: int | None, pooled: Pooled, param: str = "dimensions") -> None:

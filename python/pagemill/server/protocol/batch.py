@@ -25,22 +25,24 @@ BatchStatus = Literal[
     "cancelling",
     "cancelled",
 ]
+URLS = (
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/embeddings",
+    "/v1/messages",
+    "/v1/rerank",
+    "/v1/responses",
+    "/v1/score",
+)
+"""Endpoints of this server that a batch may be for."""
 ENDED: frozenset[BatchStatus] = frozenset({"failed", "completed", "expired", "cancelled"})
 
 
 class CreateBatchRequest(msgspec.Struct, kw_only=True, frozen=True):
-    """The request. `endpoint` is the url of every line of the file."""
+    """The request. `endpoint` is the url of every line of the file: of `URLS`, or a plugin's."""
 
     input_file_id: FileId
-    endpoint: Literal[
-        "/v1/chat/completions",
-        "/v1/completions",
-        "/v1/embeddings",
-        "/v1/messages",
-        "/v1/rerank",
-        "/v1/responses",
-        "/v1/score",
-    ]
+    endpoint: Annotated[str, Meta(max_length=512)]
     completion_window: Literal["24h"]
     metadata: _Metadata | None = None
     output_expires_after: ExpiresAfter | None = None

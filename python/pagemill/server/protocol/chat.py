@@ -49,6 +49,7 @@ class ChatRequest(ChatFields, kw_only=True, frozen=True):
     messages: Messages
 
 
+_MEDIA = "messages with media are not rendered."
 RULES = FieldRules(
     unsupported={
         **{name: rule for name, rule in UNSUPPORTED.items() if name != "mm_processor_kwargs"},
@@ -58,6 +59,9 @@ RULES = FieldRules(
         "audio": Unsupported(nothing, "the model writes text."),
         "web_search_options": Unsupported(nothing, "this server has no search."),
         "verbosity": Unsupported(only("medium"), "say in a message how long the answer should be."),
+        "return_token_offsets": Unsupported(only(False), "renderings have token ids only."),
+        "return_mm_kwargs": Unsupported(only(False), _MEDIA),
+        "mm_payload": Unsupported(only("none"), _MEDIA),
         "return_prompt_text": Unsupported(only(False), "`return_token_ids` gives its ids."),
     },
     ignored=IGNORED | {"prediction"},

@@ -12,6 +12,7 @@ from pagemill.engine.output_plugins import MAX_NAMED
 from pagemill.server.error_shapes import AnthropicError
 from pagemill.server.protocol.decode import FieldRules, Unsupported, nothing, only
 from pagemill.server.protocol.sampling import (
+    ENCODER_OUTPUTS,
     MAX_KV_TRANSFER_PARAMS,
     MAX_STOP_CHARS,
     MAX_STOP_STRINGS,
@@ -195,6 +196,7 @@ RULES = FieldRules(
         "mcp_servers": Unsupported(only([]), "the client has to connect to them."),
         "container": Unsupported(only({}), "this server runs no tools."),
         "output_format": Unsupported(only({}), "send `output_config`."),
+        "ec_transfer_params": Unsupported(only({}), ENCODER_OUTPUTS),
         "compaction": Unsupported(nothing, "this server does not summarize conversations."),
         # With this reason the package `anthropic` sends the conversation again, without the field.
         "thread": Unsupported(

@@ -65,6 +65,7 @@ COMMON_UNSUPPORTED = {
     "chat_template": Unsupported(nothing, "it would run on the server."),
     "padding": Unsupported(only("do_not_pad"), "texts are not padded."),
     "mm_processor_kwargs": Unsupported(only({}), "start the server with --mm-processor-kwargs."),
+    "media_io_kwargs": Unsupported(only({}), "start the server with --media-io-kwargs."),
 }
 COMMON_IGNORED = frozenset({"user"})
 RULES = FieldRules(

@@ -70,6 +70,8 @@ RULES = FieldRules(
     unsupported={
         **UNSUPPORTED,
         "prompt": Unsupported(nothing, "this server has no prompt templates."),
+        "enable_response_messages": Unsupported(only(False), "/v1/responses/render shows tokens."),
+        "previous_input_messages": Unsupported(only([]), "send `input` or `previous_response_id`."),
         "context_management": Unsupported(only([]), "the conversation is used as it is."),
         "moderation": Unsupported(nothing, "this server has no moderation."),
         "n": Unsupported(only(1), "send the request as often."),

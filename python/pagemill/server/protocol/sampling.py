@@ -93,6 +93,7 @@ def transfer_params(request: GenerationRequest) -> dict[str, str]:
     }
 
 
+ENCODER_OUTPUTS = "outputs of encoders stay with their server; send the media."
 UNSUPPORTED = {
     "structural_tag": Unsupported(nothing, "send `structured_outputs`."),
     "logits_processors": Unsupported(
@@ -101,6 +102,7 @@ UNSUPPORTED = {
     "prompt_embeds": Unsupported(only([]), "send it to /v1/completions."),
     "mm_processor_kwargs": Unsupported(only({}), "start the server with --mm-processor-kwargs."),
     "media_io_kwargs": Unsupported(only({}), "start the server with --media-io-kwargs."),
+    "ec_transfer_params": Unsupported(only({}), ENCODER_OUTPUTS),
 }
 IGNORED = frozenset(
     {

@@ -41,6 +41,7 @@ RULES = FieldRules(
         "mm_processor_kwargs": Unsupported(
             only({}), "start the server with --mm-processor-kwargs."
         ),
+        "media_io_kwargs": Unsupported(only({}), "start the server with --media-io-kwargs."),
     },
     ignored=frozenset({"user"}),
 )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from urllib.parse import unquote
 
@@ -25,7 +24,7 @@ from pagemill.server.protocol.request_id import named
 from pagemill.server.records.record import RequestRecord
 from pagemill.server.request_ids import request_id_of
 from pagemill.server.rpc.events import write_events
-from pagemill.server.rpc.handler import Context
+from pagemill.server.rpc.handler import Context, headers_of
 from pagemill.server.rpc.message import json_message, request_fields
 from pagemill.server.rpc.status import Metadata
 from pagemill.server.rpc.table import Method
@@ -40,7 +39,7 @@ class Call:
         self._state = state
         self._method = method
         self._context = context
-        self._headers = _headers(context.invocation_metadata())
+        self._headers = headers_of(context)
         self.record = RequestRecord(
             "POST",
             method.path,
@@ -140,13 +139,6 @@ class Call:
                 f"The client took less than {LEAST_SENT_BYTES} bytes of the answer in"
                 f" {timeout_s:g} s (--send-timeout).",
             ) from None
-
-
-def _headers(metadata: Sequence[tuple[str, str | bytes]] | None) -> list[tuple[bytes, bytes]]:
-    return [
-        (name.encode(), value if isinstance(value, bytes) else value.encode())
-        for name, value in metadata or ()
-    ]
 
 
 def _address(peer: str) -> str:

@@ -13,6 +13,7 @@ from pagemill.server.access.key_ring import KeyRing
 from pagemill.server.records.record import OnEnd
 from pagemill.server.rpc.certificates import Certificates
 from pagemill.server.rpc.health import HealthService
+from pagemill.server.rpc.reflection import ReflectionService
 from pagemill.server.rpc.service import InferenceService
 from pagemill.server.state import ServerState
 from pagemill.server.transport.connections import raise_descriptor_limit
@@ -47,7 +48,11 @@ class RpcListener:
             ConfigError: the certificate cannot be used.
         """
         config = self._config = state.config
-        self._services = (InferenceService(state, ring, listeners), HealthService(state))
+        self._services = (
+            InferenceService(state, ring, listeners),
+            HealthService(state),
+            ReflectionService(state, ring),
+        )
         self._shared = shared
         is_secure = config.tls.ssl_certfile is not None
         self._certificates = Certificates(config.tls) if is_secure else None

@@ -15,6 +15,7 @@ from pagemill.config.media import MediaConfig
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import RenderedPrompt
+from pagemill.render.stop import Stop
 from pagemill.server.errors import ApiError
 from pagemill.server.media import MediaReader
 from pagemill.server.speech import speech, upload
@@ -43,7 +44,7 @@ class Blocked:
         self.ended = 0
         self.release = threading.Event()
 
-    def read(self, data: bytes) -> PreparedMedia:
+    def read(self, data: bytes, stop: Stop | None = None) -> PreparedMedia:
         """Samples of one byte."""
         self.begun += 1
         self.release.wait(60)
@@ -253,10 +254,12 @@ class CountingMedia(FakeMedia):
     def __init__(self) -> None:
         self.num_placed = 0
 
-    async def place(self, prompt: RenderedPrompt, media: Sequence[PreparedMedia]) -> RenderedPrompt:
+    async def place(
+        self, prompt: RenderedPrompt, media: Sequence[PreparedMedia], tenant: str
+    ) -> RenderedPrompt:
         """Counts."""
         self.num_placed += 1
-        return await super().place(prompt, media)
+        return await super().place(prompt, media, tenant)
 
 
 def refuse(number: int) -> None:
@@ -274,12 +277,12 @@ def test_long_files_are_refused_before_all_clips_are_encoded(
         async with reader.uploads.upload(0) as file:
             await file.write(LONG)
             with pytest.raises(ApiError, match="5 seconds of audio, of which 2 can be read"):
-                await reader.sounds(file, lambda number: None)
+                await reader.sounds(file, lambda number: None, tenant="")
             assert media.num_placed == 1
         async with reader.uploads.upload(0) as file:
             await file.write(LONG)
             with pytest.raises(ApiError, match="4 are too many"):
-                await reader.sounds(file, refuse)
+                await reader.sounds(file, refuse, tenant="")
             assert media.num_placed == 1
 
     asyncio.run(main())

@@ -41,5 +41,5 @@ async def invoke_line(
         )
     speech = server.models.speech
     async with speech.uploads.upload(0) as upload:
-        await upload.write(await speech.fetched(url, _URL))
+        await upload.write(await speech.fetched(url, _URL, caller.tenant))
         return await invoke(server, endpoint, {**sent, "file": upload}, caller)

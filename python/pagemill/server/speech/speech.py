@@ -2,7 +2,7 @@
 
 async with speech.uploads.upload(expected_bytes) as file:
     ...
-    sounds = await speech.sounds(file, check_number)
+    sounds = await speech.sounds(file, check_number, tenant=tenant)
 around = speech.family.around(task)
 prompts = [sound.within(around) for sound in sounds.clips]
 ...
@@ -97,7 +97,7 @@ class Speech:
         """Taken for each clip whose words are timed."""
         self.timing_threads = Threads(TIMED_AT_ONCE, "word-times")
         self._media = media
-        self._room = Capacity(READ_AT_ONCE)
+        self._room = Capacity(READ_AT_ONCE, spare=1)
         self._features = Capacity(MAX_FEATURE_BYTES)
 
     @property
@@ -109,18 +109,24 @@ class Speech:
         """
         return self._media.max_bytes("audio", "file")
 
-    async def fetched(self, url: str, param: str) -> bytes:
-        """The file at `url`, which the field `param` has.
+    async def fetched(self, url: str, param: str, tenant: str) -> bytes:
+        """The file at `url`, which the field `param` of a request of `tenant` has.
 
         Raises:
             ApiError: see `Media.fetch_file`.
         """
-        return await self._media.fetch_file("audio", url, param)
+        return await self._media.fetch_file("audio", url, param, tenant)
 
     async def sounds(
-        self, file: UploadedAudio, check_number: Callable[[int], None], num_beams: int = 1
+        self,
+        file: UploadedAudio,
+        check_number: Callable[[int], None],
+        num_beams: int = 1,
+        *,
+        tenant: str,
     ) -> Sounds:
-        """The clips of `file`, which is discarded. The caller releases the result.
+        """The clips of `file`, which is discarded, read in the share of `tenant`. The caller
+        releases the result.
 
         `check_number` is called with how many there are before any is encoded. Each of `num_beams`
         sends the engine the features of its clip.
@@ -128,29 +134,30 @@ class Speech:
         Raises:
             ApiError: 400: it cannot be read, or is too long; what `check_number` raises.
         """
-        await self._room.take(1)
+        await self._room.take(1, tenant)
         try:
-            audio = await self._media.read_file("audio", file.take(), "file")
+            audio = await self._media.read_file("audio", file.take(), "file", tenant)
             file.discard()
             clips = cut(audio.values, RATE, self.family.max_clip_s)
             check_number(len(clips))
             sounds: list[Sound] = []
             size = 0
             for clip in clips:
-                sounds.append(await self._sound(clip))
+                sounds.append(await self._sound(clip, tenant))
                 size += sum(item.features.rows.nbytes for item in sounds[-1].tokens.media)
                 sent = size * num_beams * len(clips) / len(sounds)
                 _check_size(sent, len(audio.values) / RATE)
             # The next file is read when there is room for the features of this one.
-            await self._features.take(size)
-            return Sounds(sounds, lambda: self._features.give(size))
+            await self._features.take(size, tenant)
+            return Sounds(sounds, lambda: self._features.give(size, tenant))
         finally:
-            self._room.give(1)
+            self._room.give(1, tenant)
 
-    async def _sound(self, clip: Clip) -> Sound:
+    async def _sound(self, clip: Clip, tenant: str) -> Sound:
         prompt = RenderedPrompt.of([self.family.placeholder])
         try:
-            placed = await self._media.place(prompt, [PreparedMedia("audio", clip.samples)])
+            media = [PreparedMedia("audio", clip.samples)]
+            placed = await self._media.place(prompt, media, tenant)
         except ApiError as error:
             raise bad_request(error.message, "file") from error
         return Sound(placed, ClipTimes(clip.start_s, clip.duration_s))

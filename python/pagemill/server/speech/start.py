@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,7 +28,8 @@ from pagemill.server.protocol.transcription import (
     speech_sampling,
 )
 from pagemill.server.respond import whole_choices
-from pagemill.server.speech.speech import ClipTimes, Sound, Sounds, Speech
+from pagemill.server.speech.speech import ClipTimes, Sound, Speech
+from pagemill.server.time_limit import in_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,13 @@ async def start_speech(
         caller=caller,
         param="file",
     )
-    sounds = await _read(pipeline, speech, request, options.deadline)
+    async with in_time(options.deadline):
+        sounds = await speech.sounds(
+            request.file,
+            lambda number: pipeline.check_choices(number, request.n, "file"),
+            request.n,
+            tenant=caller.tenant,
+        )
     try:
         probed = _to_probe(speech.family.probe, request, task, sounds.clips)
         no_speech = list[float | None]()
@@ -127,24 +133,6 @@ async def start_speech(
         return Heard(by_head[-len(told) :], by_head[first : first + len(sound.tokens)])
 
     return StartedSpeech(generation, times, task.language, no_speech, submit, hear, sounds.release)
-
-
-async def _read(
-    pipeline: Pipeline, speech: Speech, request: SpeechRequest, deadline: float | None
-) -> Sounds:
-    """The audio; waits for its turn and reads it until `deadline`."""
-    left_s = None if deadline is None else deadline - time.monotonic()
-    try:
-        async with asyncio.timeout(left_s):
-            return await speech.sounds(
-                request.file,
-                lambda number: pipeline.check_choices(number, request.n, "file"),
-                request.n,
-            )
-    except TimeoutError:
-        raise ApiError(
-            504, "The audio was not read within the request's time (--request-timeout)."
-        ) from None
 
 
 def _search(request: SpeechRequest) -> Beams | None:

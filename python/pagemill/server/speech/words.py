@@ -38,7 +38,7 @@ async def spoken_words(
         try:
             heard = await started.hear(at, token_ids)
             found += await speech.timing_threads.run(
-                _words, renderer.decode, token_ids, spans, heard, clip, language
+                "", _words, renderer.decode, token_ids, spans, heard, clip, language
             )
         finally:
             speech.timing.give(1)

@@ -81,13 +81,15 @@ class FakeMedia:
         self.read_urls += [media.url for media in sent]
         return [PreparedMedia(media.kind, np.zeros(1, np.float32)) for media in sent]
 
-    async def read_file(self, kind: MediaKind, data: bytes, param: str) -> PreparedMedia:
+    async def read_file(
+        self, kind: MediaKind, data: bytes, param: str, tenant: str
+    ) -> PreparedMedia:
         """Samples of one byte; an empty file is refused."""
         if not data:
             raise bad_request(f"`{param}` cannot be read: it is empty.", param)
         return PreparedMedia(kind, np.frombuffer(data, np.int8).astype(np.float32) / 128)
 
-    async def fetch_file(self, kind: MediaKind, url: str, param: str) -> bytes:
+    async def fetch_file(self, kind: MediaKind, url: str, param: str, tenant: str) -> bytes:
         """`fake:` and the file's characters."""
         name, _, data = url.partition(":")
         if name != "fake":
@@ -101,7 +103,9 @@ class FakeMedia:
     def reset_cache(self) -> None:
         """There is none."""
 
-    async def place(self, prompt: RenderedPrompt, media: Sequence[PreparedMedia]) -> RenderedPrompt:
+    async def place(
+        self, prompt: RenderedPrompt, media: Sequence[PreparedMedia], tenant: str
+    ) -> RenderedPrompt:
         """Three tokens for audio; the features are its number of samples. That of messages has
         none."""
         if prompt.token_ids.tolist() != [AUDIO]:
