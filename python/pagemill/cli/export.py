@@ -99,7 +99,11 @@ def _place(source: Path, target: Path) -> None:
     try:
         os.link(source, unfinished)
     except OSError:  # another file system, or one without links
-        shutil.copyfile(source, unfinished)
+        try:
+            shutil.copyfile(source, unfinished)
+        except OSError as error:  # it may name the source
+            unfinished.unlink(missing_ok=True)
+            raise OSError(error.errno, error.strerror, str(target)) from error
     unfinished.replace(target)
 
 

@@ -3,6 +3,7 @@
 PAGEMILL_TEST_SMOLLM2_GGUF names it; outside Bazel the tests are skipped without it.
 """
 
+import errno
 import io
 import json
 import os
@@ -225,6 +226,25 @@ def test_limits(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = _run(capsys, "bench", "limits", model, "--threads", "1")
     assert status == 0
     assert "one stream" in out
+
+
+def test_an_export_to_a_full_disk_names_the_file_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, folder = tmp_path / "model.gguf", tmp_path / "exported"
+    source.write_bytes(b"weights")
+    folder.mkdir()
+
+    def full(source: Path, target: Path) -> None:
+        target.write_bytes(b"w")
+        raise OSError(errno.ENOSPC, "No space left on device", str(source))
+
+    monkeypatch.setattr("os.link", full)
+    monkeypatch.setattr("shutil.copyfile", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        with_weights(f"file 0 {source}\n", folder)
+    assert caught.value.filename == str(folder / "model.gguf")
+    assert not list(folder.iterdir())
 
 
 def test_an_exported_program_names_weights_of_its_folder(tmp_path: Path) -> None:

@@ -72,9 +72,10 @@ def _what_fits(plan: ModelPlan) -> list[str]:
     if not plan.kv_pages.page_bytes:
         return ["fits"]
     lengths = sorted({min(n, plan.max_model_len) for n in (1024, 4096, plan.max_model_len)})
+    counts = {tokens: plan.concurrency(tokens) for tokens in lengths}
     lines = [
-        f"fits: {plan.concurrency(tokens):,} requests of {tokens:,} tokens at the same time"
-        for tokens in lengths
+        f"fits: {count:,} request{'' if count == 1 else 's'} of {tokens:,} tokens at the same time"
+        for tokens, count in counts.items()
     ]
     if plan.largest_kv_pages > plan.kv.num_blocks:
         tokens = plan.kv_pages.tokens(plan.largest_kv_pages - 1)

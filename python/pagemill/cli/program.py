@@ -13,9 +13,9 @@ An inference engine and OpenAI-compatible server for language models.
 
 {commands}
 
-`pagemill COMMAND --help` lists a command's options. Every option can also stand in a YAML file
-that --config names. Numbers may be written as 4k (4,000), 4K (4,096) or 2GiB, and parts of JSON
-values as --hf-overrides.NAME VALUE.
+`pagemill COMMAND --help` lists a command's options. Every option can also stand
+in a YAML file that --config names. Numbers may be written as 4k (4,000),
+4K (4,096) or 2GiB, and parts of JSON values as --hf-overrides.NAME VALUE.
 
   pagemill serve                              the default model on port 8000
   pagemill serve model.gguf --port 9000       a file of your own
@@ -59,9 +59,6 @@ def _guarded(command: Command, rest: list[str]) -> int:
     except ConfigError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print(file=sys.stderr)
-        return 130
     except BrokenPipeError:  # `pagemill generate | head`
         sys.stderr.close()
         return 1

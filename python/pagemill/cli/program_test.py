@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -10,11 +11,13 @@ from pathlib import Path
 import pytest
 
 import pagemill
-from pagemill.cli import field_reference, main, metric_reference, model_reference
+from pagemill.cli import doctor, field_reference, main, metric_reference, model_reference
+from pagemill.cli.bench_report import describe
 from pagemill.cli.reference import reference
 from pagemill.cli.table import COMMANDS, find
 
 ROOT = Path(__file__).parents[3]
+EXTRAS = ("audio", "grpc", "images", "mcp", "mistral", "pdf", "plot", "top", "tracing", "video")
 
 
 def _run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
@@ -37,6 +40,17 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "bench throughput" in out
 
 
+def test_an_interrupt_ends_a_command_without_a_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(argv: list[str]) -> None:
+        del argv
+        raise KeyboardInterrupt  # as while modules are imported
+
+    monkeypatch.setattr("pagemill.cli.program.find", interrupted)
+    assert _run(capsys, "serve") == (130, "", "\n")
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert _run(capsys, "--version") == (0, f"pagemill {pagemill.__version__}\n", "")
 
@@ -57,6 +71,9 @@ def test_each_command_has_help(
     ("argv", "words"),
     [
         (("srve",), "did you mean 'serve'"),
+        (("run", "m.gguf"), "unknown command 'run'; use chat, or serve"),
+        (("--port", "80"), "a command comes first, such as `pagemill serve --port`"),
+        (("models/m.gguf",), "such as `pagemill serve models/m.gguf`"),
         (("bench", "latncy"), "unknown: bench latncy; `pagemill bench` is followed by latency"),
         (("serve", "--prot", "1"), "did you mean '--port'"),
         (("serve", "--port", "70000"), "--port: 70000 is out of range"),
@@ -166,3 +183,26 @@ def test_the_reference_of_metrics_is_up_to_date() -> None:
     stored = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     advice = "run `python -m pagemill.cli.metric_reference > docs/metrics.md`"
     assert stored == metric_reference.reference(), advice
+
+
+def test_doctor_looks_for_what_the_wheel_and_its_extras_require() -> None:
+    looked_for = {name for name, _, _ in (*doctor.REQUIRED, *doctor.OPTIONAL)}
+    found = {path.stem: path for path in (ROOT / "third_party" / "python").glob("*.in")}
+    for name, path in found.items():
+        lines = path.read_text(encoding="utf-8").splitlines()
+        needed = {re.split(r"[\[>=<]", line)[0] for line in lines if line and line[0] != "#"}
+        if name == "runtime":
+            assert needed <= looked_for, needed - looked_for
+        elif name in EXTRAS:
+            assert needed & looked_for, name
+    assert found.keys() >= {"runtime", *EXTRAS}
+
+
+def test_reports_say_which_numbers_are_means() -> None:
+    report = {"requests": 4, "input_tokens": 16.0, "seconds": 0.5, "limits": {"threads": 2}}
+    assert describe(report) == (
+        "requests                  4\n"
+        "input tokens per request  16\n"
+        "seconds                   0.5\n"
+        "limits                    threads 2"
+    )

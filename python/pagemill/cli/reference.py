@@ -20,7 +20,8 @@ Made from the options' own descriptions by `python -m pagemill.cli.reference`; a
   the file, and override what it has under their names.
 - Counts may be written as `4k` (4,000) or `4K` (4,096), sizes as `500MB` or `2GiB`.
 - The exit status is 0 when done, 1 when it could not be done, 2 when it was asked wrongly.
-- The environment is read for {names} and nothing else.
+- The environment is read for {names} and nothing else, except that a server without a key does not
+  start if `VLLM_API_KEY` holds one.
 """
 
 

@@ -18,7 +18,8 @@ def parser() -> FlagParser:
     made = FlagParser(
         "pagemill serve",
         "Serves a model over HTTP with the paths and fields of OpenAI's API. SIGTERM lets running"
-        " requests finish.",
+        " requests finish. The most used options are --host, --port and --api-key, under HTTP, and"
+        " --max-model-len, --kv-cache-memory-bytes and --device.",
         "pagemill serve\npagemill serve model.gguf --port 9000 --served-model-name small\n"
         "pagemill serve /models/Qwen2.5-0.5B-Instruct --host 0.0.0.0 --api-key SECRET\n"
         "pagemill serve --config serve.yaml",

@@ -80,6 +80,15 @@ COMMANDS = (
 )
 
 
+_OTHERS = {
+    "collect-env": "use doctor",
+    "pull": "a model is fetched when serve or chat first names it",
+    "run": "use chat, or serve",
+    "run-batch": "use batch",
+}
+"""Commands of vLLM and Ollama, and what does the same here."""
+
+
 def find(argv: list[str]) -> Command | None:
     """Returns the command that `argv` begins with."""
     for command in COMMANDS:
@@ -97,5 +106,8 @@ def not_found(argv: list[str]) -> str:
     if seconds:
         said = f"unknown: {' '.join(argv[:2])}; " if len(argv) > 1 else ""
         return f"{said}`pagemill {first}` is followed by {', '.join(seconds)}"
+    if first.startswith("-") or "/" in first or first.endswith(".gguf"):
+        return f"a command comes first, such as `pagemill serve {first}`"
     names = sorted({command.words[0] for command in COMMANDS})
-    return f"unknown command {first!r}{did_you_mean(first, names)}; known: {', '.join(names)}"
+    hint = f"; {_OTHERS[first]}" if first in _OTHERS else did_you_mean(first, names)
+    return f"unknown command {first!r}{hint}; known: {', '.join(names)}"

@@ -131,6 +131,7 @@ def test_further_names_are_those_of_the_manual() -> None:
     for name in (
         *("kv_cache_usage_perc", "num_prompt_tokens_waiting", "num_preemptions"),
         *("prefix_cache_hits", "prefix_cache_queries", "requests_refused", "process_restarts"),
+        "requests_turned_away",
         *("engine_draining", "engine_asleep", "engine_paused", "num_requests_waiting"),
         *("spec_decode_num_accepted_tokens", "spec_decode_num_draft_tokens"),
     ):

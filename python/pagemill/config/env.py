@@ -9,6 +9,9 @@
 
 A plugin that was built from a checkout has no metadata to be found by, hence its variable.
 
+VLLM_API_KEY is looked at in one case: a server that has no key does not start with it, for it
+would be open to all where a key is expected.
+
 Other programs read their own variables (proxies, `HF_TOKEN`, `PIP_INDEX_URL`): pip and
 huggingface_hub, which download models, use the same environment.
 """
@@ -25,6 +28,7 @@ _API_KEY = "PAGEMILL_API_KEY"
 _CACHE_DIR = "PAGEMILL_CACHE_DIR"
 _DEVICE_PLUGINS = "PAGEMILL_DEVICE_PLUGINS"
 _XDG_CACHE = "XDG_CACHE_HOME"
+_FOREIGN_KEY = "VLLM_API_KEY"
 NAMES = (_API_KEY, _CACHE_DIR, _DEVICE_PLUGINS, _XDG_CACHE)
 
 
@@ -58,6 +62,16 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
             if close:
                 raise ConfigError(f"environment variable {name}: did you mean {close[0]}?")
     return Environment(_api_keys(env), _cache_dir(env), _device_plugins(env))
+
+
+def refuse_foreign_key(variables: Mapping[str, str] | None = None) -> None:
+    """Raises ConfigError if another server's variable has a key: for a server without keys."""
+    env = os.environ if variables is None else variables
+    if env.get(_FOREIGN_KEY):
+        raise ConfigError(
+            f"{_FOREIGN_KEY} is not read, and this server has no key: set {_API_KEY} or --api-key"
+            f" to require one, or unset {_FOREIGN_KEY} to serve without"
+        )
 
 
 def cache_folder(cache_dir: str | None) -> Path:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pagemill.config import ConfigError, read_environment
-from pagemill.config.env import NAMES
+from pagemill.config.env import NAMES, refuse_foreign_key
 
 
 def test_the_environment_has_few_names() -> None:
@@ -28,6 +28,13 @@ def test_a_misspelt_name_is_an_error_and_a_foreign_one_is_not() -> None:
         read_environment({"PAGEMILL_APIKEY": "x"})
     # Kubernetes sets these for a service called pagemill.
     read_environment({"PAGEMILL_PORT": "tcp://10.0.0.1:80", "PAGEMILL_SERVICE_HOST": "10.0.0.1"})
+
+
+def test_a_key_of_another_server_does_not_leave_this_one_open() -> None:
+    refuse_foreign_key({})
+    refuse_foreign_key({"VLLM_API_KEY": "", "VLLM_PORT": "1"})
+    with pytest.raises(ConfigError, match="VLLM_API_KEY is not read.* set PAGEMILL_API_KEY"):
+        refuse_foreign_key({"VLLM_API_KEY": "k"})
 
 
 def test_cache_folder_precedence() -> None:

@@ -18,14 +18,17 @@ import difflib
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+from pagemill.config.foreign_options import foreign_option
 from pagemill.config.quantities import parse_bytes, parse_count
 
 T = TypeVar("T")
 _METADATA_KEY = "pagemill.option"
+_TYPO_CUTOFF = 0.75
+"""Least likeness of a suggested option: typos have 0.8 and more, names of other things less."""
 
 
 class ConfigError(ValueError):
@@ -41,8 +44,16 @@ class Range:
 
     def __str__(self) -> str:
         if self.low is not None and self.high is not None:
-            return f"from {self.low:g} to {self.high:g}"
-        return f"at least {self.low:g}" if self.low is not None else f"at most {self.high:g}"
+            return f"from {_shown(self.low)} to {_shown(self.high)}"
+        return (
+            f"at least {_shown(self.low)}"
+            if self.low is not None
+            else f"at most {_shown(self.high)}"
+        )
+
+
+def _shown(bound: float | None) -> str:
+    return str(bound) if isinstance(bound, int) else f"{bound:g}"
 
 
 Kind = Literal["flag", "positional", "secret"]
@@ -157,7 +168,7 @@ def build(cls: type[T], values: Mapping[str, Any]) -> T:
     for key, raw in values.items():
         name = key.replace("-", "_")
         if name not in known:
-            raise ConfigError(f"unknown option {key!r}{did_you_mean(name, known)}")
+            raise ConfigError(f"unknown option {key!r}{unknown_option(name, known)}")
         if name in parsed:
             raise ConfigError(f"option {key!r} is given twice, with a dash and with an underscore")
         parsed[name] = parse_value(known[name], raw)
@@ -189,11 +200,19 @@ def check(config: Any) -> None:
             _check_value(leaf, getattr(config, leaf.name))
 
 
-def did_you_mean(name: str, known: Mapping[str, Any] | list[str]) -> str:
-    """Returns "; did you mean 'x'?" for the closest of `known`, or the list of them, or ""."""
+def did_you_mean(name: str, known: Mapping[str, Any] | Sequence[str], cutoff: float = 0.6) -> str:
+    """Returns "; did you mean 'x'?" for the closest of `known`, or "" if none is as like as
+    `cutoff` (`difflib`'s ratio)."""
     names = [n.replace("_", "-") for n in known]
-    close = difflib.get_close_matches(name.replace("_", "-"), names, n=1)
+    close = difflib.get_close_matches(name.replace("_", "-"), names, n=1, cutoff=cutoff)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def unknown_option(name: str, known: Mapping[str, Any] | Sequence[str]) -> str:
+    """Returns what follows "unknown option 'x'" in a message: what to do if `name` is another
+    server's, a suggestion if it looks like a typo of one of `known`, or ""."""
+    what = foreign_option(name, known)
+    return f": {what}" if what else did_you_mean(name.split(".")[0], known, _TYPO_CUTOFF)
 
 
 def parse_value(leaf: Leaf, raw: Any) -> Any:
@@ -231,11 +250,18 @@ def _converted(leaf: Leaf, raw: Any) -> Any:
         return tuple(_scalar(element, item, leaf.spec.unit) for item in items)
     if leaf.is_json:
         if isinstance(raw, str):
-            raw = json.loads(raw)
+            raw = _json(raw)
         if not isinstance(raw, Mapping):
             raise ValueError(f"{raw!r} is not a JSON object")
         return dict(typing.cast(Mapping[str, Any], raw))
     return _scalar(base, raw, leaf.spec.unit)
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f'{text!r:.200} is not JSON ({error}), such as {{"name": 1}}') from None
 
 
 def _scalar(kind: Any, raw: Any, unit: str) -> Any:

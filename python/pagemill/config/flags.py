@@ -12,7 +12,9 @@ take its parts one by one; see `json_parts`.
 import argparse
 import functools
 import inspect
+import re
 import shutil
+import sys
 import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn, TypeVar
@@ -22,9 +24,9 @@ from pagemill.config.fields import (
     Leaf,
     Range,
     build,
-    did_you_mean,
     leaves,
     parse_value,
+    unknown_option,
 )
 from pagemill.config.json_parts import JsonPart, parse_part, split_flag, with_parts
 from pagemill.config.quantities import format_bytes
@@ -32,6 +34,8 @@ from pagemill.config.yaml_file import read_yaml
 
 T = TypeVar("T")
 
+_OPTION = re.compile(r"-[^0-9.]")
+_CLUSTER = re.compile(r"-[a-z]{2,3}")
 _LONGEST_CHOICES = 80
 """Characters; the text of an option with longer ones lists them."""
 
@@ -70,6 +74,7 @@ class FlagParser(argparse.ArgumentParser):
         self._in_intermixed = False
         self._config_flag_added = False
         self._json_flags: set[str] = set()
+        self._list_flags: set[str] = set()
         self.set_defaults(json_parts=[])
 
     def add_config(self, cls: type[Any]) -> None:
@@ -83,6 +88,8 @@ class FlagParser(argparse.ArgumentParser):
             _add_leaf(groups[leaf.owner], leaf)
             if leaf.is_json:
                 self._json_flags.add(leaf.flag)
+            if leaf.is_list:
+                self._list_flags.add(leaf.flag)
         if not self._config_flag_added:
             self.add_argument(
                 "--config",
@@ -131,7 +138,7 @@ class FlagParser(argparse.ArgumentParser):
             for key, value in read_yaml(args.config).items():
                 name = key.replace("-", "_")
                 if name not in allowed:
-                    hint = did_you_mean(name, sorted(allowed))
+                    hint = unknown_option(name, sorted(allowed))
                     raise ConfigError(f"--config {args.config}: unknown option {key!r}{hint}")
                 if name in values:
                     raise ConfigError(f"--config {args.config}: {key!r} is given twice")
@@ -164,21 +171,39 @@ class FlagParser(argparse.ArgumentParser):
     def parse_args(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> Any:
-        """As argparse's, but the error for an unknown flag names the closest known one."""
-        found, rest = self.parse_known_args(args, namespace)
-        if rest:
-            name = rest[0].split("=")[0]
-            if name.startswith("-"):
-                hint = did_you_mean(name.split(".")[0], list(self._option_string_actions))
-                self.error(f"unknown option {rest[0]!r}{hint}")
-            texts = [flag for flag in ("-q", "-p") if flag in self._option_string_actions]
-            hint = f"; text goes to {texts[0]}, in quotes" if texts else ""
-            self.error(f"unknown argument {rest[0]!r}{hint}")
+        """As argparse's, but an error names all unknown flags and what to do about each."""
+        given = sys.argv[1:] if args is None else list(args)
+        # argparse would read `-hf` as `-h` and a value. No flag of ours is like it.
+        taken = [word for word in given if not _CLUSTER.fullmatch(word)]
+        found, rest = self.parse_known_args(taken, namespace)
+        if rest or len(taken) < len(given):
+            unknown = [word for word in given if word in rest or _CLUSTER.fullmatch(word)]
+            self._refuse_unknown(given, unknown)
         return found
+
+    def _refuse_unknown(self, given: list[str], rest: list[str]) -> NoReturn:
+        """Ends with an error about `rest`, what of the arguments `given` was not understood."""
+        flags = list(self._option_string_actions)
+        if options := [word.split("=")[0] for word in rest if _OPTION.match(word)]:
+            about = (f"unknown option {name!r}{unknown_option(name, flags)}" for name in options)
+            self.error(f"\n{self.prog}: ".join(about))
+        self.error(f"unknown argument {rest[0]!r}{self._about_argument(given, rest[0])}")
 
     def error(self, message: str) -> NoReturn:
         """Prints `message` and a hint to --help, and exits with status 2."""
         self.exit(2, f"{self.prog}: {message}\nTry `{self.prog} --help`.\n")
+
+    def _about_argument(self, given: list[str], argument: str) -> str:
+        """What follows "unknown argument 'x'"."""
+        before = given[: given.index(argument)] if argument in given else []
+        flag = next((word for word in reversed(before) if _OPTION.match(word)), "")
+        action = self._option_string_actions.get(flag)
+        if isinstance(action, _OnOff) and before[-1] == flag:
+            return f"; {flag} takes no value, and {action.option_strings[-1]} turns it off"
+        if flag in self._list_flags:
+            return f"; give {flag} again for each further value"
+        texts = [name for name in ("-q", "-p") if name in self._option_string_actions]
+        return f"; text goes to {texts[0]}, in quotes" if texts else ""
 
     def _with_dashes(self, arg: str) -> str:
         if not arg.startswith("--") or "_" not in arg:

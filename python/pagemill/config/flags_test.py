@@ -57,7 +57,9 @@ def test_switches_and_repeats() -> None:
     [
         (("--prot", "1"), "unknown option '--prot'; did you mean '--port'"),
         (("--max-num", "1"), "unknown option '--max-num'"),  # no abbreviations
-        (("m.gguf", "second"), "unknown argument 'second'"),
+        (("m.gguf", "second"), "unknown argument 'second'\n"),
+        (("m", "--served-model-name", "a", "b"), "'b'; give --served-model-name again for each"),
+        (("m", "--access-log", "on"), "'on'; --access-log takes no value, and --no-access-log"),
         (("--port",), "expected one argument"),
     ],
 )

@@ -14,10 +14,10 @@ from pagemill.config.fields import (
     Range,
     build,
     check,
-    did_you_mean,
     flatten,
     leaves,
     option,
+    unknown_option,
 )
 from pagemill.config.http import ConnectionConfig, OriginConfig, TlsConfig
 from pagemill.config.observe import ObserveConfig
@@ -215,7 +215,7 @@ def _options(
         if name in _OF_A_SUPERVISOR:
             raise ConfigError(f"option {key!r}: each model has one process")
         if name not in known:
-            raise ConfigError(f"unknown option {key!r}{did_you_mean(name, list(known))}")
+            raise ConfigError(f"unknown option {key!r}{unknown_option(name, list(known))}")
         values[name] = value
     of_all = {**flatten(config.connections), **flatten(config.listen)}
     given = {name: value for name, value in of_all.items() if name in known}

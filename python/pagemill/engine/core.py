@@ -11,6 +11,7 @@ import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 
 from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig, KvTierConfig, SpeculationConfig
@@ -349,6 +350,8 @@ def _encoder_executor(
 def _torch_executor(
     text: str, sizes: ExecutorSizes, num_blocks: int, block_size: int
 ) -> _native.PythonExecutor:
+    if find_spec("torch") is None:
+        raise ConfigError("--executor torch needs torch: `pip install torch`")
     # Imports torch, which serving natively must not.
     from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 

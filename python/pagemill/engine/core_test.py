@@ -121,6 +121,14 @@ def test_tiers_are_refused_where_kv_cannot_be_copied() -> None:
         load(config(max_model_len=128, executor="torch", kv_offloading_bytes="64MiB"))
 
 
+def test_a_torch_executor_without_torch_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pagemill.engine.core.find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match="--executor torch needs torch: `pip install torch`"):
+        load(config(max_model_len=128, executor="torch"))
+
+
 def test_default_name_and_model_path() -> None:
     loaded = load(config(max_model_len=256, served_model_name=("a", "b")))
     assert (loaded.defaults.temperature, loaded.defaults.top_p) == (0.2, 0.9)  # as plan shows

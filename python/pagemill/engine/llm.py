@@ -45,7 +45,7 @@ from pagemill.engine.offline_prompts import Message, OfflinePrompts, Prompt, Pro
 from pagemill.engine.output_functions import OutputFunctions
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.progress_bar import ProgressBar
-from pagemill.engine.sampling import SamplingParams
+from pagemill.engine.sampling import SamplingParams, sampling_params
 from pagemill.engine.text_batch import Output, TextBatch, TextModel
 from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.engine.turns import StreamingInput, TurnRequest, run_turns, run_turns_async
@@ -466,9 +466,14 @@ def _texts(batch: TextBatch) -> Generator[str]:
 
 
 def _stated(sampling: SamplingParams | None, fields: Mapping[str, Any]) -> SamplingParams:
-    if sampling is not None and fields:
+    if sampling is None:
+        return sampling_params(fields)
+    if not isinstance(sampling, SamplingParams):  # pyright: ignore[reportUnnecessaryIsInstance]
+        kind = type(sampling).__name__
+        raise TypeError(f"`sampling` is a SamplingParams, not a {kind}; or give fields by name")
+    if fields:
         raise TypeError("give either `sampling` or its fields, not both")
-    return sampling or SamplingParams(**fields)
+    return sampling
 
 
 def _one_choice(sampling: SamplingParams) -> SamplingParams:

@@ -150,6 +150,12 @@ def test_refusals_leave_the_engine_usable(llm: LLM) -> None:
         llm.generate("x", temperature=-1.0)
     with pytest.raises(TypeError, match="not both"):
         llm.generate("x", GREEDY, max_tokens=3)
+    with pytest.raises(TypeError, match="`sampling` is a SamplingParams, not a dict"):
+        llm.generate("a", {"max_tokens": 4})  # pyright: ignore[reportArgumentType]
+    with pytest.raises(EngineError, match="`messages` is a list of"):
+        llm.chat("x")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(EngineError, match="texts or lists of token ids, not int"):
+        llm.generate(5)  # pyright: ignore[reportArgumentType]
     with pytest.raises(EngineError):
         llm.embed("x")
     assert len(llm.generate("Still there?", GREEDY)) == 1

@@ -6,7 +6,7 @@ prompts.place(["Dogs are", "Cats are"])
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from typing import Any, cast
 
 import numpy as np
@@ -95,8 +95,12 @@ class OfflinePrompts:
 
         Raises:
             RenderError: the model has no chat template, or it refuses the messages.
-            EngineError: media do not fit the messages or the model, or settings are not known.
+            EngineError: `messages` is not a list of messages, media do not fit them or the model,
+                or settings are not known.
         """
+        if not all(isinstance(message, Mapping) for message in messages):  # pyright: ignore[reportUnnecessaryIsInstance]
+            what = '`messages` is a list of {"role": ..., "content": ...}, or a list of such lists'
+            raise EngineError("INVALID_ARGUMENT", what, "messages")
         messages, media = self._media.of_messages(messages, sound=self._wants_sound(settings))
         prompt = text_prompt(self._renderer.encode_chat(messages, add_special_tokens), "messages")
         return place_media(prompt, media, self._front_ends, self._control_text)
@@ -207,6 +211,9 @@ def content_of(given: Mapping[str, Any], argument: str) -> list[Any]:
 
 
 def _as_list(prompts: Prompt | Sequence[Prompt]) -> Sequence[Prompt]:
+    if not isinstance(prompts, Sized):  # pyright: ignore[reportUnnecessaryIsInstance]
+        what = f"prompts are texts or lists of token ids, not {type(prompts).__name__}"
+        raise EngineError("INVALID_ARGUMENT", what, "prompts")
     if isinstance(prompts, str | Mapping) or (len(prompts) > 0 and isinstance(prompts[0], int)):
         return [cast(Prompt, prompts)]
     return cast(Sequence[Prompt], prompts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -21,10 +20,9 @@ def run(job: Mapping[str, Any]) -> int:
     """Joins the group, binds the program, and runs rank 0's steps; returns the exit status.
 
     Signals to the whole group of processes (Ctrl-C, a service manager's SIGTERM) are for rank 0,
-    which may have requests to finish: the worker ends when rank 0 does.
+    which may have requests to finish: a worker ignores them from its start (`ranks`), and ends when
+    rank 0 does.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
     rank = job["rank"]
     answers = _take_stdout()
     try:

@@ -38,8 +38,10 @@ from pagemill.weights.adapters import Layer
 
 # The worker imports what this process would, wherever it found that.
 _BOOT = (
-    "import json, sys\n"
-    "job = json.loads(sys.stdin.readline())\n"
+    "import json, signal, sys\n"
+    # Those to the whole group are for rank 0.
+    "for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, signal.SIG_IGN)\n"
+    "job = json.loads(sys.stdin.readline() or sys.exit())\n"
     "sys.path[:] = job['path']\n"
     "from pagemill.engine.rank_worker import run\n"
     "sys.exit(run(job))\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -75,6 +76,35 @@ class SamplingParams(SamplingFields, kw_only=True, frozen=True):
     def greedy(self) -> bool:
         """Whether the most likely token is always taken (an unstated one is not)."""
         return self.temperature is not None and self.temperature < 1e-5
+
+
+_OTHER_NAMES = {
+    "sampling_params": "the argument is `sampling`",
+    "use_tqdm": "`progress` is where a progress bar is drawn",
+    "lora_request": "`adapter` is the name of an adapter",
+    "prompt_token_ids": "lists of token ids are prompts themselves",
+    "structured_outputs": "`grammar` says what an output has to be",
+    "guided_decoding": "`grammar` says what an output has to be",
+    "use_beam_search": "call LLM.beam_search",
+    "best_of": "ask for `n` outputs",
+    "detokenize": "outputs have texts and token ids",
+}
+"""Of vLLM, and what does the same here."""
+
+
+def sampling_params(fields: Mapping[str, Any]) -> SamplingParams:
+    """The sampling that a caller states by the names of fields.
+
+    Raises:
+        TypeError: there is no such field.
+    """
+    known = SamplingParams.__struct_fields__
+    for name in fields:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+            meant = f"did you mean `{close[0]}`?" if close else "see pagemill.SamplingParams"
+            raise TypeError(f"there is no argument `{name}`: {_OTHER_NAMES.get(name, meant)}")
+    return SamplingParams(**fields)
 
 
 class SamplingDefaults(SamplingFields, kw_only=True, frozen=True):

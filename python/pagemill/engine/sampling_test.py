@@ -7,9 +7,11 @@ import pytest
 from pagemill.engine.fan_out import child_sampling
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.sampling import (
+    _OTHER_NAMES,  # pyright: ignore[reportPrivateUsage]
     RepetitionDetectionParams,
     SamplingDefaults,
     SamplingParams,
+    sampling_params,
 )
 from pagemill.engine.testing.fake_types import FakeSampling
 
@@ -102,3 +104,22 @@ def test_repetition_detection_that_does_not_fit_together(
 ) -> None:
     with pytest.raises(ValueError, match=sentence):
         RepetitionDetectionParams(**fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"tempature": 1}, "no argument `tempature`: did you mean `temperature`"),
+        ({"max_tokens": 1, "zzz": 1}, "no argument `zzz`: see pagemill.SamplingParams"),
+        ({"sampling_params": SamplingParams()}, "the argument is `sampling`"),
+        ({"use_tqdm": False}, "`progress`"),
+    ],
+)
+def test_unknown_fields_are_named(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        sampling_params(fields)
+
+
+def test_names_of_another_system_are_none_of_ours() -> None:
+    assert not _OTHER_NAMES.keys() & set(SamplingParams.__struct_fields__)
+    assert sampling_params({"max_tokens": 3}) == SamplingParams(max_tokens=3)

@@ -24,7 +24,9 @@ _LENGTH_BYTES = 8
 _CHUNK_BYTES = 2**20
 # The child imports what this process would, wherever it found that.
 _BOOT = (
-    "import importlib, json, sys\n"
+    "import importlib, json, signal, sys\n"
+    # A terminal sends it to all; the parent decides.
+    "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
     "sys.path[:] = json.loads(sys.argv[1])\n"
     "importlib.import_module(sys.argv[2]).main()\n"
 )
@@ -92,7 +94,6 @@ def connect_to_parent() -> socket.socket:
     """In the child: the socket to the process that started it."""
     signal.signal(TIME_IS_UP, signal.SIG_DFL)  # whatever the parent ignores or blocks
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [TIME_IS_UP])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent decides
     return socket.socket(fileno=0)
 
 

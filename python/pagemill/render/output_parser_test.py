@@ -19,7 +19,12 @@ from pagemill.render.formats.reasoning_formats import (
     THINK,
     THINK_IN_ANSWER,
 )
-from pagemill.render.formats.table import REASONING_FORMATS, TOOL_FORMATS, choose_formats
+from pagemill.render.formats.table import (
+    REASONING_FORMATS,
+    TOOL_FORMATS,
+    check_names,
+    choose_formats,
+)
 from pagemill.render.output_machine import BEGIN, FormatNames, Formats
 from pagemill.render.output_parser import OutputParser, ParserOptions
 from pagemill.render.testing.wire_formats import CHECKPOINT
@@ -331,6 +336,11 @@ def test_the_format_is_chosen_by_name_or_by_the_template() -> None:
     assert (named.reasoning, named.tools) == (THINK, HERMES)
     with pytest.raises(RenderError, match=r"--tool-call-parser: unknown format 'x'; .* hermes"):
         choose_formats(None, "x", template)
+    for names, flag in ((("x", None), "--reasoning-parser"), ((None, "x"), "--tool-call-parser")):
+        with pytest.raises(RenderError, match=f"{flag}: unknown format 'x'; known are "):
+            check_names(*names)
+    check_names("think", "none")
+    check_names(None, None)
     with pytest.raises(RenderError, match="name different formats, one of which is of whole mess"):
         choose_formats("think", "openai", "")
     assert choose_formats("none", "openai", "").messages is not None

@@ -33,6 +33,19 @@ from pagemill.server.request_ids import RequestIds
 from pagemill.server.root_path import RootPath
 from pagemill.server.state import ServerState
 
+_OTHER_SERVERS = {
+    "/completion": "/v1/completions",  # llama.cpp
+    "/embedding": "/v1/embeddings",
+    "/props": "/tokenizer_info",
+    "/slots": "/metrics",
+    "/api/chat": "/v1/chat/completions",  # Ollama
+    "/api/embed": "/v1/embeddings",
+    "/api/generate": "/v1/completions",
+    "/api/tags": "/v1/models",
+    "/api/version": "/version",
+}
+"""Routes of other servers, and those that do the same here, with other fields."""
+
 
 def create_app(
     state: ServerState,
@@ -106,7 +119,14 @@ def _no_route(request: Request) -> ApiError:
     assert isinstance(state, ServerState)
     if any(path == row.path and not state.has_task(row.tasks) for row in state.endpoints):
         return no_such_route(state.models, path)
-    return ApiError(404, f"There is no route {path}.")
+    if any(path == row.path for row in ADMIN_ENDPOINTS):
+        return ApiError(404, f"{path} is not among clients' routes, but at --admin-address.")
+    near = _OTHER_SERVERS.get(path)
+    if near is None:  # a base URL with /v1 twice, or without it
+        near = path[3:] if path.startswith("/v1/") else f"/v1{path}"
+    if any(near == route.path for route in request.app.routes):
+        return ApiError(404, f"There is no route {path}; use {near}.")
+    return ApiError(404, f"There is no route {path}; /openapi.json lists those there are.")
 
 
 def _methods(request: Request) -> list[str]:

@@ -189,6 +189,46 @@ def test_routes_and_methods() -> None:
     asyncio.run(body())
 
 
+def test_an_unknown_route_names_the_one_that_was_meant() -> None:
+    async def body() -> None:
+        async with fake_server() as server:
+            for path, meant in (
+                ("/chat/completions", "use /v1/chat/completions."),
+                ("/v1/v1/chat/completions", "use /v1/chat/completions."),
+                ("/v1/tokenize", "use /tokenize."),
+                ("/completion", "use /v1/completions."),
+                ("/api/chat", "use /v1/chat/completions."),
+                ("/nope", "/openapi.json lists those there are."),
+                ("/v1/", "/openapi.json lists those there are."),
+                ("/" + "v1/" * 1000, "/openapi.json lists those there are."),
+            ):
+                error = check_error(await server.client.post(path, json={}), 404)
+                assert error["message"] == f"There is no route {path[:200]}; {meant}"
+            for path in ("/sleep", "/v1/load_lora_adapter"):
+                error = check_error(await server.client.post(path, json={}), 404)
+                assert error["message"] == (
+                    f"{path} is not among clients' routes, but at --admin-address."
+                )
+
+    asyncio.run(body())
+
+
+def test_routes_of_other_tasks_say_how_they_are_served() -> None:
+    async def body() -> None:
+        async with fake_server() as server:
+            embeds = check_error(await server.client.post("/v1/embeddings", json={}), 404)
+            assert embeds["message"].startswith(
+                "The model `fake` generates text, so /v1/embeddings is not served here: use "
+                "/v1/chat/completions, /v1/completions, "
+            )
+            assert embeds["message"].endswith(" With --task embed it would serve /v1/embeddings.")
+            assert "/v1/chat/completions/" not in embeds["message"]
+            hears = check_error(await server.client.post("/v1/audio/transcriptions"), 404)
+            assert "--task" not in hears["message"]
+
+    asyncio.run(body())
+
+
 def test_head_and_options() -> None:
     async def body() -> None:
         async with fake_server() as server:
@@ -288,6 +328,19 @@ def test_a_stuck_engine_is_neither_ready_nor_healthy() -> None:
             assert "6 s" in check_error(await server.client.get("/health"), 503)["message"]
             server.engine.stats().progress_age_s = 4.0
             assert (await server.client.get("/health")).status_code == 200
+
+    asyncio.run(body())
+
+
+def test_a_sleeping_engine_is_healthy_and_not_ready() -> None:
+    async def body() -> None:
+        async with fake_server() as server:
+            server.engine.stats().asleep = True
+            error = check_error(await server.client.get("/ready"), 503)
+            assert error["message"] == "The engine is asleep: the operator's /wake_up wakes it."
+            assert (await server.client.get("/health")).status_code == 200
+            server.engine.stats().asleep = False
+            assert (await server.client.get("/ready")).status_code == 200
 
     asyncio.run(body())
 

@@ -456,6 +456,6 @@ def test_a_choice_that_was_complete_before_its_failure() -> None:
 def test_unknown_model() -> None:
     async def body(server: FakeServer) -> None:
         message = await refuse(server, 404, "model", model="gpt", prompt="a")
-        assert message == "The model `gpt` does not exist."
+        assert message == "The model `gpt` does not exist; this server has `fake`, `alias`."
 
     run(body)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pagemill.inputs.task import Task
 from pagemill.server.access.caller import Caller
 from pagemill.server.answer import Answer
 from pagemill.server.endpoints.endpoint import Endpoint, Transport
@@ -40,10 +41,16 @@ async def invoke(
 def no_such_route(models: ModelRegistry, path: str) -> ApiError:
     """The 404 of a route that other models have."""
     served = served_paths(ENDPOINTS, models)
-    return ApiError(404, f"{models.summary}, so {path} is not served here: use {served}.", "model")
+    embeds = any(path == e.path and Task.EMBED in e.tasks for e in ENDPOINTS)
+    could = embeds and Task.GENERATE in models.tasks
+    hint = f" With --task embed it would serve {path}." if could else ""
+    message = f"{models.summary}, so {path} is not served here: use {served}.{hint}"
+    return ApiError(404, message, "model")
 
 
 def served_paths(endpoints: Sequence[Endpoint], models: ModelRegistry) -> str:
-    """The routes of the loaded model's task."""
+    """The routes of the loaded model's task, without those below another one of them."""
     work = [e for e in endpoints if e.transport in (Transport.JSON, Transport.AUDIO_FORM)]
-    return " or ".join(e.path for e in work if not models.tasks.isdisjoint(e.tasks))
+    paths = [e.path for e in work if not models.tasks.isdisjoint(e.tasks)]
+    shown = [p for p in paths if not any(p.startswith(f"{other}/") for other in paths)]
+    return ", ".join(shown[:-1]) + f" or {shown[-1]}" if shown[1:] else "".join(shown)

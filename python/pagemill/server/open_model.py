@@ -27,6 +27,7 @@ from pagemill.server.pooling.plugin import DataPlugin
 from pagemill.server.processes.engine_source import EngineSource
 from pagemill.server.rendering import (
     Renderer,
+    check_options,
     open_late_interaction,
     open_renderer,
     vocabulary_opener,
@@ -46,8 +47,9 @@ async def open_model(
     The caller ends `pipeline.engine` and then `source`; after a failure only `source`.
 
     Raises:
-        What `EngineSource.open` and `open_renderer` raise.
+        What `check_options`, `EngineSource.open` and `open_renderer` raise.
     """
+    check_options(config.model)
     client = await source.open()
     engine = AsyncEngine(client)
     await engine.start()

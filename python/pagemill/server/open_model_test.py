@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from pagemill.config import EngineConfig
 from pagemill.config import build as build_config
+from pagemill.render.errors import RenderError
 from pagemill.server.errors import ApiError
-from pagemill.server.open_model import no_media
+from pagemill.server.open_model import no_media, open_model
+from pagemill.server.processes.engine_source import EngineSource
 from pagemill.weights.source import ModelSource
 
 _TEXT = {
@@ -63,3 +66,23 @@ def test_the_cause_is_an_option_that_was_given(
     config = replace(build_config(EngineConfig, options), refused_media=frozenset(refused))
     with pytest.raises(ApiError, match=cause):
         no_media(source, config).max_bytes("image", "file")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"tool_call_parser": "x"}, "--tool-call-parser: unknown format 'x'"),
+        ({"reasoning_parser": "x"}, "--reasoning-parser: unknown format 'x'"),
+        ({"chat_template": "/nowhere/x.jinja"}, "'/nowhere/x.jinja' cannot be read"),
+    ],
+)
+def test_mistakes_are_found_before_the_weights_are_read(
+    options: dict[str, str], words: str
+) -> None:
+    class Unopened:
+        async def open(self) -> None:
+            pytest.fail("the engine was started")
+
+    config = build_config(EngineConfig, options)
+    with pytest.raises(RenderError, match=words):
+        asyncio.run(open_model(cast(EngineSource, Unopened()), config))

@@ -25,6 +25,9 @@ _VERBS: Mapping[Task, str] = {
 }
 
 
+_MAX_NAMES_SHOWN = 4
+
+
 class Resolved(NamedTuple):
     """What a name stands for: a model, and the adapter that it is computed with (None: the model as
     it is)."""
@@ -84,7 +87,7 @@ class ModelRegistry:
             return Resolved(self._model, None)
         may_be_adapter = self._model.model.adapters and name not in self.names
         if not may_be_adapter or len(name) > MAX_NAME_CHARS or not caller.may_use(name):
-            raise ApiError(404, f"The model `{name[:200]}` does not exist.", "model")
+            raise ApiError(404, _no_such_model(name, names), "model")
         return Resolved(self._model.with_adapter(name), name)
 
     async def adapters(self, caller: Caller) -> list[dict[str, Any]]:
@@ -100,3 +103,10 @@ class ModelRegistry:
         except EngineError as error:
             raise from_engine(error) from error
         return [adapter for adapter in loaded if caller.may_use(adapter["name"])]
+
+
+def _no_such_model(name: str, names: Sequence[str]) -> str:
+    shown = ", ".join(f"`{each[:200]}`" for each in names[:_MAX_NAMES_SHOWN])
+    more = " and others (see /v1/models)" if len(names) > _MAX_NAMES_SHOWN else ""
+    here = f"; this server has {shown}{more}" if names else ""
+    return f"The model `{name[:200]}` does not exist{here}."

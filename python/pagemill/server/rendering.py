@@ -21,9 +21,9 @@ from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.render.errors import RenderError
 from pagemill.render.events import Piece
 from pagemill.render.formats.checkpoint import Checkpoint
-from pagemill.render.formats.table import marker_ids
+from pagemill.render.formats.table import check_names, marker_ids
 from pagemill.render.infill import Infill
-from pagemill.render.model_files import RenderSource, chat_row, open_tokenizer
+from pagemill.render.model_files import RenderSource, chat_row, open_tokenizer, read_template
 from pagemill.render.output_machine import FormatNames, Formats
 from pagemill.render.renderer import ChatPrompt
 from pagemill.render.renderer import Renderer as TextRenderer
@@ -329,6 +329,17 @@ class Rendering:
             if len(text) > INLINE_CHARS:
                 self.least_tokens(text, param)
         return sum(map(utf8_bytes, texts))
+
+
+def check_options(config: ModelConfig) -> None:
+    """Checks what needs no model, so that a mistake does not end the start after minutes.
+
+    Raises:
+        RenderError: a parser is unknown, or the chat template cannot be read.
+    """
+    check_names(config.reasoning_parser, config.tool_call_parser)
+    if config.chat_template is not None:
+        read_template(config.chat_template)
 
 
 def open_renderer(source: RenderSource, config: ModelConfig) -> AnyRenderer:

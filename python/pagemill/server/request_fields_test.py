@@ -272,6 +272,8 @@ def test_numbers_and_flags_may_be_written_as_the_reference_system_takes_them(
 
 # Values without effect; every other value of an unsupported field is refused.
 HARMLESS: Mapping[str, Sequence[Any]] = {
+    "grammar": ("",),
+    "json_schema": ({},),
     "logits_processors": ([],),
     "prompt_embeds": ([],),
     "mm_processor_kwargs": ({},),

@@ -68,6 +68,20 @@ def test_what_the_tokenizer_is() -> None:
     run(body)
 
 
+def test_the_log_names_unknown_fields_of_the_request_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def body(server: FakeServer) -> None:
+        await post(server, "/tokenize", prompt="a")
+        await post(server, "/tokenize", prompt="a", content="b")
+
+    with caplog.at_level("INFO", "pagemill.server"):
+        run(body)
+    assert [r.getMessage() for r in caplog.records if "unknown" in r.getMessage()] == [
+        "ignored 1 unknown request field(s): 'content'"
+    ]
+
+
 def test_refusals() -> None:
     async def body(server: FakeServer) -> None:
         for route, param, fields in (

@@ -11,6 +11,7 @@ checked, or not at all; of two processes that need the same model, one fetches i
 
 import contextlib
 import fcntl
+import re
 import shutil
 import sys
 from collections.abc import Generator
@@ -25,6 +26,14 @@ from pagemill.weights.gguf_split import split_names
 from pagemill.weights.model_files import PICKLES
 
 __all__ = ["DEFAULT_MODEL", "FetchError", "default_model_path", "resolve"]
+
+
+_HUB_ID = r"([A-Za-z0-9][\w.-]*/[\w.-]+)"
+_HUB_ADDRESS = re.compile(
+    rf"(?:hf:(?://)?|(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/){_HUB_ID}"
+)
+_TAGGED = re.compile(rf"{_HUB_ID}:[\w.-]+")
+"""As llama.cpp and Ollama name a quantization: owner/name:Q4_K_M."""
 
 
 def resolve(
@@ -57,6 +66,7 @@ def resolve(
     path = Path(model).expanduser()
     if path.exists():
         return _local(path)
+    _refuse_other_spellings(model)
     if urls and "://" in model:
         return _by_url(model, revision, cache_dir, out)
     hub_id = None if model.startswith((".", "/", "~")) else parse_hub_id(model, revision)
@@ -73,6 +83,16 @@ def resolve(
             print(f"Fetching {model} from the Hugging Face hub", file=out, flush=True)
             cached = fetch_hub_model(hub_id, cache_dir)
         return cached
+
+
+def _refuse_other_spellings(model: str) -> None:
+    """Raises FetchError for a model of the hub that is spelled as other programs have it."""
+    if match := _HUB_ADDRESS.match(model):
+        raise FetchError(f"{model}: name it by its hub id, {match[1]}")
+    if match := _TAGGED.fullmatch(model):
+        raise FetchError(
+            f"{model}: name the file with that quantization, as in {match[1]}/FILE.gguf"
+        )
 
 
 def _by_url(model: str, revision: str | None, cache_dir: Path, out: TextIO) -> Path:

@@ -224,6 +224,22 @@ def test_what_is_neither_a_path_nor_an_id(tmp_path: Path, model: str) -> None:
         resolve(model, cache_dir=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("hf:a/b-GGUF", r"name it by its hub id, a/b-GGUF$"),
+        ("hf://a/b", r"name it by its hub id, a/b$"),
+        ("hf.co/a/b", r"name it by its hub id, a/b$"),
+        ("https://huggingface.co/a/b/tree/main", r"name it by its hub id, a/b$"),
+        ("a/b-GGUF:Q4_K_M", r"name the file .* a/b-GGUF/FILE.gguf$"),
+    ],
+)
+def test_other_spellings_of_hub_ids(tmp_path: Path, model: str, words: str) -> None:
+    for urls in (False, True):
+        with pytest.raises(FetchError, match=words):
+            resolve(model, cache_dir=tmp_path, urls=urls)
+
+
 def test_hub_models_in_the_cache_need_no_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

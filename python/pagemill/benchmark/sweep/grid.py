@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from pagemill.benchmark.serving import LoadConfig, requests_of
 from pagemill.config import ConfigError, ServeConfig, build
-from pagemill.config.fields import Leaf, did_you_mean, leaves, parse_value
+from pagemill.config.fields import Leaf, leaves, parse_value, unknown_option
 
 MAX_RUNS = 1000
 """Of one sweep. A run takes seconds at least, and a forgotten list multiplies them."""
@@ -147,7 +147,7 @@ def _values(section: str, given: dict[str, Any]) -> dict[str, list[Any]]:
         if name in _OWN[section]:
             raise ConfigError(f"{section}: {key!r} cannot be chosen: the sweep sets it")
         if name not in known:
-            hint = did_you_mean(name, sorted(known.keys() - _OWN[section]))
+            hint = unknown_option(name, sorted(known.keys() - _OWN[section]))
             hint = hint or f"; see `{_COMMANDS[section]} --help`"
             raise ConfigError(f"{section}: unknown option {key!r}{hint}")
         if name in found:

@@ -97,7 +97,7 @@ def figures(earlier: Scrape, later: Scrape) -> Figures:
         between_tokens=quantiles("inter_token_latency_seconds"),
         queue_time=quantiles("request_queue_time_seconds"),
         preemptions=int(grown("num_preemptions_total")),
-        refused=int(grown("requests_refused_total")),
+        refused=int(grown("requests_refused_total") + grown("requests_turned_away_total")),
         restarts=int(later.total("process_restarts_total")),
         tenants=_tenants(earlier, later, seconds),
     )

@@ -31,6 +31,7 @@ def test_figures_are_of_the_window() -> None:
     for _ in range(4):
         clock.now += 5
         metrics.add(prompt_tokens_total=50, generation_tokens_total=100)
+        metrics.add(requests_refused_total=1, requests_turned_away_total=2)
         metrics.add(prefix_cache_hits_total=30, prefix_cache_queries_total=40)
         metrics.observe("time_to_first_token_seconds", 0.06, 0.06, 0.06, 0.2)
         requests, prompt_tokens, generation_tokens = metrics.tenants["shop"]
@@ -40,7 +41,7 @@ def test_figures_are_of_the_window() -> None:
     assert now is not None and now.model == "SmolLM2-135M-Instruct"
     assert (now.seconds, now.running, now.waiting, now.kv_usage) == (10, 3, 1, 0.25)
     assert (now.prompt_tokens, now.generation_tokens, now.prefix_hits) == (10, 20, 0.75)
-    assert now.drafts_accepted is None and now.queue_time is None
+    assert now.drafts_accepted is None and now.queue_time is None and now.refused == 6
     assert now.time_to_first_token is not None
     assert 0.05 < now.time_to_first_token.p50 < 0.1 < now.time_to_first_token.p99 < 0.25
     assert [(t.tenant, t.requests) for t in now.tenants] == [("shop", 1.0)]

@@ -165,6 +165,22 @@ def choose_formats(
     )
 
 
+def check_names(reasoning: str | None, tools: str | None) -> None:
+    """Checks names before a model is read; loads no format.
+
+    Raises:
+      RenderError: neither the tables nor an installed package have one of them.
+    """
+    for table, name, flag in (
+        (REASONING_FORMATS, reasoning, "--reasoning-parser"),
+        (TOOL_FORMATS, tools, "--tool-call-parser"),
+    ):
+        if name is None or name == NONE or name in table:
+            continue
+        if all(entry.name != name for entry in entries(GROUPS[flag])):
+            raise _unknown(table, name, flag)
+
+
 def load_format(path: str, checkpoint: Checkpoint = PLAIN) -> AnyFormat:
     """The format of a row, as `checkpoint` has it.
 
@@ -195,6 +211,11 @@ def _installed(group: str, name: str, checkpoint: Checkpoint) -> AnyFormat | Non
     return found
 
 
+def _unknown(table: Mapping[str, str], name: str, flag: str) -> RenderError:
+    known = ", ".join([*sorted(table), *(entry.name for entry in entries(GROUPS[flag])), NONE])
+    return RenderError(f"{flag}: unknown format {name[:40]!r}; known are {known}")
+
+
 def _choose(
     table: Mapping[str, str],
     name: str | None,
@@ -210,8 +231,7 @@ def _choose(
         group = GROUPS[flag]
         if (installed := _installed(group, name, checkpoint)) is not None:
             return installed
-        known = ", ".join([*sorted(table), *(entry.name for entry in entries(group)), NONE])
-        raise RenderError(f"{flag}: unknown format {name[:40]!r}; known are {known}")
+        raise _unknown(table, name, flag)
     found: list[AnyFormat] = []
     for path in sorted({*table.values()} - {table[_HF]}):
         each = load_format(path, checkpoint)

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from pagemill.config import ConfigError, ServerConfig, read_environment
+from pagemill.config.env import refuse_foreign_key
 from pagemill.config.sampling import INT32_MAX
 from pagemill.config.server import check_key
 from pagemill.config.yaml_file import read_yaml
@@ -61,10 +62,14 @@ def api_keys(config: ServerConfig, *, allows_priority: bool = True) -> tuple[Api
     `allows_priority`: the engine takes requests with one.
 
     Raises:
-        ConfigError: the file cannot be read, or holds no key or one that cannot be used.
+        ConfigError: the file cannot be read, or holds no key or one that cannot be used, or
+            there is none and another server's variable has one.
     """
     if config.api_key_file is None:
-        return plain_keys(config.api_key or read_environment().api_keys)
+        keys = plain_keys(config.api_key or read_environment().api_keys)
+        if not keys:
+            refuse_foreign_key()
+        return keys
     path = Path(config.api_key_file).expanduser()
     name = f"--api-key-file {path}"
     if path.suffix not in (".yaml", ".yml"):

@@ -27,4 +27,7 @@ async def ready(server: ServerState, body: dict[str, Any], caller: Caller) -> St
     if not server.has_engine:
         raise ApiError(503, "The engine has ended and is started again.")
     server.check_progress()
+    stats = server.stats
+    if stats is not None and stats.asleep:
+        raise ApiError(503, "The engine is asleep: the operator's /wake_up wakes it.")
     return Status("ready", server.engine_states)

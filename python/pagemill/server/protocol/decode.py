@@ -63,7 +63,7 @@ def decode_fields(raw: Mapping[str, Any], kind: type[T], rules: FieldRules) -> T
     for name, rule in rules.unsupported.items():
         if name in present and not rule.harmless(present[name]):
             raise not_implemented(f"`{name}` is not supported: {rule.sentence}", name, rule.reason)
-    known = set(kind.__struct_fields__) | rules.unsupported.keys() | rules.ignored
+    known = {*kind.__struct_fields__, *rules.unsupported, *rules.ignored, "request_id"}
     unknown = sorted(raw.keys() - known)
     if unknown:
         shown = ", ".join(repr(name[:40]) for name in unknown[:10])

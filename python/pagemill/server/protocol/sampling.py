@@ -96,6 +96,9 @@ def transfer_params(request: GenerationRequest) -> dict[str, str]:
 ENCODER_OUTPUTS = "outputs of encoders stay with their server; send the media."
 UNSUPPORTED = {
     "structural_tag": Unsupported(nothing, "send `structured_outputs`."),
+    # llama.cpp's names.
+    "grammar": Unsupported(only(""), 'send `structured_outputs: {"grammar": ...}`.'),
+    "json_schema": Unsupported(only({}), 'send `structured_outputs: {"json": ...}`.'),
     "logits_processors": Unsupported(
         only([]), "requests cannot carry code: name an installed plugin in `vllm_xargs`."
     ),

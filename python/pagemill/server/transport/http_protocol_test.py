@@ -8,6 +8,7 @@ import json
 import logging
 import re
 import resource
+import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
@@ -407,3 +408,19 @@ def test_warnings_are_rate_limited(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         edge_test(body)
     assert len([r for r in caplog.records if "HTTP status 400" in r.message]) == 1
+
+
+def test_an_address_that_cannot_be_had_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(
+            OSError, match=rf"127.0.0.1:{port}: .*; choose another --port \(0 = any"
+        ):
+            listen("127.0.0.1", port)
+
+    def unknown(*args: object, **options: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(OSError, match="cannot listen on nowhere:1: Name or service not known"):
+        listen("nowhere", 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import functools
 import socket
 from collections.abc import Callable, Generator
@@ -115,9 +116,13 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
     Raises:
         OSError: the address cannot be had.
     """
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
+    where = f"cannot listen on {host}:{port}"
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror as error:
+        raise OSError(error.errno, f"{where}: {error.strerror}") from error
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -126,6 +131,8 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
         listener.bind(address)
     except OSError as error:
         listener.close()
-        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
+        taken = error.errno == errno.EADDRINUSE
+        hint = "; choose another --port (0 = any that is free)" if taken else ""
+        raise OSError(error.errno, f"{where}: {error.strerror}{hint}") from error
     listener.setblocking(False)
     return listener
