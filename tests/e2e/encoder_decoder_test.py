@@ -1,20 +1,29 @@
-"""Encoder-decoders of text over HTTP: a server answers as the offline model does."""
+"""Encoder-decoders of text and of images over HTTP: a server answers as the offline model does."""
 
 from __future__ import annotations
 
+import base64
+import io
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
+from PIL import Image
 from tokenizers import Tokenizer
 from tokenizers.decoders import WordPiece
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
+from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
 from tests.e2e.server_process import NAME, ServerProcess, serve
 from tests.media.encoder_decoder_models import PAD, POSITIONS, START, TextToText, model
 from tests.media.media_model import text
+from tests.media.vision_encoder_decoder_models import IMAGE, PLACEHOLDER, SIDE, TOKENS
+from tests.media.vision_encoder_decoder_models import START as IMAGE_START
+from tests.media.vision_encoder_decoder_models import model as image_model
 
 OPTIONS = {
     "max_model_len": 2 * POSITIONS,
@@ -112,3 +121,48 @@ def test_what_does_not_fit_is_refused(
     refused = complete(server, text(1, 5), **fields)
     assert refused.status_code == 400
     assert message in refused.json()["error"]["message"]
+
+
+def test_images_in_chats(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A template writes the image in front, and what the decoder begins with."""
+    path = tmp_path_factory.mktemp("trocr")
+    made = image_model(path, "trocr")
+    vocab = {f"t{i}": i for i in range(257)}
+    vocab = {
+        {f"t{PLACEHOLDER}": "<pad>", f"t{IMAGE_START}": "<s>"}.get(k, k): i
+        for k, i in vocab.items()
+    }
+    tokenizer = Tokenizer(WordLevel(vocab, unk_token="t0"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.decoder = WordPiece()
+    tokenizer.add_special_tokens(["<pad>", "<s>"])
+    tokenizer.save(str(path / "tokenizer.json"))
+    (path / "chat_template.jinja").write_text(
+        "{%- for part in messages[-1].content if part.type == 'image' %}<pad>{% endfor %}<s>"
+    )
+    settings = {"feature_extractor_type": "ViTFeatureExtractor", "size": SIDE}
+    (path / "preprocessor_config.json").write_text(json.dumps(settings))
+    values = np.random.default_rng(1).integers(0, 256, (30, 40, 3), np.uint8)
+    picture, file = Image.fromarray(values), io.BytesIO()
+    picture.save(file, "PNG")
+    (pixels,) = ViTImageProcessorPil(size=SIDE)(picture, return_tensors="np")["pixel_values"]
+    longest = {"max_model_len": TOKENS["trocr"] + 60}
+    with made.llm(**longest) as llm:
+        (expected,) = made.generate(llm, [[*IMAGE, IMAGE_START]], [[pixels]])
+        made.check(expected, [pixels])
+
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in (OPTIONS | longest).items()]
+    url = "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    message = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
+    with serve(str(path), tmp_path_factory.mktemp("log"), options) as server:
+
+        def chat(*messages: dict[str, Any]) -> httpx.Response:
+            body = {"model": NAME, "messages": messages, **FIELDS}
+            return httpx.post(f"{server.base_url}/v1/chat/completions", json=body, timeout=60)
+
+        answer = chat(message)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["choices"][0]["token_ids"] == expected.choices[0].token_ids
+        refused = chat({"role": "user", "content": "t20"})
+        assert refused.status_code == 400
+        assert "has one image, this one has 0" in refused.json()["error"]["message"]

@@ -14,6 +14,10 @@ from transformers import (
     BartForConditionalGeneration,
     BlenderbotConfig,
     BlenderbotForConditionalGeneration,
+    BlenderbotSmallConfig,
+    BlenderbotSmallForConditionalGeneration,
+    LongT5Config,
+    LongT5ForConditionalGeneration,
     M2M100Config,
     M2M100ForConditionalGeneration,
     MarianConfig,
@@ -75,6 +79,10 @@ Make = Callable[..., PreTrainedModel]
 FAMILIES: dict[str, Make] = {
     "bart": lambda: BartForConditionalGeneration(BartConfig(**_BART, scale_embedding=True)),
     "blenderbot": lambda: BlenderbotForConditionalGeneration(BlenderbotConfig(**_BART)),
+    "blenderbot_small": lambda: BlenderbotSmallForConditionalGeneration(
+        BlenderbotSmallConfig(**_BART, scale_embedding=True)
+    ),
+    "longt5": lambda: LongT5ForConditionalGeneration(LongT5Config(**_SMALL, local_radius=4)),
     "m2m_100": lambda: M2M100ForConditionalGeneration(M2M100Config(**_BART)),
     "marian": lambda: MarianMTModel(
         MarianConfig(**_BART | {"decoder_vocab_size": 257, "activation_function": "swish"})

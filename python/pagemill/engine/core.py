@@ -22,7 +22,7 @@ from pagemill.engine.adapter_reader import AdapterReader
 from pagemill.engine.adapters import Adapters
 from pagemill.engine.devices import choose_device
 from pagemill.engine.encoder import EncoderSizes, MediaSizes
-from pagemill.engine.encoder_front import Front, RecordingFront, TextFront
+from pagemill.engine.encoder_front import Front, MediaFront, TextFront
 from pagemill.engine.engine_memory import EngineMemory
 from pagemill.engine.executor_sizes import ExecutorSizes
 from pagemill.engine.native import NativeBindings
@@ -220,7 +220,10 @@ def _front(built: BuiltModel) -> Front | None:
     """See `NativeBindings`."""
     for traits in (encoder.traits for encoder in built.encoders):
         if traits.encoder_decoder:
-            return RecordingFront(traits.tokens) if traits.text is None else TextFront(traits.text)
+            if traits.text is not None:
+                return TextFront(traits.text)
+            (kind,) = traits.placeholders
+            return MediaFront(None if traits.any_size else traits.tokens, kind)
     return None
 
 

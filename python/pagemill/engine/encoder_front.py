@@ -1,6 +1,6 @@
 """What prompts of an encoder-decoder begin with: the item that its encoder reads.
 
-front = RecordingFront(1500)
+front = MediaFront(1500, "audio")
 front.check(request)
 """
 
@@ -12,6 +12,7 @@ from typing import Protocol
 from pagemill.engine.messages import EngineRequest
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.encoder_text import EncoderText
+from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.rendered_prompt import InputChunk
 
 _NO_LOGPROBS = -1  # step::SamplingParams::kNoLogprobs
@@ -30,27 +31,37 @@ class Front(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RecordingFront:
-    """A recording of `tokens` tokens."""
+class MediaFront:
+    """A recording or an image of `tokens` tokens; None: of any number."""
 
-    tokens: int
+    tokens: int | None
+    kind: MediaKind
 
     def check(self, request: EngineRequest) -> None:
-        prompt = request.prompt
+        prompt, item = request.prompt, self._item
         if len(prompt.media) != 1:
-            raise _no_recording(f"has one recording, this one has {len(prompt.media)}")
+            raise self._refusal(f"has one {item}, this one has {len(prompt.media)}")
         first, tokens = prompt.media[0].first_token, prompt.media[0].features.tokens
-        if first != 0 or tokens != self.tokens:
-            raise _no_recording(
-                f"begins with its recording, of {self.tokens} tokens; that of this one has"
-                f" {tokens} and begins at token {first}"
+        if first != 0 or self.tokens not in (None, tokens):
+            count = "" if self.tokens is None else f", of {self.tokens} tokens"
+            raise self._refusal(
+                f"begins with its {item}{count}; that of this one has {tokens} and begins at token"
+                f" {first}"
             )
         if len(prompt) <= tokens:
-            raise _no_recording("has tokens behind its recording")
+            raise self._refusal(f"has tokens behind its {item}")
 
     def check_chunk(self, chunk: InputChunk) -> None:
         if chunk.prompt.media:
-            raise _no_recording("has its recording in front, and no other one")
+            raise self._refusal(f"has its {self._item} in front, and no other one")
+
+    @property
+    def _item(self) -> str:
+        return "recording" if self.kind == "audio" else self.kind
+
+    def _refusal(self, what: str) -> EngineError:
+        route = ": send audio to /v1/audio/transcriptions" if self.kind == "audio" else ""
+        return _refusal(f"a prompt of this model {what}{route}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +92,6 @@ class TextFront:
     def check_chunk(self, chunk: InputChunk) -> None:
         del chunk
         raise _refusal("this model takes the input of a request as a whole, not in parts")
-
-
-def _no_recording(what: str) -> EngineError:
-    return _refusal(f"a prompt of this model {what}: send audio to /v1/audio/transcriptions")
 
 
 def _refusal(message: str) -> EngineError:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pagemill.engine.encoder_front import RecordingFront, TextFront
+from pagemill.engine.encoder_front import MediaFront, TextFront
 from pagemill.engine.messages import ChoiceRequest, EngineRequest
 from pagemill.engine.native_requests import native_chunk, native_requests
 from pagemill.engine.outputs import EngineError
@@ -19,7 +19,7 @@ from pagemill.inputs.rendered_prompt import InputChunk, MediaFeatures, MediaItem
 
 FRONT = 3
 ANY = fake_bindings(FakeEngine())
-RECORDINGS = replace(ANY, front=RecordingFront(FRONT))
+RECORDINGS = replace(ANY, front=MediaFront(FRONT, "audio"))
 TEXT = EncoderText(50, placeholder=0, start=(1, 2), most_tokens=5, decoder_tokens=8)
 TEXTS = replace(ANY, front=TextFront(TEXT))
 

@@ -224,9 +224,9 @@ class Weights(Protocol):
         ...
 
     def normalized_taps(
-        self, module: str, norm: str, shape: tuple[int, int], eps: float
+        self, module: str, norm: str, shape: tuple[int, int], eps: float, *, bias: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """The depthwise convolution `module` of `shape` [channels, taps], stored without a bias,
+        """The depthwise convolution `module` of `shape` [channels, taps], with a `bias` or none,
         with the batch norm `norm` behind it, as one with a bias: f32 of `shape`, and [channels]."""
         ...
 

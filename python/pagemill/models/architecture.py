@@ -26,6 +26,7 @@ class Architecture:
         "text, images, videos and audio",
         "text and audio",
         "text of audio",
+        "text of images",
         "text of text",
         "embeddings",
         "embeddings of text and images",

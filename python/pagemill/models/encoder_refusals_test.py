@@ -43,6 +43,11 @@ from pagemill.models.table import model_class
             {"max_position_embeddings": 2**21},
             "are 4194303 distances for each; at most 8388608 together",
         ),
+        (
+            "LongT5ForConditionalGeneration",
+            {"encoder_attention_type": "transient-global"},
+            "is 'transient-global'; only local is supported",
+        ),
         ("NeoBERT", {"hidden_act": "gelu"}, "hidden_act is 'gelu'; known: swiglu"),
         ("NomicBertModel", {"n_embd": 8, "activation_function": []}, "is a list; .* swiglu or"),
         ("NomicBertModel", {"qkv_proj_bias": True}, "qkv_proj_bias, .* must be alike"),

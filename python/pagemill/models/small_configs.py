@@ -342,6 +342,23 @@ WHISPER = {
     "max_target_positions": 100,
     "pad_token_id": 99,
 }
+COHERE_ASR = {
+    "vocab_size": 100,
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 96,
+    "max_position_embeddings": 128,
+    "pad_token_id": 99,
+    "encoder_config": {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 48,
+        "subsampling_conv_channels": 8,
+        "num_mel_bins": 8,
+    },
+}
 _DECODER_IDS = {"vocab_size": 100, "pad_token_id": 0, "decoder_start_token_id": 0}
 BART = _DECODER_IDS | {
     "d_model": 64,
@@ -352,6 +369,15 @@ BART = _DECODER_IDS | {
     "decoder_attention_heads": 4,
     "decoder_ffn_dim": 96,
     "max_position_embeddings": 64,
+}
+TROCR = {
+    "encoder": VISION | {"model_type": "vit"},
+    "decoder": BART
+    | {
+        "model_type": "trocr",
+        "cross_attention_hidden_size": 32,
+        "max_position_embeddings": 123,  # an image has 5 tokens
+    },
 }
 T5_DECODER = T5 | _DECODER_IDS | {"n_positions": 64}
 PHI4_AUDIO = {
@@ -375,7 +401,10 @@ CONFIGS = {
     "AyaVisionForConditionalGeneration": AYA,
     "Cohere2VisionForConditionalGeneration": AYA,
     "BartForConditionalGeneration": BART,
+    "CohereAsrForConditionalGeneration": COHERE_ASR,
     "BlenderbotForConditionalGeneration": BART,
+    "BlenderbotSmallForConditionalGeneration": BART,
+    "LongT5ForConditionalGeneration": T5_DECODER,
     "M2M100ForConditionalGeneration": BART,
     "MBartForConditionalGeneration": BART,
     "MT5ForConditionalGeneration": T5_DECODER,
@@ -541,6 +570,7 @@ CONFIGS = {
     "VideoLlavaForConditionalGeneration": LLAVA | {"video_token_index": 98},
     "VipLlavaForConditionalGeneration": LLAVA | {"vision_feature_layers": [-2, 1]},
     "VoxtralForConditionalGeneration": VOXTRAL,
+    "VisionEncoderDecoderModel": TROCR,
     "WhisperForConditionalGeneration": WHISPER,
     "XLMRobertaModel": PADDED,
     "XLMRobertaXLModel": PADDED,

@@ -1,5 +1,7 @@
 """Tables of heads are what their definition says, computed from no more rows than they have."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from pagemill.ops.head_tables import HeadTables

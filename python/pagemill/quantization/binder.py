@@ -425,15 +425,17 @@ class WeightBinder:
         return self._constant(f"{name}.inverse_norms", inverse_norms(location, shape))
 
     def normalized_taps(
-        self, module: str, norm: str, shape: tuple[int, int], eps: float
+        self, module: str, norm: str, shape: tuple[int, int], eps: float, *, bias: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """The depthwise convolution `module` and the batch norm `norm` behind it as one, f32 of
-        `shape` [channels, taps], and its bias."""
+        """The depthwise convolution `module`, which has a `bias` or none, and the batch norm `norm`
+        behind it as one, f32 of `shape` [channels, taps], and its bias."""
         channels, taps = shape
         stored = read_f32(self._located(f"{module}.weight", (channels, 1, taps))).reshape(shape)
         parts = ("weight", "bias", "running_mean", "running_var")
         of_norm = (read_f32(self._located(f"{norm}.{part}", (channels,))) for part in parts)
         factor, shift = batch_norm_line(*of_norm, eps=eps)
+        if bias:
+            shift = shift + factor * read_f32(self._located(f"{module}.bias", (channels,)))
         return (
             self._constant(f"{module}.normalized", stored * factor[:, None]),
             self._constant(f"{norm}.shift", shift),

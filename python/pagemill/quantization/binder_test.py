@@ -130,19 +130,21 @@ def test_inverse_norms_of_rows(binder: WeightBinder) -> None:
     np.testing.assert_allclose(_values(binder.trace.program, norms), 1 / MATRIX.norm(dim=1))
 
 
-def test_taps_with_a_batch_norm_behind_them(tmp_path: Path) -> None:
-    convolution = torch.nn.Conv1d(3, 3, 2, groups=3, bias=False)
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_taps_with_a_batch_norm_behind_them(tmp_path: Path, has_bias: bool) -> None:
+    convolution = torch.nn.Conv1d(3, 3, 2, groups=3, bias=has_bias)
     norm = torch.nn.BatchNorm1d(3, eps=0.1).eval()
     for parameter in (norm.weight, norm.bias, norm.running_mean):
         torch.nn.init.normal_(parameter)
     norm.running_var.uniform_(0.5, 2)
     tensors = {f"norm.{name}": each for name, each in norm.state_dict().items()}
-    save_file({"conv.weight": convolution.weight, **tensors}, tmp_path / "model.safetensors")
+    tensors |= {f"conv.{name}": each for name, each in convolution.state_dict().items()}
+    save_file(tensors, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"architectures": ["X"]}))
     binder = WeightBinder(Trace(), ModelSource.open(tmp_path))
     taps, bias = (
         torch.tensor(_values(binder.trace.program, each))
-        for each in binder.normalized_taps("conv", "norm", (3, 2), 0.1)
+        for each in binder.normalized_taps("conv", "norm", (3, 2), 0.1, bias=has_bias)
     )
     x = torch.randn(1, 3, 7, generator=torch.Generator().manual_seed(1))
     found = torch.nn.functional.conv1d(x, taps[:, None], bias, groups=3)

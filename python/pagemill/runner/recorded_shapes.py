@@ -231,9 +231,11 @@ class ShapeRecorder:
         return self._made(f"{name} norms", shape[:1])
 
     def normalized_taps(
-        self, module: str, norm: str, shape: tuple[int, int], eps: float
+        self, module: str, norm: str, shape: tuple[int, int], eps: float, *, bias: bool = False
     ) -> tuple[Tensor, Tensor]:
         self._record(f"{module}.weight", (shape[0], 1, shape[1]))
+        if bias:
+            self._record(f"{module}.bias", shape[:1])
         for part in ("weight", "bias", "running_mean", "running_var"):
             self._record(f"{norm}.{part}", shape[:1])
         return self._made(f"{module} taps", shape), self._made(f"{norm} shift", shape[:1])

@@ -246,7 +246,7 @@ def _directory_config(directory: Path, overrides: Mapping[str, Any]) -> dict[str
     starts = {key: generation[key] for key in _STARTS if generation.get(key) is not None}
     config = _merged(stored | elsewhere | starts, overrides)
     ends = _token_ids(config.get("eos_token_id"))
-    for part in ("text_config", "llm_config"):  # of a model that contains a language model
+    for part in ("text_config", "llm_config", "decoder"):  # of a model with a language model
         text = config.get(part)
         if isinstance(text, dict):
             ends |= _token_ids(cast("dict[str, object]", text).get("eos_token_id"))

@@ -2,8 +2,9 @@
 in both, of which the second and the third are depthwise, with a linear layer over channels behind
 them: a vector for each eight frames.
 
-Weights: `encoder_embedding.{global_mean, global_invstd}`, `embed.conv.{0, 2, 3, 5, 6}` with biases,
-and `embed.out`, which reads all frequencies of all channels.
+Weights: `<prefix>.conv.{0, 2, 3, 5, 6}` with biases, and `<prefix>.out`, which reads all
+frequencies of all channels; `encoder_embedding.{global_mean, global_invstd}` of models that
+normalize frames.
 
 A token has all frames that its vector is made of, as in mel_grid_convolutions.py, so that no token
 reads another one's.
@@ -17,8 +18,7 @@ import numpy as np
 
 from pagemill import ops
 from pagemill.layers.base import Weights
-from pagemill.models.base import Config
-from pagemill.models.config_keys import activation, positive_int
+from pagemill.ops import ActivationKind
 from pagemill.ops.trace import Tensor
 
 STRIDE = 8  # frames from one vector to the next
@@ -33,13 +33,24 @@ _EDGE_OF_SECOND = {0: -1, 2: 2}  # likewise among three
 
 
 class DepthwiseSubsampling:
-    """Those of frames of `input_size` bins."""
+    """Those of frames of so many `bins`, by convolutions of `kernels` channels, to vectors of
+    `width`. `prefix` is in front of the names; frames are `normalized` by statistics of the model
+    or not."""
 
-    def __init__(self, config: Config, width: int) -> None:
-        self.bins = positive_int(config, "input_size", 80)
-        self._channels = positive_int(config, "nemo_conv_channels", 1024)
-        self._activation = activation(config, "nemo_activation", "relu")
-        self._width = width
+    def __init__(
+        self,
+        bins: int,
+        kernels: int,
+        width: int,
+        activation: ActivationKind,
+        *,
+        prefix: str,
+        normalized: bool,
+    ) -> None:
+        self.bins = bins
+        self._channels, self._width = kernels, width
+        self._activation, self._prefix = activation, prefix
+        self._is_normalized = normalized
 
     @property
     def channels(self) -> int:
@@ -64,13 +75,15 @@ class DepthwiseSubsampling:
         """`features` [T, channels] -> [T, width]; zeros for rows of zeros."""
         frames, rows = ops.split(rows, _FRAMES * self.bins, row_shapes=((_FRAMES, self.bins), None))
         exists, rows = ops.split(rows, _FRAMES, row_shapes=((_FRAMES, 1), None))
-        frames = self._normalized(weights, frames, exists)
+        if self._is_normalized:
+            frames = self._normalized(weights, frames, exists)
         edges: dict[int, Tensor] = {}
         for edge in _EDGES:
             edges[edge], rows = ops.split(rows, 1)
         halves = [-(-self.bins // 2), -(-self.bins // 4), -(-self.bins // 8)]
-        kernel = weights.patches("embed.conv.0", (self._channels, 1, _TAPS, _TAPS))
-        bias = weights.vector("embed.conv.0.bias", self._channels)
+        name = f"{self._prefix}.conv.0"
+        kernel = weights.patches(name, (self._channels, 1, _TAPS, _TAPS))
+        bias = weights.vector(f"{name}.bias", self._channels)
 
         # Both are traced when they are read, so that few of their results exist at a time.
         @cache
@@ -89,9 +102,10 @@ class DepthwiseSubsampling:
         x = self._separable(weights, (5, 6), [second(i) for i in range(_TAPS)], halves[1])
         x = inside(weights, x, rows)
         x = ops.unfold(x, halves[2])  # all frequencies of a channel side by side
-        matrix = weights.linear("embed.out", (self._width, self._channels * halves[2]))
+        name = f"{self._prefix}.out"
+        matrix = weights.linear(name, (self._width, self._channels * halves[2]))
         y = ops.linear(x, matrix, row_shape=(self._width,))
-        column = weights.reshaped("embed.out.bias", (self._width,), (self._width, 1))
+        column = weights.reshaped(f"{name}.bias", (self._width,), (self._width, 1))
         return ops.add(y, ops.linear(rows, column))
 
     def _normalized(self, weights: Weights, frames: Tensor, exists: Tensor) -> Tensor:
@@ -107,7 +121,7 @@ class DepthwiseSubsampling:
     ) -> Tensor:
         """A depthwise convolution of `taps` in time, [T, positions, channels] each, and the layer
         behind it: [T, half as many positions, channels]."""
-        depthwise, pointwise = (f"embed.conv.{module}" for module in modules)
+        depthwise, pointwise = (f"{self._prefix}.conv.{module}" for module in modules)
         channels = self._channels
         x = ops.concat(*taps, row_shape=(_TAPS * positions, channels))
         index = weights.index(f"windows_of_{positions}", three_by_three(positions, _TAPS, 0))

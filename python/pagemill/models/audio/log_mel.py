@@ -39,7 +39,7 @@ def log_mel(samples: np.ndarray, bins: int) -> np.ndarray:
     windows = np.lib.stride_tricks.sliding_window_view(around, WINDOW)[::HOP]
     windows = windows[: len(samples) // HOP]
     hann = np.hanning(WINDOW + 1)[:-1].astype(np.float32)
-    filters = _filters(bins)
+    filters = slaney_filters(bins, WINDOW)
     mel = np.empty((bins, len(windows)), np.float32)
     for first in range(0, len(windows), _BLOCK):
         spectrum = np.fft.rfft(windows[first : first + _BLOCK] * hann)
@@ -50,13 +50,14 @@ def log_mel(samples: np.ndarray, bins: int) -> np.ndarray:
     return (mel + 4) / 4
 
 
-def _filters(bins: int) -> np.ndarray:
-    """Triangles over the frequencies of a spectrum, each with the same area: [bins, frequencies].
+def slaney_filters(bins: int, size: int) -> np.ndarray:
+    """Triangles over the frequencies of a spectrum of `size` samples, each with the same area:
+    [bins, frequencies].
 
     Source: Slaney, Auditory Toolbox, 1998.
     """
     highest = SAMPLING_RATE / 2
-    frequencies = np.linspace(0, highest, WINDOW // 2 + 1)
+    frequencies = np.linspace(0, highest, size // 2 + 1)
     corners = _hz(np.linspace(0, _mel(highest), bins + 2))
     low, center, high = (corners[i : bins + i, None] for i in range(3))
     rising = (frequencies - low) / (center - low)

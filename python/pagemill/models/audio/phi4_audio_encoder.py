@@ -19,6 +19,7 @@ from pagemill.layers import norm
 from pagemill.layers.attention import AttentionShape, attend_both_ways
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
+from pagemill.models.audio.conformer_parts import of_channels, shifted
 from pagemill.models.audio.depthwise_subsampling import DepthwiseSubsampling
 from pagemill.models.audio.kaldi_mel import kaldi_log_mel
 from pagemill.models.audio.log_mel import WINDOW
@@ -67,7 +68,14 @@ class Phi4AudioEncoder:
         if rest:
             raise ModelConfigError(f"{heads} heads cannot share {self._hidden} features")
         self._shape = AttentionShape(heads, heads, dim, dim**-0.5)
-        self._frames = DepthwiseSubsampling(config, self._hidden)
+        self._frames = DepthwiseSubsampling(
+            positive_int(config, "input_size", 80),
+            positive_int(config, "nemo_conv_channels", 1024),
+            self._hidden,
+            activation(config, "nemo_activation", "relu"),
+            prefix="embed",
+            normalized=True,
+        )
         self._width = width
         stated = {"audio_token_id": 200011, **config}
         self.traits = MediaTraits(
@@ -154,9 +162,9 @@ class Phi4AudioEncoder:
     def _convolved(self, weights: Weights, prefix: str, x: Tensor) -> Tensor:
         hidden = self._hidden
         y = norm.layer_norm(weights, f"{prefix}.layer_norm", x, _EPS)
-        y = _of_channels(weights, f"{prefix}.glu.ext_pw_conv_1d", y, 2 * hidden)
+        y = of_channels(weights, f"{prefix}.glu.ext_pw_conv_1d", y, 2 * hidden)
         up, gate = (
-            _shifted(weights, f"{prefix}.glu.{name}", part)
+            shifted(weights, f"{prefix}.glu.{name}", part, (1, hidden, 1))
             for name, part in zip(("b1", "b2"), ops.split(y, hidden), strict=True)
         )
         y = ops.gated_activation(gate, up, self._glu)
@@ -164,22 +172,9 @@ class Phi4AudioEncoder:
         taps = weights.small(f"{name}.dw_conv.weight", (hidden, 1, self._taps))
         bias = weights.vector(f"{name}.dw_conv.bias", hidden)
         y = ops.depthwise_conv(y, taps, bias, before=self._taps - 1)
-        y = _of_channels(weights, f"{name}.pw_conv", y, hidden)
+        y = of_channels(weights, f"{name}.pw_conv", y, hidden)
         y = ops.activation(y, self._conv_activation)
-        return _of_channels(weights, f"{prefix}.ext_pw_conv_1d", y, hidden)
-
-
-def _of_channels(weights: Weights, name: str, x: Tensor, out: int) -> Tensor:
-    """A linear layer that is stored as a convolution of one tap."""
-    matrix = weights.reshaped(f"{name}.weight", (out, x.width, 1), (out, x.width))
-    return ops.linear(x, matrix, weights.vector(f"{name}.bias", out))
-
-
-def _shifted(weights: Weights, name: str, x: Tensor) -> Tensor:
-    """x [T, C] plus the parameter `name`, a vector: a convolution of one tap, 1."""
-    ones = weights.constant(f"one_tap.{x.width}", [[1.0]] * x.width)
-    bias = weights.vector(name, x.width, stored=(1, x.width, 1))
-    return ops.depthwise_conv(x, ones, bias)
+        return of_channels(weights, f"{prefix}.ext_pw_conv_1d", y, hidden)
 
 
 def _placed(rows: np.ndarray, count: int) -> MediaFeatures:

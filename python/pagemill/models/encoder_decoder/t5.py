@@ -1,4 +1,4 @@
-"""T5, Flan-T5, mT5 and UMT5: the encoder of encoders/t5.py, and a decoder of the same kind.
+"""T5, Flan-T5, mT5, UMT5 and LongT5: the encoder of encoders/t5.py, and a decoder of the same kind.
 
 The first layer of each has the biases by distance of all its layers; in UMT5 each layer has its
 own. The attention to the encoder's rows has none. Weights: `shared`, `encoder.`,
@@ -24,7 +24,7 @@ from pagemill.models.base import Config, EncoderInputs, ModelTraits, StepInputs
 from pagemill.models.config_keys import flag, layer_count
 from pagemill.models.encoder_decoder.text_front import text_traits
 from pagemill.models.encoders.distance_buckets import distance_biases
-from pagemill.models.encoders.t5 import T5Model
+from pagemill.models.encoders.t5 import LongT5Model, T5Model
 from pagemill.ops.trace import Tensor
 
 _BIAS = "layer.0.SelfAttention.relative_attention_bias.weight"
@@ -38,10 +38,11 @@ class T5DecoderModel:
         r"(encoder|decoder)\.embed_tokens\.weight": "the shared embedding",
         r"decoder\..*\.EncDecAttention\.relative_attention_bias\.weight": "not used",
     }
+    encoder_class: type[T5Model] = T5Model
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._encoder = T5Model(config)
+        self._encoder = self.encoder_class(config)
         sizes = self._encoder.sizes
         self._layers = layer_count(config, "num_decoder_layers", sizes.layers)
         self._shape = AttentionShape(sizes.heads, sizes.heads, sizes.head_dim, scale=1.0)
@@ -141,3 +142,9 @@ class MT5Model(T5DecoderModel):
 
     def scales_outputs(self, config: Config) -> bool:
         return False
+
+
+class LongT5DecoderModel(T5DecoderModel):
+    """LongT5, whose encoder's tokens attend to their neighbours."""
+
+    encoder_class = LongT5Model

@@ -11,6 +11,15 @@ ENCODER_DECODERS: dict[str, Architecture] = {
     "BlenderbotForConditionalGeneration": Architecture(
         "encoder_decoder.bart:BlenderbotModel", "Blenderbot", ("blenderbot",), "text of text"
     ),
+    "BlenderbotSmallForConditionalGeneration": Architecture(
+        "encoder_decoder.bart:BlenderbotSmallModel",
+        "Blenderbot Small",
+        ("blenderbot-small",),
+        "text of text",
+    ),
+    "LongT5ForConditionalGeneration": Architecture(
+        "encoder_decoder.t5:LongT5DecoderModel", "LongT5, local", ("longt5",), "text of text"
+    ),
     "M2M100ForConditionalGeneration": Architecture(
         "encoder_decoder.bart:M2M100Model", "M2M-100, NLLB-200", ("m2m_100",), "text of text"
     ),

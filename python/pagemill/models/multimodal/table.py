@@ -26,6 +26,12 @@ MULTIMODAL: dict[str, Architecture] = {
         ("cohere2_vision",),
         "text and images",
     ),
+    "CohereAsrForConditionalGeneration": Architecture(
+        "multimodal.cohere_asr:CohereAsrModel",
+        "Cohere Transcribe",
+        ("cohere_asr",),
+        "text of audio",
+    ),
     "CohereCompassForConditionalGeneration": Architecture(
         "multimodal.cohere_compass_media:CohereCompassMediaModel",
         "North",
@@ -390,6 +396,12 @@ MULTIMODAL: dict[str, Architecture] = {
     ),
     "VipLlavaForConditionalGeneration": Architecture(
         "multimodal.llava:VipLlavaModel", "ViP-LLaVA", ("vipllava",), "text and images"
+    ),
+    "VisionEncoderDecoderModel": Architecture(
+        "multimodal.vision_encoder_decoder:VisionEncoderDecoderModel",
+        "TrOCR, Donut",
+        ("vision-encoder-decoder",),
+        "text of images",
     ),
     "VoxtralForConditionalGeneration": Architecture(
         "multimodal.voxtral:VoxtralModel", "Voxtral", ("voxtral",), "text and audio"

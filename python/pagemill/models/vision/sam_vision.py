@@ -318,7 +318,7 @@ def interpolated(
         ends = [np.minimum(first + end, side - 1) for end in (row, column)]
         shares = [behind if end else 1 - behind for end in (row, column)]
         places = ends[0][:, None] * side + ends[1]
-        index = weights.index(f"interpolated_{row}_{column}", _of_tokens(places, tokens))
+        index = weights.index(f"interpolated_{row}_{column}", rows_of_tokens(places, tokens))
         table = np.outer(*shares).reshape(tokens, rows)
         y = ops.unfold_listed(x, index, int(x.shape[2]))
         y = ops.scale_groups(y, _factors(weights, f"shares_{row}_{column}", table, positions))
@@ -344,7 +344,7 @@ def convolution_places(side: int, stride: int, tokens: int) -> npt.NDArray[np.in
     read = centers[:, None] + np.arange(-(_TAPS // 2), _TAPS // 2 + 1)
     rows, columns = read[:, None, :, None], read[None, :, None, :]
     inside = (rows >= 0) & (rows < side) & (columns >= 0) & (columns < side)
-    return _of_tokens(np.where(inside, rows * side + columns, -1), tokens, _TAPS**2)
+    return rows_of_tokens(np.where(inside, rows * side + columns, -1), tokens, _TAPS**2)
 
 
 def window_places(side: int, window: int, tokens: int) -> npt.NDArray[np.int32]:
@@ -354,7 +354,7 @@ def window_places(side: int, window: int, tokens: int) -> npt.NDArray[np.int32]:
     filled = np.full((windows * window, windows * window), -1, np.int32)
     filled[:side, :side] = np.arange(side**2).reshape(side, side)
     places = filled.reshape(windows, window, windows, window).transpose(0, 2, 1, 3)
-    return _of_tokens(places, tokens)
+    return rows_of_tokens(places, tokens)
 
 
 def places_in_windows(side: int, window: int, tokens: int, rows: int) -> npt.NDArray[np.int32]:
@@ -362,10 +362,10 @@ def places_in_windows(side: int, window: int, tokens: int, rows: int) -> npt.NDA
     places = window_places(side, window, tokens).reshape(-1)
     order = np.full(tokens * rows, -1, np.int32)
     order[places[places >= 0]] = np.flatnonzero(places >= 0)
-    return _of_tokens(order, tokens)
+    return rows_of_tokens(order, tokens)
 
 
-def _of_tokens(places: np.ndarray, tokens: int, size: int = 1) -> npt.NDArray[np.int32]:
+def rows_of_tokens(places: np.ndarray, tokens: int, size: int = 1) -> npt.NDArray[np.int32]:
     """Windows of `size` places one after the other, divided among tokens; -1 fills up the last:
     [tokens, windows of a token, size]."""
     windows = places.reshape(-1, size)

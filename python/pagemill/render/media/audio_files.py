@@ -78,8 +78,17 @@ _GEMMA4_SETTINGS: Mapping[str, Any] = {
     "per_bin_mean": None,
     "per_bin_stddev": None,
 }
+# Likewise (models/audio/normalized_mel.py); noise of 1e-5, its dither, is left out.
+_COHERE_SETTINGS = {
+    "sampling_rate": 16_000,
+    "n_fft": 512,
+    "win_length": 400,
+    "hop_length": 160,
+    "preemphasis": 0.97,
+}
 # By extractor; Qwen3-ASR's fills up audio (models/multimodal/qwen3_asr.py).
 _EXTRACTORS: Mapping[str, Mapping[str, Any]] = {
+    "CohereAsrFeatureExtractor": _COHERE_SETTINGS,
     "Gemma4AudioFeatureExtractor": _GEMMA4_SETTINGS,
     "GraniteSpeechFeatureExtractor": _GRANITE_SETTINGS,
     "Phi4MultimodalFeatureExtractor": _PHI4_SETTINGS,

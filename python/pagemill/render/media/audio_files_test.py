@@ -179,6 +179,7 @@ GRANITE_SPEECH = {
     },
 }
 
+COHERE_ASR = {"feature_extractor_type": "CohereAsrFeatureExtractor", "dither": 1e-5}
 GEMMA4 = {"feature_extractor_type": "Gemma4AudioFeatureExtractor", "feature_size": 128}
 
 PHI4 = {"feature_extractor_type": "Phi4MultimodalFeatureExtractor", "n_fft": 512}
@@ -193,6 +194,7 @@ PHI4 = {"feature_extractor_type": "Phi4MultimodalFeatureExtractor", "n_fft": 512
         ("processor_config.json", {"audio_processor": GRANITE_SPEECH}),
         ("preprocessor_config.json", PHI4),
         ("processor_config.json", {"feature_extractor": GEMMA4}),
+        ("preprocessor_config.json", COHERE_ASR),
     ],
 )
 def test_readers_of_models(file: str, content: dict[str, Any], tmp_path: Path):
@@ -217,6 +219,11 @@ def test_settings_of_images_beside_audio(tmp_path: Path):
         (QWEN3_ASR | {"min_length": 0}, {}, "min_length of its feature extractor must be 8000"),
         (GEMMA4 | {"mel_floor": 1e-5}, {}, "mel_floor of its feature extractor"),
         (GEMMA4 | {"per_bin_mean": [1.0]}, {}, "per_bin_mean of its feature"),
+        (
+            COHERE_ASR | {"preemphasis": 0.9},
+            {},
+            "preemphasis of its feature extractor must be 0.97",
+        ),
         (PHI4 | {"n_fft": 400}, {}, "n_fft of its feature extractor must be 512"),
         (GRANITE_SPEECH | {"melspec_kwargs": {}}, {}, "melspec_kwargs of its feature extractor"),
         ({}, {"mm_processor_kwargs": {"a": 1}}, "has no settings"),

@@ -257,6 +257,52 @@ def test_siglip_is_that_of_transformers(tmp_path: Path, changes: dict[str, Any])
     np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["ViT", "DeiT"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"size": 30, "crop_size": 24}, {"size": {"height": 20, "width": 28}}]
+)
+def test_squares_are_those_of_transformers(
+    tmp_path: Path, name: str, changes: dict[str, Any]
+) -> None:
+    """ViT's and DeiT's; older files name their feature extractors."""
+    from transformers.models.deit.image_processing_pil_deit import DeiTImageProcessorPil
+    from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
+
+    image = picture(50, 31)
+    theirs = ViTImageProcessorPil if name == "ViT" else DeiTImageProcessorPil
+    changes = changes | {"do_center_crop": name == "DeiT" and "size" not in changes}
+    (expected,) = theirs(**changes)(image, return_tensors="np")["pixel_values"]
+    mine = processor(tmp_path, image_processor_type=f"{name}ImageProcessor", **changes)(image)
+    older = processor(tmp_path, feature_extractor_type=f"{name}FeatureExtractor", **changes)(image)
+    np.testing.assert_allclose(mine, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(older, mine)
+
+
+DONUT = {"image_processor_type": "DonutImageProcessor", "size": {"height": 40, "width": 30}}
+
+
+@pytest.mark.parametrize("size", [(50, 31), (31, 50), (24, 24), (9, 40), (30, 40), (99, 12)])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"size": [40, 30]},  # width and height
+        {"do_align_long_axis": True, "resample": 3},
+        {"image_mean": [0.4, 0.5, 0.6], "do_align_long_axis": True, "size": [30, 40]},
+    ],
+)
+def test_donut_is_that_of_transformers(
+    tmp_path: Path, size: tuple[int, int], changes: dict[str, Any]
+) -> None:
+    from transformers.models.donut.image_processing_pil_donut import DonutImageProcessorPil
+
+    settings, image = DONUT | changes, picture(*size)
+    mine = processor(tmp_path, **settings)(image)
+    settings.pop("image_processor_type")
+    (theirs,) = DonutImageProcessorPil(**settings)(image, return_tensors="np")["pixel_values"]
+    np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
 GEMMA3 = {"image_processor_type": "Gemma3ImageProcessor", "size": {"height": 20, "width": 28}}
 CROPS = {
     "do_pan_and_scan": True,
@@ -379,7 +425,9 @@ def test_long_images_of_a_large_edge_are_refused(tmp_path: Path) -> None:
     ("settings", "why"),
     [
         ({}, "no preprocessor_config"),
-        ({"image_processor_type": "ViTImageProcessor"}, "known: Aria"),
+        ({"image_processor_type": "BeitImageProcessor"}, "known: Aria"),
+        (DONUT | {"do_pad": False}, "do_pad must be true"),
+        (DONUT | {"size": [2**20, 2**20]}, "size at most"),
         (CLIP | {"size": {"shortest_edge": 0}}, "not a positive number"),
         (CLIP | {"size": "large"}, "not a positive number"),
         (CLIP | {"crop_size": {"height": 3}}, "cannot be used"),

@@ -21,6 +21,7 @@ from PIL import Image
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_array, as_object
 from pagemill.render.media.deepseek_ocr2 import DeepseekOcr2Processor
+from pagemill.render.media.donut import DonutProcessor
 from pagemill.render.media.gemma4 import Gemma4Processor
 from pagemill.render.media.granite_docling import GraniteDoclingProcessor
 from pagemill.render.media.muse_glimmer import MuseGlimmerProcessor
@@ -55,6 +56,7 @@ from pagemill.render.special_tokens import read_json
 
 # Of an image in all frames that its patches span.
 _MAX_COPIED_PIXELS = 2 * MAX_SIDE**2
+_HALF = {"image_mean": HALF, "image_std": HALF}
 
 Prepared = np.ndarray | tuple[np.ndarray, tuple[int, int, int]]
 """Pixels, float32 [3, height, width], or tiles, float32 [tiles, 3, height, width], or pixels of
@@ -120,10 +122,13 @@ def open_processor(
 
 
 def _kind(settings: Mapping[str, Any]) -> str:
-    """The type of the processor; of files that come with their own code, perhaps its class."""
+    """The type of the processor; of files that come with their own code, perhaps its class, and of
+    older ones, that of their feature extractor."""
     code = as_object(settings.get("auto_map")) or {}
     _, _, name = str(code.get("AutoImageProcessor", "")).rpartition(".")
-    return str(settings.get("image_processor_type", name))
+    name = name or str(settings.get("feature_extractor_type", ""))
+    kind = str(settings.get("image_processor_type", name))
+    return kind.replace("FeatureExtractor", "ImageProcessor")
 
 
 class _ReadSettings(Mapping[str, Any]):
@@ -415,8 +420,25 @@ def _video_llama3(settings: Mapping[str, Any], max_tokens: int) -> Qwen2VlProces
 
 def _siglip(settings: Mapping[str, Any], max_tokens: int) -> ClipProcessor:
     """Resizes to a `size`; nothing is cut."""
-    defaults = {"size": {"height": 224, "width": 224}, "image_mean": HALF, "image_std": HALF}
-    return ClipProcessor.of({**defaults, **settings, "do_center_crop": False}, max_tokens)
+    defaults = {"size": {"height": 224, "width": 224}}
+    return ClipProcessor.of({**_HALF, **defaults, **settings, "do_center_crop": False}, max_tokens)
+
+
+def _vit(settings: Mapping[str, Any], max_tokens: int) -> ClipProcessor:
+    """Resizes to a `size`, which is that of a square if it is one number; nothing is cut."""
+    defaults = {"size": 224, "resample": Image.Resampling.BILINEAR, "do_center_crop": False}
+    return _square({**_HALF, **defaults, **settings}, max_tokens)
+
+
+def _deit(settings: Mapping[str, Any], max_tokens: int) -> ClipProcessor:
+    """As `_vit`, and cuts out the center."""
+    return _square({**_HALF, "size": 256, **settings}, max_tokens)
+
+
+def _square(settings: Mapping[str, Any], max_tokens: int) -> ClipProcessor:
+    height, width = sides(settings["size"])
+    size = {"height": height, "width": width}
+    return ClipProcessor.of({**settings, "size": size}, max_tokens)
 
 
 _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
@@ -428,6 +450,8 @@ _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "DeepseekOcr2ImageProcessor": DeepseekOcr2Processor.of,
     "DeepseekVLHybridImageProcessor": DeepseekVlHybridProcessor.of,
     "DeepseekVLImageProcessor": DeepseekVlProcessor.of,
+    "DeiTImageProcessor": _deit,
+    "DonutImageProcessor": DonutProcessor.of,
     "Ernie4_5_VLMoeImageProcessor": _ernie4_5_vl,
     "Gemma3ImageProcessor": Gemma3Processor.of,
     "Gemma4ImageProcessor": Gemma4Processor.of,
@@ -459,6 +483,7 @@ _PROCESSORS: dict[str, Callable[[Mapping[str, Any], int], ImageProcessor]] = {
     "Siglip2ImageProcessor": Siglip2Processor.of,
     "SiglipImageProcessor": _siglip,
     "SmolVLMImageProcessor": Idefics3Processor.of,
+    "ViTImageProcessor": _vit,
     "VideoLlama3ImageProcessor": _video_llama3,
     "VideoLlavaImageProcessor": ClipProcessor.of,
 }

@@ -21,6 +21,7 @@ class Row(NamedTuple):
 
 
 FAMILIES: Mapping[str, Row] = {
+    "CohereAsrForConditionalGeneration": Row("cohere_asr:CohereAsr", chats=False),
     "Gemma4ForConditionalGeneration": Row("instructed:Gemma4", chats=True, part="audio_config"),
     "GlmAsrForConditionalGeneration": Row("instructed:GlmAsr", chats=True),
     "GraniteSpeechForConditionalGeneration": Row("instructed:GraniteSpeech", chats=True),

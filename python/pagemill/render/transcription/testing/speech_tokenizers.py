@@ -38,6 +38,12 @@ VOXTRAL_CONTROL = (
 QWEN3_ASR_CONTROL = (
     *("<|endoftext|>", "<|audio_pad|>", "<|im_start|>", "<|im_end|>", "<asr_text>"),
 )
+COHERE_ASR_CONTROL = (
+    *("▁", "<|endoftext|>", "<pad>", "<|startofcontext|>", "<|startoftranscript|>"),
+    *("<|emo:undefined|>", "<|pnc|>", "<|nopnc|>", "<|noitn|>", "<|notimestamp|>"),
+    *("<|nodiarize|>", "<|ar|>", "<|de|>", "<|el|>", "<|en|>", "<|es|>", "<|fr|>", "<|it|>"),
+    *("<|ja|>", "<|ko|>", "<|nl|>", "<|pl|>", "<|pt|>", "<|vi|>", "<|zh|>"),
+)
 
 
 def byte_tokenizer(control: tuple[str, ...], *, first: bool = False) -> Tokenizer:
