@@ -28,6 +28,7 @@ _SHOWN = {
     "python/pagemill/server/endpoints/conversations.py": "`created_at`",
     "python/pagemill/server/endpoints/embeddings.py": "`created`",
     "python/pagemill/server/endpoints/generative_scoring.py": "`created`",
+    "python/pagemill/server/endpoints/media_embeddings.py": "`created`",
     "python/pagemill/server/endpoints/pooling.py": "`created`",
     "python/pagemill/server/endpoints/score.py": "`created`",
     "python/pagemill/server/records/traces.py": "times of spans",

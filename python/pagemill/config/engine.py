@@ -54,6 +54,8 @@ class EngineConfig:
     nodes: NodeConfig = field(default_factory=NodeConfig)
     refused_media: frozenset[str] = frozenset()
     """Kinds of media that no prompt has (`for_media`)."""
+    encoders_apart: bool = False
+    """Whether other servers encode the media of prompts (`for_media`)."""
     share: MachineShare = field(default_factory=MachineShare)
     """What it has of this machine (`for_share`)."""
 
@@ -144,5 +146,23 @@ def for_share(engine: EngineConfig, share: MachineShare) -> EngineConfig:
 
 
 def for_media(engine: EngineConfig, media: MediaConfig) -> EngineConfig:
-    """`engine`, without an encoder if it reads only what `media` refuses."""
-    return replace(engine, refused_media=media.refused_kinds)
+    """`engine`, without an encoder if it reads only what `media` refuses, or if other servers have
+    them.
+
+    Raises:
+      ConfigError: its options are those of encoders, or of a model without media.
+    """
+    if not media.encoder_servers:
+        return replace(engine, refused_media=media.refused_kinds)
+    model = engine.model
+    if model.mm_encoder_only or model.language_model_only or model.enable_prompt_embeds:
+        raise ConfigError(
+            "--encoder-urls: media are encoded by other servers; leave out --mm-encoder-only,"
+            " --language-model-only and --enable-prompt-embeds"
+        )
+    if media.mm_processor_kwargs or media.media_io_kwargs:
+        raise ConfigError(
+            "--encoder-urls: other servers read files; give --mm-processor-kwargs and"
+            " --media-io-kwargs to these"
+        )
+    return replace(engine, refused_media=media.refused_kinds, encoders_apart=True)

@@ -2,12 +2,13 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from pagemill.config.fields import ConfigError, Range, check, option
+from pagemill.config.other_servers import check_url
 
 _DOMAIN = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?")
-MEDIA_KINDS = ("image", "audio", "video")
+MEDIA_KINDS: Final = ("image", "audio", "video")
 _MOST_ITEMS = 1024
 _MOST_FRAMES = 768  # those that models are trained with
 _MOST_FPS = 60
@@ -75,6 +76,22 @@ class MediaConfig:
         allowed=Range(0.1, 600),
     )
 
+    encoder_urls: tuple[str, ...] = option(
+        (),
+        "URL of a server with --mm-encoder-only of the same model, such as http://10.0.0.2:8000;"
+        " may be repeated, or a list with commas. It encodes the images and audio of requests, and"
+        " this server loads no encoder and decodes no files. Equal files go to the same one, and"
+        " if it fails, to the next. Default: none.",
+    )
+    encoder_timeout: float = option(
+        30.0,
+        "Time limit for the answer of one of --encoder-urls.",
+        unit="s",
+        allowed=Range(0.1, 3600),
+    )
+    encoder_key_file: str | None = option(
+        None, "File with the API key that --encoder-urls are sent. Default: none."
+    )
     mm_processor_kwargs: dict[str, Any] = option(
         {},
         "Settings of the model's image processor in place of those of its preprocessor_config.json,"
@@ -101,8 +118,8 @@ class MediaConfig:
         """Checks each field; see `check`.
 
         Raises:
-          ConfigError: a domain is not one, a limit is of something unknown or out of range, or
-            `media_io_kwargs` has something else than a color.
+          ConfigError: a domain or a server is not one, a limit is of something unknown or out of
+            range, or `media_io_kwargs` has something else than a color.
         """
         check(self)
         for domain in self.domains:
@@ -111,6 +128,10 @@ class MediaConfig:
                     f"--allowed-media-domains: {domain!r} is not a host; write example.com,"
                     " *.example.com or example.com:8443"
                 )
+        for url in self.encoder_servers:
+            check_url("--encoder-urls", url)
+        if len(set(self.encoder_servers)) < len(self.encoder_servers):
+            raise ConfigError("--encoder-urls: the same server is named twice")
         for name, limit in self.limit_mm_per_prompt.items():
             if name not in MEDIA_KINDS:
                 raise ConfigError(
@@ -150,8 +171,12 @@ class MediaConfig:
     @property
     def domains(self) -> tuple[str, ...]:
         """Each of `allowed_media_domains`, in lower case."""
-        listed = ",".join(self.allowed_media_domains).lower()
-        return tuple(filter(None, map(str.strip, listed.split(","))))
+        return tuple(each.lower() for each in _listed(self.allowed_media_domains))
+
+    @property
+    def encoder_servers(self) -> tuple[str, ...]:
+        """Each of `encoder_urls`, without a slash at its end."""
+        return tuple(each.rstrip("/") for each in _listed(self.encoder_urls))
 
     @property
     def cache_bytes(self) -> int:
@@ -166,6 +191,11 @@ class MediaConfig:
     def refused_kinds(self) -> frozenset[str]:
         """Those of which a prompt may have none."""
         return frozenset(kind for kind in MEDIA_KINDS if not self.max_items(kind))
+
+
+def _listed(values: tuple[str, ...]) -> list[str]:
+    """Values of an option that may be repeated, or lists with commas."""
+    return list(filter(None, map(str.strip, ",".join(values).split(","))))
 
 
 def _are_io_options(options: dict[str, Any]) -> bool:

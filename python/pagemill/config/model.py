@@ -174,6 +174,19 @@ class ModelConfig:
         " loaded; media are refused. The same as a limit of 0 for each kind of them"
         " (--limit-mm-per-prompt).",
     )
+    mm_encoder_only: bool = option(
+        False,
+        "Load the encoders of a model that takes media without its language model, whose weights"
+        " are not read. The server answers /v1/media/embeddings with what servers with"
+        " --enable-mm-embeds take.",
+    )
+    enable_mm_embeds: bool = option(
+        False,
+        "Let images and audio of requests be the rows that their encoder would make of them"
+        " (`image_embeds`, `audio_embeds`). With --language-model-only they are the only media that"
+        " are taken, and no encoder is loaded. Rows are not checked against any image: take them"
+        " from clients that you trust as you trust the model's users.",
+    )
     enable_prompt_embeds: bool = option(
         False,
         "Let prompts of /v1/completions be embeddings (`prompt_embeds`) in place of token ids. For"

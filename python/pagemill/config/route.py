@@ -2,11 +2,11 @@
 
 import re
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from pagemill.config.fields import ConfigError, Range, check, option
 from pagemill.config.http import ConnectionConfig, OriginConfig, TlsConfig
 from pagemill.config.observe import ObserveConfig
+from pagemill.config.other_servers import check_url
 
 _PLUGIN_PATH = re.compile(r"/plugins(/[A-Za-z0-9._~-]+){2,}")
 POLICIES = ("least_loaded", "prefix_aware", "round_robin", "session")
@@ -110,7 +110,7 @@ class RouterConfig:
         if not self.server:
             raise ConfigError("--server is missing: name each server, --server http://HOST:PORT")
         for url in self.server:
-            _check_url(url)
+            check_url("--server", url)
         if self.server_keyfile is not None and self.server_certfile is None:
             raise ConfigError("--server-keyfile needs --server-certfile")
         if not any(url.startswith("https:") for url in self.server):
@@ -194,16 +194,3 @@ class RouteConfig:
     tls: TlsConfig = field(default_factory=TlsConfig)
     origins: OriginConfig = field(default_factory=OriginConfig)
     observe: ObserveConfig = field(default_factory=ObserveConfig)
-
-
-def _check_url(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        usable = url.startswith(("http://", "https://")) and parts.hostname and parts.port != 0
-    except ValueError:
-        usable = False
-        parts = urlsplit("")
-    if not usable or parts.path not in ("", "/") or parts.query or "@" in parts.netloc:
-        raise ConfigError(
-            f"--server: {url!r} is not a server; write http://HOST:PORT or https://HOST:PORT"
-        )

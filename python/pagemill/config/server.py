@@ -9,6 +9,7 @@ from pagemill.config.data_parallel import DataParallelConfig
 from pagemill.config.fields import ConfigError, Range, check, option
 from pagemill.config.http import ConnectionConfig, OriginConfig, TlsConfig
 from pagemill.config.media import MediaConfig
+from pagemill.config.other_servers import check_key
 
 _ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 
@@ -234,13 +235,3 @@ def check_grpc_tls(tls: TlsConfig) -> None:
                 f"{flag} does not work with --grpc-port, whose TLS lacks it: leave one of them"
                 " out, or put TLS in front of the server"
             )
-
-
-def check_key(source: str, key: str) -> None:
-    """Checks an API key from `source`.
-
-    Raises:
-      ConfigError: it cannot travel in an HTTP header. The message does not contain it.
-    """
-    if not key or not (key.isascii() and key.isprintable()) or key != key.strip():
-        raise ConfigError(f"{source}: a key is printable ASCII, not empty, not padded")

@@ -110,7 +110,7 @@ class LLM(OfflineControl, OfflinePooling):
         core = self._loaded.core
         folder = Path(self._loaded.source.path)
         self._media = OfflineMedia(media, folder, core.max_item_tokens)
-        self._prompts = OfflinePrompts(self._renderer, self._media, core.built)
+        self._prompts = OfflinePrompts(self._renderer, self._media, core.built, self._loaded.source)
         self._queue = OfflineQueue(core.bindings, core.max_choices)
         name, max_model_len = self._loaded.names[0], core.built.max_model_len
         self._metrics = RequestMetrics(name, max_model_len, cache_config=flatten(config.cache))

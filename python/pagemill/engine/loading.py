@@ -150,11 +150,16 @@ def build_ranks(
     executor = config.executor
     ranks, stages = executor.tensor_parallel_size, executor.pipeline_parallel_size
     states = states_for(head)
+    options = build_options(config.model)
+    if options.encoder_only and options.max_model_len is None:
+        options = replace(options, max_model_len=config.scheduler.max_num_batched_tokens)
     options = replace(
-        build_options(config.model),
+        options,
         adapters=config.lora.enabled,
         draft_states=states,
         refused_media=config.refused_media,
+        language_only=options.language_only or config.encoders_apart,
+        media_embeds=options.media_embeds or config.encoders_apart,
     )
     whole_experts = config.executor.enable_expert_parallel
     order = [stages - 1, *range(stages - 1)]
@@ -181,6 +186,8 @@ def build_options(config: ModelConfig) -> BuildOptions:
         implementation=config.model_impl,
         language_only=config.language_model_only,
         prompt_embeds=config.enable_prompt_embeds,
+        media_embeds=config.enable_mm_embeds,
+        encoder_only=config.mm_encoder_only,
         routed_experts=config.enable_return_routed_experts,
     )
 

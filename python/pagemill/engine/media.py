@@ -1,6 +1,6 @@
 """Media of a prompt: a placeholder token each, which becomes as many tokens as embeddings.
 
-media, front_ends = [PreparedMedia("image", pixels)], MediaFrontEnd.of_encoders(built.encoders)
+media, front_ends = [PreparedMedia("image", pixels)], MediaFrontEnd.of_built(built, source)
 prompt = place_media(RenderedPrompt.of([1, 32000, 5]), media, front_ends, encode)
 """
 
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 import numpy as np
 from msgspec import structs
 
+from pagemill.engine.media_rows import items_of_rows, whole_item, with_stand_in
 from pagemill.engine.newlines import NONE_JOINED, append_joined, joined_newlines
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.media_kind import MediaKind
@@ -36,7 +37,7 @@ from pagemill.runner.architecture import media_encoders
 from pagemill.weights.source import ModelSource
 
 if TYPE_CHECKING:
-    from pagemill.runner.build import BuiltEncoder
+    from pagemill.runner.build import BuiltModel
 
 _VALUES: Mapping[MediaKind, str] = {"image": "pixels", "audio": "samples", "video": "pixels"}
 
@@ -48,17 +49,36 @@ class _Item(NamedTuple):
     placeholder: int
 
 
+class MediaRows(NamedTuple):
+    """The encoder of media that are rows of embeddings: its number, and whether its items have
+    positions of several dimensions."""
+
+    number: int
+    has_grid: bool
+
+
 class MediaFrontEnd(NamedTuple):
     """What front ends need of an encoder: its number among those that the model is served with, its
-    traits, what makes its input, and what divides an image, audio or a video into several items."""
+    traits, what makes its input, and what divides an image, audio or a video into several items.
+    `rows` is the encoder of media that are rows of embeddings; None: these are refused.
+    `is_loaded`: other media are encoded."""
 
     number: int
     traits: MediaTraits
     features: Callable[[PreparedMedia], MediaFeatures]
     layout: Callable[[PreparedMedia], Sequence[MediaPart]] | None
+    rows: MediaRows | None = None
+    is_loaded: bool = True
 
     @classmethod
-    def of(cls, source: ModelSource, refused: Collection[str] = ()) -> tuple[MediaFrontEnd, ...]:
+    def of(
+        cls,
+        source: ModelSource,
+        refused: Collection[str] = (),
+        *,
+        takes_rows: bool = False,
+        is_loaded: bool = True,
+    ) -> tuple[MediaFrontEnd, ...]:
         """Those of the model of `source`, by its configuration alone, without encoders that take
         only `refused` kinds of media; empty if it takes none.
 
@@ -66,24 +86,32 @@ class MediaFrontEnd(NamedTuple):
             ModelConfigError: the model is not known.
         """
         encoders = [each for each in media_encoders(source) if not each.traits.is_refused(refused)]
+        has_grid = any(each.traits.token_grid for each in encoders)
+        rows = MediaRows(len(encoders) if is_loaded else 0, has_grid) if takes_rows else None
         return tuple(
             cls(
                 number,
                 traits,
                 encoder.features,
                 encoder.layout if isinstance(encoder, TiledModel) else None,
+                rows,
+                is_loaded,
             )
             for number, (traits, encoder) in enumerate(encoders)
             if isinstance(encoder, MediaEncoder)
         )
 
     @classmethod
-    def of_encoders(cls, encoders: Sequence[BuiltEncoder]) -> tuple[MediaFrontEnd, ...]:
-        """Those of a model that was built with these; empty if it takes no media."""
-        return tuple(
-            cls(number, encoder.traits, encoder.features, encoder.layout)
-            for number, encoder in enumerate(encoders)
-            if encoder.features is not None
+    def of_built(cls, built: BuiltModel, source: ModelSource) -> tuple[MediaFrontEnd, ...]:
+        """Those of the model of `source` as it was built; empty if it takes no media."""
+        if not built.takes_media:
+            return ()
+        taken = {kind for each in built.encoders for kind in each.traits.placeholders}
+        return cls.of(
+            source,
+            set(get_args(MediaKind)) - taken,
+            takes_rows=built.takes_media_embeds,
+            is_loaded=built.encodes_media,
         )
 
 
@@ -222,13 +250,46 @@ def _parts(
     try:
         if media.sound is not None:
             _check_sound(front_end.traits, audio)
-        layout = (media,) if front_end.layout is None else front_end.layout(media)
+        if media.embeddings is not None:
+            layout = _layout_of_rows(media, media.embeddings, front_end)
+        else:
+            if not front_end.is_loaded:
+                raise ValueError("no encoder is loaded: give its embeddings")
+            layout = (media,) if front_end.layout is None else front_end.layout(media)
         parts = [part(each) for each in (*_number(index, front_end.traits), *layout)]
+        if media.embeddings is not None:
+            parts = _with_rows(parts, media.embeddings, front_end)
     except ValueError as error:
         raise _refusal(kind, f"{kind} {index}: {error}") from error
     if not all(isinstance(each, str) or np.isfinite(each.features.rows).all() for each in parts):
-        raise _refusal(kind, f"{kind} {index} has {_VALUES[kind]} that are not finite")
+        values = _VALUES[kind] if media.embeddings is None else "embeddings"
+        raise _refusal(kind, f"{kind} {index} has {values} that are not finite")
     return parts
+
+
+def _layout_of_rows(
+    media: PreparedMedia, rows: np.ndarray, front_end: MediaFrontEnd
+) -> Sequence[MediaPart]:
+    """The layout of what the encoder would have read; raises ValueError."""
+    if front_end.rows is None:
+        raise ValueError("embeddings of media are taken with --enable-mm-embeds alone")
+    stand_in = with_stand_in(media, front_end.traits, divides=front_end.layout is not None)
+    if not stand_in.values.size:
+        return (whole_item(rows, front_end.traits),)
+    return (stand_in,) if front_end.layout is None else front_end.layout(stand_in)
+
+
+def _with_rows(
+    parts: Sequence[_Item | str], rows: np.ndarray, front_end: MediaFrontEnd
+) -> list[_Item | str]:
+    """Parts with the given rows in place of what an encoder would read; raises ValueError."""
+    assert front_end.rows is not None
+    items = [each.features for each in parts if not isinstance(each, str)]
+    number, has_grid = front_end.rows
+    given = iter(items_of_rows(items, rows, number, has_grid=has_grid))
+    return [
+        each if isinstance(each, str) else each._replace(features=next(given)) for each in parts
+    ]
 
 
 def _check_sound(traits: MediaTraits, audio: MediaFrontEnd | None) -> None:

@@ -69,9 +69,10 @@ def media_adapters(config: EngineConfig) -> dict[str, MediaAdapter]:
 
 
 def _encoders(config: EngineConfig, source: ModelSource) -> list[MediaTraits]:
-    """Of the encoders that the model is served with; none of a model by `transformers`."""
+    """Of the encoders whose media the language model reads; none of a model by `transformers`."""
     model = config.model
-    if model.language_model_only or model.model_impl == "transformers":
+    takes_none = model.language_model_only and not model.enable_mm_embeds
+    if takes_none or model.mm_encoder_only or model.model_impl == "transformers":
         return []
     try:
         encoders = media_encoders(source)

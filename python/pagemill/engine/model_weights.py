@@ -309,10 +309,14 @@ def _options_of(built: BuiltModel, head: HeadFiles | None) -> BuildOptions:
         draft_states=states_for(head),
         refused_media=frozenset(get_args(MediaKind)) - _kinds_of(built),
         prompt_embeds=built.embeds_width > 0,
+        media_embeds=built.takes_media_embeds,
+        language_only=built.takes_media_embeds and not built.encodes_media,
     )
     pooled = built.pooled
     if pooled is None:
         return options
+    if pooled.task is Task.MEDIA_EMBED:
+        return replace(options, task=None, encoder_only=True)
     kind = None if pooled.task.by_token else pooled.pooling
     return replace(options, task=pooled.task, pooling=kind, normalize=pooled.normalizes)
 

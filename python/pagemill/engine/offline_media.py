@@ -18,12 +18,21 @@ import numpy as np
 from pagemill.config import MediaConfig
 from pagemill.engine.media import media_param
 from pagemill.engine.outputs import EngineError
+from pagemill.inputs.media_embeds import (
+    EMBEDS_PARTS,
+    GRID,
+    SHAPE,
+    embeds_param,
+    media_of_embeds,
+    unknown_fields,
+)
 from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.prepared_media import FrameTimes, PreparedMedia
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_object
 from pagemill.render.media.cache import PreparedCache, content_key
 from pagemill.render.media.data_url import audio_url, data_of
+from pagemill.render.media.encoder_servers import MediaUnavailableError
 from pagemill.render.media.media_files import (
     MediaFiles,
     MissingPackageError,
@@ -56,7 +65,9 @@ VideoSource: TypeAlias = (
 )
 """What an encoder takes, as it is; frames, 2 a second, or frames and how many there are in a
 second; the path of a video file; or a URL."""
-MediaSource: TypeAlias = "ImageSource | AudioSource | VideoSource"
+MediaSource: TypeAlias = "ImageSource | AudioSource | VideoSource | Mapping[str, Any]"
+"""Also `{"image_embeds": rows}` or `{"audio_embeds": rows}`: the embeddings that the encoder would
+make, [rows, width], with `image_grid_thw` and `shape` if the model needs them (media_embeds.py)."""
 
 Message = Mapping[str, Any]
 
@@ -64,9 +75,11 @@ _SCHEMES = ("http", "https", "data")
 # Types of parts: what they have, and whether it is a URL.
 _PARTS: Mapping[str, tuple[MediaKind, bool]] = {
     "audio": ("audio", False),
+    "audio_embeds": ("audio", False),
     "audio_url": ("audio", True),
     "input_audio": ("audio", True),
     "image": ("image", False),
+    "image_embeds": ("image", False),
     "image_pil": ("image", False),
     "image_url": ("image", True),
     "video": ("video", False),
@@ -152,7 +165,10 @@ class OfflineMedia:
         Raises:
             EngineError: INVALID_ARGUMENT: it cannot be read, or how the model's media are prepared
                 is not known. UNIMPLEMENTED: the package that reads it is not installed.
+                UNAVAILABLE: no other server has encoded it.
         """
+        if isinstance(media, Mapping):
+            return _given(kind, media, where)
         if kind == "video":
             if isinstance(media, tuple) and len(media) >= 3:
                 values, grid, times, *heard = media
@@ -172,6 +188,8 @@ class OfflineMedia:
             return self._read(kind, media, sound=sound and kind == "video")
         except MissingPackageError as error:
             raise EngineError("UNIMPLEMENTED", error.message) from error
+        except MediaUnavailableError as error:
+            raise EngineError("UNAVAILABLE", f"{where}: {error.message}") from error
         except RenderError as error:
             raise _refusal(kind, where, error.message) from error
 
@@ -231,6 +249,8 @@ def _media_of(part: Any, where: str) -> tuple[MediaKind, MediaSource] | None:
         return None
     kind, is_url = _PARTS[name]
     value: Any = fields.get(name)
+    if name in EMBEDS_PARTS:
+        return kind, as_object(value) or {name: value}
     if name == "input_audio":
         value = audio_url(as_object(value) or {})
         if not value:
@@ -242,6 +262,26 @@ def _media_of(part: Any, where: str) -> tuple[MediaKind, MediaSource] | None:
         why = f"{name} must be an https:, http: or data: URL; files are parts of type {kind}"
         raise _refusal(kind, where, why)
     return kind, url
+
+
+def _given(kind: MediaKind, media: Mapping[str, Any], where: str) -> PreparedMedia:
+    """The image or audio whose embeddings are in a mapping."""
+    name = embeds_param(kind)
+    if name not in EMBEDS_PARTS or media.get(name) is None or unknown_fields(kind, media):
+        known = f"{name}, {SHAPE}" + (f" and {GRID}" if kind == "image" else "")
+        why = f"a mapping has the embeddings of an image or audio, as {known}"
+        raise _refusal(kind, where, why)
+    try:
+        rows = np.asarray(media[name], np.float32, order="C")
+        sizes = (None if media.get(key) is None else _ints(media[key]) for key in (SHAPE, GRID))
+        return media_of_embeds(kind, rows, *sizes)
+    except (TypeError, ValueError, RuntimeError) as error:  # the last is of torch
+        raise _refusal(kind, where, str(error)) from error
+
+
+def _ints(values: Any) -> list[int]:
+    """Numbers of a list, an array or a tensor, perhaps in a list."""
+    return [int(each) for each in np.asarray(values).reshape(-1)]
 
 
 def _sizes(kind: MediaKind, grid: Any, where: str) -> tuple[int, int, int]:

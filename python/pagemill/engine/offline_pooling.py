@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 import numpy as np
 
+from pagemill.engine.encoded_media import check_kind, form_of, item_prompts, rows_of
 from pagemill.engine.loading import LoadedModel
 from pagemill.engine.offline_batch import OfflineQueue
 from pagemill.engine.offline_media import AudioSource, ImageSource, VideoSource
@@ -18,6 +19,7 @@ from pagemill.engine.pooled_batch import pool
 from pagemill.engine.text_batch import TextModel
 from pagemill.inputs.io_processor import IOProcessor
 from pagemill.inputs.late_interaction import LateInteraction
+from pagemill.inputs.media_embeds import embeds_param
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.inputs.scoring import activated
 from pagemill.inputs.task import Pooled, Task
@@ -103,10 +105,35 @@ class OfflinePooling:
         Raises:
             RenderError, EngineError: see `embed`; or the model generates.
         """
-        pooled = self._pooled(*(task for task in Task if task.pools))
+        pooled = self._pooled(
+            *(task for task in Task if task.pools and task is not Task.MEDIA_EMBED)
+        )
         media: PromptMedia = {"image": images, "audio": audios, "video": videos}
         rows = self._pool(pooled, self._prompts.to_pool(texts, media), progress)
         return [activated(row, pooled.activation) for row in rows]
+
+    def encode_media(
+        self,
+        kind: Literal["image", "audio"],
+        media: Sequence[ImageSource | AudioSource],
+        *,
+        progress: TextIO | None = None,
+    ) -> list[dict[str, Any]]:
+        """What the encoder makes of each image or audio, for a model that was opened with
+        `mm_encoder_only`: objects that `generate` and `chat` of one with `enable_mm_embeds` take
+        in place of these (docs/images.md).
+
+        Raises:
+            EngineError: one does not fit the model, or the model has not been opened so.
+        """
+        pooled = self._pooled(Task.MEDIA_EMBED)
+        check_kind(kind)
+        encoded: list[dict[str, Any]] = []
+        for prepared, placed in self._prompts.placed_alone(kind, media):
+            tokens = self._pool(pooled, item_prompts(placed), progress)
+            rows = rows_of(placed, tokens)
+            encoded.append({embeds_param(kind): rows, **form_of(prepared)})
+        return encoded
 
     def encode_data(self, data: Any) -> Any:
         """What the plugin `io_processor_plugin` makes of `data`, with the model's rows for the
@@ -153,9 +180,11 @@ class OfflinePooling:
         pooled = self._loaded.core.built.pooled
         if pooled is None or pooled.task not in tasks:
             loaded = Task.GENERATE if pooled is None else pooled.task
-            wanted = " or ".join(tasks)
+            wanted = "task=" + " or ".join(tasks)
+            if Task.MEDIA_EMBED in tasks:
+                wanted = "mm_encoder_only=True"
             raise EngineError(
-                "FAILED_PRECONDITION", f"the model is loaded for {loaded}; this needs task={wanted}"
+                "FAILED_PRECONDITION", f"the model is loaded for {loaded}; this needs {wanted}"
             )
         return pooled
 

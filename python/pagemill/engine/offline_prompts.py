@@ -1,16 +1,17 @@
 """Prompts of an `LLM` as its engine takes them.
 
-prompts = OfflinePrompts(renderer, media, core.built)
+prompts = OfflinePrompts(renderer, media, core.built, source)
 prompts.place(["Dogs are", "Cats are"])
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from typing import Any, cast
 
 import numpy as np
 
+from pagemill.engine.encoded_media import placed_alone
 from pagemill.engine.limits import encoder_prompt, text_prompt
 from pagemill.engine.media import MediaFrontEnd, media_param, place_media
 from pagemill.engine.offline_media import MediaSource, OfflineMedia
@@ -24,6 +25,7 @@ from pagemill.render.errors import RenderError
 from pagemill.render.media.media_files import wants_sound
 from pagemill.render.token_id_renderer import AnyRenderer
 from pagemill.runner.build import BuiltModel
+from pagemill.weights.source import ModelSource
 
 Message = Mapping[str, Any]
 Text = str | Sequence[int]
@@ -45,10 +47,12 @@ PromptMedia = Mapping[MediaKind, Sequence[Sequence[MediaSource]] | None]
 class OfflinePrompts:
     """Tokenizes, applies the chat template, and places media."""
 
-    def __init__(self, renderer: AnyRenderer, media: OfflineMedia, built: BuiltModel) -> None:
+    def __init__(
+        self, renderer: AnyRenderer, media: OfflineMedia, built: BuiltModel, source: ModelSource
+    ) -> None:
         self._renderer = renderer
         self._media = media
-        self._front_ends = MediaFrontEnd.of_encoders(built.encoders)
+        self._front_ends = MediaFrontEnd.of_built(built, source)
         self._embeds_width = built.embeds_width
         self._encoder_text = built.encoder_text
 
@@ -104,6 +108,18 @@ class OfflinePrompts:
         messages, media = self._media.of_messages(messages, sound=self._wants_sound(settings))
         prompt = text_prompt(self._renderer.encode_chat(messages, add_special_tokens), "messages")
         return place_media(prompt, media, self._front_ends, self._control_text)
+
+    def placed_alone(
+        self, kind: MediaKind, media: Sequence[MediaSource]
+    ) -> Iterator[tuple[PreparedMedia, RenderedPrompt]]:
+        """Each image or audio as it is prepared, and as a prompt without any text.
+
+        Raises:
+            EngineError: one cannot be read, or does not fit the model.
+        """
+        for at, each in enumerate(media):
+            prepared = self._media.prepared(kind, each, f"{kind} {at}")
+            yield prepared, placed_alone(prepared, self._front_ends, self._control_text)
 
     def to_pool(
         self, inputs: PoolingInput | Sequence[PoolingInput], media: PromptMedia | None = None

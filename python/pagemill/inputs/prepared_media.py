@@ -44,6 +44,9 @@ class PreparedMedia(NamedTuple):
     of rows of tiles, and the height and width of the whole image in patches. So have slices of
     MiniCPM-V and quarters of Idefics2, [blocks, height, width, channels] in patches, behind which
     the whole image's patches fill some more blocks.
+
+    With `embeddings`, float32 [rows, width], nothing is encoded: they are what an encoder has made
+    of such `values`, which are zeros; or there are none, if the rows are all there is.
     """
 
     kind: MediaKind
@@ -51,8 +54,11 @@ class PreparedMedia(NamedTuple):
     grid: tuple[int, int, int] | None = None
     times: FrameTimes | None = None
     sound: np.ndarray | None = None
+    embeddings: np.ndarray | None = None
 
     @property
     def num_bytes(self) -> int:
         """Of its arrays."""
+        if self.embeddings is not None:
+            return self.embeddings.nbytes
         return self.values.nbytes + (0 if self.sound is None else self.sound.nbytes)

@@ -22,6 +22,8 @@ class Task(StrEnum):
     CLASSIFY = "classify"
     TOKEN_EMBED = "token_embed"
     TOKEN_CLASSIFY = "token_classify"
+    MEDIA_EMBED = "media_embed"
+    """Of encoders without their language model: a row for each token of an image or audio."""
 
     @property
     def pools(self) -> bool:
@@ -36,7 +38,7 @@ class Task(StrEnum):
     @property
     def by_token(self) -> bool:
         """Whether there is a row for each token of a prompt, not one for all."""
-        return self in (Task.TOKEN_EMBED, Task.TOKEN_CLASSIFY)
+        return self in (Task.TOKEN_EMBED, Task.TOKEN_CLASSIFY, Task.MEDIA_EMBED)
 
 
 class Pooled(msgspec.Struct, frozen=True, kw_only=True):

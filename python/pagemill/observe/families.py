@@ -139,6 +139,13 @@ FAMILIES = (
     ),
     Family("mm_cache_hits", "counter", "Those of them that were found."),
     Family(
+        "encoder_requests",
+        "counter",
+        "Requests to --encoder-urls, by server and outcome: completed, refused (the file), or"
+        " failed.",
+        (*MODEL_LABELS, "server", "outcome"),
+    ),
+    Family(
         "tool_calls",
         "counter",
         "Calls of tools that the server runs, by MCP server and outcome: completed or failed.",

@@ -214,6 +214,11 @@ class RequestMetrics:
         counters["mm_cache_queries"].labels(*self._label_values).inc(queries)
         counters["mm_cache_hits"].labels(*self._label_values).inc(hits)
 
+    def encoder_request(self, server: str, outcome: str) -> None:
+        """Counts a request to a server that encodes media; `outcome` is a value of that label."""
+        labels = (*self._label_values, server, outcome)
+        self._families.counters["encoder_requests"].labels(*labels).inc()
+
     def tool_called(self, server: str, succeeded: bool, seconds: float) -> None:
         """Counts a call of a tool of the MCP server named `server`."""
         labels = (*self._label_values, server)

@@ -6,13 +6,12 @@ import asyncio
 import contextlib
 import logging
 import socket
-from pathlib import Path
 
 import uvloop
 
-from pagemill.config import ConfigError, ModelConfig, RouteConfig, RouterConfig
+from pagemill.config import ModelConfig, RouteConfig, RouterConfig
 from pagemill.config.env import cache_folder
-from pagemill.config.server import check_key
+from pagemill.config.other_servers import read_key
 from pagemill.router.app import create_app
 from pagemill.router.fleet import Fleet
 from pagemill.router.front import begin, listening, until_drained
@@ -138,14 +137,4 @@ def server_key(config: RouterConfig) -> str:
     Raises:
         ConfigError: the file cannot be read, or holds no key.
     """
-    if config.server_key_file is None:
-        return ""
-    name = f"--server-key-file {config.server_key_file}"
-    try:
-        key = Path(config.server_key_file).expanduser().read_text(encoding="ascii").strip()
-    except OSError as error:
-        raise ConfigError(f"{name}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{name}: a key is printable ASCII") from None
-    check_key(name, key)
-    return key
+    return read_key("--server-key-file", config.server_key_file)

@@ -7,7 +7,7 @@ executor = _native.NativeExecutor(built.program_text, options)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pagemill.inputs.encoder_text import EncoderText
 from pagemill.inputs.prepared_media import PreparedMedia
@@ -36,8 +36,10 @@ from pagemill.ops.trace import Trace
 from pagemill.quantization.binder import WeightBinder
 from pagemill.runner.architecture import with_architecture
 from pagemill.runner.config_sizes import check_sizes
+from pagemill.runner.encoders_alone import EncodersAlone, encoder_tail, item_tokens
 from pagemill.runner.fallback.module import BuiltModule
 from pagemill.runner.linear_matrices import linear_matrices
+from pagemill.runner.media_embeds import media_embeds_traits
 from pagemill.runner.prompt_embeds import check_reads_embeds, embeds_traits, identity_program
 from pagemill.runner.recorded_shapes import ShapeRecorder
 from pagemill.runner.returned_values import return_alignment, return_values, routed_experts
@@ -66,7 +68,9 @@ class BuildOptions:
     the output of that name; if it `keeps_context`, the KV of layers with windows stays as long as
     that of the others, as draft models need it; with `language_only` the model takes no media, and
     its encoders are not built; neither are those whose kinds are all in `refused_media`; with
-    `prompt_embeds` it takes rows of embeddings in place of token ids, and no other media."""
+    `prompt_embeds` it takes rows of embeddings in place of token ids, and no other media; with
+    `media_embeds` media may be rows of embeddings, also if its encoders are not built; with
+    `encoder_only` nothing else is built, for items of at most `max_model_len` tokens."""
 
     max_model_len: int | None = None
     task: Task | None = None
@@ -85,6 +89,8 @@ class BuildOptions:
     language_only: bool = False
     refused_media: frozenset[str] = frozenset()
     prompt_embeds: bool = False
+    media_embeds: bool = False
+    encoder_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,14 +162,28 @@ class BuiltModel:
     @property
     def takes_media(self) -> bool:
         """Whether prompts may have media."""
+        return self.encodes_media or self.takes_media_embeds
+
+    @property
+    def encodes_media(self) -> bool:
+        """Whether it has encoders of images, audio or videos."""
         return any(encoder.features is not None for encoder in self.encoders)
+
+    @property
+    def takes_media_embeds(self) -> bool:
+        """Whether media may be rows of embeddings: the last of `encoders` returns them."""
+        return any(_takes_media_rows(encoder) for encoder in self.encoders)
 
     @property
     def embeds_width(self) -> int:
         """Of the rows of embeddings that prompts may be; 0: they are token ids."""
         if self.encoder_text is not None:
             return 0
-        widths = (each.traits.width for each in self.encoders if each.features is None)
+        widths = (
+            each.traits.width
+            for each in self.encoders
+            if each.features is None and not _takes_media_rows(each)
+        )
         return next(widths, 0)
 
     @property
@@ -191,10 +211,14 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     model = model_class(source.architecture).from_config(_limited(source, options))
     if isinstance(model, Classifier):
         source = source.with_prefix(model.base_prefix)
+    if options.encoder_only:
+        model, tail = EncodersAlone.of(model, source.architecture), encoder_tail()
+        options = replace(options, max_model_len=_item_tokens(model, options))
+    else:
+        tail = choose_tail(
+            source, model, task=options.task, pooling=options.pooling, normalize=options.normalize
+        )
     traits = model.traits
-    tail = choose_tail(
-        source, model, task=options.task, pooling=options.pooling, normalize=options.normalize
-    )
     weights = trace_model(
         model,
         source,
@@ -323,6 +347,8 @@ def _media_traits(
                     f"{source.architecture} generates, and does not pool: leave out --task"
                 )
     wanted = tuple(each for each in media if _is_wanted(each, options))
+    if options.media_embeds:
+        return (*wanted, _rows_of_media(model, source, options))
     if not options.prompt_embeds:
         return wanted
     if wanted:
@@ -331,6 +357,37 @@ def _media_traits(
             " --language-model-only, too"
         )
     return (embeds_traits(model, source.architecture),)
+
+
+def _rows_of_media(model: Model, source: ModelSource, options: BuildOptions) -> MediaTraits:
+    """The encoder of media that are rows of embeddings already."""
+    if options.prompt_embeds:
+        raise ModelConfigError(
+            "--enable-prompt-embeds and --enable-mm-embeds exclude each other: leave one out"
+        )
+    refused = options.refused_media
+    media = [each.traits for each in encoders_of(model) if not each.traits.is_refused(refused)]
+    return media_embeds_traits(media, source.architecture)
+
+
+def _item_tokens(model: EncodersAlone, options: BuildOptions) -> int:
+    """Of the longest item that encoders alone are built for.
+
+    Raises:
+        ModelConfigError: the options are of a language model.
+    """
+    takes_rows = options.prompt_embeds or options.media_embeds
+    if options.language_only or takes_rows or options.adapters or options.task:
+        raise ModelConfigError(
+            "--mm-encoder-only loads encoders without a language model: leave out --task,"
+            " --language-model-only, --enable-prompt-embeds, --enable-mm-embeds and adapters"
+        )
+    longest = model.traits.max_model_len
+    return min(longest, item_tokens(model, options.max_model_len or longest))
+
+
+def _takes_media_rows(encoder: BuiltEncoder) -> bool:
+    return encoder.features is None and bool(encoder.traits.placeholders)
 
 
 def _check_encoder_decoder(name: str, media: MediaTraits, options: BuildOptions) -> None:
@@ -378,8 +435,11 @@ def _build_encoders(
             layout = encoder.layout if isinstance(encoder, TiledModel) else None
             features = encoder.features if isinstance(encoder, MediaEncoder) else None
             built.append(BuiltEncoder(text, traits, features, layout))
-    if options.prompt_embeds:
-        media = embeds_traits(model, source.architecture)
+    if options.prompt_embeds or options.media_embeds:
+        if options.media_embeds:
+            media = _rows_of_media(model, source, options)
+        else:
+            media = embeds_traits(model, source.architecture)
         text = text_of(identity_program(media), rewrite=options.rewrite)
         built.append(BuiltEncoder(text, media, None))
     return tuple(built)

@@ -36,6 +36,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "/rerank": {"query": "a", "documents": ["b"]},
     "/score": {"queries": "a", "documents": ["b"]},
     "/v1/embeddings": {"input": "a"},
+    "/v1/media/embeddings": {"input": [{"type": "image_url", "image_url": "data:;base64,eA=="}]},
     "/v1/rerank": {"query": "a", "documents": ["b"]},
     "/v1/score": {"text_1": "a", "text_2": ["b"]},
     "/v2/chat": {"messages": MESSAGES},
@@ -102,6 +103,7 @@ def while_full(
     renderer = CountingRenderer()
     path = "/pooling" if options.pooled_size else "/v1/completions"
     path = "/v1/audio/transcriptions" if transcribes else path
+    path = "/v1/media/embeddings" if options.task is Task.MEDIA_EMBED else path
 
     async def main() -> None:
         speech = fake_speech() if transcribes else None

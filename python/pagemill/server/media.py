@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from pagemill.config import ConfigError
-from pagemill.config.media import MediaConfig
+from pagemill.config.media import MEDIA_KINDS, MediaConfig
 from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.media_owner import MediaOwner
 from pagemill.inputs.prepared_media import PreparedMedia
@@ -23,6 +23,8 @@ from pagemill.observe.metrics import RequestMetrics
 from pagemill.render.errors import RenderError
 from pagemill.render.media.cache import MediaKey, PreparedCache, content_key, uuid_key
 from pagemill.render.media.data_url import data_of, is_data_url
+from pagemill.render.media.embeds import MediaEmbeds
+from pagemill.render.media.encoder_servers import EncoderFiles, MediaUnavailableError
 from pagemill.render.media.media_files import (
     MediaFiles,
     MissingPackageError,
@@ -43,6 +45,7 @@ MAX_PREPARED_BYTES = 2**27
 _MAX_FETCHED_BYTES = 2**28  # of all requests, by the most that each may fetch
 _FETCH_THREADS = 8
 _DECODE_THREADS = min(4, os.cpu_count() or 1)
+_ENCODE_THREADS = 16  # which wait for other servers
 
 Place = Callable[[RenderedPrompt, Sequence[PreparedMedia]], RenderedPrompt]
 """The prompt with prepared media in place of their placeholders; raises ApiError."""
@@ -187,9 +190,15 @@ class KeptMedia:
 
     def count(self, work: _Work) -> None:
         """Counts the media of a request."""
-        if self._metrics is not None and self.cache.keeps:
+        num_files = sum(media.embeds is None for media in work.sent)
+        if self._metrics is not None and self.cache.keeps and num_files:
             num_found = sum(media is not None for media in work.found)
-            self._metrics.media_cache(len(work.sent), num_found)
+            self._metrics.media_cache(num_files, num_found)
+
+    def count_encoded(self, server: str, outcome: str) -> None:
+        """Counts a request to another server that encodes media."""
+        if self._metrics is not None:
+            self._metrics.encoder_request(server, outcome)
 
 
 class _Work(NamedTuple):
@@ -204,7 +213,7 @@ class _Work(NamedTuple):
         return [
             media
             for media, found in zip(self.sent, self.found, strict=True)
-            if found is None and not is_data_url(media.url)
+            if found is None and media.embeds is None and not is_data_url(media.url)
         ]
 
     def key(self, at: int, data: bytes) -> MediaKey:
@@ -236,7 +245,9 @@ class MediaReader:
 
         self.kinds: Sequence[MediaKind] = tuple(kind for kind in files if config.max_items(kind))
         self.max_audio_s = config.max_audio_seconds
-        self._most = {kind: config.max_items(kind) for kind in files}
+        self.embeds: MediaEmbeds | None = None
+        """What reads media that are embeddings; None: they are refused."""
+        self._most: dict[MediaKind, int] = {kind: config.max_items(kind) for kind in MEDIA_KINDS}
         self._files = files
         self._unread = unread or {}
         self._fetch = {
@@ -256,6 +267,10 @@ class MediaReader:
         self._room = Capacity(_MAX_FETCHED_BYTES)
         self._fetching = Threads(_FETCH_THREADS, "media-fetch")
         self._decoding = Threads(_DECODE_THREADS, "media-decode")
+        self._apart = [each for each in files.values() if isinstance(each, EncoderFiles)]
+        for each in self._apart:
+            each.servers.count = self._kept.count_encoded
+        self._encoding = Threads(_ENCODE_THREADS, "media-encode") if self._apart else None
 
     async def read(self, sent: Sequence[SentMedia], owner: MediaOwner) -> Sequence[PreparedMedia]:
         """See `Media.read`."""
@@ -278,6 +293,8 @@ class MediaReader:
         self, kind: MediaKind, data: bytes, param: str, tenant: str
     ) -> PreparedMedia:
         """See `Media.read_file`."""
+        if self._apart:
+            raise _no_files(kind, param, "media are encoded by other servers (--encoder-urls)")
         try:
             return await self._decoding.run(tenant, self._files[kind].read, data)
         except RenderError as error:
@@ -304,7 +321,7 @@ class MediaReader:
         """See `Media.max_bytes`."""
         if kind not in self.kinds:
             why = f"there may be none with this model (--limit-mm-per-prompt, {kind})"
-            raise _no_files(kind, param, why)
+            raise _no_files(kind, param, self._unread.get(kind) or why)
         return self._files[kind].max_bytes
 
     async def place(
@@ -329,7 +346,14 @@ class MediaReader:
 
     def _check_numbers(self, sent: Sequence[SentMedia]) -> None:
         for media in sent:
-            if media.kind not in self._files:
+            if media.embeds is not None:
+                if self.embeds is None:
+                    raise bad_request(
+                        f"`{media.where}` has embeddings, and this server takes none: start it with"
+                        " --enable-mm-embeds.",
+                        "messages",
+                    )
+            elif media.kind not in self._files:
                 raise _wrong_kind(media, self._unread.get(media.kind) or self._taken())
         for kind, most in self._most.items():
             number = sum(media.kind == kind for media in sent)
@@ -341,6 +365,8 @@ class MediaReader:
                 )
 
     def _taken(self) -> str:
+        if not self._files:
+            return "this server takes media as embeddings only"
         if not self.kinds:
             files = " and ".join(self._files)
             return f"this model takes {files}, and this server none (--limit-mm-per-prompt)"
@@ -357,10 +383,55 @@ class MediaReader:
             for fetch in fetches:
                 fetch.cancel()
             await asyncio.gather(*fetches, return_exceptions=True)
+        encoded = await self._encoded(work, files)
         stop = Stop()
         return await self._decoding.run_with(
-            stop, work.owner.tenant, self._decoded, work, files, stop
+            stop, work.owner.tenant, self._decoded, work, files, encoded, stop
         )
+
+    async def _encoded(self, work: _Work, fetched: Sequence[bytes]) -> Mapping[int, PreparedMedia]:
+        """The files that other servers encode, by the numbers of their items; equal ones are sent
+        once."""
+        if self._encoding is None:
+            return {}
+        tenant = work.owner.tenant
+        listed = await self._decoding.run(tenant, self._to_encode, work, fetched)
+        first = {key: at for at, (key, _) in reversed(listed.items())}
+        jobs = {
+            key: asyncio.ensure_future(
+                self._encoding.run(tenant, self._prepared_file, work, at, listed)
+            )
+            for key, at in first.items()
+        }
+        try:
+            await asyncio.gather(*jobs.values())
+        finally:
+            for job in jobs.values():
+                job.cancel()
+            await asyncio.gather(*jobs.values(), return_exceptions=True)
+        return {at: jobs[key].result() for at, (key, _) in listed.items()}
+
+    def _to_encode(
+        self, work: _Work, fetched: Sequence[bytes]
+    ) -> dict[int, tuple[MediaKey, bytes]]:
+        """What each item that is not found has for a key, and its file."""
+        files, listed = iter(fetched), dict[int, tuple[MediaKey, bytes]]()
+        for at, media in enumerate(work.sent):
+            if work.found[at] is None and media.embeds is None:
+                try:
+                    data = self._in_url(media) if is_data_url(media.url) else next(files)
+                except RenderError as error:
+                    raise _refusal(media, error) from error
+                listed[at] = work.key(at, data), data
+        return listed
+
+    def _prepared_file(
+        self, work: _Work, at: int, listed: Mapping[int, tuple[MediaKey, bytes]]
+    ) -> PreparedMedia:
+        try:
+            return self._prepare(work, at, listed[at][1], Stop())
+        except RenderError as error:
+            raise _refusal(work.sent[at], error) from error
 
     def _fetched(self, media: SentMedia) -> bytes:
         try:
@@ -369,7 +440,11 @@ class MediaReader:
             raise _refusal(media, error) from error
 
     def _decoded(
-        self, work: _Work, fetched: Sequence[bytes], stop: Stop
+        self,
+        work: _Work,
+        fetched: Sequence[bytes],
+        encoded: Mapping[int, PreparedMedia],
+        stop: Stop,
     ) -> Sequence[PreparedMedia]:
         """The media of a request; fewer if `stop` is set, after which they are not wanted."""
         files = iter(fetched)
@@ -378,15 +453,21 @@ class MediaReader:
         for at, media in enumerate(work.sent):
             if stop.is_set():
                 break
-            found = work.found[at]
+            found = work.found[at] or encoded.get(at)
             if found is None:
                 try:
-                    data = self._in_url(media) if is_data_url(media.url) else next(files)
-                    found = self._prepare(work, at, data, stop)
+                    if media.embeds is None:
+                        data = self._in_url(media) if is_data_url(media.url) else next(files)
+                        found = self._prepare(work, at, data, stop)
+                    else:
+                        assert self.embeds is not None  # `read` has checked it
+                        found = self.embeds.read(media.kind, media.embeds)
                 except RenderError as error:
                     raise _refusal(media, error) from error
             prepared.append(found)
             size += found.num_bytes
+            if found.embeddings is not None:  # what is prepared in their place counts, too
+                size += found.values.nbytes
             if size > MAX_PREPARED_BYTES:
                 remedy = "fewer" if _is_tiled(found) else "smaller ones, or fewer"
                 raise bad_request(
@@ -428,6 +509,8 @@ def open_media(
     max_tokens: int,
     place: Place,
     kept: KeptMedia | None = None,
+    *,
+    embeds_width: int = 0,
 ) -> MediaReader | NoMedia:
     """The media of a model with an encoder, whose files are in `folder`.
 
@@ -438,6 +521,7 @@ def open_media(
         max_tokens: of an item.
         place: puts prepared media into prompts.
         kept: media of earlier requests; None: nothing is kept.
+        embeds_width: of rows that media may be; 0: they are refused.
 
     Raises:
         ConfigError: the processor has no such settings (`mm_processor_kwargs`).
@@ -452,10 +536,25 @@ def open_media(
         except RenderError as error:
             if config.mm_processor_kwargs and not files:
                 raise ConfigError(f"--mm-processor-kwargs: {error.message}") from error
-            unread[kind] = f"how this model's media are prepared is not known: {error.message}"
-    if not files:
+            unread[kind] = error.message
+            if not config.encoder_servers:
+                unread[kind] = f"how this model's media are prepared is not known: {error.message}"
+    if not files and not embeds_width:
         return NoMedia(next(iter(unread.values())))
-    return MediaReader(config, files, place, kept=kept, unread=unread)
+    reader = MediaReader(config, files, place, kept=kept, unread=unread)
+    if embeds_width:
+        reader.embeds = MediaEmbeds(embeds_width, MAX_PREPARED_BYTES)
+    return reader
+
+
+def media_as_embeds(
+    config: MediaConfig, unread: Mapping[MediaKind, str], embeds_width: int, place: Place
+) -> MediaReader:
+    """The media of a model whose encoders are not loaded: rows of this width alone. `unread` says
+    why, by the kinds that the model takes."""
+    reader = MediaReader(config, {}, place, unread=unread)
+    reader.embeds = MediaEmbeds(embeds_width, MAX_PREPARED_BYTES)
+    return reader
 
 
 def _is_tiled(media: PreparedMedia) -> bool:
@@ -472,4 +571,6 @@ def _no_files(kind: MediaKind, param: str, why: str) -> ApiError:
 
 
 def _refusal(media: SentMedia, error: RenderError) -> ApiError:
+    if isinstance(error, MediaUnavailableError):
+        return ApiError(503, f"`{media.where}`: {error.message}.", "messages")
     return bad_request(f"`{media.where}` cannot be read: {error.message}.", "messages")

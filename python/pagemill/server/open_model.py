@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,14 @@ from pagemill.inputs.task import Task
 from pagemill.observe.metrics import MetricsOptions, RequestMetrics
 from pagemill.server.errors import from_engine
 from pagemill.server.fingerprint import system_fingerprint
-from pagemill.server.media import KeptMedia, MediaReader, NoMedia, open_media
+from pagemill.server.loaded_encoders import LoadedEncoders
+from pagemill.server.media import (
+    KeptMedia,
+    MediaReader,
+    NoMedia,
+    media_as_embeds,
+    open_media,
+)
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.pooling.plugin import DataPlugin
@@ -34,6 +42,8 @@ from pagemill.server.rendering import (
 )
 from pagemill.server.speech.speech import generating_tasks, open_speech
 from pagemill.weights.source import ModelSource
+
+_NO_ENCODER = "this server has no encoder of media (--language-model-only): send embeddings"
 
 
 async def open_model(
@@ -73,18 +83,42 @@ async def open_model(
     limits = media or MediaConfig()
     kept = KeptMedia.of(limits, "" if observed is None else observed.shared_folder, metrics)
     most = client.model.max_item_tokens
-    opened = await asyncio.to_thread(_media, files, most, limits, kept, renderer)
-    if most == 0:
+    front_ends: tuple[MediaFrontEnd, ...] = ()
+    if most:
+        front_ends = await asyncio.to_thread(_front_ends, files, limits, config)
+        given = config.model.enable_mm_embeds
+        opened = await asyncio.to_thread(
+            _media, files, most, limits, kept, renderer, front_ends, given=given
+        )
+    else:
         opened = await asyncio.to_thread(no_media, files, config)
-    speech = open_speech(files, renderer, opened)
+    speech = None if config.encoders_apart else open_speech(files, renderer, opened)
     model = replace(model, generates=generating_tasks(files, speech))
     pipeline = Pipeline(engine, renderer, model, metrics, source.grammars, opened)
     pipeline.speech = speech
+    if model.pooled is not None and model.pooled.task is Task.MEDIA_EMBED:
+        pipeline.media_encoding = LoadedEncoders(front_ends, _control_text(renderer))
     if model.pooled is not None and model.pooled.task is Task.TOKEN_EMBED:
         pipeline.late_interaction = await asyncio.to_thread(open_late_interaction, files, renderer)
     processor = open_io_processor(config.model.io_processor_plugin, model.pooled)
     pipeline.plugin = None if processor is None else DataPlugin(processor)
     return client, pipeline
+
+
+def _front_ends(
+    files: ModelSource, limits: MediaConfig, config: EngineConfig
+) -> tuple[MediaFrontEnd, ...]:
+    return MediaFrontEnd.of(
+        files,
+        limits.refused_kinds,
+        takes_rows=config.model.enable_mm_embeds or config.encoders_apart,
+        is_loaded=not (config.model.language_model_only or config.encoders_apart),
+    )
+
+
+def _control_text(renderer: Renderer) -> Callable[[str], list[int]]:
+    """What tokenizes texts beside media."""
+    return functools.partial(renderer.encode, add_special_tokens=False, parse_special=True)
 
 
 def _media(
@@ -93,13 +127,12 @@ def _media(
     config: MediaConfig,
     kept: KeptMedia,
     renderer: Renderer,
+    front_ends: Sequence[MediaFrontEnd],
+    *,
+    given: bool,
 ) -> MediaReader | NoMedia:
-    if not max_tokens:
-        return NoMedia()
-    front_ends = MediaFrontEnd.of(files, config.refused_kinds)
-
-    def encode(text: str) -> list[int]:
-        return renderer.encode(text, add_special_tokens=False, parse_special=True)
+    """`given`: requests may have embeddings of media."""
+    encode = _control_text(renderer)
 
     def place(prompt: RenderedPrompt, media: Sequence[PreparedMedia]) -> RenderedPrompt:
         try:
@@ -107,7 +140,11 @@ def _media(
         except EngineError as error:
             raise from_engine(EngineError(error.code, error.message, "messages")) from error
 
-    return open_media(config, media_kinds(files), Path(files.path), max_tokens, place, kept)
+    first, kinds = front_ends[0], media_kinds(files)
+    width = first.traits.width if given else 0
+    if given and not first.is_loaded and not config.encoder_servers:
+        return media_as_embeds(config, dict.fromkeys(kinds, _NO_ENCODER), width, place)
+    return open_media(config, kinds, Path(files.path), max_tokens, place, kept, embeds_width=width)
 
 
 def no_media(files: ModelSource, config: EngineConfig) -> NoMedia:

@@ -218,5 +218,12 @@ def test_it_describes_the_answers(document: dict[str, Any]) -> None:
         async with fake_server(FakeOptions(pooled_size=4, task=Task.TOKEN_EMBED)) as server:
             for path, content in (("/pooling", {"input": ["a", "bc"]}), ("/score", scored)):
                 check(document, path, await server.client.post(path, json=content))
+        image = {"type": "image_url", "image_url": "data:;base64,eA=="}
+        async with fake_server(FakeOptions(pooled_size=4, task=Task.MEDIA_EMBED)) as server:
+            path = "/v1/media/embeddings"
+            for content, status in (({"input": [image, image]}, 200), ({"input": [{}]}, 400)):
+                response = await server.client.post(path, json=content)
+                assert response.status_code == status
+                check(document, path, response)
 
     asyncio.run(body())

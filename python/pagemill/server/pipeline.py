@@ -39,6 +39,7 @@ from pagemill.server.grammar.constraint import Constraint
 from pagemill.server.grammar.constraint_compiler import ConstraintCompiler
 from pagemill.server.limits.limiter import Charge
 from pagemill.server.media import Media
+from pagemill.server.media_encoding import MediaEncoding
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.output_limits import NO_LIMITS, OutputLimits, token_limits
 from pagemill.server.pooling.plugin import DataPlugin
@@ -138,6 +139,9 @@ class Pipeline:
         """How texts are read whose vectors of tokens are compared."""
         self.speech: Speech | None = None
         """What reads audio to transcribe; None: the model transcribes nothing."""
+        self.media_encoding: MediaEncoding | None = None
+        """What places media in prompts of encoders without their language model; None: it is
+        another model."""
 
     def with_adapter(self, name: str) -> Pipeline:
         """The same model computed with the adapter `name`, which is its name in responses."""

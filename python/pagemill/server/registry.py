@@ -22,6 +22,7 @@ _VERBS: Mapping[Task, str] = {
     Task.CLASSIFY: "classifies texts",
     Task.TOKEN_EMBED: "makes embeddings of tokens",
     Task.TOKEN_CLASSIFY: "classifies tokens",
+    Task.MEDIA_EMBED: "encodes media",
 }
 
 

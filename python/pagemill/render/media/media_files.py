@@ -58,8 +58,13 @@ def open_files(kind: MediaKind, config: MediaConfig, folder: Path, max_tokens: i
     Raises:
       MissingPackageError: the extra of this kind is not installed.
       RenderError: how the model's media are prepared is not known, or `mm_processor_kwargs` are
-        not.
+        not; or other servers encode media, and not those of `kind`.
+      ConfigError: the key for other servers cannot be read.
     """
+    if config.encoder_servers:
+        from pagemill.render.media.encoder_servers import EncoderFiles
+
+        return EncoderFiles.open(kind, config)
     if kind == "audio":
         try:
             from pagemill.render.media.audio_files import AudioFiles

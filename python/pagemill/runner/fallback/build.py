@@ -90,7 +90,8 @@ def _check_options(source: ModelSource, options: BuildOptions) -> None:
         "--tensor-parallel-size must be 1": options.shard.ranks > 1,
         "--pipeline-parallel-size must be 1": options.stage.count > 1,
         "it has no adapters": options.adapters,
-        "its prompts are token ids": options.prompt_embeds,
+        "it has no encoders of media": options.encoder_only,
+        "its prompts are token ids": options.prompt_embeds or options.media_embeds,
         "it returns no hidden states and experts": bool(options.hidden_states or options.experts),
     }
     for reason, holds in refused.items():

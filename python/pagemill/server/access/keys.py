@@ -16,8 +16,8 @@ from msgspec import Meta
 
 from pagemill.config import ConfigError, ServerConfig, read_environment
 from pagemill.config.env import refuse_foreign_key
+from pagemill.config.other_servers import check_key
 from pagemill.config.sampling import INT32_MAX
-from pagemill.config.server import check_key
 from pagemill.config.yaml_file import read_yaml
 from pagemill.server.access.caller import DEFAULT_GRANTS, GRANTS, Caller, Scope
 from pagemill.server.limits.limiter import KeyLimits

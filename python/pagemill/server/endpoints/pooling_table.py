@@ -10,7 +10,7 @@ from pagemill.server.endpoints.endpoint import Endpoint, Transport
 from pagemill.server.error_shapes import COHERE
 
 _CLASSIFY = (Task.CLASSIFY,)
-_POOLING = tuple(task for task in Task if task.pools)
+_POOLING = tuple(task for task in Task if task.pools and task is not Task.MEDIA_EMBED)
 _SCORE = (Task.CLASSIFY, Task.EMBED, Task.TOKEN_EMBED)
 
 
@@ -59,6 +59,14 @@ POOLING_ENDPOINTS = (
             "Embedding",
         ),
         binary=True,
+    ),
+    _pools(
+        "media_embeddings",
+        "/v1/media/embeddings",
+        (Task.MEDIA_EMBED,),
+        "media_embeddings:create",
+        "media_embedding",
+        "MediaEmbedding",
     ),
     replace(
         _pools("pooling", "/pooling", _POOLING, "pooling:create", "pooling", "Pooling"),

@@ -1,29 +1,33 @@
 """Media in messages of a chat: parts of type `image_url`, `audio_url`, `input_audio` and
-`video_url`."""
+`video_url`, and `image_embeds` and `audio_embeds`, which have embeddings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
+from pagemill.inputs.media_embeds import EMBEDS_PARTS, GRID, unknown_fields
 from pagemill.inputs.media_kind import MediaKind
 from pagemill.render.media.data_url import audio_url, has_audio
 from pagemill.server.errors import bad_request
 
 MAX_UUID_CHARS = 256
 MEDIA_PARTS: Mapping[str, MediaKind] = {
+    **EMBEDS_PARTS,
     "audio_url": "audio",
     "image_url": "image",
     "input_audio": "audio",
     "video_url": "video",
 }
-"""Types of parts, which have a field of the same name, and what is there: a URL, or the file."""
+"""Types of parts, which have a field of the same name, and what is there: a URL, the file, or
+embeddings."""
 _FILE_PART = "input_audio"
 
 
 class SentMedia(NamedTuple):
     """An image, audio or a video of a request: where its part is, the URL that it has, and the name
     by which the client means it; only one of both may be empty. `sound`: that of a video is heard.
+    `embeds`: its embeddings, base64 and what belongs to them, in place of a URL and a name.
     """
 
     kind: MediaKind
@@ -31,6 +35,7 @@ class SentMedia(NamedTuple):
     url: str
     uuid: str = ""
     sound: bool = False
+    embeds: Mapping[str, Any] | None = None
 
 
 def media_parts(
@@ -47,7 +52,8 @@ def media_parts(
                 where = f"messages[{at}].content[{number}]"
                 sound = video_sound and kind == "video"
                 uuid = part.get("uuid") or ""
-                found.append(SentMedia(kind, where, _url_of(part), uuid, sound))
+                embeds = _embeds_of(part)
+                found.append(SentMedia(kind, where, _url_of(part), uuid, sound, embeds))
     return found
 
 
@@ -90,6 +96,9 @@ def check_media(part: Mapping[str, Any], where: str, param: str) -> None:
         ApiError: 400: it has neither a file nor the name of what was sent before.
     """
     field = part["type"]
+    if field in EMBEDS_PARTS:
+        _check_embeds(part, where, param)
+        return
     is_named, value = check_uuid(part, where, param), part.get(field)
     if _has_file(part) or (is_named and has_no_url(value)):
         return
@@ -100,6 +109,21 @@ def check_media(part: Mapping[str, Any], where: str, param: str) -> None:
         f"`{where}.{field}` must be {form}. It may be null with the `uuid` of one sent before.",
         param,
     )
+
+
+def _check_embeds(part: Mapping[str, Any], where: str, param: str) -> None:
+    name, kind = part["type"], EMBEDS_PARTS[part["type"]]
+    fields = _embeds_of(part) or {}
+    text = fields.get(name)
+    if part.get("uuid") is not None:
+        raise bad_request(f"`{where}.uuid` names files; a part with `{name}` has none.", param)
+    if not isinstance(text, str) or not text or unknown_fields(kind, fields):
+        grid = f', "{GRID}": [1, HEIGHT, WIDTH]' if kind == "image" else ""
+        raise bad_request(
+            f"`{where}.{name}` must be base64 of a tensor [rows, width], as safetensors or"
+            f' torch.save writes it, or {{"{name}": BASE64, "shape": [...]{grid}}}.',
+            param,
+        )
 
 
 def check_uuid(part: Mapping[str, Any], where: str, param: str) -> bool:
@@ -129,6 +153,15 @@ def _has_file(part: Mapping[str, Any]) -> bool:
     if part["type"] == _FILE_PART:
         return isinstance(value, dict) and has_audio(cast(dict[str, Any], value))
     return file_url(value) is not None
+
+
+def _embeds_of(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What a part has that gives the embeddings of its media; None for other parts."""
+    name = part["type"]
+    if name not in EMBEDS_PARTS:
+        return None
+    value = part.get(name)
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {name: value}
 
 
 def _url_of(part: Mapping[str, Any]) -> str:

@@ -41,6 +41,7 @@ _OPERATIONS = {
     "/score": "score",
     "/v1/completions": "text_completion",
     "/v1/embeddings": "embeddings",
+    "/v1/media/embeddings": "embeddings",
     "/v1/rerank": "rerank",
     "/v1/score": "score",
     "/v2/embed": "embeddings",

@@ -36,6 +36,7 @@ from pagemill.server.pipeline import Pipeline
 from pagemill.server.records.record import OnEnd
 from pagemill.server.speech.speech import Speech
 from pagemill.server.state import ServerState
+from pagemill.server.testing.fake_encoder import fake_encoder
 from pagemill.server.testing.fake_renderer import FakeRenderer
 from pagemill.server.testing.fake_speech import FakeMedia
 from pagemill.server.tools.servers import ToolServers
@@ -100,8 +101,11 @@ async def make_pipeline(
     metrics = RequestMetrics("fake", max_model_len, observed)
     if media is None and speech is not None:
         media = FakeMedia()
+    encoding = None
+    if pooled is not None and pooled.task is Task.MEDIA_EMBED:
+        media, encoding = fake_encoder()
     pipeline = Pipeline(async_engine, renderer, model, metrics, grammars, media)
-    pipeline.speech = speech
+    pipeline.speech, pipeline.media_encoding = speech, encoding
     return pipeline
 
 
