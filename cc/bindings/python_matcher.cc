@@ -1,11 +1,8 @@
 #include "cc/bindings/python_matcher.h"
 
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/vector.h>
 
-#include <exception>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,15 +16,7 @@ namespace nb = nanobind;
 
 namespace {
 
-// With the GIL. `call` returns a StatusOr or a Status.
-template <typename Call>
-auto Guarded(const Call& call) -> decltype(call()) {
-  try {
-    return call();
-  } catch (const std::exception& e) {  // nb::python_error too: its text is Python's traceback
-    return Internal(std::string("the request's token matcher failed: ") + e.what());
-  }
-}
+constexpr char kWhat[] = "the request's token matcher";
 
 class PythonMatcher final : public step::TokenMatcher {
  public:
@@ -40,9 +29,8 @@ class PythonMatcher final : public step::TokenMatcher {
   Status FillMask(std::span<uint32_t> mask) override {
     Gil gil;
     if (!failure_.ok()) return failure_;
-    return Guarded([&]() -> Status {
-      using Array = nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>>;
-      fill_mask_.get()(nb::cast(Array(mask.data(), {mask.size()}), nb::rv_policy::reference));
+    return Guarded(kWhat, [&]() -> Status {
+      fill_mask_.get()(ArrayOf(mask));
       return OkStatus();
     });
   }
@@ -70,7 +58,7 @@ class PythonMatcher final : public step::TokenMatcher {
   template <typename Call>
   void Keep(const Call& call) {
     Gil gil;
-    const Status status = Guarded([&]() -> Status {
+    const Status status = Guarded(kWhat, [&]() -> Status {
       call();
       return OkStatus();
     });
@@ -90,7 +78,7 @@ step::TokenMatcherFactory PythonMatcherFactory(nb::callable new_matcher) {
   auto shared = std::make_shared<const SharedObject>(std::move(new_matcher));
   return [shared]() -> StatusOr<std::unique_ptr<step::TokenMatcher>> {
     Gil gil;
-    return Guarded([&]() -> StatusOr<std::unique_ptr<step::TokenMatcher>> {
+    return Guarded(kWhat, [&]() -> StatusOr<std::unique_ptr<step::TokenMatcher>> {
       return std::unique_ptr<step::TokenMatcher>(new PythonMatcher(shared->get()()));
     });
   };

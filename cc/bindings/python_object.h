@@ -1,12 +1,17 @@
 // File: cc/bindings/python_object.h
-// A Python object that threads of C++ hold.
+// Python objects that threads of C++ hold and call.
 #ifndef PAGEMILL_CC_BINDINGS_PYTHON_OBJECT_H_
 #define PAGEMILL_CC_BINDINGS_PYTHON_OBJECT_H_
 
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 
+#include <exception>
+#include <span>
+#include <string>
 #include <utility>
 
+#include "cc/base/status.h"
 #include "cc/bindings/gil.h"
 
 namespace pagemill::bindings {
@@ -26,6 +31,23 @@ class SharedObject {
  private:
   nanobind::object object_;
 };
+
+// Calls Python, with the GIL; `call` returns a Status or a StatusOr. An exception fails `what`.
+template <typename Call>
+auto Guarded(const char* what, const Call& call) -> decltype(call()) {
+  try {
+    return call();
+  } catch (const std::exception& e) {  // python_error too: its text is Python's traceback
+    return Internal(std::string(what) + " failed: " + e.what());
+  }
+}
+
+// `values` as an array of numpy, valid as long as they are.
+template <typename T>
+nanobind::object ArrayOf(std::span<T> values) {
+  using Array = nanobind::ndarray<nanobind::numpy, T, nanobind::ndim<1>>;
+  return nanobind::cast(Array(values.data(), {values.size()}), nanobind::rv_policy::reference);
+}
 
 }  // namespace pagemill::bindings
 

@@ -1,7 +1,6 @@
 #include "cc/engine/kv_tiers.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <span>
@@ -66,21 +65,23 @@ StatusOr<Digest128> KvDigest(const KvTierOptions& options, int32_t block_size) {
   return Xxh3_128(text.data(), text.size());
 }
 
-KvTiers::KvTiers(const KvTierOptions& options, LogSink log)
+KvTiers::KvTiers(const KvTierOptions& options, const Clock* clock, LogSink log)
     : timeout_ns_(options.transfer_timeout_ms * kNanosPerMilli),
+      clock_(clock),
       log_(std::move(log)),
       connector_(options.connector),
       worker_(options.worker) {}
 
 StatusOr<std::unique_ptr<KvTiers>> KvTiers::Create(const KvTierOptions& options,
                                                    const kv_cache::KvCacheOptions& cache,
-                                                   step::PageStore* pages, LogSink log) {
+                                                   step::PageStore* pages, const Clock* clock,
+                                                   LogSink log) {
   if (!cache.enable_prefix_caching || cache.groups.empty()) {
     return InvalidArgument(
         "KV tiers and connectors find blocks by the prefix cache, which is off or of no use to "
         "this model (--enable-prefix-caching)");
   }
-  std::unique_ptr<KvTiers> tiers(new KvTiers(options, std::move(log)));
+  std::unique_ptr<KvTiers> tiers(new KvTiers(options, clock, std::move(log)));
   if (tiers->connector_ != nullptr) return tiers;
   if (pages == nullptr) {
     return Unimplemented(
@@ -179,16 +180,17 @@ Status KvTiers::AddFolder(const KvTierOptions& options, const kv_cache::KvCacheO
   return OkStatus();
 }
 
-bool KvTiers::Move(scheduler::Scheduler* scheduler, int64_t now_ns) {
+bool KvTiers::Move(scheduler::Scheduler* scheduler) {
   if (scheduler->num_transfers_in_flight() == 0) return false;
-  const bool any = TakeResults(scheduler, now_ns);
-  AbandonLate(scheduler, now_ns);
-  Start(scheduler, now_ns, /*only_forgets=*/false);
+  const bool any = TakeResults(scheduler);
+  AbandonLate(scheduler);
+  Start(scheduler, /*only_forgets=*/false);
   return any;
 }
 
-void KvTiers::Start(scheduler::Scheduler* scheduler, int64_t now_ns, bool only_forgets) {
+void KvTiers::Start(scheduler::Scheduler* scheduler, bool only_forgets) {
   scheduler->TakeTransfers(&transfers_);
+  const int64_t now_ns = clock_->NowNanos();
   for (kv_cache::KvTransfer& transfer : transfers_) {
     if (only_forgets && transfer.direction != kv_cache::KvTransfer::Direction::kForget) continue;
     started_.emplace(transfer.id, now_ns);
@@ -198,12 +200,12 @@ void KvTiers::Start(scheduler::Scheduler* scheduler, int64_t now_ns, bool only_f
 }
 
 // True if there were any.
-bool KvTiers::TakeResults(scheduler::Scheduler* scheduler, int64_t now_ns) {
+bool KvTiers::TakeResults(scheduler::Scheduler* scheduler) {
   worker_->Poll(&results_);
   for (const kv_cache::KvTransferResult& result : results_) {
     started_.erase(result.id);
     abandoned_.erase(result.id);
-    if (!result.status.ok()) LogFailure(result.status, now_ns);
+    if (!result.status.ok()) LogFailure(result.status);
   }
   const bool any = !results_.empty();
   scheduler->FinishTransfers(results_);
@@ -212,39 +214,40 @@ bool KvTiers::TakeResults(scheduler::Scheduler* scheduler, int64_t now_ns) {
 }
 
 // Ids grow as transfers are planned, which is nearly the order of their starts.
-void KvTiers::AbandonLate(scheduler::Scheduler* scheduler, int64_t now_ns) {
+void KvTiers::AbandonLate(scheduler::Scheduler* scheduler) {
+  const int64_t now_ns = clock_->NowNanos();
   while (!started_.empty() && now_ns - started_.begin()->second > timeout_ns_) {
     scheduler->AbandonTransfer(started_.begin()->first);
     worker_->Abandon(started_.begin()->first);
     LogFailure(Unavailable("it took longer than " + std::to_string(timeout_ns_ / kNanosPerMilli) +
-                           " ms (--kv-transfer-timeout-ms)"),
-               now_ns);
+                           " ms (--kv-transfer-timeout-ms)"));
     abandoned_.insert(started_.begin()->first);
     started_.erase(started_.begin());
   }
 }
 
 // A medium that fails may fail for every block: one line in a while.
-void KvTiers::LogFailure(const Status& why, int64_t now_ns) {
+void KvTiers::LogFailure(const Status& why) {
+  const int64_t now_ns = clock_->NowNanos();
   if (last_log_ns_ != INT64_MIN && now_ns - last_log_ns_ < kLogPauseNanos) return;
   last_log_ns_ = now_ns;
   Log(log_, LogSeverity::kWarning, "a KV transfer failed: " + why.ToString());
 }
 
-void KvTiers::Close(scheduler::Scheduler* scheduler, int64_t now_ns) {
-  Start(scheduler, now_ns, /*only_forgets=*/true);
-  if (owned_worker_ == nullptr) DrainHostsWorker(scheduler, now_ns);
+void KvTiers::Close(scheduler::Scheduler* scheduler) {
+  Start(scheduler, /*only_forgets=*/true);
+  if (owned_worker_ == nullptr) DrainHostsWorker(scheduler);
   owned_worker_.reset();
   worker_ = nullptr;
 }
 
-void KvTiers::DrainHostsWorker(scheduler::Scheduler* scheduler, int64_t now_ns) {
-  using Clock = std::chrono::steady_clock;
+void KvTiers::DrainHostsWorker(scheduler::Scheduler* scheduler) {
   constexpr int64_t kPauseMicros = 10'000;
-  const Clock::time_point end = Clock::now() + std::chrono::nanoseconds(timeout_ns_);
-  while (!(started_.empty() && abandoned_.empty()) && Clock::now() < end) {
+  const int64_t end_ns = clock_->NowNanos() + timeout_ns_;
+  while (!(started_.empty() && abandoned_.empty())) {
     worker_->Wait(kPauseMicros);
-    TakeResults(scheduler, now_ns);
+    TakeResults(scheduler);
+    if (clock_->NowNanos() >= end_ns) break;
   }
   const size_t left = started_.size() + abandoned_.size();
   if (left == 0) return;

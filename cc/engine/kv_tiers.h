@@ -4,9 +4,10 @@
 // one but Wait().
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<KvTiers> tiers,
-//                       KvTiers::Create(options.kv_tiers, cache_options, runner->pages(), log));
+//                       KvTiers::Create(options.kv_tiers, cache_options, runner->pages(), clock,
+//                                       log));
 //   PAGEMILL_RETURN_IF_ERROR(scheduler->SetConnector(tiers->connector()));
-//   ... before and after each Schedule(): tiers->Move(scheduler, now_ns) ...
+//   ... before and after each Schedule(): tiers->Move(scheduler) ...
 //
 // Cost of Move() without transfers under way: a comparison. Thread safety: none; the worker's
 // threads are its own.
@@ -20,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "cc/base/clock.h"
 #include "cc/base/log_sink.h"
 #include "cc/base/status.h"
 #include "cc/base/xxh3.h"
@@ -34,40 +36,42 @@ namespace pagemill::engine {
 
 class KvTiers {
  public:
-  // `options` are valid. `pages`, null if the runner has none, outlives the result.
+  // `options` are valid. `pages`, null if the runner has none, and `clock` outlive the result.
   // kUnimplemented without pages, kInvalidArgument if sizes or paths make no sense,
   // kResourceExhausted if there is no room for them; errors of KvDigest().
   static StatusOr<std::unique_ptr<KvTiers>> Create(const KvTierOptions& options,
                                                    const kv_cache::KvCacheOptions& cache,
-                                                   step::PageStore* pages, LogSink log);
+                                                   step::PageStore* pages, const Clock* clock,
+                                                   LogSink log);
 
   kv_cache::KvConnector* connector() const { return connector_; }
 
   // Hands results to the scheduler and its new transfers to the worker, and abandons those that
   // take too long. True if there were results.
-  bool Move(scheduler::Scheduler* scheduler, int64_t now_ns);
+  bool Move(scheduler::Scheduler* scheduler);
   // Returns when a result is there, or after the timeout.
   void Wait(int64_t timeout_us) { worker_->Wait(timeout_us); }
   // Waits for the copies that are being made, since they use the runner's pages, and hands their
   // results to the scheduler. The engine's own worker drops the others; that of a host is waited
   // for until they end, at most for the transfer timeout. Nothing is moved afterwards.
-  void Close(scheduler::Scheduler* scheduler, int64_t now_ns);
+  void Close(scheduler::Scheduler* scheduler);
 
  private:
-  KvTiers(const KvTierOptions& options, LogSink log);
+  KvTiers(const KvTierOptions& options, const Clock* clock, LogSink log);
   Status AddTiers(const KvTierOptions& options, const kv_cache::KvCacheOptions& cache,
                   step::PageStore* pages);
   Status AddHandover(const KvTierOptions& options, const kv_cache::KvCacheOptions& cache,
                      step::PageStore* pages);
   Status AddFolder(const KvTierOptions& options, const kv_cache::KvCacheOptions& cache,
                    step::PageStore* pages);
-  bool TakeResults(scheduler::Scheduler* scheduler, int64_t now_ns);
-  void Start(scheduler::Scheduler* scheduler, int64_t now_ns, bool only_forgets);
-  void DrainHostsWorker(scheduler::Scheduler* scheduler, int64_t now_ns);
-  void AbandonLate(scheduler::Scheduler* scheduler, int64_t now_ns);
-  void LogFailure(const Status& why, int64_t now_ns);
+  bool TakeResults(scheduler::Scheduler* scheduler);
+  void Start(scheduler::Scheduler* scheduler, bool only_forgets);
+  void DrainHostsWorker(scheduler::Scheduler* scheduler);
+  void AbandonLate(scheduler::Scheduler* scheduler);
+  void LogFailure(const Status& why);
 
   const int64_t timeout_ns_;
+  const Clock* const clock_;
   const LogSink log_;
   std::unique_ptr<kv_cache::KvConnector> owned_connector_;  // null if the host has one
   std::unique_ptr<kv_cache::TransferWorker> owned_worker_;  // the same

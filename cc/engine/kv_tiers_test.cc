@@ -1,6 +1,7 @@
 // KV that leaves the pool and comes back, through a whole engine.
 #include "cc/engine/kv_tiers.h"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
@@ -30,6 +31,7 @@ using step::Request;
 using step::RequestId;
 
 constexpr double kLong = 60;  // seconds: longer than any step takes on a loaded machine
+constexpr int64_t kTimeoutNs = 10'000'000'000;  // that of the default options
 
 // Room for two requests of 36 tokens and little more.
 RunnerLimits SmallPool() {
@@ -216,7 +218,7 @@ class KvTiersTest : public testing::Test {
   EngineOptions options_;
   FakeRunnerControl control_;
   FakeRunner runner_{SmallPool(), &control_};
-  SteadyClock clock_;
+  FakeClock clock_;
   std::unique_ptr<kv_cache::TieredConnector> connector_;
   kv_transfer::ThreadedWorker worker_;
   UnreliableMedium* medium_ = nullptr;
@@ -344,15 +346,15 @@ TEST_F(KvTiersTest, ALoadThatEndsWhileAStepIsPlannedWakesItsRequest) {
 }
 
 TEST_F(KvTiersTest, ALoadThatTakesTooLongIsAbandonedAndComputed) {
-  options_.kv_tiers.transfer_timeout_ms = 1000;  // of stores, too
   StartUnreliable();
   StoreAndPushOut();
   medium_->Hold(true);
   const Request request = MakeRequest(4, 5);
   ASSERT_TRUE(engine_->Submit(request).ok());
+  medium_->WaitForLoad();
+  clock_.AdvanceNanos(kTimeoutNs + 1);
   Finish(request);
   EXPECT_EQ(engine_->stats().num_failed_kv_loads, 1u);
-  medium_->Hold(false);
 }
 
 TEST_F(KvTiersTest, ShutdownWaitsForTheTransfersOfAHostsWorker) {
@@ -372,18 +374,25 @@ TEST_F(KvTiersTest, ShutdownWaitsForTheTransfersOfAHostsWorker) {
 }
 
 TEST_F(KvTiersTest, ShutdownDoesNotWaitLongerThanATransferMayTake) {
-  options_.kv_tiers.transfer_timeout_ms = 1000;  // of stores, too
   std::string logged;
   StartUnreliable([&logged](LogSeverity, std::string_view line) { logged += line; });
   StoreAndPushOut();
   medium_->Hold(true);
   ASSERT_TRUE(engine_->Submit(MakeRequest(4, 5)).ok());
   medium_->WaitForLoad();
+  engine_->Pause(scheduler::PauseMode::kKeep);  // so that an abandoned load is not computed
+  ASSERT_TRUE(engine_->WaitPaused(kLong));
+  std::atomic<bool> is_down = false;
+  std::thread time([&] {
+    for (; !is_down; std::this_thread::yield()) clock_.AdvanceNanos(kTimeoutNs / 100);
+  });
   engine_->Shutdown();
+  is_down = true;
+  time.join();
   const std::vector<RequestOutput> outputs = engine_->Poll();
   ASSERT_EQ(outputs.size(), 1u);
   EXPECT_EQ(outputs[0].finish_reason, FinishReason::kAbort);
-  EXPECT_NE(logged.find("1 KV transfers of the host's worker did not end within 1000 ms"),
+  EXPECT_NE(logged.find("1 KV transfers of the host's worker did not end within 10000 ms"),
             std::string::npos)
       << logged;
 }

@@ -98,7 +98,7 @@ StatusOr<std::unique_ptr<StepLoop>> StepLoop::Create(const EngineOptions& option
   std::unique_ptr<KvTiers> tiers;
   if (options.kv_tiers.enabled()) {
     PAGEMILL_ASSIGN_OR_RETURN(
-        tiers, KvTiers::Create(options.kv_tiers, made.kv_cache, runner->pages(), log));
+        tiers, KvTiers::Create(options.kv_tiers, made.kv_cache, runner->pages(), clock, log));
     PAGEMILL_RETURN_IF_ERROR(scheduler->SetConnector(tiers->connector()));
   }
   const int32_t fits = scheduler->request_check().max_request_tokens();

@@ -147,7 +147,7 @@ class StepLoop {
   void FinishStep();
   void NoteStarts();
   Status ExtendNow(step::RequestId id, scheduler::InputChunk chunk);
-  bool MoveKv(int64_t now);
+  bool MoveKv();
   void SetBlockTime();
   void AbortAll();
   void Publish(bool at_once = false);

@@ -33,7 +33,7 @@ void StepLoop::Run() {
     task->Refuse(Unavailable("the engine is shut down"));
   }
   AbortAll();
-  if (tiers_ != nullptr) tiers_->Close(scheduler_.get(), clock_->NowNanos());
+  if (tiers_ != nullptr) tiers_->Close(scheduler_.get());
   std::lock_guard lock(mutex_);
   closed_ = true;
   clients_.NotifyAll();
@@ -124,7 +124,7 @@ Status StepLoop::ExtendNow(step::RequestId id, scheduler::InputChunk chunk) {
 // Starts what may start and finishes one step. False if there was nothing to do.
 bool StepLoop::RunOnce() {
   const auto most = static_cast<size_t>(options_.max_in_flight_steps);
-  if (!MayStartSteps()) MoveKv(clock_->NowNanos());  // as StartStep() does
+  if (!MayStartSteps()) MoveKv();  // as StartStep() does
   while (MayStartSteps() && scheduler_->num_steps_in_flight() < most && StartStep()) {
   }
   if (scheduler_->num_steps_in_flight() == 0) {
@@ -152,7 +152,7 @@ bool StepLoop::RunRestTasks() {
 bool StepLoop::StartStep() {
   const int64_t start = clock_->NowNanos();
   SetBlockTime();
-  MoveKv(start);
+  MoveKv();
   // A transfer that ended meanwhile may be what a request waited for: then it is planned at once,
   // since nothing else may ever end the wait for news.
   scheduler::StepBudget budget;
@@ -160,7 +160,7 @@ bool StepLoop::StartStep() {
     const auto scope = step_timeline_.Measure(StepPart::kPlan);
     budget = budgeter_.Next(scheduler_->num_decoding());
     scheduler_->Schedule(&plan_, budget);
-  } while (MoveKv(start) && plan_.empty());
+  } while (MoveKv() && plan_.empty());
   if (plan_.empty()) return false;
   budget_ = budget;
   step_timeline_.CountStep();
@@ -193,9 +193,7 @@ StatusOr<step::StepResult> StepLoop::CollectResult() {
 
 // What the last steps planned starts before the runner is busy with the next one.
 // True if transfers have ended.
-bool StepLoop::MoveKv(int64_t now) {
-  return tiers_ != nullptr && tiers_->Move(scheduler_.get(), now);
-}
+bool StepLoop::MoveKv() { return tiers_ != nullptr && tiers_->Move(scheduler_.get()); }
 
 // What follows uses and evicts KV blocks at this time.
 void StepLoop::SetBlockTime() {

@@ -19,9 +19,10 @@ from typing import Any
 import httpx
 import pytest
 from pagemill.engine.llm import LLM
+from pagemill.engine.reserved_port import reserved_port
 from pagemill.engine.sampling import SamplingParams
 
-from tests.e2e.server_process import NAME, ServerProcess, free_port, serve
+from tests.e2e.server_process import NAME, ServerProcess, serve
 from tests.parity.tiny_models import make
 
 GREEDY = {"max_tokens": 8, "temperature": 0, "ignore_eos": True}
@@ -149,12 +150,21 @@ def _server(
         yield Server(made.process, made.base_url, made.log, made.seconds_to_ready)
 
 
+@pytest.fixture(name="port")
+def _port() -> Iterator[int]:
+    """Where the machines meet."""
+    with reserved_port() as port:
+        yield port
+
+
 @pytest.fixture
-def both(model: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Server, Headless]]:
+def both(
+    model: Path, port: int, request: pytest.FixtureRequest
+) -> Iterator[tuple[Server, Headless]]:
     # pytest's own folders are too long for a socket's path
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        options = _common(free_port(), *getattr(request, "param", ()))
+        options = _common(port, *getattr(request, "param", ()))
         with (
             _headless(model, folder, options) as headless,
             _server(model, folder, options) as server,
@@ -263,10 +273,10 @@ def test_the_operator_reaches_all_engines(both: tuple[Server, Headless], tmp_pat
         assert "--data-parallel-size-local" in refused.json()["error"]["message"]
 
 
-def test_a_server_without_engines_of_its_own_that_is_started_again(model: Path) -> None:
+def test_a_server_without_engines_of_its_own_that_is_started_again(model: Path, port: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        options = _common(free_port(), "--data-parallel-size", "2")
+        options = _common(port, "--data-parallel-size", "2")
         headless = Headless(model, folder, options)
         try:
             for _ in range(2):
@@ -281,14 +291,13 @@ def test_a_server_without_engines_of_its_own_that_is_started_again(model: Path) 
 
 
 def test_what_does_not_belong_is_refused_and_the_right_engines_are_waited_for(
-    model: Path, other_weights: Path
+    model: Path, other_weights: Path, port: int
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         secret, other = folder / "secret", folder / "other"
         secret.write_text("what both machines know")
         other.write_text("what one machine knows")
-        port = free_port()
         common = _common(port, "--data-parallel-size", "2")
         options = (*common, "--node-secret-file", str(secret))
         with _server(model, folder, options) as server:

@@ -9,8 +9,9 @@ from typing import Any
 
 import httpx
 import pytest
+from pagemill.engine.reserved_port import reserved_port
 
-from tests.e2e.server_process import NAME, SMOLLM2, SMOLLM2_REASON, ServerProcess, free_port, serve
+from tests.e2e.server_process import NAME, SMOLLM2, SMOLLM2_REASON, ServerProcess, serve
 
 pytestmark = pytest.mark.skipif(not SMOLLM2, reason=SMOLLM2_REASON)
 
@@ -31,16 +32,15 @@ def servers(
     (tmp_path / "decode").mkdir()
     (tmp_path / "secret").write_text("0123456789abcdef\n")
     secret = ("--kv-transfer-secret-file", str(tmp_path / "secret"))
-    port = free_port()
-    address = f"127.0.0.1:{port}"
     remote = request.param == "tcp"
-    listens = ("--kv-transfer-listen", address, *secret) if remote else ()
-    loads = ("--kv-transfer-peers", f"localhost:{port}", *secret) if remote else ()
-    with (
-        serve(SMOLLM2, tmp_path / "prefill", (*OPTIONS, *listens)) as prefill,
-        serve(SMOLLM2, tmp_path / "decode", (*OPTIONS, *loads)) as decode,
-    ):
-        yield prefill, decode
+    with reserved_port() as port:
+        listens = ("--kv-transfer-listen", f"127.0.0.1:{port}", *secret) if remote else ()
+        loads = ("--kv-transfer-peers", f"localhost:{port}", *secret) if remote else ()
+        with (
+            serve(SMOLLM2, tmp_path / "prefill", (*OPTIONS, *listens)) as prefill,
+            serve(SMOLLM2, tmp_path / "decode", (*OPTIONS, *loads)) as decode,
+        ):
+            yield prefill, decode
 
 
 def complete(server: ServerProcess, max_tokens: int, **fields: Any) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+from pagemill.engine.reserved_port import reserved_port
 
 SMOLLM2 = os.environ.get("PAGEMILL_TEST_SMOLLM2_GGUF", "")
 # The directory of the file that the variable names, or the directory itself.
@@ -95,12 +95,6 @@ def open_files(pid: int) -> set[str]:
     return found
 
 
-def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nothing listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
-
-
 @contextlib.contextmanager
 def serve(
     model: str,
@@ -112,6 +106,7 @@ def serve(
     port: int = 0,
 ) -> Iterator[ServerProcess]:
     """Runs `pagemill serve model`, waits until it is ready, and kills it afterwards if necessary.
+    The port stays reserved until then.
 
     Args:
         model: the model to serve.
@@ -119,7 +114,7 @@ def serve(
         options: further command-line arguments.
         report_modules: the log ends with the modules that were imported.
         environment: further environment variables.
-        port: the port to listen on; 0 = any.
+        port: the port to listen on, which the caller has reserved; 0 = any.
     """
     launcher = ["-c", _WITH_MODULES] if report_modules else ["-m", "pagemill.cli"]
     command = [*launcher, "serve", model, "--served-model-name", NAME, *options]
@@ -157,7 +152,10 @@ def _running(
     port: int = 0,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[ServerProcess]:
-    port = port or free_port()
+    if not port:
+        with reserved_port() as port, _running(command, log, port, environment) as server:
+            yield server
+        return
     command = [sys.executable, *command, "--port", str(port)]
     began = time.monotonic()
     with log.open("w") as output:

@@ -15,13 +15,13 @@ from typing import Any
 
 import httpx
 import pytest
+from pagemill.engine.reserved_port import reserved_port
 
 from tests.e2e.server_process import (
     NAME,
     SMOLLM2,
     SMOLLM2_REASON,
     ServerProcess,
-    free_port,
     serve,
 )
 
@@ -65,7 +65,7 @@ def node_0(options: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes
     command = [sys.executable, "-m", "pagemill.cli", "serve", SMOLLM2, *options]
     with log.open("w") as output:
         process = subprocess.Popen(
-            [*command, "--port", str(free_port())], stdout=output, stderr=subprocess.STDOUT
+            [*command, "--port", "0"], stdout=output, stderr=subprocess.STDOUT
         )
     try:
         yield process
@@ -82,15 +82,20 @@ def wait_for_line(words: str, log: Path, process: subprocess.Popen[bytes]) -> No
         time.sleep(0.05)
 
 
-def at_free_port(*options: str) -> tuple[str, ...]:
-    """Those of both nodes."""
-    return (*options, "--nnodes", "2", "--master-port", str(free_port()))
+@contextlib.contextmanager
+def for_both(*options: str) -> Iterator[tuple[str, ...]]:
+    """The options of both nodes, which meet at a port that is reserved for them."""
+    with reserved_port() as port:
+        yield (*options, "--nnodes", "2", "--master-port", str(port))
 
 
 @contextlib.contextmanager
 def two_nodes(folder: Path, *options: str) -> Iterator[tuple[ServerProcess, Node]]:
-    options = at_free_port(*options)
-    with node_1(folder, options) as node, serve(SMOLLM2, folder, options) as server:
+    with (
+        for_both(*options) as both,
+        node_1(folder, both) as node,
+        serve(SMOLLM2, folder, both) as server,
+    ):
         yield server, node
 
 
@@ -163,9 +168,12 @@ def test_a_killed_server_ends_the_other_node(tmp_path: Path, options: tuple[str]
 
 
 def test_the_cache_has_what_fits_on_both_nodes(tmp_path: Path) -> None:
-    options = at_free_port(*STAGES)
-    small = (*options, "--kv-cache-memory-bytes", "8MiB")
-    with node_1(tmp_path, small), serve(SMOLLM2, tmp_path, options) as server:
+    small = ("--kv-cache-memory-bytes", "8MiB")
+    with (
+        for_both(*STAGES) as both,
+        node_1(tmp_path, (*both, *small)),
+        serve(SMOLLM2, tmp_path, both) as server,
+    ):
         # Node 0 has as many layers, so as many bytes for as many pages.
         assert "KV cache 7.9 MiB = 704 tokens" in server.log.read_text()
         complete(server)
@@ -173,7 +181,7 @@ def test_the_cache_has_what_fits_on_both_nodes(tmp_path: Path) -> None:
 
 def test_node_0_can_be_stopped_while_it_waits(tmp_path: Path) -> None:
     log = tmp_path / "zero.log"
-    with node_0(at_free_port(*STAGES), log) as zero:
+    with for_both(*STAGES) as both, node_0(both, log) as zero:
         wait_for_line("1 (node 1)", log, zero)
         zero.terminate()
         assert zero.wait(60) == 0
@@ -190,11 +198,10 @@ def test_a_node_that_does_not_belong_is_refused_and_the_right_node_is_waited_for
     secret, other = tmp_path / "secret", tmp_path / "other"
     secret.write_text("what both nodes know")
     other.write_text("what one node knows")
-    options = at_free_port(*STAGES)
-    known = (*options, "--node-secret-file", str(secret))
     log = tmp_path / "zero.log"
-    with node_0(known, log) as zero:
-        with node_1(tmp_path, (*options, "--node-secret-file", str(other))) as node:
+    secrets = ("--node-secret-file", str(secret))
+    with for_both(*STAGES, *secrets) as known, node_0(known, log) as zero:
+        with node_1(tmp_path, (*known, "--node-secret-file", str(other))) as node:
             refused(node, "does not have the same secret (--node-secret-file)")
         with node_1(tmp_path, (*known, "--max-num-seqs", "9")) as node:
             refused(node, "node 1 was started with other options than node 0")
@@ -219,5 +226,5 @@ def test_a_node_that_does_not_belong_is_refused_and_the_right_node_is_waited_for
 def test_what_nodes_cannot_do_is_refused_with_the_option(
     tmp_path: Path, options: tuple[str], words: str
 ) -> None:
-    with node_1(tmp_path, (*at_free_port(*TENSOR), *options)) as node:
+    with for_both(*TENSOR) as both, node_1(tmp_path, (*both, *options)) as node:
         refused(node, words)

@@ -16,15 +16,14 @@ USES: dict[str, set[str]] = {
     "server": {"engine", "render", "structured"},
     "rl": {"weights"},  # what trainers import
     "render": {"inputs", "weights"},  # a tokenizer may lie in a GGUF file
-    "engine": {"_native", "distributed", "inputs", "kv", "runner", "structured"},
-    "distributed": {"runner"},
-    "kv": {"_native"},
+    "engine": {"_native", "inputs", "runner", "structured"},
     "runner": {"_torch_interop", "models"},
     "models": {"inputs", "layers", "quantization"},
     "layers": {"ops"},
     "quantization": {"weights"},
     "weights": {"ops"},
-    "ops": {"_native"},
+    "ops": {"_native", "tensor"},
+    "tensor": set(),
     "inputs": set(),  # what rendering hands to the engine
     "structured": {"_native"},
     "_native": set(),

@@ -19,6 +19,12 @@ def test_real_tree_keeps_to_the_table():
     assert not offences, "\n".join(offences)
 
 
+def test_every_package_is_in_the_table_and_exists():
+    assert {file.parts[2] for file in _python_files() if len(file.parts) > 3} == set(
+        python_layers.USES
+    )
+
+
 @pytest.mark.parametrize("start", ["pagemill", "pagemill.cli", "pagemill.server"])
 def test_serving_imports_neither_torch_nor_transformers(start: str):
     assert python_layers.heavy_imports(_python_files(), start) == []
@@ -33,7 +39,8 @@ _NOT_AT_START = {
     },
     "pagemill.server.processes.api_process": {
         *("pagemill.engine.core", "pagemill.engine.loading", "pagemill.engine.remote"),
-        *("pagemill.quantization", "pagemill.runner.build"),
+        *("pagemill.models", "pagemill.ops", "pagemill.quantization", "pagemill.runner"),
+        *("pagemill.structured.json_schema", "pagemill.structured.guidance"),
     },
     "pagemill.server.processes.engine_process": {
         *("pagemill.engine.remote", "pagemill.render", "pagemill.server.app", "starlette"),

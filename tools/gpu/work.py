@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from pagemill.ops.dtypes import tensor_bytes
 from pagemill.ops.program import (
     CacheEntry,
     OpEntry,
@@ -13,6 +12,7 @@ from pagemill.ops.program import (
     StackEntry,
     WeightEntry,
 )
+from pagemill.tensor.dtypes import tensor_bytes
 
 _KV_BYTES = 2  # of a cached number: bf16
 

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "cc/comm/tcp/join_messages.h"
-#include "cc/comm/tcp/testing/free_port.h"
+#include "cc/comm/tcp/testing/reserved_port.h"
 #include "cc/net/frame_stream.h"
 #include "cc/net/handshake.h"
 #include "cc/net/secret.h"
@@ -32,7 +32,7 @@ using std::chrono::milliseconds;
 constexpr char kSecret[] = "what all nodes know";
 
 NodeOptions Options(const Topology& topology, int32_t num_nodes) {
-  return {.master = testing::FreePort(),
+  return {.master = testing::ReservedPort(),
           .secret = kSecret,
           .topology = topology,
           .num_nodes = num_nodes,

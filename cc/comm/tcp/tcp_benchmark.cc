@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cc/comm/tcp/tcp_world.h"
-#include "cc/comm/tcp/testing/free_port.h"
+#include "cc/comm/tcp/testing/reserved_port.h"
 
 namespace pagemill::comm {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 std::optional<NodeOptions> options;  // of the running benchmark; made by its set-up
 
 void ChoosePort(const benchmark::State&) {
-  options.emplace(NodeOptions{.master = testing::FreePort(), .topology = {.tensor = 2}});
+  options.emplace(NodeOptions{.master = testing::ReservedPort(), .topology = {.tensor = 2}});
 }
 
 std::shared_ptr<TcpWorld> JoinBoth(const benchmark::State& state) {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "cc/comm/group_conformance.h"
-#include "cc/comm/tcp/testing/free_port.h"
+#include "cc/comm/tcp/testing/reserved_port.h"
 #include "gtest/gtest.h"
 
 namespace pagemill::comm {
@@ -47,7 +47,7 @@ std::vector<std::shared_ptr<SharedSegment>> Segments(const NodeOptions& options)
 
 // Runs `body` on one thread for each rank. No rank leaves before all have run it.
 void RunWorlds(const Topology& topology, int32_t num_nodes, int32_t spin_us, const Body& body) {
-  const NodeOptions options = {.master = testing::FreePort(),
+  const NodeOptions options = {.master = testing::ReservedPort(),
                                .topology = topology,
                                .num_nodes = num_nodes,
                                .spin_us = spin_us};

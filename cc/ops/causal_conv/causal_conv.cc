@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <string>
 
-#include "cc/ops/causal_conv/conv_row.h"
+#include "cc/ops/causal_conv/conv_block.h"
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
-#include "cc/ops/row_split.h"
 #include "cc/ops/states/state_pages.h"
 #include "cc/ops/widened/widened.h"
 
@@ -33,74 +32,53 @@ Status CheckCausalConv(const OpCall& call) {
   return check.Result();
 }
 
-// Channels that one thread computes together: their taps and the rows that tokens share stay in the
-// first-level cache.
-constexpr int64_t kBlock = 128;
-constexpr float kZeros[kBlock] = {};
+using Block = ConvBlock<kMaxConvTaps>;
 
-// `size` channels of one request from `first` on.
-class ChannelBlock {
+// The rows of a state for the channels of a block, and the rows of the step.
+class Rows {
  public:
-  ChannelBlock(const CausalConvArgs& args, int64_t first, int64_t size)
-      : args_(args), first_(first), size_(size) {
-    for (int64_t c = 0; c < size; ++c) {
-      const float* w = args.w.Row<const float>(first + c);
-      for (int64_t j = 0; j < args.taps; ++j) w_[j * kBlock + c] = w[j];
-    }
-  }
+  Rows(const CausalConvArgs& args, const StateRun& run, int64_t first)
+      : args_(args), run_(run), first_(first) {}
 
-  template <ConvRowFunction kRow>
-  void Advance(const StateRun& run) const {
-    const int64_t history = args_.taps - 1;
-    const float* x[kMaxConvTaps];
-    for (int64_t row = run.begin; row < run.end; ++row) {
-      for (int64_t j = 0; j < args_.taps; ++j) x[j] = RowAt(run, row - history + j);
-      kRow({.x = x,
-            .w = w_,
-            .bias = args_.bias.rank > 0 ? args_.bias.Data<const float>() + first_ : kZeros,
-            .y = args_.y.Row<float>(row) + first_,
-            .taps = args_.taps,
-            .w_stride = kBlock,
-            .size = size_,
-            .kind = args_.kind});
-    }
-    // Ascending: the rows of a state move towards the oldest, and the target may be the source.
-    for (int64_t k = 0; k < history; ++k) {
-      std::copy_n(RowAt(run, run.end - history + k), size_, StateRow(run.target, k));
-    }
+  // A row of the step, or one that precedes the run.
+  const float* At(int64_t row) const {
+    if (row >= run_.begin) return args_.x.Row<const float>(row) + first_;
+    if (run_.source == kNullPage) return kConvZeros;
+    return State(run_.source, args_.taps - 1 - (run_.begin - row));
+  }
+  float* State(int32_t page, int64_t k) const {
+    return args_.state.Row<float>(page) + k * args_.channels + first_;
   }
 
  private:
-  float* StateRow(int32_t page, int64_t k) const {
-    return args_.state.Row<float>(page) + k * args_.channels + first_;
-  }
-  // A row of the step, or one that precedes the run.
-  const float* RowAt(const StateRun& run, int64_t row) const {
-    if (row >= run.begin) return args_.x.Row<const float>(row) + first_;
-    if (run.source == kNullPage) return kZeros;
-    return StateRow(run.source, args_.taps - 1 - (run.begin - row));
-  }
-
   const CausalConvArgs& args_;
+  const StateRun& run_;
   const int64_t first_;
-  const int64_t size_;
-  float w_[kMaxConvTaps * kBlock];  // [taps, kBlock]
 };
+
+template <ConvRowFunction kRow>
+void Advance(const CausalConvArgs& args, const StateRun& run, const Block& block) {
+  const int64_t history = args.taps - 1;
+  const Rows rows(args, run, block.first);
+  for (int64_t row = run.begin; row < run.end; ++row) {
+    block.Convolve<kRow>([&](int64_t k) { return rows.At(row - history + k); },
+                         args.y.Row<float>(row) + block.first, args.kind);
+  }
+  // Ascending: the rows of a state move towards the oldest, and the target may be the source.
+  for (int64_t k = 0; k < history; ++k) {
+    std::copy_n(rows.At(run.end - history + k), block.size, rows.State(run.target, k));
+  }
+}
 
 template <ConvRowFunction kRow>
 void Run(const OpCall& call, KernelContext& context) {
   const CausalConvArgs args = ToCausalConvArgs(call);
-  const int64_t blocks = (args.channels + kBlock - 1) / kBlock;
-  const int64_t items = args.batch->num_requests * blocks;
-  context.pool->ParallelFor(
-      items, RowsPerChunk(kBlock * args.taps), [&](int64_t begin, int64_t end, int) {
-        for (int64_t i = begin; i < end; ++i) {
-          const int64_t first = i % blocks * kBlock;
-          const ChannelBlock block(args, first, std::min(kBlock, args.channels - first));
-          ForEachStateRun(*args.batch, i / blocks,
-                          [&](const StateRun& run) { block.Advance<kRow>(run); });
-        }
-      });
+  ForEachConvBlock<kMaxConvTaps>(args, args.batch->num_requests, /*rows=*/1, context,
+                                 [&](int64_t request, const Block& block) {
+                                   ForEachStateRun(*args.batch, request, [&](const StateRun& run) {
+                                     Advance<kRow>(args, run, block);
+                                   });
+                                 });
 }
 
 constexpr F32Kernel kReference{.act_inputs = 0b1, .run = CausalConvReference};

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <string>
 
-#include "cc/ops/causal_conv/conv_row.h"
+#include "cc/ops/causal_conv/conv_block.h"
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
-#include "cc/ops/row_split.h"
 #include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
@@ -51,69 +50,31 @@ Status CheckDepthwiseConv(const OpCall& call) {
   return check.Result();
 }
 
-// Channels that a thread computes together: their taps stay in the first-level cache.
-constexpr int64_t kBlock = 128;
-constexpr float kZeros[kBlock] = {};
+using Block = ConvBlock<kMaxDepthwiseTaps>;
 
-// Taps of `size` channels from `first` on.
-class ChannelBlock {
- public:
-  ChannelBlock(const DepthwiseConvArgs& args, int64_t first, int64_t size)
-      : args_(args), first_(first), size_(size) {
-    for (int64_t c = 0; c < size; ++c) {
-      const float* const w = args.w.Row<const float>(first + c);
-      for (int64_t k = 0; k < args.taps; ++k) w_[k * kBlock + c] = w[k];
-    }
-  }
-
-  // Result `j` of token `t`.
-  template <ConvRowFunction kRow>
-  void Convolve(int64_t t, int64_t j) const {
-    const float* x[kMaxDepthwiseTaps];
-    for (int64_t k = 0; k < args_.taps; ++k) x[k] = Source(t, j, k);
-    kRow({.x = x,
-          .w = w_,
-          .bias = args_.bias.rank > 0 ? args_.bias.Data<const float>() + first_ : kZeros,
-          .y = args_.y.Row<float>(t) + j * args_.channels + first_,
-          .taps = args_.taps,
-          .w_stride = kBlock,
-          .size = size_,
-          .kind = ActivationKind::kIdentity});
-  }
-
- private:
-  // What tap `k` multiplies.
-  const float* Source(int64_t t, int64_t j, int64_t k) const {
-    const int64_t from = args_.listed[(args_.is_indexed ? j : t) * args_.taps + k];
-    if (from < 0) return kZeros;
-    if (!args_.is_indexed) return args_.x.Row<const float>(from) + first_;
-    if (from >= args_.positions) return kZeros;
-    return args_.x.Row<const float>(t) + from * args_.channels + first_;
-  }
-
-  const DepthwiseConvArgs& args_;
-  const int64_t first_;
-  const int64_t size_;
-  float w_[kMaxDepthwiseTaps * kBlock];  // [taps, kBlock]
-};
+// What tap `k` of result `j` of token `t` multiplies, from channel `first` on.
+const float* Source(const DepthwiseConvArgs& args, int64_t t, int64_t j, int64_t k, int64_t first) {
+  const int64_t from = args.listed[(args.is_indexed ? j : t) * args.taps + k];
+  if (from < 0) return kConvZeros;
+  if (!args.is_indexed) return args.x.Row<const float>(from) + first;
+  if (from >= args.positions) return kConvZeros;
+  return args.x.Row<const float>(t) + from * args.channels + first;
+}
 
 template <ConvRowFunction kRow>
 void Run(const OpCall& call, KernelContext& context) {
   constexpr int64_t kResults = 32;  // of a block, which amortize the copy of its taps
   const DepthwiseConvArgs args = ToDepthwiseConvArgs(call, context.plan);
-  const int64_t blocks = (args.channels + kBlock - 1) / kBlock;
   const int64_t results = args.tokens * args.results;
-  const int64_t spans = (results + kResults - 1) / kResults;
-  context.pool->ParallelFor(
-      blocks * spans, RowsPerChunk(kResults * kBlock * args.taps),
-      [&](int64_t begin, int64_t end, int) {
-        for (int64_t span = begin; span < end; ++span) {
-          const int64_t first = span % blocks * kBlock;
-          const ChannelBlock block(args, first, std::min(kBlock, args.channels - first));
-          const int64_t last = std::min((span / blocks + 1) * kResults, results);
-          for (int64_t i = span / blocks * kResults; i < last; ++i) {
-            block.Convolve<kRow>(i / args.results, i % args.results);
-          }
+  ForEachConvBlock<kMaxDepthwiseTaps>(
+      args, (results + kResults - 1) / kResults, kResults, context,
+      [&](int64_t span, const Block& block) {
+        const int64_t last = std::min((span + 1) * kResults, results);
+        for (int64_t i = span * kResults; i < last; ++i) {
+          const int64_t t = i / args.results, j = i % args.results;
+          block.Convolve<kRow>([&](int64_t k) { return Source(args, t, j, k, block.first); },
+                               args.y.Row<float>(t) + j * args.channels + block.first,
+                               ActivationKind::kIdentity);
         }
       });
 }

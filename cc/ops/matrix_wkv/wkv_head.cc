@@ -7,6 +7,7 @@
 
 #include "cc/ops/vec/vec.h"
 #include "cc/ops/vec/vec_math.h"
+#include "cc/ops/vec/vec_register.h"
 
 namespace pagemill::ops {
 namespace {
@@ -14,33 +15,6 @@ namespace {
 // Registers of columns that share the broadcasts of a row: with AVX-512 all 64 columns of a head of
 // the published models.
 constexpr int kBlockVectors = Vec::kLanes >= 16 ? 4 : 2;
-
-// A register of elements from `first` on, or its first `lanes`.
-template <bool kPartial>
-struct Register {
-  Vec::F Load(const float* row) const {
-    if constexpr (kPartial) return Vec::LoadN(row + first, lanes);
-    return Vec::Load(row + first);
-  }
-  void Store(float* row, Vec::F value) const {
-    if constexpr (kPartial) {
-      Vec::StoreN(row + first, value, lanes);
-    } else {
-      Vec::Store(row + first, value);
-    }
-  }
-
-  int64_t first;
-  int lanes;
-};
-
-// visit(register) for the registers of a row.
-template <typename Visit>
-inline void ForEachRegister(int64_t size, const Visit& visit) {
-  int64_t i = 0;
-  for (; i + Vec::kLanes <= size; i += Vec::kLanes) visit(Register<false>{i, Vec::kLanes});
-  if (i < size) visit(Register<true>{i, static_cast<int>(size - i)});
-}
 
 template <bool kRemoves>
 inline float PrepareToken(const WkvOperands& operands, int64_t keys, const WkvUpdate& update) {

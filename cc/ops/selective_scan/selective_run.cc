@@ -6,31 +6,13 @@
 
 #include "cc/ops/vec/vec.h"
 #include "cc/ops/vec/vec_math.h"
+#include "cc/ops/vec/vec_register.h"
 
 namespace pagemill::ops {
 namespace {
 
-// A register of channels from `first` on, or its first `lanes`.
 template <bool kPartial>
-struct Channels {
-  Vec::F Load(const float* row) const {
-    if constexpr (kPartial) return Vec::LoadN(row + first, lanes);
-    return Vec::Load(row + first);
-  }
-  void Store(float* row, Vec::F value) const {
-    if constexpr (kPartial) {
-      Vec::StoreN(row + first, value, lanes);
-    } else {
-      Vec::Store(row + first, value);
-    }
-  }
-
-  int64_t first;
-  int lanes;
-};
-
-template <bool kPartial>
-inline void RunChannels(const SelectiveRun& r, const Channels<kPartial>& channels) {
+inline void RunChannels(const SelectiveRun& r, const Register<kPartial>& channels) {
   float states[kMaxSelectiveStates * Vec::kLanes];
   for (int64_t n = 0; n < r.states; ++n) {
     const Vec::F h =
@@ -61,11 +43,7 @@ inline void RunChannels(const SelectiveRun& r, const Channels<kPartial>& channel
 }
 
 inline void Run(const SelectiveRun& run) {
-  int64_t i = 0;
-  for (; i + Vec::kLanes <= run.size; i += Vec::kLanes) {
-    RunChannels<false>(run, {i, Vec::kLanes});
-  }
-  if (i < run.size) RunChannels<true>(run, {i, static_cast<int>(run.size - i)});
+  ForEachRegister(run.size, [&](const auto& channels) { RunChannels(run, channels); });
 }
 
 inline void MakeRates(float* rates, int64_t states) {

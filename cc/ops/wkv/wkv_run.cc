@@ -4,6 +4,7 @@
 
 #include "cc/ops/vec/vec.h"
 #include "cc/ops/vec/vec_math.h"
+#include "cc/ops/vec/vec_register.h"
 
 namespace pagemill::ops {
 namespace {
@@ -26,27 +27,8 @@ inline Sums Add(const Sums& sums, Vec::F value, Vec::F exponent) {
           Vec::Less(sums.exponent, exponent, exponent, sums.exponent)};
 }
 
-// A register of channels from `first` on, or its first `lanes`.
 template <bool kPartial>
-struct Channels {
-  Vec::F Load(const float* row) const {
-    if constexpr (kPartial) return Vec::LoadN(row + first, lanes);
-    return Vec::Load(row + first);
-  }
-  void Store(float* row, Vec::F value) const {
-    if constexpr (kPartial) {
-      Vec::StoreN(row + first, value, lanes);
-    } else {
-      Vec::Store(row + first, value);
-    }
-  }
-
-  int64_t first;
-  int lanes;
-};
-
-template <bool kPartial>
-inline void RunChannels(const WkvRun& r, const Channels<kPartial>& channels) {
+inline void RunChannels(const WkvRun& r, const Register<kPartial>& channels) {
   const Vec::F rate = Exp(channels.Load(r.decay));
   const Vec::F first = channels.Load(r.first);
   int64_t t = 0;
@@ -73,11 +55,7 @@ inline void RunChannels(const WkvRun& r, const Channels<kPartial>& channels) {
 }
 
 inline void Run(const WkvRun& run) {
-  int64_t i = 0;
-  for (; i + Vec::kLanes <= run.size; i += Vec::kLanes) {
-    RunChannels<false>(run, {i, Vec::kLanes});
-  }
-  if (i < run.size) RunChannels<true>(run, {i, static_cast<int>(run.size - i)});
+  ForEachRegister(run.size, [&](const auto& channels) { RunChannels(run, channels); });
 }
 
 }  // namespace

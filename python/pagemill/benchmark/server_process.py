@@ -12,7 +12,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from types import FrameType
 from typing import Any, cast
 
 from pagemill.benchmark.server_client import ServerAddress
+from pagemill.engine.reserved_port import reserved_port
 
 _SERVE = (sys.executable, "-m", "pagemill.cli", "serve")
 _HOST = "127.0.0.1"
@@ -126,9 +126,12 @@ def running_server(
     Raises:
       ServerError: the server does not start.
     """
-    port = _free_port()
-    flags = [*as_flags(options), f"--host={_HOST}", f"--port={port}"]
-    with tempfile.TemporaryDirectory(prefix="pagemill-bench-") as folder, _sigterm_interrupts():
+    with (
+        reserved_port() as port,
+        tempfile.TemporaryDirectory(prefix="pagemill-bench-") as folder,
+        _sigterm_interrupts(),
+    ):
+        flags = [*as_flags(options), f"--host={_HOST}", f"--port={port}"]
         server = RunningServer([*command, *flags], port, Path(folder) / "server.log")
         try:
             server.wait_until_ready()
@@ -151,11 +154,6 @@ def as_flags(options: Mapping[str, Any]) -> list[str]:
             shown = json.dumps(value) if isinstance(value, dict) else value
             flags.append(f"{flag}={shown}")
     return flags
-
-
-def _free_port() -> int:
-    with socket.create_server((_HOST, 0)) as probe:
-        return probe.getsockname()[1]
 
 
 def _is_ready(address: ServerAddress) -> bool:

@@ -112,7 +112,7 @@ def _multiplications(
 ) -> list[Multiplication]:
     """One for each operand that is a matrix of weights, or a stack of some of the `routed` experts:
     with no dimension that is the step's."""
-    from pagemill.ops.dtypes import DTYPES
+    from pagemill.tensor.dtypes import DTYPES
 
     if not inputs or not (rows := re.match(r"\w+\[(\d+)", inputs[0])):
         return []

@@ -1,6 +1,5 @@
 """Tests of pagemill.engine.nodes."""
 
-import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ from pagemill.config import ConfigError, EngineConfig, build
 from pagemill.engine.nodes import Nodes, require_nodes
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.ranks import RankWorkers
+from pagemill.engine.reserved_port import reserved_port
 from pagemill.runner.build import BuiltModel
 
 OPTIONS = {"nnodes": 2, "pipeline_parallel_size": 2}
@@ -106,11 +106,9 @@ def test_an_address_of_another_machine_cannot_be_listened_at(tmp_path: Path) -> 
 
 def joined_pair(built: BuiltModel) -> tuple[_native.NodesWorld, _native.NodesWorld]:
     """Ranks 0 and 1, a node each."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    both = nodes(built, master_port=port)
-    zero, one = both.join(0, None), both.join(1, None)
-    with ThreadPoolExecutor(1) as pool:
+    with reserved_port() as port, ThreadPoolExecutor(1) as pool:
+        both = nodes(built, master_port=port)
+        zero, one = both.join(0, None), both.join(1, None)
         joins = pool.submit(one.wait_for_all, 60.0)
         zero.wait_for_all(60.0)
         joins.result()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -202,18 +202,6 @@ class Weights(Protocol):
         or as a table, f32 [len(names), length]. None is one of zeros, and not the first."""
         ...
 
-    def shares(self, name: str, length: int, *, of_previous: bool = False) -> Tensor:
-        """1 - v and v of each entry v of a vector, or v and 1 - v if they are `of_previous`: f32
-        [length, 2], the taps that mix a token with the previous one."""
-        ...
-
-    def small_columns(
-        self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
-    ) -> Tensor:
-        """These columns of the small matrix `name`, of each the entries of `rows` one after the
-        other: f32 [columns.size, len(rows)]."""
-        ...
-
     def integers(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """Whole numbers that are no weights, such as the experts of each token id, stored as
         integers or as real numbers: f32 of `shape`, exactly."""
@@ -249,10 +237,6 @@ class Weights(Protocol):
         """Record a note for the operator on how the model was built, once each."""
         ...
 
-    def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
-        """One row of a matrix of `shape`, as an f32 vector."""
-        ...
-
     def combined_rows(
         self, name: str, shape: tuple[int, int], sums: Sequence[Mapping[int, float]]
     ) -> Tensor:
@@ -270,16 +254,15 @@ class Weights(Protocol):
         layer `module`: what is stored times its scale is the key or value. 1 if it states none."""
         ...
 
-    def resampled(
+    def computed(
         self,
         name: str,
-        stored: tuple[int, ...],
-        shares: npt.NDArray[np.float32],
         shape: tuple[int, ...],
+        stored: Mapping[str, tuple[int, ...]],
+        compute: Callable[..., npt.NDArray[np.float32]],
     ) -> Tensor:
-        """`shares` [n, rows] times the tensor `name`, stored in the shape `stored`, as a matrix of
-        so many rows: f32 of `shape`. It becomes a constant of the program, so it is for tables of a
-        few megabytes."""
+        """The f32 constant `name` of `shape`: what `compute` returns for the tensors of these names
+        and shapes, in their order, each as f32; see `layers.computed`."""
         ...
 
     def head_tables(self, tables: HeadTables) -> Tensor:

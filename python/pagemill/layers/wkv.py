@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pagemill import ops
 from pagemill.layers.base import Weights
+from pagemill.layers.computed import shares
 from pagemill.layers.linear import linear, row_parallel
 from pagemill.layers.state_space import state_cache
 from pagemill.ops.trace import Tensor
@@ -35,7 +36,7 @@ class TokenShift:
             share = f"{prefix}.{self.stem}{name}"
             return ops.causal_conv(
                 x,
-                weights.shares(share, x.width, of_previous=self.of_previous),
+                shares(weights, share, x.width, of_previous=self.of_previous),
                 None,
                 state_cache(x.trace, f"{cache}.{name}", (1, x.width)),
                 ops.ActivationKind.IDENTITY,

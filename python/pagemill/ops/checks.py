@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pagemill.ops.dtypes import MATRIX_DTYPES
 from pagemill.ops.program import ACT
 from pagemill.ops.trace import ShapeError, Tensor, format_shape
+from pagemill.tensor.dtypes import MATRIX_DTYPES
 
 
 def require_f32(op: str, **operands: Tensor | None) -> None:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pagemill.ops.dtypes import DTYPES
 from pagemill.ops.program import (
     ACT,
     DIMS,
@@ -26,6 +25,7 @@ from pagemill.ops.program import (
     ValueEntry,
     WeightEntry,
 )
+from pagemill.tensor.dtypes import DTYPES
 
 HEADER = "pagemill-program 3"
 

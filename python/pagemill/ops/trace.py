@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from pagemill.ops.dtypes import tensor_bytes
 from pagemill.ops.program import (
     CONSTANTS_PATH,
     DIMS,
@@ -36,6 +35,7 @@ from pagemill.ops.program import (
     ValueEntry,
     WeightEntry,
 )
+from pagemill.tensor.dtypes import tensor_bytes
 
 _CONSTANT_ALIGNMENT = 64  # bytes; a cache line, so that kernels may use aligned loads
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from pagemill.ops.dtypes import DTYPES, SCALED_DTYPES, tensor_bytes
 from pagemill.ops.expert_layer import ExpertLayer
 from pagemill.ops.head_tables import HeadTables
 from pagemill.ops.shard import EVERY_ROW, Part, Shard, Stripe
@@ -30,6 +29,7 @@ from pagemill.quantization.notes import OTHER_SCALES
 from pagemill.quantization.stored_schemes import StoredSchemes
 from pagemill.quantization.table import source_method
 from pagemill.quantization.unused import check_all_used
+from pagemill.tensor.dtypes import DTYPES, SCALED_DTYPES, tensor_bytes
 from pagemill.weights.adapter_target import AdapterTarget
 from pagemill.weights.declared import DeclaredTensors
 from pagemill.weights.errors import WeightsError
@@ -393,24 +393,6 @@ class WeightBinder:
         joined = (np.stack if table else np.concatenate)(values)
         return self._constant(f"{names[0]}.and_{len(names) - 1}", joined)
 
-    def shares(self, name: str, length: int, *, of_previous: bool = False) -> Tensor:
-        """1 - v and v of each entry v of a vector, or v and 1 - v if they are `of_previous`: f32
-        [length, 2], the taps that mix a token with the previous one."""
-        location = self._located(name, (length,))
-        values = read_f32(location).reshape(length)
-        taps = [values, 1 - values] if of_previous else [1 - values, values]
-        return self._constant(f"{name}.shares", np.stack(taps, axis=1))
-
-    def small_columns(
-        self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
-    ) -> Tensor:
-        """These columns of the small matrix `name`, of each the entries of `rows` one after the
-        other: f32 [columns.size, len(rows)]."""
-        location = self._located(name, shape)
-        values = read_f32(location)[np.array(rows), columns.begin : columns.end].T
-        key = f"{name}.columns{columns.begin}-{columns.end}"
-        return self._constant(key, np.ascontiguousarray(values))
-
     def integers(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """Whole numbers that are no weights, stored as integers or as real numbers: f32 of `shape`.
 
@@ -464,11 +446,6 @@ class WeightBinder:
         found = np.logaddexp(np.float32(0), read_f32(self._located(name, (length,))))
         return self._constant(f"{name}.softplus{repeats}", np.tile(found, repeats))
 
-    def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
-        """Row `index` of the matrix `name` as an f32 vector."""
-        location = self._located(name, shape)
-        return self._constant(f"{name}[{index}]", read_f32(location)[index])
-
     def combined_rows(
         self, name: str, shape: tuple[int, int], sums: Sequence[Mapping[int, float]]
     ) -> Tensor:
@@ -489,17 +466,17 @@ class WeightBinder:
                 into += factor * read_f32(replace(location, shape=(1, shape[1]), offset=at))[0]
         return self._constant(f"{name}.sums", result)
 
-    def resampled(
+    def computed(
         self,
         name: str,
-        stored: tuple[int, ...],
-        shares: npt.NDArray[np.float32],
         shape: tuple[int, ...],
+        stored: Mapping[str, tuple[int, ...]],
+        compute: Callable[..., npt.NDArray[np.float32]],
     ) -> Tensor:
-        """`shares` [n, rows] times the tensor `name`, stored in the shape `stored`, as a matrix of
-        so many rows: f32 of `shape`."""
-        values = read_f32(self._located(name, stored)).reshape(shares.shape[1], -1)
-        return self._constant(f"{name}.resampled", (shares @ values).reshape(shape))
+        """The f32 constant `name` of `shape`: what `compute` returns for the tensors of these names
+        and shapes, in their order, each as f32."""
+        values = [read_f32(self._located(each, its)).reshape(its) for each, its in stored.items()]
+        return self._constant(name, np.ascontiguousarray(compute(*values)).reshape(shape))
 
     def head_tables(self, tables: HeadTables) -> Tensor:
         """The `tables`, f32.

@@ -112,17 +112,13 @@ def test_vectors_one_after_the_other(binder: WeightBinder) -> None:
         binder.vectors(["vector", "matrix"], 12)
 
 
-def test_shares_of_a_vector(binder: WeightBinder) -> None:
-    shares = _values(binder.trace.program, binder.shares("row", 12))
-    assert shares.reshape(12, 2).tolist() == [[1 - v, v] for v in range(12)]
-    shares = _values(binder.trace.program, binder.shares("vector", 12, of_previous=True))
-    assert shares.reshape(12, 2).tolist() == [[v, 1 - v] for v in range(12)]
-
-
-def test_columns_of_a_small_matrix(binder: WeightBinder) -> None:
-    columns = binder.small_columns("matrix", (3, 4), columns=Part(1, 3, 4), rows=[2, 0, 2])
-    expected = MATRIX[[2, 0, 2], 1:3].T
-    assert _values(binder.trace.program, columns).tolist() == expected.tolist()
+def test_a_constant_is_computed_of_several_tensors(binder: WeightBinder) -> None:
+    tensors = {"row": (12,), "matrix": (3, 4)}
+    tensor = binder.computed("sum", (4, 3), tensors, lambda v, m: (v.reshape(3, 4) + 2 * m).T)
+    found = _values(binder.trace.program, tensor)
+    assert found.tolist() == (3 * MATRIX.T).tolist()
+    with pytest.raises(WeightsError, match=r"matrix is \[3, 4\], .* asks for \[4, 3\]"):
+        binder.computed("other", (3,), {"matrix": (4, 3)}, lambda m: m[:, 0])
 
 
 def test_inverse_norms_of_rows(binder: WeightBinder) -> None:

@@ -10,11 +10,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from pagemill.ops.dtypes import tensor_bytes
 from pagemill.ops.program import Program, WeightEntry
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import ShapeError, Trace
 from pagemill.quantization.binder import WeightBinder
+from pagemill.tensor.dtypes import tensor_bytes
 from pagemill.weights import MissingTensorError, ModelSource, WeightsError
 
 SHAPE = (3, 4, 6)

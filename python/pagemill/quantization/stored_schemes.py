@@ -3,9 +3,9 @@ often that of lm_head, unquantized."""
 
 from __future__ import annotations
 
-from pagemill.ops.dtypes import SCALED_DTYPES
 from pagemill.quantization.base import Method, Scheme
 from pagemill.quantization.unquantized import UNQUANTIZED
+from pagemill.tensor.dtypes import SCALED_DTYPES
 from pagemill.weights.declared import DeclaredTensors
 from pagemill.weights.errors import MissingTensorError, WeightsError
 from pagemill.weights.json_file import shown

@@ -6,10 +6,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Self
 
-from pagemill.ops.dtypes import DTYPES, MATRIX_DTYPES
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor, format_shape
 from pagemill.quantization.section import Section
+from pagemill.tensor.dtypes import DTYPES, MATRIX_DTYPES
 from pagemill.weights.declared import DeclaredTensors
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from pagemill.config import ConfigError
 from pagemill.config.route import ListenConfig
+from pagemill.engine.reserved_port import reserved_port
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.router.testing.fake_fleet import (
     FakeFleet,
@@ -198,14 +198,12 @@ def test_an_unreachable_server_costs_nothing_but_a_retry() -> None:
     async def test() -> None:
         async with fake_fleet(2, probe_interval=60) as fleet:
             await fleet.router.servers[0].upstream.close()
-            # Its address now refuses connections.
-            with socket.create_server(("127.0.0.1", 0)) as closed:
-                port = closed.getsockname()[1]
             broken = fleet.router.servers[0].upstream
-            broken._origin = ("http", "127.0.0.1", port)  # pyright: ignore[reportPrivateUsage]
-            got = await asyncio.gather(
-                *(fleet.client.post("/v1/completions", json=BODY) for _ in range(8))
-            )
+            with reserved_port() as port:  # where no server listens
+                broken._origin = ("http", "127.0.0.1", port)  # pyright: ignore[reportPrivateUsage]
+                got = await asyncio.gather(
+                    *(fleet.client.post("/v1/completions", json=BODY) for _ in range(8))
+                )
             assert [each.status_code for each in got] == [200] * 8
             assert served(fleet) == [0, 8]
             assert fleet.router.available == [fleet.router.servers[1]]

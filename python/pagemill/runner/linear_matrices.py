@@ -5,8 +5,8 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable, Iterator, Sequence
 
-from pagemill.ops.dtypes import DTYPES
 from pagemill.ops.program import OpEntry, Program, WeightEntry
+from pagemill.tensor.dtypes import DTYPES
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.stored_matrix import StoredMatrix
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -214,15 +214,6 @@ class ShapeRecorder:
         shape = (len(names), length) if table else (len(names) * length,)
         return self._made(f"{names[0]} to {names[-1]}", shape)
 
-    def shares(self, name: str, length: int, *, of_previous: bool = False) -> Tensor:
-        del of_previous
-        return self._read(name, (length,), (length, 2))
-
-    def small_columns(
-        self, name: str, shape: tuple[int, int], *, columns: Part, rows: Sequence[int]
-    ) -> Tensor:
-        return self._read(name, shape, (columns.size, len(rows)))
-
     def integers(self, name: str, shape: tuple[int, ...]) -> Tensor:
         return self._read(name, shape)
 
@@ -253,10 +244,6 @@ class ShapeRecorder:
     def note(self, text: str) -> None:
         """There is nothing to say about weights that do not exist."""
 
-    def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
-        del index
-        return self._read(name, shape, shape[1:])
-
     def combined_rows(
         self, name: str, shape: tuple[int, int], sums: Sequence[Mapping[int, float]]
     ) -> Tensor:
@@ -271,15 +258,17 @@ class ShapeRecorder:
         del module
         return 1.0, 1.0
 
-    def resampled(
+    def computed(
         self,
         name: str,
-        stored: tuple[int, ...],
-        shares: npt.NDArray[np.float32],
         shape: tuple[int, ...],
+        stored: Mapping[str, tuple[int, ...]],
+        compute: Callable[..., npt.NDArray[np.float32]],
     ) -> Tensor:
-        del shares
-        return self._read(name, stored, shape)
+        del compute
+        for each, its in stored.items():
+            self._record(each, its)
+        return self._made(name, shape)
 
     def head_tables(self, tables: HeadTables) -> Tensor:
         for name, shape in tables.stored_shapes().items():

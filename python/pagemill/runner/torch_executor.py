@@ -24,7 +24,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from pagemill.ops.dtypes import tensor_bytes
 from pagemill.ops.program import (
     ACT,
     CONSTANTS_PATH,
@@ -44,6 +43,7 @@ from pagemill.ops.torch_step import (
     TorchStep,
     make_step,
 )
+from pagemill.tensor.dtypes import tensor_bytes
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.quantized import dequantize_parts
 from pagemill.weights.read import as_f32, read_bytes

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -79,22 +78,20 @@ CALLS: dict[str, Callable[[Weights, str], Any]] = {
         w.small(f"{p}matrix.weight", (4, 4), row_factors=[2, 1, 1, 1], row_order=[1, 0]),
     ),
     "vectors": lambda w, p: w.vectors([f"{p}norm.weight", None], 4),
-    "shares": lambda w, p: w.shares(f"{p}norm.weight", 4),
-    "small_columns": lambda w, p: w.small_columns(
-        f"{p}matrix.weight", (4, 4), columns=Part(0, 2, 4), rows=[1, 0]
-    ),
     "integers": lambda w, p: w.integers(f"{p}norm.weight", (4,)),
     "inverse_norms": lambda w, p: w.inverse_norms(f"{p}matrix.weight", (4, 4)),
     "normalized_taps": lambda w, p: w.normalized_taps(f"{p}taps", f"{p}norm", (4, 2), 1e-5),
     "exponentials": lambda w, p: w.exponentials(f"{p}norm.weight", [1, 2, 3, 4]),
     "softplus": lambda w, p: w.softplus(f"{p}norm.weight", 4, repeats=2),
     "block_elements": lambda w, p: w.block_elements(f"{p}matrix.weight"),
-    "row": lambda w, p: w.row(f"{p}matrix.weight", 1, (4, 4)),
     "combined_rows": lambda w, p: w.combined_rows(f"{p}matrix.weight", (4, 4), [{0: 1, 2: 0.5}]),
     "number": lambda w, p: w.number(f"{p}one"),
     "kv_scales": lambda w, p: w.kv_scales(f"{p}attn"),
-    "resampled": lambda w, p: w.resampled(
-        f"{p}matrix.weight", (4, 4), np.ones((2, 4), np.float32), (2, 4)
+    "computed": lambda w, p: w.computed(
+        f"{p}sum",
+        (4,),
+        {f"{p}matrix.weight": (4, 4), f"{p}matrix.bias": (4,)},
+        lambda matrix, bias: matrix.sum(axis=1) + bias,
     ),
     "head_tables": lambda w, p: w.head_tables(
         HeadTables(

@@ -21,14 +21,10 @@ from pagemill.server.chat_sampling import chat_sampling
 from pagemill.server.choice_search import wanted_search
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.generation import Generation
+from pagemill.server.generation_options import GenerationOptions
 from pagemill.server.grammar.tool_choice import ToolChoice, call_constraint, read_tool_choice
 from pagemill.server.output_limits import wanted_limits
-from pagemill.server.pipeline import (
-    CheckedFields,
-    CheckedRequest,
-    GenerationOptions,
-    Pipeline,
-)
+from pagemill.server.pipeline import CheckedFields, CheckedRequest, Pipeline
 from pagemill.server.protocol.chat import (
     ChatRequest,
     check_messages,

@@ -16,10 +16,11 @@ from pagemill.server.choice_search import wanted_search
 from pagemill.server.echo import echoed_texts
 from pagemill.server.errors import bad_request, from_engine
 from pagemill.server.generation import Generation
+from pagemill.server.generation_options import GenerationOptions
 from pagemill.server.grammar.constraint import Constraint
 from pagemill.server.infill import infill_prompts, with_ends_of_middles
 from pagemill.server.output_limits import wanted_limits
-from pagemill.server.pipeline import GenerationOptions, Pipeline
+from pagemill.server.pipeline import Pipeline
 from pagemill.server.prompt_embeds import PARAM
 from pagemill.server.protocol.completion import DEFAULT_MAX_TOKENS, CompletionRequest, prompts
 from pagemill.server.protocol.sampling import to_sampling, transfer_params

@@ -18,8 +18,9 @@ from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.server.access.caller import Caller
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.generation import Generation
+from pagemill.server.generation_options import GenerationOptions
 from pagemill.server.output_limits import OutputLimits
-from pagemill.server.pipeline import GenerationOptions, Pipeline
+from pagemill.server.pipeline import Pipeline
 from pagemill.server.protocol.generative_score import GenerativeScoreRequest
 from pagemill.server.protocol.usage import PromptTokensDetails, Usage
 from pagemill.server.rendering import MAX_PAIR_CHARS

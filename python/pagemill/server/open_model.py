@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pagemill.config import EngineConfig, MediaConfig, flatten
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.client import EngineClient, ModelFacts
-from pagemill.engine.media import MediaFrontEnd, media_kinds, place_media
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.io_processor import open_io_processor
 from pagemill.inputs.prepared_media import PreparedMedia
@@ -21,7 +21,6 @@ from pagemill.inputs.task import Task
 from pagemill.observe.metrics import MetricsOptions, RequestMetrics
 from pagemill.server.errors import from_engine
 from pagemill.server.fingerprint import system_fingerprint
-from pagemill.server.loaded_encoders import LoadedEncoders
 from pagemill.server.media import (
     KeptMedia,
     MediaReader,
@@ -42,6 +41,9 @@ from pagemill.server.rendering import (
 )
 from pagemill.server.speech.speech import generating_tasks, open_speech
 from pagemill.weights.source import ModelSource
+
+if TYPE_CHECKING:
+    from pagemill.engine.media import MediaFrontEnd
 
 _NO_ENCODER = "this server has no encoder of media (--language-model-only): send embeddings"
 
@@ -97,6 +99,8 @@ async def open_model(
     pipeline = Pipeline(engine, renderer, model, metrics, source.grammars, opened)
     pipeline.speech = speech
     if model.pooled is not None and model.pooled.task is Task.MEDIA_EMBED:
+        from pagemill.server.loaded_encoders import LoadedEncoders
+
         pipeline.media_encoding = LoadedEncoders(front_ends, _control_text(renderer))
     if model.pooled is not None and model.pooled.task is Task.TOKEN_EMBED:
         pipeline.late_interaction = await asyncio.to_thread(open_late_interaction, files, renderer)
@@ -108,6 +112,8 @@ async def open_model(
 def _front_ends(
     files: ModelSource, limits: MediaConfig, config: EngineConfig
 ) -> tuple[MediaFrontEnd, ...]:
+    from pagemill.engine.media import MediaFrontEnd
+
     return MediaFrontEnd.of(
         files,
         limits.refused_kinds,
@@ -132,6 +138,8 @@ def _media(
     given: bool,
 ) -> MediaReader | NoMedia:
     """`given`: requests may have embeddings of media."""
+    from pagemill.engine.media import media_kinds, place_media
+
     encode = _control_text(renderer)
 
     def place(prompt: RenderedPrompt, media: Sequence[PreparedMedia]) -> RenderedPrompt:
@@ -152,7 +160,11 @@ def no_media(files: ModelSource, config: EngineConfig) -> NoMedia:
     option = "--language-model-only" if config.model.language_model_only else ""
     if not option and config.refused_media:
         option = "--limit-mm-per-prompt"
-    if not option or not media_kinds(files):
+    if not option:
+        return NoMedia()
+    from pagemill.engine.media import media_kinds
+
+    if not media_kinds(files):
         return NoMedia()
     return NoMedia(f"this server has no encoder of media ({option})")
 

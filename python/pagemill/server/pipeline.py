@@ -6,19 +6,15 @@ import contextlib
 import copy
 import functools
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from pagemill.engine.async_engine import AsyncEngine, Prompt
 from pagemill.engine.limits import (
-    check_prompt,
     check_stop,
-    encoder_prompt,
-    longest_context,
-    resolve_max_tokens,
 )
 from pagemill.engine.outputs import ChoiceOutput, EngineError, ended_by_operator
 from pagemill.engine.request_stream import RequestStream
@@ -26,23 +22,23 @@ from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.token_limits import TokenLimits
 from pagemill.inputs.late_interaction import LateInteraction
 from pagemill.inputs.rendered_prompt import RenderedPrompt
-from pagemill.inputs.transcript_rules import TranscriptRules
 from pagemill.observe.metrics import RequestMetrics, TenantUsage
 from pagemill.render.assembly import ChoiceAssembler
-from pagemill.render.output_parser import NOTHING, OutputParser, ParserOptions
-from pagemill.server.access.caller import ANONYMOUS, Caller
+from pagemill.render.output_parser import OutputParser, ParserOptions
+from pagemill.server.access.caller import Caller
 from pagemill.server.capacity import Capacity
-from pagemill.server.choice_search import Beams, ChoiceSearch, check_search, find_choices
+from pagemill.server.choice_search import Beams, check_search, find_choices
 from pagemill.server.errors import bad_request, from_engine
 from pagemill.server.generation import Generation
-from pagemill.server.grammar.constraint import Constraint
+from pagemill.server.generation_options import GenerationOptions
 from pagemill.server.grammar.constraint_compiler import ConstraintCompiler
 from pagemill.server.limits.limiter import Charge
 from pagemill.server.media import Media
 from pagemill.server.media_encoding import MediaEncoding
 from pagemill.server.model_info import ModelInfo
-from pagemill.server.output_limits import NO_LIMITS, OutputLimits, token_limits
+from pagemill.server.output_limits import token_limits
 from pagemill.server.pooling.plugin import DataPlugin
+from pagemill.server.prompt_fit import fit_pooled, fit_prompt, kept_tokens
 from pagemill.server.records.content_log import ContentLog, Source
 from pagemill.server.records.record import Submission
 from pagemill.server.rendering import Renderer, Rendering
@@ -53,45 +49,6 @@ from pagemill.structured.grammar import Grammar
 MAX_POOLED_NUMBERS = 2**24
 """Of the rows of tokens in one response: 64 MiB, and a few times as much as JSON."""
 _PROMPT_END_TOKENS = 16  # a marker that opens reasoning, and white space
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GenerationOptions:
-    """What the pipeline needs beside prompts and sampling.
-
-    `max_tokens` is the client's own number; `default_max_tokens` applies if it gave none, and
-    None means all the room there is. `param` and `max_tokens_param` name the fields that prompts
-    and `max_tokens` came from. `truncation_side` is the end of the prompt that
-    `truncate_prompt_tokens` cuts: "left" or "right". `priority`, `cache_salt` and
-    `kv_transfer_params` are `AsyncEngine.submit`'s, as is the tenant of `caller`. `timeout_s` is
-    from the arrival of `caller`'s request to its end; `deadline`, `Pipeline.deadline`'s, takes its
-    place for one of several generations that answer a request together.
-    """
-
-    max_tokens: int | None
-    default_max_tokens: int | None
-    max_tokens_param: str = "max_tokens"
-    truncate_prompt_tokens: int | None = None
-    truncation_side: str = "left"
-    cache_salt: str = ""
-    timeout_s: float | None = None
-    deadline: float | None = None
-    priority: int = 0
-    caller: Caller = ANONYMOUS
-    kv_transfer_params: Mapping[str, str] = field(default_factory=dict[str, str])
-    param: str = "prompt"
-    constraint: Constraint | None = None
-    """What each choice has to be."""
-    limits: OutputLimits = NO_LIMITS
-    """Tokens that no choice may have."""
-    transcript: TranscriptRules | None = None
-    """By which each choice is written, if it has no constraint."""
-    search: ChoiceSearch | None = None
-    """How choices are found; None: each is sampled."""
-    parsed: ParserOptions = NOTHING
-    """What is read out of the output beside text."""
-    decoder: Sequence[int] = ()
-    """What the decoder of an encoder-decoder begins with; empty: what the model says."""
 
 
 class CheckedRequest(NamedTuple):
@@ -189,7 +146,7 @@ class Pipeline:
         try:
             self.model.defaults.check(stated)
             check_stop(sampling.stop, self.renderer.has_text)
-            checked = [self._prompt(prompt, options) for prompt in prompts]
+            checked = [fit_prompt(self.model, prompt, options) for prompt in prompts]
             token_ids = [prompt.rendered.token_ids for prompt in checked]
             parsed = [_parsed(self.renderer, prompt, options.parsed) for prompt in token_ids]
             if options.search is not None:
@@ -303,7 +260,7 @@ class Pipeline:
             ApiError: as `pool`; `take` may have been called for some prompts.
         """
         try:
-            checked = [self._pooling_prompt(prompt, options) for prompt in prompts]
+            checked = [fit_pooled(self.model, prompt, options) for prompt in prompts]
             num_tokens = _most_tokens(checked, 1)
             charge = options.caller.charge(num_tokens)
             with _settled_on_error(charge):
@@ -412,43 +369,9 @@ class Pipeline:
             ApiError: one is empty, too long, or has an unknown token.
         """
         try:
-            return [self._prompt(prompt, options) for prompt in prompts]
+            return [fit_prompt(self.model, prompt, options) for prompt in prompts]
         except EngineError as error:
             raise from_engine(error) from error
-
-    def _prompt(self, prompt: RenderedPrompt, options: GenerationOptions) -> Prompt:
-        longest = max(1, self.model.max_model_len - (options.max_tokens or 1))
-        text = self.model.encoder_text
-        if text is None:
-            prompt = self._truncated(prompt, options, longest)
-        elif not prompt.media:
-            prompt = self._truncated(prompt, options, min(longest, text.most_tokens))
-            prompt = encoder_prompt(text, prompt, options.decoder, options.param)
-        room = resolve_max_tokens(
-            len(prompt),
-            options.max_tokens,
-            options.default_max_tokens,
-            longest_context(prompt, self.model.max_model_len, text),
-            options.param,
-            options.max_tokens_param,
-        )
-        if self.model.max_tokens_cap is not None:
-            room = min(room, self.model.max_tokens_cap)
-        check_prompt(prompt, self.model.vocab_size, options.param)
-        return Prompt(prompt, room)
-
-    def _pooling_prompt(self, prompt: RenderedPrompt, options: GenerationOptions) -> Prompt:
-        prompt = self._truncated(prompt, options, self.model.max_model_len)
-        if len(prompt) > self.model.max_model_len:
-            raise EngineError(
-                "INVALID_ARGUMENT",
-                f"This model's maximum context length is {self.model.max_model_len} tokens, but"
-                f" `{options.param}` has {len(prompt)}. Shorten it, or send"
-                " `truncate_prompt_tokens: -1`.",
-                options.param,
-            )
-        check_prompt(prompt, self.model.vocab_size, options.param)
-        return Prompt(prompt)
 
     def longest_prompt(self, options: GenerationOptions) -> int | None:
         """The number of tokens to which `truncate_prompt_tokens` cuts prompts of a model that
@@ -458,38 +381,9 @@ class Pipeline:
             ApiError: 400 for a number that is none.
         """
         try:
-            return self._kept_tokens(options, self.model.max_model_len)
+            return kept_tokens(self.model, options, self.model.max_model_len)
         except EngineError as error:
             raise from_engine(error) from error
-
-    def _kept_tokens(self, options: GenerationOptions, longest: int) -> int | None:
-        limit = options.truncate_prompt_tokens
-        if limit is None:
-            return None
-        if limit == 0 or limit > self.model.max_model_len:
-            raise EngineError(
-                "INVALID_ARGUMENT",
-                f"`truncate_prompt_tokens` is {limit}; it must be from 1 to the context length,"
-                f" {self.model.max_model_len}, or -1 for as many tokens as fit.",
-                "truncate_prompt_tokens",
-            )
-        return longest if limit == -1 else limit
-
-    def _truncated(
-        self, prompt: RenderedPrompt, options: GenerationOptions, longest: int
-    ) -> RenderedPrompt:
-        kept = self._kept_tokens(options, longest)
-        if kept is None or len(prompt) <= kept:
-            return prompt
-        if prompt.media:
-            raise EngineError(
-                "INVALID_ARGUMENT",
-                f"`{options.param}` has {len(prompt)} tokens, and a prompt with media or"
-                f" embeddings is not truncated to {kept}: send fewer of them.",
-                "truncate_prompt_tokens",
-            )
-        right = options.truncation_side == "right"
-        return RenderedPrompt(prompt.token_ids[:kept] if right else prompt.token_ids[-kept:])
 
     def _rows(self, output: ChoiceOutput, prompt: Prompt) -> np.ndarray:
         if output.error is not None:

@@ -12,7 +12,8 @@ from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.testing.fake_engine import FakeEngine
 from pagemill.inputs.rendered_prompt import MediaFeatures, MediaItem, RenderedPrompt
 from pagemill.server.errors import ApiError
-from pagemill.server.pipeline import GenerationOptions, Pipeline
+from pagemill.server.generation_options import GenerationOptions
+from pagemill.server.pipeline import Pipeline
 from pagemill.server.testing.fake_server import make_pipeline
 
 IMAGE = MediaItem("sha", 1, MediaFeatures(np.ones((2, 4), np.float32), 2))

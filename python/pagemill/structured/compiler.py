@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from pagemill.structured import table
-from pagemill.structured.expansion import Expanded, expand
 from pagemill.structured.grammar import Grammar, GrammarError
-from pagemill.structured.guidance import GuidanceBackEnd
-from pagemill.structured.matcher import Compiled, Factory
 from pagemill.structured.token_table import TokenTable
 from pagemill.structured.vocabulary import Vocabulary
-from pagemill.structured.xgrammar import XgrammarBackEnd
+
+if TYPE_CHECKING:
+    from pagemill.structured.expansion import Expanded
+    from pagemill.structured.guidance import GuidanceBackEnd
+    from pagemill.structured.matcher import Compiled, Factory
+    from pagemill.structured.xgrammar import XgrammarBackEnd
 
 _MAX_KEPT = 64
 _MAX_KEPT_CHARS = 2**22
@@ -23,18 +25,19 @@ _Key = tuple[str, tuple[str, ...]]
 class GrammarCompiler:
     """Makes matchers for one model. Thread-safe; keeps the latest grammars.
 
-    `open_vocabulary` is called once, for the first grammar: a model that is asked for none pays
-    nothing. `back_end`: `auto`, or the one of `table` that every grammar has to go to.
+    `open_vocabulary` is called once, for the first grammar, and back ends are imported then: a
+    model that is asked for none pays nothing. `back_end`: `auto`, or the one of `table` that every
+    grammar has to go to.
     """
 
     def __init__(
         self,
         open_vocabulary: Callable[[], Vocabulary] | None = None,
         back_end: str = "auto",
-        expand: Callable[[Grammar], Expanded] = expand,
+        expand: Callable[[Grammar], Expanded] | None = None,
     ) -> None:
         """`open_vocabulary` may be set later, before the first grammar. `expand`: what makes rules
-        of schemas, for llguidance."""
+        of schemas, for llguidance; None: `expansion.expand`."""
         self.open_vocabulary = open_vocabulary
         self._back_end = back_end
         self._expand = expand
@@ -74,6 +77,8 @@ class GrammarCompiler:
 
     def _compiled(self, grammar: Grammar) -> tuple[Compiled, bool]:
         """The compiled grammar, and whether it is new."""
+        from pagemill.structured import table
+
         key = (grammar.text, grammar.schemas)
         with self._lock:
             kept = self._kept.get(key)
@@ -82,7 +87,7 @@ class GrammarCompiler:
                 return kept, False
         back_end = table.choose(grammar, self._back_end)
         with self._lock:
-            opened = self._opened(back_end)
+            opened = self._opened(back_end == table.XGRAMMAR)
         compiled = opened.compile(grammar)
         with self._lock:
             if key not in self._kept:
@@ -93,13 +98,17 @@ class GrammarCompiler:
                 self._num_kept_chars -= dropped.num_chars
         return compiled, True
 
-    def _opened(self, back_end: str) -> GuidanceBackEnd | XgrammarBackEnd:
+    def _opened(self, is_xgrammar: bool) -> GuidanceBackEnd | XgrammarBackEnd:
+        from pagemill.structured.expansion import expand
+        from pagemill.structured.guidance import GuidanceBackEnd
+        from pagemill.structured.xgrammar import XgrammarBackEnd
+
         if self._tokens is None:
             self._tokens = TokenTable(self._opened_vocabulary())
-        if back_end == table.XGRAMMAR:
+        if is_xgrammar:
             self._xgrammar = self._xgrammar or XgrammarBackEnd(self._tokens)
             return self._xgrammar
-        self._guidance = self._guidance or GuidanceBackEnd(self._tokens, self._expand)
+        self._guidance = self._guidance or GuidanceBackEnd(self._tokens, self._expand or expand)
         return self._guidance
 
     def _opened_vocabulary(self) -> Vocabulary:

@@ -21,7 +21,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from pagemill.ops.dtypes import BLOCK_DTYPES
+from pagemill.tensor.dtypes import BLOCK_DTYPES
 from pagemill.weights.adapter_target import AdapterTarget
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import read_object, shown

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pagemill.ops.dtypes import CONVERTED_DTYPES, DTYPES, MATRIX_DTYPES, tensor_bytes
 from pagemill.ops.program import Format
 from pagemill.ops.shard import Part, Stripe
 from pagemill.ops.trace import Parts, Tensor, Trace
+from pagemill.tensor.dtypes import CONVERTED_DTYPES, DTYPES, MATRIX_DTYPES, tensor_bytes
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.read import REAL_DTYPES, read_f32, read_integers

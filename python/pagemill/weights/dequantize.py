@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from pagemill.ops.dtypes import BLOCK_DTYPES, DTYPES
+from pagemill.tensor.dtypes import BLOCK_DTYPES, DTYPES
 
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]

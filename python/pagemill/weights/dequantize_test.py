@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from gguf.quants import dequantize as gguf_dequantize
 
-from pagemill.ops.dtypes import BLOCK_DTYPES, DTYPES
+from pagemill.tensor.dtypes import BLOCK_DTYPES, DTYPES
 from pagemill.weights.dequantize import dequantize
 
 FORMATS = sorted(BLOCK_DTYPES)

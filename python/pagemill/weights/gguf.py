@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pagemill.ops.dtypes import DTYPES, tensor_bytes
+from pagemill.tensor.dtypes import DTYPES, tensor_bytes
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import shown
 from pagemill.weights.location import TensorLocation

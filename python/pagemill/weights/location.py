@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from pagemill.ops.dtypes import tensor_bytes
-from pagemill.ops.shard import Part
+from pagemill.tensor.dtypes import tensor_bytes
+
+if TYPE_CHECKING:
+    from pagemill.ops.shard import Part
 
 
 @dataclass(frozen=True, slots=True)
 class TensorLocation:
     """A dense row-major tensor, `offset` bytes from the start of `file`; dtype names as in
-    `pagemill.ops.dtypes`. If `negated_exp`, what is stored are -exp(x) of its values x."""
+    `pagemill.tensor.dtypes`. If `negated_exp`, what is stored are -exp(x) of its values x."""
 
     name: str
     dtype: str

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pagemill.ops.dtypes import tensor_bytes
+from pagemill.tensor.dtypes import tensor_bytes
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.gguf_name_map import GgufNames
 from pagemill.weights.gguf_names import GGUF_NAMES

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagemill.ops.dtypes import BLOCK_DTYPES, DTYPES, tensor_bytes
+from pagemill.tensor.dtypes import BLOCK_DTYPES, DTYPES, tensor_bytes
 from pagemill.weights.dequantize import dequantize
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from pagemill.ops.dtypes import tensor_bytes
+from pagemill.tensor.dtypes import tensor_bytes
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import MAX_JSON_BYTES, parse_json, read_object, shown
 from pagemill.weights.location import TensorLocation
@@ -84,7 +84,7 @@ def read_directory(directory: Path) -> dict[str, TensorLocation]:
 
 
 def read_file(path: Path) -> dict[str, TensorLocation]:
-    """The tensors of one file. Types that `pagemill.ops.dtypes` lacks keep the file's name, in
+    """The tensors of one file. Types that `pagemill.tensor.dtypes` lacks keep the file's name, in
     lower case.
 
     Raises:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from pagemill.ops.dtypes import DTYPES
+from pagemill.tensor.dtypes import DTYPES
 from pagemill.weights import WeightsError
 from pagemill.weights.read import read_f32
 from pagemill.weights.safetensors import INDEX_FILE, read_directory, read_file, read_metadata

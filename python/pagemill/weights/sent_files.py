@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from pagemill.ops.dtypes import tensor_bytes
+from pagemill.tensor.dtypes import tensor_bytes
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import MAX_JSON_BYTES
 from pagemill.weights.location import TensorLocation

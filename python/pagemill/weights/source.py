@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from pagemill.ops.dtypes import DTYPES, tensor_bytes
+from pagemill.tensor.dtypes import DTYPES, tensor_bytes
 from pagemill.weights.beside_config import keys_beside
 from pagemill.weights.errors import MissingTensorError, WeightsError
 from pagemill.weights.gguf import GgufFile

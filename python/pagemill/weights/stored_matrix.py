@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from pagemill.ops.dtypes import tensor_bytes
+from pagemill.tensor.dtypes import tensor_bytes
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.read import as_f32, read_bytes, read_f32
 

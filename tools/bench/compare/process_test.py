@@ -1,14 +1,16 @@
 """Real processes: a driver and a server that generate fake tokens."""
 
+import contextlib
 import os
 import sys
 from pathlib import Path
 
 import pytest
+from pagemill.engine.reserved_port import reserved_port
 
 from tools.bench.compare.environment import PeerError
 from tools.bench.compare.peers.base import DRIVERS, Command
-from tools.bench.compare.process import DriverProcess, ServerProcess, free_port
+from tools.bench.compare.process import DriverProcess, ServerProcess
 
 DRIVER = f"""
 import sys, time
@@ -106,22 +108,22 @@ def test_a_paused_process_uses_no_processor(tmp_path: Path) -> None:
 
 
 def test_a_server_is_waited_for_and_streams(tmp_path: Path) -> None:
-    port = free_port()
-    process = ServerProcess(_script(tmp_path, SERVER, str(port)), tmp_path / "log", port)
-    try:
+    with contextlib.ExitStack() as stack:
+        port = stack.enter_context(reserved_port())
+        process = ServerProcess(_script(tmp_path, SERVER, str(port)), tmp_path / "log", port)
+        stack.callback(process.stop)
         times = process.run([[1], [2], [3]], 4, 2)
         assert [each.output_tokens for each in times] == [4, 4, 4]
         assert all(len(each.gaps) == 3 for each in times)
         with pytest.raises(PeerError, match="a request failed: 1 tokens instead of 4"):
             process.run([[13]], 4, 1)
-    finally:
-        process.stop()
 
 
 def test_a_server_that_ends_says_why(tmp_path: Path) -> None:
     command = _script(tmp_path, "raise SystemExit('port taken')")
-    with pytest.raises(PeerError, match="(?s)the server ended.*port taken"):
-        ServerProcess(command, tmp_path / "log", free_port())
+    message = "(?s)the server ended.*port taken"
+    with reserved_port() as port, pytest.raises(PeerError, match=message):
+        ServerProcess(command, tmp_path / "log", port)
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:

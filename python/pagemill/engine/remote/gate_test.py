@@ -7,7 +7,7 @@ import contextlib
 import socket
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -33,11 +33,24 @@ from pagemill.engine.socket_client import SocketClient
 from pagemill.engine.testing.client_listener import Listener, expected, request
 from pagemill.engine.testing.fake_engine import FakeEngine, fake_bindings
 from pagemill.engine.testing.fake_outputs import FAKE_CODEC
-from pagemill.engine.testing.joined_engine import ENGINE, MODEL, OPTIONS, VERSION, claim, new_place
+from pagemill.engine.testing.joined_engine import (
+    ENGINE,
+    MODEL,
+    OPTIONS,
+    VERSION,
+    claim,
+    reserved_place,
+)
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 
 FACTS = ModelFacts(names=("fake",), path="", max_model_len=256, vocab_size=256)
 OTHER_RUN = b"o" * RUN_BYTES
+
+
+@pytest.fixture(name="place")
+def _place() -> Iterator[MeetingPlace]:
+    with reserved_place() as place:
+        yield place
 
 
 @contextlib.asynccontextmanager
@@ -86,9 +99,8 @@ async def answer_to(place: MeetingPlace, **other: Any) -> tuple[Answer, socket.s
     return Answer.decode(said), connection
 
 
-def test_each_client_has_a_connection_of_its_own() -> None:
+def test_each_client_has_a_connection_of_its_own(place: MeetingPlace) -> None:
     async def main(engine: FakeEngine) -> None:
-        place = new_place()
         async with gate(place) as (_, path), joining(engine, place):
             clients = [SocketClient(path, FAKE_CODEC, connect_passed) for _ in range(4)]
             heard = [Listener() for _ in clients]
@@ -103,9 +115,9 @@ def test_each_client_has_a_connection_of_its_own() -> None:
     run(main)
 
 
-def test_requests_are_lost_with_the_engine_which_may_come_back() -> None:
+def test_requests_are_lost_with_the_engine_which_may_come_back(place: MeetingPlace) -> None:
     async def main(engine: FakeEngine) -> None:
-        place, returns = new_place(), [0]
+        returns = [0]
 
         def count() -> None:
             returns[0] += 1
@@ -129,9 +141,8 @@ def test_requests_are_lost_with_the_engine_which_may_come_back() -> None:
     run(main)
 
 
-def test_an_engine_waits_for_a_server_that_is_started_again() -> None:
+def test_an_engine_waits_for_a_server_that_is_started_again(place: MeetingPlace) -> None:
     async def main(engine: FakeEngine) -> None:
-        place = new_place()
         server = EngineServer(fake_bindings(engine), FACTS, FAKE_CODEC.schema)
         has_joined = asyncio.Event()
         task = asyncio.create_task(keep_joined(server, place, claim(), has_joined))
@@ -159,9 +170,10 @@ def test_an_engine_waits_for_a_server_that_is_started_again() -> None:
         ({"model": "00" * 32}, "has another model, or other files of it"),
     ],
 )
-def test_what_does_not_belong_is_told_why(other: dict[str, Any], words: str) -> None:
+def test_what_does_not_belong_is_told_why(
+    place: MeetingPlace, other: dict[str, Any], words: str
+) -> None:
     async def main(engine: FakeEngine) -> None:
-        place = new_place()
         async with gate(place) as (made, _):
             made.expect(MODEL)
             answer, connection = await answer_to(place, **other)
@@ -179,9 +191,8 @@ def has_waiting(made: Gate) -> bool:
     return bool(made._waiting)  # pyright: ignore[reportPrivateUsage]
 
 
-def test_another_secret_is_no_secret() -> None:
+def test_another_secret_is_no_secret(place: MeetingPlace) -> None:
     async def main(engine: FakeEngine) -> None:
-        place = new_place()
         for secret in ("", "what one machine knows"):
             other = MeetingPlace(place.host, place.port, secret)
             async with gate(place):
@@ -191,9 +202,8 @@ def test_another_secret_is_no_secret() -> None:
     run(main)
 
 
-def test_engines_of_this_machine_say_what_the_model_is() -> None:
+def test_engines_of_this_machine_say_what_the_model_is(place: MeetingPlace) -> None:
     async def main(engine: FakeEngine) -> None:
-        place = new_place()
         async with gate(place, has_own=True) as (made, _):
             answer, connection = await answer_to(place)
             connection.close()
@@ -206,9 +216,8 @@ def test_engines_of_this_machine_say_what_the_model_is() -> None:
     run(main)
 
 
-def test_an_engine_is_one_process() -> None:
+def test_an_engine_is_one_process(place: MeetingPlace) -> None:
     async def main(engine: FakeEngine) -> None:
-        place = new_place()
         async with gate(place) as (made, path):
             (_, old), (same, new) = await answer_to(place), await answer_to(place)
             assert same.verdict is Verdict.JOINED
@@ -229,9 +238,8 @@ def test_an_engine_is_one_process() -> None:
     run(main)
 
 
-def test_clients_wait_for_an_engine_that_has_not_joined() -> None:
+def test_clients_wait_for_an_engine_that_has_not_joined(place: MeetingPlace) -> None:
     async def main(engine: FakeEngine) -> None:
-        place = new_place()
         async with gate(place) as (made, path):
             clients = made._clients[ENGINE]  # pyright: ignore[reportPrivateUsage]
 
@@ -260,10 +268,9 @@ def test_clients_wait_for_an_engine_that_has_not_joined() -> None:
 
 @pytest.mark.parametrize("is_late", [False, True])
 def test_a_number_stays_with_an_engine_whose_connection_was_taken(
-    monkeypatch: pytest.MonkeyPatch, is_late: bool
+    place: MeetingPlace, monkeypatch: pytest.MonkeyPatch, is_late: bool
 ) -> None:
     async def main(engine: FakeEngine) -> None:
-        place = new_place()
         async with gate(place) as (_, path):
             taking = asyncio.create_task(connect_passed(asyncio.Protocol, path))
             _, first = await answer_to(place)
@@ -280,9 +287,11 @@ def test_a_number_stays_with_an_engine_whose_connection_was_taken(
     run(main)
 
 
-def test_clients_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_that_wait_are_bounded(
+    place: MeetingPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main(engine: FakeEngine) -> None:
-        async with gate(new_place()) as (_, path):
+        async with gate(place) as (_, path):
             tasks = [asyncio.create_task(connect_passed(asyncio.Protocol, path)) for _ in range(3)]
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             assert len(ended) == 1
@@ -293,9 +302,8 @@ def test_clients_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     run(main)
 
 
-def test_silent_strangers_keep_no_engine_out() -> None:
+def test_silent_strangers_keep_no_engine_out(place: MeetingPlace) -> None:
     async def main(engine: FakeEngine) -> None:
-        place = new_place()
         async with gate(place) as (made, _):
             strangers = [socket.create_connection((place.host, place.port)) for _ in range(100)]
             async with joining(engine, place):
@@ -313,9 +321,8 @@ def test_silent_strangers_keep_no_engine_out() -> None:
     run(main)
 
 
-def test_a_flood_of_connections_does_not_stop_the_loop() -> None:
+def test_a_flood_of_connections_does_not_stop_the_loop(place: MeetingPlace) -> None:
     async def main(engine: FakeEngine) -> None:
-        place = new_place()
         async with gate(place) as (made, _):
             await asyncio.sleep(0)  # it accepts
             strangers = [socket.create_connection((place.host, place.port)) for _ in range(50)]
@@ -331,9 +338,8 @@ def test_a_flood_of_connections_does_not_stop_the_loop() -> None:
     run(main)
 
 
-def test_each_reason_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_reason_is_logged_once(place: MeetingPlace, caplog: pytest.LogCaptureFixture) -> None:
     async def main(engine: FakeEngine) -> None:
-        place = new_place()
         secret = MeetingPlace(place.host, place.port, "what one machine knows")
         async with gate(place) as (made, _):
             for _ in range(3):
@@ -352,11 +358,10 @@ def test_each_reason_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     assert [("secret" in each) for each in refusals] == [True, False, True]
 
 
-def test_deadlines_are_by_the_clock_of_the_engines_machine() -> None:
+def test_deadlines_are_by_the_clock_of_the_engines_machine(place: MeetingPlace) -> None:
     """The client's clock is an hour behind."""
 
     async def main(engine: FakeEngine) -> None:
-        place = new_place()
         async with gate(place) as (_, path), joining(engine, place):
             client, heard = SocketClient(path, FAKE_CODEC, connect_passed), Listener()
             await client.start(heard.on_outputs, heard.on_lost)

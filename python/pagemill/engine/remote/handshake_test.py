@@ -16,6 +16,7 @@ from pagemill.engine.remote.handshake import (
     challenge,
     prove,
 )
+from pagemill.engine.reserved_port import reserved_port
 
 SECRET = "what both machines know"
 PROTOCOL = Protocol(b"PMTESTS1", b"a test", 3, 5, "another version", "another secret", "a stranger")
@@ -179,9 +180,8 @@ def test_a_native_server_understands_this_client() -> None:
             return answer.rstrip(b"\0").decode()
 
     async def main() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
-        zero = world(0, port)
+        with reserved_port() as port:
+            zero = world(0, port)  # listens
         waiting = asyncio.create_task(asyncio.to_thread(_wait, zero))
         async with asyncio.timeout(60):
             with pytest.raises(HandshakeError, match="another secret"):

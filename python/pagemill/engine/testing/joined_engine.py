@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from dataclasses import replace
 from typing import Any
 
@@ -15,16 +14,18 @@ from pagemill.engine.meeting_place import MeetingPlace
 from pagemill.engine.remote.gate import Gate
 from pagemill.engine.remote.join_messages import RUN_BYTES, Claim
 from pagemill.engine.remote.joining import keep_joined
+from pagemill.engine.reserved_port import reserved_port
 
 VERSION, MODEL, OPTIONS = "1.2.3", "ab" * 32, "cd" * 32
 SECRET = "what both machines know"
 ENGINE = 5
 
 
-def new_place(secret: str = SECRET) -> MeetingPlace:
-    """At a port that is free."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return MeetingPlace("127.0.0.1", probe.getsockname()[1], secret)
+@contextlib.contextmanager
+def reserved_place() -> Generator[MeetingPlace]:
+    """At a port that no other process gets meanwhile."""
+    with reserved_port() as port:
+        yield MeetingPlace("127.0.0.1", port, SECRET)
 
 
 def claim(**other: Any) -> Claim:
@@ -35,8 +36,7 @@ def claim(**other: Any) -> Claim:
 @contextlib.asynccontextmanager
 async def joined(server: EngineServer) -> AsyncGenerator[str, None]:
     """The path of the gate's socket for `server`, which has joined."""
-    place = new_place()
-    with tempfile.TemporaryDirectory() as folder:
+    with reserved_place() as place, tempfile.TemporaryDirectory() as folder:
         gate = Gate(place, {ENGINE: f"{folder}/engine"}, VERSION, OPTIONS)
         gate.open()
         has_joined = asyncio.Event()

@@ -18,6 +18,7 @@ from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers import norm
 from pagemill.layers.attention import AttentionShape, attend_both_ways
 from pagemill.layers.base import Weights
+from pagemill.layers.computed import small_columns
 from pagemill.layers.linear import linear
 from pagemill.models.audio.conformer_parts import of_channels, shifted
 from pagemill.models.audio.depthwise_subsampling import DepthwiseSubsampling
@@ -130,7 +131,7 @@ class Phi4AudioEncoder:
         order = np.abs(distances) if self._is_symmetric else distances + most
         name = "relative_attention_bias_layer.bias_values.weight"
         columns = Part(0, heads, heads)
-        return weights.small_columns(name, (rows, heads), columns=columns, rows=order.tolist())
+        return small_columns(weights, name, (rows, heads), columns=columns, rows=order.tolist())
 
     def _layer(self, weights: Weights, prefix: str, x: Tensor, biases: Tensor) -> Tensor:
         hidden, shape = self._hidden, self._shape

@@ -7,6 +7,7 @@ import numpy as np
 
 from pagemill.layers.attention import AttentionShape
 from pagemill.layers.base import Weights
+from pagemill.layers.computed import small_columns
 from pagemill.models.base import ModelConfigError
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
@@ -34,7 +35,7 @@ def distance_biases(
     begin, end = heads.begin // shape.head_dim, heads.end // shape.head_dim
     columns = Part(begin, end, shape.heads)
     rows = bucket_of_each_distance(buckets, reach, causal=causal)
-    return weights.small_columns(name, (buckets, shape.heads), columns=columns, rows=rows)
+    return small_columns(weights, name, (buckets, shape.heads), columns=columns, rows=rows)
 
 
 def bucket_of_each_distance(buckets: int, reach: int, *, causal: bool = False) -> list[int]:

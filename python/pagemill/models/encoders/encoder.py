@@ -21,6 +21,7 @@ from pagemill import ops
 from pagemill.layers import attention, embedding, norm
 from pagemill.layers.attention import AttentionShape
 from pagemill.layers.base import Weights
+from pagemill.layers.computed import row
 from pagemill.layers.linear import linear
 from pagemill.layers.mlp import MlpParts, mlp
 from pagemill.layers.rotary import Rotary, RotaryTable, bind_rotaries
@@ -250,7 +251,7 @@ class Encoder:
             kind = embedding.embedding(weights, types, inputs.token_types, shape)
             return ops.add(x, kind)
         if weights.has(f"{types}.weight"):
-            return ops.add(x, weights.row(f"{types}.weight", 0, shape))
+            return ops.add(x, row(weights, f"{types}.weight", 0, shape))
         return x
 
     def attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary | None) -> Tensor:

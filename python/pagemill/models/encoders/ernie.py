@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pagemill import ops
 from pagemill.layers.base import Weights
+from pagemill.layers.computed import row
 from pagemill.models.base import Config, StepInputs
 from pagemill.models.config_keys import flag, positive_int
 from pagemill.models.encoders.encoder import Encoder, MaskedHead
@@ -31,7 +32,7 @@ class ErnieModel(Encoder):
         if not self._tasks:
             return x
         name = self.name("embeddings.task_type_embeddings.weight")
-        return ops.add(x, weights.row(name, 0, (self._tasks, x.width)))
+        return ops.add(x, row(weights, name, 0, (self._tasks, x.width)))
 
     def classify(self, weights: Weights, rows: Tensor, labels: int) -> Tensor:
         names = (self.name("pooler.dense"), "classifier")

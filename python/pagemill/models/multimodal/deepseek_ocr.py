@@ -20,6 +20,7 @@ from pagemill import ops
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import ROW_END, MediaFeatures
 from pagemill.layers.base import Weights
+from pagemill.layers.computed import resampled
 from pagemill.layers.linear import linear
 from pagemill.models.base import (
     Config,
@@ -122,7 +123,7 @@ class TileEncoder:
         kept = np.where(own == 0, np.arange(tokens)[:, None], -1).astype(np.int32)
         x = ops.unfold_listed(x, weights.index("without_class_token", kept[:, None]), self.width)
         shape = (tokens, self.width)
-        separator = weights.resampled("model.view_seperator", shape[1:], own, shape)
+        separator = resampled(weights, "model.view_seperator", shape[1:], own, shape)
         return ops.add(ops.embedding(inputs.positions, separator), x)
 
     def row_end(self, weights: Weights, inputs: EncoderInputs) -> Tensor:

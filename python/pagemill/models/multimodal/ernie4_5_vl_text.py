@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from pagemill import ops
 from pagemill.layers.base import Weights
+from pagemill.layers.computed import row
 from pagemill.layers.mlp import mlp
 from pagemill.layers.moe import chosen_experts
 from pagemill.models.base import Config, ModelConfigError
@@ -69,7 +70,7 @@ class Ernie45VlTextModel(Ernie45MoeModel):
         experts = self._kinds[kind]
         count = experts.count
         router = weights.turned_matrix(f"{prefix}.{_ROUTERS[kind]}", (count, x.width))
-        bias = weights.row(f"{prefix}.{experts.bias}", kind, (len(self._kinds), count))
+        bias = row(weights, f"{prefix}.{experts.bias}", kind, (len(self._kinds), count))
         first = weights.shard.experts(count).begin
         logits = ops.linear(x, router, dtype="f32")
         chosen = ops.moe_route(logits, experts.routing, bias, first=first)

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from pagemill import ops
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
+from pagemill.layers.computed import resampled
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError
 from pagemill.models.config_keys import Defaults, as_list, inner_config, positive_int
 from pagemill.models.vision.place_embeddings import smoothed_cubic_shares
@@ -115,8 +116,8 @@ class DeepseekOcrVision:
         products = line[:, None, :, None] * line[None, :, None, :]
         shares[:-1, 1:] = products.reshape(self._patches, side**2)
         stored = (1 + side**2, hidden)
-        places = weights.resampled("embeddings.position_embedding.weight", stored, shares, shape)
-        classes = weights.resampled("embeddings.class_embedding", (hidden,), own, shape)
+        places = resampled(weights, "embeddings.position_embedding.weight", stored, shares, shape)
+        classes = resampled(weights, "embeddings.class_embedding", (hidden,), own, shape)
         y = ops.add(ops.embedding(positions, places), ops.embedding(positions, classes))
         return ops.add(y, x)
 

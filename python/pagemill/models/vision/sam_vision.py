@@ -26,6 +26,7 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
+from pagemill.layers.computed import resampled
 from pagemill.layers.linear import linear_of_rows
 from pagemill.models.base import Config, EncoderInputs, MediaTraits, ModelConfigError
 from pagemill.models.config_keys import (
@@ -215,7 +216,7 @@ class SamVisionTower:
         if side == self.side:
             return weights.reshaped("pos_embed", stored, shape)
         shares = smoothed_cubic_shares(np.arange(self.side), self.side, side)
-        return weights.resampled("pos_embed", stored, _of_both(shares), shape)
+        return resampled(weights, "pos_embed", stored, _of_both(shares), shape)
 
     def _layer(self, weights: Weights, prefix: str, x: Tensor, side: int) -> Tensor:
         """One layer, which attends in windows of `side` x `side` patches."""
@@ -255,7 +256,7 @@ class SamVisionTower:
             count = 2 * side - 1
             stored = count if side < self.side else 2 * self._stored_side - 1
             shares = bilinear_shares(np.arange(count - 1, -1, -1), count, stored)
-            table = weights.resampled(f"{prefix}.{name}", (stored, dim), shares, (count, dim))
+            table = resampled(weights, f"{prefix}.{name}", (stored, dim), shares, (count, dim))
             return ops.linear(q, table, dtype="f32")
 
         q, k, v = (project(index) for index in range(3))

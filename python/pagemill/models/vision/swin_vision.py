@@ -27,6 +27,7 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers import norm
 from pagemill.layers.base import Weights
+from pagemill.layers.computed import small_columns
 from pagemill.layers.linear import linear_of_rows
 from pagemill.models.base import Config, EncoderInputs, ModelConfigError
 from pagemill.models.config_keys import (
@@ -219,7 +220,8 @@ class SwinVisionTower:
         )
         # Tables begin with a key as far behind the query as a window has rows and columns.
         entries = (2 * window - 1) ** 2
-        biases = weights.small_columns(
+        biases = small_columns(
+            weights,
             f"{prefix}.relative_position_bias_table",
             (entries, heads),
             columns=Part(0, heads, heads),

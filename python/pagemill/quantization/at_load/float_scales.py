@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from pagemill.ops.dtypes import tensor_bytes
 from pagemill.quantization.at_load.rounding import Floats, RoundedPart
+from pagemill.tensor.dtypes import tensor_bytes
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.read import e8m0_values, read_bytes
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from pagemill.ops.dtypes import tensor_bytes
+from pagemill.tensor.dtypes import tensor_bytes
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import MAX_JSON_BYTES, parse_json, shown
 from pagemill.weights.location import TensorLocation

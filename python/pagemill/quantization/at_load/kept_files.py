@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pagemill.config.load_quantization import LoadQuantization
-from pagemill.ops.dtypes import DTYPES, tensor_bytes
+from pagemill.tensor.dtypes import DTYPES, tensor_bytes
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.safetensors import read_file

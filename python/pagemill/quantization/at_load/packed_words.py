@@ -19,10 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pagemill.ops.dtypes import tensor_bytes
 from pagemill.quantization.packed import PackedScheme
 from pagemill.quantization.table import source_method
 from pagemill.quantization.unquantized import UNQUANTIZED
+from pagemill.tensor.dtypes import tensor_bytes
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.read import REAL_DTYPES, read_bytes, read_some

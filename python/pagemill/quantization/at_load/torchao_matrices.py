@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from pagemill.ops.dtypes import tensor_bytes
 from pagemill.quantization.torchao import SCALE, VALUES, ZERO_POINT
+from pagemill.tensor.dtypes import tensor_bytes
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import parse_json, shown
 from pagemill.weights.location import TensorLocation

@@ -12,7 +12,8 @@ import numpy as np
 from pagemill.inputs.scoring import ends_texts
 from pagemill.server.access.caller import Caller
 from pagemill.server.errors import bad_request
-from pagemill.server.pipeline import GenerationOptions, Pipeline
+from pagemill.server.generation_options import GenerationOptions
+from pagemill.server.pipeline import Pipeline
 from pagemill.server.pooling.contents import Chat, check_parts, pool_chats, text_of
 from pagemill.server.pooling.rows import check_dimensions, shortened
 from pagemill.server.protocol.cohere_embed import (

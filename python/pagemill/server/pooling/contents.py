@@ -19,7 +19,8 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.server.chat import check_chat, read_media, rendered_prompt
 from pagemill.server.errors import ApiError, bad_request
-from pagemill.server.pipeline import GenerationOptions, Pipeline
+from pagemill.server.generation_options import GenerationOptions
+from pagemill.server.pipeline import Pipeline
 from pagemill.server.protocol import score as protocol
 from pagemill.server.protocol.chat import ChatRequest, check_messages
 from pagemill.server.time_limit import in_time

@@ -15,7 +15,8 @@ from pagemill.server.access.caller import Caller
 from pagemill.server.chat import check_chat, rendered_prompt
 from pagemill.server.element_types import element_type
 from pagemill.server.errors import bad_request
-from pagemill.server.pipeline import GenerationOptions, Pipeline
+from pagemill.server.generation_options import GenerationOptions
+from pagemill.server.pipeline import Pipeline
 from pagemill.server.protocol.chat import ChatRequest
 from pagemill.server.protocol.completion import prompts
 from pagemill.server.protocol.pooling import (

@@ -26,7 +26,8 @@ from pagemill.inputs.scoring import (
 from pagemill.inputs.task import Pooled, Task
 from pagemill.render.tokenizer import TextLimits
 from pagemill.server.errors import ApiError, bad_request
-from pagemill.server.pipeline import MAX_POOLED_NUMBERS, GenerationOptions, Pipeline
+from pagemill.server.generation_options import GenerationOptions
+from pagemill.server.pipeline import MAX_POOLED_NUMBERS, Pipeline
 from pagemill.server.pooling.contents import (
     Chat,
     Content,

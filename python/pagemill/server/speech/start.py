@@ -17,8 +17,9 @@ from pagemill.server.access.caller import Caller
 from pagemill.server.choice_search import Beams
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.generation import Generation
+from pagemill.server.generation_options import GenerationOptions
 from pagemill.server.output_limits import NO_LIMITS, OutputLimits
-from pagemill.server.pipeline import GenerationOptions, Pipeline
+from pagemill.server.pipeline import Pipeline
 from pagemill.server.protocol.transcription import (
     MAX_PROMPT_CHARS,
     SpeechRequest,
