@@ -181,6 +181,11 @@ struct DraftParts {
   device::ThreadPool* pool = nullptr;
 };
 
+runner::DraftQueries QueriesOf(bool has_masks, bool block) {
+  if (!has_masks) return runner::DraftQueries::kToken;
+  return block ? runner::DraftQueries::kBlock : runner::DraftQueries::kMasks;
+}
+
 // `pool` and `first_kv_group` are those of the model that is drafted for.
 std::unique_ptr<runner::DraftModel> MakeDraftModel(const DraftParts& draft,
                                                    device::ThreadPool* pool, size_t first_kv_group,
@@ -190,7 +195,9 @@ std::unique_ptr<runner::DraftModel> MakeDraftModel(const DraftParts& draft,
     ThrowIfError(InvalidArgument("the draft model's executor has another host than this runner's"));
   }
   RunnerLimits passes = limits;
-  passes.max_num_logits_rows = limits.max_num_seqs;  // one of each request
+  if (options.queries == runner::DraftQueries::kToken) {
+    passes.max_num_logits_rows = limits.max_num_seqs;  // one of each request
+  }
   passes.max_adapters = 0;
   RequireFits(*draft.options, passes);
   options.first_kv_group = first_kv_group;
@@ -465,12 +472,12 @@ void BindRunner(nb::module_& m) {
           [](RunnerHolder* self, nb::object executor, const RunnerLimits& limits,
              const NgramSizes& ngram_sizes, const SuffixOptions& suffix_options,
              nb::object draft_executor, int32_t draft_vocab_size, int32_t draft_states_width,
-             int32_t draft_heads, int32_t draft_media_width, bool draft_grid_positions,
+             int32_t draft_heads, std::optional<int32_t> draft_mask_token_id, bool draft_block,
+             int32_t draft_media_width, bool draft_grid_positions,
              std::vector<int32_t> draft_token_ids, std::vector<Encoder> encoders, bool text_rows,
              bool item_ends, bool encoder_ends, nb::object adapters,
              const std::optional<StageParts>& stage,
-             std::shared_ptr<runner::PageSegment> page_segment,
-             std::shared_ptr<comm::World> world,
+             std::shared_ptr<runner::PageSegment> page_segment, std::shared_ptr<comm::World> world,
              const std::optional<sampling::Watermark>& watermark) {
             Others others = {.proposer = MakeProposer(ngram_sizes, suffix_options, limits),
                              .draft_executor = std::move(draft_executor),
@@ -478,6 +485,9 @@ void BindRunner(nb::module_& m) {
                                                .token_ids = std::move(draft_token_ids),
                                                .states_width = draft_states_width,
                                                .num_heads = draft_heads,
+                                               .queries = QueriesOf(draft_mask_token_id.has_value(),
+                                                                    draft_block),
+                                               .mask_token_id = draft_mask_token_id.value_or(0),
                                                .media_width = draft_media_width,
                                                .grid_positions = draft_grid_positions},
                              .encoders = std::move(encoders),
@@ -504,6 +514,7 @@ void BindRunner(nb::module_& m) {
           nb::arg("ngram_sizes") = nb::none(), nb::arg("suffix_options") = nb::none(),
           nb::arg("draft_executor") = nb::none(), nb::arg("draft_vocab_size") = 0,
           nb::arg("draft_states_width") = 0, nb::arg("draft_heads") = 0,
+          nb::arg("draft_mask_token_id") = nb::none(), nb::arg("draft_block") = false,
           nb::arg("draft_media_width") = 0, nb::arg("draft_grid_positions") = false,
           nb::arg("draft_token_ids") = std::vector<int32_t>{},
           nb::arg("encoders") = std::vector<Encoder>{}, nb::arg("text_rows") = false,

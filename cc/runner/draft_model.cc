@@ -43,6 +43,25 @@ Status CheckHeads(const DraftModelOptions& options, const engine::RunnerLimits& 
   return InvalidArgument(stated + ": such a program reads states, no media, and has no KV groups");
 }
 
+Status CheckMasks(const DraftModelOptions& options, const engine::RunnerLimits& limits) {
+  if (options.mask_token_id < 0) {
+    return InvalidArgument("mask_token_id is " + std::to_string(options.mask_token_id) +
+                           ", it must be at least 0");
+  }
+  if (limits.max_num_tokens <= limits.max_draft_tokens) {
+    return InvalidArgument("max_num_tokens is " + std::to_string(limits.max_num_tokens) +
+                           ", a pass with masks for " + std::to_string(limits.max_draft_tokens) +
+                           " drafts needs more");
+  }
+  const bool block = options.queries == DraftQueries::kBlock;
+  if (options.num_heads == 0 && options.media_width == 0 && (!block || options.states_width > 0)) {
+    return OkStatus();
+  }
+  return InvalidArgument(
+      "a block drafter reads masks in place of media and has no heads; one whose queries see each "
+      "other reads states");
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<DraftModel>> DraftModel::Create(program::Executor* executor,
@@ -75,6 +94,9 @@ StatusOr<std::unique_ptr<DraftModel>> DraftModel::Create(program::Executor* exec
                            ": it must be 0, or more with states_width above 0");
   }
   PAGEMILL_RETURN_IF_ERROR(CheckTokenIds(options, limits.vocab_size));
+  if (options.queries != DraftQueries::kToken) {
+    PAGEMILL_RETURN_IF_ERROR(CheckMasks(options, limits));
+  }
   return std::unique_ptr<DraftModel>(new DraftModel(executor, pool, clock, limits, options));
 }
 
@@ -96,6 +118,8 @@ DraftModel::DraftModel(program::Executor* executor, device::ThreadPool* pool, co
   for (size_t g = options.first_kv_group; g < limits.kv_groups.size(); ++g) {
     tables_.emplace_back(limits.kv_groups[g], limits);
   }
+  // Not null in passes without queries, either.
+  query_rows_.reserve(static_cast<size_t>(limits.max_num_tokens));
   if (options.states_width == 0) return;
   states_.emplace(DraftStatesOptions{
       .width = options.states_width, .type = options.input_type, .num_slots = limits.max_num_seqs});
@@ -199,7 +223,7 @@ Status DraftModel::FollowTarget(std::span<const TargetTokens> tokens, const Tens
 
 Status DraftModel::RunPasses() {
   PAGEMILL_RETURN_IF_ERROR(CatchUp());
-  if (!HasHeads()) PAGEMILL_RETURN_IF_ERROR(DraftFurther());
+  if (!HasHeads() && !HasMasks()) PAGEMILL_RETURN_IF_ERROR(DraftFurther());
   return CollectPasses();
 }
 
@@ -279,13 +303,26 @@ Status DraftModel::CatchUp() {
       Slot& slot = *work.slot;
       // The last known token is computed in any case: the draft follows from it.
       if (work.num_drafts > 0) slot.num_computed = std::min(slot.num_computed, work.end - 1);
-      const int32_t count = std::min(room, work.end - slot.num_computed);
+      const int32_t missing = work.end - slot.num_computed;
+      const int32_t num_masks = NumMasks(work.num_drafts);
+      int32_t count = std::min(room, missing);
+      // Masks are in the pass of the last known token.
+      if (missing + num_masks > room && num_masks > 0) count = std::min(room, missing - 1);
+      if (count <= 0 && missing > 0) {
+        if (!token_ids_.empty()) break;
+        return Internal("the masks of " + std::to_string(work.num_drafts) +
+                        " drafts do not fit in a pass");
+      }
       if (count <= 0) continue;
-      PAGEMILL_RETURN_IF_ERROR(
-          AddTokens(work,
-                    std::span(slot.text).subspan(static_cast<size_t>(slot.num_computed),
-                                                 static_cast<size_t>(count)),
-                    slot.num_computed));
+      if (count == missing && num_masks > 0) {
+        PAGEMILL_RETURN_IF_ERROR(AddBlock(&work, slot.num_computed));
+        // The last known token of a block is a query; its state is not known yet.
+        slot.num_computed = HasBlocks() ? work.end - 1 : work.end;
+        room -= count + num_masks;
+        continue;
+      }
+      ReadKnown(slot, slot.num_computed, count);
+      PAGEMILL_RETURN_IF_ERROR(AddTokens(work, readable_, slot.num_computed));
       slot.num_computed += count;
       room -= count;
       if (slot.num_computed < work.end) break;
@@ -336,7 +373,8 @@ void DraftModel::DropInputs(int32_t index, const Slot& slot) {
 
 void DraftModel::BeginPass() {
   for (std::vector<int32_t>* array :
-       {&token_ids_, &positions_, &query_start_, &seq_lens_, &logits_rows_, &grid_positions_}) {
+       {&token_ids_, &positions_, &query_start_, &seq_lens_, &logits_rows_, &grid_positions_,
+        &marked_rows_, &query_rows_, &item_ends_}) {
     array->clear();
   }
   query_start_.push_back(0);
@@ -363,12 +401,20 @@ Status DraftModel::AddTokens(const Work& work, std::span<const int32_t> token_id
   if (options_.grid_positions) {
     AppendGridPositions(*work.slot->request, position, position + count, &grid_positions_);
   }
-  // Tokens that only the target knows are read as token 0.
-  for (int32_t id : token_ids) token_ids_.push_back(id < num_readable_ ? id : 0);
+  token_ids_.insert(token_ids_.end(), token_ids.begin(), token_ids.end());
   if (states_ && own_state) {
     states_->AddOwnToPass(*own_state);
-  } else if (states_) {
+  } else if (states_ && !HasBlocks()) {
     states_->AddToPass(work.index, position, count);
+  } else if (states_) {
+    // Each token's own.
+    const int32_t num_states = std::clamp(work.end - position - (work.num_drafts > 0), 0, count);
+    const int32_t first = static_cast<int32_t>(token_ids_.size()) - count;
+    states_->AddToPass(work.index, position + 1, num_states);
+    for (int32_t i = 0; i < count; ++i) {
+      (i < num_states ? marked_rows_ : query_rows_).push_back(first + i);
+      item_ends_.push_back(i < num_states ? 0 : position + count);
+    }
   }
   for (int32_t i = 0; i < count; ++i) positions_.push_back(position + i);
   query_start_.push_back(static_cast<int32_t>(token_ids_.size()));
@@ -376,20 +422,50 @@ Status DraftModel::AddTokens(const Work& work, std::span<const int32_t> token_id
   return OkStatus();
 }
 
+int32_t DraftModel::NumMasks(int32_t num_drafts) const {
+  if (!HasMasks() || num_drafts == 0) return 0;
+  return HasBlocks() ? num_drafts : num_drafts - 1;
+}
+
+// Tokens that only the target knows are read as token 0.
+void DraftModel::ReadKnown(const Slot& slot, int32_t position, int32_t count) {
+  const auto first = slot.text.begin() + position;
+  readable_.assign(first, first + count);
+  for (int32_t& id : readable_) id = id < num_readable_ ? id : 0;
+}
+
+Status DraftModel::AddBlock(Work* work, int32_t position) {
+  const int32_t num_masks = NumMasks(work->num_drafts);
+  ReadKnown(*work->slot, position, work->end - position);
+  readable_.insert(readable_.end(), static_cast<size_t>(num_masks), options_.mask_token_id);
+  PAGEMILL_RETURN_IF_ERROR(AddTokens(*work, readable_, position));
+  const auto end = static_cast<int32_t>(token_ids_.size());
+  if (states_ && !HasBlocks()) {
+    for (int32_t mask = end - num_masks; mask < end; ++mask) marked_rows_.push_back(mask);
+  }
+  for (int32_t draft = 0; draft < work->num_drafts; ++draft) {
+    AddDraftRow(*work, draft, static_cast<int32_t>(logits_rows_.size()), /*head=*/0);
+    logits_rows_.push_back(end - work->num_drafts + draft);
+  }
+  return OkStatus();
+}
+
 void DraftModel::AddRow(Work* work, int32_t draft) {
-  const step::Request& request = *work->slot->request;
   work->pass = num_passes_ + 1;
   work->row = static_cast<int32_t>(logits_rows_.size());
   logits_rows_.push_back(static_cast<int32_t>(token_ids_.size()) - 1);
   const int32_t end = HasHeads() ? work->num_drafts : draft + 1;
-  for (int32_t d = draft; d < end; ++d) {
-    rows_.push_back(
-        {.draft = work->first_draft + static_cast<size_t>(d),
-         .row = work->row,
-         .head = d - draft,
-         .params = &request.sampling,
-         .position = work->end + d - static_cast<int32_t>(request.prompt_token_ids.size())});
-  }
+  for (int32_t d = draft; d < end; ++d) AddDraftRow(*work, d, work->row, d - draft);
+}
+
+void DraftModel::AddDraftRow(const Work& work, int32_t draft, int32_t row, int32_t head) {
+  const step::Request& request = *work.slot->request;
+  rows_.push_back(
+      {.draft = work.first_draft + static_cast<size_t>(draft),
+       .row = row,
+       .head = head,
+       .params = &request.sampling,
+       .position = work.end + draft - static_cast<int32_t>(request.prompt_token_ids.size())});
 }
 
 // Collects it unless the next one may be enqueued before its tokens are known.
@@ -404,12 +480,14 @@ Status DraftModel::EnqueuePass() {
   std::vector<TensorView> inputs;
   if (states_) inputs.push_back(states_->view());
   if (media_) inputs.push_back(media_->embeddings());
-  const std::span<const int32_t> media_rows = media_ ? media_->rows() : std::span<const int32_t>();
+  const std::span<const int32_t> media_rows =
+      media_ ? media_->rows() : std::span<const int32_t>(marked_rows_);
   const ops::StepBatch batch = {
       {.num_tokens = static_cast<int32_t>(token_ids_.size()),
        .num_requests = static_cast<int32_t>(seq_lens_.size()),
        .num_logits_rows = static_cast<int32_t>(logits_rows_.size()),
        .num_media_rows = static_cast<int32_t>(media_rows.size()),
+       .num_text_rows = static_cast<int32_t>(query_rows_.size()),
        .argmax_columns = greedy && !HasHeads() ? options_.num_tokens : 0,
        .token_ids = token_ids_.data(),
        .positions = positions_.data(),
@@ -417,7 +495,9 @@ Status DraftModel::EnqueuePass() {
        .seq_lens = seq_lens_.data(),
        .logits_rows = logits_rows_.data(),
        .media_rows = media_rows.data(),
-       .grid_positions = options_.grid_positions ? grid_positions_.data() : nullptr},
+       .text_rows = HasBlocks() ? query_rows_.data() : nullptr,
+       .grid_positions = options_.grid_positions ? grid_positions_.data() : nullptr,
+       .item_ends = HasBlocks() ? item_ends_.data() : nullptr},
       kv_,
       inputs};
   const int64_t begun_ns = clock_->NowNanos();
@@ -448,7 +528,7 @@ Status DraftModel::CollectPass() {
 }
 
 Status DraftModel::KeepStates(const Pass& pass, const program::ExecutorOutput& output) {
-  if (!states_ || HasHeads() || pass.rows.empty()) return OkStatus();
+  if (!states_ || HasHeads() || HasMasks() || pass.rows.empty()) return OkStatus();
   const TensorView own = output.Find(kDraftStates);
   if (!states_->Fits(own, static_cast<int64_t>(pass.rows.size()))) {
     return Internal("the draft head gives no states");
@@ -469,8 +549,9 @@ std::span<const int32_t> DraftModel::token_ids(size_t entry) const {
 
 double DraftModel::Seconds(int32_t num_requests, int32_t num_drafts, int32_t num_waiting) const {
   if (!costs_.measured() || num_drafts == 0) return 0.0;
-  const int32_t num_further = HasHeads() ? 0 : num_drafts - 1;  // passes
-  return costs_.Of(num_requests + num_waiting) + num_further * costs_.Of(num_requests);
+  const int32_t num_further = HasHeads() || HasMasks() ? 0 : num_drafts - 1;  // passes
+  const int32_t num_queries = num_requests * (1 + NumMasks(num_drafts));
+  return costs_.Of(num_queries + num_waiting) + num_further * costs_.Of(num_requests);
 }
 
 int32_t DraftModel::num_waiting(step::RequestIndex index) const {

@@ -39,6 +39,15 @@
 // so no KV groups: they read only the last known token and the state before it. No token waits for
 // them, and they do not use cached blocks.
 //
+// Block drafters give all drafts of a request in one pass, too, which has a query for each: behind
+// the known tokens come copies of a mask token. With kMasks (PARD, P-EAGLE) the row of the last
+// known token gives the first draft and those of the masks the others; a query sees what is in
+// front of it, and the masks are the pass's media_rows for a head. With kBlock (DFlash) each draft
+// comes from a mask in its place. The last known token and the masks see each other, and of the
+// tokens before them the program reads the target's states instead: those tokens are the pass's
+// media_rows, the queries its text_rows, and item_ends is the end of the queries. The KV of masks
+// lies in the slots of the drafts; it does not count as computed, so the next pass replaces it.
+//
 // Media. A head reads the embeddings that the target reads in place of placeholder tokens
 // (draft_media.h), and positions of several dimensions if its program declares them. A draft model
 // reads placeholders as the tokens that they are.
@@ -74,6 +83,13 @@
 
 namespace pagemill::runner {
 
+// What a pass has for the drafts of a request.
+enum class DraftQueries : uint8_t {
+  kToken,  // the token before one draft; further drafts take further passes
+  kMasks,  // a mask token for each draft behind the first
+  kBlock,  // a mask token for each draft, which see each other and the last known token
+};
+
 struct DraftModelOptions {
   // The groups of the runner's limits from this one on are the block tables of its program.
   size_t first_kv_group = 0;
@@ -87,6 +103,8 @@ struct DraftModelOptions {
   // Outputs of logits of a program that gives as many drafts in one pass (draft_sampler.h), and has
   // no KV groups; 0: each draft takes a pass.
   int32_t num_heads = 0;
+  DraftQueries queries = DraftQueries::kToken;
+  int32_t mask_token_id = 0;  // that stands for drafts, if there are masks
   // Elements of an embedding of media, of a head; 0: it reads none.
   int32_t media_width = 0;
   DType input_type = DType::kF32;  // of states and embeddings
@@ -200,15 +218,24 @@ class DraftModel final : public sampling::DraftProposer {
   // The state of a head's token is that of the text before it, or of its draft `own_state`.
   Status AddTokens(const Work& work, std::span<const int32_t> token_ids, int32_t position,
                    std::optional<size_t> own_state = std::nullopt);
+  // The known tokens from `position` on, and masks behind them.
+  Status AddBlock(Work* work, int32_t position);
+  // Fills `readable_` with known tokens as the program reads them.
+  void ReadKnown(const Slot& slot, int32_t position, int32_t count);
   // The last token that was added gives draft `draft` of its request, or all of them if each draft
   // has a head.
   void AddRow(Work* work, int32_t draft);
+  void AddDraftRow(const Work& work, int32_t draft, int32_t row, int32_t head);
   Status EnqueuePass();
   Status CollectPass();
   Status CollectPasses();
   // True if a pass may be enqueued before the tokens of the one before it are known.
   bool Chains() const;
   bool HasHeads() const { return options_.num_heads > 0; }
+  bool HasMasks() const { return options_.queries != DraftQueries::kToken; }
+  bool HasBlocks() const { return options_.queries == DraftQueries::kBlock; }
+  // Masks behind the known tokens of a request, in a pass that gives this many of its drafts.
+  int32_t NumMasks(int32_t num_drafts) const;
   Status KeepStates(const Pass& pass, const program::ExecutorOutput& output);
 
   program::Executor* const executor_;
@@ -230,6 +257,9 @@ class DraftModel final : public sampling::DraftProposer {
   // The pass that is being built.
   std::vector<int32_t> token_ids_, positions_, query_start_, seq_lens_, logits_rows_;
   std::vector<int32_t> grid_positions_;
+  std::vector<int32_t> readable_;
+  std::vector<int32_t> marked_rows_;             // media_rows of a head with masks
+  std::vector<int32_t> query_rows_, item_ends_;  // of blocks
   std::vector<ops::KvArrays> kv_;
   std::vector<DraftRow> rows_;
   std::deque<Pass> passes_;  // those before it

@@ -249,10 +249,12 @@ def make_eagle3(
     hidden_size: int | None = None,
     family: str = "llama",
     norms: dict[str, int] | None = None,
+    mask: int | None = None,
 ) -> Head:
     """A head of a layer of this family, with a vocabulary of its own, for a target with this
     configuration, as it is published or by the speculators library; with states of another size if
-    `hidden_size` is given, and with `norms` of the target's states, each over as many of them."""
+    `hidden_size` is given, and with `norms` of the target's states, each over as many of them; with
+    a state for the token `mask` if it drafts in parallel."""
     torch.manual_seed(8)
     config = _config(target, family, num_hidden_layers=1, norm_before_residual=speculators)
     config.norm_output = bool(norms)
@@ -265,12 +267,16 @@ def make_eagle3(
         shapes[f"{name}.weight"] = (states * target.hidden_size,)
     if hidden_size is not None or speculators:
         shapes["embed_tokens.weight"] = (config.vocab_size, hidden)
+    if mask is not None:
+        shapes["mask_hidden"] = (1, 1, 3 * target.hidden_size)
     tensors = _random(shapes)
     ids = torch.randperm(config.vocab_size)[:DRAFT_VOCAB].sort().values
     known = torch.zeros(config.vocab_size, dtype=torch.bool)
     known[ids] = True
     stored = {**tensors, "d2t": ids - torch.arange(DRAFT_VOCAB), "t2d": known}
     fields = {"draft_vocab_size": DRAFT_VOCAB, "target_hidden_size": target.hidden_size}
+    if mask is not None:
+        fields["ptd_token_id"] = mask
     if speculators:
         layer = config.to_dict()
         layer.pop("norm_before_residual")

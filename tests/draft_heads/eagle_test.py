@@ -15,7 +15,6 @@ from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
-from transformers import PreTrainedModel
 
 from tests.draft_heads.eagle_checkpoints import Head, make_eagle, make_eagle3
 from tests.draft_heads.head_run import (
@@ -23,35 +22,13 @@ from tests.draft_heads.head_run import (
     TOLERANCE,
     error,
     head_of,
-    prompts_for,
     run,
     states_before,
     target_program,
 )
-from tests.families.families import make
+from tests.draft_heads.targets import Target
 
 Array = npt.NDArray[np.float32]
-
-
-class Target:
-    """A tiny model that heads draft for."""
-
-    def __init__(self, path: Path, family: str = "llama", layers: int = 7) -> None:
-        self.path = path / "target"
-        changes = {"num_hidden_layers": layers}
-        self.reference: PreTrainedModel = make(family, self.path, changes=changes)
-        self.config = self.reference.config
-        self.prompts = prompts_for(self.config.vocab_size)
-
-    @property
-    def embeddings(self) -> torch.Tensor:
-        return self.reference.get_input_embeddings().weight
-
-    @torch.no_grad()
-    def states(self, tokens: list[int]) -> list[Array]:
-        """What enters each layer, then the final states."""
-        outputs = self.reference(torch.tensor([tokens]), output_hidden_states=True)
-        return [state[0].numpy() for state in outputs.hidden_states]
 
 
 def _compare(target: Target, head: Head, method: str, kind: str, states: list[Array]) -> None:

@@ -19,7 +19,8 @@ KINDS = ("torch", "native")
 # As for logits in tests/families/families_test.py: the sums are the same.
 TOLERANCE = 1e-4
 MODEL_LEN = 128
-_BLOCKS, _BLOCK_SIZE, _TOKENS = 64, 16, 256
+BLOCKS = 64
+_BLOCK_SIZE, _TOKENS = 16, 256
 
 Array = npt.NDArray[np.float32]
 
@@ -31,16 +32,26 @@ def target_program(target: Path, method: str, head: Path | None, *, rewrite: boo
     return build(ModelSource.open(target), options).program_text
 
 
-def head_of(target: Path, method: str, head: Path | None, *, rewrite: bool = True) -> BuiltModel:
+def head_of(
+    target: Path,
+    method: str,
+    head: Path | None,
+    *,
+    parallel: bool = False,
+    num_drafts: int = 1,
+    rewrite: bool = True,
+) -> BuiltModel:
     path = None if head is None else str(head)
     source = ModelSource.open(target)
     built = build(source, BuildOptions(max_model_len=MODEL_LEN))
-    return build_head(method, path, source, built, rewrite=rewrite)
+    return build_head(
+        method, path, source, built, parallel=parallel, num_drafts=num_drafts, rewrite=rewrite
+    )
 
 
 def executor(kind: str, text: str) -> Any:
     if kind == "torch":
-        return TorchExecutor(text, TorchOptions(num_blocks=_BLOCKS, block_size=_BLOCK_SIZE))
+        return TorchExecutor(text, TorchOptions(num_blocks=BLOCKS, block_size=_BLOCK_SIZE))
     return _native.NativeExecutor(
         text,
         _native.ExecutorOptions(
@@ -48,7 +59,7 @@ def executor(kind: str, text: str) -> Any:
             max_num_tokens=_TOKENS,
             max_num_seqs=8,
             max_num_logits_rows=_TOKENS,
-            num_blocks=_BLOCKS,
+            num_blocks=BLOCKS,
             block_size=_BLOCK_SIZE,
             kv_cache_dtype="f32",
             activation_dtype="f32",
@@ -65,7 +76,7 @@ def run(
     """The rows of each prompt, by the name of the output. The first tokens of all prompts are one
     step, then some of each, then the last of each."""
     call = executor(kind, text)
-    batches = SimpleBatch(_BLOCKS, call.table_block_sizes)
+    batches = SimpleBatch(BLOCKS, call.table_block_sizes)
     found: dict[str, list[list[Array]]] = {}
     for step in range(3):
         spans = {i: _spans(len(prompt))[step] for i, prompt in enumerate(prompts)}

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pagemill.models.base import ModelConfigError
 from pagemill.runner.build import BuildOptions, build
 from pagemill.runner.draft_head import build_head, head_states
 from pagemill.runner.simple_batch import SimpleBatch
@@ -19,6 +20,7 @@ from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 
+from tests.draft_heads.dflash_checkpoints import make_dflash
 from tests.draft_heads.eagle_checkpoints import make_eagle, make_eagle3
 from tests.draft_heads.head_run import KINDS, TOLERANCE, error, executor
 from tests.media.media_model import Item, MediaTestModel, text
@@ -105,6 +107,34 @@ def test_greedy_tokens_with_a_head_are_those_without(
     tokens, drafted, _ = _tokens(tmp_path / "target", images, drafts)
     assert tokens == expected
     assert drafted > 0
+
+
+@pytest.mark.parametrize("family", ["llava", "qwen2_5_vl"])
+def test_greedy_tokens_with_dflash_are_those_without(family: str, tmp_path: Path) -> None:
+    """It reads the states of an image's tokens, as of others, and no embeddings of them."""
+    images = _MODELS[family](tmp_path / "target")
+    drafter = make_dflash(tmp_path / "head", _text_config(tmp_path / "target"))
+    fields = {**drafter.config, "dflash_config": {"mask_token_id": 4, "target_layer_ids": [0, 1]}}
+    (drafter.path / _CONFIG).write_text(json.dumps(fields))
+    fc = {"fc.weight": drafter.tensors["fc.weight"][:, : 2 * drafter.config["hidden_size"]]}
+    tensors = {name: tensor.contiguous() for name, tensor in (drafter.tensors | fc).items()}
+    save_file(tensors, drafter.path / _TENSORS)
+    expected, _, _ = _tokens(tmp_path / "target", images, {})
+    drafts = _drafts("dflash", drafter.path)
+    tokens, drafted, _ = _tokens(tmp_path / "target", images, drafts)
+    assert tokens == expected
+    assert drafted > 0
+
+
+def test_a_head_with_masks_is_refused(tmp_path: Path) -> None:
+    images = _MODELS["llava"](tmp_path / "target")
+    head = make_eagle3(tmp_path / "head", _text_config(tmp_path / "target"), mask=4)
+    fields = json.loads((head.path / _CONFIG).read_text())
+    layers = {"eagle_aux_hidden_state_layer_ids": [1, 2, 2]}
+    (head.path / _CONFIG).write_text(json.dumps(fields | layers))
+    drafts = {**_drafts("eagle3", head.path), "parallel_drafting": True}
+    with pytest.raises(ModelConfigError, match="use --language-model-only, or another head"):
+        _tokens(tmp_path / "target", images, drafts)
 
 
 def test_ranks_verify_the_drafts_of_a_head(tmp_path: Path) -> None:

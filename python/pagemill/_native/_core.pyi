@@ -613,6 +613,8 @@ class ModelRunner:
         draft_vocab_size: int = 0,
         draft_states_width: int = 0,
         draft_heads: int = 0,
+        draft_mask_token_id: int | None = None,
+        draft_block: bool = False,
         draft_media_width: int = 0,
         draft_grid_positions: bool = False,
         draft_token_ids: list[int] = [],  # noqa: B006

@@ -8,9 +8,9 @@ from typing import Any, Final, Literal, cast, get_args
 
 from pagemill.config.fields import ConfigError, check, did_you_mean, option
 
-_Field = tuple[int, int] | tuple[float, float] | type[str]
+_Field = tuple[int, int] | tuple[float, float] | type[str] | type[bool]
 
-# Fields of each method besides its name: the range of a whole number, that of a number, or str.
+# Fields of each method besides its name: the range of a whole number, that of a number, or a type.
 _MODEL: Final[Mapping[str, _Field]] = {
     "num_speculative_tokens": (1, 64),
     "model": str,
@@ -29,21 +29,34 @@ _METHODS: Final[Mapping[str, Mapping[str, _Field]]] = {
         "suffix_decoding_max_spec_factor": (0.01, 64.0),
         "suffix_decoding_min_token_prob": (0.0, 1.0),
     },
-    "draft_model": _MODEL,
+    "draft_model": {**_MODEL, "parallel_drafting": bool},
+    "dflash": {**_MODEL, "parallel_drafting": bool},
     "eagle": _MODEL,
-    "eagle3": _MODEL,
+    "eagle3": {**_MODEL, "parallel_drafting": bool},
     "medusa": _MODEL,
     "mlp_speculator": _MODEL,
     "mtp": {"num_speculative_tokens": (1, 64)},
 }
 _NEEDS: Final[Mapping[str, str]] = {
     "draft_model": "a smaller model with the same tokens",
+    "dflash": "a drafter that was made for the model",
     "eagle": "a head that was made for the model",
     "eagle3": "a head that was made for the model",
     "medusa": "heads that were made for the model",
     "mlp_speculator": "one that was made for the model",
 }
-HeadMethod = Literal["mtp", "eagle", "eagle3", "medusa", "mlp_speculator"]
+HeadMethod = Literal["mtp", "dflash", "eagle", "eagle3", "medusa", "mlp_speculator"]
+# Drafts of a request in one step by default: an MTP layer is trained for one token, other heads for
+# several, and the smallest blocks of published DFlash drafters have eight tokens, of which one is
+# known.
+_HEAD_TOKENS: Final[Mapping[HeadMethod, int]] = {
+    "mtp": 1,
+    "dflash": 7,
+    "eagle": 3,
+    "eagle3": 3,
+    "medusa": 3,
+    "mlp_speculator": 3,
+}
 _MTP_ALIASES: Final = (
     "deepseek_mtp",
     "ernie_mtp",
@@ -95,24 +108,28 @@ class SuffixDrafts:
 @dataclass(frozen=True, slots=True)
 class ModelDrafts:
     """Drafts come from `model`, a smaller one with the same tokens, given like the model itself.
-    `max_tokens` is the maximum number of drafts of one request in one step."""
+    `max_tokens` is the maximum number of drafts of one request in one step, which are made in one
+    pass if `parallel`."""
 
     max_tokens: int
     model: str
     revision: str | None = None
+    parallel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class HeadDrafts:
-    """Drafts come from a head that reads hidden states of the model: its own MTP layer, or an EAGLE
-    or EAGLE-3 head, Medusa heads or an MLP speculator in `model`, which is given like the model
-    itself; None for "mtp". `max_tokens` is the maximum number of drafts of one request in one
-    step."""
+    """Drafts come from a head that reads hidden states of the model: its own MTP layer, or a DFlash
+    drafter, an EAGLE or EAGLE-3 head, Medusa heads or an MLP speculator in `model`, which is given
+    like the model itself; None for "mtp". `max_tokens` is the maximum number of drafts of one
+    request in one step. A DFlash drafter and an EAGLE-3 head may be `parallel`: they make all of
+    them in one pass, from masks."""
 
     max_tokens: int
     method: HeadMethod
     model: str | None = None
     revision: str | None = None
+    parallel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +138,7 @@ class HeadFiles:
 
     method: HeadMethod
     path: str | None = None
+    parallel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +157,11 @@ class SpeculationConfig:
         " drafts with a smaller model with the same tokens, which is given like the model itself"
         ' ("revision" of a hub'
         ' id). {"method": "mtp"} drafts with the MTP layer that the model\'s checkpoint has,'
-        ' {"method": "eagle3", "model": "head"}, or "eagle", "medusa" or "mlp_speculator", with a'
-        " head that was trained for the model; these read the model's hidden states, and draft 1"
-        " token (mtp) or 3 by default."
+        ' {"method": "eagle3", "model": "head"}, or "eagle", "medusa", "mlp_speculator" or'
+        ' "dflash", with a head that was trained for the model; these read its hidden states, and'
+        " draft 1 token (mtp), 7 (dflash) or 3 by default."
+        ' "parallel_drafting": true makes all drafts in one pass of a draft model (PARD) or an'
+        " eagle3 head (P-EAGLE) that was trained for it; dflash always does."
         " Greedy outputs are the same, others have the same distribution; the number of drafts"
         " depends on how many were accepted and on their cost, down to none.",
     )
@@ -169,6 +189,11 @@ class SpeculationConfig:
             raise ConfigError(
                 f'--speculative-config: method "{self._method}" needs "model",'
                 f" {_NEEDS[self._method]}"
+            )
+        if self._method == "dflash" and values.get("parallel_drafting") is False:
+            raise ConfigError(
+                '--speculative-config: method "dflash" always drafts in parallel: leave'
+                " parallel_drafting out"
             )
         ngram = self.ngram
         if ngram is not None and ngram.min_match > ngram.max_match:
@@ -214,7 +239,7 @@ class SpeculationConfig:
         if self._method != "draft_model":
             return None
         tokens = values.get("num_speculative_tokens", 5)
-        return ModelDrafts(tokens, values["model"], values.get("revision"))
+        return ModelDrafts(tokens, values["model"], values.get("revision"), self.parallel)
 
     @property
     def draft_head(self) -> HeadDrafts | None:
@@ -222,9 +247,15 @@ class SpeculationConfig:
         values, method = self.speculative_config, self._method
         if method not in get_args(HeadMethod):
             return None
-        # An MTP layer is trained for one token, other heads for several.
-        tokens = values.get("num_speculative_tokens", 1 if method == "mtp" else 3)
-        return HeadDrafts(tokens, method, values.get("model"), values.get("revision"))
+        tokens = values.get("num_speculative_tokens", _HEAD_TOKENS[method])
+        return HeadDrafts(
+            tokens, method, values.get("model"), values.get("revision"), self.parallel
+        )
+
+    @property
+    def parallel(self) -> bool:
+        """True if one pass makes all drafts of a request, from masks."""
+        return self._method == "dflash" or self.speculative_config.get("parallel_drafting", False)
 
     @property
     def max_tokens(self) -> int:
@@ -242,6 +273,10 @@ def _check_field(method: str, name: str, value: object) -> None:
             f"{did_you_mean(name, known)}"
         )
     stated = f"--speculative-config: {name} is {value!r}; it is"
+    if field is bool:
+        if type(value) is not bool:
+            raise ConfigError(f"{stated} true or false")
+        return
     if not isinstance(field, tuple):
         if type(value) is not str or not value:
             raise ConfigError(f"{stated} a text")

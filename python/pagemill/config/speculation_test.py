@@ -73,6 +73,17 @@ def test_heads() -> None:
     assert speculation('{"method": "draft_model", "model": "a"}').draft_head is None
 
 
+def test_drafts_from_masks() -> None:
+    config = speculation('{"method": "dflash", "model": "a"}')
+    assert config.draft_head == HeadDrafts(7, "dflash", "a", parallel=True) and config.parallel
+    config = speculation('{"method": "eagle3", "model": "a", "parallel_drafting": true}')
+    assert config.draft_head == HeadDrafts(3, "eagle3", "a", parallel=True) and config.parallel
+    config = speculation('{"model": "a", "parallel_drafting": true}')
+    assert config.draft_model == ModelDrafts(5, "a", parallel=True) and config.parallel
+    assert not speculation('{"model": "a", "parallel_drafting": false}').parallel
+    assert not speculation('{"method": "mtp"}').parallel
+
+
 @pytest.mark.parametrize(
     "method",
     [
@@ -90,8 +101,18 @@ def test_older_names_of_mtp(method: str) -> None:
     ("text", "words"),
     [
         (
-            '{"method": "dflash"}',
-            "method is 'dflash'; it is one of 'ngram', 'suffix', 'draft_model'",
+            '{"method": "dspark"}',
+            "method is 'dspark'; it is one of 'ngram', 'suffix', 'draft_model', 'dflash'",
+        ),
+        ('{"method": "dflash"}', 'needs "model", a drafter that was made for the model'),
+        (
+            '{"method": "dflash", "model": "a", "parallel_drafting": false}',
+            'method "dflash" always drafts in parallel',
+        ),
+        ('{"model": "a", "parallel_drafting": 1}', "parallel_drafting is 1; it is true or false"),
+        (
+            '{"method": "eagle", "model": "a", "parallel_drafting": true}',
+            "method 'eagle' has no field 'parallel_drafting'",
         ),
         ('{"method": "eagle"}', 'needs "model", a head that was made for the model'),
         ('{"method": "mtp", "model": "a"}', "method 'mtp' has no field 'model'"),

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from typing import Any
 
 from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig, KvTierConfig, SpeculationConfig
@@ -178,12 +179,7 @@ class EngineCore:
             ngram_sizes=sizes,
             suffix_options=_suffix_options(config.speculation),
             draft_executor=drafting,
-            draft_vocab_size=0 if draft is None else draft.vocab_size,
-            draft_states_width=0 if draft is None else draft.draft_states_width,
-            draft_heads=0 if draft is None else draft.draft_heads,
-            draft_media_width=0 if draft is None else draft.draft_media_width,
-            draft_grid_positions=draft is not None and draft.draft_grid_positions,
-            draft_token_ids=[] if draft is None else list(draft.draft_token_ids),
+            **_draft_arguments(draft),
             encoders=[
                 (_encoder_executor(each, wanted, executor), each.native())
                 for each in media.encoders
@@ -441,6 +437,23 @@ def _weights(plan: MemoryPlan) -> str:
     if plan.offloaded_bytes:
         weights += f" and {format_bytes(plan.offloaded_bytes)} in host memory"
     return f"weights {weights}, activations {format_bytes(activations)}"
+
+
+def _draft_arguments(draft: BuiltModel | None) -> dict[str, Any]:
+    """What the runner has to know of the program that drafts."""
+    if draft is None:
+        return {}
+    masks = draft.draft_masks
+    return {
+        "draft_vocab_size": draft.vocab_size,
+        "draft_states_width": draft.draft_states_width,
+        "draft_heads": draft.draft_heads,
+        "draft_mask_token_id": None if masks is None else masks.token_id,
+        "draft_block": masks is not None and masks.block,
+        "draft_media_width": draft.draft_media_width,
+        "draft_grid_positions": draft.draft_grid_positions,
+        "draft_token_ids": list(draft.draft_token_ids),
+    }
 
 
 def _suffix_options(config: SpeculationConfig) -> _native.SuffixProposerOptions | None:

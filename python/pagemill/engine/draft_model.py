@@ -3,9 +3,12 @@ built, and compared with the model it drafts for."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pagemill.config import ConfigError, EngineConfig, HeadFiles
 from pagemill.config.env import cache_folder
 from pagemill.engine.model_source import as_stored
+from pagemill.models.draft_heads.base import PARALLEL_KEYS, MaskQueries, mask_token
 from pagemill.models.draft_heads.draft_states import DraftStates
 from pagemill.runner.build import BuildOptions, BuiltModel, build
 from pagemill.weights.fetch import resolve
@@ -26,7 +29,7 @@ def open_head(config: EngineConfig) -> HeadFiles | None:
         return HeadFiles(drafts.method)
     folder = cache_folder(config.model.cache_dir)
     path = resolve(drafts.model, cache_dir=folder, revision=drafts.revision, urls=True)
-    return HeadFiles(drafts.method, str(path))
+    return HeadFiles(drafts.method, str(path), drafts.parallel)
 
 
 def states_for(head: HeadFiles | None) -> DraftStates | None:
@@ -75,6 +78,9 @@ def build_draft(
     path = resolve(drafts.model, cache_dir=folder, revision=drafts.revision, urls=True)
     draft_source = as_stored(ModelSource.open(path), folder, values=values).source
     draft = build(draft_source, BuildOptions(language_only=True, keeps_context=True))
+    if drafts.parallel:
+        token = mask_token(draft_source, draft_source.config, PARALLEL_KEYS, draft.vocab_size)
+        draft = replace(draft, draft_masks=MaskQueries(token))
     if draft.pooling or built.pooling:
         which = "it" if draft.pooling else "the model"
         raise ConfigError(f"{name} cannot be used: {which} makes embeddings and generates no text")
@@ -115,8 +121,10 @@ def _build_head(
     from pagemill.runner.draft_head import build_head
     from pagemill.runner.joint_heads import JOINT_METHODS, build_joint_heads
 
-    if head.method not in JOINT_METHODS:
-        return build_head(head.method, head.path, source, built)
-    assert head.path is not None
     num_drafts = config.speculation.max_tokens
+    if head.method not in JOINT_METHODS:
+        return build_head(
+            head.method, head.path, source, built, parallel=head.parallel, num_drafts=num_drafts
+        )
+    assert head.path is not None
     return build_joint_heads(head.method, head.path, source, built, num_drafts=num_drafts)

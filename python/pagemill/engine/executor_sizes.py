@@ -165,8 +165,11 @@ class ExecutorSizes:
         """Those of a draft model, whose KV lies on pages of `built`."""
         page_bytes = self.plan(built, config).kv_page_bytes
         arguments = self.option_arguments(config, num_blocks)
+        # One of each request, or one for each draft of a step that verifies them.
+        parallel = config.speculation.parallel
+        rows = self.max_num_logits_rows if parallel else config.scheduler.max_num_seqs
         arguments |= {
-            "max_num_logits_rows": config.scheduler.max_num_seqs,
+            "max_num_logits_rows": rows,
             "kv_page_bytes": page_bytes,
             "max_adapters": 0,  # what it guesses is verified
         }

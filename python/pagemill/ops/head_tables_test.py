@@ -1,6 +1,5 @@
 """Tables of heads are what their definition says, computed from no more rows than they have."""
 
-from dataclasses import replace
 
 import numpy as np
 

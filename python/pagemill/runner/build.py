@@ -27,6 +27,7 @@ from pagemill.models.base import (
     TiledModel,
     encoders_of,
 )
+from pagemill.models.draft_heads.base import MaskQueries
 from pagemill.models.draft_heads.draft_states import DraftStates
 from pagemill.models.table import find, model_class
 from pagemill.ops.program import GroupEntry, Program, has_latents_alone
@@ -141,6 +142,8 @@ class BuiltModel:
     """Only for a draft head: the numbers of a state that it reads."""
     draft_heads: int = 0
     """Only for heads that give all drafts of a request in one pass: how many there are."""
+    draft_masks: MaskQueries | None = None
+    """Only for a drafter that gives all drafts of a request in one pass, from masks."""
     draft_media_width: int = 0
     """Only for a draft head of a model with media: the numbers of an embedding that it reads."""
     draft_grid_positions: bool = False

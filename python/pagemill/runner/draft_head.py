@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from pagemill import ops
 from pagemill.layers.media_rows import side_by_side
-from pagemill.models.base import MediaTraits, StepInputs
+from pagemill.models.base import MediaTraits, ModelConfigError, StepInputs
 from pagemill.models.deepseek_v4 import DeepseekV4Model
-from pagemill.models.draft_heads import eagle3, eagle_files
+from pagemill.models.draft_heads import dflash, eagle3, eagle_files
 from pagemill.models.draft_heads.base import DraftHead, HeadInputs, HeadWeights
 from pagemill.models.draft_heads.draft_states import DRAFT_STATES, DraftStates
 from pagemill.models.draft_heads.eagle import EagleHead
@@ -29,7 +29,13 @@ from pagemill.runner.config_sizes import check_sizes
 from pagemill.runner.tracing import grid_positions, media_inputs
 from pagemill.weights.source import ModelSource
 
-_ARCHITECTURES = {"eagle": "EAGLE head", "eagle3": "EAGLE-3 head", "mtp": "MTP layer"}
+_ARCHITECTURES = {
+    "dflash": "DFlash drafter",
+    "eagle": "EAGLE head",
+    "eagle3": "EAGLE-3 head",
+    "mtp": "MTP layer",
+}
+_PROJECTIONS = {"dflash": dflash.projection, "eagle3": eagle3.projection}
 
 
 def head_states(method: str, path: str | None) -> DraftStates:
@@ -40,10 +46,10 @@ def head_states(method: str, path: str | None) -> DraftStates:
         ModelConfigError: the head's configuration is not supported.
         WeightsError: its files cannot be read.
     """
-    if method != "eagle3":
+    if method not in _PROJECTIONS:
         return DraftStates(of_mtp=method == "mtp")
     assert path is not None
-    return DraftStates(eagle3.projection(_open(path)))
+    return DraftStates(_PROJECTIONS[method](_open(path)))
 
 
 def build_head(
@@ -52,10 +58,13 @@ def build_head(
     target_source: ModelSource,
     built: BuiltModel,
     *,
+    parallel: bool = False,
+    num_drafts: int = 1,
     rewrite: bool = True,
 ) -> BuiltModel:
     """The program of the head, undivided, for the target of `target_source`, `built` with its
-    states. `method` is "mtp", "eagle" or "eagle3", `path` that of `head_states`.
+    states. `method` is "mtp", "eagle", "eagle3" or "dflash", `path` that of `head_states`; the
+    first three give one of the `num_drafts` in each pass, unless an EAGLE-3 head is `parallel`.
 
     Raises:
         ModelConfigError: the head does not fit the target, or is of another kind.
@@ -72,11 +81,12 @@ def build_head(
         own = of_target
     else:
         source = _open(path)
-        head = (EagleHead if method == "eagle" else eagle3.Eagle3Head)(source, target)
+        head = _head(method, source, target, parallel, num_drafts)
         own = WeightBinder(trace, source)
     media = [encoder.traits for encoder in built.encoders]
     hidden_size = target.decoder.sizes.hidden_size
     inputs = _inputs(trace, head, media, hidden_size)
+    reads_media = inputs.step.media is not None
     _trace(head, HeadWeights(own, of_target), inputs)
     own.check_all_used(head.ignored)
     return BuiltModel(
@@ -88,7 +98,8 @@ def build_head(
         kv_groups=tuple(trace.program.groups),
         notes=tuple(own.notes),
         draft_states_width=head.width,
-        draft_media_width=media[0].width if media else 0,
+        draft_masks=head.masks,
+        draft_media_width=media[0].width if reads_media else 0,
         draft_grid_positions=inputs.step.grid_positions is not None,
         draft_token_ids=head.token_ids,
     )
@@ -100,18 +111,42 @@ def _open(path: str) -> ModelSource:
     return source
 
 
+def _head(
+    method: str, source: ModelSource, target: DraftTarget, parallel: bool, num_drafts: int
+) -> DraftHead:
+    if method == "dflash":
+        return dflash.DflashHead(source, target, num_drafts)
+    if method == "eagle3":
+        return eagle3.Eagle3Head(source, target, parallel=parallel)
+    return EagleHead(source, target)
+
+
 def _inputs(
     trace: Trace, head: DraftHead, media: Sequence[MediaTraits], hidden_size: int
 ) -> HeadInputs:
     """Those of a head for a target of this `hidden_size` that takes `media`."""
     token_ids = trace.input("token_ids", "i32", ("tokens",))
     positions = trace.input("positions", "i32", ("tokens",))
-    states = trace.input(DRAFT_STATES, ACT, ("tokens", head.width))
+    masks = head.masks
+    of_block = masks is not None and masks.block
+    rows = "media_rows" if of_block else "tokens"
+    states = trace.input(DRAFT_STATES, ACT, (rows, head.width))
+    grid = grid_positions(trace) if any(each.token_grid for each in media) else None
+    step = StepInputs(token_ids, positions, grid_positions=grid)
+    if masks is not None:
+        if media and not of_block:
+            raise ModelConfigError(
+                "a head that drafts in parallel with masks cannot read the embeddings of a model"
+                " with media: use --language-model-only, or another head"
+            )
+        if of_block:
+            trace.input("item_ends", "i32", ("tokens",))
+            step = replace(step, text_rows=trace.input("text_rows", "i32", ("text_rows",)))
+        return HeadInputs(step, states, trace.input("media_rows", "i32", ("media_rows",)))
     read = media_inputs(trace, media)
     if read is not None:  # the first of what a tower may have side by side
         read = replace(read, rows=side_by_side(read.rows, hidden_size)[0])
-    grid = grid_positions(trace) if any(each.token_grid for each in media) else None
-    return HeadInputs(StepInputs(token_ids, positions, read, grid), states)
+    return HeadInputs(replace(step, media=read), states)
 
 
 def _trace(head: DraftHead, weights: HeadWeights, inputs: HeadInputs) -> None:

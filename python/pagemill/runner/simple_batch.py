@@ -107,6 +107,10 @@ class SimpleBatch:
         ]
         return batch | {"kv": kv}
 
+    def rewind(self, request: int, num_tokens: int) -> None:
+        """The next step replaces the request's tokens behind the first `num_tokens`."""
+        self._computed[request] = num_tokens
+
     def free(self, request: int) -> None:
         """Remove a request and free its blocks."""
         self._free += itertools.chain(*self._blocks.pop(request))

@@ -8,15 +8,17 @@ placeholders of media it reads the embeddings that the target reads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from pagemill.layers.base import Weights
 from pagemill.layers.rotary import Rotary, RotaryTable, bind_grid_rotary, bind_rotary
-from pagemill.models.base import Config, StepInputs
+from pagemill.models.base import Config, ModelConfigError, StepInputs
 from pagemill.models.multimodal.mrope import dims_of_pairs, has_sections
 from pagemill.ops.trace import Tensor
+from pagemill.weights.json_file import shown
+from pagemill.weights.source import ModelSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +31,27 @@ class HeadWeights:
 
 
 @dataclass(frozen=True, slots=True)
+class MaskQueries:
+    """How a drafter gives all drafts in one pass: behind the known tokens of a request come copies
+    of the token `token_id`. Without `block` the row of the last known token gives the first draft,
+    and those of the masks the others. With `block` each mask gives the draft in its place, masks
+    and the last known token see each other, and of the tokens before these the program reads states
+    alone."""
+
+    token_id: int
+    block: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class HeadInputs:
     """The arrays of the target that the head reads, too, and the states of the tokens before,
-    [T, width]."""
+    [T, width]. For a head with `MaskQueries`, `marked` i32 [media_rows] are the masks, or with
+    `block` the tokens whose own `states` [media_rows, width] are read; the others are
+    `step.text_rows`."""
 
     step: StepInputs
     states: Tensor
+    marked: Tensor | None = None
 
 
 class HeadResults(NamedTuple):
@@ -70,20 +87,47 @@ def bind_head_rotary(
     )
 
 
+PARALLEL_KEYS = ("pard_token", "ptd_token_id")
+"""The keys that configurations of PARD models and P-EAGLE heads have for it."""
+
+
+def mask_token(source: ModelSource, config: Config, keys: Sequence[str], vocab_size: int) -> int:
+    """The token that stands for drafts, by the first of `keys` that the `config` of `source` has.
+
+    Raises:
+        ModelConfigError: it has none, or the token is not one of the vocabulary.
+    """
+    for key in keys:
+        value = config.get(key)
+        if value is None:
+            continue
+        if type(value) is int and 0 <= value < vocab_size:
+            return value
+        raise ModelConfigError(
+            f"{source.path}: {key} is {shown(value)}, which is not one of {vocab_size} tokens"
+        )
+    raise ModelConfigError(
+        f"{source.path} was not trained to draft in parallel: its configuration has no"
+        f" {' or '.join(keys)}; use a drafter that was"
+    )
+
+
 class DraftHead(Protocol):
-    """One head, which gives a draft in each pass.
+    """One head.
 
     1. `width` is that of the states; `vocab_size` the number of the head's own columns, and
        `token_ids` the target's token of each, empty if they are the target's ids.
     2. `hidden` traces the head up to what the rows are chosen from, [T, width].
     3. `results` traces the rest on some rows of that, [L, width].
     4. `ignored`: as that of a `Model`, of the head's own tensors.
+    5. `masks`, if it gives all drafts of a request in one pass.
     """
 
     width: int
     vocab_size: int
     token_ids: tuple[int, ...]
     ignored: Mapping[str, str]
+    masks: MaskQueries | None
 
     def hidden(self, weights: HeadWeights, inputs: HeadInputs) -> Tensor: ...
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pagemill import ops
 from pagemill.layers import norm
+from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.stack import RESULT, layer_values
 from pagemill.models.base import Model, ModelConfigError
@@ -15,6 +16,8 @@ from pagemill.weights.source import ModelSource
 
 DRAFT_STATES = "draft_states"
 """The name of the program's output, and of the head's input and output."""
+MAX_STATES = 8
+"""That a projection joins: as many as ops.concat."""
 PROJECTION, STATE_NORM, JOINED_NORM = "fc", "fc_norm", "input_norm"
 """Modules of a head that the program of its model has."""
 
@@ -24,12 +27,22 @@ class Projection:
     """The linear layer `fc` of `source`, with `width` outputs, on the hidden states that enter
     `layers`, side by side; by default the third, the middle one and the third last. If `source` has
     the norms `fc_norm.<i>`, one for each of them, or `input_norm`, one for all together, they are
-    normalized before, with `eps`."""
+    normalized before, with `eps`. `between`: the states behind the model's last layer are none of
+    them, as there is a norm behind it that a head may have read through."""
 
     source: ModelSource
     width: int
     layers: tuple[int, ...] | None = None
     eps: float = 1e-6
+    between: bool = False
+
+    def of_joined(self, weights: Weights, joined: Tensor) -> Tensor:
+        """`joined` rows of states, normalized each if they are to be -> [rows, width]; `weights`
+        are those of `source`."""
+        if weights.has(f"{JOINED_NORM}.weight"):
+            joined = norm.rms_norm(weights, JOINED_NORM, joined, self.eps)
+        bias = weights.has(f"{PROJECTION}.bias")
+        return linear(weights, PROJECTION, joined, (self.width,), bias=bias)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +70,11 @@ class DraftStates:
         entered = by.layers
         if entered is None:
             entered = (2, len(results) // 2, len(results) - 3)
-        missing = [layer for layer in entered if layer - 1 not in results]
+        missing = [
+            layer
+            for layer in entered
+            if layer - 1 not in results or (by.between and layer == len(results))
+        ]
         if missing:
             raise ModelConfigError(
                 f"{by.source.path} reads the hidden states that enter the layers"
@@ -70,11 +87,7 @@ class DraftStates:
         if weights.has(f"{names[0]}.weight"):
             each = zip(names, states, strict=True)
             states = [norm.rms_norm(weights, name, state, by.eps) for name, state in each]
-        joined = ops.concat(*states) if len(states) > 1 else states[0]
-        if weights.has(f"{JOINED_NORM}.weight"):
-            joined = norm.rms_norm(weights, JOINED_NORM, joined, by.eps)
-        bias = weights.has(f"{PROJECTION}.bias")
-        return linear(weights, PROJECTION, joined, (by.width,), bias=bias)
+        return by.of_joined(weights, ops.concat(*states) if len(states) > 1 else states[0])
 
 
 def _reads_normalized(model: Model) -> bool:

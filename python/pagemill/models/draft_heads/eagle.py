@@ -22,6 +22,7 @@ from pagemill.models.draft_heads.base import (
     HeadInputs,
     HeadResults,
     HeadWeights,
+    MaskQueries,
     bind_head_rotary,
 )
 from pagemill.models.draft_heads.target import DraftTarget
@@ -48,6 +49,7 @@ class EagleHead:
     """One EAGLE head."""
 
     token_ids: tuple[int, ...] = ()
+    masks: MaskQueries | None = None
     ignored: Mapping[str, str] = {
         **IGNORED_IN_DECODERS,
     }

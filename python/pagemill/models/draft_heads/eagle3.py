@@ -8,6 +8,9 @@ Weights: `fc`, which the target's program reads (draft_states.py), and if the he
 these families, the first with `hidden_norm` and with an attention that reads twice as wide rows;
 `norm`; `lm_head`, with `d2t`, the distance from each of its rows to the target's token, and
 `embed_tokens`, unless they are the target's.
+
+P-EAGLE: a head that gives all drafts in one pass, from masks behind the last known token. In place
+of states of the target masks have `mask_hidden`, joined states that the same projection reads.
 """
 
 from __future__ import annotations
@@ -30,12 +33,15 @@ from pagemill.models.config_keys import as_list, epsilon, flag, positive_int
 from pagemill.models.decoder import Decoder
 from pagemill.models.draft_heads import eagle_files, head_sizes
 from pagemill.models.draft_heads.base import (
+    PARALLEL_KEYS,
     HeadInputs,
     HeadResults,
     HeadWeights,
+    MaskQueries,
     bind_head_rotary,
+    mask_token,
 )
-from pagemill.models.draft_heads.draft_states import Projection
+from pagemill.models.draft_heads.draft_states import MAX_STATES, STATE_NORM, Projection
 from pagemill.models.draft_heads.target import DraftTarget
 from pagemill.models.latent_keys import read_latent
 from pagemill.models.multimodal.mrope import without_sections
@@ -45,7 +51,6 @@ from pagemill.weights.read import read_integers
 from pagemill.weights.source import ModelSource
 
 _LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
-_MAX_STATES = 8  # that ops.concat joins
 
 
 class _Eagle3Layers(Decoder):
@@ -92,8 +97,8 @@ class Eagle3Head:
         r"d2t|t2d": "the vocabulary is data of the runner",
     }
 
-    def __init__(self, source: ModelSource, target: DraftTarget) -> None:
-        """`source` is one of `eagle_files.as_heads_read`.
+    def __init__(self, source: ModelSource, target: DraftTarget, *, parallel: bool = False) -> None:
+        """`source` is one of `eagle_files.as_heads_read`; if `parallel`, it drafts with masks.
 
         Raises:
             ModelConfigError: it is no EAGLE-3 head, or none for this target.
@@ -125,6 +130,27 @@ class Eagle3Head:
                 " checkpoint"
             )
 
+        self.masks: MaskQueries | None = None
+        self._projection = projection(source)
+        if parallel:
+            self.masks = _masks(source, sizes.vocab_size)
+        elif source.has(f"{eagle_files.MASK_STATE}.weight"):
+            raise ModelConfigError(
+                f"{source.path} drafts in parallel (P-EAGLE): add"
+                ' "parallel_drafting": true to --speculative-config'
+            )
+
+    def _states(self, own: Weights, inputs: HeadInputs) -> Tensor:
+        """Those of the tokens before, with that of masks in their places."""
+        if self.masks is None:
+            return inputs.states
+        assert inputs.marked is not None
+        layers = self._projection.layers or (0, 0, 0)
+        shape = (1, len(layers) * self._target.decoder.sizes.hidden_size)
+        table = own.matrix(f"{eagle_files.MASK_STATE}.weight", shape)
+        rows = ops.embedding(inputs.marked, table, outside=0)  # the only row, for each mask
+        return ops.scatter_rows(inputs.states, self._projection.of_joined(own, rows), inputs.marked)
+
     def hidden(self, weights: HeadWeights, inputs: HeadInputs) -> Tensor:
         own, layers = weights.own, self._layers
         if own.has(f"{layers.names.embedding}.weight"):
@@ -140,7 +166,7 @@ class Eagle3Head:
                 return layers.first(own, token, x, rotary)
             return layers.layer(own, index, x, rotary)
 
-        return stack(own, inputs.states, layers.sizes.layers, layer)
+        return stack(own, self._states(own, inputs), layers.sizes.layers, layer)
 
     def _readable(self, step: StepInputs) -> StepInputs:
         """`step` without embeddings of media if the head's own have another width."""
@@ -155,6 +181,20 @@ class Eagle3Head:
         else:
             logits = self._target.logits(weights.target, normalized)
         return HeadResults(logits, normalized if self._passes_normalized else rows)
+
+
+def _masks(source: ModelSource, vocab_size: int) -> MaskQueries:
+    masks = MaskQueries(mask_token(source, source.config, PARALLEL_KEYS, vocab_size))
+    if not source.has(f"{eagle_files.MASK_STATE}.weight"):
+        raise ModelConfigError(
+            f"{source.path} has no {eagle_files.MASK_STATE}, the states of masks; use a head that"
+            " was trained to draft in parallel (P-EAGLE)"
+        )
+    if source.has(f"{STATE_NORM}.0.weight"):
+        raise ModelConfigError(
+            f"{source.path}: heads with {STATE_NORM} that draft in parallel are not supported"
+        )
+    return masks
 
 
 def projection(source: ModelSource) -> Projection:
@@ -181,10 +221,9 @@ def projection(source: ModelSource) -> Projection:
     if stated is None:
         return Projection(source, width, eps=eps)
     layers = as_list(stated) or []
-    if not 1 <= len(layers) <= _MAX_STATES or any(type(layer) is not int for layer in layers):
+    if not 1 <= len(layers) <= MAX_STATES or any(type(layer) is not int for layer in layers):
         raise ModelConfigError(
-            f"{source.path}: {_LAYER_IDS} must list 1 to {_MAX_STATES} layers, it is"
-            f" {shown(stated)}"
+            f"{source.path}: {_LAYER_IDS} must list 1 to {MAX_STATES} layers, it is {shown(stated)}"
         )
     return Projection(source, width, tuple(layer + offset for layer in layers), eps=eps)
 

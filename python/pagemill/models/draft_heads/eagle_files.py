@@ -6,6 +6,7 @@ those of the speculators library have the layer's configuration in an object of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
@@ -23,6 +24,9 @@ NAMES = DecoderNames("embed_tokens", "layers", "norm", "lm_head")
 FIRST_ATTENTION = "layers.0.self_attn"
 OF_EAGLE3 = "layers.0.hidden_norm.weight"
 """A tensor that heads of EAGLE-3 have, and those of EAGLE do not."""
+
+MASK_STATE = "mask_hidden"
+"""The matrix of one row that heads have which draft in parallel (P-EAGLE)."""
 
 _SPECULATORS = "speculators_model_type"
 _LAYER = "transformer_layer_config"
@@ -53,7 +57,10 @@ def as_heads_read(source: ModelSource) -> ModelSource:
             name = "layers.0." + name.removeprefix("midlayer.")
         if name in tensors:
             raise WeightsError(f"{source.path}: {tensor.name} and another tensor are both {name}")
-        tensors[name] = replace(tensor, name=name)
+        shape = tensor.shape
+        if name == MASK_STATE:  # which some files have as [1, 1, width]
+            name, shape = f"{MASK_STATE}.weight", (1, math.prod(shape))
+        tensors[name] = replace(tensor, name=name, shape=shape)
     return source.with_tensors(tensors, changes)
 
 

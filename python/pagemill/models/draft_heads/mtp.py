@@ -22,6 +22,7 @@ from pagemill.models.draft_heads.base import (
     HeadInputs,
     HeadResults,
     HeadWeights,
+    MaskQueries,
     bind_head_rotary,
 )
 from pagemill.models.draft_heads.target import DraftTarget
@@ -33,6 +34,7 @@ class MtpHead:
     """The first MTP layer of a target's checkpoint."""
 
     token_ids: tuple[int, ...] = ()
+    masks: MaskQueries | None = None
 
     def __init__(self, target: DraftTarget, weights: Weights, *, gguf: bool) -> None:
         """`weights` are the target's, whose files may be `gguf`.
