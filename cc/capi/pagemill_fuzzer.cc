@@ -126,7 +126,8 @@ class Session {
         o->max_waiting_requests = Number(in_);
         break;
       case 8:
-        o->kv_cache_dtype = in_->Pick<const char*>({nullptr, "", "fp8", "int4", "int8", "q4_0"});
+        o->kv_cache_dtype =
+            in_->Pick<const char*>({nullptr, "", "fp8", "int4", "int8", "k8v4", "q4_0"});
         break;
       case 9:
         o->scheduling_policy = in_->Pick<const char*>({nullptr, "", "fair", "priority"});

@@ -185,7 +185,7 @@ TestTensor::TestTensor(DType dtype, std::span<const int64_t> dims,
 
 void TestTensor::Poison() {
   std::vector<uint8_t> poison(static_cast<size_t>(row_bytes_), 0xff);  // 0xffff is a NaN in f16
-  if (!IsBlockFormat(view_.dtype) && view_.dtype != DType::kU4) {
+  if (!IsBlockFormat(view_.dtype) && view_.dtype != DType::kU4 && view_.dtype != DType::kK8V4) {
     const int64_t size = Info(view_.dtype).block_bytes;
     const bool integer =
         view_.dtype == DType::kI32 || view_.dtype == DType::kI8 || view_.dtype == DType::kU8;

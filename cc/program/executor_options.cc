@@ -17,11 +17,10 @@ Status CheckRange(const char* field, int32_t value, int32_t low, int32_t high) {
                          std::to_string(high) + ", got " + std::to_string(value));
 }
 
-constexpr std::pair<std::string_view, DType> kKvCacheDTypes[] = {{"bf16", DType::kBF16},
-                                                                 {"f32", DType::kF32},
-                                                                 {"fp8", DType::kF8E4M3},
-                                                                 {"int4", DType::kU4},
-                                                                 {"int8", DType::kI8}};
+constexpr std::pair<std::string_view, DType> kKvCacheDTypes[] = {
+    {"bf16", DType::kBF16}, {"f32", DType::kF32}, {"fp8", DType::kF8E4M3},
+    {"int4", DType::kU4},   {"int8", DType::kI8}, {"k8v4", DType::kK8V4}};
+constexpr std::string_view kKvCacheDTypeNames = "bf16, f32, fp8, int4, int8 or k8v4";
 
 }  // namespace
 
@@ -36,8 +35,8 @@ StatusOr<DType> ParseKvCacheDType(std::string_view name) {
   for (const auto& [known, dtype] : kKvCacheDTypes) {
     if (known == name) return dtype;
   }
-  return InvalidArgument("kv_cache_dtype is '" + std::string(name) +
-                         "'; it must be bf16, f32, fp8, int4 or int8");
+  return InvalidArgument("kv_cache_dtype is '" + std::string(name) + "'; it must be " +
+                         std::string(kKvCacheDTypeNames));
 }
 
 std::string_view KvCacheDTypeName(DType dtype) {
@@ -58,7 +57,7 @@ Status ExecutorOptions::Validate() const {
   // Slots (block * block_size + offset) are int32.
   PAGEMILL_RETURN_IF_ERROR(CheckRange("num_blocks", num_blocks, 1, INT32_MAX / block_size));
   if (!ops::IsKvDType(kv_cache_dtype)) {
-    return InvalidArgument("kv_cache_dtype must be bf16, f32, fp8, int4 or int8, got " +
+    return InvalidArgument("kv_cache_dtype must be " + std::string(kKvCacheDTypeNames) + ", got " +
                            std::string(Info(kv_cache_dtype).name));
   }
   if (!ops::IsActType(activation_type)) {

@@ -26,7 +26,7 @@ struct ExecutorOptions {
   int32_t max_adapters = 0;             // slots of a program with adapters
   int32_t max_draft_tokens = 0;         // of a request in a step: its states can go back by as many
   bool state_checkpoints = true;        // false: no request continues from states of another one
-  DType kv_cache_dtype = DType::kBF16;  // bf16, f32, f8_e4m3, i8 or u4 (kv_page.h)
+  DType kv_cache_dtype = DType::kBF16;  // bf16, f32, f8_e4m3, i8, u4 or k8v4 (kv_page.h)
   DType activation_type = DType::kF32;  // what `act` stands for: f32 (fast), bf16 or f16
   // Runs every op with the kernel of this name ("reference", "portable") if it has a suitable one;
   // at least one op must have it. Empty = the best kernel of each op.
@@ -57,7 +57,8 @@ struct ExecutorOptions {
 // "f32", "bf16" or "f16".
 StatusOr<DType> ParseActivationType(std::string_view name);
 
-// Accepts the names that users write: "bf16", "f32", "fp8" (f8_e4m3), "int4" (u4), "int8".
+// Accepts the names that users write: "bf16", "f32", "fp8" (f8_e4m3), "int4" (u4), "int8" (i8),
+// "k8v4".
 StatusOr<DType> ParseKvCacheDType(std::string_view name);
 std::string_view KvCacheDTypeName(DType dtype);
 

@@ -200,6 +200,7 @@ const Case kCaches[] = {
     {"Int8Cache", {.seed = 11, .window = 9}, DType::kI8},
     {"F8Cache", {.seed = 12, .window = 9}, DType::kF8E4M3},
     {"Int4Cache", {.seed = 16, .window = 9}, DType::kU4},
+    {"K8V4Cache", {.seed = 17, .window = 9}, DType::kK8V4},
 };
 
 const Case kTypes[] = {

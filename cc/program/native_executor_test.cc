@@ -468,7 +468,7 @@ TEST(ExecutorOptionsTest, NamesFieldAndRange) {
   EXPECT_NE(options.Validate().message().find("num_blocks must be from 1"), std::string::npos);
   options = SmallOptions();
   options.kv_cache_dtype = DType::kQ8_0;
-  EXPECT_NE(options.Validate().message().find("bf16, f32, fp8, int4 or int8, got q8_0"),
+  EXPECT_NE(options.Validate().message().find("bf16, f32, fp8, int4, int8 or k8v4, got q8_0"),
             std::string::npos);
   options = SmallOptions();
   options.activation_type = DType::kI8;

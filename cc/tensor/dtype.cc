@@ -7,7 +7,7 @@
 namespace pagemill {
 namespace {
 
-constexpr std::array<DTypeInfo, 30> kInfos = {{
+constexpr std::array<DTypeInfo, 31> kInfos = {{
     {DType::kF32, "f32", 1, 4},
     {DType::kBF16, "bf16", 1, 2},
     {DType::kF16, "f16", 1, 2},
@@ -16,6 +16,7 @@ constexpr std::array<DTypeInfo, 30> kInfos = {{
     {DType::kU8, "u8", 1, 1},
     {DType::kF8E4M3, "f8_e4m3", 1, 1},
     {DType::kU4, "u4", 8, 4},
+    {DType::kK8V4, "k8v4", 1, 1},
     {DType::kQ4_0, "q4_0", 32, 18},
     {DType::kQ4_1, "q4_1", 32, 20},
     {DType::kQ5_0, "q5_0", 32, 22},

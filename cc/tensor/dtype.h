@@ -20,6 +20,7 @@ enum class DType : uint8_t {
   kU8 = 5,
   kF8E4M3 = 6,  // cc/tensor/float8.h
   kU4 = 7,      // 8 elements in 4 bytes, in an order that the format says (quantized.h)
+  kK8V4 = 8,    // bytes of a KV cache: keys of int8, values of int4 (cc/ops/kv_page.h)
   kQ4_0 = 16,   // 32 elements: f16 scale, 16 bytes of nibbles
   kQ4_1 = 17,   // 32 elements: f16 scale, f16 minimum, 16 bytes
   kQ5_0 = 18,   // 32 elements: f16 scale, 4 bytes of high bits, 16 bytes

@@ -8,13 +8,12 @@
 namespace pagemill {
 namespace {
 
-constexpr DType kAll[] = {DType::kF32,  DType::kBF16, DType::kF16,  DType::kI32,   DType::kI8,
-                          DType::kU8,   DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,  DType::kQ8_0,
-                          DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kF8E4M3,
-                          DType::kQ5_1, DType::kQ2_K, DType::kQ3_K, DType::kIQ4_NL, DType::kIQ4_XS,
-                          DType::kMxfp4, DType::kTQ1_0, DType::kTQ2_0, DType::kIQ1_S, DType::kIQ1_M,
-                          DType::kIQ2_XXS, DType::kIQ2_XS, DType::kIQ2_S, DType::kIQ3_XXS,
-                          DType::kIQ3_S};
+constexpr DType kAll[] = {
+    DType::kF32,    DType::kBF16,    DType::kF16,    DType::kI32,   DType::kI8,      DType::kU8,
+    DType::kK8V4,   DType::kQ4_0,    DType::kQ4_1,   DType::kQ5_0,  DType::kQ8_0,    DType::kQ4_K,
+    DType::kQ5_K,   DType::kQ6_K,    DType::kF8E4M3, DType::kQ5_1,  DType::kQ2_K,    DType::kQ3_K,
+    DType::kIQ4_NL, DType::kIQ4_XS,  DType::kMxfp4,  DType::kTQ1_0, DType::kTQ2_0,   DType::kIQ1_S,
+    DType::kIQ1_M,  DType::kIQ2_XXS, DType::kIQ2_XS, DType::kIQ2_S, DType::kIQ3_XXS, DType::kIQ3_S};
 
 TEST(DType, NamesAreUniqueAndParseBack) {
   std::set<std::string_view> names;

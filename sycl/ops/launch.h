@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "cc/ops/kv_page.h"
 #include "cc/ops/op.h"
 #include "cc/tensor/tensor_view.h"
 #include "sycl/device/sycl_stream.h"
@@ -97,10 +98,10 @@ void LaunchItems(ops::KernelContext& context, const KernelModule& module, const 
 // `Kernel::supports` of kernels that run every call.
 inline bool Always(const device::Capabilities&, const ops::OpCall&) { return true; }
 
-// `Kernel::supports` of kernels whose input `kCache` is the KV cache: all types but int4.
+// `Kernel::supports` of kernels whose input `kCache` is the KV cache: all types without int4 rows.
 template <size_t kCache>
 bool HasCacheType(const device::Capabilities&, const ops::OpCall& call) {
-  return call.inputs[kCache].dtype != DType::kU4;
+  return !ops::HasInt4Rows(call.inputs[kCache].dtype);
 }
 
 // A kernel of this tree. The CPU's capabilities do not matter.

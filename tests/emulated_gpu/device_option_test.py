@@ -83,6 +83,7 @@ def test_what_the_device_cannot_do_is_refused_at_the_start(model: Path) -> None:
         ({"tensor_parallel_size": 4}, "--tensor-parallel-size 4 needs 4 devices"),
         ({"executor": "torch"}, "--executor native"),
         ({"kv_cache_dtype": "int4"}, "--kv-cache-dtype int8, fp8, bf16 or f32"),
+        ({"kv_cache_dtype": "k8v4"}, "--kv-cache-dtype int8, fp8, bf16 or f32: k8v4 is for CPUs"),
     ]:
         with (
             pytest.raises(ConfigError, match=f"--device emulated .*{name}"),

@@ -54,7 +54,7 @@ def make_executor(
     num_blocks: int = NUM_BLOCKS,
     max_num_tokens: int = MAX_TOKENS,
     num_threads: int = 2,
-    kv_cache_dtype: Literal["bf16", "f32", "fp8", "int4", "int8"] = "f32",
+    kv_cache_dtype: Literal["bf16", "f32", "fp8", "int4", "int8", "k8v4"] = "f32",
     activation_dtype: Literal["f32", "bf16", "int8"] = "f32",
     activation_type: Literal["f32", "bf16", "f16"] = "f32",
 ) -> Run:

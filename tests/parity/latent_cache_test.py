@@ -138,7 +138,7 @@ def test_a_session_in_fp8_is_of_no_other_format(
 def test_types_that_no_kernel_stores_are_refused_by_name(
     model: tuple[Path, PreTrainedModel],
 ) -> None:
-    for dtype in ("int4", "int8"):
+    for dtype in ("int4", "int8", "k8v4"):
         with (
             pytest.raises(ConfigError, match=f"{dtype} is not for latent attention: use fp8"),
             engine(model[0], kv_cache_dtype=dtype),

@@ -9,14 +9,15 @@
 namespace pagemill::ops {
 namespace {
 
-void CheckInt4Cache(const OpCall& call, OperandCheck& check) {
-  check.Require(check.Dim('D') <= kMaxInt4Dim, "heads of an int4 cache have at most " +
+void CheckInt4Rows(const OpCall& call, OperandCheck& check) {
+  check.Require(check.Dim('D') <= kMaxInt4Dim, "heads of a cache with int4 rows have at most " +
                                                    std::to_string(kMaxInt4Dim) + " elements, got " +
                                                    std::to_string(check.Dim('D')));
-  check.Require(call.batch->block_size % 4 == 0,
-                "blocks of an int4 cache have a multiple of 4 tokens (--block-size), got " +
-                    std::to_string(call.batch->block_size));
-  check.Require(!KeysInRows(call), "an int4 cache has no keys in rows");
+  check.Require(
+      call.batch->block_size % 4 == 0,
+      "blocks of a cache with int4 rows have a multiple of 4 tokens (--block-size), got " +
+          std::to_string(call.batch->block_size));
+  check.Require(!KeysInRows(call), "a cache with int4 rows has no keys in rows");
 }
 
 Status CheckKvWrite(const OpCall& call) {
@@ -34,13 +35,13 @@ Status CheckKvWrite(const OpCall& call) {
   check.Input(2, "cache", cache.dtype, "B,E");
   check.Require(call.batch != nullptr && call.batch->block_size > 0,
                 "the check needs the batch's block_size");
-  if (cache.dtype == DType::kU4) CheckInt4Cache(call, check);
+  if (HasInt4Rows(cache.dtype)) CheckInt4Rows(call, check);
   if (!check.ok()) return check.Result();
-  const int64_t row_elements = KvRowElements(cache.dtype, check.Dim('D'));
-  const int64_t block_elements = 2 * check.Dim('K') * row_elements * call.batch->block_size;
+  const int64_t token_elements = KvTokenElements(cache.dtype, check.Dim('D'));
+  const int64_t block_elements = check.Dim('K') * token_elements * call.batch->block_size;
   check.Require(check.Dim('E') == block_elements,
-                "a block of the cache must hold 2 * " + std::to_string(check.Dim('K')) +
-                    " heads * " + std::to_string(row_elements) + " elements * " +
+                "a block of the cache must hold " + std::to_string(check.Dim('K')) + " heads * " +
+                    std::to_string(token_elements) + " elements * " +
                     std::to_string(call.batch->block_size) + " tokens, got " +
                     std::to_string(check.Dim('E')) + " elements");
   CheckKvScales(call, check);

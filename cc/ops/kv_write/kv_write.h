@@ -3,25 +3,24 @@
 //
 //   inputs   k      act [T, Hk, D]
 //            v      act [T, Hk, Dv]   1 <= Dv <= D: with zeros behind them
-//            cache  f32, bf16 or f8_e4m3 [num_blocks, 2 * Hk * D * block_size], int8 with
-//                   scales, i8 [num_blocks, 2 * Hk * (D + 4) * block_size], or int4 with scales,
-//                   u4 [num_blocks, 2 * Hk * (D + 8) * block_size] with D <= 512 rounded up to a
-//                   multiple of 8, and blocks of whole fours of tokens: written
+//            cache  [num_blocks, KvBlockElements()] (cc/ops/kv_page.h): f32, bf16, f8_e4m3, or,
+//                   with scales, i8, u4 (int4) or k8v4 (keys as i8, values as u4); with int4
+//                   rows D <= 512, and blocks of whole fours of tokens: written
 //   outputs  none
 //   batch    slot_mapping, block_size (also needed by the check)
 //   attributes  k_scale, v_scale = 1 of an f8_e4m3 cache (cc/ops/kv_write/kv_scales.h);
-//               keys_in_rows = 0 (cc/ops/kv_write/key_layout.h), always of an int4 cache
+//               keys_in_rows = 0 (cc/ops/kv_write/key_layout.h), always with int4 rows
 //   aliasing none
 //
 // A bf16 cache stores the nearest value, ties to even; NaN stays NaN. An f8_e4m3 cache does so for
 // x times the rounded 1 / scale; values beyond 448, infinities included, become 448 with their
-// sign. An int8 cache stores, for each token and head of K and of V, scale = largest |x| / 127 and
-// x / scale rounded to the nearest whole number (ties to even), so that each element is off by at
-// most half a scale. If all |x| are below 1e-30 the scale is 0; if any is infinite or NaN the scale
-// is NaN, and so is the whole row. An int4 cache does so for rotated rows (int4_row.h), with scale
-// = largest |x| / 15 and codes x / (2 scale) + 7.5 rounded, so that each rotated element is off by
-// at most a scale; behind a narrow v stand results of rounding instead of zeros. Tokens with a
-// negative slot are not stored. Two tokens of one step never have the same slot. Every kernel
+// sign. Rows of int8, one for each token and head of K and of V, store scale = largest |x| / 127
+// and x / scale rounded to the nearest whole number (ties to even), so that each element is off by
+// at most half a scale. If all |x| are below 1e-30 the scale is 0; if any is infinite or NaN the
+// scale is NaN, and so is the whole row. Rows of int4 do so for rotated x (int4_row.h), with
+// scale = largest |x| / 15 and codes x / (2 scale) + 7.5 rounded, so that each rotated element is
+// off by at most a scale; behind a narrow v stand results of rounding instead of zeros. Tokens with
+// a negative slot are not stored. Two tokens of one step never have the same slot. Every kernel
 // stores the same bits.
 //
 // Kernels: "avx512", "avx2", "portable", "reference"; keys in rows: "reference".

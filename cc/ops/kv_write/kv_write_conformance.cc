@@ -130,7 +130,10 @@ void CheckKvWriteConformance(const OpDefinition& op, const device::Capabilities&
     CheckShape(op, caps, shape, DType::kF32);
     CheckShape(op, caps, shape, DType::kBF16);
     CheckShape(op, caps, shape, DType::kI8);
-    if (shape.block_size % 4 == 0) CheckShape(op, caps, shape, DType::kU4);
+    if (shape.block_size % 4 == 0) {
+      CheckShape(op, caps, shape, DType::kU4);
+      CheckShape(op, caps, shape, DType::kK8V4);
+    }
     CheckShape(op, caps, shape, DType::kF8E4M3);
     CheckShape(op, caps, shape, DType::kF8E4M3, scaled);
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI8, DType::kF8E4M3}) {

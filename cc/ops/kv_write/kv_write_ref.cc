@@ -21,20 +21,21 @@ uint16_t ToBf16(float value) {
   return static_cast<uint16_t>((bits + half) >> 16);
 }
 
-void StoreElement(const TensorView& cache, int64_t block, int64_t index, float value) {
-  if (cache.dtype == DType::kF32) {
-    cache.Row<float>(block)[index] = value;
-  } else if (cache.dtype == DType::kF8E4M3) {
-    cache.Row<uint8_t>(block)[index] = FloatToF8E4M3(value);
+void StoreElement(DType type, std::byte* page, int64_t index, float value) {
+  if (type == DType::kF32) {
+    reinterpret_cast<float*>(page)[index] = value;
+  } else if (type == DType::kF8E4M3) {
+    reinterpret_cast<uint8_t*>(page)[index] = FloatToF8E4M3(value);
   } else {
-    cache.Row<uint16_t>(block)[index] = ToBf16(value);
+    reinterpret_cast<uint16_t*>(page)[index] = ToBf16(value);
   }
 }
 
-// Row `row` of an int8 block: rows of K by head and token, then those of V. Elements are `stride`
-// apart.
-void StoreQuantized(std::byte* scales, int64_t row, const float* x, int64_t dims, int8_t* target,
-                    int64_t stride) {
+// Stores x as a row of int8, whose elements are `stride` apart, and its scale: that of row `row`,
+// counted by head and token, those of K before those of V.
+void StoreInt8(std::byte* scales, int64_t row, std::span<const float> x, int8_t* target,
+               int64_t stride) {
+  const auto dims = static_cast<int64_t>(x.size());
   float most = 0, scale = 0;
   bool finite = true;
   for (int64_t d = 0; d < dims; ++d) {
@@ -51,26 +52,7 @@ void StoreQuantized(std::byte* scales, int64_t row, const float* x, int64_t dims
   std::memcpy(scales + row * static_cast<int64_t>(sizeof(float)), &scale, sizeof(scale));
 }
 
-void StoreQuantizedToken(const KvWriteArgs& args, int64_t token, int64_t block, int64_t offset) {
-  const int64_t heads = args.k.shape[1];
-  const int64_t head_dim = args.k.shape[2];
-  const int64_t block_size = args.batch->block_size;
-  std::byte* scales = args.cache.Row<std::byte>(block) +
-                      KvScalesOffsetBytes(DType::kI8, {heads, head_dim}, block_size);
-  int8_t* elements = args.cache.Row<int8_t>(block);
-  for (int64_t h = 0; h < heads; ++h) {
-    const int64_t v_row = (heads + h) * block_size + offset;
-    StoreQuantized(scales, h * block_size + offset, args.k.Row<float>(token) + h * head_dim,
-                   head_dim, elements + h * head_dim * block_size + offset * args.key.token,
-                   args.key.element);
-    const int64_t value_dim = args.v.shape[2];
-    StoreQuantized(scales, v_row, args.v.Row<float>(token) + h * value_dim, value_dim,
-                   elements + v_row * head_dim, 1);
-    std::fill_n(elements + v_row * head_dim + value_dim, head_dim - value_dim, int8_t{0});
-  }
-}
-
-// Row `row` of an int4 block, counted as for StoreQuantized: x, with zeros behind it. Byte i is at
+// Stores x, with zeros behind it, as a row of int4, and its scale, as StoreInt8. Byte i is at
 // page[offset(i)].
 template <typename Offset>
 void StoreInt4(std::byte* scales, int64_t row, std::span<const float> x, int64_t head_dim,
@@ -99,57 +81,89 @@ void StoreInt4(std::byte* scales, int64_t row, std::span<const float> x, int64_t
   std::memcpy(scales + row * static_cast<int64_t>(sizeof(float)), &scale, sizeof(scale));
 }
 
-void StoreInt4Token(const KvWriteArgs& args, int64_t token, int64_t block, int64_t offset) {
-  const int64_t heads = args.k.shape[1], head_dim = args.k.shape[2], value_dim = args.v.shape[2];
-  const int64_t block_size = args.batch->block_size;
-  const int64_t row_bytes = KvRowBytes(DType::kU4, head_dim);
-  uint8_t* const bytes = args.cache.Row<uint8_t>(block);
-  std::byte* const scales = args.cache.Row<std::byte>(block) +
-                            KvScalesOffsetBytes(DType::kU4, {heads, head_dim}, block_size);
-  const auto of_key = [&](int64_t i) { return Int4KeyOffset(i, offset, block_size); };
-  const auto of_value = [&](int64_t i) { return Int4ValueOffset(i, offset, row_bytes); };
-  for (int64_t h = 0; h < heads; ++h) {
-    const int64_t v_row = (heads + h) * block_size + offset;
-    const float* const k = args.k.Row<float>(token) + h * head_dim;
-    const float* const v = args.v.Row<float>(token) + h * value_dim;
-    StoreInt4(scales, h * block_size + offset, {k, static_cast<size_t>(head_dim)}, head_dim,
-              bytes + h * row_bytes * block_size, of_key);
-    StoreInt4(scales, v_row, {v, static_cast<size_t>(value_dim)}, head_dim,
-              bytes + (heads + h) * row_bytes * block_size, of_value);
+// Stores token `token` at slot `slot`.
+class TokenStore {
+ public:
+  TokenStore(const KvWriteArgs& args, int64_t token, int64_t slot)
+      : args_(args),
+        types_(KvTypesOf(args.cache.dtype)),
+        token_(token),
+        block_size_(args.batch->block_size),
+        offset_(slot % block_size_),
+        heads_{.kv_heads = args.k.shape[1], .head_dim = args.k.shape[2]},
+        block_(args.cache.Row<std::byte>(slot / block_size_)),
+        values_(block_ + KvValuesOffsetBytes(args.cache.dtype, heads_, block_size_)),
+        scales_(block_ + KvScalesOffsetBytes(args.cache.dtype, heads_, block_size_)) {}
+
+  void StoreKey(int64_t head) const {
+    const std::span<const float> k = RowOf(args_.k, head);
+    std::byte* const page = Page(block_, types_.key, head);
+    const int64_t row = head * block_size_ + offset_;
+    const int64_t first = offset_ * args_.key.token;
+    if (types_.key == DType::kU4) {
+      StoreInt4(scales_, row, k, heads_.head_dim, reinterpret_cast<uint8_t*>(page),
+                [&](int64_t i) { return Int4KeyOffset(i, offset_, block_size_); });
+    } else if (types_.key == DType::kI8) {
+      StoreInt8(scales_, row, k, reinterpret_cast<int8_t*>(page) + first, args_.key.element);
+    } else {
+      for (int64_t d = 0; d < heads_.head_dim; ++d) {
+        StoreElement(types_.key, page, first + d * args_.key.element,
+                     k[d] * (1.0f / args_.scales.k));
+      }
+    }
   }
-}
+
+  void StoreValue(int64_t head) const {
+    const std::span<const float> v = RowOf(args_.v, head);
+    std::byte* const page = Page(values_, types_.value, head);
+    const int64_t row = (heads_.kv_heads + head) * block_size_ + offset_;
+    const int64_t dims = heads_.head_dim, first = offset_ * dims;
+    if (types_.value == DType::kU4) {
+      const int64_t row_bytes = KvRowBytes(DType::kU4, dims);
+      StoreInt4(scales_, row, v, dims, reinterpret_cast<uint8_t*>(page),
+                [&](int64_t i) { return Int4ValueOffset(i, offset_, row_bytes); });
+    } else if (types_.value == DType::kI8) {
+      int8_t* const to = reinterpret_cast<int8_t*>(page) + first;
+      StoreInt8(scales_, row, v, to, /*stride=*/1);
+      std::fill(to + v.size(), to + dims, int8_t{0});
+    } else {
+      for (int64_t d = 0; d < dims; ++d) {
+        const float x = d < static_cast<int64_t>(v.size()) ? v[d] : 0.0f;
+        StoreElement(types_.value, page, first + d, x * (1.0f / args_.scales.v));
+      }
+    }
+  }
+
+ private:
+  std::span<const float> RowOf(const TensorView& rows, int64_t head) const {
+    const int64_t dims = rows.shape[2];
+    return {rows.Row<float>(token_) + head * dims, static_cast<size_t>(dims)};
+  }
+  // The page of a head, of those of rows of type `row` that begin at `first`.
+  std::byte* Page(std::byte* first, DType row, int64_t head) const {
+    return first + head * block_size_ * KvRowBytes(row, heads_.head_dim);
+  }
+
+  const KvWriteArgs& args_;
+  const KvTypes types_;
+  const int64_t token_, block_size_, offset_;
+  const KvHeads heads_;
+  std::byte* const block_;
+  std::byte* const values_;
+  std::byte* const scales_;
+};
 
 }  // namespace
 
 void KvWriteReference(const OpCall& call, KernelContext&) {
   const KvWriteArgs args = ToKvWriteArgs(call);
-  const int64_t heads = args.k.shape[1];
-  const int64_t head_dim = args.k.shape[2];
-  const int64_t value_dim = args.v.shape[2];
-  const int64_t block_size = args.batch->block_size;
   for (int64_t t = 0; t < args.k.shape[0]; ++t) {
     const int64_t slot = args.batch->slot_mapping[t];
     if (slot < 0) continue;
-    const int64_t block = slot / block_size;
-    const int64_t offset = slot % block_size;
-    if (args.cache.dtype == DType::kI8) {
-      StoreQuantizedToken(args, t, block, offset);
-      continue;
-    }
-    if (args.cache.dtype == DType::kU4) {
-      StoreInt4Token(args, t, block, offset);
-      continue;
-    }
-    for (int64_t h = 0; h < heads; ++h) {
-      for (int64_t d = 0; d < head_dim; ++d) {
-        const int64_t k_index =
-            h * head_dim * block_size + d * args.key.element + offset * args.key.token;
-        const int64_t v_index = ((heads + h) * block_size + offset) * head_dim + d;
-        StoreElement(args.cache, block, k_index,
-                     args.k.Row<float>(t)[h * head_dim + d] * (1.0f / args.scales.k));
-        const float v = d < value_dim ? args.v.Row<float>(t)[h * value_dim + d] : 0.0f;
-        StoreElement(args.cache, block, v_index, v * (1.0f / args.scales.v));
-      }
+    const TokenStore store(args, t, slot);
+    for (int64_t h = 0; h < args.k.shape[1]; ++h) {
+      store.StoreKey(h);
+      store.StoreValue(h);
     }
   }
 }

@@ -85,12 +85,6 @@ inline void StoreValues(const KvWriteRun& run) {
   }
 }
 
-template <typename Element>
-inline void StoreRun(const KvWriteRun& run) {
-  StoreKeys<Element>(run);
-  StoreValues<Element>(run);
-}
-
 // Elements of a row that are rounded together.
 constexpr int kQuantizedPiece = 64;
 
@@ -133,28 +127,32 @@ inline float QuantizeRow(const float* x, int dims, const StorePiece& store) {
   return any ? most / Codes::kLargest : finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
 }
 
-inline void StoreScales(const KvWriteRun& run, int64_t slot, float k_scale, float v_scale) {
-  std::memcpy(static_cast<char*>(run.k_scales) + slot * 4, &k_scale, 4);
-  std::memcpy(static_cast<char*>(run.v_scales) + slot * 4, &v_scale, 4);
+inline void StoreScale(void* scales, int64_t slot, float scale) {
+  std::memcpy(static_cast<char*>(scales) + slot * 4, &scale, 4);
 }
 
-inline void QuantizeRun(const KvWriteRun& run) {
+inline void StoreInt8Keys(const KvWriteRun& run) {
   for (int t = 0; t < run.tokens; ++t) {
     const int64_t slot = run.offset + t;
-    const auto store_key = [&](int first, const int8_t* q, int count) {
+    const auto store = [&](int first, const int8_t* q, int count) {
       int8_t* page = static_cast<int8_t*>(run.k_page) + slot;
       for (int i = 0; i < count; ++i) page[int64_t{first + i} * run.block_size] = q[i];
     };
-    const auto store_value = [&](int first, const int8_t* q, int count) {
-      int8_t* row = static_cast<int8_t*>(run.v_page) + slot * run.head_dim;
+    const float* const k = run.k + t * run.k_stride;
+    StoreScale(run.k_scales, slot, QuantizeRow<Int8Codes>(k, run.head_dim, store));
+  }
+}
+
+inline void StoreInt8Values(const KvWriteRun& run) {
+  for (int t = 0; t < run.tokens; ++t) {
+    const int64_t slot = run.offset + t;
+    int8_t* const row = static_cast<int8_t*>(run.v_page) + slot * run.head_dim;
+    const auto store = [&](int first, const int8_t* q, int count) {
       std::memcpy(row + first, q, count);
     };
-    const float k_scale = QuantizeRow<Int8Codes>(run.k + t * run.k_stride, run.head_dim, store_key);
-    const float v_scale =
-        QuantizeRow<Int8Codes>(run.v + t * run.v_stride, run.value_dim, store_value);
-    std::memset(static_cast<int8_t*>(run.v_page) + slot * run.head_dim + run.value_dim, 0,
-                run.head_dim - run.value_dim);
-    StoreScales(run, slot, k_scale, v_scale);
+    const float* const v = run.v + t * run.v_stride;
+    StoreScale(run.v_scales, slot, QuantizeRow<Int8Codes>(v, run.value_dim, store));
+    std::memset(row + run.value_dim, 0, run.head_dim - run.value_dim);
   }
 }
 
@@ -178,22 +176,35 @@ inline float StoreInt4Row(const float* x, int dims, int head_dim, void* page,
   });
 }
 
-inline void StoreInt4Run(const KvWriteRun& run) {
-  const int64_t row_bytes = (run.head_dim + 7) / 8 * 4;
+inline void StoreInt4Keys(const KvWriteRun& run) {
   for (int t = 0; t < run.tokens; ++t) {
     const int64_t slot = run.offset + t;
-    const auto of_key = [&](int64_t i) { return Int4KeyOffset(i, slot, run.block_size); };
-    const auto of_value = [&](int64_t i) { return Int4ValueOffset(i, slot, row_bytes); };
-    StoreScales(
-        run, slot,
-        StoreInt4Row(run.k + t * run.k_stride, run.head_dim, run.head_dim, run.k_page, of_key),
-        StoreInt4Row(run.v + t * run.v_stride, run.value_dim, run.head_dim, run.v_page, of_value));
+    const auto offset = [&](int64_t i) { return Int4KeyOffset(i, slot, run.block_size); };
+    const float* const k = run.k + t * run.k_stride;
+    StoreScale(run.k_scales, slot, StoreInt4Row(k, run.head_dim, run.head_dim, run.k_page, offset));
   }
 }
 
+inline void StoreInt4Values(const KvWriteRun& run) {
+  const int64_t row_bytes = (run.head_dim + 7) / 8 * 4;
+  for (int t = 0; t < run.tokens; ++t) {
+    const int64_t slot = run.offset + t;
+    const auto offset = [&](int64_t i) { return Int4ValueOffset(i, slot, row_bytes); };
+    const float* const v = run.v + t * run.v_stride;
+    StoreScale(run.v_scales, slot,
+               StoreInt4Row(v, run.value_dim, run.head_dim, run.v_page, offset));
+  }
+}
+
+template <typename Element>
+constexpr KvRowStore kStore = {StoreKeys<Element>, StoreValues<Element>};
+
 }  // namespace
 
-const KvWriteKernel PAGEMILL_VEC_NAME(kKvWrite) = {StoreRun<float>, StoreRun<uint16_t>,
-                                                   StoreRun<uint8_t>, QuantizeRun, StoreInt4Run};
+const KvWriteKernel PAGEMILL_VEC_NAME(kKvWrite) = {.f32 = kStore<float>,
+                                                   .bf16 = kStore<uint16_t>,
+                                                   .f8 = kStore<uint8_t>,
+                                                   .int8 = {StoreInt8Keys, StoreInt8Values},
+                                                   .int4 = {StoreInt4Keys, StoreInt4Values}};
 
 }  // namespace pagemill::ops

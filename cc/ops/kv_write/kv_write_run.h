@@ -14,9 +14,9 @@ struct KvWriteRun {
   int64_t k_stride = 0;  // elements from one token to the next
   int64_t v_stride = 0;
   void* k_page = nullptr;    // this head's [head_dim, block_size]; int4: int4_row.h
-  void* v_page = nullptr;    // this head's [block_size, head_dim]
+  void* v_page = nullptr;    // this head's [block_size, head_dim]; int4: int4_row.h
   void* k_scales =
-      nullptr;  // this head's f32 [block_size], in any alignment; of int8 and int4 only
+      nullptr;  // this head's f32 [block_size], in any alignment; of int8 and int4 rows only
   void* v_scales = nullptr;
   float k_inverse_scale = 1;  // of f8 pages only: factor of keys
   float v_inverse_scale = 1;
@@ -27,12 +27,15 @@ struct KvWriteRun {
   int32_t value_dim = 0;  // <= head_dim: zeros are stored behind them
 };
 
+// Stores rows of one type: the run's keys, or its values.
+struct KvRowStore {
+  void (*keys)(const KvWriteRun& run);
+  void (*values)(const KvWriteRun& run);
+};
+
+// By the type of the rows.
 struct KvWriteKernel {
-  void (*f32)(const KvWriteRun& run);
-  void (*bf16)(const KvWriteRun& run);
-  void (*f8)(const KvWriteRun& run);
-  void (*int8)(const KvWriteRun& run);
-  void (*int4)(const KvWriteRun& run);
+  KvRowStore f32, bf16, f8, int8, int4;
 };
 
 extern const KvWriteKernel kKvWritePortable;

@@ -75,6 +75,38 @@ TEST(KvWrite, Int4ByHand) {
   }
 }
 
+// The key of Int8ByHand and the value of Int4ByHand, in blocks of four tokens.
+TEST(KvWrite, KeysOfInt8AndValuesOfInt4ByHand) {
+  const int32_t slots[] = {1};
+  const BatchView batch{{.num_tokens = 1, .num_requests = 1},
+                        {.block_size = 4, .slot_mapping = slots}};
+  conformance::TestTensor k(DType::kF32, {1, 1, 4}), v(DType::kF32, {1, 1, 2});
+  conformance::TestTensor cache(DType::kK8V4, {1, (4 + 4 + 8) * 4});
+  k.Set(std::vector<float>{254, -127, 5, 0});
+  v.Set(std::vector<float>{0, 3});
+  const TensorView inputs[] = {k.view(), v.view(), cache.view()};
+  const Attributes attributes;
+  const OpCall call{.inputs = inputs, .outputs = {}, .attributes = &attributes, .batch = &batch};
+  ASSERT_TRUE(KvWriteOp().check(call).ok()) << KvWriteOp().check(call).ToString();
+  device::ThreadPool pool({.num_threads = 1});
+  for (const Kernel* kernel :
+       conformance::SupportedKernels(KvWriteOp(), device::DetectCapabilities(), call)) {
+    cache.Poison();
+    conformance::RunKernel(*kernel, call, pool);
+    const int8_t* keys = cache.view().Data<int8_t>();
+    EXPECT_EQ((std::vector<int>{keys[1], keys[5], keys[9], keys[13]}),
+              (std::vector<int>{127, -64, 2, 0}));
+    const uint8_t* values = cache.view().Data<uint8_t>() + 16;
+    EXPECT_EQ((std::vector<int>{values[1], values[5], values[9], values[13]}),
+              (std::vector<int>{15, 0, 15, 0}));
+    float scales[8];
+    std::memcpy(scales, keys + 32, sizeof(scales));
+    EXPECT_EQ(scales[1], 2.0f) << kernel->name;
+    EXPECT_EQ(scales[5], 0.75f / 15) << kernel->name;
+    EXPECT_EQ(values[0], 0xff) << "no other token's byte is touched";
+  }
+}
+
 // Keys of three dimensions, values of two: a zero stands behind them.
 TEST(KvWrite, NarrowValuesByHand) {
   const int32_t slots[] = {0};
@@ -125,7 +157,11 @@ TEST(KvWrite, RefusesCachesThatDoNotFit) {
   EXPECT_FALSE(check(TensorView::Dense(nullptr, DType::kI8, {5, 2 * 2 * 8 * 16}), &batch));
   EXPECT_TRUE(check(TensorView::Dense(nullptr, DType::kU4, {5, 2 * 2 * (8 + 8) * 16}), &batch));
   EXPECT_FALSE(check(TensorView::Dense(nullptr, DType::kU4, {5, 2 * 2 * 8 * 16}), &batch));
+  const int64_t mixed = 2 * (8 + 4 + 8);
+  EXPECT_TRUE(check(TensorView::Dense(nullptr, DType::kK8V4, {5, mixed * 16}), &batch));
+  EXPECT_FALSE(check(TensorView::Dense(nullptr, DType::kK8V4, {5, with_scales}), &batch));
   const BatchView pairs{{}, {.block_size = 2}};
+  EXPECT_FALSE(check(TensorView::Dense(nullptr, DType::kK8V4, {5, mixed * 2}), &pairs));
   EXPECT_FALSE(check(TensorView::Dense(nullptr, DType::kU4, {5, 2 * 2 * (8 + 8) * 2}), &pairs));
 }
 

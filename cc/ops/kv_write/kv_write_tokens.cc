@@ -6,13 +6,11 @@
 namespace pagemill::ops {
 namespace {
 
-using StoreFunction = void (*)(const KvWriteRun& run);
-
-StoreFunction StoreFor(const KvWriteKernel& kernel, DType cache) {
-  if (cache == DType::kF32) return kernel.f32;
-  if (cache == DType::kBF16) return kernel.bf16;
-  if (cache == DType::kF8E4M3) return kernel.f8;
-  return cache == DType::kU4 ? kernel.int4 : kernel.int8;
+const KvRowStore& StoreOf(const KvWriteKernel& kernel, DType row) {
+  if (row == DType::kF32) return kernel.f32;
+  if (row == DType::kBF16) return kernel.bf16;
+  if (row == DType::kF8E4M3) return kernel.f8;
+  return row == DType::kU4 ? kernel.int4 : kernel.int8;
 }
 
 }  // namespace
@@ -32,7 +30,10 @@ void StoreKvTokens(const KvWriteArgs& args, const KvWriteKernel& kernel, int64_t
   const int32_t block_size = args.batch->block_size;
   const int32_t slot = args.batch->slot_mapping[first];
   const DType dtype = args.cache.dtype;
-  const int64_t page_bytes = KvRowBytes(dtype, head_dim) * block_size;
+  const KvHeads of_block{.kv_heads = heads, .head_dim = head_dim};
+  const auto [key_type, value_type] = KvTypesOf(dtype);
+  const int64_t k_page_bytes = KvRowBytes(key_type, head_dim) * block_size;
+  const int64_t v_page_bytes = KvRowBytes(value_type, head_dim) * block_size;
   std::byte* block = args.cache.Row<std::byte>(slot / block_size);
   KvWriteRun run;
   run.k_stride = args.k.row_stride_bytes / static_cast<int64_t>(sizeof(float));
@@ -44,16 +45,18 @@ void StoreKvTokens(const KvWriteArgs& args, const KvWriteKernel& kernel, int64_t
   run.value_dim = static_cast<int32_t>(args.v.shape[2]);
   run.k_inverse_scale = 1.0f / args.scales.k;
   run.v_inverse_scale = 1.0f / args.scales.v;
-  std::byte* scales = block + KvScalesOffsetBytes(dtype, {heads, head_dim}, block_size);
+  std::byte* const values = block + KvValuesOffsetBytes(dtype, of_block, block_size);
+  std::byte* const scales = block + KvScalesOffsetBytes(dtype, of_block, block_size);
   const int64_t scales_bytes = block_size * static_cast<int64_t>(sizeof(float));
   for (int64_t h = 0; h < heads; ++h) {
     run.k = args.k.Row<float>(first) + h * head_dim;
     run.v = args.v.Row<float>(first) + h * args.v.shape[2];
-    run.k_page = block + h * page_bytes;
-    run.v_page = block + (heads + h) * page_bytes;
+    run.k_page = block + h * k_page_bytes;
+    run.v_page = values + h * v_page_bytes;
     run.k_scales = scales + h * scales_bytes;
     run.v_scales = scales + (heads + h) * scales_bytes;
-    StoreFor(kernel, dtype)(run);
+    StoreOf(kernel, key_type).keys(run);
+    StoreOf(kernel, value_type).values(run);
   }
 }
 

@@ -2,7 +2,7 @@
 // Scores and weighted values of many rows in AMX tiles, generic in the tile registers
 // (cc/ops/tiles/tile_band.h). Include it after vec_avx512.h, in a file compiled for AMX.
 //
-// Over int8 and int4 caches the integers are those of the VNNI quads (attention_int8_inl.h), so
+// Over int8 and int4 rows the integers are those of the VNNI quads (attention_int8_inl.h), so
 // tiles and vectors give the same bits. Over bf16 and f8_e4m3 caches, tiles read the pairs of bf16
 // that attention_dots_inl.h writes to scratch; the softmax, and small numbers of rows, are computed
 // with vectors, in the order of tiles.
@@ -186,21 +186,21 @@ void AddByteBandValues(const AttentionShape& shape, const AttentionScratch& scra
   }
 }
 
-template <class Tiles, typename Element>
+template <class Tiles, typename Key, typename Value>
 void AttendByteTiles(const AttentionShape& shape, const AttentionTile& tile,
                      const AttentionScratch& scratch, int32_t begin, const AttentionState& state) {
   RowKeys keys[kAttentionTileRows];
   const auto [rows, first, last] = KeysOfSplit(shape, tile, begin, state, keys);
   if (last == 0) return;
-  auto chunk = LocateChunk<Element, kSplitGroups>(shape, tile, begin, first, last);
-  const GroupScales scales{.keys = chunk.key_scales, .values = chunk.value_scales};
+  auto chunk = LocateChunk<Key, Value, kSplitGroups>(shape, tile, begin, first, last);
+  const GroupScales scales = ScalesOf(chunk);
   for (int row = rows.first; row < rows.last; ++row) keys[row].scales = &scales;
   ByteWeights weights[kAttentionTileRows];
   if (rows.last - rows.first <= kFewByteRows) {
     SetPrefetchTargets(shape, scratch, first, last, &chunk);
     return AttendFewByteRows(shape, scratch, chunk, keys, rows, state, weights);
   }
-  PrefetchValues(shape, chunk, first, last);
+  PrefetchValues(shape, chunk.values, first, last);
   TileSizes sizes;
   const auto each_band = [&, rows = rows](int quads, const auto& step) {
     for (int row = rows.first; row < rows.last; row += kByteTileRows) {
@@ -209,23 +209,22 @@ void AttendByteTiles(const AttentionShape& shape, const AttentionTile& tile,
       step(row, count);
     }
   };
-  ByteChunk ready = {};
-  ReadyKeys(shape, chunk, first, last, scratch, &ready);
+  ReadyKeys(shape, chunk.keys, first, last, scratch);
   each_band(KeyQuads(shape), [&](int row, int count) {
     WeighByteBand<Tiles>(shape, scratch, keys, row, count, first, last, state, weights);
   });
-  ReadyValues(shape, chunk, first, last, scratch, &ready);
+  ReadyValues(shape, chunk.values, first, last, scratch);
   each_band(kValueQuads, [&](int row, int count) {
     AddByteBandValues<Tiles>(shape, scratch, row, count, first, last, weights, state);
   });
   Tiles::Release();
 }
 
-template <class Tiles, typename Element>
-constexpr AttentionKernel kByteTileKernel = {.load_queries = LoadByteQueries<Element>,
-                                             .attend = AttendByteTiles<Tiles, Element>,
+template <class Tiles, typename Key, typename Value = Key>
+constexpr AttentionKernel kByteTileKernel = {.load_queries = LoadByteQueries<Key>,
+                                             .attend = AttendByteTiles<Tiles, Key, Value>,
                                              .merge = Merge,
-                                             .finish = Finish<Element>,
+                                             .finish = Finish<Value>,
                                              .prefetches = true};
 
 constexpr int kTileRows = 16;
@@ -293,11 +292,11 @@ struct TileGroups {
 
 // Pairs the keys of groups [first, last), with zeros up to padded_dim.
 template <typename Element>
-void PairTileKeys(const AttentionShape& shape, const Chunk<Element, kSplitGroups>& chunk, int first,
-                  int last, const AttentionScratch& scratch) {
+void PairTileKeys(const AttentionShape& shape, const ChunkSide<Element, kSplitGroups>& keys,
+                  int first, int last, const AttentionScratch& scratch) {
   const int64_t written = (shape.head_dim + 1) / 2 * 2;
   for (int g = first; g < last; ++g) {
-    PairKeys(shape, chunk.keys[g], g, scratch);
+    PairKeys(shape, keys.at[g], g, scratch);
     std::memset(PairPage(shape, g, scratch) + written * kAttentionKeyGroup, 0,
                 (shape.padded_dim - written) * kAttentionKeyGroup * sizeof(uint16_t));
   }
@@ -306,9 +305,9 @@ void PairTileKeys(const AttentionShape& shape, const Chunk<Element, kSplitGroups
 // Pairs the values of groups [first, last), which are whole tiles; those of keys outside `seen`
 // become zeros.
 template <typename Element>
-void PairTileValues(const AttentionShape& shape, const Chunk<Element, kSplitGroups>& chunk,
+void PairTileValues(const AttentionShape& shape, const ChunkSide<Element, kSplitGroups>& values,
                     int first, int last, KeyRange seen, const AttentionScratch& scratch) {
-  for (int g = first; g < last; ++g) PairValues(shape, chunk.values[g], g, scratch);
+  for (int g = first; g < last; ++g) PairValues(shape, values.at[g], g, scratch);
   uint16_t* const pages = PairPage(shape, kSplitGroups, scratch);
   const auto zero = [&](int key) {
     uint16_t* pairs = pages + int64_t{key / 2} * 2 * shape.padded_dim + key % 2;
@@ -392,12 +391,12 @@ void AttendTiles(const AttentionShape& shape, const AttentionTile& tile,
   RowKeys keys[kAttentionTileRows];
   const auto [rows, first, last] = KeysOfSplit(shape, tile, begin, state, keys);
   if (last == 0) return;
-  auto chunk = LocateChunk<Element, kSplitGroups>(shape, tile, begin, first, last);
+  auto chunk = LocateChunk<Element, Element, kSplitGroups>(shape, tile, begin, first, last);
   if (rows.last - rows.first <= kFewTileRows) {
     SetPrefetchTargets(shape, scratch, first, last, &chunk);
     return AttendFewRows<Element, DotOrder::kTiles>(shape, scratch, chunk, keys, rows, state);
   }
-  PrefetchValues(shape, chunk, first, last);
+  PrefetchValues(shape, chunk.values, first, last);
   TileSizes sizes;
   const auto each_band = [&sizes, rows = rows](const auto& step) {
     for (int row = rows.first; row < rows.last; row += kBandRows) {
@@ -408,19 +407,19 @@ void AttendTiles(const AttentionShape& shape, const AttentionTile& tile,
   };
   const KeyRange seen{.low = keys[rows.first].range.low, .high = keys[rows.last - 1].range.high};
   const TileGroups groups{.first = first / 2 * 2, .last = (last + 1) / 2 * 2};
-  PairTileKeys(shape, chunk, first, last, scratch);
+  PairTileKeys(shape, chunk.keys, first, last, scratch);
   each_band([&](int row, int count) {
     WeighBand<Tiles>(shape, scratch, keys, row, count, groups, state);
   });
-  PairTileValues(shape, chunk, first, last, seen, scratch);
+  PairTileValues(shape, chunk.values, first, last, seen, scratch);
   const bool alike = keys[rows.first].range == keys[rows.last - 1].range;
   if (alike || !HasNonFiniteValues(shape, groups, scratch)) {
     each_band([&](int row, int count) {
       AddBandValues<Tiles>(shape, scratch, row, count, groups, state);
     });
   } else {
-    DotChunk pairs = {};
-    for (int g = first; g < last; ++g) pairs.values[g] = PairPage(shape, kSplitGroups + g, scratch);
+    DotSide pairs = {};
+    for (int g = first; g < last; ++g) pairs.at[g] = PairPage(shape, kSplitGroups + g, scratch);
     AddAllValues<PageForm::kPaired, DotOrder::kTiles>(shape, scratch, pairs, keys, rows, state);
   }
   Tiles::Release();
@@ -438,7 +437,8 @@ constexpr AttentionKernels kTileKernels = {.f32 = {},
                                            .bf16 = kTileKernel<Tiles, uint16_t>,
                                            .f8 = kTileKernel<Tiles, uint8_t>,
                                            .int8 = kByteTileKernel<Tiles, int8_t>,
-                                           .int4 = kByteTileKernel<Tiles, Int4Pair>};
+                                           .int4 = kByteTileKernel<Tiles, Int4Pair>,
+                                           .k8v4 = kByteTileKernel<Tiles, int8_t, Int4Pair>};
 
 }  // namespace
 }  // namespace pagemill::ops

@@ -175,7 +175,7 @@ inline void PairF8Values(__m256i a, __m256i b, __m512i* lower, __m512i* upper) {
 
 constexpr int kDotChunk = kAttentionSplit;
 
-using DotChunk = Chunk<uint16_t, kSplitGroups>;
+using DotSide = ChunkSide<uint16_t, kSplitGroups>;
 
 // Layout of keys and values.
 enum class PageForm {
@@ -191,7 +191,7 @@ constexpr bool IsF8(PageForm form) {
 template <PageForm kForm>
 using PageElement = std::conditional_t<IsF8(kForm), uint8_t, uint16_t>;
 template <PageForm kForm>
-using PageChunk = Chunk<PageElement<kForm>, kSplitGroups>;
+using PageSide = ChunkSide<PageElement<kForm>, kSplitGroups>;
 
 // Pairs of dimensions that are loaded together.
 template <PageForm kForm>
@@ -223,14 +223,14 @@ inline void LoadKeys(const PageElement<kForm>* key, int block_size, int dims,
 // scores[r][16 g + j] = q[r] key[g][j] for kRows rows and kGroups groups from `first`.
 template <int kRows, int kGroups, PageForm kForm, DotOrder kOrder>
 [[gnu::noinline]] void DotScoreBlock(const AttentionShape& shape, const DotFactor<kOrder>* q,
-                                     const PageChunk<kForm>& chunk, int first, float* scores) {
+                                     const PageSide<kForm>& side, int first, float* scores) {
   DotSum<kOrder> sum[kRows][kGroups];
   const PageElement<kForm>* keys[kGroups];
 #pragma GCC unroll 8
-  for (int g = 0; g < kGroups; ++g) keys[g] = chunk.keys[first + g];
+  for (int g = 0; g < kGroups; ++g) keys[g] = side.at[first + g];
   const PageElement<kForm>* ahead[kGroups];
 #pragma GCC unroll 8
-  for (int g = 0; g < kGroups; ++g) ahead[g] = chunk.keys_ahead[first + g];
+  for (int g = 0; g < kGroups; ++g) ahead[g] = side.ahead[first + g];
   const uintptr_t zero = OpaqueZero();
   const auto add = [&](const __m512i* key, int d) {
 #pragma GCC unroll 8
@@ -286,24 +286,24 @@ constexpr int DotGroupsAtOnce(int rows) {
 // Groups [first, last) for kRows rows, as many groups at once as there are accumulators.
 template <int kRows, PageForm kForm, DotOrder kOrder>
 inline void DotScoreRows(const AttentionShape& shape, const DotFactor<kOrder>* q,
-                         const PageChunk<kForm>& chunk, int first, int last, float* scores) {
+                         const PageSide<kForm>& side, int first, int last, float* scores) {
   constexpr int kMost = DotGroupsAtOnce<kForm, kOrder>(kRows);
   for (; last - first >= kMost; first += kMost) {
-    DotScoreBlock<kRows, kMost, kForm, kOrder>(shape, q, chunk, first, scores);
+    DotScoreBlock<kRows, kMost, kForm, kOrder>(shape, q, side, first, scores);
   }
   if constexpr (kMost > 4) {
     if (last - first >= 4) {
-      DotScoreBlock<kRows, 4, kForm, kOrder>(shape, q, chunk, first, scores);
+      DotScoreBlock<kRows, 4, kForm, kOrder>(shape, q, side, first, scores);
       first += 4;
     }
   }
   if constexpr (kMost > 2) {
     if (last - first >= 2) {
-      DotScoreBlock<kRows, 2, kForm, kOrder>(shape, q, chunk, first, scores);
+      DotScoreBlock<kRows, 2, kForm, kOrder>(shape, q, side, first, scores);
       first += 2;
     }
   }
-  if (last > first) DotScoreBlock<kRows, 1, kForm, kOrder>(shape, q, chunk, first, scores);
+  if (last > first) DotScoreBlock<kRows, 1, kForm, kOrder>(shape, q, side, first, scores);
 }
 
 // The body of DotSoftmaxRow; kWhole: the row sees the whole chunk.
@@ -367,7 +367,7 @@ inline void DotSoftmaxScores(const AttentionShape& shape, const RowKeys& keys, c
 template <int kRows, int kUnits, PageForm kForm, DotOrder kOrder, bool kPartial>
 struct DotValueBlock {
   const AttentionShape& shape;
-  const PageChunk<kForm>& chunk;
+  const PageSide<kForm>& values;
   const DotFactor<kOrder>* weights;  // [kRows, kDotChunk]
   int dim;
   DotSum<kOrder> sum[kRows][2 * kUnits] = {};
@@ -382,8 +382,8 @@ struct DotValueBlock {
   }
   // Prefetches the lines of the page ahead that correspond to the two values at `offset`.
   [[gnu::always_inline]] inline void Prefetch(int group, int offset) const {
-    const PageElement<kForm>* now = chunk.values[group] + offset;
-    const PageElement<kForm>* ahead = chunk.values_ahead[group] + offset;
+    const PageElement<kForm>* now = values.at[group] + offset;
+    const PageElement<kForm>* ahead = values.ahead[group] + offset;
     PrefetchAfter(now, ahead, zero);
     PrefetchAfter(now + shape.head_dim, ahead + shape.head_dim, zero);
   }
@@ -393,7 +393,7 @@ struct DotValueBlock {
   [[gnu::always_inline]] inline void LoadPairs(int pair, KeyRange seen, int u, __m512i* low,
                                                __m512i* high) const {
     const int key = 2 * pair;
-    const PageElement<kForm>* page = chunk.values[key / kAttentionKeyGroup];
+    const PageElement<kForm>* page = values.at[key / kAttentionKeyGroup];
     const bool first = kBoth || key >= seen.low, second = kBoth || key + 1 < seen.high;
     if constexpr (kForm == PageForm::kPaired) {
       page += key % kAttentionKeyGroup * shape.padded_dim + 2 * (dim + u * kDotUnit);
@@ -449,10 +449,10 @@ struct DotValueBlock {
 };
 
 template <int kRows, int kUnits, PageForm kForm, DotOrder kOrder, bool kPartial>
-[[gnu::noinline]] void DotValues(const AttentionShape& shape, const PageChunk<kForm>& chunk,
+[[gnu::noinline]] void DotValues(const AttentionShape& shape, const PageSide<kForm>& values,
                                  const RowKeys* keys, int dim, const DotFactor<kOrder>* weights,
                                  float* acc) {
-  DotValueBlock<kRows, kUnits, kForm, kOrder, kPartial> block{shape, chunk, weights, dim};
+  DotValueBlock<kRows, kUnits, kForm, kOrder, kPartial> block{shape, values, weights, dim};
   // Later rows see later keys: all rows see these pairs completely.
   const int begin = (keys[kRows - 1].range.low + 1) / 2, end = keys[0].range.high / 2;
   constexpr auto kEach = std::make_integer_sequence<int, kRows>();
@@ -485,20 +485,21 @@ template <int kRows, int kUnits, PageForm kForm, DotOrder kOrder, bool kPartial>
 
 // Adds all dimensions of kRows rows.
 template <int kRows, PageForm kForm, DotOrder kOrder>
-inline void DotValueRows(const AttentionShape& shape, const PageChunk<kForm>& chunk,
+inline void DotValueRows(const AttentionShape& shape, const PageSide<kForm>& values,
                          const RowKeys* keys, const DotFactor<kOrder>* weights, float* acc) {
   const int dims = kForm == PageForm::kPaired ? shape.padded_dim : shape.head_dim;
   int dim = 0;
   if constexpr (kOrder == DotOrder::kPairs && (!IsF8(kForm) || kRows <= 4)) {
     for (; dim + 2 * kDotUnit <= dims; dim += 2 * kDotUnit) {
-      DotValues<kRows, 2, kForm, kOrder, false>(shape, chunk, keys, dim, weights, acc);
+      DotValues<kRows, 2, kForm, kOrder, false>(shape, values, keys, dim, weights, acc);
     }
   }
   for (; dim + kDotUnit <= dims; dim += kDotUnit) {
-    DotValues<kRows, 1, kForm, kOrder, false>(shape, chunk, keys, dim, weights, acc);
+    DotValues<kRows, 1, kForm, kOrder, false>(shape, values, keys, dim, weights, acc);
   }
   if constexpr (kForm != PageForm::kPaired) {
-    if (dim < dims) DotValues<kRows, 1, kForm, kOrder, true>(shape, chunk, keys, dim, weights, acc);
+    if (dim < dims)
+      DotValues<kRows, 1, kForm, kOrder, true>(shape, values, keys, dim, weights, acc);
   }
 }
 

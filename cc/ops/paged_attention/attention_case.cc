@@ -21,15 +21,16 @@ float RoundToBf16(float value) {
   return std::bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000);
 }
 
-void StoreElement(const TensorView& cache, int64_t block, int64_t index, float value) {
-  if (cache.dtype == DType::kI8) {
-    cache.Row<int8_t>(block)[index] = static_cast<int8_t>(std::lround(value));
-  } else if (cache.dtype == DType::kF8E4M3) {
-    cache.Row<uint8_t>(block)[index] = FloatToF8E4M3(value);
-  } else if (cache.dtype == DType::kF32) {
-    cache.Row<float>(block)[index] = value;
+void StoreElement(DType type, std::byte* page, int64_t index, float value) {
+  if (type == DType::kI8) {
+    reinterpret_cast<int8_t*>(page)[index] = static_cast<int8_t>(std::lround(value));
+  } else if (type == DType::kF8E4M3) {
+    reinterpret_cast<uint8_t*>(page)[index] = FloatToF8E4M3(value);
+  } else if (type == DType::kF32) {
+    reinterpret_cast<float*>(page)[index] = value;
   } else {  // truncated: any bf16 number will do
-    cache.Row<uint16_t>(block)[index] = static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
+    reinterpret_cast<uint16_t*>(page)[index] =
+        static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
   }
 }
 
@@ -128,9 +129,9 @@ void AttentionCase::StoreContext(int64_t request, int32_t id) {
     for (float& value : v) value *= options_.value_factor;
     StoreToken(batch_.Slot(request, position), k.data(), v.data());
   }
-  const int64_t rows = 2 * options_.kv_heads * (end - begin);
+  const int64_t rows = options_.kv_heads * (end - begin);
   visible_bytes_ +=
-      RowBytes(options_.dtype, rows * KvRowElements(options_.dtype, options_.head_dim));
+      RowBytes(options_.dtype, rows * KvTokenElements(options_.dtype, options_.head_dim));
   const int32_t capacity = static_cast<int32_t>(batch().block_table_stride);
   for (int32_t block = 0; block < capacity; ++block) {
     const bool seen =
@@ -140,61 +141,55 @@ void AttentionCase::StoreContext(int64_t request, int32_t id) {
 }
 
 void AttentionCase::StoreToken(int64_t slot, const float* k, const float* v) {
-  const int64_t block = slot / options_.block_size;
-  const int64_t offset = slot % options_.block_size;
-  if (options_.dtype == DType::kU4) return StoreInt4Token(block, offset, k, v);
-  const KeyStrides key =
-      KeyStridesOf(options_.keys_in_rows, options_.head_dim, options_.block_size);
+  const int64_t block_size = options_.block_size, dims = options_.head_dim;
+  const int64_t token = slot % block_size;
+  const KvTypes types = KvTypesOf(options_.dtype);
+  const KeyStrides key = KeyStridesOf(options_.keys_in_rows, dims, block_size);
+  const int64_t row_bytes = KvRowBytes(types.value, dims);
+  const auto key_at = [&](int64_t d) { return d * key.element + token * key.token; };
+  const auto value_at = [&](int64_t d) { return token * dims + d; };
+  const auto key_byte_at = [&](int64_t byte) { return Int4KeyOffset(byte, token, block_size); };
+  const auto value_byte_at = [&](int64_t byte) { return Int4ValueOffset(byte, token, row_bytes); };
+  std::byte* const block = cache_.view().Row<std::byte>(slot / block_size);
+  std::byte* const values = block + KvValuesOffsetBytes(options_.dtype, Heads(), block_size);
   for (int64_t h = 0; h < options_.kv_heads; ++h) {
-    const float* const of_head = k + h * options_.head_dim;
-    const float k_unit =
-        StoreScale(block, h * options_.block_size + offset, of_head) * options_.kv_scales.k;
-    const int64_t row = (options_.kv_heads + h) * options_.block_size + offset;
-    const float v_unit = StoreScale(block, row, v + h * options_.head_dim) * options_.kv_scales.v;
-    for (int64_t d = 0; d < options_.head_dim; ++d) {
-      const int64_t source = h * options_.head_dim + d;
-      const int64_t index =
-          h * options_.head_dim * options_.block_size + d * key.element + offset * key.token;
-      StoreElement(cache_.view(), block, index, k[source] / k_unit);
-      StoreElement(cache_.view(), block, row * options_.head_dim + d, v[source] / v_unit);
-    }
+    const int64_t k_row = h * block_size + token;
+    StoreRow({block, k_row, types.key, options_.kv_scales.k}, k + h * dims,
+             block + h * block_size * KvRowBytes(types.key, dims), key_at, key_byte_at);
+    const int64_t v_row = options_.kv_heads * block_size + k_row;
+    StoreRow({block, v_row, types.value, options_.kv_scales.v}, v + h * dims,
+             values + h * block_size * row_bytes, value_at, value_byte_at);
   }
 }
 
-void AttentionCase::StoreInt4Token(int64_t block, int64_t offset, const float* k, const float* v) {
+template <typename At, typename ByteAt>
+void AttentionCase::StoreRow(const StoredRow& row, const float* x, std::byte* page, const At& at,
+                             const ByteAt& byte_at) {
   const int dims = static_cast<int>(options_.head_dim);
-  const int64_t row_bytes = KvRowBytes(DType::kU4, dims), block_size = options_.block_size;
-  uint8_t* const bytes = cache_.view().Row<uint8_t>(block);
-  const auto store = [&](int64_t row, const float* x, uint8_t* page, const auto& offset_of) {
-    std::vector<float> rotated(x, x + dims);
-    RotateRow(rotated.data(), dims, 1.0f / static_cast<float>(Int4Rotation(dims)));
-    const float scale = StoreScale(block, row, rotated.data());
-    for (int d = 0; d < dims; ++d) {
-      const auto code = static_cast<int>(std::lround((rotated[d] / scale + 15) / 2));
-      uint8_t& pair = page[offset_of(Int4Byte(d))];
-      pair = static_cast<uint8_t>(IsInt4High(d) ? (pair & 0x0f) | code << 4 : (pair & 0xf0) | code);
-    }
-  };
-  for (int64_t h = 0; h < options_.kv_heads; ++h) {
-    const int64_t v_page = options_.kv_heads + h, page_bytes = row_bytes * block_size;
-    store(h * block_size + offset, k + h * dims, bytes + h * page_bytes,
-          [&](int64_t byte) { return Int4KeyOffset(byte, offset, block_size); });
-    store(v_page * block_size + offset, v + h * dims, bytes + v_page * page_bytes,
-          [&](int64_t byte) { return Int4ValueOffset(byte, offset, row_bytes); });
+  if (row.type != DType::kU4) {
+    const float unit = StoreScale(row, x) * row.kv_scale;
+    for (int d = 0; d < dims; ++d) StoreElement(row.type, page, at(d), x[d] / unit);
+    return;
+  }
+  std::vector<float> rotated(x, x + dims);
+  RotateRow(rotated.data(), dims, 1.0f / static_cast<float>(Int4Rotation(dims)));
+  const float scale = StoreScale(row, rotated.data());
+  for (int d = 0; d < dims; ++d) {
+    const auto code = static_cast<int>(std::lround((rotated[d] / scale + 15) / 2));
+    auto& pair = reinterpret_cast<uint8_t*>(page)[byte_at(Int4Byte(d))];
+    pair = static_cast<uint8_t>(IsInt4High(d) ? (pair & 0x0f) | code << 4 : (pair & 0xf0) | code);
   }
 }
 
-float AttentionCase::StoreScale(int64_t block, int64_t row, const float* x) {
+float AttentionCase::StoreScale(const StoredRow& row, const float* x) {
   if (!HasKvScales(options_.dtype)) return 1;
-  const float largest = options_.dtype == DType::kU4 ? kLargestInt4 : 127;
+  const float largest = row.type == DType::kU4 ? kLargestInt4 : 127;
   float scale = 1e-20f;
   for (int64_t d = 0; d < options_.head_dim; ++d) {
     scale = std::max(scale, std::fabs(x[d]) / largest);
   }
-  std::memcpy(cache_.view().Row<std::byte>(block) +
-                  KvScalesOffsetBytes(options_.dtype, {options_.kv_heads, options_.head_dim},
-                                      options_.block_size) +
-                  row * static_cast<int64_t>(sizeof(float)),
+  std::memcpy(row.block + KvScalesOffsetBytes(options_.dtype, Heads(), options_.block_size) +
+                  row.number * static_cast<int64_t>(sizeof(float)),
               &scale, sizeof(scale));
   return scale;
 }

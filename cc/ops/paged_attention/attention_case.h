@@ -5,10 +5,12 @@
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_CASE_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_CASE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "cc/ops/conformance.h"
+#include "cc/ops/kv_page.h"
 #include "cc/ops/kv_write/key_layout.h"
 #include "cc/ops/kv_write/kv_scales.h"
 #include "cc/ops/op.h"
@@ -67,10 +69,20 @@ class AttentionCase {
   int32_t EncoderEnd(int32_t id) const { return options_.encoder_end + 3 * id; }
   void StoreContext(int64_t request, int32_t id);
   void StoreToken(int64_t slot, const float* k, const float* v);
-  void StoreInt4Token(int64_t block, int64_t offset, const float* k, const float* v);
-  // Stores and returns the scale of x [head_dim], row `row` of the block's K and V, if the cache
-  // has scales; else returns 1.
-  float StoreScale(int64_t block, int64_t row, const float* x);
+  // A row of the cache.
+  struct StoredRow {
+    std::byte* block;
+    int64_t number;  // in the block: by head and token, those of K before those of V
+    DType type;
+    float kv_scale;
+  };
+  KvHeads Heads() const { return {.kv_heads = options_.kv_heads, .head_dim = options_.head_dim}; }
+  // Stores x [head_dim] in a head's page: element d at at(d), or, of int4, byte i at byte_at(i).
+  template <typename At, typename ByteAt>
+  void StoreRow(const StoredRow& row, const float* x, std::byte* page, const At& at,
+                const ByteAt& byte_at);
+  // Stores and returns the scale of x [head_dim], if the cache has scales; else returns 1.
+  float StoreScale(const StoredRow& row, const float* x);
 
   AttentionOptions options_;
   PagedBatch batch_;

@@ -50,18 +50,22 @@ constexpr bool kHasScales = std::is_same_v<Element, int8_t> || kIsInt4<Element>;
 template <typename Element>
 constexpr int kSideBySide = kIsInt4<Element> ? 4 : 1;
 
-// Addresses of the keys and values of a chunk: one pointer for each group of 16 keys.
+// Addresses of the keys, or the values, of a chunk: one pointer for each group of 16.
 template <typename Element, int kGroups = kGroupsPerChunk>
-struct Chunk {
-  const Element* keys[kGroups];    // [head_dim, block_size], at the group's first key
-  const Element* values[kGroups];  // [16, row_size]
+struct ChunkSide {
+  // Keys [head_dim, block_size], at the group's first key; values [16, value_size].
+  const Element* at[kGroups];
   // Another group, which is prefetched line by line while this one is read; or the same group, for
   // no prefetch.
-  const Element* keys_ahead[kGroups];
-  const Element* values_ahead[kGroups];
-  // [16] scales of int8 and int4 keys and values; unused for other elements.
-  const float* key_scales[kGroups];
-  const float* value_scales[kGroups];
+  const Element* ahead[kGroups];
+  // [16] scales of int8 and int4 keys, or values; unused for other elements.
+  const float* scales[kGroups];
+};
+
+template <typename Key, typename Value, int kGroups = kGroupsPerChunk>
+struct Chunk {
+  ChunkSide<Key, kGroups> keys;
+  ChunkSide<Value, kGroups> values;
 };
 
 // The keys [low, high) of the chunk that a row sees.
@@ -76,6 +80,11 @@ struct GroupScales {
   const float* const* keys = nullptr;
   const float* const* values = nullptr;
 };
+
+template <typename Key, typename Value, int kGroups>
+GroupScales ScalesOf(const Chunk<Key, Value, kGroups>& chunk) {
+  return {.keys = chunk.keys.scales, .values = chunk.values.scales};
+}
 
 // The keys of a chunk that a row sees, and what is added to their scores: ALiBi's slope (distance +
 // j) for key j, in units of log2(e), or the biases of that distance.
@@ -187,7 +196,7 @@ inline Vec::F ScoresOf(const AttentionShape& shape, Vec::F v, const RowKeys& key
 // scores[r][16 g + j] = sum_d q[r][d] key[g][d][j] for kRows rows and kGroups groups from `first`.
 template <int kRows, int kGroups, typename Element>
 [[gnu::noinline]] void ScoreBlock(const AttentionShape& shape, const float* q,
-                                  const Chunk<Element>& chunk, int first, float* scores) {
+                                  const ChunkSide<Element>& side, int first, float* scores) {
   Vec::F sum[kRows][kGroups][kVecsPerGroup];
   for (int r = 0; r < kRows; ++r) {
     for (int g = 0; g < kGroups; ++g) {
@@ -195,7 +204,7 @@ template <int kRows, int kGroups, typename Element>
     }
   }
   const Element* keys[kGroups];
-  for (int g = 0; g < kGroups; ++g) keys[g] = chunk.keys[first + g];
+  for (int g = 0; g < kGroups; ++g) keys[g] = side.at[first + g];
   for (int d = 0; d < shape.head_dim; ++d) {
     Vec::F key[kGroups][kVecsPerGroup];
     for (int g = 0; g < kGroups; ++g) {
@@ -221,17 +230,17 @@ template <int kRows, int kGroups, typename Element>
 
 // Groups [first, last) for kRows rows, as many groups at once as there are registers.
 template <int kRows, typename Element>
-inline void ScoreRows(const AttentionShape& shape, const float* q, const Chunk<Element>& chunk,
+inline void ScoreRows(const AttentionShape& shape, const float* q, const ChunkSide<Element>& keys,
                       int first, int last, float* scores) {
   constexpr int kMost = GroupsAtOnce(kRows);
   while (last - first >= kMost) {
-    ScoreBlock<kRows, kMost>(shape, q, chunk, first, scores);
+    ScoreBlock<kRows, kMost>(shape, q, keys, first, scores);
     first += kMost;
   }
   if constexpr (kMost > 1) {
-    if (last - first == 3) ScoreBlock<kRows, AtMost(3, kMost)>(shape, q, chunk, first, scores);
-    if (last - first == 2) ScoreBlock<kRows, AtMost(2, kMost)>(shape, q, chunk, first, scores);
-    if (last - first == 1) ScoreBlock<kRows, 1>(shape, q, chunk, first, scores);
+    if (last - first == 3) ScoreBlock<kRows, AtMost(3, kMost)>(shape, q, keys, first, scores);
+    if (last - first == 2) ScoreBlock<kRows, AtMost(2, kMost)>(shape, q, keys, first, scores);
+    if (last - first == 1) ScoreBlock<kRows, 1>(shape, q, keys, first, scores);
   }
 }
 
@@ -295,7 +304,7 @@ inline float SoftmaxScores(const AttentionShape& shape, const RowKeys& keys, flo
 // scale[r] + sum_j weight[r][j] value[j]. If kPartial, only the first `width` dimensions of the
 // last register exist.
 template <int kRows, int kVecs, bool kPartial, typename Element>
-[[gnu::noinline]] void ValueBlock(const AttentionShape& shape, const Chunk<Element>& chunk,
+[[gnu::noinline]] void ValueBlock(const AttentionShape& shape, const ChunkSide<Element>& values,
                                   KeyRange range, int dim, const float* weights, const float* scale,
                                   float* acc) {
   Vec::F sum[kRows][kVecs];
@@ -310,8 +319,8 @@ template <int kRows, int kVecs, bool kPartial, typename Element>
     const int group = key / kAttentionKeyGroup;
     const int end = AtMost((group + 1) * kAttentionKeyGroup, range.high);
     const Element* value =
-        chunk.values[group] + (key - group * kAttentionKeyGroup) * shape.row_size + dim;
-    for (; key < end; ++key, value += shape.row_size) {
+        values.at[group] + (key - group * kAttentionKeyGroup) * shape.value_size + dim;
+    for (; key < end; ++key, value += shape.value_size) {
       Vec::F element[kVecs];
       for (int v = 0; v < kVecs; ++v) {
         element[v] =
@@ -332,33 +341,33 @@ template <int kRows, int kVecs, bool kPartial, typename Element>
 
 // All dimensions for kRows rows that see the same keys.
 template <int kRows, typename Element>
-inline void ValueRows(const AttentionShape& shape, const Chunk<Element>& chunk, KeyRange range,
+inline void ValueRows(const AttentionShape& shape, const ChunkSide<Element>& values, KeyRange range,
                       const float* weights, const float* scale, float* acc) {
   constexpr int kMost = ValuesAtOnce(kRows);
   constexpr int kLanes = Vec::kLanes;
   int dim = 0;
   const auto left = [&] { return (shape.head_dim - dim) / kLanes; };
   for (; left() >= kMost; dim += kMost * kLanes) {
-    ValueBlock<kRows, kMost, false>(shape, chunk, range, dim, weights, scale, acc);
+    ValueBlock<kRows, kMost, false>(shape, values, range, dim, weights, scale, acc);
   }
   if constexpr (kMost > 4) {
     if (left() >= 4) {
-      ValueBlock<kRows, 4, false>(shape, chunk, range, dim, weights, scale, acc);
+      ValueBlock<kRows, 4, false>(shape, values, range, dim, weights, scale, acc);
       dim += 4 * kLanes;
     }
   }
   if constexpr (kMost > 2) {
     if (left() >= 2) {
-      ValueBlock<kRows, 2, false>(shape, chunk, range, dim, weights, scale, acc);
+      ValueBlock<kRows, 2, false>(shape, values, range, dim, weights, scale, acc);
       dim += 2 * kLanes;
     }
   }
   if (left() >= 1) {
-    ValueBlock<kRows, 1, false>(shape, chunk, range, dim, weights, scale, acc);
+    ValueBlock<kRows, 1, false>(shape, values, range, dim, weights, scale, acc);
     dim += kLanes;
   }
   if (dim < shape.head_dim) {
-    ValueBlock<kRows, 1, true>(shape, chunk, range, dim, weights, scale, acc);
+    ValueBlock<kRows, 1, true>(shape, values, range, dim, weights, scale, acc);
   }
 }
 

@@ -138,14 +138,14 @@ const DotFactor<kOrder>* Factors(const uint16_t* from, int rows, int64_t stride,
 // The weights of kRows rows from `row`, all of which see a part of the chunk.
 template <int kRows, PageForm kForm, DotOrder kOrder>
 void WeighRows(const AttentionShape& shape, const AttentionScratch& scratch,
-               const PageChunk<kForm>& chunk, const RowKeys* keys, int row,
+               const PageSide<kForm>& side, const RowKeys* keys, int row,
                const AttentionState& state) {
   const int first = keys[row].range.low / kAttentionKeyGroup;
   const int last = (keys[row + kRows - 1].range.high + kAttentionKeyGroup - 1) / kAttentionKeyGroup;
   const uint16_t* q = reinterpret_cast<const uint16_t*>(scratch.q) + row * shape.padded_dim;
   const auto* const factors = Factors<kOrder>(q, kRows, shape.padded_dim, shape.padded_dim,
                                               reinterpret_cast<float*>(scratch.pages));
-  DotScoreRows<kRows, kForm, kOrder>(shape, factors, chunk, first, last, scratch.scores);
+  DotScoreRows<kRows, kForm, kOrder>(shape, factors, side, first, last, scratch.scores);
   for (int r = 0; r < kRows; ++r) {
     DotSoftmaxRow(shape, keys[row + r], scratch.scores + r * kDotChunk,
                   scratch.weights + (row + r) * kDotChunk, state.max + row + r,
@@ -155,24 +155,24 @@ void WeighRows(const AttentionShape& shape, const AttentionScratch& scratch,
 
 template <PageForm kForm, DotOrder kOrder>
 void WeighAllRows(const AttentionShape& shape, const AttentionScratch& scratch,
-                  PageChunk<kForm>& chunk, const RowKeys* keys, RowRange rows,
+                  PageSide<kForm>& side, const RowKeys* keys, RowRange rows,
                   const AttentionState& state) {
   ForRowBlocks(rows.first, rows.last, [&]<int kRows>(int row) {
-    if (kForm != PageForm::kPaired && row != rows.first) PrefetchNoKeys(&chunk);
-    WeighRows<kRows, kForm, kOrder>(shape, scratch, chunk, keys, row, state);
+    if (kForm != PageForm::kPaired && row != rows.first) PrefetchNothing(&side);
+    WeighRows<kRows, kForm, kOrder>(shape, scratch, side, keys, row, state);
   });
 }
 
 template <PageForm kForm, DotOrder kOrder>
 void AddAllValues(const AttentionShape& shape, const AttentionScratch& scratch,
-                  PageChunk<kForm>& chunk, const RowKeys* keys, RowRange rows,
+                  PageSide<kForm>& values, const RowKeys* keys, RowRange rows,
                   const AttentionState& state) {
   ForRowBlocks(rows.first, rows.last, [&]<int kRows>(int row) {
-    if (kForm != PageForm::kPaired && row != rows.first) PrefetchNoValues(&chunk);
+    if (kForm != PageForm::kPaired && row != rows.first) PrefetchNothing(&values);
     const uint16_t* const weights = scratch.weights + row * kDotChunk;
     const auto* const factors =
         Factors<kOrder>(weights, kRows, kDotChunk, kDotChunk, scratch.scores);
-    DotValueRows<kRows, kForm, kOrder>(shape, chunk, keys + row, factors,
+    DotValueRows<kRows, kForm, kOrder>(shape, values, keys + row, factors,
                                        state.acc + row * shape.padded_dim);
   });
 }
@@ -181,14 +181,14 @@ void AddAllValues(const AttentionShape& shape, const AttentionScratch& scratch,
 // that the first-level cache holds the chunk's keys, then its values.
 template <typename Element, DotOrder kOrder>
 void AttendFewRows(const AttentionShape& shape, const AttentionScratch& scratch,
-                   Chunk<Element, kSplitGroups>& chunk, const RowKeys* keys, RowRange rows,
+                   Chunk<Element, Element, kSplitGroups>& chunk, const RowKeys* keys, RowRange rows,
                    const AttentionState& state) {
   if (AreAdjacent<Element>(shape)) {
-    WeighAllRows<kAdjacentForm<Element>, kOrder>(shape, scratch, chunk, keys, rows, state);
+    WeighAllRows<kAdjacentForm<Element>, kOrder>(shape, scratch, chunk.keys, keys, rows, state);
   } else {
-    WeighAllRows<kStridedForm<Element>, kOrder>(shape, scratch, chunk, keys, rows, state);
+    WeighAllRows<kStridedForm<Element>, kOrder>(shape, scratch, chunk.keys, keys, rows, state);
   }
-  AddAllValues<kStridedForm<Element>, kOrder>(shape, scratch, chunk, keys, rows, state);
+  AddAllValues<kStridedForm<Element>, kOrder>(shape, scratch, chunk.values, keys, rows, state);
 }
 
 template <typename Element>
@@ -198,21 +198,21 @@ void AttendDots(const AttentionShape& shape, const AttentionTile& tile,
   RowKeys keys[kAttentionTileRows];
   const auto [rows, first, last] = KeysOfSplit(shape, tile, begin, state, keys);
   if (last == 0) return;
-  auto chunk = LocateChunk<Element, kSplitGroups>(shape, tile, begin, first, last);
+  auto chunk = LocateChunk<Element, Element, kSplitGroups>(shape, tile, begin, first, last);
   if (rows.last - rows.first <= kFewRows<Element>) {
     SetPrefetchTargets(shape, scratch, first, last, &chunk);
     return AttendFewRows<Element, kOrder>(shape, scratch, chunk, keys, rows, state);
   }
-  PrefetchValues(shape, chunk, first, last);
-  DotChunk pairs = {};
+  PrefetchValues(shape, chunk.values, first, last);
+  DotSide paired_keys = {}, paired_values = {};
   for (int g = first; g < last; ++g) {
-    pairs.keys[g] = PairKeys(shape, chunk.keys[g], g, scratch);
+    paired_keys.at[g] = PairKeys(shape, chunk.keys.at[g], g, scratch);
   }
-  WeighAllRows<PageForm::kPaired, kOrder>(shape, scratch, pairs, keys, rows, state);
+  WeighAllRows<PageForm::kPaired, kOrder>(shape, scratch, paired_keys, keys, rows, state);
   for (int g = first; g < last; ++g) {
-    pairs.values[g] = PairValues(shape, chunk.values[g], g, scratch);
+    paired_values.at[g] = PairValues(shape, chunk.values.at[g], g, scratch);
   }
-  AddAllValues<PageForm::kPaired, kOrder>(shape, scratch, pairs, keys, rows, state);
+  AddAllValues<PageForm::kPaired, kOrder>(shape, scratch, paired_values, keys, rows, state);
 }
 
 // Reorders each 32 dimensions of the accumulators, then divides. Whether a sum that was flushed is

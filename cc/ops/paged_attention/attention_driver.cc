@@ -15,14 +15,19 @@ namespace {
 // With fewer tiles per thread than this, threads also divide the splits of tiles.
 constexpr int64_t kFewTilesPerThread = 4;
 
+// Elements of a key or a value in the cache, as AttentionShape::key_size counts them.
+int32_t RowSize(DType row, int64_t head_dim) {
+  return static_cast<int32_t>(row == DType::kU4 ? KvRowBytes(row, head_dim) : head_dim);
+}
+
 AttentionShape MakeShape(const PagedAttentionArgs& args) {
   constexpr float kLog2E = 1.44269504f;
   AttentionShape shape;
   shape.head_dim = static_cast<int32_t>(args.q.shape[2]);
   shape.padded_dim = static_cast<int32_t>(AttentionSizes::Of(args, 1).padded_dim);
-  const DType dtype = args.cache.dtype;
-  shape.row_size = static_cast<int32_t>(dtype == DType::kU4 ? KvRowBytes(dtype, args.q.shape[2])
-                                                            : args.q.shape[2]);
+  const KvTypes types = KvTypesOf(args.cache.dtype);
+  shape.key_size = RowSize(types.key, args.q.shape[2]);
+  shape.value_size = RowSize(types.value, args.q.shape[2]);
   shape.kv_heads = args.kv_heads;
   shape.group = static_cast<int32_t>(args.q.shape[1]) / args.kv_heads;
   shape.block_size = args.batch->block_size;
@@ -53,6 +58,7 @@ const AttentionKernel& KernelFor(const AttentionKernels& kernels, DType cache) {
   if (cache == DType::kF32) return kernels.f32;
   if (cache == DType::kBF16) return kernels.bf16;
   if (cache == DType::kF8E4M3) return kernels.f8;
+  if (cache == DType::kK8V4) return kernels.k8v4;
   return cache == DType::kU4 ? kernels.int4 : kernels.int8;
 }
 

@@ -1,5 +1,5 @@
 // File: cc/ops/paged_attention/attention_int4_inl.h
-// Decodes a chunk of int4 keys and values (cc/ops/kv_write/int4_row.h) to int8 in scratch, for the
+// Decodes int4 keys and values of a chunk (cc/ops/kv_write/int4_row.h) to int8 in scratch, for the
 // kernels over `Vec`, which then attend to it as to a chunk of int8.
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_INT4_INL_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_INT4_INL_H_
@@ -38,9 +38,9 @@ inline void StoreKeyRows(const FourWords* squares, int8_t* to) {
   }
 }
 
-// 16 keys: [2 row_size, 16].
+// 16 keys: [2 key_size, 16].
 inline void DecodeKeys(const AttentionShape& shape, const Int4Pair* keys, int8_t* to) {
-  for (int byte = 0; byte < shape.row_size; byte += 4) {
+  for (int byte = 0; byte < shape.key_size; byte += 4) {
     const Int4Pair* const pairs = keys + Int4KeyOffset(byte, 0, shape.block_size);
     for (int shift = 0; shift <= 4; shift += 4, to += 4 * kAttentionKeyGroup) {
       FourWords squares[4];
@@ -50,12 +50,12 @@ inline void DecodeKeys(const AttentionShape& shape, const Int4Pair* keys, int8_t
   }
 }
 
-// 16 values: [16, 2 row_size].
+// 16 values: [16, 2 value_size].
 inline void DecodeValues(const AttentionShape& shape, const Int4Pair* values, int8_t* to) {
-  const int64_t stride = 2 * shape.row_size;
+  const int64_t stride = 2 * shape.value_size;
   for (int key = 0; key < kAttentionKeyGroup; key += 4) {
-    for (int byte = 0; byte < shape.row_size; byte += 4) {
-      const Int4Pair* const pairs = values + Int4ValueOffset(byte, key, shape.row_size);
+    for (int byte = 0; byte < shape.value_size; byte += 4) {
+      const Int4Pair* const pairs = values + Int4ValueOffset(byte, key, shape.value_size);
       const FourWords low = DecodeSquare(pairs, 0), high = DecodeSquare(pairs, 4);
       const FourWords rows[2] = {__builtin_shufflevector(low, high, 0, 4, 1, 5),
                                  __builtin_shufflevector(low, high, 2, 6, 3, 7)};
@@ -67,19 +67,47 @@ inline void DecodeValues(const AttentionShape& shape, const Int4Pair* values, in
   }
 }
 
-// Groups [first, last) in scratch, blocks of 16 keys.
-inline Chunk<int8_t> DecodeChunk(const AttentionShape& shape, const Chunk<Int4Pair>& chunk,
-                                 int first, int last, const AttentionScratch& scratch) {
-  const int64_t bytes = int64_t{2} * shape.row_size * kAttentionKeyGroup;
-  Chunk<int8_t> decoded = {};
+// Decodes groups [first, last) of `side` to `to`, `bytes` each, with decode(shape, from, to).
+inline ChunkSide<int8_t> DecodeSide(const AttentionShape& shape, const ChunkSide<Int4Pair>& side,
+                                    int first, int last, int64_t bytes, int8_t* to,
+                                    void (*decode)(const AttentionShape&, const Int4Pair*,
+                                                   int8_t*)) {
+  ChunkSide<int8_t> decoded = {};
+  for (int g = first; g < last; ++g, to += bytes) {
+    decode(shape, side.at[g], to);
+    decoded.at[g] = to;
+    decoded.scales[g] = side.scales[g];
+  }
+  return decoded;
+}
+
+// A chunk of int8, and the shape in which it lies.
+struct DecodedChunk {
+  AttentionShape shape;
+  Chunk<int8_t, int8_t> chunk;
+};
+
+// Groups [first, last): keys of int4 in scratch, as blocks of 16 keys; values of int4 in scratch;
+// others where they are.
+template <typename Key, typename Value>
+inline DecodedChunk DecodeChunk(const AttentionShape& shape, const Chunk<Key, Value>& chunk,
+                                int first, int last, const AttentionScratch& scratch) {
+  DecodedChunk decoded{.shape = shape, .chunk = {}};
   int8_t* to = reinterpret_cast<int8_t*>(scratch.pages);
-  for (int g = first; g < last; ++g, to += 2 * bytes) {
-    DecodeKeys(shape, chunk.keys[g], to);
-    DecodeValues(shape, chunk.values[g], to + bytes);
-    decoded.keys[g] = to;
-    decoded.values[g] = to + bytes;
-    decoded.key_scales[g] = chunk.key_scales[g];
-    decoded.value_scales[g] = chunk.value_scales[g];
+  if constexpr (kIsInt4<Key>) {
+    const int64_t bytes = int64_t{2} * shape.key_size * kAttentionKeyGroup;
+    decoded.chunk.keys = DecodeSide(shape, chunk.keys, first, last, bytes, to, DecodeKeys);
+    decoded.shape.block_size = kAttentionKeyGroup;
+    to += kGroupsPerChunk * bytes;
+  } else {
+    decoded.chunk.keys = chunk.keys;
+  }
+  if constexpr (kIsInt4<Value>) {
+    decoded.shape.value_size = 2 * shape.value_size;
+    const int64_t bytes = int64_t{decoded.shape.value_size} * kAttentionKeyGroup;
+    decoded.chunk.values = DecodeSide(shape, chunk.values, first, last, bytes, to, DecodeValues);
+  } else {
+    decoded.chunk.values = chunk.values;
   }
   return decoded;
 }

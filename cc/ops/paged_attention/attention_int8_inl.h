@@ -1,11 +1,11 @@
 // File: cc/ops/paged_attention/attention_int8_inl.h
-// A split of int8 or int4 keys and values for all rows of a tile: the functions of an
-// AttentionKernel, in three steps with AVX512-VNNI dot products of quads: scores sum quads of
-// dimensions, values quads of keys. Queries are 16-bit integers with a unit per row, weights 16-bit
-// integers with a unit per row and split; both are two bytes, high and low, which are multiplied
-// separately. Sums are exact, in 32 bits, so their order does not matter: register blocks may have
-// any shape. Pairs of int4 are widened to int8 as they are loaded. Include it after vec_avx512.h,
-// in a file compiled with the avx512_vnni flags.
+// A split of int8 or int4 keys and values, each of their own type, for all rows of a tile: the
+// functions of an AttentionKernel, in three steps with AVX512-VNNI dot products of quads: scores
+// sum quads of dimensions, values quads of keys. Queries are 16-bit integers with a unit per row,
+// weights 16-bit integers with a unit per row and split; both are two bytes, high and low, which
+// are multiplied separately. Sums are exact, in 32 bits, so their order does not matter: register
+// blocks may have any shape. Pairs of int4 are widened to int8 as they are loaded. Include it after
+// vec_avx512.h, in a file compiled with the avx512_vnni flags.
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_INT8_INL_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_INT8_INL_H_
 
@@ -19,14 +19,13 @@ constexpr int kQuadUnit = 64;  // dimensions whose values are loaded at once
 
 // Element is int8_t or Int4Pair.
 template <typename Element>
-using SplitChunk = Chunk<Element, kSplitGroups>;
+using SplitSide = ChunkSide<Element, kSplitGroups>;
 // Quads of dimensions of 16 keys in 64 bytes of the cache.
 template <typename Element>
 constexpr int kQuadsAtOnce = kIsInt4<Element> ? 2 : 1;
 // Keys are multiplied as unsigned bytes, key + kKeyOffset.
 template <typename Element>
 constexpr int kKeyOffset = kIsInt4<Element> ? 15 : 128;
-using ByteChunk = SplitChunk<int8_t>;
 
 // A row of queries: q = (256 high + low) unit. Keys are multiplied with an offset, which the starts
 // correct.
@@ -121,7 +120,7 @@ inline __m512 Join(__m512i high, __m512i low) {
 // scores[r][16 g + j] = q[r] key[g][j] for kRows rows and kGroups groups from `first`.
 template <int kRows, int kGroups, QuadForm kForm, typename Element>
 [[gnu::noinline]] void ByteScoreBlock(const AttentionShape& shape, const ByteQuery* query,
-                                      const SplitChunk<Element>& chunk, int first, float* scores) {
+                                      const SplitSide<Element>& side, int first, float* scores) {
   __m512i high[kRows][kGroups], low[kRows][kGroups];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -133,10 +132,10 @@ template <int kRows, int kGroups, QuadForm kForm, typename Element>
   }
   const Element* keys[kGroups];
 #pragma GCC unroll 8
-  for (int g = 0; g < kGroups; ++g) keys[g] = chunk.keys[first + g];
+  for (int g = 0; g < kGroups; ++g) keys[g] = side.at[first + g];
   const Element* ahead[kGroups];
 #pragma GCC unroll 8
-  for (int g = 0; g < kGroups; ++g) ahead[g] = chunk.keys_ahead[first + g];
+  for (int g = 0; g < kGroups; ++g) ahead[g] = side.ahead[first + g];
   const uintptr_t zero = OpaqueZero();
   const int64_t step =
       kQuad * (kForm == QuadForm::kReady ? kAttentionKeyGroup : int64_t{shape.block_size});
@@ -178,13 +177,13 @@ template <int kRows, int kGroups, QuadForm kForm, typename Element>
 // Groups [first, last) for kRows rows, as many groups at once as there are accumulators.
 template <int kRows, QuadForm kForm, typename Element>
 inline void ByteScoreRows(const AttentionShape& shape, const ByteQuery* query,
-                          const SplitChunk<Element>& chunk, int first, int last, float* scores) {
+                          const SplitSide<Element>& keys, int first, int last, float* scores) {
   constexpr int kMost = kRows > 3 ? 2 : 4;
   for (; last - first >= kMost; first += kMost) {
-    ByteScoreBlock<kRows, kMost, kForm, Element>(shape, query, chunk, first, scores);
+    ByteScoreBlock<kRows, kMost, kForm, Element>(shape, query, keys, first, scores);
   }
   for (; first < last; ++first) {
-    ByteScoreBlock<kRows, 1, kForm, Element>(shape, query, chunk, first, scores);
+    ByteScoreBlock<kRows, 1, kForm, Element>(shape, query, keys, first, scores);
   }
 }
 
@@ -333,7 +332,7 @@ inline int64_t ReadyGroupBytes(const AttentionShape& shape) {
 
 // Sums the weighted values of quads [begin, end) of keys: dimensions [dim, dim + 64) of kRows rows.
 template <int kRows, QuadForm kForm, typename Element>
-[[gnu::noinline]] void AddByteValues(const AttentionShape& shape, const SplitChunk<Element>& chunk,
+[[gnu::noinline]] void AddByteValues(const AttentionShape& shape, const SplitSide<Element>& values,
                                      int begin, int end, int dim, const ByteWeights* weights,
                                      float* acc) {
   constexpr int kQuadsPerGroup = kAttentionKeyGroup / kQuad;
@@ -344,23 +343,23 @@ template <int kRows, QuadForm kForm, typename Element>
     for (int i = 0; i < 4; ++i) high[r][i] = low[r][i] = _mm512_setzero_si512();
   }
   const int64_t step = kForm == QuadForm::kReady ? ReadyGroupBytes(shape) / kQuadsPerGroup
-                                                 : int64_t{kQuad} * shape.row_size;
+                                                 : int64_t{kQuad} * shape.value_size;
   // Lines of 64 dimensions of four values.
   const int64_t first = kIsInt4<Element> ? 2 * dim : dim;
   const int64_t end_of_lines = kIsInt4<Element> && first + 128 < step ? first + 128 : step;
-  const int64_t line = kIsInt4<Element> ? 64 : shape.row_size;
+  const int64_t line = kIsInt4<Element> ? 64 : shape.value_size;
   const uintptr_t zero = OpaqueZero();
   for (int p = begin; p < end; ++p) {
-    const Element* value = chunk.values[p / kQuadsPerGroup] + p % kQuadsPerGroup * step;
+    const Element* value = values.at[p / kQuadsPerGroup] + p % kQuadsPerGroup * step;
     __m512i quads[4];
     if constexpr (kForm == QuadForm::kReady) {
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) quads[i] = _mm512_loadu_si512(value + dim * kQuad + i * 64);
     } else {
-      const Element* ahead = chunk.values_ahead[p / kQuadsPerGroup] + p % kQuadsPerGroup * step;
+      const Element* ahead = values.ahead[p / kQuadsPerGroup] + p % kQuadsPerGroup * step;
       for (int64_t i = first; i < end_of_lines; i += line)
         PrefetchAfter(value + i, ahead + i, zero);
-      InterleaveValues(ValuesAt(value, dim), shape.row_size, shape.head_dim - dim, quads);
+      InterleaveValues(ValuesAt(value, dim), shape.value_size, shape.head_dim - dim, quads);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -419,7 +418,7 @@ inline void QuantizeQuery(const AttentionShape& shape, const float* q, int key_o
   __builtin_memcpy(target + 2 * shape.padded_dim + 8, &unit, 4);
 }
 
-template <typename Element>
+template <typename Key>
 void LoadByteQueries(const AttentionShape& shape, const AttentionTile& tile,
                      const AttentionScratch& scratch) {
   PrefetchQueries(shape, tile);
@@ -428,24 +427,25 @@ void LoadByteQueries(const AttentionShape& shape, const AttentionTile& tile,
     const int32_t r = tile.first_row + row;
     const float* q = tile.q + r / shape.group * tile.q_stride +
                      static_cast<int64_t>(r % shape.group) * shape.head_dim;
-    if constexpr (kIsInt4<Element>) {
+    if constexpr (kIsInt4<Key>) {
       __builtin_memcpy(rotated, q, shape.head_dim * sizeof(float));
       RotateRow(rotated, shape.head_dim, 1.0f);
       q = rotated;
     }
-    QuantizeQuery(shape, q, kKeyOffset<Element>, QueryBytes(shape, scratch, row));
+    QuantizeQuery(shape, q, kKeyOffset<Key>, QueryBytes(shape, scratch, row));
   }
 }
 
 // Writes the quads of a split's keys, or values, to scratch: groups [first, last) of `quads`.
 template <typename Element>
-void ReadyKeys(const AttentionShape& shape, const SplitChunk<Element>& chunk, int first, int last,
-               const AttentionScratch& scratch, ByteChunk* ready) {
+SplitSide<int8_t> ReadyKeys(const AttentionShape& shape, const SplitSide<Element>& keys, int first,
+                            int last, const AttentionScratch& scratch) {
+  SplitSide<int8_t> ready = {};
   const int64_t group_bytes = int64_t{kAttentionKeyGroup} * shape.padded_dim;
   for (int g = first; g < last; ++g) {
     int8_t* to = reinterpret_cast<int8_t*>(scratch.pages) + g * group_bytes;
-    ready->keys[g] = to;
-    const Element* key = chunk.keys[g];
+    ready.at[g] = to;
+    const Element* key = keys.at[g];
     const auto store = [&]<int kQuadOf>(int d) {
       const __m512i quads =
           LoadKeyQuads<QuadForm::kStrided, kQuadOf>(key, shape.block_size, shape.head_dim - d);
@@ -457,35 +457,38 @@ void ReadyKeys(const AttentionShape& shape, const SplitChunk<Element>& chunk, in
       key += int64_t{kQuad} * shape.block_size;
     }
   }
+  return ready;
 }
 template <typename Element>
-void ReadyValues(const AttentionShape& shape, const SplitChunk<Element>& chunk, int first, int last,
-                 const AttentionScratch& scratch, ByteChunk* ready) {
+SplitSide<int8_t> ReadyValues(const AttentionShape& shape, const SplitSide<Element>& side,
+                              int first, int last, const AttentionScratch& scratch) {
+  SplitSide<int8_t> ready = {};
   int8_t* const pages = reinterpret_cast<int8_t*>(scratch.pages);
   for (int g = first; g < last; ++g) {
     int8_t* to =
         pages + int64_t{kAttentionSplit} * 2 * shape.padded_dim + g * ReadyGroupBytes(shape);
-    ready->values[g] = to;
+    ready.at[g] = to;
     for (int key = 0; key < kAttentionKeyGroup; key += kQuad) {
       for (int dim = 0; dim < shape.head_dim; dim += kQuadUnit, to += kQuad * kQuadUnit) {
-        const Element* values = chunk.values[g] + int64_t{key} * shape.row_size;
-        InterleaveValues(ValuesAt(values, dim), shape.row_size, shape.head_dim - dim,
+        const Element* values = side.at[g] + int64_t{key} * shape.value_size;
+        InterleaveValues(ValuesAt(values, dim), shape.value_size, shape.head_dim - dim,
                          reinterpret_cast<__m512i*>(to));
       }
     }
   }
+  return ready;
 }
 
 // The weights of kRows rows from `row`, all of which see a part of the split.
 template <int kRows, QuadForm kForm, typename Element>
 void WeighByteRows(const AttentionShape& shape, const AttentionScratch& scratch,
-                   const SplitChunk<Element>& chunk, const RowKeys* keys, int row,
+                   const SplitSide<Element>& side, const RowKeys* keys, int row,
                    const AttentionState& state, ByteWeights* weights) {
   const int first = keys[row].range.low / kAttentionKeyGroup;
   const int last = (keys[row + kRows - 1].range.high + kAttentionKeyGroup - 1) / kAttentionKeyGroup;
   ByteQuery query[kRows];
   for (int r = 0; r < kRows; ++r) query[r] = LoadByteQuery(shape, scratch, row + r);
-  ByteScoreRows<kRows, kForm, Element>(shape, query, chunk, first, last, scratch.scores);
+  ByteScoreRows<kRows, kForm, Element>(shape, query, side, first, last, scratch.scores);
   for (int r = row; r < row + kRows; ++r) {
     weights[r].high = reinterpret_cast<uint8_t*>(scratch.weights + r * kAttentionSplit);
     WeighBytes(shape, keys[r], scratch.scores + (r - row) * kAttentionSplit, weights + r,
@@ -495,78 +498,78 @@ void WeighByteRows(const AttentionShape& shape, const AttentionScratch& scratch,
 
 template <QuadForm kForm, typename Element>
 void WeighAllByteRows(const AttentionShape& shape, const AttentionScratch& scratch,
-                      SplitChunk<Element>& chunk, const RowKeys* keys, RowRange rows,
+                      SplitSide<Element>& side, const RowKeys* keys, RowRange rows,
                       const AttentionState& state, ByteWeights* weights) {
   ForRowBlocks(rows.first, rows.last, [&]<int kRows>(int row) {
-    if (kForm != QuadForm::kReady && row != rows.first) PrefetchNoKeys(&chunk);
-    WeighByteRows<kRows, kForm, Element>(shape, scratch, chunk, keys, row, state, weights);
+    if (kForm != QuadForm::kReady && row != rows.first) PrefetchNothing(&side);
+    WeighByteRows<kRows, kForm, Element>(shape, scratch, side, keys, row, state, weights);
   });
 }
 
 template <int kRows, QuadForm kForm, typename Element>
-void AddRowValues(const AttentionShape& shape, const SplitChunk<Element>& chunk,
+void AddRowValues(const AttentionShape& shape, const SplitSide<Element>& values,
                   const RowKeys* keys, int row, const ByteWeights* weights,
                   const AttentionState& state) {
   if constexpr (kRows > 3) {
-    AddRowValues<kRows / 2, kForm, Element>(shape, chunk, keys, row, weights, state);
-    AddRowValues<kRows / 2, kForm, Element>(shape, chunk, keys, row + kRows / 2, weights, state);
+    AddRowValues<kRows / 2, kForm, Element>(shape, values, keys, row, weights, state);
+    AddRowValues<kRows / 2, kForm, Element>(shape, values, keys, row + kRows / 2, weights, state);
   } else {
     const int begin = keys[row].range.low / kQuad;
     const int end = (keys[row + kRows - 1].range.high + kQuad - 1) / kQuad;
     for (int dim = 0; dim < shape.head_dim; dim += kQuadUnit) {
-      AddByteValues<kRows, kForm, Element>(shape, chunk, begin, end, dim, weights + row,
+      AddByteValues<kRows, kForm, Element>(shape, values, begin, end, dim, weights + row,
                                            state.acc + int64_t{row} * shape.padded_dim);
     }
   }
 }
 
 template <QuadForm kForm, typename Element>
-void AddAllByteValues(const AttentionShape& shape, SplitChunk<Element>& chunk, const RowKeys* keys,
+void AddAllByteValues(const AttentionShape& shape, SplitSide<Element>& values, const RowKeys* keys,
                       RowRange rows, const ByteWeights* weights, const AttentionState& state) {
   ForRowBlocks(rows.first, rows.last, [&]<int kRows>(int row) {
-    if (kForm != QuadForm::kReady && row != rows.first) PrefetchNoValues(&chunk);
-    AddRowValues<kRows, kForm, Element>(shape, chunk, keys, row, weights, state);
+    if (kForm != QuadForm::kReady && row != rows.first) PrefetchNothing(&values);
+    AddRowValues<kRows, kForm, Element>(shape, values, keys, row, weights, state);
   });
 }
 
 // Processes a few rows directly from the cache.
-template <typename Element>
+template <typename Key, typename Value>
 void AttendFewByteRows(const AttentionShape& shape, const AttentionScratch& scratch,
-                       SplitChunk<Element>& chunk, const RowKeys* keys, RowRange rows,
+                       Chunk<Key, Value, kSplitGroups>& chunk, const RowKeys* keys, RowRange rows,
                        const AttentionState& state, ByteWeights* weights) {
   const bool adjacent = shape.block_size == kAttentionKeyGroup && shape.head_dim % kQuad == 0;
-  if (!kIsInt4<Element> && adjacent) {
-    WeighAllByteRows<QuadForm::kAdjacent, Element>(shape, scratch, chunk, keys, rows, state,
-                                                   weights);
+  if (!kIsInt4<Key> && adjacent) {
+    WeighAllByteRows<QuadForm::kAdjacent, Key>(shape, scratch, chunk.keys, keys, rows, state,
+                                               weights);
   } else {
-    WeighAllByteRows<QuadForm::kStrided, Element>(shape, scratch, chunk, keys, rows, state,
-                                                  weights);
+    WeighAllByteRows<QuadForm::kStrided, Key>(shape, scratch, chunk.keys, keys, rows, state,
+                                              weights);
   }
-  AddAllByteValues<QuadForm::kStrided, Element>(shape, chunk, keys, rows, weights, state);
+  AddAllByteValues<QuadForm::kStrided, Value>(shape, chunk.values, keys, rows, weights, state);
 }
 
 // Computes the weights, then the values of all rows, so that the first-level cache holds the
 // split's keys, then its values.
-template <typename Element>
+template <typename Key, typename Value>
 void AttendBytes(const AttentionShape& shape, const AttentionTile& tile,
                  const AttentionScratch& scratch, int32_t begin, const AttentionState& state) {
   RowKeys keys[kAttentionTileRows];
   const auto [rows, first, last] = KeysOfSplit(shape, tile, begin, state, keys);
   if (last == 0) return;
-  auto chunk = LocateChunk<Element, kSplitGroups>(shape, tile, begin, first, last);
-  const GroupScales scales{.keys = chunk.key_scales, .values = chunk.value_scales};
+  auto chunk = LocateChunk<Key, Value, kSplitGroups>(shape, tile, begin, first, last);
+  const GroupScales scales = ScalesOf(chunk);
   for (int row = rows.first; row < rows.last; ++row) keys[row].scales = &scales;
   ByteWeights weights[kAttentionTileRows];
   if (rows.last - rows.first <= kFewByteRows) {
     SetPrefetchTargets(shape, scratch, first, last, &chunk);
     return AttendFewByteRows(shape, scratch, chunk, keys, rows, state, weights);
   }
-  PrefetchValues(shape, chunk, first, last);
-  ByteChunk ready = {};
-  ReadyKeys(shape, chunk, first, last, scratch, &ready);
-  WeighAllByteRows<QuadForm::kReady, int8_t>(shape, scratch, ready, keys, rows, state, weights);
-  ReadyValues(shape, chunk, first, last, scratch, &ready);
-  AddAllByteValues<QuadForm::kReady, int8_t>(shape, ready, keys, rows, weights, state);
+  PrefetchValues(shape, chunk.values, first, last);
+  auto ready_keys = ReadyKeys(shape, chunk.keys, first, last, scratch);
+  WeighAllByteRows<QuadForm::kReady, int8_t>(shape, scratch, ready_keys, keys, rows, state,
+                                             weights);
+  auto ready_values = ReadyValues(shape, chunk.values, first, last, scratch);
+  AddAllByteValues<QuadForm::kReady, int8_t>(shape, ready_values, keys, rows, weights, state);
 }
 
 }  // namespace

@@ -27,7 +27,8 @@ inline constexpr int32_t kAttentionTileRows = 48;
 struct AttentionShape {
   int32_t head_dim = 0;
   int32_t padded_dim = 0;  // head_dim rounded up to 32
-  int32_t row_size = 0;    // elements from one value to the next: head_dim; of int4, bytes
+  int32_t key_size = 0;    // elements of a key in the cache: head_dim; of int4, bytes
+  int32_t value_size = 0;  // likewise of a value
   int32_t group = 0;       // query heads per KV head
   int32_t kv_heads = 0;
   int32_t block_size = 0;
@@ -151,7 +152,7 @@ struct AttentionKernel {
 
 // One kernel per cache type; functions are null for types that an instruction set does not support.
 struct AttentionKernels {
-  AttentionKernel f32, bf16, f8, int8, int4;
+  AttentionKernel f32, bf16, f8, int8, int4, k8v4;
 };
 
 extern const AttentionKernels kAttentionPortable;

@@ -32,41 +32,32 @@ inline void PrefetchAfter(const void* now, const void* ahead, uintptr_t zero) {
 }
 
 // Sets the prefetch addresses of groups [first, last) of the chunk from scratch.prefetch.
-template <typename Element>
+template <typename Key, typename Value>
 void SetPrefetchTargets(const AttentionShape& shape, const AttentionScratch& scratch, int first,
-                        int last, Chunk<Element, kSplitGroups>* chunk) {
+                        int last, Chunk<Key, Value, kSplitGroups>* chunk) {
   if (scratch.prefetch == nullptr) return;
-  constexpr int kLine = 64 / sizeof(Element);
-  const int64_t page = static_cast<int64_t>(shape.row_size) * shape.block_size;
+  constexpr int kLine = 64 / sizeof(Key);
   const int count = scratch.prefetch->count < last - first ? scratch.prefetch->count : last - first;
   for (int i = 0; i < count; ++i) {
     const AttentionGroup& group = scratch.prefetch->groups[i];
-    const Element* base = LocateBlock<Element>(shape, group.block);
+    const auto head = LocateHead<Key, Value>(shape, group.block, group.kv_head);
     // Lines of keys are interleaved by group: as one line of each group is read, one line of each
     // group of the block is prefetched.
-    chunk->keys_ahead[first + i] =
-        base + group.kv_head * page + group.offset / kAttentionKeyGroup * kLine;
-    chunk->values_ahead[first + i] = base + (shape.kv_heads + group.kv_head) * page +
-                                     static_cast<int64_t>(group.offset) * shape.row_size;
-    if constexpr (kHasScales<Element>) {
-      const float* scales = reinterpret_cast<const float*>(base + 2 * shape.kv_heads * page) +
-                            group.kv_head * shape.block_size + group.offset;
+    chunk->keys.ahead[first + i] = head.keys + group.offset / kAttentionKeyGroup * kLine;
+    chunk->values.ahead[first + i] =
+        head.values + static_cast<int64_t>(group.offset) * shape.value_size;
+    if constexpr (kHasScales<Key>) {
       const uintptr_t zero = OpaqueZero();
-      PrefetchAfter(chunk->key_scales[first + i], scales, zero);
-      PrefetchAfter(chunk->value_scales[first + i], scales + shape.kv_heads * shape.block_size,
-                    zero);
+      PrefetchAfter(chunk->keys.scales[first + i], head.key_scales + group.offset, zero);
+      PrefetchAfter(chunk->values.scales[first + i], head.value_scales + group.offset, zero);
     }
   }
 }
 
 // For all row blocks after the first one, which prefetches everything.
 template <typename Element>
-void PrefetchNoKeys(Chunk<Element, kSplitGroups>* chunk) {
-  for (int g = 0; g < kSplitGroups; ++g) chunk->keys_ahead[g] = chunk->keys[g];
-}
-template <typename Element>
-void PrefetchNoValues(Chunk<Element, kSplitGroups>* chunk) {
-  for (int g = 0; g < kSplitGroups; ++g) chunk->values_ahead[g] = chunk->values[g];
+void PrefetchNothing(ChunkSide<Element, kSplitGroups>* side) {
+  for (int g = 0; g < kSplitGroups; ++g) side->ahead[g] = side->at[g];
 }
 
 // Prefetches the tile's queries, and those of the next KV head, which this thread may compute next.
@@ -86,11 +77,11 @@ inline void PrefetchQueries(const AttentionShape& shape, const AttentionTile& ti
 
 // Prefetches the values of groups [first, last) while the keys are paired for many rows.
 template <typename Element>
-void PrefetchValues(const AttentionShape& shape, const Chunk<Element, kSplitGroups>& chunk,
+void PrefetchValues(const AttentionShape& shape, const ChunkSide<Element, kSplitGroups>& values,
                     int first, int last) {
-  const int64_t bytes = int64_t{sizeof(Element)} * kAttentionKeyGroup * shape.row_size;
+  const int64_t bytes = int64_t{sizeof(Element)} * kAttentionKeyGroup * shape.value_size;
   for (int g = first; g < last; ++g) {
-    const char* page = reinterpret_cast<const char*>(chunk.values[g]);
+    const char* page = reinterpret_cast<const char*>(values.at[g]);
     for (int64_t i = 0; i < bytes; i += 64) _mm_prefetch(page + i, _MM_HINT_T1);
   }
 }

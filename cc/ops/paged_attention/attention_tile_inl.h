@@ -70,31 +70,49 @@ inline RowRange RowsThatSee(const AttentionShape& shape, const AttentionTile& ti
   return rows;
 }
 
-template <typename Element>
-inline const Element* LocateBlock(const AttentionShape& shape, int64_t block) {
-  return reinterpret_cast<const Element*>(static_cast<const char*>(shape.cache) +
-                                          block * shape.block_stride_bytes);
+// The keys and values of a KV head in a block, and their scales, if the elements have any.
+template <typename Key, typename Value>
+struct HeadPages {
+  const Key* keys;
+  const Value* values;
+  const float* key_scales = nullptr;
+  const float* value_scales = nullptr;
+};
+
+template <typename Key, typename Value>
+inline HeadPages<Key, Value> LocateHead(const AttentionShape& shape, int64_t block, int kv_head) {
+  const int64_t key_page = static_cast<int64_t>(shape.key_size) * shape.block_size;
+  const int64_t value_page = static_cast<int64_t>(shape.value_size) * shape.block_size;
+  const Key* const keys = reinterpret_cast<const Key*>(static_cast<const char*>(shape.cache) +
+                                                       block * shape.block_stride_bytes);
+  const Value* const values = reinterpret_cast<const Value*>(keys + shape.kv_heads * key_page);
+  HeadPages<Key, Value> head{.keys = keys + kv_head * key_page,
+                             .values = values + kv_head * value_page};
+  if constexpr (kHasScales<Key>) {
+    const float* scales = reinterpret_cast<const float*>(values + shape.kv_heads * value_page);
+    head.key_scales = scales + kv_head * shape.block_size;
+    head.value_scales = head.key_scales + shape.kv_heads * shape.block_size;
+  }
+  return head;
 }
 
-template <typename Element, int kGroups = kGroupsPerChunk>
-inline Chunk<Element, kGroups> LocateChunk(const AttentionShape& shape, const AttentionTile& tile,
-                                           int32_t begin, int first_group, int last_group) {
-  const int64_t page = static_cast<int64_t>(shape.row_size) * shape.block_size;
-  Chunk<Element, kGroups> chunk = {};
+template <typename Key, typename Value, int kGroups = kGroupsPerChunk>
+inline Chunk<Key, Value, kGroups> LocateChunk(const AttentionShape& shape,
+                                              const AttentionTile& tile, int32_t begin,
+                                              int first_group, int last_group) {
+  Chunk<Key, Value, kGroups> chunk = {};
   for (int g = first_group; g < last_group; ++g) {
     const int32_t key = begin + g * kAttentionKeyGroup;
-    const int64_t block = tile.block_table[key / shape.block_size];
     const int32_t offset = key % shape.block_size;
-    const Element* base = LocateBlock<Element>(shape, block);
-    chunk.keys[g] = base + tile.kv_head * page + int64_t{offset} * kSideBySide<Element>;
-    chunk.values[g] = base + (shape.kv_heads + tile.kv_head) * page +
-                      static_cast<int64_t>(offset) * shape.row_size;
-    chunk.keys_ahead[g] = chunk.keys[g];
-    chunk.values_ahead[g] = chunk.values[g];
-    if constexpr (kHasScales<Element>) {
-      const float* scales = reinterpret_cast<const float*>(base + 2 * shape.kv_heads * page);
-      chunk.key_scales[g] = scales + tile.kv_head * shape.block_size + offset;
-      chunk.value_scales[g] = chunk.key_scales[g] + shape.kv_heads * shape.block_size;
+    const auto head =
+        LocateHead<Key, Value>(shape, tile.block_table[key / shape.block_size], tile.kv_head);
+    chunk.keys.at[g] = head.keys + int64_t{offset} * kSideBySide<Key>;
+    chunk.values.at[g] = head.values + static_cast<int64_t>(offset) * shape.value_size;
+    chunk.keys.ahead[g] = chunk.keys.at[g];
+    chunk.values.ahead[g] = chunk.values.at[g];
+    if constexpr (kHasScales<Key>) {
+      chunk.keys.scales[g] = head.key_scales + offset;
+      chunk.values.scales[g] = head.value_scales + offset;
     }
   }
   return chunk;
@@ -126,22 +144,22 @@ struct ChunkRows {
 };
 
 // Adds the chunk to the rows.
-template <typename Element>
+template <typename Key, typename Value>
 inline void AttendRows(const AttentionShape& shape, const AttentionTile& tile,
                        const AttentionScratch& scratch, const ChunkRows& rows,
-                       const Chunk<Element>& chunk, const AttentionState& state) {
+                       const Chunk<Key, Value>& chunk, const AttentionState& state) {
   const auto [begin, first, last, first_group, last_group] = rows;
   ForRowBlocks(first, last, [&]<int kRows>(int row) {
-    ScoreRows<kRows>(shape, scratch.q + row * shape.padded_dim, chunk, first_group, last_group,
+    ScoreRows<kRows>(shape, scratch.q + row * shape.padded_dim, chunk.keys, first_group, last_group,
                      scratch.scores + row * kAttentionChunk);
   });
-  const GroupScales scales{.keys = chunk.key_scales, .values = chunk.value_scales};
+  const GroupScales scales = ScalesOf(chunk);
   KeyRange range[kAttentionTileRows];
   float scale[kAttentionTileRows];
   for (int row = first; row < last; ++row) {
     range[row] = VisibleKeys(shape, tile, row, begin);
     RowKeys keys = KeysOfRow(shape, tile, row, begin, range[row]);
-    if (kHasScales<Element>) keys.scales = &scales;
+    if (kHasScales<Key>) keys.scales = &scales;
     scale[row] = SoftmaxRow(shape, keys, scratch.scores + row * kAttentionChunk, state.max + row,
                             state.sum + row * kSumLanes);
   }
@@ -149,15 +167,15 @@ inline void AttendRows(const AttentionShape& shape, const AttentionTile& tile,
     int end = row + 1;
     while (end < last && range[end] == range[row]) ++end;
     ForRowBlocks(row, end, [&]<int kRows>(int r) {
-      ValueRows<kRows>(shape, chunk, range[r], scratch.scores + r * kAttentionChunk, scale + r,
-                       state.acc + r * shape.padded_dim);
+      ValueRows<kRows>(shape, chunk.values, range[r], scratch.scores + r * kAttentionChunk,
+                       scale + r, state.acc + r * shape.padded_dim);
     });
     row = end;
   }
 }
 
 // Adds the chunk at `begin` to the rows [first, last) of the tile, all of which see a part of it.
-template <typename Element>
+template <typename Key, typename Value>
 inline void AttendChunk(const AttentionShape& shape, const AttentionTile& tile,
                         const AttentionScratch& scratch, int32_t begin, int first, int last,
                         const AttentionState& state) {
@@ -165,13 +183,10 @@ inline void AttendChunk(const AttentionShape& shape, const AttentionTile& tile,
   const int last_group = (VisibleKeys(shape, tile, last - 1, begin).high + kAttentionKeyGroup - 1) /
                          kAttentionKeyGroup;
   const ChunkRows rows{begin, first, last, first_group, last_group};
-  const Chunk<Element> chunk = LocateChunk<Element>(shape, tile, begin, first_group, last_group);
-  if constexpr (kIsInt4<Element>) {
-    AttentionShape decoded = shape;
-    decoded.block_size = kAttentionKeyGroup;
-    decoded.row_size = 2 * shape.row_size;
-    AttendRows(decoded, tile, scratch, rows,
-               DecodeChunk(shape, chunk, first_group, last_group, scratch), state);
+  const auto chunk = LocateChunk<Key, Value>(shape, tile, begin, first_group, last_group);
+  if constexpr (kIsInt4<Key> || kIsInt4<Value>) {
+    const DecodedChunk decoded = DecodeChunk(shape, chunk, first_group, last_group, scratch);
+    AttendRows(decoded.shape, tile, scratch, rows, decoded.chunk, state);
   } else {
     AttendRows(shape, tile, scratch, rows, chunk, state);
   }
@@ -184,19 +199,19 @@ inline void Clear(const AttentionShape& shape, int32_t rows, const AttentionStat
   for (int i = 0; i < rows * shape.padded_dim; ++i) state.acc[i] = 0;
 }
 
-template <typename Element>
+template <typename Key, typename Value>
 void Attend(const AttentionShape& shape, const AttentionTile& tile, const AttentionScratch& scratch,
             int32_t begin, const AttentionState& state) {
   Clear(shape, tile.rows, state);
   for (int32_t chunk = begin; chunk < begin + kAttentionSplit; chunk += kAttentionChunk) {
     const RowRange rows = RowsThatSee(shape, tile, chunk, kAttentionChunk);
     if (rows.first < rows.last) {
-      AttendChunk<Element>(shape, tile, scratch, chunk, rows.first, rows.last, state);
+      AttendChunk<Key, Value>(shape, tile, scratch, chunk, rows.first, rows.last, state);
     }
   }
 }
 
-template <typename Element>
+template <typename Key>
 void LoadQueries(const AttentionShape& shape, const AttentionTile& tile,
                  const AttentionScratch& scratch) {
   for (int row = 0; row < tile.rows; ++row) {
@@ -205,7 +220,7 @@ void LoadQueries(const AttentionShape& shape, const AttentionTile& tile,
                      static_cast<int64_t>(r % shape.group) * shape.head_dim;
     float* target = scratch.q + row * shape.padded_dim;
     for (int i = 0; i < shape.head_dim; ++i) target[i] = q[i] * shape.query_scale;
-    if constexpr (kIsInt4<Element>) RotateRow(target, shape.head_dim, 1.0f);
+    if constexpr (kIsInt4<Key>) RotateRow(target, shape.head_dim, 1.0f);
   }
 }
 
@@ -255,7 +270,7 @@ inline float InverseSum(const AttentionShape& shape, const AttentionTile& tile, 
   return scale / (sum * scale + Vec::First(Exp2(Vec::Set(sink - highest))));
 }
 
-template <typename Element>
+template <typename Value>
 inline void Finish(const AttentionShape& shape, const AttentionTile& tile,
                    const AttentionState& state) {
   for (int row = 0; row < tile.rows; ++row) {
@@ -275,21 +290,22 @@ inline void Finish(const AttentionShape& shape, const AttentionTile& tile,
     }
     const int rest = shape.head_dim - i;
     if (rest > 0) Vec::StoreN(y + i, Vec::Mul(Vec::LoadN(acc + i, rest), unit), rest);
-    if constexpr (kIsInt4<Element>) RotateRow(y, shape.head_dim, 1.0f);
+    if constexpr (kIsInt4<Value>) RotateRow(y, shape.head_dim, 1.0f);
   }
 }
 
-template <typename Element>
-constexpr AttentionKernel kKernel = {.load_queries = LoadQueries<Element>,
-                                     .attend = Attend<Element>,
+template <typename Key, typename Value = Key>
+constexpr AttentionKernel kKernel = {.load_queries = LoadQueries<Key>,
+                                     .attend = Attend<Key, Value>,
                                      .merge = Merge,
-                                     .finish = Finish<Element>};
+                                     .finish = Finish<Value>};
 
 [[maybe_unused]] constexpr AttentionKernels kKernels = {.f32 = kKernel<float>,
                                                         .bf16 = kKernel<uint16_t>,
                                                         .f8 = kKernel<uint8_t>,
                                                         .int8 = kKernel<int8_t>,
-                                                        .int4 = kKernel<Int4Pair>};
+                                                        .int4 = kKernel<Int4Pair>,
+                                                        .k8v4 = kKernel<int8_t, Int4Pair>};
 
 }  // namespace
 }  // namespace pagemill::ops

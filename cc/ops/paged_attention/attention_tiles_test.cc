@@ -59,7 +59,9 @@ TEST(AttentionTiles, IntegersMatchVnni) {
                                         {64, DType::kI8},
                                         {120, DType::kI8},
                                         {80, DType::kU4},
-                                        {64, DType::kU4}}) {
+                                        {64, DType::kU4},
+                                        {120, DType::kK8V4},
+                                        {64, DType::kK8V4}}) {
     conformance::AttentionCase c(
         {.q_heads = 4, .kv_heads = 2, .head_dim = head_dim, .dtype = dtype, .window = 290},
         {{.context = 270, .tokens = 41}});

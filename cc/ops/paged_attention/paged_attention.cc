@@ -72,15 +72,16 @@ Status CheckPagedAttention(const OpCall& call) {
   check.Require(check.Dim('D') >= 1 && check.Dim('D') <= kMaxHeadDim,
                 "head dimension must be 1 to 512, got " + std::to_string(check.Dim('D')));
   const bool has_fours = call.batch != nullptr && call.batch->block_size % 4 == 0;
-  check.Require(cache.dtype != DType::kU4 || (has_fours && !KeysInRows(call)),
-                "an int4 cache needs blocks of a multiple of 4 tokens, and keys in columns");
+  check.Require(
+      !HasInt4Rows(cache.dtype) || (has_fours && !KeysInRows(call)),
+      "a cache with int4 rows needs blocks of a multiple of 4 tokens, and keys in columns");
   if (!check.ok()) return check.Result();
-  const int64_t row_elements = KvRowElements(cache.dtype, check.Dim('D'));
-  const int64_t head_elements = 2 * row_elements * call.batch->block_size;
+  const int64_t token_elements = KvTokenElements(cache.dtype, check.Dim('D'));
+  const int64_t head_elements = token_elements * call.batch->block_size;
   const int64_t kv_heads = check.Dim('E') / head_elements;
   check.Require(
       kv_heads > 0 && check.Dim('E') % head_elements == 0 && check.Dim('Q') % kv_heads == 0,
-      "a block of the cache must hold 2 * kv_heads * " + std::to_string(row_elements) +
+      "a block of the cache must hold kv_heads * " + std::to_string(token_elements) +
           " elements * " + std::to_string(call.batch->block_size) +
           " tokens with kv_heads a divisor of " + std::to_string(check.Dim('Q')) +
           " query heads, got " + std::to_string(check.Dim('E')) + " elements");
@@ -174,9 +175,9 @@ PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call) {
   if (IsThere(call, kKeyBiases)) args.biases.keys = BiasTableOf(call.inputs[kKeyBiases]);
   if (IsThere(call, kKeyRanges)) args.key_ranges = call.inputs[kKeyRanges].Data<const int32_t>();
   args.batch = call.batch;
-  const int64_t row_elements = KvRowElements(args.cache.dtype, args.q.shape[2]);
+  const int64_t token_elements = KvTokenElements(args.cache.dtype, args.q.shape[2]);
   args.kv_heads =
-      static_cast<int32_t>(args.cache.shape[1] / (2 * row_elements * call.batch->block_size));
+      static_cast<int32_t>(args.cache.shape[1] / (token_elements * call.batch->block_size));
   args.scale = static_cast<float>(call.attributes->Get("scale", 1));
   args.window = static_cast<int32_t>(call.attributes->GetInt("window", 0));
   args.chunked = call.attributes->GetInt("chunked", 0) != 0;

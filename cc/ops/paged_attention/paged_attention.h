@@ -3,11 +3,8 @@
 // of them in one call.
 //
 //   inputs   q      act [T, Hq, D]   1 <= D <= 512
-//            cache  f32, bf16 or f8_e4m3 [num_blocks, 2 * Hk * D * block_size], int8 with
-//                   scales, i8 [num_blocks, 2 * Hk * (D + 4) * block_size], or int4 with scales,
-//                   u4 [num_blocks, 2 * Hk * (D + 8) * block_size] with D rounded up to a multiple
-//                   of 8 (docs/program_format.md), in which the step's own keys and values have
-//                   been stored; Hq is a multiple of Hk
+//            cache  [num_blocks, KvBlockElements()] (cc/ops/kv_page.h), of a type of kv_write, in
+//                   which the step's own keys and values have been stored; Hq is a multiple of Hk
 //            sinks  f32 [Hq], optional: a logit per head that joins the softmax's denominator
 //            slopes f32 [Hq], optional: ALiBi
 //            biases f32 [Hq, 2 * reach + 1], optional: by the distance from a query to a key
@@ -61,12 +58,13 @@
 // which moves a score by up to max |q| / 65278 scale sum |k|, and a weight times its value's scale
 // to whole units of the largest of 256 keys over 65535. So y moves by at most 256 2^-17 max |v| +
 // 1e-4 sum w |v - y|, less than kPagedAttentionRounding max |v|. The products of integers are
-// summed exactly. With an int4 cache all this holds of the rotated rows (int4_row.h): of q' = H q
-// and the stored k' and v'. Results y = H y' sum errors of B elements of y', whose signs differ.
+// summed exactly. With int4 rows all this holds of the rotated ones (int4_row.h): of q' = H q and
+// the stored k', and of the stored v'. Results y = H y' sum errors of B elements of y', whose signs
+// differ.
 //
 // Kernels: "amx_bf16" and "avx512_bf16" (bf16 and f8_e4m3 caches; kBf16), "amx_int8" and
-// "avx512_vnni" (int8 and int4 caches; kBf16), "avx512", "avx2", "portable" (block_size a multiple
-// of 16), "reference" (any block size, in double, and keys in rows).
+// "avx512_vnni" (int8, int4 and k8v4 caches; kBf16), "avx512", "avx2", "portable" (block_size a
+// multiple of 16), "reference" (any block size, in double, and keys in rows).
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_PAGED_ATTENTION_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_PAGED_ATTENTION_H_
 

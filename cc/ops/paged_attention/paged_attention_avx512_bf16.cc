@@ -16,7 +16,11 @@ constexpr AttentionKernel kDotKernel = {.load_queries = LoadRoundedQueries,
 
 }  // namespace
 
-const AttentionKernels kAttentionAvx512Bf16 = {
-    .f32 = {}, .bf16 = kDotKernel<uint16_t>, .f8 = kDotKernel<uint8_t>, .int8 = {}, .int4 = {}};
+const AttentionKernels kAttentionAvx512Bf16 = {.f32 = {},
+                                               .bf16 = kDotKernel<uint16_t>,
+                                               .f8 = kDotKernel<uint8_t>,
+                                               .int8 = {},
+                                               .int4 = {},
+                                               .k8v4 = {}};
 
 }  // namespace pagemill::ops

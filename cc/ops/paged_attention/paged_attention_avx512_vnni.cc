@@ -8,16 +8,20 @@ namespace pagemill::ops {
 
 namespace {
 
-template <typename Element>
-constexpr AttentionKernel kByteKernel = {.load_queries = LoadByteQueries<Element>,
-                                         .attend = AttendBytes<Element>,
+template <typename Key, typename Value = Key>
+constexpr AttentionKernel kByteKernel = {.load_queries = LoadByteQueries<Key>,
+                                         .attend = AttendBytes<Key, Value>,
                                          .merge = Merge,
-                                         .finish = Finish<Element>,
+                                         .finish = Finish<Value>,
                                          .prefetches = true};
 
 }  // namespace
 
-const AttentionKernels kAttentionAvx512Vnni = {
-    .f32 = {}, .bf16 = {}, .f8 = {}, .int8 = kByteKernel<int8_t>, .int4 = kByteKernel<Int4Pair>};
+const AttentionKernels kAttentionAvx512Vnni = {.f32 = {},
+                                               .bf16 = {},
+                                               .f8 = {},
+                                               .int8 = kByteKernel<int8_t>,
+                                               .int4 = kByteKernel<Int4Pair>,
+                                               .k8v4 = kByteKernel<int8_t, Int4Pair>};
 
 }  // namespace pagemill::ops

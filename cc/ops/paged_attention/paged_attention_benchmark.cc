@@ -22,7 +22,7 @@ struct Heads {
 constexpr Heads kHeads[] = {{9, 3, 64}, {32, 8, 128}, {4, 1, 256}, {8, 8, 64},  {9, 3, 32},
                             {9, 3, 80}, {9, 3, 96},   {9, 3, 112}, {9, 3, 128}, {9, 3, 256}};
 
-constexpr DType kCaches[] = {DType::kBF16, DType::kI8, DType::kF8E4M3, DType::kU4};
+constexpr DType kCaches[] = {DType::kBF16, DType::kI8, DType::kF8E4M3, DType::kU4, DType::kK8V4};
 
 conformance::AttentionOptions Options(const benchmark::State& state) {
   const Heads& heads = kHeads[state.range(3)];
@@ -76,10 +76,10 @@ void Prefill(benchmark::State& state, const std::string& kernel) {
     benchmark::RegisterBenchmark(("Decode/" + name).c_str(), Decode, name)
         ->UseRealTime()
         ->ArgNames({"requests", "context", "threads", "heads", "cache"})
-        ->ArgsProduct({{1, 32}, {128, 1024, 8192}, {1, 2}, {0}, {0, 1, 2, 3}})
-        ->ArgsProduct({{32, 960}, {320}, {1, 2}, {0}, {0, 1, 2, 3}})
-        ->ArgsProduct({{1}, {1024}, {1, 2}, {1, 2}, {0, 1, 3}})
-        ->ArgsProduct({{1}, {1024}, {1}, {4, 5, 6, 7, 8, 9}, {0, 1, 2, 3}});
+        ->ArgsProduct({{1, 32}, {128, 1024, 8192}, {1, 2}, {0}, {0, 1, 2, 3, 4}})
+        ->ArgsProduct({{32, 960}, {320}, {1, 2}, {0}, {0, 1, 2, 3, 4}})
+        ->ArgsProduct({{1}, {1024}, {1, 2}, {1, 2}, {0, 1, 3, 4}})
+        ->ArgsProduct({{1}, {1024}, {1}, {4, 5, 6, 7, 8, 9}, {0, 1, 2, 3, 4}});
     benchmark::RegisterBenchmark(("DecodeShared/" + name).c_str(), DecodeShared, name)
         ->UseRealTime()
         ->ArgNames({"requests", "common", "threads", "heads", "told"})
@@ -87,9 +87,9 @@ void Prefill(benchmark::State& state, const std::string& kernel) {
     benchmark::RegisterBenchmark(("Prefill/" + name).c_str(), Prefill, name)
         ->UseRealTime()
         ->ArgNames({"requests", "prompt", "threads", "heads", "cache"})
-        ->ArgsProduct({{1}, {128, 1024}, {1, 2}, {0}, {0, 1, 2, 3}})
-        ->ArgsProduct({{1}, {1024}, {1}, {1, 2}, {0, 1, 3}})
-        ->ArgsProduct({{1}, {1024}, {1}, {4, 5, 6, 7, 8, 9}, {0, 1, 2, 3}});
+        ->ArgsProduct({{1}, {128, 1024}, {1, 2}, {0}, {0, 1, 2, 3, 4}})
+        ->ArgsProduct({{1}, {1024}, {1}, {1, 2}, {0, 1, 3, 4}})
+        ->ArgsProduct({{1}, {1024}, {1}, {4, 5, 6, 7, 8, 9}, {0, 1, 2, 3, 4}});
   }
   return true;
 }();

@@ -168,7 +168,7 @@ void CheckShapes(const OpDefinition& op, const device::Capabilities& caps, DType
     CheckCase(op, caps, {.q_heads = q_heads, .kv_heads = kv_heads, .head_dim = 32, .dtype = dtype},
               mixed);
   }
-  for (int32_t block_size : {32, 8, dtype == DType::kU4 ? 4 : 1, 24}) {
+  for (int32_t block_size : {32, 8, HasInt4Rows(dtype) ? 4 : 1, 24}) {
     CheckCase(
         op, caps,
         {.q_heads = 3, .kv_heads = 3, .head_dim = 16, .block_size = block_size, .dtype = dtype},
@@ -220,7 +220,7 @@ void CheckSharing(const OpDefinition& op, const device::Capabilities& caps,
 // Features that change scores or visibility, one at a time, for every cache type with kernels that
 // round queries: separate requests, and requests that share a split.
 void CheckEachFeature(const OpDefinition& op, const device::Capabilities& caps) {
-  for (DType dtype : {DType::kBF16, DType::kI8, DType::kF8E4M3, DType::kU4}) {
+  for (DType dtype : {DType::kBF16, DType::kI8, DType::kF8E4M3, DType::kU4, DType::kK8V4}) {
     const AttentionOptions plain{
         .q_heads = 6, .kv_heads = 2, .head_dim = 32, .dtype = dtype, .common_blocks = 16};
     std::vector<AttentionOptions> features(9, plain);
@@ -251,7 +251,8 @@ void CheckEachFeature(const OpDefinition& op, const device::Capabilities& caps) 
 
 // Queries in bf16 and f16, for every cache type, with all operands.
 void CheckTypes(const OpDefinition& op, const device::Capabilities& caps) {
-  for (DType dtype : {DType::kF32, DType::kBF16, DType::kI8, DType::kF8E4M3, DType::kU4}) {
+  for (DType dtype :
+       {DType::kF32, DType::kBF16, DType::kI8, DType::kF8E4M3, DType::kU4, DType::kK8V4}) {
     AttentionOptions options{.q_heads = 6, .kv_heads = 2, .head_dim = 5, .dtype = dtype};
     for (bool all : {false, true}) {
       options.sinks = options.slopes = all;
@@ -326,6 +327,7 @@ void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabi
   CheckShapes(op, caps, DType::kF32, {64, 72, 256, 5});
   CheckShapes(op, caps, DType::kI8, {32, 64, 80, 128, 256, 16, 5});
   CheckShapes(op, caps, DType::kU4, {32, 64, 80, 128, 256, 96, 5, 2, 66});
+  CheckShapes(op, caps, DType::kK8V4, {64, 80, 256, 5, 2, 66});
   CheckF8Shapes(op, caps);
   CheckEachFeature(op, caps);
   const std::vector<PagedRequest> mixed = {{0, 40}, {100, 1}, {600, 1}, {511, 7}, {7, 3}};
@@ -386,7 +388,7 @@ void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabi
                {.q_heads = 5, .kv_heads = 1, .head_dim = 24, .sinks = true, .common_blocks = 16});
   CheckSharing(op, caps,
                {.q_heads = 2, .kv_heads = 2, .head_dim = 16, .window = 300, .common_blocks = 33});
-  for (DType dtype : {DType::kI8, DType::kU4}) {
+  for (DType dtype : {DType::kI8, DType::kU4, DType::kK8V4}) {
     CheckSharing(
         op, caps,
         {.q_heads = 6, .kv_heads = 2, .head_dim = 32, .dtype = dtype, .common_blocks = 35});
@@ -404,7 +406,7 @@ void CheckPagedAttentionInvariance(const OpDefinition& op, const device::Capabil
                   300, 7);
   CheckInvariance(op, caps, {.q_heads = 7, .kv_heads = 1, .head_dim = 80, .soft_cap = 5}, 300, 13);
   CheckInvariance(op, caps, {.q_heads = 4, .kv_heads = 1, .head_dim = 16}, 1100, 41);
-  for (DType dtype : {DType::kI8, DType::kU4}) {
+  for (DType dtype : {DType::kI8, DType::kU4, DType::kK8V4}) {
     CheckInvariance(op, caps,
                     {.q_heads = 6, .kv_heads = 2, .head_dim = 32, .dtype = dtype, .window = 90},
                     300, 7);

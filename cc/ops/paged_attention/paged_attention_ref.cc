@@ -16,31 +16,30 @@ namespace {
 
 using Softmax = DoubleSoftmax</*kMaxSize=*/512>;
 
-// The elements of a key or a value of a head, `stride` elements apart, as they are stored.
+// The elements of a key or a value as they are stored, in a head's page: `stride` apart from
+// `first` on, or, of int4, in the places of int4_row.h.
 struct CacheRow {
-  const void* block;
-  DType dtype;
-  int64_t first, stride;
-
-  double operator[](int64_t i) const {
-    const int64_t index = first + i * stride;
-    if (dtype == DType::kI8) return static_cast<const int8_t*>(block)[index];
-    if (dtype == DType::kF8E4M3) return F8E4M3ToFloat(static_cast<const uint8_t*>(block)[index]);
-    if (dtype == DType::kF32) return static_cast<const float*>(block)[index];
-    return Bf16ToFloat(static_cast<const uint16_t*>(block)[index]);
-  }
-};
-
-// The elements of a key or a value of int4, of token `token` of a head's page.
-struct Int4CacheRow {
-  const uint8_t* page;
+  const std::byte* page;
+  DType type;
   bool is_key;
-  int64_t token, block_size, row_bytes;
+  int64_t token, first, stride;
+  int64_t block_size, row_bytes;
 
   double operator[](int64_t d) const {
+    if (type == DType::kU4) return Int4At(d);
+    const int64_t index = first + d * stride;
+    if (type == DType::kI8) return reinterpret_cast<const int8_t*>(page)[index];
+    if (type == DType::kF8E4M3) {
+      return F8E4M3ToFloat(reinterpret_cast<const uint8_t*>(page)[index]);
+    }
+    if (type == DType::kF32) return reinterpret_cast<const float*>(page)[index];
+    return Bf16ToFloat(reinterpret_cast<const uint16_t*>(page)[index]);
+  }
+
+  double Int4At(int64_t d) const {
     const int64_t byte = Int4Byte(d);
-    const uint8_t pair = page[is_key ? Int4KeyOffset(byte, token, block_size)
-                                     : Int4ValueOffset(byte, token, row_bytes)];
+    const auto pair = static_cast<uint8_t>(page[is_key ? Int4KeyOffset(byte, token, block_size)
+                                                       : Int4ValueOffset(byte, token, row_bytes)]);
     return Int4Value(IsInt4High(d) ? pair >> 4 : pair & 15);
   }
 };
@@ -52,7 +51,7 @@ class Query {
       : args_(args),
         block_table_(args.batch->block_table + request * args.batch->block_table_stride),
         head_dim_(args.q.shape[2]),
-        is_int4_(args.cache.dtype == DType::kU4),
+        types_(KvTypesOf(args.cache.dtype)),
         kv_head_(head / (args.q.shape[1] / args.kv_heads)),
         q_(args.q.Row<float>(token) + head * head_dim_,
            args.q.Row<float>(token) + (head + 1) * head_dim_),
@@ -61,7 +60,7 @@ class Query {
         slope_(args.slopes == nullptr ? 0.0 : args.slopes[head]),
         token_(token),
         head_(head) {
-    if (is_int4_) RotateRow(q_.data(), static_cast<int>(head_dim_), 1.0);
+    if (types_.key == DType::kU4) RotateRow(q_.data(), static_cast<int>(head_dim_), 1.0);
     const int64_t end = args.batch->query_start[request + 1];
     position_ = args.batch->seq_lens[request] - end + token;
     const int64_t seq_len = args.batch->seq_lens[request];
@@ -85,17 +84,11 @@ class Query {
   void Run() const {
     Softmax softmax(head_dim_, sink_);
     for (int64_t key = low_; key < high_; ++key) {
-      const int64_t row = ValueRow(key), block = BlockOf(key);
-      const double scale = Scale(block, row);
-      if (is_int4_) {
-        softmax.Add(Score(key), Int4Row(key, /*is_key=*/false), scale);
-      } else {
-        softmax.Add(Score(key), Row(block, row * head_dim_, /*stride=*/1), scale);
-      }
+      softmax.Add(Score(key), ValueOf(key), Scale(key, args_.kv_heads + kv_head_));
     }
     std::vector<double> means(head_dim_);
     for (int64_t d = 0; d < head_dim_; ++d) means[d] = softmax.Mean(d);
-    if (is_int4_) RotateRow(means.data(), static_cast<int>(head_dim_), 1.0);
+    if (types_.value == DType::kU4) RotateRow(means.data(), static_cast<int>(head_dim_), 1.0);
     for (int64_t d = 0; d < head_dim_; ++d) {
       y_[d] = static_cast<float>(means[d] * args_.kv_scales.v);
     }
@@ -103,12 +96,8 @@ class Query {
 
  private:
   double Score(int64_t key) const {
-    const int64_t block_size = args_.batch->block_size;
-    const int64_t block = BlockOf(key);
-    double dot = (is_int4_ ? DoubleDot(q_.data(), Int4Row(key, /*is_key=*/true), head_dim_)
-                           : DoubleDot(q_.data(), KeyOf(key), head_dim_)) *
-                 args_.scale * args_.kv_scales.k *
-                 Scale(block, kv_head_ * block_size + key % block_size);
+    double dot = DoubleDot(q_.data(), KeyOf(key), head_dim_) * args_.scale * args_.kv_scales.k *
+                 Scale(key, kv_head_);
     dot += BiasOf(args_.biases, token_, head_, position_, key);
     if (args_.soft_cap > 0) dot = args_.soft_cap * std::tanh(dot / args_.soft_cap);
     if (args_.grows_from > 0 && position_ > args_.grows_from) {
@@ -118,41 +107,45 @@ class Query {
   }
 
   CacheRow KeyOf(int64_t key) const {
-    const int64_t block_size = args_.batch->block_size;
-    const KeyStrides strides = KeyStridesOf(args_.keys_in_rows, head_dim_, block_size);
-    return Row(BlockOf(key), kv_head_ * head_dim_ * block_size + key % block_size * strides.token,
-               strides.element);
+    const int64_t row_bytes = KvRowBytes(types_.key, head_dim_), token = key % BlockSize();
+    const KeyStrides strides = KeyStridesOf(args_.keys_in_rows, head_dim_, BlockSize());
+    return {.page = Block(key) + kv_head_ * row_bytes * BlockSize(),
+            .type = types_.key,
+            .is_key = true,
+            .token = token,
+            .first = token * strides.token,
+            .stride = strides.element,
+            .block_size = BlockSize(),
+            .row_bytes = row_bytes};
   }
 
-  // Of position `key`: its key, or its value.
-  Int4CacheRow Int4Row(int64_t key, bool is_key) const {
-    const int64_t block_size = args_.batch->block_size;
-    const int64_t row_bytes = KvRowBytes(DType::kU4, head_dim_);
-    const int64_t page = is_key ? kv_head_ : args_.kv_heads + kv_head_;
-    return {args_.cache.Row<uint8_t>(BlockOf(key)) + page * row_bytes * block_size, is_key,
-            key % block_size, block_size, row_bytes};
+  CacheRow ValueOf(int64_t key) const {
+    const int64_t row_bytes = KvRowBytes(types_.value, head_dim_), token = key % BlockSize();
+    return {.page = Block(key) + KvValuesOffsetBytes(args_.cache.dtype, Heads(), BlockSize()) +
+                    kv_head_ * row_bytes * BlockSize(),
+            .type = types_.value,
+            .is_key = false,
+            .token = token,
+            .first = token * head_dim_,
+            .stride = 1,
+            .block_size = BlockSize(),
+            .row_bytes = row_bytes};
   }
 
-  int64_t BlockOf(int64_t key) const { return block_table_[key / args_.batch->block_size]; }
-
-  // In its block, behind the keys of all heads.
-  int64_t ValueRow(int64_t key) const {
-    const int64_t block_size = args_.batch->block_size;
-    return (args_.kv_heads + kv_head_) * block_size + key % block_size;
+  int64_t BlockSize() const { return args_.batch->block_size; }
+  KvHeads Heads() const { return {.kv_heads = args_.kv_heads, .head_dim = head_dim_}; }
+  // The block of position `key`.
+  const std::byte* Block(int64_t key) const {
+    return args_.cache.Row<std::byte>(block_table_[key / BlockSize()]);
   }
 
-  CacheRow Row(int64_t block, int64_t first, int64_t stride) const {
-    return {args_.cache.Row<std::byte>(block), args_.cache.dtype, first, stride};
-  }
-
-  // The scale of a row of int8 or int4: rows of K by head and token, then those of V.
-  double Scale(int64_t block, int64_t row) const {
+  // The scale of position `key`: of its keys by head, then of its values.
+  double Scale(int64_t key, int64_t head) const {
     if (!HasKvScales(args_.cache.dtype)) return 1;
-    const KvHeads heads{.kv_heads = args_.kv_heads, .head_dim = head_dim_};
+    const int64_t row = head * BlockSize() + key % BlockSize();
     float scale;
     std::memcpy(&scale,
-                args_.cache.Row<std::byte>(block) +
-                    KvScalesOffsetBytes(args_.cache.dtype, heads, args_.batch->block_size) +
+                Block(key) + KvScalesOffsetBytes(args_.cache.dtype, Heads(), BlockSize()) +
                     row * static_cast<int64_t>(sizeof(float)),
                 sizeof(float));
     return scale;
@@ -161,7 +154,7 @@ class Query {
   const PagedAttentionArgs& args_;
   const int32_t* block_table_;
   int64_t head_dim_;
-  bool is_int4_;
+  KvTypes types_;
   int64_t kv_head_;
   std::vector<double> q_;
   float* y_;

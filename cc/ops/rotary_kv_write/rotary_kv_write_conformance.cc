@@ -176,8 +176,9 @@ void CheckRotaryKvWriteConformance(std::span<const OpDefinition> ops,
                                                {.context = shape.block_size - 1, .tokens = 5},
                                                {.context = 0, .tokens = 0}};
     const std::vector<PagedRequest> decode(40, {.context = 7, .tokens = 1});
-    for (DType dtype : {DType::kF32, DType::kBF16, DType::kI8, DType::kF8E4M3, DType::kU4}) {
-      if (dtype == DType::kU4 && shape.block_size % 4 != 0) continue;
+    for (DType dtype :
+         {DType::kF32, DType::kBF16, DType::kI8, DType::kF8E4M3, DType::kU4, DType::kK8V4}) {
+      if (HasInt4Rows(dtype) && shape.block_size % 4 != 0) continue;
       Case of_prompts(shape, DType::kF32, dtype, prompts);
       CheckCase(ops, caps, of_prompts, /*interleaved=*/false);
       CheckCase(ops, caps, of_prompts, /*interleaved=*/true);

@@ -102,7 +102,7 @@ TEST_P(TinyModelPages, AnotherExecutorGoesOnFromCopiedPagesBitForBit) {
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, TinyModelPages,
                          ::testing::Values(DType::kF32, DType::kBF16, DType::kI8, DType::kF8E4M3,
-                                           DType::kU4));
+                                           DType::kU4, DType::kK8V4));
 
 }  // namespace
 }  // namespace pagemill::program

@@ -39,6 +39,8 @@ TEST(KvFingerprintTest, DependsOnWeightsShapesAndPages) {
   EXPECT_FALSE(fingerprint == Fingerprint(testing::TinyLlamaText({.seed = 1, .layers = 3})));
   EXPECT_FALSE(fingerprint == Fingerprint(text, {.block_size = 32}));
   EXPECT_FALSE(fingerprint == Fingerprint(text, {.dtype = DType::kF32}));
+  EXPECT_FALSE(Fingerprint(text, {.dtype = DType::kI8}) ==
+               Fingerprint(text, {.dtype = DType::kK8V4}));
   EXPECT_FALSE(fingerprint == Fingerprint(text, {}, DType::kBF16));
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "cc/device/capabilities.h"
+#include "cc/ops/kv_page.h"
 #include "cc/ops/op.h"
 #include "cc/tensor/dtype.h"
 #include "cc/tensor/float8.h"
@@ -39,10 +40,10 @@ PAGEMILL_DEVICE C ToCache(float value) {
   }
 }
 
-// `Kernel::supports` of kernels whose input `kCache` is the cache: all types but int4.
+// `Kernel::supports` of kernels whose input `kCache` is the cache: all types without int4 rows.
 template <size_t kCache>
 bool HasCacheType(const device::Capabilities& caps, const ops::OpCall& call) {
-  return OnEveryGpu(caps, call) && call.inputs[kCache].dtype != DType::kU4;
+  return OnEveryGpu(caps, call) && !ops::HasInt4Rows(call.inputs[kCache].dtype);
 }
 
 template <typename Body>

@@ -33,7 +33,7 @@ class ExecutorOptions:
         max_num_logits_rows: int = 256,
         num_blocks: int = 1,
         block_size: int = 16,
-        kv_cache_dtype: Literal["bf16", "f32", "fp8", "int4", "int8"] = "bf16",
+        kv_cache_dtype: Literal["bf16", "f32", "fp8", "int4", "int8", "k8v4"] = "bf16",
         kernel_filter: str = "",
         activation_dtype: Literal["f32", "bf16", "int8"] = "bf16",
         pack_cache_folder: str = "",

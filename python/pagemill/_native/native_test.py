@@ -223,7 +223,7 @@ def test_plan_and_choices() -> None:
 def test_options_are_checked() -> None:
     with pytest.raises(_native.StatusError, match="block_size must be from 1"):
         _native.ExecutorOptions(block_size=0)
-    wrong = "kv_cache_dtype is 'int3'; it must be bf16, f32, fp8, int4 or int8"
+    wrong = "kv_cache_dtype is 'int3'; it must be bf16, f32, fp8, int4, int8 or k8v4"
     with pytest.raises(_native.StatusError, match=wrong):
         _native.ExecutorOptions(kv_cache_dtype="int3")  # type: ignore[arg-type]
     known = 'policy "nonesuch" is not one of fair, fcfs, priority'

@@ -19,8 +19,9 @@ class CacheConfig:
         " and fp8 (fp8_e4m3), with the checkpoint's scales if present: half the memory of bf16,"
         " and half of the bytes that long contexts read per token; int8 is the more accurate of"
         " the two. int4 (4 bits, rotated, with scales as int8; on CPUs): a quarter, for less"
-        " accuracy. All three need --executor native. Of latent attention fp8 (fp8_ds_mla) stores"
-        " latents with a scale for each 128 elements and rotated keys in bf16; int4 and int8 are"
+        " accuracy. k8v4 (keys as int8, values as int4; on CPUs): between int8 and int4 in both."
+        " All four need --executor native. Of latent attention fp8 (fp8_ds_mla) stores latents"
+        " with a scale for each 128 elements and rotated keys in bf16; int4, int8 and k8v4 are"
         " refused.",
         allowed=(
             "auto",
@@ -32,6 +33,7 @@ class CacheConfig:
             "fp8_e4m3",
             "int4",
             "int8",
+            "k8v4",
         ),
     )
     kv_cache_memory_bytes: int | None = option(

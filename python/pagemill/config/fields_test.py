@@ -81,7 +81,8 @@ def test_weights_of_tenants() -> None:
         ({"max_model_len": 0}, "at least 1|from 1"),
         (
             {"kv_cache_dtype": "bf61"},
-            "not one of auto, bf16, bfloat16, f32, fp8, fp8_ds_mla, fp8_e4m3, int4, int8; did you",
+            "not one of auto, bf16, bfloat16, f32, fp8, fp8_ds_mla, fp8_e4m3, int4, int8,"
+            " k8v4; did you",
         ),
         ({"block_size": 24}, "not a power of two"),
         ({"memory_utilization": float("nan")}, "out of range"),

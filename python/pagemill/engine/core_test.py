@@ -55,7 +55,7 @@ def test_kv_of_prompts_that_do_not_fit_the_pool_comes_back_from_host_memory() ->
     assert all(output.num_cached_tokens >= 48 for output in again)
 
 
-@pytest.mark.parametrize("dtype", ["fp8", "fp8_e4m3", "int4", "int8"])
+@pytest.mark.parametrize("dtype", ["fp8", "fp8_e4m3", "int4", "int8", "k8v4"])
 def test_a_kv_cache_of_bytes_is_refused_by_the_torch_executor(dtype: str) -> None:
     with pytest.raises(ConfigError, match=f"--kv-cache-dtype {dtype} needs --executor native"):
         load(config(max_model_len=128, executor="torch", kv_cache_dtype=dtype))
@@ -63,7 +63,7 @@ def test_a_kv_cache_of_bytes_is_refused_by_the_torch_executor(dtype: str) -> Non
 
 def test_a_kv_cache_of_few_bits_holds_more_tokens() -> None:
     tokens = {}
-    for dtype in ("bf16", "int8", "fp8_e4m3", "int4"):
+    for dtype in ("bf16", "int8", "fp8_e4m3", "int4", "k8v4"):
         options = {"kv_cache_memory_bytes": "7MiB", "kv_cache_dtype": dtype}
         loaded = load(config(max_model_len=256, **options))
         tokens[dtype] = loaded.core.budget.num_tokens
@@ -71,6 +71,8 @@ def test_a_kv_cache_of_few_bits_holds_more_tokens() -> None:
     assert tokens["int8"] > 1.8 * tokens["bf16"]
     assert tokens["fp8_e4m3"] > 1.95 * tokens["bf16"]
     assert tokens["int4"] > 3.4 * tokens["bf16"]
+    assert tokens["k8v4"] > 2.35 * tokens["bf16"]  # 104 bytes in place of 256
+    assert tokens["int8"] < tokens["k8v4"] < tokens["int4"]
 
 
 def test_a_damaged_pack_is_made_again_and_named(
@@ -108,7 +110,7 @@ def test_a_slow_type_of_activations_is_named(caplog: pytest.LogCaptureFixture) -
     assert "--dtype bfloat16 computes every operation with a plain kernel" in caplog.text
 
 
-@pytest.mark.parametrize("dtype", ["fp8", "int8"])
+@pytest.mark.parametrize("dtype", ["fp8", "int8", "k8v4"])
 def test_a_kv_cache_of_bytes_generates(dtype: str) -> None:
     with LLM(SMOLLM2, max_model_len=256, kv_cache_dtype=dtype) as llm:
         (output,) = llm.generate("The capital of France is", temperature=0.0, max_tokens=8)

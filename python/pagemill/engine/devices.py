@@ -200,8 +200,9 @@ def _missing(built: BuiltModel, config: EngineConfig) -> str:
         return "needs --executor native"
     if built.module is not None:
         return f"needs native support of the model: {built.architecture} has none"
-    if config.cache.kv_cache_dtype == "int4":
-        return "needs --kv-cache-dtype int8, fp8, bf16 or f32: int4 is for CPUs"
+    dtype = config.cache.kv_cache_dtype
+    if dtype in ("int4", "k8v4"):
+        return f"needs --kv-cache-dtype int8, fp8, bf16 or f32: {dtype} is for CPUs"
     if config.executor.pipeline_parallel_size > 1:
         return "needs --pipeline-parallel-size 1: stages run on CPUs"
     if config.nodes.nnodes > 1:

@@ -31,7 +31,7 @@ _ACTIVATION_TYPES: Final[Mapping[str, Literal["f32", "bf16", "f16"]]] = {
     "float16": "f16",
     "half": "f16",
 }
-_KV_CACHE_DTYPES: Final[Mapping[str, Literal["bf16", "f32", "fp8", "int4", "int8"]]] = {
+_KV_CACHE_DTYPES: Final[Mapping[str, Literal["bf16", "f32", "fp8", "int4", "int8", "k8v4"]]] = {
     "bf16": "bf16",
     "bfloat16": "bf16",
     "f32": "f32",
@@ -40,6 +40,7 @@ _KV_CACHE_DTYPES: Final[Mapping[str, Literal["bf16", "f32", "fp8", "int4", "int8
     "fp8_ds_mla": "fp8",
     "int4": "int4",
     "int8": "int8",
+    "k8v4": "k8v4",
 }
 
 
@@ -60,7 +61,7 @@ class ExecutorSizes:
     max_num_tokens: int
     max_num_logits_rows: int
     activation_type: Literal["f32", "bf16", "f16"]
-    kv_cache_dtype: Literal["bf16", "f32", "fp8", "int4", "int8"]
+    kv_cache_dtype: Literal["bf16", "f32", "fp8", "int4", "int8", "k8v4"]
     device: _native.Device | None = None
     """None: the CPU."""
     stages: int = 1
@@ -313,7 +314,7 @@ def _check_kv_cache_dtype(dtype: str, built: BuiltModel, *, torch: bool) -> None
         raise ConfigError(
             f"--kv-cache-dtype {dtype} is for models with latent attention alone: use fp8"
         )
-    if dtype in ("int4", "int8") and built.latent_kv:
+    if dtype in ("int4", "int8", "k8v4") and built.latent_kv:
         raise ConfigError(f"--kv-cache-dtype {dtype} is not for latent attention: use fp8")
     if not torch or dtype not in _KV_CACHE_DTYPES or _KV_CACHE_DTYPES[dtype] in ("bf16", "f32"):
         return

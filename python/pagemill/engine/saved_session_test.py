@@ -53,6 +53,22 @@ def test_a_new_process_goes_on_where_the_session_ended(tmp_path: Path) -> None:
     assert saved == cached == (len(history) - 1) // 16 * 16
 
 
+def test_a_session_of_k8v4_is_of_no_other_type(tmp_path: Path) -> None:
+    path = tmp_path / "session"
+    with make(kv_cache_dtype="k8v4") as llm:
+        (first,) = llm.generate(PROMPT, temperature=0.0, max_tokens=4)
+        saved = llm.save_session(path, first)
+        history = first.prompt_token_ids + first.choices[0].token_ids
+        (expected,) = llm.generate(history, temperature=0.0, max_tokens=8)
+    with make(kv_cache_dtype="int8") as llm, pytest.raises(EngineError, match="another"):
+        llm.restore_session(path)
+    with make(kv_cache_dtype="k8v4") as llm:
+        assert llm.restore_session(path).token_ids == history
+        (second,) = llm.generate(history, temperature=0.0, max_tokens=8)
+    assert second.num_cached_tokens == saved > 128
+    assert second.choices[0].token_ids == expected.choices[0].token_ids
+
+
 def test_a_pinned_prefix_stays_cached() -> None:
     with make(max_pinned_kv_blocks=16, kv_cache_memory_bytes=50 * 16 * 23040) as llm:
         (output,) = llm.generate(PROMPT, temperature=0.0, max_tokens=1)
