@@ -60,6 +60,12 @@ Status ExecutorOptions::Validate() const {
     return InvalidArgument("kv_cache_dtype must be " + std::string(kKvCacheDTypeNames) + ", got " +
                            std::string(Info(kv_cache_dtype).name));
   }
+  // Ops are checked with blocks of 16 tokens (check_ops.cc), not with these.
+  if (ops::HasInt4Rows(kv_cache_dtype) && block_size % 4 != 0) {
+    return InvalidArgument("block_size must be a multiple of 4 with kv_cache_dtype " +
+                           std::string(KvCacheDTypeName(kv_cache_dtype)) + ", got " +
+                           std::to_string(block_size));
+  }
   if (!ops::IsActType(activation_type)) {
     return InvalidArgument("activation_type must be f32, bf16 or f16, got " +
                            std::string(Info(activation_type).name));

@@ -470,6 +470,15 @@ TEST(ExecutorOptionsTest, NamesFieldAndRange) {
   options.kv_cache_dtype = DType::kQ8_0;
   EXPECT_NE(options.Validate().message().find("bf16, f32, fp8, int4, int8 or k8v4, got q8_0"),
             std::string::npos);
+  for (DType dtype : {DType::kU4, DType::kK8V4}) {
+    options = SmallOptions();
+    options.kv_cache_dtype = dtype;
+    options.block_size = 4;
+    EXPECT_TRUE(options.Validate().ok());
+    options.block_size = 2;
+    EXPECT_NE(options.Validate().message().find("block_size must be a multiple of 4 with "),
+              std::string::npos);
+  }
   options = SmallOptions();
   options.activation_type = DType::kI8;
   EXPECT_EQ(options.Validate().message(), "activation_type must be f32, bf16 or f16, got i8");

@@ -189,7 +189,7 @@ def _of_dflash(**fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"architectures": ["DFlash2DraftModel"]}, "is no DFlash drafter that is supported"),
+        ({"architectures": ["DFlash2DraftModel"]}, "its architecture is 'DFlash2DraftModel', not"),
         ({"dflash_config": {"mask_token_id": 1}}, "target_layer_ids of dflash_config must list"),
         (_of_dflash(target_layer_ids=[]), "must list 1 to 8 layers"),
         (_of_dflash(target_layer_ids=[6]), "the model has 7 layers"),
@@ -197,8 +197,11 @@ def _of_dflash(**fields: Any) -> dict[str, Any]:
         (_of_dflash(mask_token_id=None), "has no mask_token_id"),
         (_of_dflash(use_swa=True), "use_swa = True is not supported"),
         (_of_dflash(use_aux_hidden_state=False), "use_aux_hidden_state = False"),
-        ({**_of_dflash(causal=True), "is_causal": False}, "must be true or false, and the same"),
+        ({**_of_dflash(causal=True), "is_causal": False}, "is_causal is False and causal is True"),
+        ({"is_causal": 1}, "is_causal is 1 and causal is None; they must be true or false"),
+        (_of_dflash(causal=[]), "is_causal is None and causal is a list"),
         ({"layer_types": ["sliding_attention"], "sliding_window": 4, "is_causal": False}, "not c"),
+        ({"block_size": 1}, "has blocks of 1 token, without a place for drafts"),
         ({"block_size": 4}, "set num_speculative_tokens of --speculative-config to 3 or less"),
         ({"vocab_size": 250}, "has a vocabulary of 250 tokens, the model of 257"),
         ({"hidden_size": 64}, r"fc\.weight is f32"),
@@ -236,3 +239,18 @@ def test_heads_that_do_not_draft_in_parallel_are_refused(tmp_path: Path) -> None
     head = make_eagle3(tmp_path / "parallel", target.config, mask=MASK)
     with pytest.raises(ModelConfigError, match='add "parallel_drafting": true'):
         head_of(target.path, "eagle3", head.path)
+
+
+@pytest.mark.parametrize(
+    "names", [("mask_hidden", "mask_hidden.weight"), ("mask_hidden.weight", "model.mask_hidden")]
+)
+def test_two_states_of_masks_are_refused(names: tuple[str, str], tmp_path: Path) -> None:
+    """In the order of the file, which is that of the names, either may be renamed."""
+    target = Target(tmp_path)
+    head = make_eagle3(tmp_path / "head", target.config, mask=MASK)
+    weights = head.path / "model.safetensors"
+    tensors = load_file(weights)
+    state = tensors.pop("mask_hidden")
+    save_file({**tensors, **{name: state.clone() for name in names}}, weights)
+    with pytest.raises(WeightsError, match=r"another tensor are both mask_hidden\.weight"):
+        head_of(target.path, "eagle3", head.path, parallel=True)

@@ -11,11 +11,12 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from pagemill.engine.reserved_port import reserved_port
 from pagemill.weights.sent_tensor import SentTensor
 from safetensors.numpy import save as safetensors
 
 from tests.e2e.image_servers import CAT, DOG, OPTIONS, Served, part_of, save_files
-from tests.e2e.server_process import NAME, free_port, serve
+from tests.e2e.server_process import NAME, serve
 from tests.media.qwen_vl_models import make_image_model
 from tests.parity.tiny_models import make
 
@@ -40,6 +41,13 @@ def _encoders(path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     options = [*ARGUMENTS, "--mm-encoder-only"]
     with serve(str(path), tmp_path_factory.mktemp("encoders"), options) as server:
         yield Served(path.name, path, server)
+
+
+@pytest.fixture(name="dead")
+def _dead() -> Iterator[str]:
+    """The URL of no server."""
+    with reserved_port() as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture(scope="module", name="expected")
@@ -115,10 +123,9 @@ def check_refusals(served: Served, part: dict[str, Any]) -> None:
 
 
 def test_a_language_server_asks_encoders(
-    path: Path, encoders: Served, expected: list[Any], tmp_path: Path
+    path: Path, encoders: Served, expected: list[Any], dead: str, tmp_path: Path
 ) -> None:
     """One of its two encoders is not there: files that are for it go to the other one."""
-    dead = f"http://127.0.0.1:{free_port()}"
     urls = f"--encoder-urls={encoders.server.base_url},{dead}"
     with serve(str(path), tmp_path, [*ARGUMENTS, urls]) as server:
         served = Served(path.name, path, server)

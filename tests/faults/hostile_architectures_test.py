@@ -36,6 +36,24 @@ LISTS = (
     *([0, 0], [-1, 2], [3, 5, 7], [[1, 2], [3]], [float("nan")], ["a", "b"], [2**31 - 1] * 3),
     *(list(range(3000)), [[8, 8]] * 3000, {"model_type": "x"}, {"model_type": 3}),
 )
+# Configurations: one for each architecture, and one for an encoder that these do not have.
+DONUT = {
+    **config("VisionEncoderDecoderModel"),
+    "encoder": {
+        "model_type": "donut-swin",
+        "image_size": [16, 24],
+        "patch_size": 2,
+        "embed_dim": 16,
+        "depths": [2, 1],
+        "num_heads": [2, 4],
+        "window_size": 3,
+    },
+    "architectures": ["VisionEncoderDecoderModel"],
+}
+STATED: Mapping[str, dict[str, Any]] = {
+    **{name: {**config(name), "architectures": [name]} for name in ARCHITECTURES},
+    "donut": DONUT,
+}
 # Keys that families may have under names of their own, or take from a merged configuration.
 SWITCHES: Mapping[str, Any] = {**DECODER, **VISION, **AUDIO, "deepstack_visual_indexes": [0]}
 
@@ -64,9 +82,8 @@ class _Noted(dict[str, Any]):
         return super().get(key, default)
 
 
-def _write(folder: Path, architecture: str) -> list[Place]:
-    """Writes a small model to `folder`; returns the places of its configuration that are read."""
-    stated = {**config(architecture), "architectures": [architecture]}
+def _write(folder: Path, stated: Mapping[str, Any]) -> list[Place]:
+    """Writes a model to `folder`; returns the places of its configuration that are read."""
     (folder / "config.json").write_text(json.dumps(stated))
     source = ModelSource.open(folder, tensors=False)
     shapes = model_shapes(source, BuildOptions())
@@ -77,9 +94,9 @@ def _write(folder: Path, architecture: str) -> list[Place]:
     return sorted((read | set(places(stated))) - {("architectures", 0)}, key=str)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_configurations(tmp_path: Path, architecture: str) -> None:
-    read = _write(tmp_path, architecture)
+@pytest.mark.parametrize("name", STATED)
+def test_configurations(tmp_path: Path, name: str) -> None:
+    read = _write(tmp_path, STATED[name])
     stated = json.loads((tmp_path / "config.json").read_text())
     objects = [(), *(place for place in read if isinstance(_at(stated, place), dict))]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -138,8 +155,27 @@ def _at(value: Any, place: Place) -> Any:
 def test_a_configuration_that_lies(
     tmp_path: Path, architecture: str, part: str | None, changes: dict[str, Any], sentence: str
 ) -> None:
-    _write(tmp_path, architecture)
+    _write(tmp_path, STATED[architecture])
     stated = json.loads((tmp_path / "config.json").read_text())
     (stated if part is None else stated[part]).update(changes)
     (tmp_path / "config.json").write_text(as_json(stated))
     assert sentence in (load(tmp_path) or "")
+
+
+def test_windows_of_many_stages_take_little_memory(tmp_path: Path) -> None:
+    """A token has 4^6 rows in the first stage."""
+    stages = 7
+    encoder = DONUT["encoder"] | {
+        "image_size": [128, 128],
+        "patch_size": 1,
+        "embed_dim": 4,
+        "depths": [1] * stages,
+        "num_heads": [1] * stages,
+        "window_size": 2,
+    }
+    decoder = DONUT["decoder"] | {"cross_attention_hidden_size": 256}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    _write(tmp_path, {**DONUT, "encoder": encoder, "decoder": decoder | {"d_model": 256}})
+    assert load(tmp_path) is None
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    assert grown < MAX_GROWTH_BYTES

@@ -4,6 +4,7 @@ model without encoders generates what both together do, to the last bit."""
 from __future__ import annotations
 
 import json
+import math
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -313,6 +314,8 @@ ROWS = np.zeros((9, 96), np.float32)
         ({"image_embeds": ROWS, "shape": (2**13,) * 2}, "67108864 values are too large"),
         ({"image_embeds": ROWS, "shape": (3, 24, 25)}, r"must be \[3, 24, 24\]"),
         ({"image_embeds": ROWS, "image_grid_thw": (1, 3)}, "`image_grid_thw` must be 3 positive"),
+        ({"image_embeds": ROWS, "image_grid_thw": (1, 2, 2.5)}, "must be 3 positive numbers"),
+        ({"image_embeds": ROWS, "image_grid_thw": (1, 2, math.inf)}, "must be 3 positive numbers"),
         ({"image_embeds": ROWS[:8], "shape": (3, 24, 24)}, "media of this shape have 9"),
     ],
 )

@@ -131,7 +131,7 @@ def test_refusals(part: str, changes: dict[str, Any], message: str) -> None:
     [
         ({"image_size": [32, 46]}, r"\[32, 46\] must be multiples of 4, which is patch_size 2"),
         ({"image_size": [32, 48, 48]}, "it must be a height and a width"),
-        ({"image_size": [2**20, 2**20]}, "at most 1048576 are supported"),
+        ({"image_size": [2**20, 2**20]}, "at most 524288 are supported"),
         ({"window_size": 9}, "the last stage has 8 rows or columns, and windows of 2 to 32"),
         ({"window_size": 1}, "window_size is 1"),
         ({"depths": [2, 2, 2]}, "depths and num_heads must have a number for each stage"),

@@ -96,3 +96,8 @@ class CacheConfig:
         check(self)
         if self.block_size & (self.block_size - 1):
             raise ConfigError(f"--block-size: {self.block_size} is not a power of two")
+        if self.kv_cache_dtype in ("int4", "k8v4") and self.block_size % 4:
+            raise ConfigError(
+                f"--kv-cache-dtype {self.kv_cache_dtype} needs blocks of a multiple of 4 tokens:"
+                f" --block-size is {self.block_size}, set 4 or more"
+            )

@@ -60,11 +60,17 @@ class EngineConfig:
     """What it has of this machine (`for_share`)."""
 
     def __post_init__(self) -> None:
-        """Checks that ranks can be distributed over nodes.
+        """Checks that ranks can be distributed over nodes, and that drafts fit in a step.
 
         Raises:
           ConfigError: they cannot.
         """
+        drafts, tokens = self.speculation.max_tokens, self.scheduler.max_num_batched_tokens
+        if self.speculation.parallel and drafts >= tokens:
+            raise ConfigError(
+                f"--speculative-config makes {drafts} drafts in one pass, which do not fit in steps"
+                f" of {tokens} tokens: set --max-num-batched-tokens {drafts + 1} or more"
+            )
         nodes, ranks = self.nodes.nnodes, self.executor.ranks
         tensor, pipeline = (
             self.executor.tensor_parallel_size,

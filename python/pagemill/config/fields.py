@@ -202,17 +202,18 @@ def check(config: Any) -> None:
 
 def did_you_mean(name: str, known: Mapping[str, Any] | Sequence[str], cutoff: float = 0.6) -> str:
     """Returns "; did you mean 'x'?" for the closest of `known`, or "" if none is as like as
-    `cutoff` (`difflib`'s ratio)."""
-    names = [n.replace("_", "-") for n in known]
+    `cutoff` (`difflib`'s ratio); "-" and "_" are alike."""
+    names = {n.replace("_", "-"): n for n in known}
     close = difflib.get_close_matches(name.replace("_", "-"), names, n=1, cutoff=cutoff)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return f"; did you mean {names[close[0]]!r}?" if close else ""
 
 
 def unknown_option(name: str, known: Mapping[str, Any] | Sequence[str]) -> str:
     """Returns what follows "unknown option 'x'" in a message: what to do if `name` is another
     server's, a suggestion if it looks like a typo of one of `known`, or ""."""
     what = foreign_option(name, known)
-    return f": {what}" if what else did_you_mean(name.split(".")[0], known, _TYPO_CUTOFF)
+    flags = [each.replace("_", "-") for each in known]
+    return f": {what}" if what else did_you_mean(name.split(".")[0], flags, _TYPO_CUTOFF)
 
 
 def parse_value(leaf: Leaf, raw: Any) -> Any:

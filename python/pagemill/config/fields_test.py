@@ -85,6 +85,8 @@ def test_weights_of_tenants() -> None:
             " k8v4; did you",
         ),
         ({"block_size": 24}, "not a power of two"),
+        ({"block_size": 2, "kv_cache_dtype": "k8v4"}, "--block-size is 2, set 4 or more"),
+        ({"block_size": 1, "kv_cache_dtype": "int4"}, "--block-size is 1, set 4 or more"),
         ({"memory_utilization": float("nan")}, "out of range"),
         ({"override_generation_config": "[1]"}, "not a JSON object"),
         ({"override_generation_config": "{"}, "--override-generation-config: '{' is not JSON"),

@@ -176,8 +176,7 @@ class SpeculationConfig:
         values = self.speculative_config
         if not values:
             return
-        fields = _METHODS.get(self._method)
-        if fields is None:
+        if not isinstance(self._method, str) or self._method not in _METHODS:
             known = ", ".join(map(repr, _METHODS))
             raise ConfigError(
                 f"--speculative-config: method is {values.get('method')!r}; it is one of {known}"

@@ -84,6 +84,14 @@ def test_drafts_from_masks() -> None:
     assert not speculation('{"method": "mtp"}').parallel
 
 
+def test_drafts_of_one_pass_fit_in_a_step() -> None:
+    drafts = {"method": "dflash", "model": "a"}
+    tight = {"speculative_config": drafts, "max_num_batched_tokens": 8}
+    assert build(EngineConfig, tight).speculation.max_tokens == 7
+    with pytest.raises(ConfigError, match="steps of 7 tokens: set --max-num-batched-tokens 8"):
+        build(EngineConfig, {**tight, "max_num_batched_tokens": 7})
+
+
 @pytest.mark.parametrize(
     "method",
     [
@@ -121,9 +129,10 @@ def test_older_names_of_mtp(method: str) -> None:
         ('{"model": "a", "prompt_lookup_min": 2}', "has no field 'prompt_lookup_min'"),
         ('{"method": "ngram", "model": "a"}', "has no field 'model'"),
         ('{"num_speculative_tokens": 4}', "method is None"),
+        ('{"method": ["ngram"]}', "method is .'ngram'.; it is one of 'ngram'"),
         (
             '{"method": "ngram", "num_speculative_token": 4}',
-            "did you mean 'num-speculative-tokens'",
+            "did you mean 'num_speculative_tokens'",
         ),
         ('{"method": "ngram", "num_speculative_tokens": 0}', "is 0; it is a whole number from 1"),
         ('{"method": "ngram", "prompt_lookup_max": 17}', "from 1 to 16"),

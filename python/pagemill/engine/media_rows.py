@@ -1,7 +1,7 @@
 """Items of images and audio that are given as rows of embeddings.
 
-layout = layout_of_rows(media, traits, layout, features)    # as if it were to be encoded
-features = features_of_rows(features, rows, number)         # what the model reads instead
+stand_in = with_stand_in(media, traits, divides=False)      # as if it were to be encoded
+items = items_of_rows(items, rows, number, has_grid=False)  # what the model reads instead
 """
 
 from __future__ import annotations

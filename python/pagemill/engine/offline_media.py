@@ -273,15 +273,15 @@ def _given(kind: MediaKind, media: Mapping[str, Any], where: str) -> PreparedMed
         raise _refusal(kind, where, why)
     try:
         rows = np.asarray(media[name], np.float32, order="C")
-        sizes = (None if media.get(key) is None else _ints(media[key]) for key in (SHAPE, GRID))
+        sizes = (None if media.get(key) is None else _listed(media[key]) for key in (SHAPE, GRID))
         return media_of_embeds(kind, rows, *sizes)
     except (TypeError, ValueError, RuntimeError) as error:  # the last is of torch
         raise _refusal(kind, where, str(error)) from error
 
 
-def _ints(values: Any) -> list[int]:
-    """Numbers of a list, an array or a tensor, perhaps in a list."""
-    return [int(each) for each in np.asarray(values).reshape(-1)]
+def _listed(values: Any) -> list[Any]:
+    """The numbers of a list, an array or a tensor, perhaps in a list."""
+    return np.asarray(values).reshape(-1).tolist()
 
 
 def _sizes(kind: MediaKind, grid: Any, where: str) -> tuple[int, int, int]:

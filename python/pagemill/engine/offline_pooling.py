@@ -121,7 +121,7 @@ class OfflinePooling:
     ) -> list[dict[str, Any]]:
         """What the encoder makes of each image or audio, for a model that was opened with
         `mm_encoder_only`: objects that `generate` and `chat` of one with `enable_mm_embeds` take
-        in place of these (docs/images.md).
+        in place of these (docs/encoders_apart.md).
 
         Raises:
             EngineError: one does not fit the model, or the model has not been opened so.

@@ -1,6 +1,5 @@
 """Tables of heads are what their definition says, computed from no more rows than they have."""
 
-
 import numpy as np
 
 from pagemill.ops.head_tables import HeadTables

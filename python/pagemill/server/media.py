@@ -397,14 +397,21 @@ class MediaReader:
         tenant = work.owner.tenant
         listed = await self._decoding.run(tenant, self._to_encode, work, fetched)
         first = {key: at for at, (key, _) in reversed(listed.items())}
+        stops = {key: Stop() for key in first}
         jobs = {
             key: asyncio.ensure_future(
-                self._encoding.run(tenant, self._prepared_file, work, at, listed)
+                self._encoding.run_with(
+                    stops[key], tenant, self._prepared_file, work, at, listed, stops[key]
+                )
             )
             for key, at in first.items()
         }
+        size = 0
         try:
-            await asyncio.gather(*jobs.values())
+            for job in asyncio.as_completed(jobs.values()):
+                size += (await job).num_bytes
+                if size > MAX_PREPARED_BYTES:  # the rest is not held besides
+                    raise _too_large("The media of `messages` are")
         finally:
             for job in jobs.values():
                 job.cancel()
@@ -426,10 +433,10 @@ class MediaReader:
         return listed
 
     def _prepared_file(
-        self, work: _Work, at: int, listed: Mapping[int, tuple[MediaKey, bytes]]
+        self, work: _Work, at: int, listed: Mapping[int, tuple[MediaKey, bytes]], stop: Stop
     ) -> PreparedMedia:
         try:
-            return self._prepare(work, at, listed[at][1], Stop())
+            return self._prepare(work, at, listed[at][1], stop)
         except RenderError as error:
             raise _refusal(work.sent[at], error) from error
 
@@ -470,11 +477,7 @@ class MediaReader:
                 size += found.values.nbytes
             if size > MAX_PREPARED_BYTES:
                 remedy = "fewer" if _is_tiled(found) else "smaller ones, or fewer"
-                raise bad_request(
-                    f"`{media.where}` and the media before it are too large together: prepared"
-                    f" media of a prompt have at most {MAX_PREPARED_BYTES} bytes; send {remedy}.",
-                    "messages",
-                )
+                raise _too_large(f"`{media.where}` and the media before it are", remedy)
         return prepared
 
     def _in_url(self, media: SentMedia) -> bytes:
@@ -568,6 +571,14 @@ def _wrong_kind(media: SentMedia, why: str) -> ApiError:
 
 def _no_files(kind: MediaKind, param: str, why: str) -> ApiError:
     return bad_request(f"`{param}`: files of {kind} cannot be read: {why}.", param)
+
+
+def _too_large(which: str, remedy: str = "smaller ones, or fewer") -> ApiError:
+    return bad_request(
+        f"{which} too large together: prepared media of a prompt have at most"
+        f" {MAX_PREPARED_BYTES} bytes; send {remedy}.",
+        "messages",
+    )
 
 
 def _refusal(media: SentMedia, error: RenderError) -> ApiError:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pagemill.config import ConfigError, EngineConfig, MediaConfig, build, for_media
+from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.media_owner import MediaOwner
 from pagemill.inputs.prepared_media import PreparedMedia
+from pagemill.inputs.task import Task
 from pagemill.observe.metrics import RequestMetrics
 from pagemill.render.errors import RenderError
 from pagemill.render.media.cache import PreparedCache
@@ -23,10 +26,13 @@ from pagemill.render.media.encoder_servers import (
     MediaUnavailableError,
 )
 from pagemill.render.media.media_files import MediaFiles
+from pagemill.render.stop import Stop
 from pagemill.server import media
 from pagemill.server.errors import ApiError
 from pagemill.server.media import KeptMedia, MediaReader, media_as_embeds, open_media
 from pagemill.server.protocol.media import SentMedia, media_parts
+from pagemill.server.testing.fake_encoder import FakeFiles
+from pagemill.server.testing.fake_server import fake_server
 
 OWNER = MediaOwner("key", "tenant", "salt")
 URL = "http://127.0.0.1:1"
@@ -39,7 +45,8 @@ class FakeServers(EncoderServers):
         super().__init__([URL], 1)
         self.files: list[bytes] = []
 
-    def encode(self, kind: MediaKind, data: bytes) -> PreparedMedia:
+    def encode(self, kind: MediaKind, data: bytes, stop: Stop | None = None) -> PreparedMedia:
+        assert stop is not None
         self.files.append(data)
         if data == b"?":
             raise RenderError("it is no image")
@@ -53,12 +60,15 @@ def row(value: float) -> np.ndarray:
     return np.full((1, 3), value, np.float32)
 
 
-def reader(cache_bytes: int = 2**20) -> tuple[MediaReader, FakeServers, RequestMetrics]:
+def reader(
+    cache_bytes: int = 2**20, max_images: int = 16
+) -> tuple[MediaReader, FakeServers, RequestMetrics]:
     """One whose images another server encodes, and which takes embeddings."""
     servers, metrics = FakeServers(), RequestMetrics("model", 100)
     files: dict[MediaKind, MediaFiles] = {"image": EncoderFiles("image", 1000, servers)}
     kept = KeptMedia(PreparedCache(cache_bytes), metrics)
-    made = MediaReader(MediaConfig(), files, lambda prompt, _: prompt, kept=kept)
+    config = MediaConfig(limit_mm_per_prompt={"image": max_images})
+    made = MediaReader(config, files, lambda prompt, _: prompt, kept=kept)
     made.embeds = MediaEmbeds(3, 2**20)
     return made, servers, metrics
 
@@ -108,7 +118,7 @@ def test_what_other_servers_refuse_or_miss() -> None:
             asyncio.run(read.read(sent(b"a", content), OWNER))
         assert error.value.status == status
     with pytest.raises(ApiError, match="media are encoded by other servers"):
-        asyncio.run(read.read_file("image", b"a", "file"))
+        asyncio.run(read.read_file("image", b"a", "file", OWNER.tenant))
     assert values(asyncio.run(read.read(sent(b"a"), OWNER))) == [97]
 
 
@@ -121,6 +131,18 @@ def test_embeddings_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     for parts in (sent(*[row(1)] * 6), shaped):
         with pytest.raises(ApiError, match="at most 64 bytes"):
             asyncio.run(read.read(parts, OWNER))
+
+
+def test_files_that_are_encoded_apart_are_bounded_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The rest of them is not sent when those that came back are too large."""
+    monkeypatch.setattr(media, "MAX_PREPARED_BYTES", 24)
+    monkeypatch.setattr(media, "_ENCODE_THREADS", 1)
+    read, servers, _ = reader(max_images=100)
+    with pytest.raises(ApiError, match="too large together.*at most 24 bytes"):
+        asyncio.run(read.read(sent(*(b"%d" % number for number in range(100))), OWNER))
+    assert 3 <= len(servers.files) < 50
 
 
 def test_embeddings_alone() -> None:
@@ -160,3 +182,23 @@ def test_options_of_servers_without_encoders(
     with pytest.raises(ConfigError, match=words):
         for_media(build(EngineConfig, options), config)
     assert for_media(build(EngineConfig, {}), MediaConfig(encoder_urls=(URL,))).encoders_apart
+
+
+def test_the_route_of_encoders_reads_files_until_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def slow(files: FakeFiles, data: bytes, stop: Stop) -> PreparedMedia:
+        while not stop.is_set():
+            time.sleep(0.001)
+        raise RenderError("its reader ended")
+
+    async def main() -> None:
+        monkeypatch.setattr(FakeFiles, "read", slow)
+        options = FakeOptions(task=Task.MEDIA_EMBED, pooled_size=4)
+        part = {"type": "image_url", "image_url": "data:;base64,eA=="}
+        async with fake_server(options) as server, asyncio.timeout(60):
+            body = {"input": [part], "timeout": 0.05}
+            answer = await server.client.post("/v1/media/embeddings", json=body)
+            assert answer.status_code == 504 and "`timeout`" in answer.text
+
+    asyncio.run(main())

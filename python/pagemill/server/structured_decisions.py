@@ -8,7 +8,7 @@ else is generated.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -74,7 +74,7 @@ async def decide(pipeline: Pipeline, body: StructuredDecisionRequest, caller: Ca
     shared = _shared_text(body, len(questions))
     media = _media_parts(body)
     deadline = pipeline.deadline(body.timeout, caller)
-    with _renamed([name for name, _ in media]):
+    with _renamed(media):
         async with in_time(deadline):
             tokens = await _label_tokens(pipeline, questions.values())
             parts = [part for _, part in media]
@@ -263,19 +263,17 @@ def _answer(question: Question, asked: _Labelled, logprobs: np.ndarray) -> tuple
 
 
 @contextlib.contextmanager
-def _renamed(media: Sequence[str]) -> Generator[None]:
-    """Refusals of chats in here name the request's fields; `media` are those of the parts."""
+def _renamed(media: Sequence[tuple[str, dict[str, Any]]]) -> Generator[None]:
+    """Refusals of chats in here name the request's fields; `media` are what `_media_parts` has."""
     try:
         yield
     except ApiError as error:
-        names: Mapping[str, str] = {
-            f"messages[0].content[{at}]": name for at, name in enumerate(media)
-        }
-        named = next((name for where, name in names.items() if where in error.message), "state")
-        message = error.message
-        for where, name in names.items():
-            message = message.replace(where, name)
-        param = named.partition("[")[0]
+        message, param = error.message, "state"
+        for at, (name, part) in enumerate(media):
+            place = f"messages[0].content[{at}]"
+            if place in message:
+                param = name.partition("[")[0]
+                message = message.replace(f"{place}.{part['type']}", name).replace(place, name)
         moved = ApiError(
             error.status, message, error.param, error.type_name, error.retry_after_s, error.reason
         )

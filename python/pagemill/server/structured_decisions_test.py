@@ -193,6 +193,7 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
             error = (await post(server, 400, **fields))["error"]
             assert (error["param"] or "").partition(".")[0].partition("[")[0] == param, error
             assert "messages" not in error["message"], error
+            assert "_url" not in error["message"], error
         assert not server.engine.submitted
         monkeypatch.setattr(structured_decisions, "MAX_SHARED_BYTES", 200)
         await post(server)

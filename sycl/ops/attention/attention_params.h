@@ -23,7 +23,7 @@ struct AttentionParams {
   float scale = 1;
   float soft_cap = 0;            // 0: none
   const float* sinks = nullptr;  // [q_heads], or null
-  int32_t window = 0;  // 0: none
+  int32_t window = 0;            // 0: none
   bool causal = true;
   const int32_t* listed = nullptr;  // [rows, 2], or null: keys [first, end) of the request
 };

@@ -123,6 +123,11 @@ class DflashHead:
             mask_token(source, stated, ("mask_token_id",), sizes.vocab_size), block=True
         )
         block_size = positive_int(stated, "block_size", _BLOCK_SIZE)
+        if block_size == 1:
+            raise ModelConfigError(
+                f"{source.path} has blocks of 1 token, without a place for drafts; use a drafter"
+                " whose block_size is larger"
+            )
         if num_drafts >= block_size:
             raise ModelConfigError(
                 f"{source.path} has blocks of {block_size} tokens, one known and the others drafts:"
@@ -191,11 +196,10 @@ def _stated(source: ModelSource) -> Config:
 
 
 def _require_dflash(source: ModelSource) -> None:
-    named = as_list(source.config.get("architectures")) or []
-    if not any(name in _ARCHITECTURES for name in named):
+    if source.architecture not in _ARCHITECTURES:
         raise ModelConfigError(
-            f"{source.path} is no DFlash drafter that is supported: its architectures are"
-            f" {shown(named)}, not {_ARCHITECTURES[0]}"
+            f"{source.path} is no DFlash drafter that is supported: its architecture is"
+            f" {shown(source.architecture)}, not {_ARCHITECTURES[0]}"
         )
     stated = _stated(source)
     for key, default in _VARIANTS.items():
@@ -209,11 +213,11 @@ def _require_dflash(source: ModelSource) -> None:
 def _causal(source: ModelSource) -> bool | None:
     """Whether queries see only what is in front of them, in all layers; None if it depends on the
     layer."""
-    own = _stated(source).get("causal")
-    values = {value for value in (source.config.get("is_causal"), own) if value is not None}
-    if len(values) > 1 or not all(type(value) is bool for value in values):
+    both = (source.config.get("is_causal"), _stated(source).get("causal"))
+    values = [value for value in both if value is not None]
+    if any(type(value) is not bool or value != values[0] for value in values):
         raise ModelConfigError(
-            f"{source.path}: is_causal and causal are {shown(sorted(map(str, values)))}; they must"
-            " be true or false, and the same"
+            f"{source.path}: is_causal is {shown(both[0])} and causal is {shown(both[1])}; they"
+            " must be true or false, and the same if both are there"
         )
-    return values.pop() if values else None
+    return values[0] if values else None

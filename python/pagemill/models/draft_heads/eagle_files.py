@@ -55,11 +55,11 @@ def as_heads_read(source: ModelSource) -> ModelSource:
         name = tensor.name.removeprefix("model.")
         if name.startswith("midlayer."):
             name = "layers.0." + name.removeprefix("midlayer.")
-        if name in tensors:
-            raise WeightsError(f"{source.path}: {tensor.name} and another tensor are both {name}")
         shape = tensor.shape
         if name == MASK_STATE:  # which some files have as [1, 1, width]
             name, shape = f"{MASK_STATE}.weight", (1, math.prod(shape))
+        if name in tensors:
+            raise WeightsError(f"{source.path}: {tensor.name} and another tensor are both {name}")
         tensors[name] = replace(tensor, name=name, shape=shape)
     return source.with_tensors(tensors, changes)
 

@@ -40,6 +40,15 @@ _HEADS = {"bart": "lm_head", "mbart": "lm_head", "trocr": "output_projection"}
 class VisionEncoderDecoderModel:
     """One model of an encoder of `_ENCODERS` and a decoder of `_HEADS`."""
 
+    ignored: Mapping[str, str] = {
+        **{
+            rf"encoder\.{unread}\.(weight|bias)": reason
+            for unread, reason in (tower.unread for tower in _ENCODERS.values())
+        },
+        r"encoder\..*\.relative_position_index": "numbers of places are computed",
+        rf"{_DECODER.replace('.', r'[.]')}\.embed_positions\._float_tensor": "not used",
+    }
+
     def __init__(self, config: Config) -> None:
         encoder, decoder = inner_config(config, "encoder"), inner_config(config, "decoder")
         self._tower = _ENCODERS[_kind(encoder, "encoder", _ENCODERS)](encoder)
@@ -58,12 +67,6 @@ class VisionEncoderDecoderModel:
                 f" {self._tower.hidden_size} elements"
             )
         self._width = width
-        unread, reason = self._tower.unread
-        self.ignored: Mapping[str, str] = {
-            rf"encoder\.{unread}\.(weight|bias)": reason,
-            r"encoder\..*\.relative_position_index": "numbers of places are computed",
-            rf"{_DECODER.replace('.', r'[.]')}\.embed_positions\._float_tensor": "not used",
-        }
 
     @classmethod
     def from_config(cls, config: Config) -> Self:

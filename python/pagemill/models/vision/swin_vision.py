@@ -49,7 +49,7 @@ _EPS = 1e-5  # of norms that the configuration does not know
 _MASKED = -(2.0**14)
 """Added to scores of keys that are not seen; exact in bf16 and f16."""
 _MOST_STAGES, _MOST_LAYERS = 8, 512
-_MOST_PATCHES = 2**20  # of an image
+_MOST_PATCHES = 2**19  # of an image
 _MOST_WINDOW = 32
 
 
@@ -180,13 +180,12 @@ class SwinVisionTower:
         table = np.zeros((self.tokens, rows), np.float32)
         table.reshape(-1)[: len(masked)] = masked * np.float32(_MASKED)
         read = ops.embedding(positions, weights.constant(f"masked_{key}", table.tolist()))
-        of_heads = np.repeat(np.eye(rows, dtype=np.float32), heads, axis=0)
-        expand = weights.constant(f"of_heads_{rows}_{heads}", of_heads.tolist())
-        return _Windows(
-            weights.index(key, index),
-            weights.index(f"out_of_{key}", back),
-            ops.linear(read, expand, row_shape=(rows, heads, 1), dtype="f32"),
+        each = weights.index(f"each_of_{rows}", np.arange(rows, dtype=np.int32).reshape(1, -1, 1))
+        ones = weights.constant(f"ones{heads}", [[1.0]] * heads)
+        of_heads = ops.linear(
+            ops.unfold_listed(read, each, 1), ones, row_shape=(rows, heads, 1), dtype="f32"
         )
+        return _Windows(weights.index(key, index), weights.index(f"out_of_{key}", back), of_heads)
 
     def _layer(
         self, weights: Weights, stage: int, block: int, x: Tensor, windows: _Windows

@@ -42,6 +42,9 @@ _CHUNK_BYTES = 2**16
 _CONNECT_S = 2.0
 _LAST_FOR_S = 10.0
 _ATTEMPTS = 2
+# An answer is no JSON, nested too deeply, or has other fields. Errors of msgspec and of UTF-8 are
+# ValueErrors.
+_UNREADABLE = (ValueError, RecursionError, KeyError)
 _LOGGER = logging.getLogger("pagemill.render")
 
 Count = Callable[[str, str], None]
@@ -89,8 +92,9 @@ class EncoderServers:
         self._lock = threading.Lock()
         self.count: Count = lambda url, outcome: None
 
-    def encode(self, kind: MediaKind, data: bytes) -> PreparedMedia:
-        """The image or audio in the file `data`, as embeddings.
+    def encode(self, kind: MediaKind, data: bytes, stop: Stop | None = None) -> PreparedMedia:
+        """The image or audio in the file `data`, as embeddings. When `stop` is set, no further
+        server is asked.
 
         Raises:
             RenderError: the file is refused.
@@ -100,6 +104,8 @@ class EncoderServers:
         part = {"type": f"{kind}_url", f"{kind}_url": {"url": url}}
         body = msgspec.json.encode({"input": [part]})
         for server in self._order(data)[:_ATTEMPTS]:
+            if stop is not None and stop.is_set():
+                break
             try:
                 media = self._encoded(server, kind, body)
             except _FailedError as error:
@@ -142,7 +148,7 @@ class EncoderServers:
             part = msgspec.json.decode(answer, type=_Answer).data[0].part
             fields: Mapping[str, Any] = part[embeds_param(kind)]
             return MediaEmbeds(None, MAX_EMBEDS_BYTES).read(kind, fields)
-        except (msgspec.DecodeError, KeyError, TypeError, RenderError) as error:
+        except (*_UNREADABLE, TypeError, RenderError) as error:
             raise _FailedError(f"its answer has no embeddings: {error}") from error
 
     def _post(self, place: _Place, body: bytes) -> tuple[int, bytes]:
@@ -201,11 +207,11 @@ class EncoderFiles:
         return cls(kind, most, EncoderServers(config.encoder_servers, config.encoder_timeout, key))
 
     def read(self, data: bytes, stop: Stop | None = None) -> PreparedMedia:
-        """See `MediaFiles.read`; raises MediaUnavailableError, too. `--encoder-timeout` ends it."""
-        del stop
+        """See `MediaFiles.read`; raises MediaUnavailableError, too. `--encoder-timeout` ends a
+        request that a server has, also after `stop`."""
         if len(data) > self.max_bytes:
             raise RenderError(f"the file is larger than {self.max_bytes} bytes")
-        return self.servers.encode(self._kind, data)
+        return self.servers.encode(self._kind, data, stop)
 
     def read_opened(self, media: Any, /) -> PreparedMedia:
         """Refuses it: other servers read files."""
@@ -223,7 +229,7 @@ def _message(answer: bytes) -> str:
     """What a server says of a file that it refuses, without its words around it."""
     try:
         message = str(msgspec.json.decode(answer, type=_Refusal).error["message"])
-    except (msgspec.DecodeError, KeyError):
+    except _UNREADABLE:
         return "no reason is given"
     _, _, reason = message.rpartition("` cannot be read: ")
     return reason[:_MAX_MESSAGE_CHARS].rstrip(".")

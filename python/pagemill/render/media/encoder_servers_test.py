@@ -23,6 +23,7 @@ from pagemill.render.media.encoder_servers import (
     EncoderServers,
     MediaUnavailableError,
 )
+from pagemill.render.stop import Stop
 
 ROWS = np.random.default_rng(1).normal(size=(6, 5)).astype(np.float32)
 FORM = {"shape": [24, 7], "image_grid_thw": [1, 6, 4]}
@@ -143,7 +144,10 @@ def test_another_one_is_tried_once() -> None:
         (500, {"error": {"message": "no memory"}}),
         (401, {}),
         (302, b""),
+        (500, b'{"error": {"message": "\xff"}}'),
         (200, b"{"),
+        (200, b'{"data": [{"part": {"image_embeds": "\xff"}}]}'),
+        (200, b'{"data": [{"part": {"a": ' + b"[" * 100_000),
         (200, {"data": []}),
         (200, {"data": [{"part": {}}]}),
         (200, {"data": [{"part": {"image_embeds": {"image_embeds": "eA=="}}}]}),
@@ -193,6 +197,10 @@ def test_files_that_are_refused() -> None:
             files.read(b"a" * 1025)
         with pytest.raises(RenderError, match="give the file of the image"):
             files.read_opened(object())
+        stop = Stop()
+        stop.set()
+        with pytest.raises(MediaUnavailableError):
+            files.read(b"file", stop)
         with pytest.raises(RenderError, match="a video is not encoded by other servers"):
             EncoderFiles.open("video", MediaConfig(encoder_urls=(two,)))
         assert not to

@@ -24,6 +24,7 @@ from pagemill.render.transcription.base import (
 from pagemill.render.transcription.plain_text import check_plain
 
 _CLIP_S = 35
+_PADDING = 2  # that of the configuration's class: published checkpoints may leave it out
 _LANGUAGES = ("ar", "de", "el", "en", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "vi", "zh")
 _BEFORE = ("▁", "<|startofcontext|>", "<|startoftranscript|>", "<|emo:undefined|>")
 # Punctuation, numbers as words, neither times nor speakers.
@@ -40,7 +41,7 @@ class CohereAsr:
         """Reads the control tokens.
 
         Raises:
-            RenderError: the tokenizer lacks one, or the configuration the padding token.
+            RenderError: the tokenizer lacks one, or the padding token is not a number.
         """
         tokenizer = checkpoint.tokenizer
         self.placeholder: int = _padding(checkpoint)
@@ -88,6 +89,7 @@ def _token(tokenizer: TextTokenizer, content: str) -> int:
 
 def _padding(checkpoint: SpeechCheckpoint) -> int:
     token = checkpoint.config.get("pad_token_id")
+    token = _PADDING if token is None else token
     if type(token) is not int or token < 0:
         raise RenderError("config.json: pad_token_id must be a number of 0 or more")
     return token

@@ -45,6 +45,16 @@ def test_prompts(family: Transcription) -> None:
     ]
 
 
+@pytest.mark.parametrize("stated", [{}, {"pad_token_id": None}])
+def test_padding_of_configurations_that_leave_it_out(
+    tmp_path: Path, stated: dict[str, object]
+) -> None:
+    config = {"architectures": CONFIG["architectures"], **stated}
+    row = find(config)
+    assert row is not None
+    assert open_transcription(row, checkpoint(tmp_path, TOKENIZER, config, {})).placeholder == 2
+
+
 @pytest.mark.parametrize(
     ("task", "param"),
     [
@@ -65,7 +75,7 @@ def test_refusals(family: Transcription, task: SpeechTask, param: str) -> None:
 @pytest.mark.parametrize(
     ("config", "control", "why"),
     [
-        (CONFIG | {"pad_token_id": None}, COHERE_ASR_CONTROL, "pad_token_id must be a number"),
+        (CONFIG | {"pad_token_id": "3"}, COHERE_ASR_CONTROL, "pad_token_id must be a number"),
         (CONFIG, COHERE_ASR_CONTROL[:-1], "the tokenizer has no <|zh|>"),
         (CONFIG, COHERE_ASR_CONTROL[1:], "the tokenizer has no ▁"),
     ],

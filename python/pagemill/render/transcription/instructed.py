@@ -81,7 +81,8 @@ class Gemma4(Instructed):
 
     def _audio_token(self, config: Mapping[str, Any]) -> int:
         # Published configurations may leave out that of their class.
-        return super()._audio_token({"audio_token_id": 258881, **config})
+        stated = config.get("audio_token_id")
+        return super()._audio_token({"audio_token_id": 258881 if stated is None else stated})
 
 
 class GlmAsr(Instructed):

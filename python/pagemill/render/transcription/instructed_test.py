@@ -78,6 +78,16 @@ def test_gemma4_hears_clips(tmp_path: Path) -> None:
     assert family.placeholder == AUDIO and family.max_clip_s == 30
 
 
+@pytest.mark.parametrize("stated", [{}, {"audio_token_id": None}])
+def test_audio_of_configurations_that_leave_its_token_out(
+    tmp_path: Path, stated: dict[str, Any]
+) -> None:
+    """It is 258881, which this template does not write."""
+    config = {"architectures": GEMMA4["architectures"], "audio_config": {}, **stated}
+    with pytest.raises(RenderError, match="placeholder of audio once"):
+        opened(tmp_path, config)
+
+
 @pytest.mark.parametrize("audios", [0, 2])
 def test_templates_that_do_not_fit(tmp_path: Path, audios: int) -> None:
     with pytest.raises(RenderError, match="placeholder of audio once"):

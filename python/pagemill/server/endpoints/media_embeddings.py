@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,10 +12,10 @@ from pagemill.inputs.media_embeds import EMBEDS_PARTS
 from pagemill.inputs.media_owner import MediaOwner
 from pagemill.render.media.embeds import embeds_part
 from pagemill.server.access.caller import Caller
-from pagemill.server.errors import ApiError, bad_request
+from pagemill.server.errors import ApiError, bad_request, renamed
+from pagemill.server.generation_options import GenerationOptions
 from pagemill.server.media import MAX_PREPARED_BYTES
 from pagemill.server.media_encoding import PARAM, PlacedMedia
-from pagemill.server.pipeline import GenerationOptions
 from pagemill.server.protocol.media import SentMedia, check_media, media_kind, media_parts
 from pagemill.server.protocol.media_embedding import (
     MediaEmbedding,
@@ -25,6 +24,7 @@ from pagemill.server.protocol.media_embedding import (
 )
 from pagemill.server.protocol.pooling import PoolingUsage
 from pagemill.server.state import ServerState
+from pagemill.server.time_limit import in_time
 
 
 async def create(
@@ -36,9 +36,12 @@ async def create(
     assert encoding is not None, "the route is of encoders"
     sent = _sent(body)
     owner = MediaOwner(caller.key_id, caller.tenant, body.cache_salt or "")
-    with _of_input():
-        prepared = await pipeline.rendering.media.read(sent, owner)
-    placed = [await encoding.place(each) for each in prepared]
+    async with in_time(pipeline.deadline(body.timeout, caller)):
+        try:
+            prepared = await pipeline.rendering.media.read(sent, owner)
+        except ApiError as error:
+            raise renamed(error, {"messages": PARAM}) from error
+        placed = [await encoding.place(each) for each in prepared]
     num_rows, pooled = sum(each.num_rows for each in placed), pipeline.model.pooled
     assert pooled is not None
     _check_size(num_rows, pooled.width)
@@ -107,16 +110,3 @@ def _parts(placed: Sequence[PlacedMedia], rows: Sequence[np.ndarray]) -> list[Me
         )
         for index, each in enumerate(placed)
     ]
-
-
-@contextlib.contextmanager
-def _of_input() -> Generator[None]:
-    """Refusals of media are about the field that has them here."""
-    try:
-        yield
-    except ApiError as error:
-        message = error.message.replace("`messages`", f"`{PARAM}`")
-        param = PARAM if error.param == "messages" else error.param
-        raise ApiError(
-            error.status, message, param, error.type_name, error.retry_after_s
-        ) from error

@@ -45,5 +45,5 @@ def operator_listener(address: str | None) -> Generator[socket.socket | None]:
         with unix_listener(address, 0o600) as listener:
             yield listener
         return
-    with contextlib.closing(listen(*port)) as listener:
+    with contextlib.closing(listen(*port, "--admin-address")) as listener:
         yield listener

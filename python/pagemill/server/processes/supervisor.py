@@ -86,7 +86,8 @@ def _hold_grpc_port(config: ServeConfig) -> Generator[ServeConfig]:
     if server.grpc_port is None:
         yield config
         return
-    with contextlib.closing(bind(server.host, server.grpc_port, shared=True)) as holder:
+    grpc = bind(server.host, server.grpc_port, "--grpc-port", shared=True)
+    with contextlib.closing(grpc) as holder:
         port = holder.getsockname()[1]
         yield replace(config, server=replace(server, grpc_port=port))
 

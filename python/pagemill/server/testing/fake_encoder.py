@@ -12,6 +12,7 @@ from pagemill.config import MediaConfig
 from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import RenderedPrompt
+from pagemill.render.stop import Stop
 from pagemill.server.media import MediaReader
 
 PLACEHOLDER = 0xF1
@@ -22,8 +23,9 @@ class FakeFiles:
 
     max_bytes = 1000
 
-    def read(self, data: bytes) -> PreparedMedia:
+    def read(self, data: bytes, stop: Stop | None = None) -> PreparedMedia:
         """As many pixels as bytes."""
+        del stop
         return PreparedMedia("image", np.frombuffer(data, np.uint8).astype(np.float32))
 
     def read_opened(self, media: Any, /) -> PreparedMedia:

@@ -417,6 +417,8 @@ def test_an_address_that_cannot_be_had_says_what_to_do(monkeypatch: pytest.Monke
             OSError, match=rf"127.0.0.1:{port}: .*; choose another --port \(0 = any"
         ):
             listen("127.0.0.1", port)
+        with pytest.raises(OSError, match="; choose another --admin-address$"):
+            listen("127.0.0.1", port, "--admin-address")
 
     def unknown(*args: object, **options: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")

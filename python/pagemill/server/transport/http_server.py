@@ -20,6 +20,7 @@ from pagemill.server.transport.tls import Tls, TlsListener
 
 _KEEP_ALIVE_S = 75  # above the idle timeout of common proxies, so that they close first
 _BACKLOG = 2048
+_PORT_OPTION = "--port (0 = any that is free)"
 
 
 class HttpServer(uvicorn.Server):
@@ -98,18 +99,20 @@ class HttpServer(uvicorn.Server):
         yield
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens.
+def listen(host: str, port: int, option: str = _PORT_OPTION) -> socket.socket:
+    """A socket that listens; `option` is that of the address.
 
     Raises:
         OSError: the address cannot be listened on.
     """
-    listener = bind(host, port)
+    listener = bind(host, port, option)
     listener.listen(_BACKLOG)
     return listener
 
 
-def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
+def bind(
+    host: str, port: int, option: str = _PORT_OPTION, *, shared: bool = False
+) -> socket.socket:
     """A socket that has the address and does not listen yet; `shared`: other processes may listen
     on the port, too, and the system distributes connections among those that do.
 
@@ -132,7 +135,7 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
     except OSError as error:
         listener.close()
         taken = error.errno == errno.EADDRINUSE
-        hint = "; choose another --port (0 = any that is free)" if taken else ""
+        hint = f"; choose another {option}" if taken else ""
         raise OSError(error.errno, f"{where}: {error.strerror}{hint}") from error
     listener.setblocking(False)
     return listener
