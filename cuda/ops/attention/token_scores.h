@@ -12,6 +12,7 @@
 #include "cc/ops/attention/attention.h"
 #include "cc/ops/attention/listed_keys.h"
 #include "cuda/gpu_batch.h"
+#include "cuda/gpu_math.h"
 #include "cuda/gpu_vendor.h"
 
 namespace pagemill::gpu {
@@ -58,7 +59,8 @@ struct TokenScores {
   Biases biases, column_biases, key_biases;
   int grid_columns;       // 0: no biases of columns
   const float* sinks;     // null: none
-  float scale, soft_cap;  // soft_cap 0: none
+  float scale;
+  SoftCap cap;
   bool causal;
   int window;                      // 0: none
   const ops::RowKeyRange* listed;  // of the step's rows, or null: by the attributes
@@ -75,7 +77,7 @@ struct TokenScores {
   // What becomes of the dot product of row `row` of the request and its key `key`.
   PAGEMILL_DEVICE float Score(float dot, int head, int start, int row, int key) const {
     const float score = Biased(dot * scale, head, start, row, key);
-    return soft_cap > 0 ? soft_cap * tanhf(score / soft_cap) : score;
+    return cap.most > 0 ? cap.Of(score) : score;
   }
 
  private:
@@ -106,7 +108,7 @@ inline TokenScores ScoresOf(const ops::OpCall& call, const std::byte* plan) {
           .grid_columns = biases.grid_columns,
           .sinks = ops::AttentionSinks(call),
           .scale = static_cast<float>(call.attributes->Get("scale", 1)),
-          .soft_cap = static_cast<float>(call.attributes->Get("soft_cap", 0)),
+          .cap = SoftCapOf(static_cast<float>(call.attributes->Get("soft_cap", 0))),
           .causal = call.attributes->GetInt("causal", 1) != 0,
           .window = static_cast<int>(std::min(call.attributes->GetInt("window", 0), kNoLimit)),
           .listed = ops::ListedKeys(call, plan)};

@@ -12,6 +12,7 @@
 
 #include "cc/ops/kv_page.h"
 #include "cc/ops/paged_attention/paged_attention.h"
+#include "cuda/gpu_math.h"
 #include "cuda/gpu_vendor.h"
 
 namespace pagemill::gpu {
@@ -27,7 +28,7 @@ struct AttentionParams {
   const float* biases;
   int64_t bias_reach;
   float scale, v_scale;
-  float soft_cap;  // 0: none
+  SoftCap cap;
   int64_t window;  // 0: none
   int32_t grows_from;  // 0: scores do not grow with the position
   bool chunked, causal;
@@ -52,7 +53,7 @@ inline AttentionParams ParamsOf(const ops::PagedAttentionArgs& args) {
       .bias_reach = args.biases.rows.reach,
       .scale = args.scale * args.kv_scales.k,
       .v_scale = args.kv_scales.v,
-      .soft_cap = args.soft_cap,
+      .cap = SoftCapOf(args.soft_cap),
       .window = args.window,
       .grows_from = args.grows_from,
       .chunked = args.chunked,
@@ -110,11 +111,11 @@ PAGEMILL_DEVICE float BiasOf(const AttentionParams& p, int64_t head, int64_t dis
 // product is left to the compiler to fuse.
 PAGEMILL_DEVICE float Score(const AttentionParams& p, float dot, int64_t head, float growth,
                             int64_t distance) {
-  float score = RoundedProduct(dot, p.scale);
-  if (p.biases != nullptr) score += BiasOf(p, head, distance);
-  if (p.soft_cap > 0) score = RoundedProduct(p.soft_cap, tanhf(score / p.soft_cap));
+  const float bias = p.biases == nullptr ? 0 : BiasOf(p, head, distance);
   const float slope =
       p.slopes == nullptr ? 0 : RoundedProduct(p.slopes[head], static_cast<float>(distance));
+  float score = RoundedProduct(dot, p.scale) + bias;
+  if (p.cap.most > 0) score = p.cap.Of(score);
   return fmaf(growth, score, slope);
 }
 
