@@ -86,21 +86,26 @@ def test_evicted_blocks_come_back(medium: str, ranks: int, model: Path, tmp_path
             assert [tokens for tokens, _ in answers] == expected
 
 
-def test_the_cpu_reads_blocks_and_sessions_of_the_device(model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", ["f32", "int4", "k8v4"])
+def test_the_cpu_reads_blocks_and_sessions_of_the_device(
+    dtype: str, model: Path, tmp_path: Path
+) -> None:
     """They are those of the same model, type of activations and layout of the cache."""
     prompt, file = prompt_of(3), str(tmp_path / "session")
-    (expected,) = tokens_of_the_cpu(model, [prompt])
+    options = OPTIONS | {"kv_cache_dtype": dtype}
+    with engine(model, device="cpu", **options) as core:
+        expected, _ = generate_one(core, prompt, GENERATED)
     folder = {"kv_connector_path": str(tmp_path / "blocks"), "kv_connector_bytes": "1MiB"}
-    with engine(model, device="emulated", **OPTIONS, **folder) as core:
+    with engine(model, device="emulated", **options, **folder) as core:
         tokens, _ = generate_one(core, prompt, GENERATED)
         assert core.bindings.engine.save_session(file, prompt + tokens) == SAVED
         wait_for_stores(core, 1)
     assert tokens == expected
     for device in ("cpu", "emulated"):
-        with engine(model, device=device, **OPTIONS, **folder) as core:
+        with engine(model, device=device, **options, **folder) as core:
             assert generate_one(core, prompt, GENERATED) == (expected, SAVED)
             assert core.bindings.engine.stats().kv_loaded_tokens == SAVED
-        with engine(model, device=device, **OPTIONS) as core:
+        with engine(model, device=device, **options) as core:
             assert core.bindings.engine.restore_session(file) == (prompt + tokens, SAVED)
             assert generate_one(core, prompt, GENERATED) == (expected, SAVED)
 

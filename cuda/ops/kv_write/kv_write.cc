@@ -34,7 +34,7 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
   });
 }
 
-constexpr ops::Kernel kKernels[] = {{"kv_write", "gpu", 10, HasCacheType<2>, Run}};
+constexpr ops::Kernel kKernels[] = {{"kv_write", "gpu", 10, OnEveryGpu, Run}};
 
 }  // namespace
 

@@ -1,7 +1,9 @@
 #include "cc/ops/rotary_kv_write/rotary_kv_write.h"
 
 #include <array>
+#include <type_traits>
 
+#include "cc/ops/kv_page.h"
 #include "cc/ops/kv_write/kv_write.h"
 #include "cc/ops/rotary/rotary.h"
 #include "cuda/gpu_launch.h"
@@ -55,13 +57,20 @@ PAGEMILL_KERNEL RotateAndStore(RotaryAngleParams angles, Rows<const int32_t> pos
 
 void Run(const ops::OpCall& call, ops::KernelContext& context) {
   constexpr size_t kRotaryInputs = 4;  // then v and the cache
-  const ops::RotaryArgs rotary = ops::ToRotaryArgs({.inputs = call.inputs.first(kRotaryInputs),
-                                                    .outputs = call.outputs,
-                                                    .attributes = call.attributes});
+  const ops::OpCall rotary_part = {.inputs = call.inputs.first(kRotaryInputs),
+                                   .outputs = call.outputs,
+                                   .attributes = call.attributes};
   const std::array<TensorView, 3> kv_inputs = {call.outputs[1], call.inputs[kRotaryInputs],
                                                call.inputs[kRotaryInputs + 1]};
-  const ops::KvWriteArgs kv = ops::ToKvWriteArgs(
-      {.inputs = kv_inputs, .outputs = {}, .attributes = call.attributes, .batch = call.batch});
+  const ops::OpCall kv_part = {
+      .inputs = kv_inputs, .outputs = {}, .attributes = call.attributes, .batch = call.batch};
+  const ops::KvWriteArgs kv = ops::ToKvWriteArgs(kv_part);
+  if (ops::HasInt4Rows(kv.cache.dtype)) {  // a launch more, instead of a copy of much code
+    RotaryKernels().front().run(rotary_part, context);
+    KvWriteKernels().front().run(kv_part, context);
+    return;
+  }
+  const ops::RotaryArgs rotary = ops::ToRotaryArgs(rotary_part);
   WithActType(rotary.q.dtype, [&]<typename T>(T) {
     const Rows<const T> q = RowsOf<const T>(rotary.q);
     const TokenRows<T> rows = {q.data,
@@ -71,17 +80,19 @@ void Run(const ops::OpCall& call, ops::KernelContext& context) {
                                RowsOf<T>(rotary.q_out),
                                RowsOf<T>(rotary.k_out)};
     WithCacheType(kv.cache.dtype, [&]<typename C>(C) {
-      LaunchShape shape =
-          HeadsOfTokens(rotary.q.shape[0], rotary.q.shape[1] + 2 * rotary.k.shape[1]);
-      shape.early = true;
-      Launch(*context.stream, shape, RotateAndStore<T, C>, AngleParamsOf(rotary),
-             RowsOf<const int32_t>(rotary.positions), RotaryHeadParams::Of(rotary), rows,
-             KvStoreParamsOf<C>(kv), kv.batch->slot_mapping);
+      if constexpr (!std::is_same_v<C, Int4Values>) {
+        LaunchShape shape =
+            HeadsOfTokens(rotary.q.shape[0], rotary.q.shape[1] + 2 * rotary.k.shape[1]);
+        shape.early = true;
+        Launch(*context.stream, shape, RotateAndStore<T, C>, AngleParamsOf(rotary),
+               RowsOf<const int32_t>(rotary.positions), RotaryHeadParams::Of(rotary), rows,
+               KvStoreParamsOf<C>(kv), kv.batch->slot_mapping);
+      }
     });
   });
 }
 
-constexpr ops::Kernel kKernels[] = {{"rotary_kv_write", "gpu", 10, HasCacheType<5>, Run}};
+constexpr ops::Kernel kKernels[] = {{"rotary_kv_write", "gpu", 10, OnEveryGpu, Run}};
 
 }  // namespace
 

@@ -18,11 +18,11 @@ class CacheConfig:
         " --dtype bfloat16, bf16. bfloat16 is bf16. int8, with a scale for each token and head,"
         " and fp8 (fp8_e4m3), with the checkpoint's scales if present: half the memory of bf16,"
         " and half of the bytes that long contexts read per token; int8 is the more accurate of"
-        " the two. int4 (4 bits, rotated, with scales as int8; on CPUs): a quarter, for less"
-        " accuracy. k8v4 (keys as int8, values as int4; on CPUs): between int8 and int4 in both."
-        " All four need --executor native. Of latent attention fp8 (fp8_ds_mla) stores latents"
-        " with a scale for each 128 elements and rotated keys in bf16; int4, int8 and k8v4 are"
-        " refused.",
+        " the two. int4 (4 bits, rotated, with scales as int8; not on SYCL): a quarter, for less"
+        " accuracy. k8v4 (keys as int8, values as int4; not on SYCL): between int8 and int4 in"
+        " both. All four need --executor native. Of latent attention fp8 (fp8_ds_mla) stores"
+        " latents with a scale for each 128 elements and rotated keys in bf16; int4, int8 and"
+        " k8v4 are refused.",
         allowed=(
             "auto",
             "bf16",

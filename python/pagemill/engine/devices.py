@@ -84,9 +84,8 @@ def choose_device(
     if wanted == "cpu":
         _require_nothing_offloaded(config, "--device cpu")
         return None
-    missing = _missing(built, config)
     if wanted != "auto":
-        if missing:
+        if missing := _missing(built, config, wanted.partition(":")[0]):
             raise ConfigError(f"--device {wanted} {missing}, or --device cpu")
         return open_device(wanted, config.executor.tensor_parallel_size, config.share)
     reasons: list[str] = []
@@ -94,7 +93,7 @@ def choose_device(
         if found.plugin is None or not found.devices:
             reasons.append(f"{found.name}: {found.reason}")
             continue
-        if missing:
+        if missing := _missing(built, config, found.name):
             reasons.append(f"{found.name} {missing}")
             continue
         ranks = config.executor.tensor_parallel_size
@@ -194,15 +193,15 @@ def _require_nothing_offloaded(config: EngineConfig, reason: str) -> None:
         )
 
 
-def _missing(built: BuiltModel, config: EngineConfig) -> str:
-    """What a device cannot do yet, as the condition that is not met; "" if it can do all."""
+def _missing(built: BuiltModel, config: EngineConfig, vendor: str) -> str:
+    """What devices of `vendor` cannot do yet, as the condition that is not met; "" if nothing."""
     if config.executor.executor != "native":
         return "needs --executor native"
     if built.module is not None:
         return f"needs native support of the model: {built.architecture} has none"
     dtype = config.cache.kv_cache_dtype
-    if dtype in ("int4", "k8v4"):
-        return f"needs --kv-cache-dtype int8, fp8, bf16 or f32: {dtype} is for CPUs"
+    if vendor == "sycl" and dtype in ("int4", "k8v4"):
+        return f"needs --kv-cache-dtype int8, fp8, bf16 or f32: it has no kernels for {dtype}"
     if config.executor.pipeline_parallel_size > 1:
         return "needs --pipeline-parallel-size 1: stages run on CPUs"
     if config.nodes.nnodes > 1:

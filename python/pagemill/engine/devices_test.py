@@ -18,8 +18,8 @@ from pagemill.runner.build import BuiltModel
 _BUILT = cast(BuiltModel, SimpleNamespace(module=None, encoders=(), architecture="Tiny"))
 
 
-def _choose(device: str) -> object:
-    config = build(EngineConfig, {"model": "unread", "device": device})
+def _choose(device: str, **options: str) -> object:
+    config = build(EngineConfig, {"model": "unread", "device": device, **options})
     return choose_device(_BUILT, config, "float32")
 
 
@@ -32,6 +32,14 @@ def test_auto_is_the_cpu_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_vendor_without_a_plugin_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"no plugin cuda is installed: .*pagemill-cuda"):
         _choose("cuda:1")
+
+
+@pytest.mark.parametrize("dtype", ["int4", "k8v4"])
+def test_a_vendor_without_kernels_for_a_cache_type_is_refused(dtype: str) -> None:
+    with pytest.raises(ConfigError, match=f"--device sycl needs .*: it has no kernels for {dtype}"):
+        _choose("sycl", kv_cache_dtype=dtype)
+    with pytest.raises(ConfigError, match="no plugin cuda is installed"):
+        _choose("cuda", kv_cache_dtype=dtype)
 
 
 @pytest.mark.parametrize("device", ["", "CUDA", "cuda:", "cuda:x", "cuda:1000", "cpu:0:1"])
