@@ -312,6 +312,7 @@ def test_families_without_a_row_are_named() -> None:
         "MiniCPMOcrForConditionalGeneration",
         "MiniCPMV4_6ForConditionalGeneration",
         "MiniCPMV4_7ForConditionalGeneration",
+        "MossTranscribeDiarizeForConditionalGeneration",
         "NemotronH_Omni_Reasoning_V3",
         "Ovis2ForConditionalGeneration",
         "PaddleOCRVLForConditionalGeneration",

@@ -33,6 +33,8 @@ from transformers import (
     PreTrainedModel,
     T5Config,
     T5ForConditionalGeneration,
+    T5GemmaConfig,
+    T5GemmaForConditionalGeneration,
     UMT5Config,
     UMT5ForConditionalGeneration,
 )
@@ -75,6 +77,19 @@ _GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 # As in the small models of T5 1.1 and mT5, heads do not share the features of a token.
 _SMALL = _T5 | _GATED | {"num_heads": 5}
 
+_GEMMA: dict[str, Any] = {
+    "vocab_size": 257,
+    "pad_token_id": PAD,
+    "bos_token_id": START,
+    "eos_token_id": 2,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": POSITIONS,
+    "query_pre_attn_scalar": 13,
+    "attn_logit_softcapping": 2.0,
+    "final_logit_softcapping": 3.0,
+}
+
 Make = Callable[..., PreTrainedModel]
 FAMILIES: dict[str, Make] = {
     "bart": lambda: BartForConditionalGeneration(BartConfig(**_BART, scale_embedding=True)),
@@ -95,8 +110,37 @@ FAMILIES: dict[str, Make] = {
     "plbart": lambda: PLBartForConditionalGeneration(PLBartConfig(**_BART)),
     "t5": lambda **changes: T5ForConditionalGeneration(T5Config(**_T5 | changes)),
     "t5_gated": lambda **changes: T5ForConditionalGeneration(T5Config(**_SMALL | changes)),
+    "t5gemma": lambda: _t5gemma(),
+    "t5gemma_untied": lambda: _t5gemma(tie_word_embeddings=False),
     "umt5": lambda **changes: UMT5ForConditionalGeneration(UMT5Config(**_T5 | _GATED | changes)),
 }
+
+
+def _t5gemma(**changes: Any) -> PreTrainedModel:
+    """An encoder with windows that texts exceed, and a decoder of another size."""
+    encoder: dict[str, Any] = _GEMMA | {
+        "hidden_size": 48,
+        "intermediate_size": 56,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "sliding_window": 7,
+    }
+    decoder: dict[str, Any] = _GEMMA | {
+        "hidden_size": 72,
+        "intermediate_size": 88,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 6,
+        "sliding_window": POSITIONS,
+    }
+    # Its other attentions leave out the caps of scores.
+    config = T5GemmaConfig(
+        encoder=encoder,
+        decoder=decoder,
+        vocab_size=257,
+        attn_implementation="eager",
+        **changes,
+    )
+    return T5GemmaForConditionalGeneration(config)
 
 
 class TextToText(MediaTestModel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,11 @@ def _bart(tmp_path_factory: pytest.TempPathFactory) -> TextToText:
 @pytest.fixture(scope="module", name="t5")
 def _t5(tmp_path_factory: pytest.TempPathFactory) -> TextToText:
     return model(tmp_path_factory.mktemp("t5"), "t5")
+
+
+@pytest.fixture(scope="module", name="gemma")
+def _gemma(tmp_path_factory: pytest.TempPathFactory) -> TextToText:
+    return model(tmp_path_factory.mktemp("t5gemma"), "t5gemma")
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -86,7 +92,7 @@ def test_sampled_tokens(family: str, request: pytest.FixtureRequest) -> None:
             assert abs(found.logprob - row[token]) < 2e-4
 
 
-@pytest.mark.parametrize("family", ["bart", "t5"])
+@pytest.mark.parametrize("family", ["bart", "t5", "gemma"])
 @pytest.mark.parametrize("step", [16, 21, 40])
 def test_texts_in_parts(family: str, step: int, request: pytest.FixtureRequest) -> None:
     """Steps of a part of the encoder's rows, of their end and of the decoder's first tokens."""
@@ -98,7 +104,7 @@ def test_texts_in_parts(family: str, step: int, request: pytest.FixtureRequest) 
             made.check(output, own)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("family", ["bart", "t5"])
+@pytest.mark.parametrize("family", ["bart", "t5", "gemma"])
 def test_many_generated_tokens(family: str, request: pytest.FixtureRequest) -> None:
     """Distances grow beyond those that have a bucket of their own."""
     made: TextToText = request.getfixturevalue(family)
@@ -137,7 +143,7 @@ def test_preempted_requests_read_again(t5: TextToText) -> None:
         assert engine.stats().num_preemptions > 0
 
 
-@pytest.mark.parametrize("family", ["bart", "t5"])
+@pytest.mark.parametrize("family", ["bart", "t5", "gemma"])
 def test_ranks(family: str, request: pytest.FixtureRequest) -> None:
     """Rank 0 reads, both decode."""
     made: TextToText = request.getfixturevalue(family)
@@ -230,7 +236,7 @@ def test_options_that_it_cannot_have(
         build(ModelSource.open(bart.path), BuildOptions(**options))
 
 
-@pytest.mark.parametrize("family", ["bart", "t5"])
+@pytest.mark.parametrize("family", ["bart", "t5", "gemma"])
 def test_tensors_are_known_without_files(family: str, request: pytest.FixtureRequest) -> None:
     """All but the biases of logits, which checkpoints may have."""
     source = ModelSource.open(request.getfixturevalue(family).path)
@@ -263,6 +269,41 @@ def test_short_contexts(t5: TextToText) -> None:
         t5.check(output, text(1, 30))  # type: ignore[arg-type]
         with pytest.raises(EngineError, match="reads 1 to 40"):
             t5.generate_texts(llm, [text(1, 41)])
+
+
+def test_a_decoder_is_no_longer_than_its_windows(gemma: TextToText) -> None:
+    """Of T5Gemma, whose layers have the encoder's rows in one cache with their own."""
+    parts = gemma_config(gemma)
+    parts["decoder"]["sliding_window"] = 20
+    with gemma.llm(hf_overrides=parts, **BIG) as llm:
+        (output,) = gemma.generate_texts(llm, [text(1, 30)])
+        gemma.check(output, text(1, 30))  # type: ignore[arg-type]
+        prompt = {"encoder_prompt": [5], "decoder_prompt": text(1, 20)}
+        with pytest.raises(EngineError, match="maximum context length is 21 tokens"):
+            gemma.generate_texts(llm, [prompt])
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "message"),
+    [
+        ("encoder", {"vocab_size": 256}, "the encoder has a vocabulary of 256 tokens, and the"),
+        ("decoder", {"attention_bias": True}, "attention_bias"),
+        ("decoder", {"layer_types": ["chunked_attention"] * 2}, "layer_types"),
+    ],
+)
+def test_parts_of_t5gemma_that_are_refused(
+    gemma: TextToText, part: str, changes: dict[str, Any], message: str
+) -> None:
+    parts = gemma_config(gemma)
+    parts[part] |= changes
+    with pytest.raises(ModelConfigError, match=message):
+        build(ModelSource.open(gemma.path, parts), BuildOptions())
+
+
+def gemma_config(gemma: TextToText) -> dict[str, dict[str, Any]]:
+    """The configurations of both parts."""
+    config = json.loads((gemma.path / "config.json").read_text())
+    return {part: config[part] for part in ("encoder", "decoder")}
 
 
 def test_new_weights(bart: TextToText, tmp_path: Path) -> None:

@@ -218,9 +218,9 @@ def attend_both_ways(
     grid_window: int = 0,
     sinks: Tensor | None = None,
 ) -> Tensor:
-    """Attend among all tokens of a request, or those of the window around each; a request must run
-    in one step. [T, heads, head_dim]. `biases`, `key_biases`, `grid_window` and `sinks` are those
-    of `ops.attention`."""
+    """Attend among all tokens of a request, or those of the window around each, or in which it is
+    if windows are `chunked`; a request must run in one step. [T, heads, head_dim]. `biases`,
+    `key_biases`, `grid_window` and `sinks` are those of `ops.attention`."""
     return ops.attention(
         q,
         k,
@@ -228,6 +228,7 @@ def attend_both_ways(
         scale=shape.scale,
         causal=False,
         window=shape.window,
+        chunked=shape.chunked,
         grid_window=grid_window,
         biases=biases,
         key_biases=key_biases,

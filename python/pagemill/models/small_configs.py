@@ -286,6 +286,11 @@ GLM_ASR = {
     "audio_config": GLM_ASR_AUDIO,
     "audio_token_id": 99,
 }
+MOSS_TRANSCRIBE = {
+    "text_config": DECODER | {"model_type": "qwen3", "num_key_value_heads": 2},
+    "audio_config": VOXTRAL_AUDIO,
+    "audio_token_id": 99,
+}
 GRANITE_SPEECH = {
     "text_config": DECODER | {"model_type": "granite", "num_key_value_heads": 2},
     "encoder_config": {
@@ -380,6 +385,7 @@ TROCR = {
     },
 }
 T5_DECODER = T5 | _DECODER_IDS | {"n_positions": 64}
+T5GEMMA = DECODER | {"max_position_embeddings": 64, "sliding_window": 64}
 PHI4_AUDIO = {
     "hidden_size": 16,
     "intermediate_size": 24,
@@ -412,6 +418,7 @@ CONFIGS = {
     "PLBartForConditionalGeneration": BART,
     "PegasusForConditionalGeneration": BART,
     "T5ForConditionalGeneration": T5_DECODER,
+    "T5GemmaForConditionalGeneration": {"encoder": T5GEMMA, "decoder": T5GEMMA} | _DECODER_IDS,
     "UMT5ForConditionalGeneration": T5_DECODER,
     "ChatGLMForConditionalGeneration": DECODER | CHATGLM,
     "ChatGLMModel": DECODER | CHATGLM,
@@ -467,6 +474,7 @@ CONFIGS = {
     "MPNetModel": PADDED,
     "MetaClip2Model": CLIP,
     "MT5EncoderModel": T5,
+    "MossTranscribeDiarizeForConditionalGeneration": MOSS_TRANSCRIBE,
     "MuseGlimmerForConditionalGeneration": {
         "text_config": DECODER | {"model_type": "muse_glimmer_text"}
     },

@@ -7,6 +7,8 @@ that of `k_proj`, and `layer_norm`.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from pagemill import ops
@@ -29,9 +31,10 @@ MOST_VECTORS = 1 << 16
 
 class WhisperEncoder:
     """One encoder, of a configuration with the keys of Whisper, or with the usual ones; with
-    `key_bias`, `k_proj` has a bias, too."""
+    `key_bias`, `k_proj` has a bias, too. With `rows_apart`, an item may have rows behind its first
+    `max_tokens` ones, which these do not attend to."""
 
-    def __init__(self, config: Config, *, key_bias: bool = False) -> None:
+    def __init__(self, config: Config, *, key_bias: bool = False, rows_apart: bool = False) -> None:
         self._key_bias = key_bias
         self.hidden_size = _size(config, "d_model", "hidden_size")
         self.layers = layer_count(config, _name(config, "encoder_layers", "num_hidden_layers"))
@@ -44,7 +47,8 @@ class WhisperEncoder:
         head_dim, rest = divmod(self.hidden_size, heads)
         if rest:
             raise ModelConfigError(f"{heads} heads cannot share {self.hidden_size} features")
-        self._shape = attention.AttentionShape(heads, heads, head_dim, scale=head_dim**-0.5)
+        shape = attention.AttentionShape(heads, heads, head_dim, scale=head_dim**-0.5)
+        self._shape = replace(shape, window=self.max_tokens, chunked=True) if rows_apart else shape
 
     @property
     def channels(self) -> int:
@@ -98,7 +102,14 @@ class WhisperEncoder:
     def states(self, weights: Weights, rows: Tensor, positions: Tensor) -> Tensor:
         """As `hidden`, but not normalized."""
         x = self.convolutions.output(weights, rows)
-        x = add_positions(weights, "embed_positions", x, positions, self.max_tokens)
+        x = add_positions(
+            weights,
+            "embed_positions",
+            x,
+            positions,
+            self.max_tokens,
+            bounded=not self._shape.chunked,
+        )
         return self.layered(weights, x)
 
     def layered(self, weights: Weights, x: Tensor) -> Tensor:

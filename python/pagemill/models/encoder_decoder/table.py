@@ -41,6 +41,9 @@ ENCODER_DECODERS: dict[str, Architecture] = {
     "T5ForConditionalGeneration": Architecture(
         "encoder_decoder.t5:T5DecoderModel", "T5, Flan-T5", ("t5",), "text of text"
     ),
+    "T5GemmaForConditionalGeneration": Architecture(
+        "encoder_decoder.t5gemma:T5GemmaModel", "T5Gemma", ("t5gemma",), "text of text"
+    ),
     "UMT5ForConditionalGeneration": Architecture(
         "encoder_decoder.t5:T5DecoderModel", "UMT5", ("umt5",), "text of text"
     ),

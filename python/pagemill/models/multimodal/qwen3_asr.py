@@ -4,6 +4,9 @@ Weights: `audio_tower.` (qwen3_audio_encoder.py), `multi_modal_projector.{linear
 `language_model.` (qwen3.py), all behind `model.`, with `lm_head` beside it. The first checkpoints
 have all behind `thinker.`, as their configuration is behind `thinker_config`; the projector is
 `audio_tower.{proj1, proj2}` there, and Qwen3's names have no `language_model.`.
+
+The aligner, `Qwen3ASRForTokenClassification`, has `score` in place of `lm_head`: the class of a
+`<timestamp>` token is a time.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import numpy as np
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import MediaFeatures
 from pagemill.layers.base import Weights
+from pagemill.layers.linear import linear
 from pagemill.models.audio.qwen3_audio_encoder import Qwen3AudioEncoder
 from pagemill.models.base import Config, EncoderInputs, MediaPart, ModelTraits
 from pagemill.models.config_keys import Defaults, flag, inner_config, token_id
@@ -75,7 +79,10 @@ _FIRST_TEXT = {
 
 
 class Qwen3AsrModel(WithDecoder):
-    """One Qwen3-ASR model."""
+    """One Qwen3-ASR model: a `Classifier` (base.py) of tokens."""
+
+    classifier_pooling = "last"
+    base_prefix = ""  # all checkpoints have theirs
 
     def __init__(self, config: Config) -> None:
         thinker = thinker_config(config)
@@ -89,6 +96,7 @@ class Qwen3AsrModel(WithDecoder):
         audio = Defaults(inner_config(thinker, "audio_config"), defaults)
         width = self._text.traits.hidden_size
         self._encoder = Qwen3AudioEncoder(audio, width, fills_chunks=True)
+        self._score_bias = flag(thinker, "token_classification_bias", False)
         self._placeholder = token_id(thinker, "audio_token_id", self._text.traits.vocab_size)
 
     @classmethod
@@ -119,6 +127,15 @@ class Qwen3AsrModel(WithDecoder):
             return self._encoder.embeddings(tower, tower, ("proj1", "proj2"), inputs)
         projector = parts.within("multi_modal_projector.")
         return self._encoder.embeddings(tower, projector, ("linear_1", "linear_2"), inputs)
+
+    def before_pooling(self, weights: Weights, hidden: Tensor) -> Tensor:
+        return self._text.before_pooling(weights, hidden)
+
+    def classify(self, weights: Weights, rows: Tensor, labels: int) -> Tensor:
+        return self.classify_tokens(weights, rows, labels)
+
+    def classify_tokens(self, weights: Weights, rows: Tensor, labels: int) -> Tensor:
+        return linear(weights, "score", rows, (labels,), bias=self._score_bias, dtype="f32")
 
     def named(self, weights: Weights) -> Weights:
         return thinker_text_weights(weights, self._text)

@@ -262,6 +262,12 @@ MULTIMODAL: dict[str, Architecture] = {
         ("mistral_large4",),
         cuts="some layers",
     ),
+    "MossTranscribeDiarizeForConditionalGeneration": Architecture(
+        "multimodal.moss_transcribe_diarize:MossTranscribeDiarizeModel",
+        "MOSS-Transcribe-Diarize",
+        ("moss_transcribe_diarize",),
+        "text and audio",
+    ),
     "MuseGlimmerForConditionalGeneration": Architecture(
         "multimodal.muse_glimmer_media:MuseGlimmerMediaModel",
         "Muse Glimmer",

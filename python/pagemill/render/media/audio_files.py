@@ -91,9 +91,18 @@ _EXTRACTORS: Mapping[str, Mapping[str, Any]] = {
     "CohereAsrFeatureExtractor": _COHERE_SETTINGS,
     "Gemma4AudioFeatureExtractor": _GEMMA4_SETTINGS,
     "GraniteSpeechFeatureExtractor": _GRANITE_SETTINGS,
+    "MossTranscribeDiarizeFeatureExtractor": {**_SETTINGS, "chunk_length": 30},
     "Phi4MultimodalFeatureExtractor": _PHI4_SETTINGS,
     "Qwen3ASRFeatureExtractor": {**_SETTINGS, "min_length": 8000},
     "WhisperFeatureExtractor": _SETTINGS,
+}
+# By processor: what a family writes between tokens of audio.
+_PROCESSORS: Mapping[str, Mapping[str, Any]] = {
+    "MossTranscribeDiarizeProcessor": {
+        "audio_tokens_per_second": 12.5,
+        "audio_merge_size": 4,
+        "time_marker_every_seconds": 2,
+    },
 }
 
 
@@ -121,6 +130,9 @@ class AudioFiles:
         for key, value in _EXTRACTORS[kind].items():
             if settings.get(key, value) != value:
                 raise RenderError(f"{key} of its feature extractor must be {value}")
+        for key, value in _PROCESSORS.get(str(parts.get("processor_class")), {}).items():
+            if parts.get(key, value) != value:
+                raise RenderError(f"{key} of its processor must be {value}")
         return cls(config.max_audio_bytes, config.max_audio_seconds)
 
     def read(self, data: bytes, stop: Stop | None = None) -> PreparedMedia:

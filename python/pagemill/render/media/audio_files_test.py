@@ -182,6 +182,11 @@ GRANITE_SPEECH = {
 COHERE_ASR = {"feature_extractor_type": "CohereAsrFeatureExtractor", "dither": 1e-5}
 GEMMA4 = {"feature_extractor_type": "Gemma4AudioFeatureExtractor", "feature_size": 128}
 
+MOSS_TRANSCRIBE: dict[str, Any] = {
+    "processor_class": "MossTranscribeDiarizeProcessor",
+    "feature_extractor": {"feature_extractor_type": "MossTranscribeDiarizeFeatureExtractor"},
+    "audio_merge_size": 4,
+}
 PHI4 = {"feature_extractor_type": "Phi4MultimodalFeatureExtractor", "n_fft": 512}
 
 
@@ -195,6 +200,7 @@ PHI4 = {"feature_extractor_type": "Phi4MultimodalFeatureExtractor", "n_fft": 512
         ("preprocessor_config.json", PHI4),
         ("processor_config.json", {"feature_extractor": GEMMA4}),
         ("preprocessor_config.json", COHERE_ASR),
+        ("processor_config.json", MOSS_TRANSCRIBE),
     ],
 )
 def test_readers_of_models(file: str, content: dict[str, Any], tmp_path: Path):
@@ -226,6 +232,7 @@ def test_settings_of_images_beside_audio(tmp_path: Path):
         ),
         (PHI4 | {"n_fft": 400}, {}, "n_fft of its feature extractor must be 512"),
         (GRANITE_SPEECH | {"melspec_kwargs": {}}, {}, "melspec_kwargs of its feature extractor"),
+        (MOSS_TRANSCRIBE["feature_extractor"] | {"chunk_length": 20}, {}, "chunk_length of its"),
         ({}, {"mm_processor_kwargs": {"a": 1}}, "has no settings"),
     ],
 )
@@ -235,6 +242,13 @@ def test_models_with_other_extractors(
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(SETTINGS | changes))
     with pytest.raises(RenderError, match=why):
         open_files("audio", MediaConfig(**options), tmp_path, 10)
+
+
+def test_what_is_between_tokens_of_audio(tmp_path: Path):
+    content = MOSS_TRANSCRIBE | {"time_marker_every_seconds": 5}
+    (tmp_path / "processor_config.json").write_text(json.dumps(content))
+    with pytest.raises(RenderError, match="time_marker_every_seconds of its processor must be 2"):
+        open_files("audio", MediaConfig(), tmp_path, 10)
 
 
 def test_files_in_parts():

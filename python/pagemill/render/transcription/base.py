@@ -74,13 +74,15 @@ class Transcription(Protocol):
     2. `around` returns the prompt of a checked task, whose language is known unless the family has
        no probe, or raises a RenderError about a field. It may take as long as a chat template.
     3. `rules` returns those by which an output of a checked task is written; None: there are none.
-    4. `spans` divides an output that has timestamps.
+    4. `spans` divides an output that has timestamps and no `speakers`.
     """
 
     placeholder: int
     """The token that stands for audio."""
     max_clip_s: int | None
     """Of the audio of one prompt; None: what fits the context."""
+    speakers: bool
+    """Whether outputs are turns of speakers, with marks (turns.py)."""
     probe: LanguageProbe | None
     """None: the family cannot tell languages, or needs none."""
 

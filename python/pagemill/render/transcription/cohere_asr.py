@@ -35,6 +35,7 @@ class CohereAsr:
     """Implements `Transcription`."""
 
     max_clip_s: int | None = _CLIP_S
+    speakers: bool = False
     probe: LanguageProbe | None = None
 
     def __init__(self, checkpoint: SpeechCheckpoint) -> None:

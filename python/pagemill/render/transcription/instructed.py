@@ -21,13 +21,14 @@ from pagemill.render.transcription.plain_text import check_plain
 
 
 class Instructed:
-    """Implements `Transcription`. A subclass has the `instruction` behind the audio, and where the
-    configuration has the token of audio."""
+    """Implements `Transcription`. A subclass has the `instruction` behind the audio, "" if the chat
+    template has it, and where the configuration has the token of audio."""
 
     instruction: ClassVar[str]
     audio_keys: ClassVar[Sequence[str]] = ("audio_token_id",)
 
     max_clip_s: int | None = None
+    speakers: bool = False
     probe: LanguageProbe | None = None
 
     def __init__(self, checkpoint: SpeechCheckpoint) -> None:
@@ -38,7 +39,9 @@ class Instructed:
                 or one that does not write that token once.
         """
         self.placeholder: int = self._audio_token(checkpoint.config)
-        parts = [{"type": "audio"}, {"type": "text", "text": self.instruction}]
+        parts = [{"type": "audio"}]
+        if self.instruction:
+            parts.append({"type": "text", "text": self.instruction})
         prompt = checkpoint.encode_chat([{"role": "user", "content": parts}])
         if prompt.count(self.placeholder) != 1:
             raise RenderError("the chat template does not write the placeholder of audio once")
@@ -63,7 +66,7 @@ class Instructed:
         return None
 
     def spans(self, token_ids: Sequence[int], clip_s: float) -> list[Span]:
-        """Never called: there are no timestamps."""
+        """Never called: there are no timestamps, or those of turns."""
         raise NotImplementedError
 
     def _audio_token(self, config: Mapping[str, Any]) -> int:
@@ -96,6 +99,17 @@ class GraniteSpeech(Instructed):
 
     instruction = "can you transcribe the speech into a written format?"
     audio_keys = ("audio_token_index", "audio_token_id")
+
+
+class MossTranscribeDiarize(Instructed):
+    """MOSS-Transcribe-Diarize. Its chat template has an instruction to write who says what."""
+
+    instruction = ""
+    speakers = True
+
+    def checked(self, task: SpeechTask) -> SpeechTask:
+        """It writes timestamps in any case."""
+        return check_plain(task._replace(timestamps=False))
 
 
 class Qwen25Omni(Instructed):

@@ -65,7 +65,7 @@ def test_prompts(tmp_path: Path, config: dict[str, Any], instruction: str) -> No
     assert before == [TOKENIZER.token_to_id("[INST]")]
     assert TOKENIZER.decode(after, skip_special_tokens=False) == f"{instruction}[/INST]"
     assert family.placeholder == AUDIO and family.probe is None and family.max_clip_s is None
-    assert family.rules(SpeechTask()) is None
+    assert family.rules(SpeechTask()) is None and not family.speakers
 
 
 def test_gemma4_hears_clips(tmp_path: Path) -> None:
@@ -86,6 +86,26 @@ def test_audio_of_configurations_that_leave_its_token_out(
     config = {"architectures": GEMMA4["architectures"], "audio_config": {}, **stated}
     with pytest.raises(RenderError, match="placeholder of audio once"):
         opened(tmp_path, config)
+
+
+def test_an_instruction_of_the_chat_template(tmp_path: Path) -> None:
+    """MOSS-Transcribe-Diarize's says who says what, and when."""
+    config = {"architectures": ["MossTranscribeDiarizeForConditionalGeneration"]}
+
+    def own(messages: Sequence[Message]) -> list[int]:
+        assert messages == [{"role": "user", "content": [{"type": "audio"}]}]
+        return TOKENIZER.encode("[INST][AUDIO]Who?[/INST]").ids
+
+    row = find(config)
+    assert row is not None
+    opened = checkpoint(tmp_path, TOKENIZER, config | {"audio_token_id": AUDIO}, {}, own)
+    family = open_transcription(row, opened)
+    task = family.checked(SpeechTask(timestamps=True))
+    assert TOKENIZER.decode(family.around(task).after, skip_special_tokens=False) == "Who?[/INST]"
+    assert family.speakers
+    with pytest.raises(RenderError) as error:
+        family.checked(SpeechTask(prompt="a"))
+    assert error.value.param == "prompt"
 
 
 @pytest.mark.parametrize("audios", [0, 2])

@@ -68,6 +68,7 @@ class Qwen3Asr:
     """Implements `Transcription`."""
 
     max_clip_s: int | None = None
+    speakers: bool = False
 
     def __init__(self, checkpoint: SpeechCheckpoint) -> None:
         """Renders the message.

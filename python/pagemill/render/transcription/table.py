@@ -26,6 +26,9 @@ FAMILIES: Mapping[str, Row] = {
     "GlmAsrForConditionalGeneration": Row("instructed:GlmAsr", chats=True),
     "GraniteSpeechForConditionalGeneration": Row("instructed:GraniteSpeech", chats=True),
     "GraniteSpeechPlusForConditionalGeneration": Row("instructed:GraniteSpeech", chats=True),
+    "MossTranscribeDiarizeForConditionalGeneration": Row(
+        "instructed:MossTranscribeDiarize", chats=True
+    ),
     "Qwen2_5OmniForConditionalGeneration": Row("instructed:Qwen25Omni", chats=True),
     "Qwen2_5OmniModel": Row("instructed:Qwen25Omni", chats=True),
     "Qwen2_5OmniThinkerForConditionalGeneration": Row("instructed:Qwen25Omni", chats=True),

@@ -26,6 +26,7 @@ class Voxtral:
     """Implements `Transcription`."""
 
     max_clip_s: int | None = None
+    speakers: bool = False
     probe: LanguageProbe | None = None
 
     def __init__(self, checkpoint: SpeechCheckpoint) -> None:

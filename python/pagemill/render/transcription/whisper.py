@@ -73,6 +73,7 @@ class Whisper:
     """Implements `Transcription`."""
 
     max_clip_s: int | None = _CLIP_S
+    speakers: bool = False
 
     def __init__(
         self,

@@ -16,8 +16,8 @@ from pagemill.server.protocol.sampling import LengthPenalty, Positive, StreamOpt
 from pagemill.server.protocol.usage import Usage
 
 MAX_PROMPT_CHARS = 4096
-Format = Literal["json", "text", "verbose_json", "srt", "vtt"]
-TIMED_FORMATS = ("verbose_json", "srt", "vtt")
+Format = Literal["json", "text", "verbose_json", "diarized_json", "srt", "vtt"]
+TIMED_FORMATS = ("verbose_json", "diarized_json", "srt", "vtt")
 _NO_PENALTIES = {"presence_penalty": 0, "frequency_penalty": 0, "repetition_penalty": 1}
 Language = Annotated[str, Meta(max_length=16)]
 
@@ -95,6 +95,8 @@ RULES = FieldRules(
     unsupported={
         "logprob_token_ids": Unsupported(nothing, "a transcription lists no log probabilities."),
         "include": Unsupported(nothing, "send `response_format=verbose_json` for averages."),
+        "known_speaker_names": Unsupported(nothing, "speakers are `S01`, `S02` and so on."),
+        "known_speaker_references": Unsupported(nothing, "speakers are `S01`, `S02` and so on."),
         "watermarking": Unsupported(only("false"), "transcripts have no marks."),
     },
     ignored=frozenset({"chunking_strategy", "user"}),
@@ -239,7 +241,27 @@ class VerboseTranscription(msgspec.Struct):
     words: list[Word] | UnsetType = UNSET
 
 
-ANSWER = Transcription | VerboseTranscription
+class DiarizedSegment(msgspec.Struct, tag_field="type", tag="transcript.text.segment"):
+    """What `speaker` says from `start` to `end` in seconds."""
+
+    id: str
+    start: float
+    end: float
+    text: str
+    speaker: str
+
+
+class DiarizedTranscription(msgspec.Struct):
+    """An answer in the format `diarized_json`; `duration` in seconds."""
+
+    task: Literal["transcribe"]
+    duration: float
+    text: str
+    segments: list[DiarizedSegment]
+    usage: Duration
+
+
+ANSWER = Transcription | VerboseTranscription | DiarizedTranscription
 
 
 class SpeechDelta(msgspec.Struct):

@@ -163,7 +163,7 @@ class Transcriptions:
 
     async def _say_text(self, turn: Turn, started: StartedSpeech, socket: Socket) -> None:
         """Says each part of the text as it comes, and all of it."""
-        texts = ClipTexts(len(started.clips))
+        texts = ClipTexts(len(started.clips), speakers=started.speakers)
         whole = ""
         interval = self._server.config.stream_interval
         async for delta in deltas(started.generation, socket, interval):

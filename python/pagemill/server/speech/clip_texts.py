@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from pagemill.render.assembly import ChoiceDelta
 from pagemill.render.events import Text
+from pagemill.render.transcription.turns import Unmarked
 
 _LENGTH = "length"
 
 
 class ClipTexts:
-    """What is written of each clip."""
+    """What is written of each clip, without marks of `speakers` if there are some."""
 
-    def __init__(self, num_clips: int) -> None:
+    def __init__(self, num_clips: int, *, speakers: bool) -> None:
         self._held = [""] * num_clips
         self._reasons: list[str | None] = [None] * num_clips
         self._current = 0  # the clip whose text is returned as it comes
         self._has_text = False
+        self._unmarked = [Unmarked() for _ in range(num_clips)] if speakers else None
 
     @property
     def ended(self) -> bool:
@@ -35,7 +37,10 @@ class ClipTexts:
     def add(self, at: int, delta: ChoiceDelta) -> str:
         """Adds the next delta of the clip with the number `at`. Returns the text that comes next;
         "" if it is not known yet."""
-        self._held[at] += "".join(e.text for e in delta.events if isinstance(e, Text))
+        added = "".join(e.text for e in delta.events if isinstance(e, Text))
+        if self._unmarked is not None:
+            added = self._unmarked[at].add(added, ends=delta.finish_reason is not None)
+        self._held[at] += added
         self._reasons[at] = delta.finish_reason or self._reasons[at]
         if at != self._current:
             return ""

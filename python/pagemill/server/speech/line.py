@@ -12,7 +12,7 @@ from pagemill.server.errors import bad_request
 from pagemill.server.state import ServerState
 
 _URL = "file_url"
-_JSON_FORMATS = ("json", "verbose_json")
+_JSON_FORMATS = ("json", "verbose_json", "diarized_json")
 
 
 async def invoke_line(

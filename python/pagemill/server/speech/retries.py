@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pagemill.render.transcription.base import Transcription
+from pagemill.render.transcription.turns import without_marks
 from pagemill.server.errors import ApiError, aborted
 from pagemill.server.generation import Generation
 from pagemill.server.protocol.transcription import SpeechRequest
@@ -21,6 +22,9 @@ _MAX_COMPRESSION = 2.4
 _MOST_TRUSTED = 0.5
 """What was written again at a higher temperature is not shown to the clips behind it. All three are
 from openai/whisper."""
+_COMPARED = 2000
+"""Characters, more than are said in 30 s. Longer texts repeat words, and zlib makes less of
+them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,12 @@ def compression_ratio(text: str) -> float:
     """How much shorter zlib makes a text; 1 for no text."""
     data = text.encode()
     return len(data) / len(zlib.compress(data)) if data else 1.0
+
+
+def repetition(text: str) -> float:
+    """The compression ratio of the part of a text that repeats itself most."""
+    firsts = range(0, max(1, len(text)), _COMPARED)
+    return max(compression_ratio(text[first : first + _COMPARED]) for first in firsts)
 
 
 class _Writer:
@@ -54,6 +64,8 @@ class _Writer:
 
     def text(self, at: int, choice: FoldedChoice) -> str:
         """What `choice` says of the clip with the number `at`, without its timestamps."""
+        if self._family.speakers:
+            return without_marks(choice.message.text)
         if not self._request.is_timed:
             return choice.message.text
         spans = self._family.spans(choice.token_ids, self._started.clips[at].duration_s)
@@ -66,7 +78,7 @@ class _Writer:
         what was `said`."""
 
         def ratio(number: int, choice: FoldedChoice) -> float:
-            return compression_ratio(self.text(number, choice))
+            return repetition(self.text(number, choice))
 
         choices = (await whole_choices(generation))[:: generation.sampling.n]  # the best beams
         _check_ended(choices)

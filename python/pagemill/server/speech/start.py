@@ -12,7 +12,12 @@ from msgspec import structs
 
 from pagemill.render.errors import RenderError
 from pagemill.render.transcription.alignment import Heard
-from pagemill.render.transcription.base import Around, LanguageProbe, SpeechTask
+from pagemill.render.transcription.base import (
+    Around,
+    LanguageProbe,
+    SpeechTask,
+    Transcription,
+)
 from pagemill.server.access.caller import Caller
 from pagemill.server.choice_search import Beams
 from pagemill.server.errors import ApiError, bad_request
@@ -51,6 +56,8 @@ class StartedSpeech:
     it. Only of models that have some."""
     release: Callable[[], None]
     """The audio is not used any more. The caller calls it at the end."""
+    speakers: bool
+    """Whether what is written are turns of speakers, with marks."""
 
     @property
     def duration_s(self) -> float:
@@ -67,13 +74,7 @@ async def start_speech(
         ApiError: the request cannot be served.
     """
     check_speech(request)
-    if request.wants_words and pipeline.model.alignment is None:
-        raise bad_request(
-            "`timestamp_granularities[]`: this model does not tell when words are said. That needs"
-            " a Whisper whose generation_config.json has `alignment_heads`, which is not divided"
-            " among ranks (--tensor-parallel-size 1); send `segment`.",
-            "timestamp_granularities",
-        )
+    _check_abilities(request, pipeline, speech.family)
     task = _checked(speech, request)
     options = GenerationOptions(
         max_tokens=request.max_completion_tokens,
@@ -133,7 +134,43 @@ async def start_speech(
         first = len(around.before)
         return Heard(by_head[-len(told) :], by_head[first : first + len(sound.tokens)])
 
-    return StartedSpeech(generation, times, task.language, no_speech, submit, hear, sounds.release)
+    return StartedSpeech(
+        generation,
+        times,
+        task.language,
+        no_speech,
+        submit,
+        hear,
+        sounds.release,
+        speech.family.speakers,
+    )
+
+
+def _check_abilities(request: SpeechRequest, pipeline: Pipeline, family: Transcription) -> None:
+    """Whether the model has what the format needs.
+
+    Raises:
+        ApiError: 400: it does not.
+    """
+    if request.wants_words and pipeline.model.alignment is None:
+        raise bad_request(
+            "`timestamp_granularities[]`: this model does not tell when words are said. That needs"
+            " a Whisper whose generation_config.json has `alignment_heads`, which is not divided"
+            " among ranks (--tensor-parallel-size 1); send `segment`.",
+            "timestamp_granularities",
+        )
+    if request.response_format == "diarized_json" and not family.speakers:
+        raise bad_request(
+            "`response_format=diarized_json`: this model does not tell speakers apart, as"
+            " MOSS-Transcribe-Diarize does; send `json`.",
+            "response_format",
+        )
+    if request.response_format == "verbose_json" and family.speakers:
+        raise bad_request(
+            "`response_format=verbose_json`: this model writes turns of speakers; send"
+            " `diarized_json`.",
+            "response_format",
+        )
 
 
 def _search(request: SpeechRequest) -> Beams | None:

@@ -11,10 +11,13 @@ from msgspec import UNSET
 
 from pagemill.render.assembly import ChoiceDelta
 from pagemill.render.transcription.base import Transcription as Family
+from pagemill.render.transcription.turns import Turn, turns, without_marks
 from pagemill.server.answer import Text
 from pagemill.server.errors import ApiError
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.protocol.transcription import (
+    DiarizedSegment,
+    DiarizedTranscription,
     Duration,
     Segment,
     SpeechChoice,
@@ -43,8 +46,10 @@ def whole_answer(
     renderer: Renderer,
     family: Family,
     words: list[Word] | None,
-) -> Transcription | VerboseTranscription | Text:
+) -> Transcription | VerboseTranscription | DiarizedTranscription | Text:
     """The answer in the format of `request`; `words` None: it does not want any."""
+    if family.speakers:
+        return _answer_of_turns(request, started, clips)
     usage = Duration(math.ceil(started.duration_s))
     if not request.is_timed:
         text = "".join(clip.choice.message.text for clip in clips).strip()
@@ -52,11 +57,9 @@ def whole_answer(
             return Text(text.encode(), _PLAIN)
         return Transcription(text, usage)
     segments = list(_segments(started, clips, renderer, family))
-    lines = [Line(segment.start, segment.end, segment.text) for segment in segments]
-    if request.response_format == "srt":
-        return Text(srt(lines).encode(), _PLAIN)
-    if request.response_format == "vtt":
-        return Text(vtt(lines).encode(), "text/vtt; charset=utf-8")
+    if request.response_format != "verbose_json":
+        lines = [Line(segment.start, segment.end, segment.text) for segment in segments]
+        return _subtitles(request, lines)
     return VerboseTranscription(
         "translate" if isinstance(request, TranslationRequest) else "transcribe",
         started.language,
@@ -66,6 +69,41 @@ def whole_answer(
         segments if request.wants_segments else UNSET,
         UNSET if words is None else words,
     )
+
+
+def _answer_of_turns(
+    request: SpeechRequest, started: StartedSpeech, clips: Sequence[WrittenClip]
+) -> Transcription | DiarizedTranscription | Text:
+    """The answer if what is written of clips are turns of speakers."""
+    written = [clip.choice.message.text for clip in clips]
+    text = " ".join(map(without_marks, written)).strip()
+    usage = Duration(math.ceil(started.duration_s))
+    if request.response_format == "json":
+        return Transcription(text, usage)
+    if request.response_format == "text":
+        return Text(text.encode(), _PLAIN)
+    said = [
+        turn._replace(start_s=clip.start_s + turn.start_s, end_s=clip.start_s + turn.end_s)
+        for each, clip in zip(written, started.clips, strict=True)
+        for turn in turns(each, clip.duration_s)
+    ]
+    if request.response_format == "diarized_json":
+        segments = [_diarized(number, turn) for number, turn in enumerate(said)]
+        duration = round(started.duration_s, 3)
+        return DiarizedTranscription("transcribe", duration, text, segments, usage)
+    lines = [Line(turn.start_s, turn.end_s, f"{turn.speaker}: {turn.text}") for turn in said]
+    return _subtitles(request, lines)
+
+
+def _diarized(number: int, turn: Turn) -> DiarizedSegment:
+    start, end = round(turn.start_s, 3), round(turn.end_s, 3)
+    return DiarizedSegment(f"seg_{number}", start, end, turn.text, turn.speaker)
+
+
+def _subtitles(request: SpeechRequest, lines: Sequence[Line]) -> Text:
+    if request.response_format == "srt":
+        return Text(srt(lines).encode(), _PLAIN)
+    return Text(vtt(lines).encode(), "text/vtt; charset=utf-8")
 
 
 def _segments(
@@ -113,7 +151,7 @@ class SpeechStream:
             "translation.chunk" if is_translated else "transcription.chunk",
         )
         self._encode = msgspec.json.Encoder().encode
-        self._texts = ClipTexts(len(started.clips))
+        self._texts = ClipTexts(len(started.clips), speakers=started.speakers)
 
     def begin(self) -> bytes:
         """See `respond.StreamWording`."""

@@ -33,8 +33,9 @@ class FakeFamily:
     placeholder = AUDIO
     probe: LanguageProbe | None = LanguageProbe(Around([*b"("], [*b"?"]), LANGUAGES, ord("n"))
 
-    def __init__(self, max_clip_s: int | None = 2) -> None:
+    def __init__(self, max_clip_s: int | None = 2, *, speakers: bool = False) -> None:
         self.max_clip_s = max_clip_s
+        self.speakers = speakers
 
     def checked(self, task: SpeechTask) -> SpeechTask:
         """Refuses other languages."""
@@ -50,7 +51,7 @@ class FakeFamily:
 
     def rules(self, task: SpeechTask) -> TranscriptRules | None:
         """Token 1 comes in no output, and `|` is the first of the timestamps."""
-        begin = ord("|") if task.timestamps else None
+        begin = ord("|") if task.timestamps and not self.speakers else None
         return TranscriptRules(256, ord("."), (1,), timestamp_begin=begin)
 
     def spans(self, token_ids: Sequence[int], clip_s: float) -> list[Span]:
@@ -115,6 +116,7 @@ class FakeMedia:
         return RenderedPrompt(np.full(AUDIO_TOKENS, AUDIO, np.int32), (item,))
 
 
-def fake_speech(max_clip_s: int | None = 2) -> Speech:
-    """What reads audio, in clips of so many seconds; None: all audio is one clip."""
-    return Speech(FakeFamily(max_clip_s), FakeMedia())
+def fake_speech(max_clip_s: int | None = 2, *, speakers: bool = False) -> Speech:
+    """What reads audio, in clips of so many seconds; None: all audio is one clip. With `speakers`
+    outputs are turns of speakers."""
+    return Speech(FakeFamily(max_clip_s, speakers=speakers), FakeMedia())
