@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Collection, Iterable, Iterator
+from functools import cache
 
 from tests.source_tree import SourceFile
 
@@ -122,6 +123,13 @@ def _import_time_nodes(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
         yield from _import_time_nodes(children)
 
 
+@cache
+def _import_time_names(file: SourceFile) -> tuple[str, ...]:
+    """What importing a file may import. Cached: the modules of most walks are the same."""
+    nodes = _import_time_nodes(ast.parse(file.text).body)
+    return tuple(name for node in nodes for name in _imported(node, file))
+
+
 def heavy_imports(files: Iterable[SourceFile], start: str) -> list[str]:
     """Returns chains of modules through which importing `start` imports torch or transformers."""
     return import_chains(files, start, _HEAVY)
@@ -141,10 +149,8 @@ def import_chains(files: Iterable[SourceFile], start: str, unwanted: Collection[
         seen.add(name)
         parent = name.rpartition(".")[0]
         frontier.append((parent, f"{chain} -> {parent}"))
-        file = modules[name]
-        for node in _import_time_nodes(ast.parse(file.text).body):
-            for used in _imported(node, file):
-                if any(f"{used}.".startswith(f"{name}.") for name in unwanted):
-                    found.append(f"{chain} -> {used}")
-                frontier.append((used, f"{chain} -> {used}"))
+        for used in _import_time_names(modules[name]):
+            if any(f"{used}.".startswith(f"{name}.") for name in unwanted):
+                found.append(f"{chain} -> {used}")
+            frontier.append((used, f"{chain} -> {used}"))
     return sorted(found)

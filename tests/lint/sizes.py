@@ -8,6 +8,7 @@ import ast
 import dataclasses
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from tests.source_tree import SourceFile
 
@@ -27,6 +28,7 @@ _CC_NOISE = re.compile(
     r"|^\s*#(?:[^\n\\]|\\.|\\\n)*",
     re.DOTALL | re.MULTILINE,
 )
+_CC_STRUCTURE = re.compile(r"[(){};]")
 _ACCESS = re.compile(r"\b(public|private|protected)\s*:(?!:)")
 _SCOPE = re.compile(r"\b(namespace|class|struct|union|enum|extern)\b")
 _CC_IN_TREE = re.compile(r'^\s*#\s*include\s*"', re.MULTILINE)
@@ -75,7 +77,8 @@ def cc_functions(text: str) -> Iterator[Function]:
     inside = 0  # functions on the stack
     start = 0  # of what leads up to the next brace
     parentheses = 0
-    for at, char in enumerate(text):
+    for match in _CC_STRUCTURE.finditer(text):
+        at, char = match.start(), match.group()
         parentheses += {"(": 1, ")": -1}.get(char, 0)
         if parentheses > 0:
             continue
@@ -110,11 +113,14 @@ def python_functions(text: str) -> Iterator[Function]:
             yield Function(node.name, node.lineno, (node.end_lineno or 0) - node.lineno + 1, count)
 
 
-def _functions(file: SourceFile) -> Iterator[Function]:
+@cache
+def _functions(file: SourceFile) -> tuple[Function, ...]:
+    """Cached: both errors and warnings are found in them."""
     if file.path.endswith(".py"):
-        yield from python_functions(file.text)
-    elif file.path.endswith((".h", ".cc", ".cu")):
-        yield from cc_functions(file.text)
+        return tuple(python_functions(file.text))
+    if file.path.endswith((".h", ".cc", ".cu")):
+        return tuple(cc_functions(file.text))
+    return ()
 
 
 def in_tree_imports(file: SourceFile) -> int:
