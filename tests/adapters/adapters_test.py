@@ -233,7 +233,11 @@ def test_adapters_that_do_not_fit_are_refused_with_a_reason(tmp_path: Path) -> N
         ({f"{prefix}.lora_A.weight": a}, {}, "lacks lora_A or lora_B"),
         (good | {"model.norm.weight": b.clone()}, {}, "'model.norm.weight' is not one of"),
         (good | {f"{prefix}.lora_A.weight": a[:, 1:].contiguous()}, {}, r"lora_A must be"),
-        (good | {f"{prefix}.lora_B.weight": b[1:].contiguous()}, {}, r"lora_B must be"),
+        (
+            good | {f"{prefix}.lora_B.weight": b[1:].contiguous()},
+            {},
+            r"the model: 'adapter.*lora_B must be",
+        ),
         (good | {f"{prefix}.lora_A.weight": a.long()}, {}, "is i64; expected f32"),
         (norm, {}, "changes layers that this model cannot adapt: 'model.norm'"),
         (ids, {}, "is a linear layer in this model"),
@@ -248,7 +252,14 @@ def test_adapters_that_do_not_fit_are_refused_with_a_reason(tmp_path: Path) -> N
             write_adapter(path, tensors, **{"r": 2, "lora_alpha": 4, **config})
             with pytest.raises(EngineError, match=reason):
                 adapters.load_adapter("broken", str(path))
-        for path, reason in ((tmp_path, "adapter_config.json"), (tmp_path / "none", "none")):
+        (tmp_path / "whole").mkdir()
+        (tmp_path / "whole" / "config.json").write_text("{}")
+        several = r"folders in it have: all, case0, case1 and \d+ more"
+        for path, reason in (
+            (tmp_path, f"has no adapter_config.json; {several}"),
+            (tmp_path / "whole", "it is a whole model, to be served itself"),
+            (tmp_path / "all" / "none", "none"),
+        ):
             with pytest.raises(EngineError, match=reason):
                 adapters.load_adapter("broken", str(path))
         with pytest.raises(EngineError, match="1 to 256 characters"):

@@ -100,6 +100,8 @@ def test_every_field(server: ServerProcess) -> None:
     }
     for sent in ({"response_format": tags}, {"structured_outputs": {"structural_tag": tags}}):
         assert re.fullmatch("<n>[0-9]{2}</n>", text(**sent))
+    format_ = {"type": "json_object", "schema": {"const": {"of": "llama.cpp"}}}
+    assert json.loads(text(response_format=format_)) == {"of": "llama.cpp"}
     small = {"response_format": {"type": "json_object"}, "max_tokens": 300, "temperature": 1}
     for seed in range(3):
         choice = complete(server, **small, seed=seed)["choices"][0]

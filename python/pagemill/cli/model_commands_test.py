@@ -90,6 +90,7 @@ def test_too_long_a_wish_is_refused(model: str, capsys: pytest.CaptureFixture[st
     status, _, err = _run(capsys, "chat", model, "-q", "Hi", "--max-tokens", "9000")
     assert status == 1
     assert "8192" in err
+    assert err.startswith("pagemill chat: ") and "INVALID_ARGUMENT" not in err
     assert "Traceback" not in err
 
 

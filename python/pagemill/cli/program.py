@@ -70,7 +70,12 @@ def _guarded(command: Command, rest: list[str]) -> int:
         if type(error).__name__ not in ("EngineError", "StatusError"):
             raise
         # The engine's refusals. Their types live in packages that most commands never import.
-        print(f"{name}: {_sentence(error)}", file=sys.stderr)
+        from pagemill._native import StatusError
+        from pagemill.engine.outputs import EngineError
+
+        if not isinstance(error, EngineError | StatusError):
+            raise
+        print(f"{name}: {error.message}", file=sys.stderr)
         return 1
 
 

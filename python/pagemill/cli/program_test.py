@@ -15,6 +15,7 @@ from pagemill.cli import doctor, field_reference, main, metric_reference, model_
 from pagemill.cli.bench_report import describe
 from pagemill.cli.reference import reference
 from pagemill.cli.table import COMMANDS, find
+from pagemill.config.foreign_options import BENCHMARK_OPTIONS
 
 ROOT = Path(__file__).parents[3]
 EXTRAS = ("audio", "grpc", "images", "mcp", "mistral", "pdf", "plot", "top", "tracing", "video")
@@ -27,6 +28,18 @@ def _run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]
         status = int(stop.code or 0)
     captured = capsys.readouterr()
     return status, captured.out, captured.err
+
+
+def test_other_benchmarks_options_are_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    answered: set[str] = set()
+    for command in ("serve", "latency", "throughput"):
+        options = [f"--{name}=x" for name in BENCHMARK_OPTIONS]
+        status, _, err = _run(capsys, "bench", command, *options)
+        assert status == 2
+        answered |= {
+            name for name, what in BENCHMARK_OPTIONS.items() if f"--{name}': {what}" in err
+        }
+    assert answered == BENCHMARK_OPTIONS.keys()
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,5 @@
-"""What to do about an option that is not Pagemill's: vLLM's and llama.cpp's have an answer each.
+"""What to do about an option that is not Pagemill's: vLLM's and llama.cpp's have an answer each,
+and those of their benchmarks.
 
 An unknown option ends a command. Command lines that were written for another server are full of
 them, and the closest name of ours is often not what was meant (`--runner` is not `--nnodes`).
@@ -155,10 +156,54 @@ _LLAMA_CPP = (
     ("v verbose", "use --log-level debug"),
 )
 
+# Of `vllm bench` and `llama-bench`. Each answer names an option that tells benchmarks from servers.
+_BENCHMARKS = (
+    ("base-url host port", "here it is --url, as in http://127.0.0.1:8000"),
+    ("model", "here it is --model-name, and --url says where the server is"),
+    ("backend endpoint-type", "use --endpoint"),
+    (
+        "dataset-name",
+        "leave it out: prompts are random token ids, or those of the file that --dataset names",
+    ),
+    ("dataset-path", "here it is --dataset"),
+    ("random-input-len sonnet-input-len p n-prompt", "here it is --input-len"),
+    (
+        "random-output-len sharegpt-output-len custom-output-len hf-output-len sonnet-output-len"
+        " n-gen",
+        "here it is --output-len",
+    ),
+    ("random-range-ratio", "here it is --range-ratio"),
+    ("random-prefix-len prefix-repetition-prefix-len", "here it is --prefix-len"),
+    ("prefix-repetition-num-prefixes", "here it is --num-prefixes"),
+    ("seed", "here it is --workload-seed"),
+    ("batch-size", "here it is --num-prompts"),
+    ("num-iters-warmup", "here it is --num-warmups"),
+    ("r repetitions", "here it is --num-iters"),
+    ("ramp-up-strategy", "here it is --ramp-up"),
+    ("ramp-up-start-rps", "here it is --request-rate, with --ramp-up"),
+    ("ramp-up-end-rps", "here it is --ramp-up-rate"),
+    (
+        "save-result save-detailed append-result result-dir result-filename output-json",
+        "use --json, and keep what it prints",
+    ),
+    (
+        "percentile-metrics metric-percentiles",
+        "leave it out: the report has p50, p90, p95 and p99 of all times, also with --json",
+    ),
+    ("plot-timeline plot-dataset-stats", "use --plot"),
+    (
+        "tokenizer tokenizer-mode",
+        "leave it out: prompts are random token ids, or texts of --dataset",
+    ),
+)
+
 FOREIGN_OPTIONS = {
     name: what for table in (_VLLM, _LLAMA_CPP) for names, what in table for name in names.split()
 }
 """What a message says about an option of another server, by its name without leading dashes."""
+
+BENCHMARK_OPTIONS = {name: what for names, what in _BENCHMARKS for name in names.split()}
+"""The same of other benchmarks' options, for commands that have the options which it names."""
 
 
 def foreign_option(name: str, known: Iterable[str]) -> str | None:
@@ -170,9 +215,12 @@ def foreign_option(name: str, known: Iterable[str]) -> str | None:
         is not among them is not given.
     """
     plain = _plain(name)
-    what = FOREIGN_OPTIONS.get(plain) or FOREIGN_OPTIONS.get(plain.removeprefix("no-"))
     taken = {_plain(each) for each in known}
-    return what if what is not None and taken >= named_options(what) else None
+    for table in (BENCHMARK_OPTIONS, FOREIGN_OPTIONS):
+        what = table.get(plain) or table.get(plain.removeprefix("no-"))
+        if what is not None and taken >= named_options(what):
+            return what
+    return None
 
 
 def named_options(what: str) -> set[str]:

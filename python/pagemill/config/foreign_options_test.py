@@ -62,6 +62,17 @@ def test_files_and_python_get_the_same_answers() -> None:
         build(OfflineConfig, {"gpu_memory_utilization": 0.5})
 
 
+def test_benchmarks_have_answers_of_their_own() -> None:
+    known = ["--url", "--workload-seed", "--num-prompts", "--json", "--dataset", "--input-len"]
+    assert foreign_option("--seed", known) == "here it is --workload-seed"
+    assert foreign_option("--base-url", known) == "here it is --url, as in http://127.0.0.1:8000"
+    assert foreign_option("--batch-size", known) == "here it is --num-prompts"
+    assert foreign_option("--save-result", known) == "use --json, and keep what it prints"
+    assert foreign_option("--random-output-len", known) is None  # it names --output-len
+    assert foreign_option("--trust-remote-code", known) == FOREIGN_OPTIONS["trust-remote-code"]
+    assert foreign_option("--seed", _OWN) == FOREIGN_OPTIONS["seed"]
+
+
 def test_an_answer_needs_the_options_that_it_names() -> None:
     assert foreign_option("--swap-space", ["--port"]) is None
     assert foreign_option("swap_space", ["kv_offloading_bytes"]) is not None

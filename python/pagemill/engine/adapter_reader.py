@@ -51,7 +51,7 @@ class AdapterReader:
             raise EngineError("INVALID_ARGUMENT", f"The adapter cannot be used: {error}") from error
         except _native.StatusError as error:
             raise EngineError(
-                "INVALID_ARGUMENT", f"The adapter in {path} does not fit the model: {error}"
+                "INVALID_ARGUMENT", f"The adapter in {path} does not fit the model: {error.message}"
             ) from error
         store.add(adapter_id, weights)
         others = 0

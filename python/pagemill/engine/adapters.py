@@ -254,4 +254,5 @@ def _facts(name: str, loaded: LoadedAdapter) -> dict[str, Any]:
 
 
 def _unknown(name: str) -> EngineError:
-    return EngineError("NOT_FOUND", f"The model `{name[:200]}` does not exist.", "model")
+    message = f"The model `{name[:200]}` does not exist; /v1/models lists those there are."
+    return EngineError("NOT_FOUND", message, "model")

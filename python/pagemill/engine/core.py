@@ -28,6 +28,7 @@ from pagemill.engine.engine_memory import EngineMemory
 from pagemill.engine.executor_sizes import ExecutorSizes
 from pagemill.engine.native import NativeBindings
 from pagemill.engine.nodes import Nodes
+from pagemill.engine.outputs import EngineError
 from pagemill.engine.peer_addresses import all_resolved, resolved
 from pagemill.engine.ranks import RankDevice, RankWorkers, stages_of
 from pagemill.engine.secret_file import read_secret
@@ -203,13 +204,20 @@ class EngineCore:
             reader = AdapterReader(source, executor, ranks, workers)
             adapters = Adapters(reader, engine, store, config.lora, cache_dir)
             for name, path in (*config.lora.modules, *config.lora.media.items()):
-                adapters.load_adapter(name, path)
+                _load_named(adapters, name, path)
         bindings = NativeBindings(engine, _native, grammars, adapters, front=_front(built))
         held = config.scheduler.max_num_queued_reqs
         unfinished = config.scheduler.max_num_seqs + held
         item = media.max_item_tokens if built.takes_media else 0
         held_choices = max(1, held)
         return cls(built, bindings, engine, runner, budget, held_choices, unfinished, item, workers)
+
+
+def _load_named(adapters: Adapters, name: str, path: str) -> None:
+    try:
+        adapters.load_adapter(name, path)
+    except EngineError as error:
+        raise EngineError(error.code, f"Adapter `{name}`: {error.message}", error.param) from error
 
 
 def _front(built: BuiltModel) -> Front | None:

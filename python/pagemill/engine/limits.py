@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from pagemill.engine.outputs import EngineError
 from pagemill.inputs.encoder_text import EncoderText
 from pagemill.inputs.rendered_prompt import RenderedPrompt
+
+T = TypeVar("T")
 
 
 def text_prompt(token_ids: Sequence[int], param: str = "prompt") -> RenderedPrompt:
@@ -66,6 +69,26 @@ def check_prompt(prompt: RenderedPrompt, vocab_size: int, param: str = "prompt")
             f" 0 to {vocab_size - 1}.",
             param,
         )
+
+
+def each_checked(
+    prompts: Sequence[RenderedPrompt], param: str, check: Callable[[RenderedPrompt], T]
+) -> list[T]:
+    """What `check` returns for each of `prompts`, which came in the field `param`.
+
+    Raises:
+        EngineError: that of `check`; if it is about one of several prompts, it says which.
+    """
+    results: list[T] = []
+    for at, prompt in enumerate(prompts):
+        try:
+            results.append(check(prompt))
+        except EngineError as error:
+            if error.param != param or len(prompts) == 1:
+                raise
+            message = error.message.replace(f"`{param}`", f"`{param}[{at}]`")
+            raise EngineError(error.code, message, param) from error
+    return results
 
 
 def check_stop(stop: Sequence[str], has_text: bool) -> None:

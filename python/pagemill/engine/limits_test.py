@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from pagemill.engine.limits import check_prompt, resolve_max_tokens, text_prompt
+from pagemill.engine.limits import check_prompt, each_checked, resolve_max_tokens, text_prompt
 from pagemill.engine.outputs import EngineError
+from pagemill.inputs.rendered_prompt import RenderedPrompt
 
 
 @pytest.mark.parametrize(
@@ -33,6 +34,30 @@ def test_no_room(prompt: int, requested: int | None, param: str) -> None:
     assert refusal.value.code == "INVALID_ARGUMENT"
     assert refusal.value.param == param
     assert "100" in refusal.value.message and str(prompt) in refusal.value.message
+
+
+def test_a_refusal_says_which_of_several_prompts_it_is_about() -> None:
+    good, bad = text_prompt([1]), text_prompt([])
+
+    def check(prompt: RenderedPrompt) -> int:
+        check_prompt(prompt, 256, "input")
+        return resolve_max_tokens(len(prompt), 100, None, 100, "input")
+
+    for prompts, words in (
+        ([good, good], "`max_tokens` is too large"),
+        ([bad], "`input` is empty"),
+        ([bad, good], "`input[0]` is empty"),
+    ):
+        with pytest.raises(EngineError) as refusal:
+            each_checked(prompts, "input", check)
+        assert refusal.value.message.startswith(words)
+    with pytest.raises(EngineError, match=r"`input\[1\]` has 200 tokens"):
+        each_checked(
+            [good, text_prompt([1] * 200)],
+            "input",
+            lambda prompt: resolve_max_tokens(len(prompt), 1, None, 100, "input"),
+        )
+    assert each_checked([good, bad], "input", len) == [1, 0]
 
 
 def test_ids_of_the_vocabulary() -> None:

@@ -41,7 +41,14 @@ from pagemill.engine.offline_media import (
     VideoSource,
 )
 from pagemill.engine.offline_pooling import OfflinePooling
-from pagemill.engine.offline_prompts import Message, OfflinePrompts, Prompt, PromptMedia, Text
+from pagemill.engine.offline_prompts import (
+    ChatForm,
+    Message,
+    OfflinePrompts,
+    Prompt,
+    PromptMedia,
+    Text,
+)
 from pagemill.engine.output_functions import OutputFunctions
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.progress_bar import ProgressBar
@@ -244,6 +251,10 @@ class LLM(OfflineControl, OfflinePooling):
         messages: Sequence[Message] | Sequence[Sequence[Message]],
         sampling: SamplingParams | None = None,
         *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
         mm_processor_kwargs: Mapping[str, Any] | None = None,
         token_matcher: TokenMatcherFactory | None = None,
         logits_processor: LogitsProcessor | None = None,
@@ -252,8 +263,18 @@ class LLM(OfflineControl, OfflinePooling):
         progress: TextIO | None = None,
         **fields: Any,
     ) -> list[Output]:
-        """Answers one conversation, or several; the arguments are those of `generate`. Media
-        are parts of messages (docs/images.md, docs/audio.md, docs/video.md).
+        """Answers one conversation, or several. Media are parts of messages (docs/images.md,
+        docs/audio.md, docs/video.md).
+
+        Args:
+            messages: those of a conversation, or a list of such lists.
+            sampling: this and the arguments that are not listed here are those of `generate`.
+            tools: definitions of functions, in OpenAI's form. Calls stay in the text of an output,
+                as the model writes them.
+            chat_template_kwargs: variables of the chat template, such as `enable_thinking`.
+            add_generation_prompt: end the prompt with the header of the assistant's message.
+            continue_final_message: have the last message continued; needs
+                `add_generation_prompt=False`.
 
         Raises:
             RenderError: the model has no chat template, or it refuses the messages.
@@ -261,8 +282,9 @@ class LLM(OfflineControl, OfflinePooling):
         """
         single = bool(messages) and isinstance(messages[0], Mapping)
         conversations: Any = [messages] if single else messages
+        form = ChatForm(tools, add_generation_prompt, continue_final_message, chat_template_kwargs)
         prompts = [
-            self._prompts.conversation(conversation, settings=mm_processor_kwargs)
+            self._prompts.conversation(conversation, settings=mm_processor_kwargs, form=form)
             for conversation in conversations
         ]
         limit = self._loaded.defaults.max_tokens
@@ -366,10 +388,13 @@ class LLM(OfflineControl, OfflinePooling):
         messages: Sequence[Message],
         sampling: SamplingParams | None = None,
         *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
         adapter: str = "",
         **fields: Any,
     ) -> Generator[str]:
-        """Answers one conversation; gives the pieces of the answer, as `stream` does.
+        """Answers one conversation; gives the pieces of the answer, as `stream` does. The arguments
+        are those of `chat`.
 
         Raises:
             RenderError: see `chat`.
@@ -377,7 +402,8 @@ class LLM(OfflineControl, OfflinePooling):
         """
         stated = _one_choice(_stated(sampling, fields))
         limit = self._loaded.defaults.max_tokens
-        prompts = [self._prompts.conversation(messages)]
+        form = ChatForm(tools, template_kwargs=chat_template_kwargs)
+        prompts = [self._prompts.conversation(messages, form=form)]
         return _texts(TextBatch(self._model, prompts, stated, limit, adapter=adapter))
 
     def generate_turns(

@@ -19,6 +19,7 @@ from pagemill.engine.progress_bar import ProgressBar
 from pagemill.engine.sampling import SamplingParams
 from pagemill.inputs.io_processor import GROUP
 from pagemill.inputs.task import Pooled
+from pagemill.render.errors import RenderError
 
 SMOLLM2 = os.environ.get("PAGEMILL_TEST_SMOLLM2_GGUF", "")
 MINILM = os.environ.get("PAGEMILL_TEST_MINILM_DIR", "")
@@ -58,6 +59,29 @@ def test_chat(llm: LLM) -> None:
     assert one.choices[0].finish_reason == "stop"
     several = llm.chat([question, question], temperature=0.0)
     assert [o.choices[0].text for o in several] == [one.choices[0].text] * 2
+
+
+@needs_smollm2
+def test_what_a_chat_template_writes_beside_messages(llm: LLM) -> None:
+    question = [{"role": "user", "content": "What is the capital of France?"}]
+
+    def prompt(**more: Any) -> str:
+        (output,) = llm.chat(question, max_tokens=1, **more)
+        return llm.renderer.decode(output.prompt_token_ids, skip_special_tokens=False)
+
+    plain = prompt()
+    tool = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}
+    assert "look_up" in prompt(tools=[tool]) and "look_up" not in plain
+    assert plain == prompt(add_generation_prompt=False) + "<|im_start|>assistant\n"
+    with pytest.raises(RenderError, match="chat_template_kwargs may not set messages"):
+        prompt(chat_template_kwargs={"messages": []})
+    begun = [*question, {"role": "assistant", "content": "The capital of France is"}]
+    (rest,) = llm.chat(begun, GREEDY, add_generation_prompt=False, continue_final_message=True)
+    assert rest.choices[0].text.startswith(" Paris")
+    with pytest.raises(RenderError, match="exclude each other"):
+        llm.chat(begun, GREEDY, continue_final_message=True)
+    streamed = "".join(llm.stream_chat(question, GREEDY, tools=[tool]))
+    assert streamed == llm.chat(question, GREEDY, tools=[tool])[0].choices[0].text
 
 
 @needs_smollm2

@@ -7,6 +7,7 @@ prompts.place(["Dogs are", "Cats are"])
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -28,6 +29,18 @@ from pagemill.runner.build import BuiltModel
 from pagemill.weights.source import ModelSource
 
 Message = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatForm:
+    """What a chat template writes beside messages; see `Renderer.render_chat`."""
+
+    tools: Sequence[Mapping[str, Any]] | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    template_kwargs: Mapping[str, Any] | None = None
+
+
 Text = str | Sequence[int]
 """A text, or token ids."""
 Prompt = Text | Mapping[str, Any]
@@ -42,6 +55,9 @@ PoolingInput = Text | Mapping[str, Any]
 chat template writes."""
 PromptMedia = Mapping[MediaKind, Sequence[Sequence[MediaSource]] | None]
 """The media of each prompt, by kind; None: there are none of a kind."""
+
+
+_PLAIN_CHAT = ChatForm()
 
 
 class OfflinePrompts:
@@ -93,6 +109,7 @@ class OfflinePrompts:
         messages: Sequence[Message],
         add_special_tokens: bool = False,
         settings: Mapping[str, Any] | None = None,
+        form: ChatForm = _PLAIN_CHAT,
     ) -> RenderedPrompt:
         """A conversation by the chat template, with the media of its messages; perhaps with the
         special tokens of texts. `settings` are those of `place`.
@@ -106,7 +123,15 @@ class OfflinePrompts:
             what = '`messages` is a list of {"role": ..., "content": ...}, or a list of such lists'
             raise EngineError("INVALID_ARGUMENT", what, "messages")
         messages, media = self._media.of_messages(messages, sound=self._wants_sound(settings))
-        prompt = text_prompt(self._renderer.encode_chat(messages, add_special_tokens), "messages")
+        written = self._renderer.render_chat(
+            messages,
+            form.tools,
+            form.add_generation_prompt,
+            form.continue_final_message,
+            form.template_kwargs,
+        )
+        token_ids = self._renderer.encode_prompt(written, add_special_tokens)
+        prompt = text_prompt(token_ids, "messages")
         return place_media(prompt, media, self._front_ends, self._control_text)
 
     def placed_alone(

@@ -80,6 +80,8 @@ class SamplingParams(SamplingFields, kw_only=True, frozen=True):
 
 _OTHER_NAMES = {
     "sampling_params": "the argument is `sampling`",
+    "params": "the argument is `sampling`",
+    "max_new_tokens": "the argument is `max_tokens`",
     "use_tqdm": "`progress` is where a progress bar is drawn",
     "lora_request": "`adapter` is the name of an adapter",
     "prompt_token_ids": "lists of token ids are prompts themselves",

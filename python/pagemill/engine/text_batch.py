@@ -20,6 +20,7 @@ from pagemill.engine.fan_out import child_sampling
 from pagemill.engine.limits import (
     check_prompt,
     check_stop,
+    each_checked,
     longest_context,
     resolve_max_tokens,
 )
@@ -176,7 +177,9 @@ class TextBatch:
         self._unread: dict[int, ChoiceDelta] = {}  # by choice
         self._submitted = False
         self.outputs: list[Output] = []
-        requests = [self._request(prompt, stated, default_max_tokens) for prompt in prompts]
+        requests = each_checked(
+            prompts, "prompts", lambda prompt: self._request(prompt, stated, default_max_tokens)
+        )
         model.require_adapter(adapter)
         self._batch = OfflineBatch(model.queue, requests, self._take, functions)
 

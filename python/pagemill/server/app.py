@@ -43,6 +43,9 @@ _OTHER_SERVERS = {
     "/api/generate": "/v1/completions",
     "/api/tags": "/v1/models",
     "/api/version": "/version",
+    "/embed": "/v1/embeddings",  # Text Embeddings Inference
+    "/v1/embed": "/v2/embed",  # Cohere, before its second version
+    "/v1/chat": "/v2/chat",
 }
 """Routes of other servers, and those that do the same here, with other fields."""
 

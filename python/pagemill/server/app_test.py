@@ -198,6 +198,8 @@ def test_an_unknown_route_names_the_one_that_was_meant() -> None:
                 ("/v1/tokenize", "use /tokenize."),
                 ("/completion", "use /v1/completions."),
                 ("/api/chat", "use /v1/chat/completions."),
+                ("/embed", "use /v1/embeddings."),
+                ("/v1/embed", "use /v2/embed."),
                 ("/nope", "/openapi.json lists those there are."),
                 ("/v1/", "/openapi.json lists those there are."),
                 ("/" + "v1/" * 1000, "/openapi.json lists those there are."),

@@ -114,6 +114,17 @@ def test_calls_and_results() -> None:
     assert (assistant["content"], answer["content"]) == (None, "")
 
 
+def test_results_with_images() -> None:
+    png = {"type": "base64", "media_type": "image/png", "data": "aa"}
+    image = {"type": "image", "source": png}
+    part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aa"}}
+    answer = chat(USER, said(CALL), asked(result([image, text("a")], is_error=True))).messages[-1]
+    assert answer["role"] == "tool"
+    assert answer["content"] == [{"type": "text", "text": "Error: a"}, part]
+    (*_, answer) = chat(USER, said(CALL), asked(result([image]))).messages
+    assert answer["content"] == [part]
+
+
 def test_thinking_of_earlier_turns() -> None:
     redacted = {"type": "redacted_thinking", "data": "x"}
     thoughts = [{"type": "thinking", "thinking": each} for each in ("a", "", "b")]
@@ -204,6 +215,18 @@ def test_what_cannot_change_the_output_is_ignored() -> None:
     assert got == chat()
 
 
+def test_refusals_name_the_values_that_there_are() -> None:
+    assert refused({"role": "judge", "content": "x"}).message == (
+        "`messages[0].role`: invalid enum value 'judge'; expected one of assistant, system, user."
+    )
+    inner = asked(result([{"type": "search_result"}]))
+    assert refused(inner).message == (
+        "`messages[0].content[0].content[0].type`: invalid value 'search_result'; expected one of"
+        " document, image, text, tool_reference."
+    )
+    assert refused(tool_choice={"type": "some"}).message.endswith("of any, auto, none, tool.")
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -218,12 +241,16 @@ def test_what_cannot_change_the_output_is_ignored() -> None:
         ),
         ([{"type": "tool_reference", "tool_name": "f"}], "`tool_reference`, which a message"),
         (
-            [result([{"type": "image", "source": {"type": "url", "url": "x"}}])],
-            "`messages[0].content[0].content[0]` is of type `image`",
+            [result([{"type": "image", "source": {"type": "url"}}])],
+            "`messages[0].content[0].content[0].source` must be of type",
         ),
+        ([result([result()])], "`messages[0].content[0].content[0]"),
         ([CALL], "`tool_use`, which a message of role `user` cannot have"),
         ([{"type": "thinking", "thinking": ""}], "`thinking`, which a message of role `user`"),
-        ([{"type": "web_search"}], "`messages[0].content[0].type`: invalid value 'web_search'"),
+        (
+            [{"type": "web_search"}],
+            "`messages[0].content[0].type`: invalid value 'web_search'; expected one of document, ",
+        ),
         ([{"type": "text"}], "missing required field `text`"),
         (5, "`messages[0].content`"),
     ],

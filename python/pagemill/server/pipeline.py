@@ -38,7 +38,7 @@ from pagemill.server.media_encoding import MediaEncoding
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.output_limits import token_limits
 from pagemill.server.pooling.plugin import DataPlugin
-from pagemill.server.prompt_fit import fit_pooled, fit_prompt, kept_tokens
+from pagemill.server.prompt_fit import fit_pooled, fit_prompts, kept_tokens
 from pagemill.server.records.content_log import ContentLog, Source
 from pagemill.server.records.record import Submission
 from pagemill.server.rendering import Renderer, Rendering
@@ -146,7 +146,7 @@ class Pipeline:
         try:
             self.model.defaults.check(stated)
             check_stop(sampling.stop, self.renderer.has_text)
-            checked = [fit_prompt(self.model, prompt, options) for prompt in prompts]
+            checked = fit_prompts(self.model, prompts, options)
             token_ids = [prompt.rendered.token_ids for prompt in checked]
             parsed = [_parsed(self.renderer, prompt, options.parsed) for prompt in token_ids]
             if options.search is not None:
@@ -260,7 +260,7 @@ class Pipeline:
             ApiError: as `pool`; `take` may have been called for some prompts.
         """
         try:
-            checked = [fit_pooled(self.model, prompt, options) for prompt in prompts]
+            checked = fit_pooled(self.model, prompts, options)
             num_tokens = _most_tokens(checked, 1)
             charge = options.caller.charge(num_tokens)
             with _settled_on_error(charge):
@@ -369,7 +369,7 @@ class Pipeline:
             ApiError: one is empty, too long, or has an unknown token.
         """
         try:
-            return [fit_prompt(self.model, prompt, options) for prompt in prompts]
+            return fit_prompts(self.model, prompts, options)
         except EngineError as error:
             raise from_engine(error) from error
 

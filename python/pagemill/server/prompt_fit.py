@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pagemill.engine.async_engine import Prompt
 from pagemill.engine.limits import (
     check_prompt,
+    each_checked,
     encoder_prompt,
     longest_context,
     resolve_max_tokens,
@@ -15,12 +18,29 @@ from pagemill.server.generation_options import GenerationOptions
 from pagemill.server.model_info import ModelInfo
 
 
-def fit_prompt(model: ModelInfo, prompt: RenderedPrompt, options: GenerationOptions) -> Prompt:
-    """`prompt`, and how many tokens may follow it.
+def fit_prompts(
+    model: ModelInfo, prompts: Sequence[RenderedPrompt], options: GenerationOptions
+) -> list[Prompt]:
+    """The prompts, and how many tokens may follow each.
 
     Raises:
-        EngineError: it is empty, too long, or has an unknown token.
+        EngineError: one is empty, too long, or has an unknown token.
     """
+    return each_checked(prompts, options.param, lambda prompt: _fit_prompt(model, prompt, options))
+
+
+def fit_pooled(
+    model: ModelInfo, prompts: Sequence[RenderedPrompt], options: GenerationOptions
+) -> list[Prompt]:
+    """The prompts, of which a model that pools reads all.
+
+    Raises:
+        EngineError: as `fit_prompts`.
+    """
+    return each_checked(prompts, options.param, lambda prompt: _fit_pooled(model, prompt, options))
+
+
+def _fit_prompt(model: ModelInfo, prompt: RenderedPrompt, options: GenerationOptions) -> Prompt:
     longest = max(1, model.max_model_len - (options.max_tokens or 1))
     text = model.encoder_text
     if text is None:
@@ -42,12 +62,7 @@ def fit_prompt(model: ModelInfo, prompt: RenderedPrompt, options: GenerationOpti
     return Prompt(prompt, room)
 
 
-def fit_pooled(model: ModelInfo, prompt: RenderedPrompt, options: GenerationOptions) -> Prompt:
-    """`prompt`, of which a model that pools reads all.
-
-    Raises:
-        EngineError: as `fit_prompt`.
-    """
+def _fit_pooled(model: ModelInfo, prompt: RenderedPrompt, options: GenerationOptions) -> Prompt:
     prompt = _truncated(model, prompt, options, model.max_model_len)
     if len(prompt) > model.max_model_len:
         raise EngineError(

@@ -83,6 +83,8 @@ SAMPLING: Mapping[str, Sequence[Any]] = {
     "kv_transfer_params": (5, "x", [], {"a": []}, {"a": {}}, {"a": 1.5}, _MANY),
     "response_format": (
         *(5, "x", [], {}, {"type": "xml"}, {"type": "json_schema"}, {"type": "structural_tag"}),
+        {"type": "json_object", "schema": 5},
+        {"type": "json_object", "schema": {"type": "objec"}},
         {"type": "json_schema", "json_schema": {"schema": 5}},
         {"type": "json_schema", "json_schema": {"schema": {"type": "objec"}}},
     ),

@@ -130,6 +130,17 @@ class Adapter:
         )
 
 
+def _what_it_has(path: Path) -> str:
+    """What a folder without an adapter is instead, for its refusal."""
+    inner = sorted(found.parent.name for found in path.glob(f"*/{CONFIG_FILE}"))
+    if inner:
+        more = f" and {len(inner) - 3} more" if len(inner) > 3 else ""
+        return f"; folders in it have: {', '.join(inner[:3])}{more}"
+    if (path / "config.json").exists():
+        return ", but a config.json: it is a whole model, to be served itself"
+    return ""
+
+
 def read_adapter(path: str | Path) -> Adapter:
     """The adapter in the folder `path`.
 
@@ -137,6 +148,8 @@ def read_adapter(path: str | Path) -> Adapter:
         WeightsError: a file is missing or corrupt, or the adapter needs what is not supported.
     """
     path = Path(path)
+    if path.is_dir() and not (path / CONFIG_FILE).exists():
+        raise WeightsError(f"{path} has no {CONFIG_FILE}{_what_it_has(path)}")
     config = read_object(path / CONFIG_FILE)
     _check_config(path, config)
     if not (path / WEIGHTS_FILE).is_file():

@@ -32,7 +32,8 @@ async def retrieve(server: ServerState, body: ModelName, caller: Caller) -> Mode
     for adapter in await server.models.adapters(caller):
         if adapter["name"] == body.model:
             return _adapter_card(server.models, adapter)
-    raise ApiError(404, f"The model `{body.model[:200]}` does not exist.", "model")
+    message = f"The model `{body.model[:200]}` does not exist; /v1/models lists those there are."
+    raise ApiError(404, message, "model")
 
 
 def _card(models: ModelRegistry, name: str, caller: Caller) -> ModelCard:

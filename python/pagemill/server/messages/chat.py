@@ -209,7 +209,7 @@ def _other(role: str, turn: Sequence[_Located]) -> list[dict[str, Any]]:
             case DocumentBlock() if role == "user":
                 parts.append(_text(_document(block, where)))
             case ImageBlock() if role == "user":
-                parts.append({"type": "image_url", "image_url": {"url": _url(block, where)}})
+                parts.append(_image(block, where))
             case TextBlock():
                 if block.text and not (role == "system" and block.text.startswith(_BILLING_HEADER)):
                     parts.append(_text(block.text))
@@ -231,6 +231,10 @@ def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
+def _image(image: ImageBlock, where: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": _url(image, where)}}
+
+
 def _url(image: ImageBlock, where: str) -> str:
     source = image.source
     if source.type == "base64" and source.data:
@@ -242,24 +246,31 @@ def _url(image: ImageBlock, where: str) -> str:
     )
 
 
-def _result(result: ToolResultBlock, where: str) -> str:
-    """The text of a result. Chat templates know no errors, so the text says that it is one."""
+def _result(result: ToolResultBlock, where: str) -> str | list[dict[str, Any]]:
+    """The text of a result, or parts if it has images, which follow its text. Chat templates know
+    no errors, so the text says that it is one."""
+    images: list[dict[str, Any]] = []
     if isinstance(result.content, str):
         text = result.content
     else:
         texts: list[str] = []
         for at, block in enumerate(result.content or ()):
+            place = f"{where}.content[{at}]"
             match block:
                 case TextBlock():
                     texts.append(block.text)
                 case DocumentBlock():
-                    texts.append(_document(block, f"{where}.content[{at}]"))
+                    texts.append(_document(block, place))
                 case ToolReferenceBlock():
                     texts.append(f"Tool found: {block.tool_name}")
-                case _:
-                    raise _misplaced(block, f"{where}.content[{at}]", "user")
+                case ImageBlock():
+                    images.append(_image(block, place))
         text = "\n".join(texts)
-    return f"Error: {text}" if result.is_error else text
+    if result.is_error:
+        text = f"Error: {text}"
+    if not images:
+        return text
+    return [_text(text), *images] if text else images
 
 
 def _document(document: DocumentBlock, where: str) -> str:

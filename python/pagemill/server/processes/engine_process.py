@@ -63,7 +63,10 @@ def run(job: Mapping[str, Any]) -> int:
     except ConfigError as error:
         print(f"pagemill serve: {error}", file=sys.stderr)
         return 2
-    except (ValueError, OSError, ImportError, EngineError, _native.StatusError) as error:
+    except (EngineError, _native.StatusError) as error:
+        print(f"pagemill serve: {error.message}", file=sys.stderr)
+        return 1
+    except (ValueError, OSError, ImportError) as error:
         print(f"pagemill serve: {error}", file=sys.stderr)
         return 1
     return 0

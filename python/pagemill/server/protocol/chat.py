@@ -140,8 +140,8 @@ def _check_part(part: Any, where: str) -> None:
         return
     if field is None:
         raise bad_request(
-            f"`{where}.type` is {str(kind)[:40]!r}; parts are of type `text`, or of those of media"
-            f" that the model takes: {', '.join(MEDIA_PARTS)}.",
+            f"`{where}.type` is {str(kind)[:40]!r}; parts are of type `text`, or of these for"
+            f" models that take such media: {', '.join(MEDIA_PARTS)}.",
             "messages",
         )
     if not isinstance(fields.get(field), str):

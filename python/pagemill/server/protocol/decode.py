@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import msgspec
+from msgspec import inspect
 
 from pagemill.server.errors import invalid_body, not_implemented
 
@@ -17,6 +19,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 _LOGGER = logging.getLogger("pagemill.server")
 _PATH = re.compile(r"(?s)^(?P<what>.*?) - at (?:`key` in )?`\$\.?(?P<path>.*)`$")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_STEP = re.compile(r"\w+|\[[^]]*\]")
+_NO_VALUE = ("Invalid enum value", "Invalid value")
 _MISSING = re.compile(r"missing required field `(?P<field>\w+)`")
 
 
@@ -72,7 +76,7 @@ def decode_fields(raw: Mapping[str, Any], kind: type[T], rules: FieldRules) -> T
         # Not strict: 5.0 and "5" are 5, "true" and 1 are true, as with the reference system.
         request = msgspec.convert(present, kind, strict=False)
     except msgspec.ValidationError as error:
-        message, param = explain(error)
+        message, param = explain(error, kind)
         raise invalid_body(message, param) from error
     except RecursionError as error:
         raise invalid_body("The body is nested too deeply.") from error
@@ -102,19 +106,56 @@ def decode_object(body: bytes) -> dict[str, Any]:
     return cast(dict[str, Any], raw)
 
 
-def explain(error: msgspec.ValidationError) -> tuple[str, str | None]:
-    """A sentence about the error, and the top-level field it is about."""
+def explain(error: msgspec.ValidationError, kind: type | None = None) -> tuple[str, str | None]:
+    """A sentence about the error, and the top-level field it is about. With `kind`, which was to be
+    decoded, it names the values that could have been sent where there are few."""
     text = str(error)
     located = _PATH.match(text)
     if located is not None:
         path = located["path"]
         field = re.match(r"\w+", path)
         what = located["what"]
-        return f"`{path}`: {what[:1].lower()}{what[1:]}.", field[0] if field else None
+        known = _values(kind, path) if kind and what.startswith(_NO_VALUE) else ()
+        instead = f"; expected one of {', '.join(known)}" if known else ""
+        return f"`{path}`: {what[:1].lower()}{what[1:]}{instead}.", field[0] if field else None
     missing = _MISSING.search(text)
     if missing is not None:
         return f"`{missing['field']}` is required.", missing["field"]
     return f"{text}.", None
+
+
+def _values(kind: type, path: str) -> list[str]:
+    """The values of literals, or the tags of structs, that stand at `path` in a `kind`."""
+    places = [_type_info(kind)]
+    values: set[str] = set()
+    for step in _STEP.findall(path):
+        inner: list[inspect.Type] = []
+        values.clear()
+        for place in _members(places):
+            match place:
+                case inspect.StructType():
+                    inner += [each.type for each in place.fields if each.encode_name == step]
+                    if place.tag_field == step:
+                        values.add(str(place.tag))
+                case inspect.ListType() if step.startswith("["):
+                    inner.append(place.item_type)
+                case _:
+                    pass
+        places = inner
+    for place in _members(places):
+        if isinstance(place, inspect.LiteralType):
+            values.update(str(each) for each in place.values)
+    return sorted(values)
+
+
+def _members(places: Iterable[inspect.Type]) -> Iterator[inspect.Type]:
+    for place in places:
+        yield from place.types if isinstance(place, inspect.UnionType) else (place,)
+
+
+@functools.cache
+def _type_info(kind: type) -> inspect.Type:
+    return inspect.type_info(kind)
 
 
 def _surrogates(body: bytes) -> str:

@@ -113,8 +113,9 @@ def _stated(fields: StructuredOutputs) -> list[tuple[str, Any]]:
 
 def _of_format(fields: dict[str, Any]) -> tuple[str, Any]:
     kind = fields.get("type")
-    if kind == "json_object":
-        return "json_object", True
+    if kind == "json_object":  # with `schema`: llama.cpp's, Together's and Fireworks' form
+        schema = fields.get("schema")
+        return ("json_object", True) if schema is None else ("json", schema)
     if kind == "json_schema":
         described = fields.get("json_schema")
         schema: Any = None
