@@ -40,12 +40,14 @@ class Seen(NoMedia):
         self.kinds = ("image",)
         self.urls: list[str] = []
 
-    async def read(self, sent: Sequence[SentMedia], owner: MediaOwner) -> Sequence[str]:
+    async def read(
+        self, sent: Sequence[SentMedia], owner: MediaOwner, budget: object = None
+    ) -> Sequence[str]:
         self.urls += [image.url for image in sent]
         return ()
 
     async def place(
-        self, prompt: RenderedPrompt, images: Sequence[str], tenant: str
+        self, prompt: RenderedPrompt, images: Sequence[str], tenant: str, budget: object = None
     ) -> RenderedPrompt:
         return prompt
 

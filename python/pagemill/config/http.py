@@ -20,6 +20,16 @@ class ConnectionConfig:
         unit="connections",
         allowed=Range(1, 10**6),
     )
+    max_connections_per_address: int | None = option(
+        None,
+        "Maximum number of open connections of one IPv4 address, or of one IPv6 network of 64 bits,"
+        " by the connection itself: headers of proxies are not read. At this limit a new one closes"
+        " the address's connection that has been idle longest; if all have a request, it is refused"
+        " with HTTP status 429. Behind a proxy, set it to --max-connections. Default: 7/8 of"
+        " --max-connections.",
+        unit="connections",
+        allowed=Range(1, 10**6),
+    )
     max_header_bytes: int = option(
         32 * 2**10,
         "Largest request line and headers of one request; more are refused with HTTP status 431.",

@@ -141,8 +141,8 @@ FAMILIES = (
     Family(
         "encoder_requests",
         "counter",
-        "Requests to --encoder-urls, by server and outcome: completed, refused (the file), or"
-        " failed.",
+        "Requests to --encoder-urls, by server and outcome: completed, refused (the file), busy,"
+        " or failed.",
         (*MODEL_LABELS, "server", "outcome"),
     ),
     Family(

@@ -2,10 +2,10 @@
 
 stop = Stop()
 ...                          # in the thread:
-with stop.ends(child):       # a process that the thread waits for
+with stop.ends(child):       # a process, or a connection, that the thread waits for
     answer = child.receive()
 ...                          # in another one:
-stop.set()                   # ends the process, and with it the wait
+stop.set()                   # kills it, and with it the wait
 """
 
 from __future__ import annotations
@@ -13,8 +13,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Protocol
 
-from pagemill.render.child_process import ChildProcess
+
+class Killable(Protocol):
+    """What a thread waits for, such as a `ChildProcess`."""
+
+    def kill(self) -> None:
+        """Ends it, and the wait, from another thread. Does not block. Idempotent."""
+        ...
 
 
 class Stop:
@@ -23,28 +30,29 @@ class Stop:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._is_set = False
-        self._child: ChildProcess | None = None
+        self._awaited: Killable | None = None
 
     def is_set(self) -> bool:
         """True from `set` on."""
         return self._is_set
 
     def set(self) -> None:
-        """The work is not wanted any more: its process is killed. Does not block. Idempotent."""
+        """The work is not wanted any more: what it waits for is killed. Does not block.
+        Idempotent."""
         with self._lock:
             self._is_set = True
-            if self._child is not None:
-                self._child.kill()
+            if self._awaited is not None:
+                self._awaited.kill()
 
     @contextmanager
-    def ends(self, child: ChildProcess) -> Generator[None]:
-        """Kills `child` when this is set while the context lasts, or has been set before it."""
+    def ends(self, awaited: Killable) -> Generator[None]:
+        """Kills `awaited` when this is set while the context lasts, or has been set before it."""
         with self._lock:
-            self._child = child
+            self._awaited = awaited
             if self._is_set:
-                child.kill()
+                awaited.kill()
         try:
             yield
         finally:
             with self._lock:
-                self._child = None
+                self._awaited = None

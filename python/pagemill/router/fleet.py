@@ -92,10 +92,15 @@ class Fleet:
         """The servers that get requests."""
         return [server for server in self.servers if server in self._used]
 
-    def route(self, hint: Hint) -> Server | None:
-        """The server for a request, which the caller passes to `finish` once. None: there is none
-        at present."""
+    def route(self, hint: Hint, tried: Server | None = None) -> Server | None:
+        """The server for a request, which the caller passes to `finish` once, and another one than
+        it has `tried`, if there is one. None: there is none at present."""
+        leaves_out = tried is not None and tried in self._used and len(self._used) > 1
+        if tried is not None and leaves_out:
+            self.router.set_available(tried.index, False)
         index = self.router.route(hint.token_ids, cache_salt=hint.cache_salt, session=hint.session)
+        if tried is not None and leaves_out:
+            self.router.set_available(tried.index, True)
         return None if index is None else self.servers[index]
 
     def finish(self, server: Server) -> None:

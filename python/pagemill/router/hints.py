@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Coroutine, Mapping
+from dataclasses import replace
 
 import msgspec
 
@@ -32,6 +34,8 @@ _ROWS = (
 )
 _WITH_PROMPT = {row.path: row for row in map(endpoint_named, _ROWS)}
 _MAX_SESSION_BYTES = 256
+_MAX_WAIT_S = 2.0
+"""For a prompt that is rendered: others may be before it, and its server renders it, too."""
 
 
 class _SessionFields(msgspec.Struct):
@@ -48,15 +52,17 @@ class HintReader:
         self._header = config.session_header.lower()
         self._rendering = rendering
 
-    async def read(self, path: str, headers: Mapping[str, str], body: bytes) -> Hint:
-        """The hint of a request; an empty one if its body is not what servers take. They say why,
-        so nothing is refused here."""
+    async def read(
+        self, path: str, headers: Mapping[str, str], body: bytes, tenant: str = ""
+    ) -> Hint:
+        """The hint of a request of `tenant`; an empty one if its body is not what servers take, or
+        there is none in time. They say why, so nothing is refused here."""
         try:
             if self._policy == "session":
                 return Hint(session=self._session(headers, body))
             if self._policy == "prefix_aware" and self._rendering is not None:
-                return await _prompt(self._rendering, path, body)
-        except (ApiError, msgspec.MsgspecError, UnicodeDecodeError):
+                return await _in_time(_prompt(self._rendering, path, body, tenant))
+        except (ApiError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             pass
         return Hint()
 
@@ -68,7 +74,19 @@ class HintReader:
         return session[:_MAX_SESSION_BYTES]
 
 
-async def _prompt(rendering: Rendering, path: str, body: bytes) -> Hint:
+async def _in_time(prompt: Coroutine[None, None, Hint]) -> Hint:
+    """What `prompt` returns, or an empty hint if that takes too long. What has begun in a thread is
+    not waited for."""
+    task = asyncio.ensure_future(prompt)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen
+    try:
+        await asyncio.wait({task}, timeout=_MAX_WAIT_S)
+        return task.result() if task.done() else Hint()
+    finally:
+        task.cancel()
+
+
+async def _prompt(rendering: Rendering, path: str, body: bytes, tenant: str) -> Hint:
     """The tokens of the prompt, of the first one if there are several.
 
     Raises:
@@ -92,7 +110,8 @@ async def _prompt(rendering: Rendering, path: str, body: bytes) -> Hint:
     if isinstance(request, ChatRequest):
         texts = await TextFiles(None, ANONYMOUS, "messages").in_messages(request.messages)
         request = msgspec.structs.replace(request, messages=texts)
-        prompt = await rendered_prompt(rendering, request, ANONYMOUS)  # it keeps no images
+        caller = replace(ANONYMOUS, tenant=tenant)
+        prompt = await rendered_prompt(rendering, request, caller)  # it keeps no images
     else:
         assert isinstance(request, CompletionRequest)
         prompt = await _completed(rendering, request)

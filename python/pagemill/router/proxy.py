@@ -12,6 +12,7 @@ from pagemill.router.headers import to_server
 from pagemill.router.hints import HintReader
 from pagemill.router.relay import relay
 from pagemill.router.upstream import Reply, UpstreamError
+from pagemill.server.access.caller import Caller
 from pagemill.server.admission import FORM, JSON, read_body
 from pagemill.server.disconnect import until_disconnect
 from pagemill.server.endpoints.endpoint import Transport
@@ -28,6 +29,7 @@ class Proxy:
 
     A request is tried once more, on another server, if the first one cannot be reached, breaks off
     before the head of its response, or answers 503. Generating twice is safe: it changes nothing.
+    A 503 says nothing of the server's other requests: they go on, until a probe fails.
     """
 
     def __init__(self, fleet: Fleet, hints: HintReader, max_body_bytes: int) -> None:
@@ -41,7 +43,8 @@ class Proxy:
         try:
             content = FORM if scope["path"] in _FORMS else JSON
             body = await read_body(request, self._max_body_bytes, content)
-            hint = await self._hints.read(scope["path"], request.headers, body)
+            caller: Caller = request.state.caller
+            hint = await self._hints.read(scope["path"], request.headers, body, caller.tenant)
             await until_disconnect(self._answer(request, body, hint, send), receive)
         except ApiError as error:
             await error_response(error, error_shape(scope["path"]))(scope, receive, send)
@@ -50,9 +53,9 @@ class Proxy:
 
     async def _answer(self, request: Request, body: bytes, hint: Hint, send: Send) -> None:
         """Raises ApiError if no server answers."""
-        problem = ""
+        problem, server = "", None
         for tries_left in reversed(range(_TRIES)):
-            server = self._fleet.route(hint)
+            server = self._fleet.route(hint, server)
             if server is None:
                 break
             self._fleet.retries += bool(problem)
@@ -87,15 +90,15 @@ class Proxy:
             return str(error)
         try:
             if reply.status == 503 and tries_left and len(self._fleet.available) > 1:
-                problem = f"{url} answers 503"
-                self._failed(server, UpstreamError(problem))
-                return problem
+                server.counts.failed += 1
+                return f"{url} answers 503"
             await relay(reply, request.scope, send)
             server.counts.served += 1
             server.breaker.request_served()
         except UpstreamError as error:
             server.counts.broken += 1
-            self._fleet.request_failed(server, error)
+            if not error.by_client:
+                self._fleet.request_failed(server, error)
         finally:
             await reply.close()
         return ""

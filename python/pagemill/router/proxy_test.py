@@ -11,12 +11,13 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pagemill.config import ConfigError
 from pagemill.config.route import ListenConfig
 from pagemill.engine.reserved_port import reserved_port
 from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.router.relay import relay
 from pagemill.router.testing.fake_fleet import (
     FakeFleet,
     fake_fleet,
@@ -24,6 +25,7 @@ from pagemill.router.testing.fake_fleet import (
     running_router,
     until,
 )
+from pagemill.router.upstream import Reply, UpstreamError
 from pagemill.server.access.caller import Caller
 from pagemill.server.access.keys import ApiKey, plain_keys
 
@@ -212,6 +214,65 @@ def test_an_unreachable_server_costs_nothing_but_a_retry() -> None:
             assert metric(text, "server_available", server=broken.url) == 0
 
     asyncio.run(test())
+
+
+def test_a_503_is_of_one_request() -> None:
+    """A client that can cause one must not keep others from the server."""
+    num_refused = [0, 0]
+
+    def busy(at: int) -> ASGIApp:
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            num_refused[at] += scope["path"] != "/ready"
+            status = 200 if scope["path"] == "/ready" else 503
+            head = {"type": "http.response.start", "status": status, "headers": []}
+            await send(head)
+            await send({"type": "http.response.body", "body": b"{}"})
+
+        return app
+
+    async def test() -> None:
+        async with (
+            listening(busy(0)) as one,
+            listening(busy(1)) as two,
+            running_router([one, two], policy="session", probe_interval=60) as (client, fleet, _),
+        ):
+            await until(lambda: len(fleet.available) == 2)
+            for _ in range(5):
+                fields = BODY | {"session_id": "a"}
+                got = await client.post("/v1/completions", json=fields)
+                assert got.status_code == 503
+            assert num_refused == [5, 5], "each is tried on the other one, too"
+            assert len(fleet.available) == 2
+            assert sum(server.counts.failed for server in fleet.servers) == 5
+
+    asyncio.run(test())
+
+
+class BreaksOff(Reply):
+    """Two parts, and then nothing more."""
+
+    def __init__(self) -> None:
+        self.status, self.headers = 200, []
+
+    async def parts(self) -> AsyncGenerator[bytes, None]:
+        yield b"a"
+        yield b"b"
+        raise UpstreamError("it broke off")
+
+
+@pytest.mark.parametrize(("seconds", "by_client"), [(4.0, False), (6.0, True)])
+def test_a_client_that_reads_slowly_is_no_failure_of_the_server(
+    seconds: float, by_client: bool
+) -> None:
+    now = [0.0]
+
+    async def send(message: Any) -> None:
+        now[0] += seconds if message.get("body") == b"a" else 0.1
+
+    scope: Any = {"type": "http", "path": "/v1/completions"}
+    with pytest.raises(UpstreamError, match="broke off") as error:
+        asyncio.run(relay(BreaksOff(), scope, send, lambda: now[0]))
+    assert error.value.by_client is by_client
 
 
 def test_a_server_that_drains_is_left_alone_until_it_is_back() -> None:

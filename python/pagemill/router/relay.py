@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 from starlette.types import Scope, Send
@@ -16,9 +18,14 @@ from pagemill.server.event_stream import BODY_WRITER, BodyWriter
 from pagemill.server.sse import failed_stream
 
 _EVENT_STREAM = b"text/event-stream"
+_SLOW_S = 5.0
+"""A server disconnects clients that take little for long (--send-timeout). The router is such a one
+while its own client does not read."""
 
 
-async def relay(reply: Reply, scope: Scope, send: Send) -> None:
+async def relay(
+    reply: Reply, scope: Scope, send: Send, clock: Callable[[], float] = time.monotonic
+) -> None:
     """Sends `reply` as it arrives. A client that reads slowly makes the server wait.
 
     If the server breaks off, a stream of events ends with an error event, as a server ends it; any
@@ -27,6 +34,7 @@ async def relay(reply: Reply, scope: Scope, send: Send) -> None:
     Raises:
         UpstreamError: the server broke off; nothing more is to be sent.
     """
+    longest_s = 0.0
     state = scope.setdefault("state", {})
     if request_id := value_of(reply.headers, b"x-request-id"):
         state["request_id"] = request_id.decode("latin-1")  # a field of the body may have set it
@@ -39,11 +47,13 @@ async def relay(reply: Reply, scope: Scope, send: Send) -> None:
         async for part in reply.parts():
             data = part if cut is None else cut.push(part)
             if data and not (body is not None and body.write(data)):
+                began = clock()
                 await send({"type": "http.response.body", "body": data, "more_body": True})
+                longest_s = max(longest_s, clock() - began)
     except UpstreamError as error:
         if cut is not None:
             await _end_stream(cut, error, error_shape(scope["path"]), send)
-        raise
+        raise UpstreamError(str(error), by_client=longest_s > _SLOW_S) from error
     rest = b"" if cut is None else cut.rest()
     await send({"type": "http.response.body", "body": rest, "more_body": False})
 

@@ -28,12 +28,14 @@ _OWN_CONNECTIONS = 8  # for probes and KV events, however many requests there ar
 class UpstreamError(Exception):
     """The server could not be reached, or broke off. The text says which, for logs and clients.
 
-    `timed_out`: it accepted the request and then said nothing for the read timeout.
+    `timed_out`: it accepted the request and then said nothing for the read timeout. `by_client`:
+    the client took so little that the server may have given up on it.
     """
 
-    def __init__(self, message: str, *, timed_out: bool = False) -> None:
+    def __init__(self, message: str, *, timed_out: bool = False, by_client: bool = False) -> None:
         super().__init__(message)
         self.timed_out = timed_out
+        self.by_client = by_client
 
 
 @dataclass(frozen=True, slots=True)

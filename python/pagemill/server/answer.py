@@ -75,6 +75,11 @@ class Socket(Protocol):
         """Whether the client has closed the connection, or is gone."""
         ...
 
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the key that the client connected with is still valid."""
+        ...
+
     async def receive(self) -> bytes | None:
         """The next message; None once the connection is closed."""
         ...

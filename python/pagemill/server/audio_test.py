@@ -24,7 +24,8 @@ from pagemill.render.media.cache import PreparedCache
 from pagemill.render.media.media_files import MediaFiles, open_files
 from pagemill.server import media
 from pagemill.server.errors import ApiError
-from pagemill.server.media import KeptMedia, MediaReader, open_media
+from pagemill.server.media import MediaReader, open_media
+from pagemill.server.media_work import KeptMedia
 from pagemill.server.protocol.chat import check_messages
 from pagemill.server.protocol.media import SentMedia, media_parts, without_urls
 

@@ -23,6 +23,7 @@ from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.generation import Generation
 from pagemill.server.generation_options import GenerationOptions
 from pagemill.server.grammar.tool_choice import ToolChoice, call_constraint, read_tool_choice
+from pagemill.server.media_work import MediaBudget
 from pagemill.server.output_limits import wanted_limits
 from pagemill.server.pipeline import CheckedFields, CheckedRequest, Pipeline
 from pagemill.server.protocol.chat import (
@@ -197,20 +198,25 @@ async def rendered_prompt(
     request: ChatRequest,
     caller: Caller,
     read: Sequence[PreparedMedia] = (),
+    budget: MediaBudget | None = None,
 ) -> RenderedPrompt:
     """The messages and tools of `caller`'s request as a prompt. Its first media are `read` already,
-    by `read_media`.
+    by `read_media`. `budget`: see `Media.read`.
 
     Raises:
         ApiError: see `Rendering.chat` and `Media`.
     """
-    media = [*read, *await read_media(rendering, request, caller, len(read))]
+    media = [*read, *await read_media(rendering, request, caller, len(read), budget)]
     variables = _template_variables(request, rendering.renderer.chat_variables)
-    return await _prompt(rendering, request, variables, media, caller)
+    return await _prompt(rendering, request, variables, media, caller, budget)
 
 
 async def read_media(
-    rendering: Rendering, request: ChatRequest, caller: Caller, skipped: int = 0
+    rendering: Rendering,
+    request: ChatRequest,
+    caller: Caller,
+    skipped: int = 0,
+    budget: MediaBudget | None = None,
 ) -> Sequence[PreparedMedia]:
     """The media of the request's messages behind so many of them.
 
@@ -218,7 +224,7 @@ async def read_media(
         ApiError: see `Media.read`.
     """
     sent = _media_in(request)[skipped:]
-    return await rendering.media.read(sent, _media_owner(request, caller))
+    return await rendering.media.read(sent, _media_owner(request, caller), budget)
 
 
 async def _prompt(
@@ -227,6 +233,7 @@ async def _prompt(
     variables: dict[str, Any],
     media: Sequence[PreparedMedia],
     caller: Caller,
+    budget: MediaBudget | None = None,
 ) -> RenderedPrompt:
     """The prompt with the request's `media`, which have been read."""
     render = functools.partial(
@@ -237,8 +244,8 @@ async def _prompt(
         request.continue_final_message,
         variables,
     )
-    prompt = await rendering.chat(render, request.add_special_tokens)
-    return await rendering.media.place(prompt, media, caller.tenant)
+    prompt = await rendering.chat(render, request.add_special_tokens, caller.tenant)
+    return await rendering.media.place(prompt, media, caller.tenant, budget)
 
 
 def requested_tokens(request: ChatRequest) -> tuple[int | None, str]:

@@ -126,7 +126,9 @@ def test_images_are_limited_by_request() -> None:
 
         kinds = ("image",)
 
-        async def read(self, sent: Sequence[SentMedia], owner: MediaOwner) -> Sequence[Any]:
+        async def read(
+            self, sent: Sequence[SentMedia], owner: MediaOwner, budget: object = None
+        ) -> Sequence[Any]:
             if len(sent) > 2:
                 raise bad_request(f"{[image.where for image in sent]}", "messages")
             return [image.url for image in sent]
@@ -134,7 +136,7 @@ def test_images_are_limited_by_request() -> None:
         def reset_cache(self) -> None: ...
 
         async def place(
-            self, prompt: RenderedPrompt, images: Sequence[Any], tenant: str
+            self, prompt: RenderedPrompt, images: Sequence[Any], tenant: str, budget: object
         ) -> RenderedPrompt:
             return RenderedPrompt.of([*prompt.token_ids.tolist(), *map(int, images)])
 

@@ -124,7 +124,7 @@ class HttpRoute(Route):
         speech = self._server.models.speech
         limit = FileLimit(speech.max_bytes, "--max-audio-bytes")
         expected = min(declared_bytes(request), limit.max_bytes)
-        async with speech.uploads.upload(expected) as upload:
+        async with speech.uploads.upload(expected, caller.tenant) as upload:
             fields = await read_form(request, limit, upload, self._body_timeout)
             work = invoke(self._server, self.row, fields, caller)
             answer = await until_disconnect(work, request.receive)

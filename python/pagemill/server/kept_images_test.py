@@ -24,7 +24,8 @@ from pagemill.server.access.caller import OPERATOR, Caller
 from pagemill.server.chat import rendered_prompt
 from pagemill.server.endpoints.engine import reset_mm_cache
 from pagemill.server.errors import ApiError
-from pagemill.server.media import KeptMedia, MediaReader
+from pagemill.server.media import MediaReader
+from pagemill.server.media_work import KeptMedia
 from pagemill.server.protocol.chat import ChatRequest, check_messages
 from pagemill.server.protocol.media import SentMedia, media_parts
 from pagemill.server.responses.input import items_of, messages_of
@@ -193,11 +194,13 @@ def test_a_request_is_its_callers():
         owners: list[MediaOwner]
         resets = 0
 
-        async def read(self, sent: Any, owner: MediaOwner) -> list[np.ndarray]:
+        async def read(self, sent: Any, owner: MediaOwner, budget: object) -> list[np.ndarray]:
             self.owners = [owner]
             return []
 
-        async def place(self, prompt: RenderedPrompt, images: Any, tenant: str) -> RenderedPrompt:
+        async def place(
+            self, prompt: RenderedPrompt, images: Any, tenant: str, budget: object
+        ) -> RenderedPrompt:
             return prompt
 
         def reset_cache(self) -> None:

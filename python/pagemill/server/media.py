@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from pagemill.config import ConfigError
 from pagemill.config.media import MEDIA_KINDS, MediaConfig
@@ -19,9 +19,8 @@ from pagemill.inputs.media_kind import MediaKind
 from pagemill.inputs.media_owner import MediaOwner
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.inputs.rendered_prompt import RenderedPrompt
-from pagemill.observe.metrics import RequestMetrics
 from pagemill.render.errors import RenderError
-from pagemill.render.media.cache import MediaKey, PreparedCache, content_key, uuid_key
+from pagemill.render.media.cache import MediaKey, PreparedCache
 from pagemill.render.media.data_url import data_of, is_data_url
 from pagemill.render.media.embeds import MediaEmbeds
 from pagemill.render.media.encoder_servers import EncoderFiles, MediaUnavailableError
@@ -34,6 +33,8 @@ from pagemill.render.media.media_files import (
 from pagemill.render.stop import Stop
 from pagemill.server.capacity import Capacity
 from pagemill.server.errors import ApiError, bad_request
+from pagemill.server.media_apart import MediaApart
+from pagemill.server.media_work import KeptMedia, MediaBudget, MediaWork
 from pagemill.server.protocol.media import SentMedia
 from pagemill.server.shared_places import SharedPlaces
 from pagemill.server.threads import Threads
@@ -45,7 +46,6 @@ MAX_PREPARED_BYTES = 2**27
 _MAX_FETCHED_BYTES = 2**28  # of all requests, by the most that each may fetch
 _FETCH_THREADS = 8
 _DECODE_THREADS = min(4, os.cpu_count() or 1)
-_ENCODE_THREADS = 16  # which wait for other servers
 
 Place = Callable[[RenderedPrompt, Sequence[PreparedMedia]], RenderedPrompt]
 """The prompt with prepared media in place of their placeholders; raises ApiError."""
@@ -62,11 +62,14 @@ class Media(Protocol):
     @property
     def max_audio_s(self) -> float: ...
 
-    async def read(self, sent: Sequence[SentMedia], owner: MediaOwner) -> Sequence[PreparedMedia]:
-        """The media as the model takes them.
+    async def read(
+        self, sent: Sequence[SentMedia], owner: MediaOwner, budget: MediaBudget | None = None
+    ) -> Sequence[PreparedMedia]:
+        """The media as the model takes them. `budget`: that of a request of many prompts.
 
         Raises:
-            ApiError: 400 naming the part, 429 if too many requests wait.
+            ApiError: 400 naming the part, or that the budget is spent; 429 if too many requests
+                wait.
         """
         ...
 
@@ -103,13 +106,17 @@ class Media(Protocol):
         ...
 
     async def place(
-        self, prompt: RenderedPrompt, media: Sequence[PreparedMedia], tenant: str
+        self,
+        prompt: RenderedPrompt,
+        media: Sequence[PreparedMedia],
+        tenant: str,
+        budget: MediaBudget | None = None,
     ) -> RenderedPrompt:
-        """The prompt with `media` in place of its placeholders.
+        """The prompt with `media` in place of its placeholders. `budget`: see `read`.
 
         Raises:
             ApiError: 400 if the template wrote more or fewer placeholders, or an item does not fit
-                the model.
+                the model, or the budget is spent.
         """
         ...
 
@@ -123,8 +130,11 @@ class NoMedia:
         self.kinds: Sequence[MediaKind] = ()
         self.max_audio_s = 0.0
 
-    async def read(self, sent: Sequence[SentMedia], owner: MediaOwner) -> Sequence[PreparedMedia]:
+    async def read(
+        self, sent: Sequence[SentMedia], owner: MediaOwner, budget: MediaBudget | None = None
+    ) -> Sequence[PreparedMedia]:
         """Refuses the first item."""
+        del budget
         if sent:
             raise _wrong_kind(sent[0], self._why)
         return ()
@@ -149,81 +159,15 @@ class NoMedia:
         """There is none."""
 
     async def place(
-        self, prompt: RenderedPrompt, media: Sequence[PreparedMedia], tenant: str
+        self,
+        prompt: RenderedPrompt,
+        media: Sequence[PreparedMedia],
+        tenant: str,
+        budget: MediaBudget | None = None,
     ) -> RenderedPrompt:
         """Text stays as it is."""
-        del tenant
+        del tenant, budget
         return prompt
-
-
-class KeptMedia:
-    """Media of earlier requests. `metrics` counts how many media of requests were among them; None:
-    they are not counted."""
-
-    def __init__(self, cache: PreparedCache, metrics: RequestMetrics | None = None) -> None:
-        self.cache = cache
-        self._metrics = metrics
-
-    @classmethod
-    def of(cls, config: MediaConfig, shared_folder: str, metrics: RequestMetrics) -> KeptMedia:
-        """Those of a process; the server's share a folder, unless there is one ("")."""
-        resets = Path(shared_folder) / "media_resets" if shared_folder else None
-        return cls(PreparedCache(config.cache_bytes, resets), metrics)
-
-    def named(self, media: SentMedia, owner: MediaOwner) -> PreparedMedia | None:
-        """The item that `owner` sent before by the name that `media` has; None if there is none.
-
-        Raises:
-            ApiError: 400: there is none, and the part has no file.
-        """
-        if not media.uuid:
-            return None
-        key = uuid_key(media.kind, owner, media.uuid)._replace(sound=media.sound)
-        found = self.cache.get(key) if self.cache.keeps else None
-        if found is None and not media.url:
-            raise bad_request(
-                f"`{media.where}` has no file, and this server does not have the {media.kind} of"
-                f" its `uuid` (any longer): send the {media.kind} again.",
-                "messages",
-            )
-        return found
-
-    def count(self, work: _Work) -> None:
-        """Counts the media of a request."""
-        num_files = sum(media.embeds is None for media in work.sent)
-        if self._metrics is not None and self.cache.keeps and num_files:
-            num_found = sum(media is not None for media in work.found)
-            self._metrics.media_cache(num_files, num_found)
-
-    def count_encoded(self, server: str, outcome: str) -> None:
-        """Counts a request to another server that encodes media."""
-        if self._metrics is not None:
-            self._metrics.encoder_request(server, outcome)
-
-
-class _Work(NamedTuple):
-    """Media of a request, and those of them that were `found`."""
-
-    sent: Sequence[SentMedia]
-    owner: MediaOwner
-    found: list[PreparedMedia | None]
-
-    def to_fetch(self) -> list[SentMedia]:
-        """The media at URLs."""
-        return [
-            media
-            for media, found in zip(self.sent, self.found, strict=True)
-            if found is None and media.embeds is None and not is_data_url(media.url)
-        ]
-
-    def key(self, at: int, data: bytes) -> MediaKey:
-        """What item `at`, whose file is `data`, is kept by."""
-        sent, owner = self.sent[at], self.owner
-        if sent.uuid:
-            key = uuid_key(sent.kind, owner, sent.uuid)
-        else:
-            key = content_key(sent.kind, owner.cache_salt, data)
-        return key._replace(sound=sent.sound)
 
 
 class MediaReader:
@@ -270,20 +214,22 @@ class MediaReader:
         self._apart = [each for each in files.values() if isinstance(each, EncoderFiles)]
         for each in self._apart:
             each.servers.count = self._kept.count_encoded
-        self._encoding = Threads(_ENCODE_THREADS, "media-encode") if self._apart else None
+        self._encoding = MediaApart() if self._apart else None
 
-    async def read(self, sent: Sequence[SentMedia], owner: MediaOwner) -> Sequence[PreparedMedia]:
+    async def read(
+        self, sent: Sequence[SentMedia], owner: MediaOwner, budget: MediaBudget | None = None
+    ) -> Sequence[PreparedMedia]:
         """See `Media.read`."""
         if not sent:
             return ()
         self._check_numbers(sent)
         async with self._places.place(owner.tenant):
-            work = _Work(sent, owner, [self._kept.named(media, owner) for media in sent])
+            work = MediaWork(sent, owner, [self._kept.named(media, owner) for media in sent])
             fetched = sum(self._files[media.kind].max_bytes for media in work.to_fetch())
             try:
                 await self._room.take(fetched, owner.tenant)
                 try:
-                    return await self._prepared(work)
+                    return await self._prepared(work, budget or MediaBudget())
                 finally:
                     self._room.give(fetched, owner.tenant)
             finally:
@@ -295,8 +241,9 @@ class MediaReader:
         """See `Media.read_file`."""
         if self._apart:
             raise _no_files(kind, param, "media are encoded by other servers (--encoder-urls)")
+        stop = Stop()
         try:
-            return await self._decoding.run(tenant, self._files[kind].read, data)
+            return await self._decoding.run_with(stop, tenant, self._files[kind].read, data, stop)
         except RenderError as error:
             raise bad_request(f"`{param}` cannot be read: {error.message}.", param) from error
 
@@ -325,12 +272,21 @@ class MediaReader:
         return self._files[kind].max_bytes
 
     async def place(
-        self, prompt: RenderedPrompt, media: Sequence[PreparedMedia], tenant: str
+        self,
+        prompt: RenderedPrompt,
+        media: Sequence[PreparedMedia],
+        tenant: str,
+        budget: MediaBudget | None = None,
     ) -> RenderedPrompt:
         """See `Media.place`."""
         if not media:
             return self._place(prompt, media)
-        placed = await self._decoding.run(tenant, self._place, prompt, media)
+
+        def place() -> RenderedPrompt:
+            with (budget or MediaBudget()).spend():
+                return self._place(prompt, media)
+
+        placed = await self._decoding.run(tenant, place)
         size = sum(item.features.rows.nbytes for item in placed.media)
         if size > MAX_PREPARED_BYTES:
             raise bad_request(
@@ -372,7 +328,7 @@ class MediaReader:
             return f"this model takes {files}, and this server none (--limit-mm-per-prompt)"
         return f"this model takes {' and '.join(self.kinds)}"
 
-    async def _prepared(self, work: _Work) -> Sequence[PreparedMedia]:
+    async def _prepared(self, work: MediaWork, budget: MediaBudget) -> Sequence[PreparedMedia]:
         fetches = [
             asyncio.ensure_future(self._fetching.run(work.owner.tenant, self._fetched, media))
             for media in work.to_fetch()
@@ -386,40 +342,32 @@ class MediaReader:
         encoded = await self._encoded(work, files)
         stop = Stop()
         return await self._decoding.run_with(
-            stop, work.owner.tenant, self._decoded, work, files, encoded, stop
+            stop, work.owner.tenant, self._decoded, work, files, encoded, stop, budget
         )
 
-    async def _encoded(self, work: _Work, fetched: Sequence[bytes]) -> Mapping[int, PreparedMedia]:
-        """The files that other servers encode, by the numbers of their items; equal ones are sent
-        once."""
+    async def _encoded(
+        self, work: MediaWork, fetched: Sequence[bytes]
+    ) -> Mapping[int, PreparedMedia]:
+        """The files that other servers encode, by the numbers of their items."""
         if self._encoding is None:
             return {}
         tenant = work.owner.tenant
         listed = await self._decoding.run(tenant, self._to_encode, work, fetched)
-        first = {key: at for at, (key, _) in reversed(listed.items())}
-        stops = {key: Stop() for key in first}
-        jobs = {
-            key: asyncio.ensure_future(
-                self._encoding.run_with(
-                    stops[key], tenant, self._prepared_file, work, at, listed, stops[key]
-                )
-            )
-            for key, at in first.items()
-        }
-        size = 0
-        try:
-            for job in asyncio.as_completed(jobs.values()):
-                size += (await job).num_bytes
-                if size > MAX_PREPARED_BYTES:  # the rest is not held besides
-                    raise _too_large("The media of `messages` are")
-        finally:
-            for job in jobs.values():
-                job.cancel()
-            await asyncio.gather(*jobs.values(), return_exceptions=True)
-        return {at: jobs[key].result() for at, (key, _) in listed.items()}
+
+        def encode(at: int, data: bytes, stop: Stop) -> PreparedMedia:
+            try:
+                return self._prepare(work, at, data, stop)
+            except RenderError as error:
+                raise _refusal(work.sent[at], error) from error
+
+        def check_size(num_bytes: int) -> None:
+            if num_bytes > MAX_PREPARED_BYTES:
+                raise _too_large("The media of `messages` are")
+
+        return await self._encoding.run(tenant, listed, encode, check_size)
 
     def _to_encode(
-        self, work: _Work, fetched: Sequence[bytes]
+        self, work: MediaWork, fetched: Sequence[bytes]
     ) -> dict[int, tuple[MediaKey, bytes]]:
         """What each item that is not found has for a key, and its file."""
         files, listed = iter(fetched), dict[int, tuple[MediaKey, bytes]]()
@@ -432,14 +380,6 @@ class MediaReader:
                 listed[at] = work.key(at, data), data
         return listed
 
-    def _prepared_file(
-        self, work: _Work, at: int, listed: Mapping[int, tuple[MediaKey, bytes]], stop: Stop
-    ) -> PreparedMedia:
-        try:
-            return self._prepare(work, at, listed[at][1], stop)
-        except RenderError as error:
-            raise _refusal(work.sent[at], error) from error
-
     def _fetched(self, media: SentMedia) -> bytes:
         try:
             return self._fetch[media.kind](media.url)
@@ -448,10 +388,11 @@ class MediaReader:
 
     def _decoded(
         self,
-        work: _Work,
+        work: MediaWork,
         fetched: Sequence[bytes],
         encoded: Mapping[int, PreparedMedia],
         stop: Stop,
+        budget: MediaBudget,
     ) -> Sequence[PreparedMedia]:
         """The media of a request; fewer if `stop` is set, after which they are not wanted."""
         files = iter(fetched)
@@ -463,12 +404,8 @@ class MediaReader:
             found = work.found[at] or encoded.get(at)
             if found is None:
                 try:
-                    if media.embeds is None:
-                        data = self._in_url(media) if is_data_url(media.url) else next(files)
-                        found = self._prepare(work, at, data, stop)
-                    else:
-                        assert self.embeds is not None  # `read` has checked it
-                        found = self.embeds.read(media.kind, media.embeds)
+                    with budget.spend():
+                        found = self._decoded_item(work, at, files, stop)
                 except RenderError as error:
                     raise _refusal(media, error) from error
             prepared.append(found)
@@ -480,10 +417,20 @@ class MediaReader:
                 raise _too_large(f"`{media.where}` and the media before it are", remedy)
         return prepared
 
+    def _decoded_item(
+        self, work: MediaWork, at: int, files: Iterator[bytes], stop: Stop
+    ) -> PreparedMedia:
+        media = work.sent[at]
+        if media.embeds is None:
+            data = self._in_url(media) if is_data_url(media.url) else next(files)
+            return self._prepare(work, at, data, stop)
+        assert self.embeds is not None  # `read` has checked it
+        return self.embeds.read(media.kind, media.embeds)
+
     def _in_url(self, media: SentMedia) -> bytes:
         return data_of(media.url, self._files[media.kind].max_bytes)
 
-    def _prepare(self, work: _Work, at: int, data: bytes, stop: Stop) -> PreparedMedia:
+    def _prepare(self, work: MediaWork, at: int, data: bytes, stop: Stop) -> PreparedMedia:
         """The item of the file `data`, which is kept."""
         cache, key = self._kept.cache, work.key(at, data)
         if cache.keeps and not work.sent[at].uuid:
@@ -583,5 +530,10 @@ def _too_large(which: str, remedy: str = "smaller ones, or fewer") -> ApiError:
 
 def _refusal(media: SentMedia, error: RenderError) -> ApiError:
     if isinstance(error, MediaUnavailableError):
-        return ApiError(503, f"`{media.where}`: {error.message}.", "messages")
+        return ApiError(
+            503,
+            f"`{media.where}`: {error.message}.",
+            "messages",
+            retry_after_s=error.retry_after_s,
+        )
     return bad_request(f"`{media.where}` cannot be read: {error.message}.", "messages")

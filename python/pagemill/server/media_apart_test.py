@@ -27,9 +27,10 @@ from pagemill.render.media.encoder_servers import (
 )
 from pagemill.render.media.media_files import MediaFiles
 from pagemill.render.stop import Stop
-from pagemill.server import media
+from pagemill.server import media, media_apart
 from pagemill.server.errors import ApiError
-from pagemill.server.media import KeptMedia, MediaReader, media_as_embeds, open_media
+from pagemill.server.media import MediaReader, media_as_embeds, open_media
+from pagemill.server.media_work import KeptMedia
 from pagemill.server.protocol.media import SentMedia, media_parts
 from pagemill.server.testing.fake_encoder import FakeFiles
 from pagemill.server.testing.fake_server import fake_server
@@ -51,7 +52,7 @@ class FakeServers(EncoderServers):
         if data == b"?":
             raise RenderError("it is no image")
         if data == b"!":
-            raise MediaUnavailableError("no server has encoded the image")
+            raise MediaUnavailableError("no server has encoded the image", retry_after_s=9)
         self.count(URL, "completed")
         return PreparedMedia(kind, np.zeros(0, np.float32), embeddings=row(data[0]))
 
@@ -117,6 +118,7 @@ def test_what_other_servers_refuse_or_miss() -> None:
         with pytest.raises(ApiError, match=why) as error:
             asyncio.run(read.read(sent(b"a", content), OWNER))
         assert error.value.status == status
+        assert error.value.retry_after_s == (9 if status == 503 else 0)
     with pytest.raises(ApiError, match="media are encoded by other servers"):
         asyncio.run(read.read_file("image", b"a", "file", OWNER.tenant))
     assert values(asyncio.run(read.read(sent(b"a"), OWNER))) == [97]
@@ -138,7 +140,7 @@ def test_files_that_are_encoded_apart_are_bounded_together(
 ) -> None:
     """The rest of them is not sent when those that came back are too large."""
     monkeypatch.setattr(media, "MAX_PREPARED_BYTES", 24)
-    monkeypatch.setattr(media, "_ENCODE_THREADS", 1)
+    monkeypatch.setattr(media_apart, "ENCODE_THREADS", 1)
     read, servers, _ = reader(max_images=100)
     with pytest.raises(ApiError, match="too large together.*at most 24 bytes"):
         asyncio.run(read.read(sent(*(b"%d" % number for number in range(100))), OWNER))

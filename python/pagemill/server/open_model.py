@@ -21,13 +21,8 @@ from pagemill.inputs.task import Task
 from pagemill.observe.metrics import MetricsOptions, RequestMetrics
 from pagemill.server.errors import from_engine
 from pagemill.server.fingerprint import system_fingerprint
-from pagemill.server.media import (
-    KeptMedia,
-    MediaReader,
-    NoMedia,
-    media_as_embeds,
-    open_media,
-)
+from pagemill.server.media import MediaReader, NoMedia, media_as_embeds, open_media
+from pagemill.server.media_work import KeptMedia
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.pooling.plugin import DataPlugin

@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 from pagemill.config.env import cache_folder
@@ -34,7 +32,9 @@ from pagemill.render.tokenizer import NO_LIMITS, TextLimits, TextPair, TextToken
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.media import Media, NoMedia
 from pagemill.server.prompt_embeds import decoded_embeds
+from pagemill.server.shared_places import SharedPlaces
 from pagemill.server.text_gate import TextGate
+from pagemill.server.threads import Threads
 from pagemill.structured.vocabulary import Vocabulary
 
 T = TypeVar("T")
@@ -115,21 +115,25 @@ class Rendering:
         self.media: Media = media or NoMedia()
         self._max_model_len = max_model_len
         self._gate = TextGate(MAX_BYTES_AT_ONCE)
-        self._renders = threading.BoundedSemaphore(MAX_RENDERS)
+        self._places = SharedPlaces(
+            MAX_RENDERS, "Too many chat requests wait for their chat template; try again."
+        )
         self._trims = False
-        self._threads = ThreadPoolExecutor(MAX_PROCESSES, "chat-template")
+        self._threads = Threads(MAX_PROCESSES, "chat-template")
 
     async def chat(
-        self, render: Callable[[], ChatPrompt], add_special_tokens: bool
+        self, render: Callable[[], ChatPrompt], add_special_tokens: bool, tenant: str = ""
     ) -> RenderedPrompt:
-        """The prompt of what `render`, which calls `Renderer.render_chat`, returns.
+        """The prompt of what `render`, which calls `Renderer.render_chat`, returns, in the share of
+        `tenant`.
 
         Raises:
             ApiError: 400 if the messages or the template cannot be rendered, or the prompt cannot
                 fit; 429 if too many requests wait for their templates.
         """
         with _refusals():
-            prompt = await self._rendered(render)
+            async with self._places.place(tenant):
+                prompt = await self._threads.run(tenant, render)
             token_ids = await self._tokenized(
                 [prompt.text],
                 lambda: self.renderer.encode_prompt(prompt, add_special_tokens),
@@ -279,14 +283,6 @@ class Rendering:
             if len(token_ids) <= INLINE_CHARS:
                 return self.renderer.decode(token_ids, skip_special_tokens)
             return await asyncio.to_thread(self.renderer.decode, token_ids, skip_special_tokens)
-
-    async def _rendered(self, render: Callable[[], ChatPrompt]) -> ChatPrompt:
-        if not self._renders.acquire(blocking=False):
-            raise ApiError(429, "Too many chat requests wait for their chat template; try again.")
-        # Cancelling takes it out of the queue; one that has begun keeps its thread until it ends.
-        running = self._threads.submit(render)
-        running.add_done_callback(lambda _: self._renders.release())
-        return await asyncio.wrap_future(running)
 
     async def _tokenized(self, texts: Sequence[str], work: Callable[[], T], param: str) -> T:
         num_chars = sum(map(len, texts))

@@ -222,6 +222,35 @@ def test_renders_wait_in_a_bounded_queue(monkeypatch: pytest.MonkeyPatch) -> Non
         release.set()
 
 
+def test_tenants_share_the_queue_of_renders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendering, "MAX_RENDERS", 8)
+    release, done = threading.Event(), threading.Event()
+
+    def slow() -> ChatPrompt:
+        release.wait(60)
+        return ChatPrompt("a")
+
+    def quick() -> ChatPrompt:
+        done.set()
+        return ChatPrompt("b")
+
+    async def body(texts: Rendering, renderer: _Counting) -> None:
+        del renderer
+        busy = [asyncio.create_task(texts.chat(slow, False, "greedy")) for _ in range(8)]
+        await asyncio.sleep(0)  # each has its place
+        prompt = await texts.chat(quick, False, "modest")
+        assert prompt.token_ids.tolist() == [98] and done.is_set(), "while all threads are busy"
+        with pytest.raises(ApiError, match="Too many chat requests"):
+            await busy.pop()
+        release.set()
+        assert len(await asyncio.gather(*busy)) == 7
+
+    try:
+        _run(body, 256)
+    finally:
+        release.set()
+
+
 @dataclass
 class Source:
     """A model's folder."""

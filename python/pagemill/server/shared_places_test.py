@@ -47,6 +47,24 @@ def _run(test: Callable[[Requests], Awaitable[None]], count: int = 4) -> None:
     asyncio.run(main())
 
 
+def test_a_place_may_be_left_early() -> None:
+    async def body(requests: Requests) -> None:
+        async with requests.places.place("a") as place:
+            await _refused(await requests.come("a"))
+            place.leave()
+            held = await requests.come("a")
+            assert not held.done()
+            place.lose()  # and then this one alone is refused
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.sleep(60)
+            requests.leave.set()
+            assert await held == "a"
+            raise asyncio.CancelledError
+
+    with pytest.raises(ApiError, match="Too many"):
+        _run(body, count=1)
+
+
 def test_one_tenant_has_all_places() -> None:
     async def body(requests: Requests) -> None:
         held = [await requests.come("a") for _ in range(4)]

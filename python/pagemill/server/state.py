@@ -17,7 +17,7 @@ from pagemill.server.lifecycle import Lifecycle
 from pagemill.server.limits.limiter import KeyLimiter
 from pagemill.server.pdf_files import PdfFiles
 from pagemill.server.pipeline import Pipeline
-from pagemill.server.realtime.sound_buffer import SoundRoom
+from pagemill.server.realtime.session_room import SessionRoom
 from pagemill.server.records.content_log import ContentLog
 from pagemill.server.records.count import count
 from pagemill.server.records.record import OnEnd, RequestRecord
@@ -76,7 +76,8 @@ class ServerState:
         self._batch_store = BatchStore.of(config.batches)
         self.tools = tools or ToolServers()
         self.pdf_files = PdfFiles()
-        self.sound_room = SoundRoom()
+        self.sound_room = SessionRoom.of_sound()
+        self.conversation_room = SessionRoom.of_conversations()
         """Of the audio that realtime sessions send."""
 
     @property

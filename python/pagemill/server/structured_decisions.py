@@ -24,6 +24,7 @@ from pagemill.server.chat import MAX_SHARED_BYTES, check_chat, read_media, rende
 from pagemill.server.errors import ApiError, bad_request, renamed
 from pagemill.server.generative_scores import next_tokens
 from pagemill.server.logprobs import FLOOR
+from pagemill.server.media_work import MediaBudget
 from pagemill.server.pipeline import GenerationOptions, Pipeline
 from pagemill.server.protocol.chat import ChatRequest
 from pagemill.server.protocol.structured_decision import (
@@ -211,6 +212,7 @@ async def _prompts(
 ) -> list[RenderedPrompt]:
     """A prompt for each question. Media are read once."""
     read: Sequence[PreparedMedia] = ()
+    budget = MediaBudget()
     prompts: list[RenderedPrompt] = []
     for asked in questions:
         text = f"{shared}\n\n{asked.text}"
@@ -230,8 +232,8 @@ async def _prompts(
         )
         check_chat(request)
         if media and not read:
-            read = await read_media(pipeline.rendering, request, caller)
-        prompts.append(await rendered_prompt(pipeline.rendering, request, caller, read))
+            read = await read_media(pipeline.rendering, request, caller, budget=budget)
+        prompts.append(await rendered_prompt(pipeline.rendering, request, caller, read, budget))
     return prompts
 
 

@@ -12,6 +12,10 @@ from typing import Protocol
 UPGRADE = "upgrade"
 """Key of the ASGI scope's state under which an HTTP server offers an `Upgrade`."""
 
+KEY_HOLDS = "key_holds"
+"""Likewise, a function that says whether the request's key is still valid: a connection may outlive
+it."""
+
 
 class Taker(Protocol):
     """What a connection calls once it is taken over. Event loop only."""

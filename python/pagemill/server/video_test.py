@@ -20,7 +20,8 @@ from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.render.media.cache import PreparedCache
 from pagemill.render.testing.clips import Sound, clip, jpeg, picture, tone
 from pagemill.server.errors import ApiError
-from pagemill.server.media import KeptMedia, MediaReader, NoMedia, open_media
+from pagemill.server.media import MediaReader, NoMedia, open_media
+from pagemill.server.media_work import KeptMedia
 from pagemill.server.protocol.chat import check_messages
 from pagemill.server.protocol.media import SentMedia, media_parts, without_urls
 

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import TextIO
+from urllib.parse import unquote
 
 from pagemill.weights.download_progress import DownloadProgress
 from pagemill.weights.errors import FetchError
@@ -28,11 +29,14 @@ from pagemill.weights.model_files import PICKLES
 __all__ = ["DEFAULT_MODEL", "FetchError", "default_model_path", "resolve"]
 
 
-_HUB_ID = r"([A-Za-z0-9][\w.-]*/[\w.-]+)"
 _HUB_ADDRESS = re.compile(
-    rf"(?:hf:(?://)?|(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/){_HUB_ID}"
+    r"(?:hf:(?://)?|(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/)([^?#]+).*"
 )
-_TAGGED = re.compile(rf"{_HUB_ID}:[\w.-]+")
+_NO_MODELS = {"datasets": "data set", "spaces": "Space", "buckets": "bucket"}
+"""Of the hub, by what addresses of others than models begin with."""
+_VIEWS = ("blob", "raw", "resolve", "tree")
+"""What is behind owner and name in addresses of a revision, before it."""
+_TAGGED = re.compile(r"([A-Za-z0-9][\w.-]*/[\w.-]+):[\w.-]+")
 """As llama.cpp and Ollama name a quantization: owner/name:Q4_K_M."""
 
 
@@ -87,12 +91,37 @@ def resolve(
 
 def _refuse_other_spellings(model: str) -> None:
     """Raises FetchError for a model of the hub that is spelled as other programs have it."""
-    if match := _HUB_ADDRESS.match(model):
-        raise FetchError(f"{model}: name it by its hub id, {match[1]}")
-    if match := _TAGGED.fullmatch(model):
+    name = model
+    if address := _HUB_ADDRESS.fullmatch(model):
+        name, revision = _in_address(model, [unquote(part) for part in address[1].split("/")])
+        if not _TAGGED.fullmatch(name):
+            raise FetchError(f"{model}: name it by its hub id, {name}{revision}")
+    if match := _TAGGED.fullmatch(name):
         raise FetchError(
             f"{model}: name the file with that quantization, as in {match[1]}/FILE.gguf"
         )
+
+
+def _in_address(address: str, parts: list[str]) -> tuple[str, str]:
+    """The hub id that an address names, perhaps with the tag of a quantization, and what to say of
+    its revision; `parts` are those of its path.
+
+    Raises:
+      FetchError: it is no model's.
+    """
+    if kind := _NO_MODELS.get(parts[0]):
+        raise FetchError(f"{address}: this is a {kind} of the hub; name a model, as owner/name")
+    owner, name, *rest = [part for part in parts if part] + [""] * 2
+    name, _, revision = name.partition("@")
+    rest = [part for part in rest if part]
+    if len(rest) > 1 and rest[0] in _VIEWS:
+        revision, rest = rest[1], rest[2:]
+    hub_id = f"{owner}/{name}"
+    if rest and rest[-1].endswith(".gguf"):
+        hub_id += "/" + "/".join(rest)
+    if not _TAGGED.fullmatch(hub_id) and parse_hub_id(hub_id, None) is None:
+        raise FetchError(f"{address}: name a model of the hub as owner/name")
+    return hub_id, f" with --revision {revision}" if revision not in ("", "main") else ""
 
 
 def _by_url(model: str, revision: str | None, cache_dir: Path, out: TextIO) -> Path:

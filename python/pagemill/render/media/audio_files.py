@@ -6,7 +6,6 @@ samples = files.read(data).values     # f32 [samples], 16,000 a second
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -21,6 +20,7 @@ from pagemill.config import MediaConfig
 from pagemill.inputs.prepared_media import PreparedMedia
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_object
+from pagemill.render.media.stoppable_file import StoppableFile, check_wanted
 from pagemill.render.special_tokens import read_json
 from pagemill.render.stop import Stop
 
@@ -136,17 +136,17 @@ class AudioFiles:
         return cls(config.max_audio_bytes, config.max_audio_seconds)
 
     def read(self, data: bytes, stop: Stop | None = None) -> PreparedMedia:
-        """See `MediaFiles.read`; there is no process."""
-        del stop
+        """See `MediaFiles.read`."""
+        stop = stop or Stop()
         if not _is_known(data):
             raise _undecodable()
         try:
-            with soundfile.SoundFile(io.BytesIO(data)) as file:
+            with soundfile.SoundFile(StoppableFile(data, stop)) as file:
                 self._check_form(file.samplerate, file.channels)
                 if file.frames == _UNKNOWN_FRAMES:
                     raise RenderError("it does not say how long it is; write it anew, to a file")
                 self._check_length(file.frames, file.samplerate, file.channels)
-                return self._prepared(self._blocks(file), file.samplerate)
+                return self._prepared(self._blocks(file, stop), file.samplerate)
         except RenderError:
             raise
         except Exception:  # decoders raise what they like
@@ -208,10 +208,11 @@ class AudioFiles:
                 f"it has more than {most} samples in its channels; send it with fewer of both"
             )
 
-    def _blocks(self, file: soundfile.SoundFile) -> Iterator[np.ndarray]:
+    def _blocks(self, file: soundfile.SoundFile, stop: Stop) -> Iterator[np.ndarray]:
         """The mean of all channels. What a header says of a length need not be true."""
         frames = 0
         for block in file.blocks(_BLOCK, dtype="float32", always_2d=True):
+            check_wanted(stop)
             frames += len(block)
             self._check_length(frames, file.samplerate, file.channels)
             yield block.mean(axis=1)

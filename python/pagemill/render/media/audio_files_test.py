@@ -18,6 +18,7 @@ from pagemill.render.errors import RenderError
 from pagemill.render.media.audio_files import AudioFiles
 from pagemill.render.media.data_url import audio_url, data_of
 from pagemill.render.media.media_files import open_files
+from pagemill.render.testing.stops import LateStop
 
 RATE = 16_000
 FILES = AudioFiles(max_bytes=2**20, max_seconds=2)
@@ -254,3 +255,16 @@ def test_what_is_between_tokens_of_audio(tmp_path: Path):
 def test_files_in_parts():
     assert data_of(audio_url({"data": "YWJj", "format": "wav"}), 3) == b"abc"
     assert audio_url({"data": ""}) == audio_url({"format": "wav"}) == ""
+
+
+@pytest.mark.parametrize("kind", ["WAV", "FLAC", "OGG", "MP3"])
+def test_decoding_ends_with_its_request(kind: str):
+    data = file_of(tone(12, 48_000), 48_000, kind)
+    files, whole = AudioFiles(2**22, 20), LateStop()
+    files.read(data, whole)
+    assert whole.asked > 9, "more than once for each of 9 blocks"
+    for at in (0, whole.asked // 2):
+        stop = LateStop(at)
+        with pytest.raises(RenderError):
+            files.read(data, stop)
+        assert stop.asked - at < 40, "it reads on"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
+import struct
+import zlib
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,10 @@ from PIL import Image
 from pagemill.render.errors import RenderError
 from pagemill.render.media.data_url import data_of
 from pagemill.render.media.decode import FORMATS, ImageLimits, decoded
+from pagemill.render.media.jpeg_markers import MAX_METADATA
+from pagemill.render.media.stoppable_file import MAX_READS
 from pagemill.render.testing.pictures import picture
+from pagemill.render.testing.stops import LateStop
 
 LIMITS = ImageLimits(max_bytes=2**20, max_pixels=10_000)
 
@@ -106,6 +111,71 @@ def test_jpeg_files_of_many_markers_are_refused(junk: bytes) -> None:
     with pytest.raises(RenderError, match="more than 262144 markers, or bytes between them"):
         decoded(data[:20] + junk * 2**19 + data[20:], LIMITS)
     assert decoded(data + junk * 2**19, LIMITS) == decoded(data, LIMITS), "it has ended before"
+
+
+def png_of(chunks: bytes) -> bytes:
+    """A PNG file with `chunks` before its pixels."""
+    data = file_of(picture(8, 8))
+    return data[:33] + chunks + data[33:]
+
+
+def chunk(kind: bytes, content: bytes) -> bytes:
+    crc = zlib.crc32(kind + content)
+    return struct.pack(">I4s", len(content), kind) + content + struct.pack(">I", crc)
+
+
+@pytest.mark.parametrize(
+    ("data", "least"),
+    [
+        (file_of(picture(100, 100).resize((1600, 1600)), "PNG", compress_level=0), 100),
+        (file_of(picture(1600, 1600).convert("RGBA")), 3),  # is converted in bands
+        (file_of(Image.effect_noise((2000, 2000), 99).convert("P"), "GIF"), 10),
+        (file_of(Image.effect_noise((1600, 1600), 99), "JPEG", quality=99), 10),
+        (scans_of(150), 3),
+        (png_of(chunk(b"abCd", b"") * 1000), 1000),
+    ],
+    ids=["png", "bands", "gif", "jpeg", "scans", "chunks"],
+)
+def test_decoding_ends_with_its_request(data: bytes, least: int) -> None:
+    whole = LateStop()
+    decoded(data, ImageLimits(2**24, 2**24), stop=whole)
+    assert whole.asked >= least
+    for at in (0, whole.asked // 2):
+        stop = LateStop(at)
+        with pytest.raises(RenderError):
+            decoded(data, ImageLimits(2**24, 2**24), stop=stop)
+        assert stop.asked - at < 20, "it reads on"
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16"])
+@pytest.mark.parametrize("size", [(1025, 1030), (65_000, 17)])
+def test_large_images_are_converted_in_bands(mode: str, size: tuple[int, int]) -> None:
+    kind = "JPEG" if mode == "CMYK" else "PNG"
+    image = Image.effect_noise((97, 55), 99)
+    if mode in ("RGBA", "LA"):
+        image = Image.merge(mode, [image.rotate(each) for each in range(len(mode))])
+    image = image.convert(mode).resize(size)
+    options = {"transparency": (7, 7, 7) if mode == "RGB" else 7} if mode in ("P", "RGB") else {}
+    found = decoded(file_of(image, kind, compress_level=1, **options), ImageLimits(2**26, 2**26))
+    with Image.open(io.BytesIO(file_of(image, kind, compress_level=1, **options))) as opened:
+        expected = opened.convert("RGBA")
+    expected = Image.alpha_composite(Image.new("RGBA", size, (255, 255, 255, 255)), expected)
+    assert np.array_equal(found, expected.convert("RGB"))
+
+
+def test_files_of_many_small_parts_are_refused() -> None:
+    """Pillow reads twice for each."""
+    with pytest.raises(RenderError, match="too many small parts"):
+        decoded(png_of(chunk(b"abCd", b"") * (MAX_READS // 2)), LIMITS)
+
+
+def test_jpeg_files_of_much_metadata_are_refused() -> None:
+    """Pillow appends each segment of EXIF to those before it, of which it makes a copy."""
+    data = file_of(picture(8, 8), "JPEG")
+    segment = b"\xff\xe1\0\x0aExif\0\0ab"
+    assert decoded(data[:2] + segment * MAX_METADATA + data[2:], LIMITS).size == (8, 8)
+    with pytest.raises(RenderError, match="more than 320 segments of EXIF"):
+        decoded(data[:2] + segment * (MAX_METADATA + 1) + data[2:], LIMITS)
 
 
 def test_data_urls() -> None:

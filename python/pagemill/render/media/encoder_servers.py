@@ -4,8 +4,8 @@
     media = files.read(data)
     media.embeddings          # [rows, width]
 
-Equal files go to the same server, whose caches may have them; if it fails, to the next one, once. A
-server that has failed is asked last for a while.
+Equal files go to the same server, whose caches may have them; if it fails or is busy, to the next
+one, once. A server that has failed is asked last for a while.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import http.client
 import logging
+import socket
 import ssl
 import threading
 import time
@@ -41,6 +42,8 @@ _MAX_MESSAGE_CHARS = 500
 _CHUNK_BYTES = 2**16
 _CONNECT_S = 2.0
 _LAST_FOR_S = 10.0
+_BUSY = (429, 503)
+_MAX_RETRY_AFTER_S = 60
 _ATTEMPTS = 2
 # An answer is no JSON, nested too deeply, or has other fields. Errors of msgspec and of UTF-8 are
 # ValueErrors.
@@ -48,15 +51,28 @@ _UNREADABLE = (ValueError, RecursionError, KeyError)
 _LOGGER = logging.getLogger("pagemill.render")
 
 Count = Callable[[str, str], None]
-"""Of a server's URL and an outcome: "completed", "refused" (the file) or "failed"."""
+"""Of a server's URL and an outcome: "completed", "refused" (the file), "busy" or "failed"."""
 
 
 class MediaUnavailableError(RenderError):
-    """No server has encoded a file: the request may be sent again."""
+    """No server has encoded a file: the request may be sent again, after `retry_after_s`; 0: at
+    any time."""
+
+    def __init__(self, message: str, retry_after_s: int = 0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class _FailedError(Exception):
     """A server does not do its work; the message says why."""
+
+
+class _BusyError(Exception):
+    """A server has no room for a file, perhaps until `retry_after_s`; 0: it does not say."""
+
+    def __init__(self, retry_after_s: int) -> None:
+        super().__init__()
+        self.retry_after_s = retry_after_s
 
 
 class _Datum(msgspec.Struct):
@@ -77,6 +93,25 @@ class _Place(NamedTuple):
     tls: ssl.SSLContext | None
 
 
+class _Reply(NamedTuple):
+    status: int
+    retry_after: str
+    body: bytes
+
+
+class _OpenSocket:
+    """Implements `stop.Killable`."""
+
+    def __init__(self, opened: socket.socket) -> None:
+        self._opened = opened
+
+    def kill(self) -> None:
+        """A read or a write of it ends, or fails."""
+        with contextlib.suppress(OSError):  # it is closed
+            # Not that of an SSLSocket, which another thread may be in.
+            socket.socket.shutdown(self._opened, socket.SHUT_RDWR)
+
+
 class EncoderServers:
     """Asks one of several servers. Thread-safe; a call blocks for twice the time limit at most.
     `count` is called for each request to a server."""
@@ -93,22 +128,30 @@ class EncoderServers:
         self.count: Count = lambda url, outcome: None
 
     def encode(self, kind: MediaKind, data: bytes, stop: Stop | None = None) -> PreparedMedia:
-        """The image or audio in the file `data`, as embeddings. When `stop` is set, no further
-        server is asked.
+        """The image or audio in the file `data`, as embeddings. When `stop` is set, the connection
+        is closed, with which the server ends the request, and no further one is asked.
 
         Raises:
             RenderError: the file is refused.
-            MediaUnavailableError: no server that was asked has answered.
+            MediaUnavailableError: no server that was asked has encoded it.
         """
+        stop = stop or Stop()
+        retry_after_s: list[int] = []
         url = f"data:application/octet-stream;base64,{base64.b64encode(data).decode('ascii')}"
         part = {"type": f"{kind}_url", f"{kind}_url": {"url": url}}
         body = msgspec.json.encode({"input": [part]})
         for server in self._order(data)[:_ATTEMPTS]:
-            if stop is not None and stop.is_set():
+            if stop.is_set():
                 break
             try:
-                media = self._encoded(server, kind, body)
+                media = self._encoded(server, kind, body, stop)
+            except _BusyError as busy:
+                self.count(server, "busy")
+                retry_after_s.append(busy.retry_after_s)
+                continue
             except _FailedError as error:
+                if stop.is_set():
+                    break
                 _LOGGER.warning("the encoder at %s failed: %s", server, error)
                 self.count(server, "failed")
                 with self._lock:
@@ -122,7 +165,8 @@ class EncoderServers:
                 self._failed_at.pop(server, None)
             return media
         raise MediaUnavailableError(
-            f"no server has encoded the {kind} (--encoder-urls); send the request again"
+            f"no server has encoded the {kind} (--encoder-urls); send the request again",
+            min(retry_after_s, default=0),
         )
 
     def _order(self, data: bytes) -> list[str]:
@@ -135,13 +179,15 @@ class EncoderServers:
         turned = servers[first:] + servers[:first]
         return sorted(turned, key=lambda server: server in failed)
 
-    def _encoded(self, server: str, kind: MediaKind, body: bytes) -> PreparedMedia:
+    def _encoded(self, server: str, kind: MediaKind, body: bytes, stop: Stop) -> PreparedMedia:
         try:
-            status, answer = self._post(self._places[server], body)
+            status, retry_after, answer = self._post(self._places[server], body, stop)
         except (OSError, http.client.HTTPException) as error:
             raise _FailedError(str(error) or type(error).__name__) from error
         if status in (400, 413):
             raise RenderError(_message(answer))
+        if status in _BUSY:
+            raise _BusyError(_seconds(retry_after))
         if status != 200:
             raise _FailedError(f"HTTP status {status}: {_message(answer)}")
         try:
@@ -151,7 +197,7 @@ class EncoderServers:
         except (*_UNREADABLE, TypeError, RenderError) as error:
             raise _FailedError(f"its answer has no embeddings: {error}") from error
 
-    def _post(self, place: _Place, body: bytes) -> tuple[int, bytes]:
+    def _post(self, place: _Place, body: bytes, stop: Stop) -> _Reply:
         deadline = time.monotonic() + self._timeout_s
         connect_s = min(_CONNECT_S, self._timeout_s)
         if place.tls is None:
@@ -170,17 +216,19 @@ class EncoderServers:
                     raise TimeoutError(f"no answer within {self._timeout_s:g} s")
                 open_socket.settimeout(left)
 
-            wait()
-            connection.request("POST", PATH, body, self._headers)
-            wait()
-            with contextlib.closing(connection.getresponse()) as response:
-                answer = bytearray()
-                while not response.isclosed():
-                    wait()
-                    answer += response.read(_CHUNK_BYTES)
-                    if len(answer) > _MAX_ANSWER_BYTES:
-                        raise OSError(f"an answer of more than {_MAX_ANSWER_BYTES} bytes")
-                return response.status, bytes(answer)
+            with stop.ends(_OpenSocket(open_socket)):
+                wait()
+                connection.request("POST", PATH, body, self._headers)
+                wait()
+                with contextlib.closing(connection.getresponse()) as response:
+                    answer = bytearray()
+                    while not response.isclosed():
+                        wait()
+                        answer += response.read(_CHUNK_BYTES)
+                        if len(answer) > _MAX_ANSWER_BYTES:
+                            raise OSError(f"an answer of more than {_MAX_ANSWER_BYTES} bytes")
+                    retry_after = response.headers.get("Retry-After", "")
+                    return _Reply(response.status, retry_after, bytes(answer))
 
 
 class EncoderFiles:
@@ -207,8 +255,7 @@ class EncoderFiles:
         return cls(kind, most, EncoderServers(config.encoder_servers, config.encoder_timeout, key))
 
     def read(self, data: bytes, stop: Stop | None = None) -> PreparedMedia:
-        """See `MediaFiles.read`; raises MediaUnavailableError, too. `--encoder-timeout` ends a
-        request that a server has, also after `stop`."""
+        """See `MediaFiles.read`; raises MediaUnavailableError, too."""
         if len(data) > self.max_bytes:
             raise RenderError(f"the file is larger than {self.max_bytes} bytes")
         return self.servers.encode(self._kind, data, stop)
@@ -223,6 +270,12 @@ def _place(url: str) -> _Place:
     parts = urlsplit(url)
     tls = ssl.create_default_context() if parts.scheme == "https" else None
     return _Place(parts.hostname or "", parts.port, tls)
+
+
+def _seconds(retry_after: str) -> int:
+    """Of a header Retry-After, which may also be missing, or a date: 0 then."""
+    is_number = retry_after.isascii() and retry_after.isdigit()
+    return min(int(retry_after[:9]), _MAX_RETRY_AFTER_S) if is_number else 0
 
 
 def _message(answer: bytes) -> str:

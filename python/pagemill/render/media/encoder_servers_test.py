@@ -50,18 +50,26 @@ def encoded(kind: Any = "image", rows: np.ndarray = ROWS) -> tuple[int, Any]:
 @contextlib.contextmanager
 def server(
     answer: Callable[[], tuple[int, Any]] = encoded,
+    headers: Mapping[str, str] = {},
+    until_left: threading.Event | None = None,
 ) -> Iterator[tuple[str, list[Sent]]]:
-    """A server that gives this answer, and what it was sent."""
+    """A server that gives this answer, and what it was sent; or one that says by `until_left` that
+    it has a request, and does not answer before its client has left."""
     sent: list[Sent] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             sent.append(Sent(self.path, dict(self.headers), body["input"][0]))
+            if until_left is not None:
+                until_left.set()
+                assert self.rfile.read(1) == b""
             status, content = answer()
             data = content if isinstance(content, bytes) else json.dumps(content).encode()
             with contextlib.suppress(OSError):  # the client has left
                 self.send_response(status)
+                for header in headers.items():
+                    self.send_header(*header)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)
@@ -175,6 +183,56 @@ def test_a_server_that_does_not_answer() -> None:
         with pytest.raises(MediaUnavailableError):
             EncoderServers([url], 0.2).encode("image", b"file")
         done.set()
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_server_has_not_failed(status: int) -> None:
+    def busy() -> tuple[int, Any]:
+        return status, {"error": {"message": "the queue is full"}}
+
+    with server(busy, {"Retry-After": "7"}) as (url, sent), server() as (free, _):
+        servers = EncoderServers([url, free], 60)
+        counts = Counts(servers)
+        files = [b"%d" % number for number in range(8)]
+        for file in files * 2:
+            assert servers.encode("image", file).embeddings is not None
+        assert len(sent) == counts.seen.count((url, "busy")) > 0
+        assert len({each.file for each in sent}) == len(sent) // 2, "it is asked first again"
+    for stated, expected in (("7", 7), ("900", 60), ("9" * 5000, 60), ("", 0), ("\u00b2", 0)):
+        with (
+            server(busy, {"Retry-After": stated}) as (one, _),
+            server(busy, {"Retry-After": "120"}) as (two, _),
+        ):
+            servers = EncoderServers([one, two], 60)
+            counts = Counts(servers)
+            with pytest.raises(MediaUnavailableError) as error:
+                servers.encode("image", b"file")
+            assert error.value.retry_after_s == expected
+            assert [outcome for _, outcome in counts.seen] == ["busy"] * 2
+
+
+def test_the_connection_is_closed_with_the_request() -> None:
+    arrived, stop = threading.Event(), Stop()
+    errors: list[RenderError] = []
+
+    def encode() -> None:
+        with pytest.raises(MediaUnavailableError) as error:
+            servers.encode("image", b"file", stop)
+        errors.append(error.value)
+
+    with server(until_left=arrived) as (url, sent), server() as (other, to_other):
+        servers = EncoderServers([url], 600)
+        counts = Counts(servers)
+        thread = threading.Thread(target=encode)
+        thread.start()
+        assert arrived.wait(60)
+        stop.set()
+        thread.join(60)
+        assert errors and not counts.seen, "the server has not failed"
+        stop = Stop()
+        assert EncoderServers([other], 60).encode("image", b"file", stop).embeddings is not None
+        stop.set()  # its connection is gone
+    assert len(sent) == len(to_other) == 1
 
 
 def test_files_that_are_refused() -> None:

@@ -41,9 +41,8 @@ class ImageFiles:
         return self.limits.max_bytes
 
     def read(self, data: bytes, stop: Stop | None = None) -> PreparedMedia:
-        """See `MediaFiles.read`; there is no process."""
-        del stop
-        return self._prepared(decoded(data, self.limits, self.background))
+        """See `MediaFiles.read`."""
+        return self._prepared(decoded(data, self.limits, self.background, stop))
 
     def read_opened(self, image: Image.Image) -> PreparedMedia:
         """See `MediaFiles.read_opened`; an image of Pillow."""

@@ -13,7 +13,9 @@ START = b"\xff\xd8\xff"
 MAX_SCANS = 200
 # Pillow reads markers, and bytes between them, one by one in Python. All files count together.
 MAX_MARKERS = 2**18
-_END, _SCAN = 0xD9, 0xDA
+# Pillow copies what it has of them for each one that follows. Those of a whole file of 20 MiB.
+MAX_METADATA = 320
+_END, _SCAN, _METADATA = 0xD9, 0xDA, 0xE1
 # Behind these Pillow and libjpeg read no length.
 _ALONE = frozenset((0x01, 0xC8, *range(0xD0, 0xD9), *range(0xF0, 0xFE)))
 # Decoders skip what is no marker, and fill bytes.
@@ -40,16 +42,21 @@ class JpegMarkers:
         """The file that begins at `begin`.
 
         Raises:
-          RenderError: it has more than MAX_SCANS, or all files that were read have more than
-            MAX_MARKERS.
+          RenderError: it has more than MAX_SCANS or MAX_METADATA, or all files that were read have
+            more than MAX_MARKERS.
         """
-        data, at, scans = self._data, begin + 2, 0
+        data, at, scans, metadata = self._data, begin + 2, 0, 0
         while (found := self._next(at)) is not None:
             marker, at = data[found.end() - 1], found.end()
             if marker == _END:
                 return JpegEnd(at, scans)
             if marker in _ALONE:
                 continue
+            metadata += marker == _METADATA
+            if metadata > MAX_METADATA:
+                raise RenderError(
+                    f"it has more than {MAX_METADATA} segments of EXIF or XMP; save it without them"
+                )
             at += max(int.from_bytes(data[at : at + 2]), 2)
             if marker == _SCAN:
                 scans += 1

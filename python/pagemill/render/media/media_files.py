@@ -24,8 +24,8 @@ class MediaFiles(Protocol):
     def max_bytes(self) -> int: ...
 
     def read(self, data: bytes, stop: Stop | None = None) -> PreparedMedia:
-        """What the file `data` holds, prepared for the model. `stop` ends a process that decodes
-        it, after which what is raised says nothing about the file.
+        """What the file `data` holds, prepared for the model. `stop` ends this, after which what
+        is raised says nothing about the file.
 
         Raises:
           RenderError: it cannot be read, or exceeds a limit. What its header says is compared with

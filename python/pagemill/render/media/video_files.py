@@ -68,7 +68,7 @@ class VideoFiles:
     ) -> PreparedMedia:
         """As `read`, with the sound that `mix` makes of that in a file, if there is one."""
         if is_motion_jpeg(data):
-            return self._of_jpegs(split_frames(data))
+            return self._of_jpegs(split_frames(data), stop or Stop())
         if find_spec("av") is None:
             raise MissingPackageError(
                 "videos that are not JPEG files are read by PyAV: pip install 'pagemill[video]'"
@@ -95,12 +95,12 @@ class VideoFiles:
             )
         return self._of_images(len(frames), rate, lambda at: Image.fromarray(frames[at]))
 
-    def _of_jpegs(self, frames: Sequence[JpegFrame]) -> PreparedMedia:
+    def _of_jpegs(self, frames: Sequence[JpegFrame], stop: Stop) -> PreparedMedia:
         limits = ImageLimits(self.limits.max_bytes, self.limits.max_pixels)
         budget = PixelBudget()
 
         def image_at(at: int) -> Image.Image:
-            image = decoded(frames[at].data, limits)
+            image = decoded(frames[at].data, limits, stop=stop)
             budget.spend(image.width, image.height, frames[at].scans)
             return image
 

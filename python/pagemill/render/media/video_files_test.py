@@ -22,6 +22,7 @@ from pagemill.render.media.video_bounds import FrameSampling, VideoLimits
 from pagemill.render.media.video_container import open_video
 from pagemill.render.media.video_files import VideoFiles
 from pagemill.render.testing.clips import clip, jpeg, number_of, picture
+from pagemill.render.testing.stops import LateStop
 
 LIMITS = VideoLimits(max_bytes=2**20, max_seconds=60, max_pixels=10_000)
 CLIP = clip()
@@ -146,6 +147,16 @@ def test_jpeg_files_are_decoded_within_a_budget(tmp_path: Path, monkeypatch: pyt
     for data in (jpeg(picture(1)) * 21, jpeg(picture(1), progressive=True) * 3):
         with pytest.raises(RenderError, match="pixels would be decoded"):
             files(tmp_path).read(data)
+
+
+def test_jpeg_files_end_with_their_request(tmp_path: Path):
+    data = b"".join(jpeg(picture(number)) for number in range(8))
+    whole = LateStop()
+    files(tmp_path).read(data, whole)
+    stop = LateStop(whole.asked // 2)
+    with pytest.raises(RenderError):
+        files(tmp_path).read(data, stop)
+    assert stop.asked < 3 * whole.asked // 4, "no further frame is read"
 
 
 def test_jpeg_files_with_thumbnails_and_restarts():

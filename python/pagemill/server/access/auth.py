@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pagemill.server.access.caller import ANONYMOUS, Caller
@@ -10,6 +12,7 @@ from pagemill.server.endpoints.table import OPEN_PATHS, error_shape
 from pagemill.server.errors import no_key
 from pagemill.server.http_answer import error_response
 from pagemill.server.records.record import RequestRecord
+from pagemill.server.upgrade import KEY_HOLDS
 
 
 class ApiKeyAuth:
@@ -30,21 +33,23 @@ class ApiKeyAuth:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        caller = self._caller(scope)
+        caller = self._caller(scope["path"], scope["headers"])
         if caller is None:
             refusal = error_response(no_key(), error_shape(scope["path"]))
             await refusal(scope, receive, send)
             return
         state = scope.setdefault("state", {})
         state["caller"] = caller
+        path, headers = scope["path"], scope["headers"]  # not the scope, which has this
+        state[KEY_HOLDS] = lambda: self._caller(path, headers) is not None
         record: RequestRecord | None = state.get("record")
         if record is not None:
             record.key_id, record.tenant = caller.key_id, caller.tenant
         await self._app(scope, receive, send)
 
-    def _caller(self, scope: Scope) -> Caller | None:
+    def _caller(self, path: str, headers: Iterable[tuple[bytes, bytes]]) -> Caller | None:
         if not self._ring.keys:
             return self._unnamed
-        if scope["path"] in OPEN_PATHS:
+        if path in OPEN_PATHS:
             return ANONYMOUS
-        return self._ring.owner(scope["headers"])
+        return self._ring.owner(headers)

@@ -20,6 +20,7 @@ from pagemill.inputs.rendered_prompt import RenderedPrompt
 from pagemill.server.chat import check_chat, read_media, rendered_prompt
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.generation_options import GenerationOptions
+from pagemill.server.media_work import MediaBudget
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.protocol import score as protocol
 from pagemill.server.protocol.chat import ChatRequest, check_messages
@@ -66,11 +67,12 @@ class Chat(NamedTuple):
 
 
 class _Written(NamedTuple):
-    """How chats are written: with the special tokens of texts or not, and variables of their
-    template."""
+    """How the chats of a request are written: with the special tokens of texts or not, variables of
+    their template, and the time for their media."""
 
     add_special_tokens: bool = False
     variables: Mapping[str, Any] = {}
+    budget: MediaBudget | None = None
 
 
 def read_contents(sent: protocol.Contents, param: str, most_tokens: int) -> Contents:
@@ -150,7 +152,7 @@ async def pool_chats(
             " `max_tokens_per_query` and `max_tokens_per_doc`, or send smaller images.",
             "truncate_prompt_tokens",
         )
-    written = _Written(add_special_tokens, variables or {})
+    written = _Written(add_special_tokens, variables or {}, MediaBudget())
     num_tokens = first = 0
     prompts: list[RenderedPrompt] = []
     for start in range(0, len(chats), _AT_ONCE):
@@ -179,7 +181,9 @@ async def _rendered(
         with _named(chat.fields):
             check_chat(request)
             async with in_time(pipeline.deadline(options.timeout_s, options.caller)):
-                return await rendered_prompt(pipeline.rendering, request, options.caller, chat.read)
+                return await rendered_prompt(
+                    pipeline.rendering, request, options.caller, chat.read, written.budget
+                )
 
     tasks = [asyncio.ensure_future(render(chat)) for chat in chats]
     try:

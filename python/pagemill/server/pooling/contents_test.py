@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,7 +26,9 @@ from pagemill.render.media.image_files import ImageFiles
 from pagemill.render.media.media_files import MediaFiles
 from pagemill.server.access.caller import ANONYMOUS
 from pagemill.server.media import MediaReader
+from pagemill.server.media_work import MediaBudget
 from pagemill.server.pipeline import Pipeline
+from pagemill.server.pooling import contents
 from pagemill.server.records.record import RequestRecord
 from pagemill.server.testing.fake_server import FakeServer, fake_server
 
@@ -200,6 +203,42 @@ def test_prompts_with_media_are_pooled_a_few_at_a_time(monkeypatch: pytest.Monke
         assert sizes == [1, 19]
 
     run(body, Task.EMBED)
+
+
+def test_all_media_of_a_request_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each one that is read, and each prompt that media are placed in, takes a second here."""
+
+    def budget() -> MediaBudget:
+        seconds = itertools.count()
+        return MediaBudget(lambda: float(next(seconds)))
+
+    monkeypatch.setattr(contents, "MediaBudget", budget)
+
+    async def body(server: FakeServer, pipeline: Pipeline, images: Images) -> None:
+        def read(number: int) -> dict[str, Any]:
+            return {"documents": [content(3)] * number}
+
+        await post(server, "/score", queries="a", **read(20))
+        images.read.clear()
+        why = await refused(server, "/score", "documents", queries="a", **read(200))
+        assert "more than 60 s of processor time" in why and "`documents[" in why
+        assert len(images.read) < 60
+        # A query is read once, and placed in the prompt of each document.
+        images.read.clear()
+        await post(server, "/score", queries="a", documents=["b"] * 100)
+        assert images.read == []
+
+    run(body, Task.EMBED, mm_processor_cache_gb=0.0)
+
+    async def pairs(server: FakeServer, pipeline: Pipeline, images: Images) -> None:
+        await post(server, "/rerank", query=content("a", 9), documents=["b"] * 40)
+        fields: dict[str, Any] = {"query": content("a", 9), "documents": ["b"] * 400}
+        response = await server.client.post("/rerank", json=fields)
+        assert response.status_code == 400
+        assert "more than 60 s of processor time" in response.json()["error"]["message"]
+        assert images.read == [9, 9]
+
+    run(pairs, Task.CLASSIFY, PAIRS, mm_processor_cache_gb=0.0)
 
 
 def test_refusals_name_fields() -> None:

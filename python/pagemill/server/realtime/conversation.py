@@ -7,6 +7,7 @@ from typing import Any
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.protocol.responses import MAX_ITEMS
 from pagemill.server.realtime.audio_parts import num_bytes, set_transcript
+from pagemill.server.realtime.session_room import OwnersRoom
 from pagemill.server.responses.input import Item, items_of
 
 ROOT = "root"
@@ -16,8 +17,10 @@ ROOT = "root"
 class Conversation:
     """Items, with their sizes."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, room: OwnersRoom) -> None:
+        """At most `max_bytes`, of `room`."""
         self._max_bytes = max_bytes
+        self._room = room
         self._num_bytes = 0
         self.items: list[Item] = []
         self._by_id: dict[str, Item] = {}
@@ -32,7 +35,8 @@ class Conversation:
         the id of the item before it.
 
         Raises:
-            ApiError: 400: it is not one, or there is no room for it.
+            ApiError: 400: it is not one, or there is no room for it; 429: conversations of the
+                server have too many bytes.
         """
         if sent is None:
             raise bad_request("`item` is required.", "item")
@@ -49,6 +53,7 @@ class Conversation:
         at = len(self.items)
         if after is not None:
             at = 0 if after == ROOT else self._index(after, "previous_item_id") + 1
+        self._room.take(size)
         self.items.insert(at, item)
         self._by_id[item["id"]] = item
         self._num_bytes += size
@@ -58,7 +63,7 @@ class Conversation:
         """Adds an item that the model wrote, even if there is little room."""
         self.items.append(item)
         self._by_id[item["id"]] = item
-        self._num_bytes += num_bytes(item)
+        self._grow(num_bytes(item))
 
     def write_transcript(self, item_id: str, transcript: str) -> None:
         """Notes what is said in the audio of a turn, if the item is still there."""
@@ -66,7 +71,7 @@ class Conversation:
         if item is not None:
             before = num_bytes(item)
             set_transcript(item, transcript)
-            self._num_bytes += num_bytes(item) - before
+            self._grow(num_bytes(item) - before)
 
     def get(self, item_id: str | None) -> Item:
         """The item.
@@ -87,7 +92,17 @@ class Conversation:
         """
         removed = self.items.pop(self._index(item_id or "", "item_id"))
         del self._by_id[removed["id"]]
-        self._num_bytes -= num_bytes(removed)
+        self._grow(-num_bytes(removed))
+
+    def close(self) -> None:
+        """Removes all items."""
+        self.items.clear()
+        self._by_id.clear()
+        self._grow(-self._num_bytes)
+
+    def _grow(self, size: int) -> None:
+        self._num_bytes += size
+        self._room.add(size)
 
     def _index(self, item_id: str, param: str) -> int:
         for at, item in enumerate(self.items):

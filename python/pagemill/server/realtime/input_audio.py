@@ -15,8 +15,9 @@ from typing import NamedTuple, ParamSpec, TypeVar
 from pagemill.server.errors import ApiError, bad_request
 from pagemill.server.media import Media
 from pagemill.server.protocol.realtime_audio import AudioInput
+from pagemill.server.realtime.session_room import OwnersRoom
 from pagemill.server.realtime.sound import HEADER_BYTES, SAMPLE_BYTES, rate_of, samples_of
-from pagemill.server.realtime.sound_buffer import OwnersRoom, Sound, SoundBuffer
+from pagemill.server.realtime.sound_buffer import Sound, SoundBuffer
 from pagemill.server.realtime.turn_detector import TurnDetector
 
 P = ParamSpec("P")

@@ -13,9 +13,8 @@ import soundfile
 
 from pagemill.server.errors import ApiError
 from pagemill.server.protocol.realtime_audio import AudioFormat, AudioInput, TurnDetection
-from pagemill.server.realtime import sound_buffer
 from pagemill.server.realtime.input_audio import InputAudio, TurnBegan, TurnEnded
-from pagemill.server.realtime.sound_buffer import OwnersRoom, SoundRoom
+from pagemill.server.realtime.session_room import OwnersRoom, SessionRoom
 
 RATE = 24_000
 BY_CLIENT = AudioInput(turn_detection=None)
@@ -46,7 +45,7 @@ def encoded(samples: np.ndarray) -> str:
 class Session:
     """A buffer with the room that it takes, which all share."""
 
-    room = SoundRoom()
+    room = SessionRoom.of_sound()
 
     def __init__(self, settings: AudioInput = BY_CLIENT, *, owner: str = "me") -> None:
         self.limits = Limits()
@@ -114,7 +113,7 @@ def test_the_buffer_is_as_long_as_a_file() -> None:
 
 
 def test_all_sessions_share_a_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sound_buffer, "MAX_BYTES", 20_000)
+    monkeypatch.setattr(Session, "room", SessionRoom.of_sound(20_000))
 
     async def body(session: Session) -> None:
         await session.append(loud(0.2))

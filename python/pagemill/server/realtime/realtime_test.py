@@ -14,6 +14,7 @@ from websockets.asyncio.client import connect
 
 from pagemill.engine.testing.fake_model import FakeOptions
 from pagemill.server.access.caller import Caller, Scope
+from pagemill.server.access.key_ring import KeyRing
 from pagemill.server.access.keys import ApiKey
 from pagemill.server.limits.limiter import KeyLimits
 from pagemill.server.testing.fake_server import script
@@ -271,6 +272,65 @@ def test_keys_scopes_and_limits() -> None:
             assert response["status_details"]["error"]["code"] == "RateLimitError"
 
     run(body, FakeOptions(next_token=script("x")), keys=keys)
+
+
+def test_a_key_that_is_gone_ends_its_sessions() -> None:
+    """Also while a response is written, and before anything that its client sends."""
+    named = [ApiKey.of(name, Caller(name, name)) for name in ("kept", "idle", "busy", "late")]
+    ring = KeyRing(named)
+
+    async def body(service: Service) -> None:
+        async with (
+            service.client(authorization="Bearer kept") as kept,
+            service.client(authorization="Bearer idle") as idle,
+            service.client(authorization="Bearer busy") as busy,
+            service.client(authorization="Bearer late") as late,
+        ):
+            await busy.say(message("Hi"))
+            await busy.send("response.create")
+            await busy.until("response.output_text.delta")
+            ring.replace(named[:1])
+            await late.send("conversation.item.create", item=message("Hi"))
+            for client in (idle, busy, late):
+                with pytest.raises(websockets.ConnectionClosed) as closed:
+                    while True:
+                        event = await client.next()
+                        assert client is busy or event["type"] != "conversation.item.added"
+                assert closed.value.rcvd is not None and closed.value.rcvd.code == 1008
+                assert "key is not valid" in closed.value.rcvd.reason
+            await kept.say(message("Hi"))
+
+    run(body, FakeOptions(next_token=script("x" * 2000)), ring=ring)
+
+
+def test_conversations_of_all_sessions_share_a_room() -> None:
+    named = [ApiKey.of(name, Caller(name, name)) for name in ("one", "two", "three")]
+
+    async def body(service: Service) -> None:
+        room = service.server.state.conversation_room
+        room.max_bytes = 4000
+        async with (
+            service.client(authorization="Bearer one") as one,
+            service.client(authorization="Bearer one") as other,
+            service.client(authorization="Bearer two") as two,
+            service.client(authorization="Bearer three") as three,
+        ):
+            item = message("x" * 1200)
+            added = await one.say(item)
+            error = await other.error("conversation.item.create", item=item)
+            assert "Your sessions have more than 2000 bytes" in error["message"]
+            await two.say(item)
+            await three.say(message("x" * 600))
+            error = await three.error("conversation.item.create", item=message("x" * 700))
+            assert "Sessions have more than 4000 bytes" in error["message"]
+            await one.send("conversation.item.delete", item_id=added["item"]["id"])
+            await one.next("conversation.item.deleted")
+            await three.say(message("x" * 700))
+            assert set(room.by_owner) == {"two", "three"}
+        while room.num_bytes:  # until all connections are seen to be gone
+            await asyncio.sleep(0)
+
+    run(body, keys=named)
 
 
 def test_what_is_not_a_handshake() -> None:

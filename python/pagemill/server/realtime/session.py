@@ -27,8 +27,9 @@ from pagemill.server.realtime.conversation import Conversation, complete_items
 from pagemill.server.realtime.input_audio import InputAudio, TurnBegan, TurnEnded, off_loop
 from pagemill.server.realtime.refusals import event_error
 from pagemill.server.realtime.responder import Responder
+from pagemill.server.realtime.session_room import OwnersRoom
 from pagemill.server.realtime.settings import MODALITIES, changed, request_of
-from pagemill.server.realtime.sound_buffer import OwnersRoom, Sound
+from pagemill.server.realtime.sound_buffer import Sound
 from pagemill.server.realtime.transcript_events import StreamEvents
 from pagemill.server.realtime.transcriptions import (
     Transcriber,
@@ -40,8 +41,9 @@ from pagemill.server.responses.ids import new_id
 from pagemill.server.responses.input import Item
 from pagemill.server.state import ServerState
 
-_LOOK_S = 0.5  # how often a session that waits looks at the server's phase
+_LOOK_S = 0.5  # how often a session that waits looks at the server's phase, and at its key
 _IDLE, _GOING_AWAY = (1000, "idle"), (1001, "the server is shutting down")
+_NOT_ALLOWED = (1008, "the API key is not valid any more")
 _REALTIME, _TRANSCRIPTION = "realtime", "transcription"
 # Clients of the reference system send 16-bit PCM, and say when it ends.
 _STREAMED = {"format": {"type": "audio/pcm", "rate": 16_000}, "turn_detection": None}
@@ -58,11 +60,14 @@ class Session(Talk):
         self._pipeline = server.models.resolve(wanted.model, caller).model
         self._id = new_id("sess")
         self._settings: dict[str, Any] = {}
-        self._conversation = Conversation(server.config.max_body_bytes)
+        # Without keys nothing says whose a session is.
+        owner = caller.key_id or self._id
+        self._conversation = Conversation(
+            server.config.max_body_bytes, OwnersRoom(server.conversation_room, owner)
+        )
         self._responder = Responder(server, caller, self._pipeline, self._conversation, self._say)
         self._last_turn: str | None = None  # of a session that has no conversation
-        # Without keys nothing says whose a session is.
-        room = OwnersRoom(server.sound_room, caller.key_id or self._id)
+        room = OwnersRoom(server.sound_room, owner)
         self._audio = InputAudio(room, self._pipeline.rendering.media)
         self._turn_id = ""  # of the turn that was begun
         self._transcriber: Transcriber | None = None
@@ -86,6 +91,7 @@ class Session(Talk):
             await self._responder.stop()
             await self._transcriptions.close()
             self._audio.clear()
+            self._conversation.close()
             await socket.close(code, reason)
 
     async def _obey(self, socket: Socket) -> tuple[int, str]:
@@ -96,6 +102,8 @@ class Session(Talk):
             is_busy = self._responder.is_busy or not self._transcriptions.are_done
             if not is_busy and self._server.lifecycle.phase is Phase.DRAINING:
                 return _GOING_AWAY
+            if not socket.is_allowed:
+                return _NOT_ALLOWED
             try:
                 message = await asyncio.wait_for(socket.receive(), _LOOK_S)
             except TimeoutError:
@@ -106,6 +114,8 @@ class Session(Talk):
                 continue
             if message is None:
                 return 1000, ""
+            if not socket.is_allowed:
+                return _NOT_ALLOWED
             seen = time.monotonic()
             await socket.writable()
             await self._take(message, socket)

@@ -2,58 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 
-from pagemill.server.errors import ApiError
 from pagemill.server.protocol.transcription import UploadedAudio
+from pagemill.server.realtime.session_room import OwnersRoom
 from pagemill.server.realtime.sound import SAMPLE_BYTES, wav_file
-
-MAX_BYTES = 2**28
-"""Of all sessions: in buffers, and committed and not yet read. One owner has at most half of it."""
-
-
-class SoundRoom:
-    """What all sessions of a server share. Belongs to one event loop."""
-
-    def __init__(self) -> None:
-        self.num_bytes = 0
-        """What all owners have taken."""
-        self.by_owner: Counter[str] = Counter()
-
-
-class OwnersRoom:
-    """What the sessions of one owner may take of a `SoundRoom`."""
-
-    def __init__(self, room: SoundRoom, owner: str) -> None:
-        self._room, self._owner = room, owner
-
-    def take(self, size: int) -> None:
-        """`size` more bytes are used, until `give`.
-
-        Raises:
-            ApiError: 429: there are too many.
-        """
-        if self._room.by_owner[self._owner] + size > MAX_BYTES // 2:
-            raise ApiError(
-                429,
-                f"Your sessions have more than {MAX_BYTES // 2} bytes of audio: wait until it is"
-                " transcribed, or clear a buffer.",
-            )
-        if self._room.num_bytes + size > MAX_BYTES:
-            raise ApiError(429, f"Sessions have more than {MAX_BYTES} bytes of audio; try again.")
-        self._add(size)
-
-    def give(self, size: int) -> None:
-        """`size` bytes are not used any more."""
-        self._add(-size)
-
-    def _add(self, size: int) -> None:
-        self._room.num_bytes += size
-        self._room.by_owner[self._owner] += size
-        if not self._room.by_owner[self._owner]:
-            del self._room.by_owner[self._owner]
 
 
 class Sound(UploadedAudio):

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from pagemill.server.answer import Talk
 from pagemill.server.errors import ApiError
-from pagemill.server.upgrade import UPGRADE, Upgrade
+from pagemill.server.upgrade import KEY_HOLDS, UPGRADE, Upgrade
 
 if TYPE_CHECKING:
     from websockets.server import ServerProtocol
@@ -38,9 +38,12 @@ _CLOSE_S = 10.0  # until the client has to have closed its side
 class WebSocket:
     """Implements `upgrade.Taker`. Event loop only."""
 
-    def __init__(self, connection: Upgrade, protocol: ServerProtocol) -> None:
+    def __init__(
+        self, connection: Upgrade, protocol: ServerProtocol, key_holds: Callable[[], bool]
+    ) -> None:
         self._connection = connection
         self._protocol = protocol
+        self._key_holds = key_holds
         self._transport = connection.take(self)
         self._parts: list[bytes] = []
         self._messages: deque[bytes] = deque()
@@ -78,7 +81,7 @@ class WebSocket:
             raise ApiError(400, "The handshake of the WebSocket is not valid.")
         response.headers["X-Request-Id"] = scope["state"]["request_id"]
         protocol.send_response(response)
-        return cls(connection, protocol)
+        return cls(connection, protocol, scope["state"][KEY_HOLDS])
 
     @property
     def is_full(self) -> bool:
@@ -89,6 +92,11 @@ class WebSocket:
     def is_over(self) -> bool:
         """Whether the client has closed the connection, or is gone."""
         return self._over
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the key that the client connected with is still valid."""
+        return self._key_holds()
 
     async def receive(self) -> bytes | None:
         """The next message, text or not; None once the connection is closed."""

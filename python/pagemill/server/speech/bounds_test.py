@@ -153,15 +153,53 @@ def test_files_take_room_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def main() -> None:
         uploads = upload.AudioUploads()
-        async with uploads.upload(10) as first, uploads.upload(10) as second:
+        async with uploads.upload(10, "a") as first, uploads.upload(10, "a") as second:
             await first.write(b"abc")
             await second.write(b"1234567")
             with pytest.raises(ApiError, match="more than 10 bytes"):
                 await second.write(b"8")
             assert first.take() == b"abc" and second.take() == b"1234567"
             second.discard()  # what was read makes room while it is transcribed
-            async with uploads.upload(7) as third:
+            async with uploads.upload(7, "a") as third:
                 await third.write(b"7654321")
+
+    asyncio.run(main())
+
+
+def test_tenants_share_the_room_for_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant that has more loses its newest file; one that has as much is refused."""
+    monkeypatch.setattr(upload, "MAX_BYTES", 10)
+
+    async def main() -> None:
+        uploads = upload.AudioUploads()
+        held, full = asyncio.Event(), asyncio.Event()
+
+        async def hold(data: bytes) -> None:
+            async with uploads.upload(len(data), "greedy") as file:
+                await file.write(data)
+                full.set()
+                await held.wait()
+                assert file.take() == data
+
+        older = asyncio.ensure_future(hold(b"12345"))
+        await full.wait()
+        full.clear()
+        newer = asyncio.ensure_future(hold(b"6789"))
+        await full.wait()
+        async with uploads.upload(4, "modest") as file:
+            assert not newer.done(), "nothing has come"
+            await file.write(b"ab")
+            with pytest.raises(ApiError, match="Too many requests send audio") as refused:
+                await newer
+            assert refused.value.status == 429
+            await file.write(b"cd")
+            with pytest.raises(ApiError, match="send more than 10 bytes"):
+                await file.write(b"ef")  # it would have more than the other one
+            assert file.take() == b"abcd"
+        held.set()
+        await older
+        async with uploads.upload(11, "modest") as file:
+            await file.write(b"larger than" * 2)  # but alone
 
     asyncio.run(main())
 
@@ -255,7 +293,11 @@ class CountingMedia(FakeMedia):
         self.num_placed = 0
 
     async def place(
-        self, prompt: RenderedPrompt, media: Sequence[PreparedMedia], tenant: str
+        self,
+        prompt: RenderedPrompt,
+        media: Sequence[PreparedMedia],
+        tenant: str,
+        budget: object = None,
     ) -> RenderedPrompt:
         """Counts."""
         self.num_placed += 1
@@ -274,12 +316,12 @@ def test_long_files_are_refused_before_all_clips_are_encoded(
     async def main() -> None:
         media = CountingMedia()
         reader = Speech(FakeFamily(), media)
-        async with reader.uploads.upload(0) as file:
+        async with reader.uploads.upload(0, "a") as file:
             await file.write(LONG)
             with pytest.raises(ApiError, match="5 seconds of audio, of which 2 can be read"):
                 await reader.sounds(file, lambda number: None, tenant="")
             assert media.num_placed == 1
-        async with reader.uploads.upload(0) as file:
+        async with reader.uploads.upload(0, "a") as file:
             await file.write(LONG)
             with pytest.raises(ApiError, match="4 are too many"):
                 await reader.sounds(file, refuse, tenant="")

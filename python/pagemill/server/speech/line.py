@@ -40,6 +40,6 @@ async def invoke_line(
             "response_format",
         )
     speech = server.models.speech
-    async with speech.uploads.upload(0) as upload:
+    async with speech.uploads.upload(0, caller.tenant) as upload:
         await upload.write(await speech.fetched(url, _URL, caller.tenant))
         return await invoke(server, endpoint, {**sent, "file": upload}, caller)

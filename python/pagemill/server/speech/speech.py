@@ -1,6 +1,6 @@
 """Files of audio as parts of prompts: decoded, cut into clips, and encoded as a model's tokens.
 
-async with speech.uploads.upload(expected_bytes) as file:
+async with speech.uploads.upload(expected_bytes, tenant) as file:
     ...
     sounds = await speech.sounds(file, check_number, tenant=tenant)
 around = speech.family.around(task)

@@ -18,6 +18,7 @@ from pagemill.inputs.transcript_rules import TranscriptRules
 from pagemill.render.errors import RenderError
 from pagemill.render.transcription.base import Around, LanguageProbe, Span, SpeechTask
 from pagemill.server.errors import bad_request
+from pagemill.server.media_work import MediaBudget
 from pagemill.server.protocol.media import SentMedia
 from pagemill.server.speech.speech import Speech
 
@@ -77,7 +78,9 @@ class FakeMedia:
     def __init__(self) -> None:
         self.read_urls: list[str] = []
 
-    async def read(self, sent: Sequence[SentMedia], owner: MediaOwner) -> Sequence[PreparedMedia]:
+    async def read(
+        self, sent: Sequence[SentMedia], owner: MediaOwner, budget: MediaBudget | None = None
+    ) -> Sequence[PreparedMedia]:
         """Those in messages are noted."""
         self.read_urls += [media.url for media in sent]
         return [PreparedMedia(media.kind, np.zeros(1, np.float32)) for media in sent]
@@ -105,7 +108,11 @@ class FakeMedia:
         """There is none."""
 
     async def place(
-        self, prompt: RenderedPrompt, media: Sequence[PreparedMedia], tenant: str
+        self,
+        prompt: RenderedPrompt,
+        media: Sequence[PreparedMedia],
+        tenant: str,
+        budget: MediaBudget | None = None,
     ) -> RenderedPrompt:
         """Three tokens for audio; the features are its number of samples. That of messages has
         none."""

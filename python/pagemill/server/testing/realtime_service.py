@@ -13,6 +13,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from pagemill.config import ConnectionConfig
 from pagemill.engine.testing.fake_model import FakeOptions
+from pagemill.server.access.key_ring import KeyRing
 from pagemill.server.access.keys import ApiKey
 from pagemill.server.media import Media
 from pagemill.server.speech.speech import Speech
@@ -88,6 +89,7 @@ def run(
     options: FakeOptions | None = None,
     *,
     keys: Sequence[ApiKey] = (),
+    ring: KeyRing | None = None,
     idle_timeout: float = 300.0,
     max_model_len: int = 2048,
     request_timeout: float = 0.0,
@@ -103,6 +105,7 @@ def run(
             options,
             renderer=renderer,
             keys=keys,
+            ring=ring,
             max_model_len=max_model_len,
             realtime_idle_timeout=idle_timeout,
             request_timeout=request_timeout,

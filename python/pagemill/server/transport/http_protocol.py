@@ -28,7 +28,13 @@ from pagemill.config import ConnectionConfig
 from pagemill.server.errors import ApiError
 from pagemill.server.event_stream import BODY_WRITER
 from pagemill.server.http_answer import error_response
-from pagemill.server.transport.connections import LEAST_SENT_BYTES, Closable, Connections
+from pagemill.server.transport.connections import (
+    LEAST_SENT_BYTES,
+    Closable,
+    Connections,
+    Room,
+    address_of,
+)
 from pagemill.server.transport.joined_writes import JoinedWrites
 from pagemill.server.upgrade import UPGRADE, Taker
 
@@ -128,10 +134,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         descriptor = transport.get_extra_info("socket").fileno()
         if self._handshake is not None:
             self._connections.closed(self._handshake)
-        if self._connections.opened(self, descriptor):
+        peer = transport.get_extra_info("peername")
+        room = self._connections.opened(self, descriptor, address_of(peer))
+        if room is Room.TAKEN:
             self._await(_Wait.HEAD)
         else:
-            self._refuse(ApiError(503, "The server has no room for another connection."))
+            self._refuse(room.refusal())
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forgets the connection."""

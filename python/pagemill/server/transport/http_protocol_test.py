@@ -25,6 +25,8 @@ from pagemill.server.transport import http_protocol
 from pagemill.server.transport.connections import (
     RESERVED_DESCRIPTORS,
     Connections,
+    Room,
+    address_of,
     raise_descriptor_limit,
 )
 from pagemill.server.transport.http_server import HttpServer, listen
@@ -338,7 +340,10 @@ def test_connections_give_way(caplog: pytest.LogCaptureFixture) -> None:
         await edge.until_no_connection()
 
     with caplog.at_level(logging.WARNING):
-        edge_test(body, ConnectionConfig(max_connections=10, header_timeout=30))
+        limits = ConnectionConfig(
+            max_connections=10, max_connections_per_address=20, header_timeout=30
+        )
+        edge_test(body, limits)
     assert [r.message for r in caplog.records if "--max-connections" in r.message]
 
 
@@ -356,22 +361,119 @@ def test_out_of_descriptors(caplog: pytest.LogCaptureFixture) -> None:
     created = [FakeConnection() for _ in range(40)]
     # Numbers 0 to 9 are those of other parts of the process.
     for descriptor, connection in enumerate(created[:21], 10):
-        assert connections.opened(connection, descriptor)
+        assert connections.opened(connection, descriptor) is Room.TAKEN
     assert not caplog.records and not any(connection.closed for connection in created)
     connections.became_busy(created[0])
-    assert connections.opened(created[21], 31)
+    assert connections.opened(created[21], 31) is Room.TAKEN
     assert "File descriptors run out" in caplog.records[0].message
     # The closed ones' numbers are given again: it is the count that must not rise any more.
     for descriptor, connection in enumerate(created[22:], 11):
-        assert connections.opened(connection, descriptor)
+        assert connections.opened(connection, descriptor) is Room.TAKEN
     assert [c.closed for c in created] == [False, *[True] * 19, *[False] * 20]
     assert len(connections) == 21
     assert len(caplog.records) == 2  # not one for each
     for connection in created:
         connections.became_busy(connection)
-    assert not connections.opened(FakeConnection(), 11)
+    assert connections.opened(FakeConnection(), 11) is Room.FULL
     connections.closed(created[0])
-    assert connections.opened(FakeConnection(), 11)
+    assert connections.opened(FakeConnection(), 11) is Room.TAKEN
+
+
+def test_the_limit_rises_again() -> None:
+    now, used = [0.0], [100]
+    connections = Connections(
+        max_connections=1000,
+        max_descriptors=RESERVED_DESCRIPTORS + 100,
+        used_descriptors=lambda: used[0],
+        clock=lambda: now[0],
+    )
+
+    def open_busy(descriptor: int) -> Room:
+        connection = FakeConnection()
+        room = connections.opened(connection, descriptor)
+        connections.became_busy(connection)
+        return room
+
+    assert [open_busy(20) for _ in range(5)] == [Room.TAKEN] * 5
+    assert open_busy(101) is Room.FULL, "five are the most"
+    used[0] = 93
+    now[0] = 9.9
+    assert open_busy(20) is Room.FULL, "it has not been looked yet"
+    now[0] = 10.0
+    assert [open_busy(20) for _ in range(8)] == [Room.TAKEN] * 7 + [Room.FULL]
+    used[0] = 200  # of other parts of the process
+    now[0] = 20.0
+    assert open_busy(20) is Room.FULL
+    used[0] = 10
+    now[0] = 30.0
+    assert [open_busy(20) for _ in range(88)] == [Room.TAKEN] * 88
+
+
+def test_connections_of_an_address_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    connections = Connections(100, 10_000, max_of_address=2)
+    idle, busy, third, other = (FakeConnection() for _ in range(4))
+    assert connections.opened(busy, 1, "10.0.0.1") is Room.TAKEN
+    connections.became_busy(busy)
+    assert connections.opened(other, 1, "10.0.0.2") is Room.TAKEN
+    assert connections.opened(idle, 1, "10.0.0.1") is Room.TAKEN
+    assert connections.opened(third, 1, "10.0.0.1") is Room.TAKEN
+    assert [each.closed for each in (busy, other, idle, third)] == [False, False, True, False]
+    connections.became_busy(third)
+    for _ in range(3):
+        assert connections.opened(FakeConnection(), 1, "10.0.0.1") is Room.ADDRESS_FULL
+    assert len(caplog.records) == 1 and "10.0.0.1 has 2 connections" in caplog.records[0].message
+    connections.became_idle(busy)
+    assert connections.opened(FakeConnection(), 1, "10.0.0.1") is Room.TAKEN and busy.closed
+    connections.closed(third)
+    assert connections.opened(FakeConnection(), 1, "10.0.0.1") is Room.TAKEN
+    assert len(connections) == 3
+    local = [FakeConnection() for _ in range(10)]
+    assert [connections.opened(each, 1) for each in local] == [Room.TAKEN] * 10, "a Unix socket"
+
+
+def test_no_single_address_has_all_connections() -> None:
+    connections = Connections(16, 10_000)
+    opened = [FakeConnection() for _ in range(16)]
+    rooms = [connections.opened(each, 1, "10.0.0.1") for each in opened]
+    assert rooms == [Room.TAKEN] * 16 and sum(each.closed for each in opened) == 2
+    assert [connections.opened(FakeConnection(), 1, "10.0.0.2") for _ in range(2)] == [
+        Room.TAKEN
+    ] * 2
+    assert sum(each.closed for each in opened) == 2
+    assert Connections(1, 10_000).opened(FakeConnection(), 1, "10.0.0.1") is Room.TAKEN
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        (("10.0.0.1", 1234), "10.0.0.1"),
+        (("::ffff:10.0.0.1", 1234, 0, 0), "10.0.0.1"),
+        (("2001:db8:1:2:3:4:5:6", 1, 0, 0), "2001:db8:1:2::/64"),
+        (("2001:db8:1:2::", 1, 0, 0), "2001:db8:1:2::/64"),
+        (("fe80::1%eth0", 1, 0, 3), "fe80::/64"),
+        ("", ""),
+        (b"", ""),
+        (None, ""),
+    ],
+)
+def test_addresses(peer: object, address: str) -> None:
+    assert address_of(peer) == address
+
+
+def test_an_address_with_too_many_connections_is_refused() -> None:
+    async def body(edge: Edge) -> None:
+        _, writer = await edge.connect()
+        writer.write(POST + b"Content-Length: 100\r\n\r\n")  # and nothing of the body
+        await writer.drain()
+        async with asyncio.timeout(60):
+            while not edge.server.server_state.tasks:
+                await asyncio.sleep(0.001)
+        message = check_refusal(await edge.send(LAST), 429)
+        assert "--max-connections-per-address" in message
+        writer.close()
+        await edge.until_no_connection()
+
+    edge_test(body, ConnectionConfig(max_connections_per_address=1), keys=("key",))
 
 
 @pytest.mark.parametrize(

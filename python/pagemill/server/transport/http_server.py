@@ -39,7 +39,9 @@ class HttpServer(uvicorn.Server):
         """`tls` None: connections are not encrypted. `on_slow_reader` is called when a connection
         is closed because its client took too little of a response."""
         descriptors = raise_descriptor_limit(config.max_connections)
-        connections = Connections(config.max_connections, descriptors)
+        connections = Connections(
+            config.max_connections, descriptors, config.max_connections_per_address
+        )
         connections.on_slow_reader = on_slow_reader
         self._tls = tls
         self._limits = config

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pagemill.config import ConfigError, TlsConfig
-from pagemill.server.transport.connections import Closable, Connections
+from pagemill.server.transport.connections import Closable, Connections, Room, address_of
 from pagemill.server.watched_files import POLL_S, WatchedFiles, follow
 
 _LOGGER = logging.getLogger("pagemill.server")
@@ -130,13 +130,14 @@ class TlsListener:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                accepted, _ = await loop.sock_accept(listener)
+                accepted, peer = await loop.sock_accept(listener)
             except OSError as error:  # no descriptor is left, or the client has gone
                 self._connections.refusals.warning(f"A connection was not accepted: {error}")
                 await asyncio.sleep(_ACCEPT_AGAIN_S)
                 continue
             handshake = _Handshake()
-            if self._connections.opened(handshake, accepted.fileno()):
+            room = self._connections.opened(handshake, accepted.fileno(), address_of(peer))
+            if room is Room.TAKEN:
                 handshake.task = asyncio.create_task(self._open(accepted, handshake))
             else:
                 accepted.close()
