@@ -131,6 +131,8 @@ BlockScales ScalesOf(DType dtype) {
       return {0, 2, 63 * 31, 63};
     case DType::kQ6_K:
       return {208, -1, 128 * 32, 1};
+    case DType::kQ3_K:
+      return {108, -1, 32 * 4, 1};
     case DType::kIQ4_NL:
       return {0, -1, 127, 1};
     default:

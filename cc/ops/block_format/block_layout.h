@@ -110,6 +110,9 @@ template <class F>
 
 inline constexpr int32_t kSubBlocksOfK = 8;       // in a block of 256
 inline constexpr int32_t kQ45KScalesOffset = 4;   // 12 bytes of packed 6-bit pairs
+inline constexpr int32_t kQ3KPairsOffset = 32;    // 64 bytes of low bit pairs
+inline constexpr int32_t kQ3KScalesOffset = 96;   // 16 scales of 6 bits
+inline constexpr int32_t kQ3KScaleOffset = 108;   // f16 d
 inline constexpr int32_t kQ6KScalesOffset = 192;  // 16 int8
 inline constexpr int32_t kQ6KScaleOffset = 208;   // f16 d
 
@@ -143,6 +146,15 @@ inline constexpr int32_t kQ6KScaleOffset = 208;   // f16 d
   words[1] = (c & 0x0f0f0f0fu) | ((a >> 2) & 0x30303030u);
   words[2] = b & 0x3f3f3f3fu;
   words[3] = ((c >> 4) & 0x0f0f0f0fu) | ((b >> 2) & 0x30303030u);
+}
+
+// Scale s of 16 of a block of Q3_K, for elements 16 s .. 16 s + 15. Nibble s / 8 of byte s % 8 has
+// its low bits, pair s / 4 of byte 8 + s % 4 its high ones; 32 is added to it.
+[[gnu::always_inline]] constexpr int8_t Q3KScale(const uint8_t* block, int s) {
+  const uint8_t* const packed = block + kQ3KScalesOffset;
+  const int low = packed[s % 8] >> (s < 8 ? 0 : 4) & 15;
+  const int high = packed[8 + s % 4] >> (2 * (s / 4)) & 3;
+  return static_cast<int8_t>((low | high << 4) - 32);
 }
 
 }  // namespace pagemill::ops

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <iterator>
 #include <span>
 #include <string>
 #include <vector>
@@ -178,7 +179,9 @@ void RunGreedy(benchmark::State& state, DType dtype, MatrixShape shape) {
                              "vxe_int8",
                              "vxe_int16",
                              "portable"}) {
-    for (DType dtype : kWeightDTypes) {
+    std::vector<DType> dtypes(std::begin(kWeightDTypes), std::end(kWeightDTypes));
+    dtypes.push_back(DType::kQ3_K);
+    for (DType dtype : dtypes) {
       for (const MatrixShape& shape : shapes) {
         // For formats with blocks of 256, rows of 576, 1536, ... are rounded to a multiple of 256.
         MatrixShape s = shape;

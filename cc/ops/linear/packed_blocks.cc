@@ -29,17 +29,19 @@ void StoreNibbles(const Quads& quads, int64_t row, uint8_t* record) {
   }
 }
 
-void StoreFifthBits(const Quads& quads, int64_t row, uint8_t* field) {
+// Bit `bit` of the values.
+void StoreBits(const Quads& quads, int bit, int64_t row, uint8_t* field) {
   uint32_t bits = 0;
-  for (int q = 0; q < kQuads; ++q) bits |= ((quads[q] >> 4) & 0x01010101u) << q;
+  for (int q = 0; q < kQuads; ++q) bits |= ((quads[q] >> bit) & 0x01010101u) << q;
   StoreLe32(Word(field, row, 1, 0), bits);
 }
 
-void StoreBitPairs(const Quads& quads, int64_t row, uint8_t* field) {
+// Bits `bit` and `bit` + 1 of the values.
+void StoreBitPairs(const Quads& quads, int bit, int64_t row, uint8_t* field) {
   for (int half = 0; half < 2; ++half) {
     uint32_t bits = 0;
     for (int q = 0; q < 4; ++q) {
-      bits |= ((quads[4 * half + q] >> 4) & 0x03030303u) << (2 * q);
+      bits |= ((quads[4 * half + q] >> bit) & 0x03030303u) << (2 * q);
     }
     StoreLe32(Word(field, row, 2, half), bits);
   }
@@ -72,7 +74,7 @@ void PackBlock(const uint8_t* block, int64_t row, uint8_t* record) {
       for (int q = 0; q < kQuads; ++q) {
         for (int i = 0; i < 4; ++i) quads[q] |= ((bits >> (4 * q + i)) & 1u) << (8 * i + 4);
       }
-      StoreFifthBits(quads, row, record + kLayout.high_bits);
+      StoreBits(quads, 4, row, record + kLayout.high_bits);
     }
     StoreNibbles(quads, row, record);
   }
@@ -114,7 +116,7 @@ void PackBlockWithMinima(const uint8_t* block, int64_t row, uint8_t* head) {
       }
     }
     StoreNibbles(quads, row, record);
-    if constexpr (kDType == DType::kQ5_K) StoreFifthBits(quads, row, record + kLayout.high_bits);
+    if constexpr (kDType == DType::kQ5_K) StoreBits(quads, 4, row, record + kLayout.high_bits);
     record[kLayout.scales + row] = static_cast<uint8_t>(scales[s / 4] >> (8 * (s % 4)));
     record[kLayout.minima + row] = static_cast<uint8_t>(scales[2 + s / 4] >> (8 * (s % 4)));
   }
@@ -133,9 +135,29 @@ void PackBlockQ6K(const uint8_t* block, int64_t row, uint8_t* head) {
                  (((LoadLe32(pairs + 4 * q) >> (2 * (s % 4))) & 0x03030303u) << 4);
     }
     StoreNibbles(quads, row, record);
-    StoreBitPairs(quads, row, record + kLayout.high_bits);
+    StoreBitPairs(quads, 4, row, record + kLayout.high_bits);
     record[kLayout.scales + row] = block[kQ6KScalesOffset + 2 * s];
     record[kLayout.scales + kSliceRows + row] = block[kQ6KScalesOffset + 2 * s + 1];
+  }
+}
+
+void PackBlockQ3K(const uint8_t* block, int64_t row, uint8_t* head) {
+  constexpr PackedBlockLayout kLayout = PackedBlockLayoutOf(DType::kQ3_K);
+  std::memcpy(head + 2 * row, block + kQ3KScaleOffset, 2);
+  for (int s = 0; s < kSubBlocksOfK; ++s) {
+    uint8_t* record = head + kLayout.head_bytes + s * kLayout.record_bytes;
+    const uint8_t* pairs = block + kQ3KPairsOffset + 32 * (s / 4);
+    Quads quads;
+    for (int q = 0; q < kQuads; ++q) {
+      quads[q] = ((LoadLe32(pairs + 4 * q) >> (2 * (s % 4))) & 0x03030303u) |
+                 (((LoadLe32(block + 4 * q) >> s) & 0x01010101u) << 2);
+    }
+    StoreBitPairs(quads, 0, row, record);
+    StoreBits(quads, 2, row, record + kLayout.high_bits);
+    for (int half = 0; half < 2; ++half) {
+      record[kLayout.scales + half * kSliceRows + row] =
+          static_cast<uint8_t>(Q3KScale(block, 2 * s + half));
+    }
   }
 }
 
@@ -178,8 +200,13 @@ void LoadQuads(const uint8_t* record, int64_t row, Quads& quads) {
       quads[q] = LoadWord(record, row, kQuads, q);
       continue;
     }
-    quads[q] = (LoadWord(record, row, 4, q % 4) >> (q < 4 ? 0 : 4)) & 0x0f0f0f0fu;
     const uint8_t* high = record + kLayout.high_bits;
+    if constexpr (kDType == DType::kQ3_K) {
+      quads[q] = ((LoadWord(record, row, 2, q / 4) >> (2 * (q % 4))) & 0x03030303u) |
+                 (((LoadWord(high, row, 1, 0) >> q) & 0x01010101u) << 2);
+      continue;
+    }
+    quads[q] = (LoadWord(record, row, 4, q % 4) >> (q < 4 ? 0 : 4)) & 0x0f0f0f0fu;
     if constexpr (kDType == DType::kQ5_0 || kDType == DType::kQ5_K) {
       quads[q] |= ((LoadWord(high, row, 1, 0) >> q) & 0x01010101u) << 4;
     } else if constexpr (kDType == DType::kQ6_K) {
@@ -216,7 +243,7 @@ void ReadRow(const uint8_t* slice, int64_t row, int64_t k, float* out) {
     Quads quads;
     LoadQuads<kDType>(record, row, quads);
     float scales[2];  // of each half of the block
-    if constexpr (kDType == DType::kQ6_K) {
+    if constexpr (HasHalfScales(kDType)) {
       for (int half = 0; half < 2; ++half) {
         scales[half] = LoadF16(head + 2 * row) *
                        static_cast<float>(
@@ -261,6 +288,8 @@ void PackBlockSlice(const StoredRows& source, int64_t count, uint8_t* slice) {
   WithSliceFormat(source.dtype, [&]<DType kDType>() {
     if constexpr (TableOf(kDType) != nullptr) {
       PackRows(source, count, slice, PackCodes<kDType>);
+    } else if constexpr (kDType == DType::kQ3_K) {
+      PackRows(source, count, slice, PackBlockQ3K);
     } else if constexpr (kDType == DType::kQ6_K) {
       PackRows(source, count, slice, PackBlockQ6K);
     } else if constexpr (kDType == DType::kQ4_K || kDType == DType::kQ5_K) {

@@ -65,16 +65,16 @@ PAGEMILL_INLINE __m512i OrMasked(__m512i to, __m512i from, __m512i mask) {
   return _mm512_ternarylogic_epi64(to, from, mask, 0xf8);
 }
 
-// The bits above the nibbles of quads from kQ on: kBits per quad at bit kBits * (q % quads per
-// register).
-template <int kBits, int kQ>
-PAGEMILL_INLINE void AddHighBits(const uint8_t* field, __m512i values[kQuads]) {
+// Adds bits to quads from kQ on: kBits per quad at bit kBits * (q % quads per register), moved to
+// bit kTo.
+template <int kBits, int kTo, int kQ>
+PAGEMILL_INLINE void AddBits(const uint8_t* field, __m512i values[kQuads]) {
   if constexpr (kQ < kQuads) {
     constexpr int kPerRegister = 8 / kBits;
     const __m512i bits = Load(field + kQ / kPerRegister * 64);
-    const __m512i mask = _mm512_set1_epi8(kBits == 1 ? 0x10 : 0x30);
-    values[kQ] = OrMasked(values[kQ], Shift<4 - kBits*(kQ % kPerRegister)>(bits), mask);
-    AddHighBits<kBits, kQ + 1>(field, values);
+    const __m512i mask = _mm512_set1_epi8(((1 << kBits) - 1) << kTo);
+    values[kQ] = OrMasked(values[kQ], Shift<kTo - kBits*(kQ % kPerRegister)>(bits), mask);
+    AddBits<kBits, kTo, kQ + 1>(field, values);
   }
 }
 
@@ -94,6 +94,10 @@ PAGEMILL_INLINE void DecodeValues(const uint8_t* record, int half, __m512i value
   if constexpr (kDType == DType::kQ8_0) {
 #pragma GCC unroll 8
     for (int q = 0; q < kQuads; ++q) values[q] = Load(record + (half * kQuads + q) * 64);
+  } else if constexpr (kDType == DType::kQ3_K) {
+#pragma GCC unroll 8
+    for (int q = 0; q < kQuads; ++q) values[q] = _mm512_setzero_si512();
+    AddBits<2, 0, 0>(record + half * 128, values);
   } else {
     const __m512i nibble = _mm512_set1_epi8(15);
 #pragma GCC unroll 4
@@ -105,9 +109,11 @@ PAGEMILL_INLINE void DecodeValues(const uint8_t* record, int half, __m512i value
   }
   constexpr int64_t kHighBits = BlockTraits<kDType>::kLayout.high_bits;
   if constexpr (kDType == DType::kQ5_0 || kDType == DType::kQ5_K) {
-    AddHighBits<1, 0>(record + kHighBits + half * 64, values);
+    AddBits<1, 4, 0>(record + kHighBits + half * 64, values);
+  } else if constexpr (kDType == DType::kQ3_K) {
+    AddBits<1, 2, 0>(record + kHighBits + half * 64, values);
   } else if constexpr (kDType == DType::kQ6_K) {
-    AddHighBits<2, 0>(record + kHighBits + half * 128, values);
+    AddBits<2, 4, 0>(record + kHighBits + half * 128, values);
   }
 }
 
@@ -116,7 +122,7 @@ PAGEMILL_INLINE void DecodeScales(const uint8_t* head, const uint8_t* record, in
                                   Weights* w) {
   constexpr PackedBlockLayout kLayout = BlockTraits<kDType>::kLayout;
   const int64_t row = half * kHalfSliceRows;
-  if constexpr (kDType == DType::kQ6_K) {
+  if constexpr (BlockTraits<kDType>::kHasHalfScales) {
     w->scale[half] = LoadF16(head + 2 * row);
     w->half_scales[half][0] = LoadS8(record + kLayout.scales + row);
     w->half_scales[half][1] = LoadS8(record + kLayout.scales + kSliceRows + row);

@@ -131,6 +131,25 @@ TEST(BlockSlice, HoldsCodes) {
   }
 }
 
+TEST(BlockSlice, HoldsBlocksOf3Bits) {
+  Random random(4);
+  constexpr int64_t kRows = 29, kElements = 512;
+  TestTensor w(DType::kQ3_K, {kRows, kElements}, {.misalign_bytes = 2});
+  w.FillUniform(random, -2, 2);
+  const TensorView view = w.view();
+  std::vector<uint8_t> slice(BlockSliceBytes(DType::kQ3_K, kElements), 0xff);
+  PackBlockSlice({DType::kQ3_K, view.Row<uint8_t>(0), view.row_stride_bytes, kElements}, kRows,
+                 slice.data());
+  for (int64_t row = 0; row < kSliceRows; ++row) {
+    std::vector<float> expected(kElements, 0.0f), read(kElements);
+    if (row < kRows) {
+      DequantizeConverted(DType::kQ3_K, view.Row<uint8_t>(row), kElements, expected.data());
+    }
+    ReadPackedBlockRow(DType::kQ3_K, slice.data(), row, kElements, read.data());
+    ExpectSame(read, expected);
+  }
+}
+
 TEST(BlockSlice, HoldsCodesWithTwoScales) {
   Random random(3);
   constexpr int64_t kRows = 29, kBlocks = 9, kStride = kBlocks * kNvfp4BlockBytes;
@@ -169,6 +188,8 @@ TEST(BlockSlice, IsAsSmallAsTheBlocks) {
   }
   EXPECT_EQ(BlockSliceBytes(DType::kIQ4_NL, 768), kSliceRows * RowBytes(DType::kIQ4_NL, 768));
   EXPECT_EQ(BlockSliceBytes(DType::kMxfp4, 768), kSliceRows * (RowBytes(DType::kMxfp4, 768) + 24));
+  // 12 bytes of scales become 16.
+  EXPECT_EQ(BlockSliceBytes(DType::kQ3_K, 768), kSliceRows * (RowBytes(DType::kQ3_K, 768) + 3 * 4));
   EXPECT_EQ(BlockSliceBytes(kNvfp4Blocks, 768), kSliceRows * 24 * kNvfp4BlockBytes);
 }
 

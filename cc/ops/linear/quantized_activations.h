@@ -11,7 +11,7 @@
 //   float32     scale: the block's largest |x| / L; L = 127, or 127 * 128 with two planes
 //   4 bytes     weights with minima: float32, scale * the sum of the integers; else int32, the
 //               negative zero point times the sum of the integers, of elements 0..15 alone if
-//               halves of a block have scales (Q6_K, NVFP4)
+//               halves of a block have scales (Q3_K, Q6_K, NVFP4)
 //   4 bytes     there: int32, the same of elements 16..31
 //
 // Integers are x / scale rounded to the nearest, ties to even. A block whose largest |x| is below
@@ -76,7 +76,7 @@ struct BlockTraits {
   static constexpr bool kHasHead = kLayout.head_bytes != 0;
   static constexpr bool kHasMinimum = kLayout.minima != 0;
   // Integers that scale the two halves of a block, beside its scale; or a scale of each half.
-  static constexpr bool kHasHalfScales = kDType == DType::kQ6_K;
+  static constexpr bool kHasHalfScales = HasHalfScales(kDType);
   static constexpr bool kHasTwoScales = kDType == kNvfp4Blocks;
   static constexpr bool kHasHalves = kHasHalfScales || kHasTwoScales;
   static constexpr bool kHasBf16Scales = kDType == DType::kMxfp4;

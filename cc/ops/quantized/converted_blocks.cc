@@ -130,7 +130,8 @@ DType SliceDType(DType dtype) {
     case DType::kIQ4_XS:
       return DType::kIQ4_NL;
     case DType::kMxfp4:
-      return DType::kMxfp4;
+    case DType::kQ3_K:
+      return dtype;
     default:
       return ConvertedDType(dtype);
   }

@@ -23,7 +23,8 @@
 // uniform, has six times that.
 //
 // Kernels of slices (cc/ops/linear/packed_blocks.h) look codes of 4 bits up in a table, so for them
-// iq4_nl and mxfp4 stay as they are, and iq4_xs becomes iq4_nl, with the rounding above.
+// iq4_nl and mxfp4 stay as they are, and iq4_xs becomes iq4_nl, with the rounding above. q3_k
+// stays, too: slices have 3 bits and a scale for 16 elements.
 //
 // A scale above 65504, which f16 does not hold, is refused; so is what may become one.
 //

@@ -156,9 +156,10 @@ TEST(ConvertedBlocks, ScalesThatF16DoesNotHoldAreRefused) {
   EXPECT_EQ(check(DType::kMxfp4).code(), StatusCode::kUnimplemented);
 }
 
-// For slices: codes stay, with scales that f16 holds.
+// For slices: codes and 3 bits stay, with scales that f16 holds.
 TEST(ConvertedBlocks, CodesStayForSlices) {
   EXPECT_EQ(SliceDType(DType::kMxfp4), DType::kMxfp4);
+  EXPECT_EQ(SliceDType(DType::kQ3_K), DType::kQ3_K);
   EXPECT_EQ(SliceDType(DType::kQ2_K), DType::kQ6_K);
   for (const Golden& golden : kGolden) {
     const bool is_xs = golden.dtype == DType::kIQ4_XS;

@@ -68,7 +68,6 @@ CONVERTED_DTYPES = {
     "iq3_xxs": "q4_k",
     "iq4_xs": "iq4_nl",
     "q2_k": "q6_k",
-    "q3_k": "q6_k",
     "q5_1": "q8_0",
     "tq1_0": "q4_0",
     "tq2_0": "q4_0",

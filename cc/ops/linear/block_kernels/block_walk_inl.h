@@ -41,7 +41,8 @@ PAGEMILL_INLINE float ReadFloat(const uint8_t* from) {
   return __builtin_bit_cast(float, ReadInt(from));
 }
 
-// Bits of a value of a slice, or of what a code stands for.
+// Bits of a value of a slice, or of what a code stands for. Values of Q3_K have 3, but a sum of
+// them ends after half a block, as that of 5 bits does.
 template <DType kDType>
 constexpr int kValueBits = [] {
   switch (kDType) {
@@ -50,6 +51,7 @@ constexpr int kValueBits = [] {
       return 8;
     case DType::kQ6_K:
       return 6;
+    case DType::kQ3_K:
     case DType::kQ5_0:
     case DType::kQ5_K:
     case DType::kMxfp4:

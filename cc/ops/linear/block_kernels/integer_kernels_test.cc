@@ -16,6 +16,7 @@
 #include "cc/ops/conformance.h"
 #include "cc/ops/linear/packed_blocks.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
+#include "cc/ops/quantized/converted_blocks.h"
 #include "cc/tensor/float16.h"
 
 namespace pagemill::ops::linear {
@@ -30,7 +31,7 @@ constexpr int64_t kYStride = 37;  // more than a slice's rows; the gap must not 
 // What slices can hold.
 constexpr DType kSliceDTypes[] = {DType::kQ4_0,  DType::kQ4_1, DType::kQ5_0, DType::kQ8_0,
                                   DType::kQ4_K,  DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL,
-                                  DType::kMxfp4, kNvfp4Blocks};
+                                  DType::kMxfp4, kNvfp4Blocks, DType::kQ3_K};
 
 constexpr int32_t kMixed = 0;
 
@@ -220,6 +221,10 @@ int32_t ValueAt(DType dtype, const uint8_t* record, int64_t row, int64_t i) {
   const int64_t lane = row % kHalfSliceRows * 4 + i % 4;
   const int32_t zero_point = PackedBlockLayoutOf(dtype).zero_point;
   if (dtype == DType::kQ8_0) return record[(half * kQuads + quad) * 64 + lane] - zero_point;
+  if (dtype == DType::kQ3_K) {
+    const int32_t pair = record[half * 128 + quad / 4 * 64 + lane] >> 2 * (quad % 4) & 3;
+    return pair + ((record[256 + half * 64 + lane] >> quad & 1) << 2) - zero_point;
+  }
   const int32_t both = record[(half * 4 + quad % 4) * 64 + lane];
   const int32_t nibble = quad < 4 ? both & 15 : both >> 4;
   if (const NibbleTable* table = TableOf(dtype)) return (*table)[nibble];
@@ -246,7 +251,7 @@ float AddRecord(DType dtype, const uint8_t* head, const uint8_t* record, int64_t
   const uint8_t* scales = record + layout.scales;
   const uint8_t* minima = record + layout.minima;
   const bool has_head = layout.head_bytes != 0;
-  if (dtype == DType::kQ6_K) {
+  if (HasHalfScales(dtype)) {
     const int32_t total = sums[0] * static_cast<int8_t>(scales[row]) +
                           sums[1] * static_cast<int8_t>(scales[kSliceRows + row]);
     return std::fma(static_cast<float>(total), f16_at(head) * x.scale, sum);
@@ -326,6 +331,31 @@ TEST_P(IntegerKernelsTest, SumsOfTheLargestProductsAreExact) {
             << tested.name << " " << Info(dtype).name << " x=" << integer;
       }
     }
+  }
+}
+
+// Q3_K has the values, scales and order of sums of the Q6_K that it can be converted to.
+TEST_P(IntegerKernelsTest, Q3KHasTheBitsOfItsConversion) {
+  Random random(GetParam());
+  Operands stored = RandomOperands(DType::kQ3_K, GetParam(), 31, random);
+  Operands converted = {DType::kQ6_K,
+                        stored.n,
+                        stored.m,
+                        stored.k,
+                        TestTensor(DType::kF32, {stored.n, stored.k}),
+                        TestTensor(DType::kQ6_K, {stored.m, stored.k}),
+                        TestTensor(DType::kF32, {stored.m}),
+                        stored.has_bias,
+                        false};
+  converted.x.Set(stored.x.ToFloat());
+  converted.bias.Set(stored.bias.ToFloat());
+  for (int64_t row = 0; row < stored.m; ++row) {
+    ConvertRow(DType::kQ3_K, DType::kQ6_K, stored.w.view().Row<uint8_t>(row), stored.k,
+               converted.w.view().Row<uint8_t>(row));
+  }
+  for (const Tested& tested : IntegerGemms()) {
+    EXPECT_TRUE(BitEqual(Product(*tested.kernels, stored), Product(*tested.kernels, converted)))
+        << tested.name;
   }
 }
 

@@ -104,15 +104,13 @@ PAGEMILL_INLINE Bytes ShiftRight(Bytes v, int bits) {
                                  static_cast<unsigned char>(bits));
 }
 
-// The bits above the nibble of quad q of vector v, at bit 4.
-template <DType kDType>
-PAGEMILL_INLINE Bytes HighBits(const uint8_t* record, int half, int q, int v) {
-  constexpr int kBits = kDType == DType::kQ6_K ? 2 : 1;
+// The bits of quad q of vector v in the registers of a half at `field`, kBits per quad.
+template <int kBits>
+PAGEMILL_INLINE Bytes BitsOf(const uint8_t* field, int half, int q, int v) {
   constexpr int kPerRegister = 8 / kBits;
-  const uint8_t* field = record + BlockTraits<kDType>::kLayout.high_bits +
-                         (half * (kQuads / kPerRegister) + q / kPerRegister) * 64;
+  field += (half * (kQuads / kPerRegister) + q / kPerRegister) * 64;
   const Bytes bits = ShiftRight(Load(field + 16 * v), kBits * (q % kPerRegister));
-  return (bits & Splat((1 << kBits) - 1)) << static_cast<signed char>(4);
+  return bits & Splat((1 << kBits) - 1);
 }
 
 template <DType kDType>
@@ -123,13 +121,20 @@ PAGEMILL_INLINE void LoadValues(const uint8_t* record, int half, Weights* w) {
         w->values[q][v] = Load(record + (half * kQuads + q) * 64 + 16 * v) ^ Splat(-128);
         continue;
       }
+      const uint8_t* const high = record + BlockTraits<kDType>::kLayout.high_bits;
+      if constexpr (kDType == DType::kQ3_K) {
+        w->values[q][v] = BitsOf<2>(record, half, q, v) |
+                          (BitsOf<1>(high, half, q, v) << static_cast<signed char>(2));
+        continue;
+      }
       const Bytes both = Load(record + (half * 4 + q % 4) * 64 + 16 * v);
       Bytes values = q < 4 ? both & Splat(15) : ShiftRight(both, 4);
       if constexpr (BlockTraits<kDType>::kHasTable) {
         const Bytes table = Load(reinterpret_cast<const uint8_t*>(kCodeValues<kDType>.centred));
         values = vec_perm(table, table, reinterpret_cast<__vector unsigned char>(values));
       } else if constexpr (BlockTraits<kDType>::kLayout.high_bits != 0) {
-        values |= HighBits<kDType>(record, half, q, v);
+        constexpr int kBits = kDType == DType::kQ6_K ? 2 : 1;
+        values |= BitsOf<kBits>(high, half, q, v) << static_cast<signed char>(4);
       }
       w->values[q][v] = values;
     }

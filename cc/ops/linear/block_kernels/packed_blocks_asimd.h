@@ -88,19 +88,21 @@ template <DType kDType>
 PAGEMILL_INLINE Weights LoadWeights(const uint8_t* head, const uint8_t* record, int half) {
   using T = BlockTraits<kDType>;
   Weights w;
-  w.values = record + half * (kDType == DType::kQ8_0 ? 512 : 256);
-  w.high_bits = record + T::kLayout.high_bits + half * (T::kHasHalfScales ? 128 : 64);
+  w.values = record + half * (T::kLayout.high_bits != 0 ? T::kLayout.high_bits / 2
+                              : kDType == DType::kQ8_0  ? 512
+                                                        : 256);
+  w.high_bits = record + T::kLayout.high_bits + half * (kDType == DType::kQ6_K ? 128 : 64);
   LoadScales<kDType>(head, record, half * kHalfSliceRows, &w);
   return w;
 }
 
-// Moves bits [kBit, kBit + kBits) of each byte to bit 4.
-template <int kBits, int kBit>
-PAGEMILL_INLINE uint8x16_t HighBits(uint8x16_t field) {
-  const uint8x16_t mask = vdupq_n_u8(kBits == 1 ? 0x10 : 0x30);
-  if constexpr (kBit < 4) return vandq_u8(vshlq_n_u8(field, 4 - kBit), mask);
-  if constexpr (kBit == 4) return vandq_u8(field, mask);
-  if constexpr (kBit > 4) return vandq_u8(vshrq_n_u8(field, kBit - 4), mask);
+// Moves bits [kBit, kBit + kBits) of each byte to bit kTo.
+template <int kBits, int kBit, int kTo = 4>
+PAGEMILL_INLINE uint8x16_t MoveBits(uint8x16_t field) {
+  const uint8x16_t mask = vdupq_n_u8(((1 << kBits) - 1) << kTo);
+  if constexpr (kBit < kTo) return vandq_u8(vshlq_n_u8(field, kTo - kBit), mask);
+  if constexpr (kBit == kTo) return vandq_u8(field, mask);
+  if constexpr (kBit > kTo) return vandq_u8(vshrq_n_u8(field, kBit - kTo), mask);
 }
 
 // Vector v of quad kQuad of the half.
@@ -110,15 +112,20 @@ PAGEMILL_INLINE int8x16_t LoadValues(const Weights& w, int v) {
     const uint8x16_t values = vld1q_u8(w.values + kQuad * 64 + 16 * v);
     return vreinterpretq_s8_u8(veorq_u8(values, vdupq_n_u8(0x80)));
   }
+  if constexpr (kDType == DType::kQ3_K) {
+    const uint8x16_t pairs = vld1q_u8(w.values + kQuad / 4 * 64 + 16 * v);
+    return vreinterpretq_s8_u8(vorrq_u8(MoveBits<2, kQuad % 4 * 2, 0>(pairs),
+                                        MoveBits<1, kQuad, 2>(vld1q_u8(w.high_bits + 16 * v))));
+  }
   const uint8x16_t both = vld1q_u8(w.values + kQuad % 4 * 64 + 16 * v);
   uint8x16_t values = kQuad < 4 ? vandq_u8(both, vdupq_n_u8(15)) : vshrq_n_u8(both, 4);
   if constexpr (BlockTraits<kDType>::kHasTable) {
     return vqtbl1q_s8(vld1q_s8(kCodeValues<kDType>.centred), values);
   } else if constexpr (kDType == DType::kQ5_0 || kDType == DType::kQ5_K) {
-    values = vorrq_u8(values, HighBits<1, kQuad>(vld1q_u8(w.high_bits + 16 * v)));
+    values = vorrq_u8(values, MoveBits<1, kQuad>(vld1q_u8(w.high_bits + 16 * v)));
   } else if constexpr (kDType == DType::kQ6_K) {
     const uint8_t* field = w.high_bits + kQuad / 4 * 64 + 16 * v;
-    values = vorrq_u8(values, HighBits<2, kQuad % 4 * 2>(vld1q_u8(field)));
+    values = vorrq_u8(values, MoveBits<2, kQuad % 4 * 2>(vld1q_u8(field)));
   }
   return vreinterpretq_s8_u8(values);
 }

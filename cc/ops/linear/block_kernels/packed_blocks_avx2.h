@@ -52,12 +52,25 @@ PAGEMILL_INLINE __m256i Shift(__m256i v, int shift) {
   return shift >= 0 ? _mm256_slli_epi16(v, shift) : _mm256_srli_epi16(v, -shift);
 }
 
+// Bits of quad q in the registers of a half at `field`, kBits per quad, moved to bit `to`.
+template <int kBits>
+PAGEMILL_INLINE __m256i BitsOf(const uint8_t* field, int half, int q, int to) {
+  constexpr int kPerRegister = 8 / kBits;
+  const __m256i bits = Load(field + (half * (kQuads / kPerRegister) + q / kPerRegister) * 64);
+  const __m256i mask = _mm256_set1_epi8(static_cast<char>(((1 << kBits) - 1) << to));
+  return _mm256_and_si256(Shift(bits, to - kBits * (q % kPerRegister)), mask);
+}
+
 // The values of quad q of column c of a record.
 template <DType kDType>
 PAGEMILL_INLINE __m256i Values(const uint8_t* record, int c, int q) {
   const int half = c / 2;
   const uint8_t* at = record + c % 2 * 32;
   if constexpr (kDType == DType::kQ8_0) return Load(at + (half * kQuads + q) * 64);
+  const uint8_t* const high = at + BlockTraits<kDType>::kLayout.high_bits;
+  if constexpr (kDType == DType::kQ3_K) {
+    return _mm256_or_si256(BitsOf<2>(at, half, q, 0), BitsOf<1>(high, half, q, 2));
+  }
   const __m256i both = Load(at + (half * 4 + q % 4) * 64);
   const __m256i nibble =
       _mm256_and_si256(q < 4 ? both : _mm256_srli_epi16(both, 4), _mm256_set1_epi8(15));
@@ -67,13 +80,7 @@ PAGEMILL_INLINE __m256i Values(const uint8_t* record, int c, int q) {
   }
   constexpr int kHighBits = kValueBits<kDType> - 4;
   if constexpr (kHighBits <= 0) return nibble;
-  constexpr int kPerRegister = 8 / (kHighBits > 0 ? kHighBits : 1);
-  constexpr int kRegisters = kQuads / kPerRegister;
-  const __m256i field = Load(at + BlockTraits<kDType>::kLayout.high_bits +
-                             (half * kRegisters + q / kPerRegister) * 64);
-  const __m256i mask = _mm256_set1_epi8(kHighBits == 1 ? 0x10 : 0x30);
-  return _mm256_or_si256(nibble,
-                         _mm256_and_si256(Shift(field, 4 - kHighBits * (q % kPerRegister)), mask));
+  return _mm256_or_si256(nibble, BitsOf<kHighBits == 2 ? 2 : 1>(high, half, q, 4));
 }
 
 // Scales of a record, by columns.

@@ -60,11 +60,8 @@ void LoadQ2K(const uint8_t* block, IntegerBlock* out) {
 // 32 bytes of third bits, 64 bytes of bit pairs, 12 bytes of 6-bit scales, f16 d. A third bit of 0
 // subtracts 4.
 void LoadQ3K(const uint8_t* block, IntegerBlock* out) {
-  const uint8_t* scales = block + 96;
-  for (size_t s = 0; s < out->scales.size(); ++s) {
-    const int low = scales[s % 8] >> (s < 8 ? 0 : 4) & 15;
-    const int high = scales[8 + s % 4] >> (2 * (s / 4)) & 3;
-    out->scales[s] = static_cast<int8_t>((low | high << 4) - 32);
+  for (int s = 0; s < kBlockElements / 16; ++s) {
+    out->scales[static_cast<size_t>(s)] = Q3KScale(block, s);
   }
   for (int half = 0; half < 2; ++half) {
     LoadBitPairs(block + 32 + 32 * half, out->q.data() + 128 * half);
