@@ -47,8 +47,8 @@ struct EngineOptions {
   // Reuse the KV blocks of equal prefixes. Always off if the runner's limits exclude it.
   bool enable_prefix_caching = true;
   // Which cached block without references is handed out first: a name of
-  // kv_cache/eviction/policies.h ("lru", "reuse").
-  std::string prefix_cache_eviction = "lru";
+  // kv_cache/eviction/policies.h ("adaptive", "lru", "reuse").
+  std::string prefix_cache_eviction = "adaptive";
   // Most KV blocks that Engine::PinPrefix() may hold at a time; requests cannot count on them. 0 =
   // no pinning.
   int32_t max_pinned_blocks = 0;

@@ -21,7 +21,8 @@ struct Block {
   int32_t ref_count = 0;          // holders of the page; 0 = it is free
   BlockId prev, next;             // neighbours in the list of free pages that it is in
   GroupId group;                  // whose content `hash` names
-  bool reused : 1 = false;        // another request reused the content recently
+  bool reused : 1 = false;        // another request reused the content
+  bool used : 1 = false;          // computed or reused, and the eviction policy did not see it yet
   bool branches : 1 = false;      // several did, or are known to come
   bool superseded : 1 = false;    // there is better than the content: it goes first
   bool is_protected : 1 = false;  // of the eviction policy

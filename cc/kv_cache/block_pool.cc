@@ -90,6 +90,7 @@ bool BlockPool::Cache(std::span<const BlockId> pages, const BlockHash& hash, Gro
   }
   block.hash = hash;
   block.group = group;
+  block.used = true;
   if (!known && IsMeasured(pages.front())) ages_->Stored(pages.front());
   cache_.Insert(pages.front());
   if (pages.size() == 1) return !known;
@@ -98,6 +99,7 @@ bool BlockPool::Cache(std::span<const BlockId> pages, const BlockHash& hash, Gro
   }
   for (size_t i = 0; i < pages.size(); ++i) {
     ring_[pages[i].value()] = pages[(i + 1) % pages.size()];
+    At(pages[i]).used = true;
     At(pages[i]).reused = block.reused;
     At(pages[i]).branches = block.branches;
   }

@@ -65,7 +65,7 @@ class BlockPool {
   int64_t num_evictions() const { return num_evictions_; }
   int32_t ref_count(BlockId id) const { return At(id).ref_count; }
 
-  // True if a request reused the content of the page recently.
+  // True if a request reused the content of the page.
   bool was_reused(BlockId id) const { return At(id).reused; }
 
   // A free page, its former content forgotten. Only where num_free() > 0.
@@ -76,7 +76,7 @@ class BlockPool {
     AddReference(id);
     Block& block = At(id);
     block.branches = block.branches || block.reused;
-    block.reused = true;
+    block.reused = block.used = true;
     block.superseded = false;
     if (IsMeasured(id)) ages_->Reused(id);
   }

@@ -25,9 +25,9 @@ struct KvCacheOptions {
   std::vector<KvGroupOptions> groups = {KvGroupOptions{}};
   // Most blocks that Pin() may hold at a time; requests cannot count on them. 0 = no pinning.
   int32_t max_pinned_blocks = 0;
-  std::string eviction = "lru";  // a name of eviction/policies.h
-  int32_t max_events = 0;        // KV events that are kept; 0 = none are made
-  double block_age_sample = 0;   // share of the cached contents whose age is measured; 0 = none is
+  std::string eviction = "adaptive";  // a name of eviction/policies.h
+  int32_t max_events = 0;             // KV events that are kept; 0 = none are made
+  double block_age_sample = 0;  // share of the cached contents whose age is measured; 0 = none is
   // Most tokens of one request in one step, and steps that run ahead of their results: bounds what
   // groups with windows and states need of a long request. 0 tokens = not known.
   int32_t max_step_tokens = 0;

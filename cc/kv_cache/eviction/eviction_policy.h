@@ -12,10 +12,10 @@
 namespace pagemill::kv_cache {
 
 // Obligations of an implementer:
-// 1. All functions are O(1), allocate nothing, and depend on the calls before and on Block::reused
-//    only.
+// 1. All functions are O(1), allocate nothing, and depend on the calls before and on Block::hash,
+//    group, reused and used only.
 // 2. Insert() takes a page that is in no list; until Remove() its links belong to the policy, and
-//    so do Block::is_protected and, once it was read, Block::reused.
+//    its hash stays. Block::is_protected belongs to the policy, which may clear Block::used.
 // 3. Victim() names one of the pages that are in; only if there are any.
 class EvictionPolicy {
  public:

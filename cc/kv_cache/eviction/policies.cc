@@ -2,8 +2,9 @@
 
 #include <string>
 
+#include "cc/kv_cache/eviction/adaptive.h"
 #include "cc/kv_cache/eviction/lru.h"
-#include "cc/kv_cache/eviction/reuse.h"
+#include "cc/kv_cache/eviction/segmented_lru.h"
 
 namespace pagemill::kv_cache {
 namespace {
@@ -18,9 +19,15 @@ std::unique_ptr<EvictionPolicy> Make(std::vector<Block>* blocks) {
   return std::make_unique<Policy>(blocks);
 }
 
+std::unique_ptr<EvictionPolicy> MakeReuse(std::vector<Block>* blocks) {
+  const auto max_protected = static_cast<int32_t>((blocks->size() - 1) * 3 / 4);
+  return std::make_unique<SegmentedLru>(blocks, max_protected);
+}
+
 constexpr Row kPolicies[] = {
+    {"adaptive", Make<AdaptiveEviction>},
     {"lru", Make<LruEviction>},
-    {"reuse", Make<ReuseEviction>},
+    {"reuse", MakeReuse},
 };
 
 }  // namespace

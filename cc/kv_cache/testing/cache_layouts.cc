@@ -66,7 +66,7 @@ std::vector<KvCacheOptions> CacheLayouts() {
   };
   std::vector<KvCacheOptions> made;
   for (const std::vector<KvGroupOptions>& groups : layouts) {
-    for (const char* eviction : {"lru", "reuse"}) {
+    for (const char* eviction : {"adaptive", "lru", "reuse"}) {
       for (int32_t num_blocks : {40, 90}) made.push_back(Options(groups, eviction, num_blocks));
     }
   }
@@ -96,7 +96,8 @@ KvCacheOptions RandomCacheLayout(uint32_t seed) {
       group.recent_states = draw(2) == 0 ? 0 : draw(6);
     }
   }
-  KvCacheOptions options = Options(std::move(groups), draw(2) == 0 ? "lru" : "reuse", 1000);
+  constexpr const char* kEvictions[] = {"lru", "reuse", "adaptive"};
+  KvCacheOptions options = Options(std::move(groups), kEvictions[draw(3)], 1000);
   options.max_step_tokens = 1 + draw(40);
   options.max_steps_in_flight = 1 + draw(3);
   // Room for one to four long requests.

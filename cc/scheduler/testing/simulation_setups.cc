@@ -232,6 +232,8 @@ void AddGroups(std::vector<Setup>* setups) {
       50);
   add("HybridWithTiers", {{.kind = "sliding_window", .window_tokens = 10}}, 50);
   setups->back().medium = SimulatedMedium::kTiers;
+  // With another order too little is loaded for failures of loads to occur.
+  setups->back().options.kv_cache.eviction = "lru";
   setups->back().runs_late = true;
   add("HybridWithFiles", {{.kind = "sliding_window", .window_tokens = 10}}, 50);
   setups->back().medium = SimulatedMedium::kFiles;

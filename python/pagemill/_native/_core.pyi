@@ -882,7 +882,7 @@ class EngineOptions:
         tenant_weights: Mapping[str, int] = ...,
         max_partial_prefills: int = 0,
         max_long_partial_prefills: int = 0,
-        prefix_cache_eviction: str = "lru",
+        prefix_cache_eviction: str = "adaptive",
         output_interval_us: int = 0,
         max_pinned_blocks: int = 0,
         max_kv_events: int = 0,

@@ -60,10 +60,11 @@ class CacheConfig:
         allowed=("xxh3-128", "sha256"),
     )
     prefix_cache_eviction: str = option(
-        "lru",
+        "adaptive",
         "Which cached block is evicted first. lru: the least recently used one. reuse: blocks that"
-        " were used again are kept longer than those that were not.",
-        allowed=("lru", "reuse"),
+        " were used again are kept longer than those that were not. adaptive: the one of these, or"
+        " a policy between them, that would have hit most of the recent requests.",
+        allowed=("adaptive", "lru", "reuse"),
     )
 
     max_pinned_kv_blocks: int = option(

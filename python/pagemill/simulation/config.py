@@ -122,10 +122,11 @@ class SimulatedEngine:
         allowed=Range(0.01, 1.0),
     )
     eviction: str = option(
-        "lru",
-        "Which cached blocks are evicted first: the least recently used; or of those that were"
-        " never reused the least recently used.",
-        allowed=("lru", "reuse"),
+        "adaptive",
+        "Which cached blocks are evicted first. lru: the least recently used. reuse: of those that"
+        " were never reused the least recently used. adaptive: by whichever of these, or of two"
+        " policies between them, would have hit most of the recent requests.",
+        allowed=("adaptive", "lru", "reuse"),
     )
     enable_prefix_caching: bool = option(True, "Reuse the KV blocks of prompts that begin alike.")
 

@@ -3,12 +3,14 @@
     PYTHONPATH=python:. python3.11 -m tools.bench.prefix_cache.study MODEL.gguf --json=FILE
 
 The tokenizer is MODEL's. Requests run one after the other, in the order of a trace, so that the
-offline optimum is exact: conversations one after the other, or several that take turns.
+offline optimum is exact: recorded conversations one after the other, or several that take turns,
+and synthetic traffic.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 
 from absl import app, flags
@@ -20,11 +22,13 @@ from tools.bench.prefix_cache.conversations import (
     interleave,
     requests_of,
 )
+from tools.bench.prefix_cache.synthetic import LOADS
 
 _JSON = flags.DEFINE_string("json", None, "File to write.")
 
 _BLOCK = 16
-_POLICIES = ("lru", "reuse")
+_POLICIES = ("lru", "reuse", "adaptive")
+_NUM_SYNTHETIC = 4000  # requests
 # (kind, window): as many pages of the pool for each group as its blocks need.
 _FULL = (("full", 0),)
 _HYBRIDS = {
@@ -37,8 +41,8 @@ _HYBRIDS = {
 class Measured:
     """Hit rates, 0 to 1: the share of prompt tokens that came from the cache."""
 
-    at_once: int
-    pool_of_longest: float
+    traffic: str
+    pool: float  # of the longest request (recorded), or of the working set
     num_blocks: int
     best: float
     by_policy: dict[str, float]
@@ -79,22 +83,49 @@ def best_hits(trace: list[TraceRow], num_blocks: int) -> float:
     return hits / total
 
 
-def measure_all(requests: Sequence[Sequence[TraceRow]], longest: int) -> list[Measured]:
+def working_set(trace: list[TraceRow]) -> int:
+    """Returns the fewest blocks with which the optimum hits all that can be hit."""
+    lengths = [-(-(row[3] + row[4]) // _BLOCK) for row in trace]
+    low, high = max(lengths), min(sum(lengths), 2**31 - 1)
+    most = best_hits(trace, high)
+    while low < high:
+        middle = (low + high) // 2
+        if best_hits(trace, middle) < most:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def measure(name: str, trace: list[TraceRow], pool: float, num_blocks: int) -> Measured:
+    """Prints and returns the hit rates of one pool by policy."""
+    best = best_hits(trace, num_blocks)
+    rates = {policy: measure_hits(trace, num_blocks, policy) for policy in _POLICIES}
+    text = " | ".join(f"{100 * rate:.2f} %" for rate in rates.values())
+    print(f"| {name} | {pool:g} | {100 * best:.2f} % | {text} |", flush=True)
+    return Measured(name, pool, num_blocks, best, rates)
+
+
+def measure_recorded(requests: Sequence[Sequence[TraceRow]], longest: int) -> list[Measured]:
     """Prints and returns hit rates by conversations at once, pool and policy."""
-    print("| at once | pool, of the longest | best | LRU | of best | reuse | of best |")
-    print("|---|---|---|---|---|---|---|")
     found: list[Measured] = []
     for at_once in (1, 4, 16):
         trace = interleave(requests, at_once)
         for factor in (1, 1.5, 2, 4, 8):
-            num_blocks = int(factor * longest)
-            best = best_hits(trace, num_blocks)
-            rates = {policy: measure_hits(trace, num_blocks, policy) for policy in _POLICIES}
-            found.append(Measured(at_once, factor, num_blocks, best, rates))
-            text = " | ".join(
-                f"{100 * rate:.2f} % | {100 * rate / best:.1f} %" for rate in rates.values()
-            )
-            print(f"| {at_once} | {factor:g} | {100 * best:.2f} % | {text} |", flush=True)
+            found.append(measure(f"{at_once} at once", trace, factor, int(factor * longest)))
+    return found
+
+
+def measure_synthetic() -> list[Measured]:
+    """Prints and returns hit rates by load, pool and policy."""
+    found: list[Measured] = []
+    for name, load in LOADS.items():
+        trace = list(islice(load(1), _NUM_SYNTHETIC))
+        longest = -(-max(row[3] + row[4] for row in trace) // _BLOCK)
+        whole = working_set(trace)
+        for part in (0.1, 0.2, 0.4, 0.6):
+            num_blocks = max(longest, int(part * whole))
+            found.append(measure(name, trace, round(num_blocks / whole, 2), num_blocks))
     return found
 
 
@@ -124,7 +155,10 @@ def main(arguments: Sequence[str]) -> None:
     count = sum(len(rows) for rows in requests)
     print(f"{len(found)} conversations, {count} requests, the longest of {longest:,} blocks\n")
     hybrids = measure_hybrids(requests, longest)
-    rows = measure_all(requests, longest)
+    print("| traffic | pool | best |", *(f"{policy} |" for policy in _POLICIES))
+    print("|---|---|---|" + "---|" * len(_POLICIES))
+    rows = measure_recorded(requests, longest)
+    rows += measure_synthetic()
     if _JSON.value is None:
         return
     report = {"traffic": PACKAGE, "conversations": len(found), "requests": count}
