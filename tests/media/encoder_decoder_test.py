@@ -275,12 +275,25 @@ def test_a_decoder_is_no_longer_than_its_windows(gemma: TextToText) -> None:
     """Of T5Gemma, whose layers have the encoder's rows in one cache with their own."""
     parts = gemma_config(gemma)
     parts["decoder"]["sliding_window"] = 20
-    with gemma.llm(hf_overrides=parts, **BIG) as llm:
+    with gemma.llm(hf_overrides=parts, max_model_len=POSITIONS + 20) as llm:
         (output,) = gemma.generate_texts(llm, [text(1, 30)])
         gemma.check(output, text(1, 30))  # type: ignore[arg-type]
         prompt = {"encoder_prompt": [5], "decoder_prompt": text(1, 20)}
         with pytest.raises(EngineError, match="maximum context length is 21 tokens"):
             gemma.generate_texts(llm, [prompt])
+
+
+def test_null_is_no_cap(gemma: TextToText) -> None:
+    """Of T5Gemma, whose caps are 50 and 30 if its configuration leaves them out."""
+    found: list[list[float]] = []
+    for cap in (0.0, None, 50.0):
+        caps = {"attn_logit_softcapping": cap, "final_logit_softcapping": cap}
+        parts = {part: own | caps for part, own in gemma_config(gemma).items()}
+        with gemma.llm(hf_overrides=parts, **BIG) as llm:
+            (output,) = gemma.generate_texts(llm, [text(1, 30)], logprobs=0)
+        found.append([each.logprob for each in output.choices[0].logprobs or ()])
+    none, null, capped = found
+    assert none == null != capped and len(null) > 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@
 // clearly better.
 //
 // The sample is the contents whose hash has certain bits, at most 1,000 of a pool, so the models
-// cost 64 to 260 KiB and, in a large pool, a few ns a block. A use counts when the page is
+// cost at most 260 KiB and, in a large pool, a few ns a block. A use counts when the page is
 // released.
 #ifndef PAGEMILL_CC_KV_CACHE_EVICTION_ADAPTIVE_H_
 #define PAGEMILL_CC_KV_CACHE_EVICTION_ADAPTIVE_H_

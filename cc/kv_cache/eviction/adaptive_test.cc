@@ -1,6 +1,8 @@
 // What a pool hits that adapts its eviction to the traffic, compared with the fixed policies.
+#include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cc/kv_cache/block_pool.h"

@@ -52,11 +52,11 @@ _PART = {
     "head_dim": 256,
     "max_position_embeddings": 8192,
     "sliding_window": 4096,
-    "attn_logit_softcapping": 50.0,
-    "final_logit_softcapping": 30.0,
     "pad_token_id": 0,
     "bos_token_id": 2,
 }
+# Likewise, but null means that there is no cap.
+_CAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
 
 
 class _Part(Decoder):
@@ -69,7 +69,7 @@ class _Part(Decoder):
         )
         inner: Config = inner_config(config, part) if config.get(part) is not None else {}
         tied = flag(config, "tie_word_embeddings", True)
-        own = Defaults({**inner, "tie_word_embeddings": tied}, _PART)
+        own = Defaults({**_CAPS, **inner, "tie_word_embeddings": tied}, _PART)
         refuse(own, "attention_bias")
         super().__init__(own)
         self.windows = windows_by_type(own, self.sizes.layers, pattern=2)

@@ -33,12 +33,13 @@ class Turn(NamedTuple):
 
 def turns(text: str, clip_s: float) -> list[Turn]:
     """The turns of an output about a clip of `clip_s` seconds. One whose end is missing ends with
-    the clip; what no speaker says, and turns without words, are left out."""
+    the clip; what no speaker says, and turns without words, are left out, and so are marks of
+    speakers without a time."""
     found: list[Turn] = []
     start, speaker, begin = 0.0, "", 0
 
     def close(words: str, end: float) -> None:
-        if speaker and (said := words.strip()):
+        if speaker and (said := without_marks(words)):
             found.append(Turn(start, max(start, end), speaker, said))
 
     for mark in _BEGIN_OR_END.finditer(text):

@@ -186,9 +186,8 @@ def address_of(peer: Any) -> str:
     network of an IPv6 address; "" of a Unix socket."""
     if not isinstance(peer, tuple):
         return ""
-    host = str(cast("tuple[Any, ...]", peer)[0]).partition("%")[
-        0
-    ]  # without the interface of a link-local address
+    # Link-local addresses have an interface behind them.
+    host = str(cast("tuple[Any, ...]", peer)[0]).partition("%")[0]
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
