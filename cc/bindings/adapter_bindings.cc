@@ -87,8 +87,7 @@ std::shared_ptr<const AdapterWeights> MakeForDevice(const DeviceExecutorHolder& 
 }  // namespace
 
 void BindAdapters(nb::module_& m) {
-  nb::class_<AdapterWeights>(m, "AdapterWeights")
-      .def_prop_ro("bytes", &AdapterWeights::bytes);
+  nb::class_<AdapterWeights>(m, "AdapterWeights").def_prop_ro("bytes", &AdapterWeights::bytes);
   // `layers` has (name, expert, lora_A, lora_B, scale, gain, offset) for each; arrays may be None.
   m.def(
       "make_adapter",
@@ -101,10 +100,10 @@ void BindAdapters(nb::module_& m) {
       .def(nb::init<>())
       .def(
           "add",
-          [](AdapterStore& self, uint64_t id, std::shared_ptr<const AdapterWeights> weights) {
-            ThrowIfError(self.Add(step::AdapterId(id), std::move(weights)));
+          [](AdapterStore& self, uint64_t id, runner::AdapterParts parts) {
+            ThrowIfError(self.Add(step::AdapterId(id), std::move(parts)));
           },
-          nb::arg("adapter"), nb::arg("weights"))
+          nb::arg("adapter"), nb::arg("parts"))
       .def(
           "remove",
           [](AdapterStore& self, uint64_t id) {

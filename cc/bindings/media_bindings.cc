@@ -5,6 +5,7 @@
 #include "cc/bindings/device_executor_holder.h"
 #include "cc/bindings/python_executor.h"
 #include "cc/bindings/status_error.h"
+#include "cc/program/adapters/adapter_weights.h"
 #include "cc/program/native_executor.h"
 
 namespace pagemill::bindings {
@@ -21,10 +22,12 @@ std::unique_ptr<runner::MediaEncoder> MakeEncoder(const Encoder& encoder) {
   if (nb::isinstance<NativeExecutor>(executor)) {
     NativeExecutor& native = nb::cast<NativeExecutor&>(executor);
     options.features_type = native.options().activation_type;
+    options.adapters = !program::AdapterValues(native.program()).empty();
     runs = &native;
   } else if (nb::isinstance<DeviceExecutorHolder>(executor)) {
     DeviceExecutorHolder& device = nb::cast<DeviceExecutorHolder&>(executor);
     options.features_type = device.options.activation_type;
+    options.adapters = !program::AdapterValues(device.executor->program()).empty();
     runs = device.executor.get();
   } else {
     runs = &nb::cast<PythonExecutor&>(executor);

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +17,7 @@
 #include "cc/bindings/bindings.h"
 #include "cc/bindings/device_executor_holder.h"
 #include "cc/bindings/rank_cpus.h"
+#include "cc/bindings/set_adapter.h"
 #include "cc/bindings/status_error.h"
 #include "cc/comm/shared_memory_world.h"
 #include "cc/comm/tcp/node_options.h"
@@ -25,7 +25,6 @@
 #include "cc/comm/world.h"
 #include "cc/engine/runner_control.h"
 #include "cc/net/net_address.h"
-#include "cc/program/adapters/adapter_weights.h"
 #include "cc/program/device/device_executor.h"
 #include "cc/program/executor.h"
 #include "cc/program/native_executor.h"
@@ -47,9 +46,6 @@ using comm::World;
 using program::NativeExecutor;
 
 namespace {
-
-using SetAdapter =
-    std::function<Status(int32_t slot, std::shared_ptr<const program::AdapterWeights> weights)>;
 
 std::shared_ptr<World> Join(std::shared_ptr<SharedSegment> segment, int32_t rank, int32_t spin_us) {
   return ValueOrThrow(SharedMemoryWorld::Join(std::move(segment), rank, {.spin_us = spin_us}));
@@ -95,9 +91,9 @@ void FollowSteps(program::Executor& executor, comm::Group* group, const runner::
   if (adapters != nullptr) {
     followed.set = [set = std::move(set), adapters](int32_t slot, step::AdapterId id) {
       if (id == step::kNoAdapter) return set(slot, nullptr);
-      auto weights = adapters->Find(id);
-      if (weights == nullptr) return Internal("an adapter of rank 0 is not on this rank");
-      return set(slot, std::move(weights));
+      const std::optional<runner::AdapterParts> parts = adapters->Find(id);
+      if (!parts) return Internal("an adapter of rank 0 is not on this rank");
+      return set(slot, parts->at(0));  // a rank runs the model's program alone
     };
     followed.forget = [adapters](step::AdapterId id) { adapters->Remove(id); };
   }
@@ -143,13 +139,9 @@ void FollowOnCpu(NativeExecutor& executor, const World& world, runner::AdapterSt
   }
   runner::ProgramControl control({{"model", &executor}});
   const auto pages = ServePages(std::move(page_segment), world, executor.pages());
-  FollowSteps(
-      executor, executor.groups().at(comm::Axis::kTensor),
-      BoundsOf(executor.program(), executor.options()), adapters,
-      [&executor](int32_t slot, std::shared_ptr<const program::AdapterWeights> weights) {
-        return executor.SetAdapter(slot, std::move(weights));
-      },
-      &control, pages.get());
+  FollowSteps(executor, executor.groups().at(comm::Axis::kTensor),
+              BoundsOf(executor.program(), executor.options()), adapters, SetAdapterOf(executor),
+              &control, pages.get());
 }
 
 // Kernels do the work: the thread is not pinned.
@@ -159,13 +151,9 @@ void FollowOnDevice(DeviceExecutorHolder& device, const World& world,
   program::DeviceExecutor& executor = *device.executor;
   runner::DeviceControl control({{"model", &executor}});
   const auto pages = ServePages(std::move(page_segment), world, executor.pages());
-  FollowSteps(
-      executor, executor.groups().at(comm::Axis::kTensor),
-      BoundsOf(executor.program(), device.options), adapters,
-      [&executor](int32_t slot, const std::shared_ptr<const program::AdapterWeights>& weights) {
-        return executor.SetAdapter(slot, weights.get());
-      },
-      &control, pages.get());
+  FollowSteps(executor, executor.groups().at(comm::Axis::kTensor),
+              BoundsOf(executor.program(), device.options), adapters, SetAdapterOf(executor),
+              &control, pages.get());
 }
 
 // All ranks have come here.

@@ -7,7 +7,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,9 +21,12 @@
 #include "cc/bindings/python_executor.h"
 #include "cc/bindings/rank_cpus.h"
 #include "cc/bindings/runner_holder.h"
+#include "cc/bindings/set_adapter.h"
 #include "cc/bindings/status_error.h"
 #include "cc/comm/world.h"
 #include "cc/engine/runner.h"
+#include "cc/program/adapters/adapter_weights.h"
+#include "cc/program/device/device_executor.h"
 #include "cc/program/kv/kv_layout.h"
 #include "cc/program/native_executor.h"
 #include "cc/runner/adapters/adapter_store.h"
@@ -127,12 +129,12 @@ std::unique_ptr<sampling::DraftProposer> MakeProposer(const NgramSizes& sizes,
 // Optional parts of a runner.
 struct Others {
   std::unique_ptr<sampling::DraftProposer> proposer;
-  nb::object draft_executor;     // None: no draft model
+  nb::object draft_executor;                     // None: no draft model
   runner::DraftModelOptions draft_options = {};  // without the group and the type of inputs
   std::vector<Encoder> encoders = {};            // of media
   runner::MediaEmbeddingsOptions media_options = {};
   nb::object adapters;  // an AdapterStore; None: the model as it is for all
-  std::optional<StageParts> stage = std::nullopt;  // the last of a pipeline
+  std::optional<StageParts> stage = std::nullopt;               // the last of a pipeline
   std::shared_ptr<runner::PageSegment> page_segment = nullptr;  // to copy pages of other ranks
   std::shared_ptr<comm::World> world = nullptr;                 // null: there are none
   std::optional<sampling::Watermark> watermark = std::nullopt;
@@ -151,27 +153,40 @@ struct Others {
   }
 };
 
-using SetAdapter =
-    std::function<Status(int32_t slot, std::shared_ptr<const program::AdapterWeights> weights)>;
+// Of an encoder; null if adapters do not change it.
+SetAdapter SetAdapterOfEncoder(const nb::object& executor) {
+  if (nb::isinstance<NativeExecutor>(executor)) {
+    NativeExecutor& native = nb::cast<NativeExecutor&>(executor);
+    return program::AdapterValues(native.program()).empty() ? nullptr : SetAdapterOf(native);
+  }
+  program::DeviceExecutor& device = *nb::cast<DeviceExecutorHolder&>(executor).executor;
+  return program::AdapterValues(device.program()).empty() ? nullptr : SetAdapterOf(device);
+}
 
-// `set` is that of this process; `leading` is null unless there are other ranks.
-std::unique_ptr<runner::RunningAdapters> MakeRunningAdapters(SetAdapter set,
+// `model` is the executor of this process; `leading` is null unless there are other ranks.
+std::unique_ptr<runner::RunningAdapters> MakeRunningAdapters(SetAdapter model, const Others& others,
                                                              runner::LeadingExecutor* leading,
-                                                             const nb::object& adapters,
                                                              const RunnerLimits& limits) {
-  if (adapters.is_none()) return nullptr;
+  if (others.adapters.is_none()) return nullptr;
+  std::vector<SetAdapter> programs = {std::move(model)};  // as AdapterParts
+  for (const Encoder& encoder : others.encoders) {
+    programs.push_back(SetAdapterOfEncoder(encoder.first));
+  }
   runner::AdapterCalls calls;
-  calls.set = [set = std::move(set), leading](
-                  int32_t slot, step::AdapterId adapter,
-                  std::shared_ptr<const program::AdapterWeights> weights) {
+  calls.set = [programs = std::move(programs), leading](int32_t slot, step::AdapterId adapter,
+                                                        const runner::AdapterParts& parts) {
     if (leading != nullptr) PAGEMILL_RETURN_IF_ERROR(leading->SetAdapter(slot, adapter));
-    return set(slot, std::move(weights));
+    for (size_t i = 0; i < programs.size(); ++i) {
+      if (programs[i] == nullptr) continue;
+      PAGEMILL_RETURN_IF_ERROR(programs[i](slot, i < parts.size() ? parts[i] : nullptr));
+    }
+    return OkStatus();
   };
   if (leading != nullptr) {
     calls.forget = [leading](step::AdapterId adapter) { return leading->ForgetAdapter(adapter); };
   }
   return std::make_unique<runner::RunningAdapters>(
-      std::move(calls), &nb::cast<runner::AdapterStore&>(adapters), limits);
+      std::move(calls), &nb::cast<runner::AdapterStore&>(others.adapters), limits);
 }
 
 // An executor of a model or of its draft model, and what the runner needs to know of it.
@@ -299,11 +314,7 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
       .proposer = std::move(others.proposer),
       .draft_model = std::move(draft_model),
       .media = MakeMedia(others.encoders, others.media_options, native.options().activation_type),
-      .adapters = MakeRunningAdapters(
-          [&native](int32_t slot, std::shared_ptr<const program::AdapterWeights> weights) {
-            return native.SetAdapter(slot, std::move(weights));
-          },
-          leading.get(), others.adapters, limits),
+      .adapters = MakeRunningAdapters(SetAdapterOf(native), others, leading.get(), limits),
       .watermark = others.watermark};
   auto runner = ValueOrThrow(
       ModelRunner::Create(ranks.steps, native.thread_pool(), limits, std::move(parts)));
@@ -355,18 +366,13 @@ void InitFromDevice(RunnerHolder* self, nb::object executor, const RunnerLimits&
       .control = control.get(),
       .proposer = std::move(others.proposer),
       .media = MakeMedia(others.encoders, others.media_options, device.options.activation_type),
-      .adapters = MakeRunningAdapters(
-          [&executor = *device.executor](
-              int32_t slot, const std::shared_ptr<const program::AdapterWeights>& weights) {
-            return executor.SetAdapter(slot, weights.get());
-          },
-          leading.get(), others.adapters, limits),
+      .adapters =
+          MakeRunningAdapters(SetAdapterOf(*device.executor), others, leading.get(), limits),
       .watermark = others.watermark};
   if (draft != nullptr) {
-    parts.draft_model =
-        MakeDraftModel({draft->executor.get(), &draft->options, draft->pool.get()},
-                       device.pool.get(), layout.tables.size(), others.draft_options, clock.get(),
-                       limits);
+    parts.draft_model = MakeDraftModel({draft->executor.get(), &draft->options, draft->pool.get()},
+                                       device.pool.get(), layout.tables.size(),
+                                       others.draft_options, clock.get(), limits);
   }
   auto runner =
       ValueOrThrow(ModelRunner::Create(steps, device.pool.get(), limits, std::move(parts)));

@@ -148,7 +148,7 @@ Status ModelRunner::Execute(const step::StepPlan& plan) {
   PAGEMILL_RETURN_IF_ERROR(FillPlaceholders());
   if (draft_model_ != nullptr && !plan.empty()) PAGEMILL_RETURN_IF_ERROR(MakeDrafts(exact));
   if (media_ != nullptr) {
-    PAGEMILL_RETURN_IF_ERROR(media_->Apply(exact, batch_));
+    PAGEMILL_RETURN_IF_ERROR(media_->Apply(exact, batch_, adapters_.get()));
     if (draft_model_ != nullptr) {
       PAGEMILL_RETURN_IF_ERROR(
           draft_model_->KeepMedia(exact, media_->media_rows(), media_->embeddings()));
@@ -231,8 +231,8 @@ Status ModelRunner::CheckDrafts(const step::StepPlan& plan) const {
   for (const step::ScheduledRequest& entry : plan.scheduled) {
     if (entry.draft_token_ids.size() <= most) continue;
     return Internal("step plan, slot " + std::to_string(entry.index.value()) + ": it has " +
-                    std::to_string(entry.draft_token_ids.size()) +
-                    " drafts, more than " + std::to_string(most));
+                    std::to_string(entry.draft_token_ids.size()) + " drafts, more than " +
+                    std::to_string(most));
   }
   return OkStatus();
 }
@@ -417,8 +417,7 @@ void ModelRunner::MakeDraws(const step::StepPlan& plan, StepInFlight* step) {
     const step::Request& request = *batch_.request(index);
     const auto row = static_cast<int32_t>(i);
     const bool of_prompt = prompt_token_id >= 0;
-    const int32_t wanted =
-        of_prompt ? request.sampling.prompt_logprobs : request.sampling.logprobs;
+    const int32_t wanted = of_prompt ? request.sampling.prompt_logprobs : request.sampling.logprobs;
     if (wanted != step::SamplingParams::kNoLogprobs) {
       step->scored.push_back({.row = row, .token_id = prompt_token_id, .num_top = wanted});
     }
@@ -435,12 +434,10 @@ void ModelRunner::MakeDraws(const step::StepPlan& plan, StepInFlight* step) {
     const int32_t num_outputs = num_tokens - static_cast<int32_t>(request.prompt_token_ids.size());
     draws_.push_back(sampling::RowDrawOf(request.sampling, num_outputs));
     if (sampler_.NeedsOnlyToken(index)) continue;
-    sampler_.Adjust(index,
-                    {.row = row,
-                     .num_outputs = num_outputs,
-                     .input = input,
-                     .num_drafts = input - first},
-                    &adjustments_);
+    sampler_.Adjust(
+        index,
+        {.row = row, .num_outputs = num_outputs, .input = input, .num_drafts = input - first},
+        &adjustments_);
   }
 }
 

@@ -15,10 +15,15 @@ _LAYERS = "q_proj|v_proj|o_proj|up_proj|down_proj|embed_tokens"
 
 
 def with_adapters(
-    model: PreTrainedModel, path: Path, names: Sequence[str] = NAMES, **config: Any
+    model: PreTrainedModel,
+    path: Path,
+    names: Sequence[str] = NAMES,
+    *,
+    spread: float = 0.3,
+    **config: Any,
 ) -> PeftModel:
-    """`model` with adapters of random weights: each is saved in the folder of its name in `path`,
-    "default" in `path` itself."""
+    """`model` with adapters of random weights of this `spread`: each is saved in the folder of its
+    name in `path`, "default" in `path` itself."""
     made: PeftModel | None = None
     for number, name in enumerate(names):
         layers = rf".*language_model.*\.({_LAYERS})"
@@ -33,6 +38,6 @@ def with_adapters(
     with torch.no_grad():
         for name, parameter in made.named_parameters():
             if "lora_" in name and "magnitude" not in name:
-                parameter.normal_(0, 0.3)
+                parameter.normal_(0, spread)
     made.save_pretrained(path)
     return made.eval()

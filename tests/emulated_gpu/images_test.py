@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.adapters.adapted_media import adapted, check_batch
 from tests.media import got_ocr2_models
 from tests.media.audio_models import audio
 from tests.media.media_model import MediaTestModel, encoded, text
@@ -113,6 +114,13 @@ def test_activations_of_two_bytes(tmp_path: Path) -> None:
         (output,) = model.generate(llm, [prompt], [[image]])
         assert len(output.choices[0].token_ids) == 6
         assert encoded(llm) == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_adapters_of_encoders(tmp_path: Path) -> None:
+    """Slots of the tower's layers are on the device as those of the model's."""
+    made = adapted("llava", tmp_path, target_modules="all-linear", spread=0.1)
+    check_batch(made, device="emulated", dtype="f32")
 
 
 def test_rows_of_tokens(tmp_path: Path) -> None:

@@ -225,7 +225,6 @@ def test_what_does_not_fit_is_refused(bart: TextToText) -> None:
     [
         ({"language_only": True}, "needs its encoder: leave out --language-model-only$"),
         ({"prompt_embeds": True}, "takes no prompt embeddings"),
-        ({"adapters": True}, "takes no adapters"),
         ({"task": Task.EMBED}, "generates, and does not pool"),
     ],
 )

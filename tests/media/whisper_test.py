@@ -123,7 +123,6 @@ def test_what_is_no_recording_is_refused(model: MediaTestModel) -> None:
         ({"refused_media": frozenset({"audio"})}, "allow audio in --limit-mm-per-prompt"),
         ({"prompt_embeds": True}, "takes no prompt embeddings"),
         ({"prompt_embeds": True, "language_only": True}, "takes no prompt embeddings"),
-        ({"adapters": True}, "takes no adapters"),
     ],
 )
 def test_options_that_it_cannot_have(

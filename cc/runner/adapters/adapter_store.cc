@@ -4,21 +4,20 @@
 
 namespace pagemill::runner {
 
-Status AdapterStore::Add(step::AdapterId id,
-                         std::shared_ptr<const program::AdapterWeights> weights) {
+Status AdapterStore::Add(step::AdapterId id, AdapterParts parts) {
   if (id == step::kNoAdapter) return InvalidArgument("adapter 0 is the model as it is");
   const std::lock_guard lock(mutex_);
-  if (weights_.try_emplace(id, std::move(weights)).second) return OkStatus();
+  if (adapters_.try_emplace(id, std::move(parts)).second) return OkStatus();
   return InvalidArgument("an adapter has this id already: each load takes a new one");
 }
 
 void AdapterStore::Remove(step::AdapterId id) {
-  std::shared_ptr<const program::AdapterWeights> freed;  // outside of the lock
+  AdapterParts freed;  // outside of the lock
   const std::lock_guard lock(mutex_);
-  const auto found = weights_.find(id);
-  if (found == weights_.end()) return;
+  const auto found = adapters_.find(id);
+  if (found == adapters_.end()) return;
   freed = std::move(found->second);
-  weights_.erase(found);
+  adapters_.erase(found);
   removed_.push_back(id);
 }
 
@@ -27,10 +26,11 @@ std::vector<step::AdapterId> AdapterStore::TakeRemoved() {
   return std::exchange(removed_, {});
 }
 
-std::shared_ptr<const program::AdapterWeights> AdapterStore::Find(step::AdapterId id) const {
+std::optional<AdapterParts> AdapterStore::Find(step::AdapterId id) const {
   const std::lock_guard lock(mutex_);
-  const auto found = weights_.find(id);
-  return found == weights_.end() ? nullptr : found->second;
+  const auto found = adapters_.find(id);
+  if (found == adapters_.end()) return std::nullopt;
+  return found->second;
 }
 
 }  // namespace pagemill::runner

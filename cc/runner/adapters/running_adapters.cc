@@ -1,6 +1,7 @@
 #include "cc/runner/adapters/running_adapters.h"
 
 #include <cstdlib>
+#include <optional>
 #include <utility>
 
 namespace pagemill::runner {
@@ -40,7 +41,7 @@ void RunningAdapters::Release(step::RequestIndex index) {
   Slot& slot = slots_[static_cast<size_t>(before.slot)];
   if (--slot.num_requests > 0) return;
   slot = {};
-  (void)calls_.set(before.slot, step::kNoAdapter, nullptr);  // a slot that exists
+  (void)calls_.set(before.slot, step::kNoAdapter, {});  // a slot that exists
 }
 
 void RunningAdapters::Start(step::RequestIndex index, step::AdapterId adapter) {
@@ -66,12 +67,12 @@ StatusOr<int32_t> RunningAdapters::Take(step::AdapterId adapter) {
     }
   }
   if (free == kNone) return Internal("more adapters run than max_adapters");
-  std::shared_ptr<const program::AdapterWeights> weights = store_->Find(adapter);
-  if (weights == nullptr) {
+  const std::optional<AdapterParts> parts = store_->Find(adapter);
+  if (!parts) {
     return Unavailable(
         "the adapter of this request left memory before the request began; send it again");
   }
-  PAGEMILL_RETURN_IF_ERROR(calls_.set(free, adapter, std::move(weights)));
+  PAGEMILL_RETURN_IF_ERROR(calls_.set(free, adapter, *parts));
   slots_[static_cast<size_t>(free)] = {.adapter = adapter, .num_requests = 1};
   return free;
 }

@@ -14,13 +14,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <vector>
 
 #include "cc/base/status.h"
 #include "cc/engine/runner.h"  // RunnerLimits
 #include "cc/ops/batch_view.h"
-#include "cc/program/adapters/adapter_weights.h"
 #include "cc/runner/adapters/adapter_store.h"
 #include "cc/step/step_plan.h"
 
@@ -28,10 +26,8 @@ namespace pagemill::runner {
 
 // What the executors of all ranks do with adapters, between steps.
 struct AdapterCalls {
-  // Gives a slot to an adapter, of which rank 0 has these weights; kNoAdapter and null empty it.
-  std::function<Status(int32_t slot, step::AdapterId adapter,
-                       std::shared_ptr<const program::AdapterWeights> weights)>
-      set;
+  // Gives a slot to an adapter, of which rank 0 has these parts; kNoAdapter and no parts empty it.
+  std::function<Status(int32_t slot, step::AdapterId adapter, const AdapterParts& parts)> set;
   // Removes an adapter from the stores of the other ranks; null if there are none.
   std::function<Status(step::AdapterId adapter)> forget = nullptr;
 };
@@ -48,6 +44,8 @@ class RunningAdapters {
   // Sets the array of slots of the step's tokens, valid until the next call.
   void AddTo(const step::StepPlan& plan, ops::StepBatch* batch);
 
+  // The slot of a request in the plan that was applied last, -1: it has no adapter.
+  int32_t slot(step::RequestIndex index) const { return of(index).slot; }
   // Not OK for a request whose adapter left memory before it began.
   const Status& status(step::RequestIndex index) const { return of(index).status; }
 

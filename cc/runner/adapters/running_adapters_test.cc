@@ -33,10 +33,9 @@ class RunningAdaptersTest : public testing::Test {
     limits.max_adapters = 2;
     slots_ = std::make_unique<RunningAdapters>(
         AdapterCalls{.set =
-                         [this](int32_t slot, AdapterId adapter,
-                                std::shared_ptr<const program::AdapterWeights> weights) {
-                           EXPECT_EQ(adapter == step::kNoAdapter, weights == nullptr);
-                           held_[slot] = std::move(weights);
+                         [this](int32_t slot, AdapterId adapter, const AdapterParts& parts) {
+                           EXPECT_EQ(adapter == step::kNoAdapter, parts.empty());
+                           held_[slot] = parts.empty() ? nullptr : parts[0];
                            return OkStatus();
                          },
                      .forget =
@@ -46,7 +45,7 @@ class RunningAdaptersTest : public testing::Test {
                          }},
         &store_, limits);
     for (uint64_t id : {7, 8, 9}) {
-      EXPECT_TRUE(store_.Add(AdapterId(id), MakeWeights()).ok());
+      EXPECT_TRUE(store_.Add(AdapterId(id), {MakeWeights()}).ok());
     }
   }
 
@@ -95,7 +94,7 @@ TEST_F(RunningAdaptersTest, RequestsOfOneAdapterShareItsSlot) {
 TEST_F(RunningAdaptersTest, ASlotComesFreeWithItsLastRequest) {
   Step({{0, 1, 7}, {1, 1, 8}});
   EXPECT_EQ(Step({{2, 1, 9}}, {RequestIndex(0)}), (std::vector<int32_t>{0}));
-  EXPECT_EQ(held_[0], store_.Find(AdapterId(9)));
+  EXPECT_EQ(held_[0], store_.Find(AdapterId(9))->at(0));
   Step({}, {RequestIndex(1), RequestIndex(2)});
   EXPECT_EQ(held_[0], nullptr);
   EXPECT_EQ(held_[1], nullptr);
@@ -121,8 +120,8 @@ TEST_F(RunningAdaptersTest, UnloadingConcernsRequestsThatBeginLater) {
 }
 
 TEST_F(RunningAdaptersTest, AnIdIsAddedOnce) {
-  EXPECT_FALSE(store_.Add(AdapterId(7), MakeWeights()).ok());
-  EXPECT_FALSE(store_.Add(step::kNoAdapter, MakeWeights()).ok());
+  EXPECT_FALSE(store_.Add(AdapterId(7), {MakeWeights()}).ok());
+  EXPECT_FALSE(store_.Add(step::kNoAdapter, {MakeWeights()}).ok());
   store_.Remove(AdapterId(5));
 }
 

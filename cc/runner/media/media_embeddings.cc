@@ -45,22 +45,25 @@ MediaEmbeddings::MediaEmbeddings(std::vector<std::unique_ptr<MediaEncoder>> enco
   }
 }
 
-Status MediaEmbeddings::Apply(const step::StepPlan& plan, const BatchState& batch) {
+Status MediaEmbeddings::Apply(const step::StepPlan& plan, const BatchState& batch,
+                              const RunningAdapters* adapters) {
   for (const std::string& id : plan.released_media) kept_.erase(id);
-  PAGEMILL_RETURN_IF_ERROR(ListItems(plan, batch));
+  PAGEMILL_RETURN_IF_ERROR(ListItems(plan, batch, adapters));
   const Status encoded = Encode();
   if (!encoded.ok()) {
-    for (const std::vector<const step::MediaItem*>& items : items_) {
-      for (const step::MediaItem* item : items) kept_.erase(item->content_id);
+    for (const std::vector<ItemToEncode>& items : items_) {
+      for (const ItemToEncode& each : items) kept_.erase(each.item->content_id);
     }
     return encoded;
   }
   return Gather(plan, batch);
 }
 
-Status MediaEmbeddings::ListItems(const step::StepPlan& plan, const BatchState& batch) {
-  for (std::vector<const step::MediaItem*>& items : items_) items.clear();
+Status MediaEmbeddings::ListItems(const step::StepPlan& plan, const BatchState& batch,
+                                  const RunningAdapters* adapters) {
+  for (std::vector<ItemToEncode>& items : items_) items.clear();
   for (const step::ScheduledRequest& entry : plan.scheduled) {
+    const int32_t slot = adapters == nullptr ? -1 : adapters->slot(entry.index);
     const step::GrowingList<step::MediaItem>& media = batch.request(entry.index)->media;
     for (int32_t index : entry.media_to_encode) {
       if (index < 0 || static_cast<size_t>(index) >= media.size()) {
@@ -70,7 +73,7 @@ Status MediaEmbeddings::ListItems(const step::StepPlan& plan, const BatchState& 
       const step::MediaItem& item = media[static_cast<size_t>(index)];
       const Status fits = step::CheckFeatures(item, formats_);
       if (!fits.ok()) return Internal("media item '" + item.content_id + "' " + fits.message());
-      items_[static_cast<size_t>(item.features->encoder)].push_back(&item);
+      items_[static_cast<size_t>(item.features->encoder)].push_back({&item, slot});
     }
   }
   return OkStatus();

@@ -3,7 +3,7 @@
 // the tokens of a step that stand for media.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(auto media, MediaEmbeddings::Create(std::move(encoders), options));
-//   PAGEMILL_RETURN_IF_ERROR(media->Apply(plan, batch_state));  // encodes what the plan says
+//   PAGEMILL_RETURN_IF_ERROR(media->Apply(plan, batch_state, adapters));  // encodes what it says
 //   media->AddTo(&batch);                                 // embeddings of the step's placeholders
 //
 // An item is encoded by the encoder that its features name; the embeddings of all are as wide. The
@@ -30,6 +30,7 @@
 
 #include "cc/base/status.h"
 #include "cc/ops/batch_view.h"
+#include "cc/runner/adapters/running_adapters.h"
 #include "cc/runner/batch_state.h"
 #include "cc/runner/media/media_encoder.h"
 #include "cc/step/request.h"
@@ -53,8 +54,10 @@ class MediaEmbeddings {
       std::vector<std::unique_ptr<MediaEncoder>> encoders, const MediaEmbeddingsOptions& options);
 
   // Drops and makes embeddings as the plan says, and gathers those of its tokens. `batch` has
-  // applied the plan. Not OK: nothing of the plan may run, and what it was to encode is not kept.
-  Status Apply(const step::StepPlan& plan, const BatchState& batch);
+  // applied the plan, and `adapters`, unless it is null: an item is encoded with that of its
+  // request. Not OK: nothing of the plan may run, and what it was to encode is not kept.
+  Status Apply(const step::StepPlan& plan, const BatchState& batch,
+               const RunningAdapters* adapters);
   // Valid until the next Apply().
   void AddTo(ops::StepBatch* batch) const;
   // What AddTo() adds: the tokens of the step that stand for media, and their embeddings.
@@ -69,7 +72,8 @@ class MediaEmbeddings {
  private:
   MediaEmbeddings(std::vector<std::unique_ptr<MediaEncoder>> encoders,
                   const MediaEmbeddingsOptions& options);
-  Status ListItems(const step::StepPlan& plan, const BatchState& batch);
+  Status ListItems(const step::StepPlan& plan, const BatchState& batch,
+                   const RunningAdapters* adapters);
   Status Encode();
   Status Gather(const step::StepPlan& plan, const BatchState& batch);
   Status GatherEntry(const step::ScheduledRequest& entry, const step::Request& request,
@@ -82,7 +86,7 @@ class MediaEmbeddings {
   const MediaEmbeddingsOptions options_;
   const int32_t width_;
   std::vector<step::MediaFormat> formats_;
-  std::vector<std::vector<const step::MediaItem*>> items_;  // to encode now, by encoder
+  std::vector<std::vector<ItemToEncode>> items_;  // to encode now, by encoder
   KeptEmbeddings kept_;
   int64_t num_encoded_items_ = 0;
 

@@ -71,7 +71,7 @@ class Fixture {
 
   Status Apply(const StepPlan& plan) {
     PAGEMILL_RETURN_IF_ERROR(batch_.Apply(plan));
-    return media->Apply(plan, batch_);
+    return media->Apply(plan, batch_, nullptr);
   }
 
   ops::StepBatch Step() const {
@@ -222,7 +222,7 @@ std::vector<MediaRow> RowsOfTwoSteps(const std::vector<MediaItem>& items,
     plan.scheduled = {begin == 0 ? Entry(0, RequestWith(items), 0, end, numbers)
                                  : Entry(0, nullptr, begin, end - begin)};
     EXPECT_TRUE(batch->Apply(plan).ok());
-    EXPECT_TRUE(media->Apply(plan, *batch).ok());
+    EXPECT_TRUE(media->Apply(plan, *batch, nullptr).ok());
     ops::StepBatch step = batch->view();
     media->AddTo(&step);
     for (int32_t m = 0; m < step.num_media_rows; ++m) {
@@ -283,7 +283,7 @@ class TwoEncoders : public testing::Test {
     StepPlan plan;
     plan.scheduled = {Entry(0, RequestWith(media), 0, 20, to_encode)};
     PAGEMILL_RETURN_IF_ERROR(batch_.Apply(plan));
-    return media_->Apply(plan, batch_);
+    return media_->Apply(plan, batch_, nullptr);
   }
 
   inline static const MediaEncoderOptions kFrames = {

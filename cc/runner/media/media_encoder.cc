@@ -58,9 +58,9 @@ StatusOr<std::unique_ptr<MediaEncoder>> MediaEncoder::Create(program::Executor* 
 MediaEncoder::MediaEncoder(program::Executor* executor, const MediaEncoderOptions& options)
     : executor_(executor), options_(options) {}
 
-Status MediaEncoder::Encode(std::span<const step::MediaItem* const> items, KeptEmbeddings* kept) {
+Status MediaEncoder::Encode(std::span<const ItemToEncode> items, KeptEmbeddings* kept) {
   std::vector<Part> parts;
-  for (const step::MediaItem* item : items) AppendParts(*item, &parts);
+  for (const ItemToEncode& item : items) AppendParts(item, &parts);
   for (std::span<const Part> rest = parts; !rest.empty();) {
     const size_t count = PartsOfStep(rest);
     PAGEMILL_RETURN_IF_ERROR(RunStep(rest.first(count), kept));
@@ -73,22 +73,22 @@ int32_t MediaEncoder::EncoderTokens(const Part& part) const {
   return options_.class_tokens + part.rows;
 }
 
-void MediaEncoder::AppendParts(const step::MediaItem& item, std::vector<Part>* parts) const {
-  const int32_t rows = item.features->rows;
+void MediaEncoder::AppendParts(const ItemToEncode& item, std::vector<Part>* parts) const {
+  const int32_t rows = item.item->features->rows;
   const int32_t each = options_.tile_rows > 0 ? options_.tile_rows : rows;
   for (int32_t first = 0; first < rows; first += each) {
-    parts->push_back({&item, first, std::min(each, rows - first)});
+    const int32_t slot = options_.adapters ? item.adapter_slot : -1;
+    parts->push_back({item.item, slot, first, std::min(each, rows - first)});
   }
 }
 
 size_t MediaEncoder::PartsOfStep(std::span<const Part> parts) const {
   const auto most = std::min(parts.size(), static_cast<size_t>(options_.max_items));
-  if (options_.max_step_tokens == 0) return most;
   size_t count = 0;
   int64_t tokens = 0;
-  while (count < most) {
+  while (count < most && parts[count].adapter_slot == parts[0].adapter_slot) {
     tokens += EncoderTokens(parts[count]);
-    if (tokens > options_.max_step_tokens) break;
+    if (options_.max_step_tokens > 0 && tokens > options_.max_step_tokens) break;
     ++count;
   }
   return count;
@@ -122,6 +122,7 @@ void MediaEncoder::MakeStep(std::span<const Part> parts) {
     seq_lens_.push_back(count);
   }
   token_ids_.assign(positions_.size(), 0);
+  adapter_slots_.assign(positions_.size(), parts[0].adapter_slot);
   if (options_.format.vocab_size == 0) return;
   size_t token = 0;
   for (const Part& part : parts) {
@@ -159,7 +160,8 @@ ops::StepBatch MediaEncoder::Batch(size_t parts) const {
            .query_start = query_start_.data(),
            .seq_lens = seq_lens_.data(),
            .media_rows = patch_rows_.data(),
-           .grid_positions = options_.format.grid ? grid_positions_.data() : nullptr},
+           .grid_positions = options_.format.grid ? grid_positions_.data() : nullptr,
+           .adapter_slots = adapter_slots_.data()},
           /*kv=*/{},
           /*inputs=*/{}};
 }

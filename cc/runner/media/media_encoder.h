@@ -4,7 +4,7 @@
 // (media_embeddings.h).
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(auto encoder, MediaEncoder::Create(encoder_executor, options));
-//   std::vector<const step::MediaItem*> items = {&request.media[0]};
+//   std::vector<ItemToEncode> items = {{.item = &request.media[0]}};
 //   PAGEMILL_RETURN_IF_ERROR(encoder->Encode(items, &kept));  // kept.at(content_id): [tokens,
 //   width]
 //
@@ -24,6 +24,9 @@
 //
 // Texts (format.vocab_size > 0): the features of an item are its token ids. The program reads them
 // as the step array of that name, and has no input besides.
+//
+// Adapters (options.adapters): a step has items of one adapter, so that it is that of each row that
+// the program makes. Without, no item has one.
 //
 // Ownership: the executor is the caller's and outlives the encoder. Thread safety: none.
 #ifndef PAGEMILL_CC_RUNNER_MEDIA_MEDIA_ENCODER_H_
@@ -53,6 +56,7 @@ struct MediaEncoderOptions {
   int32_t max_step_tokens = 0;        // of one step of the encoder; 0: those of max_items
   DType features_type = DType::kF32;  // of the encoder's input: f32, bf16 or f16
   int32_t tile_rows = 0;              // of a tile; 0: items have no tiles
+  bool adapters = false;              // whether the program has adapters
 
   // kInvalidArgument names the field and its value.
   Status Validate() const;
@@ -61,6 +65,11 @@ struct MediaEncoderOptions {
 // [tokens, width], by content id.
 using KeptEmbeddings = std::unordered_map<std::string, std::vector<float>>;
 
+struct ItemToEncode {
+  const step::MediaItem* item = nullptr;
+  int32_t adapter_slot = -1;  // of the encoder's executor; -1: none
+};
+
 class MediaEncoder {
  public:
   static StatusOr<std::unique_ptr<MediaEncoder>> Create(program::Executor* executor,
@@ -68,7 +77,7 @@ class MediaEncoder {
 
   // Adds the embeddings of `items`, which are of its format and not null. Not OK: those of some may
   // be there, or in part.
-  Status Encode(std::span<const step::MediaItem* const> items, KeptEmbeddings* kept);
+  Status Encode(std::span<const ItemToEncode> items, KeptEmbeddings* kept);
 
   const MediaEncoderOptions& options() const { return options_; }
 
@@ -76,6 +85,7 @@ class MediaEncoder {
   // Rows of an item that attend to each other: all, or those of a tile.
   struct Part {
     const step::MediaItem* item;
+    int32_t adapter_slot;
     int32_t first_row;
     int32_t rows;
 
@@ -84,7 +94,7 @@ class MediaEncoder {
 
   MediaEncoder(program::Executor* executor, const MediaEncoderOptions& options);
   int32_t EncoderTokens(const Part& part) const;
-  void AppendParts(const step::MediaItem& item, std::vector<Part>* parts) const;
+  void AppendParts(const ItemToEncode& item, std::vector<Part>* parts) const;
   // How many of the first parts a step of the encoder takes, at least one.
   size_t PartsOfStep(std::span<const Part> parts) const;
   Status RunStep(std::span<const Part> parts, KeptEmbeddings* kept);
@@ -104,7 +114,7 @@ class MediaEncoder {
 
   // Arrays of a step.
   std::vector<int32_t> token_ids_, positions_, query_start_, seq_lens_, patch_rows_;
-  std::vector<int32_t> grid_positions_;
+  std::vector<int32_t> grid_positions_, adapter_slots_;
   std::vector<std::byte> features_;
 };
 

@@ -17,8 +17,8 @@ namespace {
 using step::MediaItem;
 
 Status Encode(MediaEncoder* encoder, const std::vector<MediaItem>& items, KeptEmbeddings* kept) {
-  std::vector<const MediaItem*> each;
-  for (const MediaItem& item : items) each.push_back(&item);
+  std::vector<ItemToEncode> each;
+  for (const MediaItem& item : items) each.push_back({.item = &item});
   return encoder->Encode(each, kept);
 }
 
@@ -44,6 +44,39 @@ TEST(MediaEncoder, ItemsOfAnySizeShareTheStepsOfTheEncoder) {
       expected.insert(expected.end(), {2 * first + 1, static_cast<float>(2 * t)});
     }
     EXPECT_EQ(kept.at(item.content_id), expected) << item.content_id;
+  }
+}
+
+// Writes down the slots of each step, beside what a MergingEncoder does.
+class SlotsEncoder final : public MergingEncoder {
+ public:
+  Status Enqueue(const ops::StepBatch& batch) override {
+    slots_of_steps.emplace_back(batch.adapter_slots, batch.adapter_slots + batch.num_tokens);
+    return MergingEncoder::Enqueue(batch);
+  }
+
+  std::vector<std::vector<int32_t>> slots_of_steps;
+};
+
+TEST(MediaEncoder, ItemsOfAStepHaveOneAdapter) {
+  const std::vector<MediaItem> items = {ItemOfSize(1, 0, 1), ItemOfSize(2, 2, 1),
+                                        ItemOfSize(3, 4, 1), ItemOfSize(4, 6, 1)};
+  const std::vector<ItemToEncode> each = {
+      {&items[0], 2}, {&items[1], 2}, {&items[2]}, {&items[3], 2}};
+  for (const bool adapters : {false, true}) {
+    SlotsEncoder executor;
+    const auto encoder = *MediaEncoder::Create(
+        &executor,
+        {.format = {.rows = 2, .channels = kChannels, .tokens = 1, .any_size = true, .grid = true},
+         .width = kWidth,
+         .max_items = 8,
+         .adapters = adapters});
+    KeptEmbeddings kept;
+    ASSERT_TRUE(encoder->Encode(each, &kept).ok());
+    EXPECT_EQ(kept.size(), items.size());
+    const std::vector<std::vector<int32_t>> none = {{-1, -1, -1, -1, -1, -1, -1, -1}};
+    const std::vector<std::vector<int32_t>> own = {{2, 2, 2, 2}, {-1, -1}, {2, 2}};
+    EXPECT_EQ(executor.slots_of_steps, adapters ? own : none);
   }
 }
 

@@ -91,7 +91,7 @@ inline std::vector<float> FakeEmbedding(int32_t content, int32_t row) {
 
 // Rows of any size, of which two make an embedding: the sum of their first channels, and the row
 // coordinate of the first.
-class MergingEncoder final : public program::Executor {
+class MergingEncoder : public program::Executor {
  public:
   Status Enqueue(const ops::StepBatch& batch) override {
     if (!next_status.ok()) return std::exchange(next_status, OkStatus());

@@ -487,8 +487,9 @@ class AdapterStore:
     """The adapters that requests of a runner may name: cc/runner/adapters/adapter_store.h."""
 
     def __init__(self) -> None: ...
-    def add(self, adapter: int, weights: AdapterWeights) -> None:
-        """`adapter`: a new id, of `Engine.new_adapter_id`."""
+    def add(self, adapter: int, parts: Sequence[AdapterWeights | None]) -> None:
+        """`adapter`: a new id, of `Engine.new_adapter_id`. `parts` are for the model's program,
+        then for those of its encoders; None, or missing at the end: it stays as it is."""
     def remove(self, adapter: int) -> None:
         """Requests that run keep it; those that begin later fail."""
 

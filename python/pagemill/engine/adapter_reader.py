@@ -1,4 +1,4 @@
-"""Reads an adapter into the memory of all ranks."""
+"""Reads an adapter into the memory of all ranks, for the model and its encoders."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class ReadAdapter:
 
     rank: int
     bytes: int
+    changes_encoders: bool
 
 
 class AdapterReader:
@@ -29,13 +30,16 @@ class AdapterReader:
     def __init__(
         self,
         source: ModelSource,
-        executor: _native.NativeExecutor | _native.DeviceExecutor,
+        executors: Sequence[_native.NativeExecutor | _native.DeviceExecutor],
         ranks: Sequence[BuiltModel],
         workers: RankWorkers | None,
     ) -> None:
-        """`executor` is that of rank 0; `workers` are the other ranks, if there are some."""
-        self._source, self._executor, self._workers = source, executor, workers
-        self._targets = [built.adapter_targets for built in ranks]
+        """`executors` are those of rank 0: of the model, then of its encoders; `workers` are the
+        other ranks, if there are some, which have no encoders."""
+        self._source, self._executors, self._workers = source, executors, workers
+        self._ranks = [built.adapter_targets for built in ranks]
+        self._encoders = [encoder.adapter_targets for encoder in ranks[0].encoders]
+        self._unread = ranks[0].unread
 
     def read(self, path: Path, adapter_id: int, store: _native.AdapterStore) -> ReadAdapter:
         """Reads the adapter in the folder `path` into the `store` of rank 0, and those of others.
@@ -45,20 +49,26 @@ class AdapterReader:
         """
         try:
             adapter = read_adapter(path)
-            parts = [adapter_layers(adapter, targets, self._source) for targets in self._targets]
-            weights = _native.make_adapter(self._executor, parts[0])
+            programs = (*self._ranks, *self._encoders)
+            layers = adapter_layers(adapter, programs, self._unread, self._source)
+            ranks, encoders = layers[: len(self._ranks)], layers[len(self._ranks) :]
+            parts = [
+                _native.make_adapter(executor, own) if own else None
+                for executor, own in zip(self._executors, (ranks[0], *encoders), strict=True)
+            ]
         except (WeightsError, OSError) as error:
             raise EngineError("INVALID_ARGUMENT", f"The adapter cannot be used: {error}") from error
         except _native.StatusError as error:
             raise EngineError(
                 "INVALID_ARGUMENT", f"The adapter in {path} does not fit the model: {error.message}"
             ) from error
-        store.add(adapter_id, weights)
+        store.add(adapter_id, parts)
         others = 0
         if self._workers is not None:
             try:
-                others = self._workers.add_adapter(adapter_id, parts[1:])
+                others = self._workers.add_adapter(adapter_id, ranks[1:])
             except EngineError:
                 store.remove(adapter_id)
                 raise
-        return ReadAdapter(adapter.rank, weights.bytes + others)
+        own_bytes = sum(part.bytes for part in parts if part is not None)
+        return ReadAdapter(adapter.rank, own_bytes + others, any(encoders))

@@ -71,6 +71,8 @@ class Adapters:
         self._loaded: dict[str, LoadedAdapter] = {}
         # Ids of what the last load of a name has replaced, for requests that were waiting.
         self._replaced: dict[str, int] = {}
+        # Ids of those in memory that change encoders.
+        self._of_encoders: set[int] = set()
         self._uses = itertools.count()
         self._last_use: dict[str, int] = {}
         self._loading = threading.Lock()
@@ -106,6 +108,11 @@ class Adapters:
                 "model",
             )
         return loaded.id
+
+    def media_id(self, content_id: str, adapter_id: int) -> str:
+        """By which an item is known that a request with this adapter has: encoders that the adapter
+        changes make other embeddings of it."""
+        return f"{content_id}/{adapter_id}" if adapter_id in self._of_encoders else content_id
 
     @property
     def on_demand(self) -> bool:
@@ -193,7 +200,7 @@ class Adapters:
         )
 
     def _forget(self, name: str, loaded: LoadedAdapter) -> None:
-        self._store.remove(loaded.id)
+        self._remove(loaded.id)
         self._last_use.pop(name, None)
         self._forget_replaced(name)
         _LOGGER.info("adapter %s left memory", name)
@@ -232,11 +239,17 @@ class Adapters:
     def _forget_replaced(self, name: str) -> None:
         replaced = self._replaced.pop(name, None)
         if replaced is not None:
-            self._store.remove(replaced)
+            self._remove(replaced)
+
+    def _remove(self, adapter_id: int) -> None:
+        self._store.remove(adapter_id)
+        self._of_encoders.discard(adapter_id)
 
     def _read(self, path: Path, *, stays: bool) -> LoadedAdapter:
         adapter_id = self._engine.new_adapter_id()
         read = self._reader.read(path, adapter_id, self._store)
+        if read.changes_encoders:
+            self._of_encoders.add(adapter_id)
         return LoadedAdapter(adapter_id, str(path), read.rank, read.bytes, stays)
 
 

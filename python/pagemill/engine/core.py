@@ -174,6 +174,7 @@ class EngineCore:
             drafting = wanted.draft_executor(built, draft, options, executor)
             executors.append(drafting)
         store = _native.AdapterStore() if config.lora.enabled else None
+        encoders = [_encoder_executor(each, wanted, config, executor) for each in media.encoders]
         runner = _native.ModelRunner(
             executor,
             limits,
@@ -182,8 +183,7 @@ class EngineCore:
             draft_executor=drafting,
             **_draft_arguments(draft),
             encoders=[
-                (_encoder_executor(each, wanted, executor), each.native())
-                for each in media.encoders
+                (own, each.native()) for own, each in zip(encoders, media.encoders, strict=True)
             ],
             text_rows=media.text_rows,
             item_ends=media.item_ends,
@@ -199,9 +199,9 @@ class EngineCore:
         grammars = GrammarCompiler(back_end=config.model.structured_outputs_backend)
         adapters: Adapters | None = None
         if store is not None:
-            assert not isinstance(executor, _native.PythonExecutor) and source is not None
+            assert source is not None
             cache_dir = cache_folder(config.model.cache_dir)
-            reader = AdapterReader(source, executor, ranks, workers)
+            reader = AdapterReader(source, _adaptable(executor, *encoders), ranks, workers)
             adapters = Adapters(reader, engine, store, config.lora, cache_dir)
             for name, path in (*config.lora.modules, *config.lora.media.items()):
                 _load_named(adapters, name, path)
@@ -211,6 +211,13 @@ class EngineCore:
         item = media.max_item_tokens if built.takes_media else 0
         held_choices = max(1, held)
         return cls(built, bindings, engine, runner, budget, held_choices, unfinished, item, workers)
+
+
+def _adaptable(
+    *executors: _native.NativeExecutor | _native.DeviceExecutor | _native.PythonExecutor,
+) -> list[_native.NativeExecutor | _native.DeviceExecutor]:
+    """All of them: `_require_adaptable` has refused others."""
+    return [each for each in executors if not isinstance(each, _native.PythonExecutor)]
 
 
 def _load_named(adapters: Adapters, name: str, path: str) -> None:
@@ -337,6 +344,7 @@ def _executor(
 def _encoder_executor(
     encoder: EncoderSizes,
     sizes: ExecutorSizes,
+    config: EngineConfig,
     host: _native.NativeExecutor | _native.DeviceExecutor | _native.PythonExecutor,
 ) -> _native.NativeExecutor | _native.DeviceExecutor | _native.PythonExecutor:
     """The executor of an encoder of media, on the device or the threads of the model's, `host`."""
@@ -348,6 +356,7 @@ def _encoder_executor(
             encoder.executor_options(),
             max_model_len=encoder.encoder_tokens,
             vocab_size=encoder.vocab_size,
+            max_adapter_rank=config.lora.max_lora_rank,
         )
     if isinstance(host, _native.NativeExecutor):
         return _native.NativeExecutor(text, encoder.executor_options(), host=host)

@@ -119,7 +119,12 @@ class EncoderSizes:
         if device is None:
             return _native.plan_memory(text, options)
         return _native.plan_on_device(
-            device, text, options, max_model_len=self.encoder_tokens, vocab_size=self.vocab_size
+            device,
+            text,
+            options,
+            max_model_len=self.encoder_tokens,
+            vocab_size=self.vocab_size,
+            max_adapter_rank=self._config.lora.max_lora_rank,
         )
 
 

@@ -150,6 +150,8 @@ class NativeAdapters(Protocol):
 
     def id_for_media(self, kinds: Collection[str]) -> int: ...
 
+    def media_id(self, content_id: str, adapter_id: int) -> str: ...
+
 
 @dataclass(frozen=True, slots=True)
 class NativeBindings:

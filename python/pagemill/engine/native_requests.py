@@ -103,7 +103,7 @@ def native_requests(
     if request.limits is not None:
         new_token_matcher = LimitedMatcherFactory(request.limits, new_token_matcher)
     try:
-        media = _native_media(bindings, request.prompt)
+        media = _native_media(bindings, request.prompt, adapter)
         for choice in request.choices:
             fields: dict[str, Any] = {"pooling": True}
             if choice.sampling is not None:
@@ -196,11 +196,14 @@ def native_chunk(bindings: NativeBindings, chunk: InputChunk) -> object:
     """
     if bindings.front is not None:
         bindings.front.check_chunk(chunk)
+    if bindings.adapters is not None and chunk.prompt.media:
+        message = "Media cannot be appended to a request while the server has adapters."
+        raise EngineError("INVALID_ARGUMENT", message, "media")
     try:
         return bindings.types.InputChunk(
             chunk.prompt.token_ids.tolist(),
             part=chunk.part,
-            media=_native_media(bindings, chunk.prompt),
+            media=_native_media(bindings, chunk.prompt, adapter=0),
         )
     except bindings.status_error as error:
         raise to_engine_error(error) from error
@@ -210,15 +213,16 @@ def native_chunk(bindings: NativeBindings, chunk: InputChunk) -> object:
         ) from error
 
 
-def _native_media(bindings: NativeBindings, prompt: RenderedPrompt) -> list[object]:
+def _native_media(bindings: NativeBindings, prompt: RenderedPrompt, adapter: int) -> list[object]:
     items: list[object] = []
+    adapters = bindings.adapters if adapter else None
     for item in prompt.media:
         features = item.features
         at = features.positions
         positions = None if at is None else (at.rows, at.tokens, at.next)
         items.append(
             bindings.types.MediaItem(
-                item.content_id,
+                adapters.media_id(item.content_id, adapter) if adapters else item.content_id,
                 item.first_token,
                 features.tokens,
                 features.rows,

@@ -67,7 +67,7 @@ def test_nothing_that_is_appended_has_another_one() -> None:
 
 
 class Listening:
-    """Adapters of which that of audio has the id 7, and "sql" the id 8."""
+    """Adapters of which that of audio has the id 7, and "sql", which changes encoders, the id 8."""
 
     on_demand = False
 
@@ -79,6 +79,9 @@ class Listening:
 
     def id_for_media(self, kinds: Collection[str]) -> int:
         return 7 if "audio" in kinds else 0
+
+    def media_id(self, content_id: str, adapter_id: int) -> str:
+        return f"{content_id}/{adapter_id}" if adapter_id == 8 else content_id
 
 
 @pytest.mark.parametrize(
@@ -103,6 +106,18 @@ def test_the_adapter_is_the_named_one_or_that_of_media(
     bindings = replace(ANY, adapters=Listening())
     ((_, native_request),) = native_requests(bindings, request)
     assert native_request.adapter == adapter  # type: ignore[attr-defined]
+    suffix = "/8" if adapter == 8 else ""
+    ids = [item.content_id for item in native_request.media]  # type: ignore[attr-defined]
+    assert ids == [f"{at}{suffix}" for at in range(len(kinds))]
+
+
+def test_appended_media_would_have_no_adapter() -> None:
+    features = MediaFeatures(np.zeros((1, 1), np.float32), 1)
+    media = RenderedPrompt(np.zeros(5, np.int32), (MediaItem("0", 0, features),))
+    bindings = replace(ANY, adapters=Listening())
+    native_chunk(bindings, InputChunk(RenderedPrompt.of([1])))
+    with pytest.raises(EngineError, match="Media cannot be appended"):
+        native_chunk(bindings, InputChunk(media))
 
 
 def text_request(

@@ -49,7 +49,7 @@ def add_part(
                 a, b, gain, offset = (arrays.get(f"{i}.{k}") for k in _ARRAYS)
                 layers.append((name, expert, a, b, scale, gain, offset))
         weights = _native.make_adapter(executor, layers)
-        store.add(job["id"], weights)
+        store.add(job["id"], [weights])
     except (_native.StatusError, KeyError, ValueError) as error:
         raise ValueError(f"The adapter does not fit a rank: {error}") from error
     return weights.bytes

@@ -7,8 +7,6 @@ from pagemill.ops.program import ACT
 from pagemill.ops.trace import AdapterTable, Tensor, Trace
 from pagemill.weights.adapter_target import AdapterTarget
 
-_LOGITS_ROWS = "logits_rows"
-
 
 class AdapterTables:
     """The tables of a trace, one for each of `targets`, in the order of their first use."""
@@ -31,13 +29,18 @@ class AdapterTables:
     ) -> Tensor:
         """y, what `target` of this `shape` makes of x, with what the adapters of each token make of
         x; `experts` are those of each row. As it is if the program has no adapters, or the layer
-        computes nothing of tokens."""
+        computes nothing of tokens. Rows of x are tokens, or those that the input of their name
+        lists."""
         slots = self._slots
-        if slots is None or y.dtype not in (ACT, "f32") or x.rows not in (slots.rows, _LOGITS_ROWS):
+        if slots is None or y.dtype not in (ACT, "f32"):
             return y
+        rows: Tensor | None = None
+        if x.rows != slots.rows:
+            if not self._trace.declares_input(str(x.rows)):
+                return y
+            rows = self._trace.declared_input(str(x.rows))
         table = self._tables.get(target)
         if table is None:
             self.targets.append(target)
             table = self._tables[target] = self._trace.adapter(target.name, shape)
-        rows = None if x.rows == slots.rows else self._trace.declared_input(_LOGITS_ROWS)
         return ops.apply_adapter(y, x, slots, table, rows=rows, experts=experts)

@@ -62,6 +62,7 @@ class WeightBinder:
         self.trace = trace
         self.shard = shard or Shard()
         self.read_as_values: set[tuple[str, int]] = set()  # files and offsets of tensors
+        self.claimed: set[str] = set()  # tensors that are not read here
         self._adapters = AdapterTables(trace, adapter_slots)
         self._source = source
         self._names = NamePrefixes()
@@ -101,12 +102,14 @@ class WeightBinder:
         return module != name and self._schemes.has(module)
 
     def claim(self, name: str) -> None:
-        """Marks a tensor as used that belongs to another rank."""
+        """Marks a tensor as used that belongs to another rank, or that nothing needs."""
         self._locate(name)
+        self.claimed.add(self._names.whole(name))
 
     def claim_all(self, other: WeightBinder) -> None:
-        """Marks the tensors that another program of the same model uses."""
+        """Marks the tensors that another program of the same model uses, or has claimed."""
         self._tensors.claim_all(other._tensors)
+        self.claimed |= other.claimed
 
     def block_elements(self, name: str) -> int:
         """The number of elements of a row of the matrix `name` that are stored together."""

@@ -6,6 +6,7 @@ executor = _native.NativeExecutor(built.program_text, options)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -46,7 +47,13 @@ from pagemill.runner.recorded_shapes import ShapeRecorder
 from pagemill.runner.returned_values import return_alignment, return_values, routed_experts
 from pagemill.runner.stages import Stage, part_of
 from pagemill.runner.tail import OTHER_TAILS, Tail, choose_tail
-from pagemill.runner.tracing import trace_encoder, trace_hidden, trace_model, trace_whole
+from pagemill.runner.tracing import (
+    adapter_slots,
+    trace_encoder,
+    trace_hidden,
+    trace_model,
+    trace_whole,
+)
 from pagemill.weights.adapter_target import AdapterTarget
 from pagemill.weights.errors import MissingTensorError
 from pagemill.weights.source import ModelSource
@@ -105,6 +112,8 @@ class BuiltEncoder:
     traits: MediaTraits
     features: Callable[[PreparedMedia], MediaFeatures] | None
     layout: Callable[[PreparedMedia], Sequence[MediaPart]] | None = None
+    adapter_targets: tuple[AdapterTarget, ...] = ()
+    """What adapters may change, of a program that has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +139,8 @@ class BuiltModel:
     them."""
     adapter_targets: tuple[AdapterTarget, ...] = ()
     """What adapters may change, of a program that has them."""
+    unread: tuple[str, ...] = ()
+    """Linear layers of its files that neither its program nor those of its encoders have."""
     routed_experts: tuple[int, int] | None = None
     """Layers whose chosen experts the program returns, and how many each chooses for a token."""
     alignment: tuple[int, int] | None = None
@@ -267,6 +278,7 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         eos_token_ids=source.eos_token_ids,
         encoders=encoders,
         adapter_targets=tuple(weights.adapter_targets),
+        unread=_unread(source, model, weights) if options.adapters else (),
         routed_experts=(len(routed), next(iter(routed.values()))) if routed else None,
         alignment=alignment,
         notes=tuple(weights.notes),
@@ -274,6 +286,14 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         stage=options.stage,
         sends=part.sends,
     )
+
+
+def _unread(source: ModelSource, model: Model, weights: WeightBinder) -> tuple[str, ...]:
+    """Layers whose weights are not read."""
+    ignored = re.compile("|".join(model.ignored) or "(?!)")
+    names = [tensor.name for tensor in source.tensors if tensor.name.endswith(".weight")]
+    unread = [name for name in names if name in weights.claimed or ignored.fullmatch(name)]
+    return tuple(name.removesuffix(".weight") for name in unread)
 
 
 def _check_divided(program: Program, name: str, shard: Shard) -> None:
@@ -402,11 +422,6 @@ def _check_encoder_decoder(name: str, media: MediaTraits, options: BuildOptions)
         kinds = " and ".join(media.placeholders)
         allow = f", and allow {kinds} in --limit-mm-per-prompt" if kinds else ""
         raise ModelConfigError(f"{name} needs its encoder: leave out --language-model-only{allow}")
-    if options.adapters:
-        raise ModelConfigError(
-            f"{name} takes no adapters: its decoder computes the rows of text alone, and adapters"
-            " are of all tokens; leave out --enable-lora and --default-mm-loras"
-        )
 
 
 def _build_encoders(
@@ -424,7 +439,9 @@ def _build_encoders(
     built: list[BuiltEncoder] = []
     for traits, encoder in encoders_of(model):
         wanted = _is_wanted(traits, options)
-        own = WeightBinder(Trace(), source)  # undivided: one rank runs it
+        trace = Trace()
+        slots = adapter_slots(trace) if options.adapters else None
+        own = WeightBinder(trace, source, None, slots)  # undivided: one rank runs it
         try:
             trace_encoder(encoder, traits, own)
         except MissingTensorError as error:
@@ -437,7 +454,8 @@ def _build_encoders(
             text = text_of(own.trace.program, rewrite=options.rewrite)
             layout = encoder.layout if isinstance(encoder, TiledModel) else None
             features = encoder.features if isinstance(encoder, MediaEncoder) else None
-            built.append(BuiltEncoder(text, traits, features, layout))
+            targets = tuple(own.adapter_targets)
+            built.append(BuiltEncoder(text, traits, features, layout, targets))
     if options.prompt_embeds or options.media_embeds:
         if options.media_embeds:
             media = _rows_of_media(model, source, options)

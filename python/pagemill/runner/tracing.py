@@ -46,8 +46,7 @@ def trace_model(
         WeightsError: a weight is missing or of the wrong shape.
     """
     trace = Trace(keeps_context=keeps_context)
-    slots = trace.input("adapter_slots", "i32", ("tokens",)) if adapters else None
-    weights = WeightBinder(trace, source, shard, slots)
+    weights = WeightBinder(trace, source, shard, adapter_slots(trace) if adapters else None)
     trace_whole(model, weights, tail, media, draft_states)
     return weights
 
@@ -98,6 +97,11 @@ def media_inputs(trace: Trace, media: Sequence[MediaTraits]) -> MediaInputs | No
         trace.input("embeddings", ACT, ("media_rows", media[0].width)),
         trace.input("media_rows", "i32", ("media_rows",)),
     )
+
+
+def adapter_slots(trace: Trace) -> Tensor:
+    """The slot of the adapter of each token, -1 for none."""
+    return trace.input("adapter_slots", "i32", ("tokens",))
 
 
 def grid_positions(trace: Trace) -> Tensor:

@@ -2,7 +2,7 @@
 `adapter_model.safetensors`.
 
     adapter = read_adapter(path)
-    layers = adapter_layers(adapter, built.adapter_targets, source)   # for _native.make_adapter
+    (layers,) = adapter_layers(adapter, [built.adapter_targets], built.unread, source)
 
 LoRA, rsLoRA and DoRA of linear layers and embeddings, LoRA of experts. What the format can say
 beyond that is refused: a checkpoint whose weights were only partly used would answer wrongly
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -49,7 +49,7 @@ _MOST_NESTED = 2
 # What is in front of the layers of a language model that is part of a larger one.
 _PARTS = re.compile(r"(?:(?:model|language_model|text_model)\.)*")
 # What checkpoints call modules that `transformers` calls otherwise.
-_RENAMED = {".block_sparse_moe.": ".mlp."}
+_RENAMED = {".block_sparse_moe.": ".mlp.", ".vision_model.": "."}
 _MERGE = "merge the adapter into the model (PEFT's merge_and_unload) and serve that"
 _ROWS_AT_ONCE = 4096
 _ROUNDING = 2.0**-8  # bf16
@@ -166,20 +166,48 @@ def read_adapter(path: str | Path) -> Adapter:
 
 
 def adapter_layers(
-    adapter: Adapter, targets: Sequence[AdapterTarget], source: ModelSource
-) -> list[Layer]:
-    """What `_native.make_adapter` takes, for the program whose targets these are; `source` is the
-    model, whose weights DoRA needs.
+    adapter: Adapter,
+    programs: Sequence[Sequence[AdapterTarget]],
+    unread: Collection[str],
+    source: ModelSource,
+) -> list[list[Layer]]:
+    """What `_native.make_adapter` takes, for each of the `programs`, whose targets these are.
+    `unread` are modules that none of them has, as the last layer of a tower of which the one before
+    is used: to change them changes nothing. `source` is the model, whose weights DoRA needs.
 
     Raises:
-        WeightsError: the adapter changes a layer that is not a target, or a shape does not fit.
+        WeightsError: the adapter changes a layer that is no target, or a shape does not fit.
     """
+    targets = [target for program in programs for target in program]
     stored = {_plain(target.module): target.module for target in targets}
     for name, base in adapter.bases.items():
         _check_base(adapter, name, base, source, stored.get(_plain(name), name))
     names = _plain_names(adapter)
-    layers: list[Layer] = []
     used: set[str] = set()
+    layers = [_program_layers(adapter, names, program, source, used) for program in programs]
+    idle = set(map(_plain, unread))
+    unknown = sorted(name for name in set(adapter.modules) - used if _plain(name) not in idle)
+    if unknown:
+        more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
+        known = list(dict.fromkeys(target.module for target in targets))
+        raise WeightsError(
+            f"{adapter.path} changes layers that this model cannot adapt:"
+            f" {', '.join(map(shown, unknown[:_SHOWN]))}{more}; adapters may change its linear"
+            f" layers, such as {', '.join(known[:2]) or 'none'}; {_MERGE}"
+        )
+    return layers
+
+
+def _program_layers(
+    adapter: Adapter,
+    names: Mapping[str, str],
+    targets: Sequence[AdapterTarget],
+    source: ModelSource,
+    used: set[str],
+) -> list[Layer]:
+    """Those of one program; `names` are the adapter's by plain names, of which those in a target
+    are added to `used`."""
+    layers: list[Layer] = []
     for target in targets:
         for module, number in _modules_of(target):
             name = names.get(_plain(module))
@@ -192,16 +220,6 @@ def adapter_layers(
         if name is not None:
             used.add(name)
             layers += _fused_layers(adapter, name, target)
-    unknown = sorted(set(adapter.modules) - used)
-    if unknown:
-        more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
-        known = list(dict.fromkeys(target.module for target in targets))
-        raise WeightsError(
-            f"{adapter.path} changes layers that this model cannot adapt:"
-            f" {', '.join(map(shown, unknown[:_SHOWN]))}{more}; adapters may change its linear"
-            f" layers, such as {', '.join(known[:2]) or 'none'}, but not those of encoders;"
-            f" {_MERGE}"
-        )
     return layers
 
 
